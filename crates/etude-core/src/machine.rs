@@ -5,22 +5,26 @@
 //!
 //! Inside, every construct is a [`Task`]: a value that is polled until it is ready, as a future would be, but without
 //! an executor. A task asks for an effect through [`Cx::perform`], which starts it the first time and gives its
-//! outcome once it has arrived. One file per construct: `scope`, `sequence`, `step`, `cached`, `code`, `llm`, `agent`,
-//! `application`, `fan_out`, `sub_pipeline`, `approval`, `stages`.
+//! outcome once it has arrived. One file per construct: `code`, `llm`, `agent`, `application`, `fan_out`, `sub_pipeline`,
+//! `approval`, `stages`. A construct names no other construct; `scope`, `sequence`, `step` and `cached` put them together.
 
 mod agent;
 mod application;
 mod approval;
+mod binding;
 mod cached;
 mod code;
+mod conversation;
 mod cx;
 mod fan_out;
 mod llm;
 mod open_work;
+mod outcome_error;
 mod scope;
 mod sequence;
 mod stages;
 mod step;
+mod step_context;
 mod sub_pipeline;
 mod validator;
 mod values;

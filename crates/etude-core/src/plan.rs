@@ -31,77 +31,47 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Every step, those of groups and of other pipelines included, in the order of their definitions.
+    pub fn steps(&self) -> impl Iterator<Item = &Arc<Step>> {
+        let parts = [self.before.as_ref(), Some(&self.body), self.after.as_ref()];
+        let mut open: Vec<&Arc<Step>> = Vec::new();
+        parts.into_iter().flatten().rev().for_each(|sequence| open.extend(sequence.steps.iter().rev()));
+        std::iter::from_fn(move || {
+            let step = open.pop()?;
+            open.extend(step.kind.inner().iter().rev());
+            Some(step)
+        })
+    }
+
     /// Every machine of stages that a step goes through, stages that stand alone left out.
     pub fn machines(&self) -> Vec<&Arc<StageMachine>> {
-        let mut found = Vec::new();
-        let parts = [self.before.as_ref(), Some(&self.body), self.after.as_ref()];
-        parts.into_iter().flatten().for_each(|sequence| add_machines(&sequence.steps, &mut found));
-        found
+        let machines = self.steps().filter_map(|step| match &step.kind {
+            StepKind::Machine(call) if !call.is_stage => Some(&call.machine),
+            _ => None,
+        });
+        machines.collect()
     }
 
     /// True if a tool is called somewhere: by a model in a stage or following a skill, or by a step as an application.
     pub fn calls_tools(&self) -> bool {
-        let parts = [self.before.as_ref(), Some(&self.body), self.after.as_ref()];
-        parts.into_iter().flatten().any(|sequence| sequence.steps.iter().any(|step| calls_tools(step)))
+        let calls =
+            |kind: &StepKind| matches!(kind, StepKind::Machine(_) | StepKind::Skill(_) | StepKind::Application(_));
+        self.steps().any(|step| calls(&step.kind))
     }
 
     /// True if a step with `for_each` has a cache somewhere.
     pub fn caches_elements(&self) -> bool {
-        let parts = [self.before.as_ref(), Some(&self.body), self.after.as_ref()];
-        parts.into_iter().flatten().any(|sequence| sequence.steps.iter().any(|step| caches_elements(step)))
+        self.steps().any(|step| step.for_each.is_some() && step.cache.is_some())
     }
 
     /// True if a model that follows a skill must give its output by a schema.
     pub fn has_agents_with_schema(&self) -> bool {
-        let parts = [self.before.as_ref(), Some(&self.body), self.after.as_ref()];
-        parts.into_iter().flatten().any(|sequence| sequence.steps.iter().any(|step| has_agent_with_schema(step)))
+        self.steps().any(|step| matches!(&step.kind, StepKind::Skill(agent) if agent.schema.is_some()))
     }
 
     /// The forms of the slots of these machines.
     pub fn slots(&self) -> SlotForms {
         self.machines().into_iter().map(|machine| (machine.id.clone(), machine.slot.form())).collect()
-    }
-}
-
-fn calls_tools(step: &Step) -> bool {
-    match &step.kind {
-        StepKind::Machine(_) | StepKind::Skill(_) | StepKind::Application(_) => true,
-        StepKind::Parallel(group) => group.steps.iter().any(|step| calls_tools(step)),
-        StepKind::Pipeline(call) => call.sequence.steps.iter().any(|step| calls_tools(step)),
-        StepKind::Code(_) | StepKind::Llm(_) | StepKind::Approval(_) => false,
-    }
-}
-
-fn caches_elements(step: &Step) -> bool {
-    step.for_each.is_some() && step.cache.is_some()
-        || match &step.kind {
-            StepKind::Parallel(group) => group.steps.iter().any(|step| caches_elements(step)),
-            StepKind::Pipeline(call) => call.sequence.steps.iter().any(|step| caches_elements(step)),
-            _ => false,
-        }
-}
-
-fn has_agent_with_schema(step: &Step) -> bool {
-    match &step.kind {
-        StepKind::Skill(agent) => agent.schema.is_some(),
-        StepKind::Parallel(group) => group.steps.iter().any(|step| has_agent_with_schema(step)),
-        StepKind::Pipeline(call) => call.sequence.steps.iter().any(|step| has_agent_with_schema(step)),
-        StepKind::Machine(_)
-        | StepKind::Application(_)
-        | StepKind::Code(_)
-        | StepKind::Llm(_)
-        | StepKind::Approval(_) => false,
-    }
-}
-
-fn add_machines<'p>(steps: &'p [Arc<Step>], found: &mut Vec<&'p Arc<StageMachine>>) {
-    for step in steps {
-        match &step.kind {
-            StepKind::Machine(call) if !call.is_stage => found.push(&call.machine),
-            StepKind::Parallel(group) => add_machines(&group.steps, found),
-            StepKind::Pipeline(call) => add_machines(&call.sequence.steps, found),
-            _ => {}
-        }
     }
 }
 
@@ -164,6 +134,14 @@ impl Step {
         Self { name, kind, when: None, for_each: None, timeout_ms: None, cache: None, effects, origin }
     }
 
+    /// How many rows it has in the report: its own and those of its children.
+    pub fn rows(&self) -> usize {
+        1 + match &self.kind {
+            StepKind::Parallel(group) => group.steps.iter().map(|child| child.rows()).sum(),
+            _ => 0,
+        }
+    }
+
     /// A plan of this step alone.
     ///
     /// `name` and `dir` are those of the plan's one sequence.
@@ -196,6 +174,15 @@ pub enum StepKind {
 }
 
 impl StepKind {
+    /// The steps inside it: the children of a group, the steps of another pipeline.
+    pub fn inner(&self) -> &[Arc<Step>] {
+        match self {
+            Self::Parallel(group) => &group.steps,
+            Self::Pipeline(call) => &call.sequence.steps,
+            _ => &[],
+        }
+    }
+
     /// The word for `type` in a pipeline file.
     pub const fn word(&self) -> &'static str {
         match self {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use etude_core::failure::Phase;
 use etude_core::model::Tier;
-use etude_core::plan::{Plan, Step, StepKind};
+use etude_core::plan::{Plan, StepKind};
 use etude_spec::discover::{CONSTRUCTOR, DESTRUCTOR};
 use etude_spec::pipeline::input::InputDecl;
 use etude_spec::source::{FileKind, Sources};
@@ -39,64 +39,33 @@ pub struct Definition {
 impl Definition {
     /// The tiers whose models the run may ask.
     pub fn tiers(&self) -> BTreeSet<Tier> {
-        let mut tiers = BTreeSet::new();
-        let parts = [self.plan.before.as_ref(), Some(&self.plan.body), self.plan.after.as_ref()];
-        parts.into_iter().flatten().for_each(|sequence| add_tiers(&sequence.steps, &mut tiers));
-        tiers
+        let tier = |kind: &StepKind| match kind {
+            StepKind::Llm(llm) => Some(llm.tier),
+            StepKind::Skill(agent) => Some(agent.tier),
+            StepKind::Machine(call) => Some(call.machine.tier),
+            _ => None,
+        };
+        self.plan.steps().filter_map(|step| tier(&step.kind)).collect()
     }
-}
 
-impl Definition {
     /// The variables of etude's environment that steps take values from (`env: {NAME: {from_env: VARIABLE}}`).
     pub fn env_from(&self) -> BTreeSet<&str> {
-        let mut names = BTreeSet::new();
-        let parts = [self.plan.before.as_ref(), Some(&self.plan.body), self.plan.after.as_ref()];
-        parts.into_iter().flatten().for_each(|sequence| add_env_from(&sequence.steps, &mut names));
-        names
+        let code = self.plan.steps().filter_map(|step| match &step.kind {
+            StepKind::Code(code) => Some(code),
+            _ => None,
+        });
+        code.flat_map(|code| &code.env_from).map(|(_, source)| source.as_str()).collect()
     }
 
     /// The steps whose processes must be in a sandbox. Programs of agents are, too, if `agents` is true.
     pub fn sandboxed(&self, agents: bool) -> Vec<String> {
-        let mut names = Vec::new();
-        let parts = [self.plan.before.as_ref(), Some(&self.plan.body), self.plan.after.as_ref()];
-        parts.into_iter().flatten().for_each(|sequence| add_sandboxed(&sequence.steps, agents, &mut names));
-        names
-    }
-}
-
-fn add_env_from<'s>(steps: &'s [Arc<Step>], names: &mut BTreeSet<&'s str>) {
-    for step in steps {
-        match &step.kind {
-            StepKind::Code(code) => names.extend(code.env_from.iter().map(|(_, source)| source.as_str())),
-            StepKind::Parallel(group) => add_env_from(&group.steps, names),
-            StepKind::Pipeline(call) => add_env_from(&call.sequence.steps, names),
-            _ => {}
-        }
-    }
-}
-
-fn add_sandboxed(steps: &[Arc<Step>], agents: bool, names: &mut Vec<String>) {
-    for step in steps {
-        match &step.kind {
-            StepKind::Code(code) if code.sandbox.is_some() => names.push(step.name.clone()),
-            StepKind::Skill(_) | StepKind::Machine(_) if agents => names.push(step.name.clone()),
-            StepKind::Parallel(group) => add_sandboxed(&group.steps, agents, names),
-            StepKind::Pipeline(call) => add_sandboxed(&call.sequence.steps, agents, names),
-            _ => {}
-        }
-    }
-}
-
-fn add_tiers(steps: &[Arc<Step>], tiers: &mut BTreeSet<Tier>) {
-    for step in steps {
-        match &step.kind {
-            StepKind::Llm(llm) => drop(tiers.insert(llm.tier)),
-            StepKind::Skill(agent) => drop(tiers.insert(agent.tier)),
-            StepKind::Machine(call) => drop(tiers.insert(call.machine.tier)),
-            StepKind::Parallel(group) => add_tiers(&group.steps, tiers),
-            StepKind::Pipeline(call) => add_tiers(&call.sequence.steps, tiers),
-            StepKind::Code(_) | StepKind::Approval(_) | StepKind::Application(_) => {}
-        }
+        let is_sandboxed = |kind: &StepKind| match kind {
+            StepKind::Code(code) => code.sandbox.is_some(),
+            StepKind::Skill(_) | StepKind::Machine(_) => agents,
+            _ => false,
+        };
+        let steps = self.plan.steps().filter(|step| is_sandboxed(&step.kind));
+        steps.map(|step| step.name.clone()).collect()
     }
 }
 

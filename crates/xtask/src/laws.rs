@@ -6,7 +6,7 @@ use crate::manifest::Manifest;
 use crate::rust::{Source, line_of, mask, occurrences};
 use crate::tree::{Tree, Violation};
 
-pub use table::{ARROWS, Ban, CORE_DEPENDENCIES, ENGINES, FRONTS, LAWS};
+pub use table::{ARROWS, Ban, CONSTRUCTS, CORE_DEPENDENCIES, ENGINES, FRONTS, LAWS};
 
 /// Laws 1 to 6: paths, words, macros and dependencies that a crate must not name.
 pub fn absences(tree: &Tree, law: u8) -> Vec<Violation> {
@@ -110,6 +110,31 @@ pub fn serialization(tree: &Tree) -> Vec<Violation> {
 
 /// Files and folders of forms that leave the process.
 const WIRE: &[&str] = &["wire", "wire.rs", "format.rs", "header.rs", "document.rs"];
+
+/// Law 8: no construct of the machine names a sibling.
+pub fn constructs(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for source in tree.sources().iter().filter(|source| source.package() == "etude-core") {
+        let Some(inner) = source.module_path().strip_prefix("machine/") else { continue };
+        let own = inner.split(['/', '.']).next().unwrap_or_default();
+        if !CONSTRUCTS.contains(&own) {
+            continue;
+        }
+        let above = if inner.contains('/') { None } else { Some("super") };
+        let roots = [Some("crate::machine"), above];
+        for named in &source.paths {
+            let is_below =
+                |sibling: &&str| roots.iter().flatten().any(|root| named.is_below(&format!("{root}::{sibling}")));
+            if let Some(sibling) =
+                CONSTRUCTS.iter().filter(|sibling| **sibling != own).find(|sibling| is_below(sibling))
+            {
+                let what = format!("law 8: the construct `{own}` names its sibling `{sibling}`");
+                found.push(Violation::at(&source.path, line_of(&source.code, named.offset), what));
+            }
+        }
+    }
+    found
+}
 
 /// Law 8: arrows between crates, and none between the front ends.
 pub fn arrows(tree: &Tree) -> Vec<Violation> {

@@ -65,6 +65,7 @@ fn law_9_what_a_repository_names_is_opened_as_a_regular_file() {
 fn law_8_arrows_point_down() {
     holds(laws::absences(&TREE, 8));
     holds(laws::arrows(&TREE));
+    holds(laws::constructs(&TREE));
 }
 
 #[test]

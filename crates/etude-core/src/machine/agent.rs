@@ -1,20 +1,16 @@
 //! An agent as a step (A-7, X-3 `skill`): its tools are found, then a model is asked and calls them until it is done.
 //!
-//! The conversation itself is in `conversation`, the calls of one answer in `batch`, and what of it is sent to the
-//! model in `window`. Stages use the same conversation with other settings.
-
-pub(in crate::machine) mod batch;
-pub(in crate::machine) mod conversation;
-mod window;
+//! Stages use the same `conversation` with other settings.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::task::Poll;
 
-use self::batch::{Admission, Gatekeeper, Proposal};
-use self::conversation::{Completion, Conversation, End, Settings};
-use super::code::not_an_answer;
-use super::step::{StepContext, unresolved};
+use super::binding::unresolved;
+use super::conversation::batch::{Admission, Gatekeeper, Proposal};
+use super::conversation::{Completion, Conversation, End, Settings};
+use super::outcome_error::not_an_answer;
+use super::step_context::StepContext;
 use super::values::Values;
 use super::{Cx, Task};
 use crate::data::Json;

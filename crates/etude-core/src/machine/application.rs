@@ -6,8 +6,9 @@ use std::task::Poll;
 
 use serde_json::json;
 
-use super::agent::batch::{Admission, Batch, BatchContext, Gatekeeper, Proposal};
-use super::step::{StepContext, unresolved};
+use super::binding::unresolved;
+use super::conversation::batch::{Admission, Batch, BatchContext, Gatekeeper, Proposal};
+use super::step_context::StepContext;
 use super::values::Values;
 use super::{Cx, Task};
 use crate::data::Json;

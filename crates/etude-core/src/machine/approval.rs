@@ -4,8 +4,9 @@ use std::task::Poll;
 
 use serde_json::json;
 
-use super::code::not_an_answer;
-use super::step::{StepContext, unresolved};
+use super::binding::unresolved;
+use super::outcome_error::not_an_answer;
+use super::step_context::StepContext;
 use super::values::Values;
 use super::{Cx, Task};
 use crate::data::Json;

@@ -13,7 +13,9 @@
 use std::sync::Arc;
 use std::task::Poll;
 
-use super::step::{StepContext, body, unresolved};
+use super::binding::unresolved;
+use super::step::body;
+use super::step_context::StepContext;
 use super::values::Values;
 use super::{Cx, Task};
 use crate::data::Json;

@@ -10,7 +10,9 @@
 use std::sync::Arc;
 use std::task::Poll;
 
-use super::step::{StepContext, unresolved};
+use super::binding::unresolved;
+use super::outcome_error::{check_exit, not_an_answer};
+use super::step_context::StepContext;
 use super::values::Values;
 use super::{Cx, Task};
 use crate::data::Json;
@@ -218,27 +220,6 @@ fn code_of(step: &Step) -> &Code {
     }
 }
 
-/// Says how a process ended, if that is a failure.
-pub(super) fn check_exit(what: &str, end: &ProcessEnd, allowed: &[i32]) -> Result<(), Failure> {
-    let mut failure = match &end.exit {
-        Exit::Status(status) if allowed.contains(status) => return Ok(()),
-        Exit::Status(status) => {
-            let mut failure = Failure::new(FailureKind::StepFailed, format!("{what} exited with status {status}"));
-            failure.exit_status = Some(*status);
-            failure
-        }
-        Exit::Signal { number, name } => {
-            let mut failure =
-                Failure::new(FailureKind::StepFailed, format!("{what} was killed by {name} (signal {number})"));
-            failure.signal = Some(name.clone());
-            failure
-        }
-        Exit::NotStarted(why) => Failure::new(FailureKind::StepFailed, format!("{what} could not be started: {why}")),
-    };
-    failure.stderr = Some(end.stderr.clone());
-    Err(failure)
-}
-
 fn unusable(step: &str, protocol: Protocol, problem: &str, found: &str) -> String {
     let rule = match protocol {
         Protocol::Step => "stdout must be exactly one JSON object with `output`",
@@ -250,11 +231,6 @@ fn unusable(step: &str, protocol: Protocol, problem: &str, found: &str) -> Strin
     } else {
         format!("code step `{step}`: {problem}; {rule}; found: {found}")
     }
-}
-
-/// An outcome that no effect of this kind can have: a damaged journal or a defect of ours.
-pub(super) fn not_an_answer(id: &EffectId) -> Failure {
-    Failure::new(FailureKind::Internal, format!("the outcome of `{id}` is of another kind than the effect"))
 }
 
 impl CodeRetry {

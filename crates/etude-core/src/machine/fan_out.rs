@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Poll;
 
+use super::binding::unresolved;
 use super::cached::single;
-use super::sequence::rows_of;
-use super::step::{StepContext, StepTask, unresolved};
+use super::step::StepTask;
+use super::step_context::StepContext;
 use super::values::Values;
 use super::{Cx, Task};
 use crate::data::Json;
@@ -66,7 +67,7 @@ impl FanOut {
                 Arc::clone(step),
                 StepContext { row, ledger: row.or(step_context.ledger), path, ..step_context.clone() },
             ));
-            row = row.map(|row| row + rows_of(step));
+            row = row.map(|row| row + step.rows());
         }
         let total = children.len();
         Self::new(

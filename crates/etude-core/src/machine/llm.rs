@@ -14,8 +14,9 @@
 use std::sync::Arc;
 use std::task::Poll;
 
-use super::code::{check_exit, not_an_answer};
-use super::step::{StepContext, unresolved};
+use super::binding::unresolved;
+use super::outcome_error::{call_failed, check_exit, not_an_answer};
+use super::step_context::StepContext;
 use super::validator::{self, Verdict};
 use super::values::Values;
 use super::{Cx, Task};
@@ -23,7 +24,7 @@ use crate::data::Json;
 use crate::effect::{Command, Effect, EffectId, ProcessCall, Protocol, Setting};
 use crate::extract;
 use crate::failure::{Attempt, Failure, FailureKind, RejectedBy};
-use crate::model::{CallFailure, CallFailureKind, Message, ModelResponse, Part, Request, ResponseSchema, Role, Stop};
+use crate::model::{CallFailure, Message, ModelResponse, Part, Request, ResponseSchema, Role, Stop};
 use crate::outcome::{Completed, Outcome, ProcessEnd, Stdout};
 use crate::plan::{Llm, Step, StepKind};
 use crate::report::Event;
@@ -325,15 +326,6 @@ fn transport_attempt(failure: &CallFailure, elapsed_ms: u64) -> Option<Attempt> 
     let earlier = Some(&failure.transport_failures).filter(|tries| !tries.is_empty())?;
     let errors = earlier.iter().chain([&failure.message]).cloned().collect();
     Some(Attempt { rejected_by: RejectedBy::Transport, errors, elapsed_ms, tokens: 0 })
-}
-
-/// What a call without an answer comes to for whoever wanted one.
-pub(super) fn call_failed(who: &str, failure: &CallFailure) -> Failure {
-    let kind = match failure.kind {
-        CallFailureKind::Environment => FailureKind::Environment,
-        CallFailureKind::Model | CallFailureKind::NotRecorded => FailureKind::ModelError,
-    };
-    Failure::new(kind, format!("{who} got no answer: {}", failure.message))
 }
 
 /// What a content validator says: no errors, errors, or that it is broken.

@@ -277,7 +277,7 @@ impl Part {
     }
 }
 
-/// A row for the step, then one for each child of a group: the order in which [`super::sequence::rows_of`] counts.
+/// A row for the step, then one for each child of a group: the order in which [`Step::rows`](crate::plan::Step::rows) counts.
 fn add_rows(step: &Step, phase: Phase, cx: &mut Cx) {
     cx.add_row(phase, &step.name, step.kind.word());
     if let StepKind::Parallel(group) = &step.kind {

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::task::Poll;
 
-use super::step::{StepContext, StepTask, unresolved};
+use super::binding::unresolved;
+use super::step::StepTask;
+use super::step_context::StepContext;
 use super::values::Values;
 use super::{Cx, Path, Task};
 use crate::data::Json;
 use crate::failure::{Failure, FailureKind};
-use crate::plan::{OutputOf, Sequence, Step, StepKind};
+use crate::plan::{OutputOf, Sequence, StepKind};
 use crate::report::Item;
 use crate::template::{Reference, Segment};
 
@@ -84,14 +86,6 @@ impl SequenceTask {
     }
 }
 
-/// How many rows a step has in the report: its own and those of its children.
-pub(super) fn rows_of(step: &Step) -> usize {
-    1 + match &step.kind {
-        StepKind::Parallel(group) => group.steps.iter().map(|child| rows_of(child)).sum(),
-        _ => 0,
-    }
-}
-
 impl Task for SequenceTask {
     fn resumed(&mut self, cx: &mut Cx) {
         if let (Some(current), None) = (&mut self.current, &self.stopped) {
@@ -109,7 +103,7 @@ impl Task for SequenceTask {
                 self.current = None;
                 let step = Arc::clone(&self.sequence.steps[self.next]);
                 self.next += 1;
-                self.row = self.row.map(|row| row + rows_of(&step));
+                self.row = self.row.map(|row| row + step.rows());
                 match result {
                     Ok(output) => Arc::make_mut(&mut self.values).push(&step.name, output),
                     Err(failure) => return Poll::Ready(Err(failure)),

@@ -6,21 +6,22 @@ use std::task::Poll;
 use super::agent::AgentTask;
 use super::application::ApplicationTask;
 use super::approval::ApprovalTask;
+use super::binding::unresolved;
 use super::cached::single;
 use super::code::CodeTask;
 use super::fan_out::FanOut;
 use super::llm::LlmTask;
 use super::open_work::AtomicTask;
 use super::stages::MachineTask;
+use super::step_context::StepContext;
 use super::sub_pipeline::SubPipelineTask;
 use super::values::Values;
-use super::{Cx, Path, Task};
+use super::{Cx, Task};
 use crate::data::Json;
 use crate::effect::{Effect, EffectId};
 use crate::failure::{Failure, FailureKind};
 use crate::plan::{Step, StepKind};
-use crate::report::{Event, Item, StepStatus, duration};
-use crate::template::Unresolved;
+use crate::report::{Event, StepStatus, duration};
 
 /// A step with everything around it.
 #[derive(Debug)]
@@ -35,20 +36,6 @@ pub(super) struct StepTask {
     is_timed_out: bool,
     /// It was told to be at work.
     has_begun: bool,
-}
-
-/// Where a step stands.
-#[derive(Debug, Clone)]
-pub(super) struct StepContext {
-    /// Row of the report, if it has one.
-    pub(super) row: Option<usize>,
-    /// Row that its effects are booked on: its own, or that of the step that calls its pipeline.
-    pub(super) ledger: Option<usize>,
-    pub(super) path: Path,
-    /// Directory of its pipeline.
-    pub(super) dir: Arc<str>,
-    /// The element that it works on, the innermost of several.
-    pub(super) item: Option<Item>,
 }
 
 #[derive(Debug)]
@@ -249,8 +236,4 @@ pub(super) fn body(
         StepKind::Machine(call) => Box::new(MachineTask::new(call, &step.name, step_context, values)?),
         StepKind::Skill(_) => Box::new(AgentTask::new(Arc::clone(step), step_context.clone(), values)?),
     })
-}
-
-pub(super) fn unresolved(why: &Unresolved) -> Failure {
-    Failure::new(FailureKind::TemplateUnresolved, why.to_string())
 }

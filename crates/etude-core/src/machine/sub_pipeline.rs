@@ -3,16 +3,14 @@
 use std::sync::Arc;
 use std::task::Poll;
 
-use serde_json::value::RawValue;
-
+use super::binding::bind;
 use super::sequence::SequenceTask;
-use super::step::{StepContext, unresolved};
+use super::step_context::StepContext;
 use super::values::Values;
 use super::{Cx, Task};
 use crate::data::Json;
 use crate::failure::{Failure, FailureKind};
-use crate::plan::{Binding, SubPipeline};
-use crate::schema::Schema;
+use crate::plan::SubPipeline;
 
 #[derive(Debug)]
 pub(super) struct SubPipelineTask {
@@ -39,33 +37,6 @@ impl SubPipelineTask {
             stopped: None,
         })
     }
-}
-
-/// The input that a step gives to a pipeline or a machine, checked against what that takes.
-pub(super) fn bind(
-    step: &str,
-    taker: &str,
-    bound: &[(String, Binding)],
-    schema: &Schema,
-    values: &Values,
-) -> Result<Json, Failure> {
-    let mut members = indexmap::IndexMap::new();
-    for (name, binding) in bound {
-        let value = binding.resolve(values).map_err(|e| unresolved(&e))?;
-        let text = value.text().map_err(|e| Failure::new(FailureKind::Environment, e.to_string()))?;
-        let raw =
-            RawValue::from_string(text.to_string()).map_err(|e| Failure::new(FailureKind::Internal, e.to_string()))?;
-        members.insert(name.as_str(), raw);
-    }
-    let text = serde_json::to_string(&members).map_err(|e| Failure::new(FailureKind::Internal, e.to_string()))?;
-    let input = Json::trusted(text);
-    let tree = input.value().map_err(|e| Failure::new(FailureKind::Internal, e.to_string()))?;
-    let violations = schema.faults(&tree);
-    if violations.is_empty() {
-        return Ok(input);
-    }
-    let message = format!("step `{step}` gives {taker} an input that it does not take: {}", violations.join("; "));
-    Err(Failure::new(FailureKind::InputInvalid, message))
 }
 
 impl Task for SubPipelineTask {

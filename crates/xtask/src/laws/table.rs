@@ -281,3 +281,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
 
 /// Modules of `etude-spec` that are front ends.
 pub const FRONTS: &[&str] = &["pipeline", "stage", "package", "cascade"];
+
+/// Modules of `etude_core::machine` that are constructs: `step` makes them, and none names another.
+pub const CONSTRUCTS: &[&str] =
+    &["agent", "application", "approval", "code", "fan_out", "llm", "stages", "sub_pipeline"];

@@ -160,3 +160,28 @@ fn law_8_sees_front_ends_that_name_each_other() {
     assert_eq!(seen("cascade.rs", "fn f() { crate::package::g(); }"), 1);
     assert_eq!(seen("pipeline/read.rs", "use crate::pipeline::Step; use crate::yaml::Node;"), 0);
 }
+
+#[test]
+fn law_1_sees_io_in_the_machine_of_chains_alone() {
+    broken(1, &source("etude-invoke", "chain/machine.rs", "use std::fs;"));
+    broken(1, &source("etude-invoke", "chain.rs", "async fn f() {}"));
+    kept(1, &source("etude-invoke", "session.rs", "async fn f() {}"));
+}
+
+#[test]
+fn law_8_sees_plans_and_journals_in_invocations() {
+    for text in ["use etude_core::plan::Plan;", "use etude_runtime::driver::Drive;", "struct Journal;"] {
+        broken(8, &source("etude-invoke", "session.rs", text));
+    }
+    kept(8, &source("etude-invoke", "session.rs", "use etude_core::tool::ToolReply;"));
+}
+
+#[test]
+fn law_8_sees_constructs_that_name_their_siblings() {
+    let found = |file: &str, text: &str| constructs(&tree(&source("etude-core", file, text))).len();
+    assert_eq!(found("machine/llm.rs", "use super::code::check_exit;"), 1);
+    assert_eq!(found("machine/stages/probe.rs", "use crate::machine::llm::call_failed;"), 1);
+    assert_eq!(found("machine/stages/probe.rs", "use crate::machine::conversation::Conversation;"), 0);
+    assert_eq!(found("machine/stages/walk.rs", "use super::execution::Execution;"), 0);
+    assert_eq!(found("machine/step.rs", "use super::code::CodeTask;"), 0);
+}

@@ -3,18 +3,28 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use etude::invoke::Watch;
 use etude::invoke::chain::Event;
+use etude::invoke::{Ended, Watch};
 use serde_json::Value;
 
 use super::watch::Face;
 use crate::telemetry::Telemetry;
 
+/// The spans of a call, until it has ended.
+pub(super) type Spans = Arc<Mutex<Option<Telemetry>>>;
+
+/// Exports the spans of a call that has ended.
+pub(super) async fn finish_spans(spans: &Spans, ended: &Ended) {
+    let spans = spans.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(spans) = spans {
+        spans.finish_call(ended.outcome.as_ref().err()).await;
+    }
+}
+
 /// Tells whoever watches, and OpenTelemetry.
 pub(super) struct Followed {
     pub(super) face: Face,
-    /// Taken when the call is over.
-    pub(super) telemetry: Arc<Mutex<Option<Telemetry>>>,
+    pub(super) telemetry: Spans,
 }
 
 impl Watch for Followed {

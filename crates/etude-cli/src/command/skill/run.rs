@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use clap::Args;
 use etude::core::model::Tier;
@@ -17,7 +17,7 @@ use etude::spec::skill::boolean_word;
 use etude::tools::mcp::OnLog;
 use serde_json::{Map, Value, json};
 
-use super::followed::Followed;
+use super::followed::{Followed, Spans, finish_spans};
 use super::project::{self, Layers};
 use super::watch::{self, Face};
 use crate::command::run::{pairs, read_input};
@@ -123,7 +123,7 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
         handlers: BTreeMap::from([("agent".to_owned(), agent)]),
     };
     let face = Face::new(context.global.quiet, context.global.verbose, context.streams(), log.as_ref(), asked);
-    let telemetry = Arc::new(Mutex::new(Some(Telemetry::of_call(name))));
+    let telemetry: Spans = Arc::new(Mutex::new(Some(Telemetry::of_call(name))));
     let followed = Followed { face, telemetry: Arc::clone(&telemetry) };
     let mut ended = block_on(async {
         let mut stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be heard: {e}")))?;
@@ -139,10 +139,7 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
         let session = Session::new(project, access, Box::new(followed), true)
             .map_err(|error| Problem::environment(format!("no socket can be made for what the skill runs: {error}")))?;
         let ended = session.invoke(name, given, stopped(&mut stop)).await;
-        let spans = telemetry.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(spans) = spans {
-            spans.finish_call(ended.outcome.as_ref().err()).await;
-        }
+        finish_spans(&telemetry, &ended).await;
         session.close();
         bridge.close().await;
         Ok::<_, Problem>(ended)

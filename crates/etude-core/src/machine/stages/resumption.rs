@@ -21,7 +21,7 @@ use super::probe::Probe;
 use super::shared::Shared;
 use crate::effect::{Effect, EffectId};
 use crate::failure::Failure;
-use crate::machine::code::not_an_answer;
+use crate::machine::outcome_error::not_an_answer;
 use crate::machine::{Cx, Path};
 use crate::outcome::Outcome;
 use crate::plan::stages::{Drift, SlotForm};

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Execution, State, Step};
 use crate::failure::Failure;
 use crate::machine::Cx;
-use crate::machine::agent::conversation::{Completion, Conversation, End, Settings};
+use crate::machine::conversation::{Completion, Conversation, End, Settings};
 use crate::machine::stages::audit::emit;
 use crate::machine::stages::envelope::Gatehouse;
 use crate::machine::stages::fault::{Phase, leak};

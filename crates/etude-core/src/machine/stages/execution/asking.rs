@@ -12,7 +12,7 @@ use crate::digest::Digest;
 use crate::effect::{Effect, EffectId, Gate, Subject};
 use crate::failure::Failure;
 use crate::machine::Cx;
-use crate::machine::code::not_an_answer;
+use crate::machine::outcome_error::not_an_answer;
 use crate::machine::stages::audit::emit;
 use crate::machine::stages::fault::Phase;
 use crate::machine::stages::hook::{Hook, Reply};

@@ -10,7 +10,7 @@ use crate::data::Json;
 use crate::effect::{Effect, EffectId, Gate as Question, Scan, Subject};
 use crate::failure::Failure;
 use crate::machine::Cx;
-use crate::machine::code::not_an_answer;
+use crate::machine::outcome_error::not_an_answer;
 use crate::machine::stages::audit::emit;
 use crate::machine::stages::declared;
 use crate::machine::stages::fault::{HOST, Phase, VALIDATION, cause, fault, leak};

@@ -14,18 +14,21 @@
 //! | calling | all calls are over                           | asking, with the results                      |
 //! | any     | the most turns are used up                   | over: the cap is hit                          |
 
+pub(super) mod batch;
+mod window;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::task::Poll;
 
-use super::batch::{Batch, BatchContext, Gatekeeper, Proposal};
-use super::window::Window;
+use self::batch::{Batch, BatchContext, Gatekeeper, Proposal};
+use self::window::Window;
 use crate::data::Json;
 use crate::effect::{Effect, EffectId, Scan};
 use crate::extract;
 use crate::failure::{Failure, FailureKind};
-use crate::machine::code::not_an_answer;
-use crate::machine::llm::call_failed;
+use crate::machine::outcome_error::call_failed;
+use crate::machine::outcome_error::not_an_answer;
 use crate::machine::{Cx, Path};
 use crate::model::{Message, ModelResponse, Part, Request, Role, Stop, Tier, Tool, ToolCall};
 use crate::outcome::Outcome;
@@ -157,7 +160,7 @@ impl Conversation {
         }
     }
 
-    /// Everything that was said, tools and corrections included.
+    /// Everything that was assistant_message, tools and corrections included.
     pub(in crate::machine) fn transcript(&self) -> &[Message] {
         &self.transcript
     }

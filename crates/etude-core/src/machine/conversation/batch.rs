@@ -22,7 +22,7 @@ use serde_json::json;
 use crate::data::Json;
 use crate::effect::{Effect, EffectId, Gate, Subject};
 use crate::failure::Failure;
-use crate::machine::code::not_an_answer;
+use crate::machine::outcome_error::not_an_answer;
 use crate::machine::{Cx, Path};
 use crate::outcome::{Decision, Outcome};
 use crate::report::Event;

@@ -1,0 +1,42 @@
+//! Values that a step binds to the parameters of a pipeline or machine, and references without a value.
+
+use serde_json::value::RawValue;
+
+use super::values::Values;
+use crate::data::Json;
+use crate::failure::{Failure, FailureKind};
+use crate::plan::Binding;
+use crate::schema::Schema;
+use crate::template::Unresolved;
+
+/// The input that a step gives to a pipeline or a machine, checked against what that takes.
+pub(super) fn bind(
+    step: &str,
+    taker: &str,
+    bound: &[(String, Binding)],
+    schema: &Schema,
+    values: &Values,
+) -> Result<Json, Failure> {
+    let mut members = indexmap::IndexMap::new();
+    for (name, binding) in bound {
+        let value = binding.resolve(values).map_err(|e| unresolved(&e))?;
+        let text = value.text().map_err(|e| Failure::new(FailureKind::Environment, e.to_string()))?;
+        let raw =
+            RawValue::from_string(text.to_string()).map_err(|e| Failure::new(FailureKind::Internal, e.to_string()))?;
+        members.insert(name.as_str(), raw);
+    }
+    let text = serde_json::to_string(&members).map_err(|e| Failure::new(FailureKind::Internal, e.to_string()))?;
+    let input = Json::trusted(text);
+    let tree = input.value().map_err(|e| Failure::new(FailureKind::Internal, e.to_string()))?;
+    let violations = schema.faults(&tree);
+    if violations.is_empty() {
+        return Ok(input);
+    }
+    let message = format!("step `{step}` gives {taker} an input that it does not take: {}", violations.join("; "));
+    Err(Failure::new(FailureKind::InputInvalid, message))
+}
+
+/// The failure for a reference without a value.
+pub(super) fn unresolved(why: &Unresolved) -> Failure {
+    Failure::new(FailureKind::TemplateUnresolved, why.to_string())
+}

@@ -1,0 +1,41 @@
+//! Failures that follow from the outcome of an effect, whatever construct started it.
+
+use crate::effect::EffectId;
+use crate::failure::{Failure, FailureKind};
+use crate::model::{CallFailure, CallFailureKind};
+use crate::outcome::{Exit, ProcessEnd};
+
+/// An outcome that no effect of this kind can have: a damaged journal or a defect of ours.
+pub(super) fn not_an_answer(id: &EffectId) -> Failure {
+    Failure::new(FailureKind::Internal, format!("the outcome of `{id}` is of another kind than the effect"))
+}
+
+/// Says how a process ended, if that is a failure.
+pub(super) fn check_exit(what: &str, end: &ProcessEnd, allowed: &[i32]) -> Result<(), Failure> {
+    let mut failure = match &end.exit {
+        Exit::Status(status) if allowed.contains(status) => return Ok(()),
+        Exit::Status(status) => {
+            let mut failure = Failure::new(FailureKind::StepFailed, format!("{what} exited with status {status}"));
+            failure.exit_status = Some(*status);
+            failure
+        }
+        Exit::Signal { number, name } => {
+            let mut failure =
+                Failure::new(FailureKind::StepFailed, format!("{what} was killed by {name} (signal {number})"));
+            failure.signal = Some(name.clone());
+            failure
+        }
+        Exit::NotStarted(why) => Failure::new(FailureKind::StepFailed, format!("{what} could not be started: {why}")),
+    };
+    failure.stderr = Some(end.stderr.clone());
+    Err(failure)
+}
+
+/// What a call without an answer comes to for whoever wanted one.
+pub(super) fn call_failed(who: &str, failure: &CallFailure) -> Failure {
+    let kind = match failure.kind {
+        CallFailureKind::Environment => FailureKind::Environment,
+        CallFailureKind::Model | CallFailureKind::NotRecorded => FailureKind::ModelError,
+    };
+    Failure::new(kind, format!("{who} got no answer: {}", failure.message))
+}
