@@ -5,7 +5,7 @@
 //! and a hint.
 //!
 //! Read in this order: [`source`] (files and places), [`yaml`] (the tree), [`fields`] (the tables that say what may
-//! stand where), [`pipeline`] and [`machine`] (from the tree to a plan), [`tool`] (what agents may call), [`skill`] and
+//! stand where), [`pipeline`] and [`machine`] (from the tree to a plan), [`lower`] (all other plans), [`tool`] (what agents may call), [`skill`] and
 //! [`application`] (what agents may read and operate), [`cascade`] (skills that are tools, and their chains),
 //! [`render`] (what people see).
 
@@ -20,6 +20,7 @@ pub mod duration;
 pub mod fields;
 pub mod frontmatter;
 mod json_text;
+pub mod lower;
 pub mod pipeline;
 pub mod reference;
 pub mod render;

@@ -6,6 +6,7 @@
 
 pub mod catalog;
 pub mod claude;
+mod instructions;
 mod name;
 mod portable;
 mod read;
@@ -22,6 +23,7 @@ pub mod findings {
     pub use crate::diagnose::skills::{body_not_utf8, dangling, not_a_skill, shadowed, too_deep, too_many, unreadable};
 }
 
+pub use instructions::Instructions;
 pub use name::normalized;
 pub(crate) use name::{Fault as NameFault, better as better_name};
 pub use read::{boolean_word, read};
@@ -29,6 +31,13 @@ pub use tools::tool_list;
 
 /// The file that makes a directory a skill.
 pub const SKILL_FILE: &str = "SKILL.md";
+
+/// The directories of skills, below an app or a project and below a home; the first one wins (C-2.6). An app also has
+/// [`APP_ROOT`], before them.
+pub const ROOTS: [&str; 3] = [".agents/skills", ".etude/skills", ".claude/skills"];
+
+/// The directory of an app's own skills.
+pub const APP_ROOT: &str = "skills";
 
 /// What `validate` takes in place of [`SKILL_FILE`]; discovery does not (C-2.9).
 pub const LOWER_FILE: &str = "skill.md";

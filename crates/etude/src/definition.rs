@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use etude_core::failure::Phase;
 use etude_core::model::Tier;
 use etude_core::plan::{Plan, StepKind};
 use etude_spec::discover::{CONSTRUCTOR, DESTRUCTOR};
+use etude_spec::lower;
 use etude_spec::pipeline::input::InputDecl;
 use etude_spec::source::{FileKind, Sources};
 use etude_spec::stage_machine::Rules;
@@ -152,12 +152,7 @@ pub fn load(disk: &Disk, name: &str, machines: &Rules) -> Result<Definition, Loa
             Ok(Definition {
                 target: Target::Pipeline(name.to_owned()),
                 app: disk.root().to_owned(),
-                plan: Plan {
-                    before: before.map(sequence),
-                    body: body.sequence,
-                    after: after.map(sequence),
-                    phase: Phase::Business,
-                },
+                plan: lower::scope(before.map(sequence), body.sequence, after.map(sequence)),
                 input: body.input,
                 files,
                 tools: None,

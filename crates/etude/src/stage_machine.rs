@@ -1,11 +1,7 @@
 //! Machines of stages as definitions of runs (system B).
 
-use std::sync::Arc;
-
-use etude_core::failure::Phase;
-use etude_core::plan::stages::StageMachine;
-use etude_core::plan::{MachineCall, MachineInput, Plan, Step, StepKind};
 use etude_spec::Diagnostic;
+use etude_spec::lower;
 use etude_spec::stage_machine::{Machines, Rules};
 
 use crate::definition::{Definition, LoadError, add_tools, tools_of};
@@ -35,17 +31,10 @@ pub fn load(disk: &Disk, name: &str, rules: &Rules) -> Result<Definition, LoadEr
     Ok(Definition {
         target: Target::Machine(name.to_owned()),
         app: disk.root().to_owned(),
-        plan: plan(machine.plan),
+        plan: lower::stage_machine(machine.plan),
         input: machine.input,
         files,
         tools,
         warnings: diagnostics,
     })
-}
-
-/// A plan that goes through the stages of a machine and does nothing else.
-pub fn plan(machine: Arc<StageMachine>) -> Plan {
-    let (name, dir, origin) = (machine.id.clone(), machine.dir.clone(), machine.origin.clone());
-    let call = MachineCall { machine, input: MachineInput::Same, is_stage: false, may_skip: true };
-    Step::plain(name.clone(), StepKind::Machine(Box::new(call)), origin).alone(name, dir, Phase::Business)
 }

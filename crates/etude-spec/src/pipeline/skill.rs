@@ -7,14 +7,16 @@ use globset::GlobBuilder;
 use crate::diagnose::references;
 use crate::diagnostic::Diagnostic;
 use crate::fields::check::Findings;
-use crate::frontmatter;
 use crate::pipeline::definition::Text;
+use crate::skill::{self, Instructions, SKILL_FILE};
 use crate::source::{FileKind, SourceFile, Sources};
 use crate::tool;
 use crate::yaml::Node;
 
-/// Where skills of an app are looked for, the first one wins (`c-applications` 2.6).
-const FOLDERS: &[&str] = &["skills", ".agents/skills", ".etude/skills", ".claude/skills"];
+/// The directories of an app's skills, the first one wins (`c-applications` 2.6).
+fn roots() -> impl Iterator<Item = &'static str> {
+    std::iter::once(skill::APP_ROOT).chain(skill::ROOTS)
+}
 
 /// A skill as a step needs it.
 pub(crate) struct Skill {
@@ -32,34 +34,24 @@ pub(crate) struct Skill {
 /// Finds and reads the skill that `name` names in `file`.
 pub(crate) fn find(sources: &dyn Sources, file: &Arc<SourceFile>, name: Text<'_>) -> Result<Skill, Vec<Diagnostic>> {
     let is_name = !name.text.is_empty() && !name.text.contains(['/', '\\']) && !name.text.starts_with('.');
-    let paths = FOLDERS.iter().map(|folder| format!("{folder}/{}", name.text));
-    let is_there = |dir: &String| matches!(sources.kind(&format!("{dir}/SKILL.md")), Ok(FileKind::File { .. }));
+    let paths = roots().map(|folder| format!("{folder}/{}", name.text));
+    let is_there = |dir: &String| matches!(sources.kind(&format!("{dir}/{SKILL_FILE}")), Ok(FileKind::File { .. }));
     let Some(dir) = paths.filter(|_| is_name).find(is_there) else {
         let known = known(sources);
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
         return Err(vec![references::unknown_skill(file, name.at, name.text, &known)]);
     };
-    let path = format!("{dir}/SKILL.md");
-    let text = frontmatter::open(sources, &path).map_err(|diagnostic| vec![*diagnostic])?;
-    let parts = frontmatter::split(&text).map_err(|diagnostic| vec![*diagnostic])?;
-    let (root, diagnostics) = frontmatter::parse(&text, &parts);
-    if diagnostics.iter().any(Diagnostic::is_error) {
-        return Err(diagnostics);
-    }
-    let allowed = root.as_ref().and_then(|root| root.as_map()?.get("allowed-tools")).map(|node| match node.as_seq() {
-        Some(items) => items.iter().filter_map(|item| item.as_text().map(str::to_owned)).collect(),
-        None => vec![node.as_text().unwrap_or_default().to_owned()],
-    });
-    let body = text.slice(parts.body).trim().to_owned();
+    let path = format!("{dir}/{SKILL_FILE}");
+    let Instructions { body, allowed, .. } = Instructions::read(sources, &path)?;
     Ok(Skill { name: name.text.to_owned(), file: path, dir, body, allowed })
 }
 
 /// The names of the app's skills.
 fn known(sources: &dyn Sources) -> Vec<String> {
     let mut names = Vec::new();
-    for folder in FOLDERS {
+    for folder in roots() {
         let entries = sources.list(folder).unwrap_or_default().into_iter().map(|entry| entry.name);
-        names.extend(entries.filter(|name| sources.kind(&format!("{folder}/{name}/SKILL.md")).is_ok()));
+        names.extend(entries.filter(|name| sources.kind(&format!("{folder}/{name}/{SKILL_FILE}")).is_ok()));
     }
     names.sort();
     names.dedup();

@@ -1,15 +1,11 @@
 //! The tool `agent`: a Markdown skill's prompt, followed by a model that calls skills through their chains (D-14).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use etude_core::data::Json;
 use etude_core::failure::{Failure, FailureKind};
 use etude_core::machine::{ABI, Limits, Start};
-use etude_core::model::{Tier, Tool as ModelTool, Usage};
-use etude_core::plan::{Agent as AgentStep, Origin, Plan};
-use etude_core::schema::Schema;
-use etude_core::template::Template;
+use etude_core::model::{Tool as ModelTool, Usage};
 use etude_core::tool::{AvailableTool, ToolCall, ToolList, ToolReply, ToolResult, ToolSelection};
 use etude_invoke::chain::{Outcome, Throw, ThrowKind};
 use etude_runtime::blob::FileBlobs;
@@ -19,19 +15,14 @@ use etude_runtime::host::{Boxed, CacheUse, Host, ModelPort, ToolPort};
 use etude_runtime::memory::MemoryEngine;
 use etude_spec::cascade::skill::Role;
 use etude_spec::cascade::{Compiler, Skill};
+use etude_spec::lower;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::now_ms;
-use crate::{run_id, skill_mode};
+use crate::run_id;
 use etude_invoke::{Caller, Handler};
-
-/// What a model is told besides its instructions.
-const BEGIN: &str = "Do what your instructions say.";
-
-/// Most answers of a model unless the configuration says otherwise.
-const MAX_TURNS: u64 = 30;
 
 /// Agents that ask these models.
 #[derive(Debug)]
@@ -56,7 +47,7 @@ impl Handler for Agent {
 
 async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Outcome {
     let failed = |why: String| Throw::new(ThrowKind::Failed, "agent", why);
-    let plan = plan(args).map_err(failed)?;
+    let plan = lower::prompt_skill(args).map_err(failed)?;
     let blobs = Arc::new(FileBlobs::new(caller.scratch.join("values"), false));
     let engine = Arc::new(MemoryEngine::new(blobs));
     let id = run_id::new();
@@ -120,33 +111,6 @@ async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Out
 fn thrown(failure: &Failure) -> Throw {
     let kind = if failure.kind == FailureKind::Environment { ThrowKind::Environment } else { ThrowKind::Failed };
     Throw::new(kind, "agent", failure.message.clone())
-}
-
-/// A plan of one agent.
-fn plan(args: &Value) -> Result<Plan, String> {
-    let text = |key: &str| args.get(key).and_then(Value::as_str);
-    let prompt = text("prompt").ok_or("`agent` needs a `prompt`")?;
-    let model = |key: &str| args.get("config").and_then(|config| config.get("model")?.get(key));
-    let tier = ["tier", "id"].iter().find_map(|key| Tier::from_word(model(key)?.as_str()?)).unwrap_or_default();
-    let most = model("maxTurns").and_then(Value::as_u64).unwrap_or(MAX_TURNS);
-    let schema = match args.get("returns").filter(|returns| !returns.is_null()) {
-        None => None,
-        Some(returns) => Some(Arc::new(Schema::compile("returns", returns.clone(), BTreeMap::new())?)),
-    };
-    let allowed = text("allowedTools").map(|patterns| vec![patterns.to_owned()]);
-    let name = text("name").unwrap_or("agent");
-    let agent = AgentStep {
-        skill: name.to_owned(),
-        tier,
-        system: Template::literal(prompt),
-        prompt: Template::literal(BEGIN),
-        tool_selection: Arc::new(ToolSelection { allowed, tier, ..ToolSelection::default() }),
-        schema,
-        turn_cap: u32::try_from(most).unwrap_or(u32::MAX).max(1),
-        max_tokens: None,
-    };
-    let origin = Origin { file: name.to_owned(), line: 1, column: 1 };
-    Ok(skill_mode::plan(name.to_owned(), agent, origin))
 }
 
 /// The skills that an agent may call.

@@ -1,19 +1,16 @@
 //! One question to a model, with a schema for the answer and the retries of an llm step: the machine itself asks it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
 use etude_core::data::Json;
 use etude_core::effect::Effect;
-use etude_core::failure::{Failure, FailureKind, Phase};
+use etude_core::failure::{Failure, FailureKind};
 use etude_core::machine::{Command, Limits, Machine, Start};
-use etude_core::model::{Part, Request, Tier, Usage};
+use etude_core::model::{Part, Request, Usage};
 use etude_core::outcome::{Completed, Outcome};
-use etude_core::plan::{Llm, Origin, Plan, Step, StepKind};
-use etude_core::schema::Schema;
-use etude_core::template::Template;
 use etude_runtime::host::ModelPort;
+use etude_spec::lower;
 use serde_json::Value;
 
 /// A question.
@@ -55,7 +52,7 @@ pub struct Call {
 /// Asks the `lite` tier.
 pub(super) async fn ask(models: &Arc<dyn ModelPort>, question: Question) -> Reply {
     let (purpose, system) = (question.name, question.system);
-    let plan = plan(question);
+    let plan = lower::question(purpose, system, question.prompt, question.schema);
     let mut done = Vec::new();
     let start = Start {
         run_id: String::new(),
@@ -105,25 +102,4 @@ fn last_text(request: &Request) -> String {
         _ => None,
     });
     texts.collect::<Vec<_>>().join("\n")
-}
-
-/// A pipeline of one llm step.
-fn plan(question: Question) -> Plan {
-    let llm = Llm {
-        tier: Tier::Lite,
-        system: Some(Template::literal(question.system)),
-        prompt: Template::literal(question.prompt),
-        schema: Some(Arc::new(Schema::lazy(question.name, question.schema, BTreeMap::new()))),
-        validate: None,
-        retry: 2,
-        temperature: None,
-        max_tokens: None,
-        cache_prompt: false,
-        images: Vec::new(),
-    };
-    Step::plain(question.name.to_owned(), StepKind::Llm(Box::new(llm)), Origin::default()).alone(
-        "routing".to_owned(),
-        String::new(),
-        Phase::Routing,
-    )
 }

@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Compat, Places, Scope};
+use etude_spec::skill::ROOTS;
 
-/// Below a project directory or a home, in this order.
-const BELOW: [&str; 3] = [".agents/skills", ".etude/skills", ".claude/skills"];
+use super::{Compat, Places, Scope};
 
 /// Every place to look, the first one first.
 pub(super) fn roots(places: &Places<'_>) -> Vec<(Scope, PathBuf)> {
@@ -14,8 +13,8 @@ pub(super) fn roots(places: &Places<'_>) -> Vec<(Scope, PathBuf)> {
     let is_home =
         |dir: &Path| home.as_deref().is_some_and(|home| std::fs::canonicalize(dir).is_ok_and(|dir| dir == home));
     let project = project_dirs(&start).into_iter().filter(|dir| !is_home(dir));
-    let project: Vec<_> = project.flat_map(|dir| BELOW.map(|below| (Scope::Project, dir.join(below)))).collect();
-    let user = places.home.into_iter().flat_map(|home| BELOW.map(|below| (Scope::User, home.join(below))));
+    let project: Vec<_> = project.flat_map(|dir| ROOTS.map(|below| (Scope::Project, dir.join(below)))).collect();
+    let user = places.home.into_iter().flat_map(|home| ROOTS.map(|below| (Scope::User, home.join(below))));
     match places.compat {
         Compat::Spec => project.into_iter().chain(user).collect(),
         Compat::ClaudeCode => user.chain(project).collect(),

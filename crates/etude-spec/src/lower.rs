@@ -1,0 +1,106 @@
+//! Plans of definitions that are no pipeline: skill mode, stage machines, prompt skills, questions of the router.
+//!
+//! Steps of pipelines are lowered in [`crate::pipeline`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use etude_core::failure::Phase;
+use etude_core::model::Tier;
+use etude_core::plan::stages::StageMachine;
+use etude_core::plan::{Agent, Llm, MachineCall, MachineInput, Origin, Plan, Sequence, Step, StepKind};
+use etude_core::schema::Schema;
+use etude_core::template::{Reference, Segment, Template};
+use etude_core::tool::ToolSelection;
+use serde_json::Value;
+
+use crate::skill::Instructions;
+
+/// The parameter of skill mode: what the user wants.
+pub const REQUEST: &str = "request";
+
+/// The first message to the model of a prompt skill, whose instructions are its system prompt.
+const BEGIN: &str = "Do what your instructions say.";
+
+/// Most turns of a prompt skill without `maxTurns`.
+const MAX_TURNS: u64 = 30;
+
+/// A pipeline with constructor and destructor.
+pub fn scope(before: Option<Arc<Sequence>>, body: Arc<Sequence>, after: Option<Arc<Sequence>>) -> Plan {
+    Plan { before, body, after, phase: Phase::Business }
+}
+
+/// An app's own `SKILL.md`, followed by one agent. Its input is `{"request": TEXT}`.
+pub fn skill_mode(name: &str, instructions: Instructions, tier: Tier, max_turns: u32) -> Plan {
+    let Instructions { allowed, body, origin, .. } = instructions;
+    let agent = Agent {
+        skill: name.to_owned(),
+        tier,
+        system: Template::literal(body),
+        prompt: Template::reference(Reference::Input { path: vec![Segment::Field(REQUEST.to_owned())] }),
+        tool_selection: Arc::new(ToolSelection { allowed, lists_skills: true, tier, ..ToolSelection::default() }),
+        schema: None,
+        turn_cap: max_turns,
+        max_tokens: None,
+    };
+    one_agent(agent, origin)
+}
+
+/// A prompt skill of system D, followed by an agent (D-14): `{"prompt", "name", "config", "returns", "allowedTools"}`.
+///
+/// # Errors
+/// There is no prompt, or `returns` is no schema.
+pub fn prompt_skill(args: &Value) -> Result<Plan, String> {
+    let text = |key: &str| args.get(key).and_then(Value::as_str);
+    let prompt = text("prompt").ok_or("`agent` needs a `prompt`")?;
+    let model = |key: &str| args.get("config").and_then(|config| config.get("model")?.get(key));
+    let tier = ["tier", "id"].iter().find_map(|key| Tier::from_word(model(key)?.as_str()?)).unwrap_or_default();
+    let max_turns = model("maxTurns").and_then(Value::as_u64).unwrap_or(MAX_TURNS);
+    let schema = match args.get("returns").filter(|returns| !returns.is_null()) {
+        None => None,
+        Some(returns) => Some(Arc::new(Schema::compile("returns", returns.clone(), BTreeMap::new())?)),
+    };
+    let allowed = text("allowedTools").map(|patterns| vec![patterns.to_owned()]);
+    let name = text("name").unwrap_or("agent");
+    let agent = Agent {
+        skill: name.to_owned(),
+        tier,
+        system: Template::literal(prompt),
+        prompt: Template::literal(BEGIN),
+        tool_selection: Arc::new(ToolSelection { allowed, tier, ..ToolSelection::default() }),
+        schema,
+        turn_cap: u32::try_from(max_turns).unwrap_or(u32::MAX).max(1),
+        max_tokens: None,
+    };
+    Ok(one_agent(agent, Origin { file: name.to_owned(), line: 1, column: 1 }))
+}
+
+fn one_agent(agent: Agent, origin: Origin) -> Plan {
+    let step = Step::plain(agent.skill.clone(), StepKind::Skill(Box::new(agent)), origin);
+    step.alone("skill".to_owned(), String::new(), Phase::Skill)
+}
+
+/// A run through the stages of a machine and nothing else.
+pub fn stage_machine(machine: Arc<StageMachine>) -> Plan {
+    let (name, dir, origin) = (machine.id.clone(), machine.dir.clone(), machine.origin.clone());
+    let call = MachineCall { machine, input: MachineInput::Same, is_stage: false, may_skip: true };
+    Step::plain(name.clone(), StepKind::Machine(Box::new(call)), origin).alone(name, dir, Phase::Business)
+}
+
+/// One question of the router to a model of the `lite` tier, with the retries of an llm step.
+pub fn question(name: &str, system: &str, prompt: String, schema: Value) -> Plan {
+    let llm = Llm {
+        tier: Tier::Lite,
+        system: Some(Template::literal(system)),
+        prompt: Template::literal(prompt),
+        schema: Some(Arc::new(Schema::lazy(name, schema, BTreeMap::new()))),
+        validate: None,
+        retry: 2,
+        temperature: None,
+        max_tokens: None,
+        cache_prompt: false,
+        images: Vec::new(),
+    };
+    let step = Step::plain(name.to_owned(), StepKind::Llm(Box::new(llm)), Origin::default());
+    step.alone("routing".to_owned(), String::new(), Phase::Routing)
+}
