@@ -190,6 +190,8 @@ pub struct Drive<'a> {
     pub start: Start,
     /// Its journal.
     pub session: &'a dyn Session,
+    /// All records of the journal.
+    pub records: Vec<Record>,
     /// Who performs its effects.
     pub host: &'a Host,
     /// MiddlewareEventKind the user says.
@@ -204,23 +206,58 @@ pub struct Drive<'a> {
     pub middleware_events: Option<mpsc::UnboundedReceiver<MiddlewareEvent>>,
 }
 
-impl Drive<'_> {
-    /// Goes on with the run until it is over or waits.
+/// A run whose journal has been replayed.
+pub struct Replayed<'a> {
+    drive: Drive<'a>,
+    machine: Machine,
+    replay: Replay,
+    live: Vec<Command>,
+}
+
+impl<'a> Drive<'a> {
+    /// Continues the run until it is over or waits.
     ///
     /// # Errors
     /// The journal fails. Whatever was under way has then been ended, and the run can be resumed.
-    pub async fn run(mut self, emit: &mut (dyn FnMut(Progress<'_>) + Send)) -> Result<Driven, Error> {
-        let mut replay = Replay::new(self.session, self.host.engine.blobs(), self.on_mismatch)?;
+    pub async fn run(self, emit: &mut (dyn FnMut(Progress<'_>) + Send)) -> Result<Driven, Error> {
+        self.replay(emit)?.run(emit).await
+    }
+
+    /// Replays the journal, the only time.
+    ///
+    /// # Errors
+    /// The journal cannot be read, or does not fit.
+    pub fn replay(mut self, emit: &mut (dyn FnMut(Progress<'_>) + Send)) -> Result<Replayed<'a>, Error> {
+        let records = std::mem::take(&mut self.records);
+        let mut replay = Replay::of_records(records, self.host.engine.blobs(), self.on_mismatch);
         let mut machine = Machine::new(self.plan, self.start.clone());
         let live = replay.run(&mut machine, emit)?;
+        Ok(Replayed { drive: self, machine, replay, live })
+    }
+}
+
+impl Replayed<'_> {
+    /// The machine that is at work and cannot go on with what it keeps in its slot, by its id, and why (B-ST3).
+    pub fn refused_slot(&self) -> Option<(String, Failure)> {
+        // MiddlewareEventKind is being cancelled goes on with nothing.
+        let refused = if self.replay.is_cancelled { None } else { self.machine.refused_slot() };
+        refused.map(|(id, failure)| (id.to_owned(), failure))
+    }
+
+    /// Continues the run until it is over or waits.
+    ///
+    /// # Errors
+    /// The journal fails. Whatever was under way has then been ended, and the run can be resumed.
+    pub async fn run(self, emit: &mut (dyn FnMut(Progress<'_>) + Send)) -> Result<Driven, Error> {
+        let Self { mut drive, machine, replay, live } = self;
         let (ends, ended) = mpsc::unbounded_channel();
         let (stderr, said) = mpsc::channel(STDERR_PIECES);
         let stream_buffer = Arc::<StreamBuffer>::default();
-        let streams_completions = self.streams_completions;
+        let streams_completions = drive.streams_completions;
         let (_silent, silence) = mpsc::unbounded_channel();
-        let middleware_events = self.middleware_events.take().unwrap_or(silence);
+        let middleware_events = drive.middleware_events.take().unwrap_or(silence);
         let mut driver = Driver {
-            drive: self,
+            drive,
             machine,
             replay,
             sinks: EffectSinks { ends, stderr, stream_buffer: Arc::clone(&stream_buffer), streams_completions },
@@ -240,25 +277,6 @@ impl Drive<'_> {
         }
         result
     }
-}
-
-/// The machine of a run that is at work and cannot go on with what it keeps in its slot, by its id, and why (B-ST3). The run
-/// is only looked at.
-///
-/// # Errors
-/// The journal cannot be read.
-pub fn refused_slot(
-    plan: &Plan,
-    start: Start,
-    session: &dyn Session,
-    blobs: Arc<dyn BlobStore>,
-) -> Result<Option<(String, Failure)>, Error> {
-    let mut replay = Replay::new(session, blobs, OnMismatch::Redo)?;
-    let mut machine = Machine::new(plan, start);
-    replay.run(&mut machine, &mut |_| ())?;
-    // MiddlewareEventKind is being cancelled goes on with nothing.
-    let refused = if replay.is_cancelled { None } else { machine.refused_slot() };
-    Ok(refused.map(|(id, failure)| (id.to_owned(), failure)))
 }
 
 /// MiddlewareEventKind another attempt at a run that is over has to do, for runs whose result does not say it: versions of the program

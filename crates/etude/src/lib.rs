@@ -24,6 +24,7 @@ mod ledger;
 pub mod local;
 pub mod pins;
 pub mod readable;
+mod resume_plan;
 pub mod routing;
 pub mod runner;
 pub mod runs;

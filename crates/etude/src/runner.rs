@@ -8,12 +8,12 @@ use etude_core::data::Json;
 use etude_core::effect::EffectId;
 use etude_core::effect::Gate;
 use etude_core::failure::{Failure, FailureKind};
-use etude_core::machine::{self, ABI, Limits, Machine, Start};
+use etude_core::machine::{ABI, Limits, Machine};
 use etude_core::model::Usage;
-use etude_core::plan::stages::{SlotForms, StageMachine};
+use etude_core::plan::stages::SlotForms;
 use etude_core::report::{Event, RunResult, Status};
-use etude_runtime::driver::{self, Drive, Driven, MiddlewareEvent, OnMismatch, Progress, Stop};
-use etude_runtime::engine::{self, Engine, NewRun, RunState, Session};
+use etude_runtime::driver::{self, Drive, Driven, MiddlewareEvent, Progress, Replayed, Stop};
+use etude_runtime::engine::{self, Engine, NewRun, Record, RunState, Session};
 use etude_runtime::host::{CacheUse, Host, ModelPort, ToolPort};
 use etude_runtime::process::sandbox::SandboxSettings;
 use etude_runtime::process::{self, HostSettings, ProcessHost, PythonWorker};
@@ -31,6 +31,7 @@ use crate::event_redactor::{EventRedactor, KeyRedactor};
 use crate::header::{Granted, Header};
 use crate::invocation::{EventRelay, Passing, agent::Agent};
 use crate::pins::{self, Change, Pins, Unreadable};
+use crate::resume_plan::{Facts, ResumePlan, files_of};
 use crate::run_id;
 use crate::target::Target;
 use etude_invoke::{Access, BuiltinTool, Modules, Project};
@@ -196,9 +197,10 @@ impl Runner {
             header: header.to_text(&*blobs).map_err(|why| engine::Error::Store { path: "input".to_owned(), why })?,
         };
         let session = self.engine.create(&run).await?;
-        session.append(pins.to_record(&definition.plan.slots())).await?;
-        let way = RunSetup { on_mismatch: OnMismatch::Refuse, is_resumed: false, project };
-        self.drive(definition, &*session, &run, header, way, watch).await
+        let pinned = pins.to_record(&definition.plan.slots());
+        session.append(pinned.clone()).await?;
+        let begin = ResumePlan::first(header, project, vec![pinned]);
+        self.drive(definition, &*session, &run, begin, watch).await
     }
 
     /// Goes on with a run that was interrupted or waits, or with another attempt at one that has ended.
@@ -217,61 +219,17 @@ impl Runner {
         watch: Watch<'_>,
     ) -> Result<Ended, Error> {
         let run = session.run().clone();
-        if !machine::replays(run.abi, &definition.plan) {
-            return Err(Error::OtherAbi { run_id: run.id, found: run.abi });
-        }
-        let blobs = self.engine.blobs();
-        let header =
-            Header::parse(&run.header, &*blobs).map_err(|why| Error::Header { run_id: run.id.clone(), why })?;
-        let mut on_mismatch = OnMismatch::Refuse;
-        let project = Project::of_app(&definition.app, Modules::Run);
-        let files = files_of(definition, project.as_ref());
-        let now = Pins::look(sources, &files)?;
-        let records = session.records()?;
-        // A change that was accepted before still leaves outcomes of the old definition in the journal.
-        if Pins::count(&records) > 1 {
-            on_mismatch = OnMismatch::Redo;
-        }
+        let facts = Facts::gather(&run, definition, sources, session.records()?, self.engine.blobs())?;
         // A run that is only to be cancelled may be anything.
         let is_going_on = *watch.stop.borrow() == Stop::No;
-        let stored = pins::last_slots(&records);
         if is_going_on {
-            let start = || header.start(&run, &definition.app, &records, &*blobs);
-            self.check_slots(definition, &stored, &*session, start, &mut *watch.emit)?;
+            if let Some(refused) = facts.refused_slot() {
+                return Err(refused_slot(&run.id, definition, facts.stored(), refused, &mut *watch.emit));
+            }
             self.check_model(definition, &run.id).await?;
         }
-        let pinned = || Pins::take(sources, &files, &*blobs).map(|pins| pins.to_record(&definition.plan.slots()));
-        let before = Pins::of_records(&records);
-        if before.is_none() {
-            // The run died before its definition was pinned, so nothing of it has run.
-            session.append(pinned()?).await?;
-        }
-        let changes = before
-            .as_ref()
-            .map(|before| before.changes(&now, &layers_of(project.as_ref()), sources, &*blobs))
-            .unwrap_or_default();
-        if let Some(before) = before.filter(|before| changes.is_empty() && before.lacks(&now)) {
-            // New files are no change, but keys of cached outputs follow from them, so that requests may differ from now on.
-            if Pins::count(&records) == 1 {
-                session.append(before.to_record(&definition.plan.slots())).await?;
-            }
-            on_mismatch = OnMismatch::Redo;
-        }
-        if !changes.is_empty() {
-            if !resume.accept_changes && !are_declared(definition, &stored, &changes) {
-                return Err(Error::Changed { run_id: run.id, changes });
-            }
-            session.append(pinned()?).await?;
-            on_mismatch = OnMismatch::Redo;
-        }
-        if let Some(attempt) = &resume.attempt {
-            session.append(attempt.to_record()).await?;
-        }
-        // What the dead process left behind must not go on beside the step that is done again.
-        process::reap_survivors_of(&run.id);
-        session.set_state(RunState::Running, None).await?;
-        let way = RunSetup { on_mismatch, is_resumed: true, project };
-        self.drive(definition, &*session, &run, header, way, watch).await
+        let plan = facts.decide(resume, is_going_on)?;
+        self.drive(definition, &*session, &run, plan, watch).await
     }
 
     /// Goes on with a run in the process that has just run it, after an answer: with the definition that it has.
@@ -286,42 +244,8 @@ impl Runner {
         watch: Watch<'_>,
     ) -> Result<Ended, Error> {
         let run = session.run().clone();
-        let header = Header::parse(&run.header, &*self.engine.blobs())
-            .map_err(|why| Error::Header { run_id: run.id.clone(), why })?;
-        let is_changed = Pins::count(&session.records()?) > 1;
-        let on_mismatch = if is_changed { OnMismatch::Redo } else { OnMismatch::Refuse };
-        session.set_state(RunState::Running, None).await?;
-        let way = RunSetup { on_mismatch, is_resumed: true, project: Project::of_app(&definition.app, Modules::Run) };
-        self.drive(definition, &*session, &run, header, way, watch).await
-    }
-
-    /// Whether the machines of a run can go on with slots of another version (B-ST3): that of a run of one, and one that is a
-    /// step and at work. What is refused here stays as it is, so that it can be put right and resumed.
-    fn check_slots(
-        &self,
-        definition: &Definition,
-        stored: &SlotForms,
-        session: &dyn Session,
-        start: impl FnOnce() -> Start,
-        emit: &mut (dyn FnMut(Progress<'_>) + Send),
-    ) -> Result<(), Error> {
-        let Some(any) = Machine::refused_drift(&definition.plan, stored) else { return Ok(()) };
-        let run_id = session.run().id.clone();
-        let refused = match &definition.target {
-            Target::Machine(id) => Some((id.clone(), any)),
-            // Where a run has come to is known once its journal has been gone through.
-            _ => driver::refused_slot(&definition.plan, start(), session, self.engine.blobs())
-                .map_err(|source| Error::Drive { run_id: run_id.clone(), source })?,
-        };
-        let Some((id, failure)) = refused else { return Ok(()) };
-        let now = definition.plan.slots();
-        let payload = json!({
-            "extId": id, "storedVersion": stored.get(&id).map(|form| &form.version),
-            "currentVersion": now.get(&id).map(|form| &form.version), "decision": now.get(&id).map(|form| &form.drift),
-        });
-        let event = Event::Stage { name: "StateSlotDrift", payload: Json::of(&payload) };
-        emit(Progress::Machine { event: &event, rows: &[], is_replay: false });
-        Err(Error::Refused { run_id, failure: Box::new(failure) })
+        let plan = ResumePlan::unchanged(&run, definition, session.records()?, &*self.engine.blobs())?;
+        self.drive(definition, &*session, &run, plan, watch).await
     }
 
     /// Whether the machine of a run of one can go on with the model that there is now (B-CN3).
@@ -385,11 +309,13 @@ impl Runner {
         definition: &Definition,
         session: &dyn Session,
         run: &NewRun,
-        header: Header,
-        way: RunSetup,
+        mut plan: ResumePlan,
         mut watch: Watch<'_>,
     ) -> Result<Ended, Error> {
-        let RunSetup { on_mismatch, is_resumed, project } = way;
+        let start = plan.start(run, &definition.app, &*self.engine.blobs());
+        let stored = pins::last_slots(&plan.records);
+        let (new, project) = (std::mem::take(&mut plan.new), plan.project.take());
+        let ResumePlan { header, records, on_mismatch, is_resumed, has_survivors, may_refuse_slot, .. } = plan;
         let (forwarding, middleware_events) = mpsc::unbounded_channel();
         let invoker =
             self.invoker(run, (definition, project), header.granted.yolo, forwarding, watch.observes_invocations);
@@ -402,7 +328,6 @@ impl Runner {
             Arc::clone(&self.models),
             invoker.clone(),
         ));
-        let records = session.records()?;
         let (active, began_at_ms) = match is_resumed {
             true => (active::before(&*self.engine, &run.id, &records, run.created_at_ms, now_ms()), now_ms()),
             false => (0, run.created_at_ms),
@@ -420,8 +345,9 @@ impl Runner {
         let limits = attempt.map_or(header.limits, |attempt| attempt.limits);
         let drive = Drive {
             plan: &definition.plan,
-            start: header.start(run, &definition.app, &records, &*self.engine.blobs()),
+            start,
             session,
+            records,
             host: &host,
             stop: watch.stop.clone(),
             on_mismatch,
@@ -431,7 +357,19 @@ impl Runner {
         };
         let passing = EventRedactor::new(&self.grants.secrets);
         let Watch { emit, stop, .. } = &mut watch;
-        let driven = drive.run(&mut |progress| passing.pass_on(progress, emit)).await;
+        // A run that is refused stays as it is, so that it can be put right and resumed.
+        if !may_refuse_slot {
+            begin_again(session, &run.id, (is_resumed, has_survivors), &new)?;
+        }
+        let mut pass_on = |progress: Progress<'_>| passing.pass_on(progress, emit);
+        let replayed = match may_refuse_slot {
+            true => replay_unless_refused(drive, definition, &stored, &mut pass_on)?,
+            false => drive.replay(&mut pass_on).map_err(|source| Error::Drive { run_id: run.id.clone(), source })?,
+        };
+        if may_refuse_slot {
+            begin_again(session, &run.id, (is_resumed, has_survivors), &new)?;
+        }
+        let driven = replayed.run(&mut pass_on).await;
         invoker.close(stopped(stop)).await;
         tools.close().await;
         processes.kill_leftovers();
@@ -449,12 +387,62 @@ impl Runner {
     }
 }
 
-/// In what way a run is driven.
-struct RunSetup {
-    on_mismatch: OnMismatch,
-    is_resumed: bool,
-    /// What its layers are compiled from, and what was pinned of them: the same.
-    project: Option<Project>,
+/// Notes in the journal how a run continues, and ends what a dead process has left behind: it must not go on beside the step
+/// that is done again.
+fn begin_again(
+    session: &dyn Session,
+    run_id: &str,
+    (is_resumed, has_survivors): (bool, bool),
+    new: &[Record],
+) -> Result<(), engine::Error> {
+    new.iter().try_for_each(|record| session.append(record))?;
+    if has_survivors {
+        process::reap_survivors_of(run_id);
+    }
+    if is_resumed {
+        session.set_state(RunState::Running, None)?;
+    }
+    Ok(())
+}
+
+/// Replays the journal; events are passed on only if no machine refuses its slot (B-ST3).
+fn replay_unless_refused<'d>(
+    drive: Drive<'d>,
+    definition: &Definition,
+    stored: &SlotForms,
+    emit: &mut (dyn FnMut(Progress<'_>) + Send),
+) -> Result<Replayed<'d>, Error> {
+    let run_id = drive.start.run_id.clone();
+    let mut past = Vec::new();
+    let replayed = drive.replay(&mut |progress| {
+        if let Progress::Machine { event, rows, .. } = progress {
+            past.push((event.clone(), rows.to_vec()));
+        }
+    });
+    let replayed = replayed.map_err(|source| Error::Drive { run_id: run_id.clone(), source })?;
+    if let Some(refused) = replayed.refused_slot() {
+        return Err(refused_slot(&run_id, definition, stored, refused, emit));
+    }
+    past.iter().for_each(|(event, rows)| emit(Progress::Machine { event, rows, is_replay: true }));
+    Ok(replayed)
+}
+
+/// The refusal of a machine to continue with its slot, which is emitted as well.
+fn refused_slot(
+    run_id: &str,
+    definition: &Definition,
+    stored: &SlotForms,
+    (id, failure): (String, Failure),
+    emit: &mut (dyn FnMut(Progress<'_>) + Send),
+) -> Error {
+    let now = definition.plan.slots();
+    let payload = json!({
+        "extId": id, "storedVersion": stored.get(&id).map(|form| &form.version),
+        "currentVersion": now.get(&id).map(|form| &form.version), "decision": now.get(&id).map(|form| &form.drift),
+    });
+    let event = Event::Stage { name: "StateSlotDrift", payload: Json::of(&payload) };
+    emit(Progress::Machine { event: &event, rows: &[], is_replay: false });
+    Error::Refused { run_id: run_id.to_owned(), failure: Box::new(failure) }
 }
 
 /// Waits until the user stops the run; for ever if nobody can.
@@ -462,30 +450,6 @@ async fn stopped(stop: &mut watch::Receiver<Stop>) {
     if stop.wait_for(|said| *said != Stop::No).await.is_err() {
         std::future::pending::<()>().await;
     }
-}
-
-/// The files that define a run: those of its target, and of the layers that everything in its app passes.
-fn files_of(definition: &Definition, project: Option<&Project>) -> Vec<String> {
-    let mut files = definition.files.clone();
-    files.extend(layers_of(project));
-    files.sort_unstable();
-    files.dedup();
-    files
-}
-
-fn layers_of(project: Option<&Project>) -> Vec<String> {
-    project.map(etude_invoke::pinned::files).unwrap_or_default()
-}
-
-/// True if every change lies in the directory of a machine whose slot has another version now: whoever changed it has
-/// said what becomes of what runs keep (B-ST3).
-fn are_declared(definition: &Definition, stored: &SlotForms, changes: &[Change]) -> bool {
-    let machines = definition.plan.machines();
-    let has_drifted = |machine: &&&Arc<StageMachine>| {
-        stored.get(&machine.id).is_some_and(|form| form.version != machine.slot.version)
-    };
-    let dirs: Vec<String> = machines.iter().filter(has_drifted).map(|machine| format!("{}/", machine.dir)).collect();
-    changes.iter().all(|change| dirs.iter().any(|dir| change.path.starts_with(dir)))
 }
 
 fn state_of(result: &RunResult) -> RunState {

@@ -9,7 +9,7 @@ use etude_core::outcome::{Completed, Outcome};
 
 use super::{Error, OnMismatch, Progress};
 use crate::blob::BlobStore;
-use crate::engine::{Record, Session};
+use crate::engine::Record;
 use crate::record;
 
 /// Which attempt an outcome is from.
@@ -36,14 +36,6 @@ pub(super) struct Replay {
 }
 
 impl Replay {
-    pub(super) fn new(
-        session: &dyn Session,
-        blobs: Arc<dyn BlobStore>,
-        on_mismatch: OnMismatch,
-    ) -> Result<Self, Error> {
-        Ok(Self::of_records(session.records()?, blobs, on_mismatch))
-    }
-
     pub(super) fn of_records(records: Vec<Record>, blobs: Arc<dyn BlobStore>, on_mismatch: OnMismatch) -> Self {
         let (earlier, records) = record::by_scope(records);
         let deadlines = earlier.iter().chain(&records).filter_map(record::to_deadline).collect();

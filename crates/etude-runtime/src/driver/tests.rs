@@ -187,8 +187,19 @@ impl World {
         };
         let (on_mismatch, streams_completions) = (OnMismatch::Refuse, emit.is_some());
         let (host, stop, is_resumed) = (&host, receiver, false);
-        let drive =
-            Drive { plan, start, session, host, stop, on_mismatch, streams_completions, is_resumed, middleware_events };
+        let records = session.records().unwrap();
+        let drive = Drive {
+            plan,
+            start,
+            session,
+            records,
+            host,
+            stop,
+            on_mismatch,
+            streams_completions,
+            is_resumed,
+            middleware_events,
+        };
         match emit {
             Some(emit) => drive.run(emit).await,
             None => drive.run(&mut |_| {}).await,

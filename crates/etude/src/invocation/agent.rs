@@ -90,6 +90,7 @@ async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Out
         },
         is_resumed: false,
         session: &*session,
+        records: Vec::new(),
         host: &host,
         stop,
         on_mismatch: OnMismatch::Refuse,

@@ -1,0 +1,194 @@
+//! What a resume does, decided in one place: interpreter version, pins, accepted changes, slots and the next attempt.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use etude_core::failure::Failure;
+use etude_core::machine::{self, Machine, Start};
+use etude_core::plan::stages::{SlotForms, StageMachine};
+use etude_invoke::{Modules, Project};
+use etude_runtime::blob::BlobStore;
+use etude_runtime::driver::OnMismatch;
+use etude_runtime::engine::{NewRun, Record};
+use etude_spec::source::Sources;
+
+use crate::definition::Definition;
+use crate::header::Header;
+use crate::pins::{self, Change, Pins};
+use crate::runner::{Error, Resume};
+use crate::target::Target;
+
+/// A run as it was left, and its definition as it is now.
+pub(crate) struct Facts<'a> {
+    run: &'a NewRun,
+    definition: &'a Definition,
+    sources: &'a dyn Sources,
+    blobs: Arc<dyn BlobStore>,
+    header: Header,
+    project: Option<Project>,
+    records: Vec<Record>,
+    files: Vec<String>,
+    now: Pins,
+    stored: SlotForms,
+}
+
+/// How a run begins or continues.
+pub(crate) struct ResumePlan {
+    pub(crate) header: Header,
+    /// What its middleware is compiled from, and what was pinned of it: the same.
+    pub(crate) project: Option<Project>,
+    /// The journal, with `new` at its end.
+    pub(crate) records: Vec<Record>,
+    /// Records to be written before anything runs.
+    pub(crate) new: Vec<Record>,
+    pub(crate) on_mismatch: OnMismatch,
+    pub(crate) is_resumed: bool,
+    /// Another process ran it before: what that left behind is ended first.
+    pub(crate) has_survivors: bool,
+    /// A machine that is a step may refuse the version of its slot, which the replay shows.
+    pub(crate) may_refuse_slot: bool,
+}
+
+impl<'a> Facts<'a> {
+    /// Reads the header, and the files that define the run.
+    ///
+    /// # Errors
+    /// Another version of the interpreter began the run, its header is damaged, or a file cannot be read.
+    pub(crate) fn gather(
+        run: &'a NewRun,
+        definition: &'a Definition,
+        sources: &'a dyn Sources,
+        records: Vec<Record>,
+        blobs: Arc<dyn BlobStore>,
+    ) -> Result<Self, Error> {
+        if !machine::replays(run.abi, &definition.plan) {
+            return Err(Error::OtherAbi { run_id: run.id.clone(), found: run.abi });
+        }
+        let header = header_of(run, &*blobs)?;
+        let project = Project::of_app(&definition.app, Modules::Run);
+        let files = files_of(definition, project.as_ref());
+        let now = Pins::look(sources, &files)?;
+        let stored = pins::last_slots(&records);
+        Ok(Self { run, definition, sources, blobs, header, project, records, files, now, stored })
+    }
+
+    /// The machine of a run of one that cannot continue with its slot, and why (B-ST3).
+    pub(crate) fn refused_slot(&self) -> Option<(String, Failure)> {
+        let failure = Machine::refused_drift(&self.definition.plan, &self.stored)?;
+        match &self.definition.target {
+            Target::Machine(id) => Some((id.clone(), failure)),
+            _ => None,
+        }
+    }
+
+    /// The forms of slots that the run continued with last.
+    pub(crate) fn stored(&self) -> &SlotForms {
+        &self.stored
+    }
+
+    /// Decides about changed files and the next attempt.
+    ///
+    /// # Errors
+    /// The definition has changed and nobody has accepted that, or a file cannot be kept.
+    pub(crate) fn decide(self, resume: Resume, is_going_on: bool) -> Result<ResumePlan, Error> {
+        let Self { run, definition, sources, blobs, header, project, mut records, files, now, stored } = self;
+        let slots = definition.plan.slots();
+        let pinned = || Pins::take(sources, &files, &*blobs).map(|pins| pins.to_record(&slots));
+        let count = Pins::count(&records);
+        // A change that was accepted before still leaves outcomes of the old definition in the journal.
+        let mut on_mismatch = if count > 1 { OnMismatch::Redo } else { OnMismatch::Refuse };
+        let mut new = Vec::new();
+        match Pins::of_records(&records) {
+            // The run died before its definition was pinned, so nothing of it has run.
+            None => new.push(pinned()?),
+            Some(before) => {
+                let changes = before.changes(&now, &layers_of(project.as_ref()), sources, &*blobs);
+                let is_accepted = resume.accept_changes || are_declared(definition, &stored, &changes);
+                if !changes.is_empty() && !is_accepted {
+                    return Err(Error::Changed { run_id: run.id.clone(), changes });
+                }
+                if !changes.is_empty() {
+                    new.push(pinned()?);
+                    on_mismatch = OnMismatch::Redo;
+                } else if before.lacks(&now) {
+                    // New files are no change, but keys of cached outputs follow from them, so that requests may differ.
+                    if count == 1 {
+                        new.push(before.to_record(&slots));
+                    }
+                    on_mismatch = OnMismatch::Redo;
+                }
+            }
+        }
+        new.extend(resume.attempt.iter().map(|attempt| attempt.to_record()));
+        records.extend(new.iter().cloned());
+        let is_of_one = matches!(definition.target, Target::Machine(_));
+        let may_refuse_slot = is_going_on && !is_of_one && Machine::refused_drift(&definition.plan, &stored).is_some();
+        let (is_resumed, has_survivors) = (true, true);
+        Ok(ResumePlan { header, project, records, new, on_mismatch, is_resumed, has_survivors, may_refuse_slot })
+    }
+}
+
+impl ResumePlan {
+    /// A new run, whose journal holds its pins.
+    pub(crate) fn first(header: Header, project: Option<Project>, records: Vec<Record>) -> Self {
+        Self {
+            header,
+            project,
+            records,
+            new: Vec::new(),
+            on_mismatch: OnMismatch::Refuse,
+            is_resumed: false,
+            has_survivors: false,
+            may_refuse_slot: false,
+        }
+    }
+
+    /// A run that continues in its own process, with the definition that it has.
+    ///
+    /// # Errors
+    /// Its header is damaged.
+    pub(crate) fn unchanged(
+        run: &NewRun,
+        definition: &Definition,
+        records: Vec<Record>,
+        blobs: &dyn BlobStore,
+    ) -> Result<Self, Error> {
+        let header = header_of(run, blobs)?;
+        let project = Project::of_app(&definition.app, Modules::Run);
+        let on_mismatch = if Pins::count(&records) > 1 { OnMismatch::Redo } else { OnMismatch::Refuse };
+        Ok(Self { on_mismatch, is_resumed: true, ..Self::first(header, project, records) })
+    }
+
+    /// What the machine is begun with.
+    pub(crate) fn start(&self, run: &NewRun, app: &Path, blobs: &dyn BlobStore) -> Start {
+        self.header.start(run, app, &self.records, blobs)
+    }
+}
+
+fn header_of(run: &NewRun, blobs: &dyn BlobStore) -> Result<Header, Error> {
+    Header::parse(&run.header, blobs).map_err(|why| Error::Header { run_id: run.id.clone(), why })
+}
+
+/// The files that define a run: those of its target, and of the layers that everything in its app passes.
+pub(crate) fn files_of(definition: &Definition, project: Option<&Project>) -> Vec<String> {
+    let mut files = definition.files.clone();
+    files.extend(layers_of(project));
+    files.sort_unstable();
+    files.dedup();
+    files
+}
+
+fn layers_of(project: Option<&Project>) -> Vec<String> {
+    project.map(etude_invoke::pinned::files).unwrap_or_default()
+}
+
+/// True if every change lies in the directory of a machine whose slot has another version now: whoever changed it has
+/// said what becomes of what runs keep (B-ST3).
+fn are_declared(definition: &Definition, stored: &SlotForms, changes: &[Change]) -> bool {
+    let machines = definition.plan.machines();
+    let has_drifted = |machine: &&&Arc<StageMachine>| {
+        stored.get(&machine.id).is_some_and(|form| form.version != machine.slot.version)
+    };
+    let dirs: Vec<String> = machines.iter().filter(has_drifted).map(|machine| format!("{}/", machine.dir)).collect();
+    changes.iter().all(|change| dirs.iter().any(|dir| change.path.starts_with(dir)))
+}
