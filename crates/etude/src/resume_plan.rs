@@ -3,14 +3,18 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use etude_core::data::Json;
 use etude_core::failure::Failure;
 use etude_core::machine::{self, Machine, Start};
 use etude_core::plan::stages::{SlotForms, StageMachine};
+use etude_core::report::Event;
 use etude_invoke::{Modules, Project};
 use etude_runtime::blob::BlobStore;
-use etude_runtime::driver::OnMismatch;
-use etude_runtime::engine::{NewRun, Record};
+use etude_runtime::driver::{Drive, OnMismatch, Progress, Replayed};
+use etude_runtime::engine::{self, NewRun, Record, RunState, Session};
+use etude_runtime::process;
 use etude_spec::source::Sources;
+use serde_json::json;
 
 use crate::definition::Definition;
 use crate::header::Header;
@@ -47,6 +51,8 @@ pub(crate) struct ResumePlan {
     pub(crate) has_survivors: bool,
     /// A machine that is a step may refuse the version of its slot, which the replay shows.
     pub(crate) may_refuse_slot: bool,
+    /// The forms of slots that the run continued with last.
+    stored: SlotForms,
 }
 
 impl<'a> Facts<'a> {
@@ -124,7 +130,17 @@ impl<'a> Facts<'a> {
         let is_of_one = matches!(definition.target, Target::Machine(_));
         let may_refuse_slot = is_going_on && !is_of_one && Machine::refused_drift(&definition.plan, &stored).is_some();
         let (is_resumed, has_survivors) = (true, true);
-        Ok(ResumePlan { header, project, records, new, on_mismatch, is_resumed, has_survivors, may_refuse_slot })
+        Ok(ResumePlan {
+            header,
+            project,
+            records,
+            new,
+            on_mismatch,
+            is_resumed,
+            has_survivors,
+            may_refuse_slot,
+            stored,
+        })
     }
 }
 
@@ -140,6 +156,7 @@ impl ResumePlan {
             is_resumed: false,
             has_survivors: false,
             may_refuse_slot: false,
+            stored: SlotForms::default(),
         }
     }
 
@@ -157,6 +174,41 @@ impl ResumePlan {
         let project = Project::of_app(&definition.app, Modules::Run);
         let on_mismatch = if Pins::count(&records) > 1 { OnMismatch::Redo } else { OnMismatch::Refuse };
         Ok(Self { on_mismatch, is_resumed: true, ..Self::first(header, project, records) })
+    }
+
+    /// Replays the journal and notes in it how the run continues. A run that is refused stays as it is, so that it can be put
+    /// right and resumed.
+    ///
+    /// # Errors
+    /// The journal fails or does not fit, or a machine refuses its slot.
+    pub(crate) async fn open<'d>(
+        &self,
+        drive: Drive<'d>,
+        definition: &Definition,
+        tell: &mut (dyn FnMut(Progress<'_>) + Send),
+    ) -> Result<Replayed<'d>, Error> {
+        let (session, run_id) = (drive.session, drive.start.run_id.clone());
+        if self.may_refuse_slot {
+            let replayed = replay_unless_refused(drive, definition, &self.stored, tell)?;
+            self.begin_again(session, &run_id).await?;
+            return Ok(replayed);
+        }
+        self.begin_again(session, &run_id).await?;
+        drive.replay(tell).map_err(|source| Error::Drive { run_id, source })
+    }
+
+    /// Ends what a dead process has left behind, which must not go on beside the step that is done again.
+    async fn begin_again(&self, session: &dyn Session, run_id: &str) -> Result<(), engine::Error> {
+        for record in &self.new {
+            session.append(record.clone()).await?;
+        }
+        if self.has_survivors {
+            process::reap_survivors_of(run_id);
+        }
+        if self.is_resumed {
+            session.set_state(RunState::Running, None).await?;
+        }
+        Ok(())
     }
 
     /// What the machine is begun with.
@@ -191,4 +243,44 @@ fn are_declared(definition: &Definition, stored: &SlotForms, changes: &[Change])
     };
     let dirs: Vec<String> = machines.iter().filter(has_drifted).map(|machine| format!("{}/", machine.dir)).collect();
     changes.iter().all(|change| dirs.iter().any(|dir| change.path.starts_with(dir)))
+}
+
+/// Replays the journal; events are passed on only if no machine refuses its slot (B-ST3).
+fn replay_unless_refused<'d>(
+    drive: Drive<'d>,
+    definition: &Definition,
+    stored: &SlotForms,
+    emit: &mut (dyn FnMut(Progress<'_>) + Send),
+) -> Result<Replayed<'d>, Error> {
+    let run_id = drive.start.run_id.clone();
+    let mut past = Vec::new();
+    let replayed = drive.replay(&mut |progress| {
+        if let Progress::Machine { event, rows, .. } = progress {
+            past.push((event.clone(), rows.to_vec()));
+        }
+    });
+    let replayed = replayed.map_err(|source| Error::Drive { run_id: run_id.clone(), source })?;
+    if let Some(refused) = replayed.refused_slot() {
+        return Err(refused_slot(&run_id, definition, stored, refused, emit));
+    }
+    past.iter().for_each(|(event, rows)| emit(Progress::Machine { event, rows, is_replay: true }));
+    Ok(replayed)
+}
+
+/// The refusal of a machine to continue with its slot, which is emitted as well.
+pub(crate) fn refused_slot(
+    run_id: &str,
+    definition: &Definition,
+    stored: &SlotForms,
+    (id, failure): (String, Failure),
+    emit: &mut (dyn FnMut(Progress<'_>) + Send),
+) -> Error {
+    let now = definition.plan.slots();
+    let payload = json!({
+        "extId": id, "storedVersion": stored.get(&id).map(|form| &form.version),
+        "currentVersion": now.get(&id).map(|form| &form.version), "decision": now.get(&id).map(|form| &form.drift),
+    });
+    let event = Event::Stage { name: "StateSlotDrift", payload: Json::of(&payload) };
+    emit(Progress::Machine { event: &event, rows: &[], is_replay: false });
+    Error::Refused { run_id: run_id.to_owned(), failure: Box::new(failure) }
 }

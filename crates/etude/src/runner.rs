@@ -10,16 +10,15 @@ use etude_core::effect::Gate;
 use etude_core::failure::{Failure, FailureKind};
 use etude_core::machine::{ABI, Limits, Machine};
 use etude_core::model::Usage;
-use etude_core::plan::stages::SlotForms;
-use etude_core::report::{Event, RunResult, Status};
-use etude_runtime::driver::{self, Drive, Driven, MiddlewareEvent, Progress, Replayed, Stop};
-use etude_runtime::engine::{self, Engine, NewRun, Record, RunState, Session};
+use etude_core::report::{RunResult, Status};
+use etude_runtime::driver::{self, Drive, Driven, MiddlewareEvent, Progress, Stop};
+use etude_runtime::engine::{self, Engine, NewRun, RunState, Session};
 use etude_runtime::host::{CacheUse, Host, ModelPort, ToolPort};
 use etude_runtime::process::sandbox::SandboxSettings;
-use etude_runtime::process::{self, HostSettings, ProcessHost, PythonWorker};
+use etude_runtime::process::{HostSettings, ProcessHost, PythonWorker};
 use etude_runtime::record::Continuation;
 use etude_spec::source::Sources;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio::sync::{mpsc, watch};
 
 use crate::active;
@@ -30,8 +29,8 @@ use crate::document::Document;
 use crate::event_redactor::{EventRedactor, KeyRedactor};
 use crate::header::{Granted, Header};
 use crate::invocation::{EventRelay, Passing, agent::Agent};
-use crate::pins::{self, Change, Pins, Unreadable};
-use crate::resume_plan::{Facts, ResumePlan, files_of};
+use crate::pins::{Change, Pins, Unreadable};
+use crate::resume_plan::{Facts, ResumePlan, files_of, refused_slot};
 use crate::run_id;
 use crate::target::Target;
 use etude_invoke::{Access, BuiltinTool, Modules, Project};
@@ -313,13 +312,12 @@ impl Runner {
         mut watch: Watch<'_>,
     ) -> Result<Ended, Error> {
         let start = plan.start(run, &definition.app, &*self.engine.blobs());
-        let stored = pins::last_slots(&plan.records);
-        let (new, project) = (std::mem::take(&mut plan.new), plan.project.take());
-        let ResumePlan { header, records, on_mismatch, is_resumed, has_survivors, may_refuse_slot, .. } = plan;
+        let (records, project) = (std::mem::take(&mut plan.records), plan.project.take());
+        let (header, is_resumed) = (&plan.header, plan.is_resumed);
         let (forwarding, middleware_events) = mpsc::unbounded_channel();
         let invoker =
             self.invoker(run, (definition, project), header.granted.yolo, forwarding, watch.observes_invocations);
-        let processes = Arc::new(self.processes(definition, run, &header));
+        let processes = Arc::new(self.processes(definition, run, header));
         let tools = Arc::new(RunTools::new(
             self.grants.with(&header.granted),
             definition,
@@ -350,26 +348,15 @@ impl Runner {
             records,
             host: &host,
             stop: watch.stop.clone(),
-            on_mismatch,
+            on_mismatch: plan.on_mismatch,
             streams_completions: watch.streams_completions,
             is_resumed,
             middleware_events: Some(middleware_events),
         };
         let passing = EventRedactor::new(&self.grants.secrets);
         let Watch { emit, stop, .. } = &mut watch;
-        // A run that is refused stays as it is, so that it can be put right and resumed.
-        if !may_refuse_slot {
-            begin_again(session, &run.id, (is_resumed, has_survivors), &new)?;
-        }
         let mut pass_on = |progress: Progress<'_>| passing.pass_on(progress, emit);
-        let replayed = match may_refuse_slot {
-            true => replay_unless_refused(drive, definition, &stored, &mut pass_on)?,
-            false => drive.replay(&mut pass_on).map_err(|source| Error::Drive { run_id: run.id.clone(), source })?,
-        };
-        if may_refuse_slot {
-            begin_again(session, &run.id, (is_resumed, has_survivors), &new)?;
-        }
-        let driven = replayed.run(&mut pass_on).await;
+        let driven = plan.open(drive, definition, &mut pass_on).await?.run(&mut pass_on).await;
         invoker.close(stopped(stop)).await;
         tools.close().await;
         processes.kill_leftovers();
@@ -381,68 +368,10 @@ impl Runner {
         passing.redact(&mut result);
         let took = active.saturating_add(u64::try_from(now_ms() - began_at_ms).unwrap_or(0));
         let mut document = Document::of(&run.id, &definition.target, &result, &gates, took);
-        document.again_of = header.again_of;
+        document.again_of.clone_from(&header.again_of);
         session.set_state(state_of(&result), Some(&document.to_journal())).await?;
         Ok(Ended { run_id: run.id.clone(), document, errors: result.errors, gates, limits })
     }
-}
-
-/// Notes in the journal how a run continues, and ends what a dead process has left behind: it must not go on beside the step
-/// that is done again.
-fn begin_again(
-    session: &dyn Session,
-    run_id: &str,
-    (is_resumed, has_survivors): (bool, bool),
-    new: &[Record],
-) -> Result<(), engine::Error> {
-    new.iter().try_for_each(|record| session.append(record))?;
-    if has_survivors {
-        process::reap_survivors_of(run_id);
-    }
-    if is_resumed {
-        session.set_state(RunState::Running, None)?;
-    }
-    Ok(())
-}
-
-/// Replays the journal; events are passed on only if no machine refuses its slot (B-ST3).
-fn replay_unless_refused<'d>(
-    drive: Drive<'d>,
-    definition: &Definition,
-    stored: &SlotForms,
-    emit: &mut (dyn FnMut(Progress<'_>) + Send),
-) -> Result<Replayed<'d>, Error> {
-    let run_id = drive.start.run_id.clone();
-    let mut past = Vec::new();
-    let replayed = drive.replay(&mut |progress| {
-        if let Progress::Machine { event, rows, .. } = progress {
-            past.push((event.clone(), rows.to_vec()));
-        }
-    });
-    let replayed = replayed.map_err(|source| Error::Drive { run_id: run_id.clone(), source })?;
-    if let Some(refused) = replayed.refused_slot() {
-        return Err(refused_slot(&run_id, definition, stored, refused, emit));
-    }
-    past.iter().for_each(|(event, rows)| emit(Progress::Machine { event, rows, is_replay: true }));
-    Ok(replayed)
-}
-
-/// The refusal of a machine to continue with its slot, which is emitted as well.
-fn refused_slot(
-    run_id: &str,
-    definition: &Definition,
-    stored: &SlotForms,
-    (id, failure): (String, Failure),
-    emit: &mut (dyn FnMut(Progress<'_>) + Send),
-) -> Error {
-    let now = definition.plan.slots();
-    let payload = json!({
-        "extId": id, "storedVersion": stored.get(&id).map(|form| &form.version),
-        "currentVersion": now.get(&id).map(|form| &form.version), "decision": now.get(&id).map(|form| &form.drift),
-    });
-    let event = Event::Stage { name: "StateSlotDrift", payload: Json::of(&payload) };
-    emit(Progress::Machine { event: &event, rows: &[], is_replay: false });
-    Error::Refused { run_id: run_id.to_owned(), failure: Box::new(failure) }
 }
 
 /// Waits until the user stops the run; for ever if nobody can.

@@ -23,8 +23,16 @@ pub(super) async fn finish_spans(spans: &Spans, ended: &Ended) {
 
 /// Tells whoever watches, and OpenTelemetry.
 pub(super) struct Followed {
-    pub(super) face: Face,
-    pub(super) telemetry: Spans,
+    face: Face,
+    telemetry: Spans,
+}
+
+impl Followed {
+    /// With the spans, which the caller exports when the call has ended.
+    pub(super) fn new(face: Face, telemetry: Telemetry) -> (Self, Spans) {
+        let telemetry = Arc::new(Mutex::new(Some(telemetry)));
+        (Self { face, telemetry: Arc::clone(&telemetry) }, telemetry)
+    }
 }
 
 impl Watch for Followed {

@@ -1,8 +1,8 @@
 //! `etude skill run`: a call through the chain.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use clap::Args;
 use etude::core::model::Tier;
@@ -17,7 +17,7 @@ use etude::spec::skill::boolean_word;
 use etude::tools::mcp::OnLog;
 use serde_json::{Map, Value, json};
 
-use super::followed::{Followed, Spans, finish_spans};
+use super::followed::{Followed, finish_spans};
 use super::project::{self, Layers};
 use super::watch::{self, Face};
 use crate::command::run::{pairs, read_input};
@@ -123,8 +123,7 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
         handlers: BTreeMap::from([("agent".to_owned(), agent)]),
     };
     let face = Face::new(context.global.quiet, context.global.verbose, context.streams(), log.as_ref(), asked);
-    let telemetry: Spans = Arc::new(Mutex::new(Some(Telemetry::of_call(name))));
-    let followed = Followed { face, telemetry: Arc::clone(&telemetry) };
+    let (followed, telemetry) = Followed::new(face, Telemetry::of_call(name));
     let mut ended = block_on(async {
         let mut stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be heard: {e}")))?;
         let (withheld, on_log) = (withheld(&access.withheld_env), Some(said(context)));
