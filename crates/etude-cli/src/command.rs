@@ -21,7 +21,7 @@ pub(crate) mod skill;
 pub(crate) mod test;
 pub(crate) mod trust;
 
-/// Who decides: the name of whoever is logged in.
+/// Who decides: the name of anyone who is logged in.
 pub(crate) fn user_name() -> String {
     ["USER", "LOGNAME", "USERNAME"]
         .iter()

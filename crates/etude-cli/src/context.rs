@@ -216,7 +216,7 @@ impl Context {
         Ok(etude::trust::Store::new(&dir))
     }
 
-    /// Shows diagnostics on stderr: with `--quiet` errors only. Of very many the first ones: drawing is slow, and nobody
+    /// Shows diagnostics on stderr: with `--quiet` errors only. Of very many the first ones: drawing is slow, and no one
     /// reads them all.
     pub(crate) fn show<'d>(&self, diagnostics: impl IntoIterator<Item = &'d Diagnostic>) {
         let mut shown = diagnostics.into_iter().filter(|d| !self.global.quiet || d.is_error());
@@ -250,7 +250,7 @@ impl Context {
     }
 
     /// What a run of `definition` is made with, its journal and its models. A pipeline without a model waits for none to
-    /// be looked for; one whose model nobody could ask is told before anything of it runs.
+    /// be looked for; one whose model no one could ask is reported before anything of it runs.
     pub(crate) fn runner(
         &self,
         disk: &Disk,
@@ -292,7 +292,7 @@ impl Context {
         !self.is_json() && is_at_terminal()
     }
 
-    /// Whether answers of models are shown as they come. Nobody else has them streamed: events and documents tell whole
+    /// Whether answers of models are shown as they come. No one else has them streamed: events and documents tell whole
     /// answers.
     pub(crate) fn streams_completions(&self) -> bool {
         self.global.format == Format::Human && !self.global.quiet && std::io::stderr().is_terminal()
@@ -410,7 +410,7 @@ pub(crate) fn is_at_terminal() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-/// So many file descriptors a runtime takes at its start, and a few for the first step.
+/// The file descriptors that a runtime takes at its start, and a few for the first step.
 const DESCRIPTORS: usize = 16;
 
 /// Makes sure that there are enough file descriptors: what lies below the runtime panics where it gets none.
@@ -423,7 +423,7 @@ fn descriptors() -> Result<(), Problem> {
     })
 }
 
-/// So many threads a run needs: two of the runtime, one of the journal, and one for the work of a step.
+/// The threads that a run needs: two of the runtime, one of the journal, and one for the work of a step.
 const THREADS: usize = 4;
 
 /// Makes sure that there can be enough threads.

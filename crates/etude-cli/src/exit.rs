@@ -17,7 +17,7 @@ pub(crate) enum Exit {
     Environment = 4,
     /// Something waits for somebody.
     Waiting = 5,
-    /// A bug of ours.
+    /// An internal error.
     Bug = 70,
     /// Interrupted.
     Interrupted = 130,

@@ -151,7 +151,7 @@ fn texts(global: &Global, app: &Path) -> Result<Vec<(PathBuf, String)>, Problem>
                 let message = format!("the configuration `{}` cannot be read: {error}", path.display());
                 let is_named = global.config.is_some() && error.kind() == std::io::ErrorKind::NotFound;
                 let problem = if is_named { Problem::usage(message) } else { Problem::environment(message) };
-                return Err(problem.hint("mend it, or name another one with `--config FILE`"));
+                return Err(problem.hint("fix it, or name another one with `--config FILE`"));
             }
         }
     }

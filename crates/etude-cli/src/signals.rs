@@ -33,7 +33,7 @@ struct Listener {
 
 static LISTENERS: Mutex<Vec<Listener>> = Mutex::new(Vec::new());
 
-/// Why signals cannot be received, if they cannot.
+/// Why signals cannot be caught, if they cannot.
 static RECEIVING: OnceLock<Result<(), String>> = OnceLock::new();
 
 /// Listens for signals from now on; what they mean arrives at the receiver.

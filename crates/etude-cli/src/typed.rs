@@ -28,9 +28,8 @@ impl Typed {
 /// nothing while it reads. Not for where others wait for what this thread does.
 pub(crate) fn typed(question: &str) -> Result<Typed, Problem> {
     block_on(async {
-        let mut stop =
-            signals::listen().map_err(|e| Problem::environment(format!("signals cannot be received: {e}")))?;
-        // Only now: a Ctrl-C at a question that is seen must be heard.
+        let mut stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be caught: {e}")))?;
+        // Only now: a Ctrl-C at a question that is seen must be received.
         crate::render::say_part!("{question}");
         let _ = std::io::stderr().flush();
         let (sender, line) = tokio::sync::oneshot::channel();
@@ -38,7 +37,7 @@ pub(crate) fn typed(question: &str) -> Result<Typed, Problem> {
         std::thread::spawn(move || {
             let mut line = String::new();
             let read = std::io::stdin().read_line(&mut line).unwrap_or(0);
-            // Nobody listens any more after a signal.
+            // No one listens any more after a signal.
             let _ = sender.send((read > 0).then_some(line));
         });
         Ok(tokio::select! {

@@ -50,7 +50,7 @@ pub trait Blob: Send + Sync + fmt::Debug {
     /// Reads up to `into.len()` bytes from `offset` on; returns how many were read (0 at the end).
     ///
     /// # Errors
-    /// A sentence fragment that says why the bytes cannot be had.
+    /// A sentence fragment that says why the bytes is not available.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize, String>;
 }
 

@@ -42,7 +42,7 @@ pub enum Effect {
     Open(Arc<ToolSelection>),
     /// Call a tool.
     Tool(Box<ToolCall>),
-    /// Look for secrets in what a model is about to be told (B-IS2).
+    /// Look for secrets in what a model is about to receive (B-IS2).
     Scan(Box<Scan>),
     /// Let time pass.
     Sleep {
@@ -173,7 +173,7 @@ pub enum Chunk {
 pub struct Scan {
     /// The text.
     pub text: String,
-    /// What the user has typed: a secret in it was meant to be told.
+    /// What the user has typed: a secret in it was meant for the model.
     pub typed: String,
 }
 

@@ -55,7 +55,7 @@ pub const ABI: u32 = 5;
 
 /// True if a run that was begun by version `abi` of the interpreter can be gone on with by this one. Version 2 changed how
 /// models that call tools are led, by what name a step calls an application, and how many faults of an answer a model is
-/// told of: 100 at most. That last one is let pass: an llm step that was told of more is asked for its correction again.
+/// shown: 100 at most. That last one is let pass: an llm step that was shown more is asked for its correction again.
 /// Version 3 gave each element of a fan-out a cache entry of its own. Version 4 changed what the text of an agent with a
 /// schema means. Version 5 added `run.attempt` to the stdin of constructor and destructor: see [`Attempt::new`].
 pub fn replays(abi: u32, plan: &Plan) -> bool {
@@ -131,16 +131,16 @@ pub enum Command {
     /// became of it, once everything it had started is gone. A timer or a question leaves nothing behind: the machine
     /// does not wait for its end, and ignores it.
     Abandon(EffectId),
-    /// Tell whoever watches.
+    /// Notify the observer.
     Emit(Event),
 }
 
-/// One run, as far as it has come.
+/// One run, in the current state.
 #[derive(Debug)]
 pub struct Machine {
     root: ScopeTask,
     cx: Cx,
-    /// What the machine was told since it was last polled.
+    /// What the machine was given since it was last polled.
     inbox: VecDeque<Input>,
     result: Option<RunResult>,
     /// The forms of the slots of the plan's machines.
@@ -156,7 +156,7 @@ pub(crate) enum Paid {
     Before,
 }
 
-/// Something that the machine is told. Each is dealt with before the next one is looked at, so that it makes no
+/// Something that the machine is given. Each is dealt with before the next one is looked at, so that it makes no
 /// difference after how many of them the machine is polled: a replay may poll more often than the first run did.
 #[derive(Debug)]
 enum Input {
@@ -178,7 +178,7 @@ impl Machine {
         Self { root, cx, inbox: VecDeque::new(), result: None, slots }
     }
 
-    /// Goes as far as it can and returns what it wants done, in a fixed order. What the machine was told meanwhile
+    /// Advances until it waits and returns what it wants done, in a fixed order. What the machine was given meanwhile
     /// takes effect here, one thing after the other.
     pub fn poll(&mut self) -> Vec<Command> {
         loop {
@@ -241,18 +241,18 @@ impl Machine {
     }
 
     /// True if it makes a difference to what is at work that a run goes on in another process: to stages, which then
-    /// begin anew (B-ST6), and to slots whose form has changed since (B-ST3).
+    /// restart (B-ST6), and to slots whose form has changed since (B-ST3).
     pub fn handles_resumption(&self) -> bool {
         self.result.is_none() && (self.cx.machines > 0 || self.cx.facts.slots != self.slots)
     }
 
-    /// The forms of the slots of the plan's machines: what [`Machine::resume`] is told when a run goes on with it.
+    /// The forms of the slots of the plan's machines: what [`Machine::resume`] receives when a run goes on with it.
     pub fn slots(&self) -> &SlotForms {
         &self.slots
     }
 
-    /// Whoever ran the run is gone, and it goes on elsewhere, with machines whose slots have these forms. Stages that
-    /// were at work begin anew.
+    /// The process that ran the run is gone, and it goes on elsewhere, with machines whose slots have these forms. Stages that
+    /// were at work restart.
     pub fn resume(&mut self, slots: SlotForms) {
         self.inbox.push_back(Input::Resumed(slots));
     }
@@ -329,13 +329,13 @@ impl Machine {
 
 /// Something that is polled until it is over.
 pub(crate) trait Task: fmt::Debug + Send {
-    /// Goes as far as it can.
+    /// Advances until it waits.
     fn poll(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>>;
 
     /// Asks it to end soon, with `why`. It is polled on until everything that it has started is gone.
     fn stop(&mut self, cx: &mut Cx, why: &Failure);
 
-    /// Whoever ran the run is gone: what cannot go on in the middle begins anew. Most tasks can.
+    /// The process that ran the run is gone: what cannot go on in the middle restarts. Most tasks can.
     fn resumed(&mut self, _cx: &mut Cx) {}
 
     /// True if its output came from an earlier run.

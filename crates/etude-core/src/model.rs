@@ -160,13 +160,13 @@ pub struct ModelResponse {
     pub transport_failures: Vec<String>,
 }
 
-/// What is told of an answer while it comes. It is for people who wait: the [`Answer`] itself comes whole, and does
-/// not depend on what was told of it.
+/// What receives an answer while it comes. It is for people who wait: the [`Answer`] itself comes whole, and does
+/// not depend on what was shown of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Piece<'a> {
     /// More of its text, as the provider writes it.
     Text(&'a str),
-    /// The model is asked again, and what was told so far counts for nothing.
+    /// The model is asked again, and what was reported so far counts for nothing.
     Restarted,
     /// The transport waits before its next attempt.
     Waiting(&'a TransportWait),
@@ -229,7 +229,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Adds what another call cost. A sum is known only as far as its parts are: unknown costs count as nothing,
+    /// Adds what another call cost. A sum is known only if its parts are: unknown costs count as nothing,
     /// and a sum without any known cost stays unknown.
     pub fn add(&mut self, other: &Self) {
         self.calls += other.calls;
@@ -260,7 +260,7 @@ pub struct CallFailure {
 /// Kinds of [`CallFailure`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallFailureKind {
-    /// The user's surroundings are at fault: no key, a refused key (401), no model configured, nobody listening.
+    /// The user's surroundings are at fault: no key, a refused key (401), no model configured, no one listening.
     Environment,
     /// The provider refused the request or kept failing: 400, 403, 404, tries exhausted, an unreadable answer.
     Model,

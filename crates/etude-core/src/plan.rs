@@ -385,7 +385,7 @@ pub struct Approval {
     pub continue_on_deny: bool,
 }
 
-/// What an approval does when nobody answers in time.
+/// What an approval does when no one answers in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnTimeout {
     /// The step fails.

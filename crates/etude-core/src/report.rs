@@ -231,7 +231,7 @@ pub enum Event {
         /// Why, as a sentence.
         why: String,
     },
-    /// Tools of an agent are not there: it goes on without them, and is told.
+    /// Tools of an agent are missing: it continues without them and is notified.
     ToolsMissing {
         /// Row of the step.
         row: usize,

@@ -19,7 +19,7 @@ pub struct ToolSelection {
     pub allowed: Option<Vec<String>>,
     /// Skills in reach are offered by name and description, to be read on demand.
     pub lists_skills: bool,
-    /// What can be activated is told in the descriptions of tools: whoever asks shows its model no text but its own
+    /// What can be activated is listed in the descriptions of tools: the caller shows its model no text but its own
     /// (B-A2).
     pub lists_in_tools: bool,
     /// Which model will call them.
@@ -33,7 +33,7 @@ pub struct ToolSelection {
 pub struct ToolList {
     /// The tools, in the order in which a model shall see them.
     pub tools: Vec<AvailableTool>,
-    /// What an agent is told besides its own instructions: the catalogs of what it can activate.
+    /// What an agent is given besides its own instructions: the catalogs of what it can activate.
     pub context: String,
     /// How many tokens the model that will answer takes in all, where that is known.
     pub window_tokens: Option<u64>,
@@ -45,7 +45,7 @@ pub struct ToolList {
     pub tool_calling: ToolCalling,
 }
 
-/// How surely a model calls tools: in a form that can be told from text, and with faults that can be told back to it
+/// How surely a model calls tools: in a form that differs from text, and with faults that can be reported back to it
 /// (B-CN2, B-CN5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ToolCalling {
@@ -244,7 +244,7 @@ pub fn arguments(text: &str) -> Option<Json> {
     }
 }
 
-/// The arguments of a call as they are told to people and programs: as JSON, or as the text that they are if they are
+/// The arguments of a call as they are reported to people and programs: as JSON, or as the text that they are if they are
 /// none. No text means no arguments.
 pub fn shown_arguments(text: &str) -> Value {
     match text.trim() {

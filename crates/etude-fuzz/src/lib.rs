@@ -2,7 +2,7 @@
 //!
 //! A target panics if its input makes the code under it break a promise: it panicked, a place lies outside its file,
 //! what was written cannot be read again, the same bytes in other pieces mean something else. Whether it is too slow,
-//! or takes too much memory, is for whoever runs it to notice.
+//! or takes too much memory, is for the caller of it to notice.
 //!
 //! The same targets run in three ways: over the corpus and over mutations of it, by `cargo test`; and guided by coverage, by
 //! `fuzz/` with cargo-fuzz.

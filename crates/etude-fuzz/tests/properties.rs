@@ -189,7 +189,7 @@ proptest! {
     }
 }
 
-/// A part of a text that is to be rendered: a literal, or something in braces with its value.
+/// A part of a text that must be rendered: a literal, or something in braces with its value.
 #[derive(Debug, Clone)]
 enum Piece<R> {
     Text(String),

@@ -16,10 +16,10 @@ use serde_json::Value;
 /// Who can say yes to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Asker {
-    /// Nobody: what needs asking is denied.
+    /// No one: what needs asking is denied.
     #[default]
     Unattended,
-    /// Whoever answers the gate that the run opens: the call is held.
+    /// Anyone who answers the gate that the run opens: the call is held.
     Gate,
 }
 
@@ -32,7 +32,7 @@ pub trait Confirms: Send + Sync {
     fn confirm(&self) -> Result<(), Throw>;
 }
 
-/// What a result is to be like.
+/// What a result must look like.
 pub struct Expected {
     schema: Schema,
     /// A result that does not fit is a failure; else it is only noted.
@@ -84,7 +84,7 @@ pub struct Checks {
     pub asker: Asker,
     /// A confirmation that the call needs.
     pub confirmation: Option<Arc<dyn Confirms>>,
-    /// What the result is to be like.
+    /// What the result must look like.
     pub returns: Option<Arc<Expected>>,
     /// What is taken out of results, refusals and questions.
     pub redactor: Option<Arc<Redactor>>,

@@ -5,7 +5,7 @@
 //! rest of a chain inside an entry, so entries form an onion: what an entry does after `next()` it does on the way out.
 //!
 //! The [`Machine`] is given the ends of the functions that others run ([`Machine::finish`]) and what those ask for while
-//! they run ([`Machine::request`]), and answers with [`Command`]s. It waits for nothing: layers that need nobody
+//! they run ([`Machine::request`]), and answers with [`Command`]s. It waits for nothing: layers that need no one
 //! ([`Layer`]) are run inside it, at a cost of a microsecond or two.
 //!
 //! Read in this order: [`tool`], [`context`], [`layer`], [`machine`].

@@ -48,7 +48,7 @@ impl LayerSettings {
 
 /// How the end of a function looks to layers, and what its caller gets when they have changed it.
 pub trait Form: Send + Sync + 'static {
-    /// The end as whoever invoked it wants it.
+    /// The end as anyone who invoked it wants it.
     type End: Send + 'static;
 
     /// What layers see. If `is_seen` is false no layer looks at a result, and none need be made.
@@ -72,7 +72,7 @@ pub trait Form: Send + Sync + 'static {
 pub struct Invocation {
     /// Selects the chain.
     pub kind: Kind,
-    /// What is called, in the words of whoever calls; layers see it as a name of a tool.
+    /// What is called, in the words of the caller; layers see it as a name of a tool.
     pub name: String,
     /// For events: the effect of the run that it is.
     pub key: String,
@@ -80,7 +80,7 @@ pub struct Invocation {
     pub args: Arc<Value>,
     /// What the program's own layers check.
     pub checks: Checks,
-    /// Gives it up, layers included.
+    /// Abandons it, layers included.
     pub given_up: CancellationToken,
 }
 

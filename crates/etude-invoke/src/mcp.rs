@@ -299,7 +299,7 @@ mod tests {
                 sent,
                 on_log: None,
             };
-            Bridge::start(&declared, settings).await.failure().expect("nobody listens").message
+            Bridge::start(&declared, settings).await.failure().expect("no one listens").message
         };
         let why = failure(&[], "http://0.0.0.0:1/mcp", "TEAM").await;
         assert!(why.contains("`TEAM` is not sent to `0.0.0.0") && !why.contains("canary"), "{why}");

@@ -88,7 +88,7 @@ impl Project {
         let begin =
             main.skill.map_or_else(|| etude_spec::cascade::library::DEFAULT.to_owned(), |main| main.name.clone());
         project.search_as(&begin, &mut cache);
-        // Whoever checks or lists enters nowhere.
+        // Anyone who checks or lists enters nowhere.
         if !setup.entry.is_empty() {
             project.search_as(&setup.entry, &mut cache);
             project.take_self_defaults(&setup.entry);

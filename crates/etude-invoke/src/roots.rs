@@ -100,7 +100,7 @@ impl Roots for DiskRoots {
             _ => {
                 let stderr = &end.stderr.tail;
                 let line = stderr.lines().find(|line| line.contains("Error")).or_else(|| stderr.lines().last());
-                Err(line.unwrap_or("it ended without a word").trim().to_owned())
+                Err(line.unwrap_or("it exited without output").trim().to_owned())
             }
         }
     }

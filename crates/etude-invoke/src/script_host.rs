@@ -156,7 +156,7 @@ mod tests {
         }
     }
 
-    /// cli, system D: what is no request is told what is wrong with it.
+    /// cli, system D: what is no request is shown what is wrong with it.
     #[test]
     fn odd_requests_are_refused() {
         assert!(Ask::parse(&json!({"op": "steal"})).unwrap_err().contains("`steal`"));

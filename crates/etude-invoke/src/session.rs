@@ -1,6 +1,6 @@
 //! Runs invocations: drives the chain machine, runs the functions of tools, and serves their requests.
 //!
-//! The machine of a session is behind a lock. Whoever has news for it (a new invocation, the end of a function, a request of
+//! The machine of a session is behind a lock. Anyone who has news for it (a new invocation, the end of a function, a request of
 //! a program) takes the lock and runs the only loop, `State::pump`, until the machine waits again. An invocation has one
 //! channel: the session tells it when its own function is due and when it is over.
 
@@ -61,7 +61,7 @@ pub struct Access {
     pub redactor: Option<Arc<dyn StreamRedactor>>,
     /// Variables that they get besides the inherited ones.
     pub extra_env: Vec<(String, OsString)>,
-    /// Who answers questions; `None`: nobody can be asked.
+    /// Who answers questions; `None`: no one can be asked.
     pub gateway: Option<Arc<dyn Gateway>>,
     /// Functions of tools that have no file, by name.
     pub handlers: BTreeMap<String, BuiltinTool>,
@@ -157,7 +157,7 @@ impl Caller {
     }
 }
 
-/// Is told what happens.
+/// Receives what happens.
 pub trait Watch: Send {
     /// An invocation began or ended; then `took` is how long it was.
     fn event(&mut self, event: &Event, took: Option<Duration>);
@@ -169,7 +169,7 @@ pub trait Watch: Send {
     fn stderr(&mut self, tool: &str, text: &[u8]);
 }
 
-/// Is told, and says nothing.
+/// Observes, and returns nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct Silent;
 
@@ -244,7 +244,7 @@ struct State {
     replies: BTreeMap<Token, oneshot::Sender<Outcome>>,
     /// What runs beside functions, and ends with them.
     beside: BTreeMap<CallId, Vec<JoinHandle<()>>>,
-    /// What gives up an invocation from outside, with everything that it has begun.
+    /// What abandons an invocation from outside, with everything that it has begun.
     tokens: BTreeMap<ContextId, CancellationToken>,
     /// When invocations began, if anybody wants to know how long they took.
     begun: BTreeMap<ContextId, Instant>,
@@ -290,7 +290,7 @@ impl Session {
         Ended { outcome, history, is_cancelled: self.0.stop.is_cancelled() }
     }
 
-    /// Begins an invocation of the host. `given_up` gives it up, with the programs of its middleware.
+    /// Begins an invocation of the host. `given_up` abandons it, with the programs of its middleware.
     pub(crate) fn open(
         &self,
         tool: Arc<Tool>,
@@ -313,7 +313,7 @@ impl Session {
         Begun { session: self.clone(), signals, running: None }
     }
 
-    /// Waits until nothing runs any more, or gives it up when `stopped` ends.
+    /// Waits until nothing runs any more, or abandons it when `stopped` ends.
     pub async fn settle(&self, stopped: impl Future<Output = ()>) {
         tokio::pin!(stopped);
         loop {
@@ -405,7 +405,7 @@ impl Begun {
 }
 
 impl Drop for Begun {
-    /// Whoever drops an invocation gives its function up; one that is due afterwards does not run.
+    /// Anyone who drops an invocation gives its function up; one that is due afterwards does not run.
     fn drop(&mut self) {
         self.signals.close();
         let mut left: Vec<CallId> = self.running.take().into_iter().collect();
@@ -506,7 +506,7 @@ impl State {
                 let taken = self.machine.take(context).map(Box::new);
                 self.tokens.remove(&context);
                 if let Some(to) = self.waiting.remove(&context) {
-                    // Whoever invoked it may have been dropped.
+                    // Anyone who invoked it may have been dropped.
                     let _ = to.send(Signal::Finished(outcome, taken));
                 }
             }
@@ -634,7 +634,7 @@ impl State {
         }
     }
 
-    /// What gives up the invocation from outside to which a running function belongs.
+    /// What abandons the invocation from outside to which a running function belongs.
     fn token_of(&self, call: CallId) -> CancellationToken {
         let mut at = self.machine.contexts_of(call).map(|(own, _)| own);
         while let Some(parent) = at.and_then(|context| self.machine.context(context.parent?)) {
@@ -656,8 +656,8 @@ impl State {
         let (gateway, own) = (self.access.gateway.clone(), self.own.clone());
         tokio::task::spawn_blocking(move || {
             let answer = gateway.and_then(|gateway| gateway.ask(&question));
-            let nobody = || Throw::new(ThrowKind::Waiting, GATEWAY, "nobody answered");
-            own.end(call, answer.map(Some).ok_or_else(nobody));
+            let no_one = || Throw::new(ThrowKind::Waiting, GATEWAY, "no one answered");
+            own.end(call, answer.map(Some).ok_or_else(no_one));
         });
     }
 }

@@ -113,7 +113,7 @@ impl Tools for Table {
     }
 }
 
-/// A skill as a tool whose function is for whoever calls this to say.
+/// A skill as a tool whose function is for the caller of this to say.
 ///
 /// # Errors
 /// Its definition does not hold.

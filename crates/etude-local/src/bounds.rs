@@ -29,7 +29,7 @@ const COMBINING: &[&str] = &[
 ];
 
 /// True if a text of `value`, an answer to the narrowed `schema`, is as long as it may be at most by what was added: it
-/// was cut off there, and nobody can tell what is missing.
+/// was cut off there, and no one can tell what is missing.
 pub(crate) fn is_cut(schema: &Value, value: &Value) -> bool {
     has_text_of(text_limit(schema), value)
 }

@@ -155,7 +155,7 @@ impl Client {
         }
     }
 
-    /// What gives up the call that is about to be made.
+    /// What abandons the call that is about to be made.
     ///
     /// # Errors
     /// The system is out of descriptors.

@@ -37,7 +37,7 @@ pub struct Model {
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GenerateError {
-    /// The conversation cannot be told to the model.
+    /// The conversation cannot be rendered for the model.
     #[error(transparent)]
     Template(#[from] TemplateError),
     /// The conversation is too long.
@@ -54,7 +54,7 @@ pub enum GenerateError {
     /// A schema cannot be turned into a grammar.
     #[error(transparent)]
     Grammar(#[from] GrammarError),
-    /// Whoever asked has gone.
+    /// The caller has gone.
     #[error("the request was given up")]
     Cancelled,
     /// Something is wrong with the model or its machinery.
@@ -170,7 +170,7 @@ impl Model {
 }
 
 /// True for an answer that the model has just given. Without chance a small model that made a call in vain makes it
-/// again, whatever it was told, until its turns are used up.
+/// again, whatever it was shown, until its turns are used up.
 fn is_repeated(answer: &ModelResponse, request: &Request) -> bool {
     let Some(last) = request.messages.iter().rev().find(|message| message.role == Role::Assistant) else {
         return false;

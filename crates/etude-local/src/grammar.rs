@@ -70,7 +70,7 @@ impl Grammars {
 }
 
 /// One call, which has its mark already. Not several: at the choice between another call and the end, a small model goes
-/// on with calls that nobody asked for. What it needs next it can ask for when it has seen the result.
+/// on with calls that no one asked for. What it needs next it can ask for when it has seen the result.
 fn calls(tools: &[Tool]) -> String {
     let end = quoted(&format!("\n{CALL_END}"));
     let names: Vec<String> = (0..tools.len()).map(|at| format!("tool_{at}")).collect();
@@ -97,7 +97,7 @@ fn object_of(schema: &Value) -> Value {
     }
 }
 
-/// `schema`, narrowed, with the options of the grammar's compiler: a keyword that it does not know is left to whoever
+/// `schema`, narrowed, with the options of the grammar's compiler: a keyword that it does not know is left to anyone who
 /// validates the answer, and blanks are those of the models' training, where they cost the fewest tokens.
 fn bound(schema: &Value) -> Value {
     let mut fields = match bounds::narrowed(schema) {

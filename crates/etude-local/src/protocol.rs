@@ -1,6 +1,6 @@
 //! What goes through the socket: a length of four bytes, little-endian, then JSON, in both directions.
 //!
-//! A connection carries one call. Whoever asked closes it to give the call up.
+//! A connection carries one call. The caller closes it to cancel the call.
 
 mod wire;
 

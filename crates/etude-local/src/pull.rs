@@ -65,7 +65,7 @@ pub enum PullError {
         needed: u64,
     },
     /// No source had it.
-    #[error("the weights of `{id}` could not be had: {}; a GGUF file of your own can be configured instead", .failures.join("; "))]
+    #[error("the weights of `{id}` could not be obtained: {}; a GGUF file of your own can be configured instead", .failures.join("; "))]
     NoSource {
         /// The model.
         id: &'static str,

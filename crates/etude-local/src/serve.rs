@@ -1,4 +1,4 @@
-//! The model's process: it listens, loads at the first call, answers one call at a time, and ends when nobody asks.
+//! The model's process: it listens, loads at the first call, answers one call at a time, and ends when no one asks.
 
 mod connection;
 mod shared;
@@ -20,7 +20,7 @@ use shared::{Job, Shared};
 
 /// Who answers; a model, or in tests something that takes its time on purpose.
 pub(crate) trait Generator {
-    /// Answers, unless `is_cancelled` says at some token that nobody waits any more.
+    /// Answers, unless `is_cancelled` says at some token that no one waits any more.
     fn generate(&mut self, request: &Request, is_cancelled: &dyn Fn() -> bool) -> Result<ModelResponse, GenerateError>;
 }
 
@@ -33,15 +33,15 @@ impl Generator for Model {
 /// Why a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// Nobody had asked for as long as the settings say.
+    /// No one had asked for as long as the settings say.
     Idle,
-    /// It was told to.
+    /// It was asked to.
     Stopped,
     /// Another process serves the same settings.
     AlreadyServed,
 }
 
-/// Serves the model of `settings` until nobody asks any more. The caller has given this process the environment that
+/// Serves the model of `settings` until no one asks any more. The caller has given this process the environment that
 /// [`crate::environment`] names, and nothing else to do.
 ///
 /// # Errors
@@ -70,7 +70,7 @@ where
         let farewell = Farewell { shared: Arc::clone(&shared), socket: settings.socket() };
         let idle = settings.idle;
         thread::spawn(move || {
-            // What is declared later is dropped earlier: the model is gone before anybody hears of the end.
+            // What is declared later is dropped earlier: the model is gone before anybody observes of the end.
             let mut model = None;
             let shared = &farewell.shared;
             shared.work(idle, |job| answer(&mut model, &load, job, shared))
@@ -82,7 +82,7 @@ where
         thread::spawn(move || connection::attend(stream, &shared));
     }
     let ended = worker.join().map_err(|_| io::Error::other("the thread that asks the model panicked"));
-    // Whoever connected before the socket was removed is told to start another process.
+    // Anyone who connected before the socket was removed must start another process.
     listener.set_nonblocking(true)?;
     while let Ok((stream, _)) = listener.accept() {
         stream.set_nonblocking(false)?;

@@ -33,7 +33,7 @@ pub enum TemplateError {
 pub enum ChatTemplate {
     /// ChatML as Qwen2.5 has it, with tools.
     Qwen,
-    /// ChatML as SmolLM2 has it. The model was not trained on tools; they are told to it as to Qwen.
+    /// ChatML as SmolLM2 has it. The model was not trained on tools; they are described to it as to Qwen.
     SmolLm,
 }
 

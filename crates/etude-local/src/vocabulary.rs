@@ -15,7 +15,7 @@ use crate::template::{CALL_END, CALL_START, Piece};
 
 /// The kind of token that ends turns and messages; it never comes from text.
 const CONTROL: i64 = 3;
-/// The kind of token that nobody uses.
+/// The kind of token that no one uses.
 const UNUSED: i64 = 5;
 
 /// The tokens of a model. Cheap to clone.

@@ -1,4 +1,4 @@
-//! Who hears an answer while it comes.
+//! Who observes an answer while it comes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use etude_core::model::{Piece, TransportWait};
 
 use crate::redact::Redactor;
 
-/// A listener, and whether it was told anything yet. What it is told holds no secret, however it is cut into pieces.
+/// A listener, and whether it has received anything yet. What it receives holds no secret, however it is cut into pieces.
 pub(crate) struct DeltaSink<'a> {
     on_delta: &'a (dyn Fn(Piece<'_>) + Send + Sync),
     redactor: &'a Redactor,
@@ -43,7 +43,7 @@ impl<'a> DeltaSink<'a> {
         self.emit("", true);
     }
 
-    /// A try begins: what an earlier one has told counts for nothing.
+    /// A try begins: deltas of an earlier one are void.
     pub(crate) fn begin(&self) {
         self.held().clear();
         if self.has_emitted.swap(false, Ordering::Relaxed) {

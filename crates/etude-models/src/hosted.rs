@@ -39,12 +39,12 @@ pub(crate) struct Call<'a> {
     pub(crate) request: &'a Request,
     /// The contents of its images.
     pub(crate) images: &'a Images,
-    /// Who hears the answer while it comes.
+    /// Who observes the answer while it comes.
     pub(crate) delta_sink: Option<&'a DeltaSink<'a>>,
 }
 
 impl<'a> Call<'a> {
-    /// Who hears the text of the answer.
+    /// Who observes the text of the answer.
     pub(crate) fn streaming(&self) -> Option<&'a DeltaSink<'a>> {
         self.delta_sink.filter(|delta_sink| delta_sink.is_streaming)
     }

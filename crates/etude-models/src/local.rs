@@ -1,4 +1,4 @@
-//! A model on this machine: whoever makes the settings hands it in, so that this crate knows nothing of inference.
+//! A model on this machine: anyone who makes the settings hands it in, so that this crate knows nothing of inference.
 
 use std::fmt;
 use std::pin::Pin;

@@ -130,7 +130,7 @@ impl Models {
     }
 
     /// Asks in the same way, and tells the answer as it comes. Providers are then asked to stream; one that does not
-    /// is understood as well. What is told is the text as the provider writes it; with a schema the answer may differ.
+    /// is understood as well. What is reported is the text as the provider writes it; with a schema the answer may differ.
     pub async fn call_streaming(
         &self,
         request: &Request,
@@ -193,7 +193,7 @@ impl Models {
         sentences.iter().map(|sentence| self.redactor.redact(sentence)).collect()
     }
 
-    /// The answer without secrets: a provider may repeat what it was sent, and a model what it was told. Everything that is
+    /// The answer without secrets: a provider may repeat what it was sent, and a model what it was shown. Everything that is
     /// shown, written down or handed on comes after this.
     fn cleaned(&self, mut answer: ModelResponse) -> ModelResponse {
         let calls = answer.tool_calls.iter_mut().flat_map(|call| [&mut call.id, &mut call.name, &mut call.arguments]);

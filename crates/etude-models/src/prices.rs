@@ -1,4 +1,4 @@
-//! What models cost, as far as it is known.
+//! What models cost, if known.
 
 use std::collections::BTreeMap;
 

@@ -152,7 +152,7 @@ impl Redactor {
     }
 }
 
-/// True if nobody writes it who does not mean it: it has letters and digits, and is neither a path nor an address.
+/// True if no one writes it who does not mean it: it has letters and digits, and is neither a path nor an address.
 fn is_peculiar(secret: &str) -> bool {
     let has = |what: fn(char) -> bool| secret.chars().any(what);
     let leads_somewhere =
@@ -171,7 +171,7 @@ fn forms(secret: &str) -> Vec<String> {
     let mut forms = vec![secret.to_owned()];
     let json = serde_json::Value::from(secret).to_string();
     forms.push(json[1..json.len() - 1].to_owned());
-    // Many programs escape slashes, too, though nobody has to.
+    // Many programs escape slashes, too, though no one has to.
     forms.push(json[1..json.len() - 1].replace('/', "\\/"));
     if secret.len() < SHORTEST_ENCODED {
         return forms;

@@ -1,11 +1,11 @@
-//! How many tokens a model takes in all, as far as it is known. Too little is safe: old results are left out earlier.
+//! How many tokens a model takes in all, if known. Too little is safe: old results are left out earlier.
 
 use crate::kind::ProviderKind;
 
 /// What is assumed of servers that run models of the user's choice.
 const OF_A_SERVER: u64 = 32_768;
 
-/// What the local model is given unless it is told otherwise.
+/// What the local model is given by default.
 const OF_THE_LOCAL_MODEL: u64 = 8_192;
 
 /// Beginnings of names, the longer ones first, as of 2026-02.

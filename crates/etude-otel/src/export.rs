@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 const MALFORMED: &str = "`OTEL_EXPORTER_OTLP_ENDPOINT` must be like `http://localhost:4318`, headers like `name=value`";
 
 /// Why a request did not get there.
-const UNCONNECTED: &str = "no connection: nobody answers there, or its certificate is refused";
+const UNCONNECTED: &str = "no connection: no one answers there, or its certificate is refused";
 
 /// Sends spans of one trace, in the background.
 #[derive(Debug)]

@@ -25,7 +25,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The settings that variables make, each as `lookup` has it; `None` if nobody wants spans.
+    /// The settings that variables make, each as `lookup` has it; `None` if no one wants spans.
     pub fn of(lookup: &dyn Fn(&str) -> Option<String>) -> Option<Self> {
         let text = |name: &str| lookup(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
         let is_true = |name: &str| text(name).is_some_and(|text| text.eq_ignore_ascii_case("true") || text == "1");
@@ -99,7 +99,7 @@ mod tests {
         Settings::of(&|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
     }
 
-    /// Without an endpoint nothing is sent, and `OTEL_SDK_DISABLED` is heard.
+    /// Without an endpoint nothing is sent, and `OTEL_SDK_DISABLED` is received.
     #[test]
     fn nothing_is_sent_unless_somebody_says_where() {
         assert_eq!(of(&[]), None);

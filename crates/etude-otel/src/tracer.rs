@@ -35,7 +35,7 @@ pub struct Tracer {
     captures_content: bool,
     root: Span,
     steps: BTreeMap<usize, Step>,
-    /// Usage that spans have told of already, by row.
+    /// Usage that spans have reported already, by row.
     reported: BTreeMap<usize, Usage>,
     open: BTreeMap<String, Span>,
     ready: Vec<Span>,
@@ -138,7 +138,7 @@ impl Tracer {
             self.begin_step(*row, rows);
         }
         let ended = if let Event::StepEnded { row } = event { Some(*row) } else { None };
-        // Steps that run are charged with an event or without; of the others all was told when they ended.
+        // Steps that run are charged with an event or without; of the others all was reported when they ended.
         for row in self.steps.keys().copied().chain(ended) {
             self.reported.extend(rows.get(row).map(|known| (row, known.usage)));
         }
@@ -218,7 +218,7 @@ impl Tracer {
         self.ready.push(closed(step.span, failed));
     }
 
-    /// A model has answered, if more was used than was told: since the step began, or since its last answer or tool.
+    /// A model has answered, if more was used than was reported: since the step began, or since its last answer or tool.
     fn chat(&mut self, row: usize, rows: &[StepRow], more: Vec<Attribute>, error: Option<&str>) {
         let (Some(step), Some(known)) = (self.steps.get_mut(&row), rows.get(row)) else { return };
         let used = since(self.reported.get(&row), &known.usage);

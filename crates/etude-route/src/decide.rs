@@ -127,7 +127,7 @@ impl Router {
         found
     }
 
-    /// Share of what the request says that some route knows. A misspelt word is known as far as its letters are.
+    /// Share of what the request says that some route knows. A misspelt word is known by the share of its letters.
     fn coverage(&self, tokens: &[Token], features: &[Feature]) -> f64 {
         let mut letters = vec![(0.0_f64, 0.0_f64); tokens.len()];
         for feature in features.iter().filter(|f| f.block == Block::Letters) {

@@ -1,7 +1,7 @@
 //! A built router as bytes, so that a large table is trained once and not for every request.
 //!
-//! Little-endian numbers and lengths, in the order of the fields. Whoever keeps the bytes also keeps a checksum: what is
-//! read here is checked only as far as deciding could otherwise step outside of a list.
+//! Little-endian numbers and lengths, in the order of the fields. Anyone who keeps the bytes also keeps a checksum: what is
+//! read here is checked only where deciding could otherwise step outside of a list.
 
 use crate::exact::Exact;
 use crate::index::{Index, Text, Vocabulary};

@@ -24,7 +24,7 @@ use std::ops::Range;
 pub use assign::{Reading, Taken, Unclear};
 pub use grounding::{ModelValue, Question};
 
-/// The type of a parameter's values, as far as requests matter.
+/// The type of a parameter's values, from the view of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Type {
     /// Whole numbers.

@@ -159,7 +159,7 @@ fn said(value: &Value) -> ModelValue {
     }
 }
 
-/// a model that gives defaults, other numbers and things that nobody said for every parameter changes nothing: no
+/// a model that gives defaults, other numbers and things that no one said for every parameter changes nothing: no
 /// value of it is taken but one that the request means, and what was unclear stays so.
 #[test]
 fn a_model_that_makes_values_up_is_not_believed() {

@@ -134,7 +134,7 @@ impl FileBlobs {
         Self { dir: dir.into(), strict, next: AtomicU64::new(0), user: OnceLock::new() }
     }
 
-    /// `Some` if no other store has kept a value and is still open: nobody is about to refer to a value that nothing refers
+    /// `Some` if no other store has kept a value and is still open: no one is about to refer to a value that nothing refers
     /// to yet. `None` also where files cannot be locked.
     ///
     /// # Errors

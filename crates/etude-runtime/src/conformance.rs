@@ -136,17 +136,17 @@ fn one_session(engine: &dyn Engine) {
     drop(session);
     assert!(!row(engine, "r-1").is_live);
     assert_eq!(row(engine, "r-1").state, RunState::Running);
-    let again = engine.claim("r-1").expect("nobody has it");
+    let again = engine.claim("r-1").expect("no one has it");
     assert!(matches!(engine.claim("r-1"), Err(Error::Busy { .. })));
     assert!(row(engine, "r-1").is_live);
     drop(again);
-    drop(engine.claim("r-1").expect("nobody has it"));
+    drop(engine.claim("r-1").expect("no one has it"));
 }
 
 fn unknown(engine: &dyn Engine) {
     let signal = Signal { key: "!cancel".to_owned(), body: "{}".to_owned() };
     drop(start(engine, "r-1", 1));
-    // Only a view takes a shortened id: whoever changes a run must mean it.
+    // Only a view takes a shortened id: anyone who changes a run must mean it.
     for id in ["r-2", "r", ""] {
         assert!(matches!(engine.claim(id), Err(Error::Unknown(of)) if of == id), "{id}");
         assert!(matches!(engine.signal(id, &signal), Err(Error::Unknown(of)) if of == id), "{id}");
@@ -192,7 +192,7 @@ fn goes_on(engine: &dyn Engine) {
     block_on(session.append(record("a", "1"))).expect("append");
     block_on(session.append(record("b", "2"))).expect("append");
     drop(session);
-    let session = engine.claim("r-1").expect("nobody has it");
+    let session = engine.claim("r-1").expect("no one has it");
     assert_eq!(session.run(), &run);
     assert_eq!(session.records().expect("records"), [record("a", "1"), record("b", "2")]);
     block_on(session.append(record("c", "3"))).expect("append");
@@ -226,7 +226,7 @@ fn first_signal(engine: &dyn Engine) {
     let expected = [signal("main/gate", "true"), signal("!cancel", "{}")];
     let since = Instant::now();
     while !session.has_news().expect("it can be asked") {
-        assert!(since.elapsed() < Duration::from_secs(5), "nobody tells of them");
+        assert!(since.elapsed() < Duration::from_secs(5), "no one tells of them");
         thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(session.signals().expect("signals"), expected);
@@ -266,7 +266,7 @@ fn states(engine: &dyn Engine) {
         block_on(session.set_state(state, Some("[]"))).expect("set_state");
         assert_eq!(seen(), (state, Some("[]".to_owned())));
     }
-    assert!(!row(engine, "r-1").is_live, "nobody needs what is over");
+    assert!(!row(engine, "r-1").is_live, "no one needs what is over");
     let again = engine.claim("r-1").expect("a finished run can be taken, for a new attempt");
     let late = [block_on(session.append(record("late", "1"))), block_on(session.set_state(RunState::Failed, None))];
     assert!(late.iter().all(|write| matches!(write, Err(Error::Busy { .. }))), "{late:?}");

@@ -31,7 +31,7 @@ const SIGNAL_INTERVAL: Duration = Duration::from_millis(200);
 /// How many pieces of stderr wait to be shown before the processes wait as well.
 const STDERR_PIECES: usize = 4;
 
-/// MiddlewareEventKind the user has said so far about stopping the run.
+/// What the user has said so far about stopping the run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Stop {
     /// Nothing.
@@ -48,11 +48,11 @@ pub enum Stop {
 pub enum OnMismatch {
     /// The run must not go on.
     Refuse,
-    /// MiddlewareEventKind was asked has changed with the user's consent: it is done again.
+    /// What was asked has changed with the user's consent: it is done again.
     Redo,
 }
 
-/// MiddlewareEventKind is told while a run goes on.
+/// What is reported while a run goes on.
 #[derive(Debug)]
 pub enum Progress<'a> {
     /// The machine has something to tell.
@@ -68,7 +68,7 @@ pub enum Progress<'a> {
     Stderr {
         /// The process's effect.
         effect: &'a EffectId,
-        /// MiddlewareEventKind it wrote.
+        /// What it wrote.
         bytes: &'a [u8],
     },
     /// A model goes on with its answer. Nothing of this is in the journal, and a replay tells nothing of it: the
@@ -78,7 +78,7 @@ pub enum Progress<'a> {
         effect: &'a EffectId,
         /// More of the text.
         text: &'a str,
-        /// The model was asked again: what was told of this answer before counts for nothing.
+        /// The model was asked again: deltas of this response before it are void.
         is_again: bool,
     },
     /// The transport of a model call waits before its next attempt. Not in the journal, and not repeated by a replay.
@@ -92,14 +92,14 @@ pub enum Progress<'a> {
     Layers(&'a MiddlewareEvent),
 }
 
-/// MiddlewareEventKind the layers of an app tell whoever watches.
+/// What the middleware of an app reports to the observer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MiddlewareEvent {
     /// The invocation; 0 if it is about none. Never used again in a run's process.
     pub id: u64,
     /// The tool or layer that it is about.
     pub tool: String,
-    /// MiddlewareEventKind it is a layer of, if it is one.
+    /// What it is a layer of, if it is one.
     pub serves: Option<String>,
     /// MiddlewareEventKind happened.
     pub what: MiddlewareEventKind,
@@ -131,7 +131,7 @@ pub enum MiddlewareEventKind {
     },
     /// A program of a layer wrote to stderr.
     Stderr {
-        /// MiddlewareEventKind it wrote.
+        /// What it wrote.
         text: String,
     },
 }
@@ -145,7 +145,7 @@ pub enum Driven {
     Waiting {
         /// MiddlewareEventKind can be said so far.
         so_far: RunResult,
-        /// MiddlewareEventKind it waits for.
+        /// What it waits for.
         gates: Vec<(EffectId, Gate)>,
     },
 }
@@ -176,7 +176,7 @@ pub enum Error {
         "there is not enough of something that processes need: {why}; allow more of it (`ulimit -a` shows what there may be)"
     )]
     Shortage {
-        /// MiddlewareEventKind was refused.
+        /// What was refused.
         why: String,
     },
 }
@@ -184,7 +184,7 @@ pub enum Error {
 /// A run to be driven.
 #[derive(Debug)]
 pub struct Drive<'a> {
-    /// MiddlewareEventKind is run.
+    /// What is run.
     pub plan: &'a Plan,
     /// With what.
     pub start: Start,
@@ -194,7 +194,7 @@ pub struct Drive<'a> {
     pub records: Vec<Record>,
     /// Who performs its effects.
     pub host: &'a Host,
-    /// MiddlewareEventKind the user says.
+    /// What the user says.
     pub stop: watch::Receiver<Stop>,
     /// How records that do not fit are taken.
     pub on_mismatch: OnMismatch,
@@ -239,7 +239,7 @@ impl<'a> Drive<'a> {
 impl Replayed<'_> {
     /// The machine that is at work and cannot go on with what it keeps in its slot, by its id, and why (B-ST3).
     pub fn refused_slot(&self) -> Option<(String, Failure)> {
-        // MiddlewareEventKind is being cancelled goes on with nothing.
+        // What is being cancelled goes on with nothing.
         let refused = if self.replay.is_cancelled { None } else { self.machine.refused_slot() };
         refused.map(|(id, failure)| (id.to_owned(), failure))
     }
@@ -356,9 +356,9 @@ impl Driver<'_, '_> {
         }
     }
 
-    /// A run that is to be cancelled from the first moment on, because nobody was running it or because whoever ran it died
+    /// A run that must be cancelled from the first moment on, because no one was running it or because its process died
     /// before it heeded that, does not begin again what it would give up at once: it would be an effect in the world that
-    /// nobody asked for.
+    /// no one asked for.
     async fn stop_before_anything_begins(&mut self, live: Vec<Command>) -> Result<Vec<Command>, Error> {
         let said = match self.drive.stop.borrow().clone() {
             Stop::Cancel(reason) => Some(reason),
@@ -393,7 +393,7 @@ impl Driver<'_, '_> {
         }
     }
 
-    /// Stages that were at work in the process before begin anew: what they had under way is not begun again.
+    /// Stages that were at work in the process before restart: what they had under way is not begun again.
     async fn resume_before_anything_begins(&mut self, mut live: Vec<Command>) -> Result<Vec<Command>, Error> {
         if !self.drive.is_resumed || self.replay.is_cancelled || !self.machine.handles_resumption() {
             return Ok(live);
@@ -412,7 +412,7 @@ impl Driver<'_, '_> {
         Ok(live)
     }
 
-    /// MiddlewareEventKind the machine wants done. Once the constructor of a further attempt is over, the outcomes that earlier attempts
+    /// What the machine wants done. Once the constructor of a further attempt is over, the outcomes that earlier attempts
     /// have left answer first.
     async fn poll(&mut self) -> Result<Vec<Command>, Error> {
         let commands = self.machine.poll();
@@ -451,7 +451,7 @@ impl Driver<'_, '_> {
     }
 
     async fn start(&mut self, id: EffectId, effect: Effect) -> Result<(), Error> {
-        // MiddlewareEventKind is done anew is cleaned up anew: a destructor is never taken for done because it was before.
+        // What is done again is cleaned up again: a destructor is never taken for done because it was before.
         let after = self.drive.plan.after.as_ref();
         let is_cleaning_up = after.is_some_and(|after| is_below(id.as_str(), &after.name));
         if !is_cleaning_up && let Some((completed, origin)) = self.replay.leftover(&id, &effect)? {
@@ -525,12 +525,12 @@ impl Driver<'_, '_> {
         if let Some(said) = self.stream_buffer.take(&id) {
             self.pass_on(&id, &said);
         }
-        // No more of it than there is now: whoever tells without end must not keep this end from being heeded.
+        // No more of it than there is now: the caller that emits without end must not keep this end from being heeded.
         for _ in 0..self.middleware_events.len() {
             let Ok(middleware_events) = self.middleware_events.try_recv() else { break };
             (self.emit)(Progress::Layers(&middleware_events));
         }
-        // MiddlewareEventKind a process has said is shown before its end; no more of it than there was when it ended.
+        // What a process has said is shown before its end; no more of it than there was when it ended.
         for _ in 0..STDERR_PIECES {
             let Ok((effect, bytes)) = self.said.try_recv() else { break };
             self.show(&effect, &bytes);
@@ -554,7 +554,7 @@ impl Driver<'_, '_> {
     fn handle_shortage(&self, outcome: &Outcome) -> Result<(), Error> {
         let has_not_begun = match outcome {
             Outcome::Process(end) => matches!(end.exit, Exit::NotStarted(_)),
-            // It may have needed a process that was not to be had. MiddlewareEventKind it has done is kept.
+            // It may have needed a process that was not to be had. What it has done is kept.
             Outcome::Tool(reply) => matches!(&**reply, ToolReply::Done(result) if result.error.is_some()),
             _ => false,
         };

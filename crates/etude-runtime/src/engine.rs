@@ -25,7 +25,7 @@ pub trait Engine: Send + Sync + fmt::Debug {
     /// [`Error::Exists`] if there is a run of that id.
     fn create<'e>(&'e self, run: &'e NewRun) -> Boxed<'e, Result<Box<dyn Session>, Error>>;
 
-    /// Takes an existing run, so that nobody else can.
+    /// Takes an existing run, so that no one else can.
     ///
     /// # Errors
     /// [`Error::Unknown`], or [`Error::Busy`] if somebody else has it.
@@ -226,7 +226,7 @@ pub struct Query {
     pub created_before_ms: Option<i64>,
     /// Only those created at or after this time, in milliseconds since 1970.
     pub created_since_ms: Option<i64>,
-    /// At most so many.
+    /// Upper bound.
     pub limit: Option<u32>,
 }
 

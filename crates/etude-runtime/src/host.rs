@@ -19,7 +19,7 @@ use crate::stream_buffer::StreamBuffer;
 /// A future that can be sent to another thread.
 pub type Boxed<T> = engine::Boxed<'static, T>;
 
-/// Is told an answer piece by piece as it comes. It must not wait for anything.
+/// Receives a response delta by delta. It must not wait for anything.
 pub type OnDelta = Arc<dyn Fn(Piece<'_>) + Send + Sync>;
 
 /// Somebody who answers model calls. Dropping the future gives the call up at once.
@@ -27,8 +27,8 @@ pub trait ModelPort: Send + Sync + fmt::Debug {
     /// Answers one call.
     fn call(&self, request: Request) -> Boxed<Result<ModelResponse, CallFailure>>;
 
-    /// Answers one call and tells the answer as it comes, as far as the model allows it. The answer is the one that
-    /// [`ModelPort::call`] would have given; nothing of it may be told, and nothing after the future has ended.
+    /// Answers one call and tells the answer as it comes, if the model allows it. The answer is the one that
+    /// [`ModelPort::call`] would have given; deltas are optional, and none follows after the future has ended.
     fn call_streaming(&self, request: Request, _on_delta: OnDelta) -> Boxed<Result<ModelResponse, CallFailure>> {
         self.call(request)
     }
@@ -72,7 +72,7 @@ pub type SendRequest = Box<dyn FnOnce(Request) -> Boxed<Result<ModelResponse, Ca
 /// What everything passes that a run has somebody else do: the layers of its app. What they leave as it is comes out as
 /// it was. Calls of tools pass them in their [`ToolPort`].
 pub trait EffectMiddleware: Send + Sync + fmt::Debug {
-    /// What comes of a call whose process `perform` runs, once or not at all. `given_up` also gives up whatever the
+    /// What comes of a call whose process `perform` runs, once or not at all. `given_up` also abandons whatever the
     /// layers have begun.
     fn process(
         &self,
@@ -141,9 +141,9 @@ impl CacheUse {
 /// neither its own timeout nor anybody else's end.
 #[derive(Debug, Clone)]
 pub(crate) struct EffectSinks {
-    /// An effect came to its end; `None` if whoever performed it panicked.
+    /// An effect came to its end; `None` if its task panicked.
     pub(crate) ends: mpsc::UnboundedSender<(EffectId, Option<Completed>)>,
-    /// A process wrote to stderr. The channel is short, so that the process waits for whoever watches.
+    /// A process wrote to stderr. The channel is short, so that the process waits for the observer.
     pub(crate) stderr: mpsc::Sender<(EffectId, Vec<u8>)>,
     /// Where models tell their answers and waits.
     pub(crate) stream_buffer: Arc<StreamBuffer>,
@@ -254,7 +254,7 @@ impl Host {
         let (cancel, given_up) = (Cancel::new(), CancellationToken::new());
         let handle = Handle::Process(cancel.clone(), given_up.clone());
         let (effect, stderr) = (id.clone(), out.stderr.clone());
-        // Waits for whoever watches.
+        // Waits for the observer.
         let mut on_stderr = move |bytes: &[u8]| {
             let _ = stderr.blocking_send((effect.clone(), bytes.to_vec()));
         };
@@ -299,7 +299,7 @@ fn begin_sleep(id: EffectId, ms: u64, out: EffectSinks) -> Handle {
     tokio::spawn(async move {
         tokio::select! {
             () = tokio::time::sleep(Duration::from_millis(ms)) => effect_guard.finish(Outcome::Slept),
-            // The driver has already let go of a timer that it gives up.
+            // The driver has already let go of a timer that it abandons.
             () = cancel.cancelled() => {}
         }
     });
@@ -325,7 +325,7 @@ impl EffectGuard {
         Self { id: Some(id), start: Instant::now(), out }
     }
 
-    /// Reports the end. Nobody listens any more when the run has come to a stop.
+    /// Reports the end. No one listens any more when the run has come to a stop.
     fn finish(mut self, outcome: Outcome) {
         let elapsed_ms = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
         if let Some(id) = self.id.take() {

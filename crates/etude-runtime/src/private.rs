@@ -1,4 +1,4 @@
-//! Files and directories of the user's that nobody else may read: modes 0700 and 0600 from their creation on.
+//! Files and directories of the user's that no one else may read: modes 0700 and 0600 from their creation on.
 
 #[cfg(unix)]
 #[path = "private/unix.rs"]

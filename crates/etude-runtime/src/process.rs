@@ -63,7 +63,7 @@ use redactor::RedactedStream;
 use sandbox::{Enclosure, Inmate, SandboxSettings, Sandboxes};
 use worker::Workers;
 
-/// How long a process has between `SIGTERM` and `SIGKILL` unless a host is told otherwise.
+/// How long a process has between `SIGTERM` and `SIGKILL` by default.
 pub const DEFAULT_GRACE: Duration = Duration::from_secs(2);
 
 /// How long what a validator, a guard, a hook or a skill's program prints may be, in bytes: it is looked into, which takes a
@@ -189,7 +189,7 @@ impl ProcessHost {
         self
     }
 
-    /// What processes print on stderr goes through `veil`, if there is one, before it is shown, kept or quoted.
+    /// What processes print on stderr goes through `redactor`, if there is one, before it is shown, kept or quoted.
     #[must_use]
     pub fn with_redactor(mut self, redactor: Option<Arc<dyn StreamRedactor>>) -> Self {
         self.redactor = redactor;
@@ -366,7 +366,7 @@ impl ProcessHost {
         Ok(launched.map(|launched| (launched, Conditions { worker, sandbox })))
     }
 
-    /// What is to be started, where, and in which sandbox.
+    /// What to start, where, and in which sandbox.
     fn place(&self, call: &ProcessCall) -> Result<Place, Unstarted> {
         let dir = self.app_dir.join(&call.dir);
         let path = self.environment.path(call);

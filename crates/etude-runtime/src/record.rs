@@ -108,7 +108,7 @@ pub fn of_cancel(reason: &str) -> Record {
     Record { key: CANCEL.to_owned(), request: Digest::of(b"cancel"), body, blobs: Vec::new() }
 }
 
-/// The record that a run went on in another process, so that stages which were at work began anew, with machines whose
+/// The record that a run went on in another process, so that stages which were at work restarted, with machines whose
 /// slots had these forms.
 pub fn of_resumed(slots: &SlotForms) -> Record {
     let body = serde_json::json!({"v": VERSION, "slots": slots_json(slots)}).to_string();

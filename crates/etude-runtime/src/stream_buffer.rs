@@ -1,4 +1,4 @@
-//! What models are saying, until somebody is told.
+//! What models are saying, until an observer takes it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -9,19 +9,19 @@ use tokio::sync::Notify;
 
 use crate::host::OnDelta;
 
-/// The pieces of answers that nobody was told yet. Pieces of one answer are joined while they wait: a model never waits
-/// for whoever watches, nothing is lost, and there is never more than the answers themselves hold.
+/// The pieces of answers that no observer has taken yet. Pieces of one answer are joined while they wait: a model never waits
+/// for the observer, nothing is lost, and there is never more than the answers themselves hold.
 #[derive(Debug, Default)]
 pub(crate) struct StreamBuffer {
     waiting: Mutex<BTreeMap<EffectId, Deltas>>,
     news: Notify,
 }
 
-/// What was said of one answer since somebody was told last.
+/// What was said of one answer since the observer took it last.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Deltas {
     pub(crate) text: String,
-    /// What was told before counts for nothing.
+    /// What was reported before counts for nothing.
     pub(crate) is_again: bool,
     /// Waits of the transport before the answer, oldest first.
     pub(crate) waits: Vec<TransportWait>,

@@ -64,7 +64,7 @@ pub struct Contract {
 /// What reading an `APP.md` came to.
 #[derive(Debug, Clone)]
 pub struct Reading {
-    /// What it says, as far as it can be read.
+    /// What it says, with every part that can be read.
     pub contract: Contract,
     /// Everything that is wrong with it.
     pub diagnostics: Vec<Diagnostic>,

@@ -1,7 +1,7 @@
 //! System D: `*.skill.md` files as tools, and what their metadata adds up to.
 //!
 //! A tool's metadata is folded over its **levels** (the tool, its parents, the authority, `default`), every key that is
-//! the name of a tool becomes an entry of its **chain**, and the chain is sorted once, here. What cannot be told from the
+//! the name of a tool becomes an entry of its **chain**, and the chain is sorted once, here. What cannot be distinguished from the
 //! reference is decided by one [`Strategy`].
 //!
 //! Read in this order: [`skill`] (a file), [`search`] (where skills are found), [`levels`], [`fold`], [`order`],

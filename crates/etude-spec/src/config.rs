@@ -125,7 +125,7 @@ pub struct Approvals {
     pub mode: Option<String>,
     /// Patterns of what is allowed.
     pub allow: Vec<String>,
-    /// What becomes of a question where nobody is at a terminal: `deny` or `wait`.
+    /// What becomes of a question where no one is at a terminal: `deny` or `wait`.
     pub unattended: Option<String>,
 }
 

@@ -58,11 +58,11 @@ pub struct Rule {
     pub name: &'static str,
     /// JSON pointer of what is at fault.
     pub path: String,
-    /// Of several faults of a file that with the lowest rank is told first.
+    /// Of several faults of a file that with the lowest rank is reported first.
     pub rank: u8,
 }
 
-/// A further place, with what is to be said about it.
+/// A further place, with a remark on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Label {
     /// Where.

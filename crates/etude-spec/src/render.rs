@@ -10,7 +10,7 @@ use crate::wording::visible as legible;
 /// How many lines above the place are shown.
 const CONTEXT: u32 = 2;
 
-/// Longer pieces of a file, in bytes, are not drawn: nobody reads such a line, and drawing it takes long.
+/// Longer pieces of a file, in bytes, are not drawn: no one reads such a line, and drawing it takes long.
 const MAX_DRAWN_WIDTH: usize = 32 * 1024;
 
 /// A diagnostic as text: the message, the lines it is about, and what to do (anchors §6.7). With `color`, with ANSI

@@ -139,7 +139,7 @@ impl Default for Extensions {
 /// What reading the frontmatter came to.
 #[derive(Debug, Clone)]
 pub struct Reading {
-    /// The skill, as far as it could be read; `None` if it is not to be loaded.
+    /// The skill, with every part that could be read; `None` if it is not to be loaded.
     pub skill: Option<Skill>,
     /// Everything that is wrong with it.
     pub diagnostics: Vec<Diagnostic>,

@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// The files of one app, as far as its definitions may see them. Implemented outside this crate, which does no IO.
+/// The files of one app, that its definitions may see. Implemented outside this crate, which does no IO.
 ///
 /// Paths are relative to the app's directory, with `/` between their parts and neither `.` nor `..` among them; the
 /// empty path is the app's directory itself. An implementation answers [`ReadFailure::Outside`] for a path whose
@@ -15,19 +15,19 @@ pub trait Sources: Sync {
     /// The content of a regular file of at most `limit` bytes.
     ///
     /// # Errors
-    /// Why it cannot be had.
+    /// Why it is not available.
     fn read(&self, path: &str, limit: u64) -> Result<Vec<u8>, ReadFailure>;
 
     /// What lies directly in a directory, in any order.
     ///
     /// # Errors
-    /// Why it cannot be had.
+    /// Why it is not available.
     fn list(&self, dir: &str) -> Result<Vec<Entry>, ReadFailure>;
 
     /// What `path` is.
     ///
     /// # Errors
-    /// Why it cannot be had; [`ReadFailure::Missing`] if there is nothing.
+    /// Why it is not available; [`ReadFailure::Missing`] if there is nothing.
     fn kind(&self, path: &str) -> Result<FileKind, ReadFailure>;
 }
 

@@ -47,7 +47,7 @@ pub struct Machine {
     pub files: Vec<String>,
 }
 
-/// What can be told about a machine, sound or not.
+/// What is known about a machine, sound or not.
 #[derive(Debug, Clone)]
 pub struct Summary {
     /// Its directory's name.

@@ -91,7 +91,7 @@ pub fn load(sources: &dyn Sources) -> (Vec<AppTool>, Vec<Diagnostic>) {
     let used: Vec<String> = tools.iter().flat_map(|tool| words(&tool.command)).collect();
     let described: Vec<&str> =
         entries.iter().map(|entry| entry.name.as_str()).filter(|n| is_description(n)).map(stem).collect();
-    // Whether a file can be executed is not told in a listing.
+    // Whether a file can be executed is not reported in a listing.
     let is_program = |entry: &&Entry| {
         matches!(entry.kind, FileKind::File { .. })
             && sources.kind(&format!("{TOOLS}/{}", entry.name)) == Ok(FileKind::File { executable: true })
@@ -194,7 +194,7 @@ fn tool(
     if let (Some(node), Some(0)) = (entries.get("timeout"), duration(entries, "timeout")) {
         found.push(values::zero_timeout(found.file, node.span));
     }
-    // Everything is read before the first absence ends it, so that all faults are told.
+    // Everything is read before the first absence ends it, so that all faults are reported.
     let (input_schema, approval_key) = (input_schema(found, entries), approval_key(found, entries));
     Some(AppTool {
         name: name?.text.to_owned(),

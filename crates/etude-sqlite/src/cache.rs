@@ -61,7 +61,7 @@ impl Journal {
         }
     }
 
-    /// Caches an output. Nobody waits for it to be on the disk: it can be computed again.
+    /// Caches an output. No one waits for it to be on the disk: it can be computed again.
     pub(crate) fn remember(&self, key: Digest, output: &Json, label: &CacheLabel) -> Result<(), Error> {
         let (place, offset, digest) = match (output.as_stored(), output.inline()) {
             (Some(stored), _) => (Place::Blob(stored.blob), stored.offset, Some(stored.digest)),

@@ -1,6 +1,6 @@
 //! Writes of many runs at once: one thread makes them, several in one transaction.
 //!
-//! A transaction costs its begin, its commit and its sync, whatever it writes, and whoever waits for one keeps a thread. A run that is
+//! A transaction costs its begin, its commit and its sync, whatever it writes, and the waiter for one keeps a thread. A run that is
 //! alone is better served by writing itself; where many are at work, none of them is held up by a moment's wait for others.
 
 use std::fmt;
@@ -22,7 +22,7 @@ pub(crate) const MANY_RUNS: usize = 8;
 /// So long a write waits for others. In strict mode it need not: meanwhile those of before are brought to the disk.
 const GATHER: Duration = Duration::from_millis(1);
 
-/// So many need not wait.
+/// Number that need not wait.
 const ENOUGH: usize = 64;
 
 /// The statements of one write; false if the run is not the writer's. It is not dropped before the transaction is over: with it may
@@ -82,7 +82,7 @@ impl Group {
     ) -> Result<bool, Error> {
         let (done, written) = oneshot::channel();
         self.put(Job { work: Box::new(work), blobs, done });
-        // A thread that broke down has said why; whether it wrote is not known.
+        // A thread that panicked has said why; whether it wrote is not known.
         let why = || "the thread that writes it has broken down".to_owned();
         let path = || self.shared.pool.path().display().to_string();
         written.await.unwrap_or_else(|_| Err(Error::Store { path: path(), why: why() }))
@@ -120,7 +120,7 @@ impl Drop for Group {
 impl Shared {
     /// The thread's whole life.
     fn run(&self) {
-        // A thread that breaks down lets nobody wait for ever, and the next write has another one.
+        // A thread that breaks down lets no one wait for ever, and the next write has another one.
         let _end = End(self);
         while let Some(group) = self.next() {
             self.finish(group);
@@ -131,7 +131,7 @@ impl Shared {
     fn finish(&self, group: Vec<Job>) {
         let written = self.write(&group);
         for (at, job) in group.into_iter().enumerate() {
-            // Whoever does not wait any more has given the run up.
+            // Anyone who does not wait any more has given the run up.
             let _ = job.done.send(written.as_ref().map(|accepted| accepted[at]).map_err(Clone::clone));
         }
     }

@@ -39,7 +39,7 @@ pub(crate) struct Journal {
     pub(crate) blobs: Arc<FileBlobs>,
     /// Which files the journal and its log were when it was opened.
     identity: [Option<(u64, u64)>; 2],
-    // Before the syncer: what writes is told to stop before what syncs. Whoever waits for either has the journal.
+    // Before the syncer: what writes is asked to stop before what syncs. Anyone who waits for either has the journal.
     pub(crate) group: Group,
     pub(crate) syncer: Syncer,
     pub(crate) pool: Arc<Pool>,
@@ -103,7 +103,7 @@ impl PendingRun {
 }
 
 impl Drop for PendingRun {
-    /// What was not written, or is waited for by nobody, is nobody's.
+    /// What was not written, or is waited for by no one, is no one's.
     fn drop(&mut self) {
         let Some(number) = lock(&self.number).take() else { return };
         // By its id as well: the number of what was undone is given again.
@@ -141,7 +141,7 @@ impl Journal {
     }
 
     /// Makes sure that what is written is still found under the names of the journal and its log. SQLite goes on writing to a
-    /// file that was deleted, and a run would seem to be kept that nobody can ever find again.
+    /// file that was deleted, and a run would seem to be kept that no one can ever find again.
     ///
     /// # Errors
     /// One of the files was deleted or replaced.
@@ -202,7 +202,7 @@ impl Journal {
         }
     }
 
-    /// Who has the run, as far as that is not what a dead one has left.
+    /// Who has the run, without leftovers of a dead one.
     fn other_owner<'r>(&self, run: &'r Run, own: &LockOwner) -> Result<Option<&'r str>, Error> {
         let Some(name) = run.lock_owner.as_deref() else { return Ok(None) };
         if self.has(run.number, name) {
@@ -253,13 +253,13 @@ impl Journal {
         Ok(Arc::clone(lock_owner.insert(Arc::new(made))))
     }
 
-    /// True if somebody has the run right now, or if nobody can tell.
+    /// True if somebody has the run right now, or if no one can tell.
     pub(crate) fn is_held(&self, run: &Run) -> bool {
         let Some(name) = &run.lock_owner else { return false };
         self.has(run.number, name) || (!self.is_own(name) && lock_owner::is_alive(&self.locks, name).unwrap_or(true))
     }
 
-    /// So many sessions are open here that each is better off if it does not write for itself.
+    /// Enough sessions are open here that each is better off if it does not write for itself.
     pub(crate) fn has_many_runs(&self) -> bool {
         lock(&self.held).len() >= MANY_RUNS
     }

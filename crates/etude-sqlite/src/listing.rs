@@ -62,7 +62,7 @@ impl Journal {
         }
     }
 
-    /// The same from one moment, without a word on who has it; and the row.
+    /// The same from one moment, without output on who has it; and the row.
     fn view_once(&self, prefix: &str) -> Result<(Run, RunView), Error> {
         // All from one state of the journal: a run that goes on meanwhile must not seem to have a result too early.
         let found = self.pool.snapshot(|connection| {

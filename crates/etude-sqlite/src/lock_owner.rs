@@ -1,5 +1,5 @@
 //! Who has runs. Each open journal has a file of its own, with an OS lock on it that disappears with the process, so that
-//! neither a lease nor a time-out is needed after `kill -9`; and the row of a run names the file of whoever has it.
+//! neither a lease nor a time-out is needed after `kill -9`; and the row of a run names the file of its owner.
 //!
 //! The lock belongs to the open file, not to the process: two journals of one process are two holders. The standard library
 //! opens files with close-on-exec, so that children never inherit it.
@@ -44,7 +44,7 @@ impl LockOwner {
                 Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => continue,
                 made => made?,
             };
-            // Whoever looks at it right now has it for a moment, and may have taken it for that of a dead process and removed it.
+            // Anyone who looks at it right now has it for a moment, and may have taken it for that of a dead process and removed it.
             let is_ours = file.lock().and_then(|()| platform::still_names(&path, &file));
             match is_ours {
                 Ok(true) => return Ok(Self { name, file, path }),
@@ -57,7 +57,7 @@ impl LockOwner {
         }
     }
 
-    /// Whether others can find its file: a removed one stands for nobody.
+    /// Whether others can find its file: a removed one stands for no one.
     pub(crate) fn is_in_place(&self) -> bool {
         platform::still_names(&self.path, &self.file).unwrap_or(true)
     }
@@ -84,7 +84,7 @@ pub(crate) fn process_of(name: &str) -> Option<u32> {
 /// Whether the holder that a row calls `name` is there.
 ///
 /// # Errors
-/// Nobody can tell: its file cannot be looked at.
+/// No one can tell: its file cannot be looked at.
 pub(crate) fn is_alive(dir: &Path, name: &str) -> io::Result<bool> {
     Ok(matches!(look(dir, name)?, Look::Locked))
 }
@@ -114,7 +114,7 @@ pub(crate) fn remove_stale(dir: &Path) -> io::Result<()> {
 enum Look {
     /// Nothing.
     Gone,
-    /// A file that nobody has locked; now it is, by whoever looks.
+    /// A file that no one has locked; now it is, by anyone who looks.
     Free(File),
     /// The holder.
     Locked,

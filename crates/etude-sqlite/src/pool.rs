@@ -21,7 +21,7 @@ use crate::error::store_error;
 /// after a prune takes longer.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// So many idle connections are kept: each has a page cache and prepared statements.
+/// Number of idle connections that are kept: each has a page cache and prepared statements.
 const IDLE: usize = 4;
 
 /// The connections of one journal.
@@ -53,7 +53,7 @@ impl Pool {
         log.into()
     }
 
-    /// Length of the write-ahead log in pages, as far as this process knows.
+    /// Length of the write-ahead log in pages, known to this process.
     pub(crate) fn log_pages(&self) -> u32 {
         self.log_pages.load(Ordering::Relaxed)
     }
@@ -63,7 +63,7 @@ impl Pool {
         self.connection().and_then(|connection| work(&connection)).map_err(|cause| store_error(&self.path, cause))
     }
 
-    /// Does something that nobody who writes shall wait for.
+    /// Does something that no one who writes shall wait for.
     pub(crate) fn aside<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
         self.own_connection().and_then(|connection| work(&connection)).map_err(|cause| store_error(&self.path, cause))
     }
@@ -118,7 +118,7 @@ impl Pool {
     }
 
     fn idle_or_new(&self) -> rusqlite::Result<Connection> {
-        // Nobody waits for the idle ones while a file is opened, which may take long: a `match` would hold their lock.
+        // No one waits for the idle ones while a file is opened, which may take long: a `match` would hold their lock.
         let idle = lock(&self.idle).pop();
         idle.map_or_else(|| self.connect(), Ok)
     }
@@ -136,9 +136,9 @@ impl Pool {
         }))?;
         // A program that ends must not wait for a slow disk. The log stays and the next program goes on with it.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        // Nothing in a journal file is executed, whoever wrote it.
+        // Nothing in a journal file is executed, no matter who wrote it.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
-        // The plan of a statement depends on no value. Otherwise the one that looks for signals is made anew each time that it
+        // The plan of a statement depends on no value. Otherwise the one that looks for signals is made again each time that it
         // is asked: six times of the instructions that it takes itself.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         // `normal`: a commit writes to the log without a sync, which survives the death of the process; a checkpoint

@@ -19,7 +19,7 @@ use crate::rows::{self, Run};
 /// that refers to it then, and may be between the two right now. Keeping a value again makes it young.
 const BLOB_GRACE: Duration = Duration::from_secs(60 * 60);
 
-/// The file is rewritten if at least so many of its pages (of 4 KiB), and at least half of them, are empty.
+/// The file is rewritten if at least this number of its pages (of 4 KiB), and at least half of them, are empty.
 const EMPTY_PAGES: i64 = 2_048;
 
 /// So often, and with such pauses, a prune tries to empty the log.

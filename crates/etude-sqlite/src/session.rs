@@ -119,7 +119,7 @@ struct Outcome {
 impl StateChange {
     /// False if the run is somebody else's by now.
     fn write(&self, connection: &Connection) -> rusqlite::Result<bool> {
-        // Nobody needs a run that is over, and to let go of it here needs no write of its own.
+        // No one needs a run that is over, and to let go of it here needs no write of its own.
         let changed = connection
             .prepare_cached(
                 "update runs set state = ?3, changed_at_ms = ?4, holder = case when ?5 then null else holder end
@@ -167,7 +167,7 @@ impl Session for SqliteSession {
             if !self.journal.has_many_runs() {
                 return self.append_alone(&record);
             }
-            // Taken before it is written: if nobody waits for this any more, the next record has another number all the same.
+            // Taken before it is written: if no one waits for this any more, the next record has another number all the same.
             let seq = {
                 let mut position = lock(&self.position);
                 position.next += 1;
@@ -210,7 +210,7 @@ impl Drop for SqliteSession {
         if lock(&self.position).is_over {
             return;
         }
-        // If this fails the run is busy for other processes until this one ends, and for nobody in it.
+        // If this fails the run is busy for other processes until this one ends, and for no one in it.
         let _ = self.journal.pool.write(|connection| {
             connection
                 .prepare_cached("update runs set holder = null where number = ?1 and epoch = ?2")?

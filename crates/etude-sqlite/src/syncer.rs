@@ -24,7 +24,7 @@ use etude_runtime::engine::Error;
 use crate::platform;
 use crate::pool::{Pool, lock};
 
-/// The log is checkpointed when it has so many pages (of 4 KiB) and nobody waits. Not more often, because the append
+/// The log is checkpointed when it has this number of pages (of 4 KiB) and no one waits. Not more often, because the append
 /// that uses the log again from its beginning has to sync.
 const IDLE_PAGES: u32 = 1_000;
 /// At the end of a short program, this many are enough: the first connection of the next program reads the whole log, about
@@ -83,7 +83,7 @@ struct Progress {
     synced: u64,
     /// Blobs that records of the next group refer to.
     blobs: BTreeSet<Digest>,
-    /// After a failed sync nobody knows what is on the disk: the kernel drops the pages and says yes to the next one.
+    /// After a failed sync no one knows what is on the disk: the kernel drops the pages and says yes to the next one.
     failed: Option<String>,
     started: bool,
     sleeping: bool,

@@ -22,7 +22,7 @@ fn open(dir: &tempfile::TempDir) -> Arc<Journal> {
 /// What happens where locks of files do not work: somebody else sees none of them.
 fn claim_without_lock(journal: &Journal, dir: &tempfile::TempDir, id: &str) -> SqliteSession {
     remove_files_of_owners(journal);
-    open(dir).claim(id).expect("nobody has it")
+    open(dir).claim(id).expect("no one has it")
 }
 
 fn remove_files_of_owners(journal: &Journal) {
@@ -96,27 +96,27 @@ fn files_of_dead_lock_owners_do_not_stay() {
     let named = |name: &str| {
         let sql = "update runs set holder = ?1";
         journal.pool.write(|connection| connection.execute(sql, [name])).expect("write");
-        drop(journal.claim("r-1").expect("nobody has it"));
+        drop(journal.claim("r-1").expect("no one has it"));
     };
     named("1-a");
     assert_eq!([&left[0], &left[1]].map(|path| path.exists()), [false, true]);
     named("../outside");
     journal.prune(&Query::default()).expect("prune");
     assert_eq!([&left[1], &outside].map(|path| path.exists()), [false, true]);
-    let session = journal.claim("r-1").expect("nobody has it");
+    let session = journal.claim("r-1").expect("no one has it");
     journal.prune(&Query::default()).expect("prune");
     assert!(matches!(open(&dir).claim("r-1"), Err(Error::Busy { .. })), "a prune leaves those who live");
     drop(session);
 }
 
-/// Whoever cannot see whether a holder is there takes no run from it.
+/// Anyone who cannot see whether a holder is there takes no run from it.
 #[cfg(unix)]
 #[test]
 fn what_cannot_be_looked_at_is_not_free() {
     let dir = tempfile::tempdir().expect("a directory");
     let journal = open(&dir);
     drop(block_on(journal.create(&new_run("r-1", 1))).expect("create"));
-    // A name that leads to itself cannot be opened, whoever tries.
+    // A name that leads to itself cannot be opened, no matter who tries.
     std::os::unix::fs::symlink("7-7.lock", journal.locks.join("7-7.lock")).expect("a link");
     let sql = "update runs set holder = '7-7'";
     journal.pool.write(|connection| connection.execute(sql, [])).expect("write");
@@ -136,13 +136,13 @@ fn a_removed_file_of_a_lock_owner_is_replaced() {
     let _second = block_on(journal.create(&new_run("r-2", 2))).expect("create");
     assert!(journal.view("r-0").expect("view").row.is_live, "this process knows better");
     assert!(matches!(journal.claim("r-0"), Err(Error::Busy { .. })));
-    let _first = journal.claim("r-1").expect("nobody has it");
+    let _first = journal.claim("r-1").expect("no one has it");
     for id in ["r-1", "r-2"] {
         assert!(matches!(open(&dir).claim(id), Err(Error::Busy { .. })), "{id}");
     }
 }
 
-/// The number of a run that was not written is given to the next one; whoever failed must not let go of that.
+/// The number of a run that was not written is given to the next one; anyone who failed must not let go of that.
 #[test]
 fn a_creation_that_failed_lets_go_of_nothing_else() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -164,7 +164,7 @@ async fn begin_and_leave<T>(write: impl Future<Output = T>) {
     assert!(begin.await, "it has to wait");
 }
 
-/// Whoever gives up waiting for a group lets go of the run, and breaks nobody else's.
+/// Anyone who abandons waiting for a group lets go of the run, and breaks no one else's.
 #[test]
 fn a_write_that_has_no_waiter_leaves_nothing_behind() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -185,10 +185,10 @@ fn a_write_that_has_no_waiter_leaves_nothing_behind() {
         std::thread::sleep(Duration::from_millis(1));
     }
     drop(open(&dir).claim("r-0").expect("it was let go of"));
-    drop(open(&dir).claim("left").expect("nobody has it"));
+    drop(open(&dir).claim("left").expect("no one has it"));
 }
 
-/// Runs ask five times a second whether somebody wants something of them: they are told once of each signal, whoever left it.
+/// Runs ask five times a second whether somebody wants something of them: they see each signal once, no matter who left it.
 #[test]
 fn runs_are_notified_of_news_once() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -202,7 +202,7 @@ fn runs_are_notified_of_news_once() {
     assert_eq!([has_news(), has_news()], [true, false]);
     other.signal("r-1", &signal("!cancel")).expect("signal");
     assert_eq!([has_news(), has_news()], [true, false]);
-    // Those of a run that is removed give their numbers to nobody.
+    // Those of a run that is removed give their numbers to no one.
     let done = block_on(other.create(&new_run("r-2", 2))).expect("create");
     other.signal("r-2", &signal("!cancel")).expect("signal");
     block_on(done.set_state(RunState::Cancelled, None)).expect("set_state");
@@ -212,7 +212,7 @@ fn runs_are_notified_of_news_once() {
     assert!(has_news());
 }
 
-/// SQLite goes on writing to a file that has no name any more; nobody would ever find what is in it.
+/// SQLite goes on writing to a file that has no name any more; no one would ever find what is in it.
 #[cfg(unix)]
 #[test]
 fn a_journal_that_is_gone_is_not_written_to() {
@@ -294,7 +294,7 @@ fn only_old_blobs_that_is_not_needed_are_removed() {
 }
 
 /// A-5.3: a record that was on the disk before the value that it refers to, when the power went, is as if it had not been, and
-/// so is what came after it. A value that is empty though it was synced is damage, and stays to be told.
+/// so is what came after it. A value that is empty though it was synced is damage, and stays reportable.
 #[test]
 fn what_lost_its_value_with_the_power_goes_from_the_run() {
     for (is_synced, left) in [(false, vec!["a", "d"]), (true, vec!["a", "b", "c", "d"])] {
@@ -339,7 +339,7 @@ fn the_newest_format_is_refused_with_its_number() {
     assert!(matches!(refused, Err(Error::TooNew { found: 99, known: 3, .. })), "{refused:?}");
 }
 
-/// A format to come: every kind of row is written anew, a table gets a column and another one is made.
+/// A format to come: every kind of row is written again, a table gets a column and another one is made.
 const NEXT: &str = "
     alter table runs add column note text;
     create table moved (id integer primary key, key text not null, request blob not null, body text not null, blobs blob,

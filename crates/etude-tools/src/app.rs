@@ -104,7 +104,7 @@ impl Run for AppRun {
                 "cwd": self.app_dir,
             },
         });
-        // A stage's model is told class, code and message, and nothing of what a program wrote for people (B-AP4).
+        // A stage's model is shown class, code and message, and nothing of what a program wrote for people (B-AP4).
         let reports_stderr = cx.stage_execution_id.is_none();
         Box::pin(async move {
             let stdin = Stdin(vec![Chunk::Text(document.to_string().into())]);

@@ -42,7 +42,7 @@ pub struct Policy {
 pub enum Decision {
     /// It may be done.
     Allow,
-    /// Somebody has to be asked. Where nobody can be, this is a denial with [`Decision::unanswered`], or the run waits.
+    /// Somebody has to be asked. Where no one can be, this is a denial with [`Decision::unanswered`], or the run waits.
     Ask {
         /// The approval key: the same for calls that one answer may cover. To be compared as text: as a pattern the key
         /// of the command `git *` would stand for all that begin like it.
@@ -98,16 +98,16 @@ impl Policy {
 }
 
 impl Decision {
-    /// The code of what a `$deny` names: nobody can approve it.
+    /// The code of what a `$deny` names: no one can approve it.
     pub const BY_NAME: &'static str = "DeniedByPolicy";
 
-    /// What a question becomes where nobody can be asked and the run does not wait.
+    /// What a question becomes where no one can be asked and the run does not wait.
     pub fn unanswered(self) -> Self {
         match self {
             Self::Ask { key, .. } => Self::Deny {
                 code: "NobodyToAsk",
                 reason: format!(
-                    "`{}` needs approval and there is nobody to ask; `approvals: allow` can list it",
+                    "`{}` needs approval and there is no one to ask; `approvals: allow` can list it",
                     crate::bound::one_line(&key, 200)
                 ),
             },
@@ -122,7 +122,7 @@ fn denial(key: &str, is_unreadable: bool) -> String {
     match is_unreadable {
         false => format!("the policy denies `{key}`"),
         true => format!(
-            "the policy denies some commands, and which ones `{key}` runs cannot be told from its text; use simple \
+            "the policy denies some commands, and which ones `{key}` runs cannot be seen from its text; use simple \
              commands without substitutions, functions and here-documents"
         ),
     }

@@ -140,7 +140,7 @@ impl Roots {
         self.resolve(path).existing(access)
     }
 
-    /// A file that is to be written: it may exist or not, and so may the directories above it.
+    /// A file that must be written: it may exist or not, and so may the directories above it.
     ///
     /// # Errors
     /// It may not be written, or is a symbolic link to nothing.
@@ -265,7 +265,7 @@ impl PathArgument {
         }
     }
 
-    /// A file that is to be written: it may exist or not, and so may the directories above it.
+    /// A file that must be written: it may exist or not, and so may the directories above it.
     ///
     /// # Errors
     /// It may not be written, or is a symbolic link to nothing.

@@ -34,7 +34,7 @@ pub struct ServerConfig {
     pub protocol: Protocol,
     /// Longest time for one call of a tool.
     pub call_timeout: Duration,
-    /// Longest time until it has told its tools.
+    /// Longest time until it has listed its tools.
     pub start_timeout: Duration,
 }
 
@@ -82,7 +82,7 @@ pub struct Settings {
     pub dir: std::path::PathBuf,
     /// Gets what servers print on stderr and say in log messages.
     pub on_log: Option<OnLog>,
-    /// Answers questions of servers. Without it servers are told that nobody can be asked.
+    /// Answers questions of servers. Without it servers are informed that no one can be asked.
     pub on_elicit: Option<OnElicit>,
 }
 

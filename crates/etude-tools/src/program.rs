@@ -25,7 +25,7 @@ pub(crate) enum Ran {
     TimedOut,
     /// It was given up as asked.
     Cancelled,
-    /// Whoever listened to its stderr had enough.
+    /// Anyone who listened to its stderr had enough.
     Stopped,
 }
 
@@ -48,7 +48,7 @@ pub(crate) async fn run(
     mut on_stderr: impl FnMut(&[u8]) -> ControlFlow<()> + Send + 'static,
 ) -> Ran {
     let cancel = Cancel::new();
-    // Whoever drops this future gives the program up, too.
+    // Anyone who drops this future gives the program up, too.
     let _dropped = CancelOnDrop(cancel.clone());
     call.setting.sandbox = programs.sandbox.clone();
     let (host, theirs, ours) = (Arc::clone(&programs.host), cancel.clone(), cancel.clone());

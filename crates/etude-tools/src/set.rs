@@ -1,4 +1,4 @@
-//! All tools of an agent: the built-in ones, the app's, those of MCP servers, as far as `allowed-tools` lets it.
+//! All tools of an agent: the built-in ones, the app's, those of MCP servers, narrowed by `allowed-tools`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl From<Entry> for Found {
 }
 
 impl Found {
-    /// Calls it. Checks nothing and asks nobody: whoever calls has seen to its arguments, to the lists that narrow
+    /// Calls it. Checks nothing and asks no one: the caller has seen to its arguments, to the lists that narrow
     /// the set and to the policy. Everything that goes wrong is a result.
     pub async fn call(&self, args: Arc<Value>, cx: CallContext) -> ToolResult {
         if cx.cancel.is_cancelled() {

@@ -161,7 +161,7 @@ impl Tool {
 
     /// A tool whose name is its approval key and whose calls are gated.
     pub fn new(name: &str, description: &str, input_schema: Value, effect: Effect, origin: Origin) -> Self {
-        // A schema that is none is the fault of whoever made the tool; that one then checks the arguments.
+        // A schema that is none is the fault of anyone who made the tool; that one then checks the arguments.
         let schema = Schema::compile(name, input_schema.clone(), std::collections::BTreeMap::new()).ok().map(Arc::new);
         Self {
             name: name.to_owned(),
@@ -235,7 +235,7 @@ mod tests {
         Tool::new("t", "d", schema, Effect::Reads, Origin::BuiltIn)
     }
 
-    /// `b-stages` §11.1 (5): arguments are checked against the tool's input schema, and all faults are told at once.
+    /// `b-stages` §11.1 (5): arguments are checked against the tool's input schema, and all faults are reported at once.
     #[test]
     fn every_violation_of_the_input_schema_is_reported() {
         let misfit = |text: &str| tool().misfit(&tool().arguments(text).unwrap());

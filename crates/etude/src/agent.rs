@@ -52,7 +52,7 @@ pub struct Grants {
     pub servers: BTreeMap<String, ServerConfig>,
     /// All variables that MCP servers inherit.
     pub server_env: Vec<(OsString, OsString)>,
-    /// What must not be told to a model or written down, wherever a tool may have found it.
+    /// What must neither reach a model nor be written down, wherever a tool may have found it.
     pub secrets: Vec<Secret>,
     /// Folders besides the app's that may be read.
     pub read: Vec<PathBuf>,
@@ -259,7 +259,7 @@ impl Inner {
         let listing = set.tools().await;
         let mut tools: Vec<AvailableTool> = listing.tools.iter().filter_map(|tool| self.available(tool)).collect();
         let unnamed = listing.tools.len() - tools.len();
-        // A server that cannot be reached is often told with its address, keys included.
+        // A server that cannot be reached is often reported with its address, keys included.
         let reported =
             listing.problems.iter().map(|problem| self.redactor.redact(&self.last_lines.with_last_line(problem)));
         let mut problems: Vec<String> = reported.chain(self.faults.get().into_iter().flatten().cloned()).collect();
@@ -303,7 +303,7 @@ impl Inner {
         ToolList { tools, context, window_tokens, problems, model, tool_calling }
     }
 
-    /// A tool as a model and the journal are told of it: servers may repeat what they were sent. `None` if its name holds a
+    /// A tool as a model and the journal receive it: servers may repeat what they were sent. `None` if its name holds a
     /// secret, since by another one it could not be called.
     fn available(&self, tool: &Tool) -> Option<AvailableTool> {
         if self.redactor.finds_in(&tool.name) {
@@ -316,7 +316,7 @@ impl Inner {
         if self.redactor.finds_in_value(&reported.parameters) {
             reported.parameters = Arc::new(self.redactor.redact_value(Value::clone(&reported.parameters)));
         }
-        // What a server does nobody knows: that it only reads is its own word.
+        // What a server does no one knows: that it only reads is its own word.
         let changes = tool.effect != Effect::Reads;
         let approval_key = tool.approval_key.template(&tool.name);
         Some(AvailableTool { tool: reported, is_exclusive: changes && tool.gated, is_kept: false, approval_key })
@@ -360,7 +360,7 @@ impl Inner {
         self.invoker.invoke(invocation, form, || self.run_effect(target, args, call, cancel)).await
     }
 
-    /// What is called, its arguments, and what is to be checked before.
+    /// What is called, its arguments, and what to check before.
     ///
     /// # Errors
     /// It cannot be called: what the model gets instead.
@@ -435,7 +435,7 @@ impl Inner {
             Target::Reader => self.applications().activate(&call.arguments),
             Target::Command(command) => {
                 let is_step = call.name == APPLICATION_CALL;
-                // A stage begins anew after an answer and would be asked again: its user answers beside the run.
+                // A stage restarts after an answer and would be asked again: its user answers beside the run.
                 let can_ask = self.grants.can_ask && call.stage_execution.is_none() || is_step;
                 let caller = Caller { is_step, can_ask, is_confirmed: call.is_confirmed };
                 let applications = Arc::clone(self.applications());

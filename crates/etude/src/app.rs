@@ -9,7 +9,7 @@ pub fn is_app(dir: &Path) -> bool {
     dir.join("pipelines").is_dir() || dir.join("machines").is_dir() || dir.join("SKILL.md").is_file()
 }
 
-/// The nearest app at or above `dir`. Where other users of the machine can put files, such as in `/tmp`, there is none: nobody has
+/// The nearest app at or above `dir`. Where other users of the machine can put files, such as in `/tmp`, there is none: no one has
 /// named that directory, and running an app is trusting it.
 pub fn find(dir: &Path) -> Option<PathBuf> {
     dir.ancestors().find(|above| is_app(above) && !is_of_others(above, dir)).map(Path::to_owned)

@@ -1,4 +1,4 @@
-//! Agent Applications on disk: which there are, what agents are told, and how their commands are run (C-1).
+//! Agent Applications on disk: which there are, what agents are given, and how their commands are run (C-1).
 //!
 //! Three tiers: [`Catalog::discover`] reads frontmatter and runs nothing, [`activate`] reads the contract and the skills
 //! that are wanted, [`Call`] runs a declared command. Before a command runs, in this order: the package must be there,

@@ -20,7 +20,7 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
-    /// Starts the time. `outer` gives up what runs with [`Deadline::cancel`], too.
+    /// Starts the time. `outer` abandons what runs with [`Deadline::cancel`], too.
     pub(crate) fn start(time: Duration, outer: &Cancel) -> Self {
         let (alive, ended) = channel::<()>();
         let (cancel, is_over) = (Cancel::new(), Arc::new(AtomicBool::new(false)));

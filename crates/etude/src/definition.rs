@@ -17,7 +17,7 @@ use etude_spec::{App, Diagnostic};
 use crate::disk::Disk;
 use crate::target::Target;
 
-/// What is to be run: a plan with the files that define it.
+/// What to run: a plan with the files that define it.
 #[derive(Debug, Clone)]
 pub struct Definition {
     /// What is run.

@@ -1,4 +1,4 @@
-//! What a run would do, told from the plan and the input alone: nothing is started and nobody is asked.
+//! What a run would do, reported from the plan and the input alone: nothing is started and no one is asked.
 
 mod json;
 mod known;
@@ -30,7 +30,7 @@ pub struct DryRun {
     pub worst_case: WorstCase,
 }
 
-/// One step, as far as it is known before the run.
+/// One step, if known before the run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepFacts {
     /// When it runs.
@@ -105,13 +105,13 @@ pub enum Work {
         command: Command,
         /// Where, relative to the app's directory.
         dir: String,
-        /// Additional variables, rendered as far as their values are known.
+        /// Additional variables, rendered with the known values.
         env: Vec<(String, String)>,
         /// The schema of its output.
         schema: Option<String>,
         /// Most retries.
         retry: u32,
-        /// The sandbox, paths rendered as far as their values are known.
+        /// The sandbox, paths rendered with the known values.
         sandbox: Option<Box<Sandbox>>,
     },
     /// Asks a model.
@@ -122,7 +122,7 @@ pub enum Work {
         application: String,
         /// The command.
         command: String,
-        /// Its arguments, rendered as far as values are known.
+        /// Its arguments, rendered with the known values.
         args: Vec<String>,
     },
     /// Goes through the stages of a machine.
@@ -144,7 +144,7 @@ pub enum Work {
         skill: String,
         /// The capability level.
         tier: Tier,
-        /// What it is asked, rendered as far as values are known.
+        /// What it is asked, rendered with the known values.
         prompt: String,
         /// The tools that it may call; `None`: all in reach.
         allowed: Option<Vec<String>>,
@@ -167,7 +167,7 @@ pub enum Work {
     },
     /// Waits for a person.
     Approval {
-        /// What is asked, rendered as far as values are known.
+        /// What is asked, rendered with the known values.
         message: String,
         /// The schema of a structured answer.
         schema: Option<String>,
@@ -183,9 +183,9 @@ pub enum Work {
 pub struct Question {
     /// The capability level.
     pub tier: Tier,
-    /// The system prompt, rendered as far as values are known.
+    /// The system prompt, rendered with the known values.
     pub system: Option<String>,
-    /// The prompt, rendered as far as values are known.
+    /// The prompt, rendered with the known values.
     pub prompt: String,
     /// Images, as paths relative to the pipeline's directory.
     pub images: Vec<String>,

@@ -1,7 +1,7 @@
-//! MiddlewareEventKind is told of machines of stages, to people and in result documents: without the secrets that are known, and with
+//! What is reported of machines of stages, to people and in result documents: without the secrets that are known, and with
 //! the time where the machine, which has no clock, leaves it out.
 //!
-//! Scripts print what they like, and what they print may end up in a reason, in the tail of stderr or in an event. MiddlewareEventKind a
+//! Scripts print what they like, and what they print may end up in a reason, in the tail of stderr or in an event. What a
 //! stage hands on as its `output` or `parsed` is data and stays as it is.
 
 use std::borrow::Cow;
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::clock;
 
-/// Stands between a run and whoever watches it.
+/// Stands between a run and the observer.
 pub(crate) struct EventRedactor {
     redactor: Redactor,
 }
@@ -120,7 +120,7 @@ impl EventRedactor {
     fn cleaned(&self, json: &Json) -> Json {
         match (json.value(), json.text()) {
             (Ok(value), _) => Json::of(&self.redactor.redact_value(value)),
-            // MiddlewareEventKind cannot be looked into is still a text, and keys stand in it as they are escaped for JSON.
+            // What cannot be looked into is still a text, and keys stand in it as they are escaped for JSON.
             (Err(_), Ok(text)) => Json::trusted(self.redactor.redact(&text)),
             (Err(_), Err(_)) => json.clone(),
         }

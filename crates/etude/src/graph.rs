@@ -44,7 +44,7 @@ pub struct Node {
     pub inside: Option<usize>,
     /// Its output is the pipeline's.
     pub is_output: bool,
-    /// What is to be known about it, for people, a line each.
+    /// The facts about it, for people, a line each.
     pub facts: Vec<String>,
     /// The same for programs.
     pub attributes: Map<String, Value>,

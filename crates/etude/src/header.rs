@@ -74,7 +74,7 @@ struct Parts<'a> {
 }
 
 impl Header {
-    /// What the machine of the current attempt is begun with, as far as `records` have come.
+    /// What the machine of the current attempt starts with, at the state of `records`.
     pub fn start(&self, run: &NewRun, app: &Path, records: &[Record], blobs: &dyn BlobStore) -> Start {
         let last = Continuation::last(records).map(|(_, last)| last);
         let mut spent = self.spent;

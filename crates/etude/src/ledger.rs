@@ -29,7 +29,7 @@ pub enum LedgerError {
         source: io::Error,
     },
     /// It is not what was written there.
-    #[error("`{}` is damaged: {source}; move it away to begin anew", path.display())]
+    #[error("`{}` is damaged: {source}; move it away to start again", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -69,7 +69,7 @@ impl Ledger {
         parse(document).map_err(damaged)
     }
 
-    /// Waits until nobody else changes the file.
+    /// Waits until no one else changes the file.
     pub(crate) fn lock(&self) -> Result<Lock, LedgerError> {
         let lock = || {
             private::create_dir_all(self.path.parent().unwrap_or(Path::new(".")))?;
@@ -81,7 +81,7 @@ impl Ledger {
         lock().map(Lock).map_err(|error| self.io(error))
     }
 
-    /// Replaces the file: whoever reads sees the old content or the new one.
+    /// Replaces the file: the reader of sees the old content or the new one.
     pub(crate) fn write(&self, mut content: Value) -> Result<(), LedgerError> {
         let new = self.path.with_extension("new");
         content["version"] = VERSION.into();
@@ -95,7 +95,7 @@ impl Ledger {
         write().map_err(|error| self.io(error))
     }
 
-    /// Adds a line to the file: what happened, for whoever looks back.
+    /// Adds a line to the file: what happened, for anyone who looks back.
     pub(crate) fn note(&self, entry: &Value) -> Result<(), LedgerError> {
         let line = format!("{entry}\n");
         let options = || private::open(&self.path, OpenOptions::new().create(true).append(true));

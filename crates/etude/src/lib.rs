@@ -1,6 +1,6 @@
 //! `etude` as a library: find an app, check it, run its pipelines, go on with interrupted runs.
 //!
-//! Nothing here prints, reads the environment or looks for configuration: whoever embeds the library decides.
+//! Nothing here prints, reads the environment or looks for configuration: anyone who embeds the library decides.
 
 mod active;
 pub mod agent;

@@ -22,7 +22,7 @@ pub use etude_local::{
 pub use etude_local::{catalog::DEFAULT_MODEL, catalog::EMBEDDING_MODEL, catalog::find};
 pub use etude_local::{catalog::Entry as Known, catalog::Kind as KnownKind, catalog::Source as KnownSource};
 
-/// What the model's process is told.
+/// What the model's process receives.
 pub type Served = Settings;
 
 /// Starts the process that serves these settings and comes back at once.
@@ -168,7 +168,7 @@ impl LocalModel for Local {
             };
             let settings = settings.map_err(|why| failed(CallFailureKind::Environment, why))?;
             let line = Line::default();
-            // Dropped with this future: then nobody waits for the answer any more.
+            // Dropped with this future: then no one waits for the answer any more.
             let _hang_up = HangUp(Arc::clone(&line.0));
             let (send, answer) = oneshot::channel();
             // A thread of its own instead of the runtime's: the program does not wait for it at its end.

@@ -95,7 +95,7 @@ impl<'a> Facts<'a> {
     /// Decides about changed files and the next attempt.
     ///
     /// # Errors
-    /// The definition has changed and nobody has accepted that, or a file cannot be kept.
+    /// The definition has changed and no one has accepted that, or a file cannot be kept.
     pub(crate) fn decide(self, resume: Resume, is_going_on: bool) -> Result<ResumePlan, Error> {
         let Self { run, definition, sources, blobs, header, project, mut records, files, now, stored } = self;
         let slots = definition.plan.slots();
@@ -185,16 +185,16 @@ impl ResumePlan {
         &self,
         drive: Drive<'d>,
         definition: &Definition,
-        tell: &mut (dyn FnMut(Progress<'_>) + Send),
+        emit: &mut (dyn FnMut(Progress<'_>) + Send),
     ) -> Result<Replayed<'d>, Error> {
         let (session, run_id) = (drive.session, drive.start.run_id.clone());
         if self.may_refuse_slot {
-            let replayed = replay_unless_refused(drive, definition, &self.stored, tell)?;
+            let replayed = replay_unless_refused(drive, definition, &self.stored, emit)?;
             self.begin_again(session, &run_id).await?;
             return Ok(replayed);
         }
         self.begin_again(session, &run_id).await?;
-        drive.replay(tell).map_err(|source| Error::Drive { run_id, source })
+        drive.replay(emit).map_err(|source| Error::Drive { run_id, source })
     }
 
     /// Ends what a dead process has left behind, which must not go on beside the step that is done again.
@@ -234,7 +234,7 @@ fn layers_of(project: Option<&Project>) -> Vec<String> {
     project.map(etude_invoke::pinned::files).unwrap_or_default()
 }
 
-/// True if every change lies in the directory of a machine whose slot has another version now: whoever changed it has
+/// True if every change lies in the directory of a machine whose slot has another version now: anyone who changed it has
 /// said what becomes of what runs keep (B-ST3).
 fn are_declared(definition: &Definition, stored: &SlotForms, changes: &[Change]) -> bool {
     let machines = definition.plan.machines();

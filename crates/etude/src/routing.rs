@@ -81,7 +81,7 @@ pub struct Routed {
     pub decided_by: Mode,
     /// What the embedded router thinks.
     pub embedded: Decision,
-    /// What is to be said about the decision.
+    /// What to say about the decision.
     pub notes: Vec<String>,
     /// What model calls have cost.
     pub usage: Usage,
@@ -168,7 +168,7 @@ impl Table {
         }
     }
 
-    /// Whether a model is to be asked after the embedded router has decided.
+    /// Whether a model must be called after the embedded router has decided.
     pub fn asks_model(&self, routed: &Routed, mode: Mode) -> bool {
         let asks = match mode {
             Mode::Llm => true,

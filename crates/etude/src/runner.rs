@@ -94,13 +94,13 @@ pub struct Resume {
 
 /// Who watches a run, and who may stop it.
 pub struct Watch<'a> {
-    /// Is told what happens.
+    /// Receives what happens.
     pub emit: &'a mut (dyn FnMut(Progress<'_>) + Send),
     /// What the user says about stopping.
     pub stop: watch::Receiver<Stop>,
     /// Models are to tell their answers as they come ([`Progress::Answer`]). Their providers are then asked to stream.
     pub streams_completions: bool,
-    /// Every invocation is to be told, with its layers ([`Progress::Layers`]). Else only what layers say is.
+    /// Every invocation must be reported, with its layers ([`Progress::Layers`]). Else only what layers say is.
     pub observes_invocations: bool,
 }
 
@@ -265,7 +265,7 @@ impl Runner {
         (definition, project): (&Definition, Option<Project>),
         yolo: bool,
         middleware_events: mpsc::UnboundedSender<MiddlewareEvent>,
-        hears: bool,
+        is_observed: bool,
     ) -> Invoker {
         let extra_env = [self.extra_env.clone(), self.layers.extra_env.clone()].concat();
         let run_id = Some(run.id.clone());
@@ -279,7 +279,7 @@ impl Runner {
             handler: Arc::new(Agent { models: Arc::clone(&self.models) }),
         };
         access.handlers.insert("agent".to_owned(), agent);
-        Invoker::open(&definition.app, project, access, Box::new(EventRelay::new(middleware_events)), hears)
+        Invoker::open(&definition.app, project, access, Box::new(EventRelay::new(middleware_events)), is_observed)
     }
 
     /// Who runs the processes of the run.
@@ -374,7 +374,7 @@ impl Runner {
     }
 }
 
-/// Waits until the user stops the run; for ever if nobody can.
+/// Waits until the user stops the run; for ever if no one can.
 async fn stopped(stop: &mut watch::Receiver<Stop>) {
     if stop.wait_for(|said| *said != Stop::No).await.is_err() {
         std::future::pending::<()>().await;

@@ -1,4 +1,4 @@
-//! Agent Skills on disk: which there are, what agents are told about them, and what an activation gives (C-2, C-3).
+//! Agent Skills on disk: which there are, what agents are given about them, and what an activation gives (C-2, C-3).
 //!
 //! Three tiers: [`SkillCatalog::discover`] reads frontmatter only, [`SkillCatalog::activate`] reads one body, and files of
 //! a skill are named but never read here. [`check`] tells what is wrong with one skill.
@@ -125,7 +125,7 @@ impl SkillCatalog {
         Self { entries, diagnostics, compat: places.compat }
     }
 
-    /// Every skill, by name in order: those that nobody trusts yet, too.
+    /// Every skill, by name in order: those that no one trusts yet, too.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.entries.values()
     }

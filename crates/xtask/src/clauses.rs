@@ -167,7 +167,7 @@ fn replaced(document: &str, table: &str) -> Option<String> {
     Some(format!("{before}{BEGIN}\n\n{table}\n{END}{after}"))
 }
 
-/// Makes the tables anew and says on stderr what they lack.
+/// Makes the tables again and says on stderr what they lack.
 pub fn write() -> ExitCode {
     let tree = Tree::of_repository();
     let citations = citations(&tree);

@@ -59,7 +59,7 @@ fn in_manifest(ban: &Ban, manifest: &Manifest<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// Law 1, the other half: what `etude-core` depends on is listed. Whoever adds to the list has thought about it.
+/// Law 1, the other half: what `etude-core` depends on is listed. Anyone who adds to the list has thought about it.
 pub fn core_dependencies(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for manifest in Manifest::all(tree).iter().filter(|manifest| manifest.package == "etude-core") {

@@ -7,6 +7,7 @@ pub mod acceptance;
 pub mod clauses;
 pub mod crash;
 pub mod documents;
+pub mod language;
 pub mod laws;
 pub mod manifest;
 pub mod platform;

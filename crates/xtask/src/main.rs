@@ -1,4 +1,4 @@
-//! Chores: `cargo run -p xtask -- clauses` makes the table of clauses and tests anew, `-- crash` that of kills.
+//! Chores: `cargo run -p xtask -- clauses` makes the table of clauses and tests again, `-- crash` that of kills.
 
 use std::process::ExitCode;
 

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use xtask::tree::{Tree, Violation, root};
-use xtask::{acceptance, clauses, documents, laws, manifest, platform, recipes, sizes, threats, words};
+use xtask::{acceptance, clauses, documents, language, laws, manifest, platform, recipes, sizes, threats, words};
 
 static TREE: LazyLock<Tree> = LazyLock::new(Tree::of_repository);
 
@@ -104,6 +104,16 @@ fn names_say_what_is_in_it() {
 #[test]
 fn names_of_tests_are_claims() {
     holds(words::test_names(&TREE));
+}
+
+#[test]
+fn identifiers_use_the_words_of_the_field() {
+    holds(language::identifiers(&TREE));
+}
+
+#[test]
+fn prose_uses_the_words_of_the_field() {
+    holds(language::prose(&TREE));
 }
 
 #[test]

@@ -68,7 +68,7 @@ pub(crate) fn skills(home: &Path, count: usize) -> PathBuf {
     root
 }
 
-/// An app whose pipelines are told apart by what is said of them.
+/// An app whose pipelines are distinguished by what is said of them.
 pub(crate) fn of_routes(home: &Path) -> PathBuf {
     const VERBS: [&str; 10] =
         ["review", "summarize", "translate", "publish", "archive", "count", "compare", "convert", "send", "check"];

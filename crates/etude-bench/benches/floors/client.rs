@@ -19,7 +19,7 @@ pub(crate) struct Plain {
 }
 
 impl Plain {
-    /// Asks the server at `address`; the table lies in `dir`, and is anew each time.
+    /// Asks the server at `address`; the table lies in `dir`, and is again each time.
     pub(crate) fn new(address: SocketAddr, dir: &Path) -> Self {
         etude::models::init_tls();
         let client = Client::builder().no_proxy().tls_certs_only([]).build().expect("a client");

@@ -1,4 +1,4 @@
-//! Times, their medians, and how they are told.
+//! Times, their medians, and how they are reported.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -27,7 +27,7 @@ impl Report {
         Self { is_json, is_quick }
     }
 
-    /// So many rounds, or few if only the order of magnitude is wanted.
+    /// The number of rounds, or few if only the order of magnitude is wanted.
     pub(crate) fn rounds(&self, rounds: usize) -> usize {
         if self.is_quick { rounds.div_ceil(5).max(2) } else { rounds }
     }

@@ -41,7 +41,7 @@ pub(crate) fn concurrent(report: &mut Report, home: &Path) {
     let rounds = report.rounds(5);
     let (mut ours, mut floors, mut last, mut bare) = (Vec::new(), Vec::new(), Value::Null, Value::Null);
     let (mut plains, mut plain) = (Vec::new(), Value::Null);
-    // The models are asked on the same processors: what their server takes is missing to whoever asks.
+    // The models are asked on the same processors: what their server takes is missing to the caller.
     let mut served_ms = 0;
     for _ in 0..rounds {
         last = of_child(&["--child-runs", &address, &place]);

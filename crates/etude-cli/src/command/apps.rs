@@ -70,7 +70,7 @@ fn program_context(context: &Context, granted: &[String]) -> Result<ProgramConte
     Ok(ProgramContext { environment, granted, stdin: None, scratch, cancel: Cancel::new(), run_effect: None })
 }
 
-/// The chains of the app where the user is. `told` hears what layers say, and with `--verbose` of every invocation.
+/// The chains of the app where the user is. `told` observes what layers say, and with `--verbose` of every invocation.
 fn invoker(context: &Context, middleware_events: mpsc::UnboundedSender<MiddlewareEvent>) -> Result<Invoker, Problem> {
     let dir = project_dir(context)?;
     let redacted = context.settings(&dir)?.withheld_env;

@@ -138,7 +138,7 @@ fn of_configuration(context: &Context, app: &Path) -> Result<(Vec<Diagnostic>, R
 fn of_skill(disk: &Disk) -> Vec<Diagnostic> {
     match skill_mode::load(disk, skill_mode::Defaults::default()) {
         Ok(definition) => definition.warnings,
-        // What is wrong with tools is told by itself, also where there is no SKILL.md.
+        // What is wrong with tools is reported by itself, also where there is no SKILL.md.
         Err(LoadError::Invalid(diagnostics)) => {
             diagnostics.into_iter().filter(|d| !d.file.path().starts_with("tools/")).collect()
         }

@@ -128,7 +128,7 @@ fn decide(context: &Context, typed: &Typed<'_>) -> Result<Option<String>, Proble
     Ok(Some(id.clone()))
 }
 
-/// The run, as it is when nobody looks at it: a resume that finds no answer yet has it for a moment and then lets it wait on,
+/// The run, as it is when no one looks at it: a resume that finds no answer yet has it for a moment and then lets it wait on,
 /// and that must not refuse an answer. The contrary is true only of a run that is at work.
 fn settled(context: &Context, engine: &dyn Engine, run: &str) -> Result<RunView, Problem> {
     let (since, mut pause) = (Instant::now(), PAUSE);

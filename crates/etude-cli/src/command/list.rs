@@ -82,7 +82,7 @@ fn parameters(schema: &Value, width: usize) -> String {
     out
 }
 
-/// Skills and applications as documents. What cannot be read here is told by their own commands.
+/// Skills and applications as documents. What cannot be read here is reported by their own commands.
 fn others(context: &Context) -> (Vec<Value>, Vec<Value>) {
     let skills = super::skill::discover(context, Compat::Spec).map(|catalog| super::skill::documents(&catalog));
     let approvals = super::skill::approvals(context).unwrap_or_default();

@@ -344,7 +344,7 @@ impl Undo {
         opened.write_all(file.text.as_bytes())
     }
 
-    /// Best effort: the error that led here is what the user is told.
+    /// Best effort: the error that led here is what the user sees.
     fn undo(self) {
         self.files.iter().for_each(|file| drop(fs::remove_file(file)));
         self.dirs.iter().rev().for_each(|dir| drop(fs::remove_dir(dir)));

@@ -73,7 +73,7 @@ pub(crate) fn find(context: &Context, disk: &Disk, asked: &Asked<'_>, given: &Gi
                 Some(name) => name.clone(),
                 //
                 None if skill_mode::is_there(disk) => {
-                    // Where there is nothing but a SKILL.md nobody expects a pipeline.
+                    // Where there is nothing but a SKILL.md no one expects a pipeline.
                     let is_expected = table.names().count() + table.broken() > 0;
                     if !context.global.quiet && is_expected {
                         crate::render::say!("note: no pipeline fits the request; following SKILL.md");
@@ -145,8 +145,7 @@ fn mode_of(flag: Option<RouterMode>, resolved: &settings::Resolved) -> Mode {
 /// Does `work`; a signal ends it.
 fn interruptible<T>(work: impl Future<Output = Result<T, Refused>>) -> Result<T, Refused> {
     block_on(async {
-        let mut stop =
-            signals::listen().map_err(|e| Problem::environment(format!("signals cannot be received: {e}")))?;
+        let mut stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be caught: {e}")))?;
         tokio::select! {
             result = work => result,
             _ = stop.changed() => {

@@ -34,7 +34,7 @@ use crate::telemetry::Telemetry;
 use crate::{settings, signals, stdout};
 
 pub(crate) fn run(context: &Context, args: &args::Run) -> Exit {
-    // What documents are about, as far as it is known.
+    // What documents are about, if known.
     let mut about = match &args.pipeline {
         Some(name) => Some(Target::Pipeline(name.clone())),
         None => args.skill.then(|| Target::Skill(String::new())),
@@ -44,7 +44,7 @@ pub(crate) fn run(context: &Context, args: &args::Run) -> Exit {
 }
 
 fn prepared_and_run(context: &Context, args: &args::Run, about: &mut Option<Target>) -> Result<Exit, Refused> {
-    // What was typed wrong is told before a model is paid for anything.
+    // What was typed wrong is reported before a model is paid for anything.
     let granted = granted(&args.granted)?;
     let prepared = match &args.again {
         Some(run) => again::prepare(context, args, run, about)?,
@@ -104,7 +104,7 @@ fn prepare(context: &Context, args: &args::Run, about: &mut Option<Target>) -> R
     };
     match coerce(&found.definition, &found.pairs, Some(&found.json)) {
         Ok(input) => clear(context, disk, *found, input),
-        // Only what the request does not say falls back; what was typed wrong is told.
+        // Only what the request does not say falls back; what was typed wrong is reported.
         Err(problem)
             if args.pipeline.is_none() && found.pairs.is_empty() && json.is_none() && skill_mode::is_there(&disk) =>
         {
@@ -268,7 +268,7 @@ fn start(context: &Context, args: &args::Run, prepared: Prepared, granted: Grant
     run_to_end(context, &runner, &definition, &disk, request)
 }
 
-/// Starts a run, asks whoever is at the terminal what it waits for, and says how it ended.
+/// Starts a run, Asks the person at the terminal what it waits for, and says how it ended.
 pub(crate) fn run_to_end(
     context: &Context,
     runner: &Runner,
@@ -300,7 +300,7 @@ fn need(args: &args::Run) -> Need {
     if args.pull { Need::Pull } else { Need::Ask }
 }
 
-/// A budget in money cannot hold where the price is unknown; nobody shall believe that it does.
+/// A budget in money cannot hold where the price is unknown; no one shall believe that it does.
 fn warn_of_unknown_prices(context: &Context, args: &args::Run, definition: &Definition) -> Result<(), Problem> {
     if args.limits.max_cost.is_none() || context.global.quiet {
         return Ok(());
@@ -332,7 +332,7 @@ pub(crate) fn watched(
     let mut lines = context.streams().then(|| events::Lines::new(is_of_machine));
     let mut telemetry = Telemetry::of_run(target);
     let result = block_on(async {
-        let stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be received: {e}")))?;
+        let stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be caught: {e}")))?;
         let is_verbose = context.global.verbose;
         let (streams_completions, observes_invocations) =
             (context.streams_completions(), is_verbose || telemetry.is_on());

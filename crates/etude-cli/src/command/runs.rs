@@ -72,7 +72,7 @@ pub(super) fn definition_of(context: &Context, app: &str, target: &str) -> Resul
     Ok((disk, definition))
 }
 
-/// Cancels a run: whoever runs it is told; if nobody does, its destructor is run here.
+/// Cancels a run: the process that runs it is notified; without one, its destructor runs here.
 fn cancel(context: &Context, id: &str) -> Result<Exit, Refused> {
     let engine = context.engine(false)?;
     let view = find::find(context, &*engine, id)?;

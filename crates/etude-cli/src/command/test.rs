@@ -139,7 +139,7 @@ fn run_one(
         again_of: None,
     };
     let ended = block_on(async {
-        let stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be received: {e}")))?;
+        let stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be caught: {e}")))?;
         let watch = Watch { emit: &mut |_| {}, stop, streams_completions: false, observes_invocations: false };
         Ok::<_, Problem>(runner.start(&definition, disk, request, watch).await)
     })??;

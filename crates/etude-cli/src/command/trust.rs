@@ -43,7 +43,7 @@ fn refuse_everything(path: &Path) -> Result<(), Problem> {
         Some(home) if home.starts_with(&place) => "everything around your home",
         _ => return Ok(()),
     };
-    let problem = Problem::usage(format!("`{}` is {what}: nobody has looked at all of that", path.display()));
+    let problem = Problem::usage(format!("`{}` is {what}: no one has looked at all of that", path.display()));
     Err(problem.hint("name the folder of one project, a package or a skill: etude trust DIR"))
 }
 

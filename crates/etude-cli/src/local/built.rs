@@ -33,7 +33,7 @@ impl Weights {
         local::installed(self.entry, &self.dir)
     }
 
-    /// What programs are told about it.
+    /// What programs see of it.
     pub(crate) fn document(&self) -> Value {
         json!({
             "name": self.entry.id,
@@ -48,7 +48,7 @@ impl Weights {
         })
     }
 
-    /// What people are told about it.
+    /// What people see of it.
     pub(crate) fn text(&self) -> String {
         let there = match self.installed() {
             Some(path) => format!("here: {}", path.display()),

@@ -133,7 +133,7 @@ impl Shown {
     }
 }
 
-/// Asks on the terminal whether `weights` shall be had. False where there is nobody to ask.
+/// Asks on the terminal whether `weights` shall be had. False where there is no one to ask.
 ///
 /// # Errors
 /// Ctrl-C.

@@ -15,7 +15,7 @@ use etude::private;
 
 use crate::paths;
 
-/// What starts the process with so many threads.
+/// What starts the process with that number of threads.
 pub(super) fn starter(threads: Option<usize>) -> Start {
     let threads = threads.unwrap_or_else(default_threads);
     Arc::new(move |served| start(served, threads))
@@ -41,11 +41,11 @@ fn start(served: &Served, threads: usize) -> io::Result<()> {
     unix::detach(&mut command);
     #[cfg(windows)]
     windows::detach(&mut command);
-    // Nobody waits for it: it ends by itself when nobody asks. It is for all runs, so this one does not end it.
+    // No one waits for it: it ends by itself when no one asks. It is for all runs, so this one does not end it.
     command.spawn().map(|child| etude::runtime::process::exempt(&child))
 }
 
-/// What it says last, for whoever wonders why it ended.
+/// What it says last, for anyone who wonders why it ended.
 fn log() -> io::Result<File> {
     let dir = paths::state_dir().map_err(io::Error::other)?;
     private::create_dir_all(&dir)?;

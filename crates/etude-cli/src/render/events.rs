@@ -21,7 +21,7 @@ impl Lines {
         Self { count: 0, is_of_machine }
     }
 
-    /// The event as a document; `None` if it is only for people, or was told by an earlier process.
+    /// The event as a document; `None` if it is only for people, or was reported by an earlier process.
     pub(crate) fn json(&mut self, progress: &Progress<'_>) -> Option<Value> {
         match progress {
             Progress::Machine { event: Event::Stage { name, payload }, is_replay, .. } => {

@@ -39,7 +39,7 @@ impl Elements {
         format!("{done} of {total}{named}")
     }
 
-    /// The line about an element that is over, if it gets one: a failure, or anything where everything is told.
+    /// The line about an element that is over, if it gets one: a failure, or anything where everything is reported.
     pub(super) fn end(
         &mut self,
         item: &Item,

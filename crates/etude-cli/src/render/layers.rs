@@ -1,4 +1,4 @@
-//! MiddlewareEventKind chains tell: invocations and their layers, and what layers say.
+//! Events of chains: invocations and their layers, and what layers say.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! What an agent is saying, while it says it.
 //!
 //! It is shown in a few lines that move on and then make room for the final form of what was said: a line of the log,
-//! or the output on stdout. So nothing stands on a terminal twice, and stdout is the same whoever watches.
+//! or the output on stdout. So nothing stands on a terminal twice, and stdout is the same for every observer.
 
 use std::time::Duration;
 

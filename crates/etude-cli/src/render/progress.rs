@@ -62,7 +62,7 @@ pub(crate) struct Face {
     calls: BTreeMap<EffectId, String>,
     /// The beginnings of lines that scripts have not finished yet.
     partial: BTreeMap<EffectId, Vec<u8>>,
-    /// Reasons that were told already.
+    /// Reasons that were reported already.
     detours: BTreeSet<String>,
 }
 
@@ -289,7 +289,7 @@ impl Face {
     }
 
     /// Shows an answer while it comes: what an agent says as it says it, of data only how much there is. Elements of a
-    /// fan-out answer all at once, and are told when they are done.
+    /// fan-out answer all at once, and are reported when they are done.
     fn show_answer(&mut self, effect: &EffectId, text: &str, is_again: bool) {
         let dim = self.dim();
         let Some(bars) = &self.bars else { return };

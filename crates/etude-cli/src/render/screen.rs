@@ -1,4 +1,4 @@
-//! stderr is for people: everything that goes there goes through here, and steers nobody's terminal.
+//! stderr is for people: everything that goes there goes through here, and steers no one's terminal.
 
 use std::fmt::Arguments;
 use std::io::Write as _;
@@ -34,6 +34,6 @@ fn put(text: String) {
         anstream::ColorChoice::Never => anstream::adapter::strip_str(&text).to_string(),
         _ => text,
     };
-    // Whoever has closed our stderr does not want to hear of it, and nobody else can be told.
+    // Anyone who has closed our stderr needs no message, and there is no one else to notify.
     let _ = stderr.write_all(text.as_bytes());
 }

@@ -40,7 +40,7 @@ fn push(out: &mut String, c: char, is_plain: bool) {
 }
 
 /// What this program itself writes for people: its own colours stay, whatever else would steer the terminal is made
-/// visible. The last of two guards: whoever puts a text of others into a sentence calls [`harmless`] on it.
+/// visible. The last of two guards: anyone who puts a text of others into a sentence calls [`harmless`] on it.
 pub(crate) fn screened(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -94,7 +94,7 @@ pub(crate) fn visible_json(text: &str) -> String {
 
 /// True if `c`, at the byte `at` of `text`, is seen there, or is a line break or tab. Joiners and the two selectors of a
 /// presentation have no width of their own. Emoji and scripts are written with them, one at a time and after a character
-/// beyond ASCII; anywhere else they make two names look like one, or carry text that nobody sees.
+/// beyond ASCII; anywhere else they make two names look like one, or carry text that no one sees.
 fn is_plain_at(text: &str, at: usize, c: char) -> bool {
     if !is_attached(c) {
         return is_plain(c);
@@ -122,7 +122,7 @@ fn is_bidirectional(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
 }
 
-/// Characters without a width that make two names look like one, and those that carry text which nobody sees.
+/// Characters without a width that make two names look like one, and those that carry text which no one sees.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{180e}' | '\u{200b}' | '\u{2028}' | '\u{2029}' | '\u{2060}'..='\u{2064}' | '\u{206a}'..='\u{206f}'
         | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}'

@@ -407,7 +407,7 @@ mod tests {
             &sends("http://127.0.0.1:8000/v1"),
             "{kind: openai-compatible, base_url: \"http://127.0.0.1:8000\"}",
             "{kind: openai, base_url: \"https://far.example\"}",
-            // Requests would stand in the account of whoever made the app.
+            // Requests would stand in the account of anyone who made the app.
             "{kind: openai, api_key: literal}",
             "{kind: openai, headers: {X-A: b}}",
             "{kind: openai, base_url: \"https://${env:PATH}@api.openai.com\"}",

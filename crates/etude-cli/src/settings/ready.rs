@@ -14,7 +14,7 @@ use crate::local::{self, Weights};
 /// What weights that are missing may lead to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// Nothing: whoever needs them says so.
+    /// Nothing: anyone who needs them says so.
     Look,
     /// To a question, where there is somebody to ask.
     Ask,
@@ -54,7 +54,7 @@ pub(crate) fn ready(context: &Context, resolved: Resolved, tiers: &[Tier], need:
     Ok(resolved)
 }
 
-/// Says once which model answers where nobody has chosen one.
+/// Says once which model answers where no one has chosen one.
 fn emit(context: &Context, model: &ModelId) {
     static REPORTED: AtomicBool = AtomicBool::new(false);
     if !context.global.quiet && !REPORTED.swap(true, Ordering::Relaxed) {
@@ -103,7 +103,7 @@ impl Resolved {
         local::weights_of(provider, &model.model).filter(|weights| is_local && weights.installed().is_none())
     }
 
-    /// Whether a model of `tier` can be asked, as far as that is known without asking it.
+    /// Whether a model of `tier` can be asked, if known without a call.
     pub(crate) fn has_model(&self, tier: Tier) -> bool {
         self.withheld(tier).is_none() && self.first(tier).is_some_and(|model| self.missing(model).is_none())
     }

@@ -72,7 +72,7 @@ fn a_command_ends_nothing_but_itself() {
     test.run_json("p").output("alive");
 }
 
-/// C-1.14: a confirmation waits in the journal, is asked for each run anew, and the command runs once for each.
+/// C-1.14: a confirmation waits in the journal, is asked for each run again, and the command runs once for each.
 #[test]
 fn a_step_that_needs_confirmation_waits_for_it() {
     let test = step(with(&[]), "wipe", "[--confirm]");
@@ -122,7 +122,7 @@ fn a_command_that_changes_its_own_package_runs_twice_in_one_run() {
     assert_eq!(test.read(&format!("{PROJECT}/echo-box/app/notes.txt")), "xx");
 }
 
-/// C-1.9, C-1.10: an agent is told of applications by name and description, reads a contract, and runs its commands.
+/// C-1.9, C-1.10: an agent learns of applications by name and description, reads a contract, and runs its commands.
 #[test]
 fn an_agent_reads_a_contract_and_runs_a_command() {
     let turns = [
@@ -169,7 +169,7 @@ fn a_program_of_unknown_origin_is_used_from_a_pipeline_and_by_an_agent() {
     assert!(results[1].contains("pip"), "{results:?}");
 }
 
-/// what an application does nobody knows: its commands are asked for like any other, and `allowed-tools` narrows
+/// what an application does no one knows: its commands are asked for like any other, and `allowed-tools` narrows
 /// them as well.
 #[test]
 fn commands_of_applications_pass_the_policy_and_the_list() {
@@ -189,7 +189,7 @@ fn commands_of_applications_pass_the_policy_and_the_list() {
     assert!(started(&test).is_empty());
 }
 
-/// C-1.14: a confirmation is for what was shown: a package that has changed since is asked about anew.
+/// C-1.14: a confirmation is for what was shown: a package that has changed since is asked about again.
 #[test]
 fn a_confirmation_does_not_hold_for_a_package_that_has_changed() {
     let test = step(with(&[]), "wipe", "[--confirm]");
@@ -247,7 +247,7 @@ fn nothing_is_scheduled_that_the_contract_does_not_document() {
     }
 }
 
-/// C-1.15, AA-63: where the contract documents an option for it, that is what an agent is told, and what it runs.
+/// C-1.15, AA-63: where the contract documents an option for it, that is what an agent is given, and what it runs.
 #[test]
 fn what_the_contract_documents_is_what_schedules() {
     let run = |args: serde_json::Value| Reply::call("run_application", args);

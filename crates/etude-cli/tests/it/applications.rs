@@ -59,7 +59,7 @@ fn packages_with_errors_are_listed_and_not_run() {
     }
 }
 
-/// C-1.7, AA-27 to AA-29: one package a root, the project before the user, and names in the wrong case are told.
+/// C-1.7, AA-27 to AA-29: one package a root, the project before the user, and names in the wrong case are reported.
 #[test]
 fn packages_are_found_once_and_the_nearer_wins() {
     let test = with(&[]);
@@ -199,7 +199,7 @@ fn state_is_kept_by_the_package() {
     run(&test, &[], &["get", "x"]).is("failed", 1, &[]).has("/exitCode", 4).has("/output/error/code", "E_NOT_FOUND");
 }
 
-/// C-1.16, AA-66, AA-67: schemas warn; strict ones fail; other files are nobody's business.
+/// C-1.16, AA-66, AA-67: schemas warn; strict ones fail; other files are no one's business.
 #[test]
 fn schemas_are_a_second_look() {
     let test = with(&[]);

@@ -193,7 +193,7 @@ fn schemas_for_editors_know_the_fields() {
     test.run(&["schema", "nonsense"]).exit(2);
 }
 
-/// cli: a pipeline is drawn as Mermaid, DOT and SVG, and told as a document.
+/// cli: a pipeline is drawn as Mermaid, DOT and SVG, and reported as a document.
 #[test]
 fn a_pipeline_is_drawn_in_every_language() {
     let test = Test::new()

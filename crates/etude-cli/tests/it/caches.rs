@@ -78,7 +78,7 @@ fn failures_are_not_remembered() {
     assert_eq!(test.ledger(), ["a", "a"]);
 }
 
-/// a cached model step asks nobody and costs nothing.
+/// a cached model step asks no one and costs nothing.
 #[test]
 fn a_cached_model_step_calls_no_model() {
     let server = Server::new([Reply::says("ok")]);

@@ -386,5 +386,5 @@ fn no_key_is_left_by_a_crash() {
         broken += usize::from(ran.code() != 0);
         is_clean(&test, &[&model]);
     }
-    assert!(broken > 0, "it never broke down");
+    assert!(broken > 0, "it never panicked");
 }

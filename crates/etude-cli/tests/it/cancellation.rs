@@ -68,7 +68,7 @@ fn two_signals_end_a_program_that_is_held_up() {
     let test = Test::new().pipeline("p", |p| p.sh("a", &format!("{}; {script}", noting("begun"))));
     let mut command = test.command(&["run", "-p", "p", "--verbose"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary starts");
-    // A pipe that nobody reads is full before all of it is printed.
+    // A pipe that no one reads is full before all of it is printed.
     test.wait_for("begun");
     for _ in 0..2 {
         let id = child.id().to_string();

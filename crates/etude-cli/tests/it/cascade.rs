@@ -209,13 +209,13 @@ fn trust_rules_hold() {
     tool(&test, "shell", &json!({"params": {"type": "object"}}), "echo '{\"result\": 1}'");
     tool(&test, "file-read", &json!({}), "echo '{\"result\": 2}'");
     let refused = test.run(&["skill", "run", "shell", "--arg", "cmd=ls"]);
-    assert!(refused.code() == 4 && refused.err().contains("nobody can be asked"), "{}", refused.err());
+    assert!(refused.code() == 4 && refused.err().contains("no one can be asked"), "{}", refused.err());
     assert_eq!(test.run(&["skill", "run", "shell", "--arg", "cmd=ls", "--yolo"]).exit(0).value(), json!(1));
     assert_eq!(test.run(&["skill", "run", "shell", "--arg", "cmd=rm", "--yolo"]).code(), 4);
     assert_eq!(test.run(&["skill", "run", "file-read"]).exit(0).value(), json!(2));
 }
 
-/// D-13: rules that cannot be read are no permission: nothing is called, and what rules look like is told.
+/// D-13: rules that cannot be read are no permission: nothing is called, and what rules look like is reported.
 #[test]
 fn trust_rules_that_cannot_be_read_refuse() {
     for trust in [
@@ -375,7 +375,7 @@ fn layers_of_the_command_line_beat_metadata() {
     assert_eq!(test.run(&["skill", "explain", "greet", "--local", "x"]).code(), 2);
 }
 
-/// D-0.1.12, D-X20: who asks for what is not there is told what there is.
+/// D-0.1.12, D-X20: who asks for what is not there is shown what there is.
 #[test]
 fn unknown_skills_are_reported() {
     let test = project();
@@ -699,7 +699,7 @@ fn middleware_wraps_commands_of_applications() {
     }
 }
 
-/// D-17, C-1.16: a layer that refuses the result of a command says so; it is not told as one that never ran.
+/// D-17, C-1.16: a layer that refuses the result of a command says so; it is not reported as one that never ran.
 #[test]
 fn what_middleware_makes_of_a_command_that_ran_is_reported() {
     let refuse = format!("cat >/dev/null\n{} host next >/dev/null\necho 'not this' >&2; exit 1\n", binary());

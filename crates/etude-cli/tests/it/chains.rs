@@ -1,4 +1,4 @@
-//! One chain for the whole program: what users put around everything, what the program itself does there, and what is told
+//! One chain for the whole program: what users put around everything, what the program itself does there, and what is reported
 //! of it.
 
 use serde_json::{Value, json};
@@ -195,7 +195,7 @@ fn failures_of_tools_are_passed_on_by_layers() {
     assert_eq!(reported(layered(9)), without);
 }
 
-/// D-17, issue 6: with `--verbose` the events of every invocation are told, with its layers, their durations and errors.
+/// D-17, issue 6: with `--verbose` the events of every invocation are reported, with its layers, their durations and errors.
 #[test]
 fn every_invocation_is_reported() {
     let test = layered(1).pipeline("p", |p| p.sh("a", "cat >/dev/null; echo '{\"output\": 1}'"));
@@ -298,7 +298,7 @@ fn the_programs_own_checks_are_layers() {
     assert_eq!(test.ledger(), ["ran"]);
 }
 
-/// `b-stages` §11.1 (5), D-10: a tool is not started with arguments that do not fit; its model is told all faults.
+/// `b-stages` §11.1 (5), D-10: a tool is not started with arguments that do not fit; its model receives all faults.
 #[test]
 fn arguments_that_do_not_fit_start_nothing() {
     let server = Server::by(|seen, _| match seen.turn() {
@@ -336,7 +336,7 @@ fn layers_may_stand_behind_an_approval() {
     assert_eq!(test.ledger(), ["counted", "ran"]);
 }
 
-/// D-7, ADR 0020: what a layer says of a call is told to a model without the secrets that are known.
+/// D-7, ADR 0020: what a layer says of a call is reported to a model without the secrets that are known.
 #[test]
 fn refusals_of_layers_hold_no_secrets() {
     let server = Server::by(|seen, _| match seen.turn() {

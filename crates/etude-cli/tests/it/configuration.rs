@@ -115,7 +115,7 @@ fn a_hosted_provider_without_its_key_names_the_variable() {
         );
 }
 
-/// cli: a configuration that does not hold is a definition that does not, told with place and hint.
+/// cli: a configuration that does not hold is a definition that does not, reported with place and hint.
 #[test]
 fn a_faulty_configuration_is_reported_with_its_place() {
     let test = asks().file("etude.yaml", "model_maping: {lite: a/b}\n");
@@ -134,7 +134,7 @@ fn a_faulty_configuration_is_reported_with_its_place() {
         .stderr("error[R0301]: there is no configuration file `nowhere.yaml`");
 }
 
-/// cli: configuration is no business of a pipeline without models, but of whoever says what it may cost: a fault in it
+/// cli: configuration is no business of a pipeline without models, but of anyone who says what it may cost: a fault in it
 /// stops the run before anything starts.
 #[test]
 fn a_faulty_configuration_starts_nothing() {
@@ -167,7 +167,7 @@ fn a_check_looks_at_the_configuration() {
     test.run(&["check"]).exit(3).stderr_has("`nowhere`");
 }
 
-/// cli: a fault in the user's configuration is told as one of that file, whatever is wrong with it.
+/// cli: a fault in the user's configuration is reported as one of that file, whatever is wrong with it.
 #[test]
 fn a_check_names_the_file_that_is_at_fault() {
     let test = Test::new().pipeline("p", |p| p.note("a", "1"));
@@ -182,7 +182,7 @@ fn a_check_names_the_file_that_is_at_fault() {
     }
 }
 
-/// cli, A-4.2: a model that nobody could ask is told before anything of the run happens.
+/// cli, A-4.2: a model that no one could ask is reported before anything of the run happens.
 #[test]
 fn a_model_that_cannot_be_called_is_reported_first() {
     let test = Test::new()

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::echo_box::{self, Judged, PROJECT, USER, run, started, with};
 use crate::test::Test;
 
-/// A package of a project that nobody has approved.
+/// A package of a project that no one has approved.
 fn found() -> Test {
     let test = Test::new();
     echo_box::put(&test, PROJECT, &[]);
@@ -159,13 +159,13 @@ fn a_request_shows_fresh_state() {
     assert!(about.as_str().is_some_and(|text| text.contains("empties the box")), "{about}");
 }
 
-/// C-1.11: nobody approves a whole disk or a whole home: that is refused at once, with a way out.
+/// C-1.11: no one approves a whole disk or a whole home: that is refused at once, with a way out.
 #[test]
 fn a_whole_disk_is_not_trusted() {
     let test = found();
     for place in ["/", "../home", ".."] {
         let ran = test.run(&["trust", place]).exit(2);
-        assert!(ran.err().contains("nobody has looked at all of that"), "{}", ran.err());
+        assert!(ran.err().contains("no one has looked at all of that"), "{}", ran.err());
         assert!(ran.err().contains("hint: name the folder of one project"), "{}", ran.err());
     }
     test.run(&["trust", "."]).exit(0);

@@ -8,7 +8,7 @@ use crate::test::Test;
 
 const KEY: &str = "sk-canary-consent-1";
 
-/// The URL of a server on loopback, by an address that is not one: as far as etude can know, another machine.
+/// The URL of a server on loopback, by an address that is not one: for etude, another machine.
 fn far(server: &Server) -> String {
     server.url().replace("127.0.0.1", "0.0.0.0")
 }
@@ -115,7 +115,7 @@ fn a_program_of_the_app_that_answers_inherits_no_keys() {
     assert!(test.read("model.env").contains("OPENAI_API_KEY="), "the user's own program");
 }
 
-/// SECURITY.md: a host that only the app names gets prompts when the app runs, and the user is told once.
+/// SECURITY.md: a host that only the app names gets prompts when the app runs, and the user sees once.
 #[test]
 fn a_tier_that_the_app_redirects_is_reported_once_with_its_host() {
     let server = Server::new([Reply::says("ok")]);

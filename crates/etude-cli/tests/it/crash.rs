@@ -131,7 +131,7 @@ fn agents_in_a_fan_out_killed_anywhere_end_as_if_they_had_not_been() {
     holds(&construct::AGENTS);
 }
 
-/// B-ST6, A-5.3: stages that were at work begin anew, the others are not repeated.
+/// B-ST6, A-5.3: stages that were at work restart, the others are not repeated.
 #[test]
 fn stage_machine_killed_anywhere_ends_as_if_it_had_not_been() {
     holds(&construct::STAGES);
@@ -174,7 +174,7 @@ fn cancelled_run_killed_anywhere_is_cancelled_and_cleaned_up() {
     holds(&construct::CANCELLED);
 }
 
-/// cli: the same for one that nobody was running any more when it was cancelled.
+/// cli: the same for one that no one was running any more when it was cancelled.
 #[test]
 fn dead_run_killed_while_it_is_cancelled_is_cancelled_and_cleaned_up() {
     holds(&construct::DEAD);
@@ -258,11 +258,11 @@ fn everything_is_killed_everywhere() {
                     let row = everywhere(construct, form);
                     println!("{row}");
                     row.differences.iter().for_each(|difference| eprintln!("{difference}"));
-                    differences.lock().expect("nobody panicked").extend(row.differences);
+                    differences.lock().expect("no one panicked").extend(row.differences);
                 }
             });
         }
     });
-    let differences = differences.into_inner().expect("nobody panicked");
+    let differences = differences.into_inner().expect("no one panicked");
     assert!(differences.is_empty(), "{} differences:\n{}", differences.len(), differences.join("\n"));
 }

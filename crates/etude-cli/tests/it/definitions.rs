@@ -18,7 +18,7 @@ fn with(step: &str) -> String {
     format!("name: p\ndescription: x\nsteps:\n{step}")
 }
 
-/// A-2.1: a misspelt `type` is told also where nothing else says what the step is; the pipeline is not passed over.
+/// A-2.1: a misspelt `type` is reported also where nothing else says what the step is; the pipeline is not passed over.
 #[test]
 fn a_misspelt_type_is_reported_whatever_else_the_step_says() {
     for rest in ["", "    output: x\n", "    prompt: hi\n"] {
@@ -39,7 +39,7 @@ fn names_are_checked() {
     assert_eq!(found(&with(&(step("_a-1") + &step("B")))), [""; 0]);
 }
 
-/// A-2.2: every kind of fault in one file is told at once, in the order of the file.
+/// A-2.2: every kind of fault in one file is reported at once, in the order of the file.
 #[test]
 fn all_faults_of_a_file_are_reported_at_once() {
     let text = "name: p

@@ -189,7 +189,7 @@ hint: what this code means: etude explain R0201",
     );
 }
 
-/// A-4.7: a broken validator is told as such, with what it said on stderr.
+/// A-4.7: a broken validator is reported as such, with what it said on stderr.
 #[test]
 fn a_broken_validator_is_reported_with_its_stderr() {
     let server = Server::new([Reply::json(&json!({"files": 8}))]);
@@ -251,7 +251,7 @@ hint: did you mean `fetch_diff`?
     );
 }
 
-/// A-2.4: everything that is wrong with the input is told at once.
+/// A-2.4: everything that is wrong with the input is reported at once.
 #[test]
 fn faults_of_the_input_are_reported_at_once() {
     review().run(&["run", "-p", "code-review", "-i", "pr=many", "-i", "repo=x"]).exit(2).stdout("").stderr(

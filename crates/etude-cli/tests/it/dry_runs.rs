@@ -1,4 +1,4 @@
-//! `etude run --dry-run`: what would run, told without running anything.
+//! `etude run --dry-run`: what would run, reported without running anything.
 
 use serde_json::json;
 
@@ -22,7 +22,7 @@ fn app(server: &Server) -> Test {
 
 const RUN: [&str; 8] = ["run", "-p", "p", "-i", "who=Ada", "-i", "n=3", "--dry-run"];
 
-/// cli: the plan, with prompts as far as they are known, the conditions, and what it may cost; nothing runs.
+/// cli: the plan, with the known parts of prompts, the conditions, and what it may cost; nothing runs.
 #[test]
 fn the_plan_is_shown_and_nothing_runs() {
     let server = Server::new([Reply::says("never")]);

@@ -92,7 +92,7 @@ fn the_document_of_a_definition_error_has_its_place() {
         .has("/run_id", Value::Null);
 }
 
-/// cli: a home that cannot be written is the environment's fault, told as a document, and nothing runs.
+/// cli: a home that cannot be written is the environment's fault, reported as a document, and nothing runs.
 #[test]
 fn a_journal_that_cannot_be_made_is_the_environment() {
     let test = Test::new().pipeline("p", |p| p.note("a", "1"));

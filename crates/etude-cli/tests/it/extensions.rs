@@ -129,7 +129,7 @@ fn a_sub_pipeline_runs_without_constructor_and_destructor() {
     assert_eq!(test.ledger(), ["c", "one", "d"]);
 }
 
-/// input that does not fit the sub-pipeline fails its step, and a failure within is told with its own place.
+/// input that does not fit the sub-pipeline fails its step, and a failure within is reported with its own place.
 #[test]
 fn a_sub_pipeline_fails_with_the_place_of_the_failure() {
     let test = Test::new()

@@ -1,5 +1,5 @@
 //! What else goes wrong around a run: full and failing disks, journals that cannot be written, are damaged, old, new or
-//! gone, clocks that jump, processes that are stopped, too few descriptors. Each time: no panic, nobody is told that
+//! gone, clocks that jump, processes that are stopped, too few descriptors. Each time: no panic, no one is informed that
 //! something succeeded that did not, the message says where and what to do, and when the cause is gone the run goes on
 //! without doing again what has an outcome.
 
@@ -93,7 +93,7 @@ fn failing_disk(errno: i32, words: &[&str], is_for_good: bool) {
         let words = [words, &["could not be synced"]].concat();
         is_honest(&ran, &moment, &words);
         if ran.code() == 0 {
-            // What was told is in the journal.
+            // What was reported is in the journal.
             let id = ran.id();
             test.run(&["runs", "show", &id, "--format", "json"]).exit(0).has("/output", "three");
         }
@@ -195,7 +195,7 @@ fn looked_at(test: &Test, id: &str, moment: &str) {
 
 type Damage = fn(&mut Vec<u8>);
 
-/// pages of the journal that were overwritten or cut off are told as damage, with the file and what to do. What a
+/// pages of the journal that were overwritten or cut off are reported as damage, with the file and what to do. What a
 /// listing need not read it need not find damaged.
 #[test]
 fn a_damaged_journal_is_reported_as_such() {
@@ -226,7 +226,7 @@ fn a_damaged_journal_is_reported_as_such() {
     }
 }
 
-/// a log that ends in the middle or holds something else is read as far as it is whole.
+/// a log that ends in the middle or holds something else is read up to the damage.
 #[test]
 fn a_damaged_log_is_read_as_far_as_it_is_whole() {
     for part in [3, 10, 25, 50, 75, 90, 99] {
@@ -315,7 +315,7 @@ fn held_run() -> (Test, Running) {
     (test, running)
 }
 
-/// a process that is stopped keeps its run: nobody else takes it, and it goes on when it may.
+/// a process that is stopped keeps its run: no one else takes it, and it goes on when it may.
 #[test]
 fn a_stopped_process_keeps_its_run() {
     let (test, running) = held_run();
@@ -340,7 +340,7 @@ fn a_stopped_process_handles_a_cancellation_afterwards() {
     assert_eq!(test.ledger(), ["one", "two", "end"]);
 }
 
-/// many resumes at once: one has the run; the others are told so, or are shown how it ended.
+/// many resumes at once: one has the run; the others learn so, or see how it ended.
 #[test]
 fn of_many_resumes_at_once_one_has_the_run() {
     let (test, id) = dead_run(false);

@@ -30,7 +30,7 @@ fn tail(text: &str) -> &str {
     &text[text.floor_char_boundary(text.len().saturating_sub(2000))..]
 }
 
-/// A pipe that nobody writes to.
+/// A pipe that no one writes to.
 pub(crate) fn pipe(test: &Test, path: &str) {
     let path = test.path("app").join(path);
     std::fs::create_dir_all(path.parent().expect("a file has a directory")).expect("a directory can be made");

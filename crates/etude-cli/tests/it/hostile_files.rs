@@ -90,7 +90,7 @@ fn giant_patterns_are_refused() {
     }
 }
 
-/// Everything that an app may have, as a pipe that nobody writes to: whoever opened one would wait for ever.
+/// Everything that an app may have, as a pipe that no one writes to: anyone who opened one would wait for ever.
 #[test]
 fn pipes_in_place_of_files_block_nothing() {
     let test = with_yaml(&format!(
@@ -302,7 +302,7 @@ fn endless_trees_come_to_an_end() {
     }
 }
 
-/// Names that cannot be seen, or that look like others, are not names; where one is told it can be seen.
+/// Names that cannot be seen, or that look like others, are not names; where one is reported it can be seen.
 #[test]
 fn names_that_hide_are_seen() {
     for name in ["re\u{200b}view", "\u{202e}weiver", "rev\u{1b}[8miew", "a\nb"] {

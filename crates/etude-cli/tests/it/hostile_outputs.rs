@@ -68,7 +68,7 @@ fn many_lines_on_stderr_are_shown_at_once() {
     assert!(writes < 100, "{writes} writes for {} bytes", text.len());
 }
 
-/// A-3.3: depth is passed on as it is, and whoever has to look into it says that it cannot.
+/// A-3.3: depth is passed on as it is, and anyone who has to look into it says that it cannot.
 #[test]
 fn depth_on_stdout_overflows_nothing() {
     let deep = "print('{\"output\":' + '[' * 200_000 + ']' * 200_000 + '}')\n";
@@ -133,7 +133,7 @@ fn answers_that_are_bombs_are_rejected() {
     Test::new().pipeline("p", |p| p.llm("a", "Hi", "retry: 0")).model(&server).bounded(RUN).exit(1);
 }
 
-/// A JSON array of nothing, of so many bytes.
+/// An empty JSON array with that many bytes.
 fn nothings(bytes: usize) -> String {
     format!("[{}[]]", "[],".repeat(bytes / 3))
 }
@@ -155,7 +155,7 @@ fn an_answer_of_millions_of_values_takes_no_memory() {
     with_schema(&server).bounded_by(1536 << 10, RUN).exit(1).stderr_has(refused);
 }
 
-/// A-3.3: an output is passed on whatever it is; whoever would look into one of millions of values says that it will not.
+/// A-3.3: an output is passed on whatever it is; anyone who would look into one of millions of values says that it will not.
 #[test]
 fn an_output_of_millions_of_values_takes_no_memory() {
     let script = "import sys\nsys.stdout.write('{\"output\":[' + '[],' * 15_000_000 + '[]]}')\n";
@@ -177,7 +177,7 @@ fn an_output_of_millions_of_values_takes_no_memory() {
     assert!(ran.value().to_string().contains("45000"), "{}", ran.value());
 }
 
-/// A-7.1: an MCP server that answers with as much as a message may have is heard in bounded memory.
+/// A-7.1: an MCP server that answers with as much as a message may have is received in bounded memory.
 #[test]
 fn a_result_of_millions_of_values_takes_no_memory() {
     let tool = "REFUSAL = 'no'\nTOOL = {'name': 'all', 'description': 'x', 'inputSchema': {'type': 'object'}}\n\

@@ -68,7 +68,7 @@ fn the_input_comes_from_text_file_or_stdin() {
     given(&test, &["--input", "@in.json", "-i", "s=pair"]).output(json!({"s": "pair"}));
 }
 
-/// cli: input that is no JSON object, a file that is not there, a pair without `=`: wrong usage, told as a document.
+/// cli: input that is no JSON object, a file that is not there, a pair without `=`: wrong usage, reported as a document.
 #[test]
 fn input_that_cannot_be_read_is_wrong_usage() {
     let test = echo("input: {s: string}");

@@ -1,4 +1,4 @@
-//! Layers of runs and skills: what looks on, what is told, what is given later, and what belongs to a run.
+//! Layers of runs and skills: what looks on, what is reported, what is given later, and what belongs to a run.
 
 use serde_json::{Value, json};
 
@@ -193,7 +193,7 @@ fn code_asks_no_model_and_entries_are_not_checked() {
     assert_eq!((test.ledger(), server.seen().len()), (vec!["mark".to_owned()], 0));
 }
 
-/// D-16, D-L04, D-L05: what is told is chosen by level and scope; `--log` alone lists both and calls nothing.
+/// D-16, D-L04, D-L05: what is reported is chosen by level and scope; `--log` alone lists both and calls nothing.
 #[test]
 fn what_is_reported_is_chosen() {
     let test = project(json!({}));
@@ -301,7 +301,7 @@ fn layers_of_two_calls_of_one_command_have_keys_of_their_own() {
     assert_eq!(keys.len(), 4, "one for the chain of each step, and one for that of each command: {keys:?}");
 }
 
-/// D-7.5: a layer that could not ask for what it is around is not started, and what is in the way is told.
+/// D-7.5: a layer that could not ask for what it is around is not started, and what is in the way is reported.
 #[cfg(unix)]
 #[test]
 fn a_socket_that_cannot_be_made_is_reported() {

@@ -40,7 +40,7 @@ fn missing_weights_are_reported_with_the_command_and_the_size() {
     assert_eq!(test.files_below("home/.cache"), Vec::<std::path::PathBuf>::new());
 }
 
-/// a run whose weights are missing is asked about before it is taken: while somebody thinks, nobody else is kept from it.
+/// a run whose weights are missing is asked about before it is taken: while somebody thinks, no one else is kept from it.
 #[cfg(unix)]
 #[test]
 fn a_run_is_not_held_while_somebody_is_asked() {
@@ -55,7 +55,7 @@ fn a_run_is_not_held_while_somebody_is_asked() {
     assert_eq!(code, 130, "{screen}");
 }
 
-/// a request whose parameters nobody can take is not run with other ones, if its run needs a model anyway.
+/// a request whose parameters no one can take is not run with other ones, if its run needs a model anyway.
 #[test]
 fn a_request_is_not_run_with_parameters_that_it_does_not_state() {
     let test = app();
@@ -91,7 +91,7 @@ fn with_a_key_nothing_is_pulled() {
 }
 
 /// cli: without configuration, key and server the local model answers; `model list` says so, and why. A server that
-/// happens to listen on the machine of whoever runs this comes first.
+/// happens to listen on the machine of the caller of this comes first.
 #[test]
 fn without_anything_else_the_local_model_is_mapped() {
     let ran = Test::new().run(&["model", "list", "--format", "json"]).exit(0);
@@ -134,7 +134,7 @@ fn an_unknown_model_cannot_be_pulled() {
     test.run(&["model", "pull", "gpt-5", "--format", "json"]).exit(2).failed_with(&["- -: input_invalid"]);
 }
 
-/// cli: weights that cannot be had are the environment's fault, with every source and why it failed. What a mirror sends
+/// cli: weights that is not available are the environment's fault, with every source and why it failed. What a mirror sends
 /// is not taken for a model before it has its size and its hash.
 #[test]
 fn weights_from_a_mirror_are_checked() {
@@ -145,7 +145,11 @@ fn weights_from_a_mirror_are_checked() {
         .env("PATH", "/nowhere");
     for line in [&["model", "pull"][..], &["run", "--pull", "-p", "tell"]] {
         let ran = test.run(line).exit(4);
-        assert!(ran.err().contains("the weights of `qwen2.5-coder-1.5b` could not be had: the hub's"), "{}", ran.err());
+        assert!(
+            ran.err().contains("the weights of `qwen2.5-coder-1.5b` could not be obtained: the hub's"),
+            "{}",
+            ran.err()
+        );
         assert!(ran.err().contains("goes on where it was broken off"), "{}", ran.err());
     }
     assert_eq!(test.ledger(), Vec::<String>::new());
@@ -173,7 +177,7 @@ fn a_file_that_is_no_model_is_reported_by_the_models_process() {
     let ran = test.run_json("tell").exit(4).failed_with(&["business ask: environment"]);
     let message = ran.at("/errors/0/message").as_str().unwrap_or_default().to_owned();
     assert!(message.contains("`local/mine`") && message.contains("mine.gguf"), "{message}");
-    // The process outlives the run, until nobody has asked it for a second.
+    // The process outlives the run, until no one has asked it for a second.
     let log = test.path("home/.local/state/etude/local-model.log");
     assert!(log.is_file() && test.read("home/.local/state/etude/local-model.log").is_empty());
 }

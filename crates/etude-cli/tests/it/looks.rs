@@ -230,7 +230,7 @@ fn every_subcommand_has_a_row() {
 fn nothing_that_only_looks_starts_or_contacts_anything() {
     let door = Door::new();
     let test = stranger(&door);
-    // The app's own run, so that the journal has something to show; then the canaries are counted anew.
+    // The app's own run, so that the journal has something to show; then the canaries are counted again.
     test.run(&["run", "-p", "q"]);
     assert!(!test.ledger().is_empty(), "the canary sings");
     let notes = ["ledger", "app/skills/plain.ran", "app/skills/computed.ran"];

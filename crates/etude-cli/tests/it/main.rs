@@ -49,7 +49,7 @@ mod hostile_programs; // programs around steps that print without end
 #[cfg(unix)]
 mod hostile_terminal; // what of it reaches a terminal
 mod inputs; // what is given to a pipeline on the command line
-mod layers; // hooks, events, schemas and skills of chains; what is told of them, and what is pinned
+mod layers; // hooks, events, schemas and skills of chains; what is observed, and what is pinned
 mod llm_steps; // prompts, answers, validation and the conversation about it
 #[cfg(feature = "local-model")]
 mod local_model; // the model that needs no key, and `etude model`
@@ -69,7 +69,7 @@ mod sandbox_links; // sandboxes whose paths are swapped for links while they are
 mod scope; // constructor and destructor
 mod secrets; // where keys never are
 mod skill_mode; // an app's SKILL.md, followed by an agent with tools
-mod skill_runs; // how runs in skill mode end, resume, and are told about
+mod skill_runs; // how runs in skill mode end, resume, and are reported
 mod skills; // SKILL.md: lists, checks, the catalog, activations
 mod streaming; // events as they come
 mod terminal; // what a terminal shows while a run goes on

@@ -44,12 +44,12 @@ fn shout(text: &str) -> Reply {
     Reply::call("mcp__loud__shout", json!({ "text": text }))
 }
 
-/// What the model was told of its calls, when it was asked last.
+/// What the model was given of its calls, when it was asked last.
 fn results(server: &Server) -> Vec<String> {
     server.seen().pop().expect("a model was asked").results()
 }
 
-/// tools of a server are offered after the others, called, and their failures are told.
+/// tools of a server are offered after the others, called, and their failures are reported.
 #[test]
 fn tools_of_a_server_are_listed_and_called() {
     let server = Server::agent([shout("hello"), shout("fail"), Reply::call("mcp__loud__shout", json!({}))]);
@@ -94,8 +94,8 @@ fn a_server_has_secrets_of_its_own() {
     assert!(server.seen().iter().all(|seen| !seen.body.to_string().contains(TOKEN)));
 }
 
-/// a server that cannot be started or reached is a problem that the model is told; the run goes on without it,
-/// and no secret of its command line, its variables or its address is in what is told.
+/// a server that cannot be started or reached is a problem that the model is shown; the run goes on without it,
+/// and no secret of its command line, its variables or its address is in what is reported.
 #[test]
 fn a_server_that_cannot_start_is_reported_and_the_run_goes_on() {
     let server = Server::agent([shout("hello"), Reply::call("mcp__gone__x", json!({}))]);
@@ -288,7 +288,7 @@ fn tools_of_declared_servers_are_skills() {
     assert!(!server.seen()[0].body.to_string().contains(TOKEN));
 }
 
-/// D-12: a question of a server goes to the gateway of whoever calls its tool; without one it is declined.
+/// D-12: a question of a server goes to the gateway of the caller of its tool; without one it is declined.
 #[test]
 fn questions_of_declared_servers_go_to_the_gateway() {
     let e = crate::test::binary();
@@ -326,7 +326,7 @@ fn metadata_gets_no_key_of_a_provider() {
     assert!(server.seen()[0].body.to_string().contains("It is <>."), "{}", server.seen()[0].body);
 }
 
-/// D-12, cli: nobody has to wait for a server that does not start.
+/// D-12, cli: no one has to wait for a server that does not start.
 #[test]
 fn a_declared_server_that_hangs_can_be_left() {
     let hangs = "import os, time; open(os.environ['HOME'] + '/hangs', 'w'); time.sleep(600)";

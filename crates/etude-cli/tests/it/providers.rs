@@ -99,7 +99,7 @@ fn a_provider_out_of_reach_is_the_environment() {
         .failed_with(&["business ask: environment"]);
 }
 
-/// cli: a missing key is the environment's fault: exit status 4, a whole document, the variable named, nobody asked.
+/// cli: a missing key is the environment's fault: exit status 4, a whole document, the variable named, no one asked.
 #[test]
 fn a_missing_key_is_named_without_a_call() {
     let server = Server::new([Reply::says("never")]);
@@ -118,7 +118,7 @@ fn without_a_model_the_ways_to_one_are_named() {
     );
     let ran = test.run_json("p").exit(4).failed_with(&["- -: environment"]);
     let message = ran.at("/errors/0/message");
-    assert!(message.as_str().is_some_and(|text| text.contains("nobody")), "{message}");
+    assert!(message.as_str().is_some_and(|text| text.contains("no one")), "{message}");
     test.run_json("q").output(1);
 }
 

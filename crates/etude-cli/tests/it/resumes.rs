@@ -140,7 +140,7 @@ fn files_that_appear_are_no_change() {
     assert_eq!(test.read("app/pipelines/p/calls.txt"), "b\nb\nb\n");
 }
 
-/// two resumes at once: one has the run, the other is told so; no step is done twice.
+/// two resumes at once: one owns the run, the other must wait; no step is done twice.
 #[test]
 fn of_two_resumes_at_once_one_must_wait() {
     let test = holding();

@@ -59,7 +59,7 @@ fn a_model_chooses_the_pipeline_and_finds_its_parameters() {
     assert_eq!(schema["properties"]["pipeline"]["enum"], json!(["audit", "greet", "none"]));
 }
 
-/// cli: what routing has cost is told, also where the SKILL.md that would be followed is broken.
+/// cli: what routing has cost is reported, also where the SKILL.md that would be followed is broken.
 #[test]
 fn what_routing_has_cost_is_reported_when_nothing_can_be_run() {
     let server = Server::by(|_, _| Reply::json(&json!({"pipeline": "none"})));
@@ -77,7 +77,7 @@ fn values_on_the_command_line_win() {
         .exit(0)
         .stderr_has("input: name=Grace (-i), times=3 (request: \"three\")")
         .output(json!({"name": "Grace", "times": 3}));
-    assert_eq!(server.calls(), 1, "the router was asked, and nobody for parameters");
+    assert_eq!(server.calls(), 1, "the router was asked, and no one for parameters");
 }
 
 /// what is required and missing is listed; the step does not run.
@@ -145,7 +145,7 @@ fn a_description_that_gives_orders_gains_nothing() {
     test.run(&["route", "book me a flight to Lisbon", "--format", "json"]).exit(0).has("/pipeline", Value::Null);
 }
 
-/// cli: what was typed wrong is told before a model is paid for routing.
+/// cli: what was typed wrong is reported before a model is paid for routing.
 #[test]
 fn nothing_is_paid_for_a_command_line_that_is_wrong() {
     let server = routes_to("greet", json!({"name": "Ada"}));
@@ -190,7 +190,7 @@ fn mail() -> Test {
 
 const SORT: [&str; 5] = ["run", "-p", "sort-mail", "--format", "json"];
 
-/// a number that stands in the request is taken by code, whatever a model says; where each value comes from is told,
+/// a number that stands in the request is taken by code, whatever a model says; where each value comes from is reported,
 /// and is kept with the run, as is the model call.
 #[test]
 fn a_number_in_the_request_holds_against_a_model() {
@@ -214,7 +214,7 @@ fn a_number_in_the_request_holds_against_a_model() {
     assert_eq!(ran.err(), "");
 }
 
-/// what may be meant and is not clear is never dropped for a default: nothing runs, and the way out is told.
+/// what may be meant and is not clear is never dropped for a default: nothing runs, and the way out is reported.
 #[test]
 fn a_number_that_no_parameter_gets_is_an_error() {
     let test = mail();

@@ -269,7 +269,7 @@ fn a_waiting_run_is_shown_with_what_it_waits_for() {
     test.run(&["runs", "show", &id, "--format", "json"]).exit(0).has("/waiting/0/kind", "tool");
 }
 
-/// a call that somebody has approved is told to begin once and to end once, whoever goes on with the run.
+/// a call that somebody has approved is reported to begin once and to end once, no matter who goes on with the run.
 #[test]
 fn an_approved_call_is_reported_once() {
     let server = Server::by(|seen, _| if seen.turn() == 0 { Reply::bash("echo asked") } else { Reply::says("done") });

@@ -147,7 +147,7 @@ fn a_declared_network_is_the_only_way_out() {
     let possible = names(&without, "done");
     let keeps_signals = sandbox::support().is_ok_and(|support| support.keeps_signals());
     let others = NEED_SIGNALS.into_iter().filter(|_| !keeps_signals);
-    // What nobody can do here shows nothing either way; all else has to be as it is declared.
+    // What no one can do here shows nothing either way; all else has to be as it is declared.
     let open: BTreeSet<_> = NETWORK.into_iter().chain(others).filter(|name| possible.contains(name)).collect();
     assert_eq!(names(&found, "done").into_iter().collect::<BTreeSet<_>>(), open);
 }
@@ -252,7 +252,7 @@ fn links_beside_the_pipeline_do_not_widen_a_sandbox_either() {
     assert!(!test.path("home/new").exists());
 }
 
-/// a program that is not there is told as without a sandbox, not as its failure.
+/// a program that is not there is reported as without a sandbox, not as its failure.
 #[test]
 fn a_missing_program_is_reported_in_a_sandbox_too() {
     if !is_supported() {
@@ -293,7 +293,7 @@ fn loader_variables_reach_the_program_and_not_the_sandbox() {
         p.sh_with("a", line, "env: {LD_PRELOAD: /no/such/library.so}\nsandbox: {}")
     });
     let ran = test.run_json("p").output(json!("/no/such/library.so"));
-    // The loader of `sh` complains, that of the sandbox has not heard of it.
+    // The loader of `sh` complains, that of the sandbox has not received of it.
     assert_eq!(ran.err().matches("/no/such/library.so").count(), 1, "{}", ran.err());
 }
 
@@ -399,7 +399,7 @@ fn without_landlock(test: &Test, args: &[&str]) -> Ran {
     })
 }
 
-/// a sandbox that was demanded and cannot be had is refused before anything runs, and `etude check` warns.
+/// a sandbox that was demanded and is not available is refused before anything runs, and `etude check` warns.
 #[test]
 fn a_sandbox_that_cannot_be_had_is_refused_before_anything_runs() {
     let test = Test::new().pipeline("p", |p| {

@@ -1,4 +1,4 @@
-//! Constructor and destructor: when they run, what they are told, and what becomes of their failures.
+//! Constructor and destructor: when they run, what they receive, and what becomes of their failures.
 
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ fn both_receive_facts_about_the_run_and_the_destructor_how_it_ended() {
     );
 }
 
-/// cli: what the destructor is told of a failure is the entry of `errors`.
+/// cli: what the destructor is given of a failure is the entry of `errors`.
 #[test]
 fn the_destructor_receives_the_error_as_it_is_reported() {
     let test = Test::new()

@@ -47,7 +47,7 @@ fn around(bytes: &[u8], found: &[u8]) -> String {
 }
 
 /// Everything in the tables of a database: a text that is split over pages stands nowhere in the file as it is. A copy is
-/// read, since whoever closes a database changes its files.
+/// read, since anyone who closes a database changes its files.
 fn values_of(path: &Path) -> Vec<Vec<u8>> {
     let dir = tempfile::tempdir().expect("a directory");
     let copy = dir.path().join("copy.db");
@@ -181,8 +181,8 @@ fn a_step_gets_the_key_that_it_asks_for() {
     assert!(!test.path("first").exists());
 }
 
-/// A key that a provider repeats in its refusal, or a model in its answer to nobody, reaches neither people nor the
-/// journal: the failure is told all the same.
+/// A key that a provider repeats in its refusal, or a model in its answer to no one, reaches neither people nor the
+/// journal: the failure is reported all the same.
 #[test]
 fn a_key_that_the_provider_repeats_is_not_passed_on() {
     for status in [400, 401, 429, 500] {
@@ -251,7 +251,7 @@ fn a_faulty_configuration_is_shown_without_its_keys() {
     nothing_holds(&test, &[KEY], &[CONFIG]);
 }
 
-/// a key that a step has found by its own means and prints on stderr is shown to nobody and kept nowhere, in
+/// a key that a step has found by its own means and prints on stderr is shown to no one and kept nowhere, in
 /// whatever pieces it comes; what stands around it is.
 #[test]
 fn a_key_that_a_step_prints_on_stderr_is_not_passed_on() {
@@ -308,14 +308,15 @@ fn a_step_cannot_read_the_environment_of_the_program() {
         return;
     }
     // Root may read everything; somebody else has to ask.
-    let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+    let unprivileged = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
     let binary = crate::test::binary();
-    let can = std::process::Command::new(nobody[0]).args(&nobody[1..]).args([&*binary, "--version"]).output();
+    let can =
+        std::process::Command::new(unprivileged[0]).args(&unprivileged[1..]).args([&*binary, "--version"]).output();
     if !can.is_ok_and(|can| can.status.success()) {
         crate::test::skipped("a_step_cannot_read_the_environment_of_the_program", "no other user can run the program");
         return;
     }
-    test.start_through(&nobody, &args).finish().exit(0).output("refused");
+    test.start_through(&unprivileged, &args).finish().exit(0).output("refused");
 }
 
 /// a provider that is a program is started by us for the user: it keeps its own key.

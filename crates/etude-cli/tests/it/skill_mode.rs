@@ -142,7 +142,7 @@ fn the_body_is_the_system_prompt_as_it_stands() {
     assert_eq!(last(&server).system(), body);
 }
 
-/// what is given besides the request is told to the model as it was typed.
+/// what is given besides the request is reported to the model as it was typed.
 #[test]
 fn parameters_are_part_of_what_is_asked() {
     let server = Server::agent([]);
@@ -151,7 +151,7 @@ fn parameters_are_part_of_what_is_asked() {
     app(&server).follow("greet", &["--input", "{"]).exit(2).stderr_has("`--input` is not JSON");
 }
 
-/// tools are called and the model is told what they gave, in each of the four forms of API.
+/// tools are called and the model is shown what they gave, in each of the four forms of API.
 #[test]
 fn tools_are_called_through_every_api() {
     for (kind, model) in
@@ -331,7 +331,7 @@ fn what_changes_things_runs_alone_and_in_order() {
     assert_eq!(last(&server).results().len(), 3);
 }
 
-/// what a broken SKILL.md lacks is told with its place; no model is asked.
+/// what a broken SKILL.md lacks is reported with its place; no model is asked.
 #[test]
 fn a_broken_skill_is_reported_with_its_place() {
     let server = Server::agent([]);
@@ -343,7 +343,7 @@ fn a_broken_skill_is_reported_with_its_place() {
     assert_eq!(server.calls(), 0);
 }
 
-/// `--dry-run` says what skill mode would do, and asks nobody.
+/// `--dry-run` says what skill mode would do, and asks no one.
 #[test]
 fn a_dry_run_says_what_would_be_followed() {
     let server = Server::agent([]);

@@ -1,4 +1,4 @@
-//! Runs in skill mode: how they are bounded, resumed, cancelled, and told about.
+//! Runs in skill mode: how they are bounded, resumed, cancelled, and reported about.
 
 use std::fs;
 
@@ -87,7 +87,7 @@ fn every_turn_and_every_call_is_in_the_journal() {
     assert!(exported.out().contains("echo out; echo err"), "{}", exported.out());
 }
 
-/// the most turns are `max_turns` of the nearest configuration; in the last one the model is told so.
+/// the most turns are `max_turns` of the nearest configuration; in the last one the model is informed.
 #[test]
 fn turns_are_bounded() {
     let server = restless();

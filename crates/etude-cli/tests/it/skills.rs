@@ -30,7 +30,7 @@ fn a_list_says_where_skills_are_and_what_they_hide() {
     assert_eq!(ran.at("/skills/0/scope"), "user");
 }
 
-/// cli, SK-23, SK-25: agents are told of what the user trusts and of nothing that only people may run.
+/// cli, SK-23, SK-25: agents learn of what the user trusts and of nothing that only people may run.
 #[test]
 fn the_catalog_is_what_agents_may_know() {
     let test = Test::new();
@@ -212,7 +212,7 @@ fn an_activation_names_resources_and_reads_none() {
     assert!(!ran.out().contains("CONTENT"));
 }
 
-/// C-2.6, SK-24: a search has bounds, which are told; what is never a skill's place is not looked into.
+/// C-2.6, SK-24: a search has bounds, which are reported; what is never a skill's place is not looked into.
 #[test]
 fn a_search_ends_and_says_so() {
     let test = Test::new();

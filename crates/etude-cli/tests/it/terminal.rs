@@ -22,7 +22,7 @@ pub(crate) struct OnTerminal {
     child: Child,
     screen: Arc<Mutex<Vec<u8>>>,
     stdout: std::path::PathBuf,
-    /// Whoever sits at the terminal.
+    /// The person at the terminal.
     keys: File,
 }
 
@@ -75,7 +75,7 @@ impl OnTerminal {
         (&self.keys).write_all(keys.as_bytes()).expect("the terminal is there");
     }
 
-    /// Ctrl-C, as far as one process is concerned.
+    /// Ctrl-C, for one process.
     pub(crate) fn interrupt(&self) {
         let id = self.child.id().to_string();
         let status = std::process::Command::new("kill").args(["-s", "INT", &id]).status().expect("kill is there");

@@ -14,7 +14,7 @@ use crate::server::Server;
 /// The key that is configured for the scripted provider.
 pub(crate) const KEY: &str = "sk-canary-4711-never-shown";
 
-/// How long anything may take before a test gives up.
+/// How long anything may take before a test abandons.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Says past the capture of outputs that a test has shown nothing: what was skipped must not look like what holds.
@@ -345,7 +345,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Ctrl-C, as far as one process is concerned.
+    /// Ctrl-C, for one process.
     pub(crate) fn interrupt(&self) {
         self.signal("INT");
     }

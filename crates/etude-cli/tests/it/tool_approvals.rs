@@ -24,12 +24,12 @@ fn resume(test: &Test, id: &str) -> Ran {
     test.run(&["runs", "resume", id, "--format", "json"])
 }
 
-/// What the model was told of its calls, when it was asked last.
+/// What the model was given of its calls, when it was asked last.
 fn results(server: &Server) -> Vec<String> {
     server.seen().pop().expect("a model was asked").results()
 }
 
-/// without a terminal and without a policy the default is to deny, with the reason; the model is told, the run
+/// without a terminal and without a policy the default is to deny, with the reason; the model is informed, the run
 /// goes on, and what only reads needs no approval.
 #[test]
 fn without_a_terminal_what_changes_things_is_denied_with_the_reason() {
@@ -39,7 +39,7 @@ fn without_a_terminal_what_changes_things_is_denied_with_the_reason() {
     let ran = test.run(&["run", "--skill", "go", "--format", "jsonl"]).exit(0);
     let results = results(&server);
     for (result, key) in results.iter().zip(["Bash(echo never", "Write(made.txt)"]) {
-        assert!(result.contains(key) && result.contains("needs approval and there is nobody to ask"), "{result}");
+        assert!(result.contains(key) && result.contains("needs approval and there is no one to ask"), "{result}");
         assert!(result.contains("ApprovalDenied") && result.contains("`approvals: allow` can list it"), "{result}");
     }
     assert!(results[2].contains("Be brief."), "{results:?}");
@@ -236,7 +236,7 @@ fn an_allowed_folder_does_not_reach_beyond_itself_by_a_link() {
     assert_eq!(test.read("app/etude.yaml"), before);
 }
 
-/// a call that was denied is not run; the model is told who said no, and why.
+/// a call that was denied is not run; the model learns who denied it, and why.
 #[test]
 fn a_denied_call_is_not_run() {
     let server = Server::agent([note("never")]);
@@ -275,7 +275,7 @@ fn an_approval_covers_one_call() {
 }
 
 /// of several calls of one answer those that need no approval are made; the others are asked for one by one, in
-/// their order, and their results are told in it.
+/// their order, and their results are reported in it.
 #[test]
 fn several_calls_are_asked_for_in_their_order() {
     let command = |word: &str| ("Bash", json!({"command": line(word)}));

@@ -53,15 +53,15 @@ impl ApprovalTask {
         Ok(Json::trusted(format!(r#"{{"approved":{},"answer":{answer},"by":{by},"at":{at}}}"#, decision.approved)))
     }
 
-    /// What an approval that nobody answered in time comes to.
+    /// What an approval that no one answered in time comes to.
     fn without_answer(&self, why: &Failure) -> Result<Json, Failure> {
         let approved = match (why.kind, self.on_timeout) {
             (FailureKind::StepTimeout, OnTimeout::Approve) => true,
             (FailureKind::StepTimeout, OnTimeout::Deny) => false,
             _ => return Err(why.clone()),
         };
-        let reason = Some("nobody answered in time".to_owned());
-        // There is no clock here: a decision that nobody made has no time either.
+        let reason = Some("no one answered in time".to_owned());
+        // There is no clock here: a decision that no one made has no time either.
         self.decide(&Decision { approved, answer: Json::null(), by: "timeout".to_owned(), at: String::new(), reason })
     }
 }

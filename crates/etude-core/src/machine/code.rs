@@ -99,7 +99,7 @@ impl CodeTask {
         Err(Failure::new(FailureKind::StepOutputInvalid, message))
     }
 
-    /// The wait before the next try, if there is to be one.
+    /// The wait before the next try, if there is one.
     fn next_pause(&self, failure: &Failure, end: &ProcessEnd) -> Option<u64> {
         let retry = code_of(&self.step).retry.as_ref()?;
         let is_retried = failure.kind == FailureKind::StepFailed && !matches!(end.exit, Exit::NotStarted(_));

@@ -2,14 +2,14 @@
 //!
 //! | state   | event                                        | next                                          |
 //! |---------|----------------------------------------------|-----------------------------------------------|
-//! | asking  | a secret stands in what is to be sent        | over, and nothing is sent                     |
+//! | asking  | a secret stands in the text to send        | over, and nothing is sent                     |
 //! | asking  | no answer, refusal                           | over, with that failure                       |
 //! | asking  | text alone                                   | over; a stage is steered, asking              |
 //! | asking  | text alone of an agent with a channel        | over, if it fits the schema; else asking, and |
 //! |         |                                              | the model must call the channel               |
 //! | asking  | an agent's answer that does not fit, 3 times | over, with the faults of the last one         |
 //! | asking  | the channel alone, with what fits its schema | over, with that                               |
-//! | asking  | the channel otherwise                        | asking; the model is told why, nothing runs   |
+//! | asking  | the channel otherwise                        | asking; the model is shown why, nothing runs   |
 //! | asking  | tool calls                                   | calling                                       |
 //! | calling | all calls are over                           | asking, with the results                      |
 //! | any     | the most turns are used up                   | over: the cap is hit                          |
@@ -55,7 +55,7 @@ pub(in crate::machine) struct Settings {
     pub(in crate::machine) window_tokens: Option<u64>,
     /// Which execution of a stage this is.
     pub(in crate::machine) stage_execution: Option<String>,
-    /// What the user has typed, if whatever the model is told is to be looked through for secrets before (B-IS2).
+    /// What the user has typed, if whatever the model is given must be scanned for secrets before (B-IS2).
     pub(in crate::machine) typed: Option<Arc<str>>,
 }
 
@@ -77,14 +77,14 @@ pub(in crate::machine) enum End {
     Completed(Json),
     /// All turns are used up.
     Cap,
-    /// The model was about to be told the value of this secret.
+    /// The model was about to receive the value of this secret.
     Leak(String),
 }
 
-/// So many empty answers in a row end an agent: a provider that says nothing is not going to say more.
+/// Number of empty answers in a row that ends an agent: a provider that says nothing is not going to say more.
 const MAX_SILENT_TURNS: u32 = 3;
 
-/// So many answers in a row that do not fit the schema end an agent.
+/// Number of answers in a row without a match for the schema that ends an agent.
 const MAX_MISFITS: u32 = 3;
 
 /// What stands for a second activation of what is active already.
@@ -165,7 +165,7 @@ impl Conversation {
         &self.transcript
     }
 
-    /// The tools as the model is told of them.
+    /// The tools as the model sees them.
     pub(in crate::machine) fn manifest(&self) -> Vec<Tool> {
         let mut tools: Vec<Tool> = self.settings.manifest.iter().map(|available| available.tool.clone()).collect();
         if let Completion::Channel { tool, .. } = &self.settings.completion {
@@ -204,7 +204,7 @@ impl Conversation {
         self.state = State::Asking { sent_bytes: None };
     }
 
-    /// Goes as far as it can.
+    /// Advances until it waits.
     pub(in crate::machine) fn poll(&mut self, cx: &mut Cx, gate: &mut dyn Gatekeeper) -> Poll<Result<End, Failure>> {
         loop {
             let end = match &mut self.state {
@@ -245,7 +245,7 @@ impl Conversation {
         }
     }
 
-    /// Gives up for good what died with the process that ran it. The conversation is not polled again.
+    /// Abandons what died with the process that ran it. The conversation is not polled again.
     pub(in crate::machine) fn forget(&self, cx: &mut Cx) {
         match &self.state {
             State::Asking { .. } => {
@@ -268,7 +268,7 @@ impl Conversation {
         self.turn_path().aside("scan")
     }
 
-    /// Looks through what the model has not been told yet: the secret in it, if there is one.
+    /// Looks through what the model has not been shown yet: the secret in it, if there is one.
     fn scan(&mut self, cx: &mut Cx) -> Poll<Result<Option<String>, Failure>> {
         let Some(typed) = &self.settings.typed else { return Poll::Ready(Ok(None)) };
         let id = self.scan_id();
@@ -510,7 +510,7 @@ impl Conversation {
     fn propose(&self, turn: &Path, calls: Vec<ToolCall>) -> Vec<Proposal> {
         let propose = |(n, call): (usize, ToolCall)| {
             let available = self.settings.manifest.iter().find(|available| available.tool.name == call.name);
-            // A name that nobody offered is a model's text: it must not become part of a path.
+            // A name that no one offered is a model's text: it must not become part of a path.
             let name = available.map_or("unknown", |available| available.tool.name.as_str());
             let path = turn.child(name).item(n);
             let is_exclusive = available.is_none_or(|available| available.is_exclusive);

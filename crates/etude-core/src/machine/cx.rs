@@ -45,7 +45,7 @@ pub(crate) struct Cx {
     pub(crate) kept: Vec<String>,
 }
 
-/// What machines of stages are told about their run.
+/// What machines of stages are given about their run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
     pub(crate) run_id: String,

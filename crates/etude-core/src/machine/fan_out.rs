@@ -38,7 +38,7 @@ pub(super) struct FanOut {
     fatal: Option<Failure>,
     stop_on_failure: bool,
     stopped: Option<Failure>,
-    /// Nobody answered these approvals in time: each comes to what its `on_timeout` says.
+    /// No one answered these approvals in time: each comes to what its `on_timeout` says.
     unanswered: Option<Failure>,
 }
 
@@ -346,7 +346,7 @@ fn is_cached(step: &Step) -> bool {
     step.cache.is_some() || matches!(&step.kind, StepKind::Parallel(group) if group.steps.iter().any(|s| is_cached(s)))
 }
 
-/// True for an approval that comes to a decision when nobody answers in time.
+/// True for an approval that comes to a decision when no one answers in time.
 fn decides_by_itself(step: &Step) -> bool {
     matches!(&step.kind, StepKind::Approval(approval) if approval.on_timeout != OnTimeout::Fail)
 }

@@ -239,7 +239,7 @@ impl LlmTask {
             let reasons = reasons.clone();
             cx.emit(Event::AttemptRejected { row, item, attempt, max_attempts, rejected_by, reasons });
         }
-        // Providers refuse an empty message; the model is told what it said.
+        // Providers refuse an empty message; the model is shown what it said.
         let said = if answer.text.trim().is_empty() { "(empty answer)" } else { answer.text.trim_end() };
         self.request.messages.push(Message::assistant(said));
         self.request.messages.push(Message::user(correction(&reasons)));
@@ -314,14 +314,14 @@ fn request(llm: &Llm, name: &str, step_context: &StepContext, values: &Values) -
     })
 }
 
-/// What the model is told about a rejected answer.
+/// What the model is given about a rejected answer.
 fn correction(reasons: &[String]) -> String {
     let list: String = reasons.iter().map(|reason| format!("- {reason}\n")).collect();
     format!("Your last answer was rejected:\n\n{list}\nAnswer again, in full, with these faults corrected.")
 }
 
 /// A call that was tried more than once and never answered, as an entry of `attempts`; a try that was not repeated is
-/// told by the failure itself.
+/// shown by the failure itself.
 fn transport_attempt(failure: &CallFailure, elapsed_ms: u64) -> Option<Attempt> {
     let earlier = Some(&failure.transport_failures).filter(|tries| !tries.is_empty())?;
     let errors = earlier.iter().chain([&failure.message]).cloned().collect();

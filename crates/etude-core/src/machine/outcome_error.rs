@@ -31,7 +31,7 @@ pub(super) fn check_exit(what: &str, end: &ProcessEnd, allowed: &[i32]) -> Resul
     Err(failure)
 }
 
-/// What a call without an answer comes to for whoever wanted one.
+/// What a call without an answer comes to for the caller that wanted one.
 pub(super) fn call_failed(who: &str, failure: &CallFailure) -> Failure {
     let kind = match failure.kind {
         CallFailureKind::Environment => FailureKind::Environment,

@@ -125,7 +125,7 @@ impl ScopeTask {
         }
     }
 
-    /// Whoever ran the run is gone, and it goes on elsewhere.
+    /// The process that ran the run is gone, and it goes on elsewhere.
     pub(super) fn resumed(&mut self, cx: &mut Cx) {
         if let (Some(current), None) = (&mut self.current, &self.stopped) {
             current.resumed(cx);
@@ -197,7 +197,7 @@ impl ScopeTask {
         run.to_string()
     }
 
-    /// What the destructor is told about the run.
+    /// What the destructor is given about the run.
     fn verdict(&self) -> String {
         match &self.outcome {
             Some(Err(failure)) => {

@@ -1,7 +1,7 @@
 //! State machines of stages (system B): the machine owns the order, and a model works inside each stage only.
 //!
 //! `walk` goes from stage to stage, `siblings` does several at once, `execution` is one stage with its seven phases,
-//! `envelope` decides about its tool calls. Scripts are `hook`s; what they are told is made in `ground`, what they
+//! `envelope` decides about its tool calls. Scripts are `hook`s; what they receive is made in `stage_context`, what they
 //! answer is read in `reply`, and `declared` stands in for them where a machine has none. Events go out through
 //! `audit`, faults are made in `fault`.
 

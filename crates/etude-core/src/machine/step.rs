@@ -34,7 +34,7 @@ pub(super) struct StepTask {
     stopped: Option<Failure>,
     /// It was stopped by its own timeout, not from outside.
     is_timed_out: bool,
-    /// It was told to be at work.
+    /// Its start was reported.
     has_begun: bool,
 }
 
@@ -155,7 +155,7 @@ impl StepTask {
     }
 
     /// The innermost step with a row is named as the one at fault, and the innermost definition as the place; the
-    /// pipelines in between are told in the message.
+    /// pipelines in between are reported in the message.
     fn sign(&self, mut failure: Failure) -> Failure {
         if self.step_context.row.is_some() && failure.step.is_none() {
             failure.step = Some(self.step.name.clone());
@@ -183,7 +183,7 @@ impl Task for StepTask {
                 self.watch_timer(cx);
                 Poll::Pending
             }
-            // Skipped: the report has been told.
+            // Skipped: the report says so.
             Poll::Ready(Ok(output)) if matches!(self.state, State::New) => Poll::Ready(Ok(output)),
             Poll::Ready(result) => Poll::Ready(self.end(cx, result)),
         }

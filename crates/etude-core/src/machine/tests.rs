@@ -33,7 +33,7 @@ use expect_test::Expect;
 use world::World;
 
 /// Runs the case as the script says and compares the whole log. Every run is also replayed from its outcomes, each
-/// of them told twice: the same commands and the same result must come of it.
+/// of them delivered twice: the same commands and the same result must come of it.
 #[track_caller]
 fn check(case: Case, script: &str, expected: Expect) {
     let world = play(&case, script);

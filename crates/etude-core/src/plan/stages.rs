@@ -44,7 +44,7 @@ pub struct StageMachine {
     pub grants: Grants,
     /// Programs that may deny a call that was approved (B-H1).
     pub guards: Vec<Guard>,
-    /// Is told when a fan-out was aborted (B-P10).
+    /// Is notified when a fan-out was aborted (B-P10).
     pub on_failure: Option<Script>,
     /// More executions than this end the run (B-N8).
     pub max_executions: u32,
@@ -99,7 +99,7 @@ pub struct Stage {
     pub turn_cap: u32,
     /// What `defer` and `block` cause (B-F17).
     pub resolution: Resolution,
-    /// Its frontmatter, as far as placeholders `{{stage.…}}` need it.
+    /// Its frontmatter, with the members that placeholders `{{stage.…}}` need.
     pub front: Value,
     /// The prompt.
     pub body: Body,

@@ -8,7 +8,7 @@ use crate::failure::{Attempt, Failure, FailureKind};
 use crate::model::Usage;
 use crate::report::{Items, RunResult, StageRow, StepRow, StepStatus};
 
-/// One entry of `errors`; also what a destructor is told.
+/// One entry of `errors`; also what a destructor is given.
 pub fn error_json(failure: &Failure) -> Value {
     let mut out = Map::new();
     out.insert("code".into(), failure.kind.code().into());

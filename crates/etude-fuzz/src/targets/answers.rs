@@ -42,7 +42,7 @@ pub(super) fn stream(data: &[u8]) {
         let first = offline::read_stream(kind, [data], &mut |text| whole.push_str(text));
         let second = offline::read_stream(kind, [&data[..cut], &data[cut..]], &mut |text| cut_up.push_str(text));
         assert_eq!(first, second, "{kind}: cut at {cut}, the answer is another one");
-        assert_eq!(whole, cut_up, "{kind}: cut at {cut}, something else is heard");
+        assert_eq!(whole, cut_up, "{kind}: cut at {cut}, the deltas differ");
         if data.len() <= 512 {
             let third = offline::read_stream(kind, data.chunks(1), &mut |text| single.push_str(text));
             assert_eq!((first, whole), (third, single), "{kind}: byte by byte, the answer is another one");

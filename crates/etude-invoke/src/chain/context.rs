@@ -20,7 +20,7 @@ impl ContextId {
     }
 }
 
-/// What whoever invoked a tool from outside wants its own layers to know. The machine passes it on and looks at nothing.
+/// What anyone who invoked a tool from outside wants its own layers to know. The machine passes it on and looks at nothing.
 #[derive(Clone)]
 pub struct Payload(pub Arc<dyn Any + Send + Sync>);
 
@@ -52,13 +52,13 @@ pub struct Context {
     pub target: Option<ContextId>,
     /// The context whose function or layer made this call.
     pub parent: Option<ContextId>,
-    /// The context whose `allowed-tools` hold for this call; `None` if nobody's do.
+    /// The context whose `allowed-tools` hold for this call; `None` if no one's do.
     pub caller: Option<ContextId>,
     /// The arguments. Never changed.
     pub args: Arc<Value>,
     /// The tool.
     pub tool: Arc<Tool>,
-    /// `run.tool`, as far as it differs from what the tool began with.
+    /// `run.tool`, with its differences from what the tool began with.
     pub about: Map<String, Value>,
     /// `locals.result`: nothing so far, or a value, which may be `null`.
     pub result: Option<Value>,

@@ -14,9 +14,9 @@ use crate::chain::middleware::{Middleware, Resume};
 use crate::chain::throw::Throw;
 use crate::chain::tool::Tool;
 
-/// Finds tools. Implemented by whoever drives the machine; must not wait.
+/// Finds tools. Implemented by anyone who drives the machine; must not wait.
 pub trait Tools {
-    /// The tool of that name, or at that path, with its chain (D-9.1). `from` is whoever asks.
+    /// The tool of that name, or at that path, with its chain (D-9.1). `from` is the caller.
     ///
     /// # Errors
     /// There is none, or its definition does not hold.
@@ -38,7 +38,7 @@ pub struct Options {
     pub target: Option<ContextId>,
     /// Whose `allowed-tools` hold, if not those of the nearest tool that is no entry.
     pub caller: Option<ContextId>,
-    /// Nobody's `allowed-tools` hold: for the calls that stages themselves make.
+    /// No one's `allowed-tools` hold: for the calls that stages themselves make.
     pub is_exempt: bool,
     /// What is laid over the new context: `locals`, `nonlocals`, `run.tool`.
     pub context: Option<Value>,
@@ -62,7 +62,7 @@ pub enum Request {
     },
 }
 
-/// What is to be done outside.
+/// What to do outside.
 #[derive(Debug)]
 pub enum Command {
     /// Perform the effect of a tool, then [`Machine::finish`].
@@ -141,7 +141,7 @@ pub struct Machine {
     pub globals: Value,
     /// `locals.config` of new contexts: `globals.config` as it was at the start.
     config: Arc<Value>,
-    /// Whether events are told.
+    /// Whether events are reported.
     pub is_observed: bool,
     /// What a swallowed throw leaves.
     pub swallowed: Swallowed,
@@ -157,20 +157,20 @@ struct Call {
     layer: Option<Arc<dyn Middleware>>,
 }
 
-/// Who is told of an end.
+/// Who receives an end.
 #[derive(Debug)]
 enum Waiter {
-    /// Whoever drives the machine.
+    /// Anyone who drives the machine.
     Outside(ContextId),
     /// The invocation whose chain has run.
     Chain(ContextId),
     /// The invocation whose function was called because its chain has no `execute`.
     Fallback(ContextId),
-    /// The chain of a context, one of whose entries has run; then whoever waits for that chain.
+    /// The chain of a context, one of whose entries has run; then the waiter for that chain.
     Entry(ContextId, Box<Waiter>),
-    /// The entry of a chain that hooks look at, and whoever waits for it.
+    /// The entry of a chain that hooks look at, and the waiter for it.
     Hooked(Box<Hooked>),
-    /// What is left to be told to hooks.
+    /// What hooks have not seen yet.
     Hook(Box<Hooking>),
     /// A layer.
     Middleware(CallId, Awaited),
@@ -188,11 +188,11 @@ struct Hooked {
     then: Waiter,
 }
 
-/// Hooks that are being told of an entry.
+/// Hooks that observe an entry.
 #[derive(Debug)]
 struct Hooking {
     of: Hooked,
-    /// How many have been told.
+    /// How many have run.
     reported: usize,
     /// What came of the entry; nothing before it.
     outcome: Option<Outcome>,
@@ -239,7 +239,7 @@ impl Machine {
         id
     }
 
-    /// The same for a tool that is at hand and that nobody could find by a name. Its arguments are data of whoever is served,
+    /// The same for a tool that is at hand and that no one could find by a name. Its arguments are data of anyone who is served,
     /// a model perhaps: no options are taken out of them.
     pub fn invoke_tool(&mut self, tool: Arc<Tool>, args: Arc<Value>, options: Options) -> ContextId {
         let id = ContextId(self.new_id());
@@ -247,7 +247,7 @@ impl Machine {
         id
     }
 
-    /// What is to be done next; `None` if everything waits for something outside.
+    /// What to do next; `None` if everything waits for something outside.
     pub fn poll(&mut self, tools: &mut dyn Tools) -> Option<Command> {
         loop {
             if let Some(command) = self.commands.pop_front() {

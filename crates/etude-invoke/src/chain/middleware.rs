@@ -1,4 +1,4 @@
-//! Layers that need nobody else: they run inside the machine.
+//! Layers that need no one else: they run inside the machine.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::chain::throw::Throw;
 /// It is a state machine: it is entered with [`Resume::Start`], says what it waits for, and is entered again with what
 /// came of it. What it must remember in between it keeps in the locals of its own context.
 pub trait Middleware: Send + Sync {
-    /// Goes on until something is to be waited for, or to the end.
+    /// Goes on until something must be awaited, or to the end.
     fn step(&self, view: &mut View<'_>, resume: Resume) -> Step;
 }
 
@@ -40,7 +40,7 @@ pub enum Step {
     Throw(Throw),
     /// The rest of the target's chain is to run.
     Next,
-    /// A tool is to be invoked.
+    /// A tool must be invoked.
     Invoke {
         /// Its name or path.
         reference: String,

@@ -30,7 +30,7 @@ pub enum ThrowKind {
     NotAllowed,
     /// Somebody had to say yes and did not.
     NotTrusted,
-    /// Somebody has to say yes and nobody can be asked now.
+    /// Somebody has to say yes and no one can be asked now.
     Waiting,
     /// There is no such tool.
     Unknown,

@@ -37,9 +37,9 @@ pub struct Tool {
 pub enum ToolHandler {
     /// Nothing: the tool is a prompt, and `agent-execute` does the rest.
     Nothing,
-    /// Something that needs nobody else.
+    /// Something that needs no one else.
     Middleware(Arc<dyn Middleware>),
-    /// One effect, which whoever drives the machine performs.
+    /// One effect, which anyone who drives the machine performs.
     Effect,
 }
 

@@ -70,9 +70,9 @@ impl Once for Approve {
             return Ok(None);
         };
         match policy.judge(tool, &subject) {
-            // What the policy denies by name stays denied, whoever has approved it.
+            // What the policy denies by name stays denied, no matter who has approved it.
             Decision::Deny { code: Decision::BY_NAME, reason } => {
-                Err(refusal(ThrowKind::NotTrusted, APPROVE, format!("{reason} (nobody can approve it)")))
+                Err(refusal(ThrowKind::NotTrusted, APPROVE, format!("{reason} (no one can approve it)")))
             }
             _ if checks.is_approved => match checks.differs(&subject) {
                 None => Ok(None),

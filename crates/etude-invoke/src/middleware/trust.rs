@@ -117,7 +117,7 @@ impl Trust {
             return match self.shared.strategy.trust_no_gateway {
                 TrustNoGateway::Refuse => denied(
                     &name,
-                    "a trust rule asks for a yes, and nobody can be asked; `--yolo` says yes to everything",
+                    "a trust rule asks for a yes, and no one can be asked; `--yolo` says yes to everything",
                 ),
                 TrustNoGateway::Pass => Step::Done(None),
             };

@@ -62,7 +62,7 @@ impl Listener {
 /// Asks the host at `path` one thing. Blocks until it has answered.
 ///
 /// # Errors
-/// Nobody listens there, or what comes back is no document.
+/// No one listens there, or what comes back is no document.
 pub fn ask(path: &Path, request: &Value) -> io::Result<Value> {
     let mut stream = UnixStream::connect(path)?;
     stream.write_all(format!("{request}\n").as_bytes())?;

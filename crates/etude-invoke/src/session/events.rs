@@ -1,7 +1,7 @@
-//! Topics with their handlers, queues and what has been told of them (D-15).
+//! Topics with their handlers, queues and what has been reported of them (D-15).
 //!
 //! Handlers are kept in `globals.internals.events`, where the stage `event` puts them, too. Queues and past events are the
-//! session's: nobody but the tools `event-*` reads them.
+//! session's: no one but the tools `event-*` reads them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::State;
 use crate::handlers::{add_handler, handlers_of};
 use etude_runtime::run_id;
 
-/// How many events of a topic are kept to be told again.
+/// How many events of a topic are kept to be reported again.
 const KEPT: usize = 100;
 
 /// How many events a queue holds: the oldest one makes room.
@@ -133,7 +133,7 @@ impl State {
         self.serve_events();
     }
 
-    /// Nobody had told anything in time.
+    /// No event arrived in time.
     pub(super) fn waited_long_enough(&mut self, call: CallId) {
         if let Some(at) = self.events.waiting.iter().position(|waiting| waiting.call == call) {
             self.events.waiting.remove(at);
@@ -141,7 +141,7 @@ impl State {
         }
     }
 
-    /// Nobody waits any longer: the session is being stopped.
+    /// No one waits any longer: the session is being stopped.
     pub(super) fn stop_waiting(&mut self) {
         for waiting in std::mem::take(&mut self.events.waiting) {
             self.end(waiting.call, Err(Throw::new(ThrowKind::Failed, "event-wait", "it was stopped")));
@@ -154,7 +154,7 @@ impl State {
         }
     }
 
-    /// Tells the watcher, puts the event into queues, and invokes the handlers of the topic. Nobody waits for those but the
+    /// Tells the watcher, puts the event into queues, and invokes the handlers of the topic. No one waits for those but the
     /// end of the session (D-15). The event's id.
     pub(super) fn emit(&mut self, call: CallId, topic: &str, kind: Option<&str>, data: Value) -> String {
         let source = self.machine.contexts_of(call).map(|(own, _)| own.tool.name.to_string());

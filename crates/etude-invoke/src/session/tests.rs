@@ -94,11 +94,11 @@ fn gives_one(_: Arc<Value>, _: Caller) -> Boxed<Outcome> {
     Box::pin(async { Ok(Some(json!(1))) })
 }
 
-/// D-4.7, D-3.3: hooks and `$resolve` are heard, or not (`Hooks::Nothing`, `SchemaResolution::Literal`).
+/// D-4.7, D-3.3: hooks and `$resolve` are observed, or not (`Hooks::Nothing`, `SchemaResolution::Literal`).
 #[test]
 fn hooks_and_schemas_may_be_left_alone() {
     let dir = tempfile::tempdir().unwrap();
-    let text = "---\nname: app\nmetadata:\n  role: main\n  $hook: look\n  $private: params\n  params: {$resolve: nobody}\n---\n";
+    let text = "---\nname: app\nmetadata:\n  role: main\n  $hook: look\n  $private: params\n  params: {$resolve: no one}\n---\n";
     std::fs::write(dir.path().join("app.skill.md"), text).unwrap();
     let of = |strategy, name: &'static str| {
         let handlers: [(&str, Function); 2] = [("greet", gives_one), ("look", throws)];
@@ -109,11 +109,11 @@ fn hooks_and_schemas_may_be_left_alone() {
     assert_eq!(of(without, "greet"), Ok(Some(json!(1))));
     assert!(of(without, "app").unwrap_err().contains("skill not found: `nobody`"));
     let literal = Strategy { schema_resolution: SchemaResolution::Literal, ..without };
-    // Nobody is asked for the schema; there is only no model for the text.
+    // No tool is asked for the schema; there is only no model for the text.
     assert!(of(literal, "app").unwrap_err().contains("`agent` is a part of the library"));
 }
 
-/// Whoever drops an invocation gives its function up: its chain comes to an end, and nothing waits for it.
+/// Anyone who drops an invocation gives its function up: its chain comes to an end, and nothing waits for it.
 #[tokio::test]
 async fn a_dropped_invocation_leaves_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();

@@ -55,11 +55,11 @@ pub struct Status {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FailureKind {
-    /// Whoever set the machine up: the weights are missing or broken.
+    /// Anyone who set the machine up: the weights are missing or broken.
     Environment,
-    /// Whoever wrote the request: it is too long, or has what the model cannot read.
+    /// Anyone who wrote the request: it is too long, or has what the model cannot read.
     Request,
-    /// Nobody: the model's machinery failed.
+    /// No one: the model's machinery failed.
     Engine,
 }
 

@@ -83,7 +83,7 @@ impl Partial {
         fs::write(&self.note, text).map_err(|source| Failure::Disk { path: self.note.clone(), source })
     }
 
-    /// Checks size and hash. What is wrong is dropped, so that the next try begins anew.
+    /// Checks size and hash. What is wrong is dropped, so that the next try restarts.
     pub(super) fn verify(&mut self, size: u64, sha256: &str) -> Result<(), Failure> {
         if self.len != size {
             let why = format!("it has {} bytes instead of {size}", self.len);

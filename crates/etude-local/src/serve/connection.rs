@@ -1,4 +1,4 @@
-//! One connection: one call, and an eye on whether whoever asked is still there.
+//! One connection: one call, and an eye on whether the caller is still there.
 
 use std::io::Read;
 use std::net::Shutdown;
@@ -27,7 +27,7 @@ pub(super) fn attend(mut stream: Stream, shared: &Shared) {
     if let Some(reply) = reply {
         drop(protocol::send(&mut stream, &reply));
     }
-    // Dropping it would not close it: whoever watches it has it, too.
+    // Dropping it would not close it: the observer has it, too.
     drop(stream.shutdown(Shutdown::Both));
 }
 
@@ -37,7 +37,7 @@ fn generate(stream: &Stream, client: String, request: Request, shared: &Shared) 
     let (sender, receiver) = mpsc::channel();
     let mut watched = stream.try_clone().ok()?;
     let flag = Arc::clone(&given_up);
-    // Nothing more is sent by whoever asked: when this returns, they have gone, or the reply has been sent.
+    // Nothing more is sent by the caller: when this returns, they have gone, or the reply has been sent.
     let watcher = thread::spawn(move || {
         drop(watched.read(&mut [0]));
         flag.store(true, Ordering::Relaxed);

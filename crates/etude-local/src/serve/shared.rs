@@ -19,7 +19,7 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// True if nobody waits for the answer any more.
+    /// True if no one waits for the answer any more.
     pub(super) fn is_given_up(&self) -> bool {
         self.given_up.load(Ordering::Relaxed)
     }
@@ -57,7 +57,7 @@ impl Shared {
         true
     }
 
-    /// Answers calls with `answer` until none has come for as long as `idle`, or until told to stop.
+    /// Answers calls with `answer` until none has come for as long as `idle`, or until it is stopped.
     pub(super) fn work(&self, idle: Duration, mut answer: impl FnMut(&Job) -> Reply) -> Ended {
         loop {
             let job = match self.next(idle) {
@@ -65,7 +65,7 @@ impl Shared {
                 Err(ended) => return ended,
             };
             if !job.is_given_up() {
-                // Whoever has gone does not take the answer, which is nobody's fault.
+                // Anyone who has gone does not take the answer, which is no one's fault.
                 drop(job.reply.send(answer(&job)));
             }
             self.lock().is_working = false;

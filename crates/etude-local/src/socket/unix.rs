@@ -14,7 +14,7 @@ pub(crate) fn make_dir(dir: &Path) -> io::Result<()> {
     private(dir)
 }
 
-/// Listens at `path`. Whatever lies there is removed: the caller holds the lock that says that nobody listens.
+/// Listens at `path`. Whatever lies there is removed: the caller holds the lock that says that no one listens.
 pub(crate) fn listen(path: &Path) -> io::Result<Listener> {
     private(path.parent().unwrap_or(Path::new(".")))?;
     match fs::remove_file(path) {

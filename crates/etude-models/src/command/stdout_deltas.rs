@@ -1,11 +1,11 @@
-//! What a program prints, told while it prints it.
+//! What a program prints, streamed while it prints.
 
 use crate::delta_sink::DeltaSink;
 
-/// How much of a program's output was told.
+/// How much of a program's output was reported.
 pub(super) struct StdoutDeltas<'a> {
     delta_sink: Option<&'a DeltaSink<'a>>,
-    /// Bytes that were told.
+    /// Bytes that were reported.
     emitted: usize,
 }
 
@@ -14,7 +14,7 @@ impl<'a> StdoutDeltas<'a> {
         Self { delta_sink, emitted: 0 }
     }
 
-    /// Tells what is new in all that was printed. An object is not told: it may be a result object, which is no text,
+    /// Tells what is new in all that was printed. An object is not streamed: it may be a result object, which is no text,
     /// and an answer that is data is nothing to watch. A character that is not yet whole waits.
     pub(super) fn emit(&mut self, printed: &[u8]) {
         let Some(delta_sink) = self.delta_sink else { return };

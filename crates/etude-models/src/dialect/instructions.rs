@@ -8,7 +8,7 @@ pub(crate) fn annotate(request: &mut Request, schema: &ResponseSchema, wrapped: 
     add(request, &format!("{subject} must satisfy this JSON Schema:\n{}", schema.schema));
 }
 
-/// Adds the schema to a conversation whose answer nobody shapes.
+/// Adds the schema to a conversation whose answer no one shapes.
 pub(crate) fn instruct(request: &mut Request, schema: &ResponseSchema) {
     let text = "Answer with a single JSON value and nothing else: no explanation, no code fence. \
                 It must satisfy this JSON Schema:\n";

@@ -41,7 +41,7 @@ pub(super) fn types_of(values: &[Value]) -> Value {
     }
 }
 
-/// Whether no answer fits two branches, as far as their types or their constants tell.
+/// Whether no answer fits two branches, by their types or constants.
 pub(super) fn are_disjoint(branches: &[Value]) -> bool {
     let kinds: Vec<Option<&str>> = branches.iter().map(|branch| branch.get("type").and_then(Value::as_str)).collect();
     let distinct = |keys: &[String]| keys.iter().collect::<BTreeSet<_>>().len() == keys.len();

@@ -1,6 +1,6 @@
 //! From a provider's answer back to what the caller's schema describes.
 //!
-//! The text is taken apart only as far as needed: numbers, texts and blanks of everything that stays are handed on as
+//! The text is taken apart only where needed: numbers, texts and blanks of everything that stays are handed on as
 //! the model wrote them.
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ impl Reversal {
     /// The answer as the caller's schema describes it. A text that is not JSON, or not of the form that was asked
     /// for, is left as it is: the caller says what is wrong with it.
     pub(crate) fn apply(&self, text: String) -> String {
-        // What has more values than are ever looked into is refused by whoever looks into it.
+        // What has more values than are ever looked into is refused by anyone who looks into it.
         if (!self.wrapped && self.nulled.is_none()) || tree::exceeds(text.as_bytes(), tree::MAX_RESPONSE_VALUES) {
             return text;
         }

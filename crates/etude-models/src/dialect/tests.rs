@@ -27,7 +27,7 @@ fn check_strict(written: Value, expected: Value, reported: bool) {
     }
 }
 
-/// what a strict provider refuses is rewritten, and what it cannot say is told in words.
+/// what a strict provider refuses is rewritten, and what it cannot say is stated in words.
 #[test]
 fn strict_dialects_close_objects_and_drop_what_they_lack() {
     let text = json!({ "type": "string" });

@@ -1,6 +1,6 @@
-//! Escapes of JSON that nobody has to write.
+//! Escapes of JSON that no one has to write.
 
-/// `text` with all escapes of JSON written out that need not be there, such as `\u0061` and `\/`. Whoever reads JSON in it reads
+/// `text` with all escapes of JSON written out that need not be there, such as `\u0061` and `\/`. Anyone who reads JSON in it reads
 /// the same.
 pub(super) fn needed_only(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

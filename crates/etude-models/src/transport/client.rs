@@ -57,7 +57,7 @@ fn build(kind: ClientKind) -> Result<Client, String> {
         builder = builder.no_proxy();
     }
     if kind == ClientKind::Plain {
-        // Should a call ask for TLS all the same, it is refused: nobody is trusted.
+        // Should a call ask for TLS all the same, it is refused: no one is trusted.
         builder = builder.tls_certs_only([]);
     }
     builder.build().map_err(|error| format!("the HTTP client cannot be made: {error}"))
@@ -80,7 +80,7 @@ fn is_loopback(url: &Url) -> bool {
 mod tests {
     use super::*;
 
-    /// A server without TLS on this machine is asked without certificates, and nobody else is.
+    /// A server without TLS on this machine is asked without certificates, and no one else is.
     #[test]
     fn certificates_are_left_out_for_this_machine_alone() {
         for (url, kind) in [

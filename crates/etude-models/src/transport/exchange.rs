@@ -84,7 +84,7 @@ impl Line {
     }
 
     /// Sends `request` until `decode` has read an answer, and returns it with a sentence for each failed try. With
-    /// `aloud` the request is one for a stream. `hearing` is told of each wait.
+    /// `streaming` the request is one for a stream. `hearing` receives each wait.
     pub(crate) async fn call<T>(
         &self,
         request: &WireRequest,

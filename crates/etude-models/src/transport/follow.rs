@@ -15,7 +15,7 @@ const MAX_STREAM_BYTES: usize = 16 * MAX_BODY_BYTES;
 /// How long the end of a stream is waited for after the end of its answer, so that the connection can be used again.
 const DRAIN: Duration = Duration::from_millis(100);
 
-/// How an answer is heard while it comes.
+/// How an answer is received while it comes.
 pub(crate) struct StreamSink<'a> {
     pub(crate) delta_sink: &'a DeltaSink<'a>,
     /// A new assembler for each try.

@@ -60,7 +60,7 @@ fn default_max_tokens(model: &str) -> u32 {
     if early.iter().any(|name| model.starts_with(name)) { 4096 } else { 8192 }
 }
 
-/// Marks the last block of `content` as the end of what is to be cached.
+/// Marks the last block of `content` as the end of the cached part.
 fn mark(content: &mut Value) {
     if let Some(Value::Object(block)) = content.as_array_mut().and_then(|blocks| blocks.last_mut()) {
         block.insert("cache_control".to_owned(), json!({ "type": "ephemeral" }));

@@ -18,7 +18,7 @@ use super::sse::{Event, Events, TooLarge};
 use crate::kind::ProviderKind;
 use room::Room;
 
-/// Where the text of an answer is told as it comes.
+/// Where the text of an answer is streamed.
 pub(crate) type Emit<'a> = &'a mut (dyn FnMut(&str) + Send);
 
 /// Puts the events of one answer together.
@@ -87,7 +87,7 @@ impl From<TooLarge> for Broken {
     }
 }
 
-/// Reads the bytes of an answer as they come. Whether they are events or a whole answer is told by the first of them,
+/// Reads the bytes of an answer as they come. Whether they are events or a whole answer is shown by the first of them,
 /// since content types are not always true: JSON begins with a bracket, and an event never does.
 pub(crate) struct Reader {
     assembler: Box<dyn Assembler>,

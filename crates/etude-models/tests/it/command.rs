@@ -72,7 +72,7 @@ async fn no_output_is_an_empty_answer() {
     assert_eq!(answer.text, "");
 }
 
-/// A prompt that fills the pipe while nobody reads it must not stop a program that answers first.
+/// A prompt that fills the pipe while no one reads it must not stop a program that answers first.
 #[tokio::test]
 async fn a_large_prompt_and_a_large_answer_do_not_block_each_other() {
     let text = "x".repeat(3_000_000);
@@ -103,7 +103,7 @@ async fn the_answer_is_there_when_the_program_has_ended() {
     assert_gone(&dir.path().join("pid")).await;
 }
 
-/// The children of a program end with it, whether it runs too long or nobody waits for it any more.
+/// The children of a program end with it, whether it runs too long or no one waits for it any more.
 #[tokio::test]
 async fn nothing_that_a_program_started_outlives_its_call() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -92,7 +92,7 @@ async fn keys_never_show_in_answers() {
     assert_eq!(declined.stop, Stop::Refusal("not to ***".to_owned()));
 }
 
-/// So do secrets of tools, whoever answers; what is too short to be one, or says only who asks, stays.
+/// So do secrets of tools, no matter who answers; what is too short to be one, or says only who asks, stays.
 #[tokio::test]
 async fn answers_hold_no_secret_of_tools() {
     let kind = ProviderKind::OpenAiCompatible;

@@ -63,7 +63,7 @@ fn note(seen: &Mutex<Vec<Seen>>, request: &Seen) -> usize {
     seen.len() - 1
 }
 
-/// An address where nobody listens.
+/// An address where no one listens.
 pub(crate) fn unreachable_url() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
     format!("http://{}", listener.local_addr().expect("it is bound"))

@@ -12,7 +12,7 @@ async fn stop_of(kind: ProviderKind, body: Value) -> Stop {
     models(vec![provider(kind, &server.url())]).call(&ask("hi")).await.expect("an answer").stop
 }
 
-/// usage means the same whoever reports it.
+/// usage means the same in every provider.
 #[tokio::test]
 async fn usage_is_counted_alike_for_all_providers() {
     for kind in HTTP_KINDS {
@@ -160,7 +160,7 @@ async fn results_follow_their_calls_in_every_wire_format() {
     assert_eq!(results[1]["functionResponse"]["response"], json!({ "n": 2 }));
 }
 
-/// each provider is told in its own form which tool the model must call, and only where one must be.
+/// each provider receives in its own form which tool the model must call, and only where one must be.
 #[tokio::test]
 async fn a_call_is_forced_in_every_wire_format() {
     let named = json!({ "type": "function", "function": { "name": "look" } });

@@ -25,7 +25,7 @@ pub(crate) enum Reply {
     Stalls(String),
     /// The connection closes without a byte.
     Drop,
-    /// Nothing happens until the client goes away; then the sender is told.
+    /// Nothing happens until the client goes away; then the sender is notified.
     Hang(Sender<()>),
 }
 

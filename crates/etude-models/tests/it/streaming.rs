@@ -1,4 +1,4 @@
-//! Answers that are told as they come.
+//! Answers that are streamed.
 
 use std::sync::Mutex;
 
@@ -11,7 +11,7 @@ use crate::setup::{HTTP_KINDS, KEY, answer, ask, ask_for, models, provider};
 
 const KIND: ProviderKind = ProviderKind::OpenAiCompatible;
 
-/// Asks aloud; gives back what was told as well. `!` stands for a new beginning.
+/// Asks for a stream; gives back what was reported as well. `!` stands for a new beginning.
 async fn streamed(models: &Models, request: &Request) -> (Result<ModelResponse, CallFailure>, String) {
     let reported = Mutex::new(String::new());
     let listener = |piece: Piece<'_>| {
@@ -82,7 +82,7 @@ async fn a_streamed_answer_is_the_whole_one() {
         let [asked] = &server.seen()[..] else { panic!("{kind}: one request") };
         let has_asked = asked.body["stream"] == true || asked.path.ends_with(":streamGenerateContent?alt=sse");
         assert!(has_asked, "{kind}: {asked:?}");
-        assert_eq!(whole.seen()[0].body.get("stream"), None, "{kind}: nobody listened");
+        assert_eq!(whole.seen()[0].body.get("stream"), None, "{kind}: no one listened");
     }
 }
 
@@ -97,7 +97,7 @@ async fn a_server_that_does_not_stream_is_understood() {
     }
 }
 
-/// streams that break off are tried again like every lost answer, and what they told counts for nothing.
+/// streams that break off are tried again like every lost answer, and their deltas are void.
 #[tokio::test]
 async fn streams_that_break_off_are_tried_again() {
     let good = || Reply::Events(events(KIND, "four"));
@@ -118,9 +118,9 @@ async fn streams_that_break_off_are_tried_again() {
         (Reply::status(500, "oops"), "try 1 of 3: status 500: oops", "four"),
     ] {
         let server = Server::new([bad, good()]);
-        let (answer, heard) = streamed(&models(vec![provider(KIND, &server.url())]), &ask("hi")).await;
+        let (answer, deltas) = streamed(&models(vec![provider(KIND, &server.url())]), &ask("hi")).await;
         let answer = answer.expect(sentence);
-        assert_eq!((answer.text.as_str(), heard.as_str()), ("four", reported), "{sentence}");
+        assert_eq!((answer.text.as_str(), deltas.as_str()), ("four", reported), "{sentence}");
         assert_eq!(answer.transport_failures.len(), 1);
         assert!(answer.transport_failures[0].contains(sentence), "{:?}", answer.transport_failures);
     }
@@ -160,7 +160,7 @@ async fn a_refused_stream_is_given_up_for_good() {
     }
 }
 
-/// what a service refuses for another reason is not asked twice, and a refusal that stays is told as it is
+/// what a service refuses for another reason is not asked twice, and a refusal that stays is reported as it is
 /// without a stream.
 #[tokio::test]
 async fn refusals_that_are_not_about_streams_stay() {
@@ -187,7 +187,7 @@ async fn structured_answers_may_come_in_pieces() {
     assert_eq!((answer.expect("an answer").text.as_str(), reported.as_str()), ("[1,2]", "{\"value\":[1,2]}"));
 }
 
-/// A key that comes in two pieces is told as little as one that comes in one, and what only looks like its beginning is told.
+/// A key that comes in two pieces is redacted as well as one that comes in one, and what only looks like its beginning is kept.
 #[tokio::test]
 async fn a_key_that_is_cut_in_two_is_not_reported() {
     for kind in HTTP_KINDS {
@@ -209,7 +209,7 @@ async fn a_key_that_is_cut_in_two_is_not_reported() {
     assert_eq!(reported, "x !ary", "a new try does not go on with what an earlier one held back");
 }
 
-/// Another model begins anew.
+/// Another model restarts.
 #[tokio::test]
 async fn the_next_model_restarts() {
     let bad = Server::new([Reply::Events(half())]);
@@ -220,7 +220,7 @@ async fn the_next_model_restarts() {
     assert_eq!((answer.expect("an answer").text.as_str(), reported.as_str()), ("four", "half!half!half!four"));
 }
 
-/// A program's text is told while it prints it.
+/// A program's text is streamed while it prints.
 #[cfg(unix)]
 #[tokio::test]
 async fn what_a_program_prints_is_reported() {

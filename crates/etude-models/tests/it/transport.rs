@@ -139,11 +139,11 @@ async fn a_pause_that_was_asked_for_holds_for_all_calls() {
     assert_eq!(server.seen().len(), 1);
 }
 
-/// Nobody listening is a fault of the surroundings, and the message says where nobody listens.
+/// No one listening is a fault of the surroundings, and the message says where no one listens.
 #[tokio::test]
 async fn a_provider_out_of_reach_is_an_environment_failure() {
     let url = unreachable_url();
-    let failure = models(vec![provider(KIND, &url)]).call(&ask("hi")).await.expect_err("nobody listens");
+    let failure = models(vec![provider(KIND, &url)]).call(&ask("hi")).await.expect_err("no one listens");
     assert_eq!(failure.kind, CallFailureKind::Environment);
     let expected = format!("`p/m`: {url}/v1/chat/completions cannot be reached: ");
     assert!(failure.message.starts_with(&expected), "{}", failure.message);
@@ -173,7 +173,7 @@ async fn dropping_a_call_closes_its_connection() {
         tokio::pin!(call);
         while server.seen().is_empty() {
             let tick = tokio::time::sleep(std::time::Duration::from_millis(5));
-            tokio::select! { _ = &mut call => panic!("nobody answers"), () = tick => {} }
+            tokio::select! { _ = &mut call => panic!("no one answers"), () = tick => {} }
         }
     }
     tokio::task::spawn_blocking(move || gone.recv()).await.expect("it waits").expect("the client went away");

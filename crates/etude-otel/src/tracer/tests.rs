@@ -148,7 +148,7 @@ async fn texts_and_a_parent_are_taken_where_they_are_named() {
     );
 }
 
-/// What an earlier process did has its spans there; what it began is told from where this one goes on.
+/// What an earlier process did has its spans there; what it began is distinguished from where this one goes on.
 #[tokio::test]
 async fn what_is_replayed_is_not_sent_again() {
     let (address, requests) = collector("200 OK");
@@ -172,7 +172,7 @@ async fn what_is_replayed_is_not_sent_again() {
         1,
         true,
     );
-    // An answer of which no event told, before an event of another step.
+    // An answer of which no event reported, before an event of another step.
     reported(Event::StepStarted { row: 2 }, 2, true);
     reported(Event::StepEnded { row: 2 }, 2, true);
     reported(Event::StepEnded { row: 1 }, 3, false);
@@ -185,7 +185,7 @@ async fn what_is_replayed_is_not_sent_again() {
     assert_eq!(attribute(&spans[2], "gen_ai.usage.input_tokens"), "60");
 }
 
-/// A collector that refuses or is not there is told in a few words, without its address, and harms nothing.
+/// A collector that refuses or is not there is reported in a few words, without its address, and harms nothing.
 #[tokio::test]
 async fn a_collector_that_is_not_there_harms_nothing() {
     let (address, _requests) = collector("400 Bad Request");
@@ -193,7 +193,7 @@ async fn a_collector_that_is_not_there_harms_nothing() {
     emit(&mut tracer);
     assert_eq!(tracer.finish(&run()).await, Err("it answers 400 Bad Request".to_owned()));
     let tracer = Tracer::new(settings("http://127.0.0.1:9", &[]), "skill", "x");
-    let unconnected = "no connection: nobody answers there, or its certificate is refused";
+    let unconnected = "no connection: no one answers there, or its certificate is refused";
     assert_eq!(tracer.finish(&run()).await, Err(unconnected.to_owned()));
     let malformed = "`OTEL_EXPORTER_OTLP_ENDPOINT` must be like `http://localhost:4318`, headers like `name=value`";
     for (endpoint, header) in [("localhost:4318", "a=b"), ("http://127.0.0.1:9", "a b=c")] {

@@ -31,7 +31,7 @@ pub(super) fn ascii(text: &str) -> String {
 /// Which sign stands between whole and fraction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Decimals {
-    /// A point, as far as the request shows.
+    /// A point, in the request.
     Point,
     /// A comma: the request is in a language that writes so.
     Comma,

@@ -1,4 +1,4 @@
-//! A request cut into words, breaks and the values that can be told by their form.
+//! A request cut into words, breaks and the values that are known by their form.
 
 use std::ops::Range;
 

@@ -1,6 +1,6 @@
 //! Numbers in words: English, and small ones in German, French, Spanish and Chinese.
 
-/// A language, as far as number words are concerned.
+/// A language, by its number words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Language {
     /// English.

@@ -100,7 +100,7 @@ fn chinese_requests_reach_their_route() {
     assert!(reached(&requests) >= 8);
 }
 
-/// a request that fits nothing must be told so.
+/// a request that fits nothing must be reported as such.
 #[test]
 fn foreign_requests_are_rejected() {
     let router = router();

@@ -21,7 +21,7 @@ pub(super) enum Origin {
     Earlier,
 }
 
-/// The records of a run, as far as they have not been fed yet.
+/// The records of a run, that have not been fed yet.
 pub(super) struct Replay {
     records: VecDeque<Record>,
     /// Records of earlier attempts that still count, for when the constructor of this attempt is over.
@@ -54,7 +54,7 @@ impl Replay {
         machine: &mut Machine,
         emit: &mut (dyn FnMut(Progress<'_>) + Send),
     ) -> Result<Vec<Command>, Error> {
-        // What a run is begun with is no past: nothing has been told yet.
+        // What a run is begun with is no past: nothing has been reported yet.
         let is_past = |record: &Record| {
             [record::CANCEL, record::RESUMED].contains(&record.key.as_str()) || !record.key.starts_with('!')
         };
@@ -62,7 +62,7 @@ impl Replay {
         self.feed_all(machine, Vec::new(), has_past, emit)
     }
 
-    /// Feeds what is left of the records, as far as the machine has come, after it wanted `commands`. Returns what it still
+    /// Feeds what is left of the records, up to the machine's state, after it wanted `commands`. Returns what it still
     /// wants done.
     pub(super) fn feed_all(
         &mut self,

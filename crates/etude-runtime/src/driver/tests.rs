@@ -137,7 +137,7 @@ impl World {
         self.drive_with(plan, session, stop, Arc::new(NoModels), None).await
     }
 
-    /// With models, and with somebody who is told what happens.
+    /// With models, and with an observer.
     async fn drive_with(
         &self,
         plan: &Plan,
@@ -265,7 +265,7 @@ async fn replayed_outputs_reach_later_steps_unchanged() {
     );
 }
 
-/// whoever tells without end keeps no run from its end.
+/// the caller that emits without end keeps no run from its end.
 #[tokio::test]
 async fn layers_that_never_fall_silent_do_not_hold_up_a_run() {
     const ENOUGH: u64 = 1_000_000;
@@ -345,7 +345,7 @@ async fn what_is_done_again_is_cleaned_up_again() {
     }
 }
 
-/// The journal tells of another effect of the same name: the definition has changed, and nobody agreed to that.
+/// The journal tells of another effect of the same name: the definition has changed, and no one agreed to that.
 #[tokio::test]
 async fn a_record_for_another_request_is_refused() {
     let (_, records, first) = uninterrupted().await;

@@ -27,7 +27,7 @@ struct Shared {
 pub struct Cancelled(pub Stderr);
 
 impl Cancel {
-    /// A handle that nobody has used yet.
+    /// A handle that no one has used yet.
     pub fn new() -> Self {
         Self::default()
     }

@@ -24,7 +24,7 @@ pub(super) fn inherited() -> impl Iterator<Item = (OsString, OsString)> {
 }
 
 impl Environment {
-    /// The environment of this process without [`PROVIDER_KEYS`] and the variables named in `scrub`, and with those of
+    /// The environment of this process without [`PROVIDER_KEYS`] and the variables named in `withheld`, and with those of
     /// `extra`.
     pub(super) fn new(run_id: &str, app_dir: &Path, redactor: &[String], extra: Vec<(String, OsString)>) -> Self {
         let hidden = |name: &OsStr| {

@@ -1,9 +1,9 @@
-//! How many processes are under way at once, as far as file descriptors go: a step that waits a moment for one is better
+//! How many processes are under way at once, bounded by file descriptors: a step that waits a moment for one is better
 //! than a run that fails for want of it.
 //!
 //! Each process takes some descriptors, and the rest of a run takes some as well: its journal, its models, the files that
 //! long values lie in. So there are only as many processes at once as leave enough for the rest. When that is too few for
-//! what a plan asks for, this process allows itself more descriptors, as far as it may; its children get what it was given.
+//! what a plan asks for, this process allows itself more descriptors, up to its limit; its children get what it was given.
 //!
 //! Descriptors belong to the whole process, and so does this.
 
@@ -19,7 +19,7 @@ use super::os;
 /// child's ends of the pipes and the pipe for an error of `exec` take the place of the files and a few more.
 const EACH: u64 = 12;
 
-/// So many are left to everything else.
+/// Number left to everything else.
 const REST: u64 = 64;
 
 /// More descriptors than this are of no use: there are never as many threads that attend processes.
@@ -28,14 +28,14 @@ const MAX_COUNT: u64 = 8192;
 /// How often somebody who waits looks whether that is still asked for.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// So many looks in a row in which nothing changes make a wait vain: what is under way may wait for the very process that waits
+/// Number of looks in a row without a change after which a wait is idle: what is under way may wait for the very process that waits
 /// for its turn (a layer around a step). Then one more begins if that leaves enough to everything else.
 const LOOKS: u32 = 20;
 
-/// So many vain waits for a turn are enough in any case.
+/// Upper bound of idle waits for a permit.
 const MAX_IDLE_WAITS: u32 = 60;
 
-/// So many vain waits for another process to end are enough.
+/// Upper bound of waits for another process to end.
 const MAX_WAITS: u32 = 600;
 
 /// How often a start is tried again, a [`LOOK`] apart, while nothing of ours is under way that could end: another program may
@@ -207,7 +207,7 @@ impl Now {
     }
 }
 
-/// How many processes so many descriptors are enough for.
+/// Number of processes that the descriptors suffice for.
 fn room(descriptors: u64) -> u64 {
     (descriptors.saturating_sub(REST) / EACH).max(1)
 }

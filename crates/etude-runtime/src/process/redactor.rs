@@ -1,4 +1,4 @@
-//! What processes print on stderr is shown, kept and told without what nobody is to see in it.
+//! What processes print on stderr is shown, kept and reported without secrets.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +10,7 @@ pub trait StreamRedactor: Send + Sync + fmt::Debug {
     fn draw<'p>(&self, held: &mut Vec<u8>, piece: &'p [u8], is_over: bool) -> Cow<'p, [u8]>;
 }
 
-/// One stream behind a veil, if there is one.
+/// One stream behind a redactor, if there is one.
 pub(super) struct RedactedStream<'v> {
     redactor: Option<&'v dyn StreamRedactor>,
     held: Vec<u8>,

@@ -241,7 +241,7 @@ impl Drop for Sandboxes {
     fn drop(&mut self) {
         let scratch = self.scratch.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(made) = scratch.take() {
-            // What cannot be removed is left to whoever cleans the directory of temporary files.
+            // What cannot be removed is left to anyone who cleans the directory of temporary files.
             let _ = std::fs::remove_dir_all(made.path);
         }
     }
@@ -252,7 +252,7 @@ impl Enclosure {
     /// first of them is the stdin of `launch`.
     pub(super) fn around(&self, launch: &Launch, is_passed: bool) -> Result<Launch, String> {
         let program =
-            launch.program.to_str().ok_or("the program's path is not UTF-8, which a sandbox cannot be told")?;
+            launch.program.to_str().ok_or("the program's path is not UTF-8, which a sandbox cannot express")?;
         let stdin = if is_passed { PASSED } else { SOCKET };
         let words = [WORD, &self.rules, stdin, program, &launch.name].map(str::to_owned);
         let args = words.into_iter().chain(launch.args.iter().cloned()).collect();

@@ -21,7 +21,7 @@ pub(super) struct Feed<'a> {
     written: usize,
 }
 
-/// What is to be written next.
+/// What to write next.
 #[derive(Debug)]
 pub(super) enum Next<'f> {
     /// These slices, one after the other.
@@ -35,7 +35,7 @@ impl<'a> Feed<'a> {
         Self { chunks: &stdin.0, done: 0, piece: Vec::new(), written: 0 }
     }
 
-    /// What is to be written next. A stored value that cannot be read is an error.
+    /// What to write next. A stored value that cannot be read is an error.
     pub(super) fn next(&mut self) -> Result<Next<'_>, String> {
         while let Some(first) = self.chunks.first() {
             if self.done < len(first) {

@@ -1,6 +1,6 @@
 //! Warm interpreters: a step costs a fork instead of the start of an interpreter (X-2 `worker`).
 //!
-//! A fork server is an interpreter that has started, imported what it was told to, and waits. A step is a copy of it, in
+//! A fork server is an interpreter that has started, imported what it was set to, and waits. A step is a copy of it, in
 //! a group of its own, with its own arguments, environment, directory and pipes: nothing of one step is seen by the
 //! next. Whatever interpreter, directory or environment a new process would begin with decides which server it comes
 //! from. Where no server can be had, a new process runs the step, and the outcome says why.
@@ -180,7 +180,7 @@ impl Workers {
     }
 }
 
-/// What the interpreter is told to run: it reads its program from the socket, which is its stdin.
+/// What the interpreter is given to run: it reads its program from the socket, which is its stdin.
 fn boot() -> String {
     let length = SERVER.len();
     format!(
@@ -190,7 +190,7 @@ fn boot() -> String {
 }
 
 impl Slot {
-    /// The server, or nothing if it is to be started; then this slot is busy until [`Slot::put`].
+    /// The server, or nothing if it must be started; then this slot is busy until [`Slot::put`].
     fn take(&self, cancel: &Cancel) -> Result<Result<Option<os::Server>, String>, Cancelled> {
         let mut state = self.state();
         loop {

@@ -31,7 +31,7 @@ pub struct Continuation {
     pub used_ms: u64,
     /// When it begins, in milliseconds since 1970.
     pub at_ms: i64,
-    /// Cached outputs are not used, only stored: what was asked for is to be done again, in this attempt and in those that
+    /// Cached outputs are not used, only stored: requested work must run again, in this attempt and in those that
     /// continue it.
     pub refresh: bool,
 }
@@ -74,7 +74,7 @@ impl Continuation {
         })
     }
 
-    /// What the machine of a run that was begun by version `abi` of the interpreter is told of the attempt.
+    /// What the machine of a run that was begun by version `abi` of the interpreter is given of the attempt.
     pub fn attempt(&self) -> Attempt {
         Attempt::new(self.number, self.scope)
     }
@@ -91,7 +91,7 @@ pub fn attempt_number(records: &[Record]) -> u32 {
     Continuation::last(records).map_or(1, |(_, last)| last.number)
 }
 
-/// What the machine of a run is told that has been spent before this attempt, besides what was spent before the run: on
+/// What the machine of a run receives as spent before this attempt, besides what was spent before the run: on
 /// outcomes that no longer count, and on those that are kept from before the current scope.
 pub fn spent_before(records: &[Record], blobs: &dyn BlobStore) -> Usage {
     let (void, begins) = (void(records), scope_begins(records));

@@ -124,7 +124,7 @@ struct AskedBody {
     tier: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     system: Option<String>,
-    /// How many messages came before those that are told here.
+    /// How many messages came before those that are reported here.
     #[serde(default, skip_serializing_if = "is_none_before")]
     earlier: usize,
     /// Role and text of each message.

@@ -14,7 +14,7 @@ use crate::fixture::{Fixture, shell, within};
 fn raw_output_is_given_back_as_it_is() {
     let fixture = Fixture::new();
     let call = shell("printf 'a\\377\\nb'; echo careful >&2; exit 3");
-    let ended = within(|| fixture.host.run_bounded(&call, &Cancel::new(), 100)).expect("nobody cancelled");
+    let ended = within(|| fixture.host.run_bounded(&call, &Cancel::new(), 100)).expect("no one cancelled");
     assert_eq!((ended.stdout.as_slice(), ended.exit, ended.is_too_large), (&b"a\xff\nb"[..], Exit::Status(3), false));
     assert_eq!(ended.stderr.tail, "careful\n");
 }
@@ -24,7 +24,7 @@ fn raw_output_is_given_back_as_it_is() {
 fn endless_output_ends_the_process() {
     let fixture = Fixture::with(Duration::from_secs(1), &[]);
     let call = shell("yes & wait");
-    let ended = within(|| fixture.host.run_bounded(&call, &Cancel::new(), 1_000)).expect("nobody cancelled");
+    let ended = within(|| fixture.host.run_bounded(&call, &Cancel::new(), 1_000)).expect("no one cancelled");
     assert!(ended.is_too_large);
     assert_eq!(ended.stdout.len(), 1_000);
 }
@@ -34,7 +34,7 @@ fn endless_output_ends_the_process() {
 fn long_stderr_is_not_stored() {
     let fixture = Fixture::new();
     let call = shell("i=0; while [ $i -lt 30000 ]; do echo 'a line of noise on stderr' >&2; i=$((i+1)); done");
-    let ended = within(|| fixture.host.run_bounded(&call, &Cancel::new(), 10)).expect("nobody cancelled");
+    let ended = within(|| fixture.host.run_bounded(&call, &Cancel::new(), 10)).expect("no one cancelled");
     assert_eq!((ended.stderr.lines, ended.stderr.blob), (30_000, None));
     let blobs = fixture.path("").join("../../blobs");
     assert!(!blobs.exists() || fs::read_dir(blobs).expect("a directory").count() == 0);
@@ -47,7 +47,7 @@ fn a_chosen_environment_replaces_ours() {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let variables = vec![(OsString::from("PATH"), path), (OsString::from("GRANTED"), OsString::from("yes"))];
     fixture.host = fixture.host.with_environment(variables);
-    let ended = within(|| fixture.host.run_bounded(&shell("env"), &Cancel::new(), 10_000)).expect("nobody cancelled");
+    let ended = within(|| fixture.host.run_bounded(&shell("env"), &Cancel::new(), 10_000)).expect("no one cancelled");
     let text = String::from_utf8_lossy(&ended.stdout).into_owned();
     let names: Vec<&str> = text.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
     assert!(names.contains(&"GRANTED"), "{text}");

@@ -20,7 +20,7 @@ fn call_that_is_cancelled_before_it_starts_does_not_start() {
     assert!(!fixture.path("started").exists());
 }
 
-/// the group gets SIGTERM and time to react; the last words on stderr are heard.
+/// the group gets SIGTERM and time to react; the last words on stderr are received.
 #[test]
 fn process_may_clean_up_when_it_is_cancelled() {
     let fixture = Fixture::new();
@@ -30,7 +30,7 @@ fn process_may_clean_up_when_it_is_cancelled() {
     assert!(stderr.tail.ends_with("bye\n"));
 }
 
-/// whoever gives a process up gets what it had said, kept like that of any other process.
+/// anyone who gives a process up gets what it had said, kept like that of any other process.
 #[test]
 fn what_was_given_up_has_flushed_its_output() {
     let fixture = Fixture::with(IMPATIENT, &[]);

@@ -89,7 +89,7 @@ impl Fixture {
 
     /// Runs to the end, uncancelled.
     pub(crate) fn run(&self, call: &ProcessCall) -> ProcessEnd {
-        within(|| self.host.run(call, &Cancel::new(), &mut |_| {})).expect("nobody cancelled")
+        within(|| self.host.run(call, &Cancel::new(), &mut |_| {})).expect("no one cancelled")
     }
 
     /// Runs a shell line that must succeed; the text of its output.
@@ -100,18 +100,18 @@ impl Fixture {
     /// Starts `call` on a thread, waits until it has written the file `ready`, cancels it, and waits for its end.
     pub(crate) fn cancel_when_ready(&self, call: &ProcessCall, ready: &str) -> Stderr {
         let cancel = Cancel::new();
-        let mut heard = 0;
+        let mut received = 0;
         let result = within(|| {
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     eventually("the process is ready", || self.path(ready).exists());
                     cancel.cancel();
                 });
-                self.host.run(call, &cancel, &mut |bytes| heard += bytes.len() as u64)
+                self.host.run(call, &cancel, &mut |bytes| received += bytes.len() as u64)
             })
         });
         let Cancelled(stderr) = result.expect_err("cancelled");
-        assert_eq!(stderr.bytes, heard);
+        assert_eq!(stderr.bytes, received);
         stderr
     }
 

@@ -150,7 +150,7 @@ fn exclusive_host_with_a_exempted_child() {
     etude_runtime::process::exempt(&exempted);
     fixture.host.kill_leftovers();
     assert!(exempted.try_wait().expect("a status").is_none());
-    // It was waited for by the sweep, or is to be waited for here.
+    // It was waited for by the sweep, or must be waited for here.
     assert!(other.try_wait().map_or(true, |status| status.is_some()));
     exempted.kill().expect("ended");
     exempted.wait().expect("ended");

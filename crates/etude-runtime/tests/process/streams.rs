@@ -105,7 +105,7 @@ fn stored_value_that_cannot_be_read_ends_the_step_with_the_reason() {
     assert!(why.starts_with("its stdin could not be read from the store: "), "{why}");
 }
 
-/// every way to end is told apart.
+/// every way to end is distinguished.
 #[test]
 fn exit_statuses_and_signals_are_reported() {
     let fixture = Fixture::new();

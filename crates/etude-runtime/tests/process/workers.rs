@@ -394,7 +394,7 @@ fn modules_that_cannot_be_forked_are_reported() {
     }
 }
 
-/// a step that is given up while its interpreter starts is given up at once, and the next one starts it anew.
+/// a step that is given up while its interpreter starts is given up at once, and the next one restarts it.
 #[test]
 fn start_of_an_interpreter_can_be_cancelled() {
     let fixture = Fixture::preloading("slow");
@@ -411,7 +411,7 @@ fn start_of_an_interpreter_can_be_cancelled() {
     assert_eq!((value(&end).as_str(), warmth(&end)), ("1", &Warmth::Warm));
 }
 
-/// an interpreter that was killed is told once, and the steps run cold.
+/// an interpreter that was killed is reported once, and the steps run cold.
 #[cfg(target_os = "linux")]
 #[test]
 fn dead_interpreter_is_no_failure() {

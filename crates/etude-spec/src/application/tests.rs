@@ -25,7 +25,7 @@ fn one(old: &str, new: &str, word: &str, path: Option<&str>, is_compatible: bool
     reading.contract
 }
 
-/// C-1.4, AA-01: the whole contract, without a word against it.
+/// C-1.4, AA-01: the whole contract, without a finding.
 #[test]
 fn a_good_contract_has_no_fault() {
     let reading = reading(FRONT);
@@ -123,7 +123,7 @@ fn unreadable_frontmatter_still_gives_a_record() {
     assert!(words(&format!("---\n{FRONT}{bomb}---\n")).contains(&"AA_BAD_YAML"));
 }
 
-/// C-1.3, AA-05, AA-25: versions stay text; a foreign dialect is told from a broken contract.
+/// C-1.3, AA-05, AA-25: versions stay text; a foreign dialect is distinguished from a broken contract.
 #[test]
 fn versions_are_text_and_dialects_are_distinguished() {
     assert_eq!(reading(&FRONT.replace("0.1.0", "1.10")).contract.version, "1.10");

@@ -239,8 +239,8 @@ impl<'a> Compiler<'a> {
         let merge_context = self.merge_context(false);
         let above = self.above(&levels, &merge_context);
         // A tool of no name has all of it and adds nothing.
-        let nobody = Arc::new(Skill::programmatic("", "", Map::new()));
-        let all: Vec<Arc<Skill>> = [nobody].into_iter().chain(levels.iter().cloned()).collect();
+        let no_one = Arc::new(Skill::programmatic("", "", Map::new()));
+        let all: Vec<Arc<Skill>> = [no_one].into_iter().chain(levels.iter().cloned()).collect();
         let mut found = Vec::new();
         let plain = fold::fold(&all, &above.base, &merge_context, Wanted::Keys, &mut found);
         let is_sound = plain.is_outline && found.is_empty();

@@ -210,7 +210,7 @@ impl State {
         }
     }
 
-    /// The same for a tool whose values nobody wants.
+    /// The same for a tool whose values no one wants.
     fn outline(&mut self, tool: &Skill, merge_context: &MergeContext<'_>, found: &mut Vec<Diagnostic>) {
         let is_annotation = |key: &str| key.starts_with('$') && !key.starts_with("${");
         let metadata = interpolate::object_of(

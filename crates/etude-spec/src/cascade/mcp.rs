@@ -15,7 +15,7 @@ pub fn uri(server: &str, tool: &str) -> String {
 /// A value of `env` or `headers` when its server is launched: `${NAME}` is a variable of the environment.
 ///
 /// # Errors
-/// Those of `variable`: why a variable cannot be had.
+/// Those of `variable`: why a variable is not available.
 pub fn launched(text: &str, variable: impl Fn(&str) -> Result<String, String>) -> Result<String, String> {
     let (mut out, mut rest) = (String::new(), text);
     while let Some((before, after)) = rest.split_once("${") {

@@ -75,7 +75,7 @@ fn is_end(rest: &str) -> bool {
     scan.rest.is_empty() || scan.rest.starts_with(';') || (is_new_line && is_word && !goes_on)
 }
 
-/// Goes through a source token by token, as far as that needs no grammar.
+/// Goes through a source token by token, without a grammar.
 struct Scan<'t> {
     rest: &'t str,
 }

@@ -30,7 +30,7 @@ pub fn is_json_path(text: &str) -> bool {
 }
 
 /// The longest path, and the deepest filter in a filter. Values are nested no deeper (`yaml::MAX_DEPTH`), so that a longer
-/// path leads to nothing; making the way for one would make a value that nobody can print or drop.
+/// path leads to nothing; making the way for one would make a value that no one can print or drop.
 const MAX_DEPTH: usize = 128;
 
 /// The parts of a path. Text that is no path gives the parts up to where it ceases to be one, and a path of more than 128

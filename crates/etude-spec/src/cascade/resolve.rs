@@ -58,7 +58,7 @@ pub fn put(schema: &mut Value, part: &Part, given: Option<Value>) {
     }
 }
 
-/// The schema with any value where a tool would say more: for whoever cannot call one.
+/// The schema with any value where a tool would say more: for anyone who cannot call one.
 pub fn without(schema: &Value) -> Value {
     let mut schema = schema.clone();
     while let Some(part) = first(&schema) {

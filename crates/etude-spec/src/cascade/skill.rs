@@ -218,7 +218,7 @@ impl Skill {
         &self.members().metadata
     }
 
-    /// The keys of its metadata and the one parent that it names, empty if it names none; `None` if that is to be looked up
+    /// The keys of its metadata and the one parent that it names, empty if it names none; `None` if that must be looked up
     /// in [`Skill::metadata`].
     pub(crate) fn outline(&self) -> Option<(impl Iterator<Item = &str>, &str)> {
         self.outline.as_ref().map(|outline| (outline.keys(&self.file), outline.parent(&self.file)))
@@ -493,7 +493,7 @@ mod tests {
         assert_eq!(names(&json!("a b")), names(&json!(["a", "b"])));
     }
 
-    /// D-2: faults are told with their places, and a bad name or command does not hide the rest.
+    /// D-2: faults are reported with their places, and a bad name or command does not hide the rest.
     #[test]
     fn faults_have_their_places() {
         let (skill, found) = read("skills/x.skill.md", "---\nname: Bad Name\ncommand: \"a 'b\"\n---\n");

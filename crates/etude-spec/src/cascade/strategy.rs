@@ -20,13 +20,13 @@ pub struct Strategy {
     pub tie_break: TieBreak,
     /// What a denial is worth (D-3.1, D-10).
     pub deny_precedence: DenyPrecedence,
-    /// What becomes of a call that somebody must allow when there is nobody (D-13).
+    /// What becomes of a call that somebody must allow when there is no one (D-13).
     pub trust_no_gateway: TrustNoGateway,
     /// What a chain entry is called with (D-7.2).
     pub entry_arguments: EntryArguments,
     /// What a swallowed throw leaves behind (D-7.5).
     pub swallowed_throw: SwallowedThrow,
-    /// What the tools of `$hook` are told of (D-4.7).
+    /// What the tools of `$hook` receive (D-4.7).
     pub hooks: Hooks,
     /// What `$resolve` in a schema does (D-3.3).
     pub schema_resolution: SchemaResolution,
@@ -82,7 +82,7 @@ pub enum RemoveTiming {
     /// At the level that says so: a nearer level may bring the key back.
     #[default]
     AtLevel,
-    /// At the end: it is gone whoever declares it.
+    /// At the end: it is gone in every declaration.
     AtEnd,
 }
 
@@ -106,7 +106,7 @@ pub enum DenyPrecedence {
     FirstMatch,
 }
 
-/// What becomes of a call that somebody must allow when there is nobody.
+/// What becomes of a call that somebody must allow when there is no one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TrustNoGateway {
     /// It is refused.
@@ -136,7 +136,7 @@ pub enum SwallowedThrow {
     GoesOn,
 }
 
-/// What the tools of `$hook` are told of.
+/// What the tools of `$hook` receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Hooks {
     /// Every entry of the chain: before it, and after it or of its throw.

@@ -389,7 +389,7 @@ fn stages_carry_their_role_and_nothing_else() {
     }
 }
 
-/// D-4.3: at most 128 skills are inherited from, however they are reached; a file with thousands is told so for each.
+/// D-4.3: at most 128 skills are inherited from, however they are reached; a file with thousands is reported for each.
 #[test]
 fn skills_inherit_from_so_many_and_no_more() {
     let mut skills = Map::from_iter([("p0".to_owned(), json!({}))]);

@@ -290,13 +290,13 @@ pub fn no_such_command(path: &str, words: &str, commands: &[String]) -> Diagnost
         .maybe_hint(meant(words, commands.iter().map(String::as_str)))
 }
 
-/// The package cannot be used: why was told before.
+/// The package cannot be used: the reason was reported before.
 pub fn declined(path: &str, slug: &str) -> Diagnostic {
-    whole(Code::Contradiction, path, format!("the package {} cannot be used until its errors are mended", quoted(slug)))
+    whole(Code::Contradiction, path, format!("the package {} cannot be used until its errors are fixed", quoted(slug)))
         .hint("see them all: etude apps check")
 }
 
-/// Nobody has approved the package; `shadowed` are others of the same slug.
+/// No one has approved the package; `shadowed` are others of the same slug.
 pub fn not_trusted(path: &str, root: &str, what: &str, shadowed: &[String]) -> Diagnostic {
     let other =
         shadowed.first().map(|other| format!("; or use the one in `{other}`: --apps-path {other}")).unwrap_or_default();

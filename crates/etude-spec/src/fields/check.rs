@@ -180,7 +180,7 @@ fn members(found: &mut Findings<'_>, expected: &Kind, at: Context<'_>, value: &N
     }
 }
 
-/// True if a value is of the kind's sort, so that its faults are best told in that kind's words.
+/// True if a value is of the kind's sort, so that its faults are best described in that kind's words.
 fn same_shape(kind: &Kind, value: &Node<'_>) -> bool {
     match (kind, &value.value) {
         (Kind::Object(_) | Kind::Entries(_), Value::Map(_)) | (Kind::List(_), Value::Seq(_)) => true,

@@ -104,7 +104,7 @@ pub static APPROVALS: Object = Object {
             "Ask, allow what is listed, or allow everything." => default "ask";
         optional "allow": List(&Text), "[\"git *\"]", "Patterns of what is allowed.";
         optional "unattended": Word(&["deny", "wait"]), "wait",
-            "What becomes of a question where nobody is at a terminal: the call is denied, or the run waits."
+            "What becomes of a question where no one is at a terminal: the call is denied, or the run waits."
             => default "deny";
     }],
 };

@@ -94,7 +94,7 @@ pub static MACHINE: Object = Object {
         optional "grants": Either(&[List(&Of(&GRANT)), Of(&SCRIPT)]), "[{stage: check, tool: Bash, decision: approve, times: 1}]",
             "Who decides about calls of other tools before a person is asked.";
         optional "guards": List(&Of(&GUARD)), "[{script: python3 scripts/guard.py}]", "Programs that may deny a call.";
-        optional "onFailure": Of(&SCRIPT), "{script: python3 scripts/failed.py}", "Is told when a fan-out was aborted.";
+        optional "onFailure": Of(&SCRIPT), "{script: python3 scripts/failed.py}", "Is notified when a fan-out was aborted.";
         optional "maxStageExecutions": Integer(1, 100_000), "100",
             "More executions than this end the run." => default "100";
         optional "pipeline": Entries(&Of(&HOOKS)), "{outline: {next: [{terminal: true}]}}",
@@ -263,7 +263,7 @@ pub static ASSERT_RULE: Object = Object {
     fields: &[fields! {
         optional "when": WHEN, "{path: parsed.steps, exists: false}", "All must hold; without it always.";
         required "verdict": Word(&["ok", "retry", "fail", "skip"]), "retry", "What is decided.";
-        optional "reason": Text, "list the steps", "Why; on `retry` the model is told.";
+        optional "reason": Text, "list the steps", "Why; on `retry` the model is informed.";
     }],
 };
 

@@ -40,7 +40,7 @@ pub enum Fault {
 pub enum Scan {
     /// More of the file is needed.
     More,
-    /// Everything that is to be known.
+    /// Everything known.
     Done(Head),
 }
 

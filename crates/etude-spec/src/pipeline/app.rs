@@ -41,7 +41,7 @@ pub struct Pipeline {
     pub extensions: Vec<Diagnostic>,
 }
 
-/// What can be told about a pipeline from its own file.
+/// What is known about a pipeline from its own file.
 #[derive(Debug, Clone)]
 pub struct Summary {
     /// Its directory's name.

@@ -26,7 +26,7 @@ use crate::yaml::{self, Node};
 /// Largest definition file that is read, in bytes.
 pub(crate) const MAX_SIZE: u64 = 1 << 20;
 
-/// A pipeline as far as it could be loaded.
+/// A pipeline with every part that could be loaded.
 pub(crate) struct Loaded {
     pub(crate) name: String,
     pub(crate) description: String,

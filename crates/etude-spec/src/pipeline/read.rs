@@ -1,4 +1,4 @@
-//! From the tree to a definition: fields, types and everything else that can be told from one value alone.
+//! From the tree to a definition: fields, types and everything else that is known from one value alone.
 
 use etude_core::template::{self, ProblemKind, Template};
 

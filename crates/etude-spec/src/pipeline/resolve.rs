@@ -172,7 +172,7 @@ impl Bringing<'_, '_, '_, '_> {
         Some(machine)
     }
 
-    /// The stage in a file, as a machine of its own. Its errors are told with it.
+    /// The stage in a file, as a machine of its own. Its errors are reported with it.
     fn stage(&mut self, path: Text<'_>) -> Option<Arc<CalledMachine>> {
         let Some(full) = join(self.dir, path.text) else {
             self.found.push(diagnose_files::leaves_app(self.found.file, path.at, "the stage", path.text));

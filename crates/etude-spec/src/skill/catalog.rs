@@ -1,4 +1,4 @@
-//! What agents are told about skills: the catalog (C-2.5) and an activation (C-2.7), as text.
+//! What agents are given about skills: the catalog (C-2.5) and an activation (C-2.7), as text.
 
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ pub struct Listed<'a> {
     pub location: &'a str,
 }
 
-/// The catalog as XML; `None` without skills, because then agents are told nothing at all.
+/// The catalog as XML; `None` without skills, because then agents receive nothing at all.
 pub fn xml<'a>(skills: impl IntoIterator<Item = Listed<'a>>) -> Option<String> {
     let mut out = String::from("<available_skills>\n");
     let start = out.len();

@@ -17,7 +17,7 @@ pub(super) enum Oddity {
     Flow,
 }
 
-/// The first place of each. A text that cannot be parsed has none: that is told elsewhere.
+/// The first place of each. A text that cannot be parsed has none: that is reported elsewhere.
 pub(super) fn oddities(file: &Arc<SourceFile>, yaml: Span) -> Vec<(Oddity, Span)> {
     let text = file.slice(yaml);
     let mut options = granit_parser::options! {

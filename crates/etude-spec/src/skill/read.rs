@@ -49,7 +49,7 @@ fn again(
         let (root, _) = yaml::parse(&file);
         if let Some(root) = root {
             diagnostics.extend(found.into_iter().map(diagnose::recovered));
-            // Places in the mended text are not those of the file: what is found now is told of the file as a whole.
+            // Places in the repaired text are not those of the file: what is found now receives the file as a whole.
             let mut second = Vec::new();
             let skill = fields(&file, &root, directory, profile, &mut second);
             diagnostics.extend(second.into_iter().map(|mut diagnostic| {
@@ -121,7 +121,7 @@ fn fields(
     (profile == Profile::Strict || description.is_some()).then_some(skill)
 }
 
-/// Fields that clients write everywhere and nobody acts on: not worth a word.
+/// Fields that clients write everywhere and no one acts on: not worth a word.
 const IGNORED: &[&str] = &["version", "author", "tags", "category"];
 
 impl Reader<'_, '_> {

@@ -1,8 +1,8 @@
-//! Frontmatter as people write it by hand: values with a colon that nobody quoted (C-2.4).
+//! Frontmatter as people write it by hand: values with a colon that no one quoted (C-2.4).
 
 use std::fmt::Write;
 
-/// The YAML with every such value in quotes, its following lines folded in; `None` if there is nothing to mend.
+/// The YAML with every such value in quotes, its following lines folded in; `None` if there is nothing to repair.
 pub(super) fn quoted(yaml: &str) -> Option<String> {
     let mut out = String::with_capacity(yaml.len() + 64);
     let mut repaired = false;

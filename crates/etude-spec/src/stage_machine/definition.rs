@@ -148,7 +148,7 @@ fn core_version(found: &mut Findings<'_>, entries: &Entries<'_>) {
 }
 
 /// What a model must be able to do. Tool calls are asked for anyway (B-CN1); nothing else is known of any model here,
-/// so that what is only preferred is told, and what is needed keeps the machine from running (B-CN4, B-CN6).
+/// so that what is only preferred is reported, and what is needed keeps the machine from running (B-CN4, B-CN6).
 fn capabilities(found: &mut Findings<'_>, entries: &Entries<'_>) -> Vec<String> {
     let Some(node) = entries.get("capabilities") else { return Vec::new() };
     let mut asked: Vec<(String, String)> = Vec::new();
@@ -261,7 +261,7 @@ pub(super) fn guards(found: &mut Findings<'_>, entries: &Entries<'_>, cx: &HookC
     guards
 }
 
-/// Who is told of failed fan-outs.
+/// Who receives failed fan-outs.
 pub(super) fn on_failure(found: &mut Findings<'_>, entries: &Entries<'_>, cx: &HookContext<'_>) -> Option<Script> {
     let hook = entries.get("onFailure")?.as_map()?;
     marked(found, "/onFailure", rank::BODY, |found| script(found, hook, "script", cx))

@@ -21,7 +21,7 @@ use crate::pipeline::{below, source};
 use crate::source::{FileKind, SourceFile, Sources, Span, join};
 use crate::yaml::{self, Entries, Node};
 
-/// A stage_machine as far as it could be loaded.
+/// A machine with every part that could be loaded.
 pub(super) struct Loaded {
     pub(super) machine: Option<Machine>,
     /// Description, triggers and input.

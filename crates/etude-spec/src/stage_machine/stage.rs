@@ -25,7 +25,7 @@ use crate::yaml::{Entries, Node};
 /// Names of the context that etude itself gives (`b-stages` §8).
 pub(crate) const RESERVED: [&str; 5] = ["workflowRunId", "stageExecutionId", "upstream", "attempts", "host"];
 
-/// A stage file as far as it could be read.
+/// A stage file with every part that could be read.
 pub(super) struct StageFile {
     pub(super) file: Arc<SourceFile>,
     /// Its id with its place, if it has a sound one.

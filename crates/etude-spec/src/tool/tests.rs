@@ -49,7 +49,7 @@ fn names_of_built_in_tools_are_taken() {
     assert_eq!(mcp, ["P0209 1:7 `mcp__x` cannot be the name of a tool"]);
 }
 
-/// all faults are told, each with its place.
+/// all faults are reported, each with its place.
 #[test]
 fn every_fault_is_located() {
     let text = "name: lokup\ndescripton: d\ninputSchema:\n  type: object\n  properties: {n: {type: int}}\ncommand: python3 'x\napprovalKey: \"x({{args.m}}) {{n}} {{\"\ntimeout: soon\n";
@@ -117,7 +117,7 @@ fn the_editor_schema_takes_the_examples() {
     assert!(jsonschema::is_valid(&schema, &serde_json::from_str(&text).expect("json")));
 }
 
-/// `b-stages` §20.5: a script that is not there is told with the files that lie where it should, not with directories and others.
+/// `b-stages` §20.5: a script that is not there is reported with the files that lie where it should, not with directories and others.
 #[test]
 fn a_missing_script_is_reported_with_the_files_beside_it() {
     let text = "name: lookup\ndescription: d\ncommand: python3 tools/net/lookp.py\n";

@@ -91,7 +91,7 @@ struct Builder<'s> {
 struct Frame<'s> {
     start: usize,
     anchor: usize,
-    /// A diagnostic says that it is not what it looks like: nothing more is to be said about it.
+    /// A diagnostic says that it is not what it looks like: it needs no further remark.
     spoilt: bool,
     items: Items<'s>,
 }

@@ -124,7 +124,7 @@ impl<'s> Node<'s> {
         }
     }
 
-    /// True if nothing more is to be said about it.
+    /// True if it needs no further remark.
     pub fn is_invalid(&self) -> bool {
         matches!(self.value, Value::Invalid)
     }

@@ -136,7 +136,7 @@ impl<'s> Reader<'s> {
             let is_collection = inner < end
                 && (self.is_item(inner, end) || self.key(inner, end).is_some_and(|at| self.is_colon(at, end)));
             items.push(if is_collection {
-                // A collection that begins behind the dash is indented as far as it stands there.
+                // A collection that begins behind the dash is indented by its own column.
                 let column = indent + (inner - start);
                 self.lines[self.at] = Line { indent: column, start: inner, end };
                 self.block(column)?

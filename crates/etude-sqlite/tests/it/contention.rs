@@ -97,7 +97,7 @@ fn one_of_several_engines_gets_a_run() {
     }
 }
 
-/// A run is taken and let go of by one after the other, and their files come and go; nobody is let in twice.
+/// A run is taken and let go of by one after the other, and their files come and go; no one is let in twice.
 #[test]
 fn lock_owners_that_come_and_go_admit_no_owner_twice() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -110,7 +110,7 @@ fn lock_owners_that_come_and_go_admit_no_owner_twice() {
                 for _ in 0..200 {
                     let Ok(session) = open(dir, Sync::Normal).claim("r-1") else { continue };
                     assert_eq!(inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0, "two have the run");
-                    block_on(session.set_state(RunState::Running, None)).expect("nobody took it away");
+                    block_on(session.set_state(RunState::Running, None)).expect("no one took it away");
                     inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
                 }
             });
@@ -135,7 +135,7 @@ fn looking_at_a_run_does_not_make_it_busy() {
             if claimed.is_err() {
                 done.store(true, std::sync::atomic::Ordering::Relaxed);
             }
-            claimed.expect("nobody has it");
+            claimed.expect("no one has it");
         }
         done.store(true, std::sync::atomic::Ordering::Relaxed);
     });

@@ -113,7 +113,7 @@ fn kill_while_appending(role: &str, at_least: u64) {
     let engine = open(dir.path(), Sync::Normal);
     let row = engine.view("r-1").expect("view").row;
     assert_eq!((row.state, row.is_live), (RunState::Running, false), "its lock died with it");
-    let records = engine.claim("r-1").expect("nobody has it").records().expect("records");
+    let records = engine.claim("r-1").expect("no one has it").records().expect("records");
     let count = records.len() as u64;
     // The last acknowledgement may have died in the child.
     assert!((acknowledged + 1..=acknowledged + 2).contains(&count), "{acknowledged} acknowledged, {count} there");
@@ -169,7 +169,7 @@ fn one_of_several_processes_gets_a_run() {
             child.kill().expect("SIGKILL");
             child.wait().expect("it is dead");
         }
-        drop(engine.claim("r-1").expect("nobody has it any more"));
+        drop(engine.claim("r-1").expect("no one has it any more"));
     }
 }
 

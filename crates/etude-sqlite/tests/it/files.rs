@@ -50,10 +50,10 @@ fn one_file_stands_for_all_runs_of_a_journal() {
         assert!(is_live());
         drop(session);
         assert!(!is_live());
-        let session = engine.claim(&id).expect("nobody has it");
+        let session = engine.claim(&id).expect("no one has it");
         assert!(is_live());
         block_on(session.set_state(RunState::Succeeded, None)).expect("set_state");
-        assert!(!is_live(), "what is over needs nobody");
+        assert!(!is_live(), "what is over needs no one");
     }
     drop(engine);
     assert_eq!(locks(), 0);

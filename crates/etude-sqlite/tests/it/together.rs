@@ -109,7 +109,7 @@ fn many_runs_are_created_and_end_together() {
     assert!(matches!(refused, Err(Error::Busy { .. })), "{refused:?}");
 }
 
-/// One that was overtaken is told so; those that wrote with it are not concerned.
+/// An overtaken session gets an error; those that wrote with it are not concerned.
 #[test]
 fn who_lost_a_run_writes_nothing_and_hinders_no_other() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -122,7 +122,7 @@ fn who_lost_a_run_writes_nothing_and_hinders_no_other() {
     }
 }
 
-/// A group that cannot be written is told to everybody in it, and nobody waits for ever.
+/// Every member of a group that cannot be written gets the error, and no one waits for ever.
 #[test]
 fn a_group_that_fails_fails_for_all_of_it() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -97,7 +97,7 @@ fn a_question_shows_control_characters() {
         ("echo ok\rrm x", "run: Bash(echo ok\\rrm x)"),
         ("a\r\nb\u{1b}[2K", "run: Bash(a\\r ⏎ b\\u{1b}[2K)"),
     ] {
-        let Decision::Ask { summary, .. } = bash(&Policy::default(), line) else { panic!("nobody is asked: {line:?}") };
+        let Decision::Ask { summary, .. } = bash(&Policy::default(), line) else { panic!("no one is asked: {line:?}") };
         assert_eq!(summary, shown);
     }
 }
@@ -106,7 +106,7 @@ fn a_question_shows_control_characters() {
 #[test]
 fn a_long_question_keeps_both_ends() {
     let line = format!("begin{}end", "x".repeat(700 - "Bash(beginend)".len()));
-    let Decision::Ask { summary, .. } = bash(&Policy::default(), &line) else { panic!("nobody is asked") };
+    let Decision::Ask { summary, .. } = bash(&Policy::default(), &line) else { panic!("no one is asked") };
     assert!(summary.starts_with("run: Bash(beginx") && summary.ends_with("xend)"), "{summary}");
     assert!(summary.contains("x … [100 characters, see the arguments] … x"), "{summary}");
 }

@@ -38,7 +38,7 @@ pub(super) fn schema() -> Value {
                 "type": "integer", "minimum": 1, "maximum": MAX_SECONDS,
                 "description": format!("Longest time in seconds; by default {DEFAULT_SECONDS}."),
             },
-            "description": {"type": "string", "description": "What it is for, in a few words, for whoever approves it."},
+            "description": {"type": "string", "description": "What it is for, in a few words, for anyone who approves it."},
         }),
         &["command"],
     )

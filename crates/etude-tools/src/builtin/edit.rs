@@ -113,7 +113,7 @@ fn missing(place: &str, file: &str, old: &str, new: &str) -> ToolError {
     ToolError::terminal("NotFound", format!("`old_string` is not in `{place}`; {hint}{advice}"))
 }
 
-/// What was meant, where it can be told: small models make the same call again until they are told that it has been
+/// What was meant, where it can be guessed: small models make the same call again until they are informed that it has been
 /// made, or that what is new is not there yet.
 fn advice(file: &str, old: &str, new: &str) -> &'static str {
     if !new.trim().is_empty() && file.contains(new) {

@@ -18,7 +18,7 @@ pub(super) fn is_binary(start: &[u8]) -> bool {
     start[..start.len().min(PROBE)].contains(&0)
 }
 
-/// Opens a file; a directory is told with the tool that is meant for it.
+/// Opens a file; a directory is reported with the tool that is meant for it.
 pub(super) fn open(place: &Place) -> Result<File, ToolError> {
     if place.as_dir().is_some() {
         return Err(ToolError::failed(format!("`{place}` is a directory; use `List` to see what is in it")));

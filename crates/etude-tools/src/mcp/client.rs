@@ -128,7 +128,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Where there are no sessions, changes are told only to those who ask for them.
+    /// Where there are no sessions, changes are reported only to those who ask for them.
     fn listen(&self) {
         let Some(info) = self.service.peer_info() else { return };
         let reports = info.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed == Some(true));
@@ -298,7 +298,7 @@ async fn pass_on(name: String, settings: Arc<Settings>, stderr: impl AsyncRead +
 
 fn http(config: &ServerConfig) -> Result<StreamableHttpClientTransportConfig, String> {
     let Endpoint::Http { url, headers } = &config.endpoint else { return Err("it has no URL".to_owned()) };
-    // The provider of cryptography is chosen once per process; whoever came first has chosen the same.
+    // The provider of cryptography is chosen once per process; anyone who came first has chosen the same.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let parsed: http::Uri = url.expose().parse().map_err(|error| format!("its URL cannot be read: {error}"))?;
     if !matches!(parsed.scheme_str(), Some("http" | "https")) || parsed.host().is_none() {

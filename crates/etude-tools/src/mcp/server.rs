@@ -51,7 +51,7 @@ impl Server {
         {
             return Err(why.clone());
         }
-        // A server that has ended is not started only to be asked again for what it has told already.
+        // A server that has ended is not started only to be asked again for what it has listed already.
         let changed = state.connection.as_ref().is_some_and(|connection| connection.take_changed());
         if let (Some(tools), false) = (&state.tools, changed) {
             return Ok(Arc::clone(tools));

@@ -108,7 +108,7 @@ async fn failures_have_their_codes() {
     }
 }
 
-/// `b-stages` AP4: a stage's model is told class, code and message; in skill mode it is shown how stderr ends, too.
+/// `b-stages` AP4: a stage's model is shown class, code and message; in skill mode it is shown how stderr ends, too.
 #[tokio::test]
 async fn what_a_program_wrote_for_people_is_not_shown_to_a_stage() {
     let app = App::new();

@@ -79,7 +79,7 @@ impl App {
     }
 }
 
-/// Calls a tool as a model writes it, without what whoever calls checks first.
+/// Calls a tool as a model writes it, without what the caller checks first.
 pub(crate) trait Call {
     async fn call(&self, name: &str, arguments: &str, cx: CallContext) -> ToolResult;
 }

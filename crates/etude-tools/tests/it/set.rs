@@ -37,7 +37,7 @@ async fn a_name_that_is_none_gets_a_near_one() {
     assert!(app.call("frobnicate", json!({})).await.content.contains("there are Read, Write"));
 }
 
-/// `b-stages` §11.1 (5): whoever calls is told everything in which arguments do not fit.
+/// `b-stages` §11.1 (5): the caller is shown everything in which arguments do not fit.
 #[tokio::test]
 async fn arguments_that_do_not_fit_can_be_reported_before_anything_is_done() {
     let app = App::new();

@@ -112,7 +112,7 @@ const SEEDS: &[&str] = &[
 pub(crate) struct Taste {
     /// Programs that most commands name.
     pub(crate) programs: &'static [&'static str],
-    /// Of so many commands one is compound, computed or redirected.
+    /// One in this number of commands is compound, computed or redirected.
     pub(crate) plain: u8,
 }
 

@@ -146,7 +146,7 @@ async fn a_list_without_end_is_ended() {
     assert_eq!(tools.tools().await.tools.len(), 7 + 1);
 }
 
-/// A call that takes too long, or is cancelled, is given up, and the server is told.
+/// A call that takes too long, or is cancelled, is given up, and the server is notified.
 #[tokio::test]
 async fn time_limits_and_cancellation_reach_the_server() {
     let app = App::new();
@@ -199,7 +199,7 @@ async fn a_server_that_is_not_needed_is_not_started() {
     assert_eq!(app.read("trace").lines().next(), Some("start resolved False"));
 }
 
-/// How many servers with that argument are children of this process, dead ones that nobody waited for included.
+/// How many servers with that argument are children of this process, dead ones that no one waited for included.
 fn children(mode: &str) -> usize {
     let id = std::process::id().to_string();
     let out = std::process::Command::new("ps").args(["-o", "args=", "--ppid", &id]).output().expect("ps");
@@ -229,7 +229,7 @@ async fn the_process_of_a_forgotten_server_ends() {
     until(|| children("forgotten") == 0).await;
 }
 
-/// Questions of servers go to whoever can ask; without that they are declined.
+/// Questions of servers go to anyone who can ask; without that they are declined.
 #[tokio::test]
 async fn questions_of_servers_are_answered_with_defaults_or_declined() {
     let app = App::new();

@@ -75,7 +75,7 @@ impl Applications {
         self.catalog.packages().filter(|package| package.is_compatible() && package.access(&trust).activation).collect()
     }
 
-    /// What an agent is told of them, and the tools; nothing if there are none.
+    /// What an agent sees them, and the tools; nothing if there are none.
     pub(super) fn available(&self) -> Option<(String, [AvailableTool; 2])> {
         let known = self.known();
         let slugs: Vec<&str> = known.iter().map(|package| package.contract.slug.as_str()).collect();
@@ -117,7 +117,7 @@ impl Applications {
                 "command": {"type": "string", "description": "The declared command, such as `box list`."},
                 "args": {"type": "array", "items": {"type": "string"}, "description": "Its arguments, one each."},
                 "when": {"type": "string", "description": "Only if it is to happen later or again: when, in the user's \
-                    words. Nothing is run then; you are told whether and how the application does that itself."},
+                    words. Nothing is run then; you learn whether and how the application does that itself."},
             }),
             json!(["application", "command"]),
         );
@@ -142,7 +142,7 @@ impl Applications {
         }
     }
 
-    /// What an agent is told that wants something to happen later: nothing is put off here (C-1.15).
+    /// What an agent is shown that wants something to happen later: nothing is put off here (C-1.15).
     fn scheduled(&self, slug: &str, when: &str) -> ToolResult {
         if !self.known().iter().any(|package| package.contract.slug == slug) {
             return ToolResult::terminal(
@@ -165,7 +165,7 @@ impl Applications {
     /// The command that is asked for.
     ///
     /// # Errors
-    /// What is told instead.
+    /// What is reported instead.
     pub(super) fn find(&self, arguments: &str) -> Result<Call, ToolResult> {
         let (slug, words, args) = asked(arguments).map_err(|why| ToolResult::terminal("InputInvalid", &why))?;
         if let Some(when) = when(arguments) {
@@ -174,7 +174,7 @@ impl Applications {
         prepare(&self.catalog, &slug, &words, &args, &self.trust()).map_err(|refusal| refused(&refusal))
     }
 
-    /// Invokes a command. `cancel` gives it up.
+    /// Invokes a command. `cancel` abandons it.
     pub(super) async fn invoke(
         &self,
         call: Call,
@@ -234,7 +234,7 @@ fn unconfirmed(why: Unconfirmed, slug: &str, line: &str, caller: Caller) -> Tool
             ToolResult::terminal("ConfirmationStale", why)
         }
         Unconfirmed::Waiting { request, .. } if !caller.can_ask => ToolResult::denied(&format!(
-            "`{line}` needs a person's confirmation and there is nobody to ask; they can give it with: etude approve {}",
+            "`{line}` needs a person's confirmation and there is no one to ask; they can give it with: etude approve {}",
             request.id
         )),
         Unconfirmed::Waiting { fresh, .. } => {
@@ -288,7 +288,7 @@ fn refused(refusal: &Refusal) -> ToolResult {
     ToolResult::terminal(code, &reported(&refusal.envelope))
 }
 
-/// What is to be said about a call, in one line.
+/// What to say about a call, in one line.
 fn reported(envelope: &Envelope) -> String {
     let mut parts: Vec<String> = envelope
         .diagnostics

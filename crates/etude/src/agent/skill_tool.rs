@@ -29,7 +29,7 @@ pub(super) fn available(catalog: &SkillCatalog, trust: &Approvals) -> AvailableT
         "type": "object",
         "properties": {
             "name": {"type": "string", "enum": names, "description": "The skill."},
-            "arguments": {"type": "string", "description": "What the skill is to be applied to, if it takes something."},
+            "arguments": {"type": "string", "description": "What the skill must work on, if it takes arguments."},
         },
         "required": ["name"],
         "additionalProperties": false,

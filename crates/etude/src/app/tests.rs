@@ -3,9 +3,9 @@ use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 
-/// SECURITY.md: what other users put into a shared directory is no app of whoever works below it.
+/// SECURITY.md: what other users put into a shared directory is no app of anyone who works below it.
 #[test]
-fn an_app_in_a_shared_directory_is_found_by_nobody() {
+fn no_search_finds_an_app_in_a_shared_directory() {
     let dir = tempfile::tempdir().expect("a directory");
     let shared = dir.path().join("shared");
     let own = shared.join("own/src");
@@ -18,7 +18,7 @@ fn an_app_in_a_shared_directory_is_found_by_nobody() {
         assert_eq!(found.is_none(), is_shared, "{bits:o}");
         assert_eq!(passed_over.as_deref(), is_shared.then_some(shared.as_path()), "{bits:o}");
     }
-    // Whoever is in a directory has gone there; `/tmp` is where everybody is.
+    // Anyone who is in a directory has gone there; `/tmp` is where everybody is.
     mode(0o777);
     assert_eq!(find(&shared).as_deref(), Some(shared.as_path()));
     mode(0o1777);

@@ -103,7 +103,7 @@ pub fn activate(package: &Package, access: &Access, selected: Option<&[String]>)
     let mut diagnostics: Vec<Diagnostic> = package.diagnostics.clone();
     let mut skills = Vec::new();
     for name in wanted {
-        // What cannot be resolved was told when the package was found.
+        // What cannot be resolved was reported when the package was found.
         let Some(file) = package.skill_file(name) else { continue };
         if let Ok(body) = text(&file) {
             skills.push(ActivatedSkill { short_name: name.clone(), path: format!("skills/{name}/SKILL.md"), body });

@@ -98,7 +98,7 @@ pub fn prepare(
     Ok(Call { command: name.to_owned(), package: Arc::clone(package), access, argv })
 }
 
-/// What is to be done where `slug` is to do something later: what its contract says of scheduling, because no command is
+/// What to do where `slug` must do something later: what its contract says of scheduling, because no command is
 /// ever put off by anybody else (C-1.15).
 ///
 /// # Errors

@@ -29,7 +29,7 @@ etude_core::words! {
         Pass = "pass",
         /// It does not.
         Fail = "fail",
-        /// Nobody knows: nothing was safe to run.
+        /// No one knows: nothing was safe to run.
         Unverified = "unverified",
     }
 }
@@ -149,7 +149,7 @@ fn tried(call: &Call, program_context: &ProgramContext, limits: &Limits) -> Opti
         call.run_in(&root, program_context, limits)
     });
     if let Some(parent) = copy.parent() {
-        // What cannot be removed now lies with the scratch files and is in nobody's way.
+        // What cannot be removed now lies with the scratch files and is in no one's way.
         let _ = fs::remove_dir_all(parent);
     }
     envelope

@@ -1,4 +1,4 @@
-//! Seeing to a person's confirmation: the one place that asks for it, whoever calls (C-1.14).
+//! Seeing to a person's confirmation: the one place that asks for it, for every caller (C-1.14).
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,7 +15,7 @@ pub type Ask = Arc<dyn Fn(&Request, &Fresh) -> Option<Answer> + Send + Sync>;
 /// Who can confirm.
 #[derive(Clone)]
 pub enum Person {
-    /// Nobody.
+    /// No one.
     Unattended,
     /// Somebody who is not here now.
     Later,
@@ -36,7 +36,7 @@ pub enum Unconfirmed {
         request: Box<Request>,
         /// Why an earlier answer does not count.
         stale: Option<&'static str>,
-        /// What a person is to be shown; nothing if nobody can be.
+        /// What a person must see; nothing if no one can be.
         fresh: Fresh,
     },
     /// The answer was to something else: another content, or a question of yesterday.

@@ -17,7 +17,7 @@ use crate::{clock, run_id};
 /// How long a request waits for an answer, and an answer for its command, in milliseconds.
 const LIFETIME_MS: i64 = 60 * 60 * 1_000;
 
-/// How long answers are remembered, in milliseconds: so long a command is told that an earlier answer does not count.
+/// How long answers are remembered, in milliseconds: so long a command learns that an earlier answer does not count.
 const MEMORY_MS: i64 = 7 * 24 * 60 * 60 * 1_000;
 
 /// What ids of requests begin with.
@@ -49,7 +49,7 @@ pub struct Request {
     pub argv: Vec<String>,
     /// The SHA-256 digest of what stands on its stdin; `None`: nothing.
     pub stdin: Option<String>,
-    /// The variables that whoever calls has added, with the SHA-256 digests of their values. Documents show the names: a
+    /// The variables that the caller has added, with the SHA-256 digests of their values. Documents show the names: a
     /// value may be a secret, and a digest gives a short one away.
     pub env: BTreeMap<String, String>,
     /// When it loses its force, in milliseconds since 1970.
@@ -69,12 +69,12 @@ pub struct Bound {
     pub digest: String,
     /// The digest of what stands on stdin; `None`: nothing.
     pub stdin: Option<String>,
-    /// The variables that whoever calls has added, with the digests of their values.
+    /// The variables that the caller has added, with the digests of their values.
     pub env: BTreeMap<String, String>,
 }
 
 impl Bound {
-    /// A package with the content `digest`, the bytes on stdin, and the variables that whoever calls has added.
+    /// A package with the content `digest`, the bytes on stdin, and the variables that the caller has added.
     pub fn new(digest: impl Into<String>, stdin: Option<&[u8]>, env: BTreeMap<&str, &OsStr>) -> Self {
         let hash = |bytes: &[u8]| {
             let digits = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>();

@@ -34,7 +34,7 @@ pub(super) fn copy_tree(from: &Path, to: &Path, left: &mut u64, is_left_out: &dy
 /// Most bytes of an app that are copied.
 const MAX_APP_BYTES: u64 = 512 << 20;
 
-/// Copies an app that has packages to `to`, without what they keep: whoever runs the copy begins with fresh state and leaves
+/// Copies an app that has packages to `to`, without what they keep: the caller of the copy begins with fresh state and leaves
 /// the user's alone. `None` if it has no packages; nothing is copied then.
 ///
 /// # Errors

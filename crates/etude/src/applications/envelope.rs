@@ -48,7 +48,7 @@ pub struct Envelope {
     pub stdout_head: Option<String>,
     /// The end of what it wrote on stderr.
     pub stderr: String,
-    /// What is to be said about it.
+    /// What to say about it.
     pub diagnostics: Vec<Diagnostic>,
     /// How long it took, in milliseconds.
     pub duration_ms: u64,

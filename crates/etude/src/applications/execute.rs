@@ -55,20 +55,20 @@ impl Default for Limits {
 pub struct ProgramContext {
     /// All variables that it inherits: a chosen few (C-1.13).
     pub environment: Vec<(OsString, OsString)>,
-    /// The names of those that whoever calls has added: a confirmation holds for their values.
+    /// The names of those that the caller has added: a confirmation holds for their values.
     pub granted: Vec<String>,
     /// The bytes on its stdin, passed unchanged; `None`: an empty stdin.
     pub stdin: Option<Arc<[u8]>>,
     /// A directory for scratch files.
     pub scratch: PathBuf,
-    /// Gives it up.
+    /// Abandons it.
     pub cancel: Cancel,
     /// The effect of a run that it is; `None` outside of runs.
     pub run_effect: Option<RunEffect>,
 }
 
 impl ProgramContext {
-    /// The variables that whoever calls has added, those with a value.
+    /// The variables that the caller has added, those with a value.
     pub(super) fn granted(&self) -> BTreeMap<&str, &OsStr> {
         let value = |name: &str| self.environment.iter().rfind(|(known, _)| known == name).map(|(_, value)| &**value);
         self.granted.iter().filter_map(|name| Some((name.as_str(), value(name)?))).collect()
@@ -134,8 +134,8 @@ impl Program {
 }
 
 impl Call {
-    /// Runs the command in `root`, the package's directory or a copy of it, as a measurement of the package: nobody is
-    /// asked, and no layer hears of it. Blocks.
+    /// Runs the command in `root`, the package's directory or a copy of it, as a measurement of the package: no one is
+    /// asked, and no layer sees it. Blocks.
     pub(super) fn run_in(&self, root: &Path, program_context: &ProgramContext, limits: &Limits) -> Envelope {
         let ran = self.program(root, program_context, limits).run();
         self.envelope_of(ran, None, limits)

@@ -1,4 +1,4 @@
-//! The state of a package as it is now, for whoever has to confirm a change of it (C-1.14, C-1.15).
+//! The state of a package as it is now, for anyone who has to confirm a change of it (C-1.14, C-1.15).
 
 use std::io::Read;
 

@@ -81,7 +81,7 @@ impl Call {
             ..Checks::default()
         };
         let (name, args) = (call.name(), Arc::new(json!({ "argv": call.argv })));
-        // Within a run the key is the effect's, so that two calls of one command are told apart.
+        // Within a run the key is the effect's, so that two calls of one command are distinguished.
         let key = program_context
             .run_effect
             .as_ref()
@@ -102,7 +102,7 @@ impl Call {
                     Ran::not_started(exit)
                 })
             });
-            // A thread that broke down is a command that was given up.
+            // A thread that panicked is a command that was given up.
             let Ok(ran) = work.await else { return Err(Cancelled::default()) };
             let _ = own_facts.set((ran.is_over, ran.took, ran.has_begun));
             ran.ended

@@ -22,7 +22,7 @@ pub(super) fn of(package: &Package, command: &str) -> Option<Schema> {
     Schema::compile(name, document, BTreeMap::new()).ok()
 }
 
-/// What is to be said about an answer that does not follow it.
+/// What to say about an answer that does not follow it.
 pub(super) fn mismatch(package: &Package, command: &str, fault: &str, is_strict: bool) -> Diagnostic {
     findings::schema_mismatch(&package.file(), &name(command), fault, is_strict)
 }

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use crate::describe;
 
-/// An input, as far as it is known.
+/// An input, if known.
 pub(super) struct Known {
     members: IndexMap<String, Json>,
     /// Every member is known.
@@ -47,7 +47,7 @@ impl Known {
     /// A value, if it is known and there is room for it.
     pub(super) fn value(&self, binding: &Binding) -> Option<Json> {
         let value = match binding {
-            // A template is rendered only as far as there is room.
+            // A template is rendered only until the room is used up.
             Binding::Template(template) => {
                 template
                     .references()
@@ -66,7 +66,7 @@ impl Known {
         (len <= left).then_some(value)
     }
 
-    /// A template, rendered as far as its values are known and there is room.
+    /// A template, rendered with the known values and there is room.
     pub(super) fn text(&self, template: &Template) -> String {
         let left = self.left.get();
         let text = template.render_partly(self, left);

@@ -63,9 +63,9 @@ fn prompts_show_the_input_and_leave_what_is_not_known_as_it_was_written() {
     assert_eq!((dir.as_str(), env.as_slice()), ("pipelines/p", &[("WHO".to_owned(), "Ada".to_owned())][..]));
 }
 
-/// what a step may reach is told, paths filled in.
+/// what a step may reach is reported, paths filled in.
 #[test]
-fn sandboxes_are_told() {
+fn sandboxes_are_reported() {
     let steps = "\n  - {name: a, type: code, command: ls, sandbox: {read: [\"{{input.who}}/data\"], write: [out]}}\n";
     let run = dry_run(steps, INPUT, None);
     let Work::Code { sandbox: Some(sandbox), .. } = &run.steps[0].work else { panic!("{:?}", run.steps[0]) };

@@ -1,4 +1,4 @@
-//! What is to be known about a step, for people and for programs.
+//! The facts about a step, for people and for programs.
 
 use etude_core::plan::{OnFailure, Step, StepKind};
 use etude_core::report::duration;

@@ -13,7 +13,7 @@ use etude_runtime::record;
 use crate::definition::Definition;
 use crate::header::Header;
 
-/// The interpreter of a recorded run, as far as its records have been fed to it.
+/// The interpreter of a recorded run, with the records that were fed to it.
 #[derive(Debug)]
 pub struct Replay {
     machine: Machine,
@@ -93,7 +93,7 @@ impl Replay {
 /// What a whole replay shows beyond the records.
 #[derive(Debug, Clone)]
 pub struct Replayed {
-    /// The run as far as it has come.
+    /// The run in the current state.
     pub result: RunResult,
     /// Reasons for which attempts were rejected, by the effect that gave the rejected value.
     pub rejected: BTreeMap<String, Vec<String>>,

@@ -39,7 +39,7 @@ impl Handler for Agent {
         let work = tokio::task::spawn_blocking(move || handle.block_on(follow(models, &args, caller)));
         Box::pin(async move {
             work.await.unwrap_or_else(|error| {
-                Err(Throw::new(ThrowKind::Failed, "agent", format!("the agent broke down: {error}")))
+                Err(Throw::new(ThrowKind::Failed, "agent", format!("the agent panicked: {error}")))
             })
         })
     }

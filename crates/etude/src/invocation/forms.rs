@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use etude_invoke::{Form, as_value};
 
-/// What the host's own layers throw: told as it is. What others throw is told as a refusal of theirs.
+/// What the host's own layers throw: reported as it is. What others throw is reported as a refusal of theirs.
 const OWN: &[&str] = &["trust", "validate-args", "validate-allowed-tools", "validate-returns", "approve", "confirm"];
 
 /// Why a call was not made, with who has refused it.
@@ -79,7 +79,7 @@ impl Form for ProcessForm {
                 let value = value.unwrap_or(Value::Null);
                 ProcessEnd { exit: Exit::Status(0), stdout: Stdout::Value(Json::of(&value)), stderr, conditions }
             }
-            // What has run has happened: it must not look like what never began, whose failure is told as one of the environment.
+            // What has run has happened: it must not look like what never began, whose failure is reported as one of the environment.
             // `found` is not empty, so that no hook takes it for one that says nothing.
             Err(throw) if has_run => {
                 let problem = "a layer refused its result".to_owned();
@@ -215,7 +215,7 @@ impl Form for ToolForm {
     }
 }
 
-/// A throw as a model reads it: the tool's own failure as it was told, what the host's layers refuse by its code
+/// A throw as a model reads it: the tool's own failure as it was reported, what the host's layers refuse by its code
 /// (`b-stages` §18), what other layers refuse with their name.
 fn failed(mut throw: Throw) -> ToolResult {
     let code = match throw.kind {
@@ -279,7 +279,7 @@ impl Form for CommandForm {
     }
 }
 
-/// A value as whoever reads texts gets it.
+/// A value as the reader of texts gets it.
 fn as_text(value: Value) -> String {
     match value {
         Value::String(text) => text,

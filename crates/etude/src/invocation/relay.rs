@@ -1,4 +1,4 @@
-//! Events of an invocation session, for whoever follows a run.
+//! Events of an invocation session, for anyone who follows a run.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use etude_invoke::Watch;
 
-/// Sends the events of an invocation session to whoever follows the run.
+/// Sends the events of an invocation session to anyone who follows the run.
 #[derive(Debug)]
 pub struct EventRelay(mpsc::UnboundedSender<MiddlewareEvent>);
 

@@ -12,7 +12,7 @@ fn local(dir: &Path) -> Local {
     }
 }
 
-/// weights that are missing are told with the command that gets them and with their size.
+/// weights that are missing are reported with the command that gets them and with their size.
 #[tokio::test]
 async fn missing_weights_are_reported_with_the_command_and_the_size() {
     let dir = tempfile::tempdir().expect("a directory");

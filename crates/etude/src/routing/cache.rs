@@ -1,6 +1,6 @@
 //! Routers that were built before. A file is named for everything that its router was made of, so that no file is ever
 //! changed: it is written beside its place and renamed. What is damaged, of another version, or not to be read is built
-//! anew.
+//! again.
 
 use std::fs;
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ use crate::private;
 const SMALL: usize = 400;
 /// Routers that are kept, the newest ones.
 const KEPT: usize = 12;
-/// Age at which a file that was never renamed belongs to nobody any more.
+/// Age at which a file that was never renamed belongs to no one any more.
 const ABANDONED: Duration = Duration::from_secs(3600);
 /// The end of a file's name.
 const SUFFIX: &str = "router";

@@ -87,7 +87,7 @@ async fn auto_asks_only_where_it_is_in_doubt() {
 }
 
 /// The texts that stand between marks in the first prompt that was asked, by what the marks call them. Fails if one of the
-/// marks of `whats` stands there twice: whoever wrote such a text could have ended it.
+/// marks of `whats` stands there twice: anyone who wrote such a text could have ended it.
 fn between_marks(model: &Scripted, whats: &[&str]) -> Vec<String> {
     let asked = model.asked.lock().unwrap();
     let etude_core::model::Part::Text(prompt) = &asked[0].messages[0].parts[0] else { panic!("no text") };

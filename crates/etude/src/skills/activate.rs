@@ -83,7 +83,7 @@ pub struct Activation {
 }
 
 impl Activation {
-    /// The activation as an agent gets it. A second activation with the same text adds nothing: whoever keeps the
+    /// The activation as an agent gets it. A second activation with the same text adds nothing: anyone who keeps the
     /// conversation compares texts, and keeps them in a compaction (C-2.8).
     pub fn text(&self) -> String {
         catalog::activation(&self.name, &self.body, &self.directory, &self.resources, self.has_more)
@@ -98,7 +98,7 @@ pub enum ActivationError {
     Unknown {
         /// What was asked for.
         name: String,
-        /// The names that there are for whoever asked.
+        /// The names that there are for the caller.
         known: Vec<String>,
         /// The nearest of them.
         near: Option<String>,
@@ -109,7 +109,7 @@ pub enum ActivationError {
     /// Only agents may invoke it.
     #[error("the skill `{0}` is background knowledge for agents and cannot be run by name")]
     AgentsOnly(String),
-    /// It lies in a project that nobody trusts.
+    /// It lies in a project that no one trusts.
     #[error("the skill `{name}` lies in a project that is not trusted; after a look at it: etude trust {}", directory.display())]
     NotTrusted {
         /// Its name.
@@ -141,7 +141,7 @@ impl SkillCatalog {
     /// Activates a skill: reads its file as it is now, and renders its body.
     ///
     /// # Errors
-    /// It is not there, may not be invoked by whoever asks, cannot be read, or one of its commands failed.
+    /// It is not there, may not be invoked by the caller, cannot be read, or one of its commands failed.
     pub fn activate(&self, name: &str, request: &Request<'_>) -> Result<Activation, ActivationError> {
         let Some(entry) = self.find(name) else { return Err(self.unknown(name, request)) };
         let trusted = match request.invoker {

@@ -14,7 +14,7 @@ use super::read_head;
 pub struct Checked {
     /// True if the profile has nothing against it.
     pub is_valid: bool,
-    /// The skill, as far as it could be read.
+    /// The skill, with every part that could be read.
     pub skill: Option<Skill>,
     /// Everything that is wrong.
     pub diagnostics: Vec<Diagnostic>,

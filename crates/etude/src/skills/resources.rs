@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use etude_spec::skill::catalog::MAX_RESOURCES;
 
-/// Directories whose files nobody needs to know of.
+/// Directories whose files no one needs to know of.
 const SKIPPED: [&str; 4] = [".git", "node_modules", "__pycache__", ".venv"];
 
 /// How many entries are looked at.

@@ -33,7 +33,7 @@ pub(super) struct Scanner {
     diagnostics: Vec<Diagnostic>,
 }
 
-/// A directory that is to be looked at.
+/// A directory that must be looked at.
 struct Place {
     /// The way it was found.
     path: PathBuf,

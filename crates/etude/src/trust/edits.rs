@@ -14,7 +14,7 @@ use crate::applications::{Package, Source};
 /// How many edits are made.
 const EDITS: usize = 2_000;
 
-/// After every so many of them a copy is made, too, and the edit is undone with a check.
+/// After every Nth of them a copy is made, too, and the edit is undone with a check.
 const COPIES: usize = 10;
 
 /// A sequence of numbers that is the same in every run.

@@ -31,10 +31,10 @@ pub enum StoreError {
     /// There is nothing to trust.
     #[error("there is nothing at `{}`", .0.display())]
     Missing(PathBuf),
-    /// It is a file that stands for no package and no skill. Its folder may hold others, which nobody has named.
+    /// It is a file that stands for no package and no skill. Its folder may hold others, which no one has named.
     #[error("`{}` is no `APP.md` or `SKILL.md` of a package or skill", .0.display())]
     NotOne(PathBuf),
-    /// It is no project: nobody can have looked at all of it.
+    /// It is no project: no one can have looked at all of it.
     #[error("`{}` has more than {MAX_DIRECTORIES} directories, which is more than anybody can have looked at", .0.display())]
     TooLarge(PathBuf),
     /// The content of a package or skill cannot be hashed, or not so that it stays what it is.

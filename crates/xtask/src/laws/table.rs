@@ -128,7 +128,7 @@ pub const LAWS: &[Ban] = &[
         ],
         words: &["async", "await"],
         dependencies: NETWORK_AND_ASYNC,
-        why: "definitions are read through `Sources`, by whoever calls",
+        why: "definitions are read through `Sources`, by the caller",
         ..NOTHING
     },
     Ban {

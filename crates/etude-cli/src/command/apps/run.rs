@@ -56,7 +56,7 @@ pub(super) fn run(context: &Context, args: &args::AppsRun) -> Result<Exit, Probl
     let invoked = block_on(async move {
         let forwarder = tokio::spawn(emit(middleware_events, is_quiet));
         let invoked = invoked(call, &invoker, invoking).await;
-        // With the last of its chains nothing more is told.
+        // With the last of its chains nothing more is reported.
         drop(invoker);
         let _ = forwarder.await;
         invoked
@@ -67,7 +67,7 @@ pub(super) fn run(context: &Context, args: &args::AppsRun) -> Result<Exit, Probl
     }
 }
 
-/// Who can confirm: whoever sits at the terminal. Ctrl-C instead of an answer gives the call up.
+/// Who can confirm: the person at the terminal. Ctrl-C instead of an answer gives the call up.
 fn person(context: &Context, cancel: &Cancel) -> Person {
     if !context.can_ask() {
         return Person::Later;

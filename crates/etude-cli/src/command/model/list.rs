@@ -21,7 +21,7 @@ pub(super) fn list(context: &Context) -> Result<Exit, Problem> {
     Ok(Exit::Done)
 }
 
-/// What keeps a model from answering, as far as that is known without asking it.
+/// What keeps a model from answering, if known without a call.
 fn lacks(resolved: &Resolved, model: &ModelId) -> Option<String> {
     let provider = resolved.settings.providers.iter().find(|provider| provider.name == model.provider);
     if let Some(why) = provider.and_then(|provider| provider.withheld.as_ref()) {

@@ -61,7 +61,7 @@ pub(super) fn test(context: &Context, only: Option<Tier>) -> Result<Exit, Proble
     Ok(exit(&tried))
 }
 
-/// A tier that cannot answer at all is the environment's fault; whoever answers something else has failed the test.
+/// A tier that cannot answer at all is the environment's fault; anyone who answers something else has failed the test.
 fn exit(tried: &[TierTest]) -> Exit {
     if tried.iter().any(|one| one.structured.status == "failed") {
         return Exit::Environment;
@@ -74,7 +74,7 @@ fn exit(tried: &[TierTest]) -> Exit {
 }
 
 async fn stoppable(tier: Tier, models: &Models) -> Result<TierTest, Problem> {
-    let mut stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be received: {e}")))?;
+    let mut stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be caught: {e}")))?;
     tokio::select! {
         tried = test_tier(tier, models) => Ok(tried),
         _ = stop.changed() => Err(Problem::new(

@@ -47,7 +47,7 @@ impl Found {
         self.extracted.sources.iter().map(parsed).collect::<serde_json::Map<_, _>>().into()
     }
 
-    /// Where the values come from, as far as they are known.
+    /// Where the values come from, if known.
     pub(super) fn sources(&self) -> Vec<Source> {
         match coerce(&self.definition, &self.pairs, Some(&self.json)) {
             Ok(input) => self.sources_of(&input),
@@ -123,7 +123,7 @@ fn extract(stated: &Stated<'_>, definition: &Definition, lite: &mut Lite<'_>) ->
     }
     let names = stated.given.iter().copied().chain(by_code.sources.iter().map(|source| source.name.as_str()));
     let names: Vec<&str> = names.collect();
-    // Nobody is asked to download for what a pipeline may do without.
+    // No one is asked to download for what a pipeline may do without.
     let is_needed = !definition.tiers().is_empty() || definition.input.has_required_beyond(&names);
     let need = if lite.need == Need::Ask && !is_needed { Need::Look } else { lite.need };
     let Some(models) = lite.models(need)? else {

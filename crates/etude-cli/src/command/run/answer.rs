@@ -27,7 +27,7 @@ enum Reaction {
     Stopped(Stop),
 }
 
-/// Asks whoever is at the terminal what the run waits for, and goes on with it, until it waits for nothing more or a
+/// Asks the person at the terminal what the run waits for, and goes on with it, until it waits for nothing more or a
 /// question is left open.
 pub(crate) fn while_waiting(
     context: &Context,
@@ -100,7 +100,7 @@ fn ask(gate: &Gate) -> Result<Reaction, Problem> {
     }
 }
 
-/// What exactly is asked about, to its last character: nobody shall approve what they were not shown.
+/// What exactly is asked about, to its last character: no one shall approve what they were not shown.
 fn whole(gate: &Gate) -> String {
     let Subject::Other { payload, .. } = &gate.subject else { return String::new() };
     let Ok(Value::Object(facts)) = payload.value() else { return String::new() };

@@ -45,7 +45,7 @@ pub(super) fn list(context: &Context, args: &args::RunsList) -> Result<Exit, Pro
     Ok(Exit::Done)
 }
 
-/// A moment so many milliseconds ago.
+/// The moment that many milliseconds ago.
 pub(super) fn since_ms(ago: u64) -> i64 {
     clock::now_ms().saturating_sub_unsigned(ago)
 }

@@ -47,7 +47,7 @@ pub(super) fn retry(context: &Context, args: &args::RunsRetry) -> Exit {
     continued(context, wanted).unwrap_or_else(|refused| not_continued(context, &args.id, &refused))
 }
 
-/// Continues a run that nobody runs, only to cancel it: its destructor still runs.
+/// Continues a run that no one runs, only to cancel it: its destructor still runs.
 pub(super) fn cancelled(context: &Context, id: &str, reason: &str) -> Result<Exit, Refused> {
     let stop = Some(Stop::Cancel(reason.to_owned()));
     continued(context, Wanted { id, from: None, accept_changes: true, limits: Limits::default(), strict: false, stop })
@@ -65,7 +65,7 @@ fn continued(context: &Context, wanted: Wanted<'_>) -> Result<Exit, Refused> {
     }
     let (disk, definition) = definition_of(context, &view.run.app, &view.run.target)?;
     next(&*engine, &view, &definition, &wanted)?;
-    // Somebody may be asked for something, and take their time: nobody else is kept from the run meanwhile.
+    // Somebody may be asked for something, and take their time: no one else is kept from the run meanwhile.
     let runner = context.runner(&disk, &definition, Arc::clone(&engine), Need::Ask)?;
     let session = engine.claim(&view.row.id).map_err(|e| of_engine(&e))?;
     // Another process may have continued it meanwhile.

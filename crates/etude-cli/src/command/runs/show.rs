@@ -88,7 +88,7 @@ fn output_excerpt(output: &Json, width: usize) -> Result<layout::Excerpt, Proble
     Ok(excerpt)
 }
 
-/// Adds to each step how many elements it has, as far as the effects tell.
+/// Adds to each step how many elements it has, from the effects.
 fn count_elements(document: &mut Value) {
     let ids: Vec<String> = effect_ids(document);
     for row in document["steps"].as_array_mut().into_iter().flatten() {
@@ -124,7 +124,7 @@ pub(super) fn facts(engine: &dyn Engine, view: &RunView, replayed: Option<&Repla
     Ok(facts)
 }
 
-/// The result document of a run that has none yet: its steps as far as they have come.
+/// The result document of a run that has none yet: its steps in the current state.
 fn unfinished(view: &RunView, replayed: Option<&Replayed>) -> Value {
     let target = Target::parse(&view.row.target);
     let now = if view.row.is_live { clock::now_ms() } else { view.row.changed_at_ms };

@@ -1,4 +1,4 @@
-//! `etude skill catalog`: what an agent is told about the skills here.
+//! `etude skill catalog`: what an agent is given about the skills here.
 
 use etude::skills::Compat;
 use serde_json::{Value, json};

@@ -21,7 +21,7 @@ pub(super) async fn finish_spans(spans: &Spans, ended: &Ended) {
     }
 }
 
-/// Tells whoever watches, and OpenTelemetry.
+/// Notifies the observer and OpenTelemetry.
 pub(super) struct Followed {
     face: Face,
     telemetry: Spans,

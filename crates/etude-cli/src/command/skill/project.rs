@@ -33,7 +33,7 @@ impl Layers {
         let mut variables: Vec<(String, String)> = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();
-        // The order of the environment is nobody's choice.
+        // The order of the environment is no one's choice.
         variables.sort();
         variables.iter().for_each(|(name, value)| overrides.add_variable(name, value));
         let layers = [

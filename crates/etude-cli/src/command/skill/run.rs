@@ -52,7 +52,7 @@ pub(crate) struct Run {
     pub(crate) raw: bool,
 }
 
-/// Asks whoever sits at the terminal.
+/// Asks the person at the terminal.
 #[derive(Default)]
 struct Terminal {
     /// Ctrl-C was pressed instead of an answer.
@@ -91,7 +91,7 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
     let asked = watch::Asked::of(&args.log).map_err(Problem::usage)?;
     let project = project::open(context, &args.layers, name)?;
     let (mut params, mut log, mut servers) = (None, None, Value::Null);
-    // A path names a file that is on no search path: what is wrong with it is told when it is called.
+    // A path names a file that is on no search path: what is wrong with it is reported when it is called.
     if etude::spec::cascade::skill::is_bare_name(name) {
         let compiled = project::compile(&project, name)?;
         if is_for_agents_only(&compiled.skill.frontmatter()) {
@@ -125,7 +125,7 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
     let face = Face::new(context.global.quiet, context.global.verbose, context.streams(), log.as_ref(), asked);
     let (followed, telemetry) = Followed::new(face, Telemetry::of_call(name));
     let mut ended = block_on(async {
-        let mut stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be heard: {e}")))?;
+        let mut stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be caught: {e}")))?;
         let (withheld, on_log) = (withheld(&access.withheld_env), Some(said(context)));
         let settings =
             BridgeSettings { base_env, dir: &dir, env: &access.env, withheld: &withheld, sent: &sent, on_log };

@@ -11,7 +11,7 @@ pub(crate) fn details(given: &Value) -> String {
     readable::text(given).lines().map(|line| format!("  | {}\n", visible(line))).collect()
 }
 
-/// Digits of a question's id in commands: 128 bits, so that nobody can make two questions with the same ones.
+/// Digits of a question's id in commands: 128 bits, so that no one can make two questions with the same ones.
 const DIGITS: usize = 32;
 
 /// The id of a question as commands have it. The end of the id names a later attempt.

@@ -61,7 +61,7 @@ const fn plain(name: &'static str, build: fn(Test) -> Test) -> Construct {
     }
 }
 
-/// Stages that run at once have an answer each under way, and begin anew.
+/// Stages that run at once have an answer each under way, and restart.
 const fn staged(name: &'static str, build: fn(Test) -> Test) -> Construct {
     Construct { restarts: true, at_once: 4, ..plain(name, build) }
 }

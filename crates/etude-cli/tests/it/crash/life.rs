@@ -70,7 +70,7 @@ pub(super) struct Death {
     begun: BTreeMap<String, usize>,
 }
 
-/// What is done next, with the run's id; for an approval what is to be approved, the first one next.
+/// What is done next, with the run's id; for an approval what to approve, the first one next.
 enum Next {
     Run,
     Approve(String, Vec<String>),
@@ -171,7 +171,7 @@ fn ended_attempt(test: &Test, id: &str) -> Option<u64> {
 }
 
 /// Waits until every step that was started has ended, for as long as a step takes at most: one that was started just
-/// before its runner was killed has not told of itself yet.
+/// before its runner was killed has not announced itself yet.
 pub(super) fn wait_until_idle(test: &Test) {
     let deadline = Instant::now() + Duration::from_secs(5);
     let (mut seen, mut since) = (test.ledger(), Instant::now());
@@ -299,7 +299,7 @@ impl Life {
             members.retain(|name, _| !added.contains(&name.as_str()));
         }
         if construct.restarts {
-            // A stage that began anew has cost what it cost.
+            // A stage that restarted has cost what it cost.
             without_cost(&mut self.document);
         }
         self.begun = counted(test, construct, '+');

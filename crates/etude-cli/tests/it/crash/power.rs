@@ -15,7 +15,7 @@ use crate::test::Test;
 const JOURNAL: &str = "home/.local/state/etude";
 const DISK: &str = "disk";
 
-/// Every so many writes the power goes.
+/// Number of writes between two losses of power.
 const STRIDE: usize = 7;
 
 /// with `--strict` an effect that was followed by another one is never begun again, not even after a loss of
@@ -96,7 +96,7 @@ impl Powered {
             let before = fs::read(&file).expect("a file can be read");
             let after = fs::read(self.on_disk(&file)).unwrap_or_default();
             fs::remove_file(&file).expect("a file can be removed");
-            // What the processes of the journal share is memory, and made anew.
+            // What the processes of the journal share is memory, and made again.
             if file.to_string_lossy().ends_with("-shm") {
                 continue;
             }

@@ -19,7 +19,7 @@ pub(crate) enum Fault {
     Before(usize),
     /// `kill -9` after it.
     After(usize),
-    /// Half of what is to be written is, then `kill -9`.
+    /// Half of the write happens, then `kill -9`.
     Torn(usize),
     /// The events from the first to the last end with this error and do nothing.
     Fail { first: usize, last: usize, errno: i32 },
@@ -115,5 +115,5 @@ pub(crate) fn events_at(test: &Test, events: &str) -> Vec<Event> {
     text.lines().filter_map(event).collect()
 }
 
-/// Where events are told, below the root of the test.
+/// Where events are reported, below the root of the test.
 const EVENTS: &str = "events";

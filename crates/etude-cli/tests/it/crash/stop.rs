@@ -23,7 +23,7 @@ pub(super) fn begun(test: &Test) -> usize {
     test.ledger().iter().filter(|line| line.starts_with('+') && line.contains("/slow@")).count()
 }
 
-/// A process that runs the run, until it has ended or was killed. It is told to cancel it once it has begun `slow`.
+/// A process that runs the run, until it has ended or was killed. It is asked to cancel it once it has begun `slow`.
 pub(super) fn process(
     test: &Test,
     args: &[&str],

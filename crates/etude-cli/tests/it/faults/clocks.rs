@@ -9,14 +9,14 @@ use crate::test::{Test, noting};
 
 const DAY: i64 = 86_400;
 
-/// A command for which it is so many seconds later than it is.
+/// A command whose clock is that many seconds ahead.
 fn later(test: &Test, seconds: i64, args: &[&str]) -> Ran {
     let mut command = with_fault(test, test.command(args), Fault::None);
     command.env("ETUDE_SHIM_CLOCK", format!("0 {seconds}"));
     test.start_with(command, args).finish()
 }
 
-/// Times are told, and deadlines kept, by whatever the clock says; no result depends on it.
+/// Times are reported, and deadlines kept, by whatever the clock says; no result depends on it.
 #[test]
 fn a_clock_that_jumps_changes_no_result() {
     if shim::is_missing("a_clock_that_jumps_changes_no_result") {
@@ -79,7 +79,7 @@ fn a_clock_that_jumps_between_death_and_resume_changes_no_result() {
     }
 }
 
-/// the time to answer ends when the clock says so. A clock that was put back neither ends it nor begins it anew.
+/// the time to answer ends when the clock says so. A clock that was put back neither ends it nor begins it again.
 #[test]
 fn the_time_to_answer_is_what_the_clock_says() {
     if shim::is_missing("the_time_to_answer_is_what_the_clock_says") {

@@ -25,7 +25,7 @@ fn a_stopped_step_is_ended_by_its_timeout() {
     assert!(!alive.status.success(), "process {id} is still there");
 }
 
-/// What the journal says about the run once nobody is at it, by two commands that must agree.
+/// What the journal says about the run once no one is at it, by two commands that must agree.
 #[track_caller]
 fn settled(test: &Test, id: &str) -> Value {
     let show = || test.run(&["runs", "show", id, "--format", "json"]).exit(0);
@@ -42,8 +42,8 @@ fn settled(test: &Test, id: &str) -> Value {
     shown.at("/status")
 }
 
-/// of answers that come at the same moment the first is the answer. The others are told that they are too late, and the run
-/// goes on with the one that was told to have been taken.
+/// of answers that come at the same moment the first is the answer. The others are informed that they are too late, and the run
+/// goes on with the one that was reported as taken.
 #[test]
 fn of_opposite_answers_at_once_one_counts() {
     for round in 0..ROUNDS {

@@ -38,7 +38,7 @@ fn the_manifest_is_what_may_be_called_and_the_channel() {
     );
 }
 
-/// B-A11, cases 38 and 39: what does not fit, or is no JSON, is told to the model under its call, and Act goes on.
+/// B-A11, cases 38 and 39: what does not fit, or is no JSON, is reported to the model under its call, and Act goes on.
 #[test]
 fn a_wrong_payload_is_reported_and_act_goes_on() {
     for wrong in ["done {\"steps\":1}", "raw {bad"] {
@@ -55,7 +55,7 @@ fn a_wrong_payload_is_reported_and_act_goes_on() {
     }
 }
 
-/// B-A12, cases 41 and 43: a model that only talks, or says nothing, is told what to call.
+/// B-A12, cases 41 and 43: a model that only talks, or says nothing, is shown what to call.
 #[test]
 fn talk_is_steered_back() {
     for said in ["say thinking", "say "] {
@@ -66,7 +66,7 @@ fn talk_is_steered_back() {
     }
 }
 
-/// B-A14, B-R7, case 42: talk up to the cap; nobody is asked a third time.
+/// B-A14, B-R7, case 42: talk up to the cap; no one is asked a third time.
 #[test]
 fn talk_ends_at_the_cap() {
     walk(
@@ -124,7 +124,7 @@ fn two_tools_of_one_answer() {
     );
 }
 
-/// B-A15, B-A16, cases 50 and 51: every answer counts; the tools of the last one still run, and nobody is asked again.
+/// B-A15, B-A16, cases 50 and 51: every answer counts; the tools of the last one still run, and no one is asked again.
 #[test]
 fn the_tools_of_the_last_turn_still_run() {
     let case = walk(

@@ -117,7 +117,7 @@ fn a_failed_stage_is_routed() {
         at outline assert: {rules: [{when: {path: parsed.summary, equals: s}, verdict: fail, reason: "not good"}]}
         at outline next: [{when: {path: result.verdict, equals: fail}, sequential: [repair]}, {else: true, terminal: true}]
         stage repair
-        hook setup repair {"ctx":{"task":"mend"}}
+        hook setup repair {"ctx":{"task":"fix"}}
         outline done {"summary":"s"}
         repair done {"summary":"r"}
         ==> run

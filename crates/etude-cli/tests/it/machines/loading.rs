@@ -57,7 +57,7 @@ fn unknown_keys_of_a_stage_are_inert() {
 fn optional_keys_are_taken_and_shown() {
     let case = walk(
         r#"
-        stage outline description: Plans what is to be done
+        stage outline description: Plans what to do
         stage outline tags: [read-only]
         stage outline inputsSchema: {type: object}
         ==> check
@@ -65,7 +65,7 @@ fn optional_keys_are_taken_and_shown() {
         "#,
     );
     let shown = case.test.run(&["machine", "show", "m"]).exit(0);
-    assert!(shown.out().contains("Plans what is to be done"), "{}", shown.out());
+    assert!(shown.out().contains("Plans what to do"), "{}", shown.out());
 }
 
 /// B-0.1.3, B-F16, cases 5 and 6: a turn cap is a whole number from 1.
@@ -82,7 +82,7 @@ fn a_turn_cap_is_a_whole_number_from_one() {
     walk("stage outline turnCap: 1\n==> check\nfinds");
 }
 
-/// B-2.5, case 7: the turn cap is told before the template.
+/// B-2.5, case 7: the turn cap is reported before the template.
 #[test]
 fn the_turn_cap_is_reported_before_the_template() {
     walk(

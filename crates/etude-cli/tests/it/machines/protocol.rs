@@ -21,7 +21,7 @@ fn only_setup_and_exit_may_say_nothing() {
 }
 
 /// B-20.4, case 138: each hook that breaks ends the run with its phase, its status and its last words, which no model
-/// is told.
+/// is reported.
 #[test]
 fn a_script_that_breaks_ends_the_run() {
     for (hook, phase) in
@@ -70,7 +70,7 @@ fn a_validator_may_judge() {
     walk(
         "hook validate outline exit 1\noutline done {\"summary\":\"1\"}\n==> run\nexit 1\nerror ExtensionHost/LifecycleFailure phase=Assert exitCode=1",
     );
-    // What it printed and how it ended contradict each other: both are told.
+    // What it printed and how it ended contradict each other: both are reported.
     walk(
         "hook validate outline exit 3 {\"valid\":true}\noutline done {\"summary\":\"1\"}\n==> run\nexit 1\nerror ExtensionHost/LifecycleFailure phase=Assert exitCode=3 message=~contradicts itself: it printed `{\"valid\": true}`, but exited with status 3",
     );
@@ -184,7 +184,7 @@ fn a_question_is_asked_once_and_in_words() {
     );
 }
 
-/// B-20.4: lines for the log are told.
+/// B-20.4: lines for the log are reported.
 #[test]
 fn a_script_may_leave_lines_in_the_log() {
     walk(
@@ -192,7 +192,7 @@ fn a_script_may_leave_lines_in_the_log() {
     );
 }
 
-/// B-20.4, `strictUpstream`: what scripts are told of earlier stages.
+/// B-20.4, `strictUpstream`: what scripts are given of earlier stages.
 #[test]
 fn scripts_see_the_outputs_of_earlier_stages_unless_it_is_strict() {
     let machine = "at outline exit: {output: {k: 1}}\nat outline next: [{else: true, sequential: [b]}]\nstage b\nhook setup b {\"ctx\":{}}\noutline done {\"summary\":\"o\"}\nb done {\"summary\":\"b\"}\n";

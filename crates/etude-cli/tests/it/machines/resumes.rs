@@ -384,7 +384,7 @@ fn a_model_that_cannot_takes_no_run_over() {
     case.test.run(&["runs", "resume", &id, "--format", "json"]).exit(0);
 }
 
-/// B-IS2, case 130: a key in the prompt, in a tool's description or in a reason is not sent, and nowhere told; what the
+/// B-IS2, case 130: a key in the prompt, in a tool's description or in a reason is not sent, and nowhere reported; what the
 /// user has typed is.
 #[test]
 fn no_model_is_reported_a_key() {
@@ -448,12 +448,12 @@ fn events_redact_and_cut() {
     assert_eq!(case.document()["output"]["parsed"]["big"], long);
 }
 
-/// B-ST4, case 126; B-17, case 134: what is told of a run goes out whether anybody hears it or not, and holds up nothing.
+/// B-ST4, case 126; B-17, case 134: what receives a run goes out whether anybody observes it or not, and holds up nothing.
 #[test]
 fn events_need_no_observer() {
     let case = walk(&format!("{KEPT}\n==> run\nexit 5"));
     let id = case.test.run(&["runs", "list", "--format", "json"]).id_of_first_run();
-    // A pipe that nobody reads.
+    // A pipe that no one reads.
     let mut command = case.test.command(&["runs", "resume", &id, "--format", "jsonl"]);
     let mut child =
         command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null()).spawn().expect("it starts");

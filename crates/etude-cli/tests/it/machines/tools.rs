@@ -98,7 +98,7 @@ fn an_answer_covers_one_call_once() {
     );
 }
 
-/// B-GT4, case 94: a grant ends with its stage; the same call in the next execution is asked about anew.
+/// B-GT4, case 94: a grant ends with its stage; the same call in the next execution is asked about again.
 #[test]
 fn an_answer_ends_with_its_execution() {
     walk(
@@ -219,7 +219,7 @@ fn yolo_says_yes() {
     assert!(case.events(&["GrantIssued"])[0].1["issuedAt"].is_string());
 }
 
-/// B-AP1, case 98: the decision is told before the tool begins.
+/// B-AP1, case 98: the decision is reported before the tool begins.
 #[test]
 fn a_decision_is_reported_before_the_call_begins() {
     walk(

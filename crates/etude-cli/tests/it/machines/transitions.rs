@@ -100,7 +100,7 @@ fn the_list_has_another_name() {
     );
 }
 
-/// B-P6, B-N5: what a script says is checked when it arrives. The stage is done all the same, and told once.
+/// B-P6, B-N5: what a script says is checked when it arrives. The stage is done all the same, and reported once.
 #[test]
 fn what_a_script_says_comes_next_is_checked() {
     for (says, error) in [
@@ -159,7 +159,7 @@ fn siblings_and_their_join_are_one_turn() {
 }
 
 /// B-P8, B-P9, B-P10, case 107: the first that does not succeed ends the turn; the join never runs, and the machine is
-/// told.
+/// reported.
 #[test]
 fn the_first_failure_ends_the_fan_out() {
     for (b, cause) in [

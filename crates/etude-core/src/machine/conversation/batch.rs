@@ -47,7 +47,7 @@ pub(in crate::machine) struct Proposal {
 pub(in crate::machine) enum Admission {
     /// It runs; the policy need not be asked if `is_approved`.
     Run { is_approved: bool },
-    /// It does not run; the model is told this.
+    /// It does not run; the model receives this.
     Refuse(ToolResult),
 }
 
@@ -57,13 +57,13 @@ pub(in crate::machine) trait Gatekeeper: fmt::Debug + Send {
     /// the gatekeeper is polled until it is ready and may perform effects meanwhile.
     fn admit(&mut self, cx: &mut Cx, call: &Proposal) -> Poll<Result<Admission, Failure>>;
 
-    /// Gives up whatever it has asked. It is polled on until that is gone.
+    /// Abandons every open question. It is polled on until that is gone.
     fn stop(&mut self, _cx: &mut Cx, _why: &Failure) {}
 
-    /// Is told that a call begins.
+    /// Is notified that a call begins.
     fn began(&mut self, _cx: &mut Cx, _call: &Proposal) {}
 
-    /// Is told what a call has come to.
+    /// Receives what a call has come to.
     fn ended(&mut self, _cx: &mut Cx, _call: &Proposal, _result: &ToolResult, _elapsed_ms: u64) {}
 }
 
@@ -104,7 +104,7 @@ impl Batch {
         Self { calls: proposals.into_iter().map(|proposal| Call { proposal, state: State::Proposed }).collect() }
     }
 
-    /// Goes as far as it can; ready with the results in the order of the calls.
+    /// Advances until it waits; ready with the results in the order of the calls.
     pub(in crate::machine) fn poll(
         &mut self,
         cx: &mut Cx,
@@ -246,7 +246,7 @@ impl Batch {
         Ok(true)
     }
 
-    /// Gives up for good what is under way.
+    /// Abandons what is under way.
     pub(super) fn forget(&self, cx: &mut Cx) {
         for call in &self.calls {
             match &call.state {
@@ -257,7 +257,7 @@ impl Batch {
         }
     }
 
-    /// Gives up what is under way.
+    /// Abandons what is under way.
     pub(in crate::machine) fn stop(&mut self, cx: &mut Cx) {
         for call in &mut self.calls {
             match &call.state {
@@ -270,7 +270,7 @@ impl Batch {
 }
 
 impl Call {
-    /// Ends a call whose question nobody will answer any more: it has begun, and is told to end.
+    /// Ends a call whose question no one will answer any more: it has begun, and gets an end event.
     fn leave_held(&mut self, cx: &mut Cx, gate: &mut dyn Gatekeeper) {
         if matches!(self.state, State::Held { .. }) {
             gate.ended(cx, &self.proposal, &ToolResult::cancelled(), 0);
@@ -293,7 +293,7 @@ impl Call {
             self.state = State::Over(ToolResult::default());
             return Ok(true);
         }
-        // A call that was held and then approved has begun before: it is told once, under the name that it had then.
+        // A call that was held and then approved has begun before: it is reported once, under the name that it had then.
         let first = self.proposal.path.attempt(1);
         if is_new {
             cx.open_work.begin(first.as_str());

@@ -8,7 +8,7 @@
 //! | policy   | approve                                 | guarding, with a grant that is used at once    |
 //! | policy   | deny, or it is broken                   | refused                                        |
 //! | policy   | defer                                   | asking; with `--yolo` guarding                 |
-//! | asking   | answered                                | the stage begins anew, and finds the answer    |
+//! | asking   | answered                                | the stage restarts, and finds the answer    |
 //! | guarding | a guard denies, or is broken            | refused                                        |
 //! | guarding | no guard is left                        | it runs                                        |
 
@@ -51,7 +51,7 @@ pub(super) struct Envelope {
     state: State,
     /// Answers that wait for their call to be proposed again.
     pub(super) answers: Vec<Answer>,
-    /// A question was answered: the stage has to begin anew.
+    /// A question was answered: the stage has to restart.
     pub(super) is_answered: bool,
     stopped: Option<Failure>,
 }
@@ -84,7 +84,7 @@ impl Envelope {
         matches!(self.state, State::Asking(_))
     }
 
-    /// Gives up for good what died with its process; the answers stay.
+    /// Abandons what died with its process; the answers stay.
     pub(super) fn forget(&mut self, cx: &mut Cx) {
         match &self.state {
             State::Policy(hook) | State::Guarding { hook: Some(hook), .. } => hook.forget(cx),
@@ -142,7 +142,7 @@ impl Gatehouse<'_> {
     }
 
     /// A grant is issued and used up by the call that it was issued for (B-GT4, B-GT8).
-    /// `at` is when somebody said so; nobody here knows the time, so a policy leaves it to whoever tells the event.
+    /// `at` is when somebody said so; no one here knows the time, so a policy leaves it to the caller that emits the event.
     fn grant(&mut self, cx: &mut Cx, call: &Proposal, at: Option<&str>) -> Option<Admission> {
         let tuple = self.tuple(call);
         self.shared.grants.issue(&tuple);
@@ -230,7 +230,7 @@ impl Gatehouse<'_> {
         }
     }
 
-    /// Nobody is here who could answer: the stage waits (B-HL1).
+    /// No one is here who could answer: the stage waits (B-HL1).
     fn halt(&mut self, cx: &mut Cx, call: &Proposal) {
         let id = call.path.aside("ask");
         self.stage_context.emit_raised(cx, self.shared, "grantStageTool", &id);
@@ -334,7 +334,7 @@ impl Gatehouse<'_> {
             State::Asking(id) => {
                 let id = id.clone();
                 self.wait(cx, call, &id)?;
-                // Also after an answer: the stage begins anew, and nothing of this batch runs.
+                // Also after an answer: the stage restarts, and nothing of this batch runs.
                 Ok(Poll::Pending)
             }
             State::Guarding { source, at, hook: None } => {

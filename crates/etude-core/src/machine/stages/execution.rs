@@ -7,8 +7,8 @@
 //! | CheckGate | proceed                  | Act                                                               |
 //! | CheckGate | defer, block             | as `resolutionPolicy` says: parked, Exit, or a question           |
 //! | Act       | completed, at the cap    | Assert                                                            |
-//! | Act       | a question was answered  | Setup, anew                                                       |
-//! | any       | its script asks somebody | Setup, anew, when it is answered; Next only goes on               |
+//! | Act       | a question was answered  | Setup, again                                                       |
+//! | any       | its script asks somebody | Setup, again, when it is answered; Next only goes on               |
 //! | Assert    | retry, attempts are left | Act, after a wait, in the same conversation                       |
 //! | Assert    | anything else            | Exit                                                              |
 //! | Exit      | well                     | Next                                                              |
@@ -45,7 +45,7 @@ pub(super) struct Execution {
     stage_context: StageContext,
     envelope: Envelope,
     state: State,
-    /// The phase whose end has not been told.
+    /// The phase whose end has not been reported.
     open: Option<Phase>,
     act: Option<Act>,
     verdict: Verdict,
@@ -68,7 +68,7 @@ pub(super) struct Execution {
 #[derive(Debug)]
 enum State {
     Setup(Option<Hook>),
-    /// So many parts of what the model will be told have been looked through.
+    /// Number of scanned parts of what the model will receive.
     Init(usize),
     Gate(Option<Hook>),
     /// A person is asked something.
@@ -166,11 +166,11 @@ impl Execution {
         self.stage_context.result.as_ref()
     }
 
-    /// Goes as far as it can; ready with what comes next.
+    /// Advances until it waits; ready with what comes next.
     pub(super) fn poll(&mut self, cx: &mut Cx, shared: &mut Shared, view: &mut View) -> Poll<Result<Next, Failure>> {
         loop {
             match self.step(cx, shared, view) {
-                // A sibling that did not succeed ends the fan-out at once: nobody asks what comes next (B-P8).
+                // A sibling that did not succeed ends the fan-out at once: no one asks what comes next (B-P8).
                 Ok(Step::GoesOn) if self.is_lost() => return Poll::Ready(Ok(Next::Terminal)),
                 Ok(Step::GoesOn) => {}
                 Ok(Step::Waits) => return Poll::Pending,
@@ -225,7 +225,7 @@ impl Execution {
         self.leave(cx, shared);
         let is_cancelled = failure.kind == FailureKind::Cancelled;
         if self.has_left {
-            // Its exit is done and told: what failed is the machine's Next.
+            // Its exit is done and reported: what failed is the machine's Next.
             return turn_cancelled(failure, &self.stage_context.stage.id);
         }
         shared.grants.expire(&self.stage_context.id);
@@ -267,7 +267,7 @@ impl Execution {
         self.stopped.clone().map_or(Ok(()), Err)
     }
 
-    /// Whoever ran the run is gone: an execution that was at work begins anew at Setup, with the same id (B-ST6,
+    /// The process that ran the run is gone: an execution that was at work restarts at Setup, with the same id (B-ST6,
     /// B-ID2). One that waits for an answer goes on waiting; one that has left goes on to what comes next.
     pub(super) fn resumed(&mut self, cx: &mut Cx) {
         let waits = matches!(self.state, State::Asking(_)) || self.envelope.is_asking();
@@ -290,7 +290,7 @@ impl Execution {
         self.restart(cx);
     }
 
-    /// Begins anew at Setup. Answers that were given stay.
+    /// Begins again at Setup. Answers that were given stay.
     fn restart(&mut self, cx: &mut Cx) {
         self.stage_context.renew();
         self.act = None;

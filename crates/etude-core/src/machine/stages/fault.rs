@@ -41,14 +41,14 @@ pub(super) fn lifecycle(phase: Phase, stage: &str, message: &str, more: Map<Stri
     fault(HOST, "LifecycleFailure", stage, message, overlaid(context, Value::Object(more)))
 }
 
-/// A secret in what a model is about to be told, which the user has not typed (B-IS2): nothing is sent.
+/// A secret in what a model is about to receive, which the user has not typed (B-IS2): nothing is sent.
 pub(super) fn leak(stage: &str, part: &str, secret: &str) -> Failure {
     let what = match part {
         "systemPrompt" => "the prompt",
         "toolManifest" => "a tool's description",
         _ => "the conversation",
     };
-    let message = format!("{what} of stage `{stage}` holds the value of `{secret}`, which no model may be told");
+    let message = format!("{what} of stage `{stage}` holds the value of `{secret}`, which no model may receive");
     fault(VALIDATION, "LLMContextLeak", stage, &message, json!({"secret": secret, "part": part}))
 }
 
@@ -83,7 +83,7 @@ pub(super) fn incapable(machine: &str, model: &str, capability: &str, claim: &st
     fault("ProviderCapability", "MissingCapability", "", &message, context)
 }
 
-/// Class and code of a failure, as a cause is told.
+/// Class and code of a failure, as a cause is reported.
 pub(super) fn cause(failure: &Failure) -> Value {
     let details = failure.details.as_ref().and_then(|details| details.value().ok()).unwrap_or_default();
     if let (Some(class), Some(code)) = (details.get("class"), details.get("code")) {

@@ -58,7 +58,7 @@ impl Reply {
 }
 
 impl Hook {
-    /// A script that runs as effect `path`. `key` is the same however often its stage begins anew.
+    /// A script that runs as effect `path`. `key` is the same however often its stage restarts.
     pub(super) fn new(path: &Path, key: &str, attempt: u32, script: &Script, dir: &str, stdin: &Value) -> Self {
         let call = ProcessCall {
             command: script.command.clone(),
@@ -121,7 +121,7 @@ impl Hook {
         self.is_answered
     }
 
-    /// Which script it is, the same however often its stage begins anew.
+    /// Which script it is, the same however often its stage restarts.
     pub(super) fn key(&self) -> &str {
         &self.call.key
     }
@@ -131,12 +131,12 @@ impl Hook {
         Path::root(self.id.as_str()).aside("ask")
     }
 
-    /// Gives it up; it is polled on until it is gone.
+    /// Abandons it; it is polled on until it is gone.
     pub(super) fn stop(&self, cx: &mut Cx) {
         cx.abandon(&self.id);
     }
 
-    /// Gives it up for good: its process died with the one that ran it.
+    /// Abandons it for good: its process died with the one that ran it.
     pub(super) fn forget(&self, cx: &mut Cx) {
         cx.forget(&self.id);
         cx.forget(&self.timer);

@@ -113,7 +113,7 @@ impl Probe {
         }
     }
 
-    /// Gives up for good what died with its process.
+    /// Abandons what died with its process.
     pub(super) fn forget(&self, cx: &mut Cx) {
         match &self.state {
             State::Recalling(id) | State::Asking(id) | State::Remembering(id) => cx.forget(id),

@@ -124,7 +124,7 @@ impl Resumption {
         }
     }
 
-    /// Gives up for good what died with its process.
+    /// Abandons what died with its process.
     pub(super) fn forget(&self, cx: &mut Cx) {
         match &self.state {
             State::Opening(id) => cx.forget(id),
@@ -214,7 +214,7 @@ impl Migration {
         Ok(Hook::new(&path(number), path(self.since).as_str(), 1, script, &machine.dir, &stdin))
     }
 
-    /// The migrated data, which has to be of the version that was asked for, and to fit the schema of the machine as far as
+    /// The migrated data, which has to be of the version that was asked for, and to fit the schema of the machine, if
     /// that is the one of this version: a migration of an earlier process is read once more, and the machine may have
     /// changed since.
     fn read(&self, shared: &Shared, reply: Reply) -> Result<Value, Failure> {

@@ -22,7 +22,7 @@ pub(super) struct Shared {
     /// Questions are answered with yes (B-HL2).
     pub(super) yolo: bool,
     pub(super) input: Value,
-    /// Everything that the user has typed: secrets in it were meant to be told.
+    /// Everything that the user has typed: secrets in it were meant for the model.
     pub(super) typed: Arc<str>,
     /// The version of the data in the slot (B-ST3).
     pub(super) slot_version: String,
@@ -130,7 +130,7 @@ impl Shared {
         self.tool_list.tools.iter().any(|available| available.tool.name == name)
     }
 
-    /// What every script of the machine is told (`b-stages` §20.4); `more` goes over it.
+    /// What every script of the machine is given (`b-stages` §20.4); `more` goes over it.
     pub(super) fn document(&self, hook: &str, slot: &Value, more: Value) -> Value {
         let base = json!({
             "protocol": "stage-hook/1", "hook": hook, "input": self.input,

@@ -4,7 +4,7 @@
 //! |----------|------------------------------------------|----------------------------------------------------|
 //! | siblings | one does not succeed                     | the others are stopped; when all are gone, telling |
 //! | siblings | all succeeded                            | joining, or over                                   |
-//! | telling  | the machine's `onFailure` has been told  | over, with the failure                             |
+//! | reporting | the machine's `onFailure` has been reported  | over, with the failure                             |
 //! | joining  | the join has gone through all its phases | over, with what comes next                         |
 
 use std::task::Poll;
@@ -171,7 +171,7 @@ impl Siblings {
         }
     }
 
-    /// All are gone, and one did not succeed (B-P8, B-P9). The failure, unless it has to be told to a script first.
+    /// All are gone, and one did not succeed (B-P8, B-P9). The failure, unless it has to be reported to a script first.
     fn abort(&mut self, cx: &mut Cx, shared: &Shared, view: &View, at: usize) -> Option<Failure> {
         let branch = &self.branches[at];
         let (why, because) = match &branch.end {
@@ -259,7 +259,7 @@ impl Siblings {
         found
     }
 
-    /// Whoever ran the run is gone. Siblings that have finished are not repeated.
+    /// The process that ran the run is gone. Siblings that have finished are not repeated.
     pub(super) fn resumed(&mut self, cx: &mut Cx) {
         match &mut self.state {
             State::Running { .. } => {

@@ -19,7 +19,7 @@ use crate::tool::shown_arguments;
 #[derive(Debug)]
 pub(super) struct StageContext {
     pub(super) stage: Arc<Stage>,
-    /// The `stageExecutionId`: the same however often the execution begins anew (B-ID2).
+    /// The `stageExecutionId`: the same however often the execution restarts (B-ID2).
     pub(super) id: String,
     pub(super) base: Path,
     /// How often it has begun, from 1.
@@ -44,7 +44,7 @@ impl StageContext {
         self.base.again(self.incarnation)
     }
 
-    /// Forgets everything but what it is, to begin anew at Setup.
+    /// Forgets everything but what it is, to restart at Setup.
     pub(super) fn renew(&mut self) {
         self.incarnation += 1;
         self.ctx = Map::new();
@@ -71,7 +71,7 @@ impl StageContext {
         })
     }
 
-    /// What a script is told (`b-stages` §20.4), with further members of its own.
+    /// What a script is given (`b-stages` §20.4), with further members of its own.
     pub(super) fn document(&self, shared: &Shared, view: &View, hook: &str, more: Value) -> Value {
         let mut own = json!({
             "stage": {
@@ -85,7 +85,7 @@ impl StageContext {
         shared.document(hook, &view.slot, overlaid(own, more))
     }
 
-    /// What a script is told of the work. `transcript` is the conversation without its opening.
+    /// What a script receives of the work. `transcript` is the conversation without its opening.
     pub(super) fn act(&self, system: &str, transcript: &[Message]) -> Value {
         let mut act = Map::new();
         if let Some(parsed) = &self.parsed {
@@ -137,7 +137,7 @@ impl StageContext {
         overlaid(out, more)
     }
 
-    /// Tells that a person is asked, and that nobody is here who could answer (B-HL1).
+    /// Tells that a person is asked, and that no one is here who could answer (B-HL1).
     pub(super) fn emit_raised(&self, cx: &mut Cx, shared: &Shared, kind: &str, id: &EffectId) {
         let facts = json!({"kind": kind, "correlationId": id.as_str()});
         emit(cx, "InteractionRaised", self.event(shared, facts));

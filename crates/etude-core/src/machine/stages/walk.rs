@@ -71,7 +71,7 @@ impl Walk {
         self.last.as_ref().is_some_and(|(_, result)| result["verdict"] != "ok")
     }
 
-    /// Goes as far as it can.
+    /// Advances until it waits.
     pub(super) fn poll(&mut self, cx: &mut Cx, shared: &mut Shared, view: &mut View) -> Poll<Result<(), Failure>> {
         loop {
             match &mut self.current {
@@ -182,7 +182,7 @@ impl Walk {
         }
     }
 
-    /// Whoever ran the run is gone.
+    /// The process that ran the run is gone.
     pub(super) fn resumed(&mut self, cx: &mut Cx) {
         match &mut self.current {
             Some(Current::Stage(execution)) => execution.resumed(cx),

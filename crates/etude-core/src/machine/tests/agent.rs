@@ -94,7 +94,7 @@ fn a_call_that_changes_things_runs_alone() {
     );
 }
 
-/// a call that needs approval waits for it, and runs once it is given; it is told to begin once and to end once.
+/// a call that needs approval waits for it, and runs once it is given; it is reported to begin once and to end once.
 #[test]
 fn a_held_call_runs_after_it_was_approved() {
     check(
@@ -188,7 +188,7 @@ fn a_tool_that_was_not_available_does_not_run() {
     assert!(!world.started.iter().any(|(_, effect)| matches!(effect, Effect::Tool(_))));
 }
 
-/// bounded by turns; the model is told when its last one has come, and the failure says what to change.
+/// bounded by turns; the model is shown when its last one has come, and the failure says what to change.
 #[test]
 fn the_turn_cap_ends_an_agent() {
     let script = "p/x/turn1 calls Read 1\np/x/turn2 calls Read 2\np/x/turn3 calls Read 3";

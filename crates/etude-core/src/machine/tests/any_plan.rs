@@ -1,4 +1,4 @@
-//! Plans, outcomes and orders that nobody thought of: many small random runs, and what must hold for each of them.
+//! Plans, outcomes and orders that no one thought of: many small random runs, and what must hold for each of them.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -251,7 +251,7 @@ fn every_run_comes_to_an_end_and_leaves_nothing_behind() {
     });
 }
 
-/// How often each step is told to be in that state.
+/// How often each step is reported in that state.
 fn lines_of(log: &str, state: &str) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
     let events = log.lines().filter_map(|line| line.strip_prefix(super::log::EVENT));
@@ -301,7 +301,7 @@ fn the_rows_add_up_to_the_run() {
 }
 
 /// Same outcomes, same run, whether the machine is asked to go on after each of them or seldom, and whether each is
-/// told once or twice.
+/// reported once or twice.
 #[test]
 fn every_run_can_be_replayed() {
     for_seeds(SEEDS, |seed| {

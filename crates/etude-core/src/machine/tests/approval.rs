@@ -125,7 +125,7 @@ fn no_answer_arrives_and_it_counts_as_denied() {
             abandon p/ok
             emit step ok failed
             result failed
-            error approval_denied business/ok denied by timeout: nobody answered in time
+            error approval_denied business/ok denied by timeout: no one answered in time
               at ok.yaml
             row business/ok approval failed, tries 0, 10 ms
         "#]],
@@ -307,7 +307,7 @@ fn the_timeout_of_a_calling_step_approves_nothing() {
     );
 }
 
-/// X-3: approvals work inside `for_each`; those that nobody answered in time come to what `on_timeout` says.
+/// X-3: approvals work inside `for_each`; those that no one answered in time come to what `on_timeout` says.
 #[test]
 fn unanswered_elements_come_to_what_on_timeout_says() {
     check(

@@ -158,7 +158,7 @@ pub(super) fn call(name: &str, sequence: Sequence) -> Step {
     step(name, StepKind::Pipeline(sub))
 }
 
-/// A question that nobody in particular answers.
+/// A question that no one in particular answers.
 pub(super) fn approval(name: &str, message: &str) -> Step {
     let approval = Approval {
         message: template(message),
@@ -218,7 +218,7 @@ pub(super) trait Fields: Sized {
     fn timeout(self, seconds: u64) -> Self;
     /// Runs once per element, one at a time.
     fn for_each(self, text: &str) -> Self;
-    /// So many elements or children at once.
+    /// Number of elements or children at once.
     fn max_parallel(self, n: usize) -> Self;
     fn max_items(self, n: usize) -> Self;
     /// Puts failures of elements into the output.

@@ -399,7 +399,7 @@ fn paths_of_a_sandbox_are_rendered() {
     );
 }
 
-/// a step whose warm interpreter cannot be had runs all the same, and whoever watches is told why.
+/// a step whose warm interpreter is not available runs all the same, and the observer is shown why.
 #[test]
 fn a_step_that_is_not_warm_is_reported() {
     check(

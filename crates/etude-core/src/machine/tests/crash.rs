@@ -290,7 +290,7 @@ pub(super) const STORIES: &[Story] = &[
         says: &[("p/b!recall", "found 7")],
     },
     Story {
-        name: "approvals that nobody answers",
+        name: "approvals that no one answers",
         case: || {
             let ok =
                 approval("ok", "{{item}}?").timeout(60).on_timeout(crate::plan::OnTimeout::Deny).continue_on_deny();

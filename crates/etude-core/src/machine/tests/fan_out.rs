@@ -535,7 +535,7 @@ fn collect_does_not_swallow_a_used_up_budget() {
     );
 }
 
-/// A missing key would fail every element alike: it ends the run, so that nobody takes a list of errors for a result.
+/// A missing key would fail every element alike: it ends the run, so that no one takes a list of errors for a result.
 #[test]
 fn collect_does_not_swallow_a_missing_key() {
     check(
@@ -598,7 +598,7 @@ fn wait_does_not_outlast_a_used_up_budget() {
     );
 }
 
-/// 20,000 elements are worked on a few at a time: what is asked for at once, what is outstanding and what is told per
+/// 20,000 elements are worked on a few at a time: what is asked for at once, what is outstanding and what is reported per
 /// element does not grow with their number.
 #[test]
 fn twenty_thousand_elements_stay_bounded() {

@@ -288,7 +288,7 @@ fn an_empty_answer_without_a_schema_is_a_model_error() {
     );
 }
 
-/// transport failures are told, and count as no attempt.
+/// transport failures are reported, and count as no attempt.
 #[test]
 fn a_model_that_cannot_be_reached_fails_the_step() {
     check(
@@ -553,7 +553,7 @@ fn the_budget_does_not_hold_in_the_destructor() {
     );
 }
 
-/// What an answer cost counts, also if nobody waits for it any more.
+/// What an answer cost counts, also if no one waits for it any more.
 #[test]
 fn an_answer_that_comes_after_the_cancel_is_paid_for() {
     check(

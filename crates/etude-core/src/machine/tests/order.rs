@@ -48,7 +48,7 @@ fn run(case: &Case, seed: u64, cancel_at: Option<usize>, check: impl Fn(&World))
         let is_lost = world.given_up.contains(&id) && numbers.below(2) == 0;
         let outcome = if is_lost { "abandoned".to_owned() } else { script::default(&id, &effect) };
         world.emit(Input::Complete(id, outcome));
-        // Outcomes that come close together are told together.
+        // Outcomes that come close together are reported together.
         if numbers.below(3) > 0 {
             world.emit(Input::Poll);
             check(&world);

@@ -1,4 +1,4 @@
-//! Machines of stages, as far as nothing but their interpreter shows it (`b-stages`). What they do is told in the
+//! Machines of stages, tested with their interpreter alone (`b-stages`). What they do is reported in the
 //! product's tests, through the binary.
 
 use std::collections::BTreeMap;
@@ -77,7 +77,7 @@ fn goes_through(machine: StageMachine) -> Step {
     Step { name: "x".to_owned(), kind: StepKind::Machine(Box::new(call)), ..code("x") }
 }
 
-/// What is told of calls of tools, in order.
+/// What receives calls of tools, in order.
 fn reported_to_tools(world: &World) -> Vec<&str> {
     let events = world.log.lines().filter_map(|line| line.strip_prefix(super::log::EVENT));
     events.filter_map(|event| event.strip_prefix(" ToolInvocation")?.split(' ').next()).collect()
@@ -121,7 +121,7 @@ fn a_machine_that_has_not_begun_takes_the_form_of_its_slot_again() {
     }
 }
 
-/// B-A11: a call that was held has begun, and is told to end however its question is answered, or if it never is.
+/// B-A11: a call that was held has begun, and gets an end event however its question is answered, or if it never is.
 #[test]
 fn a_held_call_of_a_stage_ends_in_the_audit() {
     let held = "p/x/one#1/turn1 calls Read {}\np/x/one#1/turn1/Read[0] held Read(a)";
@@ -172,7 +172,7 @@ fn a_model_that_was_tried_is_distinguished_from_one_that_claims_too_little() {
     assert!(why.contains("`vision`"), "{why}");
 }
 
-/// B-ST3: who cannot go on with a slot is told what to do.
+/// B-ST3: who cannot go on with a slot is shown what to do.
 #[test]
 fn a_refused_slot_says_what_to_do() {
     let refuses = StageMachine { slot: Slot { drift: Drift::Reject, ..machine().slot }, ..machine() };

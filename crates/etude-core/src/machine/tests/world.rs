@@ -12,7 +12,7 @@ use crate::model::Request;
 use crate::outcome::{Completed, Outcome};
 use crate::report::Event;
 
-/// Something that the machine is told.
+/// Something that the machine is given.
 #[derive(Debug, Clone)]
 pub(super) enum Input {
     Complete(EffectId, String),
@@ -34,7 +34,7 @@ pub(super) struct World {
     pub(super) running: Vec<(EffectId, Effect)>,
     pub(super) given_up: BTreeSet<EffectId>,
     is_over: bool,
-    /// Outcomes are told, but the machine is not asked to go on.
+    /// Outcomes are reported, but the machine is not asked to go on.
     is_paused: bool,
 }
 
@@ -115,7 +115,7 @@ impl World {
         self.log.lines().any(|logged| logged == line)
     }
 
-    /// Tells the machine the same once more. Every outcome is told twice.
+    /// Tells the machine the same once more. Every outcome is delivered twice.
     pub(super) fn repeat(&mut self, history: &[Input]) {
         for input in history {
             self.emit(input.clone());

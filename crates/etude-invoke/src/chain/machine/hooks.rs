@@ -15,7 +15,7 @@ impl Machine {
         self.work.push(Work::Hook(Box::new(Hooking { of, reported: 0, outcome })));
     }
 
-    /// Tells the next hook, or goes on when all have been told.
+    /// Runs the next hook, or continues when all have run.
     pub(super) fn run_hook(&mut self, tools: &mut dyn Tools, hooking: Box<Hooking>) {
         let owner = hooking.of.owner;
         let hook = self.contexts.get(&owner).and_then(|context| context.tool.hooks.get(hooking.reported).cloned());
@@ -31,7 +31,7 @@ impl Machine {
         self.begin(tools, &hook, args, options, Some(owner), Waiter::Hook(hooking), id);
     }
 
-    /// A hook has been told.
+    /// A hook has run.
     pub(super) fn hook_reported(&mut self, mut hooking: Box<Hooking>, outcome: Outcome) {
         hooking.reported += 1;
         match outcome {

@@ -253,7 +253,7 @@ impl Machine {
                 Ok(_) => EventKind::Ended,
                 Err(throw) => EventKind::Failed(Throw::clone(throw)),
             });
-            // Whoever invoked from outside may look at it afterwards; nobody else can.
+            // Anyone who invoked from outside may look at it afterwards; no one else can.
             if matches!(waiter, Waiter::Outside(_)) {
                 context.error = outcome.as_ref().err().cloned();
                 context.is_stopped = true;

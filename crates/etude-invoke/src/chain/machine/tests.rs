@@ -25,9 +25,9 @@ enum Does {
     /// Invokes a tool and gives what it gave.
     Invokes(&'static str, Value, Options),
     Sees(fn(&mut View<'_>) -> Option<Value>),
-    /// Notes what it is told of an entry.
+    /// Notes what it receives an entry.
     Looks,
-    /// Does, and throws `H` when it is told of that phase.
+    /// Does, and throws `H` when it receives that phase.
     Objects(&'static str),
 }
 
@@ -337,7 +337,7 @@ fn effects_ask_while_they_run() {
         .with("tool", Does::Gives(json!(7)), &["limit", "execute"]);
     let mut machine = Machine::new(json!({}));
     let id = machine.invoke(&mut stubs, "tool", json!({}), Options::default());
-    let Some(Command::Run { call, context }) = machine.poll(&mut stubs) else { panic!("nothing is to be run") };
+    let Some(Command::Run { call, context }) = machine.poll(&mut stubs) else { panic!("nothing to run") };
     assert_eq!(machine.context(context).unwrap().target, Some(id));
     assert!(machine.poll(&mut stubs).is_none());
     let mut ask = |machine: &mut Machine, request| {
@@ -375,9 +375,9 @@ fn entries_get_arguments_only_where_that_is_chosen() {
     }
 }
 
-/// D-15: every invocation is told when it begins and how it ends, with what it serves.
+/// D-15: every invocation is reported when it begins and how it ends, with what it serves.
 #[test]
-fn invocations_are_told() {
+fn invocations_are_reported() {
     let mut stubs = Stubs::default().with("m1", Does::GivesNothing, &[]).with("tool", Does::Throws("E"), &["m1"]);
     let mut machine = Machine::new(json!({}));
     machine.is_observed = true;
@@ -424,7 +424,7 @@ fn hooks_look_on_around_every_entry() {
     assert_eq!(stubs.log(), reported);
 }
 
-/// D-4.7: a hook is told of a throw, and what it throws itself is thrown in place of its entry but never hides a throw.
+/// D-4.7: a hook receives a throw, and what it throws itself is thrown in place of its entry but never hides a throw.
 #[test]
 fn hooks_are_notified_of_throws() {
     let with = |entry: Does, hook: Does| {

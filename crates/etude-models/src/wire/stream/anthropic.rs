@@ -1,4 +1,4 @@
-//! Anthropic Messages: a message begins, blocks begin and grow, and the message is told how it ended.
+//! Anthropic Messages: a message begins, blocks begin and grow, and the message is shown how it ended.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! OpenAI Responses: the last event has the whole response; what comes before it is told.
+//! OpenAI Responses: the last event has the whole response; what comes before it is reported.
 
 use std::collections::BTreeMap;
 

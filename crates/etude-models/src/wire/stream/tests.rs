@@ -18,7 +18,7 @@ fn decode(kind: ProviderKind, body: &Value) -> Result<Decoded, DecodeError> {
     }
 }
 
-/// What came of bytes that arrive in `pieces`, and what was told.
+/// What came of bytes that arrive in `pieces`, and what was reported.
 fn read(kind: ProviderKind, pieces: &[&[u8]]) -> (Result<Body, Broken>, String) {
     let mut reported = String::new();
     let mut emit = |text: &str| reported.push_str(text);
@@ -53,15 +53,15 @@ fn cuts(seed: u64, length: usize) -> Vec<usize> {
 #[test]
 fn a_stream_gives_the_answer_that_would_have_come_whole() {
     for Sample { kind, name, stream, whole, reported } in all() {
-        let (body, heard) = read(kind, &[stream.as_bytes()]);
+        let (body, deltas) = read(kind, &[stream.as_bytes()]);
         let Ok(Body::Assembled(body)) = body else { panic!("{kind} {name}: {body:?}") };
         let expected = decode(kind, &whole).expect("an answer");
         assert_eq!(decode(kind, &body), Ok(expected), "{kind} {name}");
-        assert_eq!(heard, reported, "{kind} {name}");
+        assert_eq!(deltas, reported, "{kind} {name}");
     }
 }
 
-/// Wherever the network cuts the bytes, the answer and what is told of it are the same.
+/// Wherever the network cuts the bytes, the answer and what receives it are the same.
 #[test]
 fn answers_do_not_depend_on_where_the_bytes_are_cut() {
     for Sample { kind, name, stream, reported, .. } in all() {
@@ -286,7 +286,7 @@ fn a_stream_without_end_is_not_kept() {
     }
 }
 
-/// What later events say anew is not counted twice: usage comes with every event of some services.
+/// What later events say again is not counted twice: usage comes with every event of some services.
 #[test]
 fn what_is_replaced_is_kept_once() {
     let event =

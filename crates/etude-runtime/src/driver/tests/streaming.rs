@@ -1,4 +1,4 @@
-//! Answers of models, told while they come.
+//! Answers of models, streamed.
 
 use etude_core::model::{Piece, Stop as End, Tier, TransportWait, Usage};
 use etude_core::plan::Llm;
@@ -58,7 +58,7 @@ fn asking() -> Plan {
     }
 }
 
-/// What was told, with a mark where a step ends and `!` for a new beginning.
+/// What was reported, with a mark where a step ends and `!` for a new beginning.
 fn note(reported: &mut String, progress: &Progress<'_>) {
     match progress {
         Progress::ModelResponse { effect, text, is_again } => {
@@ -74,7 +74,7 @@ fn note(reported: &mut String, progress: &Progress<'_>) {
     }
 }
 
-/// pieces of an answer are told in order and before its end, are not in the journal, and are not told by a replay.
+/// pieces of an answer are reported in order and before its end, are not in the journal, and are not reported by a replay.
 #[tokio::test]
 async fn answers_are_reported_as_they_come_and_leave_no_record() {
     let world = World::new();
@@ -92,7 +92,7 @@ async fn answers_are_reported_as_they_come_and_leave_no_record() {
     assert_eq!(again, ".");
 }
 
-/// without anybody who hears it, a model is asked for the whole answer.
+/// without anybody who observes it, a model is asked for the whole answer.
 #[tokio::test]
 async fn models_are_asked_quietly_where_there_is_no_observer() {
     #[derive(Debug)]
@@ -102,7 +102,7 @@ async fn models_are_asked_quietly_where_there_is_no_observer() {
             Speaker.call(request)
         }
         fn call_streaming(&self, _: Request, _: OnDelta) -> Boxed<Result<ModelResponse, CallFailure>> {
-            unreachable!("nobody listens")
+            unreachable!("no one listens")
         }
     }
     let world = World::new();

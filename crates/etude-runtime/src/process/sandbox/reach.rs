@@ -63,7 +63,7 @@ pub(super) fn failed(what: &str, error: &io::Error) -> Unstarted {
     if is_shortage(error) { Unstarted::Short(why) } else { Unstarted::Refused(why) }
 }
 
-/// The paths of `asked`. A directory that is to be written is made if it is missing.
+/// The paths of `asked`. A directory that must be written is made if it is missing.
 pub(super) fn declared(asked: &Sandbox, inmate: &Inmate<'_>) -> Result<Declared, Unstarted> {
     let own = own_root(inmate)?;
     let base = base(inmate, own.as_ref());

@@ -47,7 +47,7 @@ pub(super) fn replace(
 /// How many names are tried for a directory.
 const TRIES: u32 = 1000;
 
-/// A new directory below `parent` that nobody else may look into, opened.
+/// A new directory below `parent` that no one else may look into, opened.
 pub(super) fn private_dir(parent: &Path) -> io::Result<(PathBuf, Dir)> {
     let above = Dir::open(parent)?;
     let mut builder = DirBuilder::new();

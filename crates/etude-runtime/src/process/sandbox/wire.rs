@@ -19,7 +19,7 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    /// The rules as text; a path that is not UTF-8 cannot be told.
+    /// The rules as text; a path that is not UTF-8 cannot express.
     pub(super) fn to_text(&self) -> Result<String, String> {
         serde_json::to_string(self).map_err(|error| error.to_string())
     }

@@ -303,7 +303,7 @@ fn is_held(pipe: &OwnedFd) -> bool {
     looked.is_ok() && !fds[0].revents().contains(PollFlags::HUP)
 }
 
-/// Reads until nobody has the other ends any more.
+/// Reads until no one has the other ends any more.
 fn drain(pipes: Vec<OwnedFd>) {
     let mut buffer = Vec::with_capacity(4096);
     let mut pipes: Vec<Option<OwnedFd>> = pipes.into_iter().map(Some).collect();

@@ -15,7 +15,7 @@ pub(in crate::process) fn descriptors() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// Allows this process up to `most`, as far as the user may. How many there may be now, if that is more than before.
+/// Allows this process up to `most`, up to the user's limit. How many there may be now, if that is more than before.
 pub(in crate::process) fn allow_descriptors(most: u64) -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     let more = limit.maximum.map_or(most, |maximum| maximum.min(most));
@@ -28,7 +28,7 @@ pub(in crate::process) fn allow_descriptors(most: u64) -> Option<u64> {
     Some(more)
 }
 
-/// True if so many are free. They are counted: opening as many would take them from others for a moment.
+/// True if that many are free. They are counted: opening as many would take them from others for a moment.
 pub(in crate::process) fn are_free(count: u64) -> bool {
     let open = || fs::read_dir("/dev/fd").map(|all| all.count() as u64);
     descriptors().is_none_or(|most| open().is_ok_and(|open| open + count <= most))

@@ -96,7 +96,7 @@ fn end_all(family: &mut Family, grace: Duration) {
 /// Ends the family of a step that is given up: `SIGTERM` to its group, later to those outside it, then `SIGKILL`.
 /// `pause` waits for at most the given time and meanwhile takes what the step prints.
 ///
-/// Those outside the group are told only when the group is gone: one of its members may be their own supervisor, such
+/// Those outside the group are signalled only when the group is gone: one of its members may be their own supervisor, such
 /// as a runner inside a step, and ends them in its own order.
 pub(super) fn end_step(family: &mut Family, grace: Duration, pause: &mut dyn FnMut(Duration)) {
     let deadline = Instant::now() + grace;

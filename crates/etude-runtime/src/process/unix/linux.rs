@@ -62,7 +62,7 @@ pub(super) fn limit_descriptors(id: Pid, limit: Rlimit) {
     let _ = rustix::process::prlimit(Some(id), Resource::Nofile, limit);
 }
 
-/// Lets a pipe hold so many bytes, where the user may have as many.
+/// Sets the capacity of a pipe in bytes, where the user may have as many.
 pub(super) fn widen(pipe: &OwnedFd, bytes: usize) {
     // It goes on as it is where that is refused.
     let _ = rustix::pipe::fcntl_setpipe_size(pipe, bytes);
@@ -155,7 +155,7 @@ impl Stat {
         let mut fields = std::str::from_utf8(&text[name_end + 1..]).ok()?.split_ascii_whitespace();
         let state = fields.next()?;
         let parent = pid(fields.next()?);
-        // Threads of the kernel are in no group; they have not ended, and are nobody's.
+        // Threads of the kernel are in no group; they have not ended, and are no one's.
         let group = match fields.next()? {
             "0" => None,
             other => Some(pid(other)?),

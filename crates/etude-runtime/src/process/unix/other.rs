@@ -13,14 +13,14 @@ pub(super) use super::waiter::end_of;
 /// Becomes readable when it is rung, and stays so.
 #[derive(Debug)]
 pub(in crate::process) struct Alarm {
-    heard: OwnedFd,
+    reader: OwnedFd,
     rung: OwnedFd,
 }
 
 impl Alarm {
     pub(in crate::process) fn new() -> io::Result<Self> {
-        let (heard, rung) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        Ok(Self { heard, rung })
+        let (reader, rung) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        Ok(Self { reader, rung })
     }
 
     pub(in crate::process) fn ring(&self) {
@@ -31,7 +31,7 @@ impl Alarm {
 
 impl AsFd for Alarm {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.heard.as_fd()
+        self.reader.as_fd()
     }
 }
 
@@ -47,7 +47,7 @@ pub(super) fn members(family: &mut Family) -> Vec<Member> {
     alive.map(|group| Member { pid: *group, in_group: true }).collect()
 }
 
-/// Nobody but a process itself can limit its descriptors here.
+/// No one but a process itself can limit its descriptors here.
 pub(super) fn limit_descriptors(_id: Pid, _limit: Rlimit) {}
 
 /// Pipes are as large as the system makes them.

@@ -19,7 +19,7 @@ use super::{Alarm, At, Launched, platform};
 use crate::process::program::Launch;
 use crate::process::sandbox;
 
-/// How long a server may take to import what it was told to.
+/// How long a server may take to import what it was set to.
 const START: Duration = Duration::from_secs(60);
 
 /// How long a server may take to fork.

@@ -1,4 +1,4 @@
-//! The frontmatter of a skill as values, made for whoever asks; and what the chains of nearly all skills need to know of it.
+//! The frontmatter of a skill as values, made for the caller; and what the chains of nearly all skills need to know of it.
 //!
 //! Thousands of skills may lie on a search path of which a run calls three. What all of them are looked through for is kept
 //! as places in their files.

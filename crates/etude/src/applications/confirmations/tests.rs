@@ -30,7 +30,7 @@ fn a_used_answer_holds_for_the_effect_that_used_it() {
     let (store, call) = (Confirmations::new(&dir.path().join("state")), wipe(dir.path()));
     let ask = |by: Option<RunEffect>| store.ask(&call, &bound("sha256:1"), by.as_ref()).unwrap();
     let Verdict::Waiting { request, stale: None } = ask(run_effect("main/box/1")) else {
-        panic!("nobody has answered")
+        panic!("no one has answered")
     };
     let answer = Answer { approved: true, by: "ada".to_owned(), at: "2026-01-01T00:00:00Z".to_owned(), reason: None };
     store.answer(&request.id, answer.clone()).unwrap();
@@ -41,7 +41,7 @@ fn a_used_answer_holds_for_the_effect_that_used_it() {
     for other in [run_effect("main/box/2"), None] {
         assert!(matches!(ask(other), Verdict::Waiting { stale: Some("it has been used"), .. }));
     }
-    // Another content is another question, whoever asks.
+    // Another content is another question, for every caller.
     let changed = store.ask(&call, &bound("sha256:2"), run_effect("main/box/1").as_ref()).unwrap();
     assert!(matches!(changed, Verdict::Waiting { stale: Some(_), .. }));
 }

@@ -19,10 +19,10 @@ use crate::model::{Message, Tool};
 /// What a conversation is opened with, because providers refuse an empty one (B-A5).
 const OPENING: &str = "Begin.";
 
-/// A part of what the model will be told: the word for it, and its text.
+/// A part of what the model will receive: the word for it, and its text.
 type Part = (&'static str, fn(&Act) -> String);
 
-/// What the model will be told before anything is said (B-IS2).
+/// What the model will receive before anything is said (B-IS2).
 pub(super) const PARTS: [Part; 2] = [("systemPrompt", |act| act.system().to_owned()), ("toolManifest", Act::manifest)];
 
 /// The work of a stage.
@@ -82,7 +82,7 @@ impl Act {
         self.conversation.reenter(reason);
     }
 
-    /// Gives up for good what died with its process.
+    /// Abandons what died with its process.
     pub(super) fn forget(&self, cx: &mut Cx) {
         self.conversation.forget(cx);
     }

@@ -1,5 +1,5 @@
 //! Questions of a stage to people: whether it shall run although its gate is not open, and what its scripts want to
-//! know. Whoever is asked answers outside any process; then the stage begins anew, and finds the answer when it comes
+//! know. Anyone who is asked answers outside any process; then the stage restarts, and finds the answer when it comes
 //! to the same question (B-HL3).
 
 use std::task::Poll;
@@ -39,7 +39,7 @@ enum About {
 /// What a script asked: an answer is for this and for nothing else.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Question {
-    /// The script, the same however often the stage begins anew.
+    /// The script, the same however often the stage restarts.
     script: String,
     request: Digest,
 }
@@ -152,7 +152,7 @@ impl Execution {
     }
 }
 
-/// An answer as the script is told of it.
+/// An answer as the script receives it.
 fn reported(decided: &Decision) -> Value {
     let value = decided.answer.value().unwrap_or_default();
     json!({"approved": decided.approved, "value": value, "reason": decided.reason})

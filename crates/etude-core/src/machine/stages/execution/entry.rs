@@ -47,7 +47,7 @@ impl Execution {
         };
         let fields = self.asked(Phase::Setup).setup(reply);
         let fields = fields.inspect_err(|failure| {
-            // A crash is told by the failure; what was given wrongly is the author's, and audited.
+            // A crash shows in the failure; what was given wrongly is the author's, and audited.
             if cause(failure)["class"] == VALIDATION {
                 self.emit_init_failed(cx, shared, Phase::Setup, failure);
             }
@@ -145,7 +145,7 @@ impl Execution {
         Ok(Step::GoesOn)
     }
 
-    /// The effect that looks for secrets in a part of what the model will be told.
+    /// The effect that looks for secrets in a part of what the model will receive.
     pub(super) fn scan_id(&self, part: usize) -> EffectId {
         self.stage_context.path().aside(&format!("scan{}", part + 1))
     }

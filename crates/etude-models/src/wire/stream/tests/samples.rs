@@ -10,7 +10,7 @@ pub(super) struct Sample {
     pub(super) stream: String,
     /// The body of the answer that comes whole.
     pub(super) whole: Value,
-    /// The text that is told on the way.
+    /// The text that is reported on the way.
     pub(super) reported: &'static str,
 }
 

@@ -105,7 +105,7 @@ fn a_relative_path_does_not_leave_the_app_by_a_link() {
     }
 }
 
-/// a directory that is to be written is made in the app, and not behind a link that leads out of it.
+/// a directory that must be written is made in the app, and not behind a link that leads out of it.
 #[test]
 fn nothing_is_made_outside_of_the_app() {
     let disk = Disk::new();

@@ -33,7 +33,7 @@ const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random"
 const VERSIONS: [(u32, ABI); 7] =
     [(9, ABI::V9), (6, ABI::V6), (5, ABI::V5), (4, ABI::V4), (3, ABI::V3), (2, ABI::V2), (1, ABI::V1)];
 
-/// The version of Landlock's interface as far as we use it, 0 if there is none.
+/// The version of Landlock's interface up to the one that is used here, 0 if there is none.
 pub(in crate::process::sandbox) fn landlock() -> Result<u32, String> {
     arch()?;
     if secure_computing_mode().is_err() {
