@@ -61,9 +61,9 @@ impl Sandbox {
 
     /// The argument lists of the programs that a line runs; the second member is the variable `A`.
     fn run(&self, shell: &Path, line: &str, count: &mut Count) -> Vec<Vec<String>> {
-        let (log, work) = (self.dir.path().join("log"), self.dir.path().join("work"));
+        // What a line leaves in the background may still write into its directory: each line has one of its own.
+        let (log, work) = (self.dir.path().join("log"), self.dir.path().join(format!("work-{}", count.executed)));
         let _ = fs::remove_file(&log);
-        let _ = fs::remove_dir_all(&work);
         fs::create_dir(&work).expect("an empty directory");
         let mut command = Command::new(shell);
         command.arg("-c").arg(line).current_dir(&work).env_clear().process_group(0);
@@ -81,6 +81,7 @@ impl Sandbox {
         drop(ended);
         count.stopped += usize::from(watcher.join().expect("the watcher"));
         count.executed += 1;
+        let _ = fs::remove_dir_all(&work);
         let text = fs::read(&log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
         let calls = text.split("\u{1e}\u{1f}").filter(|call| !call.is_empty());
         let calls: Vec<Vec<String>> =
