@@ -217,7 +217,9 @@ fn runs_are_notified_of_news_once() {
 #[test]
 fn a_journal_that_is_gone_is_not_written_to() {
     let dir = tempfile::tempdir().expect("a directory");
-    let journal = open(&dir);
+    // The first record is on the disk before the journal moves: a sync that fails ends the session for good.
+    let settings = Settings { dir: dir.path().join("journal"), sync: Sync::Strict };
+    let journal = Arc::new(Journal::open(settings).expect("a journal can be opened"));
     let session = block_on(journal.create(&new_run("r-1", 1))).expect("create");
     block_on(session.append(record("a", "1"))).expect("append");
     let (here, there) = (journal.dir.clone(), dir.path().join("elsewhere"));
@@ -494,7 +496,12 @@ fn the_bytes_of_a_pruned_run_are_gone_from_every_file() {
     }
     let has_secret = || all_bytes(dir.path()).windows(secret.len()).any(|bytes| bytes == secret.as_bytes());
     assert!(has_secret(), "the journal holds what was written");
-    assert_eq!(open(&dir).prune(&Query::default()).expect("prune"), 1);
+    let journal = open(&dir);
+    // The thread of the first journal may still sync, and counts as another user of the values until it ends.
+    while journal.blobs.alone().expect("a directory of values").is_none() {
+        std::thread::yield_now();
+    }
+    assert_eq!(journal.prune(&Query::default()).expect("prune"), 1);
     assert!(!has_secret());
 }
 

@@ -114,11 +114,11 @@ fn a_missing_key_is_named_without_a_call() {
 #[test]
 fn without_a_model_the_ways_to_one_are_named() {
     let test = Test::new().pipeline("p", |p| p.llm("ask", "x", "")).pipeline("q", |p| p.note("one", "1")).user_config(
-        "providers: {x: {kind: openai-compatible, base_url: \"http://127.0.0.1:9\"}}\nmodel_mapping: {standard: nobody/m}\n",
+        "providers: {x: {kind: openai-compatible, base_url: \"http://127.0.0.1:9\"}}\nmodel_mapping: {standard: absent/m}\n",
     );
     let ran = test.run_json("p").exit(4).failed_with(&["- -: environment"]);
     let message = ran.at("/errors/0/message");
-    assert!(message.as_str().is_some_and(|text| text.contains("no one")), "{message}");
+    assert!(message.as_str().is_some_and(|text| text.contains("absent")), "{message}");
     test.run_json("q").output(1);
 }
 

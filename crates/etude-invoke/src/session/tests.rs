@@ -98,7 +98,7 @@ fn gives_one(_: Arc<Value>, _: Caller) -> Boxed<Outcome> {
 #[test]
 fn hooks_and_schemas_may_be_left_alone() {
     let dir = tempfile::tempdir().unwrap();
-    let text = "---\nname: app\nmetadata:\n  role: main\n  $hook: look\n  $private: params\n  params: {$resolve: no one}\n---\n";
+    let text = "---\nname: app\nmetadata:\n  role: main\n  $hook: look\n  $private: params\n  params: {$resolve: absent}\n---\n";
     std::fs::write(dir.path().join("app.skill.md"), text).unwrap();
     let of = |strategy, name: &'static str| {
         let handlers: [(&str, Function); 2] = [("greet", gives_one), ("look", throws)];
@@ -107,7 +107,7 @@ fn hooks_and_schemas_may_be_left_alone() {
     let without = Strategy { hooks: Hooks::Nothing, ..Strategy::default() };
     assert_eq!(of(Strategy::default(), "greet"), Err("seen".to_owned()));
     assert_eq!(of(without, "greet"), Ok(Some(json!(1))));
-    assert!(of(without, "app").unwrap_err().contains("skill not found: `nobody`"));
+    assert!(of(without, "app").unwrap_err().contains("skill not found: `absent`"));
     let literal = Strategy { schema_resolution: SchemaResolution::Literal, ..without };
     // No tool is asked for the schema; there is only no model for the text.
     assert!(of(literal, "app").unwrap_err().contains("`agent` is a part of the library"));
