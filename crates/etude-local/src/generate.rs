@@ -34,6 +34,15 @@ pub struct Model {
     label: String,
 }
 
+/// Wishes of a request that etude itself never has.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Texts that end a free text before them. JSON is never cut by them.
+    pub stop: Vec<String>,
+    /// The seed of the random choices of a temperature above 0.
+    pub seed: Option<u64>,
+}
+
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GenerateError {
@@ -105,7 +114,22 @@ impl Model {
         request: &Request,
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<ModelResponse, GenerateError> {
-        self.generate_timed(request, is_cancelled).map(|(answer, _)| answer)
+        self.run(request, &Options::default(), is_cancelled, &|_| ()).map(|(response, _)| response)
+    }
+
+    /// As [`Model::generate`], and emits the text as it grows where no second attempt can replace it: without a schema,
+    /// tools or an earlier response that could be repeated. Otherwise nothing is emitted.
+    ///
+    /// # Errors
+    /// See [`GenerateError`].
+    pub fn generate_streaming(
+        &mut self,
+        request: &Request,
+        options: &Options,
+        is_cancelled: &dyn Fn() -> bool,
+        on_delta: &dyn Fn(&str),
+    ) -> Result<ModelResponse, GenerateError> {
+        self.run(request, options, is_cancelled, on_delta).map(|(response, _)| response)
     }
 
     /// As [`Model::generate`], and how long it took.
@@ -117,10 +141,23 @@ impl Model {
         request: &Request,
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<(ModelResponse, Timing), GenerateError> {
+        self.run(request, &Options::default(), is_cancelled, &|_| ())
+    }
+
+    fn run(
+        &mut self,
+        request: &Request,
+        options: &Options,
+        is_cancelled: &dyn Fn() -> bool,
+        on_delta: &dyn Fn(&str),
+    ) -> Result<(ModelResponse, Timing), GenerateError> {
         let temperature = request.temperature.unwrap_or(0.0);
-        let (mut answer, timing) = self.attempt(request, temperature, is_cancelled)?;
+        let seed = options.seed.unwrap_or_else(Sampler::seed);
+        let sampler = Sampler::new(temperature, seed);
+        let (mut answer, timing) = self.attempt(request, &options.stop, sampler, is_cancelled, on_delta)?;
         if is_broken(&answer, request) || (request.temperature.is_none() && is_repeated(&answer, request)) {
-            let (second, _) = self.attempt(request, temperature.max(SECOND_TEMPERATURE), is_cancelled)?;
+            let sampler = Sampler::new(temperature.max(SECOND_TEMPERATURE), seed.wrapping_add(1));
+            let (second, _) = self.attempt(request, &options.stop, sampler, is_cancelled, &|_| ())?;
             let mut usage = answer.usage;
             usage.add(&second.usage);
             if !is_broken(&second, request) {
@@ -134,8 +171,10 @@ impl Model {
     fn attempt(
         &mut self,
         request: &Request,
-        temperature: f64,
+        stop: &[String],
+        sampler: Sampler,
         is_cancelled: &dyn Fn() -> bool,
+        on_delta: &dyn Fn(&str),
     ) -> Result<(ModelResponse, Timing), GenerateError> {
         let prompt = self.vocabulary.encode(&self.template.render(request)?);
         let context = self.network.context();
@@ -145,14 +184,13 @@ impl Model {
         let limit = usize::try_from(request.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS)).unwrap_or(usize::MAX);
         let room = limit.min(context - prompt.len());
         let prompt_tokens = prompt.len();
-        let sampler = Sampler::new(temperature, Sampler::seed());
         let start = Instant::now();
         let mut decoding = Decoding::new(self, prompt, room, sampler, is_cancelled);
         let forced = request.must_call.as_ref().and_then(|name| request.tools.iter().find(|tool| tool.name == *name));
         let is_whole = match (&request.schema, forced) {
             (Some(schema), _) => decoding.bound(|grammars| grammars.answer(&schema.schema, &request.tools))?,
             (None, Some(tool)) => decoding.bound(|grammars| grammars.call(std::slice::from_ref(tool)))?,
-            (None, None) => decoding.free(&request.tools)?,
+            (None, None) => decoding.free(&request.tools, stop, can_stream(request).then_some(on_delta))?,
         };
         let timing = decoding.timing(start.elapsed());
         let written = decoding.finish();
@@ -167,6 +205,12 @@ impl Model {
         let answer = answer::of(&written.text, is_whole, request, usage, self.label.clone());
         Ok((answer, timing))
     }
+}
+
+/// True if the first attempt is final.
+fn can_stream(request: &Request) -> bool {
+    let has_responses = request.messages.iter().any(|message| message.role == Role::Assistant);
+    request.schema.is_none() && request.tools.is_empty() && (request.temperature.is_some() || !has_responses)
 }
 
 /// True for an answer that the model has just given. Without chance a small model that made a call in vain makes it

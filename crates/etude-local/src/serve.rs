@@ -1,128 +1,204 @@
-//! The model's process: it listens, loads at the first call, answers one call at a time, and ends when no one asks.
+//! The server process: an OpenAI-compatible API over a Unix socket, and over TCP when asked. The weights load at the
+//! first request; requests run one at a time in the order of their arrival; an idle process exits, or frees the weights.
 
-mod connection;
-mod shared;
+mod http;
+mod worker;
 
+use std::convert::Infallible;
 use std::fs::{self, File, TryLockError};
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
-use etude_core::model::{ModelResponse, Request};
+use etude_core::model::ModelResponse;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
 
+use crate::api::ChatRequest;
 use crate::generate::{GenerateError, Model};
 use crate::gguf::OpenError;
-use crate::protocol::{FailureKind, Reply};
 use crate::settings::Settings;
 use crate::socket;
-use shared::{Job, Shared};
+use http::{Guard, Server};
+use worker::WhenIdle;
 
-/// Who answers; a model, or in tests something that takes its time on purpose.
+/// The wait after a connection could not be accepted.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+
+/// Generates responses: a model, or a scripted one in tests.
 pub(crate) trait Generator {
-    /// Answers, unless `is_cancelled` says at some token that no one waits any more.
-    fn generate(&mut self, request: &Request, is_cancelled: &dyn Fn() -> bool) -> Result<ModelResponse, GenerateError>;
+    /// Generates a response and emits its text as it grows, unless `is_cancelled` is true before some token.
+    fn generate(
+        &mut self,
+        chat: &ChatRequest,
+        is_cancelled: &dyn Fn() -> bool,
+        on_delta: &dyn Fn(&str),
+    ) -> Result<ModelResponse, GenerateError>;
 }
 
 impl Generator for Model {
-    fn generate(&mut self, request: &Request, is_cancelled: &dyn Fn() -> bool) -> Result<ModelResponse, GenerateError> {
-        Self::generate(self, request, is_cancelled)
+    fn generate(
+        &mut self,
+        chat: &ChatRequest,
+        is_cancelled: &dyn Fn() -> bool,
+        on_delta: &dyn Fn(&str),
+    ) -> Result<ModelResponse, GenerateError> {
+        self.generate_streaming(&chat.request, &chat.options, is_cancelled, on_delta)
     }
+}
+
+/// A TCP address for clients other than etude.
+#[derive(Debug, Clone)]
+pub struct Listen {
+    /// The address; port 0 lets the system choose.
+    pub address: SocketAddr,
+    /// The bearer token that every request must carry. Required unless `address` is a loopback address.
+    pub token: Option<String>,
 }
 
 /// Why a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// No one had asked for as long as the settings say.
+    /// No request came for the idle time of the settings.
     Idle,
-    /// It was asked to.
-    Stopped,
     /// Another process serves the same settings.
     AlreadyServed,
 }
 
-/// Serves the model of `settings` until no one asks any more. The caller has given this process the environment that
-/// [`crate::environment`] names, and nothing else to do.
+/// Serves the model of `settings` until it is idle, or with `listen` until it is ended. The caller gives this process the
+/// variables of [`crate::environment`]. `listening` receives the TCP address once it accepts connections.
 ///
 /// # Errors
-/// The socket cannot be made.
-pub fn serve(settings: &Settings) -> io::Result<Ended> {
+/// The socket or the address cannot be bound, or an address beyond loopback has no token.
+pub fn serve(settings: &Settings, listen: Option<&Listen>, listening: &dyn Fn(SocketAddr)) -> io::Result<Ended> {
     let (weights, id, context) = (settings.weights.clone(), settings.id.clone(), settings.context_tokens);
-    serve_with(settings, move || Model::load(&weights, &id, context))
+    serve_with(settings, listen, listening, move || Model::load(&weights, &id, context))
 }
 
-/// As [`serve`], with whatever `load` gives.
-pub(crate) fn serve_with<G, L>(settings: &Settings, load: L) -> io::Result<Ended>
+/// Like [`serve`], with the generator that `load` returns.
+pub(crate) fn serve_with<G, L>(
+    settings: &Settings,
+    listen: Option<&Listen>,
+    listening: &dyn Fn(SocketAddr),
+    load: L,
+) -> io::Result<Ended>
 where
     G: Generator + 'static,
     L: Fn() -> Result<G, OpenError> + Send + 'static,
 {
+    listen.map_or(Ok(()), Listen::check)?;
     socket::make_dir(&settings.runtime_dir)?;
     let lock = File::options().create(true).truncate(false).write(true).open(settings.lock())?;
-    match lock.try_lock() {
-        Ok(()) => {}
+    let is_owner = match lock.try_lock() {
+        Ok(()) => true,
+        Err(TryLockError::WouldBlock) if listen.is_some() => false,
         Err(TryLockError::WouldBlock) => return Ok(Ended::AlreadyServed),
         Err(TryLockError::Error(error)) => return Err(error),
-    }
-    let listener = socket::listen(&settings.socket())?;
-    let shared = Arc::new(Shared::new(settings.id.clone()));
-    let worker = {
-        let farewell = Farewell { shared: Arc::clone(&shared), socket: settings.socket() };
-        let idle = settings.idle;
-        thread::spawn(move || {
-            // What is declared later is dropped earlier: the model is gone before anybody observes of the end.
-            let mut model = None;
-            let shared = &farewell.shared;
-            shared.work(idle, |job| answer(&mut model, &load, job, shared))
-        })
     };
-    while !shared.is_ending() {
-        let Ok((stream, _)) = listener.accept() else { continue };
-        let shared = Arc::clone(&shared);
-        thread::spawn(move || connection::attend(stream, &shared));
-    }
-    let ended = worker.join().map_err(|_| io::Error::other("the thread that asks the model panicked"));
-    // Anyone who connected before the socket was removed must start another process.
-    listener.set_nonblocking(true)?;
-    while let Ok((stream, _)) = listener.accept() {
-        stream.set_nonblocking(false)?;
-        connection::attend(stream, &shared);
-    }
-    drop(lock);
-    ended
-}
-
-/// Ends the process even if the model panics.
-struct Farewell {
-    shared: Arc<Shared>,
-    socket: PathBuf,
-}
-
-impl Drop for Farewell {
-    fn drop(&mut self) {
-        self.shared.end();
-        // The main thread waits for somebody to connect. If it does not wait, nothing is lost.
-        drop(socket::connect(&self.socket));
-        drop(fs::remove_file(&self.socket));
-    }
-}
-
-fn answer<G: Generator>(
-    model: &mut Option<G>,
-    load: &impl Fn() -> Result<G, OpenError>,
-    job: &Job,
-    shared: &Shared,
-) -> Reply {
-    if model.is_none() {
-        match load() {
-            Ok(loaded) => *model = Some(loaded),
-            Err(error) => return Reply::Failed { kind: FailureKind::Environment, message: error.to_string() },
+    let local = is_owner.then(|| socket::listen(&settings.socket())).transpose()?;
+    // Dropped before the lock, so that it never removes the socket of another process.
+    let socket = RemoveSocket(is_owner.then(|| settings.socket()));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (jobs, received) = std::sync::mpsc::channel();
+    let server = Arc::new(Server::new(settings.id.clone(), jobs));
+    let (done, ended) = oneshot::channel();
+    let when_idle = if listen.is_some() { WhenIdle::Unload } else { WhenIdle::End };
+    let (idle, is_loaded) = (settings.idle, Arc::clone(&server.is_loaded));
+    let result = runtime.block_on(async move {
+        let listeners = Listeners::new(local, listen).await?;
+        if let Some(tcp) = &listeners.tcp {
+            listening(tcp.local_addr()?);
         }
-        shared.set_loaded();
+        thread::Builder::new().name("model".into()).spawn(move || {
+            worker::work(&received, (idle, when_idle), &is_loaded, load);
+            // The receiver is there as long as this process serves.
+            let _ = done.send(());
+        })?;
+        tokio::select! {
+            never = listeners.accept(&server) => match never {},
+            done = ended => {
+                let panicked = |_| io::Error::other("the thread of the model panicked");
+                done.map(|()| Ended::Idle).map_err(panicked)
+            }
+        }
+    });
+    drop(socket);
+    drop(lock);
+    result
+}
+
+impl Listen {
+    /// Without a token, only programs on this machine may connect.
+    fn check(&self) -> io::Result<()> {
+        if self.token.is_some() || self.address.ip().is_loopback() {
+            return Ok(());
+        }
+        let why = format!("{} is not a loopback address: a token is required", self.address);
+        Err(io::Error::new(io::ErrorKind::InvalidInput, why))
     }
-    match model {
-        Some(model) => Reply::of(model.generate(&job.request, &|| job.is_given_up())),
-        None => Reply::Failed { kind: FailureKind::Engine, message: "the model is not loaded".into() },
+}
+
+struct Listeners {
+    local: Option<socket::AsyncListener>,
+    tcp: Option<TcpListener>,
+    guard: Arc<Guard>,
+}
+
+impl Listeners {
+    async fn new(local: Option<socket::Listener>, listen: Option<&Listen>) -> io::Result<Self> {
+        let tcp = match listen {
+            Some(listen) => Some(TcpListener::bind(listen.address).await?),
+            None => None,
+        };
+        let local = local.map(|listener| {
+            listener.set_nonblocking(true)?;
+            socket::AsyncListener::from_std(listener)
+        });
+        let guard = Arc::new(Guard::tcp(listen.and_then(|listen| listen.token.as_deref())));
+        Ok(Self { local: local.transpose()?, tcp, guard })
+    }
+
+    /// Serves every connection in the background, forever.
+    async fn accept(&self, server: &Arc<Server>) -> Infallible {
+        let open = Arc::new(Guard::none());
+        loop {
+            let failed = tokio::select! {
+                stream = accept_local(self.local.as_ref()) => stream.map(|stream| http::attend(stream, server, &open)),
+                stream = accept_tcp(self.tcp.as_ref()) => stream.map(|stream| http::attend(stream, server, &self.guard)),
+            };
+            if failed.is_err() {
+                // Out of descriptors: connections that end free some.
+                tokio::time::sleep(ACCEPT_AGAIN).await;
+            }
+        }
+    }
+}
+
+async fn accept_local(listener: Option<&socket::AsyncListener>) -> io::Result<socket::AsyncStream> {
+    match listener {
+        Some(listener) => listener.accept().await.map(|(stream, _)| stream),
+        None => std::future::pending().await,
+    }
+}
+
+async fn accept_tcp(listener: Option<&TcpListener>) -> io::Result<TcpStream> {
+    match listener {
+        Some(listener) => listener.accept().await.map(|(stream, _)| stream),
+        None => std::future::pending().await,
+    }
+}
+
+/// Removes the socket also after a panic.
+struct RemoveSocket(Option<PathBuf>);
+
+impl Drop for RemoveSocket {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            drop(fs::remove_file(path));
+        }
     }
 }
 

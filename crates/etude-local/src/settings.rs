@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use crate::protocol::VERSION;
+/// The version of the API. It is part of the socket's name, so that incompatible versions of the program never meet.
+const VERSION: u32 = 2;
 
 /// Tokens that prompt and answer have together, unless something else is said: each costs 57 kB in the default model.
 pub const DEFAULT_CONTEXT_TOKENS: usize = 8192;

@@ -6,6 +6,6 @@ mod unix;
 mod windows;
 
 #[cfg(unix)]
-pub(crate) use unix::{Stream, connect, listen, make_dir};
+pub(crate) use unix::{AsyncListener, AsyncStream, Listener, connect, listen, make_dir};
 #[cfg(windows)]
-pub(crate) use windows::{Stream, connect, listen, make_dir};
+pub(crate) use windows::{AsyncListener, AsyncStream, Listener, connect, listen, make_dir};

@@ -82,6 +82,12 @@ pub(crate) fn prepare(schema: &ResponseSchema, dialect: Dialect) -> Prepared {
     }
 }
 
+/// `schema` as written, for a server whose grammar takes every schema.
+pub(crate) fn verbatim(schema: &ResponseSchema) -> Prepared {
+    let provider_schema = ProviderSchema { name: schema.name.clone(), schema: (*schema.schema).clone(), strict: true };
+    Prepared { provider_schema: Some(provider_schema), reported: false, reversal: Reversal::default() }
+}
+
 /// A schema that the dialect cannot express. OpenAI's API takes it all the same as a guide that is not enforced.
 fn loose(schema: &ResponseSchema, dialect: Dialect) -> Prepared {
     let root = &*schema.schema;

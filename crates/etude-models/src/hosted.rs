@@ -1,7 +1,7 @@
 //! Providers over HTTP: address, key, codec, and structured output where the provider lets itself be asked for it.
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use etude_core::model::{Request, ResponseSchema};
 use reqwest::Url;
@@ -12,11 +12,19 @@ use crate::delta_sink::DeltaSink;
 use crate::dialect::{self, Dialect, Prepared, ProviderSchema, Reversal};
 use crate::image::Images;
 use crate::kind::ProviderKind;
+use crate::local::LocalServer;
 use crate::redact::{Redactor, Secret};
 use crate::settings::{ProviderSettings, SettingsError};
 use crate::transport::{Failed, FailedAs, Line, StreamSink, TransportPolicy, WireRequest};
 use crate::wire::openai_chat::Flavor;
 use crate::wire::{self, Ask, Decoded, anthropic, gemini, openai_chat, openai_responses, stream};
+
+/// The URL of every local server; its socket decides which one it is.
+const LOCAL_URL: &str = "http://localhost/v1";
+/// The time limit of a local response where none is configured: 30 days.
+const MAX_LOCAL_MS: u64 = 30 * 24 * 3_600_000;
+/// The second attempt reaches a new process if the first one met a process that was ending.
+const LOCAL_ATTEMPTS: u32 = 2;
 
 /// A provider over HTTP.
 pub(crate) struct Hosted {
@@ -31,6 +39,8 @@ pub(crate) struct Hosted {
     /// Models whose streams were refused.
     streamless: Mutex<BTreeSet<String>>,
     line: Line,
+    /// Kind `local`: starts the server.
+    local: Option<Arc<dyn LocalServer>>,
 }
 
 /// One call, whatever the provider.
@@ -56,16 +66,23 @@ impl Hosted {
         policy: TransportPolicy,
         redactor: Redactor,
     ) -> Result<Self, SettingsError> {
-        let base = settings.url().ok_or_else(|| SettingsError::BaseUrl { name: settings.name.clone() })?;
+        let is_local = settings.kind == ProviderKind::Local;
+        // The base URL of a provider of the kind `local` is where its weights come from.
+        let base = if is_local { Url::parse(LOCAL_URL).ok() } else { settings.url() };
+        let base = base.ok_or_else(|| SettingsError::BaseUrl { name: settings.name.clone() })?;
+        // A model on this machine takes as long as the machine and its queue need.
+        let timeout_ms = settings.timeout_ms.or(is_local.then_some(MAX_LOCAL_MS));
+        let tries = if is_local { policy.tries.min(LOCAL_ATTEMPTS) } else { policy.tries };
         Ok(Self {
             kind: settings.kind,
             base: versioned(base, settings.kind),
             headers: headers(settings)?,
             key_missing: key_missing(settings),
-            structured_output: settings.structured_output,
+            structured_output: if is_local { Some(true) } else { settings.structured_output },
             unstructured: Mutex::new(BTreeSet::new()),
             streamless: Mutex::new(BTreeSet::new()),
-            line: Line::new(policy, settings.timeout_ms, redactor),
+            line: Line::new(TransportPolicy { tries, ..policy }, timeout_ms, redactor),
+            local: settings.local.clone().filter(|_| is_local),
         })
     }
 
@@ -78,7 +95,10 @@ impl Hosted {
         let Some(schema) = &call.request.schema else {
             return self.free(model, call).await;
         };
-        let prepared = (!self.gave_up(model, schema)).then(|| dialect::prepare(schema, Dialect::of(self.kind)));
+        let prepared = (!self.gave_up(model, schema)).then(|| match self.kind {
+            ProviderKind::Local => dialect::verbatim(schema),
+            kind => dialect::prepare(schema, Dialect::of(kind)),
+        });
         match prepared {
             Some(Prepared { provider_schema: Some(provider_schema), reported, reversal }) => {
                 self.structured(model, call, (schema, &provider_schema, reported, &reversal)).await
@@ -199,11 +219,12 @@ impl Hosted {
         };
         let decode = |body: &Value| wire::decode(self.kind, body, call.request);
         let url = endpoint(&self.base, self.kind, model);
+        let wire = |url, body: &Value| self.wire(url, body, model);
         let mut earlier = Vec::new();
         if let Some(delta_sink) = call.streaming().filter(|_| !self.refuses_streams(model)) {
             let (url, body) = stream::ask(self.kind, url.clone(), body.clone());
             let streaming = StreamSink { delta_sink, assembler: &|| stream::assembler(self.kind) };
-            match self.line.call(&self.wire(url, &body), &decode, call.delta_sink, Some(&streaming)).await {
+            match self.line.call(&wire(url, &body), &decode, call.delta_sink, Some(&streaming)).await {
                 Err(failed) if self.may_be_about_streams(&failed) => {
                     earlier = failed.earlier;
                     earlier.push(format!("streaming was refused and given up: {}", failed.message));
@@ -212,7 +233,7 @@ impl Hosted {
             }
         }
         call.delta_sink.inspect(|delta_sink| delta_sink.begin());
-        let (decoded, later) = self.line.call(&self.wire(url, &body), &decode, call.delta_sink, None).await?;
+        let (decoded, later) = self.line.call(&wire(url, &body), &decode, call.delta_sink, None).await?;
         if !earlier.is_empty() {
             self.streamless().insert(model.to_owned());
         }
@@ -220,8 +241,9 @@ impl Hosted {
         Ok((decoded, earlier))
     }
 
-    fn wire(&self, url: Url, body: &Value) -> WireRequest {
-        WireRequest { url, headers: self.headers.clone(), body: body.to_string().into_bytes() }
+    fn wire(&self, url: Url, body: &Value, model: &str) -> WireRequest {
+        let local = self.local.as_ref().map(|server| (Arc::clone(server), model.to_owned()));
+        WireRequest { url, headers: self.headers.clone(), body: body.to_string().into_bytes(), local }
     }
 
     /// A server that cannot stream says so in any words. The services that can name what they refuse: some models

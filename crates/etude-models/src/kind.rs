@@ -29,8 +29,8 @@ etude_core::words! {
         /// a result object such as that of `claude -p --output-format json` gives text, usage and cost. Tools are not
         /// possible. When the program ends or is given up, whatever it started is killed with it.
         Command = "command",
-        /// A model on this machine that the maker of the settings hands in ([`LocalModel`](crate::LocalModel)). Answers
-        /// cost nothing.
+        /// Chat Completions over the Unix socket of a server that etude starts ([`LocalServer`](crate::LocalServer)).
+        /// Responses cost nothing.
         Local = "local",
         /// Recorded answers, found by the content of the request (tier, system prompt, messages, schema, tools,
         /// temperature, longest answer; images by their hash where it was recorded). A recording is a JSON object:

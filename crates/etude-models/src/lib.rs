@@ -36,7 +36,7 @@ mod wire;
 
 pub use kind::{ProviderKind, provider_kind_words};
 pub use listing::list_models;
-pub use local::{LocalCall, LocalModel};
+pub use local::{LocalServer, Starting};
 pub use models::Models;
 pub use prices::{Price, Prices};
 pub use redact::{Redactor, Secret};

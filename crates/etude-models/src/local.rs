@@ -1,16 +1,15 @@
-//! A model on this machine: anyone who makes the settings hands it in, so that this crate knows nothing of inference.
+//! The server of the local model: the maker of the settings starts it, so that this crate knows nothing of inference.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::pin::Pin;
 
-use etude_core::model::{CallFailure, ModelResponse, Request};
+/// A server that is starting. The error is a sentence about the user's environment.
+pub type Starting = Pin<Box<dyn Future<Output = Result<PathBuf, String>> + Send>>;
 
-/// A call under way. Dropping it gives the call up.
-pub type LocalCall = Pin<Box<dyn Future<Output = Result<ModelResponse, CallFailure>> + Send>>;
-
-/// Answers calls of providers of the kind `local`.
-pub trait LocalModel: Send + Sync + fmt::Debug {
-    /// Has the model `name`, the part of the id after the provider's name, answer `request`. Answers satisfy the
-    /// request's schema as well as the model can; the caller validates.
-    fn call(&self, name: &str, request: &Request) -> LocalCall;
+/// Starts the OpenAI-compatible servers of providers of the kind `local`.
+pub trait LocalServer: Send + Sync + fmt::Debug {
+    /// The Unix socket of the server of the model `name`, which is the part of the id after the provider's name. A
+    /// server that does not run is started.
+    fn start(&self, name: &str) -> Starting;
 }

@@ -1,8 +1,6 @@
 //! From a tier to an answer.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
 
 use etude_core::model::{CallFailure, CallFailureKind, ModelResponse, Piece, Request, Stop, Tier, Usage};
 use etude_core::tool::ToolCalling;
@@ -12,7 +10,6 @@ use crate::delta_sink::DeltaSink;
 use crate::hosted::{Call, Hosted};
 use crate::image;
 use crate::kind::ProviderKind;
-use crate::local::LocalModel;
 use crate::prices::{Price, Prices};
 use crate::recorded::{Recordings, digests, fields};
 use crate::redact::{Redactor, Secret};
@@ -44,10 +41,6 @@ struct Provider {
 enum Backend {
     Hosted(Box<Hosted>),
     Program(Program),
-    Local {
-        local: Arc<dyn LocalModel>,
-        timeout: Option<Duration>,
-    },
     Recorded {
         recordings: Recordings,
         record_from: Option<ModelId>,
@@ -257,7 +250,8 @@ impl Models {
     async fn ask_live(&self, model: &ModelId, provider: &Provider, call: Call<'_>) -> Result<ModelResponse, Missed> {
         match &provider.backend {
             Backend::Hosted(hosted) => {
-                let (decoded, failures) = hosted.call(&model.model, call).await.map_err(missed)?;
+                let (decoded, failures) =
+                    hosted.call(&model.model, call).await.map_err(|failed| missed(failed, provider.kind))?;
                 Ok(self.answer(model, provider.kind, decoded, failures))
             }
             Backend::Program(program) => {
@@ -267,19 +261,6 @@ impl Models {
                 let mut answer = self.answer(model, provider.kind, decoded, Vec::new());
                 answer.usage.cost_usd = cost_usd.or(answer.usage.cost_usd);
                 Ok(answer)
-            }
-            Backend::Local { local, timeout } => {
-                let mut answer = ask_local(local.as_ref(), *timeout, model, call.request).await?;
-                let tokens = TokenCount {
-                    input: answer.usage.input_tokens,
-                    output: answer.usage.output_tokens,
-                    cached: answer.usage.cached_tokens,
-                    ..TokenCount::default()
-                };
-                let price = self.prices.get(model, provider.kind);
-                answer.usage.calls = 1;
-                answer.usage.cost_usd = price.map(|price| price.cost(&tokens));
-                Ok(ModelResponse { model: model.to_string(), ..answer })
             }
             Backend::Withheld(why) => Err(Missed::new(CallFailureKind::Environment, why)),
             Backend::Recorded { .. } => {
@@ -322,13 +303,6 @@ fn backend(provider: &ProviderSettings, settings: &Settings, redactor: &Redactor
             hidden.extend(settings.providers.iter().filter_map(|provider| provider.key_hint.clone()));
             Backend::Program(Program::new(provider, &settings.app_dir, hidden, redactor.clone()))
         }
-        ProviderKind::Local => match &provider.local {
-            Some(local) => Backend::Local {
-                local: Arc::clone(local),
-                timeout: provider.timeout_ms.map(|ms| Duration::from_millis(ms.max(1))),
-            },
-            None => return Err(SettingsError::NoLocalModel { name: provider.name.clone() }),
-        },
         ProviderKind::Recorded => {
             let path = provider.path.clone().unwrap_or_default();
             let recordings = Recordings::new(settings.app_dir.join(path));
@@ -338,34 +312,15 @@ fn backend(provider: &ProviderSettings, settings: &Settings, redactor: &Redactor
     })
 }
 
-fn missed(failed: Failed) -> Missed {
+fn missed(failed: Failed, provider: ProviderKind) -> Missed {
     let (kind, passing) = match failed.kind {
+        // The weights of the local model cannot be loaded.
+        FailedAs::Rejected(404) if provider == ProviderKind::Local => (CallFailureKind::Environment, true),
         FailedAs::Unauthorized | FailedAs::Unreachable => (CallFailureKind::Environment, true),
         FailedAs::Exhausted => (CallFailureKind::Model, true),
         FailedAs::Rejected(_) => (CallFailureKind::Model, false),
     };
     Missed { kind, message: failed.message, earlier: failed.earlier, passing }
-}
-
-/// Without a configured time the call takes as long as it takes: how long depends on the machine, and on who else asks.
-async fn ask_local(
-    local: &dyn LocalModel,
-    timeout: Option<Duration>,
-    model: &ModelId,
-    request: &Request,
-) -> Result<ModelResponse, Missed> {
-    let call = local.call(&model.model, request);
-    let result = match timeout {
-        None => call.await,
-        Some(time) => tokio::time::timeout(time, call).await.map_err(|_| Missed {
-            passing: true,
-            ..Missed::new(CallFailureKind::Model, format!("no answer within {} ms", time.as_millis()))
-        })?,
-    };
-    result.map_err(|failure| {
-        let missed = Missed::new(failure.kind, failure.message);
-        Missed { earlier: failure.transport_failures, ..missed }
-    })
 }
 
 fn program_missed(failed: ProgramFailed) -> Missed {

@@ -11,7 +11,7 @@ use etude_core::service_url::ServiceUrl;
 use reqwest::Url;
 
 use crate::kind::{ProviderKind, provider_kind_words};
-use crate::local::LocalModel;
+use crate::local::LocalServer;
 use crate::prices::Prices;
 use crate::redact::Secret;
 use crate::transport::TransportPolicy;
@@ -62,8 +62,8 @@ pub struct ProviderSettings {
     /// Kind `command`: program and arguments. In arguments `{model}` becomes the model's name and `{schema}` the
     /// JSON text of the answer's schema (`{}` if there is none).
     pub command: Vec<String>,
-    /// Kind `local`: who answers.
-    pub local: Option<Arc<dyn LocalModel>>,
+    /// Kind `local`: starts the server.
+    pub local: Option<Arc<dyn LocalServer>>,
     /// Kind `recorded`: a directory with one file per recording, or one file with many. Kind `local`: where the
     /// weights are, if not in their usual place.
     pub path: Option<PathBuf>,

@@ -1,23 +1,20 @@
-//! The local model as a provider: which weights a name stands for, and one call of the process that serves them.
+//! The local model as a provider: which weights a name stands for, and the process that serves them.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::sync::Arc;
 use std::time::Duration;
 
-use etude_core::model::{CallFailure, CallFailureKind, ModelResponse, Request};
+use etude_local::Settings;
 use etude_local::catalog::{self, Entry, Kind};
-use etude_local::{Canceller, Client, ClientError, Settings};
-use etude_models::{LocalCall, LocalModel};
-use tokio::sync::oneshot;
+use etude_models::{LocalServer, Starting};
 
 use crate::routing::Sentences;
 
 pub use etude_local::{
-    Embedder, Ended, Places, Progress, PullError, catalog as models, default_threads, environment, installed, pull,
-    serve,
+    Embedder, Ended, Listen, Places, Progress, PullError, catalog as models, default_threads, environment, installed,
+    pull, serve,
 };
 pub use etude_local::{catalog::DEFAULT_MODEL, catalog::EMBEDDING_MODEL, catalog::find};
 pub use etude_local::{catalog::Entry as Known, catalog::Kind as KnownKind, catalog::Source as KnownSource};
@@ -41,8 +38,6 @@ pub struct Local {
     pub context_tokens: Option<usize>,
     /// How long the process stays without being asked; `None`: the default.
     pub idle: Option<Duration>,
-    /// Who asks: runs with different names take turns.
-    pub who: String,
     /// Starts the model's process.
     pub start: Start,
 }
@@ -154,78 +149,14 @@ impl etude_route::Embedder for Vectors {
     }
 }
 
-impl LocalModel for Local {
-    fn call(&self, name: &str, request: &Request) -> LocalCall {
-        let model = format!("local/{name}");
-        let settings = self.settings(name);
-        let (who, request, start) = (self.who.clone(), request.clone(), Arc::clone(&self.start));
+impl LocalServer for Local {
+    fn start(&self, name: &str) -> Starting {
+        let (settings, start) = (self.settings(name), Arc::clone(&self.start));
         Box::pin(async move {
-            let failed = |kind, message: String| CallFailure {
-                kind,
-                message,
-                model: Some(model.clone()),
-                transport_failures: Vec::new(),
-            };
-            let settings = settings.map_err(|why| failed(CallFailureKind::Environment, why))?;
-            let line = Line::default();
-            // Dropped with this future: then no one waits for the answer any more.
-            let _hang_up = HangUp(Arc::clone(&line.0));
-            let (send, answer) = oneshot::channel();
-            // A thread of its own instead of the runtime's: the program does not wait for it at its end.
-            thread::Builder::new()
-                .name("local-model".to_owned())
-                .spawn(move || drop(send.send(ask(&settings, &who, &request, &start, &line))))
-                .map_err(|error| failed(CallFailureKind::Environment, format!("no thread can be started: {error}")))?;
-            match answer.await {
-                Ok(result) => result.map_err(|error| error.failure(&model)),
-                Err(_) => Err(failed(CallFailureKind::Model, "the call of the local model was lost".to_owned())),
-            }
+            let settings = settings?;
+            let socket = etude_local::ensure_running(&settings, &|| start(&settings)).await;
+            socket.map_err(|error| format!("the local model's process cannot be started: {error}"))
         })
-    }
-}
-
-fn ask(
-    settings: &Settings,
-    who: &str,
-    request: &Request,
-    start: &Start,
-    line: &Line,
-) -> Result<ModelResponse, ClientError> {
-    Client::ask_cancellable(settings, who, request, &|| start(settings), &mut |canceller| line.connect(canceller))
-}
-
-/// Where a call is between its future and its thread.
-#[derive(Debug, Default)]
-enum State {
-    #[default]
-    Dialling,
-    Connected(Canceller),
-    HungUp,
-}
-
-#[derive(Debug, Default)]
-struct Line(Arc<Mutex<State>>);
-
-impl Line {
-    /// False if it is too late.
-    fn connect(&self, canceller: Canceller) -> bool {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if matches!(*state, State::HungUp) {
-            return false;
-        }
-        *state = State::Connected(canceller);
-        true
-    }
-}
-
-struct HangUp(Arc<Mutex<State>>);
-
-impl Drop for HangUp {
-    fn drop(&mut self) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let State::Connected(canceller) = std::mem::replace(&mut *state, State::HungUp) {
-            canceller.cancel();
-        }
     }
 }
 

@@ -94,7 +94,6 @@ pub(crate) fn provider(name: &str, given: &Provider, app: &Path) -> Result<Provi
         weights: path.filter(|_| is_file),
         context_tokens: given.context_tokens.and_then(|tokens| usize::try_from(tokens).ok()),
         idle: given.idle_ms.map(Duration::from_millis),
-        who: format!("process {}", std::process::id()),
         start: process::starter(given.threads.and_then(|threads| usize::try_from(threads).ok())),
     }));
     Ok(provider)
@@ -174,7 +173,7 @@ pub(crate) fn serve(args: &ModelServe) -> Exit {
     let mut served = Served::new(&args.id, &args.weights, &args.runtime_dir);
     served.context_tokens = args.context_tokens;
     served.idle = Duration::from_millis(args.idle_ms);
-    match local::serve(&served) {
+    match local::serve(&served, None, &|_| ()) {
         Ok(_) => Exit::Done,
         Err(error) => {
             crate::render::say!("error: the local model cannot be served: {error}");

@@ -55,14 +55,35 @@ impl<'a> Decoding<'a> {
     }
 
     /// Writes whatever the model likes; with `tools`, a call is bound from its mark on. False if it was cut off.
-    pub(super) fn free(&mut self, tools: &[Tool]) -> Result<bool, GenerateError> {
+    /// It ends before any text of `stop`. `on_delta` receives the text as it grows, without what may become such a text.
+    pub(super) fn free(
+        &mut self,
+        tools: &[Tool],
+        stop: &[String],
+        on_delta: Option<&dyn Fn(&str)>,
+    ) -> Result<bool, GenerateError> {
+        let mut emitted = 0;
+        let held = stop.iter().map(|text| text.len().saturating_sub(1)).max().unwrap_or(0);
         while self.written() < self.room {
             let scores = self.read()?;
             let token = self.choose(&scores, None)?;
             if self.model.vocabulary.is_end(token) {
                 return Ok(true);
             }
+            let before = self.output.len();
             self.push(token);
+            if let Some(at) = first_stop(&self.output, stop, before) {
+                self.output.truncate(at);
+                return Ok(true);
+            }
+            if let Some(on_delta) = on_delta {
+                let certain = &self.output[..self.output.len().saturating_sub(held)];
+                let text = whole_characters(certain).trim();
+                if let Some(more) = text.get(emitted..).filter(|more| !more.is_empty()) {
+                    on_delta(more);
+                    emitted = text.len();
+                }
+            }
             if !tools.is_empty()
                 && let Some(at) = call(&self.output)
             {
@@ -180,6 +201,24 @@ fn without_digits<'v>(mask: SimpleVob, bytes: impl Fn(TokenId) -> &'v [u8]) -> S
     if others.is_zero() { mask } else { others }
 }
 
+/// Where the first text of `stop` begins in `output`, whose bytes before `known` have been searched already.
+fn first_stop(output: &[u8], stop: &[String], known: usize) -> Option<usize> {
+    let found = stop.iter().filter_map(|text| {
+        let from = known.saturating_sub(text.len().saturating_sub(1));
+        let at = output[from..].windows(text.len()).position(|window| window == text.as_bytes())?;
+        Some(from + at)
+    });
+    found.min()
+}
+
+/// The start of `output` that is text: a token may end within a character.
+fn whole_characters(output: &[u8]) -> &str {
+    match std::str::from_utf8(output) {
+        Ok(text) => text,
+        Err(error) => std::str::from_utf8(&output[..error.valid_up_to()]).unwrap_or_default(),
+    }
+}
+
 /// How many tokens both begin with.
 fn shared(a: &[TokenId], b: &[TokenId]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
@@ -200,6 +239,15 @@ fn call(text: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stop_is_found_across_tokens_and_the_first_one_counts() {
+        let stop = ["\n\n".to_owned(), "END".to_owned()];
+        assert_eq!(first_stop(b"one\n\nEND", &stop, 4), Some(3));
+        assert_eq!(first_stop(b"one END\n\n", &stop, 0), Some(4));
+        assert_eq!(first_stop(b"one\nEN", &stop, 0), None);
+        assert_eq!(first_stop(b"one", &[], 0), None);
+    }
 
     #[test]
     fn a_call_is_seen_with_its_mark_and_without() {

@@ -1,4 +1,4 @@
-//! The protocol over a real socket, with something in the model's place that takes its time on purpose.
+//! The API over real sockets, with a scripted generator in place of the model.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -7,24 +7,32 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use etude_core::model::{CallFailureKind, Message, Stop, Usage};
+use etude_core::model::{Stop, Usage};
+use reqwest::{Client, RequestBuilder};
+use serde_json::{Value, json};
 
 use super::*;
-use crate::client::{Client, ClientError};
+use crate::launch::ensure_running;
 
-/// Says what it is asked, and does what the text of the request tells it to.
+/// Repeats the system prompt, and obeys it.
 struct Parrot {
     events: Sender<String>,
     proceed: Arc<Mutex<Receiver<()>>>,
 }
 
 impl Generator for Parrot {
-    fn generate(&mut self, request: &Request, is_cancelled: &dyn Fn() -> bool) -> Result<ModelResponse, GenerateError> {
-        let text = request.system.clone().unwrap_or_default();
+    fn generate(
+        &mut self,
+        chat: &ChatRequest,
+        is_cancelled: &dyn Fn() -> bool,
+        on_delta: &dyn Fn(&str),
+    ) -> Result<ModelResponse, GenerateError> {
+        let text = chat.request.system.clone().unwrap_or_default();
         drop(self.events.send(format!("begin {text}")));
         match text.as_str() {
-            "panic" => panic!("told to"),
+            "panic" => panic!("as scripted"),
             "endless" => {
+                on_delta("end");
                 while !is_cancelled() {
                     thread::yield_now();
                 }
@@ -33,14 +41,15 @@ impl Generator for Parrot {
             }
             "wait" => self.proceed.lock().expect("the receiver").recv().expect("a sign"),
             "long" => return Err(GenerateError::TooLong { prompt: 2, context: 1 }),
+            "two words" => on_delta("two"),
             _ => {}
         }
         Ok(ModelResponse {
             text,
             tool_calls: vec![],
             stop: Stop::End,
-            usage: Usage { calls: 1, cost_usd: Some(0.0), ..Usage::default() },
-            model: "local/parrot".into(),
+            usage: Usage { calls: 1, input_tokens: 3, output_tokens: 2, ..Usage::default() },
+            model: String::new(),
             transport_failures: vec![],
         })
     }
@@ -48,6 +57,8 @@ impl Generator for Parrot {
 
 struct Served {
     settings: Settings,
+    address: Option<SocketAddr>,
+    client: Client,
     events: Receiver<String>,
     proceed: Sender<()>,
     process: JoinHandle<io::Result<Ended>>,
@@ -55,175 +66,241 @@ struct Served {
     _dir: tempfile::TempDir,
 }
 
+fn client() -> reqwest::ClientBuilder {
+    drop(rustls::crypto::ring::default_provider().install_default());
+    Client::builder().no_proxy().tls_certs_only([])
+}
+
 impl Served {
-    fn new(idle: Duration) -> Self {
+    async fn new(idle: Duration) -> Self {
+        Self::listening(idle, None).await
+    }
+
+    async fn listening(idle: Duration, listen: Option<Listen>) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let settings = Settings { idle, ..Settings::new("parrot", Path::new("parrot.gguf"), &dir.path().join("run")) };
         let (sender, events) = channel();
         let (proceed, signs) = channel();
         let signs = Arc::new(Mutex::new(signs));
         let loads = Arc::new(AtomicUsize::new(0));
+        let (bound, addresses) = channel();
+        let is_listening = listen.is_some();
         let process = {
             let (settings, loads) = (settings.clone(), Arc::clone(&loads));
             thread::spawn(move || {
-                serve_with(&settings, move || {
+                serve_with(&settings, listen.as_ref(), &|address| bound.send(address).expect("sent"), move || {
                     loads.fetch_add(1, Ordering::SeqCst);
                     Ok(Parrot { events: sender.clone(), proceed: Arc::clone(&signs) })
                 })
             })
         };
-        Self { settings, events, proceed, process, loads, _dir: dir }
+        let address = is_listening.then(|| addresses.recv().expect("an address"));
+        if idle == LONG {
+            ensure_running(&settings, &|| Ok(())).await.expect("a process that listens");
+        }
+        let client = client().unix_socket(settings.socket()).build().expect("a client");
+        Self { settings, address, client, events, proceed, process, loads, _dir: dir }
     }
 
-    fn client(&self) -> Client {
-        Client::connect_or_start(&self.settings, &|| Ok(())).expect("a process that listens")
+    fn post(&self, body: &Value) -> RequestBuilder {
+        self.client.post("http://localhost/v1/chat/completions").json(body)
     }
 
-    fn asked(&self, who: &str, text: &str) -> JoinHandle<Result<ModelResponse, ClientError>> {
-        let (client, request, who) = (self.client(), request(text), who.to_owned());
-        thread::spawn(move || client.generate(&who, &request))
+    async fn text(&self, text: &str) -> Value {
+        let response = self.post(&asked(text)).send().await.expect("a response");
+        response.json::<Value>().await.expect("JSON")["choices"][0]["message"]["content"].clone()
+    }
+
+    async fn health(&self) -> Value {
+        let response = self.client.get("http://localhost/health").send().await.expect("a response");
+        response.json().await.expect("JSON")
     }
 
     fn event(&self) -> String {
         self.events.recv_timeout(Duration::from_secs(60)).expect("an event")
     }
-
-    fn wait_for_calls(&self, calls: usize) {
-        while self.client().status().expect("a status").calls != calls {
-            thread::yield_now();
-        }
-    }
-
-    fn ended(self) -> io::Result<Ended> {
-        self.process.join().expect("no panic")
-    }
 }
 
-fn request(text: &str) -> Request {
-    Request { system: Some(text.into()), messages: vec![Message::user("?")], ..Request::default() }
+fn asked(text: &str) -> Value {
+    json!({"model": "parrot", "messages": [{"role": "system", "content": text}, {"role": "user", "content": "?"}]})
 }
 
 const LONG: Duration = Duration::from_secs(3600);
 
-#[test]
-fn the_model_is_loaded_at_the_first_call_and_only_then() {
-    let served = Served::new(LONG);
-    assert!(!served.client().status().expect("a status").is_loaded);
+#[tokio::test(flavor = "multi_thread")]
+async fn the_model_is_loaded_at_the_first_request_and_only_then() {
+    let served = Served::new(LONG).await;
+    assert_eq!(served.health().await, json!({"status": "ok", "model": "parrot", "loaded": false}));
+    let models = served.client.get("http://localhost/v1/models").send().await.expect("a response");
+    assert_eq!(models.json::<Value>().await.expect("JSON")["data"][0]["id"], "parrot");
     assert_eq!(served.loads.load(Ordering::SeqCst), 0);
     for text in ["a", "b"] {
-        assert_eq!(served.client().generate("me", &request(text)).expect("an answer").text, text);
+        assert_eq!(served.text(text).await, text);
     }
-    assert!(served.client().status().expect("a status").is_loaded);
+    assert_eq!(served.health().await["loaded"], true);
     assert_eq!(served.loads.load(Ordering::SeqCst), 1);
-    served.client().stop().expect("told");
-    assert_eq!(served.ended().expect("an end"), Ended::Stopped);
 }
 
-#[test]
-fn a_call_is_given_up_when_the_client_disconnects() {
-    let served = Served::new(LONG);
-    let client = served.client();
-    let canceller = client.canceller().expect("a canceller");
-    let call = thread::spawn(move || client.generate("me", &request("endless")));
-    assert_eq!(served.event(), "begin endless");
-    canceller.cancel();
-    assert_eq!(served.event(), "cancelled");
-    assert!(matches!(call.join().expect("no panic"), Err(ClientError::Gone)));
-    assert_eq!(served.client().generate("me", &request("next")).expect("an answer").text, "next");
-}
-
-#[test]
-fn a_call_that_waits_and_is_given_up_never_begins() {
-    let served = Served::new(LONG);
-    let first = served.asked("a", "wait");
-    assert_eq!(served.event(), "begin wait");
-    let client = served.client();
-    let canceller = client.canceller().expect("a canceller");
-    let waiting = thread::spawn(move || client.generate("b", &request("never")));
-    served.wait_for_calls(2);
-    canceller.cancel();
-    waiting.join().expect("no panic").expect_err("given up");
-    served.wait_for_calls(1);
-    served.proceed.send(()).expect("a sign");
-    first.join().expect("no panic").expect("an answer");
-    served.asked("c", "last").join().expect("no panic").expect("an answer");
-    assert_eq!(served.event(), "begin last");
-}
-
-#[test]
-fn one_call_at_a_time_and_clients_take_turns() {
-    let served = Served::new(LONG);
-    let first = served.asked("a", "wait");
-    assert_eq!(served.event(), "begin wait");
-    let mut calls = Vec::new();
-    for (at, (who, text)) in [("a", "a2"), ("a", "a3"), ("b", "b1")].into_iter().enumerate() {
-        calls.push(served.asked(who, text));
-        served.wait_for_calls(at + 2);
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_has_the_deltas_the_rest_and_the_usage() {
+    let served = Served::new(LONG).await;
+    for text in ["two words", "whole"] {
+        let mut body = asked(text);
+        body["stream"] = json!(true);
+        body["stream_options"] = json!({"include_usage": true});
+        let response = served.post(&body).send().await.expect("a response");
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        let events = response.text().await.expect("events");
+        let datas: Vec<&str> = events.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+        let (last, chunks) = datas.split_last().expect("events");
+        let chunks: Vec<Value> = chunks.iter().map(|data| serde_json::from_str(data).expect("JSON")).collect();
+        let deltas = chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str());
+        assert_eq!((deltas.collect::<String>().as_str(), *last), (text, "[DONE]"));
+        assert_eq!(chunks[0]["choices"][0]["delta"]["role"], "assistant");
+        assert_eq!(chunks[chunks.len() - 2]["choices"][0]["finish_reason"], "stop");
+        assert_eq!(chunks[chunks.len() - 1]["usage"]["total_tokens"], 5);
+        // A client that does not ask for the usage reads `choices[0]` of every chunk.
+        body["stream_options"] = Value::Null;
+        let events = served.post(&body).send().await.expect("a response").text().await.expect("events");
+        assert!(!events.contains("\"choices\":[]") && events.ends_with("data: [DONE]\n\n"), "{events}");
     }
-    served.proceed.send(()).expect("a sign");
-    for call in std::iter::once(first).chain(calls) {
-        call.join().expect("no panic").expect("an answer");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_is_cancelled_when_the_client_disconnects() {
+    let served = Served::new(LONG).await;
+    for is_stream in [false, true] {
+        let mut body = asked("endless");
+        body["stream"] = json!(is_stream);
+        let call = tokio::spawn(served.post(&body).send());
+        assert_eq!(served.event(), "begin endless");
+        if is_stream {
+            drop(call.await.expect("no panic").expect("the head of a response"));
+        } else {
+            call.abort();
+        }
+        assert_eq!(served.event(), "cancelled");
     }
-    assert_eq!([served.event(), served.event(), served.event()], ["begin a2", "begin b1", "begin a3"]);
+    assert_eq!(served.text("next").await, "next");
 }
 
-#[test]
-fn a_crash_is_a_clear_failure_and_ends_the_process() {
-    let served = Served::new(LONG);
-    let error = served.client().generate("me", &request("panic")).expect_err("a failure");
-    assert!(error.to_string().contains("ended while it was asked"), "{error}");
-    assert_eq!(error.failure("local/parrot").kind, CallFailureKind::Model);
-    let settings = served.settings.clone();
-    served.ended().expect_err("an unhappy end");
-    assert!(Client::connect(&settings).expect("a look").is_none());
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_run_one_at_a_time_in_the_order_of_their_arrival() {
+    let served = Served::new(LONG).await;
+    let first = tokio::spawn(served.post(&asked("wait")).send());
+    assert_eq!(served.event(), "begin wait");
+    let second = tokio::spawn(served.post(&asked("second")).send());
+    served.proceed.send(()).expect("a sign");
+    for call in [first, second] {
+        assert_eq!(call.await.expect("no panic").expect("a response").status(), 200);
+    }
+    assert_eq!(served.event(), "begin second");
 }
 
-#[test]
-fn a_request_that_is_at_fault_leaves_the_process_as_it_is() {
-    let served = Served::new(LONG);
-    let error = served.client().generate("me", &request("long")).expect_err("a failure");
-    assert!(matches!(&error, ClientError::Request(why) if why.contains("2 tokens")), "{error}");
-    assert!(served.client().status().is_ok());
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_at_fault_leaves_the_process_running() {
+    let served = Served::new(LONG).await;
+    for (body, code) in [(asked("long"), "context_length_exceeded"), (json!({"messages": []}), "invalid_request")] {
+        let response = served.post(&body).send().await.expect("a response");
+        assert_eq!(response.status(), 400);
+        assert_eq!(response.json::<Value>().await.expect("JSON")["error"]["code"], code);
+    }
+    assert_eq!(served.text("next").await, "next");
 }
 
-#[test]
-fn an_idle_process_ends_and_leaves_no_socket() {
-    let served = Served::new(Duration::from_millis(50));
-    let settings = served.settings.clone();
-    assert_eq!(served.ended().expect("an end"), Ended::Idle);
-    assert!(!settings.socket().exists());
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_ends_the_process_and_its_socket() {
+    let served = Served::new(LONG).await;
+    drop(served.post(&asked("panic")).send().await);
+    served.process.join().expect("no panic").expect_err("an unhappy end");
+    assert!(!served.settings.socket().exists());
 }
 
-#[test]
-fn a_second_process_for_the_same_settings_leaves_at_once() {
-    let served = Served::new(LONG);
-    drop(served.client());
-    let second = serve_with(&served.settings, || -> Result<Parrot, OpenError> { unreachable!("never asked") });
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_process_exits_and_leaves_no_socket() {
+    let served = Served::new(Duration::from_millis(50)).await;
+    assert_eq!(served.process.join().expect("no panic").expect("an end"), Ended::Idle);
+    assert!(!served.settings.socket().exists());
+}
+
+/// A server for other clients stays and frees the weights.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_server_on_tcp_unloads_the_model_and_loads_it_again() {
+    let address = "127.0.0.1:0".parse().expect("an address");
+    let served = Served::listening(Duration::ZERO, Some(Listen { address, token: None })).await;
+    for load in 1..=2 {
+        assert_eq!(served.text("a").await, "a");
+        assert_eq!(served.loads.load(Ordering::SeqCst), load);
+        while served.health().await["loaded"] == true {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert!(!served.process.is_finished());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_process_for_the_same_settings_exits_at_once() {
+    let served = Served::new(LONG).await;
+    let load = || -> Result<Parrot, OpenError> { unreachable!("no request") };
+    let second = serve_with(&served.settings, None, &|_| (), load);
     assert_eq!(second.expect("an end"), Ended::AlreadyServed);
-    assert!(served.client().status().is_ok());
+    assert_eq!(served.text("still").await, "still");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tcp_listener_refuses_web_pages_foreign_hosts_and_wrong_tokens() {
+    let address = "127.0.0.1:0".parse().expect("an address");
+    for token in [None, Some("secret".to_owned())] {
+        let served = Served::listening(LONG, Some(Listen { address, token: token.clone() })).await;
+        let url = format!("http://{}/v1/models", served.address.expect("an address"));
+        let client = client().build().expect("a client");
+        let get = || match &token {
+            None => client.get(&url),
+            Some(token) => client.get(&url).bearer_auth(token),
+        };
+        let status = async |request: RequestBuilder| request.send().await.expect("a response").status().as_u16();
+        assert_eq!(status(get()).await, 200);
+        assert_eq!(status(get().header("origin", "http://localhost")).await, 403);
+        match token {
+            None => assert_eq!(status(get().header("host", "attacker.example")).await, 403),
+            Some(_) => {
+                assert_eq!(status(client.get(&url)).await, 401);
+                assert_eq!(status(client.get(&url).bearer_auth("guess")).await, 401);
+            }
+        }
+    }
 }
 
 #[test]
-fn weights_that_cannot_be_loaded_are_an_environment_fault() {
+fn an_address_beyond_loopback_needs_a_token() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let settings = Settings::new("m", Path::new("m.gguf"), &dir.path().join("run"));
+    let listen = Listen { address: "0.0.0.0:0".parse().expect("an address"), token: None };
+    let error = serve(&settings, Some(&listen), &|_| ()).expect_err("refused");
+    assert!(error.to_string().contains("a token is required"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn weights_that_cannot_be_loaded_are_reported() {
     let dir = tempfile::tempdir().expect("a directory");
     let settings = Settings::new("m", &dir.path().join("none.gguf"), &dir.path().join("run"));
     let start = || {
         let settings = settings.clone();
-        thread::spawn(move || serve(&settings));
+        thread::spawn(move || serve(&settings, None, &|_| ()));
         Ok(())
     };
-    let error = Client::ask(&settings, "me", &request("?"), &start).expect_err("a failure");
-    assert_eq!(error.failure("local/m").kind, CallFailureKind::Environment);
-    assert!(error.to_string().contains("none.gguf cannot be read"), "{error}");
+    let socket = ensure_running(&settings, &start).await.expect("a socket");
+    let client = client().unix_socket(socket).build().expect("a client");
+    let sent = client.post("http://localhost/v1/chat/completions").json(&asked("?")).send().await;
+    let response = sent.expect("a response");
+    assert_eq!(response.status(), 404);
+    assert!(response.text().await.expect("a text").contains("none.gguf cannot be read"));
 }
 
-#[test]
-fn a_process_that_cannot_be_started_is_reported() {
+#[tokio::test]
+async fn a_process_that_cannot_be_started_is_reported() {
     let dir = tempfile::tempdir().expect("a directory");
     let settings = Settings::new("m", Path::new("m.gguf"), dir.path());
-    let error = Client::ask(&settings, "me", &request("?"), &|| Err(io::Error::other("no such program")));
-    assert_eq!(
-        error.expect_err("a failure").to_string(),
-        "the local model's process cannot be started: no such program"
-    );
+    let error = ensure_running(&settings, &|| Err(io::Error::other("no such program"))).await;
+    assert_eq!(error.expect_err("a failure").to_string(), "no such program");
 }

@@ -6,7 +6,9 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
 pub(crate) use std::os::unix::net::UnixListener as Listener;
-pub(crate) use std::os::unix::net::UnixStream as Stream;
+use std::os::unix::net::UnixStream as Stream;
+
+pub(crate) use tokio::net::{UnixListener as AsyncListener, UnixStream as AsyncStream};
 
 /// Makes the directory of sockets, private to the user, if it is not there.
 pub(crate) fn make_dir(dir: &Path) -> io::Result<()> {

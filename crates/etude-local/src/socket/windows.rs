@@ -1,11 +1,11 @@
 //! There is no private socket in the standard library here: a loopback port could be opened by anybody.
 
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 
-pub(crate) type Listener = TcpListener;
-pub(crate) type Stream = TcpStream;
+pub(crate) use std::net::TcpListener as Listener;
+pub(crate) use tokio::net::{TcpListener as AsyncListener, TcpStream as AsyncStream};
 
 /// Not on this system.
 pub(crate) fn make_dir(_dir: &Path) -> io::Result<()> {
@@ -18,7 +18,7 @@ pub(crate) fn listen(_path: &Path) -> io::Result<Listener> {
 }
 
 /// Not on this system.
-pub(crate) fn connect(_path: &Path) -> io::Result<Stream> {
+pub(crate) fn connect(_path: &Path) -> io::Result<TcpStream> {
     Err(unsupported())
 }
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use etude_core::model::{Message, Request, ResponseSchema, Stop, Tool};
-use etude_local::{Client, Embedder, GenerateError, Model, Places, Settings, Timing, catalog, installed, pull, serve};
+use etude_local::{
+    Embedder, GenerateError, Model, Places, Settings, Timing, catalog, ensure_running, installed, pull, serve,
+};
 use serde_json::{Value, json};
 
 fn given(variable: &str) -> Option<PathBuf> {
@@ -150,27 +152,32 @@ fn the_same_start_is_read_once_and_a_limit_and_a_cancellation_are_kept() {
     assert!(matches!(error, GenerateError::TooLong { context: 4096, .. }), "{error}");
 }
 
-#[test]
-fn a_cold_process_answers_through_its_socket() {
+#[cfg(unix)]
+#[tokio::test]
+async fn a_cold_process_answers_through_its_socket() {
     let Some(weights) = given("ETUDE_LOCAL_WEIGHTS") else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let settings = Settings { context_tokens: 4096, ..Settings::new("under-test", &weights, &dir.path().join("run")) };
     let start = || {
         let settings = settings.clone();
-        std::thread::spawn(move || serve(&settings));
+        std::thread::spawn(move || serve(&settings, None, &|_| ()));
         Ok(())
     };
     let row = &table()[0];
-    let schema = ResponseSchema { name: "answer".into(), schema: Arc::new(row["schema"].clone()) };
-    let request = Request { schema: Some(schema), ..ask(row["ask"].as_str().expect("a question")) };
+    let body = json!({
+        "messages": [{"role": "user", "content": row["ask"]}],
+        "response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": row["schema"]}},
+    });
+    drop(rustls::crypto::ring::default_provider().install_default());
     for what in ["cold", "warm"] {
         let begun = Instant::now();
-        let answer = Client::ask(&settings, "me", &request, &start).expect("an answer");
-        println!("{what}: {} after {:.2} s", answer.text, begun.elapsed().as_secs_f64());
-        assert_eq!((answer.stop, answer.model.as_str()), (Stop::End, "local/under-test"));
+        let socket = ensure_running(&settings, &start).await.expect("a socket");
+        let client = reqwest::Client::builder().no_proxy().tls_certs_only([]).unix_socket(socket).build();
+        let request = client.expect("a client").post("http://localhost/v1/chat/completions").json(&body);
+        let response: Value = request.send().await.expect("a response").json().await.expect("JSON");
+        println!("{what}: {response} after {:.2} s", begun.elapsed().as_secs_f64());
+        assert_eq!(response["choices"][0]["finish_reason"], "stop");
     }
-    let client = Client::connect(&settings).expect("a look").expect("a process");
-    client.stop().expect("told");
 }
 
 /// Downloads 180 MB, and only into the directory that `ETUDE_LOCAL_PULL` names.

@@ -1,9 +1,10 @@
 //! The HTTP clients of the process.
 
+use std::path::Path;
 use std::sync::{Once, OnceLock};
 use std::time::Duration;
 
-use reqwest::{Client, Url, redirect};
+use reqwest::{Client, ClientBuilder, Url, redirect};
 
 /// Longest time until a connection stands. The whole try has its own, longer limit.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -44,7 +45,23 @@ pub(crate) fn client_for(url: &Url) -> Result<&'static Client, String> {
     client.get_or_init(|| build(kind)).as_ref().map_err(Clone::clone)
 }
 
+/// A client for the server that listens at the Unix socket `path`.
+pub(super) fn client_at(path: &Path) -> Result<Client, String> {
+    #[cfg(unix)]
+    return built(builder(ClientKind::Plain).unix_socket(path));
+    #[cfg(not(unix))]
+    return Err(format!("the socket {} cannot be used: this system has no Unix sockets", path.display()));
+}
+
 fn build(kind: ClientKind) -> Result<Client, String> {
+    built(builder(kind))
+}
+
+fn built(builder: ClientBuilder) -> Result<Client, String> {
+    builder.build().map_err(|error| format!("the HTTP client cannot be made: {error}"))
+}
+
+fn builder(kind: ClientKind) -> ClientBuilder {
     init_tls();
     let mut builder = Client::builder()
         .user_agent(concat!("etude/", env!("CARGO_PKG_VERSION")))
@@ -60,7 +77,7 @@ fn build(kind: ClientKind) -> Result<Client, String> {
         // Should a call ask for TLS all the same, it is refused: no one is trusted.
         builder = builder.tls_certs_only([]);
     }
-    builder.build().map_err(|error| format!("the HTTP client cannot be made: {error}"))
+    builder
 }
 
 fn route_to(url: &Url) -> ClientKind {

@@ -1,7 +1,7 @@
 //! One call over HTTP: tries, waits, and what came of them.
 
 use std::error::Error;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use etude_core::model::TransportWait;
@@ -12,11 +12,12 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use reqwest::{Response, StatusCode, Url};
 use serde_json::Value;
 
-use super::client::client_for;
+use super::client::{client_at, client_for};
 use super::follow::StreamSink;
 use super::policy::TransportPolicy;
 use super::{backoff, policy::DEFAULT_TIMEOUT_MS};
 use crate::delta_sink::DeltaSink;
+use crate::local::LocalServer;
 use crate::redact::Redactor;
 use crate::wire::DecodeError;
 use crate::wire::stream::Body;
@@ -33,6 +34,8 @@ pub(crate) struct WireRequest {
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Vec<u8>,
+    /// The server behind `url` and its model, if it listens at a Unix socket.
+    pub(crate) local: Option<(Arc<dyn LocalServer>, String)>,
 }
 
 /// The way to one provider. Its calls share a pause: what the provider tells one of them holds for all.
@@ -147,9 +150,16 @@ impl Line {
         streaming: Option<&StreamSink<'_>>,
     ) -> Result<T, TransportAttempt> {
         streaming.inspect(|streaming| streaming.delta_sink.begin());
-        let place = place(&request.url);
-        let client =
-            client_for(&request.url).map_err(|message| TransportAttempt::last(FailedAs::Unreachable, message))?;
+        let place = match &request.local {
+            None => place(&request.url),
+            Some(_) => "the local model's process".to_owned(),
+        };
+        let unreachable = |message| TransportAttempt::last(FailedAs::Unreachable, message);
+        let client = match &request.local {
+            None => client_for(&request.url).cloned(),
+            Some((server, model)) => client_at(&server.start(model).await.map_err(unreachable)?),
+        };
+        let client = client.map_err(unreachable)?;
         let sending = client
             .post(request.url.clone())
             .headers(request.headers.clone())

@@ -7,7 +7,6 @@ fn local(dir: &Path) -> Local {
         weights: None,
         context_tokens: None,
         idle: None,
-        who: "a test".to_owned(),
         start: Arc::new(|_| Err(io::Error::other("not here"))),
     }
 }
@@ -16,11 +15,10 @@ fn local(dir: &Path) -> Local {
 #[tokio::test]
 async fn missing_weights_are_reported_with_the_command_and_the_size() {
     let dir = tempfile::tempdir().expect("a directory");
-    let failure = local(dir.path()).call(DEFAULT_MODEL, &Request::default()).await.expect_err("no weights");
-    assert_eq!(failure.kind, CallFailureKind::Environment);
-    assert_eq!(failure.message, "its weights are not on this machine; get them with `etude model pull` (1.1 GB)");
-    let failure = local(dir.path()).call("smollm2-135m", &Request::default()).await.expect_err("no weights");
-    assert!(failure.message.ends_with("`etude model pull smollm2-135m` (98 MB)"), "{}", failure.message);
+    let why = local(dir.path()).start(DEFAULT_MODEL).await.expect_err("no weights");
+    assert_eq!(why, "its weights are not on this machine; get them with `etude model pull` (1.1 GB)");
+    let why = local(dir.path()).start("smollm2-135m").await.expect_err("no weights");
+    assert!(why.ends_with("`etude model pull smollm2-135m` (98 MB)"), "{why}");
 }
 
 /// only models that answer can be named.
@@ -52,12 +50,4 @@ fn a_file_of_ones_own_needs_no_known_name() {
 #[test]
 fn sizes_are_reported_with_two_digits() {
     assert_eq!([size(400_001), size(98_362_432), size(1_117_320_768)], ["401 kB", "98 MB", "1.1 GB"]);
-}
-
-/// A call that is given up before anybody has answered is not asked any more.
-#[test]
-fn a_line_that_is_hung_up_takes_no_connection() {
-    let line = Line::default();
-    drop(HangUp(Arc::clone(&line.0)));
-    assert!(matches!(*line.0.lock().expect("a lock"), State::HungUp));
 }

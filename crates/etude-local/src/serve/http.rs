@@ -1,0 +1,274 @@
+//! Requests over HTTP/1.1.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::{Body, Bytes, Frame, Incoming};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, ORIGIN};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+
+use super::worker::{Event, Failure, Job};
+use crate::api::{self, Envelope};
+
+/// The largest request body in bytes.
+const MAX_BODY_BYTES: usize = 64 << 20;
+/// The time limit until a request's body has arrived.
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What the connections share.
+pub(super) struct Server {
+    model: String,
+    jobs: Sender<Job>,
+    pub(super) is_loaded: Arc<AtomicBool>,
+}
+
+impl Server {
+    pub(super) fn new(model: String, jobs: Sender<Job>) -> Self {
+        Self { model, jobs, is_loaded: Arc::default() }
+    }
+}
+
+/// Which requests a listener accepts.
+pub(super) struct Guard {
+    is_tcp: bool,
+    token: Option<[u8; 32]>,
+}
+
+impl Guard {
+    /// All: the permissions of the socket protect it.
+    pub(super) const fn none() -> Self {
+        Self { is_tcp: false, token: None }
+    }
+
+    /// Those with `token`; without one, those for a loopback host. None from a web page.
+    pub(super) fn tcp(token: Option<&str>) -> Self {
+        Self { is_tcp: true, token: token.map(digest) }
+    }
+
+    fn refusal(&self, headers: &HeaderMap) -> Option<Failure> {
+        let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+        if self.is_tcp && headers.contains_key(ORIGIN) {
+            let message = "requests of web pages are refused".to_owned();
+            return Some(Failure { status: 403, code: "origin_refused", message });
+        }
+        match self.token {
+            // Digests differ early for any wrong token, so the time tells nothing about the right one.
+            Some(token) => {
+                let given = text(AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
+                let message = "the bearer token is missing or wrong".to_owned();
+                (given.map(digest) != Some(token)).then_some(Failure { status: 401, code: "invalid_api_key", message })
+            }
+            None if self.is_tcp && !text(HOST).is_some_and(is_loopback) => {
+                let message = "the `Host` header must name a loopback address".to_owned();
+                Some(Failure { status: 403, code: "host_refused", message })
+            }
+            None => None,
+        }
+    }
+}
+
+fn digest(token: &str) -> [u8; 32] {
+    Sha256::digest(token.as_bytes()).into()
+}
+
+fn is_loopback(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let name = name.trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost") || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// Serves a connection in the background. When the client disconnects, its request is cancelled.
+pub(super) fn attend<S>(stream: S, server: &Arc<Server>, guard: &Arc<Guard>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (server, guard) = (Arc::clone(server), Arc::clone(guard));
+    tokio::spawn(async move {
+        let service = service_fn(move |request| {
+            let (server, guard) = (Arc::clone(&server), Arc::clone(&guard));
+            async move { Ok::<_, Infallible>(respond(request, &server, &guard).await) }
+        });
+        // The timer ends connections whose head does not arrive.
+        let mut http = hyper::server::conn::http1::Builder::new();
+        let connection = http.timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service);
+        // An error is a client that disconnected or does not speak HTTP.
+        drop(connection.await);
+    });
+}
+
+async fn respond(request: Request<Incoming>, server: &Server, guard: &Guard) -> Response<Content> {
+    if let Some(refusal) = guard.refusal(request.headers()) {
+        return failed(&refusal);
+    }
+    match (request.method(), request.uri().path()) {
+        (&Method::GET, "/health") => {
+            let is_loaded = server.is_loaded.load(Ordering::Relaxed);
+            json_response(200, &json!({"status": "ok", "model": server.model, "loaded": is_loaded}))
+        }
+        (&Method::GET, "/v1/models") => {
+            let model = json!({"id": server.model, "object": "model", "created": 0, "owned_by": "local"});
+            json_response(200, &json!({"object": "list", "data": [model]}))
+        }
+        (&Method::POST, "/v1/chat/completions") => complete(request, server).await,
+        (_, path) => failed(&Failure { status: 404, code: "not_found", message: format!("there is no `{path}`") }),
+    }
+}
+
+async fn complete(request: Request<Incoming>, server: &Server) -> Response<Content> {
+    let refused = |status, code, message: String| failed(&Failure { status, code, message });
+    let body = Limited::new(request.into_body(), MAX_BODY_BYTES).collect();
+    let body = match tokio::time::timeout(BODY_TIMEOUT, body).await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            return refused(413, "request_too_large", format!("the body has more than {MAX_BODY_BYTES} bytes"));
+        }
+        Ok(Err(error)) => return refused(400, "invalid_request", format!("the body cannot be read: {error}")),
+        Err(_) => {
+            let message = format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs());
+            return refused(408, "request_timeout", message);
+        }
+    };
+    let chat = match api::decode(&body) {
+        Ok(decoded) => decoded,
+        Err(why) => return refused(400, "invalid_request", why),
+    };
+    let (is_stream, include_usage) = (chat.is_stream, chat.include_usage);
+    let (sender, mut events) = mpsc::unbounded_channel();
+    let cancel = CancelOnDrop(Arc::default());
+    if server.jobs.send(Job { chat, events: sender, is_cancelled: Arc::clone(&cancel.0) }).is_err() {
+        return lost();
+    }
+    let envelope = Envelope::new(&server.model);
+    if !is_stream {
+        return loop {
+            match events.recv().await {
+                Some(Event::Delta(_)) => {}
+                Some(Event::Response(response)) => break json_response(200, &envelope.completion(&response)),
+                Some(Event::Failed(failure)) => break failed(&failure),
+                None => break lost(),
+            }
+        };
+    }
+    // The head waits for the first event, so that a failure before it has a status of its own.
+    match events.recv().await {
+        None => lost(),
+        Some(Event::Failed(failure)) => failed(&failure),
+        Some(first) => {
+            let mut deltas = Deltas { first: None, sent: 0, events, envelope, include_usage, _cancel: cancel };
+            let begin = deltas.envelope.begin();
+            deltas.first = Some(format!("{begin}{}", deltas.event(first)).into());
+            event_stream(Content::Stream(deltas))
+        }
+    }
+}
+
+/// The response to a request whose worker is gone.
+fn lost() -> Response<Content> {
+    let message = "the model's process is ending; send the request again".to_owned();
+    failed(&Failure { status: 503, code: "ending", message })
+}
+
+/// Cancels the request of a client that disconnected.
+struct CancelOnDrop(Arc<AtomicBool>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The body of a response.
+enum Content {
+    Whole(Option<Bytes>),
+    Stream(Deltas),
+}
+
+/// A body of server-sent events.
+struct Deltas {
+    first: Option<Bytes>,
+    /// Bytes of the text that the events so far have.
+    sent: usize,
+    events: UnboundedReceiver<Event>,
+    envelope: Envelope,
+    include_usage: bool,
+    _cancel: CancelOnDrop,
+}
+
+impl Deltas {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(first));
+        }
+        self.events.poll_recv(cx).map(|event| Some(self.event(event?).into()))
+    }
+
+    fn event(&mut self, event: Event) -> String {
+        match event {
+            Event::Delta(text) => {
+                self.sent += text.len();
+                self.envelope.delta(&text)
+            }
+            Event::Response(response) => {
+                let rest = response.text.get(self.sent..).filter(|rest| !rest.is_empty());
+                let rest = rest.map(|rest| self.envelope.delta(rest)).unwrap_or_default();
+                rest + &self.envelope.end(&response, self.include_usage)
+            }
+            Event::Failed(failure) => {
+                format!("data: {}\n\n", api::error(failure.status, failure.code, &failure.message))
+            }
+        }
+    }
+}
+
+impl Body for Content {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let bytes = match self.get_mut() {
+            Self::Whole(bytes) => Poll::Ready(bytes.take()),
+            Self::Stream(deltas) => deltas.poll(cx),
+        };
+        bytes.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+    }
+}
+
+fn failed(failure: &Failure) -> Response<Content> {
+    let body = api::error(failure.status, failure.code, &failure.message);
+    let mut response = json_response(failure.status, &body);
+    if failure.code == "engine_failed" {
+        response.headers_mut().insert("x-should-retry", hyper::header::HeaderValue::from_static("false"));
+    }
+    response
+}
+
+fn json_response(status: u16, body: &Value) -> Response<Content> {
+    let content = Content::Whole(Some(body.to_string().into()));
+    with_type(status, "application/json", content)
+}
+
+fn event_stream(content: Content) -> Response<Content> {
+    with_type(200, "text/event-stream", content)
+}
+
+fn with_type(status: u16, content_type: &'static str, content: Content) -> Response<Content> {
+    let mut response = Response::new(content);
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static(content_type));
+    response
+}
