@@ -1,6 +1,8 @@
 //! Puts the pages of `docs/errors` into the program, so that `etude explain` works everywhere, names the commit in the version
 //! of a release, and packs the program's relocations where the system reads packed ones.
 
+#![expect(clippy::disallowed_methods, reason = "a build script has no host")]
+
 use std::error::Error;
 use std::fmt::Write;
 use std::path::PathBuf;

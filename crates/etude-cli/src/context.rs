@@ -16,10 +16,10 @@ use etude::inspect::Place;
 use etude::invoke::Modules;
 use etude::runner::Runner;
 use etude::runtime::engine::Engine;
-use etude::runtime::process::sandbox::{self, SandboxSettings};
 use etude::spec::Diagnostic;
 use etude::sqlite::{self, Sqlite};
 use etude::target::Target;
+use etude_process::sandbox::{self, SandboxSettings};
 
 use crate::args::{Format, Global};
 use crate::exit::Exit;

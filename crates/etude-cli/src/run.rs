@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::FromArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use etude::core::failure::FailureKind;
-use etude::runtime::process::{self, sandbox};
+use etude_process::sandbox;
 
 use crate::args::{self, Cli, Command, Format};
 use crate::command;
@@ -43,7 +43,7 @@ pub fn main() -> ExitCode {
 /// none, and is found by its environment if the run is ended without it.
 fn keep_keys() {
     if std::env::var_os("ETUDE_RUN_ID").is_none() {
-        process::keep_private();
+        etude_process::keep_private();
     }
 }
 

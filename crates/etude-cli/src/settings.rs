@@ -28,12 +28,12 @@ use etude::models::{
 };
 use etude::routing::Mode;
 use etude::runtime::host::ModelPort;
-use etude::runtime::process::{PROVIDER_KEYS, PythonWorker};
 use etude::skill_mode::Defaults;
 use etude::spec::config::{Config, Provider};
 use etude::spec::source::SourceFile;
 use etude::spec::stage_machine::Rules;
 use etude::spec::{Diagnostic, config, did_you_mean, render};
+use etude_process::{PROVIDER_KEYS, PythonWorker};
 
 use crate::args::Global;
 use crate::context::Problem;

@@ -10,7 +10,7 @@ use etude_core::extract;
 use etude_core::outcome::{Completed, Conditions, Exit, Outcome, ProcessEnd, Stderr, Stdout};
 use etude_core::placeholder::{Body, Space};
 use etude_core::template::{self, Reference, Scope, Segment};
-use etude_runtime::blob::FileBlobs;
+use etude_process::blob::FileBlobs;
 use etude_runtime::record;
 use etude_spec::cascade::{Skill, Skills, Strategy, levels};
 use etude_spec::source::{SourceFile, join};

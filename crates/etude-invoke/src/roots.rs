@@ -5,8 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use etude_core::effect::{Command, ProcessCall, Protocol, Setting, Stdin};
 use etude_core::outcome::{Exit, Stdout};
-use etude_runtime::blob::FileBlobs;
-use etude_runtime::process::{Cancel, DEFAULT_GRACE, HostSettings, ProcessHost};
+use etude_process::blob::FileBlobs;
+use etude_process::sandbox::SandboxPolicy;
+use etude_process::{Cancel, ChildEnvironment, HostSettings, ProcessHost, Redaction};
 use etude_spec::cascade::library::Library;
 use etude_spec::cascade::module::frontmatter;
 use etude_spec::cascade::{LIBRARY, Roots};
@@ -68,16 +69,14 @@ impl Roots for DiskRoots {
         }
         let dir = Path::new(path).parent().unwrap_or(Path::new("/"));
         let host = self.processes.get_or_init(|| {
-            ProcessHost::new(HostSettings {
+            let settings = HostSettings {
                 run_id: etude_runtime::run_id::new(),
                 app_dir: dir.to_owned(),
-                withheld_env: Vec::new(),
-                extra_env: Vec::new(),
-                grace: DEFAULT_GRACE,
                 // A frontmatter is never so long that it is kept.
                 blobs: Arc::new(FileBlobs::new(dir.join(".etude"), false)),
-            })
-            .keeping_variables(&KEPT)
+            };
+            let environment = ChildEnvironment::named(&KEPT);
+            ProcessHost::builder(settings, environment, Redaction::NoSecrets, SandboxPolicy::Refused).build()
         });
         let words = ["node", "--input-type=module", "-e", ASK, &format!("file://{path}")].map(str::to_owned);
         let call = ProcessCall {

@@ -20,8 +20,9 @@ use crate::chain::{
     CallId, Command, Context, ContextId, Event, EventKind, Machine, Options, Outcome, Payload, Swallowed, Throw,
     ThrowKind, Token, Tool,
 };
-use etude_runtime::blob::FileBlobs;
-use etude_runtime::process::{HostSettings, ProcessHost, StreamRedactor};
+use etude_process::blob::FileBlobs;
+use etude_process::sandbox::SandboxPolicy;
+use etude_process::{ChildEnvironment, HostSettings, ProcessHost, Redaction, StreamRedactor};
 use etude_spec::cascade::search::Catalog;
 use etude_spec::cascade::skill::SkillHandler;
 use etude_spec::cascade::strategy::{EntryArguments, SwallowedThrow};
@@ -531,14 +532,14 @@ impl State {
             let settings = HostSettings {
                 run_id: self.run_id.clone(),
                 app_dir: self.dir.clone(),
-                withheld_env: self.access.withheld_env.clone(),
-                extra_env: self.access.extra_env.clone(),
-                grace: etude_runtime::process::DEFAULT_GRACE,
                 blobs: Arc::new(FileBlobs::new(self.scratch.join("values"), false)),
             };
-            let host = ProcessHost::new(settings).with_redactor(self.access.redactor.clone());
-            // What is left of a run's layers ends with the run.
-            Arc::new(if self.access.run_id.is_some() { host.guest() } else { host })
+            let environment = ChildEnvironment::without_keys(&self.access.withheld_env);
+            let environment = environment.with(self.access.extra_env.iter().cloned());
+            let redaction = Redaction::from(self.access.redactor.clone());
+            let host = ProcessHost::builder(settings, environment, redaction, SandboxPolicy::Refused);
+            // The processes that middleware leaves running end with the run.
+            Arc::new(host.guest(self.access.run_id.is_some()).build())
         });
         Arc::clone(made)
     }

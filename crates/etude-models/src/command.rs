@@ -22,7 +22,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use etude_core::model::Request;
-use tokio::process::Command;
+use etude_process::{ChildEnvironment, detached};
 
 use crate::delta_sink::DeltaSink;
 use crate::dialect;
@@ -84,16 +84,13 @@ impl Program {
         let Some((program, arguments)) = self.arguments(model, request) else {
             return Err(ProgramFailed::NotStarted("no command is configured".to_owned()));
         };
-        let mut command = Command::new(&program);
+        let mut command = detached(&program, ChildEnvironment::without(&self.withheld_env));
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if !self.dir.as_os_str().is_empty() {
             command.current_dir(&self.dir);
         }
-        for name in &self.withheld_env {
-            command.env_remove(name);
-        }
         let name = program.to_string_lossy().into_owned();
-        let group = Group::spawn(command).map_err(|error| {
+        let group = Group::spawn(command.into()).map_err(|error| {
             ProgramFailed::NotStarted(format!("program `{name}` cannot be started: {error}; is it installed?"))
         })?;
         let prompt = prompt::write(&asked).into_bytes();

@@ -13,8 +13,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::{self, CacheLabel, Engine};
-use crate::process::{Cancel, Cancelled, Permit, ProcessHost};
 use crate::stream_buffer::StreamBuffer;
+use etude_process::{Cancel, Cancelled, Permit, ProcessHost};
 
 /// A future that can be sent to another thread.
 pub type Boxed<T> = engine::Boxed<'static, T>;

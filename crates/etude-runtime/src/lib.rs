@@ -4,7 +4,6 @@
 //! Read in this order: [`engine`] (the contract), [`record`] (what is kept), [`host`] (how effects are performed),
 //! [`driver`] (how it all goes together).
 
-pub mod blob;
 pub mod clock;
 pub mod conformance;
 pub mod driver;
@@ -12,8 +11,13 @@ pub mod engine;
 pub mod host;
 pub mod memory;
 pub mod private;
-pub mod process;
 pub mod record;
 pub mod run_id;
 
 mod stream_buffer;
+
+/// Storage of large values: the contract of engines names it, and an engine knows nothing of processes.
+pub use etude_process::blob;
+
+#[cfg(not(unix))]
+compile_error!("processes are run on Unix only: a port starts with the host of `etude-process`");

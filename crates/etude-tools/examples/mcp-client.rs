@@ -4,8 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use etude_runtime::blob::FileBlobs;
-use etude_runtime::process::{HostSettings, ProcessHost};
+use etude_process::blob::FileBlobs;
+use etude_process::sandbox::SandboxPolicy;
+use etude_process::{ChildEnvironment, HostSettings, ProcessHost, Redaction};
 use etude_tools::mcp::{Elicited, Protocol, ServerConfig, Servers, Settings};
 use etude_tools::tool::Origin;
 use etude_tools::{CallContext, Roots, Tool, ToolSet};
@@ -35,9 +36,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let servers = Arc::new(Servers::new([("s".to_owned(), config)], settings));
     let dir = std::env::current_dir()?;
     let blobs = Arc::new(FileBlobs::new(dir.join("blobs"), false));
-    let (withheld_env, extra_env, grace) = (Vec::new(), Vec::new(), Duration::from_secs(1));
-    let run_id = "conformance".to_owned();
-    let host = ProcessHost::new(HostSettings { run_id, app_dir: dir.clone(), withheld_env, extra_env, grace, blobs });
+    let settings = HostSettings { run_id: "conformance".to_owned(), app_dir: dir.clone(), blobs };
+    let environment = ChildEnvironment::without_keys(&[]);
+    let host = ProcessHost::builder(settings, environment, Redaction::NoSecrets, SandboxPolicy::Refused);
+    let host = host.grace(Duration::from_secs(1)).build();
     let tools = ToolSet::built_in(Roots::read_only(&dir, &[])?, Arc::new(host)).with_servers(Arc::clone(&servers));
     let listing = tools.tools().await;
     for problem in &listing.problems {

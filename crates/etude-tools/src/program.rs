@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use etude_core::effect::{ProcessCall, Sandbox};
 use etude_core::outcome::ProcessEnd;
-use etude_runtime::process::{Cancel, ProcessHost, sandbox};
+use etude_process::{Cancel, ProcessHost, sandbox};
 use tokio_util::sync::CancellationToken;
 
 /// Where programs of tools run: the run's host, and the sandbox that all of them are in.
@@ -75,7 +75,7 @@ pub(crate) async fn run(
     }
 }
 
-fn settle((end, stopped): (Result<ProcessEnd, etude_runtime::process::Cancelled>, bool)) -> Ran {
+fn settle((end, stopped): (Result<ProcessEnd, etude_process::Cancelled>, bool)) -> Ran {
     match end {
         Ok(end) => Ran::Ended(Box::new(end)),
         Err(_) if stopped => Ran::Stopped,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use etude_core::effect::Sandbox;
-use etude_runtime::process::ProcessHost;
+use etude_process::ProcessHost;
 use etude_spec::did_you_mean;
 use serde_json::Value;
 

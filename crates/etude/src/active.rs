@@ -1,6 +1,6 @@
 //! How long processes have executed a run: the time between two of them does not count.
 
-use etude_runtime::blob::BlobStore;
+use etude_process::blob::BlobStore;
 use etude_runtime::engine::{Engine, Record};
 use etude_runtime::record;
 

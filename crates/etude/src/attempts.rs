@@ -6,7 +6,7 @@ use std::sync::Arc;
 use etude_core::machine::Limits;
 use etude_core::plan::Plan;
 use etude_core::report::{Remains, is_below};
-use etude_runtime::blob::BlobStore;
+use etude_process::blob::BlobStore;
 use etude_runtime::driver;
 use etude_runtime::engine::{Record, RunState, RunView};
 use etude_runtime::record::{self, Continuation};

@@ -6,7 +6,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use etude_runtime::process::Cancel;
+use etude_process::Cancel;
 
 /// How often the caller's cancellation is looked at.
 const PACE: Duration = Duration::from_millis(50);

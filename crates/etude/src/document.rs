@@ -8,7 +8,7 @@ use etude_core::effect::{EffectId, Gate, Subject};
 use etude_core::failure::Failure;
 use etude_core::model::Usage;
 use etude_core::report::{Remains, RunResult, error_json, result_json, usage_json};
-use etude_runtime::blob::BlobStore;
+use etude_process::blob::BlobStore;
 use etude_runtime::record;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};

@@ -11,8 +11,8 @@ use etude_core::data::Json;
 use etude_core::failure::Failure;
 use etude_core::report::{Event, Item, RunResult};
 use etude_models::{Redactor, Secret};
+use etude_process::StreamRedactor;
 use etude_runtime::driver::{MiddlewareEventKind, Progress};
-use etude_runtime::process::StreamRedactor;
 use serde_json::Value;
 
 use crate::clock;

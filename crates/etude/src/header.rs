@@ -7,7 +7,7 @@ use etude_core::digest::Digest;
 use etude_core::machine::{Attempt, Limits, Start};
 use etude_core::model::Usage;
 use etude_core::report::usage_json;
-use etude_runtime::blob::{self, BlobStore, INLINE_LIMIT};
+use etude_process::blob::{self, BlobStore, INLINE_LIMIT};
 use etude_runtime::engine::{NewRun, Record};
 use etude_runtime::record::{self, Continuation};
 use serde_json::value::RawValue;

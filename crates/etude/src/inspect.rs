@@ -12,7 +12,7 @@ use etude_core::model::ModelResponse;
 use etude_core::outcome::{Conditions, Exit, Outcome, ProcessEnd, Stdout, Warmth};
 use etude_core::report::duration;
 use etude_core::tool::ToolReply;
-use etude_runtime::blob::BlobStore;
+use etude_process::blob::BlobStore;
 use etude_runtime::engine::RunView;
 use etude_runtime::record;
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@
 use etude_core::digest::Digest;
 use etude_core::plan::stages::SlotForms;
 use etude_core::tree;
-use etude_runtime::blob::{self, BlobStore};
+use etude_process::blob::{self, BlobStore};
 use etude_runtime::engine::Record;
 use etude_runtime::record;
 use etude_spec::source::{ReadFailure, Sources};
@@ -231,7 +231,7 @@ fn why(failure: &ReadFailure) -> String {
 
 #[cfg(test)]
 mod tests {
-    use etude_runtime::blob::FileBlobs;
+    use etude_process::blob::FileBlobs;
 
     use super::*;
 

@@ -9,10 +9,9 @@ use etude_core::machine::{self, Machine, Start};
 use etude_core::plan::stages::{SlotForms, StageMachine};
 use etude_core::report::Event;
 use etude_invoke::{Modules, Project};
-use etude_runtime::blob::BlobStore;
+use etude_process::blob::BlobStore;
 use etude_runtime::driver::{Drive, OnMismatch, Progress, Replayed};
 use etude_runtime::engine::{self, NewRun, Record, RunState, Session};
-use etude_runtime::process;
 use etude_spec::source::Sources;
 use serde_json::json;
 
@@ -203,7 +202,7 @@ impl ResumePlan {
             session.append(record.clone()).await?;
         }
         if self.has_survivors {
-            process::reap_survivors_of(run_id);
+            etude_process::reap_survivors_of(run_id);
         }
         if self.is_resumed {
             session.set_state(RunState::Running, None).await?;

@@ -11,11 +11,11 @@ use etude_core::failure::{Failure, FailureKind};
 use etude_core::machine::{ABI, Limits, Machine};
 use etude_core::model::Usage;
 use etude_core::report::{RunResult, Status};
+use etude_process::sandbox::SandboxSettings;
+use etude_process::{ChildEnvironment, HostSettings, ProcessHost, PythonWorker, Redaction};
 use etude_runtime::driver::{self, Drive, Driven, MiddlewareEvent, Progress, Stop};
 use etude_runtime::engine::{self, Engine, NewRun, RunState, Session};
 use etude_runtime::host::{CacheUse, Host, ModelPort, ToolPort};
-use etude_runtime::process::sandbox::SandboxSettings;
-use etude_runtime::process::{HostSettings, ProcessHost, PythonWorker};
 use etude_runtime::record::Continuation;
 use etude_spec::source::Sources;
 use serde_json::{Map, Value};
@@ -285,22 +285,16 @@ impl Runner {
     /// Who runs the processes of the run.
     fn processes(&self, definition: &Definition, run: &NewRun, header: &Header) -> ProcessHost {
         let caller_dir = ("ETUDE_CALLER_DIR".to_owned(), header.caller_dir.clone().into());
-        let settings = HostSettings {
-            run_id: run.id.clone(),
-            app_dir: definition.app.clone(),
-            withheld_env: self.withheld_env.clone(),
-            extra_env: self.extra_env.iter().cloned().chain([caller_dir]).collect(),
-            grace: GRACE,
-            blobs: self.engine.blobs(),
-        };
-        let redactor = KeyRedactor::of(&self.grants.secrets);
-        let processes =
-            ProcessHost::new(settings).with_python_worker(self.python_worker.clone()).with_redactor(redactor);
-        let processes = match &self.sandboxes {
-            Some(settings) => processes.with_sandboxes(settings.clone()),
-            None => processes,
-        };
-        if self.is_exclusive { processes.exclusive() } else { processes }
+        let settings =
+            HostSettings { run_id: run.id.clone(), app_dir: definition.app.clone(), blobs: self.engine.blobs() };
+        let environment = ChildEnvironment::without_keys(&self.withheld_env);
+        let environment = environment.with(self.extra_env.iter().cloned().chain([caller_dir]));
+        let redaction = Redaction::from(KeyRedactor::of(&self.grants.secrets));
+        ProcessHost::builder(settings, environment, redaction, self.sandboxes.clone().into())
+            .grace(GRACE)
+            .python_worker(self.python_worker.clone())
+            .exclusive(self.is_exclusive)
+            .build()
     }
 
     async fn drive(

@@ -4,7 +4,7 @@ mod diff;
 mod stats;
 
 use etude_core::outcome::Decision;
-use etude_runtime::blob::BlobStore;
+use etude_process::blob::BlobStore;
 use etude_runtime::engine::{Engine, Error, Query, RunRow, RunState, Signal};
 use etude_runtime::record;
 use serde_json::{Value, json};

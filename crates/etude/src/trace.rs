@@ -6,7 +6,7 @@ use etude_core::model::ToolCall;
 use etude_core::outcome::{Outcome, Stdout};
 use etude_core::tool::{ToolReply, ToolResult};
 use etude_core::tree;
-use etude_runtime::blob::BlobStore;
+use etude_process::blob::BlobStore;
 use etude_runtime::engine::RunView;
 use etude_runtime::record;
 use serde_json::{Value, json};

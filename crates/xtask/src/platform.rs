@@ -1,22 +1,10 @@
-//! Platform code stays in files that are named for it, `unsafe` stays out, and processes start in few places.
+//! Platform code stays in files that are named for it, and `unsafe` stays out.
 
-use crate::rust::{Source, line_of, occurrences};
+use crate::rust::{line_of, occurrences};
 use crate::tree::{Tree, Violation};
 
 /// Paths that only some systems have.
 const PLATFORM: &[&str] = &["std::os", "rustix", "libc", "nix", "tokio::signal::unix", "tokio::signal::windows"];
-
-/// Where processes are started: the host, the provider that is a program, servers of tools, pip for weights, the local
-/// model's process and the chores.
-const STARTERS: &[(&str, &str)] = &[
-    ("etude-runtime", "process"),
-    ("etude-models", "command"),
-    ("etude-local", "pull/pip"),
-    ("etude-cli", "local/process"),
-    ("etude-tools", "mcp/client"),
-    ("xtask", "tree.rs"),
-    ("xtask", "crash"),
-];
 
 /// All rules of this module.
 pub fn check(tree: &Tree) -> Vec<Violation> {
@@ -31,10 +19,6 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
                     format!("`{}` outside a file named unix.rs or windows.rs, or below unix/", named.path),
                 );
             }
-            let starts = ["std::process::Command", "tokio::process"].iter().any(|path| named.is_below(path));
-            if starts && !may_start(source) {
-                report(named.offset, format!("`{}`: processes are started by the host in etude-runtime", named.path));
-            }
         }
         for word in ["unsafe", "unsafe_code"] {
             occurrences(&source.code, word).for_each(|offset| report(offset, format!("`{word}`: there is a safe way")));
@@ -47,14 +31,6 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
 
 fn is_platform_file(path: &str) -> bool {
     path.split('/').any(|part| ["unix", "unix.rs", "windows", "windows.rs"].contains(&part))
-}
-
-fn may_start(source: &Source) -> bool {
-    let module = source.module_path();
-    STARTERS.iter().any(|(package, start)| {
-        let below = module.strip_prefix(start);
-        source.package() == *package && below.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '.']))
-    })
 }
 
 #[cfg(test)]
@@ -78,14 +54,5 @@ mod tests {
     fn unsafe_code_is_seen_even_where_a_lint_is_switched_off() {
         assert_eq!(seen("crates/a/src/a.rs", "fn f() { unsafe { g() } }"), 1);
         assert_eq!(seen("crates/a/src/a.rs", "#![allow(unsafe_code)]"), 1);
-    }
-
-    #[test]
-    fn processes_are_seen_where_they_must_not_be_started() {
-        let text = "use std::process::Command;\nfn f() { Command::new(\"x\"); }";
-        assert!(seen("crates/etude/src/a.rs", text) > 0);
-        assert!(seen("crates/etude-runtime/src/processes.rs", text) > 0);
-        assert_eq!(seen("crates/etude-runtime/src/process/program.rs", text), 0);
-        assert_eq!(seen("crates/etude-runtime/src/process.rs", text), 0);
     }
 }

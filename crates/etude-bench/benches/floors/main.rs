@@ -3,6 +3,8 @@
 //!
 //! `floors [SCENARIO...]` beside `etude`, or with `ETUDE_BIN`; with `--json` one document a line, for `bench/run`.
 
+#![expect(clippy::disallowed_methods, reason = "a baseline is a program without the host")]
+
 mod apps;
 mod calls;
 mod client;

@@ -148,7 +148,7 @@ fn timed(work: impl FnOnce()) -> Duration {
 
 /// Small steps in a sandbox of their own each.
 pub(crate) fn sandbox(report: &mut Report, home: &Path) {
-    if let Err(why) = etude::runtime::process::sandbox::support() {
+    if let Err(why) = etude_process::sandbox::support() {
         eprintln!("`sandbox` is not measured: {why}");
         return;
     }

@@ -20,8 +20,8 @@ use etude::models::{ModelId, Models, ProviderKind, ProviderSettings, Secret, Set
 use etude::runner::{Request, Runner, Watch};
 use etude::runtime::driver::Stop;
 use etude::runtime::host::{Boxed, ModelPort};
-use etude::runtime::process::PythonWorker;
 use etude::sqlite::{Sqlite, Sync};
+use etude_process::PythonWorker;
 use serde_json::{Value, json};
 
 use crate::apps::{KEY, llm, of_steps};

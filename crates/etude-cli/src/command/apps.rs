@@ -13,7 +13,7 @@ use etude::invocation::EventRelay;
 use etude::invoke::Invoker;
 use etude::invoke::Project;
 use etude::runtime::driver::MiddlewareEvent;
-use etude::runtime::process::Cancel;
+use etude_process::Cancel;
 use tokio::sync::mpsc;
 
 use crate::args;

@@ -9,10 +9,10 @@ use std::path::Path;
 use etude::definition::LoadError;
 use etude::disk::Disk;
 use etude::invoke::Project;
-use etude::runtime::process::sandbox;
 use etude::skill_mode;
 use etude::spec::stage_machine::{Machines, Rules};
 use etude::spec::{App, Diagnostic, Severity, did_you_mean, render};
+use etude_process::sandbox;
 use serde_json::{Value, json};
 
 use crate::args;

@@ -122,7 +122,7 @@ fn version() -> Finding {
 
 /// Whether steps can be confined.
 fn sandbox() -> Finding {
-    match etude::runtime::process::sandbox::support() {
+    match etude_process::sandbox::support() {
         Ok(support) => Finding::ok("sandbox", support.to_string()),
         Err(why) => Finding::new("sandbox", Level::Note, format!("not available: {why}"))
             .fix("run steps with `sandbox` on Linux 5.13 or later with Landlock"),

@@ -20,8 +20,8 @@ use etude::disk::Disk;
 use etude::header::Granted;
 use etude::models::{ModelId, ProviderKind, ProviderSettings};
 use etude::runner::{Ended, Request, Runner, Watch};
-use etude::runtime::blob::FileBlobs;
 use etude::runtime::memory::MemoryEngine;
+use etude_process::blob::FileBlobs;
 use serde_json::{Value, json};
 
 use super::run::{coerce, load_target};

@@ -1,5 +1,7 @@
 //! What the documents say about the command line holds for the binary that is built with them.
 
+#![expect(clippy::disallowed_methods, reason = "tests start programs to look at this one from outside")]
+
 mod examples; // what the documents show is done again
 #[path = "../../../etude-models/tests/it/loopback.rs"]
 #[allow(dead_code, reason = "the tests of the models crate use more of it")]

@@ -1,5 +1,7 @@
 //! The binary as its users meet it: files in, exit status, stdout and stderr out.
 
+#![expect(clippy::disallowed_methods, reason = "tests start programs to look at this one from outside")]
+
 // What the tests are made with.
 mod echo_box; // a package that exercises a runtime, and its variants
 #[path = "../../../etude-models/tests/it/loopback.rs"]

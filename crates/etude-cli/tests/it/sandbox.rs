@@ -9,7 +9,7 @@ use std::net::TcpListener;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::process::{Child, Command};
 
-use etude::runtime::process::sandbox;
+use etude_process::sandbox;
 use serde_json::{Value, json};
 
 use crate::ran::Ran;

@@ -11,9 +11,9 @@ use std::thread::{self, JoinHandle};
 
 use etude::core::effect::{Command, ProcessCall, Protocol, Sandbox, Setting, Stdin, Worker};
 use etude::core::outcome::{Exit, ProcessEnd, Stdout};
-use etude::runtime::blob::FileBlobs;
-use etude::runtime::process::sandbox::{self, SandboxSettings};
-use etude::runtime::process::{Cancel, DEFAULT_GRACE, HostSettings, ProcessHost};
+use etude_process::blob::FileBlobs;
+use etude_process::sandbox::{self, SandboxPolicy, SandboxSettings};
+use etude_process::{Cancel, ChildEnvironment, HostSettings, ProcessHost, Redaction};
 
 use crate::test::{binary, skipped};
 
@@ -46,13 +46,12 @@ impl Disk {
         let settings = HostSettings {
             run_id: format!("test-{}", self.dir.path().display()),
             app_dir: self.root.join("app"),
-            withheld_env: Vec::new(),
-            extra_env: Vec::new(),
-            grace: DEFAULT_GRACE,
             blobs: Arc::new(FileBlobs::new(self.root.join("blobs"), false)),
         };
         let scratch = self.root.join("scratch");
-        ProcessHost::new(settings).with_sandboxes(SandboxSettings { program: binary().into(), scratch })
+        let sandboxes = SandboxPolicy::Enforced(SandboxSettings { program: binary().into(), scratch });
+        let environment = ChildEnvironment::without_keys(&[]);
+        ProcessHost::builder(settings, environment, Redaction::NoSecrets, sandboxes).build()
     }
 
     /// What lies outside.

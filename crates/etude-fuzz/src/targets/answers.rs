@@ -10,7 +10,6 @@ use etude_core::schema::Schema;
 use etude_core::{extract, tool};
 use etude_models::ProviderKind;
 use etude_models::offline;
-use etude_runtime::process;
 use serde_json::Value;
 
 use super::{parts, text};
@@ -76,7 +75,7 @@ pub(super) fn schema(data: &[u8]) {
 
 pub(super) fn stdout(data: &[u8]) {
     for protocol in [Protocol::Step, Protocol::Document] {
-        match process::stdout_of(protocol, data.to_vec(), &super::records::NoBlobs) {
+        match etude_process::stdout_of(protocol, data.to_vec(), &super::records::NoBlobs) {
             Stdout::Value(json) => {
                 let text = json.text().expect("short values are in memory");
                 assert!(data.windows(text.len()).any(|part| part == text.as_bytes()), "a value is as it was written");
@@ -85,7 +84,7 @@ pub(super) fn stdout(data: &[u8]) {
         }
     }
     let printed = std::str::from_utf8(data).ok();
-    match process::stdout_of(Protocol::Text, data.to_vec(), &super::records::NoBlobs) {
+    match etude_process::stdout_of(Protocol::Text, data.to_vec(), &super::records::NoBlobs) {
         Stdout::Value(json) => {
             let kept: String =
                 serde_json::from_str(json.inline().expect("short values are in memory")).expect("a string");

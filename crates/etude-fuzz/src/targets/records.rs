@@ -6,7 +6,7 @@ use std::sync::Arc;
 use etude_core::data::Blob;
 use etude_core::digest::Digest;
 use etude_core::effect::EffectId;
-use etude_runtime::blob::{BlobStore, Scratch};
+use etude_process::blob::{BlobStore, Scratch};
 use etude_runtime::engine::{Record, Signal};
 use etude_runtime::record;
 

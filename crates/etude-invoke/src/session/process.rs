@@ -7,7 +7,7 @@ use crate::chain::{CallId, Outcome, Throw, ThrowKind};
 use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Setting, Stdin};
 use etude_core::outcome::{Exit, ProcessEnd, Stdout};
 use etude_core::tree;
-use etude_runtime::process::{Bounded, Cancel};
+use etude_process::{Bounded, Cancel};
 use etude_spec::cascade::search::absolute;
 use etude_spec::cascade::skill::{Skill, SkillHandler};
 use serde_json::{Value, json};

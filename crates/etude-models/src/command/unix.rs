@@ -1,12 +1,6 @@
 //! Process groups.
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::process::Command;
-
-/// Puts the child into a group of its own.
-pub(super) fn prepare(command: &mut Command) {
-    command.process_group(0);
-}
 
 /// Kills the group that the child leads.
 pub(super) fn kill(id: Option<u32>) {

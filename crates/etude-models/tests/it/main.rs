@@ -1,5 +1,7 @@
 //! Calls against a scripted server, programs and recordings.
 
+#![expect(clippy::disallowed_methods, reason = "tests start programs to look at this one from outside")]
+
 mod command;
 mod fallback;
 mod keys;

@@ -20,7 +20,8 @@ use crate::conformance::block_on;
 use crate::engine::{Engine, NewRun};
 use crate::host::{Boxed, ModelPort};
 use crate::memory::MemoryEngine;
-use crate::process::{HostSettings, ProcessHost};
+use etude_process::sandbox::SandboxPolicy;
+use etude_process::{ChildEnvironment, HostSettings, ProcessHost, Redaction};
 
 #[derive(Debug)]
 struct NoModels;
@@ -162,14 +163,19 @@ impl World {
         let host = Host {
             cache: crate::host::CacheUse::default(),
             tools: Arc::new(crate::host::NoTools),
-            processes: Arc::new(ProcessHost::new(HostSettings {
-                run_id: self.run_id.clone(),
-                app_dir: self.dir.path().to_owned(),
-                withheld_env: Vec::new(),
-                extra_env: Vec::new(),
-                grace: Duration::from_secs(2),
-                blobs: self.engine.blobs(),
-            })),
+            processes: Arc::new(
+                ProcessHost::builder(
+                    HostSettings {
+                        run_id: self.run_id.clone(),
+                        app_dir: self.dir.path().to_owned(),
+                        blobs: self.engine.blobs(),
+                    },
+                    ChildEnvironment::without_keys(&[]),
+                    Redaction::NoSecrets,
+                    SandboxPolicy::Refused,
+                )
+                .build(),
+            ),
             models,
             engine: Arc::clone(&self.engine) as Arc<dyn Engine>,
             effect_middleware: None,

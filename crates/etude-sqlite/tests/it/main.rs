@@ -1,5 +1,7 @@
 //! The engine as others see it.
 
+#![expect(clippy::disallowed_methods, reason = "tests start programs to look at this one from outside")]
+
 use std::path::Path;
 
 use etude_sqlite::{Settings, Sqlite, Sync};

@@ -162,6 +162,7 @@ fn writing_through_a_link_changes_the_file_it_leads_to() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a test makes a pipe")]
 fn pipes_and_devices_are_refused_without_waiting() {
     let case = Case::new();
     let made = std::process::Command::new("mkfifo").arg(case.path("app/pipe")).status();

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use etude_core::service_url::redact;
+use etude_process::{ChildEnvironment, standalone};
 use process_wrap::tokio::{CommandWrap, KillOnDrop, ProcessGroup};
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -263,13 +264,14 @@ impl std::fmt::Display for Unopened {
 
 fn spawn(name: &str, config: &ServerConfig, settings: &Arc<Settings>) -> Result<TokioChildProcess, String> {
     let Endpoint::Stdio { command, args, env } = &config.endpoint else { return Err("it has no program".to_owned()) };
-    let mut program = tokio::process::Command::new(command);
-    program.args(args).env_clear().envs(settings.base_env.iter().map(|(name, value)| (name, value)));
-    program.envs(env.iter().map(|(name, value)| (name, value)));
+    let environment = ChildEnvironment::only(settings.base_env.clone());
+    let environment = environment.with(env.iter().map(|(name, value)| (name.clone(), value.into())));
+    let mut program = standalone(command, environment);
+    program.args(args);
     if !settings.dir.as_os_str().is_empty() {
         program.current_dir(&settings.dir);
     }
-    let mut wrapped = CommandWrap::from(program);
+    let mut wrapped = CommandWrap::from(tokio::process::Command::from(program));
     // A group of its own: a Ctrl-C at the terminal is ours to pass on, and children of the server end with it.
     wrapped.wrap(ProcessGroup::leader()).wrap(KillOnDrop);
     let (transport, stderr) = TokioChildProcess::builder(wrapped)

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use etude_runtime::blob::FileBlobs;
-use etude_runtime::process::{HostSettings, ProcessHost};
+use etude_process::blob::FileBlobs;
+use etude_process::sandbox::SandboxPolicy;
+use etude_process::{ChildEnvironment, HostSettings, ProcessHost, Redaction};
 use etude_tools::mcp::{ServerConfig, Servers, Settings};
 use etude_tools::{CallContext, Roots, ToolResult, ToolSet};
 use serde_json::Value;
@@ -46,14 +47,14 @@ impl App {
     }
 
     pub(crate) fn host(&self) -> Arc<ProcessHost> {
-        Arc::new(ProcessHost::new(HostSettings {
+        let settings = HostSettings {
             run_id: format!("test-{}", self.dir.path().display()),
             app_dir: self.path(),
-            withheld_env: vec!["ETUDE_TEST_SECRET".to_owned()],
-            extra_env: Vec::new(),
-            grace: Duration::from_millis(200),
             blobs: Arc::new(FileBlobs::new(self.dir.path().join("blobs"), false)),
-        }))
+        };
+        let environment = ChildEnvironment::without_keys(&["ETUDE_TEST_SECRET".to_owned()]);
+        let host = ProcessHost::builder(settings, environment, Redaction::NoSecrets, SandboxPolicy::Refused);
+        Arc::new(host.grace(Duration::from_millis(200)).build())
     }
 
     pub(crate) fn tools(&self) -> ToolSet {

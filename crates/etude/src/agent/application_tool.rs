@@ -11,7 +11,7 @@ use etude_core::effect::Command;
 use etude_core::model::Tool;
 use etude_core::tool::{AvailableTool, ToolReply, ToolResult};
 use etude_core::tree;
-use etude_runtime::process::Cancel;
+use etude_process::Cancel;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 

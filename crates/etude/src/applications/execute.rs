@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Setting, Stdin};
 use etude_core::outcome::{Exit, Stderr};
-use etude_runtime::blob::FileBlobs;
-use etude_runtime::process::{Bounded, Cancel, Cancelled, DEFAULT_GRACE, HostSettings, ProcessHost};
+use etude_process::blob::FileBlobs;
+use etude_process::sandbox::SandboxPolicy;
+use etude_process::{Bounded, Cancel, Cancelled, ChildEnvironment, HostSettings, ProcessHost, Redaction};
 use etude_spec::application::findings;
 use serde_json::value::RawValue;
 
@@ -214,16 +215,15 @@ impl Call {
         let is_within_run = program_context.run_effect.is_some();
         let run_effect =
             program_context.run_effect.clone().unwrap_or_else(|| RunEffect { run_id: run_id::new(), key: self.name() });
-        let host = ProcessHost::new(HostSettings {
+        let settings = HostSettings {
             run_id: run_effect.run_id,
             app_dir: root.to_owned(),
-            withheld_env: Vec::new(),
-            extra_env: Vec::new(),
-            grace: DEFAULT_GRACE,
             blobs: Arc::new(FileBlobs::new(&program_context.scratch, false)),
-        })
-        .with_environment(program_context.environment.clone());
-        let host = if is_within_run { host.guest() } else { host };
+        };
+        let environment = ChildEnvironment::only(program_context.environment.clone());
+        let host = ProcessHost::builder(settings, environment, Redaction::NoSecrets, SandboxPolicy::Refused)
+            .guest(is_within_run)
+            .build();
         let chunks = program_context.stdin.iter().map(|bytes| Chunk::Bytes(Arc::clone(bytes))).collect();
         let call = ProcessCall {
             command: Command::Direct(self.argv_in(root)),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use etude_core::outcome::Exit;
-use etude_runtime::process::Cancelled;
+use etude_process::Cancelled;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 

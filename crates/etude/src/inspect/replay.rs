@@ -6,7 +6,7 @@ use std::sync::Arc;
 use etude_core::effect::EffectId;
 use etude_core::machine::{Command, Machine};
 use etude_core::report::{Event, RunResult};
-use etude_runtime::blob::BlobStore;
+use etude_process::blob::BlobStore;
 use etude_runtime::engine::{Record, RunView};
 use etude_runtime::record;
 

@@ -8,7 +8,7 @@ use etude_core::machine::{ABI, Limits, Start};
 use etude_core::model::{Tool as ModelTool, Usage};
 use etude_core::tool::{AvailableTool, ToolCall, ToolList, ToolReply, ToolResult, ToolSelection};
 use etude_invoke::chain::{Outcome, Throw, ThrowKind};
-use etude_runtime::blob::FileBlobs;
+use etude_process::blob::FileBlobs;
 use etude_runtime::driver::{Drive, Driven, OnMismatch, Stop};
 use etude_runtime::engine::{Engine, NewRun};
 use etude_runtime::host::{Boxed, CacheUse, Host, ModelPort, ToolPort};

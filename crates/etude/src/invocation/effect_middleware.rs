@@ -7,8 +7,8 @@ use etude_core::model::{CallFailure, ModelResponse, Request};
 use etude_core::outcome::ProcessEnd;
 use etude_invoke::invoker::CancellationToken;
 use etude_invoke::{Checks, Form, Invocation, Invoker, Kind};
+use etude_process::Cancelled;
 use etude_runtime::host::{Boxed, EffectMiddleware, RunProcess, SendRequest};
-use etude_runtime::process::Cancelled;
 use serde_json::json;
 
 use super::forms::{self, ModelForm, ProcessForm};

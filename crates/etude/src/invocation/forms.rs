@@ -10,7 +10,7 @@ use etude_core::tool::{ToolError, ToolReply, ToolResult};
 use etude_core::tree;
 use etude_invoke::chain::{Outcome, Throw, ThrowKind};
 use etude_models::Redactor;
-use etude_runtime::process::{Bounded, Cancelled};
+use etude_process::{Bounded, Cancelled};
 use serde_json::{Value, json};
 
 use etude_invoke::{Form, as_value};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use etude_core::effect::{Command, ProcessCall, Protocol, Setting, Stdin};
 use etude_core::outcome::Exit;
-use etude_runtime::process::{Cancel, ProcessHost};
+use etude_process::{Cancel, ProcessHost};
 use etude_spec::skill::claude;
 
 use crate::deadline::Deadline;

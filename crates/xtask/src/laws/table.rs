@@ -92,6 +92,20 @@ const IMPURE: [&str; 15] = [
 
 const IMPURE_WORDS: [&str; 8] = ["async", "await", "HashMap", "HashSet", "println!", "eprintln!", "print!", "eprint!"];
 
+const OUTSIDE: Ban = Ban {
+    law: 6,
+    paths: &[
+        "std::env::var", "std::env::var_os", "std::env::vars", "std::env::vars_os", "std::env::args",
+        "std::env::args_os", "std::env::current_dir", "std::env::current_exe", "std::env::home_dir",
+        "std::env::temp_dir", "std::process::exit", "std::process::abort", "std::process::ExitCode", "std::io::stdout",
+        "std::io::stderr", "std::io::stdin",
+    ],
+    words: PRINTING,
+    dependencies: &["clap*", "anstream", "anstyle", "indicatif", "etcetera", "anyhow"],
+    why: "only etude-cli prints, reads the environment, and chooses exit statuses",
+    ..NOTHING
+};
+
 /// Laws 1 to 6, 8 and 9.
 pub const LAWS: &[Ban] = &[
     Ban {
@@ -133,7 +147,7 @@ pub const LAWS: &[Ban] = &[
     },
     Ban {
         law: 3,
-        crates: Crates::Only(&["etude-runtime"]),
+        crates: Crates::Only(&["etude-runtime", "etude-process"]),
         paths: &["std::io::stdout", "std::io::stderr", "std::io::stdin"],
         words: PRINTING,
         fragments: &["yaml", "sqlite", "restate"],
@@ -168,7 +182,7 @@ pub const LAWS: &[Ban] = &[
     Ban {
         law: 5,
         crates: Crates::Only(&["etude-sqlite"]),
-        paths: &["etude_restate", "etude_runtime::driver", "etude_runtime::host", "etude_runtime::process"],
+        paths: &["etude_restate", "etude_runtime::driver", "etude_runtime::host", "etude_process"],
         fragments: &["restate"],
         dependencies: &["etude-restate", "restate-sdk"],
         why: "it keeps runs, the driver drives them",
@@ -182,21 +196,9 @@ pub const LAWS: &[Ban] = &[
         why: "engines never see each other",
         ..NOTHING
     },
-    Ban {
-        law: 6,
-        crates: Crates::AllBut(&["etude-cli", "etude-fuzz", "xtask"]),
-        except: &["process/environment.rs"],
-        paths: &[
-            "std::env::var", "std::env::var_os", "std::env::vars", "std::env::vars_os", "std::env::args",
-            "std::env::args_os", "std::env::current_dir", "std::env::current_exe", "std::env::home_dir",
-            "std::env::temp_dir", "std::process::exit", "std::process::abort", "std::process::ExitCode",
-            "std::io::stdout", "std::io::stderr", "std::io::stdin",
-        ],
-        words: PRINTING,
-        dependencies: &["clap*", "anstream", "anstyle", "indicatif", "etcetera", "anyhow"],
-        why: "only etude-cli prints, reads the environment, and chooses exit statuses",
-        ..NOTHING
-    },
+    Ban { crates: Crates::AllBut(&["etude-cli", "etude-fuzz", "etude-process", "xtask"]), ..OUTSIDE },
+    // The variables of children are made of those of this process.
+    Ban { crates: Crates::Only(&["etude-process"]), except: &["environment.rs"], ..OUTSIDE },
     Ban {
         law: 6,
         crates: Crates::Only(&["etude-cli"]),
@@ -227,16 +229,9 @@ pub const LAWS: &[Ban] = &[
     },
     Ban {
         law: 9,
-        crates: Crates::Only(&["etude-runtime"]),
+        crates: Crates::Only(&["etude-runtime", "etude-process"]),
         // The process's own files, `/dev/null`, and directories of sandboxes.
-        except: &[
-            "process/unix.rs",
-            "process/unix/linux.rs",
-            "process/unix/worker.rs",
-            "process/sandbox/unix/other.rs",
-            "blob.rs",
-            "blob/unix.rs",
-        ],
+        except: &["unix.rs", "unix/linux.rs", "unix/worker.rs", "sandbox/unix/other.rs", "blob.rs", "blob/unix.rs"],
         paths: &OPENING,
         why: "what a repository names may be a pipe or a device; use `etude_files::regular`",
         ..NOTHING
@@ -255,27 +250,35 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ("etude-core", &[]),
     ("etude-files", &[]),
     ("etude-spec", &["etude-core"]),
-    ("etude-models", &["etude-core", "etude-files"]),
-    ("etude-local", &["etude-core"]),
+    // A program that is a model, and pip, are started like every process.
+    ("etude-models", &["etude-core", "etude-files", "etude-process"]),
+    ("etude-local", &["etude-core", "etude-process"]),
     ("etude-route", &[]),
-    ("etude-runtime", &["etude-core", "etude-files"]),
+    ("etude-process", &["etude-core", "etude-files"]),
+    ("etude-runtime", &["etude-core", "etude-process"]),
     ("etude-sqlite", &["etude-core", "etude-runtime"]),
     ("etude-restate", &["etude-core", "etude-runtime"]),
     ("etude-otel", &["etude-core", "etude-runtime"]),
-    ("etude-tools", &["etude-core", "etude-files", "etude-spec", "etude-runtime"]),
-    ("etude-invoke", &["etude-core", "etude-files", "etude-models", "etude-runtime", "etude-spec", "etude-tools"]),
+    ("etude-tools", &["etude-core", "etude-files", "etude-process", "etude-spec"]),
+    (
+        "etude-invoke",
+        &["etude-core", "etude-files", "etude-models", "etude-process", "etude-runtime", "etude-spec", "etude-tools"],
+    ),
     (
         "etude",
         &[
             "etude-core", "etude-files", "etude-invoke", "etude-spec", "etude-models", "etude-local", "etude-route",
-            "etude-runtime", "etude-sqlite", "etude-tools",
+            "etude-process", "etude-runtime", "etude-sqlite", "etude-tools",
         ],
     ),
     ("etude-server", &["etude"]),
-    ("etude-cli", &["etude", "etude-otel", "etude-server", "etude-restate"]),
-    ("etude-fuzz", &["etude-core", "etude-models", "etude-route", "etude-runtime", "etude-spec", "etude-tools"]),
+    ("etude-cli", &["etude", "etude-process", "etude-otel", "etude-server", "etude-restate"]),
+    (
+        "etude-fuzz",
+        &["etude-core", "etude-models", "etude-process", "etude-route", "etude-runtime", "etude-spec", "etude-tools"],
+    ),
     // A program that measures; nothing of it is given away.
-    ("etude-bench", &["etude"]),
+    ("etude-bench", &["etude", "etude-process"]),
     ("xtask", &[]),
 ];
 

@@ -122,8 +122,9 @@ fn law_6_sees_printing_environment_and_exits_outside_the_command_line() {
         broken(6, &source("etude", "a.rs", text));
         kept(6, &source("etude-cli", "a.rs", text));
     }
-    broken(6, &source("etude-runtime", "process/other.rs", "use std::env::vars_os;"));
-    kept(6, &source("etude-runtime", "process/environment.rs", "use std::env::vars_os;"));
+    broken(6, &source("etude-process", "other.rs", "use std::env::vars_os;"));
+    kept(6, &source("etude-process", "environment.rs", "use std::env::vars_os;"));
+    broken(6, &source("etude-tools", "environment.rs", "use std::env::vars_os;"));
     kept(6, &source("etude", "a.rs", "const V: &str = env!(\"CARGO_PKG_VERSION\");\nfn f() { std::process::id(); }"));
     broken(6, &manifest("etude", "[dependencies]\nclap.workspace = true\n"));
 }

@@ -13,7 +13,7 @@ use etude::clock;
 use etude::invoke::Invoker;
 use etude::invoke::invoker::CancellationToken;
 use etude::runtime::driver::{MiddlewareEvent, Stop};
-use etude::runtime::process::Cancel;
+use etude_process::Cancel;
 use tokio::sync::mpsc;
 
 use crate::args;

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use etude::runtime::process::{Cancel, DEFAULT_GRACE, HostSettings, ProcessHost};
 use etude::skills::{Activation, ActivationError, Compat, Invoker, Request, Shell};
+use etude_process::blob::FileBlobs;
+use etude_process::sandbox::SandboxPolicy;
+use etude_process::{Cancel, ChildEnvironment, HostSettings, ProcessHost, Redaction};
 use serde_json::json;
 
 use crate::args;
@@ -61,15 +63,14 @@ fn shell(context: &Context) -> Result<Shell, Problem> {
     let directory = context.start_dir()?;
     let withheld_env = context.settings(&directory)?.withheld_env;
     let state = paths::state_dir().map_err(Problem::environment)?;
-    let host = ProcessHost::new(HostSettings {
+    let scratch = state.join("scratch");
+    let settings = HostSettings {
         run_id: etude::run_id::new(),
         app_dir: directory.clone(),
-        withheld_env,
-        extra_env: Vec::new(),
-        grace: DEFAULT_GRACE,
-        blobs: Arc::new(etude::runtime::blob::FileBlobs::new(state.join("scratch"), false)),
-    });
-    let scratch = state.join("scratch");
+        blobs: Arc::new(FileBlobs::new(scratch.clone(), false)),
+    };
+    let environment = ChildEnvironment::without_keys(&withheld_env);
+    let host = ProcessHost::builder(settings, environment, Redaction::NoSecrets, SandboxPolicy::Refused).build();
     Ok(Shell { host: Arc::new(host), directory, scratch, cancel: Cancel::new() })
 }
 

@@ -1,0 +1,141 @@
+//! The environment of children.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+#[cfg(unix)]
+use std::path::Path;
+
+#[cfg(unix)]
+use etude_core::effect::ProcessCall;
+
+/// Variables of provider keys, which no step inherits, whichever provider is used.
+pub const PROVIDER_KEYS: [&str; 3] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"];
+
+/// The variables that a child inherits. Each constructor says what is left out.
+#[derive(Debug, Clone)]
+pub struct ChildEnvironment(Vec<(OsString, OsString)>);
+
+impl ChildEnvironment {
+    /// The variables of this process without [`PROVIDER_KEYS`] and without those named in `withheld`: the secrets that
+    /// etude itself uses.
+    pub fn without_keys(withheld: &[String]) -> Self {
+        Self(env::vars_os().filter(|(name, _)| !is_key(name) && !is_named(name, withheld)).collect())
+    }
+
+    /// The variables of this process without those named in `withheld`. It may have a provider's key: only a program that
+    /// the user has made a model gets it.
+    pub fn without(withheld: &[String]) -> Self {
+        Self(env::vars_os().filter(|(name, _)| !is_named(name, withheld)).collect())
+    }
+
+    /// Of the variables of this process those called by these names.
+    pub fn named(names: &[&str]) -> Self {
+        Self(env::vars_os().filter(|(name, _)| names.iter().any(|kept| name == kept)).collect())
+    }
+
+    /// These variables, and nothing of this process's.
+    pub fn only(variables: Vec<(OsString, OsString)>) -> Self {
+        Self(variables)
+    }
+
+    /// With more variables; a later one of the same name wins.
+    #[must_use]
+    pub fn with(mut self, variables: impl IntoIterator<Item = (String, OsString)>) -> Self {
+        self.0.extend(variables.into_iter().map(|(name, value)| (name.into(), value)));
+        self
+    }
+
+    /// All variables.
+    pub(crate) fn into_variables(self) -> Vec<(OsString, OsString)> {
+        self.0
+    }
+}
+
+fn is_key(name: &OsStr) -> bool {
+    PROVIDER_KEYS.iter().any(|key| name == *key)
+}
+
+fn is_named(name: &OsStr, names: &[String]) -> bool {
+    names.iter().any(|withheld| name == OsStr::new(withheld))
+}
+
+/// What every script of a run inherits, taken once.
+#[cfg(unix)]
+#[derive(Debug)]
+pub(super) struct Environment {
+    inherited: Vec<(OsString, OsString)>,
+    run_id: String,
+    app_dir: OsString,
+    tools_dir: OsString,
+}
+
+/// The variables that this process itself was started with: what a sandbox hands on.
+#[cfg(unix)]
+pub(super) fn inherited() -> impl Iterator<Item = (OsString, OsString)> {
+    env::vars_os()
+}
+
+#[cfg(unix)]
+impl Environment {
+    pub(super) fn new(run_id: &str, app_dir: &Path, inherited: ChildEnvironment) -> Self {
+        Self {
+            inherited: inherited.into_variables(),
+            run_id: run_id.to_owned(),
+            app_dir: app_dir.into(),
+            tools_dir: app_dir.join("tools").into(),
+        }
+    }
+
+    /// The variables of one call that runs in `dir`, with `local` instead of inherited ones. A later one of the same
+    /// name wins.
+    pub(super) fn of<'a>(
+        &'a self,
+        call: &'a ProcessCall,
+        dir: &'a Path,
+        local: &'a [(&'static str, OsString)],
+    ) -> impl Iterator<Item = (&'a OsStr, OsString)> {
+        let own = [
+            ("ETUDE_RUN_ID", OsString::from(&self.run_id)),
+            ("ETUDE_EFFECT_ID", OsString::from(self.effect_id(call))),
+            ("ETUDE_ATTEMPT", OsString::from(call.attempt.to_string())),
+            ("ETUDE_APP_DIR", self.app_dir.clone()),
+            ("ETUDE_TOOLS_DIR", self.tools_dir.clone()),
+            ("ETUDE_PIPELINE_DIR", dir.into()),
+        ];
+        // Programs trust `PWD` over the directory they run in; it must not be ours.
+        let directory = [(OsStr::new("PWD"), OsString::from(dir))];
+        let inherited = self.inherited.iter().map(|(name, value)| (name.as_os_str(), value.clone()));
+        let asked = call.env.iter().map(|(name, value)| (OsStr::new(name), OsString::from(value)));
+        let given = call.setting.env_from.iter();
+        let given = given.filter_map(|(name, source)| Some((OsStr::new(name), env::var_os(source)?)));
+        let local = local.iter().map(|(name, value)| (OsStr::new(*name), value.clone()));
+        inherited
+            .chain(local)
+            .chain(directory)
+            .chain(asked)
+            .chain(given)
+            .chain(own.into_iter().map(|(name, value)| (OsStr::new(name), value)))
+    }
+
+    /// The first variable that a call takes a value from and that is not set.
+    pub(super) fn unset(call: &ProcessCall) -> Option<&str> {
+        let mut sources = call.setting.env_from.iter().map(|(_, source)| source.as_str());
+        sources.find(|source| env::var_os(source).is_none())
+    }
+
+    /// What `ETUDE_EFFECT_ID` shows: the idempotency key of a call, the same on every attempt and after a resume.
+    pub(super) fn effect_id(&self, call: &ProcessCall) -> String {
+        format!("{}/{}", self.run_id, call.key)
+    }
+
+    /// The user's home.
+    pub(super) fn home(&self) -> Option<&Path> {
+        self.inherited.iter().find(|(name, _)| name == "HOME").map(|(_, value)| Path::new(value))
+    }
+
+    /// Where programs of this call are looked up.
+    pub(super) fn path<'a>(&'a self, call: &'a ProcessCall) -> Option<&'a OsStr> {
+        let asked = call.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| OsStr::new(value));
+        asked.or_else(|| self.inherited.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str()))
+    }
+}

@@ -1,0 +1,364 @@
+//! The processes of one run: starting them, attending them, and killing what they leave behind.
+
+mod bounded;
+mod builder;
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
+
+use etude_core::effect::{Command, ProcessCall, Protocol, Worker};
+use etude_core::outcome::{Conditions, Exit, ProcessEnd, Stderr, Stdout, Warmth};
+use etude_files::beneath::Root;
+
+use crate::blob::BlobStore;
+use crate::cancel::{Cancel, Cancelled};
+use crate::capture::{Capture, Captured, Diagnostics};
+use crate::environment::Environment;
+use crate::permits::{Patience, Permit};
+use crate::program::Launch;
+use crate::redactor::{RedactedStream, Redaction};
+use crate::sandbox::{Enclosure, Inmate, Sandboxes};
+use crate::worker::Workers;
+use crate::{document, exempted, os, program, sandbox, stdin, worker};
+
+pub use bounded::Bounded;
+pub use builder::{HostBuilder, HostSettings};
+
+/// How long a process has between `SIGTERM` and `SIGKILL` by default.
+pub const DEFAULT_GRACE: Duration = Duration::from_secs(2);
+
+/// How long what a validator, a guard, a hook or a skill's program prints may be, in bytes: it is looked into, which takes a
+/// multiple of it in memory.
+pub const MAX_DOCUMENT: u64 = 16 << 20;
+
+/// What a process means that printed `bytes` and nothing else.
+pub fn stdout_of(protocol: Protocol, bytes: Vec<u8>, store: &dyn BlobStore) -> Stdout {
+    document::read(protocol, Captured::Memory(bytes), store)
+}
+
+/// Runs the processes of one run, and ends what they leave behind.
+///
+/// Dropping a host sweeps, so that a run that ends by a panic leaves nothing behind either.
+#[derive(Debug)]
+pub struct ProcessHost {
+    app_dir: PathBuf,
+    app_root: Mutex<Option<Arc<Root>>>,
+    grace: Duration,
+    blobs: Arc<dyn BlobStore>,
+    environment: Environment,
+    run_id: String,
+    exclusive: bool,
+    is_guest: bool,
+    started: Mutex<Started>,
+    /// Held for reading while a process is started, for writing during a sweep: a sweep knows every running step.
+    starting: RwLock<()>,
+    workers: Workers,
+    sandboxes: Sandboxes,
+    redaction: Redaction,
+    /// Why the machine has no room for another process, once that is so.
+    shortage: OnceLock<String>,
+    /// A variable that a call takes a value from and that is not set.
+    unset_variable: OnceLock<String>,
+}
+
+/// Why a process was not started.
+#[derive(Debug)]
+pub(crate) enum Unstarted {
+    /// It cannot be.
+    Refused(String),
+    /// There is too little of something at the moment.
+    Short(String),
+}
+
+impl From<String> for Unstarted {
+    fn from(why: String) -> Self {
+        Self::Refused(why)
+    }
+}
+
+/// Where a process is started.
+struct Place {
+    launch: Launch,
+    dir: PathBuf,
+    enclosure: Option<Enclosure>,
+}
+
+/// What this host has started and not seen the end of.
+#[derive(Debug, Default)]
+struct Started {
+    /// Processes of steps that are running now.
+    live: HashSet<os::Id>,
+    /// Groups in which something went on after their step had ended.
+    left: HashSet<os::Id>,
+}
+
+impl ProcessHost {
+    /// Runs a process to its end and hands every piece of its stderr to `on_stderr` as it comes. Blocks.
+    ///
+    /// What the process leaves running in the background goes on: a constructor may start a server for later steps.
+    /// [`ProcessHost::sweep`] ends it.
+    ///
+    /// # Errors
+    /// The call was cancelled. Then the process and everything that it had started is gone.
+    pub fn run(
+        &self,
+        call: &ProcessCall,
+        cancel: &Cancel,
+        on_stderr: &mut dyn FnMut(&[u8]),
+    ) -> Result<ProcessEnd, Cancelled> {
+        let stdout = match call.protocol {
+            Protocol::Step | Protocol::Text => Capture::new(&*self.blobs),
+            Protocol::Document => Capture::at_most(&*self.blobs, MAX_DOCUMENT),
+        };
+        let step = os::Step {
+            feed: stdin::Feed::new(&call.stdin),
+            stdout,
+            stderr: Diagnostics::new(&*self.blobs),
+            on_stderr,
+            with_redactor: RedactedStream::new(&self.redaction),
+        };
+        let (ended, conditions) = match self.attend(call, step, cancel)? {
+            Ok(ended) => ended,
+            Err(why) => return Ok(not_started(why)),
+        };
+        if ended.stdout.is_over() {
+            return Ok(too_long(ended.stderr.finish(), conditions));
+        }
+        Ok(sandbox::settle(ProcessEnd {
+            exit: ended.exit,
+            stdout: document::read(call.protocol, ended.stdout.finish(), &*self.blobs),
+            stderr: ended.stderr.finish(),
+            conditions,
+        }))
+    }
+
+    /// Starts a process and attends it to its end; `Ok(Err(why))` if it did not start.
+    fn attend<'s>(
+        &'s self,
+        call: &ProcessCall,
+        step: os::Step<'s>,
+        cancel: &Cancel,
+    ) -> Result<Result<(os::Ended<'s>, Conditions), String>, Cancelled> {
+        if cancel.is_cancelled() {
+            return Err(Cancelled::default());
+        }
+        if let Some(name) = Environment::unset(call) {
+            let name = self.unset_variable.get_or_init(|| name.to_owned());
+            return Ok(Err(format!("the environment variable `{name}` is not set")));
+        }
+        let mut idle_waits = 0;
+        // The turn ends with this call, after the process.
+        let (_turn, launched, conditions, alarm) = loop {
+            let permit = Permit::take(cancel, self.is_guest)?;
+            let launched = match cancel.alarm() {
+                Ok(alarm) => self.launch(call, cancel, &alarm)?.map(|(launched, under)| (launched, under, alarm)),
+                Err(error) => Err(Unstarted::Short(format!("a cancellation could not be waited for: {error}"))),
+            };
+            match launched {
+                Ok((launched, conditions, alarm)) => break (permit, launched, conditions, alarm),
+                Err(Unstarted::Refused(why)) => return Ok(Err(why)),
+                Err(Unstarted::Short(why)) => {
+                    if permit.yield_permit(cancel, &mut idle_waits)? == Patience::Over {
+                        return Ok(Err(self.shortage.get_or_init(|| why).clone()));
+                    }
+                }
+            }
+        };
+        let id = launched.id();
+        let mark = format!("ETUDE_EFFECT_ID={}", self.environment.effect_id(call));
+        let ended = launched.attend(step, cancel, &alarm, self.grace, mark);
+        // Its descriptor is the turn's.
+        drop(alarm);
+        let mut started = self.started();
+        started.live.remove(&id);
+        if ended.as_ref().is_ok_and(|ended| ended.left_something) {
+            started.left.insert(id);
+        }
+        drop(started);
+        ended.map(|ended| Ok((ended, conditions)))
+    }
+
+    /// Why a process could not be started for which the machine had no room, although nothing was left to wait for. What is
+    /// said to have come of it then is no outcome of a step.
+    pub fn shortage(&self) -> Option<&str> {
+        self.shortage.get().map(String::as_str)
+    }
+
+    /// A variable that a call was to take a value from and that is not set: the call did not begin.
+    pub fn unset_variable(&self) -> Option<&str> {
+        self.unset_variable.get().map(String::as_str)
+    }
+
+    /// Ends everything that finished steps of this run left running: `SIGTERM`, the grace period, `SIGKILL`. Returns
+    /// when all of it is gone; at once if there is nothing.
+    ///
+    /// It is for the end of a run. A step that is running is spared, but not what it has sent out of its group; a step
+    /// that is to start waits until the sweep is over.
+    pub fn kill_leftovers(&self) {
+        self.workers.end();
+        if self.is_guest {
+            return;
+        }
+        let _sweeping = self.starting.write().unwrap_or_else(PoisonError::into_inner);
+        let (mut live, left) = {
+            let mut started = self.started();
+            (started.live.clone(), std::mem::take(&mut started.left))
+        };
+        live.extend(exempted::all());
+        os::kill_leftovers(left, live, format!("ETUDE_RUN_ID={}", self.run_id), self.exclusive, self.grace);
+    }
+
+    /// Starts a process, or says why it did not start; and under what it runs.
+    fn launch(
+        &self,
+        call: &ProcessCall,
+        cancel: &Cancel,
+        alarm: &os::Alarm,
+    ) -> Result<Result<(os::Launched, Conditions), Unstarted>, Cancelled> {
+        let _starting = self.starting.read().unwrap_or_else(PoisonError::into_inner);
+        let place = match self.place(call) {
+            Ok(place) => place,
+            Err(why) => return Ok(Err(why)),
+        };
+        let sandbox = place.enclosure.as_ref().map(|enclosure| enclosure.enforced.clone());
+        let (launched, worker) = match self.fork(&place, call, cancel, alarm)? {
+            Some(Ok(launched)) => (Ok(launched), Some(Warmth::Warm)),
+            Some(Err(why)) => (self.start(&place, call), Some(Warmth::Cold(why))),
+            None => (self.start(&place, call), None),
+        };
+        if let Ok(launched) = &launched {
+            self.started().live.insert(launched.id());
+        }
+        Ok(launched.map(|launched| (launched, Conditions { worker, sandbox })))
+    }
+
+    /// What to start, where, and in which sandbox.
+    fn place(&self, call: &ProcessCall) -> Result<Place, Unstarted> {
+        let dir = self.app_dir.join(&call.dir);
+        let path = self.environment.path(call);
+        let mut launch = program::resolve(&call.command, &dir, path)?;
+        if call.setting.sandbox.is_some() {
+            launch = program::in_place(launch, &call.command, &dir, path)?;
+        }
+        let enclosure = match &call.setting.sandbox {
+            Some(asked) => {
+                let home = self.environment.home();
+                let app = self.app_root()?;
+                let inmate = Inmate { launch: &launch, app: &app, dir: &call.dir, path, home };
+                Some(self.sandboxes.enclose(asked, &inmate)?)
+            }
+            None => None,
+        };
+        Ok(Place { launch, dir, enclosure })
+    }
+
+    /// The app's directory, opened when the first sandbox needs it.
+    fn app_root(&self) -> Result<Arc<Root>, Unstarted> {
+        let mut root = self.app_root.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(root) = &*root {
+            return Ok(Arc::clone(root));
+        }
+        let opened = Root::open(&self.app_dir).map_err(|error| {
+            let why = format!("the app's directory cannot be opened: {error}");
+            if os::is_shortage(&error) { Unstarted::Short(why) } else { Unstarted::Refused(why) }
+        })?;
+        Ok(Arc::clone(root.insert(Arc::new(opened))))
+    }
+
+    /// All variables of the call's process; a later one of the same name wins.
+    fn variables(&self, place: &Place, call: &ProcessCall) -> Vec<(OsString, OsString)> {
+        let own = place.enclosure.as_ref().map(|enclosure| enclosure.variables.as_slice()).unwrap_or_default();
+        let all = self.environment.of(call, &place.dir, own);
+        all.map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    /// Forks the process from a warm interpreter: `None` if none was asked for, an error if a new process has to do.
+    fn fork(
+        &self,
+        place: &Place,
+        call: &ProcessCall,
+        cancel: &Cancel,
+        alarm: &os::Alarm,
+    ) -> Result<Option<Result<os::Launched, String>>, Cancelled> {
+        let is_asked = call.setting.worker == Some(Worker::Python);
+        if !is_asked && !self.workers.python.every_step {
+            return Ok(None);
+        }
+        let Some(python) = worker::python(&place.launch, &place.dir, self.environment.path(call)) else {
+            let why = "the command is not a single Python process, or has unusual options";
+            return Ok(is_asked.then(|| Err(why.to_owned())));
+        };
+        let ask = worker::Ask {
+            python: &python,
+            dir: &place.dir,
+            variables: self.variables(place, call),
+            has_stdin: !call.stdin.is_empty(),
+            enclosure: place.enclosure.as_ref(),
+        };
+        self.workers.fork(&ask, cancel, alarm).map(Some)
+    }
+
+    /// Starts a new process.
+    fn start(&self, place: &Place, call: &ProcessCall) -> Result<os::Launched, Unstarted> {
+        let explain = |launch: &Launch, error: &io::Error| {
+            let why = program::explain(launch, &place.dir, error);
+            if os::is_shortage(error) { Unstarted::Short(why) } else { Unstarted::Refused(why) }
+        };
+        match self.spawn(&place.launch, place, call)? {
+            // A script with the execute bit but without a `#!` line goes by its extension.
+            Err(error) if os::is_no_program(&error) && matches!(call.command, Command::Script(_)) => {
+                let launch = program::interpreted(&place.launch.name, &place.dir, self.environment.path(call))?;
+                self.spawn(&launch, place, call)?.map_err(|error| explain(&launch, &error))
+            }
+            result => result.map_err(|error| explain(&place.launch, &error)),
+        }
+    }
+
+    fn spawn(&self, launch: &Launch, place: &Place, call: &ProcessCall) -> Result<io::Result<os::Launched>, String> {
+        let has_stdin = !call.stdin.is_empty();
+        let variables = self.variables(place, call);
+        let Some(enclosure) = &place.enclosure else {
+            return Ok(os::spawn(launch, os::At::Path(&place.dir), variables, has_stdin));
+        };
+        let launch = enclosure.around(launch, true)?;
+        Ok(os::spawn(&launch, os::At::Given(&enclosure.given), enclosure.hide(variables), has_stdin))
+    }
+
+    fn started(&self) -> MutexGuard<'_, Started> {
+        self.started.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for ProcessHost {
+    fn drop(&mut self) {
+        // Nothing is attended any more: what still counts as running was left by a panic in `on_stderr`.
+        let started = self.started.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let live = std::mem::take(&mut started.live);
+        started.left.extend(live);
+        self.kill_leftovers();
+    }
+}
+
+/// Ends the processes that a dead runner of the run `run_id` left behind, found by their environment, before the run
+/// is resumed. Does nothing where the operating system does not show the environment of processes.
+pub fn reap_survivors_of(run_id: &str) {
+    os::reap_survivors(format!("ETUDE_RUN_ID={run_id}"), DEFAULT_GRACE);
+}
+
+fn not_started(why: String) -> ProcessEnd {
+    let stdout = Stdout::Unusable { problem: "the process was not started".to_owned(), found: String::new() };
+    ProcessEnd { exit: Exit::NotStarted(why), stdout, stderr: Stderr::default(), conditions: Conditions::default() }
+}
+
+/// A process that was ended because it printed too much. It has run, and must not look like what never began, which a resume
+/// does again; `found` is not empty, so that no hook takes it for one that says nothing.
+fn too_long(stderr: Stderr, conditions: Conditions) -> ProcessEnd {
+    let most = MAX_DOCUMENT >> 20;
+    let problem = format!("stdout has more than {most} MiB, and the process was ended");
+    let stdout = Stdout::Unusable { problem, found: format!("more than {most} MiB; the program was ended") };
+    ProcessEnd { exit: Exit::Status(0), stdout, stderr, conditions }
+}

@@ -1,0 +1,114 @@
+//! Building a [`ProcessHost`]: the caller decides what its processes inherit, what they may print, and who confines them.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::time::Duration;
+
+use super::{DEFAULT_GRACE, ProcessHost};
+use crate::blob::BlobStore;
+use crate::environment::{ChildEnvironment, Environment};
+use crate::os;
+use crate::redactor::Redaction;
+use crate::sandbox::{SandboxPolicy, Sandboxes};
+use crate::worker::{PythonWorker, Workers};
+
+/// The run that a [`ProcessHost`] is for.
+#[derive(Debug, Clone)]
+pub struct HostSettings {
+    /// The run's id: `ETUDE_RUN_ID`.
+    pub run_id: String,
+    /// The app's directory: `ETUDE_APP_DIR`. Directories of calls are relative to it.
+    pub app_dir: PathBuf,
+    /// Where long outputs are kept.
+    pub blobs: Arc<dyn BlobStore>,
+}
+
+/// A [`ProcessHost`] before it starts its first process.
+#[must_use]
+#[derive(Debug)]
+pub struct HostBuilder {
+    settings: HostSettings,
+    environment: ChildEnvironment,
+    redaction: Redaction,
+    sandboxes: SandboxPolicy,
+    grace: Duration,
+    python: PythonWorker,
+    exclusive: bool,
+    is_guest: bool,
+}
+
+impl ProcessHost {
+    /// A host for one run. Its processes inherit `environment`, their stderr passes `redaction`, and `sandboxes` says
+    /// what happens to calls that ask for a sandbox.
+    pub fn builder(
+        settings: HostSettings,
+        environment: ChildEnvironment,
+        redaction: Redaction,
+        sandboxes: SandboxPolicy,
+    ) -> HostBuilder {
+        HostBuilder {
+            settings,
+            environment,
+            redaction,
+            sandboxes,
+            grace: DEFAULT_GRACE,
+            python: PythonWorker::default(),
+            exclusive: false,
+            is_guest: false,
+        }
+    }
+}
+
+impl HostBuilder {
+    /// How long a process has between `SIGTERM` and `SIGKILL`; by default [`DEFAULT_GRACE`].
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// How the warm Python interpreter is used, besides what calls ask for.
+    pub fn python_worker(mut self, python: PythonWorker) -> Self {
+        self.python = python;
+        self
+    }
+
+    /// Says that this process starts children through this host only. Then [`ProcessHost::kill_leftovers`] also ends
+    /// orphans that left their group *and* cleared their environment, which nothing else marks as this run's (Linux).
+    pub fn exclusive(mut self, is_exclusive: bool) -> Self {
+        self.exclusive = is_exclusive;
+        self
+    }
+
+    /// Says that this host works for a run beside the run's own host, which alone knows what else runs there. Then this
+    /// one kills no leftovers: they end with the run.
+    pub fn guest(mut self, is_guest: bool) -> Self {
+        self.is_guest = is_guest;
+        self
+    }
+
+    /// The host.
+    pub fn build(self) -> ProcessHost {
+        let HostSettings { run_id, app_dir, blobs } = self.settings;
+        os::adopt_orphans();
+        // A path that cannot be made absolute (there is no current directory) fails with a clear message at the spawn.
+        let app_dir = std::path::absolute(&app_dir).unwrap_or(app_dir);
+        let environment = Environment::new(&run_id, &app_dir, self.environment);
+        ProcessHost {
+            app_dir,
+            app_root: Mutex::default(),
+            grace: self.grace,
+            blobs,
+            environment,
+            run_id,
+            exclusive: self.exclusive,
+            is_guest: self.is_guest,
+            started: Mutex::default(),
+            starting: RwLock::default(),
+            workers: Workers::new(self.python),
+            sandboxes: Sandboxes::new(self.sandboxes),
+            redaction: self.redaction,
+            shortage: OnceLock::new(),
+            unset_variable: OnceLock::new(),
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Child processes: the variables, the sandbox and the redactor of each, warm interpreters, and the bound on their number.
+//!
+//! No other crate starts a process. There are two ways:
+//!
+//! - [`ProcessHost`] runs the processes of a run to their end: no deadlock, no lost byte, no orphan.
+//!   [`ProcessHost::builder`] requires the variables that they inherit, the redactor of their stderr and the policy for
+//!   sandboxes.
+//! - [`standalone`] and [`detached`] prepare a program whose pipes belong to the caller, or that outlives the run: a server
+//!   of tools, a program that is a model, pip.
+//!
+//! Everything in the host is synchronous: one thread attends one process, with a single `poll` over its three pipes, its
+//! end, and the cancellation. A process is started without a fork of our memory (`posix_spawn`), so nothing here runs code
+//! between fork and exec.
+//!
+//! Two assumptions about the process we are in. `SIGPIPE` is ignored, as the Rust runtime sets it up: a step that does
+//! not read its stdin must not end us. `SIGCHLD` is not ignored, else exit statuses are lost. Children get the default
+//! action for `SIGPIPE` and an empty signal mask from the standard library, whatever ours are.
+//!
+//! The host is for Unix. A port to another system is a file with the items of `unix.rs`.
+
+mod environment;
+mod standalone;
+
+pub use environment::{ChildEnvironment, PROVIDER_KEYS};
+pub use standalone::{detached, standalone};
+
+#[cfg(unix)]
+pub mod blob;
+#[cfg(unix)]
+pub mod sandbox;
+
+#[cfg(unix)]
+mod cancel;
+#[cfg(unix)]
+mod capture;
+#[cfg(unix)]
+mod diagnosis;
+#[cfg(unix)]
+mod document;
+#[cfg(unix)]
+mod exempted;
+#[cfg(unix)]
+mod host;
+#[cfg(unix)]
+mod permits;
+#[cfg(unix)]
+mod program;
+#[cfg(unix)]
+mod redactor;
+#[cfg(unix)]
+mod stdin;
+#[cfg(unix)]
+mod text;
+#[cfg(unix)]
+mod unix;
+#[cfg(unix)]
+mod worker;
+
+#[cfg(unix)]
+pub use self::{
+    cancel::{Cancel, Cancelled},
+    exempted::exempt,
+    host::{
+        Bounded, DEFAULT_GRACE, HostBuilder, HostSettings, MAX_DOCUMENT, ProcessHost, reap_survivors_of, stdout_of,
+    },
+    permits::Permit,
+    redactor::{Redaction, StreamRedactor},
+    unix::keep_private,
+    worker::PythonWorker,
+};
+#[cfg(unix)]
+use {host::Unstarted, unix as os};

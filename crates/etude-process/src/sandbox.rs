@@ -1,0 +1,313 @@
+//! What a sandboxed process may reach, and how it is kept there (X-2 `sandbox`).
+//!
+//! The program that we are is started in place of the step's. It takes every right from itself that the step is not to
+//! have ([`enter`]), and then becomes the step's program: rules cannot be set between a fork and an exec without code
+//! that runs in a copy of a process with threads. What cannot be enforced does not start.
+//!
+//! What a sandbox lets reach is opened once, when its paths are judged. The descriptors go to that program over a socket, and
+//! its rules and its working directory are made of them: a link that is put in the way meanwhile changes nothing.
+
+mod reach;
+mod wire;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use etude_core::effect::Sandbox;
+use etude_core::outcome::{Exit, ProcessEnd};
+
+use super::Unstarted;
+use super::program::Launch;
+use etude_files::beneath::{Dir, Handle, Root, identity};
+use wire::Rules;
+
+#[cfg(unix)]
+mod unix;
+#[cfg(unix)]
+use unix as os;
+
+pub(super) use os::send;
+
+/// The first argument of the program that is started in place of a sandboxed one.
+pub const WORD: &str = "__sandbox";
+
+/// The exit status of a sandbox that could not be made, and how its message begins.
+const REFUSED: u8 = 125;
+const MARK: &str = "etude sandbox: ";
+
+/// Before names of variables that the loader of our own program would follow.
+const HIDDEN: &str = "ETUDE_HIDDEN_";
+
+/// What a host needs to run processes in sandboxes.
+#[derive(Debug, Clone)]
+pub struct SandboxSettings {
+    /// The program that calls [`enter`] with the arguments that follow [`WORD`].
+    pub program: PathBuf,
+    /// Where a directory for the run's sandboxed processes is made.
+    pub scratch: PathBuf,
+}
+
+/// What happens to calls that ask for a sandbox.
+#[derive(Debug, Clone)]
+pub enum SandboxPolicy {
+    /// They run in it, or not at all.
+    Enforced(SandboxSettings),
+    /// They are refused: this host runs no calls of steps.
+    Refused,
+}
+
+impl From<Option<SandboxSettings>> for SandboxPolicy {
+    /// Without settings calls are refused.
+    fn from(settings: Option<SandboxSettings>) -> Self {
+        settings.map_or(Self::Refused, Self::Enforced)
+    }
+}
+
+/// What this machine can enforce.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Support {
+    /// The version of Landlock's interface.
+    landlock: u32,
+}
+
+impl Support {
+    /// Whether a process can be kept from sending signals to others of the same user.
+    pub const fn keeps_signals(self) -> bool {
+        self.landlock >= os::SIGNALS
+    }
+}
+
+impl fmt::Display for Support {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Landlock ABI {}, seccomp", self.landlock)
+    }
+}
+
+/// What this machine can enforce.
+///
+/// # Errors
+/// It cannot keep a process in a sandbox at all; why, and what it would need.
+pub fn support() -> Result<Support, String> {
+    os::landlock().and_then(|landlock| match landlock {
+        0 => Err("this kernel has no Landlock: Linux 6.2 or newer is needed, with `landlock` among its security modules"
+            .to_owned()),
+        1..3 => Err(format!(
+            "the Landlock of this kernel (ABI {landlock}) cannot keep files from being truncated: Linux 6.2 or newer is needed"
+        )),
+        _ => Ok(Support { landlock }),
+    })
+}
+
+/// Takes the rights from this process that the sandbox takes, and becomes its program. `words` are the arguments after
+/// [`WORD`], `stdin` brings what they are about. Returns only if that failed; the caller prints what it returns and ends with the status beside it.
+pub fn enter(words: Vec<OsString>, stdin: io::Stdin) -> (String, u8) {
+    let Err(why) = try_enter(words, stdin);
+    (format!("{MARK}{why}"), REFUSED)
+}
+
+fn try_enter(words: Vec<OsString>, socket: io::Stdin) -> Result<std::convert::Infallible, String> {
+    let mut words = words.into_iter();
+    let mut next = || words.next().ok_or("rules, what its stdin is, a program and its name are needed");
+    let (rules, stdin, program, name) = (next()?, next()?, next()?, next()?);
+    let rules = rules.to_str().and_then(Rules::parse).ok_or("the rules cannot be read")?;
+    let given =
+        os::receive(socket, &rules, stdin == PASSED).map_err(|error| format!("it was given too little: {error}"))?;
+    os::restrict(&rules, &given)?;
+    let shown = hidden_variables();
+    Err(os::replace(&program, &name, words, shown, given.stdin))
+}
+
+/// The variables that were hidden from our own loader, under their own names.
+fn hidden_variables() -> Vec<(OsString, OsString, OsString)> {
+    super::environment::inherited()
+        .filter_map(|(name, value)| {
+            let own = name.to_str()?.strip_prefix(HIDDEN)?.to_owned();
+            Some((name, own.into(), value))
+        })
+        .collect()
+}
+
+/// Hides a variable that the loader of our own program would follow before there are any rules.
+fn hidden(name: OsString) -> OsString {
+    let is_followed = |prefix: &&str| name.as_encoded_bytes().starts_with(prefix.as_bytes());
+    if !["LD_", "DYLD_", "GLIBC_", "MALLOC_", "MIMALLOC_"].iter().any(is_followed) {
+        return name;
+    }
+    let mut hidden = OsString::from(HIDDEN);
+    hidden.push(name);
+    hidden
+}
+
+/// Where the program of a sandbox has its stdin from: it is among the descriptors, or is their socket itself.
+const PASSED: &str = "passed";
+const SOCKET: &str = "socket";
+
+/// What a sandbox was given besides words.
+struct Given {
+    /// The program's stdin, if it is not the socket.
+    stdin: Option<Handle>,
+    /// The working directory.
+    dir: Handle,
+    read: Vec<Handle>,
+    write: Vec<Handle>,
+}
+
+/// The sandboxes of a run.
+#[derive(Debug)]
+pub(super) struct Sandboxes {
+    policy: SandboxPolicy,
+    /// The run's own directory, made when the first process needs it.
+    scratch: Mutex<Option<Scratch>>,
+}
+
+/// A directory of a run, opened when it was made.
+#[derive(Debug)]
+struct Scratch {
+    path: PathBuf,
+    dir: Dir,
+}
+
+/// A sandbox, ready for a process.
+#[derive(Debug, Clone)]
+pub(super) struct Enclosure {
+    program: PathBuf,
+    /// The rules as text.
+    rules: String,
+    /// The same for processes that may share one interpreter.
+    pub(super) key: String,
+    /// What it is given: the working directory, what it may read, what it may write.
+    pub(super) given: Arc<Vec<Handle>>,
+    /// Variables that a sandboxed process has instead of the inherited ones.
+    pub(super) variables: Vec<(&'static str, OsString)>,
+    /// What is enforced, in words.
+    pub(super) enforced: String,
+}
+
+/// For whom a sandbox is made.
+pub(super) struct Inmate<'a> {
+    pub(super) launch: &'a Launch,
+    pub(super) app: &'a Root,
+    /// The working directory, relative to the app's.
+    pub(super) dir: &'a str,
+    pub(super) path: Option<&'a std::ffi::OsStr>,
+    pub(super) home: Option<&'a Path>,
+}
+
+impl Sandboxes {
+    pub(super) fn new(policy: SandboxPolicy) -> Self {
+        Self { policy, scratch: Mutex::default() }
+    }
+
+    /// The sandbox that `asked` describes; else why there can be none.
+    pub(super) fn enclose(&self, asked: &Sandbox, inmate: &Inmate<'_>) -> Result<Enclosure, Unstarted> {
+        self.made(asked, inmate).map_err(|why| match why {
+            Unstarted::Refused(why) => Unstarted::Refused(format!("its sandbox cannot be enforced: {why}")),
+            short => short,
+        })
+    }
+
+    fn made(&self, asked: &Sandbox, inmate: &Inmate<'_>) -> Result<Enclosure, Unstarted> {
+        let SandboxPolicy::Enforced(settings) = &self.policy else {
+            return Err("nothing is there to enforce it".to_owned().into());
+        };
+        let support = support()?;
+        let (scratch, scratch_dir) =
+            self.scratch(settings).map_err(|error| reach::failed("no directory can be made", &error))?;
+        let declared = reach::declared(asked, inmate)?;
+        let enforced = describe(support, asked);
+        let mut variables = vec![("TMPDIR", scratch.clone().into_os_string())];
+        // What may not be read is no home: programs that find their settings forbidden give up.
+        let is_declared =
+            |home: &PathBuf| declared.read.iter().chain(&declared.write).any(|place| home.starts_with(&place.real));
+        if !inmate.home.is_some_and(|home| reach::names(home).iter().any(is_declared)) {
+            variables.push(("HOME", scratch.clone().into_os_string()));
+        }
+        let mut read = reach::programs(inmate)?;
+        read.extend(declared.read);
+        let mut write = vec![reach::Place { real: scratch, fd: scratch_dir.into() }];
+        write.extend(declared.write);
+        let system = reach::system();
+        let rules =
+            Rules { landlock: support.landlock, network: asked.network, system, read: read.len(), write: write.len() };
+        let rules = rules.to_text()?;
+        let mut key = rules.clone();
+        let mut given = vec![reach::working_dir(inmate)?];
+        for place in read.into_iter().chain(write) {
+            let (device, file) =
+                identity(&place.fd).map_err(|error| reach::failed("a directory cannot be looked at", &error))?;
+            key.push_str(&format!(" {device}:{file}"));
+            given.push(place.fd);
+        }
+        Ok(Enclosure { program: settings.program.clone(), rules, key, given: Arc::new(given), variables, enforced })
+    }
+
+    fn scratch(&self, settings: &SandboxSettings) -> io::Result<(PathBuf, Dir)> {
+        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        if scratch.is_none() {
+            let (path, dir) = os::private_dir(&settings.scratch)?;
+            *scratch = Some(Scratch { path: path.canonicalize()?, dir });
+        }
+        let made = scratch.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        Ok((made.path.clone(), made.dir.try_clone()?))
+    }
+}
+
+impl Drop for Sandboxes {
+    fn drop(&mut self) {
+        let scratch = self.scratch.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(made) = scratch.take() {
+            // What cannot be removed is left to anyone who cleans the directory of temporary files.
+            let _ = std::fs::remove_dir_all(made.path);
+        }
+    }
+}
+
+impl Enclosure {
+    /// What is started in place of `launch`. Its stdin is the socket that it gets its descriptors from; with `is_passed` the
+    /// first of them is the stdin of `launch`.
+    pub(super) fn around(&self, launch: &Launch, is_passed: bool) -> Result<Launch, String> {
+        let program =
+            launch.program.to_str().ok_or("the program's path is not UTF-8, which a sandbox cannot express")?;
+        let stdin = if is_passed { PASSED } else { SOCKET };
+        let words = [WORD, &self.rules, stdin, program, &launch.name].map(str::to_owned);
+        let args = words.into_iter().chain(launch.args.iter().cloned()).collect();
+        Ok(Launch { program: self.program.clone(), name: "etude".to_owned(), args })
+    }
+
+    /// The variables as what is started in place gets them.
+    pub(super) fn hide(&self, variables: Vec<(OsString, OsString)>) -> Vec<(OsString, OsString)> {
+        variables.into_iter().map(|(name, value)| (hidden(name), value)).collect()
+    }
+}
+
+/// A process that never got beyond the start of its sandbox was not started. Without a sandbox these are its own words.
+pub(super) fn settle(mut end: ProcessEnd) -> ProcessEnd {
+    if end.conditions.sandbox.is_some()
+        && end.exit == Exit::Status(REFUSED.into())
+        && let Some(why) = end.stderr.tail.strip_prefix(MARK)
+    {
+        end.exit = Exit::NotStarted(why.trim_end().to_owned());
+    }
+    end
+}
+
+/// What is enforced on a process for which `asked` is asked, in words that a record keeps; `None` if nothing can be.
+pub fn enforced(asked: &Sandbox) -> Option<String> {
+    support().ok().map(|support| describe(support, asked))
+}
+
+fn describe(support: Support, asked: &Sandbox) -> String {
+    let mut text = format!("{}network, no other processes", if asked.network { "" } else { "no " });
+    if !support.keeps_signals() {
+        text.push_str(" but by signals");
+    }
+    for (what, paths) in [("may read", &asked.read), ("may write", &asked.write)] {
+        if !paths.is_empty() {
+            text.push_str(&format!("; {what} {}", paths.join(", ")));
+        }
+    }
+    format!("{text} ({support})")
+}

@@ -1,0 +1,11 @@
+//! Process groups.
+
+use std::os::windows::process::CommandExt;
+use std::process::Command;
+
+/// `CREATE_NEW_PROCESS_GROUP` and `CREATE_NO_WINDOW`.
+const APART: u32 = 0x0000_0200 | 0x0800_0000;
+
+pub(super) fn detach(command: &mut Command) {
+    command.creation_flags(APART);
+}

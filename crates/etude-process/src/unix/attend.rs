@@ -1,0 +1,344 @@
+//! One thread attends one process: a single poll over its pipes, its end, and the cancellation.
+
+use std::collections::HashSet;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::thread;
+use std::time::Duration;
+
+use etude_core::outcome::Exit;
+use rustix::buffer::spare_capacity;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, ioctl_fionbio, ioctl_fionread};
+use rustix::process::{Pid, WaitOptions, waitpid};
+
+use super::kill::{Family, Scope, end_step};
+use super::{Alarm, Launched, is_group_alive, platform, signals};
+use crate::cancel::{Cancel, Cancelled};
+use crate::capture::{Capture, Diagnostics};
+use crate::redactor::RedactedStream;
+use crate::stdin::{Feed, Next};
+
+/// How much is read at once, in bytes: what a pipe holds.
+const BUFFER: usize = 64 * 1024;
+
+/// What a pipe is asked to hold when it turns out that much goes through it: fewer turns between us and the process.
+const WIDE: usize = 1024 * 1024;
+
+/// The stack of a thread that only reads, in bytes.
+const DRAIN_STACK: usize = 64 * 1024;
+
+/// What a process is given and what it gives.
+pub(crate) struct Step<'a> {
+    pub(crate) feed: Feed<'a>,
+    pub(crate) stdout: Capture<'a>,
+    pub(crate) stderr: Diagnostics<'a>,
+    pub(crate) on_stderr: &'a mut dyn FnMut(&[u8]),
+    pub(crate) with_redactor: RedactedStream<'a>,
+}
+
+impl Step<'_> {
+    /// Takes what was printed on stderr.
+    fn on_stderr(&mut self, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.stderr.push(bytes);
+            (self.on_stderr)(bytes);
+        }
+    }
+
+    /// Takes what was held back of it.
+    fn flush_stderr(&mut self) {
+        let rest = self.with_redactor.rest();
+        self.on_stderr(&rest);
+    }
+}
+
+/// A process that has ended by itself.
+#[derive(Debug)]
+pub(crate) struct Ended<'a> {
+    pub(crate) exit: Exit,
+    pub(crate) stdout: Capture<'a>,
+    pub(crate) stderr: Diagnostics<'a>,
+    /// True if something in its group goes on.
+    pub(crate) left_something: bool,
+}
+
+impl Launched {
+    /// Writes, reads and waits until the process has ended or is given up.
+    pub(crate) fn attend<'a>(
+        self,
+        step: Step<'a>,
+        cancel: &Cancel,
+        alarm: &Alarm,
+        grace: Duration,
+        mark: String,
+    ) -> Result<Ended<'a>, Cancelled> {
+        let Self { id, end, stdin, stdout, stderr } = self;
+        let mut pipes = Pipes::of(stdin, stdout, stderr, step);
+        let mut exited = false;
+        let unreadable = loop {
+            if let Err(why) = pipes.write() {
+                break Some(why);
+            }
+            if exited || cancel.is_cancelled() || pipes.step.stdout.is_over() {
+                break None;
+            }
+            exited = pipes.wait(Some(&end), Some(alarm), None);
+            if exited {
+                break None;
+            }
+        };
+        if !exited {
+            let mut family = Family::new(HashSet::from([id]), mark, Scope::Marked);
+            pipes.give_up(&end, &mut family, grace);
+            pipes.step.flush_stderr();
+            let exit = match unreadable {
+                Some(why) => Exit::NotStarted(format!("its stdin could not be read from the store: {why}")),
+                None if pipes.step.stdout.is_over() => Exit::NotStarted("it printed too much".to_owned()),
+                None => return Err(Cancelled(pipes.step.stderr.finish())),
+            };
+            return Ok(Ended { exit, stdout: pipes.step.stdout, stderr: pipes.step.stderr, left_something: false });
+        }
+        pipes.drain();
+        pipes.step.flush_stderr();
+        let exit = match wait(id) {
+            Ok(status) => exit_of(status),
+            Err(error) => Exit::NotStarted(format!("its exit status was lost: {error}")),
+        };
+        let left_something = is_group_alive(id);
+        pipes.leave_to_others();
+        Ok(Ended { exit, stdout: pipes.step.stdout, stderr: pipes.step.stderr, left_something })
+    }
+}
+
+/// Waits for the child `id`, which has ended.
+fn wait(id: Pid) -> Result<ExitStatus, Errno> {
+    loop {
+        match waitpid(Some(id), WaitOptions::empty()) {
+            Ok(Some((_, status))) => return Ok(ExitStatus::from_raw(status.as_raw())),
+            Ok(None) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn exit_of(status: ExitStatus) -> Exit {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Exit::Status(code),
+        (None, Some(number)) => Exit::Signal { number, name: signals::name(number) },
+        (None, None) => Exit::Status(status.into_raw()),
+    }
+}
+
+/// Our ends of the pipes; those that are closed are gone.
+struct Pipes<'a> {
+    stdin: Option<OwnedFd>,
+    stdout: Option<OwnedFd>,
+    stderr: Option<OwnedFd>,
+    step: Step<'a>,
+    buffer: Vec<u8>,
+    /// How much is read at once: [`BUFFER`], and [`WIDE`] when the pipe of stdout has become so.
+    room: usize,
+    /// The pipe of stdin has been full once.
+    is_stdin_wide: bool,
+    /// True when what is printed on stdout is of no use any more.
+    discard: bool,
+}
+
+/// What a read from a pipe came to.
+enum Got {
+    Bytes,
+    NothingNow,
+    End,
+}
+
+impl<'a> Pipes<'a> {
+    fn of(stdin: Option<OwnedFd>, stdout: OwnedFd, stderr: OwnedFd, step: Step<'a>) -> Self {
+        let (stdout, stderr) = (Some(stdout), Some(stderr));
+        let pipes = Self {
+            stdin,
+            stdout,
+            stderr,
+            step,
+            buffer: Vec::with_capacity(BUFFER),
+            room: BUFFER,
+            is_stdin_wide: false,
+            discard: false,
+        };
+        for pipe in [&pipes.stdin, &pipes.stdout, &pipes.stderr].into_iter().flatten() {
+            // It cannot fail for a pipe; only our end becomes non-blocking, the child's is another open file.
+            let _ = ioctl_fionbio(pipe, true);
+        }
+        pipes
+    }
+
+    /// Writes as much as the process takes now. A process that does not want more is fine; a stored value that
+    /// cannot be read is an error.
+    fn write(&mut self) -> Result<(), String> {
+        while let Some(stdin) = &self.stdin {
+            let written = match self.step.feed.next()? {
+                Next::Slices(slices) => rustix::io::writev(stdin, &slices),
+                Next::Done => {
+                    self.stdin = None;
+                    break;
+                }
+            };
+            match written {
+                Ok(count) => self.step.feed.advance(count),
+                Err(Errno::AGAIN) if !self.is_stdin_wide => {
+                    self.is_stdin_wide = true;
+                    platform::widen(stdin, WIDE);
+                }
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => {}
+                Err(_) => self.stdin = None,
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until something can be read or written, the process has ended, the alarm rings, or `timeout` is over,
+    /// and reads what there is. True if the process has ended.
+    fn wait(&mut self, end: Option<&OwnedFd>, alarm: Option<&Alarm>, timeout: Option<Duration>) -> bool {
+        let mut fds = Vec::with_capacity(5);
+        let end_at = end.map(|end| push(&mut fds, end, PollFlags::IN));
+        let stdout_at = self.stdout.as_ref().map(|pipe| push(&mut fds, pipe, PollFlags::IN));
+        let stderr_at = self.stderr.as_ref().map(|pipe| push(&mut fds, pipe, PollFlags::IN));
+        if let Some(stdin) = &self.stdin {
+            push(&mut fds, stdin, PollFlags::OUT);
+        }
+        if let Some(alarm) = alarm {
+            push(&mut fds, alarm, PollFlags::IN);
+        }
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        if poll(&mut fds, timeout.as_ref()).is_err() {
+            // Interrupted, or short of memory: look again.
+            return false;
+        }
+        let ready = |at: Option<usize>| at.is_some_and(|at| !fds[at].revents().is_empty());
+        let (ended, out, err) = (ready(end_at), ready(stdout_at), ready(stderr_at));
+        drop(fds);
+        if out && matches!(self.read_stdout(self.room), Got::Bytes) && self.buffer.len() == BUFFER {
+            self.widen_stdout();
+        }
+        if err {
+            self.read_stderr(self.room);
+        }
+        ended
+    }
+
+    /// A pipe that was full will be so again.
+    fn widen_stdout(&mut self) {
+        if self.room == BUFFER
+            && let Some(stdout) = &self.stdout
+        {
+            platform::widen(stdout, WIDE);
+            self.room = WIDE;
+            self.buffer.reserve(WIDE);
+        }
+    }
+
+    /// Takes what the ended process has printed, and not a byte of what others go on printing: the bytes that lie in
+    /// a pipe now are all that the process can have written.
+    fn drain(&mut self) {
+        for is_stdout in [true, false] {
+            let pipe = if is_stdout { &self.stdout } else { &self.stderr };
+            let Some(pipe) = pipe else { continue };
+            let mut left = ioctl_fionread(pipe).map_or(BUFFER, |left| usize::try_from(left).unwrap_or(BUFFER));
+            while left > 0 {
+                let most = left.min(self.room);
+                let got = if is_stdout { self.read_stdout(most) } else { self.read_stderr(most) };
+                match got {
+                    Got::Bytes => left -= self.buffer.len().min(left),
+                    Got::NothingNow | Got::End => break,
+                }
+            }
+        }
+    }
+
+    /// Goes on reading what others print into the pipes of the ended process, and throws it away: a server that the
+    /// process has started would else be killed by its next line of log, or block.
+    fn leave_to_others(&mut self) {
+        let pipes: Vec<OwnedFd> = [self.stdout.take(), self.stderr.take()].into_iter().flatten().collect();
+        if pipes.iter().any(is_held) {
+            // Without a thread the pipes are closed, and what writes to them learns that.
+            let _ = thread::Builder::new().name("drain".to_owned()).stack_size(DRAIN_STACK).spawn(|| drain(pipes));
+        }
+    }
+
+    fn read_stdout(&mut self, most: usize) -> Got {
+        let got = read(&mut self.stdout, &mut self.buffer, most);
+        if matches!(got, Got::Bytes) && !self.discard {
+            self.step.stdout.push(&self.buffer);
+        }
+        got
+    }
+
+    fn read_stderr(&mut self, most: usize) -> Got {
+        let got = read(&mut self.stderr, &mut self.buffer, most);
+        if matches!(got, Got::Bytes) {
+            let seen = self.step.with_redactor.piece(&self.buffer);
+            self.step.on_stderr(&seen);
+        }
+        got
+    }
+
+    /// Ends the whole family of the process. Meanwhile it may go on printing: one that says goodbye must not block.
+    fn give_up(&mut self, end: &OwnedFd, family: &mut Family, grace: Duration) {
+        self.stdin = None;
+        self.discard = true;
+        let mut exited = false;
+        end_step(family, grace, &mut |pause| {
+            exited |= self.wait((!exited).then_some(end), None, Some(pause));
+        });
+        self.drain();
+    }
+}
+
+/// True if somebody has the other end of a pipe.
+fn is_held(pipe: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(pipe, PollFlags::IN)];
+    let looked = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+    looked.is_ok() && !fds[0].revents().contains(PollFlags::HUP)
+}
+
+/// Reads until no one has the other ends any more.
+fn drain(pipes: Vec<OwnedFd>) {
+    let mut buffer = Vec::with_capacity(4096);
+    let mut pipes: Vec<Option<OwnedFd>> = pipes.into_iter().map(Some).collect();
+    while pipes.iter().any(Option::is_some) {
+        let mut fds: Vec<PollFd<'_>> = pipes.iter().flatten().map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
+        let looked = poll(&mut fds, None);
+        drop(fds);
+        if !matches!(looked, Ok(_) | Err(Errno::INTR)) {
+            return;
+        }
+        for pipe in &mut pipes {
+            read(pipe, &mut buffer, usize::MAX);
+        }
+    }
+}
+
+fn push<'f>(fds: &mut Vec<PollFd<'f>>, fd: &'f impl AsFd, events: PollFlags) -> usize {
+    fds.push(PollFd::new(fd, events));
+    fds.len() - 1
+}
+
+/// Reads at most `most` bytes into `buffer`, replacing what is there. Closes the pipe at its end.
+fn read(pipe: &mut Option<OwnedFd>, buffer: &mut Vec<u8>, most: usize) -> Got {
+    buffer.clear();
+    while let Some(fd) = pipe.as_ref() {
+        match rustix::io::read(fd, spare_capacity(buffer)) {
+            Ok(0) => *pipe = None,
+            Ok(_) => {
+                buffer.truncate(most);
+                return Got::Bytes;
+            }
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Got::NothingNow,
+            Err(_) => *pipe = None,
+        }
+    }
+    Got::End
+}

@@ -1,0 +1,190 @@
+//! Ending groups of processes and what left them.
+
+use std::collections::{HashMap, HashSet};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+use super::{Id, has_children, platform};
+
+/// How long killed processes are waited for. Only one that hangs inside the kernel takes longer than an instant.
+const LAST_WAIT: Duration = Duration::from_secs(10);
+
+/// The longest pause between two looks at what is still alive.
+const MAX_PAUSE: Duration = Duration::from_millis(20);
+
+/// How often new processes are looked for before those that were found are killed.
+const FREEZE_ROUNDS: usize = 64;
+
+/// Processes that are ended together.
+#[derive(Debug)]
+pub(super) struct Family {
+    /// The groups that they were started in.
+    pub(super) groups: HashSet<Pid>,
+    /// The environment entry by which members are known that left those groups.
+    pub(super) mark: String,
+    /// Children of ours that do not belong to the family, whatever else they have.
+    pub(super) exempted: HashSet<Pid>,
+    /// Among which processes members are looked for.
+    pub(super) scope: Scope,
+    /// Members that were seen alive, with the time of their start. A dead one shows neither its mark nor its ancestors,
+    /// yet is ours to wait for.
+    pub(super) seen: HashMap<Pid, u64>,
+}
+
+impl Family {
+    pub(super) fn new(groups: HashSet<Pid>, mark: String, scope: Scope) -> Self {
+        Self { groups, mark, scope, exempted: HashSet::new(), seen: HashMap::new() }
+    }
+}
+
+/// Among which processes the members of a family are looked for. Descendants of a member are members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// Our children in one of the groups or with the mark.
+    Marked,
+    /// All our children.
+    Children,
+    /// All processes of this user with the mark.
+    Everywhere,
+}
+
+/// A process that is alive.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) pid: Pid,
+    /// True if it is in one of the family's groups.
+    pub(super) in_group: bool,
+}
+
+/// Ends what a host's finished steps left running.
+pub(crate) fn kill_leftovers(
+    groups: HashSet<Id>,
+    exempted: HashSet<Id>,
+    mark: String,
+    exclusive: bool,
+    grace: Duration,
+) {
+    if groups.is_empty() && !has_children() {
+        return;
+    }
+    let scope = if exclusive { Scope::Children } else { Scope::Marked };
+    end_all(&mut Family { exempted, ..Family::new(groups, mark, scope) }, grace);
+}
+
+/// Ends the processes anywhere whose environment has the entry `mark`.
+pub(crate) fn reap_survivors(mark: String, grace: Duration) {
+    end_all(&mut Family::new(HashSet::new(), mark, Scope::Everywhere), grace);
+}
+
+fn end_all(family: &mut Family, grace: Duration) {
+    let members = platform::members(family);
+    if members.is_empty() {
+        return;
+    }
+    signal_groups(family, &members, &[Signal::TERM, Signal::CONT]);
+    for member in members.iter().filter(|member| !member.in_group) {
+        signal(member.pid, &[Signal::TERM, Signal::CONT]);
+    }
+    let deadline = Instant::now() + grace;
+    if !is_gone_by(family, deadline, &mut |_| {}, &mut thread::sleep) {
+        kill(family, &mut thread::sleep);
+    }
+}
+
+/// Ends the family of a step that is given up: `SIGTERM` to its group, later to those outside it, then `SIGKILL`.
+/// `pause` waits for at most the given time and meanwhile takes what the step prints.
+///
+/// Those outside the group are signalled only when the group is gone: one of its members may be their own supervisor, such
+/// as a runner inside a step, and ends them in its own order.
+pub(super) fn end_step(family: &mut Family, grace: Duration, pause: &mut dyn FnMut(Duration)) {
+    let deadline = Instant::now() + grace;
+    let members = platform::members(family);
+    signal_groups(family, &members, &[Signal::TERM, Signal::CONT]);
+    let mut reported = false;
+    let mut emit = |members: &[Member]| {
+        // Once: what appears later is what cleans up.
+        if !reported && members.iter().all(|member| !member.in_group) {
+            reported = true;
+            for member in members {
+                signal(member.pid, &[Signal::TERM, Signal::CONT]);
+            }
+        }
+    };
+    if !is_gone_by(family, deadline, &mut emit, pause) {
+        kill(family, pause);
+    }
+}
+
+/// Waits until no member is alive; false if `deadline` comes first. Shows every look at the living to `seen`.
+fn is_gone_by(
+    family: &mut Family,
+    deadline: Instant,
+    seen: &mut dyn FnMut(&[Member]),
+    pause: &mut dyn FnMut(Duration),
+) -> bool {
+    let mut wait = Duration::from_millis(1);
+    loop {
+        let members = platform::members(family);
+        if members.is_empty() {
+            return true;
+        }
+        seen(&members);
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return false;
+        }
+        pause(wait.min(left));
+        wait = (wait * 2).min(MAX_PAUSE);
+    }
+}
+
+/// Stops the members one after the other until no new one appears, since what is stopped cannot fork, then kills them
+/// all; and again until none is alive.
+fn kill(family: &mut Family, pause: &mut dyn FnMut(Duration)) {
+    let give_up = Instant::now() + LAST_WAIT;
+    while Instant::now() < give_up {
+        let mut known = HashSet::new();
+        for _ in 0..FREEZE_ROUNDS {
+            let members = platform::members(family);
+            signal_groups(family, &members, &[Signal::STOP]);
+            let before = known.len();
+            for member in members {
+                if known.insert(member.pid) && !member.in_group {
+                    signal(member.pid, &[Signal::STOP]);
+                }
+            }
+            if known.len() == before {
+                break;
+            }
+        }
+        let members = platform::members(family);
+        signal_groups(family, &members, &[Signal::KILL]);
+        for pid in known {
+            signal(pid, &[Signal::KILL]);
+        }
+        if is_gone_by(family, Instant::now() + Duration::from_millis(500), &mut |_| {}, pause) {
+            return;
+        }
+    }
+}
+
+/// Signals the groups of a family. A group without a living member is left alone: its number may be somebody else's.
+fn signal_groups(family: &Family, members: &[Member], signals: &[Signal]) {
+    if members.iter().any(|member| member.in_group) {
+        for group in &family.groups {
+            for signal in signals {
+                // A group that is gone has got what it was to get.
+                let _ = kill_process_group(*group, *signal);
+            }
+        }
+    }
+}
+
+fn signal(pid: Pid, signals: &[Signal]) {
+    for signal in signals {
+        // A process that is gone has got what it was to get.
+        let _ = kill_process(pid, *signal);
+    }
+}

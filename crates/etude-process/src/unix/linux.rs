@@ -1,0 +1,267 @@
+//! Linux: a file descriptor per process, orphans that come to us, and the tree of processes in `/proc`.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::sync::Once;
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::process::{DumpableBehavior, Pid, PidfdFlags, Resource, Rlimit, WaitOptions, set_dumpable_behavior};
+
+use super::kill::{Family, Member, Scope};
+use super::waiter;
+
+/// Becomes readable when it is rung, and stays so.
+#[derive(Debug)]
+pub(crate) struct Alarm(OwnedFd);
+
+impl Alarm {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+    }
+
+    pub(crate) fn ring(&self) {
+        // It fails only when it was rung 2^64 times.
+        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+    }
+}
+
+impl AsFd for Alarm {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Other processes of the same user can read neither our memory nor our initial environment; the programs that we start are
+/// as open as ever.
+pub fn keep_private() {
+    // Without it everything is as it is on other systems.
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+}
+
+/// Makes orphaned descendants our children instead of those of process 1, so that they can be found.
+pub(crate) fn adopt_orphans() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // Without it orphans that left their group go unnoticed; everything else works.
+        let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    });
+}
+
+/// A file descriptor that is readable when the child `id` has ended.
+pub(super) fn end_of(id: Pid) -> io::Result<OwnedFd> {
+    // Kernels before 5.3 and some sandboxes have no such descriptors.
+    rustix::process::pidfd_open(id, PidfdFlags::empty()).or_else(|_| waiter::end_of(id))
+}
+
+/// Limits the file descriptors of the process `id`.
+pub(super) fn limit_descriptors(id: Pid, limit: Rlimit) {
+    // One that has ended, or has become another user's, has no use for it.
+    let _ = rustix::process::prlimit(Some(id), Resource::Nofile, limit);
+}
+
+/// Sets the capacity of a pipe in bytes, where the user may have as many.
+pub(super) fn widen(pipe: &OwnedFd, bytes: usize) {
+    // It goes on as it is where that is refused.
+    let _ = rustix::pipe::fcntl_setpipe_size(pipe, bytes);
+}
+
+/// How often processes are looked for again because one ended while they were looked for.
+const LOOKS: usize = 64;
+
+/// Everything alive that belongs to `family`. Dead members that are our children are waited for.
+pub(super) fn members(family: &mut Family) -> Vec<Member> {
+    for _ in 0..LOOKS {
+        let (members, one_ended) = look(family);
+        // The children of one that has just ended became ours after our children were listed.
+        if !members.is_empty() || !one_ended {
+            return members;
+        }
+    }
+    Vec::new()
+}
+
+/// What [`members`] says, and whether a member ended meanwhile.
+fn look(family: &mut Family) -> (Vec<Member>, bool) {
+    let mut one_ended = false;
+    let us = rustix::process::getpid();
+    let (roots, exempted) = match family.scope {
+        Scope::Everywhere => (all_of_this_user(), lineage(us)),
+        Scope::Children | Scope::Marked => (children_of(us), HashSet::from([us])),
+    };
+    let mut done = exempted;
+    done.extend(&family.exempted);
+    let mut members = Vec::new();
+    let mut open = Vec::new();
+    for root in roots {
+        if done.contains(&root) {
+            continue;
+        }
+        let Some(stat) = Stat::of(root) else {
+            one_ended = true;
+            continue;
+        };
+        if family.scope != Scope::Children && !is_member(family, root, &stat) {
+            continue;
+        }
+        open.push(root);
+        while let Some(pid) = open.pop() {
+            if !done.insert(pid) {
+                continue;
+            }
+            let Some(stat) = Stat::of(pid) else {
+                one_ended = true;
+                continue;
+            };
+            if stat.is_dead {
+                // It is somebody else's child if this fails, and then theirs to wait for.
+                one_ended |= rustix::process::waitpid(Some(pid), WaitOptions::NOHANG).is_ok();
+                continue;
+            }
+            family.seen.insert(pid, stat.start);
+            members.push(Member { pid, in_group: stat.group.is_some_and(|group| family.groups.contains(&group)) });
+            open.extend(children_of(pid));
+        }
+    }
+    (members, one_ended)
+}
+
+fn is_member(family: &Family, pid: Pid, stat: &Stat) -> bool {
+    stat.group.is_some_and(|group| family.groups.contains(&group))
+        || family.seen.get(&pid) == Some(&stat.start)
+        || is_marked(pid, family.mark.as_bytes())
+}
+
+/// The facts of `/proc/PID/stat` that matter here.
+struct Stat {
+    is_dead: bool,
+    parent: Option<Pid>,
+    group: Option<Pid>,
+    /// When the process was started: with its id, what tells it from every other process.
+    start: u64,
+}
+
+impl Stat {
+    fn of(pid: Pid) -> Option<Self> {
+        let text = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+        Self::parse(&text)
+    }
+
+    /// The second field is the program's name in parentheses and may contain anything.
+    fn parse(text: &[u8]) -> Option<Self> {
+        let name_end = text.iter().rposition(|byte| *byte == b')')?;
+        let mut fields = std::str::from_utf8(&text[name_end + 1..]).ok()?.split_ascii_whitespace();
+        let state = fields.next()?;
+        let parent = pid(fields.next()?);
+        // Threads of the kernel are in no group; they have not ended, and are no one's.
+        let group = match fields.next()? {
+            "0" => None,
+            other => Some(pid(other)?),
+        };
+        // Field 22 of the line, where the group is field 5.
+        let start = fields.nth(16)?.parse().ok()?;
+        Some(Self { is_dead: matches!(state, "Z" | "X"), parent, group, start })
+    }
+}
+
+fn pid(text: &str) -> Option<Pid> {
+    // A process that is just being removed has -1 for its group.
+    text.parse().ok().filter(|id| *id > 0).and_then(Pid::from_raw)
+}
+
+/// True if the environment of `pid` at its start had the entry `mark`.
+fn is_marked(pid: Pid, mark: &[u8]) -> bool {
+    let environ = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).unwrap_or_default();
+    environ.split(|byte| *byte == 0).any(|entry| entry == mark)
+}
+
+/// The children of all threads of `parent`.
+fn children_of(parent: Pid) -> Vec<Pid> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", parent.as_raw_nonzero())) else {
+        return Vec::new();
+    };
+    let mut children = Vec::new();
+    for task in tasks.flatten() {
+        match fs::read_to_string(task.path().join("children")) {
+            Ok(list) => children.extend(list.split_ascii_whitespace().filter_map(pid)),
+            // The thread has ended, or this kernel has no such list.
+            Err(_) if task.path().exists() => return children_by_parent(parent),
+            Err(_) => {}
+        }
+    }
+    children
+}
+
+/// The slow way to the children of `parent`: asking every process.
+fn children_by_parent(parent: Pid) -> Vec<Pid> {
+    processes()
+        .filter(|(pid, _)| Stat::of(*pid).is_some_and(|stat| stat.parent == Some(parent)))
+        .map(|(pid, _)| pid)
+        .collect()
+}
+
+fn processes() -> impl Iterator<Item = (Pid, fs::DirEntry)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| Some((pid(entry.file_name().to_str()?)?, entry)))
+}
+
+fn all_of_this_user() -> Vec<Pid> {
+    let user = rustix::process::geteuid().as_raw();
+    let ours = |entry: &fs::DirEntry| entry.metadata().is_ok_and(|found| found.uid() == user);
+    processes().filter(|(_, entry)| ours(entry)).map(|(pid, _)| pid).collect()
+}
+
+/// `pid` and all its ancestors.
+fn lineage(pid: Pid) -> HashSet<Pid> {
+    let mut line = HashSet::new();
+    let mut next = Some(pid);
+    while let Some(pid) = next {
+        next = if line.insert(pid) { Stat::of(pid).and_then(|stat| stat.parent) } else { None };
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn program_name_with_parentheses_and_blanks_does_not_shift_the_fields() {
+        let stat =
+            Stat::parse(b"7 (a) Z 1 2) x) S 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23").expect("parsed");
+        assert!(!stat.is_dead);
+        assert_eq!((stat.parent, stat.group), (Pid::from_raw(5), Pid::from_raw(6)));
+        assert_eq!(stat.start, 23, "the fields here are numbered one higher");
+        let dead = Stat::parse(b"7 (a) Z 0 6 7 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 9").expect("parsed");
+        assert!(dead.is_dead && dead.parent.is_none());
+        assert!(Stat::parse(b"").is_none());
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "no host attends a child of a test")]
+    fn both_ways_to_the_children_agree() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat");
+        let id = Pid::from_child(&child);
+        let us = rustix::process::getpid();
+        assert!(children_of(us).contains(&id) && children_by_parent(us).contains(&id));
+        assert!(lineage(id).is_superset(&lineage(us)));
+        drop(child.stdin.take());
+        child.wait().expect("ended");
+    }
+
+    /// without pidfd the end of a process is seen all the same.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "no host attends a child of a test")]
+    fn waiter_thread_reports_the_end_and_leaves_the_status() {
+        let mut child = Command::new("sh").args(["-c", "exit 7"]).spawn().expect("sh");
+        let end = waiter::end_of(Pid::from_child(&child)).expect("watched");
+        let mut rest = Vec::new();
+        fs::File::from(end).read_to_end(&mut rest).expect("closed at the end");
+        assert_eq!(child.wait().expect("status").code(), Some(7));
+    }
+}

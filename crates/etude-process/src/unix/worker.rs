@@ -1,0 +1,191 @@
+//! A fork server as a process: its socket, the file descriptors that go through it, and its end.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, IoSlice, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, ioctl_fionbio};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
+use super::{Alarm, At, Launched, platform};
+use crate::program::Launch;
+use crate::sandbox;
+
+/// How long a server may take to import what it was set to.
+const START: Duration = Duration::from_secs(60);
+
+/// How long a server may take to fork.
+const FORK: Duration = Duration::from_secs(10);
+
+/// An answer is a line, and no longer than this, in bytes.
+const MAX_LENGTH: usize = 4096;
+
+/// How much of what a server has printed is looked at, in bytes.
+const TAIL: usize = 4096;
+
+/// A fork server. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    channel: UnixStream,
+}
+
+/// Why a server can do no more.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// The alarm rang while it was waited for.
+    Rung,
+    /// It does not work; why.
+    Broken(String),
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Self {
+        Self::Broken(error.to_string())
+    }
+}
+
+impl From<Errno> for Trouble {
+    fn from(error: Errno) -> Self {
+        io::Error::from(error).into()
+    }
+}
+
+impl Server {
+    /// Starts `launch`, an interpreter, at `at` with the variables `env`. It reads its program and a first message from
+    /// its stdin. Waits until it is ready.
+    #[expect(clippy::disallowed_methods, reason = "how a host starts a warm interpreter")]
+    pub(crate) fn start(
+        launch: &Launch,
+        at: At<'_>,
+        env: Vec<(OsString, OsString)>,
+        [program, message]: [&[u8]; 2],
+        alarm: &Alarm,
+    ) -> Result<Self, Trouble> {
+        let (channel, theirs) = UnixStream::pair()?;
+        let mut command = Command::new(&launch.program);
+        command.arg0(&launch.name).args(&launch.args);
+        // Pipes, as steps have them: the interpreter looks at what its streams are.
+        command.stdin(OwnedFd::from(theirs)).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // Ctrl-C at the terminal is not for it.
+        command.env_clear().envs(env).process_group(0);
+        match at {
+            At::Path(dir) => _ = command.current_dir(dir),
+            At::Given(given) => sandbox::send(&channel, &given.iter().map(AsFd::as_fd).collect::<Vec<_>>())?,
+        }
+        let mut server = Self { child: command.spawn()?, channel };
+        super::descriptors::give_back(super::id_of(&server.child));
+        // With the command goes our copy of the other end of the socket.
+        drop(command);
+        let length = u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes();
+        let reported = [program, &length, message].into_iter().try_for_each(|part| server.channel.write_all(part));
+        match reported.map_err(Trouble::from).and_then(|()| server.answer(alarm, START)) {
+            Ok(line) if line == "ready" => Ok(server),
+            Ok(line) => Err(Trouble::Broken(format!("it said `{line}`"))),
+            Err(Trouble::Broken(why)) => Err(Trouble::Broken(server.last_words().unwrap_or(why))),
+            Err(Trouble::Rung) => Err(Trouble::Rung),
+        }
+    }
+
+    /// Forks a process that is ours from then on, as if it had been started here.
+    pub(crate) fn fork(&mut self, request: &[u8], stdin: bool, alarm: &Alarm) -> Result<Launched, Trouble> {
+        let (given, stdin) = if stdin {
+            let (theirs, ours) = io::pipe()?;
+            (OwnedFd::from(theirs), Some(OwnedFd::from(ours)))
+        } else {
+            (OwnedFd::from(File::open("/dev/null")?), None)
+        };
+        let ((stdout, out), (stderr, err), (ready, mut go)) = (io::pipe()?, io::pipe()?, io::pipe()?);
+        self.send(request, &[given.as_fd(), out.as_fd(), err.as_fd(), ready.as_fd()])?;
+        // What holds the other ends now is the step alone.
+        drop((given, out, err, ready));
+        let line = self.answer(alarm, FORK)?;
+        let id = line.parse().ok().filter(|id| *id > 0).and_then(Pid::from_raw);
+        let Some(id) = id else { return Err(Trouble::Broken(format!("it said `{line}`"))) };
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        if matches!(waitid(WaitId::Pid(id), look), Err(Errno::CHILD)) {
+            // Without the byte that it waits for it ends by itself.
+            return Err(Trouble::Broken("orphans are not given to this process here".to_owned()));
+        }
+        match platform::end_of(id).and_then(|end| go.write_all(b"!").map(|()| end)) {
+            Ok(end) => Ok(Launched { id, end, stdin, stdout: stdout.into(), stderr: stderr.into() }),
+            Err(error) => {
+                drop(go);
+                let _ = waitid(WaitId::Pid(id), WaitIdOptions::EXITED);
+                Err(error.into())
+            }
+        }
+    }
+
+    fn send(&mut self, request: &[u8], fds: &[std::os::fd::BorrowedFd<'_>; 4]) -> Result<(), Trouble> {
+        let length =
+            u32::try_from(request.len()).map_err(|_| Trouble::Broken("its arguments are too long".to_owned()))?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        control.push(SendAncillaryMessage::ScmRights(fds));
+        let length = length.to_be_bytes();
+        // Four bytes that are not sent whole at once do not occur; if they do, the server waits for more, in vain.
+        sendmsg(&self.channel, &[IoSlice::new(&length)], &mut control, SendFlags::NOSIGNAL)?;
+        Ok(self.channel.write_all(request)?)
+    }
+
+    /// The next line that the server sends, within `limit`; one that begins with `!` is the reason why it cannot.
+    fn answer(&mut self, alarm: &Alarm, limit: Duration) -> Result<String, Trouble> {
+        let deadline = Instant::now() + limit;
+        let mut line = Vec::new();
+        while !line.ends_with(b"\n") {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || line.len() > MAX_LENGTH {
+                return Err(Trouble::Broken(format!("it does not answer within {} s", limit.as_secs())));
+            }
+            let mut fds = [PollFd::new(&self.channel, PollFlags::IN), PollFd::new(alarm, PollFlags::IN)];
+            match poll(&mut fds, Timespec::try_from(left).ok().as_ref()) {
+                Err(Errno::INTR) => continue,
+                other => other?,
+            };
+            let (has_answer, rang) = (!fds[0].revents().is_empty(), !fds[1].revents().is_empty());
+            if rang {
+                return Err(Trouble::Rung);
+            }
+            if has_answer {
+                let mut piece = [0; 512];
+                match self.channel.read(&mut piece)? {
+                    0 => return Err(Trouble::Broken("it has ended".to_owned())),
+                    got => line.extend_from_slice(&piece[..got]),
+                }
+            }
+        }
+        let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+        match line.strip_prefix('!') {
+            Some(why) => Err(Trouble::Broken(why.to_owned())),
+            None => Ok(line),
+        }
+    }
+
+    /// The last line that the server has printed on stderr.
+    fn last_words(&mut self) -> Option<String> {
+        let stderr = self.child.stderr.take()?;
+        // It may live on.
+        ioctl_fionbio(&stderr, true).ok()?;
+        let mut said = vec![0; TAIL];
+        let got = rustix::io::read(&stderr, &mut said[..]).ok()?;
+        let said = String::from_utf8_lossy(&said[..got]);
+        said.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(|line| format!("it has ended: {line}"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It holds nothing that it could lose. One that has ended has got what it was to get.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

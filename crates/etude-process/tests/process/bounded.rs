@@ -1,0 +1,56 @@
+//! Processes with a bound on their output, and with few variables (C-1.13).
+
+use std::ffi::OsString;
+use std::fs;
+use std::time::Duration;
+
+use etude_core::outcome::Exit;
+use etude_process::{Cancel, ChildEnvironment};
+
+use crate::fixture::{Fixture, shell, within};
+
+/// C-1.13: raw bytes come back, whatever they are, with the end of stderr.
+#[test]
+fn raw_output_is_given_back_as_it_is() {
+    let fixture = Fixture::new();
+    let call = shell("printf 'a\\377\\nb'; echo careful >&2; exit 3");
+    let ended = within(|| fixture.host.run_bounded(&call, &Cancel::new(), 100)).expect("no one cancelled");
+    assert_eq!((ended.stdout.as_slice(), ended.exit, ended.is_too_large), (&b"a\xff\nb"[..], Exit::Status(3), false));
+    assert_eq!(ended.stderr.tail, "careful\n");
+}
+
+/// C-1.13: a process that prints more than it may is ended at once, and only so much is kept.
+#[test]
+fn endless_output_ends_the_process() {
+    let fixture = Fixture::with(Duration::from_secs(1), &[]);
+    let call = shell("yes & wait");
+    let ended = within(|| fixture.host.run_bounded(&call, &Cancel::new(), 1_000)).expect("no one cancelled");
+    assert!(ended.is_too_large);
+    assert_eq!(ended.stdout.len(), 1_000);
+}
+
+/// C-1.13: nothing is written to the store, however much comes on stderr.
+#[test]
+fn long_stderr_is_not_stored() {
+    let fixture = Fixture::new();
+    let call = shell("i=0; while [ $i -lt 30000 ]; do echo 'a line of noise on stderr' >&2; i=$((i+1)); done");
+    let ended = within(|| fixture.host.run_bounded(&call, &Cancel::new(), 10)).expect("no one cancelled");
+    assert_eq!((ended.stderr.lines, ended.stderr.blob), (30_000, None));
+    let blobs = fixture.path("").join("../../blobs");
+    assert!(!blobs.exists() || fs::read_dir(blobs).expect("a directory").count() == 0);
+}
+
+/// C-1.13, AA-55: only the named variables are inherited.
+#[test]
+fn a_chosen_environment_replaces_ours() {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let variables = vec![(OsString::from("PATH"), path), (OsString::from("GRANTED"), OsString::from("yes"))];
+    let fixture = Fixture::inheriting(ChildEnvironment::only(variables));
+    let ended = within(|| fixture.host.run_bounded(&shell("env"), &Cancel::new(), 10_000)).expect("no one cancelled");
+    let text = String::from_utf8_lossy(&ended.stdout).into_owned();
+    let names: Vec<&str> = text.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
+    assert!(names.contains(&"GRANTED"), "{text}");
+    let known =
+        |name: &str| name.starts_with("ETUDE_") || ["PATH", "GRANTED", "PWD", "SHLVL", "_", "OLDPWD"].contains(&name);
+    assert!(names.iter().all(|name| known(name)), "{text}");
+}
