@@ -183,7 +183,7 @@ fn rows() -> Vec<RunRow> {
         return Vec::new();
     }
     let app = context.disk().ok().map(|disk| disk.root().display().to_string());
-    let query = Query { app, limit: Some(MAX_RUNS), ..Query::default() };
+    let query = Query { apps: app.into_iter().collect(), limit: Some(MAX_RUNS), ..Query::default() };
     context.engine(false).ok().and_then(|engine| engine.list(&query).ok()).unwrap_or_default()
 }
 

@@ -55,7 +55,7 @@ proptest! {
         let end = ProcessEnd { exit: Exit::Status(0), stdout, stderr, conditions };
         let completed = Completed { outcome: Outcome::Process(end), elapsed_ms: 1 };
         let request = etude_core::digest::Digest::of(b"x");
-        let written = record::of_outcome(&EffectId::new("p/a"), request, &completed, None);
+        let written = record::of_outcome(&EffectId::new("p/a"), request, &completed, None, 1);
         let blobs = FileBlobs::new(std::path::Path::new("/nonexistent"), false);
         prop_assert_eq!(record::to_outcome(&written, &blobs).unwrap(), completed);
         if json.inline().is_some_and(|text| text.starts_with(['{', '['])) {

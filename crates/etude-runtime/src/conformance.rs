@@ -2,6 +2,9 @@
 //!
 //! A case panics, as a test does, when the engine breaks the contract of [`crate::engine`].
 
+mod lists;
+mod queue;
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake};
@@ -13,8 +16,8 @@ use etude_core::digest::Digest;
 
 use crate::blob::{INLINE_LIMIT, put};
 use crate::engine::{
-    CacheLabel, CacheQuery, CacheRow, Engine, Error, NewRun, Query, Record, RunRow, RunState, Session, Signal,
-    Signalled,
+    CacheLabel, CacheQuery, CacheRow, Engine, Error, NewRun, Placement, Query, Record, RunRow, RunState, Session,
+    Signal, Signalled,
 };
 
 /// Waits for a future on this thread, which needs no runtime. For tests and benchmarks.
@@ -38,8 +41,8 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
 /// A case: its claim, and the function that checks it on a fresh, empty engine.
 pub type Case = (&'static str, fn(&dyn Engine));
 
-/// Every case.
-pub const CASES: &[Case] = &[
+/// The cases of runs, sessions and values.
+const CASES: &[Case] = &[
     ("a_new_run_is_live_running_and_as_it_was_created", created),
     ("an_id_is_used_once", used_once),
     ("a_run_has_one_session_at_a_time", one_session),
@@ -67,7 +70,7 @@ pub const CASES: &[Case] = &[
 /// # Panics
 /// The engine breaks the contract. The claim that does not hold is printed by the panic.
 pub fn all(make: &dyn Fn() -> Box<dyn Engine>) {
-    for (claim, case) in CASES {
+    for (claim, case) in CASES.iter().chain(lists::CASES).chain(queue::CASES) {
         let engine = make();
         let held = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| case(&*engine)));
         assert!(held.is_ok(), "the engine does not keep the contract: {claim}");
@@ -83,6 +86,7 @@ pub fn new_run(id: &str, created_at_ms: i64) -> NewRun {
         abi: 1,
         created_at_ms,
         header: format!(r#"{{"v":1,"run":"{id}"}}"#),
+        placement: Placement::default(),
     }
 }
 
@@ -269,7 +273,7 @@ fn states(engine: &dyn Engine) {
     assert!(!row(engine, "r-1").is_live, "no one needs what is over");
     let again = engine.claim("r-1").expect("a finished run can be taken, for a new attempt");
     let late = [block_on(session.append(record("late", "1"))), block_on(session.set_state(RunState::Failed, None))];
-    assert!(late.iter().all(|write| matches!(write, Err(Error::Busy { .. }))), "{late:?}");
+    assert!(late.iter().all(|write| matches!(write, Err(Error::Overtaken { .. }))), "{late:?}");
     drop(session);
     assert_eq!(seen(), (RunState::Succeeded, Some("[]".to_owned())));
     assert!(row(engine, "r-1").is_live, "the end of the old session is not that of the new one");
@@ -305,7 +309,7 @@ fn listing(engine: &dyn Engine) {
     assert_eq!(live, [false, false, false, false, true]);
     assert_eq!(ids(engine, &Query { limit: Some(2), ..all.clone() }), ["r-4", "r-3b"]);
     assert_eq!(ids(engine, &Query { created_before_ms: Some(20), ..all.clone() }), ["r-1"]);
-    assert_eq!(ids(engine, &Query { app: Some("/apps/other".to_owned()), ..all.clone() }), ["r-1"]);
+    assert_eq!(ids(engine, &Query { apps: vec!["/apps/other".to_owned()], ..all.clone() }), ["r-1"]);
     assert_eq!(ids(engine, &Query { target: Some("audit".to_owned()), ..all.clone() }), ["r-1"]);
     assert_eq!(ids(engine, &Query { created_since_ms: Some(30), ..all.clone() }), ["r-4", "r-3b", "r-3"]);
     assert_eq!(engine.count(&Query { limit: Some(1), ..all.clone() }).expect("count"), 5);
@@ -385,7 +389,7 @@ fn cache(engine: &dyn Engine) {
     assert_eq!(recall(key, Some(5)), None);
     assert_eq!(recall(key, None), Some(Json::trusted("1.00")));
     let everything = Query { created_before_ms: Some(i64::MAX), ..Query::default() };
-    engine.prune(&Query { app: Some("/apps/demo".to_owned()), ..everything.clone() }).expect("prune");
+    engine.prune(&Query { apps: vec!["/apps/demo".to_owned()], ..everything.clone() }).expect("prune");
     assert!(recall(key, None).is_some(), "the cache belongs to no app");
     engine.prune(&everything).expect("prune");
     assert_eq!((recall(key, None), recall(other, None)), (None, None));

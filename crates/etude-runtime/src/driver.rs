@@ -18,7 +18,6 @@ use etude_core::tool::ToolReply;
 use tokio::sync::{mpsc, watch};
 
 use crate::blob::BlobStore;
-use crate::clock::now_ms;
 use crate::engine::{self, Record, Session};
 use crate::host::{EffectSinks, Handle, Host};
 use crate::record;
@@ -399,7 +398,7 @@ impl Driver<'_, '_> {
             return Ok(live);
         }
         let slots = self.machine.slots().clone();
-        self.drive.session.append(record::of_resumed(&slots)).await?;
+        self.drive.session.append(record::of_resumed(&slots, self.at_ms())).await?;
         self.machine.resume(slots);
         for command in self.machine.poll() {
             match &command {
@@ -468,8 +467,8 @@ impl Driver<'_, '_> {
                 self.handle_decisions().await
             }
             Effect::Sleep { ms, deadline } => {
-                let ends = self.replay.deadline(&id).unwrap_or_else(|| now_ms().saturating_add_unsigned(ms));
-                let ms = u64::try_from(ends.saturating_sub(now_ms())).unwrap_or(0).min(ms);
+                let ends = self.replay.deadline(&id).unwrap_or_else(|| self.now_ms().saturating_add_unsigned(ms));
+                let ms = u64::try_from(ends.saturating_sub(self.now_ms())).unwrap_or(0).min(ms);
                 self.sleeping.insert(id.clone(), deadline.then_some(ends));
                 let handle = self.drive.host.begin(id.clone(), Effect::Sleep { ms, deadline }, self.sinks.clone());
                 self.running.insert(id, handle);
@@ -491,9 +490,18 @@ impl Driver<'_, '_> {
             Effect::Model(request) => Some(&**request),
             _ => None,
         };
-        self.drive.session.append(record::of_outcome(id, effect.digest(), &completed, asked)).await?;
+        self.drive.session.append(record::of_outcome(id, effect.digest(), &completed, asked, self.at_ms())).await?;
         self.machine.complete(id, completed);
         Ok(())
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.drive.session.now_ms()
+    }
+
+    /// Milliseconds since the run began, for those who look at it later.
+    fn at_ms(&self) -> u64 {
+        u64::try_from(self.now_ms().saturating_sub(self.drive.session.began_at_ms())).unwrap_or(0)
     }
 
     /// Gives an effect up. Timers and gates are gone at once and leave no record; others report their end.
@@ -543,7 +551,7 @@ impl Driver<'_, '_> {
         self.handle_shortage(&completed.outcome)?;
         let Some(request) = self.machine.request(&id) else { return Ok(()) };
         let asked = self.asked.remove(&id);
-        let record = record::of_outcome(&id, request, &completed, asked.as_deref());
+        let record = record::of_outcome(&id, request, &completed, asked.as_deref(), self.at_ms());
         self.drive.session.append(record).await?;
         self.machine.complete(&id, completed);
         let commands = self.poll().await?;
@@ -585,7 +593,7 @@ impl Driver<'_, '_> {
     async fn cancel(&mut self, reason: &str) -> Result<(), Error> {
         if !self.replay.is_cancelled {
             self.replay.is_cancelled = true;
-            self.drive.session.append(record::of_cancel(reason)).await?;
+            self.drive.session.append(record::of_cancel(reason, self.at_ms())).await?;
             self.machine.cancel(reason);
         }
         Ok(())
@@ -638,7 +646,7 @@ impl Driver<'_, '_> {
 
     /// True if nothing can happen before somebody decides, or a deadline that is still to come.
     fn only_waits(&self) -> bool {
-        let now = now_ms();
+        let now = self.now_ms();
         let is_far = |id: &EffectId| matches!(self.sleeping.get(id), Some(Some(ends)) if *ends > now);
         !self.gates.is_empty() && self.running.keys().all(is_far)
     }

@@ -4,6 +4,9 @@
 //! any death of the process; a run has at most one live session; records come back in the order in which they
 //! were accepted. We promise with it: journaled once, executed at least once, with a stable key.
 
+mod fleet;
+mod query;
+
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,13 +14,20 @@ use std::sync::Arc;
 use etude_core::data::Json;
 use etude_core::digest::Digest;
 
+pub use fleet::{
+    Cause, DEFAULT_QUEUE, Enqueued, Fleet, LimitGroup, Limits, MS_PER_PRIORITY, Placement, QueuePlace, QueueReason,
+    Submission, UniqueKey,
+};
+pub use query::{Counts, Cursor, Query, RunRow, name_of};
+
 use crate::blob::BlobStore;
+use crate::clock;
 
 /// A future behind a pointer.
 pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Keeps runs.
-pub trait Engine: Send + Sync + fmt::Debug {
+pub trait Engine: Fleet + fmt::Debug {
     /// Creates a run and takes it. Like all writes of a run on its way it is a future: an engine may write for several runs at
     /// once, or wait for another machine.
     ///
@@ -45,6 +55,27 @@ pub trait Engine: Send + Sync + fmt::Debug {
         Ok(self.list(&Query { limit: None, ..query.clone() })?.len() as u64)
     }
 
+    /// How many runs of each status `query` matches, whatever its `limit` and its `after` are.
+    ///
+    /// # Errors
+    /// The store fails.
+    fn counts(&self, query: &Query) -> Result<Counts, Error> {
+        let mut counts = Counts::default();
+        for row in self.list(&Query { limit: None, after: None, ..query.clone() })? {
+            counts.add(row.state, row.is_live, 1);
+        }
+        Ok(counts)
+    }
+
+    /// The row of one run, by its whole id.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    fn row(&self, run_id: &str) -> Result<RunRow, Error> {
+        let rows = self.list(&Query { id: Some(run_id.to_owned()), ..Query::default() })?;
+        rows.into_iter().next().ok_or_else(|| Error::Unknown(run_id.to_owned()))
+    }
+
     /// The result document of one run, by its whole id: cheaper than [`Engine::view`]. `None` if the run has none yet.
     ///
     /// # Errors
@@ -58,6 +89,33 @@ pub trait Engine: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`Error::Unknown`], [`Error::Ambiguous`].
     fn view(&self, run_id: &str) -> Result<RunView, Error>;
+
+    /// The records of a run after a position, in order, at most `limit`. Positions begin at 1 and may have gaps; a record keeps its
+    /// position for ever, except those that a loss of power took from the end of the journal.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    fn tail(&self, run_id: &str, after: u64, limit: u32) -> Result<Vec<Positioned>, Error>;
+
+    /// The runs whose state changed after a number ([`RunRow::change`]), each once and as it is now, in the order of their last
+    /// changes, at most `limit`. A process that dies changes nothing: its runs change when somebody takes them.
+    ///
+    /// # Errors
+    /// The store fails.
+    fn changes(&self, after: u64, limit: u32) -> Result<Vec<RunRow>, Error>;
+
+    /// The number of the latest change of state, of any run.
+    ///
+    /// # Errors
+    /// The store fails.
+    fn last_change(&self) -> Result<u64, Error>;
+
+    /// A number that is another one after any write by any process, as it was a twentieth of a second ago at most. Anyone who
+    /// follows runs asks this one question for all of them, and [`Engine::tail`] and [`Engine::changes`] only if it differs.
+    ///
+    /// # Errors
+    /// The store fails.
+    fn version(&self) -> Result<u64, Error>;
 
     /// Leaves a signal for a run: a request to cancel it, or the answer to a gate. The first one of a kind and key wins.
     ///
@@ -152,6 +210,16 @@ pub trait Session: Send + Sync + fmt::Debug {
         Ok(true)
     }
 
+    /// When a driver first had the run, in milliseconds since 1970.
+    fn began_at_ms(&self) -> i64 {
+        self.run().created_at_ms
+    }
+
+    /// The time of day where deadlines of the run are kept, in milliseconds since 1970.
+    fn now_ms(&self) -> i64 {
+        clock::now_ms()
+    }
+
     /// Notes where the run stands. `result` is the result document of a finished or waiting run.
     ///
     /// # Errors
@@ -174,6 +242,8 @@ pub struct NewRun {
     pub created_at_ms: i64,
     /// Everything else that a resume needs: a JSON document of the driver's own, versioned form.
     pub header: String,
+    /// Where it comes from, and when it may begin.
+    pub placement: Placement,
 }
 
 /// One entry of a run's journal.
@@ -189,10 +259,21 @@ pub struct Record {
     pub blobs: Vec<Digest>,
 }
 
+/// A record with its place in the journal of its run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Positioned {
+    /// From 1; later records have larger ones.
+    pub position: u64,
+    /// The record.
+    pub record: Record,
+}
+
 etude_core::words! {
     /// Where a run stands.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum RunState {
+        /// It was accepted, and no driver has begun it.
+        Queued = "queued",
         /// A driver has it, or had it when it died.
         Running = "running",
         /// It waits for a signal, outside any process.
@@ -211,42 +292,6 @@ impl RunState {
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
     }
-}
-
-/// Which runs are meant.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Query {
-    /// Only those of this app directory.
-    pub app: Option<String>,
-    /// Only those of this target.
-    pub target: Option<String>,
-    /// Only those in one of these states; empty: all.
-    pub states: Vec<RunState>,
-    /// Only those created before, in milliseconds since 1970.
-    pub created_before_ms: Option<i64>,
-    /// Only those created at or after this time, in milliseconds since 1970.
-    pub created_since_ms: Option<i64>,
-    /// Upper bound.
-    pub limit: Option<u32>,
-}
-
-/// A run in a listing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RunRow {
-    /// Its id.
-    pub id: String,
-    /// The app's directory.
-    pub app: String,
-    /// What is run.
-    pub target: String,
-    /// Where it stands.
-    pub state: RunState,
-    /// True if a driver has it right now. A run that is `running` without one was interrupted.
-    pub is_live: bool,
-    /// When it was created, in milliseconds since 1970.
-    pub created_at_ms: i64,
-    /// When its state last changed, in milliseconds since 1970.
-    pub changed_at_ms: i64,
 }
 
 /// Runs that a prune would remove.
@@ -335,6 +380,28 @@ pub enum Signalled {
     TooLate(String),
 }
 
+/// Who has a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// Its process on this machine, if it is one.
+    pub pid: Option<u32>,
+    /// Its name for people: `pid 4711`, or that of a worker.
+    pub name: String,
+}
+
+impl Holder {
+    /// A process of this machine.
+    pub fn process(pid: u32) -> Self {
+        Self { pid: Some(pid), name: format!("pid {pid}") }
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
 /// What can go wrong with a store.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
@@ -353,12 +420,18 @@ pub enum Error {
     #[error("there is already a run `{0}`")]
     Exists(String),
     /// Somebody else goes on with the run right now.
-    #[error("run `{run}` is being executed by another process{}", pid.map(|p| format!(" (pid {p})")).unwrap_or_default())]
+    #[error("run `{run}` is being executed by another process{}", holder.as_ref().map(|h| format!(" ({h})")).unwrap_or_default())]
     Busy {
         /// The run.
         run: String,
-        /// The process that has it, if known.
-        pid: Option<u32>,
+        /// Who has it, if known.
+        holder: Option<Holder>,
+    },
+    /// Somebody else has taken the run from this session. What it wanted to write was not written.
+    #[error("run `{run}` was taken over by another process")]
+    Overtaken {
+        /// The run.
+        run: String,
     },
     /// The store was written by a newer version.
     #[error("the journal {path} has format {found}; this version of etude knows formats up to {known}")]

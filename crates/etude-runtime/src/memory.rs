@@ -9,8 +9,8 @@ use etude_core::digest::Digest;
 use crate::blob::BlobStore;
 use crate::clock::now_ms;
 use crate::engine::{
-    Boxed, CacheLabel, CacheQuery, CacheRow, Engine, Error, NewRun, Query, Record, RunRow, RunState, RunView, Session,
-    Signal, Signalled,
+    Boxed, CacheLabel, CacheQuery, CacheRow, Engine, Enqueued, Error, Fleet, Holder, Limits, NewRun, Positioned, Query,
+    QueuePlace, QueueReason, Record, RunRow, RunState, RunView, Session, Signal, Signalled, Submission, UniqueKey,
 };
 
 /// Keeps runs in memory, and large values wherever the given store keeps them.
@@ -28,14 +28,27 @@ struct Memory {
     held: BTreeMap<String, u64>,
     /// How many sessions there were so far.
     sessions: u64,
+    /// How many runs there were so far.
+    created: i64,
+    /// How many changes of state there were so far.
+    changes: u64,
+    /// How many writes there were so far.
+    writes: u64,
+    /// Unique keys, each with its run.
+    keys: BTreeMap<String, (UniqueKey, String)>,
     cache: BTreeMap<Digest, (CacheRow, Json)>,
 }
 
 #[derive(Debug)]
 struct Run {
     run: NewRun,
+    number: i64,
+    /// It came from the queue, or was taken like one that did.
+    counts: bool,
     state: RunState,
+    started_at_ms: Option<i64>,
     changed_at_ms: i64,
+    change: u64,
     records: Vec<Record>,
     signals: Vec<Signal>,
     result: Option<String>,
@@ -45,6 +58,7 @@ struct Run {
 struct MemorySession {
     shared: Arc<Mutex<Memory>>,
     run: NewRun,
+    began_at_ms: i64,
     number: u64,
 }
 
@@ -62,33 +76,45 @@ impl Engine for MemoryEngine {
             if memory.find(&run.id).is_ok() {
                 return Err(Error::Exists(run.id.clone()));
             }
-            let number = memory.hold(&run.id);
-            memory.runs.push(Run {
-                run: run.clone(),
-                state: RunState::Running,
-                changed_at_ms: run.created_at_ms,
-                records: Vec::new(),
-                signals: Vec::new(),
-                result: None,
-            });
-            Ok(Box::new(MemorySession { shared: Arc::clone(&self.shared), run: run.clone(), number })
-                as Box<dyn Session>)
+            memory.add(run, RunState::Running);
+            Ok(self.session(&mut memory, run.clone()))
         })
     }
 
     fn claim(&self, run_id: &str) -> Result<Box<dyn Session>, Error> {
         let mut memory = lock(&self.shared);
         let run = memory.find(run_id)?.run.clone();
-        if memory.held.contains_key(run_id) {
-            return Err(Error::Busy { run: run_id.to_owned(), pid: Some(std::process::id()) });
-        }
-        let number = memory.hold(run_id);
-        Ok(Box::new(MemorySession { shared: Arc::clone(&self.shared), run, number }))
+        memory.check_free(run_id)?;
+        memory.note_change(run_id);
+        Ok(self.session(&mut memory, run))
     }
 
     fn list(&self, query: &Query) -> Result<Vec<RunRow>, Error> {
+        Ok(lock(&self.shared).matching(query))
+    }
+
+    fn tail(&self, run_id: &str, after: u64, limit: u32) -> Result<Vec<Positioned>, Error> {
         let memory = lock(&self.shared);
-        Ok(memory.matching(query).into_iter().map(|run| memory.row(run)).collect())
+        let placed = (1..).zip(&memory.find(run_id)?.records).filter(|(position, _)| *position > after);
+        let one = |(position, record): (u64, &Record)| Positioned { position, record: record.clone() };
+        Ok(placed.take(limit as usize).map(one).collect())
+    }
+
+    fn changes(&self, after: u64, limit: u32) -> Result<Vec<RunRow>, Error> {
+        let memory = lock(&self.shared);
+        let mut rows: Vec<RunRow> = memory.runs.iter().map(|run| memory.row(run)).collect();
+        rows.retain(|row| row.change > after);
+        rows.sort_by_key(|row| row.change);
+        rows.truncate(limit as usize);
+        Ok(rows)
+    }
+
+    fn last_change(&self) -> Result<u64, Error> {
+        Ok(lock(&self.shared).changes)
+    }
+
+    fn version(&self) -> Result<u64, Error> {
+        Ok(lock(&self.shared).writes)
     }
 
     fn view(&self, run_id: &str) -> Result<RunView, Error> {
@@ -123,6 +149,7 @@ impl Engine for MemoryEngine {
             return Ok(Signalled::TooLate(earlier.body.clone()));
         }
         run.signals.push(signal.clone());
+        memory.writes += 1;
         Ok(Signalled::Accepted)
     }
 
@@ -133,15 +160,13 @@ impl Engine for MemoryEngine {
         // None are left if only unfinished ones were asked for; an empty list would mean: in whatever state.
         let nothing = states.is_empty();
         let matching = memory.matching(&Query { states, ..query.clone() });
-        let gone: BTreeSet<String> = matching
-            .into_iter()
-            .filter(|_| !nothing)
-            .map(|run| run.run.id.clone())
-            .filter(|id| !memory.held.contains_key(id))
-            .collect();
+        let gone: BTreeSet<String> =
+            matching.into_iter().filter(|row| !nothing && !row.is_live).map(|row| row.id).collect();
         memory.runs.retain(|run| !gone.contains(&run.run.id));
-        if let Query { app: None, target: None, created_before_ms: Some(before), .. } = query {
-            memory.cache.retain(|_, (row, _)| row.created_at_ms >= *before);
+        memory.keys.retain(|_, (_, run)| !gone.contains(run));
+        memory.writes += 1;
+        if let Some(before) = query.cache_before_ms() {
+            memory.cache.retain(|_, (row, _)| row.created_at_ms >= before);
         }
         Ok(gone.len() as u64)
     }
@@ -183,9 +208,99 @@ impl Engine for MemoryEngine {
     }
 }
 
+impl MemoryEngine {
+    /// A session for a run that no one has.
+    fn session(&self, memory: &mut Memory, run: NewRun) -> Box<dyn Session> {
+        let number = memory.hold(&run.id);
+        let began_at_ms = memory.find(&run.id).ok().and_then(|run| run.started_at_ms).unwrap_or(run.created_at_ms);
+        Box::new(MemorySession { shared: Arc::clone(&self.shared), run, began_at_ms, number })
+    }
+
+    /// A session for a run that may begin now.
+    fn begin(&self, memory: &mut Memory, id: &str, now_ms: i64) -> Result<Box<dyn Session>, Error> {
+        let run = memory.find_mut(id)?;
+        run.counts = true;
+        if run.state == RunState::Queued {
+            run.state = RunState::Running;
+            run.started_at_ms = Some(now_ms);
+            run.changed_at_ms = now_ms;
+        }
+        let run = run.run.clone();
+        memory.note_change(id);
+        Ok(self.session(memory, run))
+    }
+}
+
+impl Fleet for MemoryEngine {
+    fn enqueue<'f>(&'f self, submission: &'f Submission) -> Boxed<'f, Result<Enqueued, Error>> {
+        Box::pin(async move {
+            let Submission { run, keys, max_queued } = submission;
+            let mut memory = lock(&self.shared);
+            if let Some((found, of)) = keys.iter().find_map(|key| memory.keys.get(&key.key)) {
+                let is_same = keys.iter().any(|key| key == found);
+                return Ok(Enqueued::Repeated { run_id: of.clone(), key: found.key.clone(), is_same });
+            }
+            if memory.find(&run.id).is_ok() {
+                return Err(Error::Exists(run.id.clone()));
+            }
+            if max_queued.is_some_and(|max| memory.queued(run.placement.queue()).len() as u64 >= max) {
+                return Ok(Enqueued::Full);
+            }
+            memory.add(run, RunState::Queued);
+            memory.keys.extend(keys.iter().map(|key| (key.key.clone(), (key.clone(), run.id.clone()))));
+            Ok(Enqueued::Accepted)
+        })
+    }
+
+    fn next(&self, limits: &Limits, now_ms: i64) -> Result<Option<Box<dyn Session>>, Error> {
+        let mut memory = lock(&self.shared);
+        let may_begin = |run: &&Run| {
+            let is_time = run.run.placement.not_before_ms.is_none_or(|at| at <= now_ms);
+            is_time && !memory.held.contains_key(&run.run.id) && memory.has_room(run, limits)
+        };
+        let next = memory.queued(&limits.queue).into_iter().find(may_begin).map(|run| run.run.id.clone());
+        next.map(|id| self.begin(&mut memory, &id, now_ms)).transpose()
+    }
+
+    fn take(&self, run_id: &str, limits: &Limits, now_ms: i64) -> Result<Option<Box<dyn Session>>, Error> {
+        let mut memory = lock(&self.shared);
+        let has_room = memory.has_room(memory.find(run_id)?, limits);
+        memory.check_free(run_id)?;
+        has_room.then(|| self.begin(&mut memory, run_id, now_ms)).transpose()
+    }
+
+    fn place(&self, run_id: &str, limits: &Limits, now_ms: i64) -> Result<Option<QueuePlace>, Error> {
+        let memory = lock(&self.shared);
+        let run = memory.find(run_id)?;
+        let queued = memory.queued(run.run.placement.queue());
+        let Some(before) = queued.iter().position(|queued| queued.run.id == run_id) else { return Ok(None) };
+        let reason = match run.run.placement.not_before_ms {
+            Some(at) if at > now_ms => QueueReason::NotBefore,
+            _ if memory.is_group_full(run) && memory.active() < limits.max_runs as usize => QueueReason::Pipeline,
+            _ => QueueReason::MaxRuns,
+        };
+        Ok(Some(QueuePlace { position: before as u64 + 1, reason }))
+    }
+
+    fn expired(&self, now_ms: i64) -> Result<Vec<Box<dyn Session>>, Error> {
+        let mut memory = lock(&self.shared);
+        let is_over = |run: &&Run| {
+            let expires = run.run.placement.expires_at_ms(run.run.created_at_ms);
+            run.state == RunState::Queued && expires.is_some_and(|at| at <= now_ms)
+        };
+        let is_free = |run: &&Run| !memory.held.contains_key(&run.run.id);
+        let runs: Vec<NewRun> = memory.runs.iter().filter(is_over).filter(is_free).map(|run| run.run.clone()).collect();
+        Ok(runs.into_iter().map(|run| self.session(&mut memory, run)).collect())
+    }
+}
+
 impl Session for MemorySession {
     fn run_id(&self) -> &str {
         &self.run.id
+    }
+
+    fn began_at_ms(&self) -> i64 {
+        self.began_at_ms
     }
 
     fn run(&self) -> &NewRun {
@@ -201,6 +316,7 @@ impl Session for MemorySession {
             let mut memory = lock(&self.shared);
             self.check(&memory)?;
             memory.find_mut(&self.run.id)?.records.push(record);
+            memory.writes += 1;
             Ok(())
         })
     }
@@ -217,6 +333,7 @@ impl Session for MemorySession {
             run.state = state;
             run.changed_at_ms = now_ms();
             run.result = result.map(str::to_owned);
+            memory.note_change(&self.run.id);
             if state.is_final() {
                 memory.release(&self.run.id, self.number);
             }
@@ -229,9 +346,7 @@ impl MemorySession {
     /// Who let go of a run that somebody else has by now writes no more.
     fn check(&self, memory: &Memory) -> Result<(), Error> {
         match memory.held.get(&self.run.id) {
-            Some(number) if *number != self.number => {
-                Err(Error::Busy { run: self.run.id.clone(), pid: Some(std::process::id()) })
-            }
+            Some(number) if *number != self.number => Err(Error::Overtaken { run: self.run.id.clone() }),
             _ => Ok(()),
         }
     }
@@ -266,30 +381,90 @@ impl Memory {
     }
 
     /// Newest first; of those created at the same time, the one that came last.
-    fn matching(&self, query: &Query) -> Vec<&Run> {
-        let fits = |run: &&Run| {
-            query.app.as_ref().is_none_or(|app| *app == run.run.app)
-                && query.target.as_ref().is_none_or(|target| *target == run.run.target)
-                && (query.states.is_empty() || query.states.contains(&run.state))
-                && query.created_before_ms.is_none_or(|before| run.run.created_at_ms < before)
-                && query.created_since_ms.is_none_or(|since| run.run.created_at_ms >= since)
-        };
-        let mut runs: Vec<&Run> = self.runs.iter().rev().filter(fits).collect();
-        runs.sort_by_key(|run| std::cmp::Reverse(run.run.created_at_ms));
-        runs.truncate(query.limit.map_or(usize::MAX, |limit| limit as usize));
-        runs
+    fn matching(&self, query: &Query) -> Vec<RunRow> {
+        let mut rows: Vec<RunRow> = self.runs.iter().map(|run| self.row(run)).collect();
+        rows.retain(|row| query.matches(row));
+        rows.sort_by_key(|row| std::cmp::Reverse(row.cursor()));
+        rows.truncate(query.limit.map_or(usize::MAX, |limit| limit as usize));
+        rows
     }
 
     fn row(&self, run: &Run) -> RunRow {
         RunRow {
             id: run.run.id.clone(),
+            number: run.number,
             app: run.run.app.clone(),
             target: run.run.target.clone(),
             state: run.state,
             is_live: self.held.contains_key(&run.run.id),
             created_at_ms: run.run.created_at_ms,
+            started_at_ms: run.started_at_ms,
             changed_at_ms: run.changed_at_ms,
+            change: run.change,
+            placement: run.run.placement.clone(),
         }
+    }
+
+    fn add(&mut self, run: &NewRun, state: RunState) {
+        self.created += 1;
+        let is_queued = state == RunState::Queued;
+        self.runs.push(Run {
+            run: run.clone(),
+            number: self.created,
+            counts: is_queued,
+            state,
+            started_at_ms: (!is_queued).then_some(run.created_at_ms),
+            changed_at_ms: run.created_at_ms,
+            change: 0,
+            records: Vec::new(),
+            signals: Vec::new(),
+            result: None,
+        });
+        self.note_change(&run.id);
+    }
+
+    fn note_change(&mut self, id: &str) {
+        self.writes += 1;
+        self.changes += 1;
+        let change = self.changes;
+        if let Ok(run) = self.find_mut(id) {
+            run.change = change;
+        }
+    }
+
+    fn check_free(&self, id: &str) -> Result<(), Error> {
+        match self.held.contains_key(id) {
+            true => Err(Error::Busy { run: id.to_owned(), holder: Some(Holder::process(std::process::id())) }),
+            false => Ok(()),
+        }
+    }
+
+    /// The runs of a queue, the next one first.
+    fn queued(&self, queue: &str) -> Vec<&Run> {
+        let is_queued = |run: &&Run| run.state == RunState::Queued && run.run.placement.queue() == queue;
+        let mut queued: Vec<&Run> = self.runs.iter().filter(is_queued).collect();
+        queued.sort_by_key(|run| (run.run.placement.rank(run.run.created_at_ms), run.number));
+        queued
+    }
+
+    /// Runs that count and have a driver.
+    fn at_work(&self) -> impl Iterator<Item = &Run> {
+        let is_held = |run: &&Run| self.held.contains_key(&run.run.id);
+        self.runs.iter().filter(|run| run.counts && run.state != RunState::Queued).filter(is_held)
+    }
+
+    fn active(&self) -> usize {
+        self.at_work().count()
+    }
+
+    fn is_group_full(&self, run: &Run) -> bool {
+        let Some(group) = &run.run.placement.limit_group else { return false };
+        let is_in_group = |other: &&Run| other.run.placement.group_name() == Some(&group.name);
+        self.at_work().filter(is_in_group).count() >= group.max_runs as usize
+    }
+
+    fn has_room(&self, run: &Run, limits: &Limits) -> bool {
+        self.active() < limits.max_runs as usize && !self.is_group_full(run)
     }
 }
 

@@ -70,9 +70,16 @@ pub enum Error {
     },
 }
 
-/// The record of an effect that came to its end. A model call is kept with what was asked.
-pub fn of_outcome(id: &EffectId, request: Digest, completed: &Completed, asked: Option<&Request>) -> Record {
-    let body = wire::Body::of(completed, asked);
+/// The record of an effect that came to its end `at_ms` milliseconds after the run began. A model call is kept with what was
+/// asked.
+pub fn of_outcome(
+    id: &EffectId,
+    request: Digest,
+    completed: &Completed,
+    asked: Option<&Request>,
+    at_ms: u64,
+) -> Record {
+    let body = wire::Body::of(completed, asked, at_ms);
     Record { key: id.as_str().to_owned(), request, body: body.to_text(), blobs: blobs(&completed.outcome) }
 }
 
@@ -102,16 +109,29 @@ pub fn to_prompt(record: &Record) -> Option<String> {
     wire::Body::parse(&record.key, &record.body).ok()?.into_prompt()
 }
 
-/// The record of a cancellation.
-pub fn of_cancel(reason: &str) -> Record {
-    let body = serde_json::json!({"v": VERSION, "reason": reason}).to_string();
+/// When a record was written, in milliseconds since the run began: the end of an effect, whose duration is beside it. Earlier
+/// versions of the program did not keep it.
+pub fn at_ms(record: &Record) -> Option<u64> {
+    wire::Time::parse(&record.body)
+}
+
+/// The body of a record without the time at which it was written: an outcome that is written down again in another place is the
+/// same one.
+fn without_time(record: &Record) -> String {
+    wire::Body::parse(&record.key, &record.body)
+        .map_or_else(|_| record.body.clone(), wire::Body::into_text_without_time)
+}
+
+/// The record of a cancellation, `at_ms` milliseconds after the run began.
+pub fn of_cancel(reason: &str, at_ms: u64) -> Record {
+    let body = serde_json::json!({"v": VERSION, "at": at_ms, "reason": reason}).to_string();
     Record { key: CANCEL.to_owned(), request: Digest::of(b"cancel"), body, blobs: Vec::new() }
 }
 
 /// The record that a run went on in another process, so that stages which were at work restarted, with machines whose
-/// slots had these forms.
-pub fn of_resumed(slots: &SlotForms) -> Record {
-    let body = serde_json::json!({"v": VERSION, "slots": slots_json(slots)}).to_string();
+/// slots had these forms, `at_ms` milliseconds after the run began.
+pub fn of_resumed(slots: &SlotForms, at_ms: u64) -> Record {
+    let body = serde_json::json!({"v": VERSION, "at": at_ms, "slots": slots_json(slots)}).to_string();
     Record { key: RESUMED.to_owned(), request: Digest::of(b"resumed"), body, blobs: Vec::new() }
 }
 

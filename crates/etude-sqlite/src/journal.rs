@@ -8,14 +8,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use etude_runtime::blob::FileBlobs;
-use etude_runtime::engine::{Error, NewRun};
-use rusqlite::{Connection, ErrorCode};
+use etude_runtime::clock::now_ms;
+use etude_runtime::engine::{Error, Holder, NewRun, RunState};
+use rusqlite::Connection;
 
 use crate::error::file_error;
+use crate::follow::Watch;
 use crate::group::{Group, MANY_RUNS};
 use crate::lock_owner::{self, LockOwner};
 use crate::pool::{Pool, lock};
-use crate::rows::{self, Run};
+use crate::rows::{self, NEXT_CHANGE, Run};
 use crate::session::{SqliteSession, Taken};
 use crate::signal::News;
 use crate::syncer::Syncer;
@@ -50,6 +52,7 @@ pub(crate) struct Journal {
     /// How many tokens were given so far.
     tokens: AtomicU64,
     pub(crate) news: Mutex<News>,
+    pub(crate) watch: Mutex<Watch>,
 }
 
 /// A session's hold on a run.
@@ -76,17 +79,8 @@ impl PendingRun {
     /// False if there is a run of that id.
     pub(crate) fn write(&self, connection: &Connection) -> rusqlite::Result<bool> {
         let run = &self.run;
-        let inserted = connection
-            .prepare_cached(
-                "insert into runs (id, app, target, abi, state, epoch, created_at_ms, changed_at_ms, holder)
-                 values (?1, ?2, ?3, ?4, 'running', 1, ?5, ?5, ?6)",
-            )?
-            .insert((&run.id, &run.app, &run.target, run.abi, run.created_at_ms, self.lock_owner.name()));
-        let number = match inserted {
-            Err(cause) if cause.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => return Ok(false),
-            inserted => inserted?,
-        };
-        connection.prepare_cached("insert into headers (run, body) values (?1, ?2)")?.execute((number, &run.header))?;
+        let inserted = rows::insert(connection, run, RunState::Running, Some(self.lock_owner.name()))?;
+        let Some(number) = inserted else { return Ok(false) };
         // Before anybody else can see the row.
         self.journal.hold(number, self.token, &self.lock_owner);
         *lock(&self.number) = Some(number);
@@ -97,7 +91,8 @@ impl PendingRun {
     fn session(&self, written: Result<bool, Error>) -> Result<SqliteSession, Error> {
         let number = if written? { lock(&self.number).take() } else { None };
         let number = number.ok_or_else(|| Error::Exists(self.run.id.clone()))?;
-        let taken = Taken { number, epoch: 1, token: self.token, next: 0 };
+        let began_at_ms = self.run.created_at_ms;
+        let taken = Taken { number, epoch: 1, token: self.token, next: 0, began_at_ms, was_queued: false };
         Ok(SqliteSession::new(Arc::clone(&self.journal), self.run.clone(), taken))
     }
 }
@@ -136,8 +131,8 @@ impl Journal {
         let syncer = Syncer::new(Arc::clone(&pool), Arc::clone(&blobs), strict);
         let group = Group::new(Arc::clone(&pool), syncer.handle());
         let identity = identities(&pool)?;
-        let (lock_owner, held, tokens, news) = Default::default();
-        Ok(Self { dir, locks, blobs, identity, group, syncer, pool, lock_owner, held, tokens, news })
+        let (lock_owner, held, tokens, news, watch) = Default::default();
+        Ok(Self { dir, locks, blobs, identity, group, syncer, pool, lock_owner, held, tokens, news, watch })
     }
 
     /// Makes sure that what is written is still found under the names of the journal and its log. SQLite goes on writing to a
@@ -194,7 +189,7 @@ impl Journal {
                 Some(name) => {
                     let pid = lock_owner::process_of(name);
                     if !pid.is_some_and(platform::is_gone) || since.elapsed() > GRACE_PERIOD {
-                        return Err(Error::Busy { run: run_id.to_owned(), pid });
+                        return Err(Error::Busy { run: run_id.to_owned(), holder: pid.map(Holder::process) });
                     }
                     thread::sleep(PAUSE);
                 }
@@ -202,8 +197,13 @@ impl Journal {
         }
     }
 
+    /// The refusal of a run that somebody has.
+    pub(crate) fn busy(&self, run_id: &str, name: &str) -> Error {
+        Error::Busy { run: run_id.to_owned(), holder: lock_owner::process_of(name).map(Holder::process) }
+    }
+
     /// Who has the run, without leftovers of a dead one.
-    fn other_owner<'r>(&self, run: &'r Run, own: &LockOwner) -> Result<Option<&'r str>, Error> {
+    pub(crate) fn other_owner<'r>(&self, run: &'r Run, own: &LockOwner) -> Result<Option<&'r str>, Error> {
         let Some(name) = run.lock_owner.as_deref() else { return Ok(None) };
         if self.has(run.number, name) {
             return Ok(Some(name));
@@ -215,10 +215,27 @@ impl Journal {
 
     /// Takes a run that was free when it was looked at; `None` if that has changed.
     fn take(&self, seen: &Run, lock_owner: &Arc<LockOwner>) -> Result<Option<(NewRun, Taken)>, Error> {
+        self.take_if(seen, lock_owner, |connection| {
+            // A run that was interrupted is running again; any other one stays in its state.
+            let sql = format!(
+                "update runs set change = case when state = 'running' then {NEXT_CHANGE} else change end where number = ?2"
+            );
+            connection.prepare_cached(&sql)?.execute((now_ms(), seen.number))?;
+            Ok(true)
+        })
+    }
+
+    /// The same, if `and` then says so, in the same transaction: it may write what else is true of the run from now on.
+    pub(crate) fn take_if(
+        &self,
+        seen: &Run,
+        lock_owner: &Arc<LockOwner>,
+        and: impl FnOnce(&Connection) -> rusqlite::Result<bool>,
+    ) -> Result<Option<(NewRun, Taken)>, Error> {
         let (number, token) = (seen.number, self.token());
         let taken = self.pool.transaction(|connection| {
             let Some(run) = Run::find(connection, &seen.id)? else { return Ok(None) };
-            if !run.is_as(seen) {
+            if !run.is_as(seen) || !and(connection)? {
                 return Ok(None);
             }
             let epoch = run.epoch + 1;
@@ -229,13 +246,15 @@ impl Journal {
             ))?;
             rows::remove_lost(connection, number, |blob| self.blobs.is_lost(blob))?;
             let next = rows::next_seq(connection, number)?;
+            let Some(run) = Run::find(connection, &seen.id)? else { return Ok(None) };
+            let was_queued = run.state == RunState::Queued;
+            let began_at_ms = run.started_at_ms.unwrap_or(run.created_at_ms);
             let run = run.created(connection)?;
             // Before anybody else can see the row.
             self.hold(number, token, lock_owner);
-            Ok(Some((run, epoch, next)))
+            Ok(Some((run, Taken { number, epoch, token, next, began_at_ms, was_queued })))
         });
-        let taken = taken.inspect_err(|_| self.release(number, token))?;
-        Ok(taken.map(|(run, epoch, next)| (run, Taken { number, epoch, token, next })))
+        taken.inspect_err(|_| self.release(number, token))
     }
 
     /// What tells a session from all others of this journal.
@@ -244,7 +263,7 @@ impl Journal {
     }
 
     /// This journal as one that has runs.
-    fn lock_owner(&self) -> Result<Arc<LockOwner>, Error> {
+    pub(crate) fn lock_owner(&self) -> Result<Arc<LockOwner>, Error> {
         let mut lock_owner = lock(&self.lock_owner);
         if let Some(lock_owner) = lock_owner.as_ref().filter(|lock_owner| lock_owner.is_in_place()) {
             return Ok(Arc::clone(lock_owner));

@@ -10,13 +10,14 @@ use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_runtime::blob::BlobStore;
 use etude_runtime::engine::{
-    Boxed, CacheLabel, CacheQuery, CacheRow, Engine, Error, NewRun, Prunable, Query, RunRow, RunView, Session, Signal,
-    Signalled,
+    Boxed, CacheLabel, CacheQuery, CacheRow, Counts, Engine, Enqueued, Error, Fleet, Limits, NewRun, Positioned,
+    Prunable, Query, QueuePlace, RunRow, RunView, Session, Signal, Signalled, Submission,
 };
 
 mod backup;
 mod cache;
 mod error;
+mod follow;
 mod group;
 mod journal;
 mod listing;
@@ -27,6 +28,7 @@ mod migrate;
 mod platform;
 mod pool;
 mod prune;
+mod queue;
 mod rows;
 mod session;
 mod signal;
@@ -102,6 +104,26 @@ impl Engine for Sqlite {
         self.journal.count(query)
     }
 
+    fn counts(&self, query: &Query) -> Result<Counts, Error> {
+        self.journal.counts(query)
+    }
+
+    fn tail(&self, run_id: &str, after: u64, limit: u32) -> Result<Vec<Positioned>, Error> {
+        self.journal.tail(run_id, after, limit)
+    }
+
+    fn changes(&self, after: u64, limit: u32) -> Result<Vec<RunRow>, Error> {
+        self.journal.changes(after, limit)
+    }
+
+    fn last_change(&self) -> Result<u64, Error> {
+        self.journal.last_change()
+    }
+
+    fn version(&self) -> Result<u64, Error> {
+        self.journal.version()
+    }
+
     fn result(&self, run_id: &str) -> Result<Option<String>, Error> {
         self.journal.result(run_id)
     }
@@ -140,5 +162,29 @@ impl Engine for Sqlite {
 
     fn blobs(&self) -> Arc<dyn BlobStore> {
         Arc::clone(&self.journal.blobs) as Arc<dyn BlobStore>
+    }
+}
+
+impl Fleet for Sqlite {
+    fn enqueue<'f>(&'f self, submission: &'f Submission) -> Boxed<'f, Result<Enqueued, Error>> {
+        Box::pin(async move { self.journal.enqueue(submission) })
+    }
+
+    fn next(&self, limits: &Limits, now_ms: i64) -> Result<Option<Box<dyn Session>>, Error> {
+        Ok(self.journal.next(limits, now_ms)?.map(|session| Box::new(session) as Box<dyn Session>))
+    }
+
+    fn take(&self, run_id: &str, limits: &Limits, now_ms: i64) -> Result<Option<Box<dyn Session>>, Error> {
+        let taken = self.journal.take_within(run_id, limits, now_ms)?;
+        Ok(taken.map(|session| Box::new(session) as Box<dyn Session>))
+    }
+
+    fn place(&self, run_id: &str, limits: &Limits, now_ms: i64) -> Result<Option<QueuePlace>, Error> {
+        self.journal.queue_place(run_id, limits, now_ms)
+    }
+
+    fn expired(&self, now_ms: i64) -> Result<Vec<Box<dyn Session>>, Error> {
+        let sessions = self.journal.expired(now_ms)?;
+        Ok(sessions.into_iter().map(|session| Box::new(session) as Box<dyn Session>).collect())
     }
 }

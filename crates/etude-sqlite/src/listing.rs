@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use etude_core::digest::Digest;
-use etude_runtime::engine::{Error, Query, RunRow, RunState, RunView};
+use etude_runtime::engine::{Cause, Counts, Cursor, Error, Query, RunRow, RunState, RunView};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params_from_iter};
 
@@ -13,7 +13,38 @@ use crate::rows::{self, RUN_COLUMNS, Run};
 impl Journal {
     /// The runs that a query asks for, newest first.
     pub(crate) fn list(&self, query: &Query) -> Result<Vec<RunRow>, Error> {
+        let (Some(_), Some(limit)) = (query.is_interrupted, query.limit) else {
+            return self.page(query).map(|(rows, _)| rows);
+        };
+        // Whether a process has a run is not in the journal: pages until there are enough.
+        let (mut rows, mut query) = (Vec::new(), query.clone());
+        while (rows.len() as u64) < u64::from(limit) {
+            let (page, last) = self.page(&query)?;
+            rows.extend(page);
+            query.after = last;
+            if last.is_none() {
+                break;
+            }
+        }
+        rows.truncate(limit as usize);
+        Ok(rows)
+    }
+
+    /// The runs that a query asks for, and where the next page begins, if there may be one.
+    fn page(&self, query: &Query) -> Result<(Vec<RunRow>, Option<Cursor>), Error> {
         let runs = self.pool.read(|connection| select(connection, query))?;
+        let is_full = query.limit.is_some_and(|limit| runs.len() as u64 >= u64::from(limit));
+        let last = runs.last().filter(|_| is_full).map(cursor_of);
+        let asks = |row: &RunRow| {
+            let is_running = row.state == RunState::Running;
+            query.is_interrupted.is_none_or(|is_interrupted| !is_running || row.is_live != is_interrupted)
+        };
+        let rows = self.rows(runs, |state| query.states.is_empty() || query.states.contains(&state))?;
+        Ok((rows.into_iter().filter(asks).collect(), last))
+    }
+
+    /// These runs with what their drivers' locks say; those that have left the states that are asked for are left out.
+    pub(crate) fn rows(&self, runs: Vec<Run>, is_asked_for: impl Fn(RunState) -> bool) -> Result<Vec<RunRow>, Error> {
         // Who is there now was there before: one look at each holder is enough.
         let mut there = BTreeSet::new();
         let mut one = |run: Run| {
@@ -28,19 +59,46 @@ impl Journal {
                 Err(Error::Unknown(_)) => return Ok(None),
                 found => found?,
             };
-            let is_asked_for = query.states.is_empty() || query.states.contains(&now.state);
-            Ok(is_asked_for.then(|| row_of(&now, !now.is_as(&run) && self.is_held(&now))))
+            Ok(is_asked_for(now.state).then(|| row_of(&now, !now.is_as(&run) && self.is_held(&now))))
         };
         runs.into_iter().filter_map(|run| one(run).transpose()).collect()
     }
 
     /// How many runs a query matches, whatever its limit.
     pub(crate) fn count(&self, query: &Query) -> Result<u64, Error> {
+        if query.is_interrupted.is_some() {
+            return Ok(self.list(&Query { limit: None, ..query.clone() })?.len() as u64);
+        }
         self.pool.read(|connection| {
-            let (conditions, values) = conditions(query);
-            let sql = format!("select count(*) from runs where {conditions}");
+            let Selection { from, conditions, values, .. } = Selection::new(query, None);
+            let sql = format!("select count(*) from {from} where {conditions}");
             connection.prepare_cached(&sql)?.query_row(params_from_iter(values), |row| rows::length(row, 0))
         })
+    }
+
+    /// How many runs of each status a query matches, whatever its limit.
+    pub(crate) fn counts(&self, query: &Query) -> Result<Counts, Error> {
+        let query = Query { limit: None, after: None, ..query.clone() };
+        let asks = |state: RunState| query.states.is_empty() || query.states.contains(&state);
+        let by_state = self.pool.read(|connection| {
+            let Selection { from, conditions, values, .. } = Selection::new(&query, None);
+            let sql = format!("select state, count(*) from {from} where {conditions} group by state");
+            let mut statement = connection.prepare_cached(&sql)?;
+            let rows = statement.query_map(params_from_iter(values), |row| Ok((row.get(0)?, rows::length(row, 1)?)))?;
+            rows.collect::<rusqlite::Result<Vec<(String, u64)>>>()
+        })?;
+        let mut counts = Counts::default();
+        for (word, number) in by_state {
+            if let Some(state) = RunState::from_word(&word).filter(|state| *state != RunState::Running) {
+                counts.add(state, false, number);
+            }
+        }
+        if asks(RunState::Running) {
+            for row in self.list(&Query { states: vec![RunState::Running], ..query.clone() })? {
+                counts.add(row.state, row.is_live, 1);
+            }
+        }
+        Ok(counts)
     }
 
     /// The result document of a run.
@@ -95,13 +153,21 @@ impl Journal {
 fn row_of(run: &Run, is_live: bool) -> RunRow {
     RunRow {
         id: run.id.clone(),
+        number: run.number,
         app: run.app.clone(),
         target: run.target.clone(),
         state: run.state,
         is_live,
         created_at_ms: run.created_at_ms,
+        started_at_ms: run.started_at_ms,
         changed_at_ms: run.changed_at_ms,
+        change: run.change,
+        placement: run.placement.clone(),
     }
+}
+
+fn cursor_of(run: &Run) -> Cursor {
+    Cursor { created_at_ms: run.created_at_ms, number: run.number }
 }
 
 /// The run of this id, or the only one whose id begins so; how many there are, if there are several.
@@ -140,40 +206,120 @@ fn result(connection: &Connection, number: i64) -> rusqlite::Result<Option<Resul
         .optional()
 }
 
-/// The `where` clause of a query, with the values of its parameters.
-fn conditions(query: &Query) -> (String, Vec<Value>) {
-    let mut conditions = vec!["true".to_owned()];
-    let mut values = Vec::new();
-    let mut value = |value: Value| {
-        values.push(value);
-        format!("?{}", values.len())
-    };
-    if let Some(app) = &query.app {
-        conditions.push(format!("app = {}", value(app.clone().into())));
+/// A query as SQL.
+struct Selection {
+    from: String,
+    conditions: String,
+    values: Vec<Value>,
+    /// The columns that lists are ordered by.
+    order: [&'static str; 2],
+}
+
+impl Selection {
+    /// `state`: instead of the query's states.
+    fn new(query: &Query, state: Option<RunState>) -> Self {
+        let mut parts = Parts::default();
+        let mut labels = query.labels.iter();
+        let (from, [age, number]) = match labels.next() {
+            // In the order of the labels' index.
+            Some((key, value)) => {
+                let (key, value) = (parts.value(key.clone()), parts.value(value.clone()));
+                let of = format!(
+                    "(select created_at_ms as age, run as labelled from labels where key = {key} and value = {value})"
+                );
+                (format!("{of} cross join runs on number = labelled"), ["age", "labelled"])
+            }
+            None => ("runs".to_owned(), ["created_at_ms", "number"]),
+        };
+        for (key, value) in labels {
+            let (key, value) = (parts.value(key.clone()), parts.value(value.clone()));
+            let sql = format!("exists (select 1 from labels where key = {key} and value = {value} and run = number)");
+            parts.conditions.push(sql);
+        }
+        let states = state.map_or_else(|| query.states.clone(), |state| vec![state]);
+        parts.any_of("state", states.iter().map(|state| state.word().to_owned()).collect());
+        parts.any_of("app", query.apps.clone());
+        parts.compare("target", "=", query.target.clone());
+        parts.compare("id", "=", query.id.clone());
+        parts.compare("limit_group", "=", query.limit_group.clone());
+        parts.compare(age, "<", query.created_before_ms);
+        parts.compare(age, ">=", query.created_since_ms);
+        match query.cause {
+            Some(Cause::Cli) => parts.conditions.push("cause is null".to_owned()),
+            cause => parts.compare("cause", "=", cause.map(|cause| cause.word().to_owned())),
+        }
+        if let Some(text) = &query.text {
+            let text = parts.value(text.clone());
+            parts.conditions.push(format!(
+                "((id >= {text} and id < {text} || char(0x10ffff))
+                  or instr(substr(target, instr(target, ':') + 1), {text}) > 0
+                  or (runs.labels is not null and exists
+                      (select 1 from labels where run = number and instr(key || ':' || value, {text}) > 0)))"
+            ));
+        }
+        if let Some(Cursor { created_at_ms, number: last }) = query.after {
+            let (at, last) = (parts.value(created_at_ms), parts.value(last));
+            parts.conditions.push(format!("({age}, {number}) < ({at}, {last})"));
+        }
+        let Parts { conditions, values } = parts;
+        let conditions = if conditions.is_empty() { "true".to_owned() } else { conditions.join(" and ") };
+        Self { from, conditions, values, order: [age, number] }
     }
-    if let Some(target) = &query.target {
-        conditions.push(format!("target = {}", value(target.clone().into())));
+
+    /// Its rows, newest first.
+    fn rows(mut self, connection: &Connection, limit: Option<u32>) -> rusqlite::Result<Vec<Run>> {
+        self.values.push(limit.map_or(-1, i64::from).into());
+        let (Self { from, conditions, values, order: [age, number] }, limit) = (&self, self.values.len());
+        let sql = format!(
+            "select {RUN_COLUMNS} from {from} where {conditions} order by {age} desc, {number} desc limit ?{limit}"
+        );
+        connection.prepare_cached(&sql)?.query_map(params_from_iter(values), Run::from_row)?.collect()
     }
-    if !query.states.is_empty() {
-        let words: Vec<_> = query.states.iter().map(|state| value(state.word().to_owned().into())).collect();
-        conditions.push(format!("state in ({})", words.join(", ")));
+}
+
+/// Conditions and the values of their parameters.
+#[derive(Default)]
+struct Parts {
+    conditions: Vec<String>,
+    values: Vec<Value>,
+}
+
+impl Parts {
+    /// The name of a parameter with this value.
+    fn value(&mut self, value: impl Into<Value>) -> String {
+        self.values.push(value.into());
+        format!("?{}", self.values.len())
     }
-    if let Some(before) = query.created_before_ms {
-        conditions.push(format!("created_at_ms < {}", value(before.into())));
+
+    fn compare(&mut self, column: &str, operator: &str, value: Option<impl Into<Value>>) {
+        if let Some(value) = value {
+            let value = self.value(value);
+            self.conditions.push(format!("{column} {operator} {value}"));
+        }
     }
-    if let Some(since) = query.created_since_ms {
-        conditions.push(format!("created_at_ms >= {}", value(since.into())));
+
+    /// One of these values; of none: any.
+    fn any_of(&mut self, column: &str, values: Vec<String>) {
+        let names: Vec<String> = values.into_iter().map(|value| self.value(value)).collect();
+        match &names[..] {
+            [] => {}
+            [name] => self.conditions.push(format!("{column} = {name}")),
+            _ => self.conditions.push(format!("{column} in ({})", names.join(", "))),
+        }
     }
-    (conditions.join(" and "), values)
 }
 
 /// The rows of the runs that a query asks for, newest first.
 pub(crate) fn select(connection: &Connection, query: &Query) -> rusqlite::Result<Vec<Run>> {
-    let (conditions, mut values) = conditions(query);
-    values.push(query.limit.map_or(-1, i64::from).into());
-    let limit = format!("?{}", values.len());
-    let sql = format!(
-        "select {RUN_COLUMNS} from runs where {conditions} order by created_at_ms desc, number desc limit {limit}"
-    );
-    connection.prepare_cached(&sql)?.query_map(params_from_iter(values), Run::from_row)?.collect()
+    if query.states.len() < 2 || query.limit.is_none() {
+        return Selection::new(query, None).rows(connection, query.limit);
+    }
+    // The index of states has the order of the list within each of them.
+    let mut runs = Vec::new();
+    for state in &query.states {
+        runs.extend(Selection::new(query, Some(*state)).rows(connection, query.limit)?);
+    }
+    runs.sort_by_key(|run| std::cmp::Reverse(cursor_of(run)));
+    runs.truncate(query.limit.map_or(usize::MAX, |limit| limit as usize));
+    Ok(runs)
 }

@@ -17,6 +17,7 @@ pub(crate) const STEPS: &[&str] = &[
     include_str!("../migrations/0001.sql"),
     include_str!("../migrations/0002.sql"),
     include_str!("../migrations/0003.sql"),
+    include_str!("../migrations/0004.sql"),
 ];
 
 /// Why a file could not be migrated.

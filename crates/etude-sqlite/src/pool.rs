@@ -113,6 +113,11 @@ impl Pool {
         self.own_connection()
     }
 
+    /// A connection for a caller that keeps it.
+    pub(crate) fn separate(&self) -> Result<Connection, Error> {
+        self.connect().map_err(|cause| store_error(&self.path, cause))
+    }
+
     fn own_connection(&self) -> rusqlite::Result<Lent<'_>> {
         Ok(Lent::Own { pool: self, connection: Some(self.idle_or_new()?) })
     }

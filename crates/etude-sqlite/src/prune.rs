@@ -71,7 +71,7 @@ impl Journal {
     /// Forgets old cache entries, and returns how many. They belong to no app or target, so that a query for some leaves them
     /// alone.
     fn prune_cache(&self, query: &Query) -> Result<usize, Error> {
-        let Query { app: None, target: None, created_before_ms: Some(before), .. } = query else { return Ok(0) };
+        let Some(before) = query.cache_before_ms() else { return Ok(0) };
         self.pool.write(|connection| connection.execute("delete from cache where created_at_ms < ?1", [before]))
     }
 
@@ -192,6 +192,9 @@ fn remove(connection: &Connection, number: i64) -> rusqlite::Result<()> {
         .prepare_cached("delete from records where id between ?1 and ?2")?
         .execute([rows::record_id(number, 0), rows::record_id(number, u32::MAX)])?;
     for sql in [
+        "delete from keys where run = ?1",
+        "delete from labels where run = ?1",
+        "delete from queue where run = ?1",
         "delete from signals where run = ?1",
         "delete from results where run = ?1",
         "delete from headers where run = ?1",

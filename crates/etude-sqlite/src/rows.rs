@@ -1,12 +1,22 @@
 //! Rows of the tables as the contract's types.
 
+use std::sync::LazyLock;
+
 use etude_core::digest::Digest;
-use etude_runtime::engine::{NewRun, Record, RunState, Signal};
-use rusqlite::types::{FromSqlError, Type};
-use rusqlite::{Connection, OptionalExtension as _, Row};
+use etude_core::tree;
+use etude_runtime::clock::now_ms;
+use etude_runtime::engine::{Cause, LimitGroup, NewRun, Placement, Positioned, Record, RunState, Signal};
+use rusqlite::types::{FromSqlError, Type, ValueRef};
+use rusqlite::{Connection, ErrorCode, OptionalExtension as _, Row};
+use serde_json::{Value, json};
 
 /// The columns that [`Run::from_row`] reads.
-pub(crate) const RUN_COLUMNS: &str = "number, id, app, target, abi, state, epoch, created_at_ms, changed_at_ms, holder";
+pub(crate) const RUN_COLUMNS: &str = "number, id, app, target, abi, state, epoch, created_at_ms, changed_at_ms, holder,
+    started_at_ms, change, cause, submitter, labels, again_of, priority, not_before_ms, queue_timeout_ms, limit_group,
+    limit_max, tenant, queue, bundle";
+
+/// The number of a change of state that is made now, of `?1` in milliseconds since 1970.
+pub(crate) const NEXT_CHANGE: &str = "max(?1 * 1000, (select coalesce(max(change), 0) from runs) + 1)";
 
 /// A row of `runs`.
 #[derive(Debug)]
@@ -22,6 +32,9 @@ pub(crate) struct Run {
     pub(crate) changed_at_ms: i64,
     /// Who has it, or had it when it died.
     pub(crate) lock_owner: Option<String>,
+    pub(crate) started_at_ms: Option<i64>,
+    pub(crate) change: u64,
+    pub(crate) placement: Placement,
 }
 
 impl Run {
@@ -38,6 +51,9 @@ impl Run {
             created_at_ms: row.get(7)?,
             changed_at_ms: row.get(8)?,
             lock_owner: row.get(9)?,
+            started_at_ms: row.get(10)?,
+            change: length(row, 11)?,
+            placement: placement(row)?,
         })
     }
 
@@ -47,6 +63,13 @@ impl Run {
             .prepare_cached(&format!("select {RUN_COLUMNS} from runs where id = ?1"))?
             .query_row([id], Self::from_row)
             .optional()
+    }
+
+    /// The run of this number, which is there.
+    pub(crate) fn by_number(connection: &Connection, number: i64) -> rusqlite::Result<Self> {
+        connection
+            .prepare_cached(&format!("select {RUN_COLUMNS} from runs where number = ?1"))?
+            .query_row([number], Self::from_row)
     }
 
     /// Whether it stands where it stood, in the same hands.
@@ -67,8 +90,98 @@ impl Run {
             abi: self.abi,
             created_at_ms: self.created_at_ms,
             header,
+            placement: self.placement.clone(),
         })
     }
+}
+
+/// What a run was submitted with, from column 12 on.
+fn placement(row: &Row<'_>) -> rusqlite::Result<Placement> {
+    let cause: Option<String> = row.get(12)?;
+    let cause = cause.map(|word| Cause::from_word(&word).ok_or_else(|| not(12, format!("`{word}` is no cause"))));
+    let labels: Option<String> = row.get(14)?;
+    let labels = labels.map(|text| tree::of(&text).map_err(|why| not(14, why.to_string()))).transpose()?;
+    let group: Option<String> = row.get(19)?;
+    let max_runs: Option<u32> = row.get(20)?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let labels = labels.iter().filter_map(Value::as_object).flatten();
+    Ok(Placement {
+        cause: cause.transpose()?.unwrap_or_default(),
+        by: row.get(13)?,
+        labels: labels.map(|(key, value)| (key.clone(), text(value))).collect(),
+        again_of: row.get(15)?,
+        priority: row.get(16)?,
+        not_before_ms: row.get(17)?,
+        queue_timeout_ms: row.get::<_, Option<i64>>(18)?.map(|ms| u64::try_from(ms).unwrap_or(0)),
+        limit_group: group.zip(max_runs).map(|(name, max_runs)| LimitGroup { name, max_runs }),
+        tenant: row.get(21)?,
+        queue: row.get(22)?,
+        bundle: (row.get_ref(23)? != ValueRef::Null).then(|| digest(row, 23)).transpose()?,
+    })
+}
+
+/// Writes the row of a run, with its header and labels. Its number, or `None` if there is a run of that id.
+pub(crate) fn insert(
+    connection: &Connection,
+    run: &NewRun,
+    state: RunState,
+    holder: Option<&str>,
+) -> rusqlite::Result<Option<i64>> {
+    let placement = &run.placement;
+    let is_queued = state == RunState::Queued;
+    let cause = (placement.cause != Cause::Cli).then(|| placement.cause.word());
+    let labels = (!placement.labels.is_empty()).then(|| json!(placement.labels).to_string());
+    let group = placement.limit_group.as_ref();
+    let sql = insert_run();
+    let mut statement = connection.prepare_cached(sql)?;
+    let inserted = statement.insert(rusqlite::params![
+        now_ms(),
+        run.id,
+        run.app,
+        run.target,
+        run.abi,
+        state.word(),
+        run.created_at_ms,
+        holder,
+        cause,
+        placement.by,
+        labels,
+        placement.again_of,
+        placement.priority,
+        placement.not_before_ms,
+        placement.queue_timeout_ms.map(from_length),
+        group.map(|group| &group.name),
+        group.map(|group| group.max_runs),
+        placement.tenant,
+        placement.queue,
+        placement.bundle.as_ref().map(|bundle| &bundle.as_bytes()[..]),
+        (!is_queued).then_some(run.created_at_ms),
+        is_queued.then(|| placement.rank(run.created_at_ms)),
+    ]);
+    let number = match inserted {
+        Err(cause) if cause.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => return Ok(None),
+        inserted => inserted?,
+    };
+    connection.prepare_cached("insert into headers (run, body) values (?1, ?2)")?.execute((number, &run.header))?;
+    for (key, value) in &placement.labels {
+        connection
+            .prepare_cached("insert into labels (key, value, created_at_ms, run) values (?1, ?2, ?3, ?4)")?
+            .execute((key, value, run.created_at_ms, number))?;
+    }
+    Ok(Some(number))
+}
+
+fn insert_run() -> &'static str {
+    static SQL: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "insert into runs (id, app, target, abi, state, epoch, created_at_ms, changed_at_ms, holder, cause, submitter,
+                labels, again_of, priority, not_before_ms, queue_timeout_ms, limit_group, limit_max, tenant, queue, bundle,
+                started_at_ms, rank, change)
+             values (?2, ?3, ?4, ?5, ?6, 1, ?7, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22,
+                {NEXT_CHANGE})"
+        )
+    });
+    &SQL
 }
 
 /// A hash in column `index`.
@@ -97,6 +210,20 @@ pub(crate) fn length(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
 /// A number of bytes as SQLite keeps it.
 pub(crate) fn from_length(length: u64) -> i64 {
     i64::try_from(length).unwrap_or(i64::MAX)
+}
+
+/// The records of a run after a position, in order.
+pub(crate) fn tail(connection: &Connection, run: i64, after: u64, limit: u32) -> rusqlite::Result<Vec<Positioned>> {
+    let mut statement = connection.prepare_cached(
+        "select seq, key, request, body, blobs from records where id between ?1 and ?2 order by id limit ?3",
+    )?;
+    // A position is one more than the number of its record.
+    let Ok(first) = u32::try_from(after) else { return Ok(Vec::new()) };
+    let rows = statement.query_map((record_id(run, first), record_id(run, u32::MAX), limit), |row| {
+        let record = Record { key: row.get(1)?, request: digest(row, 2)?, body: row.get(3)?, blobs: digests(row, 4)? };
+        Ok(Positioned { position: length(row, 0)? + 1, record })
+    })?;
+    rows.collect()
 }
 
 /// The records of a run, in order.

@@ -1,7 +1,7 @@
 //! One driver's hold on one run.
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use etude_core::digest::Digest;
 use etude_runtime::clock::now_ms;
@@ -10,7 +10,7 @@ use rusqlite::Connection;
 
 use crate::journal::Journal;
 use crate::pool::lock;
-use crate::rows;
+use crate::{queue, rows};
 
 /// A claimed run.
 #[derive(Debug)]
@@ -23,6 +23,9 @@ pub(crate) struct SqliteSession {
     /// Every write is made under the condition that the run still has this epoch. The holder's lock alone would do on a sane
     /// file system; the epoch holds even where locks do not work.
     epoch: i64,
+    began_at_ms: i64,
+    /// It has a row in the queue until its state is set.
+    was_queued: bool,
     position: Mutex<Position>,
     /// The newest signal when news were last asked for.
     newest: AtomicI64,
@@ -37,6 +40,10 @@ pub(crate) struct Taken {
     pub(crate) token: u64,
     /// Number of the next record.
     pub(crate) next: u32,
+    /// When a driver first had it.
+    pub(crate) began_at_ms: i64,
+    /// It is still queued.
+    pub(crate) was_queued: bool,
 }
 
 #[derive(Debug)]
@@ -49,15 +56,21 @@ struct Position {
 
 impl SqliteSession {
     pub(crate) fn new(journal: Arc<Journal>, run: NewRun, taken: Taken) -> Self {
-        let Taken { number, epoch, token, next } = taken;
+        let Taken { number, epoch, token, next, began_at_ms, was_queued } = taken;
         let position = Mutex::new(Position { next, is_over: false });
-        Self { journal, run, number, token, epoch, position, newest: AtomicI64::new(-1) }
+        let newest = AtomicI64::new(-1);
+        Self { journal, run, number, token, epoch, began_at_ms, was_queued, position, newest }
+    }
+
+    /// The run was queued when it was taken.
+    pub(crate) fn is_queued(&self) -> bool {
+        self.was_queued
     }
 
     /// Why a write touched no row: somebody else has the run, or it is gone.
     fn fenced_off(&self) -> Error {
         match self.journal.number(&self.run.id) {
-            Ok(_) => Error::Busy { run: self.run.id.clone(), pid: None },
+            Ok(_) => Error::Overtaken { run: self.run.id.clone() },
             Err(cause) => cause,
         }
     }
@@ -86,7 +99,8 @@ impl SqliteSession {
             blob: place.digest(),
             length: text.len() as u64,
         });
-        Ok(StateChange { run: self.number, epoch: self.epoch, state, result })
+        let leaves_queue = self.was_queued && state != RunState::Queued;
+        Ok(StateChange { run: self.number, epoch: self.epoch, state, result, leaves_queue })
     }
 
     fn noted(&self, noted: bool, state: RunState) -> Result<(), Error> {
@@ -107,6 +121,7 @@ struct StateChange {
     epoch: i64,
     state: RunState,
     result: Option<Outcome>,
+    leaves_queue: bool,
 }
 
 /// A result document as it is kept.
@@ -116,18 +131,51 @@ struct Outcome {
     length: u64,
 }
 
+fn set_state() -> &'static str {
+    static SQL: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "update runs set state = ?4, changed_at_ms = ?1, holder = case when ?5 then null else holder end,
+                change = {}
+             where number = ?2 and epoch = ?3",
+            rows::NEXT_CHANGE
+        )
+    });
+    &SQL
+}
+
+/// A run that is left running is interrupted from now on.
+fn release() -> &'static str {
+    static SQL: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "update runs set holder = null, change = case when state = 'running' then {} else change end
+             where number = ?2 and epoch = ?3",
+            rows::NEXT_CHANGE
+        )
+    });
+    &SQL
+}
+
 impl StateChange {
     /// False if the run is somebody else's by now.
     fn write(&self, connection: &Connection) -> rusqlite::Result<bool> {
         // No one needs a run that is over, and to let go of it here needs no write of its own.
-        let changed = connection
-            .prepare_cached(
-                "update runs set state = ?3, changed_at_ms = ?4, holder = case when ?5 then null else holder end
-                 where number = ?1 and epoch = ?2",
-            )?
-            .execute((self.run, self.epoch, self.state.word(), now_ms(), self.state.is_final()))?;
+        let changed = connection.prepare_cached(set_state())?.execute((
+            now_ms(),
+            self.run,
+            self.epoch,
+            self.state.word(),
+            self.state.is_final(),
+        ))?;
         if changed == 0 {
             return Ok(false);
+        }
+        if self.leaves_queue {
+            queue::leave(connection, self.run)?;
+            if self.state == RunState::Running {
+                connection
+                    .prepare_cached("update runs set started_at_ms = ?2 where number = ?1")?
+                    .execute((self.run, now_ms()))?;
+            }
         }
         connection.prepare_cached("delete from results where run = ?1")?.execute([self.run])?;
         if let Some(Outcome { body, blob, length }) = &self.result {
@@ -156,6 +204,10 @@ impl Session for SqliteSession {
 
     fn run(&self) -> &NewRun {
         &self.run
+    }
+
+    fn began_at_ms(&self) -> i64 {
+        self.began_at_ms
     }
 
     fn records(&self) -> Result<Vec<Record>, Error> {
@@ -211,11 +263,10 @@ impl Drop for SqliteSession {
             return;
         }
         // If this fails the run is busy for other processes until this one ends, and for no one in it.
-        let _ = self.journal.pool.write(|connection| {
-            connection
-                .prepare_cached("update runs set holder = null where number = ?1 and epoch = ?2")?
-                .execute((self.number, self.epoch))
-        });
+        let _ = self
+            .journal
+            .pool
+            .write(|connection| connection.prepare_cached(release())?.execute((now_ms(), self.number, self.epoch)));
         self.journal.release(self.number, self.token);
     }
 }

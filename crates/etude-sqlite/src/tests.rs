@@ -8,7 +8,7 @@ use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_runtime::blob::put;
 use etude_runtime::conformance::{block_on, new_run, record};
-use etude_runtime::engine::{CacheLabel, Error, Query, RunState, Session as _, Signal};
+use etude_runtime::engine::{CacheLabel, Error, Holder, Query, RunState, Session as _, Signal};
 
 use crate::journal::Journal;
 use crate::session::SqliteSession;
@@ -45,7 +45,7 @@ fn a_session_that_lost_its_run_cannot_write() {
         block_on(old.append(with_blob.clone())),
         block_on(old.set_state(RunState::Failed, Some("{}"))),
     ] {
-        assert!(matches!(refused, Err(Error::Busy { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(Error::Overtaken { .. })), "{refused:?}");
     }
     block_on(new.append(record("b", "3"))).expect("the new one writes");
     let view = journal.view("r-1").expect("view");
@@ -78,7 +78,7 @@ fn the_lock_of_a_dead_process_is_waited_for() {
     letting_go.join().expect("nothing that panics");
     let _held = hold(std::process::id());
     let refused = journal.claim("r-1");
-    assert!(matches!(refused, Err(Error::Busy { pid: Some(pid), .. }) if pid == std::process::id()));
+    assert!(matches!(refused, Err(Error::Busy { holder, .. }) if holder == Some(Holder::process(std::process::id()))));
 }
 
 /// What a dead process has left in `locks` goes with the first of its runs that somebody takes, and with a prune; a name in a row
@@ -284,7 +284,7 @@ fn only_old_blobs_that_is_not_needed_are_removed() {
         file.set_modified(SystemTime::now() - Duration::from_secs(7_200)).expect("it can be made old");
     }
     let is_alive = |blob: Digest| journal.blobs.list().expect("list").iter().any(|kept| kept.digest == blob);
-    journal.prune(&Query { app: Some("nobody".to_owned()), ..Query::default() }).expect("prune");
+    journal.prune(&Query { apps: vec!["nobody".to_owned()], ..Query::default() }).expect("prune");
     assert_eq!([needed, cached, old, young, result].map(is_alive), [true, true, false, true, true]);
     drop(session);
     // Kept again by a driver that has not appended its record yet.
@@ -338,7 +338,7 @@ fn the_newest_format_is_refused_with_its_number() {
     let settings = Settings { dir: journal.dir.clone(), sync: Sync::Normal };
     journal.pool.write(|connection| connection.pragma_update(None, "user_version", 99)).expect("write");
     let refused = Sqlite::open(settings).map(|_| ());
-    assert!(matches!(refused, Err(Error::TooNew { found: 99, known: 3, .. })), "{refused:?}");
+    assert!(matches!(refused, Err(Error::TooNew { found: 99, known: 4, .. })), "{refused:?}");
 }
 
 /// A format to come: every kind of row is written again, a table gets a column and another one is made.
@@ -386,7 +386,7 @@ fn the_next_format_takes_over_runs_that_are_there() {
                        (select count(*) from more), (select count(*) from blob_refs) from pragma_user_version";
             connection.query_row(sql, [], |row| Ok([0, 1, 2, 3].map(|at| row.get::<_, i64>(at).unwrap_or(-1))))
         });
-        assert_eq!(facts.expect("read"), [4_i64, 2, 0, 1]);
+        assert_eq!(facts.expect("read"), [5_i64, 2, 0, 1]);
     }
     let next = Arc::new(Journal::of_format(settings(), &steps).expect("it is there"));
     let resumed = next.claim("r-2").expect("it can go on");
@@ -397,7 +397,7 @@ fn the_next_format_takes_over_runs_that_are_there() {
     drop(resumed);
     assert_eq!(next.prune(&Query::default()).expect("prune"), 2);
     let refused = Journal::open(settings()).map(|_| ());
-    assert!(matches!(refused, Err(Error::TooNew { found: 4, known: 3, .. })), "{refused:?}");
+    assert!(matches!(refused, Err(Error::TooNew { found: 5, known: 4, .. })), "{refused:?}");
     let new = Settings { dir: dir.path().join("new"), sync: Sync::Normal };
     Journal::of_format(new, &steps).expect("a new one takes every step");
 }

@@ -72,8 +72,10 @@ impl Ended<'_> {
     pub fn resume(&self) -> Result<Next, Refused> {
         match self.view.row.state {
             RunState::Succeeded => Ok(Next::Over),
-            RunState::Running | RunState::Waiting if self.limits == Limits::default() => Ok(Next::Continues),
-            RunState::Running | RunState::Waiting => Ok(Next::Attempt(self.with_new_limits()?)),
+            RunState::Queued | RunState::Running | RunState::Waiting if self.limits == Limits::default() => {
+                Ok(Next::Continues)
+            }
+            RunState::Queued | RunState::Running | RunState::Waiting => Ok(Next::Attempt(self.with_new_limits()?)),
             RunState::Failed | RunState::Cancelled => {
                 let remains = self.remains()?;
                 let discards = |_: usize, record: &Record| remains.covers(&record.key);

@@ -14,7 +14,7 @@ use etude_core::report::{RunResult, Status};
 use etude_process::sandbox::SandboxSettings;
 use etude_process::{ChildEnvironment, HostSettings, ProcessHost, PythonWorker, Redaction};
 use etude_runtime::driver::{self, Drive, Driven, MiddlewareEvent, Progress, Stop};
-use etude_runtime::engine::{self, Engine, NewRun, RunState, Session};
+use etude_runtime::engine::{self, Engine, NewRun, Placement, RunState, Session};
 use etude_runtime::host::{CacheUse, Host, ModelPort, ToolPort};
 use etude_runtime::record::Continuation;
 use etude_spec::source::Sources;
@@ -186,6 +186,7 @@ impl Runner {
         let project = Project::of_app(&definition.app, Modules::Run);
         let pins = Pins::take(sources, &files_of(definition, project.as_ref()), &*blobs)?;
         let Request { input, limits, caller_dir, spent, granted, refresh, routing, again_of } = request;
+        let placement = Placement { again_of: again_of.clone(), ..Placement::default() };
         let header = Header { input, limits, caller_dir, spent, granted, refresh, routing, again_of };
         let run = NewRun {
             id: run_id::new(),
@@ -194,6 +195,7 @@ impl Runner {
             abi: ABI,
             created_at_ms: now_ms(),
             header: header.to_text(&*blobs).map_err(|why| engine::Error::Store { path: "input".to_owned(), why })?,
+            placement,
         };
         let session = self.engine.create(&run).await?;
         let pinned = pins.to_record(&definition.plan.slots());

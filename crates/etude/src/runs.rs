@@ -31,7 +31,11 @@ pub fn resolve(engine: &dyn Engine, app: Option<&str>, text: &str) -> Result<Opt
     if text != LATEST {
         return Ok(Some(text.to_owned()));
     }
-    let newest = engine.list(&Query { app: app.map(str::to_owned), limit: Some(1), ..Query::default() })?;
+    let newest = engine.list(&Query {
+        apps: app.map(str::to_owned).into_iter().collect(),
+        limit: Some(1),
+        ..Query::default()
+    })?;
     Ok(newest.into_iter().next().map(|row| row.id))
 }
 
@@ -72,12 +76,12 @@ pub struct Listed {
 /// The store fails.
 pub fn listed(engine: &dyn Engine, row: RunRow, now_ms: i64) -> Result<Listed, Error> {
     let document = match row.state {
-        RunState::Running => None,
+        RunState::Queued | RunState::Running => None,
         _ => engine.result(&row.id)?.and_then(|text| parsed(&text, &*engine.blobs())),
     };
     let end = if row.state == RunState::Running && row.is_live { now_ms } else { row.changed_at_ms };
     let mut listed = Listed {
-        duration_ms: u64::try_from(end.saturating_sub(row.created_at_ms)).unwrap_or(0),
+        duration_ms: row.started_at_ms.map_or(0, |began| u64::try_from(end.saturating_sub(began)).unwrap_or(0)),
         row,
         cost_usd: None,
         tokens: 0,
@@ -122,7 +126,7 @@ pub fn row_json(row: &RunRow) -> Value {
         "pipeline": target.pipeline(),
         "machine": target.machine(),
         "app": row.app,
-        "started_at": clock::rfc3339(row.created_at_ms),
+        "started_at": row.started_at_ms.map(clock::rfc3339),
         "changed_at": clock::rfc3339(row.changed_at_ms),
     })
 }

@@ -35,12 +35,13 @@ pub(super) fn record(data: &[u8]) {
     let request = Digest::of(b"request");
     let record = Record { key: "p/step".to_owned(), request, body: body.clone(), blobs: Vec::new() };
     record::to_prompt(&record);
+    record::at_ms(&record);
     record::cancel_reason(&body);
     record::to_decision(&Signal { key: "p/gate@question".to_owned(), body });
     record::to_deadline(&Record { key: "!deadline/p/step!timeout".to_owned(), ..record.clone() });
     let Ok(completed) = record::to_outcome(&record, &NoBlobs) else { return };
     // What can be read can be written and read again, and is the same.
-    let again = record::of_outcome(&EffectId::new("p/step"), request, &completed, None);
+    let again = record::of_outcome(&EffectId::new("p/step"), request, &completed, None, 1);
     let read = record::to_outcome(&again, &NoBlobs).expect("what was written can be read");
     assert_eq!(format!("{read:?}"), format!("{completed:?}"));
 }

@@ -127,6 +127,7 @@ impl World {
             abi: 1,
             created_at_ms: 0,
             header: "{}".to_owned(),
+            placement: engine::Placement::default(),
         }
     }
 
@@ -315,7 +316,7 @@ async fn a_cancelled_run_stays_cancelled_after_a_crash() {
     let world = World::of(&first.run_id);
     let session = block_on(world.engine.create(&world.new_run())).unwrap();
     records[..2].iter().for_each(|record| block_on(session.append(record.clone())).unwrap());
-    block_on(session.append(record::of_cancel("cancelled by a test"))).unwrap();
+    block_on(session.append(record::of_cancel("cancelled by a test", 0))).unwrap();
     let result = finished(world.drive(&plan(), &*session, Stop::No).await.unwrap());
     assert_eq!(result.status, Status::Cancelled);
     assert_eq!(result.errors[0].message, "cancelled by a test");

@@ -109,7 +109,7 @@ pub fn usage_of<'r>(records: impl Iterator<Item = &'r Record>, blobs: &dyn BlobS
     let mut sum = Usage::default();
     for record in records.filter(|record| !record.key.starts_with('!')) {
         if let Ok(Completed { outcome: Outcome::Response(answer), .. }) = super::to_outcome(record, blobs)
-            && seen.insert((&record.key, &record.body))
+            && seen.insert((&record.key, super::without_time(record)))
         {
             sum.add(&answer.usage);
         }

@@ -112,8 +112,9 @@ fn every_outcome_survives_the_journal_unchanged() {
     let (_dir, blobs) = store();
     for outcome in every_outcome(&blobs) {
         let completed = Completed { outcome, elapsed_ms: 7 };
-        let record = of_outcome(&EffectId::new("p/a"), Digest::of(b"r"), &completed, None);
+        let record = of_outcome(&EffectId::new("p/a"), Digest::of(b"r"), &completed, None, 9);
         assert_eq!(to_outcome(&record, &blobs).unwrap(), completed, "{}", record.body);
+        assert_eq!(at_ms(&record), Some(9), "{}", record.body);
         assert_eq!(to_checked_outcome(&record, &blobs).unwrap(), completed, "{}", record.body);
     }
 }
@@ -135,7 +136,7 @@ fn a_changed_value_is_found_by_those_who_need_it() {
     };
     for outcome in [Outcome::Process(end), Outcome::Recalled(Some(stored))] {
         let completed = Completed { outcome, elapsed_ms: 1 };
-        let record = of_outcome(&EffectId::new("p/a"), Digest::of(b"r"), &completed, None);
+        let record = of_outcome(&EffectId::new("p/a"), Digest::of(b"r"), &completed, None, 9);
         let files: Vec<_> = files_below(dir.path());
         for (damaged, found) in
             [(text.replacen("xx", "xy", 1), "it was changed"), (text[..500].to_owned(), "it has 490")]
@@ -217,7 +218,9 @@ fn a_record_names_the_blobs_that_it_needs() {
     let counts: Vec<usize> = every_outcome(&blobs)
         .into_iter()
         .map(|outcome| {
-            of_outcome(&EffectId::new("p/a"), Digest::of(b"r"), &Completed { outcome, elapsed_ms: 0 }, None).blobs.len()
+            of_outcome(&EffectId::new("p/a"), Digest::of(b"r"), &Completed { outcome, elapsed_ms: 0 }, None, 9)
+                .blobs
+                .len()
         })
         .collect();
     assert_eq!(counts.iter().sum::<usize>(), 3);
@@ -225,11 +228,11 @@ fn a_record_names_the_blobs_that_it_needs() {
 
 /// X-2: results of tools from before their sandboxes were recorded are read, and written in the same way where there is none.
 #[test]
-fn a_result_without_a_sandbox_is_recorded_as_it_always_was() {
+fn a_result_without_a_sandbox_names_none() {
     let (_dir, blobs) = store();
-    let body = r#"{"v":1,"ms":1,"tool":{"result":"c"}}"#;
+    let body = r#"{"v":1,"ms":1,"at":9,"tool":{"result":"c"}}"#;
     let outcome = Outcome::Tool(Box::new(ToolReply::Done(ToolResult::ok("c"))));
-    let written = of_outcome(&EffectId::new("p/a"), Digest::of(b"r"), &Completed { outcome, elapsed_ms: 1 }, None);
+    let written = of_outcome(&EffectId::new("p/a"), Digest::of(b"r"), &Completed { outcome, elapsed_ms: 1 }, None, 9);
     assert_eq!(written.body, body);
     assert_eq!(
         to_outcome(&written, &blobs).unwrap().outcome,
@@ -282,7 +285,7 @@ fn a_model_call_is_kept_with_what_was_asked() {
     request.messages = vec![etude_core::model::Message::user("why?"), etude_core::model::Message::assistant("because")];
     let outcome = every_outcome(&blobs).remove(6);
     let record =
-        of_outcome(&EffectId::new("p/a"), Digest::of(b"r"), &Completed { outcome, elapsed_ms: 1 }, Some(&request));
+        of_outcome(&EffectId::new("p/a"), Digest::of(b"r"), &Completed { outcome, elapsed_ms: 1 }, Some(&request), 9);
     assert_eq!(
         to_prompt(&record).unwrap(),
         "--- system ---\nbe brief\n--- user ---\nwhy?\n--- assistant ---\nbecause\n"
@@ -300,7 +303,7 @@ fn a_turn_is_recorded_without_what_came_before() {
     let request = Request { system: Some("s".into()), messages, tools: vec![tool], ..Request::default() };
     let completed = Completed { outcome: Outcome::Slept, elapsed_ms: 1 };
     let record =
-        |request: &Request| of_outcome(&EffectId::new("p/x/turn2"), Digest::of(b""), &completed, Some(request));
+        |request: &Request| of_outcome(&EffectId::new("p/x/turn2"), Digest::of(b""), &completed, Some(request), 9);
     let prompt = to_prompt(&record(&request)).unwrap();
     assert_eq!(prompt, "--- after 2 messages ---\n--- user ---\nsecond words\n");
     let whole = to_prompt(&record(&Request { tools: Vec::new(), ..request })).unwrap();
@@ -329,4 +332,28 @@ fn forms_of_slots_come_back_with_their_scripts() {
     let before = to_slots(&serde_json::json!({"m": ["1.0.0", "migrate"], "bad": ["1.0.0"]}));
     assert_eq!(before.keys().collect::<Vec<_>>(), ["m"]);
     assert_eq!((before["m"].drift.as_str(), &before["m"].script), ("migrate", &None));
+}
+
+/// What the model was paid for counts once, also if its outcome was written down again later, in another place.
+#[test]
+fn an_outcome_that_was_written_at_another_time_is_the_same_one() {
+    let (_dir, blobs) = store();
+    let outcome = every_outcome(&blobs).into_iter().find(|outcome| matches!(outcome, Outcome::Response(_))).unwrap();
+    let completed = Completed { outcome, elapsed_ms: 3 };
+    let at = |ms| of_outcome(&EffectId::new("p/a"), Digest::of(b"r"), &completed, None, ms);
+    let [once, twice] = [vec![at(5)], vec![at(5), at(70)]].map(|records| usage_of(records.iter(), &blobs));
+    assert_eq!((once.calls, once), (twice.calls, twice));
+    assert!(once.calls > 0);
+}
+
+/// Records of before have no time, and are read as they were.
+#[test]
+fn a_record_of_before_has_no_time() {
+    let (_dir, blobs) = store();
+    let body = r#"{"v":1,"ms":3,"plain":"slept"}"#.to_owned();
+    let record = Record { key: "p/a".to_owned(), request: Digest::of(b"r"), body, blobs: Vec::new() };
+    assert_eq!(at_ms(&record), None);
+    assert_eq!(to_outcome(&record, &blobs).unwrap().elapsed_ms, 3);
+    assert_eq!(at_ms(&of_cancel("enough", 4)), Some(4));
+    assert_eq!(cancel_reason(&of_cancel("enough", 4).body), "enough");
 }

@@ -17,6 +17,9 @@ use crate::blob::BlobStore;
 pub(super) struct Body {
     v: u32,
     ms: u64,
+    /// When it ended, in milliseconds since the run began. For those who look at the run: the machine never sees it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    at: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     process: Option<ProcessBody>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,6 +44,19 @@ pub(super) struct Body {
     /// For outcomes that have no content: `slept`, `missed`, `remembered`, `abandoned`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     plain: Option<String>,
+}
+
+/// The part of any record's body that says when it was written.
+#[derive(Deserialize)]
+pub(super) struct Time {
+    #[serde(default)]
+    at: Option<u64>,
+}
+
+impl Time {
+    pub(super) fn parse(text: &str) -> Option<u64> {
+        serde_json::from_str::<Self>(text).ok()?.at
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -170,10 +186,11 @@ struct DecidedBody {
 }
 
 impl Body {
-    pub(super) fn of(completed: &Completed, asked: Option<&Request>) -> Self {
+    pub(super) fn of(completed: &Completed, asked: Option<&Request>, at_ms: u64) -> Self {
         let mut body = Self {
             v: VERSION,
             ms: completed.elapsed_ms,
+            at: Some(at_ms),
             process: None,
             answer: None,
             call_failed: None,
@@ -218,6 +235,10 @@ impl Body {
     pub(super) fn to_text(&self) -> String {
         // Strings, numbers and raw JSON cannot fail to be printed.
         serde_json::to_string(self).unwrap_or_default()
+    }
+
+    pub(super) fn into_text_without_time(self) -> String {
+        Self { at: None, ..self }.to_text()
     }
 
     pub(super) fn parse(key: &str, text: &str) -> Result<Self, Error> {

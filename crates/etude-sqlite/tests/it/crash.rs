@@ -41,6 +41,8 @@ fn child() {
         "append-together-strict" => append_together_for_ever(dir, Sync::Strict),
         "append-strict" => append_for_ever(dir, Sync::Strict),
         "claim" => claim_when_signalled(dir),
+        "enqueue" => crate::queue::enqueue_for_ever(dir),
+        "take-next" => crate::queue::take_next(dir),
         other => panic!("no such role: {other}"),
     }
 }
@@ -164,7 +166,9 @@ fn one_of_several_processes_gets_a_run() {
         assert_eq!(winners, 1);
         let engine = open(dir.path(), Sync::Normal);
         let pids: Vec<_> = children.iter().map(|child| Some(child.id())).collect();
-        assert!(matches!(engine.claim("r-1"), Err(Error::Busy { pid, .. }) if pids.contains(&pid)));
+        assert!(
+            matches!(engine.claim("r-1"), Err(Error::Busy { holder, .. }) if pids.contains(&holder.as_ref().and_then(|holder| holder.pid)))
+        );
         for mut child in children {
             child.kill().expect("SIGKILL");
             child.wait().expect("it is dead");

@@ -10,6 +10,8 @@ mod conformance;
 mod contention;
 mod crash;
 mod files;
+mod lists;
+mod queue;
 mod together; // appends of many runs at once
 
 /// Opens the journal in a directory.

@@ -106,7 +106,7 @@ fn many_runs_are_created_and_end_together() {
     }
     overtake(dir.path(), "r-3");
     let refused = runtime.block_on(sessions[3].set_state(RunState::Failed, None));
-    assert!(matches!(refused, Err(Error::Busy { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(Error::Overtaken { .. })), "{refused:?}");
 }
 
 /// An overtaken session gets an error; those that wrote with it are not concerned.
@@ -117,7 +117,7 @@ fn who_lost_a_run_writes_nothing_and_hinders_no_other() {
     let sessions = sessions(&engine);
     overtake(dir.path(), "r-3");
     for (run, end) in append(&sessions, RECORDS).into_iter().enumerate() {
-        assert_eq!(matches!(end, Err(Error::Busy { .. })), run == 3, "{run}: {end:?}");
+        assert_eq!(matches!(end, Err(Error::Overtaken { .. })), run == 3, "{run}: {end:?}");
         assert_eq!(sessions[run].records().expect("records").len(), if run == 3 { 0 } else { RECORDS });
     }
 }

@@ -10,7 +10,7 @@ use etude_core::tool::{AvailableTool, ToolCall, ToolList, ToolReply, ToolResult,
 use etude_invoke::chain::{Outcome, Throw, ThrowKind};
 use etude_process::blob::FileBlobs;
 use etude_runtime::driver::{Drive, Driven, OnMismatch, Stop};
-use etude_runtime::engine::{Engine, NewRun};
+use etude_runtime::engine::{Engine, NewRun, Placement};
 use etude_runtime::host::{Boxed, CacheUse, Host, ModelPort, ToolPort};
 use etude_runtime::memory::MemoryEngine;
 use etude_spec::cascade::skill::Role;
@@ -58,6 +58,7 @@ async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Out
         abi: ABI,
         created_at_ms: now_ms(),
         header: "{}".to_owned(),
+        placement: Placement::default(),
     };
     let session = engine.create(&run).await.map_err(|error| failed(error.to_string()))?;
     let host = Host {

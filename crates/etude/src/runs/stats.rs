@@ -83,7 +83,7 @@ impl Gathering {
             RunState::Succeeded => stats.succeeded += 1,
             RunState::Failed => stats.failed += 1,
             RunState::Cancelled => stats.cancelled += 1,
-            RunState::Running | RunState::Waiting => {}
+            RunState::Queued | RunState::Running | RunState::Waiting => {}
         }
         if run.row.state.is_final() {
             self.durations.push(run.duration_ms);
@@ -162,19 +162,23 @@ fn parts(run: &Listed, is_by_model: bool) -> Vec<(Option<String>, u64, Option<f6
 
 #[cfg(test)]
 mod tests {
-    use etude_runtime::engine::RunRow;
+    use etude_runtime::engine::{Placement, RunRow};
 
     use super::*;
 
     fn run(target: &str, state: RunState, duration_ms: u64, steps: Value) -> Listed {
         let row = RunRow {
             id: "r".to_owned(),
+            number: 1,
             app: "/app".to_owned(),
             target: target.to_owned(),
             state,
             is_live: false,
             created_at_ms: 0,
+            started_at_ms: Some(0),
             changed_at_ms: 0,
+            change: 1,
+            placement: Placement::default(),
         };
         let kind = (state == RunState::Failed).then(|| "step_failed".to_owned());
         Listed { row, duration_ms, cost_usd: Some(0.5), tokens: 10, kind, reason: None, steps }

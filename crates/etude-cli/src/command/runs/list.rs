@@ -18,7 +18,7 @@ pub(super) fn list(context: &Context, args: &args::RunsList) -> Result<Exit, Pro
     args.status.as_deref().map_or(Ok(()), check_status)?;
     let engine = context.engine(false)?;
     let query = Query {
-        app: app_of(context, args.all),
+        apps: app_of(context, args.all).into_iter().collect(),
         target: args.pipeline.clone(),
         created_since_ms: args.since.map(since_ms),
         ..Query::default()
@@ -53,20 +53,15 @@ pub(super) fn since_ms(ago: u64) -> i64 {
 /// The runs that are listed, and how many match.
 fn rows(engine: &dyn Engine, query: Query, args: &args::RunsList) -> Result<(Vec<RunRow>, u64), Problem> {
     let limit = Some(args.limit);
-    let is_derived = |word: &str| word == INTERRUPTED || word == RunState::Running.word();
     let query = match args.status.as_deref() {
         None => Query { limit, ..query },
-        // Whether a process executes a run is not in the store: the limit is applied afterwards.
-        Some(word) if is_derived(word) => Query { states: vec![RunState::Running], ..query },
-        Some(word) => Query { states: RunState::from_word(word).into_iter().collect(), limit, ..query },
+        Some(word) => {
+            let is_interrupted = Some(word == INTERRUPTED);
+            let state = if word == INTERRUPTED { Some(RunState::Running) } else { RunState::from_word(word) };
+            Query { states: state.into_iter().collect(), is_interrupted, limit, ..query }
+        }
     };
-    let mut rows = engine.list(&query).map_err(|e| of_engine(&e))?;
-    if let Some(word) = args.status.as_deref().filter(|word| is_derived(word)) {
-        rows.retain(|row| runs::status(row) == word);
-        let total = rows.len() as u64;
-        rows.truncate(args.limit as usize);
-        return Ok((rows, total));
-    }
+    let rows = engine.list(&query).map_err(|e| of_engine(&e))?;
     let total = engine.count(&query).map_err(|e| of_engine(&e))?;
     Ok((rows, total))
 }

@@ -18,7 +18,7 @@ pub(super) fn prune(context: &Context, args: &args::RunsPrune) -> Result<Exit, P
     let engine = context.engine(false)?;
     let now = clock::now_ms();
     let query = Query {
-        app: app_of(context, args.all),
+        apps: app_of(context, args.all).into_iter().collect(),
         states: RunState::ALL.into_iter().filter(|state| state.is_final()).collect(),
         created_before_ms: Some(now.saturating_sub_unsigned(args.older_than)),
         ..Query::default()

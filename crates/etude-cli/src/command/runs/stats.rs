@@ -18,7 +18,7 @@ use crate::stdout;
 pub(super) fn stats(context: &Context, args: &args::RunsStats) -> Result<Exit, Problem> {
     let engine = context.engine(false)?;
     let query = Query {
-        app: app_of(context, args.all),
+        apps: app_of(context, args.all).into_iter().collect(),
         target: args.pipeline.clone(),
         created_since_ms: Some(since_ms(args.since)),
         ..Query::default()

@@ -41,19 +41,23 @@ fn age(ms: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use etude::runtime::engine::{RunRow, RunState};
+    use etude::runtime::engine::{Placement, RunRow, RunState};
 
     use super::*;
 
     fn run(id: &str, state: RunState, reason: Option<&str>, cost: Option<f64>, started: i64) -> Listed {
         let row = RunRow {
             id: id.to_owned(),
+            number: 1,
             app: "/app".to_owned(),
             target: "review".to_owned(),
             state,
             is_live: false,
             created_at_ms: started,
+            started_at_ms: Some(started),
             changed_at_ms: 0,
+            change: 1,
+            placement: Placement::default(),
         };
         Listed {
             row,

@@ -1,0 +1,205 @@
+//! The contract of the queue: runs that are accepted now and begun by some process later.
+//!
+//! A server on an embedded journal is a fleet of one process, or of two while it is replaced. Everything that decides which run is
+//! next lies in the journal, so that limits hold for all processes together.
+
+use std::collections::BTreeMap;
+
+use etude_core::digest::Digest;
+
+use super::{Boxed, Error, NewRun, Session};
+
+/// One minute of age is worth one unit of priority.
+pub const MS_PER_PRIORITY: i64 = 60_000;
+
+/// The name of the queue for runs that name none.
+pub const DEFAULT_QUEUE: &str = "default";
+
+/// Accepts runs, and hands them to the processes that drive them.
+pub trait Fleet: Send + Sync {
+    /// Accepts a run that no process has begun ([`super::RunState::Queued`]), together with its unique keys, or finds the run that
+    /// has one of them. Once the future is ready, the run survives any death of this process.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if there is a run of that id.
+    fn enqueue<'f>(&'f self, submission: &'f Submission) -> Boxed<'f, Result<Enqueued, Error>>;
+
+    /// Takes the queued run that is next, if there is one that may begin within the limits. It is then running. An empty queue is
+    /// only read.
+    ///
+    /// # Errors
+    /// The store fails.
+    fn next(&self, limits: &Limits, now_ms: i64) -> Result<Option<Box<dyn Session>>, Error>;
+
+    /// Takes this run, if the limits allow another one; else `None`. A queued run is then running, any other one keeps its state
+    /// until that is set. It counts from now on, whatever began it.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`], or [`Error::Busy`] if somebody else has it.
+    fn take(&self, run_id: &str, limits: &Limits, now_ms: i64) -> Result<Option<Box<dyn Session>>, Error>;
+
+    /// Where a queued run stands. `None` if it is not queued.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    fn place(&self, run_id: &str, limits: &Limits, now_ms: i64) -> Result<Option<QueuePlace>, Error>;
+
+    /// Takes the queued runs whose time to wait is over. They stay queued until their state is set.
+    ///
+    /// # Errors
+    /// The store fails.
+    fn expired(&self, now_ms: i64) -> Result<Vec<Box<dyn Session>>, Error>;
+}
+
+/// A run to be queued.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Submission {
+    /// The run.
+    pub run: NewRun,
+    /// Keys that only one run has: of an idempotent request, a tick, a delivery. They live as long as their run.
+    pub keys: Vec<UniqueKey>,
+    /// The queue takes no more runs than this.
+    pub max_queued: Option<u64>,
+}
+
+/// A key that only one run has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UniqueKey {
+    /// The key, with a word for its kind and owner: another token's key is another key.
+    pub key: String,
+    /// Hash of the request, to notice another request under the same key.
+    pub digest: Option<Digest>,
+}
+
+/// What became of a submission.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Enqueued {
+    /// The run is queued.
+    Accepted,
+    /// Another run has one of the keys. Nothing was written.
+    Repeated {
+        /// The run.
+        run_id: String,
+        /// The key.
+        key: String,
+        /// Its request was the same: both have no digest, or equal ones.
+        is_same: bool,
+    },
+    /// The queue is full. Nothing was written.
+    Full,
+}
+
+/// What the processes of a journal may run at once, all together. Suspended runs do not count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// The queue.
+    pub queue: String,
+    /// Number of runs that came from a queue.
+    pub max_runs: u32,
+}
+
+impl Limits {
+    /// Limits of the queue for runs that name none.
+    pub fn of_default_queue(max_runs: u32) -> Self {
+        Self { queue: DEFAULT_QUEUE.to_owned(), max_runs }
+    }
+}
+
+/// Where a queued run stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueuePlace {
+    /// From 1.
+    pub position: u64,
+    /// Why it has not begun.
+    pub reason: QueueReason,
+}
+
+etude_core::words! {
+    /// Why a queued run has not begun.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum QueueReason {
+        /// There are as many runs as there may be, or earlier ones in the queue.
+        MaxRuns = "max_runs",
+        /// There are as many runs of its pipeline and key as there may be.
+        Pipeline = "pipeline",
+        /// Its time has not come.
+        NotBefore = "not_before",
+    }
+}
+
+etude_core::words! {
+    /// What began a run.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Cause {
+        /// The command line, or a program that embeds the library.
+        #[default]
+        Cli = "cli",
+        /// A request over HTTP.
+        Api = "api",
+        /// A tick of a schedule.
+        Schedule = "schedule",
+        /// A delivery to a webhook.
+        Webhook = "webhook",
+        /// A call of a tool over MCP.
+        Mcp = "mcp",
+    }
+}
+
+/// Where a run comes from, and when it may begin.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Placement {
+    /// What began it.
+    pub cause: Cause,
+    /// Who asked for it: the name of a token, or `webhook:NAME`.
+    pub by: Option<String>,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// The run whose target and input it has.
+    pub again_of: Option<String>,
+    /// From -100 to 100; higher ones begin earlier.
+    pub priority: i32,
+    /// It begins no earlier, in milliseconds since 1970.
+    pub not_before_ms: Option<i64>,
+    /// How long it may stay queued after it could begin.
+    pub queue_timeout_ms: Option<u64>,
+    /// The limit that it shares with others.
+    pub limit_group: Option<LimitGroup>,
+    /// Whose it is, on a fleet with several tenants.
+    pub tenant: Option<String>,
+    /// The queue that it waits in; `None`: [`DEFAULT_QUEUE`].
+    pub queue: Option<String>,
+    /// Hash of the app's bundle, on a fleet.
+    pub bundle: Option<Digest>,
+}
+
+/// A limit that the runs of one pipeline and key share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LimitGroup {
+    /// App, pipeline and key in one text.
+    pub name: String,
+    /// Number of its runs at once; suspended ones do not count.
+    pub max_runs: u32,
+}
+
+impl Placement {
+    /// Where it stands among the queued runs, in milliseconds: the smallest is next. Age counts from `created_at_ms`.
+    pub fn rank(&self, created_at_ms: i64) -> i64 {
+        created_at_ms.saturating_sub(i64::from(self.priority) * MS_PER_PRIORITY)
+    }
+
+    /// When it must have begun, in milliseconds since 1970.
+    pub fn expires_at_ms(&self, created_at_ms: i64) -> Option<i64> {
+        let could_begin = self.not_before_ms.map_or(created_at_ms, |at| at.max(created_at_ms));
+        self.queue_timeout_ms.map(|ms| could_begin.saturating_add_unsigned(ms))
+    }
+
+    /// The queue that it waits in.
+    pub fn queue(&self) -> &str {
+        self.queue.as_deref().unwrap_or(DEFAULT_QUEUE)
+    }
+
+    /// The name of the limit that it shares.
+    pub fn group_name(&self) -> Option<&str> {
+        self.limit_group.as_ref().map(|group| group.name.as_str())
+    }
+}

@@ -1,0 +1,66 @@
+//! Following runs: the records and the changes of state since a position, with one look at the journal for all who follow.
+
+use std::time::{Duration, Instant};
+
+use etude_runtime::engine::{Error, Positioned, RunRow};
+use rusqlite::Connection;
+
+use crate::error::store_error;
+use crate::journal::Journal;
+use crate::pool::lock;
+use crate::rows::{self, RUN_COLUMNS, Run};
+
+/// A look at the version of the journal is good for this long.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What is known of the version of the journal, so that each of many streams need not look for itself.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    looked: Option<Instant>,
+    version: u64,
+    /// SQLite counts, for each connection, the commits of all other ones. This one never writes.
+    connection: Option<Connection>,
+}
+
+impl Journal {
+    /// The records of a run after a position.
+    pub(crate) fn tail(&self, run_id: &str, after: u64, limit: u32) -> Result<Vec<Positioned>, Error> {
+        let number = self.number(run_id)?;
+        self.pool.read(|connection| rows::tail(connection, number, after, limit))
+    }
+
+    /// The runs whose state changed after a number.
+    pub(crate) fn changes(&self, after: u64, limit: u32) -> Result<Vec<RunRow>, Error> {
+        let sql = format!("select {RUN_COLUMNS} from runs where change > ?1 order by change limit ?2");
+        let runs = self.pool.read(|connection| {
+            let mut statement = connection.prepare_cached(&sql)?;
+            let rows = statement.query_map((rows::from_length(after), limit), Run::from_row)?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        })?;
+        self.rows(runs, |_| true)
+    }
+
+    /// The number of the latest change of state.
+    pub(crate) fn last_change(&self) -> Result<u64, Error> {
+        let sql = "select coalesce(max(change), 0) from runs";
+        self.pool.read(|connection| connection.prepare_cached(sql)?.query_row([], |row| rows::length(row, 0)))
+    }
+
+    /// A number that is another one after any write by any process.
+    pub(crate) fn version(&self) -> Result<u64, Error> {
+        let mut watch = lock(&self.watch);
+        if watch.looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
+            let connection = match watch.connection.take() {
+                Some(connection) => connection,
+                None => self.pool.separate()?,
+            };
+            let version = connection
+                .prepare_cached("pragma data_version")
+                .and_then(|mut statement| statement.query_row([], |row| rows::length(row, 0)));
+            watch.connection = Some(connection);
+            watch.version = version.map_err(|cause| store_error(self.pool.path(), cause))?;
+            watch.looked = Some(Instant::now());
+        }
+        Ok(watch.version)
+    }
+}

@@ -1,0 +1,311 @@
+//! The queue: runs that are accepted now and begun by some process later.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use etude_core::digest::Digest;
+use etude_runtime::engine::{Enqueued, Error, Limits, QueuePlace, QueueReason, RunState, Submission, UniqueKey};
+use rusqlite::{Connection, OptionalExtension as _};
+
+use crate::journal::Journal;
+use crate::lock_owner;
+use crate::rows::{self, NEXT_CHANGE, Run};
+use crate::session::SqliteSession;
+
+/// The statements of a submission.
+enum Written {
+    Done(Enqueued),
+    /// There is a run of that id.
+    Exists,
+}
+
+/// Runs that have drivers, by the limit that they share.
+struct AtWork {
+    all: u32,
+    by_group: BTreeMap<String, u32>,
+}
+
+/// A row of the queue.
+struct Waiting {
+    number: i64,
+    limit_group: Option<(String, u32)>,
+}
+
+impl Journal {
+    /// Accepts a run, or finds the one that has one of its keys.
+    pub(crate) fn enqueue(&self, submission: &Submission) -> Result<Enqueued, Error> {
+        let found = self.pool.read(|connection| repeated(connection, &submission.keys))?;
+        // A repetition is answered without the writer's lock.
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        let written = self.pool.transaction(|connection| enqueue(connection, submission))?;
+        match written {
+            Written::Exists => Err(Error::Exists(submission.run.id.clone())),
+            Written::Done(Enqueued::Accepted) => {
+                self.is_in_place()?;
+                self.syncer.committed(&[])?;
+                Ok(Enqueued::Accepted)
+            }
+            Written::Done(other) => Ok(other),
+        }
+    }
+
+    /// Takes the queued run that is next.
+    pub(crate) fn next(self: &Arc<Self>, limits: &Limits, now_ms: i64) -> Result<Option<SqliteSession>, Error> {
+        let waits = |connection: &Connection| {
+            let sql = "select 1 from queue where queue = ?1 and not_before_ms <= ?2 limit 1";
+            connection.prepare_cached(sql)?.exists((&limits.queue, now_ms))
+        };
+        // An empty queue costs one look.
+        if !self.pool.read(waits)? {
+            return Ok(None);
+        }
+        loop {
+            let dead = self.dead_holders()?;
+            let found = self.pool.snapshot(|connection| pick(connection, limits, now_ms, &dead))?;
+            let Some(found) = found else { return Ok(None) };
+            let lock_owner = self.lock_owner()?;
+            // Both looks again, now that no one else writes: what another process has taken meanwhile counts.
+            let taken = self.take_if(&found, &lock_owner, |connection| {
+                let is_next = pick(connection, limits, now_ms, &dead)?.is_some_and(|run| run.number == found.number);
+                if is_next {
+                    begin(connection, found.number, now_ms)?;
+                }
+                Ok(is_next)
+            })?;
+            if let Some((run, taken)) = taken {
+                self.syncer.committed(&[])?;
+                return Ok(Some(SqliteSession::new(Arc::clone(self), run, taken)));
+            }
+        }
+    }
+
+    /// Takes this run if the limits allow it.
+    pub(crate) fn take_within(
+        self: &Arc<Self>,
+        run_id: &str,
+        limits: &Limits,
+        now_ms: i64,
+    ) -> Result<Option<SqliteSession>, Error> {
+        loop {
+            let run = self.find(run_id)?;
+            let lock_owner = self.lock_owner()?;
+            if let Some(name) = self.other_owner(&run, &lock_owner)? {
+                return Err(self.busy(run_id, name));
+            }
+            let dead = self.dead_holders()?;
+            let mut has_room = true;
+            let taken = self.take_if(&run, &lock_owner, |connection| {
+                let group = run.placement.limit_group.as_ref().map(|group| (group.name.clone(), group.max_runs));
+                has_room = AtWork::count(connection, &dead)?.has_room(limits, group.as_ref());
+                if has_room && run.state == RunState::Queued {
+                    begin(connection, run.number, now_ms)?;
+                } else if has_room {
+                    let sql = format!(
+                        "update runs set rank = coalesce(rank, created_at_ms),
+                            change = case when state = 'running' then {NEXT_CHANGE} else change end
+                         where number = ?2"
+                    );
+                    connection.prepare_cached(&sql)?.execute((now_ms, run.number))?;
+                }
+                Ok(has_room)
+            })?;
+            match taken {
+                Some((run, taken)) => return Ok(Some(SqliteSession::new(Arc::clone(self), run, taken))),
+                None if !has_room => return Ok(None),
+                // Somebody else has taken it since it was looked at.
+                None => {}
+            }
+        }
+    }
+
+    /// Where a queued run stands.
+    pub(crate) fn queue_place(&self, run_id: &str, limits: &Limits, now_ms: i64) -> Result<Option<QueuePlace>, Error> {
+        let run = self.find(run_id)?;
+        let dead = self.dead_holders()?;
+        self.pool.snapshot(|connection| {
+            let row = connection
+                .prepare_cached("select queue, rank, not_before_ms from queue where run = ?1")?
+                .query_row([run.number], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+                .optional()?;
+            let Some((queue, rank, not_before_ms)): Option<(String, i64, i64)> = row else { return Ok(None) };
+            let before = connection
+                .prepare_cached("select count(*) from queue where queue = ?1 and (rank, run) < (?2, ?3)")?
+                .query_row((queue, rank, run.number), |row| rows::length(row, 0))?;
+            let at_work = AtWork::count(connection, &dead)?;
+            let is_group_full =
+                run.placement.limit_group.as_ref().is_some_and(|group| {
+                    at_work.by_group.get(&group.name).is_some_and(|count| *count >= group.max_runs)
+                });
+            let reason = match not_before_ms > now_ms {
+                true => QueueReason::NotBefore,
+                false if is_group_full && at_work.all < limits.max_runs => QueueReason::Pipeline,
+                false => QueueReason::MaxRuns,
+            };
+            Ok(Some(QueuePlace { position: before + 1, reason }))
+        })
+    }
+
+    /// Takes the queued runs whose time to wait is over.
+    pub(crate) fn expired(self: &Arc<Self>, now_ms: i64) -> Result<Vec<SqliteSession>, Error> {
+        let ids = self.pool.read(|connection| {
+            let sql = "select id from queue join runs on number = run where expires_at_ms <= ?1 order by expires_at_ms";
+            let mut statement = connection.prepare_cached(sql)?;
+            let ids = statement.query_map([now_ms], |row| row.get(0))?;
+            ids.collect::<rusqlite::Result<Vec<String>>>()
+        })?;
+        let mut sessions = Vec::new();
+        for id in ids {
+            match self.claim(&id) {
+                Ok(session) => sessions.extend(Some(session).filter(SqliteSession::is_queued)),
+                // Somebody else ends it, or begins it.
+                Err(Error::Busy { .. } | Error::Unknown(_)) => {}
+                Err(cause) => return Err(cause),
+            }
+        }
+        Ok(sessions)
+    }
+
+    /// The names of those that have runs according to the journal, and are not there any more. Looked at outside of transactions,
+    /// for which everybody who writes waits.
+    fn dead_holders(&self) -> Result<BTreeSet<String>, Error> {
+        let names = self.pool.read(|connection| {
+            let sql = "select distinct holder from runs where rank is not null and holder is not null";
+            let mut statement = connection.prepare_cached(sql)?;
+            let names = statement.query_map([], |row| row.get(0))?;
+            names.collect::<rusqlite::Result<BTreeSet<String>>>()
+        })?;
+        let is_dead = |name: &String| !self.is_own(name) && !lock_owner::is_alive(&self.locks, name).unwrap_or(true);
+        Ok(names.into_iter().filter(is_dead).collect())
+    }
+}
+
+/// A run leaves the queue.
+pub(crate) fn leave(connection: &Connection, number: i64) -> rusqlite::Result<()> {
+    connection.prepare_cached("delete from queue where run = ?1")?.execute([number]).map(drop)
+}
+
+/// A queued run begins.
+fn begin(connection: &Connection, number: i64, now_ms: i64) -> rusqlite::Result<()> {
+    leave(connection, number)?;
+    let sql = format!(
+        "update runs set state = 'running', started_at_ms = ?1, changed_at_ms = ?1, change = {NEXT_CHANGE}
+         where number = ?2"
+    );
+    connection.prepare_cached(&sql)?.execute((now_ms, number)).map(drop)
+}
+
+/// The run that has one of the keys.
+fn repeated(connection: &Connection, keys: &[UniqueKey]) -> rusqlite::Result<Option<Enqueued>> {
+    for UniqueKey { key, digest } in keys {
+        let found = connection
+            .prepare_cached("select id, digest from keys join runs on number = run where key = ?1")?
+            .query_row([key], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        if let Some((run_id, of)) = found {
+            let of: Option<Vec<u8>> = of;
+            let is_same = of.as_deref() == digest.as_ref().map(|digest| &digest.as_bytes()[..]);
+            return Ok(Some(Enqueued::Repeated { run_id, key: key.clone(), is_same }));
+        }
+    }
+    Ok(None)
+}
+
+fn enqueue(connection: &Connection, submission: &Submission) -> rusqlite::Result<Written> {
+    let Submission { run, keys, max_queued } = submission;
+    if let Some(found) = repeated(connection, keys)? {
+        return Ok(Written::Done(found));
+    }
+    let placement = &run.placement;
+    if let Some(max) = max_queued {
+        let count = connection
+            .prepare_cached("select count(*) from queue where queue = ?1")?
+            .query_row([placement.queue()], |row| rows::length(row, 0))?;
+        if count >= *max {
+            return Ok(Written::Done(Enqueued::Full));
+        }
+    }
+    let Some(number) = rows::insert(connection, run, RunState::Queued, None)? else { return Ok(Written::Exists) };
+    let group = placement.limit_group.as_ref();
+    connection
+        .prepare_cached(
+            "insert into queue (queue, rank, run, not_before_ms, expires_at_ms, limit_group, limit_max)
+             values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        )?
+        .execute((
+            placement.queue(),
+            placement.rank(run.created_at_ms),
+            number,
+            placement.not_before_ms.unwrap_or(run.created_at_ms),
+            placement.expires_at_ms(run.created_at_ms),
+            group.map(|group| &group.name),
+            group.map(|group| group.max_runs),
+        ))?;
+    for UniqueKey { key, digest } in keys {
+        let digest = digest.as_ref().map(Digest::as_bytes);
+        connection.prepare_cached("insert or ignore into keys (key, digest, run) values (?1, ?2, ?3)")?.execute((
+            key,
+            digest.map(|digest| &digest[..]),
+            number,
+        ))?;
+    }
+    Ok(Written::Done(Enqueued::Accepted))
+}
+
+/// The queued run that is next, if one may begin.
+fn pick(
+    connection: &Connection,
+    limits: &Limits,
+    now_ms: i64,
+    dead: &BTreeSet<String>,
+) -> rusqlite::Result<Option<Run>> {
+    let at_work = AtWork::count(connection, dead)?;
+    if at_work.all >= limits.max_runs {
+        return Ok(None);
+    }
+    let mut statement = connection.prepare_cached(
+        "select run, queue.limit_group, queue.limit_max, holder from queue cross join runs on number = run
+         where queue.queue = ?1 and queue.not_before_ms <= ?2 order by queue.rank, run",
+    )?;
+    let mut rows = statement.query((&limits.queue, now_ms))?;
+    while let Some(row) = rows.next()? {
+        let group: Option<String> = row.get(1)?;
+        let max: Option<u32> = row.get(2)?;
+        let waiting = Waiting { number: row.get(0)?, limit_group: group.zip(max) };
+        // One that somebody has is being ended.
+        let holder: Option<String> = row.get(3)?;
+        let is_free = holder.is_none_or(|name| dead.contains(&name));
+        if is_free && at_work.has_room(limits, waiting.limit_group.as_ref()) {
+            return Run::by_number(connection, waiting.number).map(Some);
+        }
+    }
+    Ok(None)
+}
+
+impl AtWork {
+    /// Counts the runs whose drivers are not dead. Suspended runs have none.
+    fn count(connection: &Connection, dead: &BTreeSet<String>) -> rusqlite::Result<Self> {
+        let mut statement = connection.prepare_cached(
+            "select holder, limit_group from runs where rank is not null and holder is not null and +state <> 'queued'",
+        )?;
+        let mut rows = statement.query([])?;
+        let mut at_work = Self { all: 0, by_group: BTreeMap::new() };
+        while let Some(row) = rows.next()? {
+            let holder: String = row.get(0)?;
+            if dead.contains(&holder) {
+                continue;
+            }
+            at_work.all += 1;
+            if let Some(group) = row.get::<_, Option<String>>(1)? {
+                *at_work.by_group.entry(group).or_default() += 1;
+            }
+        }
+        Ok(at_work)
+    }
+
+    fn has_room(&self, limits: &Limits, group: Option<&(String, u32)>) -> bool {
+        let is_group_full = group.is_some_and(|(name, max)| self.by_group.get(name).copied().unwrap_or(0) >= *max);
+        self.all < limits.max_runs && !is_group_full
+    }
+}
