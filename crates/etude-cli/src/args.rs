@@ -8,6 +8,8 @@ mod examples;
 mod help;
 mod journal;
 mod run;
+#[cfg(feature = "serve")]
+mod serve;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +22,8 @@ pub(crate) use author::*;
 pub(crate) use help::{VERSION, command};
 pub(crate) use journal::*;
 pub(crate) use run::*;
+#[cfg(feature = "serve")]
+pub(crate) use serve::*;
 
 use crate::settings::Purpose;
 
@@ -87,6 +91,13 @@ pub(crate) enum Command {
     Approve(Approve),
     /// Deny a waiting approval
     Deny(Deny),
+    /// Serve runs over HTTP
+    #[cfg(feature = "serve")]
+    Serve(Serve),
+    /// Create, list and revoke access tokens of the server
+    #[cfg(feature = "serve")]
+    #[command(subcommand)]
+    Token(Token),
     /// Create an app or add to it
     New(New),
     /// Report every error in the app's definitions
@@ -150,6 +161,10 @@ impl Command {
             Self::Run(args) => !args.dry_run,
             Self::Machine(Machine::Run(_)) | Self::Test(_) => true,
             Self::Runs(Runs::Resume(_) | Runs::Retry(_) | Runs::Cancel(_)) => true,
+            #[cfg(feature = "serve")]
+            Self::Serve(args) => !args.link,
+            #[cfg(feature = "serve")]
+            Self::Token(_) => false,
             Self::Approve(args) => args.resume,
             Self::Deny(args) => args.resume,
             Self::Apps(Apps::Run(_)) | Self::Skill(Skill::Run(_)) => true,

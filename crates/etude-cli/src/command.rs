@@ -16,9 +16,13 @@ pub(crate) mod route;
 pub(crate) mod run;
 pub(crate) mod runs;
 pub(crate) mod schema;
+#[cfg(feature = "serve")]
+pub(crate) mod serve;
 pub(crate) mod shell;
 pub(crate) mod skill;
 pub(crate) mod test;
+#[cfg(feature = "serve")]
+pub(crate) mod token;
 pub(crate) mod trust;
 
 /// Who decides: the name of anyone who is logged in.

@@ -320,17 +320,22 @@ impl Context {
 
     /// Reports a problem on stderr, and where one is promised as the document of a run of `about`.
     pub(crate) fn report<'a>(&self, about: impl Into<About<'a>>, problem: &Problem) -> Exit {
+        self.say_problem(problem);
+        if self.is_json() {
+            let document = about.into().document(&problem.failures, &problem.usage);
+            stdout::document(&document.hinted(&problem.hints));
+        }
+        problem.exit
+    }
+
+    /// Reports a problem on stderr alone.
+    pub(crate) fn say_problem(&self, problem: &Problem) {
         for failure in &problem.failures {
             crate::render::say_part!("{}", render::failure::text(failure, Path::new(""), false));
         }
         for hint in &problem.hints {
             crate::render::say!("hint: {hint}");
         }
-        if self.is_json() {
-            let document = about.into().document(&problem.failures, &problem.usage);
-            stdout::document(&document.hinted(&problem.hints));
-        }
-        problem.exit
     }
 
     /// Draws what is wrong with the definitions of `about`, and prints it as a document where one is promised.

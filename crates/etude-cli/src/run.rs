@@ -130,6 +130,10 @@ fn dispatch(context: &Context, command: Command) -> Exit {
         Command::Cache(cache) => command::cache::cache(context, &cache),
         Command::Approve(args) => command::decide::approve(context, &args),
         Command::Deny(args) => command::decide::deny(context, &args),
+        #[cfg(feature = "serve")]
+        Command::Serve(args) => command::serve::serve(context, &args),
+        #[cfg(feature = "serve")]
+        Command::Token(token) => command::token::token(context, &token),
         Command::Apps(apps) => command::apps::apps(context, &apps),
         Command::Skill(skill) => command::skill::skill(context, &skill),
         Command::Host(host) => command::host::host(context, &host),

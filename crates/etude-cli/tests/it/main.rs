@@ -70,6 +70,8 @@ mod sandbox; // what keeps a step in, what a step still can, and where nothing c
 mod sandbox_links; // sandboxes whose paths are swapped for links while they are made
 mod scope; // constructor and destructor
 mod secrets; // where keys never are
+#[cfg(all(unix, feature = "serve"))]
+mod serve; // the server and its tokens as commands
 mod skill_mode; // an app's SKILL.md, followed by an agent with tools
 mod skill_runs; // how runs in skill mode end, resume, and are reported
 mod skills; // SKILL.md: lists, checks, the catalog, activations

@@ -1,0 +1,300 @@
+//! `etude serve`: runs over HTTP.
+
+use std::collections::BTreeSet;
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use etude::core::failure::Failure;
+use etude::core::report::error_json;
+use etude::runtime::driver::Stop;
+use etude_server::clock::Clock;
+use etude_server::listen::{Listening, Tls, Wanted};
+use etude_server::token::Tokens;
+use etude_server::{LogLine, ServedApp, Server, Settings, client, serve as accept};
+use serde_json::{Value, json};
+
+use crate::args;
+use crate::context::{Context, Problem, block_on};
+use crate::exit::Exit;
+use crate::{paths, signals, stdout};
+
+/// The variable that names the file of the test clock.
+const TEST_CLOCK: &str = "ETUDE_TEST_CLOCK";
+
+/// How often the file of the test clock is read.
+const TEST_CLOCK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A server that did not start.
+struct NotStarted {
+    problem: Problem,
+    /// The address that could not be bound.
+    address: Option<String>,
+}
+
+impl From<Problem> for NotStarted {
+    fn from(problem: Problem) -> Self {
+        Self { problem, address: None }
+    }
+}
+
+pub(crate) fn serve(context: &Context, args: &args::Serve) -> Exit {
+    if args.link {
+        return link(context).unwrap_or_else(|problem| context.report(None, &problem));
+    }
+    start(context, args).unwrap_or_else(|NotStarted { problem, address }| {
+        let exit = problem.exit;
+        let errors: Vec<Value> = problem.failures.iter().map(|failure| error(failure, address.as_deref())).collect();
+        if !context.is_json() {
+            return context.report(None, &problem);
+        }
+        context.say_problem(&problem);
+        stdout::json(&json!({"addresses": [], "errors": errors}));
+        exit
+    })
+}
+
+/// An error as the line of a server that did not start has it.
+fn error(failure: &Failure, address: Option<&str>) -> Value {
+    let whole = error_json(failure);
+    let mut out = json!({"code": whole["code"], "kind": whole["kind"], "message": whole["message"]});
+    if let Some(address) = address {
+        out["address"] = address.into();
+    }
+    out
+}
+
+fn start(context: &Context, args: &args::Serve) -> Result<Exit, NotStarted> {
+    let wanted = wanted(args)?;
+    let tls = match (&args.tls_cert, &args.tls_key) {
+        (Some(cert), Some(key)) => Some(Tls::load(cert, key).map_err(Problem::environment)?),
+        _ => None,
+    };
+    let state = paths::state_dir().map_err(Problem::environment)?;
+    let mut settings = Settings::new(&state, apps(context, args)?);
+    settings.names.clone_from(&args.host);
+    settings.is_behind_proxy = args.behind_proxy;
+    settings.base_path = base_path(args.base_path.as_deref())?;
+    settings.allowed_origins = args.allow_origin.iter().map(|origin| allowed(origin)).collect::<Result<_, _>>()?;
+    settings.drain_timeout = Duration::from_millis(args.drain_timeout);
+    settings.adopts_all = args.adopt == args::Adopt::All;
+    let engine = context.engine(false)?;
+    let dir = state.join("serve");
+    Tokens::new(&dir).owner().map_err(|error| Problem::environment(error.to_string()))?;
+    let is_quiet = context.global.quiet;
+    let log = Box::new(move |line: &LogLine| {
+        if !is_quiet {
+            crate::render::say!("{}", line.to_json());
+        }
+    });
+    let clock = clock();
+    watch_clock(clock.clone());
+    block_on(async {
+        let mut stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be caught: {e}")))?;
+        let mut listening = Listening::bind(&wanted, &dir, std::process::id()).await.map_err(|error| {
+            let message = error.to_string();
+            let port = error.address.parse::<SocketAddr>().map(|address| address.port());
+            let hint = port.map(|port| format!("port {port} may be in use; take another one: etude serve --port 0"));
+            let problem = Problem::environment(format!("{message}: {}", error.source));
+            NotStarted { problem: hint.into_iter().fold(problem, Problem::hint), address: Some(error.address) }
+        })?;
+        if let Some(tls) = tls {
+            listening = listening.with_tls(tls);
+        }
+        let socket = listening.addresses().socket.clone();
+        let server = Server::new(settings, engine, listening.addresses().clone(), clock, log);
+        announce(context, &server, &socket);
+        let stopped = Arc::clone(&server);
+        let signals = tokio::spawn(async move {
+            if stop.wait_for(|stop| *stop != Stop::No).await.is_ok() {
+                stopped.drain();
+            }
+            if stop.wait_for(|stop| matches!(stop, Stop::Kill(_))).await.is_ok() {
+                // Nothing depends on the file: the next client finds no one behind it.
+                let _ = std::fs::remove_file(&socket);
+                std::process::exit(Exit::Done as i32);
+            }
+        });
+        accept(server, listening).await;
+        signals.abort();
+        Ok(Exit::Done)
+    })?
+}
+
+/// Prints where the server listens.
+fn announce(context: &Context, server: &Arc<Server>, socket: &Path) {
+    let urls = server.addresses().urls();
+    if context.is_json() {
+        stdout::json(&json!({
+            "addresses": urls, "socket": socket.display().to_string(), "pid": std::process::id(),
+            "version": env!("CARGO_PKG_VERSION"),
+        }));
+        return;
+    }
+    if !context.global.quiet {
+        crate::render::say!("listening on {}", urls.join(" and "));
+    }
+    // A link in a log is no secret.
+    match std::io::stdout().is_terminal() {
+        true => stdout::line(&server.login_link().0),
+        false if context.global.quiet => {}
+        false => crate::render::say!("hint: print a login link: etude serve --link"),
+    }
+}
+
+/// The addresses, which must be loopback unless connections are encrypted here or by a proxy.
+fn wanted(args: &args::Serve) -> Result<Wanted, Problem> {
+    if args.listen.is_empty() {
+        return Ok(Wanted::Loopback(args.port));
+    }
+    let is_safe = args.tls_cert.is_some() || args.behind_proxy;
+    if let Some(address) = args.listen.iter().find(|address| !address.ip().is_loopback()) {
+        if !is_safe {
+            let problem =
+                Problem::usage(format!("`--listen {address}` is no loopback address, so it needs encryption"));
+            return Err(problem.hint("add `--tls-cert FILE --tls-key FILE`, or `--behind-proxy`"));
+        }
+        if args.host.is_empty() {
+            let problem = Problem::usage(format!("`--listen {address}` needs the name under which clients reach it"));
+            return Err(problem.hint("add `--host NAME`"));
+        }
+    }
+    Ok(Wanted::Addresses(args.listen.clone()))
+}
+
+fn base_path(given: Option<&str>) -> Result<String, Problem> {
+    let Some(path) = given.map(|path| path.trim_end_matches('/')) else { return Ok(String::new()) };
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/-_.~".contains(c);
+    let is_path = path.is_empty() || path.starts_with('/') && !path.contains("//") && path.chars().all(is_plain);
+    if is_path {
+        return Ok(path.to_owned());
+    }
+    Err(Problem::usage(format!("`--base-path {path}` is no path")).hint("give one such as `/etude`"))
+}
+
+fn allowed(origin: &str) -> Result<String, Problem> {
+    let rest = ["https://", "http://"].iter().find_map(|scheme| origin.strip_prefix(scheme));
+    let is_origin = rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(['/', '?', '#', '@', '*']));
+    if is_origin {
+        return Ok(origin.to_ascii_lowercase());
+    }
+    Err(Problem::usage(format!("`--allow-origin {origin}` is no origin"))
+        .hint("give one such as `https://tool.example`"))
+}
+
+/// The served apps by slug.
+fn apps(context: &Context, args: &args::Serve) -> Result<Vec<ServedApp>, Problem> {
+    let given: Vec<(Option<&str>, PathBuf)> = match args.apps.is_empty() {
+        true => vec![(None, context.app_dir()?)],
+        false => args.apps.iter().map(|text| named(text)).collect(),
+    };
+    let mut apps: Vec<ServedApp> = Vec::new();
+    for (slug, dir) in given {
+        let dir = dir
+            .canonicalize()
+            .map_err(|e| Problem::usage(format!("the app `{}` cannot be opened: {e}", dir.display())))?;
+        if !etude::app::is_app(&dir) {
+            let hint = "an app has `SKILL.md`, `pipelines/` or `machines/`; make one with `etude new DIR`";
+            return Err(Problem::usage(format!("`{}` is not an app", dir.display())).hint(hint));
+        }
+        let name = dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let slug = slug.map_or_else(|| slug_of(&name), str::to_owned);
+        if slug.is_empty() {
+            let problem = Problem::usage(format!("the directory `{name}` gives no slug"));
+            return Err(problem.hint(format!("name the app: etude serve SLUG={}", dir.display())));
+        }
+        if let Some(other) = apps.iter().find(|app| app.slug == slug) {
+            let message = format!("`{}` and `{}` have the slug `{slug}`", other.dir.display(), dir.display());
+            return Err(Problem::usage(message).hint("name one of them: etude serve SLUG=DIR"));
+        }
+        apps.push(ServedApp { slug, dir });
+    }
+    Ok(apps)
+}
+
+/// A directory, with its slug if one is given.
+fn named(text: &str) -> (Option<&str>, PathBuf) {
+    match text.split_once('=') {
+        Some((slug, dir)) if !slug.is_empty() && slug == slug_of(slug) => (Some(slug), dir.into()),
+        _ => (None, text.into()),
+    }
+}
+
+/// The slug of a directory's name: lower case, with `-` for everything but letters and digits.
+fn slug_of(name: &str) -> String {
+    let lower = name.to_lowercase();
+    let is_kept = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let words: Vec<&str> = lower.split(|c| !is_kept(c)).filter(|word| !word.is_empty()).collect();
+    words.join("-")
+}
+
+/// Prints a login link of the newest server of this user.
+fn link(context: &Context) -> Result<Exit, Problem> {
+    let dir = paths::state_dir().map_err(Problem::environment)?.join("serve");
+    let none = || Problem::environment("no server of this user listens").hint("start one: etude serve");
+    let sockets = client::sockets(&dir);
+    if sockets.is_empty() {
+        return Err(none());
+    }
+    let token = Tokens::new(&dir).owner().map_err(|error| Problem::environment(error.to_string()))?;
+    let document: Option<Value> = block_on(async {
+        let mut seen = BTreeSet::new();
+        for socket in sockets.into_iter().filter(|socket| seen.insert(socket.clone())) {
+            let Ok((status, body)) = client::post(&socket, "/v1/server/links", &token, "{}").await else { continue };
+            if let (201, Ok(document)) = (status, serde_json::from_slice(&body)) {
+                return Some(document);
+            }
+        }
+        None
+    })?;
+    let document = document.ok_or_else(none)?;
+    match context.is_json() {
+        true => stdout::json(&document),
+        false => stdout::line(document["url"].as_str().unwrap_or_default()),
+    }
+    Ok(Exit::Done)
+}
+
+/// The wall clock, moved by the file of the test clock.
+pub(crate) fn clock() -> Clock {
+    let clock = Clock::default();
+    clock.set_offset(test_offset().unwrap_or(0));
+    clock
+}
+
+fn test_offset() -> Option<i64> {
+    std::fs::read_to_string(std::env::var_os(TEST_CLOCK)?).ok()?.trim().parse().ok()
+}
+
+/// Follows the file of the test clock for as long as the process lives.
+fn watch_clock(clock: Clock) {
+    if std::env::var_os(TEST_CLOCK).is_none() {
+        return;
+    }
+    let follow = move || {
+        loop {
+            if let Some(offset) = test_offset() {
+                clock.set_offset(offset);
+            }
+            std::thread::sleep(TEST_CLOCK_INTERVAL);
+        }
+    };
+    // Without the thread, the clock stays where it was at the start.
+    let _ = std::thread::Builder::new().name("test-clock".to_owned()).spawn(follow);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slugs_are_lower_case_words() {
+        for (name, slug) in [("My App", "my-app"), ("a__b", "a-b"), ("-x-", "x"), ("Ünicode", "nicode"), ("___", "")] {
+            assert_eq!(slug_of(name), slug, "{name}");
+        }
+        assert_eq!(named("shop=dir/x"), (Some("shop"), PathBuf::from("dir/x")));
+        assert_eq!(named("a b=c"), (None, PathBuf::from("a b=c")));
+    }
+}

@@ -1,0 +1,210 @@
+//! `etude serve` and `etude token` as commands: addresses, files, exit statuses, signals.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::ran::Ran;
+use crate::test::Test;
+
+/// A server of the binary, with the line that it printed.
+pub(crate) struct Serving {
+    pub(crate) child: Child,
+    pub(crate) line: Value,
+}
+
+impl Serving {
+    pub(crate) fn start(test: &Test, args: &[&str]) -> Self {
+        let args = [&["serve", "--format", "json"], args].concat();
+        let mut command = test.command(&args);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+        let line = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line:?}"));
+        Self { child, line }
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &id]).status().expect("kill is there").success());
+    }
+
+    /// Ends it; its exit status and stderr.
+    fn end(mut self) -> (Option<i32>, String) {
+        self.signal("TERM");
+        let mut stderr = String::new();
+        self.child.stderr.take().expect("a pipe").read_to_string(&mut stderr).expect("text");
+        (self.child.wait().expect("it ends").code(), stderr)
+    }
+
+    /// Sends a request without a body over the socket or an address.
+    fn get(&self, at: &str, path: &str, token: &str) -> String {
+        let text =
+            format!("GET {path} HTTP/1.1\r\nHost: {at}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n");
+        let mut reply = String::new();
+        if at.starts_with('/') {
+            let mut stream = UnixStream::connect(at).expect("a socket");
+            stream.write_all(text.replace(at, "anything").as_bytes()).expect("written");
+            stream.read_to_string(&mut reply).expect("a response");
+        } else {
+            let mut stream = TcpStream::connect(at).expect("a connection");
+            stream.write_all(text.as_bytes()).expect("written");
+            stream.read_to_string(&mut reply).expect("a response");
+        }
+        reply
+    }
+}
+
+/// The document on stdout as it was: nothing in it is replaced.
+fn value(ran: &Ran) -> Value {
+    serde_json::from_slice(&ran.raw).expect("stdout is JSON")
+}
+
+fn test() -> Test {
+    Test::new().pipeline("p", |p| p.sh("a", "echo '{\"output\": 1}'"))
+}
+
+fn serve_dir(test: &Test) -> std::path::PathBuf {
+    test.path("home/.local/state/etude/serve")
+}
+
+/// S-1, S-3, S-4: without flags the server listens on loopback and a socket, and stdout is one line; S-18: files are private,
+/// and no secret is printed.
+#[test]
+fn a_server_listens_on_loopback_and_a_socket() {
+    let test = test();
+    let serving = Serving::start(&test, &["--port", "0"]);
+    let pid = serving.child.id();
+    let addresses: Vec<&str> =
+        serving.line["addresses"].as_array().expect("addresses").iter().filter_map(Value::as_str).collect();
+    let port = addresses[0].strip_prefix("http://127.0.0.1:").expect("loopback");
+    assert!(addresses[1..].iter().all(|address| *address == format!("http://[::1]:{port}")), "{addresses:?}");
+    let socket = serve_dir(&test).join(format!("{pid}.sock"));
+    assert_eq!(serving.line["socket"], socket.to_str().expect("UTF-8"));
+    assert_eq!(serving.line["pid"], pid);
+    let mode = |path: &std::path::Path| fs::metadata(path).expect("a file").permissions().mode() & 0o777;
+    assert_eq!(
+        (mode(&serve_dir(&test)), mode(&socket), mode(&serve_dir(&test).join("owner.token"))),
+        (0o700, 0o600, 0o600)
+    );
+    let token = fs::read_to_string(serve_dir(&test).join("owner.token")).expect("a token");
+    let token = token.strip_suffix('\n').expect("a newline");
+    for at in [format!("127.0.0.1:{port}"), socket.display().to_string()] {
+        let reply = serving.get(&at, "/v1/server", token);
+        assert!(reply.starts_with("HTTP/1.1 200 ") && reply.contains(r#""apps":["app"]"#), "{reply}");
+        assert!(serving.get(&at, "/v1/server", "wrong").starts_with("HTTP/1.1 401 "));
+    }
+    let (code, stderr) = serving.end();
+    assert_eq!(code, Some(0));
+    assert!(!stderr.contains(&token[4..]) && !stderr.contains("#login="), "{stderr}");
+    let logged: Vec<Value> = stderr.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    assert_eq!(logged.len(), 4, "{stderr}");
+    assert_eq!((&logged[0]["route"], &logged[0]["token"]), (&json!("/v1/server"), &json!("owner")));
+    assert_eq!((&logged[1]["status"], &logged[1]["token"]), (&json!(401), &Value::Null));
+    assert!(!socket.exists());
+}
+
+/// S-2: an address elsewhere without encryption is exit status 2, and nothing is bound.
+#[test]
+fn other_addresses_need_encryption_and_a_name() {
+    let test = test();
+    for args in [&["--listen", "0.0.0.0:0"] as &[&str], &["--listen", "0.0.0.0:0", "--behind-proxy"]] {
+        let ran = test.run(&[&["serve", "--format", "json"], args].concat()).exit(2);
+        assert_eq!(value(&ran)["addresses"], json!([]));
+        assert_eq!(value(&ran)["errors"][0]["kind"], "input_invalid");
+    }
+    assert!(!serve_dir(&test).exists());
+    let serving = Serving::start(&test, &["--listen", "0.0.0.0:0", "--behind-proxy", "--host", "etude.example"]);
+    assert!(serving.line["addresses"][0].as_str().is_some_and(|address| address.starts_with("http://0.0.0.0:")));
+    assert_eq!(serving.end().0, Some(0));
+}
+
+/// S-3: a port in use is exit status 4 and is named.
+#[test]
+fn a_port_in_use_is_named() {
+    let test = test();
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("an address").port();
+    let ran = test.run(&["serve", "--port", &port.to_string(), "--format", "json"]).exit(4);
+    let document = value(&ran);
+    assert_eq!(document["errors"][0]["address"], format!("127.0.0.1:{port}"));
+    assert!(document["errors"][0]["message"].as_str().is_some_and(|message| message.contains(&port.to_string())));
+    assert!(document["errors"][0]["code"].is_string());
+}
+
+/// S-19: `serve --link` asks the running server for a link; without one, the exit status is 4.
+#[test]
+fn a_login_link_comes_from_the_running_server() {
+    let test = test();
+    test.run(&["serve", "--link", "--format", "json"]).exit(4);
+    let serving = Serving::start(&test, &["--port", "0", "--base-path", "/etude"]);
+    let ran = test.run(&["serve", "--link", "--format", "json"]).exit(0);
+    let (url, address) = (value(&ran)["url"].clone(), serving.line["addresses"][0].clone());
+    let start = format!("{}/etude/#login=", address.as_str().expect("an address"));
+    assert!(url.as_str().is_some_and(|url| url.starts_with(&start)), "{url} {start}");
+    assert!(value(&ran)["expires_at"].is_string());
+    assert_eq!(serving.end().0, Some(0));
+}
+
+/// S-12: a request whose headers do not arrive is closed.
+#[test]
+fn slow_headers_end_the_connection() {
+    let test = test();
+    let serving = Serving::start(&test, &["--port", "0"]);
+    let address = serving.line["addresses"][0].as_str().expect("an address").replace("http://", "");
+    let mut stream = TcpStream::connect(&address).expect("a connection");
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost:").expect("written");
+    let mut rest = Vec::new();
+    // It ends with the connection, or never.
+    let _ = stream.read_to_end(&mut rest);
+    assert_eq!(serving.end().0, Some(0));
+}
+
+/// Two apps have slugs; equal ones are exit status 2.
+#[test]
+fn apps_have_slugs() {
+    let test = test();
+    test.put("other/Shop App/pipelines/q/pipeline.yaml", "name: q\ndescription: The pipeline q.\nsteps: []\n");
+    let other = test.path("other/Shop App").display().to_string();
+    let serving = Serving::start(&test, &[".", &other, "--port", "0"]);
+    let token = fs::read_to_string(serve_dir(&test).join("owner.token")).expect("a token");
+    let at = serving.line["addresses"][0].as_str().expect("an address").replace("http://", "");
+    assert!(serving.get(&at, "/v1/server", token.trim()).contains(r#""apps":["app","shop-app"]"#));
+    assert_eq!(serving.end().0, Some(0));
+    let twice = format!("app={other}");
+    test.run(&["serve", ".", &twice, "--port", "0"]).exit(2).stderr_has("have the slug `app`");
+    test.run(&["serve", "tmp", "--port", "0"]).exit(2);
+}
+
+/// cli: tokens are created, listed and revoked without a server, and only their hashes are kept.
+#[test]
+fn tokens_are_created_listed_and_revoked() {
+    let test = test();
+    let new =
+        ["token", "new", "ci", "--scope", "read,run", "--only", "deploy-*", "--expires", "90d", "--format", "json"];
+    let ran = test.run(&new).exit(0);
+    let document = value(&ran);
+    let token = document["token"].as_str().expect("a token").to_owned();
+    assert!(token.starts_with("etd_"));
+    assert_eq!(
+        (&document["name"], &document["scopes"], &document["only"]),
+        (&json!("ci"), &json!(["read", "run"]), &json!(["deploy-*"]))
+    );
+    test.run(&new).exit(2).stderr_has("there is already a token `ci`");
+    test.run(&["token", "new", "no spaces", "--scope", "read"]).exit(2);
+    test.run(&["token", "new", "x"]).exit(2);
+    test.run(&["token", "new", "x", "--scope", "write"]).exit(2);
+    let listed = value(&test.run(&["token", "list", "--format", "json"]).exit(0));
+    assert_eq!((&listed["tokens"][0]["name"], listed["tokens"].as_array().map(Vec::len)), (&json!("ci"), Some(1)));
+    assert!(!listed.to_string().contains(&token[4..]));
+    assert!(!test.read("home/.local/state/etude/serve/tokens.json").contains(&token[4..]));
+    let revoked = value(&test.run(&["token", "revoke", "ci", "--format", "json"]).exit(0));
+    assert_eq!(revoked, json!({"name": "ci", "revoked": true}));
+    test.run(&["token", "revoke", "ci"]).exit(2);
+    test.run(&["token", "revoke", "owner"]).exit(2);
+}

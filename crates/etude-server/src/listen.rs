@@ -1,0 +1,152 @@
+//! Addresses and the socket on which the server listens.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use etude_runtime::private;
+use tokio::net::TcpListener;
+
+#[cfg(unix)]
+#[path = "listen/unix.rs"]
+pub(crate) mod socket;
+#[cfg(windows)]
+#[path = "listen/windows.rs"]
+pub(crate) mod socket;
+
+mod tls;
+
+pub use tls::Tls;
+
+/// The port without `--port`.
+pub const PORT: u16 = 3883;
+
+/// How often another port is tried if the free one of IPv4 is taken on IPv6.
+const ATTEMPTS: usize = 20;
+
+/// The other end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Peer {
+    /// Over the network, loopback included.
+    Tcp(SocketAddr),
+    /// Over the socket in the state directory.
+    Socket,
+}
+
+impl Peer {
+    /// The address without its port.
+    pub(crate) fn address(&self) -> String {
+        match self {
+            Self::Tcp(address) => address.ip().to_string(),
+            Self::Socket => "socket".to_owned(),
+        }
+    }
+}
+
+/// The addresses that are wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    /// Both loopback addresses with this port; 0 is a free one.
+    Loopback(u16),
+    /// These.
+    Addresses(Vec<SocketAddr>),
+}
+
+/// Where a server accepts connections.
+#[derive(Debug, Clone, Default)]
+pub struct Addresses {
+    /// The network addresses.
+    pub tcp: Vec<SocketAddr>,
+    /// The socket.
+    pub socket: PathBuf,
+    /// The connections are encrypted.
+    pub is_tls: bool,
+}
+
+impl Addresses {
+    /// The addresses as URLs without a trailing slash.
+    pub fn urls(&self) -> Vec<String> {
+        let scheme = if self.is_tls { "https" } else { "http" };
+        self.tcp.iter().map(|address| format!("{scheme}://{address}")).collect()
+    }
+}
+
+/// Bound addresses that accept no connection yet.
+#[derive(Debug)]
+pub struct Listening {
+    pub(crate) tcp: Vec<TcpListener>,
+    pub(crate) socket: socket::Listener,
+    pub(crate) tls: Option<Tls>,
+    addresses: Addresses,
+}
+
+/// An address cannot be bound.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address}: {source}")]
+pub struct Error {
+    /// The address.
+    pub address: String,
+    /// Why.
+    #[source]
+    pub source: io::Error,
+}
+
+impl Listening {
+    /// Binds the addresses and the socket in `dir`, for the process `pid`.
+    ///
+    /// # Errors
+    /// An address is in use or cannot be bound.
+    pub async fn bind(wanted: &Wanted, dir: &Path, pid: u32) -> Result<Self, Error> {
+        let tcp = match wanted {
+            Wanted::Loopback(port) => loopback(*port).await?,
+            Wanted::Addresses(addresses) => {
+                let mut bound = Vec::new();
+                for address in addresses {
+                    bound.push(bind(*address).await?);
+                }
+                bound
+            }
+        };
+        let path = dir.join(format!("{pid}.sock"));
+        let failed = |source| Error { address: path.display().to_string(), source };
+        private::create_dir_all(dir).map_err(failed)?;
+        let socket = socket::Listener::bind(&path).map_err(failed)?;
+        let local = tcp.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+        let addresses = Addresses { tcp: local, socket: path.clone(), is_tls: false };
+        Ok(Self { tcp, socket, tls: None, addresses })
+    }
+
+    /// With encrypted connections on the network addresses.
+    pub fn with_tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
+        self.addresses.is_tls = true;
+        self
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> &Addresses {
+        &self.addresses
+    }
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, Error> {
+    TcpListener::bind(address).await.map_err(|source| Error { address: address.to_string(), source })
+}
+
+/// Both loopback addresses with one port; IPv4 alone on a host without IPv6.
+async fn loopback(port: u16) -> Result<Vec<TcpListener>, Error> {
+    let address = |ip: IpAddr, port| SocketAddr::new(ip, port);
+    let (v4, v6) = (IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST));
+    for attempt in 1.. {
+        let first = bind(address(v4, port)).await?;
+        let bound = first.local_addr().map_or(port, |address| address.port());
+        match bind(address(v6, bound)).await {
+            Ok(second) => return Ok(vec![first, second]),
+            // Anything else than a port in use means that there is no IPv6.
+            Err(error) if error.source.kind() != io::ErrorKind::AddrInUse => return Ok(vec![first]),
+            Err(error) if port != 0 || attempt == ATTEMPTS => return Err(error),
+            Err(_) => {}
+        }
+    }
+    unreachable!("the loop returns")
+}

@@ -1,0 +1,62 @@
+//! Login by code or token, logout, and login links.
+
+use axum::body::Body;
+use axum::response::Response;
+use http::header::{LOCATION, SET_COOKIE};
+use http::{HeaderValue, StatusCode};
+use serde_json::json;
+
+use crate::door;
+use crate::problem::{Code, Problem};
+use crate::request::{Call, Respond, json_response};
+use crate::token;
+
+/// `POST /login`: a form with `code` or `token`.
+pub(crate) async fn login(call: Call) -> Respond {
+    let form = call.form(&["code", "token"]).await?;
+    let now = call.server.clock().now_ms();
+    let given = |name: &str| form.iter().find(|(key, value)| key == name && !value.is_empty()).map(|(_, value)| value);
+    let token = match (given("code"), given("token")) {
+        (Some(code), None) => match call.server.sessions().take_code(code, now) {
+            true => Some(call.server.tokens().owner().map_err(|e| door::tokens_failed(&e))?),
+            false => None,
+        },
+        (None, Some(token)) => {
+            let found = call.server.tokens().find(token, now).map_err(|e| door::tokens_failed(&e))?;
+            found.map(|_| token.clone())
+        }
+        _ => return Err(Problem::new(Code::InputInvalid, "a login has either `code` or `token`")),
+    };
+    let Some(token) = token else {
+        return Err(door::wrong_token(&call.server, &call.peer));
+    };
+    let cookie = call.server.sessions().begin(token::hash(&token), now);
+    let (name, attributes) = call.server.cookie();
+    redirect(&format!("{}/", call.server.settings().base_path), &format!("{name}={cookie}{attributes}"))
+}
+
+/// `POST /logout`.
+pub(crate) async fn logout(call: Call) -> Respond {
+    let (name, attributes) = call.server.cookie();
+    if let Some(cookie) = door::cookie(&call.headers, &name) {
+        call.server.sessions().end(&cookie);
+    }
+    redirect(&format!("{}/login", call.server.settings().base_path), &format!("{name}={attributes}; Max-Age=0"))
+}
+
+fn redirect(to: &str, cookie: &str) -> Respond {
+    let bug = |_| Problem::new(Code::Bug, "a header has a character that is not allowed");
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SEE_OTHER;
+    response.headers_mut().insert(LOCATION, HeaderValue::from_str(to).map_err(bug)?);
+    response.headers_mut().insert(SET_COOKIE, HeaderValue::from_str(cookie).map_err(bug)?);
+    Ok(response)
+}
+
+/// `POST /v1/server/links`: another login link.
+pub(crate) async fn link(call: Call) -> Respond {
+    call.json(&[]).await?;
+    let (url, expires_at_ms) = call.server.login_link();
+    let document = json!({"url": url, "expires_at": etude::clock::rfc3339(expires_at_ms)});
+    Ok(json_response(StatusCode::CREATED, &document))
+}

@@ -1,0 +1,216 @@
+//! Errors as RFC 9457 problem documents.
+
+use std::borrow::Cow;
+
+use axum::body::Body;
+use axum::response::Response;
+use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderValue, StatusCode};
+use serde_json::{Map, Value, json};
+
+/// The media type of problem documents.
+pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $word:literal, $status:literal, $title:literal;)*) => {
+        /// The code of a problem, with its status.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Code { $($(#[$doc])* $name,)* }
+
+        impl Code {
+            /// All codes.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// The member `code`.
+            pub const fn word(self) -> &'static str {
+                match self { $(Self::$name => $word,)* }
+            }
+
+            /// The HTTP status.
+            pub const fn status(self) -> u16 {
+                match self { $(Self::$name => $status,)* }
+            }
+
+            /// The member `title`.
+            pub const fn title(self) -> &'static str {
+                match self { $(Self::$name => $title,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    /// The request cannot be parsed.
+    Malformed = "malformed", 400, "the request cannot be parsed";
+    /// No valid token or session.
+    Unauthenticated = "unauthenticated", 401, "the request has no valid token";
+    /// The token lacks the scope of the route.
+    ForbiddenScope = "forbidden_scope", 403, "the token lacks the scope of this route";
+    /// Another site made the request.
+    ForbiddenOrigin = "forbidden_origin", 403, "the request comes from another origin";
+    /// The server does not have this name.
+    ForbiddenHost = "forbidden_host", 403, "the `Host` header does not name this server";
+    /// The question names other people.
+    NotAnApprover = "not_an_approver", 403, "the question names other approvers";
+    /// A package that is not trusted.
+    NotTrusted = "not_trusted", 403, "the package is not trusted";
+    /// No such thing, or not for this token.
+    NotFound = "not_found", 404, "there is no such resource";
+    /// The path has other methods.
+    MethodNotAllowed = "method_not_allowed", 405, "the route has no such method";
+    /// The response has no such form.
+    NotAcceptable = "not_acceptable", 406, "the response has no such media type";
+    /// The run has ended.
+    RunIsOver = "run_is_over", 409, "the run has ended";
+    /// Another process holds the run, or it has not ended.
+    RunIsBusy = "run_is_busy", 409, "the run is in progress";
+    /// The definition has changed since the run began.
+    DefinitionChanged = "definition_changed", 409, "the definition has changed since the run began";
+    /// Another decision was first.
+    AlreadyDecided = "already_decided", 409, "the question is already decided";
+    /// The run asks another question by now.
+    OtherQuestion = "other_question", 409, "the run asks another question";
+    /// The command needs a confirmation.
+    ConfirmationRequired = "confirmation_required", 409, "the command needs a confirmation";
+    /// The body exceeds its limit.
+    TooLarge = "too_large", 413, "the request is too large";
+    /// The body has another media type.
+    UnsupportedMediaType = "unsupported_media_type", 415, "the request has another media type";
+    /// The range is outside the content.
+    RangeNotSatisfiable = "range_not_satisfiable", 416, "the range is outside the content";
+    /// A value of the request.
+    InputInvalid = "input_invalid", 422, "the request has an invalid value";
+    /// Routing found nothing.
+    NoPipelineMatched = "no_pipeline_matched", 422, "no pipeline matches the request";
+    /// The definition has errors.
+    DefinitionInvalid = "definition_invalid", 422, "the definition has errors";
+    /// The idempotency key belongs to another body.
+    KeyReused = "key_reused", 422, "the idempotency key belongs to another request";
+    /// A member or parameter that does not exist.
+    UnknownMember = "unknown_member", 422, "the request has an unknown member";
+    /// The queue is full.
+    QueueFull = "queue_full", 429, "the queue is full";
+    /// Too many requests, streams or wrong tokens.
+    TooManyRequests = "too_many_requests", 429, "there are too many requests";
+    /// The budget of the day is spent.
+    BudgetSpent = "budget_spent", 429, "the budget of the day is spent";
+    /// An internal error.
+    Bug = "bug", 500, "internal error";
+    /// The server is about to stop.
+    Draining = "draining", 503, "the server is draining";
+    /// The journal cannot be used.
+    JournalUnavailable = "journal_unavailable", 503, "the journal is unavailable";
+}
+
+/// An error, as a client reads it.
+#[derive(Debug, Clone)]
+pub struct Problem {
+    code: Code,
+    detail: Cow<'static, str>,
+    hint: Option<String>,
+    errors: Vec<Value>,
+    members: Map<String, Value>,
+    retry_after_s: Option<u64>,
+    allow: Option<String>,
+}
+
+impl Problem {
+    /// A problem with its sentence.
+    pub fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
+        let members = Map::new();
+        let retry_after_s = matches!(code.status(), 429 | 503).then_some(5);
+        Self { code, detail: detail.into(), hint: None, errors: Vec::new(), members, retry_after_s, allow: None }
+    }
+
+    /// Nothing by that name, or nothing that this token may see.
+    pub(crate) fn not_found(what: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Code::NotFound, what)
+    }
+
+    /// One invalid value of the body.
+    pub(crate) fn invalid(pointer: &str, detail: impl Into<String>) -> Self {
+        let detail = detail.into();
+        Self::new(Code::InputInvalid, detail.clone()).error(json!({"pointer": pointer, "detail": detail}))
+    }
+
+    /// One invalid query parameter.
+    pub(crate) fn parameter(code: Code, name: &str, detail: impl Into<String>) -> Self {
+        let detail = detail.into();
+        Self::new(code, detail.clone()).error(json!({"parameter": name, "detail": detail}))
+    }
+
+    /// Adds a hint.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds an entry of `errors`.
+    pub(crate) fn error(mut self, entry: Value) -> Self {
+        self.errors.push(entry);
+        self
+    }
+
+    /// Adds a member.
+    pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.members.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Sets the header `Retry-After`.
+    pub(crate) fn retry_after(mut self, seconds: u64) -> Self {
+        self.retry_after_s = Some(seconds);
+        self
+    }
+
+    /// Sets the header `Allow`.
+    pub(crate) fn allow(mut self, methods: String) -> Self {
+        self.allow = Some(methods);
+        self
+    }
+
+    /// The code.
+    pub const fn code(&self) -> Code {
+        self.code
+    }
+
+    /// The document.
+    pub fn to_json(&self, base_path: &str, request_id: &str) -> Value {
+        let mut out = json!({
+            "type": format!("{base_path}/problems/{}", self.code.word()),
+            "title": self.code.title(),
+            "status": self.code.status(),
+            "detail": self.detail,
+            "code": self.code.word(),
+        });
+        if let Some(hint) = &self.hint {
+            out["hint"] = hint.as_str().into();
+        }
+        if !self.errors.is_empty() {
+            out["errors"] = self.errors.clone().into();
+        }
+        for (name, value) in &self.members {
+            out[name] = value.clone();
+        }
+        out["request_id"] = request_id.into();
+        out
+    }
+
+    /// The response.
+    pub(crate) fn to_response(&self, base_path: &str, request_id: &str) -> Response {
+        let mut response = Response::new(Body::from(self.to_json(base_path, request_id).to_string()));
+        *response.status_mut() = StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        if self.code == Code::Unauthenticated {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(seconds) = self.retry_after_s {
+            headers.insert(RETRY_AFTER, seconds.into());
+        }
+        if let Some(allow) = self.allow.as_deref().and_then(|methods| HeaderValue::from_str(methods).ok()) {
+            headers.insert(ALLOW, allow);
+        }
+        response
+    }
+}

@@ -1,0 +1,76 @@
+//! Query parameters.
+
+use serde_json::json;
+use url::form_urlencoded;
+
+use crate::problem::{Code, Problem};
+
+/// The query of a request, all of whose names the route has.
+#[derive(Debug, Default)]
+#[allow(dead_code, reason = "the routes of runs use it")]
+pub(crate) struct Query(Vec<(String, String)>);
+
+#[allow(dead_code, reason = "the routes of runs use it")]
+impl Query {
+    /// Parses a query. Only `known` names are allowed; all but `label` occur once.
+    pub(crate) fn parse(text: &str, known: &[&str]) -> Result<Self, Problem> {
+        let mut pairs: Vec<(String, String)> = Vec::new();
+        for (name, value) in form_urlencoded::parse(text.as_bytes()) {
+            if !known.contains(&&*name) {
+                return Err(unknown(&name, known));
+            }
+            if *name != *"label" && pairs.iter().any(|(before, _)| *before == name) {
+                return Err(Problem::parameter(Code::InputInvalid, &name, format!("`{name}` occurs twice")));
+            }
+            pairs.push((name.into_owned(), value.into_owned()));
+        }
+        Ok(Self(pairs))
+    }
+
+    /// A parameter.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// All values of a parameter.
+    pub(crate) fn all<'q>(&'q self, name: &'q str) -> impl Iterator<Item = &'q str> {
+        self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// A number from `least` to `most`, or `default`.
+    pub(crate) fn number(&self, name: &str, least: u64, most: u64, default: u64) -> Result<u64, Problem> {
+        let Some(text) = self.get(name) else { return Ok(default) };
+        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+        number.ok_or_else(|| invalid(name, format!("`{name}` is a number from {least} to {most}")))
+    }
+
+    /// `true` or `false`; false if it is missing.
+    pub(crate) fn flag(&self, name: &str) -> Result<bool, Problem> {
+        match self.get(name) {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(_) => Err(invalid(name, format!("`{name}` is `true` or `false`"))),
+        }
+    }
+}
+
+/// The problem of one value.
+#[allow(dead_code, reason = "the routes of runs use it")]
+pub(crate) fn invalid(name: &str, detail: impl Into<String>) -> Problem {
+    Problem::parameter(Code::InputInvalid, name, detail)
+}
+
+fn unknown(name: &str, known: &[&str]) -> Problem {
+    let detail = format!("the route has no parameter `{name}`");
+    let problem = Problem::new(Code::UnknownMember, detail.clone()).error(json!({"parameter": name, "detail": detail}));
+    hinted(problem, name, known)
+}
+
+/// With the near name, or all names.
+pub(crate) fn hinted(problem: Problem, name: &str, known: &[&str]) -> Problem {
+    match etude_spec::did_you_mean(name, known.iter().copied()) {
+        Some(near) => problem.hint(format!("did you mean `{near}`?")),
+        None if known.is_empty() => problem.hint("it takes none"),
+        None => problem.hint(format!("known are: {}", known.join(", "))),
+    }
+}

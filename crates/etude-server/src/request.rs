@@ -1,0 +1,289 @@
+//! A request on its way to a handler: path, query, body and caller.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::response::Response;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use http_body_util::BodyExt;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use tokio::sync::Mutex;
+use url::form_urlencoded;
+
+use crate::listen::Peer;
+use crate::problem::{Code, Problem};
+use crate::query::{Query, hinted};
+use crate::server::Server;
+use crate::token::Caller;
+
+mod wire;
+
+/// What a handler returns.
+pub(crate) type Respond = Result<Response, Problem>;
+
+/// The future of a handler.
+pub(crate) type Responding = Pin<Box<dyn Future<Output = Respond> + Send>>;
+
+/// A request that passed all checks before its body.
+pub(crate) struct Call {
+    pub(crate) server: Arc<Server>,
+    pub(crate) caller: Option<Caller>,
+    pub(crate) peer: Peer,
+    pub(crate) params: Vec<(String, String)>,
+    #[allow(dead_code, reason = "the routes of runs use it")]
+    pub(crate) query: Query,
+    pub(crate) headers: HeaderMap,
+    /// The largest body of the route.
+    pub(crate) limit: usize,
+    pub(crate) body: Mutex<Option<Body>>,
+}
+
+impl Call {
+    /// A part of the path.
+    pub(crate) fn param(&self, name: &str) -> &str {
+        self.params.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
+    }
+
+    /// The caller of a route that needs a token.
+    pub(crate) fn caller(&self) -> Result<&Caller, Problem> {
+        self.caller.as_ref().ok_or_else(|| Problem::new(Code::Unauthenticated, "the request has no token"))
+    }
+
+    /// The bytes of the body, at most as many as the route allows (S-26).
+    pub(crate) async fn bytes(&self) -> Result<Vec<u8>, Problem> {
+        let Some(mut body) = self.body.lock().await.take() else { return Ok(Vec::new()) };
+        let mut bytes = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|_| Problem::new(Code::Malformed, "the body ended early"))?;
+            let Ok(piece) = frame.into_data() else { continue };
+            if bytes.len() + piece.len() > self.limit {
+                return Err(too_large(self.limit));
+            }
+            bytes.extend_from_slice(&piece);
+        }
+        Ok(bytes)
+    }
+
+    /// The members of a JSON body, all of which are `known`. An empty body is `{}`.
+    pub(crate) async fn json(&self, known: &[&str]) -> Result<Members, Problem> {
+        Members::parse(self.bytes().await?, known)
+    }
+
+    /// The fields of a form.
+    pub(crate) async fn form(&self, known: &[&str]) -> Result<Vec<(String, String)>, Problem> {
+        let bytes = self.bytes().await?;
+        let fields = form_urlencoded::parse(&bytes).map(|(name, value)| (name.into_owned(), value.into_owned()));
+        let fields: Vec<(String, String)> = fields.collect();
+        match fields.iter().find(|(name, _)| !known.contains(&name.as_str())) {
+            Some((name, _)) => Err(unknown_member("", name, known)),
+            None => Ok(fields),
+        }
+    }
+}
+
+fn too_large(limit: usize) -> Problem {
+    Problem::new(Code::TooLarge, format!("the body has more than {limit} bytes"))
+}
+
+/// Refuses a body whose declared length is over the limit, before it is read.
+pub(crate) fn check_length(headers: &HeaderMap, limit: usize) -> Result<(), Problem> {
+    let declared = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if declared.is_some_and(|length| length > limit as u64) { Err(too_large(limit)) } else { Ok(()) }
+}
+
+/// Refuses a body of another media type (S-25).
+pub(crate) fn check_media_type(headers: &HeaderMap, wanted: &'static str) -> Result<(), Problem> {
+    let has_body = headers.contains_key(http::header::TRANSFER_ENCODING)
+        || headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0");
+    let refused = || Problem::new(Code::UnsupportedMediaType, format!("the route takes `{wanted}`"));
+    match headers.get(CONTENT_TYPE) {
+        None if !has_body => Ok(()),
+        None => Err(refused()),
+        Some(given) => {
+            let given = given.to_str().map_err(|_| refused())?;
+            let essence = given.split(';').next().unwrap_or_default().trim();
+            if essence.eq_ignore_ascii_case(wanted) { Ok(()) } else { Err(refused()) }
+        }
+    }
+}
+
+/// The members of a JSON object, as they were written.
+#[derive(Debug)]
+#[allow(dead_code, reason = "the routes of runs use it")]
+pub(crate) struct Members {
+    members: Vec<(String, Box<RawValue>)>,
+    /// The JSON pointer of the object.
+    pointer: String,
+}
+
+#[allow(dead_code, reason = "the routes of runs use it")]
+impl Members {
+    pub(crate) fn parse(mut bytes: Vec<u8>, known: &[&str]) -> Result<Self, Problem> {
+        if bytes.is_empty() {
+            bytes = b"{}".to_vec();
+        }
+        wire::check(&bytes).map_err(|error| malformed(&error))?;
+        Self::of(
+            std::str::from_utf8(&bytes).map_err(|_| Problem::new(Code::Malformed, "the body is no UTF-8"))?,
+            "",
+            known,
+        )
+    }
+
+    /// The members of the object `text`, which is JSON without duplicate keys.
+    fn of(text: &str, pointer: &str, known: &[&str]) -> Result<Self, Problem> {
+        let members = wire::members(text).map_err(|_| Problem::invalid(pointer, "it is a JSON object"))?;
+        if let Some((name, _)) = members.iter().find(|(name, _)| !known.contains(&name.as_str())) {
+            return Err(unknown_member(pointer, name, known));
+        }
+        Ok(Self { members, pointer: pointer.to_owned() })
+    }
+
+    /// A member that is not null, as it was written.
+    pub(crate) fn raw(&self, name: &str) -> Option<&str> {
+        let value = self.members.iter().find(|(key, _)| key == name).map(|(_, value)| value.get());
+        value.filter(|text| *text != "null")
+    }
+
+    fn pointer(&self, name: &str) -> String {
+        format!("{}/{}", self.pointer, escaped(name))
+    }
+
+    /// The problem of one member.
+    pub(crate) fn invalid(&self, name: &str, detail: impl Into<String>) -> Problem {
+        Problem::invalid(&self.pointer(name), detail)
+    }
+
+    fn typed<T: DeserializeOwned>(&self, name: &str, what: &str) -> Result<Option<T>, Problem> {
+        let Some(text) = self.raw(name) else { return Ok(None) };
+        serde_json::from_str(text).map(Some).map_err(|_| self.invalid(name, format!("`{name}` is {what}")))
+    }
+
+    /// A text.
+    pub(crate) fn text(&self, name: &str) -> Result<Option<String>, Problem> {
+        self.typed(name, "a string")
+    }
+
+    /// A truth value.
+    pub(crate) fn flag(&self, name: &str) -> Result<Option<bool>, Problem> {
+        self.typed(name, "`true` or `false`")
+    }
+
+    /// A whole number.
+    pub(crate) fn integer(&self, name: &str) -> Result<Option<i64>, Problem> {
+        self.typed(name, "an integer")
+    }
+
+    /// A number.
+    pub(crate) fn number(&self, name: &str) -> Result<Option<f64>, Problem> {
+        self.typed(name, "a number")
+    }
+
+    /// An object with its own members.
+    pub(crate) fn object(&self, name: &str, known: &[&str]) -> Result<Option<Self>, Problem> {
+        self.raw(name).map(|text| Self::of(text, &self.pointer(name), known)).transpose()
+    }
+
+    /// An object of any members.
+    pub(crate) fn map(&self, name: &str) -> Result<Option<Map<String, Value>>, Problem> {
+        self.typed(name, "an object")
+    }
+}
+
+fn malformed(error: &serde_json::Error) -> Problem {
+    let (line, column) = (error.line().max(1), error.column().max(1));
+    let text = error.to_string();
+    let why = text.split(" at line ").next().unwrap_or(&text).to_owned();
+    Problem::new(Code::Malformed, format!("the body is not JSON: {why}")).with("line", line).with("column", column)
+}
+
+/// The problem of a member that the route does not have (S-28).
+fn unknown_member(pointer: &str, name: &str, known: &[&str]) -> Problem {
+    let detail = format!("the request has no member `{name}`");
+    let at = format!("{pointer}/{}", escaped(name));
+    let problem = Problem::new(Code::UnknownMember, detail.clone()).error(json!({"pointer": at, "detail": detail}));
+    hinted(problem, name, known)
+}
+
+fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+/// A response with a JSON document.
+pub(crate) fn json_response(status: StatusCode, document: &Value) -> Response {
+    text_response(status, document.to_string())
+}
+
+/// A response with the text of a JSON document.
+pub(crate) fn text_response(status: StatusCode, document: String) -> Response {
+    let mut response = Response::new(Body::from(document));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// The same with an `ETag`; 304 if the client has the document (S-31).
+pub(crate) fn tagged(headers: &HeaderMap, document: String) -> Response {
+    let tag = format!("\"{}\"", &blake3::hash(document.as_bytes()).to_hex()[..32]);
+    let known = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    let is_known = known.flat_map(|value| value.split(',')).any(|given| {
+        let given = given.trim();
+        given == "*" || given.strip_prefix("W/").unwrap_or(given) == tag
+    });
+    let mut response = match is_known {
+        true => Response::new(Body::empty()),
+        false => text_response(StatusCode::OK, document),
+    };
+    if is_known {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+    }
+    if let Ok(tag) = HeaderValue::from_str(&tag) {
+        response.headers_mut().insert(ETAG, tag);
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Members, Problem> {
+        Members::parse(text.as_bytes().to_vec(), &["pipeline", "input", "limits"])
+    }
+
+    /// S-27: malformed JSON has line and column, and duplicate keys are malformed at any depth.
+    #[test]
+    fn malformed_json_is_located() {
+        for (text, line, column) in
+            [("{\n  \"input\": x}", 2, 12), ("{\"input\": {\"a\": 1,\n\"a\": 2}}", 2, 3), ("[1", 1, 2)]
+        {
+            let problem = parse(text).expect_err(text);
+            let document = problem.to_json("", "r");
+            assert_eq!(document["code"], "malformed", "{text}");
+            assert_eq!((&document["line"], &document["column"]), (&json!(line), &json!(column)), "{text}");
+        }
+        assert_eq!(parse("\u{feff}").expect_err("a mark").code(), Code::Malformed);
+    }
+
+    /// S-28: an unknown member has its pointer and a near name.
+    #[test]
+    fn an_unknown_member_has_its_pointer_and_a_near_name() {
+        let document = parse(r#"{"pipelin": "x"}"#).expect_err("unknown").to_json("", "r");
+        assert_eq!(document["code"], "unknown_member");
+        assert_eq!(document["errors"][0]["pointer"], "/pipelin");
+        assert_eq!(document["hint"], "did you mean `pipeline`?");
+        let limits = parse(r#"{"limits": {"max_cost": 1}}"#).expect("known").object("limits", &["max_cost_usd"]);
+        assert_eq!(limits.expect_err("unknown").to_json("", "r")["errors"][0]["pointer"], "/limits/max_cost");
+    }
+
+    /// S-33: a number beyond 2^53 keeps its digits.
+    #[test]
+    fn large_numbers_keep_their_digits() {
+        let members = parse(r#"{"input": {"n": 123456789012345678901234567890}}"#).expect("JSON");
+        assert_eq!(members.raw("input"), Some(r#"{"n": 123456789012345678901234567890}"#));
+    }
+}

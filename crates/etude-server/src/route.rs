@@ -1,0 +1,216 @@
+//! The table of routes: method, path, scope, parameters, body and handler.
+
+use std::sync::{Arc, OnceLock};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::RawPathParams;
+use axum::response::Response;
+use axum::routing::any;
+use http::{Method, Request};
+use tokio::sync::Mutex;
+
+use crate::listen::Peer;
+use crate::problem::{Code, Problem};
+use crate::query::Query;
+use crate::request::{self, Call, Responding};
+use crate::server::Server;
+use crate::token::{Caller, Scope};
+use crate::{about, login, page};
+
+/// The largest body of a request, unless its route says otherwise.
+const BODY: usize = 1024 * 1024;
+
+/// The largest form.
+const FORM: usize = 16 * 1024;
+
+/// The body that a route takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Takes {
+    /// None; whatever is sent is not read.
+    Nothing,
+    /// A JSON object of at most this many bytes.
+    Json(usize),
+    /// A form.
+    Form,
+}
+
+/// Who may call a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// Anybody.
+    Nothing,
+    /// Somebody with any token.
+    Token,
+    /// Somebody whose token has the scope.
+    Scope(Scope),
+}
+
+/// A route.
+#[derive(Clone, Copy)]
+pub struct Route {
+    /// The method; `GET` includes `HEAD`.
+    pub method: &'static str,
+    /// The pattern of the path.
+    pub path: &'static str,
+    /// Who may call it.
+    pub needs: Needs,
+    /// Names of the query's parameters.
+    pub parameters: &'static [&'static str],
+    /// Its body.
+    pub takes: Takes,
+    handler: fn(Call) -> Responding,
+}
+
+impl std::fmt::Debug for Route {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.method, self.path)
+    }
+}
+
+macro_rules! table {
+    ($($method:ident $path:literal $needs:ident $parameters:tt $takes:expr => $handler:path;)*) => {
+        &[$(Route {
+            method: stringify!($method),
+            path: $path,
+            needs: table!(needs $needs),
+            parameters: &$parameters,
+            takes: $takes,
+            handler: |call| Box::pin($handler(call)),
+        }),*]
+    };
+    (needs none) => { Needs::Nothing };
+    (needs token) => { Needs::Token };
+    (needs $scope:ident) => { Needs::Scope(Scope::$scope) };
+}
+
+use Takes::{Form, Json, Nothing};
+
+const TABLE: &[Route] = table! {
+    GET "/healthz" none [] Nothing => about::health;
+    GET "/readyz" none [] Nothing => about::readiness;
+    GET "/" token [] Nothing => page::start;
+    GET "/login" none [] Nothing => page::login;
+    POST "/login" none [] Form => login::login;
+    POST "/logout" token [] Nothing => login::logout;
+    GET "/assets/{name}" none [] Nothing => page::asset;
+    GET "/problems/{code}" token [] Nothing => page::problem;
+    GET "/v1/openapi.json" Read [] Nothing => about::openapi;
+    GET "/v1/me" Read [] Nothing => about::me;
+    GET "/v1/server" Read [] Nothing => about::server;
+    POST "/v1/server/drain" Admin [] Json(BODY) => about::drain;
+    POST "/v1/server/links" Admin [] Json(BODY) => login::link;
+};
+
+/// All routes.
+pub const fn routes() -> &'static [Route] {
+    TABLE
+}
+
+/// What the checks before routing found.
+#[derive(Clone)]
+pub(crate) struct Entered {
+    pub(crate) server: Arc<Server>,
+    pub(crate) caller: Option<Caller>,
+    pub(crate) peer: Peer,
+}
+
+/// What a response says to the request log.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Matched(pub(crate) &'static str);
+
+/// A problem inside a response, to be written with the request's id.
+#[derive(Debug, Clone)]
+pub(crate) struct Failed(pub(crate) Problem);
+
+/// A response that stands for a problem until it is written.
+pub(crate) fn failed(problem: Problem) -> Response {
+    let mut response = Response::new(Body::empty());
+    response.extensions_mut().insert(Failed(problem));
+    response
+}
+
+/// True if `path` can be called without a token.
+pub(crate) fn is_public(method: &Method, path: &str) -> bool {
+    let method = if *method == Method::HEAD { "GET" } else { method.as_str() };
+    TABLE.iter().any(|route| {
+        let is_path = match route.path.split_once('{') {
+            Some((start, _)) => path.starts_with(start) && path.len() > start.len(),
+            None => path == route.path,
+        };
+        route.needs == Needs::Nothing && is_path && (route.method == method)
+    })
+}
+
+/// The router, made once: a clone shares it.
+pub(crate) fn router() -> Router {
+    static ROUTER: OnceLock<Router> = OnceLock::new();
+    ROUTER.get_or_init(build).clone()
+}
+
+fn build() -> Router {
+    let mut paths: Vec<&'static str> = TABLE.iter().map(|route| route.path).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    let mut router = Router::new();
+    for path in paths {
+        let methods: Vec<Route> = TABLE.iter().filter(|route| route.path == path).copied().collect();
+        let methods: Arc<[Route]> = methods.into();
+        let handle = move |params: Result<RawPathParams, _>, request: Request<Body>| {
+            let methods = Arc::clone(&methods);
+            async move {
+                let entered = match params {
+                    Ok(params) => enter(&methods, &params, request).await,
+                    Err(_) => Err(Problem::new(Code::Malformed, "the path is not percent-encoded UTF-8")),
+                };
+                let mut response = entered.unwrap_or_else(failed);
+                response.extensions_mut().insert(Matched(path));
+                response
+            }
+        };
+        router = router.route(path, any(handle));
+    }
+    if cfg!(test) {
+        router = router.route("/panic", any(async || -> Response { panic!("a test wants it") }));
+    }
+    router.fallback(async || failed(Problem::not_found("there is no such route")))
+}
+
+/// Method, scope, media type, size and parameters; then the handler.
+async fn enter(methods: &[Route], params: &RawPathParams, request: Request<Body>) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    let bug = || Problem::new(Code::Bug, "a request reached a route unchecked");
+    let Entered { server, caller, peer } = parts.extensions.get::<Entered>().cloned().ok_or_else(bug)?;
+    let method = if parts.method == Method::HEAD { "GET" } else { parts.method.as_str() };
+    let Some(route) = methods.iter().find(|route| route.method == method) else {
+        let mut allowed: Vec<&str> = methods.iter().map(|route| route.method).collect();
+        if allowed.contains(&"GET") {
+            allowed.push("HEAD");
+        }
+        let detail = format!("the route has no method {}", parts.method);
+        return Err(Problem::new(Code::MethodNotAllowed, detail).allow(allowed.join(", ")));
+    };
+    if let Needs::Scope(scope) = route.needs
+        && !caller.as_ref().is_some_and(|caller| caller.may(scope))
+    {
+        return Err(Problem::new(Code::ForbiddenScope, format!("the route needs the scope `{}`", scope.word())));
+    }
+    let limit = match route.takes {
+        Nothing => 0,
+        Json(limit) => {
+            request::check_media_type(&parts.headers, "application/json")?;
+            limit
+        }
+        Form => {
+            request::check_media_type(&parts.headers, "application/x-www-form-urlencoded")?;
+            FORM
+        }
+    };
+    if route.takes != Nothing {
+        request::check_length(&parts.headers, limit)?;
+    }
+    let query = Query::parse(parts.uri.query().unwrap_or_default(), route.parameters)?;
+    let params = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let body = Mutex::new(Some(body));
+    (route.handler)(Call { server, caller, peer, params, query, headers: parts.headers, limit, body }).await
+}

@@ -1,0 +1,289 @@
+//! The accept loop, and the way of a request through the checks to a response.
+
+use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::response::Response;
+use futures_util::FutureExt;
+use http::header::{
+    ACCEPT, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL,
+    CONTENT_TYPE, ORIGIN, VARY, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderValue, Method, Request, StatusCode, Uri};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tower_service::Service;
+
+use crate::door;
+use crate::listen::{Listening, Peer};
+use crate::page;
+use crate::patient::Patient;
+use crate::problem::{Code, Problem};
+use crate::route::{self, Entered, Failed, Matched};
+use crate::server::{LogLine, Server};
+
+/// Connections at once.
+const MAX_CONNECTIONS: usize = 1_024;
+
+/// The time in which the headers of a request must arrive.
+const HEADERS: Duration = Duration::from_secs(10);
+
+/// The time that open connections have at the end.
+const LAST_RESPONSES: Duration = Duration::from_secs(1);
+
+/// The pause after a failed accept, such as one for lack of file descriptors.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Accepts connections until [`Server::drain`] is called, then lets the responses in progress end.
+pub async fn serve(server: Arc<Server>, listening: Listening) {
+    let Listening { tcp, socket, tls, .. } = listening;
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let mut loops = JoinSet::new();
+    let (connected, mut connections) = tokio::sync::mpsc::unbounded_channel::<tokio::task::JoinHandle<()>>();
+    for listener in tcp {
+        let (server, permits, connected) = (Arc::clone(&server), Arc::clone(&permits), connected.clone());
+        let tls = tls.clone();
+        loops.spawn(async move {
+            loop {
+                let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
+                match listener.accept().await {
+                    Ok((stream, address)) => {
+                        // Small documents must not wait for more data.
+                        let _ = stream.set_nodelay(true);
+                        let (server, peer) = (Arc::clone(&server), Peer::Tcp(address));
+                        let handle = match tls.clone() {
+                            None => tokio::spawn(connection(server, stream, peer, permit)),
+                            Some(tls) => tokio::spawn(async move {
+                                // A client without TLS is none.
+                                if let Ok(stream) = tls.accept(stream).await {
+                                    connection(server, stream, peer, permit).await;
+                                }
+                            }),
+                        };
+                        let _ = connected.send(handle);
+                    }
+                    Err(_) => tokio::time::sleep(PAUSE).await,
+                }
+            }
+        });
+    }
+    {
+        let (server, permits, connected) = (Arc::clone(&server), Arc::clone(&permits), connected.clone());
+        loops.spawn(async move {
+            loop {
+                let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
+                match socket.accept().await {
+                    Ok(stream) => {
+                        let connection = connection(Arc::clone(&server), stream, Peer::Socket, permit);
+                        let _ = connected.send(tokio::spawn(connection));
+                    }
+                    Err(_) => tokio::time::sleep(PAUSE).await,
+                }
+            }
+        });
+    }
+    drop(connected);
+    let mut stopping = server.stopping();
+    let mut open = JoinSet::new();
+    loop {
+        tokio::select! {
+            _ = stopping.wait_for(|stop| *stop) => break,
+            Some(connection) = connections.recv() => { open.spawn(connection); }
+            Some(_) = open.join_next() => {}
+        }
+    }
+    loops.shutdown().await;
+    while let Ok(connection) = connections.try_recv() {
+        open.spawn(connection);
+    }
+    let ended = async { while open.join_next().await.is_some() {} };
+    // A client that reads nothing does not keep the server from its end.
+    let _ = tokio::time::timeout(LAST_RESPONSES, ended).await;
+}
+
+/// Serves one connection.
+async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    server: Arc<Server>,
+    stream: S,
+    peer: Peer,
+    _permit: OwnedSemaphorePermit,
+) {
+    let mut stopping = server.stopping();
+    let respond = service_fn(move |request: Request<Incoming>| {
+        let server = Arc::clone(&server);
+        async move { Ok::<_, Infallible>(respond(server, peer, request.map(Body::new)).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADERS)
+        .serve_connection(TokioIo::new(Patient::new(stream)), respond);
+    let mut connection = pin!(connection);
+    // The error of a connection concerns its client alone.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        _ = stopping.wait_for(|stop| *stop) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = connection.await;
+}
+
+/// The response to a request, logged.
+pub(crate) async fn respond(server: Arc<Server>, peer: Peer, request: Request<Body>) -> Response {
+    let (at_ms, since) = (server.clock().now_ms(), Instant::now());
+    let request_id = etude_runtime::run_id::new();
+    let (method, headers) = (request.method().clone(), request.headers().clone());
+    let is_html = is_page(request.uri().path()) && accepts_html(&headers);
+    let mut token = None;
+    let checked = AssertUnwindSafe(checked(&server, peer, request, &mut token)).catch_unwind().await;
+    let mut response =
+        checked.unwrap_or_else(|_| route::failed(Problem::new(Code::Bug, "the server has panicked; see its messages")));
+    let matched = response.extensions_mut().remove::<Matched>();
+    if let Some(Failed(problem)) = response.extensions_mut().remove::<Failed>() {
+        let base_path = &server.settings().base_path;
+        response = match problem.code() {
+            Code::Unauthenticated if is_html => page::login_form(&server, StatusCode::UNAUTHORIZED),
+            _ => problem.to_response(base_path, &request_id),
+        };
+        if problem.code() == Code::Unauthenticated {
+            let bearer = HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(http::header::WWW_AUTHENTICATE, bearer);
+        }
+    }
+    finish(&server, &headers, &mut response, &request_id);
+    server.log(&LogLine {
+        at_ms,
+        request_id,
+        method: method.as_str().to_owned(),
+        route: matched.map(|Matched(path)| path),
+        status: response.status().as_u16(),
+        token,
+        duration_ms: u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX),
+    });
+    response
+}
+
+/// The checks before routing in their order, then the route.
+async fn checked(server: &Arc<Server>, peer: Peer, mut request: Request<Body>, token: &mut Option<String>) -> Response {
+    let is_page = is_page(below_base(server, &peer, request.uri().path()).unwrap_or_default());
+    let found = (|| {
+        let (method, uri, headers) = (request.method(), request.uri(), request.headers());
+        door::check_host(server, &peer, uri, headers)?;
+        let path = below_base(server, &peer, uri.path());
+        door::check_origin(server, method, headers, is_page, path == Some("/login"))?;
+        if *method == Method::OPTIONS && is_allowed_origin(server, headers) {
+            return Ok(None);
+        }
+        let starts = path.is_some_and(|path| path.starts_with("/v1/") || path.starts_with("/in/"));
+        if *method == Method::POST && starts && server.is_draining() {
+            return Err(Problem::new(Code::Draining, "the server is about to stop and starts nothing"));
+        }
+        let caller = match path.is_some_and(|path| route::is_public(method, path)) {
+            true => None,
+            false => Some(door::caller(server, &peer, headers)?),
+        };
+        let path = path.ok_or_else(|| Problem::not_found("there is no such route below the base path"))?;
+        let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+        let target = format!("{path}{query}").parse::<Uri>();
+        let target = target.map_err(|_| Problem::new(Code::Malformed, "the path is not a path"))?;
+        Ok(Some((caller, target)))
+    })();
+    match found {
+        Err(problem) => route::failed(problem),
+        Ok(None) => {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            response
+        }
+        Ok(Some((caller, target))) => {
+            *token = caller.as_ref().map(|caller| caller.name.clone());
+            *request.uri_mut() = target;
+            request.extensions_mut().insert(Entered { server: Arc::clone(server), caller, peer });
+            // The router is always ready, and its errors are responses.
+            route::router().call(request).await.unwrap_or_else(|never: Infallible| match never {})
+        }
+    }
+}
+
+/// The path below the base path; `None` if it is elsewhere.
+fn below_base<'p>(server: &Server, peer: &Peer, path: &'p str) -> Option<&'p str> {
+    // The socket has no proxy in front of it.
+    let base = if *peer == Peer::Socket { "" } else { server.settings().base_path.as_str() };
+    let rest = path.strip_prefix(base)?;
+    match rest {
+        "" => Some("/"),
+        rest => rest.starts_with('/').then_some(rest),
+    }
+}
+
+/// True for the paths of pages.
+fn is_page(path: &str) -> bool {
+    !["/v1", "/metrics", "/mcp", "/in/", "/assets/", "/healthz", "/readyz"].iter().any(|start| path.starts_with(start))
+}
+
+fn accepts_html(headers: &http::HeaderMap) -> bool {
+    headers.get(ACCEPT).and_then(|value| value.to_str().ok()).is_some_and(|value| value.contains("text/html"))
+}
+
+fn is_allowed_origin(server: &Server, headers: &http::HeaderMap) -> bool {
+    let origin = headers.get(ORIGIN).and_then(|value| value.to_str().ok());
+    origin.is_some_and(|origin| server.settings().allowed_origins.iter().any(|allowed| allowed == origin))
+}
+
+/// The headers of every response.
+fn finish(server: &Server, request: &http::HeaderMap, response: &mut Response, request_id: &str) {
+    let headers = response.headers_mut();
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    if let Ok(id) = HeaderValue::from_str(request_id) {
+        headers.insert("x-request-id", id);
+    }
+    if is_allowed_origin(server, request)
+        && let Some(origin) = request.get(ORIGIN)
+    {
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+        headers.insert(VARY, HeaderValue::from_static("Origin"));
+        headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, POST, DELETE"));
+        let allowed = "Authorization, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID, Prefer, Range";
+        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(allowed));
+    }
+    debug_assert!(response.status() != StatusCode::OK || response.headers().contains_key(CONTENT_TYPE));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::listen::Addresses;
+    use crate::server::Settings;
+
+    /// S-34: a handler that panics is 500 `bug`, and the server continues.
+    #[tokio::test]
+    async fn a_panic_is_an_internal_error_and_the_server_continues() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let engine = etude_sqlite::Sqlite::open(etude_sqlite::Settings {
+            dir: dir.path().to_owned(),
+            sync: etude_sqlite::Sync::Normal,
+        });
+        let engine = Arc::new(engine.expect("a journal"));
+        let log = Box::new(|_: &LogLine| ());
+        let server =
+            Server::new(Settings::new(dir.path(), Vec::new()), engine, Addresses::default(), Clock::default(), log);
+        let owner = server.tokens().owner().expect("a token");
+        let status = async |path: &str| {
+            let request = Request::get(path).header("authorization", format!("Bearer {owner}"));
+            let response = respond(Arc::clone(&server), Peer::Socket, request.body(Body::empty()).expect("a request"));
+            response.await.status()
+        };
+        assert_eq!(status("/panic").await, StatusCode::INTERNAL_SERVER_ERROR);
+        assert_eq!(status("/v1/me").await, StatusCode::OK);
+    }
+}

@@ -1,0 +1,216 @@
+//! The state that all requests share.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use etude_runtime::engine::Engine;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::clock::Clock;
+use crate::door::Names;
+use crate::listen::Addresses;
+use crate::session::{Sessions, Throttle};
+use crate::token::Tokens;
+
+/// An app that is served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServedApp {
+    /// Its name in the interface.
+    pub slug: String,
+    /// Its directory, absolute.
+    pub dir: PathBuf,
+}
+
+/// How a server behaves.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The directory of the journal.
+    pub state_dir: PathBuf,
+    /// The apps that are served.
+    pub apps: Vec<ServedApp>,
+    /// Names of the server besides the loopback addresses.
+    pub names: Vec<String>,
+    /// A proxy is in front of the server: its `X-Forwarded-*` headers count.
+    pub is_behind_proxy: bool,
+    /// The path below which a proxy serves this server: empty, or `/` and a path.
+    pub base_path: String,
+    /// Origins of other sites that may call the server.
+    pub allowed_origins: Vec<String>,
+    /// The time that runs have to finish their effects before the server stops.
+    pub drain_timeout: Duration,
+    /// Runs that are in progress at once.
+    pub max_runs: u32,
+    /// Runs that wait for their start.
+    pub max_queued: u32,
+    /// Runs of the command line are adopted too.
+    pub adopts_all: bool,
+    /// The version in documents.
+    pub version: String,
+}
+
+impl Settings {
+    /// The defaults for one state directory.
+    pub fn new(state_dir: &Path, apps: Vec<ServedApp>) -> Self {
+        Self {
+            state_dir: state_dir.to_owned(),
+            apps,
+            names: Vec::new(),
+            is_behind_proxy: false,
+            base_path: String::new(),
+            allowed_origins: Vec::new(),
+            drain_timeout: Duration::from_secs(30),
+            max_runs: 32,
+            max_queued: 10_000,
+            adopts_all: false,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+}
+
+/// A line of the request log.
+#[derive(Debug, Clone)]
+pub struct LogLine {
+    /// When the request arrived, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// Its id.
+    pub request_id: String,
+    /// Its method.
+    pub method: String,
+    /// The pattern of its route; `None` if no route has its path.
+    pub route: Option<&'static str>,
+    /// The status of the response.
+    pub status: u16,
+    /// The name of its token.
+    pub token: Option<String>,
+    /// The time until the response began, in milliseconds.
+    pub duration_ms: u64,
+}
+
+impl LogLine {
+    /// The line as a document. It has no query, no body and no secret.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "at": etude::clock::rfc3339(self.at_ms), "request_id": self.request_id, "method": self.method,
+            "route": self.route, "status": self.status, "token": self.token, "duration_ms": self.duration_ms,
+        })
+    }
+}
+
+/// Receives the lines of the request log.
+pub type Log = Box<dyn Fn(&LogLine) + Send + Sync>;
+
+/// What all requests share.
+pub struct Server {
+    settings: Settings,
+    engine: Arc<dyn Engine>,
+    tokens: Tokens,
+    sessions: Sessions,
+    throttle: Throttle,
+    clock: Clock,
+    names: Names,
+    addresses: Addresses,
+    log: Log,
+    is_draining: AtomicBool,
+    stop: watch::Sender<bool>,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// A server that will accept connections at `addresses`.
+    pub fn new(settings: Settings, engine: Arc<dyn Engine>, addresses: Addresses, clock: Clock, log: Log) -> Arc<Self> {
+        let names = Names::new(&addresses.tcp, &settings.names, addresses.is_tls, settings.is_behind_proxy);
+        let tokens = Tokens::new(&settings.state_dir.join("serve"));
+        Arc::new(Self {
+            settings,
+            engine,
+            tokens,
+            sessions: Sessions::default(),
+            throttle: Throttle::default(),
+            clock,
+            names,
+            addresses,
+            log,
+            is_draining: AtomicBool::new(false),
+            stop: watch::Sender::new(false),
+        })
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<dyn Engine> {
+        &self.engine
+    }
+
+    pub(crate) fn tokens(&self) -> &Tokens {
+        &self.tokens
+    }
+
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    pub(crate) fn throttle(&self) -> &Throttle {
+        &self.throttle
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    pub(crate) fn names(&self) -> &Names {
+        &self.names
+    }
+
+    pub(crate) fn log(&self, line: &LogLine) {
+        (self.log)(line);
+    }
+
+    /// The name of the session's cookie, and its attributes.
+    pub(crate) fn cookie(&self) -> (String, &'static str) {
+        let port = self.addresses.tcp.first().map_or(0, std::net::SocketAddr::port);
+        // `__Host-` needs the path `/`, which is sent below any base path too.
+        match self.addresses.is_tls {
+            true => (format!("__Host-etude_{port}"), "; Path=/; HttpOnly; SameSite=Lax; Secure"),
+            false => (format!("etude_{port}"), "; Path=/; HttpOnly; SameSite=Lax"),
+        }
+    }
+
+    /// A login link, and the end of its validity in milliseconds since 1970.
+    pub fn login_link(&self) -> (String, i64) {
+        let (code, expires_at_ms) = self.sessions.new_code(self.clock.now_ms());
+        let address = self.addresses.urls().into_iter().next().unwrap_or_default();
+        (format!("{address}{}/#login={code}", self.settings.base_path), expires_at_ms)
+    }
+
+    /// True from the moment at which the server was asked to stop.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::Relaxed)
+    }
+
+    /// Asks the server to stop. Runs continue later, in the next server.
+    pub fn drain(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
+        self.stop.send_replace(true);
+    }
+
+    /// Becomes true when the server must stop.
+    pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
+        self.stop.subscribe()
+    }
+
+    /// Where the server accepts connections.
+    pub fn addresses(&self) -> &Addresses {
+        &self.addresses
+    }
+}

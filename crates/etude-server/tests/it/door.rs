@@ -1,0 +1,191 @@
+//! Host, Origin, fetch metadata.
+
+use crate::support::Running;
+use etude_server::routes;
+
+const CROSS: &[(&str, &str)] = &[("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "no-cors")];
+
+fn login(server: &Running) -> String {
+    let origin = format!("http://{}", server.address);
+    let form = [("Content-Type", "application/x-www-form-urlencoded"), ("Origin", &*origin)];
+    let reply = server.raw("POST", "/login", &form, Some(format!("token={}", server.owner)));
+    assert_eq!((reply.status, reply.header("location")), (303, Some("/")));
+    let cookie = reply.header("set-cookie").expect("a cookie").split(';').next().expect("a pair").to_owned();
+    assert!(cookie.starts_with(&format!("etude_{}=", server.address.port())));
+    cookie
+}
+
+/// S-5: a foreign `Host` is 403 on every route.
+#[test]
+fn a_foreign_host_is_refused_on_every_route() {
+    let server = Running::start();
+    let bearer = format!("Bearer {}", server.owner);
+    for route in routes() {
+        let path = route.path.replace(['{', '}'], "");
+        let reply = server.raw(route.method, &path, &[("Host", "evil.example"), ("Authorization", &bearer)], None);
+        assert_eq!(reply.problem(), (403, "forbidden_host".to_owned()), "{route:?}");
+    }
+    let none = server.exchange(b"GET /healthz HTTP/1.0\r\n\r\n");
+    assert_eq!(none.status, 403);
+    let target = server.exchange(
+        format!("GET http://evil.example/healthz HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", server.address)
+            .as_bytes(),
+    );
+    assert_eq!(target.status, 403);
+}
+
+/// S-6: a foreign `Origin` and `Origin: null` are 403, even with a valid token.
+#[test]
+fn a_foreign_origin_is_refused_with_a_valid_token() {
+    let server = Running::start();
+    let bearer = format!("Bearer {}", server.owner);
+    for origin in ["null", "http://evil.example", "http://127.0.0.1:1"] {
+        for (method, path) in [("GET", "/v1/me"), ("GET", "/healthz"), ("POST", "/v1/server/links")] {
+            let reply = server.raw(method, path, &[("Origin", origin), ("Authorization", &bearer)], None);
+            assert_eq!(reply.problem(), (403, "forbidden_origin".to_owned()), "{origin} {path}");
+        }
+    }
+    let own = format!("http://localhost:{}", server.address.port());
+    let reply = server.raw("GET", "/v1/me", &[("Origin", &own), ("Authorization", &bearer)], None);
+    assert_eq!(reply.status, 200);
+}
+
+/// S-7: with a cookie, requests of other sites are 403, and a page opens as a top-level navigation.
+#[test]
+fn a_cookie_of_another_sites_request_is_refused() {
+    let server = Running::start();
+    let cookie = login(&server);
+    let own = [("Cookie", &*cookie), ("Sec-Fetch-Site", "same-origin")];
+    assert_eq!(server.raw("GET", "/v1/me", &own, None).status, 200);
+    assert_eq!(server.raw("GET", "/v1/me", &[("Cookie", &cookie), ("Sec-Fetch-Site", "none")], None).status, 200);
+    for site in ["same-site", "cross-site"] {
+        for (mode, dest) in [("cors", "empty"), ("no-cors", "image"), ("no-cors", "script"), ("navigate", "iframe")] {
+            for (method, path) in [("GET", "/v1/me"), ("POST", "/v1/server/links"), ("GET", "/")] {
+                let headers = [
+                    ("Cookie", &*cookie),
+                    ("Sec-Fetch-Site", site),
+                    ("Sec-Fetch-Mode", mode),
+                    ("Sec-Fetch-Dest", dest),
+                ];
+                let reply = server.raw(method, path, &headers, None);
+                assert_eq!(reply.problem(), (403, "forbidden_origin".to_owned()), "{site} {mode} {dest} {path}");
+            }
+        }
+        let navigation = [
+            ("Cookie", &*cookie),
+            ("Sec-Fetch-Site", site),
+            ("Sec-Fetch-Mode", "navigate"),
+            ("Sec-Fetch-Dest", "document"),
+        ];
+        assert_eq!(server.raw("GET", "/", &navigation, None).status, 200);
+        assert_eq!(server.raw("GET", "/v1/me", &navigation, None).status, 403);
+        assert_eq!(server.raw("POST", "/logout", &navigation, None).status, 403);
+    }
+}
+
+/// S-8: there is no CORS header unless an origin is allowed.
+#[test]
+fn cors_headers_are_for_allowed_origins_only() {
+    let server = Running::start();
+    let bearer = format!("Bearer {}", server.owner);
+    let own = format!("http://{}", server.address);
+    for reply in [
+        server.send("GET", "/v1/me", None),
+        server.raw("GET", "/v1/me", &[("Origin", &own), ("Authorization", &bearer)], None),
+        server.raw("OPTIONS", "/v1/me", &[("Origin", &own), ("Authorization", &bearer)], None),
+        server.raw("OPTIONS", "/v1/me", &[("Origin", "http://evil.example")], None),
+    ] {
+        assert!(!reply.headers.iter().any(|(name, _)| name.starts_with("access-control-")), "{reply:?}");
+    }
+    let server = Running::with(|settings| settings.allowed_origins.push("https://tool.example".to_owned()));
+    let bearer = format!("Bearer {}", server.owner);
+    let reply = server.raw("GET", "/v1/me", &[("Origin", "https://tool.example"), ("Authorization", &bearer)], None);
+    assert_eq!((reply.status, reply.header("access-control-allow-origin")), (200, Some("https://tool.example")));
+    assert_eq!(reply.header("access-control-allow-credentials"), None);
+}
+
+/// S-9: a form post with a cookie and no `Origin` or fetch metadata is 403.
+#[test]
+fn a_form_post_without_origin_is_refused() {
+    let server = Running::start();
+    let cookie = login(&server);
+    let form = [("Cookie", &*cookie), ("Content-Type", "application/x-www-form-urlencoded")];
+    for path in ["/logout", "/login", "/v1/server/links"] {
+        let reply = server.raw("POST", path, &form, Some(String::new()));
+        assert_eq!(reply.problem(), (403, "forbidden_origin".to_owned()), "{path}");
+    }
+    let form = [("Content-Type", "application/x-www-form-urlencoded")];
+    let reply = server.raw("POST", "/login", &form, Some(format!("token={}", server.owner)));
+    assert_eq!(reply.problem(), (403, "forbidden_origin".to_owned()), "a login without a cookie");
+}
+
+/// S-10: `X-Forwarded-Host` counts only behind a proxy.
+#[test]
+fn a_forwarded_host_counts_only_behind_a_proxy() {
+    let server = Running::start();
+    let reply = server.raw("GET", "/healthz", &[("Host", "evil.example"), ("X-Forwarded-Host", "localhost")], None);
+    assert_eq!(reply.status, 403);
+    let own = server.raw("GET", "/healthz", &[("X-Forwarded-Host", "evil.example")], None);
+    assert_eq!(own.status, 200);
+    let server = Running::with(|settings| {
+        settings.names.push("etude.example".to_owned());
+        settings.is_behind_proxy = true;
+    });
+    let forwarded = |host| server.raw("GET", "/healthz", &[("X-Forwarded-Host", host)], None).status;
+    assert_eq!(forwarded("etude.example"), 200);
+    assert_eq!(forwarded("evil.example"), 403);
+}
+
+/// S-11: IPv6 literals and `localhost` with the server's port pass.
+#[test]
+fn loopback_names_with_the_port_pass() {
+    let server = Running::start();
+    let port = server.address.port();
+    for host in [format!("localhost:{port}"), format!("[::1]:{port}"), format!("127.0.0.1:{port}")] {
+        assert_eq!(server.raw("GET", "/healthz", &[("Host", &host)], None).status, 200, "{host}");
+    }
+}
+
+/// S-20, S-21: the cookie is confined, and logout ends the session on the server.
+#[test]
+fn logout_ends_the_session() {
+    let server = Running::start();
+    let cookie = login(&server);
+    let (_, attributes) = ("", "; Path=/; HttpOnly; SameSite=Lax");
+    let origin = format!("http://{}", server.address);
+    let own = [("Cookie", &*cookie), ("Origin", &*origin)];
+    let reply = server.raw("POST", "/logout", &own, None);
+    assert_eq!((reply.status, reply.header("location")), (303, Some("/login")));
+    let cleared = reply.header("set-cookie").expect("a cookie");
+    assert!(cleared.ends_with(&format!("{attributes}; Max-Age=0")), "{cleared}");
+    assert_eq!(server.raw("GET", "/v1/me", &[("Cookie", &cookie)], None).problem().1, "unauthenticated");
+}
+
+/// S-13, S-35: without a session, a browser sees the login page, with its policy.
+#[test]
+fn a_browser_without_a_session_sees_the_login_page() {
+    let server = Running::start();
+    let reply = server.raw("GET", "/", &[("Accept", "text/html")], None);
+    assert_eq!((reply.status, reply.header("www-authenticate")), (401, Some("Bearer")));
+    assert!(reply.text().contains("action=\"/login\""));
+    let policy = reply.header("content-security-policy").expect("a policy");
+    assert!(policy.starts_with("default-src 'none'; script-src 'self';") && policy.contains("frame-ancestors 'none'"));
+    assert_eq!(server.raw("GET", "/assets/login.js", CROSS, None).status, 200);
+}
+
+/// S-19: a login link works once, and not after two minutes.
+#[test]
+fn a_login_link_works_once() {
+    let server = Running::start();
+    let link = || server.server.login_link().0;
+    let origin = format!("http://{}", server.address);
+    let post = |code: &str| {
+        let form = [("Content-Type", "application/x-www-form-urlencoded"), ("Origin", &*origin)];
+        server.raw("POST", "/login", &form, Some(format!("code={code}"))).status
+    };
+    let (_, code) = (0, link().split_once("/#login=").expect("a code").1.to_owned());
+    assert_eq!((post(&code), post(&code)), (303, 401));
+    let code = link().split_once("/#login=").expect("a code").1.to_owned();
+    server.clock.set_offset(120_000);
+    assert_eq!(post(&code), 401);
+}

@@ -1,0 +1,249 @@
+//! A server in this process, and a client that writes HTTP itself.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use etude_server::clock::Clock;
+use etude_server::listen::{Listening, Wanted};
+use etude_server::token::{NewToken, Scope, Tokens};
+use etude_server::{OPENAPI, ServedApp, Server, Settings, serve};
+use etude_sqlite::Sqlite;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A running server with a journal of its own.
+pub(crate) struct Running {
+    pub(crate) server: Arc<Server>,
+    pub(crate) address: SocketAddr,
+    pub(crate) clock: Clock,
+    pub(crate) owner: String,
+    log: Arc<Mutex<Vec<Value>>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+    dir: TempDir,
+}
+
+/// How a server differs from the default.
+pub(crate) type Change = fn(&mut Settings);
+
+impl Running {
+    pub(crate) fn start() -> Self {
+        Self::with(|_| ())
+    }
+
+    pub(crate) fn with(change: Change) -> Self {
+        Self::at(tempfile::tempdir().expect("a directory"), change)
+    }
+
+    /// A server on the journal in `dir`.
+    pub(crate) fn at(dir: TempDir, change: Change) -> Self {
+        let app = dir.path().join("demo");
+        std::fs::create_dir_all(app.join("pipelines")).expect("an app");
+        let mut settings = Settings::new(dir.path(), vec![ServedApp { slug: "demo".to_owned(), dir: app }]);
+        change(&mut settings);
+        let engine = Arc::new(
+            Sqlite::open(etude_sqlite::Settings { dir: dir.path().to_owned(), sync: etude_sqlite::Sync::Normal })
+                .expect("a journal"),
+        );
+        let owner = Tokens::new(&dir.path().join("serve")).owner().expect("a token");
+        let (log, clock) = (Arc::new(Mutex::new(Vec::new())), Clock::default());
+        let (lines, time) = (Arc::clone(&log), clock.clone());
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let serve_dir = dir.path().join("serve");
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+            runtime.expect("a runtime").block_on(async move {
+                let listening =
+                    Listening::bind(&Wanted::Loopback(0), &serve_dir, std::process::id()).await.expect("a port");
+                let note = Box::new(move |line: &etude_server::LogLine| {
+                    lines.lock().expect("no panic").push(line.to_json());
+                });
+                let server = Server::new(settings, engine, listening.addresses().clone(), time, note);
+                ready.send(Arc::clone(&server)).expect("the test waits");
+                serve(server, listening).await;
+            });
+        });
+        let server: Arc<Server> = is_ready.recv().expect("a server");
+        let address = server.addresses().tcp[0];
+        Self { server, address, clock, owner, log, thread: Some(thread), dir }
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The lines of the request log so far.
+    pub(crate) fn log(&self) -> Vec<Value> {
+        self.log.lock().expect("no panic").clone()
+    }
+
+    /// A token with these scopes.
+    pub(crate) fn token(&self, name: &str, scopes: &[Scope], only: &[&str], expires_at_ms: Option<i64>) -> String {
+        let only = only.iter().map(|glob| (*glob).to_owned()).collect();
+        let new = NewToken { name: name.to_owned(), scopes: scopes.to_vec(), only, expires_at_ms };
+        Tokens::new(&self.dir().join("serve")).create(&new, self.clock.now_ms()).expect("a token")
+    }
+
+    /// A request with the owner's token.
+    pub(crate) fn send(&self, method: &str, path: &str, body: Option<&Value>) -> Reply {
+        let bearer = format!("Bearer {}", self.owner);
+        self.raw(method, path, &[("Authorization", &bearer)], body.map(Value::to_string))
+    }
+
+    /// A request with exactly these headers besides `Host` and those of the body.
+    pub(crate) fn raw(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<String>) -> Reply {
+        let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
+        let has = |name: &str| headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
+        if !has("Host") {
+            text.push_str(&format!("Host: {}\r\n", self.address));
+        }
+        for (name, value) in headers.iter().filter(|(_, value)| !value.is_empty()) {
+            text.push_str(&format!("{name}: {value}\r\n"));
+        }
+        if let Some(body) = &body {
+            if !has("Content-Type") {
+                text.push_str("Content-Type: application/json\r\n");
+            }
+            if !has("Content-Length") {
+                text.push_str(&format!("Content-Length: {}\r\n", body.len()));
+            }
+        }
+        text.push_str("\r\n");
+        text.push_str(&body.unwrap_or_default());
+        let reply = self.exchange(text.as_bytes());
+        check(method, path, &reply);
+        reply
+    }
+
+    /// Writes `bytes` to a new connection and reads it to its end.
+    pub(crate) fn exchange(&self, bytes: &[u8]) -> Reply {
+        let mut stream = TcpStream::connect(self.address).expect("a connection");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time limit");
+        // The server may respond before everything is written.
+        let _ = stream.write_all(bytes);
+        let mut all = Vec::new();
+        let _ = stream.read_to_end(&mut all);
+        Reply::parse(&all)
+    }
+
+    /// Stops the server and returns its directory.
+    pub(crate) fn stop(mut self) -> TempDir {
+        self.server.drain();
+        self.thread.take().expect("it runs").join().expect("no panic");
+        let placeholder = tempfile::tempdir().expect("a directory");
+        std::mem::replace(&mut self.dir, placeholder)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.server.drain();
+        if let Some(thread) = self.thread.take() {
+            // A panic there has failed the test already.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A response.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Reply {
+    fn parse(bytes: &[u8]) -> Self {
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or(bytes.len());
+        let head = String::from_utf8_lossy(&bytes[..end]);
+        let mut lines = head.lines();
+        let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok()).unwrap_or(0);
+        let headers: Vec<(String, String)> = lines
+            .filter_map(|line| line.split_once(':'))
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+            .collect();
+        let mut body = bytes.get(end + 4..).unwrap_or_default().to_vec();
+        if headers.iter().any(|(name, value)| name == "transfer-encoding" && value == "chunked") {
+            body = unchunked(&body);
+        }
+        Self { status, headers, body }
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e}: {}", self.text()))
+    }
+
+    /// Status and code of a problem.
+    pub(crate) fn problem(&self) -> (u16, String) {
+        let document = self.json();
+        assert_eq!(self.header("content-type"), Some("application/problem+json"));
+        assert_eq!(document["status"], self.status);
+        assert!(document["request_id"].is_string());
+        (self.status, document["code"].as_str().expect("a code").to_owned())
+    }
+}
+
+fn unchunked(mut bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    while let Some(end) = bytes.windows(2).position(|two| two == b"\r\n") {
+        let size = usize::from_str_radix(&String::from_utf8_lossy(&bytes[..end]), 16).unwrap_or(0);
+        let from = end + 2;
+        if size == 0 || bytes.len() < from + size {
+            out.extend_from_slice(bytes.get(from..).filter(|_| size > 0).unwrap_or_default());
+            break;
+        }
+        out.extend_from_slice(&bytes[from..from + size]);
+        bytes = bytes.get(from + size + 2..).unwrap_or_default();
+    }
+    out
+}
+
+/// S-24, S-29: every JSON response validates against the description.
+fn check(method: &str, path: &str, reply: &Reply) {
+    let Some(kind) = reply.header("content-type") else { return };
+    if method == "HEAD" || reply.status == 304 || !kind.contains("json") {
+        return;
+    }
+    let description: Value = serde_json::from_str(OPENAPI).expect("the description is JSON");
+    let schema = match kind {
+        "application/problem+json" => json!({"$ref": "#/components/schemas/Problem"}),
+        _ => {
+            let path = path.split('?').next().unwrap_or_default();
+            let Some(operation) = operation(&description, method, path) else { return };
+            let content = &operation["responses"][reply.status.to_string()]["content"];
+            assert!(content["application/json"].is_object(), "{method} {path} {} is not described", reply.status);
+            content["application/json"]["schema"].clone()
+        }
+    };
+    let mut whole = schema;
+    whole["components"] = description["components"].clone();
+    let validator = jsonschema::validator_for(&whole).expect("the description has schemas");
+    let document = reply.json();
+    let faults: Vec<String> =
+        validator.iter_errors(&document).map(|error| format!("{}: {error}", error.instance_path())).collect();
+    assert!(faults.is_empty(), "{method} {path}: {faults:#?}\n{document:#}");
+}
+
+fn operation<'d>(description: &'d Value, method: &str, path: &str) -> Option<&'d Value> {
+    let parts: Vec<&str> = path.split('/').collect();
+    let fits = |pattern: &str| {
+        let pattern: Vec<&str> = pattern.split('/').collect();
+        pattern.len() == parts.len()
+            && pattern.iter().zip(&parts).all(|(wanted, given)| wanted.starts_with('{') || wanted == given)
+    };
+    let paths = description["paths"].as_object().expect("paths");
+    // A literal path comes before a pattern.
+    let found = paths.get(path).or_else(|| paths.iter().find(|(pattern, _)| fits(pattern)).map(|(_, item)| item))?;
+    found.get(method.to_ascii_lowercase())
+}

@@ -1,0 +1,123 @@
+//! Tokens and scopes.
+
+use std::os::unix::fs::PermissionsExt;
+
+use crate::support::Running;
+use etude_server::token::{Scope, Tokens};
+use etude_server::{Needs, routes};
+
+/// S-13: without a token every route is 401, except for the public ones. An unknown route is 401 too.
+#[test]
+fn routes_need_a_token() {
+    let server = Running::start();
+    let origin = format!("http://{}", server.address);
+    for route in routes().iter().filter(|route| route.needs != Needs::Nothing) {
+        let path = route.path.replace(['{', '}'], "");
+        let reply = server.raw(route.method, &path, &[("Origin", &origin)], None);
+        assert_eq!(reply.problem(), (401, "unauthenticated".to_owned()), "{route:?}");
+        assert_eq!(reply.header("www-authenticate"), Some("Bearer"));
+    }
+    assert_eq!(server.raw("GET", "/v1/nothing", &[], None).status, 401);
+    let public: Vec<String> =
+        routes().iter().filter(|route| route.needs == Needs::Nothing).map(|route| format!("{route:?}")).collect();
+    assert_eq!(public, ["GET /healthz", "GET /readyz", "GET /login", "POST /login", "GET /assets/{name}"]);
+}
+
+/// S-14: a token in the query is no token.
+#[test]
+fn a_token_in_the_query_is_no_token() {
+    let server = Running::start();
+    for name in ["token", "access_token"] {
+        let reply = server.raw("GET", &format!("/v1/me?{name}={}", server.owner), &[], None);
+        assert_eq!(reply.status, 401);
+    }
+}
+
+/// S-15: each route refuses each scope that it does not list.
+#[test]
+fn routes_refuse_other_scopes() {
+    let server = Running::start();
+    for scope in [Scope::Read, Scope::Run, Scope::Approve] {
+        let bearer = format!("Bearer {}", server.token(scope.word(), &[scope], &[], None));
+        for route in routes() {
+            let Needs::Scope(wanted) = route.needs else { continue };
+            if wanted == scope {
+                continue;
+            }
+            let path = route.path.replace(['{', '}'], "");
+            let reply = server.raw(route.method, &path, &[("Authorization", &bearer)], None);
+            assert_eq!(reply.problem(), (403, "forbidden_scope".to_owned()), "{route:?} with {}", scope.word());
+        }
+    }
+}
+
+/// S-17: expired and revoked tokens are 401 at once.
+#[test]
+fn expired_and_revoked_tokens_are_refused_at_once() {
+    let server = Running::start();
+    let status =
+        |token: &str| server.raw("GET", "/v1/me", &[("Authorization", &format!("Bearer {token}"))], None).status;
+    let short = server.token("short", &[Scope::Read], &[], Some(server.clock.now_ms() + 3_600_000));
+    let ci = server.token("ci", &[Scope::Read], &[], None);
+    assert_eq!((status(&short), status(&ci)), (200, 200));
+    server.clock.set_offset(3_600_001);
+    assert_eq!((status(&short), status(&ci)), (401, 200));
+    Tokens::new(&server.dir().join("serve")).revoke("ci").expect("revoked");
+    assert_eq!(status(&ci), 401);
+}
+
+/// S-18: no secret is in the log, and all files are the owner's alone.
+#[test]
+fn secrets_are_in_no_log_and_files_are_private() {
+    let server = Running::start();
+    let token = server.token("ci", &[Scope::Read], &[], None);
+    let code = server.server.login_link().0;
+    let bearer = format!("Bearer {token}");
+    for path in ["/v1/me", "/v1/me?x=1", "/v1/server", "/nothing"] {
+        let reply = server.raw("GET", path, &[("Authorization", &bearer)], None);
+        assert!(!reply.text().contains(&token[4..]));
+    }
+    server.raw("GET", &format!("/v1/me?token={token}"), &[], None);
+    let log = serde_json::Value::from(server.log()).to_string();
+    assert!(log.contains(r#""token":"ci""#) && log.contains(r#""route":"/v1/me""#), "{log}");
+    for secret in [&token[4..], &server.owner[4..], code.split_once("login=").expect("a code").1] {
+        assert!(!log.contains(secret));
+    }
+    let dir = server.dir().join("serve");
+    let mode = |path: &std::path::Path| std::fs::metadata(path).expect("a file").permissions().mode() & 0o777;
+    assert_eq!(mode(&dir), 0o700);
+    for entry in std::fs::read_dir(&dir).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        assert_eq!(mode(&path), 0o600, "{}", path.display());
+        if path.file_name() != Some("owner.token".as_ref()) && path.is_file() {
+            let text = std::fs::read_to_string(&path).expect("text");
+            assert!(!text.contains(&token[4..]), "{}", path.display());
+        }
+    }
+}
+
+/// S-22: the eleventh wrong token in a minute is 429, and a correct one passes.
+#[test]
+fn too_many_wrong_tokens_are_429() {
+    let server = Running::start();
+    let wrong = || server.raw("GET", "/v1/me", &[("Authorization", "Bearer wrong")], None);
+    for _ in 0..10 {
+        assert_eq!(wrong().status, 401);
+    }
+    let reply = wrong();
+    assert_eq!(reply.problem(), (429, "too_many_requests".to_owned()));
+    assert_eq!(reply.header("retry-after"), Some("60"));
+    assert_eq!(server.send("GET", "/v1/me", None).status, 200);
+    assert_eq!(server.raw("GET", "/v1/me", &[], None).status, 401, "a request without a token does not count");
+}
+
+/// S-17: the server ends when it is asked to, and the next one on the same journal takes the same tokens.
+#[test]
+fn tokens_survive_a_restart() {
+    let server = Running::start();
+    let (token, owner) = (server.token("ci", &[Scope::Read], &[], None), server.owner.clone());
+    let server = Running::at(server.stop(), |_| ());
+    assert_eq!(server.owner, owner);
+    let reply = server.raw("GET", "/v1/me", &[("Authorization", &format!("Bearer {token}"))], None);
+    assert_eq!(reply.json()["name"], "ci");
+}
