@@ -174,7 +174,8 @@ impl Command {
             Self::Apps(Apps::List(_) | Apps::Show(_) | Apps::Check(_)) => false,
             Self::Skill(Skill::List(_) | Skill::Show(_) | Skill::Check(_) | Skill::Catalog(_)) => false,
             Self::Skill(Skill::Explain(_) | Skill::Graph(_)) | Self::Trust(_) | Self::Untrust(_) => false,
-            Self::Model(Model::List | Model::Pull(_) | Model::Test(_) | Model::Serve(_)) | Self::Doctor(_) => false,
+            Self::Model(Model::List | Model::Pull(_) | Model::Test(_)) | Self::Doctor(_) => false,
+            Self::Model(Model::Serve(_) | Model::Process(_)) => false,
             Self::New(_) | Self::Schema(_) | Self::Host(_) | Self::Explain(_) => false,
             Self::Completions(_) | Self::Man | Self::Help(_) => false,
         };

@@ -8,7 +8,9 @@ mod fetch;
 #[cfg(feature = "local-model")]
 mod process;
 #[cfg(feature = "local-model")]
-pub(crate) use {built::*, fetch::*};
+mod serve;
+#[cfg(feature = "local-model")]
+pub(crate) use {built::*, fetch::*, serve::*};
 
 #[cfg(not(feature = "local-model"))]
 mod absent;

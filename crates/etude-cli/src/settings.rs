@@ -69,6 +69,8 @@ pub(crate) struct Resolved {
     pub(crate) purpose: Purpose,
     /// Hosts that only the app names, by the providers that send prompts there.
     pub(crate) redirects: BTreeMap<String, String>,
+    /// Providers of the kind `local` as configured, by their names.
+    pub(crate) local: BTreeMap<String, Provider>,
     /// Variables with the hosts that the user lets them go to.
     pub(crate) sent: Vec<(String, Origin)>,
 }
@@ -196,6 +198,7 @@ fn merge(layers: &[Layer], app: &Path, purpose: Purpose) -> Result<Resolved, Pro
         router_mode: layers.iter().find_map(|layer| layer.config.router_mode.as_deref()).and_then(Mode::from_word),
         purpose,
         redirects: BTreeMap::new(),
+        local: BTreeMap::new(),
         sent: consent.pairs().to_vec(),
     };
     for layer in layers {
@@ -327,6 +330,7 @@ fn add_local(resolved: &mut Resolved, name: &str, given: &Provider) -> Result<()
     let mut provider = local::provider(name, &given, &resolved.settings.app_dir)?;
     provider.timeout_ms = given.timeout_ms;
     resolved.settings.providers.push(provider);
+    resolved.local.insert(name.to_owned(), given);
     Ok(())
 }
 

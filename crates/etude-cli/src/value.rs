@@ -1,9 +1,20 @@
 //! Values of flags.
 
+use std::net::{Ipv4Addr, SocketAddr};
+
 /// Milliseconds of `500ms`, `2s`, `5m`, `1h`, or a bare number of seconds.
 pub(crate) fn duration_ms(text: &str) -> Result<u64, String> {
     parse(text, &[("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)])
         .ok_or_else(|| "a duration is `500ms`, `2s`, `5m` or `1h`; a bare number is seconds".to_owned())
+}
+
+/// A TCP address, or a port of this machine.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.strip_prefix("localhost:").unwrap_or(text).parse::<u16>();
+    let here = port.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    here.or_else(|_| text.parse()).map_err(|_| {
+        "an address is a port, such as `8080`, or an IP address with a port, such as `127.0.0.1:8080`".into()
+    })
 }
 
 /// A tier by its word.
@@ -64,6 +75,21 @@ mod tests {
             assert!(duration_ms(text).is_err(), "{text}");
         }
         assert_eq!(long_duration_ms("30d"), Ok(30 * 86_400_000));
+    }
+
+    #[test]
+    fn an_address_may_be_a_port_of_this_machine() {
+        for (text, expected) in [
+            ("8080", "127.0.0.1:8080"),
+            ("localhost:0", "127.0.0.1:0"),
+            ("0.0.0.0:80", "0.0.0.0:80"),
+            ("[::1]:80", "[::1]:80"),
+        ] {
+            assert_eq!(address(text), Ok(expected.parse().expect("an address")), "{text}");
+        }
+        for text in ["", "example.com:80", "99999", "127.0.0.1"] {
+            assert!(address(text).is_err(), "{text}");
+        }
     }
 
     /// C-0.4: sizes are bytes, or have a unit.

@@ -1,5 +1,6 @@
-//! OpenAI's chat completions as this server reads and writes them.
+//! OpenAI's API as this server reads and writes it.
 
+mod embedding;
 mod envelope;
 mod wire;
 
@@ -11,6 +12,7 @@ use serde_json::{Value, json};
 use crate::generate::Options;
 use wire::{Body, WireDeclaration, WireMessage};
 
+pub(crate) use embedding::{EmbeddingRequest, Vectors, decode_embedding, embeddings};
 pub(crate) use envelope::{Envelope, error};
 
 /// The most texts of `stop`, as in OpenAI's API.

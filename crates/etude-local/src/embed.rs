@@ -137,6 +137,11 @@ impl Embedder {
         Ok(vectors)
     }
 
+    /// The tokens of `text` that count, including those that mark its start and its end.
+    pub fn tokens(&self, text: &str) -> usize {
+        self.tokenizer.encode_fast(text, true).map_or(0, |encoding| encoding.get_ids().len().min(self.max_tokens))
+    }
+
     /// Texts of the same length to one row each.
     fn forward(&self, texts: &[&[u32]]) -> Result<Tensor> {
         let (count, length) = (texts.len(), texts.first().map_or(0, |text| text.len()));

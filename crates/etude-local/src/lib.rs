@@ -30,6 +30,6 @@ pub use gguf::OpenError;
 pub use grammar::GrammarError;
 pub use launch::ensure_running;
 pub use pull::{Places, Progress, PullError, installed, pull};
-pub use serve::{Ended, Listen, serve};
+pub use serve::{Ended, Listen, Ready, Serving, WhenIdle, serve};
 pub use settings::{DEFAULT_CONTEXT_TOKENS, DEFAULT_IDLE, Settings, default_threads, environment};
 pub use template::{ChatTemplate, TemplateError};

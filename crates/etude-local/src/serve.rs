@@ -23,7 +23,7 @@ use crate::gguf::OpenError;
 use crate::settings::Settings;
 use crate::socket;
 use http::{Guard, Server};
-use worker::WhenIdle;
+use worker::Worker;
 
 /// The wait after a connection could not be accepted.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
@@ -59,6 +59,36 @@ pub struct Listen {
     pub token: Option<String>,
 }
 
+/// What the process does when no request came for the idle time of its settings.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum WhenIdle {
+    /// It exits.
+    #[default]
+    End,
+    /// It frees the weights, and loads them again at the next request.
+    Unload,
+}
+
+/// How a process serves.
+#[derive(Debug, Clone, Default)]
+pub struct Serving {
+    /// An address beside the socket. If another process has the socket, this one serves the address alone.
+    pub listen: Option<Listen>,
+    /// What follows the idle time.
+    pub when_idle: WhenIdle,
+    /// The directory of the embedding model; without one, requests for embeddings fail.
+    pub embedding: Option<PathBuf>,
+}
+
+/// Where a process accepts connections.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ready {
+    /// The Unix socket, unless another process has it.
+    pub socket: Option<PathBuf>,
+    /// The TCP address.
+    pub address: Option<SocketAddr>,
+}
+
 /// Why a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
@@ -68,33 +98,33 @@ pub enum Ended {
     AlreadyServed,
 }
 
-/// Serves the model of `settings` until it is idle, or with `listen` until it is ended. The caller gives this process the
-/// variables of [`crate::environment`]. `listening` receives the TCP address once it accepts connections.
+/// Serves the model of `settings`. The caller gives this process the variables of [`crate::environment`]. `ready` is
+/// called once, when connections are accepted.
 ///
 /// # Errors
 /// The socket or the address cannot be bound, or an address beyond loopback has no token.
-pub fn serve(settings: &Settings, listen: Option<&Listen>, listening: &dyn Fn(SocketAddr)) -> io::Result<Ended> {
+pub fn serve(settings: &Settings, serving: &Serving, ready: &dyn Fn(&Ready)) -> io::Result<Ended> {
     let (weights, id, context) = (settings.weights.clone(), settings.id.clone(), settings.context_tokens);
-    serve_with(settings, listen, listening, move || Model::load(&weights, &id, context))
+    serve_with(settings, serving, ready, move || Model::load(&weights, &id, context))
 }
 
 /// Like [`serve`], with the generator that `load` returns.
 pub(crate) fn serve_with<G, L>(
     settings: &Settings,
-    listen: Option<&Listen>,
-    listening: &dyn Fn(SocketAddr),
+    serving: &Serving,
+    ready: &dyn Fn(&Ready),
     load: L,
 ) -> io::Result<Ended>
 where
     G: Generator + 'static,
     L: Fn() -> Result<G, OpenError> + Send + 'static,
 {
-    listen.map_or(Ok(()), Listen::check)?;
+    serving.listen.as_ref().map_or(Ok(()), Listen::check)?;
     socket::make_dir(&settings.runtime_dir)?;
     let lock = File::options().create(true).truncate(false).write(true).open(settings.lock())?;
     let is_owner = match lock.try_lock() {
         Ok(()) => true,
-        Err(TryLockError::WouldBlock) if listen.is_some() => false,
+        Err(TryLockError::WouldBlock) if serving.listen.is_some() => false,
         Err(TryLockError::WouldBlock) => return Ok(Ended::AlreadyServed),
         Err(TryLockError::Error(error)) => return Err(error),
     };
@@ -102,21 +132,20 @@ where
     // Dropped before the lock, so that it never removes the socket of another process.
     let socket = RemoveSocket(is_owner.then(|| settings.socket()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (jobs, received) = std::sync::mpsc::channel();
-    let server = Arc::new(Server::new(settings.id.clone(), jobs));
-    let (done, ended) = oneshot::channel();
-    let when_idle = if listen.is_some() { WhenIdle::Unload } else { WhenIdle::End };
-    let (idle, is_loaded) = (settings.idle, Arc::clone(&server.is_loaded));
-    let result = runtime.block_on(async move {
-        let listeners = Listeners::new(local, listen).await?;
-        if let Some(tcp) = &listeners.tcp {
-            listening(tcp.local_addr()?);
-        }
+    let result = runtime.block_on(async {
+        let listeners = Listeners::new(local, serving.listen.as_ref()).await?;
+        let address = listeners.tcp.as_ref().map(TcpListener::local_addr).transpose()?;
+        let (jobs, received) = std::sync::mpsc::channel();
+        let server = Arc::new(Server::new(settings.id.clone(), serving.embedding.is_some(), jobs));
+        let (embedding, is_loaded) = (serving.embedding.clone(), Arc::clone(&server.is_loaded));
+        let (idle, when_idle) = (settings.idle, serving.when_idle);
+        let (done, ended) = oneshot::channel();
         thread::Builder::new().name("model".into()).spawn(move || {
-            worker::work(&received, (idle, when_idle), &is_loaded, load);
+            Worker::new(load, embedding, is_loaded).run(&received, idle, when_idle);
             // The receiver is there as long as this process serves.
             let _ = done.send(());
         })?;
+        ready(&Ready { socket: socket.0.clone(), address });
         tokio::select! {
             never = listeners.accept(&server) => match never {},
             done = ended => {

@@ -22,7 +22,7 @@ mod environment;
 mod standalone;
 
 pub use environment::{ChildEnvironment, PROVIDER_KEYS};
-pub use standalone::{detached, standalone};
+pub use standalone::{detached, replace, standalone};
 
 #[cfg(unix)]
 pub mod blob;

@@ -6,6 +6,7 @@ mod unix;
 mod windows;
 
 use std::ffi::OsStr;
+use std::io;
 use std::process::{Command, Stdio};
 
 #[cfg(unix)]
@@ -33,4 +34,9 @@ pub fn detached(program: impl AsRef<OsStr>, environment: ChildEnvironment) -> Co
     let mut command = standalone(program, environment);
     os::detach(&mut command);
     command
+}
+
+/// Runs a [`standalone`] program in place of this one, with the same process id. Returns only if that fails.
+pub fn replace(command: Command) -> io::Error {
+    os::replace(command)
 }

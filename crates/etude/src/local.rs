@@ -13,8 +13,8 @@ use etude_models::{LocalServer, Starting};
 use crate::routing::Sentences;
 
 pub use etude_local::{
-    Embedder, Ended, Listen, Places, Progress, PullError, catalog as models, default_threads, environment, installed,
-    pull, serve,
+    Embedder, Ended, Listen, Places, Progress, PullError, Ready, Serving, WhenIdle, catalog as models, default_threads,
+    environment, installed, pull, serve,
 };
 pub use etude_local::{catalog::DEFAULT_MODEL, catalog::EMBEDDING_MODEL, catalog::find};
 pub use etude_local::{catalog::Entry as Known, catalog::Kind as KnownKind, catalog::Source as KnownSource};

@@ -173,9 +173,11 @@ pub(crate) enum Model {
     Pull(ModelPull),
     /// Request one structured response and one tool call from each tier
     Test(ModelTest),
-    /// Serve a local model to the runs of this user
-    #[command(hide = true)]
+    /// Serve a local model to other programs with OpenAI's API
     Serve(ModelServe),
+    /// The model's process
+    #[command(hide = true)]
+    Process(ModelProcess),
 }
 
 #[derive(Debug, Args)]
@@ -191,9 +193,27 @@ pub(crate) struct ModelTest {
     pub(crate) tier: Option<etude::core::model::Tier>,
 }
 
-/// The arguments of the model's process; internal.
 #[derive(Debug, Args)]
 pub(crate) struct ModelServe {
+    /// The model's name from `etude model list` [default: the local default model]
+    pub(crate) name: Option<String>,
+    #[command(flatten)]
+    pub(crate) tcp: ModelListen,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ModelListen {
+    /// Listen on this TCP address too: `8080`, `127.0.0.1:8080`, `[::1]:0`; others need `--token-file`
+    #[arg(long, value_name = "ADDR", value_parser = crate::value::address)]
+    pub(crate) listen: Option<std::net::SocketAddr>,
+    /// Require the bearer token in this file from every request over TCP
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, requires = "listen")]
+    pub(crate) token_file: Option<PathBuf>,
+}
+
+/// The arguments of the model's process; internal.
+#[derive(Debug, Args)]
+pub(crate) struct ModelProcess {
     #[arg(long)]
     pub(crate) id: String,
     #[arg(long)]
@@ -204,4 +224,11 @@ pub(crate) struct ModelServe {
     pub(crate) context_tokens: usize,
     #[arg(long)]
     pub(crate) idle_ms: u64,
+    /// Stay, and print where it serves.
+    #[arg(long)]
+    pub(crate) foreground: bool,
+    #[arg(long)]
+    pub(crate) embedding: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) tcp: ModelListen,
 }

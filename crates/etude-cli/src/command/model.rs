@@ -5,7 +5,7 @@ mod test;
 
 use serde_json::json;
 
-use crate::args::Model;
+use crate::args::{Model, ModelServe};
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
 use crate::settings::Resolved;
@@ -17,7 +17,8 @@ pub(crate) fn model(context: &Context, model: &Model) -> Exit {
         Model::List => list::list(context),
         Model::Pull(args) => pull(context, args.name.as_deref()),
         Model::Test(args) => test::test(context, args.tier),
-        Model::Serve(args) => return local::serve(args),
+        Model::Serve(args) => serve(context, args),
+        Model::Process(args) => local::serve(context, args),
     };
     result.unwrap_or_else(|problem| context.report(None, &problem))
 }
@@ -54,4 +55,12 @@ fn pull(context: &Context, name: Option<&str>) -> Result<Exit, Problem> {
         stdout::text(&format!("{}\n", fetched.path.display()));
     }
     Ok(Exit::Done)
+}
+
+/// This process resolves the configuration, then becomes the model's process.
+fn serve(context: &Context, args: &ModelServe) -> Result<Exit, Problem> {
+    let resolved = resolve(context)?;
+    let provider = local_provider(&resolved)?;
+    let given = resolved.local.get(&provider.name).cloned().unwrap_or_default();
+    local::become_server(context, args, &provider, &given)
 }

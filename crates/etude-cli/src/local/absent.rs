@@ -7,7 +7,7 @@ use etude::models::ProviderSettings;
 use etude::routing::Sentences;
 use etude::spec::config::Provider;
 
-use crate::args::ModelServe;
+use crate::args::{ModelProcess, ModelServe};
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
 
@@ -84,6 +84,10 @@ pub(crate) fn ask(_: &Context, weights: &Weights) -> Result<bool, Problem> {
     match *weights {}
 }
 
-pub(crate) fn serve(_: &ModelServe) -> Exit {
-    Exit::Environment
+pub(crate) fn serve(_: &Context, _: &ModelProcess) -> Result<Exit, Problem> {
+    Err(problem())
+}
+
+pub(crate) fn become_server(_: &Context, _: &ModelServe, _: &ProviderSettings, _: &Provider) -> Result<Exit, Problem> {
+    Err(problem())
 }

@@ -4,16 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use etude::local::{self, Known, KnownKind, Local, Served};
+use etude::local::{self, Known, KnownKind, Local};
 use etude::models::{ProviderKind, ProviderSettings};
 use etude::routing::Sentences;
 use etude::spec::config::Provider;
 use serde_json::{Value, json};
 
 use super::process;
-use crate::args::ModelServe;
 use crate::context::Problem;
-use crate::exit::Exit;
 use crate::paths;
 
 /// The model of every tier when nothing else is configured or found.
@@ -84,19 +82,25 @@ pub(crate) fn unconfigured() -> Result<ProviderSettings, Problem> {
 /// A provider of the kind `local`. `given.path` is a GGUF file or a directory of weights, from the app's directory on.
 pub(crate) fn provider(name: &str, given: &Provider, app: &Path) -> Result<ProviderSettings, Problem> {
     let mut provider = ProviderSettings::new(name, ProviderKind::Local);
-    let path = given.path.as_ref().map(|path| app.join(path));
-    let is_file = path.as_deref().is_some_and(local::is_file_of_weights);
     provider.base_url = given.base_url.as_deref().map(Into::into);
-    provider.path = path.clone();
-    provider.local = Some(Arc::new(Local {
-        models_dir: models_dir(&provider)?,
+    provider.path = given.path.as_ref().map(|path| app.join(path));
+    provider.local = Some(Arc::new(local_of(&provider, given)?));
+    Ok(provider)
+}
+
+pub(super) fn local_of(provider: &ProviderSettings, given: &Provider) -> Result<Local, Problem> {
+    Ok(Local {
+        models_dir: models_dir(provider)?,
         runtime_dir: runtime_dir()?,
-        weights: path.filter(|_| is_file),
+        weights: provider.path.clone().filter(|path| local::is_file_of_weights(path)),
         context_tokens: given.context_tokens.and_then(|tokens| usize::try_from(tokens).ok()),
         idle: given.idle_ms.map(Duration::from_millis),
-        start: process::starter(given.threads.and_then(|threads| usize::try_from(threads).ok())),
-    }));
-    Ok(provider)
+        start: process::starter(threads(given)),
+    })
+}
+
+pub(super) fn threads(given: &Provider) -> Option<usize> {
+    given.threads.and_then(|threads| usize::try_from(threads).ok())
 }
 
 /// The weights of the model `name` of a provider of the kind `local`; `None` where the user's own file stands for it,
@@ -166,18 +170,4 @@ fn runtime_dir() -> Result<PathBuf, Problem> {
         .filter(|dir| fits(dir) && dir.parent().is_some_and(Path::is_dir))
         .or(Some(own).filter(fits))
         .unwrap_or(shared))
-}
-
-/// `etude model serve`: the model's process.
-pub(crate) fn serve(args: &ModelServe) -> Exit {
-    let mut served = Served::new(&args.id, &args.weights, &args.runtime_dir);
-    served.context_tokens = args.context_tokens;
-    served.idle = Duration::from_millis(args.idle_ms);
-    match local::serve(&served, None, &|_| ()) {
-        Ok(_) => Exit::Done,
-        Err(error) => {
-            crate::render::say!("error: the local model cannot be served: {error}");
-            Exit::Environment
-        }
-    }
 }

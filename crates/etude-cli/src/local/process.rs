@@ -2,7 +2,8 @@
 
 use std::fs::File;
 use std::io;
-use std::process::Stdio;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use etude::local::{Served, Start, default_threads, environment};
@@ -13,21 +14,32 @@ use crate::paths;
 
 /// What starts the process with that number of threads.
 pub(super) fn starter(threads: Option<usize>) -> Start {
-    let threads = threads.unwrap_or_else(default_threads);
     Arc::new(move |served| start(served, threads))
 }
 
-fn start(served: &Served, threads: usize) -> io::Result<()> {
-    // It outlives the run, so it holds none of the user's keys, and no directory of theirs.
-    let variables = environment(threads).map(|(name, value)| (name.to_owned(), value.into()));
-    let mut command = detached(std::env::current_exe()?, ChildEnvironment::only(Vec::new()).with(variables));
+/// The command line of the process, started with `program`. It holds none of the user's keys.
+pub(super) fn command(
+    program: impl FnOnce(PathBuf, ChildEnvironment) -> Command,
+    served: &Served,
+    threads: Option<usize>,
+) -> io::Result<Command> {
+    let variables =
+        environment(threads.unwrap_or_else(default_threads)).map(|(name, value)| (name.to_owned(), value.into()));
+    let mut command = program(std::env::current_exe()?, ChildEnvironment::only(Vec::new()).with(variables));
     command
-        .args(["model", "serve", "--id", &served.id, "--weights"])
+        .args(["model", "process", "--id", &served.id, "--weights"])
         .arg(&served.weights)
         .arg("--runtime-dir")
         .arg(&served.runtime_dir)
         .args(["--context-tokens", &served.context_tokens.to_string()])
-        .args(["--idle-ms", &served.idle.as_millis().to_string()])
+        .args(["--idle-ms", &served.idle.as_millis().to_string()]);
+    Ok(command)
+}
+
+fn start(served: &Served, threads: Option<usize>) -> io::Result<()> {
+    let mut command = command(detached, served, threads)?;
+    command
+        // It outlives the run, so it holds no directory of the user's.
         .current_dir(served.weights.parent().unwrap_or(&served.runtime_dir))
         .stdout(Stdio::null())
         .stderr(log().map_or_else(|_| Stdio::null(), Stdio::from));

@@ -60,7 +60,7 @@ fn without_arguments_the_help_is_a_usage_error() {
 }
 
 /// Examples that cannot run in a new app: they need a model, a package, a skill, another process, or a file.
-const NEEDY: [&str; 23] = [
+const NEEDY: [&str; 24] = [
     "etude runs show 8dmwnz5e extract",
     "etude run \"",
     "etude run -C demo \"",
@@ -81,6 +81,7 @@ const NEEDY: [&str; 23] = [
     "etude untrust",
     "etude host",
     "etude model pull",
+    "etude model serve",
     "etude model test",
     "etude doctor",
     "etude new",

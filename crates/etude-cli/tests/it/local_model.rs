@@ -2,12 +2,16 @@
 //!
 //! A checkout has no weights. With `ETUDE_LOCAL_WEIGHTS`, a GGUF file of a chat model, one test asks a real model.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+
 use serde_json::{Value, json};
 
 use crate::server::{Reply, Server};
 #[cfg(unix)]
 use crate::terminal::OnTerminal;
-use crate::test::{Test, skipped};
+use crate::test::{Running, Test, skipped, wait_until};
 
 const MAPPED: &str = "model_mapping: {lite: local/qwen2.5-coder-1.5b, standard: local/qwen2.5-coder-1.5b}\n";
 
@@ -180,6 +184,104 @@ fn a_file_that_is_no_model_is_reported_by_the_models_process() {
     // The process outlives the run, until no one has asked it for a second.
     let log = test.path("home/.local/state/etude/local-model.log");
     assert!(log.is_file() && test.read("home/.local/state/etude/local-model.log").is_empty());
+}
+
+/// An app whose local model is a file that is no model, so that requests fail after everything else.
+fn served() -> Test {
+    app()
+        .file("weights/mine.gguf", "GGUF? No.")
+        .file("token", "s3cret\n")
+        .user_config("providers: {local: {path: weights/mine.gguf, threads: 1}}\n")
+        .env("ANTHROPIC_API_KEY", "sk-canary-serve")
+}
+
+/// Where `running` listens, once it does.
+fn url(running: &Running) -> String {
+    wait_until("the URL", || running.stdout_so_far().ends_with('\n'));
+    let document: Value = serde_json::from_str(&running.stdout_so_far()).expect("one document");
+    document["url"].as_str().expect("a URL").to_owned()
+}
+
+/// The status and the body of one request over HTTP. `head` is a method and the end of a path, and below it a header.
+fn http(url: &str, head: &str, body: &str) -> (u16, Value) {
+    let rest = url.strip_prefix("http://").expect("no TLS");
+    let (host, path) = rest.split_at(rest.find('/').expect("a path"));
+    let (line, headers) = head.split_once('\n').unwrap_or((head, "accept: */*"));
+    let (method, tail) = line.split_once(' ').expect("a method and a path");
+    let mut stream = TcpStream::connect(host).expect("a server");
+    let length = body.len();
+    let request = format!(
+        "{method} {path}{tail} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{headers}\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).expect("sent");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).expect("a response");
+    let (head, body) = response.split_once("\r\n\r\n").expect("a head");
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    (status, serde_json::from_str(body).expect("JSON"))
+}
+
+/// cli: other programs use the local model at a URL; the token is required, and the process has no keys.
+#[cfg(unix)]
+#[test]
+fn the_local_model_is_served_to_other_programs() {
+    let test = served();
+    let line = ["model", "serve", "--listen", "0", "--token-file", "token", "--format", "json"];
+    let running = test.start(&line);
+    let url = url(&running);
+    let (status, body) = http(&url, "GET /models", "");
+    assert_eq!((status, &body["error"]["code"]), (401, &json!("invalid_api_key")));
+    let token = "authorization: Bearer s3cret";
+    let (status, body) = http(&url, &format!("GET /models\n{token}"), "");
+    assert_eq!((status, &body["data"][0]["id"]), (200, &json!("mine")));
+    let request = json!({"model": "mine", "messages": [{"role": "user", "content": "?"}]}).to_string();
+    let (status, body) = http(&url, &format!("POST /chat/completions\n{token}"), &request);
+    assert_eq!((status, &body["error"]["code"]), (404, &json!("model_not_found")));
+    #[cfg(target_os = "linux")]
+    {
+        let environment = std::fs::read(format!("/proc/{}/environ", running.id())).expect("it is ours");
+        assert!(!String::from_utf8_lossy(&environment).contains("canary"));
+    }
+    running.kill();
+}
+
+/// cli: a server is closed by default, and a fault in its command line ends it before it listens.
+#[cfg(unix)]
+#[test]
+fn a_server_that_others_could_reach_needs_a_token() {
+    let test = served().file("empty", "\n");
+    test.run(&["model", "serve", "--listen", "0.0.0.0:0"])
+        .exit(2)
+        .stderr_has("other machines could use the model")
+        .stderr_has("--token-file FILE");
+    test.run(&["model", "serve", "--listen", "0", "--token-file", "empty"]).exit(2).stderr_has("empty has no token");
+    test.run(&["model", "serve", "--listen", "0", "--token-file", "none"]).exit(4).stderr_has("cannot be read");
+    test.run(&["model", "serve", "--token-file", "token"]).exit(2).stderr_has("--listen");
+    test.run(&["model", "serve", "--listen", "example.com:80"]).exit(2).stderr_has("an address is a port");
+    let bare = Test::new();
+    bare.run(&["model", "serve", "--listen", "0"]).exit(4).stderr_has("get them with `etude model pull`");
+    bare.run(&["model", "serve", "smollm2"]).exit(2).stderr_has("did you mean `smollm2-135m`?");
+}
+
+/// cli: OpenAI's client for Python works with a real model, where the package and weights are present.
+#[cfg(unix)]
+#[test]
+fn openais_client_works_with_a_real_model() {
+    let name = "openais_client_works_with_a_real_model";
+    let Some(weights) = std::env::var_os("ETUDE_LOCAL_WEIGHTS") else {
+        return skipped(name, "ETUDE_LOCAL_WEIGHTS is not set");
+    };
+    let python = |args: &[&str]| Command::new("python3").args(args).output().expect("python3");
+    if !python(&["-c", "import openai"]).status.success() {
+        return skipped(name, "the Python package `openai` is not installed");
+    }
+    let weights = weights.to_string_lossy();
+    let test = served().user_config(&format!("providers: {{local: {{path: \"{weights}\"}}}}\n"));
+    let running = test.start(&["model", "serve", "--listen", "0", "--token-file", "token", "--format", "json"]);
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/openai_client.py");
+    let done = python(&["-B", script, &url(&running), "s3cret"]);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    running.kill();
 }
 
 /// cli: `model test` reports per tier what it can do; answers that are something else fail it.

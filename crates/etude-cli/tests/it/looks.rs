@@ -193,6 +193,7 @@ const ROWS: &[(&str, Row)] = &[
     ("host log", Looks(&[&["host", "log", "info", "a"]])),
     ("model list", Looks(&[&["model", "list"]])),
     ("model pull", Looks(&[&["model", "pull", "none"]])),
+    ("model serve", Looks(&[&["model", "serve", "none"], &["model", "serve", "--listen", "0.0.0.0:0"]])),
     ("model test", Looks(&[&["model", "test"]])),
     ("doctor", Looks(&[&["doctor"], &["doctor", "--call"]])),
     ("explain", Looks(&[&["explain", "R0101"]])),

@@ -345,6 +345,11 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// The id of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Ctrl-C, for one process.
     pub(crate) fn interrupt(&self) {
         self.signal("INT");

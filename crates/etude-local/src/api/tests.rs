@@ -79,3 +79,24 @@ fn a_response_keeps_its_calls_and_its_counts() {
     assert!(events.contains("\"index\":0") && events.ends_with("data: [DONE]\n\n"), "{events}");
     assert!(events.contains("\"total_tokens\":7") && !envelope.end(&response, false).contains("usage"), "{events}");
 }
+
+#[test]
+fn vectors_are_written_as_lists_and_as_base64() {
+    let body = json!({"model": "m", "input": "a", "encoding_format": "base64"});
+    let request = decode_embedding(body.to_string().as_bytes()).expect("a request");
+    assert_eq!(request, EmbeddingRequest { texts: vec!["a".into()], is_base64: true });
+    let vectors = Vectors { rows: vec![vec![1.0, -0.5]], tokens: 3 };
+    assert_eq!(embeddings("m", &vectors, true)["data"][0]["embedding"], "AACAPwAAAL8=");
+    let body = embeddings("m", &vectors, false);
+    assert_eq!((&body["data"][0]["embedding"], &body["usage"]["total_tokens"]), (&json!([1.0, -0.5]), &json!(3)));
+    for (body, why) in [
+        (json!({"input": []}), "1 to 2048 texts"),
+        (json!({"input": ["a", ""]}), "none of them empty"),
+        (json!({"input": [1, 2]}), "a text or a list of texts"),
+        (json!({"input": "a", "dimensions": 8}), "`dimensions` is not supported"),
+        (json!({"input": "a", "encoding_format": "hex"}), "must not be `hex`"),
+    ] {
+        let error = decode_embedding(body.to_string().as_bytes()).expect_err("refused");
+        assert!(error.contains(why), "{error}");
+    }
+}

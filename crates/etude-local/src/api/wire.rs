@@ -1,6 +1,7 @@
 //! Bodies of requests as clients write them.
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 /// The body of `POST /v1/chat/completions`. Members that a local model has no use for are ignored.
@@ -70,4 +71,22 @@ pub(super) struct WireDeclaration {
     pub(super) description: Option<String>,
     #[serde(default)]
     pub(super) parameters: Option<Value>,
+}
+
+/// The body of `POST /v1/embeddings`.
+#[derive(Deserialize)]
+pub(super) struct EmbeddingBody {
+    pub(super) input: Input,
+    #[serde(default)]
+    pub(super) encoding_format: Option<String>,
+    #[serde(default)]
+    pub(super) dimensions: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub(super) enum Input {
+    Text(String),
+    Texts(Vec<String>),
+    Other(IgnoredAny),
 }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::{Body, Bytes, Frame, Incoming};
+use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, ORIGIN};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -19,8 +19,9 @@ use sha2::{Digest, Sha256};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
-use super::worker::{Event, Failure, Job};
-use crate::api::{self, Envelope};
+use super::worker::{Event, Failure, Job, Work};
+use crate::api::{self, EmbeddingRequest, Envelope};
+use crate::catalog::EMBEDDING_MODEL;
 
 /// The largest request body in bytes.
 const MAX_BODY_BYTES: usize = 64 << 20;
@@ -30,13 +31,22 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// What the connections share.
 pub(super) struct Server {
     model: String,
+    has_embedding: bool,
     jobs: Sender<Job>,
     pub(super) is_loaded: Arc<AtomicBool>,
 }
 
 impl Server {
-    pub(super) fn new(model: String, jobs: Sender<Job>) -> Self {
-        Self { model, jobs, is_loaded: Arc::default() }
+    pub(super) fn new(model: String, has_embedding: bool, jobs: Sender<Job>) -> Self {
+        Self { model, has_embedding, jobs, is_loaded: Arc::default() }
+    }
+
+    /// Queues `work`. The events are those of the worker; the request is cancelled when the second value is dropped.
+    fn queue(&self, work: Work) -> Option<(UnboundedReceiver<Event>, CancelOnDrop)> {
+        let (sender, events) = mpsc::unbounded_channel();
+        let cancel = CancelOnDrop(Arc::default());
+        let job = Job { work, events: sender, is_cancelled: Arc::clone(&cancel.0) };
+        self.jobs.send(job).ok().map(|()| (events, cancel))
     }
 }
 
@@ -121,66 +131,77 @@ async fn respond(request: Request<Incoming>, server: &Server, guard: &Guard) -> 
             json_response(200, &json!({"status": "ok", "model": server.model, "loaded": is_loaded}))
         }
         (&Method::GET, "/v1/models") => {
-            let model = json!({"id": server.model, "object": "model", "created": 0, "owned_by": "local"});
-            json_response(200, &json!({"object": "list", "data": [model]}))
+            let names = [Some(server.model.as_str()), server.has_embedding.then_some(EMBEDDING_MODEL)];
+            let model = |id| json!({"id": id, "object": "model", "created": 0, "owned_by": "local"});
+            let models: Vec<Value> = names.into_iter().flatten().map(model).collect();
+            json_response(200, &json!({"object": "list", "data": models}))
         }
-        (&Method::POST, "/v1/chat/completions") => complete(request, server).await,
+        (&Method::POST, "/v1/chat/completions") => complete(request, server).await.unwrap_or_else(|f| failed(&f)),
+        (&Method::POST, "/v1/embeddings") => embed(request, server).await.unwrap_or_else(|f| failed(&f)),
         (_, path) => failed(&Failure { status: 404, code: "not_found", message: format!("there is no `{path}`") }),
     }
 }
 
-async fn complete(request: Request<Incoming>, server: &Server) -> Response<Content> {
-    let refused = |status, code, message: String| failed(&Failure { status, code, message });
+/// The whole body of a request.
+async fn read(request: Request<Incoming>) -> Result<Bytes, Failure> {
     let body = Limited::new(request.into_body(), MAX_BODY_BYTES).collect();
-    let body = match tokio::time::timeout(BODY_TIMEOUT, body).await {
-        Ok(Ok(body)) => body.to_bytes(),
+    match tokio::time::timeout(BODY_TIMEOUT, body).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            return refused(413, "request_too_large", format!("the body has more than {MAX_BODY_BYTES} bytes"));
+            let message = format!("the body has more than {MAX_BODY_BYTES} bytes");
+            Err(Failure { status: 413, code: "request_too_large", message })
         }
-        Ok(Err(error)) => return refused(400, "invalid_request", format!("the body cannot be read: {error}")),
+        Ok(Err(error)) => Err(invalid(format!("the body cannot be read: {error}"))),
         Err(_) => {
             let message = format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs());
-            return refused(408, "request_timeout", message);
-        }
-    };
-    let chat = match api::decode(&body) {
-        Ok(decoded) => decoded,
-        Err(why) => return refused(400, "invalid_request", why),
-    };
-    let (is_stream, include_usage) = (chat.is_stream, chat.include_usage);
-    let (sender, mut events) = mpsc::unbounded_channel();
-    let cancel = CancelOnDrop(Arc::default());
-    if server.jobs.send(Job { chat, events: sender, is_cancelled: Arc::clone(&cancel.0) }).is_err() {
-        return lost();
-    }
-    let envelope = Envelope::new(&server.model);
-    if !is_stream {
-        return loop {
-            match events.recv().await {
-                Some(Event::Delta(_)) => {}
-                Some(Event::Response(response)) => break json_response(200, &envelope.completion(&response)),
-                Some(Event::Failed(failure)) => break failed(&failure),
-                None => break lost(),
-            }
-        };
-    }
-    // The head waits for the first event, so that a failure before it has a status of its own.
-    match events.recv().await {
-        None => lost(),
-        Some(Event::Failed(failure)) => failed(&failure),
-        Some(first) => {
-            let mut deltas = Deltas { first: None, sent: 0, events, envelope, include_usage, _cancel: cancel };
-            let begin = deltas.envelope.begin();
-            deltas.first = Some(format!("{begin}{}", deltas.event(first)).into());
-            event_stream(Content::Stream(deltas))
+            Err(Failure { status: 408, code: "request_timeout", message })
         }
     }
 }
 
-/// The response to a request whose worker is gone.
-fn lost() -> Response<Content> {
+async fn complete(request: Request<Incoming>, server: &Server) -> Result<Response<Content>, Failure> {
+    let chat = api::decode(&read(request).await?).map_err(invalid)?;
+    let (is_stream, include_usage) = (chat.is_stream, chat.include_usage);
+    let (mut events, cancel) = server.queue(Work::Chat(chat)).ok_or_else(ending)?;
+    let envelope = Envelope::new(&server.model);
+    if is_stream {
+        // The head waits for the first event, so that a failure before it has a status of its own.
+        let first = match events.recv().await.ok_or_else(ending)? {
+            Event::Failed(failure) => return Err(failure),
+            first => first,
+        };
+        let mut deltas = Deltas { first: None, sent: 0, events, envelope, include_usage, _cancel: cancel };
+        let begin = deltas.envelope.begin();
+        deltas.first = Some(format!("{begin}{}", deltas.event(first)).into());
+        return Ok(with_type(200, "text/event-stream", Content::Stream(deltas)));
+    }
+    loop {
+        match events.recv().await.ok_or_else(ending)? {
+            Event::Response(response) => return Ok(json_response(200, &envelope.completion(&response))),
+            Event::Failed(failure) => return Err(failure),
+            Event::Delta(_) | Event::Vectors(_) => {}
+        }
+    }
+}
+
+async fn embed(request: Request<Incoming>, server: &Server) -> Result<Response<Content>, Failure> {
+    let EmbeddingRequest { texts, is_base64 } = api::decode_embedding(&read(request).await?).map_err(invalid)?;
+    let (mut events, _cancel) = server.queue(Work::Embed(texts)).ok_or_else(ending)?;
+    match events.recv().await {
+        Some(Event::Vectors(vectors)) => Ok(json_response(200, &api::embeddings(EMBEDDING_MODEL, &vectors, is_base64))),
+        Some(Event::Failed(failure)) => Err(failure),
+        _ => Err(ending()),
+    }
+}
+
+fn invalid(message: String) -> Failure {
+    Failure { status: 400, code: "invalid_request", message }
+}
+
+/// The failure of a request whose worker is gone.
+fn ending() -> Failure {
     let message = "the model's process is ending; send the request again".to_owned();
-    failed(&Failure { status: 503, code: "ending", message })
+    Failure { status: 503, code: "ending", message }
 }
 
 /// Cancels the request of a client that disconnected.
@@ -228,6 +249,7 @@ impl Deltas {
                 let rest = rest.map(|rest| self.envelope.delta(rest)).unwrap_or_default();
                 rest + &self.envelope.end(&response, self.include_usage)
             }
+            Event::Vectors(_) => String::new(),
             Event::Failed(failure) => {
                 format!("data: {}\n\n", api::error(failure.status, failure.code, &failure.message))
             }
@@ -246,6 +268,13 @@ impl Body for Content {
         };
         bytes.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
     }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Self::Stream(_) => SizeHint::default(),
+        }
+    }
 }
 
 fn failed(failure: &Failure) -> Response<Content> {
@@ -260,10 +289,6 @@ fn failed(failure: &Failure) -> Response<Content> {
 fn json_response(status: u16, body: &Value) -> Response<Content> {
     let content = Content::Whole(Some(body.to_string().into()));
     with_type(status, "application/json", content)
-}
-
-fn event_stream(content: Content) -> Response<Content> {
-    with_type(200, "text/event-stream", content)
 }
 
 fn with_type(status: u16, content_type: &'static str, content: Content) -> Response<Content> {

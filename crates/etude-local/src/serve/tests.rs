@@ -77,6 +77,11 @@ impl Served {
     }
 
     async fn listening(idle: Duration, listen: Option<Listen>) -> Self {
+        let when_idle = if listen.is_some() { WhenIdle::Unload } else { WhenIdle::End };
+        Self::with(idle, Serving { listen, when_idle, embedding: None }).await
+    }
+
+    async fn with(idle: Duration, serving: Serving) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let settings = Settings { idle, ..Settings::new("parrot", Path::new("parrot.gguf"), &dir.path().join("run")) };
         let (sender, events) = channel();
@@ -84,20 +89,16 @@ impl Served {
         let signs = Arc::new(Mutex::new(signs));
         let loads = Arc::new(AtomicUsize::new(0));
         let (bound, addresses) = channel();
-        let is_listening = listen.is_some();
         let process = {
             let (settings, loads) = (settings.clone(), Arc::clone(&loads));
             thread::spawn(move || {
-                serve_with(&settings, listen.as_ref(), &|address| bound.send(address).expect("sent"), move || {
+                serve_with(&settings, &serving, &|ready| bound.send(ready.address).expect("sent"), move || {
                     loads.fetch_add(1, Ordering::SeqCst);
                     Ok(Parrot { events: sender.clone(), proceed: Arc::clone(&signs) })
                 })
             })
         };
-        let address = is_listening.then(|| addresses.recv().expect("an address"));
-        if idle == LONG {
-            ensure_running(&settings, &|| Ok(())).await.expect("a process that listens");
-        }
+        let address = addresses.recv().expect("ready");
         let client = client().unix_socket(settings.socket()).build().expect("a client");
         Self { settings, address, client, events, proceed, process, loads, _dir: dir }
     }
@@ -132,6 +133,7 @@ async fn the_model_is_loaded_at_the_first_request_and_only_then() {
     let served = Served::new(LONG).await;
     assert_eq!(served.health().await, json!({"status": "ok", "model": "parrot", "loaded": false}));
     let models = served.client.get("http://localhost/v1/models").send().await.expect("a response");
+    assert!(models.content_length().is_some());
     assert_eq!(models.json::<Value>().await.expect("JSON")["data"][0]["id"], "parrot");
     assert_eq!(served.loads.load(Ordering::SeqCst), 0);
     for text in ["a", "b"] {
@@ -242,7 +244,7 @@ async fn an_idle_server_on_tcp_unloads_the_model_and_loads_it_again() {
 async fn a_second_process_for_the_same_settings_exits_at_once() {
     let served = Served::new(LONG).await;
     let load = || -> Result<Parrot, OpenError> { unreachable!("no request") };
-    let second = serve_with(&served.settings, None, &|_| (), load);
+    let second = serve_with(&served.settings, &Serving::default(), &|_| (), load);
     assert_eq!(second.expect("an end"), Ended::AlreadyServed);
     assert_eq!(served.text("still").await, "still");
 }
@@ -275,8 +277,8 @@ async fn a_tcp_listener_refuses_web_pages_foreign_hosts_and_wrong_tokens() {
 fn an_address_beyond_loopback_needs_a_token() {
     let dir = tempfile::tempdir().expect("a directory");
     let settings = Settings::new("m", Path::new("m.gguf"), &dir.path().join("run"));
-    let listen = Listen { address: "0.0.0.0:0".parse().expect("an address"), token: None };
-    let error = serve(&settings, Some(&listen), &|_| ()).expect_err("refused");
+    let listen = Some(Listen { address: "0.0.0.0:0".parse().expect("an address"), token: None });
+    let error = serve(&settings, &Serving { listen, ..Serving::default() }, &|_| ()).expect_err("refused");
     assert!(error.to_string().contains("a token is required"), "{error}");
 }
 
@@ -286,7 +288,7 @@ async fn weights_that_cannot_be_loaded_are_reported() {
     let settings = Settings::new("m", &dir.path().join("none.gguf"), &dir.path().join("run"));
     let start = || {
         let settings = settings.clone();
-        thread::spawn(move || serve(&settings, None, &|_| ()));
+        thread::spawn(move || serve(&settings, &Serving::default(), &|_| ()));
         Ok(())
     };
     let socket = ensure_running(&settings, &start).await.expect("a socket");
@@ -303,4 +305,22 @@ async fn a_process_that_cannot_be_started_is_reported() {
     let settings = Settings::new("m", Path::new("m.gguf"), dir.path());
     let error = ensure_running(&settings, &|| Err(io::Error::other("no such program"))).await;
     assert_eq!(error.expect_err("a failure").to_string(), "no such program");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn embeddings_without_their_model_are_refused_with_the_remedy() {
+    let broken = tempfile::tempdir().expect("a directory");
+    for (embedding, models, why) in
+        [(None, 1, "etude model pull"), (Some(broken.path().to_owned()), 2, "config.json cannot be used")]
+    {
+        let served = Served::with(LONG, Serving { embedding, ..Serving::default() }).await;
+        let listed = served.client.get("http://localhost/v1/models").send().await.expect("a response");
+        assert_eq!(listed.json::<Value>().await.expect("JSON")["data"].as_array().map(Vec::len), Some(models));
+        let request = served.client.post("http://localhost/v1/embeddings").json(&json!({"input": "a"}));
+        let response = request.send().await.expect("a response");
+        assert_eq!(response.status(), 404);
+        let body: Value = response.json().await.expect("JSON");
+        assert!(body["error"]["message"].as_str().is_some_and(|message| message.contains(why)), "{body}");
+        assert_eq!(served.text("next").await, "next");
+    }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use etude_core::model::{Message, Request, ResponseSchema, Stop, Tool};
 use etude_local::{
-    Embedder, GenerateError, Model, Places, Settings, Timing, catalog, ensure_running, installed, pull, serve,
+    Embedder, GenerateError, Model, Places, Serving, Settings, Timing, catalog, ensure_running, installed, pull, serve,
 };
 use serde_json::{Value, json};
 
@@ -160,7 +160,7 @@ async fn a_cold_process_answers_through_its_socket() {
     let settings = Settings { context_tokens: 4096, ..Settings::new("under-test", &weights, &dir.path().join("run")) };
     let start = || {
         let settings = settings.clone();
-        std::thread::spawn(move || serve(&settings, None, &|_| ()));
+        std::thread::spawn(move || serve(&settings, &Serving::default(), &|_| ()));
         Ok(())
     };
     let row = &table()[0];
@@ -211,4 +211,27 @@ fn near_texts_have_near_vectors() {
     let start = Instant::now();
     assert_eq!(embedder.embed(&many).expect("vectors")[3], vectors[0]);
     println!("{:.2} ms per text in a batch", start.elapsed().as_secs_f64() * 1000.0 / 300.0);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn vectors_come_through_the_socket() {
+    let Some(dir) = given("ETUDE_LOCAL_EMBEDDING") else { return };
+    let run = tempfile::tempdir().expect("a directory");
+    let settings = Settings::new("under-test", &dir.join("none.gguf"), &run.path().join("run"));
+    let serving = Serving { embedding: Some(dir), ..Serving::default() };
+    let start = || {
+        let (settings, serving) = (settings.clone(), serving.clone());
+        std::thread::spawn(move || serve(&settings, &serving, &|_| ()));
+        Ok(())
+    };
+    let socket = ensure_running(&settings, &start).await.expect("a socket");
+    drop(rustls::crypto::ring::default_provider().install_default());
+    let client = reqwest::Client::builder().no_proxy().tls_certs_only([]).unix_socket(socket).build();
+    let body = json!({"model": "all-minilm-l6-v2", "input": ["A man is eating food.", "A man is eating bread."]});
+    let request = client.expect("a client").post("http://localhost/v1/embeddings").json(&body);
+    let response: Value = request.send().await.expect("a response").json().await.expect("JSON");
+    let lengths: Vec<usize> =
+        (0..2).filter_map(|at| Some(response["data"][at]["embedding"].as_array()?.len())).collect();
+    assert_eq!((lengths, response["usage"]["prompt_tokens"].as_u64()), (vec![384, 384], Some(16)));
 }

@@ -1,5 +1,6 @@
 //! Process groups.
 
+use std::io;
 use std::os::windows::process::CommandExt;
 use std::process::Command;
 
@@ -8,4 +9,8 @@ const APART: u32 = 0x0000_0200 | 0x0800_0000;
 
 pub(super) fn detach(command: &mut Command) {
     command.creation_flags(APART);
+}
+
+pub(super) fn replace(_: Command) -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, "this system cannot replace a process by another program")
 }
