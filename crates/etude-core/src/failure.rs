@@ -33,6 +33,8 @@ pub enum FailureKind {
     BudgetExceeded,
     /// The run was cancelled.
     Cancelled,
+    /// The run stayed queued for too long, and never began.
+    QueueExpired,
     /// Somebody denied an approval.
     ApprovalDenied,
     /// A stage could not be done; class and code of system B are in the details.
@@ -49,7 +51,7 @@ pub enum FailureKind {
 
 impl FailureKind {
     /// Every kind, in the order of the codes.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::StepFailed,
         Self::StepOutputInvalid,
         Self::StepTimeout,
@@ -64,6 +66,7 @@ impl FailureKind {
         Self::NoPipelineMatched,
         Self::BudgetExceeded,
         Self::Cancelled,
+        Self::QueueExpired,
         Self::StageError,
         Self::StageFailed,
         Self::DefinitionInvalid,
@@ -87,6 +90,7 @@ impl FailureKind {
             Self::NoPipelineMatched => "no_pipeline_matched",
             Self::BudgetExceeded => "budget_exceeded",
             Self::Cancelled => "cancelled",
+            Self::QueueExpired => "queue_expired",
             Self::ApprovalDenied => "approval_denied",
             Self::StageError => "stage_error",
             Self::StageFailed => "stage_failed",
@@ -113,6 +117,7 @@ impl FailureKind {
             Self::NoPipelineMatched => "R0302",
             Self::BudgetExceeded => "R0401",
             Self::Cancelled => "R0402",
+            Self::QueueExpired => "R0403",
             Self::StageError => "R0501",
             Self::StageFailed => "R0502",
             Self::DefinitionInvalid => "P0000",

@@ -40,6 +40,11 @@ pub enum Stop {
     Cancel(String),
     /// Stop everything.
     Kill(String),
+    /// The process will end, and the run continues in another one: nothing new begins, and the drive returns
+    /// [`Error::Left`] when everything under way has ended. A timer or a gate is not waited for.
+    Drain,
+    /// The same at once: what is under way is ended, and begins again in the other process.
+    Leave,
 }
 
 /// How records that do not fit the plan are taken.
@@ -170,6 +175,9 @@ pub enum Error {
         /// Its name.
         name: String,
     },
+    /// The process was asked to leave the run to another one. It is as it was, and can be resumed.
+    #[error("the run was left for another process")]
+    Left,
     /// The machine has no room for another process.
     #[error(
         "there is not enough of something that processes need: {why}; allow more of it (`ulimit -a` shows what there may be)"
@@ -267,6 +275,8 @@ impl Replayed<'_> {
             gates: BTreeMap::new(),
             sleeping: BTreeMap::new(),
             asked: BTreeMap::new(),
+            is_draining: false,
+            held_back: Vec::new(),
             emit,
         };
         let result = driver.event_loop(live, ended).await;
@@ -306,6 +316,10 @@ struct Driver<'a, 'b> {
     sleeping: BTreeMap<EffectId, Option<i64>>,
     /// MiddlewareEventKind models are being asked, to be kept with their answers.
     asked: BTreeMap<EffectId, Box<Request>>,
+    /// Nothing new begins.
+    is_draining: bool,
+    /// What would have begun since.
+    held_back: Vec<Command>,
     emit: &'b mut (dyn FnMut(Progress<'_>) + Send),
 }
 
@@ -331,6 +345,9 @@ impl Driver<'_, '_> {
                     return self.suspend().await;
                 }
                 continue;
+            }
+            if self.is_draining && self.running.keys().all(|id| self.sleeping.contains_key(id)) {
+                return Err(Error::Left);
             }
             tokio::select! {
                 biased;
@@ -437,7 +454,13 @@ impl Driver<'_, '_> {
         while !commands.is_empty() {
             for command in commands {
                 match command {
+                    // It is not in the journal: the process that continues the run begins it.
+                    Command::Start(..) if self.is_draining => self.held_back.push(command),
                     Command::Start(id, effect) => self.start(id, effect).await?,
+                    Command::Abandon(id) if self.is_held_back(&id) => {
+                        let abandoned = Completed { outcome: Outcome::Abandoned, elapsed_ms: 0 };
+                        self.machine.complete(&id, abandoned);
+                    }
                     Command::Abandon(id) => self.abandon(&id),
                     Command::Emit(event) => {
                         (self.emit)(Progress::Machine { event: &event, rows: self.machine.rows(), is_replay: false });
@@ -493,6 +516,13 @@ impl Driver<'_, '_> {
         self.drive.session.append(record::of_outcome(id, effect.digest(), &completed, asked, self.at_ms())).await?;
         self.machine.complete(id, completed);
         Ok(())
+    }
+
+    /// Whether a drain kept this effect from beginning; it is forgotten then.
+    fn is_held_back(&mut self, id: &EffectId) -> bool {
+        let before = self.held_back.len();
+        self.held_back.retain(|command| !matches!(command, Command::Start(held, _) if held == id));
+        self.held_back.len() < before
     }
 
     fn now_ms(&self) -> i64 {
@@ -580,10 +610,24 @@ impl Driver<'_, '_> {
         let stop = self.drive.stop.borrow_and_update().clone();
         match stop {
             Stop::No => return Ok(()),
+            Stop::Leave => return Err(Error::Left),
+            Stop::Drain => {
+                self.is_draining = true;
+                return Ok(());
+            }
             Stop::Cancel(reason) => self.cancel(&reason).await?,
             Stop::Kill(reason) => {
                 self.cancel(&reason).await?;
                 self.machine.kill(&reason);
+            }
+        }
+        if self.is_draining {
+            // What a drain held back belongs to a run that is now ended here.
+            self.is_draining = false;
+            for command in std::mem::take(&mut self.held_back) {
+                if let Command::Start(id, effect) = command {
+                    self.start(id, effect).await?;
+                }
             }
         }
         let commands = self.poll().await?;

@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::pins;
+use crate::runner::Request;
 
 /// What a run was started with.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,6 +75,12 @@ struct Parts<'a> {
 }
 
 impl Header {
+    /// What a request starts a run with.
+    pub fn of(request: Request) -> Self {
+        let Request { input, limits, caller_dir, spent, granted, refresh, routing, again_of } = request;
+        Self { input, limits, caller_dir, spent, granted, refresh, routing, again_of }
+    }
+
     /// What the machine of the current attempt starts with, at the state of `records`.
     pub fn start(&self, run: &NewRun, app: &Path, records: &[Record], blobs: &dyn BlobStore) -> Start {
         let last = Continuation::last(records).map(|(_, last)| last);

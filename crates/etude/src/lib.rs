@@ -23,11 +23,13 @@ mod ledger;
 #[cfg(feature = "local-model")]
 pub mod local;
 pub mod pins;
+pub mod queue;
 pub mod readable;
 mod resume_plan;
 pub mod routing;
 pub mod runner;
 pub mod runs;
+pub mod service;
 pub mod skill_mode;
 pub mod skills;
 pub mod stage_machine;

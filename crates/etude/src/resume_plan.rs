@@ -159,6 +159,26 @@ impl ResumePlan {
         }
     }
 
+    /// A run that was queued, and of which nothing has run.
+    ///
+    /// # Errors
+    /// Another version of the interpreter accepted the run, its header is damaged, or a file cannot be read.
+    pub(crate) fn queued(
+        run: &NewRun,
+        definition: &Definition,
+        project: Option<Project>,
+        sources: &dyn Sources,
+        blobs: &dyn BlobStore,
+    ) -> Result<Self, Error> {
+        if !machine::replays(run.abi, &definition.plan) {
+            return Err(Error::OtherAbi { run_id: run.id.clone(), found: run.abi });
+        }
+        let header = header_of(run, blobs)?;
+        let pins = Pins::take(sources, &files_of(definition, project.as_ref()), blobs)?;
+        let pinned = pins.to_record(&definition.plan.slots());
+        Ok(Self::first(header, project, vec![pinned]))
+    }
+
     /// A run that continues in its own process, with the definition that it has.
     ///
     /// # Errors

@@ -185,9 +185,8 @@ impl Runner {
         let blobs = self.engine.blobs();
         let project = Project::of_app(&definition.app, Modules::Run);
         let pins = Pins::take(sources, &files_of(definition, project.as_ref()), &*blobs)?;
-        let Request { input, limits, caller_dir, spent, granted, refresh, routing, again_of } = request;
-        let placement = Placement { again_of: again_of.clone(), ..Placement::default() };
-        let header = Header { input, limits, caller_dir, spent, granted, refresh, routing, again_of };
+        let placement = Placement { again_of: request.again_of.clone(), ..Placement::default() };
+        let header = Header::of(request);
         let run = NewRun {
             id: run_id::new(),
             app: definition.app.display().to_string(),
@@ -202,6 +201,30 @@ impl Runner {
         session.append(pinned.clone()).await?;
         let begin = ResumePlan::first(header, project, vec![pinned]);
         self.drive(definition, &*session, &run, begin, watch).await
+    }
+
+    /// Begins a run that was queued and that this process has taken. One that has records is resumed.
+    ///
+    /// # Errors
+    /// As those of [`Runner::resume`].
+    pub async fn begin(
+        &self,
+        session: Box<dyn Session>,
+        definition: &Definition,
+        sources: &dyn Sources,
+        watch: Watch<'_>,
+    ) -> Result<Ended, Error> {
+        // Somebody may have asked for something before the run began, which a resume looks for first.
+        if !session.records()?.is_empty() || !session.signals()?.is_empty() {
+            return self.resume(session, definition, sources, Resume::default(), watch).await;
+        }
+        let run = session.run().clone();
+        let (blobs, project) = (self.engine.blobs(), Project::of_app(&definition.app, Modules::Run));
+        let plan = ResumePlan::queued(&run, definition, project, sources, &*blobs)?;
+        for record in &plan.records {
+            session.append(record.clone()).await?;
+        }
+        self.drive(definition, &*session, &run, plan, watch).await
     }
 
     /// Goes on with a run that was interrupted or waits, or with another attempt at one that has ended.
@@ -222,7 +245,7 @@ impl Runner {
         let run = session.run().clone();
         let facts = Facts::gather(&run, definition, sources, session.records()?, self.engine.blobs())?;
         // A run that is only to be cancelled may be anything.
-        let is_going_on = *watch.stop.borrow() == Stop::No;
+        let is_going_on = !matches!(*watch.stop.borrow(), Stop::Cancel(_) | Stop::Kill(_));
         if is_going_on {
             if let Some(refused) = facts.refused_slot() {
                 return Err(refused_slot(&run.id, definition, facts.stored(), refused, &mut *watch.emit));
@@ -323,8 +346,8 @@ impl Runner {
             invoker.clone(),
         ));
         let (active, began_at_ms) = match is_resumed {
-            true => (active::before(&*self.engine, &run.id, &records, run.created_at_ms, now_ms()), now_ms()),
-            false => (0, run.created_at_ms),
+            true => (active::before(&*self.engine, &run.id, &records, session.began_at_ms(), now_ms()), now_ms()),
+            false => (0, session.began_at_ms()),
         };
         let attempt = Continuation::last(&records).map(|(_, last)| last);
         let refresh = header.refresh || attempt.as_ref().is_some_and(|attempt| attempt.refresh);

@@ -151,7 +151,7 @@ fn interruptible<T>(work: impl Future<Output = Result<T, Refused>>) -> Result<T,
             _ = stop.changed() => {
                 let reason = match &*stop.borrow() {
                     Stop::Cancel(reason) | Stop::Kill(reason) => reason.clone(),
-                    Stop::No => String::new(),
+                    Stop::No | Stop::Drain | Stop::Leave => String::new(),
                 };
                 let mut failure = Failure::new(FailureKind::Cancelled, reason);
                 failure.phase = Some(Phase::Routing);

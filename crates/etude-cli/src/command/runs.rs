@@ -15,14 +15,15 @@ use etude::definition::Definition;
 use etude::disk::Disk;
 use etude::document::Document;
 use etude::pins;
-use etude::runtime::engine::{Engine, Record, RunView};
+use etude::queue;
+use etude::runtime::engine::{Engine, Record, RunState, RunView};
 use etude::runtime::record;
 use etude::target::Target;
 use serde_json::{Value, json};
 
 use super::run::{load_target, print};
 use crate::args;
-use crate::context::{Context, Problem, Refused};
+use crate::context::{Context, Problem, Refused, block_on};
 use crate::exit::Exit;
 use crate::render::stopped::of_engine;
 use crate::stdout;
@@ -92,12 +93,28 @@ fn cancel(context: &Context, id: &str) -> Result<Exit, Refused> {
         }
         return Ok(Exit::Done);
     }
+    if view.row.state == RunState::Queued && cancel_queued(context, &*engine, &view, reason)? {
+        return Ok(Exit::Done);
+    }
     drop(engine);
     match resume::cancelled(context, &id, reason)? {
         // That it ended as cancelled is what was asked for.
         Exit::Interrupted => Ok(Exit::Done),
         exit => Ok(exit),
     }
+}
+
+/// Cancels a run that has not begun: nothing of it runs. False if it has begun meanwhile.
+fn cancel_queued(context: &Context, engine: &dyn Engine, view: &RunView, reason: &str) -> Result<bool, Problem> {
+    // Its steps are shown if the definition can be read.
+    let definition = definition_of(context, &view.run.app, &view.run.target).ok();
+    let definition = definition.as_ref().map(|(_, definition)| definition);
+    let cancelled = block_on(queue::cancel(engine, definition, &view.row.id, reason))?.map_err(|e| of_engine(&e))?;
+    if cancelled {
+        let view = engine.view(&view.row.id).map_err(|e| of_engine(&e))?;
+        over(context, engine, &view)?;
+    }
+    Ok(cancelled)
 }
 
 /// The files that define the run, as they were when it began.

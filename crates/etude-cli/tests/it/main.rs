@@ -7,6 +7,7 @@ mod echo_box; // a package that exercises a runtime, and its variants
 #[path = "../../../etude-models/tests/it/loopback.rs"]
 mod loopback; // HTTP for scripted servers, as the tests of the models crate have it
 mod mcp_server; // a server on stdin and stdout around one tool
+mod queue; // runs that another program has queued
 mod ran; // what a process left behind, and claims about it
 mod redact; // what differs from run to run is taken out of texts and documents
 mod server; // a scripted model server on loopback

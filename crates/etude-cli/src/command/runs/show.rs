@@ -133,7 +133,7 @@ fn unfinished(view: &RunView, replayed: Option<&Replayed>) -> Value {
     let mut out = json!({
         "run_id": view.row.id, "status": status(&view.row), "mode": target.mode(), "pipeline": target.pipeline(),
         "output": null, "errors": [], "steps": member("steps").unwrap_or_else(|| json!([])), "usage": member("usage"),
-        "duration_ms": now.saturating_sub(view.row.created_at_ms).max(0),
+        "duration_ms": view.row.started_at_ms.map_or(0, |began| now.saturating_sub(began).max(0)),
     });
     if let Some(machine) = target.machine() {
         out["machine"] = machine.into();
@@ -147,7 +147,7 @@ fn beside(engine: &dyn Engine, view: &RunView) -> Value {
     let effects = inspect::effects(view, &*engine.blobs());
     json!({
         "decisions": decisions(engine, view),
-        "started_at": clock::rfc3339(view.row.created_at_ms),
+        "started_at": view.row.started_at_ms.map(clock::rfc3339),
         "changed_at": clock::rfc3339(view.row.changed_at_ms),
         "app": view.row.app,
         "target": view.row.target,

@@ -48,7 +48,8 @@ pub(super) fn watch(context: &Context, id: &str) -> Result<Exit, Refused> {
     loop {
         let since = Instant::now();
         follower.feed(&view)?;
-        if view.row.state != RunState::Running || status(&view.row) == INTERRUPTED {
+        let is_on_its_way = matches!(view.row.state, RunState::Queued | RunState::Running);
+        if !is_on_its_way || status(&view.row) == INTERRUPTED {
             break;
         }
         thread::sleep(PAUSE.max(since.elapsed() * SHARE));

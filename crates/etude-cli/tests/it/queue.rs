@@ -1,0 +1,84 @@
+//! Runs that another program has queued, as the command line shows and ends them.
+
+use etude::core::data::Json;
+use etude::core::machine::Limits;
+use etude::core::model::Usage;
+use etude::disk::Disk;
+use etude::header::Granted;
+use etude::queue::{self, Terms};
+use etude::runner::Request;
+use etude::runtime::conformance::block_on;
+use etude::runtime::engine::Enqueued;
+use etude::sqlite::{Settings, Sqlite, Sync};
+use serde_json::json;
+
+use crate::test::Test;
+
+/// What a server does with a request: the id of the run.
+fn enqueue(test: &Test, pipeline: &str) -> String {
+    let engine =
+        Sqlite::open(Settings { dir: test.path("home/.local/state/etude"), sync: Sync::Normal }).expect("a journal");
+    let disk = Disk::open(&test.path("app")).expect("an app");
+    let definition = etude::definition::load(&disk, pipeline, &Default::default()).expect("it holds");
+    let request = Request {
+        input: Json::trusted("{}"),
+        limits: Limits::default(),
+        caller_dir: String::new(),
+        spent: Usage::default(),
+        granted: Granted::default(),
+        refresh: false,
+        routing: None,
+        again_of: None,
+    };
+    let now = etude::clock::now_ms();
+    let (id, enqueued) =
+        block_on(queue::enqueue(&engine, &definition, request, Terms::default(), now)).expect("accepted");
+    assert_eq!(enqueued, Enqueued::Accepted);
+    id
+}
+
+/// S-51, cli: `queued` is a status like the others, in lists, documents and counts.
+#[test]
+fn a_queued_run_is_shown_as_such() {
+    let test = Test::new().pipeline("good", |p| p.note("a", "1"));
+    test.run_json("good").exit(0);
+    let id = enqueue(&test, "good");
+    let listed = test.run(&["runs", "list", "--status", "queued", "--format", "json"]).exit(0);
+    listed.has("/total", 1).has("/runs/0/status", "queued");
+    let listed = test.run(&["runs", "list", "--format", "json"]).exit(0);
+    listed.has("/total", 2).has("/runs/0/started_at", json!(null)).has("/runs/0/duration_ms", 0);
+    let text = test.run(&["runs", "list"]).exit(0);
+    assert!(text.out().lines().any(|line| line.contains("queued")), "{}", text.out());
+    let shown = test.run(&["runs", "show", &id, "--format", "json"]).exit(0);
+    shown.has("/status", "queued").has("/started_at", json!(null)).has("/steps/0/status", "not_started");
+    test.run(&["runs", "show", &id]).exit(0);
+    test.run(&["runs", "stats", "--format", "json"]).exit(0);
+    test.run(&["runs", "list", "--status", "lost"])
+        .exit(2)
+        .stderr_has("queued, running, waiting, succeeded, failed, cancelled, interrupted");
+}
+
+/// S-80: a queued run that is cancelled never starts, and its destructor does not either.
+#[test]
+fn a_queued_run_that_is_cancelled_runs_nothing() {
+    let test = Test::new().pipeline("good", |p| p.note("a", "1")).pipeline("_destructor", |p| p.note("d", "1"));
+    let id = enqueue(&test, "good");
+    test.run(&["runs", "cancel", &id, "--format", "json"]).exit(0).has("/status", "cancelled");
+    assert_eq!(test.ledger(), [""; 0]);
+    test.run(&["runs", "list", "--format", "json"]).has("/runs/0/status", "cancelled").has("/runs/0/kind", "cancelled");
+    test.run(&["runs", "cancel", &id]).exit(2);
+    // It can be attempted all the same.
+    test.run(&["runs", "resume", &id, "--format", "json"]).exit(0).has("/status", "succeeded");
+    assert_eq!(test.ledger(), ["a", "d"]);
+}
+
+/// A queued run that somebody resumes begins at once, and leaves the queue.
+#[test]
+fn a_queued_run_can_be_resumed_out_of_its_turn() {
+    let test = Test::new().pipeline("good", |p| p.note("a", "1"));
+    let id = enqueue(&test, "good");
+    test.run(&["runs", "resume", &id, "--format", "json"]).exit(0).has("/status", "succeeded");
+    let listed = test.run(&["runs", "list", "--status", "queued", "--format", "json"]).exit(0);
+    listed.has("/total", 0);
+    assert_eq!(test.ledger(), ["a"]);
+}

@@ -1,0 +1,173 @@
+//! Runs that are accepted now and begun later, by this process or another one.
+
+use etude_core::data::Json;
+use etude_core::failure::{Failure, FailureKind};
+use etude_core::machine::{ABI, Machine};
+use etude_core::report::{Remains, RunResult, Status, duration};
+use etude_process::blob::BlobStore;
+use etude_runtime::engine::{
+    self, Engine, Enqueued, Error, NewRun, Placement, RunState, Session, Submission, UniqueKey,
+};
+use etude_spec::pipeline::input::InputProblem;
+
+use crate::definition::Definition;
+use crate::document::Document;
+use crate::header::Header;
+use crate::run_id;
+use crate::runner::Request;
+use crate::target::Target;
+
+/// How a run is accepted.
+#[derive(Debug, Clone, Default)]
+pub struct Terms {
+    /// Where it comes from, and when it may begin.
+    pub placement: Placement,
+    /// Keys that only one run has.
+    pub keys: Vec<UniqueKey>,
+    /// The queue takes no more runs than this.
+    pub max_queued: Option<u64>,
+}
+
+/// Why a run was not accepted. Nothing was written.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// The input does not fit the definition.
+    #[error("the input does not fit: {}", .0.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; "))]
+    Input(Vec<InputProblem>),
+    /// The journal fails.
+    #[error(transparent)]
+    Engine(#[from] engine::Error),
+}
+
+/// Accepts a run of `definition` at `now_ms` (milliseconds since 1970), after the checks of its input that the command line makes.
+/// Nothing starts. Returns the id of the run, which means something only if it was accepted.
+///
+/// # Errors
+/// The input does not fit, or the journal fails.
+pub async fn enqueue(
+    engine: &dyn Engine,
+    definition: &Definition,
+    request: Request,
+    terms: Terms,
+    now_ms: i64,
+) -> Result<(String, Enqueued), Refused> {
+    let blobs = engine.blobs();
+    let store = |why: String| Error::Store { path: "input".to_owned(), why };
+    let input = checked(definition, &request.input).map_err(|fault| match fault {
+        Fault::Problems(problems) => Refused::Input(problems),
+        Fault::Unreadable(why) => Refused::Engine(store(why)),
+    })?;
+    let Terms { mut placement, keys, max_queued } = terms;
+    placement.again_of = placement.again_of.or_else(|| request.again_of.clone());
+    let run = NewRun {
+        id: run_id::new(),
+        app: definition.app.display().to_string(),
+        target: definition.target.to_string(),
+        abi: ABI,
+        created_at_ms: now_ms,
+        header: Header::of(Request { input, ..request }).to_text(&*blobs).map_err(store)?,
+        placement,
+    };
+    let id = run.id.clone();
+    let enqueued = engine.enqueue(&Submission { run, keys, max_queued }).await?;
+    Ok((id, enqueued))
+}
+
+enum Fault {
+    Problems(Vec<InputProblem>),
+    Unreadable(String),
+}
+
+fn checked(definition: &Definition, input: &Json) -> Result<Json, Fault> {
+    let text = input.text().map_err(|error| Fault::Unreadable(error.to_string()))?;
+    definition.input.coerce(&[], Some(&text)).map_err(Fault::Problems)
+}
+
+/// Cancels a run that is still queued: it never starts, and neither does its destructor. False if it is not queued any more; it may
+/// have begun meanwhile, and then takes a signal.
+///
+/// # Errors
+/// There is no such run, or the journal fails.
+pub async fn cancel(
+    engine: &dyn Engine,
+    definition: Option<&Definition>,
+    run_id: &str,
+    reason: &str,
+) -> Result<bool, Error> {
+    if engine.row(run_id)?.state != RunState::Queued {
+        return Ok(false);
+    }
+    let session = match engine.claim(run_id) {
+        Err(Error::Busy { .. }) => return Ok(false),
+        claimed => claimed?,
+    };
+    // It may have begun, and its process died, since its row was read.
+    if engine.row(run_id)?.state != RunState::Queued {
+        return Ok(false);
+    }
+    end(engine, &*session, definition, Failure::new(FailureKind::Cancelled, reason.to_owned())).await?;
+    Ok(true)
+}
+
+/// Ends the queued runs that have waited too long, as `queue_expired`. `definition` finds what a run is a run of, for the steps in
+/// its result. Returns their ids.
+///
+/// # Errors
+/// The journal fails.
+pub async fn expire(
+    engine: &dyn Engine,
+    definition: impl Fn(&NewRun) -> Option<Definition>,
+    now_ms: i64,
+) -> Result<Vec<String>, Error> {
+    let mut ids = Vec::new();
+    for session in engine.expired(now_ms)? {
+        let run = session.run();
+        let limit = duration(run.placement.queue_timeout_ms.unwrap_or_default());
+        let failure = Failure::new(
+            FailureKind::QueueExpired,
+            format!("the run stayed queued for more than {limit}, its `queue_timeout`; it did not start"),
+        );
+        end(engine, &*session, definition(run).as_ref(), failure).await?;
+        ids.push(session.run_id().to_owned());
+    }
+    Ok(ids)
+}
+
+/// Ends a run that never began.
+async fn end(
+    engine: &dyn Engine,
+    session: &dyn Session,
+    definition: Option<&Definition>,
+    failure: Failure,
+) -> Result<(), Error> {
+    let (run, is_cancelled) = (session.run(), failure.kind == FailureKind::Cancelled);
+    let (state, status) = match is_cancelled {
+        true => (RunState::Cancelled, Status::Cancelled),
+        false => (RunState::Failed, Status::Failed),
+    };
+    // Another attempt begins with the constructor.
+    let remains = Remains { unfinished: Vec::new(), is_scope_over: true };
+    let so_far = definition.and_then(|definition| untouched(run, definition, &*engine.blobs()));
+    let (errors, target) = (vec![failure], Target::parse(&run.target));
+    let document = match so_far {
+        Some(so_far) => {
+            let result = RunResult { status, errors, remains, ..so_far };
+            let mut document = Document::of(&run.id, &target, &result, &[], 0);
+            document.again_of.clone_from(&run.placement.again_of);
+            document
+        }
+        None => {
+            let mut document = Document::not_started(Some(&target), &errors, &Default::default());
+            document.members.insert("status".into(), state.word().into());
+            let (run_id, again_of) = (Some(run.id.clone()), run.placement.again_of.clone());
+            Document { run_id, again_of, attempt: Some(1), remains: Some(remains), ..document }
+        }
+    };
+    session.set_state(state, Some(&document.to_journal())).await
+}
+
+/// A run of which nothing has begun, with a row for each step.
+fn untouched(run: &NewRun, definition: &Definition, blobs: &dyn BlobStore) -> Option<RunResult> {
+    let header = Header::parse(&run.header, blobs).ok()?;
+    Some(Machine::new(&definition.plan, header.start(run, &definition.app, &[], blobs)).snapshot())
+}

@@ -1,0 +1,110 @@
+//! Runs as values of a program that drives many of them: each in a task of its own, with a handle.
+
+use std::sync::Arc;
+
+use etude_runtime::driver::{self, Progress, Stop};
+use etude_runtime::engine::Session;
+use tokio::sync::watch;
+use tokio::task::{JoinError, JoinHandle};
+
+use crate::definition::Definition;
+use crate::disk::Disk;
+use crate::runner::{Ended, Error, Resume, Runner, Watch};
+
+/// What a run needs besides its journal.
+#[derive(Debug)]
+pub struct Parts {
+    /// Drives it. A program with several runs sets [`Runner::is_exclusive`] to false: what a run leaves behind is then found by its
+    /// id, and other runs keep theirs.
+    pub runner: Runner,
+    /// What it is a run of.
+    pub definition: Definition,
+    /// The app's files.
+    pub disk: Disk,
+}
+
+/// Receives what happens in a run. It must not wait for anything.
+pub type Observer = Box<dyn FnMut(Progress<'_>) + Send>;
+
+/// A run under way. Dropping the handle changes nothing: the run goes on.
+#[derive(Debug)]
+pub struct RunHandle {
+    run_id: String,
+    stop: watch::Sender<Stop>,
+    task: JoinHandle<Result<Ended, Error>>,
+}
+
+/// Drives a run that the caller has taken, in a task of the current runtime: a queued one begins, one that was interrupted or waited
+/// is resumed as `resume` says. `streams_completions`: models report their responses as they come.
+pub fn drive(
+    parts: Arc<Parts>,
+    session: Box<dyn Session>,
+    resume: Resume,
+    streams_completions: bool,
+    mut observer: Observer,
+) -> RunHandle {
+    let run_id = session.run_id().to_owned();
+    let (stop, stopped) = watch::channel(Stop::No);
+    let task = tokio::spawn(async move {
+        let Parts { runner, definition, disk } = &*parts;
+        let watch = Watch { emit: &mut *observer, stop: stopped, streams_completions, observes_invocations: false };
+        match resume == Resume::default() {
+            true => runner.begin(session, definition, disk, watch).await,
+            false => runner.resume(session, definition, disk, resume, watch).await,
+        }
+    });
+    RunHandle { run_id, stop, task }
+}
+
+impl RunHandle {
+    /// The run's id.
+    pub fn run_id(&self) -> &str {
+        &self.run_id
+    }
+
+    /// Cancels the run: its destructor still runs.
+    pub fn cancel(&self, reason: &str) {
+        self.send(Stop::Cancel(reason.to_owned()));
+    }
+
+    /// Ends the run with everything in it.
+    pub fn kill(&self, reason: &str) {
+        self.send(Stop::Kill(reason.to_owned()));
+    }
+
+    /// Lets the run finish what is under way and begin nothing new; [`is_left`] is then true of how it ended.
+    pub fn drain(&self) {
+        self.send(Stop::Drain);
+    }
+
+    /// Ends what is under way, and leaves the run to another process.
+    pub fn leave(&self) {
+        self.send(Stop::Leave);
+    }
+
+    fn send(&self, stop: Stop) {
+        // A run that is over listens no more.
+        let _ = self.stop.send(stop);
+    }
+
+    /// Whether the run has ended, waits, or came to a stop.
+    pub fn is_over(&self) -> bool {
+        self.task.is_finished()
+    }
+
+    /// Waits until the run has ended, waits for somebody, or came to a stop.
+    ///
+    /// # Errors
+    /// The task panicked: an internal error. The run is interrupted.
+    pub async fn wait(&mut self) -> Result<Result<Ended, Error>, JoinError> {
+        (&mut self.task).await
+    }
+}
+
+/// Whether a run stopped because it was left to another process.
+pub fn is_left(ended: &Result<Ended, Error>) -> bool {
+    matches!(ended, Err(Error::Drive { source: driver::Error::Left, .. }))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,301 @@
+use std::collections::BTreeSet;
+
+use etude_core::data::Json;
+use etude_core::machine::Limits;
+use etude_core::model::{CallFailure, ModelResponse, Request as ModelRequest, Usage};
+use etude_invoke::LayerSettings;
+use etude_process::PythonWorker;
+use etude_process::blob::FileBlobs;
+use etude_runtime::engine::{self, Cause, Engine, Enqueued, Placement, Query, RunState, UniqueKey};
+use etude_runtime::host::{Boxed, ModelPort};
+use etude_runtime::memory::MemoryEngine;
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::agent::Grants;
+use crate::attempts::{self, Next};
+use crate::definition;
+use crate::document::Document;
+use crate::header::Granted;
+use crate::queue::{self, Refused, Terms};
+use crate::runner::Request;
+
+const NOW: i64 = 1_000_000;
+
+const PIPELINE: &str = "
+name: two
+description: Two steps.
+input: {name: string, times: {type: integer, default: 1}}
+steps:
+  - {name: first, type: code, command: sh steps/first.sh}
+  - {name: second, type: code, command: sh steps/second.sh}
+";
+
+/// Writes that it began, and waits until somebody lets it end.
+const FIRST: &str = r#"
+cd "$ETUDE_APP_DIR"
+echo first >> ledger
+echo began >&2
+until [ -e go ]; do sleep 0.01; done
+echo '{"output": 1}'
+"#;
+
+const SECOND: &str = r#"echo second >> "$ETUDE_APP_DIR/ledger"; echo '{"output": 2}'"#;
+
+#[derive(Debug)]
+struct NoModels;
+
+impl ModelPort for NoModels {
+    fn call(&self, _: ModelRequest) -> Boxed<Result<ModelResponse, CallFailure>> {
+        unreachable!("no step asks a model")
+    }
+}
+
+/// An app with a journal.
+struct World {
+    dir: tempfile::TempDir,
+    engine: Arc<dyn Engine>,
+}
+
+impl World {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        for (path, text) in [
+            ("pipelines/two/pipeline.yaml", PIPELINE),
+            ("pipelines/two/steps/first.sh", FIRST),
+            ("pipelines/two/steps/second.sh", SECOND),
+        ] {
+            let path = dir.path().join("app").join(path);
+            std::fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+            std::fs::write(path, text).expect("written");
+        }
+        let blobs = Arc::new(FileBlobs::new(dir.path().join("blobs"), false));
+        Self { engine: Arc::new(MemoryEngine::new(blobs)), dir }
+    }
+
+    fn app(&self) -> std::path::PathBuf {
+        self.dir.path().join("app")
+    }
+
+    fn parts(&self) -> Arc<Parts> {
+        let disk = Disk::open(&self.app()).expect("an app");
+        let definition = definition::load(&disk, "two", &etude_spec::stage_machine::Rules::default());
+        let runner = Runner {
+            engine: Arc::clone(&self.engine),
+            models: Arc::new(NoModels),
+            grants: Grants::default(),
+            withheld_env: Vec::new(),
+            extra_env: Vec::new(),
+            layers: LayerSettings { scratch: self.dir.path().to_owned(), extra_env: Vec::new() },
+            python_worker: PythonWorker::default(),
+            sandboxes: None,
+            is_exclusive: false,
+        };
+        Arc::new(Parts { runner, definition: definition.expect("it holds"), disk })
+    }
+
+    async fn enqueue(&self, input: &str, terms: Terms) -> Result<(String, Enqueued), Refused> {
+        let request = Request {
+            input: Json::trusted(input),
+            limits: Limits::default(),
+            caller_dir: String::new(),
+            spent: Usage::default(),
+            granted: Granted::default(),
+            refresh: false,
+            routing: None,
+            again_of: None,
+        };
+        queue::enqueue(&*self.engine, &self.parts().definition, request, terms, NOW).await
+    }
+
+    /// The id of a run that was accepted.
+    async fn accepted(&self, placement: Placement) -> String {
+        let terms = Terms { placement, ..Terms::default() };
+        let (id, enqueued) = self.enqueue(r#"{"name": "a"}"#, terms).await.expect("accepted");
+        assert_eq!(enqueued, Enqueued::Accepted);
+        id
+    }
+
+    fn next(&self) -> Option<Box<dyn Session>> {
+        self.engine.next(&engine::Limits::of_default_queue(4), NOW + 5).expect("the queue can be read")
+    }
+
+    fn let_go(&self) {
+        std::fs::write(self.app().join("go"), "").expect("written");
+    }
+
+    fn ledger(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.app().join("ledger")).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    fn state(&self, id: &str) -> (RunState, bool) {
+        let row = self.engine.row(id).expect("a row");
+        (row.state, row.is_live)
+    }
+
+    fn document(&self, id: &str) -> Document {
+        let text = self.engine.result(id).expect("the journal").expect("a result");
+        Document::from_journal(&text, &*self.engine.blobs()).expect("a document")
+    }
+}
+
+/// A run under way, and what its processes wrote to stderr.
+fn watched(parts: Arc<Parts>, session: Box<dyn Session>) -> (RunHandle, mpsc::UnboundedReceiver<String>) {
+    let (said, reported) = mpsc::unbounded_channel();
+    let observer: Observer = Box::new(move |progress| {
+        if let Progress::Stderr { bytes, .. } = progress {
+            let _ = said.send(String::from_utf8_lossy(bytes).into_owned());
+        }
+    });
+    (drive(parts, session, Resume::default(), false, observer), reported)
+}
+
+async fn ended(handle: &mut RunHandle) -> Result<Ended, Error> {
+    handle.wait().await.expect("no panic")
+}
+
+fn status_of_steps(document: &Document) -> Vec<String> {
+    let steps = document.members.get("steps").and_then(Value::as_array).cloned().unwrap_or_default();
+    steps.iter().map(|step| step["status"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+/// S-36: accepting a run starts nothing, and the process that takes it begins it with what was accepted.
+#[tokio::test]
+async fn an_accepted_run_begins_when_it_is_taken() {
+    let world = World::new();
+    let id = world.accepted(Placement { cause: Cause::Api, ..Placement::default() }).await;
+    assert_eq!(world.state(&id), (RunState::Queued, false));
+    assert_eq!(world.ledger(), [""; 0]);
+    let session = world.next().expect("it is next");
+    world.let_go();
+    let (mut handle, _) = watched(world.parts(), session);
+    assert_eq!(handle.run_id(), id);
+    let end = ended(&mut handle).await.expect("it ran");
+    assert_eq!((end.document.status(), handle.is_over()), ("succeeded", true));
+    assert_eq!(world.ledger(), ["first", "second"]);
+    assert_eq!(world.state(&id), (RunState::Succeeded, false));
+    let view = world.engine.view(&id).expect("view");
+    let input = crate::inspect::input(&view, &*world.engine.blobs()).expect("an input");
+    assert_eq!(input.value().expect("json"), serde_json::json!({"name": "a", "times": 1}), "with its defaults");
+    assert!(etude_runtime::record::at_ms(&view.records[1]).is_some());
+}
+
+/// S-38, S-46: each fault of the input is reported; what is refused leaves nothing, no key either.
+#[tokio::test]
+async fn input_that_does_not_fit_is_not_accepted() {
+    let world = World::new();
+    let key = UniqueKey { key: "k".to_owned(), digest: None };
+    let terms = || Terms { keys: vec![key.clone()], ..Terms::default() };
+    let refused = world.enqueue(r#"{"times": "often", "colour": 1}"#, terms()).await;
+    let Err(Refused::Input(problems)) = refused else { panic!("{refused:?}") };
+    let about: BTreeSet<_> = problems.iter().filter_map(|problem| problem.parameter.as_deref()).collect();
+    assert_eq!(about, ["colour", "name", "times"].into());
+    assert_eq!(world.engine.list(&Query::default()).expect("list"), []);
+    let (id, first) = world.enqueue(r#"{"name": "a"}"#, terms()).await.expect("accepted");
+    assert_eq!(first, Enqueued::Accepted);
+    let (_, again) = world.enqueue(r#"{"name": "b"}"#, terms()).await.expect("answered");
+    assert!(matches!(again, Enqueued::Repeated { run_id, .. } if run_id == id));
+}
+
+/// S-80: a queued run that is cancelled never starts; it can be attempted again later.
+#[tokio::test]
+async fn a_cancelled_queued_run_never_starts() {
+    let world = World::new();
+    let (id, parts) = (world.accepted(Placement::default()).await, world.parts());
+    let definition = Some(&parts.definition);
+    assert!(queue::cancel(&*world.engine, definition, &id, "no longer needed").await.expect("cancelled"));
+    assert_eq!(world.state(&id), (RunState::Cancelled, false));
+    assert!(world.next().is_none());
+    assert!(!queue::cancel(&*world.engine, definition, &id, "again").await.expect("it is over"));
+    let document = world.document(&id);
+    assert_eq!((document.status(), document.duration_ms), ("cancelled", 0));
+    assert_eq!(status_of_steps(&document), ["not_started", "not_started"]);
+    assert_eq!(document.members["errors"][0]["message"], "no longer needed");
+    assert_eq!(world.ledger(), [""; 0]);
+
+    let view = world.engine.view(&id).expect("view");
+    let blobs = world.engine.blobs();
+    let run = attempts::Ended { view: &view, definition: &parts.definition, blobs: &blobs, limits: Limits::default() };
+    let Ok(Next::Attempt(attempt)) = run.resume() else { panic!("another attempt") };
+    world.let_go();
+    let resume = Resume { accept_changes: false, attempt: Some(attempt) };
+    let session = world.engine.claim(&id).expect("claim");
+    let mut handle = drive(parts, session, resume, false, Box::new(|_| ()));
+    let end = ended(&mut handle).await.expect("it ran");
+    assert_eq!((end.document.status(), world.ledger()), ("succeeded", vec!["first".into(), "second".into()]));
+}
+
+/// S-96.
+#[tokio::test]
+async fn a_run_that_waited_too_long_fails_without_starting() {
+    let world = World::new();
+    let within = |ms| Placement { queue_timeout_ms: Some(ms), ..Placement::default() };
+    let (with, without) = (world.accepted(within(60_000)).await, world.accepted(within(60_000)).await);
+    let patient = world.accepted(within(60_001)).await;
+    let definition = |run: &engine::NewRun| (run.id == with).then(|| world.parts().definition.clone());
+    let mut over = queue::expire(&*world.engine, definition, NOW + 60_000).await.expect("expired");
+    over.sort_unstable();
+    let mut expected = [with.clone(), without.clone()];
+    expected.sort_unstable();
+    assert_eq!(over, expected);
+    for (id, steps) in [(&with, vec!["not_started"; 2]), (&without, vec![])] {
+        assert_eq!(world.state(id), (RunState::Failed, false));
+        let document = world.document(id);
+        assert_eq!((document.status(), document.run_id.as_ref()), ("failed", Some(id)));
+        assert_eq!(status_of_steps(&document), steps);
+        let error = &document.members["errors"][0];
+        assert_eq!((&error["kind"], &error["code"]), (&"queue_expired".into(), &"R0403".into()));
+    }
+    assert_eq!(world.next().expect("it still may").run_id(), patient);
+}
+
+/// S-159: a process that will end lets what is under way come to its end, begins nothing, and another one continues.
+#[tokio::test]
+async fn a_drained_run_is_continued_by_another_process() {
+    let world = World::new();
+    let id = world.accepted(Placement::default()).await;
+    let (mut handle, mut said) = watched(world.parts(), world.next().expect("it is next"));
+    assert_eq!(said.recv().await.as_deref(), Some("began\n"));
+    handle.drain();
+    world.let_go();
+    let end = ended(&mut handle).await;
+    assert!(is_left(&end), "{end:?}");
+    assert_eq!(world.state(&id), (RunState::Running, false));
+    assert_eq!(world.ledger(), ["first"], "the second step did not begin");
+    let (mut handle, _) = watched(world.parts(), world.engine.claim(&id).expect("claim"));
+    assert_eq!(ended(&mut handle).await.expect("it ran").document.status(), "succeeded");
+    assert_eq!(world.ledger(), ["first", "second"], "no step ran twice");
+}
+
+/// S-159: what does not end in time is ended, and runs again in the next process.
+#[tokio::test]
+async fn a_run_that_is_left_begins_its_step_again_elsewhere() {
+    let world = World::new();
+    let id = world.accepted(Placement::default()).await;
+    let (mut handle, mut said) = watched(world.parts(), world.next().expect("it is next"));
+    assert_eq!(said.recv().await.as_deref(), Some("began\n"));
+    handle.drain();
+    handle.leave();
+    let end = ended(&mut handle).await;
+    assert!(is_left(&end), "{end:?}");
+    assert_eq!((world.state(&id), world.ledger()), ((RunState::Running, false), vec!["first".to_owned()]));
+    world.let_go();
+    let (mut handle, _) = watched(world.parts(), world.engine.claim(&id).expect("claim"));
+    assert_eq!(ended(&mut handle).await.expect("it ran").document.status(), "succeeded");
+    assert_eq!(world.ledger(), ["first", "first", "second"]);
+}
+
+/// A cancellation counts, although the process is about to end.
+#[tokio::test]
+async fn a_drained_run_can_still_be_cancelled() {
+    let world = World::new();
+    let id = world.accepted(Placement::default()).await;
+    let (mut handle, mut said) = watched(world.parts(), world.next().expect("it is next"));
+    assert_eq!(said.recv().await.as_deref(), Some("began\n"));
+    handle.drain();
+    handle.cancel("enough");
+    assert_eq!(ended(&mut handle).await.expect("it ended").document.status(), "cancelled");
+    assert_eq!(world.state(&id), (RunState::Cancelled, false));
+}
