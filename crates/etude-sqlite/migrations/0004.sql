@@ -20,17 +20,14 @@ alter table runs add column started_at_ms integer;
 -- for each unit of priority. Null for a run that its own process began.
 alter table runs add column rank integer;
 
--- Number of the last change of state. It grows with each change of any run, and is never used twice: it is at least the
--- number of microseconds since 1970.
+-- Number of the last change of state, once a program follows them: see `served.sql`.
 alter table runs add column change integer not null default 0;
 
-update runs set started_at_ms = created_at_ms, change = number;
+update runs set started_at_ms = created_at_ms;
 
 -- App and target are looked at here, before a row is.
 drop index runs_by_age;
 create index runs_by_age on runs (created_at_ms, app, target);
-create index runs_by_state on runs (state, created_at_ms, app, target);
-create index runs_by_change on runs (change);
 
 -- Runs that count and have a driver, or had one that died.
 create index runs_held on runs (holder) where rank is not null and holder is not null;

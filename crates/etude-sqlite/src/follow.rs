@@ -1,5 +1,6 @@
 //! Following runs: the records and the changes of state since a position, with one look at the journal for all who follow.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use etude_runtime::engine::{Error, Positioned, RunRow};
@@ -22,7 +23,25 @@ pub(crate) struct Watch {
     connection: Option<Connection>,
 }
 
+/// Indexes, and triggers that number the changes of state.
+const SERVED: &str = include_str!("../migrations/served.sql");
+
 impl Journal {
+    /// Gives the journal what it needs for those who accept runs or follow them, the first time that one does.
+    pub(crate) fn serve(&self) -> Result<(), Error> {
+        if self.is_served.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let has_all = |connection: &Connection| {
+            connection.prepare("select 1 from sqlite_schema where name = 'runs_created'")?.exists([])
+        };
+        if !self.pool.read(has_all)? {
+            self.pool.transaction(|connection| connection.execute_batch(SERVED))?;
+        }
+        self.is_served.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// The records of a run after a position.
     pub(crate) fn tail(&self, run_id: &str, after: u64, limit: u32) -> Result<Vec<Positioned>, Error> {
         let number = self.number(run_id)?;
@@ -31,6 +50,7 @@ impl Journal {
 
     /// The runs whose state changed after a number.
     pub(crate) fn changes(&self, after: u64, limit: u32) -> Result<Vec<RunRow>, Error> {
+        self.serve()?;
         let sql = format!("select {RUN_COLUMNS} from runs where change > ?1 order by change limit ?2");
         let runs = self.pool.read(|connection| {
             let mut statement = connection.prepare_cached(&sql)?;
@@ -42,6 +62,7 @@ impl Journal {
 
     /// The number of the latest change of state.
     pub(crate) fn last_change(&self) -> Result<u64, Error> {
+        self.serve()?;
         let sql = "select coalesce(max(change), 0) from runs";
         self.pool.read(|connection| connection.prepare_cached(sql)?.query_row([], |row| rows::length(row, 0)))
     }

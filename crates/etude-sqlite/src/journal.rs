@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use etude_runtime::blob::FileBlobs;
-use etude_runtime::clock::now_ms;
 use etude_runtime::engine::{Error, Holder, NewRun, RunState};
 use rusqlite::Connection;
 
@@ -17,7 +16,7 @@ use crate::follow::Watch;
 use crate::group::{Group, MANY_RUNS};
 use crate::lock_owner::{self, LockOwner};
 use crate::pool::{Pool, lock};
-use crate::rows::{self, NEXT_CHANGE, Run};
+use crate::rows::{self, Run};
 use crate::session::{SqliteSession, Taken};
 use crate::signal::News;
 use crate::syncer::Syncer;
@@ -53,6 +52,8 @@ pub(crate) struct Journal {
     tokens: AtomicU64,
     pub(crate) news: Mutex<News>,
     pub(crate) watch: Mutex<Watch>,
+    /// The journal has what those need who accept runs or follow them.
+    pub(crate) is_served: AtomicBool,
 }
 
 /// A session's hold on a run.
@@ -131,8 +132,8 @@ impl Journal {
         let syncer = Syncer::new(Arc::clone(&pool), Arc::clone(&blobs), strict);
         let group = Group::new(Arc::clone(&pool), syncer.handle());
         let identity = identities(&pool)?;
-        let (lock_owner, held, tokens, news, watch) = Default::default();
-        Ok(Self { dir, locks, blobs, identity, group, syncer, pool, lock_owner, held, tokens, news, watch })
+        let (lock_owner, held, tokens, news, watch, is_served) = Default::default();
+        Ok(Self { dir, locks, blobs, identity, group, syncer, pool, lock_owner, held, tokens, news, watch, is_served })
     }
 
     /// Makes sure that what is written is still found under the names of the journal and its log. SQLite goes on writing to a
@@ -215,14 +216,7 @@ impl Journal {
 
     /// Takes a run that was free when it was looked at; `None` if that has changed.
     fn take(&self, seen: &Run, lock_owner: &Arc<LockOwner>) -> Result<Option<(NewRun, Taken)>, Error> {
-        self.take_if(seen, lock_owner, |connection| {
-            // A run that was interrupted is running again; any other one stays in its state.
-            let sql = format!(
-                "update runs set change = case when state = 'running' then {NEXT_CHANGE} else change end where number = ?2"
-            );
-            connection.prepare_cached(&sql)?.execute((now_ms(), seen.number))?;
-            Ok(true)
-        })
+        self.take_if(seen, lock_owner, |_| Ok(true))
     }
 
     /// The same, if `and` then says so, in the same transaction: it may write what else is true of the run from now on.

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::journal::Journal;
 use crate::lock_owner;
-use crate::rows::{self, NEXT_CHANGE, Run};
+use crate::rows::{self, Run};
 use crate::session::SqliteSession;
 
 /// The statements of a submission.
@@ -34,6 +34,7 @@ struct Waiting {
 impl Journal {
     /// Accepts a run, or finds the one that has one of its keys.
     pub(crate) fn enqueue(&self, submission: &Submission) -> Result<Enqueued, Error> {
+        self.serve()?;
         let found = self.pool.read(|connection| repeated(connection, &submission.keys))?;
         // A repetition is answered without the writer's lock.
         if let Some(found) = found {
@@ -53,6 +54,7 @@ impl Journal {
 
     /// Takes the queued run that is next.
     pub(crate) fn next(self: &Arc<Self>, limits: &Limits, now_ms: i64) -> Result<Option<SqliteSession>, Error> {
+        self.serve()?;
         let waits = |connection: &Connection| {
             let sql = "select 1 from queue where queue = ?1 and not_before_ms <= ?2 limit 1";
             connection.prepare_cached(sql)?.exists((&limits.queue, now_ms))
@@ -102,12 +104,9 @@ impl Journal {
                 if has_room && run.state == RunState::Queued {
                     begin(connection, run.number, now_ms)?;
                 } else if has_room {
-                    let sql = format!(
-                        "update runs set rank = coalesce(rank, created_at_ms),
-                            change = case when state = 'running' then {NEXT_CHANGE} else change end
-                         where number = ?2"
-                    );
-                    connection.prepare_cached(&sql)?.execute((now_ms, run.number))?;
+                    connection
+                        .prepare_cached("update runs set rank = coalesce(rank, created_at_ms) where number = ?1")?
+                        .execute([run.number])?;
                 }
                 Ok(has_room)
             })?;
@@ -189,11 +188,10 @@ pub(crate) fn leave(connection: &Connection, number: i64) -> rusqlite::Result<()
 /// A queued run begins.
 fn begin(connection: &Connection, number: i64, now_ms: i64) -> rusqlite::Result<()> {
     leave(connection, number)?;
-    let sql = format!(
-        "update runs set state = 'running', started_at_ms = ?1, changed_at_ms = ?1, change = {NEXT_CHANGE}
-         where number = ?2"
-    );
-    connection.prepare_cached(&sql)?.execute((now_ms, number)).map(drop)
+    connection
+        .prepare_cached("update runs set state = 'running', started_at_ms = ?1, changed_at_ms = ?1 where number = ?2")?
+        .execute((now_ms, number))
+        .map(drop)
 }
 
 /// The run that has one of the keys.

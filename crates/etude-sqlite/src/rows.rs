@@ -1,10 +1,7 @@
 //! Rows of the tables as the contract's types.
 
-use std::sync::LazyLock;
-
 use etude_core::digest::Digest;
 use etude_core::tree;
-use etude_runtime::clock::now_ms;
 use etude_runtime::engine::{Cause, LimitGroup, NewRun, Placement, Positioned, Record, RunState, Signal};
 use rusqlite::types::{FromSqlError, Type, ValueRef};
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _, Row};
@@ -14,9 +11,6 @@ use serde_json::{Value, json};
 pub(crate) const RUN_COLUMNS: &str = "number, id, app, target, abi, state, epoch, created_at_ms, changed_at_ms, holder,
     started_at_ms, change, cause, submitter, labels, again_of, priority, not_before_ms, queue_timeout_ms, limit_group,
     limit_max, tenant, queue, bundle";
-
-/// The number of a change of state that is made now, of `?1` in milliseconds since 1970.
-pub(crate) const NEXT_CHANGE: &str = "max(?1 * 1000, (select coalesce(max(change), 0) from runs) + 1)";
 
 /// A row of `runs`.
 #[derive(Debug)]
@@ -132,10 +126,12 @@ pub(crate) fn insert(
     let cause = (placement.cause != Cause::Cli).then(|| placement.cause.word());
     let labels = (!placement.labels.is_empty()).then(|| json!(placement.labels).to_string());
     let group = placement.limit_group.as_ref();
-    let sql = insert_run();
-    let mut statement = connection.prepare_cached(sql)?;
+    let mut statement = connection.prepare_cached(
+        "insert into runs (id, app, target, abi, state, epoch, created_at_ms, changed_at_ms, holder, cause, submitter, labels,
+            again_of, priority, not_before_ms, queue_timeout_ms, limit_group, limit_max, tenant, queue, bundle, started_at_ms, rank)
+         values (?1, ?2, ?3, ?4, ?5, 1, ?6, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
+    )?;
     let inserted = statement.insert(rusqlite::params![
-        now_ms(),
         run.id,
         run.app,
         run.target,
@@ -169,19 +165,6 @@ pub(crate) fn insert(
             .execute((key, value, run.created_at_ms, number))?;
     }
     Ok(Some(number))
-}
-
-fn insert_run() -> &'static str {
-    static SQL: LazyLock<String> = LazyLock::new(|| {
-        format!(
-            "insert into runs (id, app, target, abi, state, epoch, created_at_ms, changed_at_ms, holder, cause, submitter,
-                labels, again_of, priority, not_before_ms, queue_timeout_ms, limit_group, limit_max, tenant, queue, bundle,
-                started_at_ms, rank, change)
-             values (?2, ?3, ?4, ?5, ?6, 1, ?7, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22,
-                {NEXT_CHANGE})"
-        )
-    });
-    &SQL
 }
 
 /// A hash in column `index`.

@@ -1,7 +1,7 @@
 //! One driver's hold on one run.
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, Mutex};
 
 use etude_core::digest::Digest;
 use etude_runtime::clock::now_ms;
@@ -131,41 +131,16 @@ struct Outcome {
     length: u64,
 }
 
-fn set_state() -> &'static str {
-    static SQL: LazyLock<String> = LazyLock::new(|| {
-        format!(
-            "update runs set state = ?4, changed_at_ms = ?1, holder = case when ?5 then null else holder end,
-                change = {}
-             where number = ?2 and epoch = ?3",
-            rows::NEXT_CHANGE
-        )
-    });
-    &SQL
-}
-
-/// A run that is left running is interrupted from now on.
-fn release() -> &'static str {
-    static SQL: LazyLock<String> = LazyLock::new(|| {
-        format!(
-            "update runs set holder = null, change = case when state = 'running' then {} else change end
-             where number = ?2 and epoch = ?3",
-            rows::NEXT_CHANGE
-        )
-    });
-    &SQL
-}
-
 impl StateChange {
     /// False if the run is somebody else's by now.
     fn write(&self, connection: &Connection) -> rusqlite::Result<bool> {
         // No one needs a run that is over, and to let go of it here needs no write of its own.
-        let changed = connection.prepare_cached(set_state())?.execute((
-            now_ms(),
-            self.run,
-            self.epoch,
-            self.state.word(),
-            self.state.is_final(),
-        ))?;
+        let changed = connection
+            .prepare_cached(
+                "update runs set state = ?3, changed_at_ms = ?4, holder = case when ?5 then null else holder end
+                 where number = ?1 and epoch = ?2",
+            )?
+            .execute((self.run, self.epoch, self.state.word(), now_ms(), self.state.is_final()))?;
         if changed == 0 {
             return Ok(false);
         }
@@ -263,10 +238,11 @@ impl Drop for SqliteSession {
             return;
         }
         // If this fails the run is busy for other processes until this one ends, and for no one in it.
-        let _ = self
-            .journal
-            .pool
-            .write(|connection| connection.prepare_cached(release())?.execute((now_ms(), self.number, self.epoch)));
+        let _ = self.journal.pool.write(|connection| {
+            connection
+                .prepare_cached("update runs set holder = null where number = ?1 and epoch = ?2")?
+                .execute((self.number, self.epoch))
+        });
         self.journal.release(self.number, self.token);
     }
 }

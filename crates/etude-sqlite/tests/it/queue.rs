@@ -143,3 +143,26 @@ fn who_asks_an_empty_queue_writes_nothing() {
     }
     assert!(log() == before, "something was written");
 }
+
+/// A journal that only the command line uses has no more to write for a run than before there was a queue. One that is followed
+/// numbers the changes of all processes, also of those that had it open already.
+#[test]
+fn only_a_followed_journal_numbers_changes() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (one, two) = (open(dir.path(), Sync::Normal), open(dir.path(), Sync::Normal));
+    let added = || {
+        let connection = rusqlite::Connection::open(dir.path().join("journal.db")).expect("it opens");
+        let sql = "select count(*) from sqlite_schema where name in
+                   ('runs_by_state', 'runs_by_change', 'runs_created', 'runs_changed')";
+        connection.query_row(sql, [], |row| row.get::<_, u32>(0)).expect("sql")
+    };
+    let session = block_on(one.create(&new_run("r-1", 1))).expect("create");
+    two.list(&Query { states: vec![RunState::Running], ..Query::default() }).expect("list");
+    assert_eq!((added(), one.row("r-1").expect("a row").change), (0, 0));
+    let begin = two.last_change().expect("a number");
+    assert_eq!((added(), begin), (4, 0));
+    block_on(session.set_state(RunState::Succeeded, None)).expect("set_state");
+    let _second = block_on(one.create(&new_run("r-2", 2))).expect("create");
+    let seen: Vec<_> = two.changes(begin, 9).expect("changes").into_iter().map(|row| row.id).collect();
+    assert_eq!(seen, ["r-1", "r-2"]);
+}
