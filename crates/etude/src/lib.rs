@@ -33,9 +33,12 @@ pub mod service;
 pub mod skill_mode;
 pub mod skills;
 pub mod stage_machine;
+pub mod story;
 pub mod target;
 pub mod trace;
 pub mod trust;
+
+pub use resume_plan::changes;
 
 pub use etude_core as core;
 pub use etude_files::{beneath, regular};

@@ -135,6 +135,20 @@ impl Pins {
         Some(Self(pins))
     }
 
+    /// True if the files are what they were.
+    pub fn hold(&self, sources: &dyn Sources) -> bool {
+        let files: Vec<String> = self.0.iter().map(|pin| pin.path.clone()).collect();
+        Self::look(sources, &files).is_ok_and(|now| {
+            self.0.iter().zip(&now.0).all(|(old, new)| old.path == new.path && old.digest == new.digest)
+        })
+    }
+
+    /// The files with their contents; `None` if one is not kept.
+    pub fn kept(&self, store: &dyn BlobStore) -> Option<Vec<(String, Vec<u8>)>> {
+        let kept = |pin: &Pin| Some((pin.path.clone(), pin.is_kept.then(|| kept_bytes(store, pin.digest))??));
+        self.0.iter().map(kept).collect()
+    }
+
     /// The files with their hashes, as a document.
     pub fn to_json(&self) -> Value {
         self.0.iter().map(|pin| json!({"path": pin.path, "blake3": pin.digest.to_string()})).collect()
@@ -199,15 +213,18 @@ fn slots_of(record: &Record) -> SlotForms {
 }
 
 fn kept_text(store: &dyn BlobStore, digest: Digest) -> Option<String> {
+    String::from_utf8(kept_bytes(store, digest)?).ok()
+}
+
+fn kept_bytes(store: &dyn BlobStore, digest: Digest) -> Option<Vec<u8>> {
     let blob = store.open(digest).ok()?;
     let mut bytes = Vec::new();
     let mut piece = vec![0; 64 * 1024];
     loop {
-        let got = blob.read_at(bytes.len() as u64, &mut piece).ok()?;
-        if got == 0 {
-            return String::from_utf8(bytes).ok();
+        match blob.read_at(bytes.len() as u64, &mut piece).ok()? {
+            0 => return Some(bytes),
+            got => bytes.extend_from_slice(&piece[..got]),
         }
-        bytes.extend_from_slice(&piece[..got]);
     }
 }
 

@@ -11,13 +11,13 @@ use etude_core::report::Event;
 use etude_invoke::{Modules, Project};
 use etude_process::blob::BlobStore;
 use etude_runtime::driver::{Drive, OnMismatch, Progress, Replayed};
-use etude_runtime::engine::{self, NewRun, Record, RunState, Session};
+use etude_runtime::engine::{self, NewRun, Record, RunState, RunView, Session};
 use etude_spec::source::Sources;
 use serde_json::json;
 
 use crate::definition::Definition;
 use crate::header::Header;
-use crate::pins::{self, Change, Pins};
+use crate::pins::{self, Change, Pins, Unreadable};
 use crate::runner::{Error, Resume};
 use crate::target::Target;
 
@@ -251,6 +251,24 @@ pub(crate) fn files_of(definition: &Definition, project: Option<&Project>) -> Ve
 
 fn layers_of(project: Option<&Project>) -> Vec<String> {
     project.map(etude_invoke::pinned::files).unwrap_or_default()
+}
+
+/// What has changed of the definition of a run since it began, without the changes that its machines declare.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn changes(
+    view: &RunView,
+    definition: &Definition,
+    sources: &dyn Sources,
+    blobs: &dyn BlobStore,
+) -> Result<Vec<Change>, Unreadable> {
+    let Some(before) = Pins::of_records(&view.records) else { return Ok(Vec::new()) };
+    let project = Project::of_app(&definition.app, Modules::Run);
+    let now = Pins::look(sources, &files_of(definition, project.as_ref()))?;
+    let changes = before.changes(&now, &layers_of(project.as_ref()), sources, blobs);
+    let is_declared = are_declared(definition, &pins::last_slots(&view.records), &changes);
+    Ok(if is_declared { Vec::new() } else { changes })
 }
 
 /// True if every change lies in the directory of a machine whose slot has another version now: anyone who changed it has

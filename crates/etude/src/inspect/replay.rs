@@ -79,6 +79,11 @@ impl Replay {
         self.skipped == 0
     }
 
+    /// How many records of earlier attempts, and of the current one, it has not taken.
+    pub fn left(&self) -> (usize, usize) {
+        (self.earlier.len(), self.current.len())
+    }
+
     /// The interpreter.
     pub const fn machine(&self) -> &Machine {
         &self.machine

@@ -1,0 +1,51 @@
+//! The definition with which a run began, from the files that its journal keeps.
+
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use etude_process::blob::BlobStore;
+use etude_runtime::engine::Record;
+use etude_runtime::private;
+
+use crate::pins::Pins;
+
+/// The pinned files of a run in a directory of their own, which is removed with this value.
+#[derive(Debug)]
+pub struct Pinned {
+    dir: PathBuf,
+}
+
+impl Pinned {
+    /// Writes the files that `records` pin into the new directory `dir`. `None` if some were too large to be kept.
+    ///
+    /// # Errors
+    /// The directory cannot be written, or a file is damaged.
+    pub fn write(records: &[Record], blobs: &dyn BlobStore, dir: &Path) -> io::Result<Option<Self>> {
+        let Some(files) = Pins::of_records(records).and_then(|pins| pins.kept(blobs)) else { return Ok(None) };
+        let pinned = Self { dir: dir.to_owned() };
+        private::create_dir_all(dir)?;
+        for (path, bytes) in files {
+            let relative = Path::new(&path);
+            if relative.components().any(|part| !matches!(part, Component::Normal(_))) {
+                return Ok(None);
+            }
+            let target = dir.join(relative);
+            private::create_dir_all(target.parent().unwrap_or(dir))?;
+            io::Write::write_all(&mut private::create(&target)?, &bytes)?;
+        }
+        Ok(Some(pinned))
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // What is left behind holds nothing that the journal does not have.
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
