@@ -3,22 +3,31 @@
 //! The crate prints nothing, reads no environment and chooses no exit status. Runs are reached only through [`etude`].
 
 mod about;
+mod act;
+mod app;
 pub mod client;
 pub mod clock;
+mod decision;
 mod door;
 pub mod listen;
 mod login;
+mod metrics;
 mod page;
 mod patient;
 mod problem;
 mod query;
 mod request;
 mod route;
+mod run;
 mod serve;
 mod server;
 mod session;
+mod start;
+mod stream;
 pub mod token;
+mod work;
 
+pub use app::{Apps, NotLoaded};
 pub use problem::{Code, Problem};
 pub use route::{Needs, Route, Takes, routes};
 pub use serve::serve;

@@ -7,10 +7,9 @@ use crate::problem::{Code, Problem};
 
 /// The query of a request, all of whose names the route has.
 #[derive(Debug, Default)]
-#[allow(dead_code, reason = "the routes of runs use it")]
+
 pub(crate) struct Query(Vec<(String, String)>);
 
-#[allow(dead_code, reason = "the routes of runs use it")]
 impl Query {
     /// Parses a query. Only `known` names are allowed; all but `label` occur once.
     pub(crate) fn parse(text: &str, known: &[&str]) -> Result<Self, Problem> {
@@ -55,7 +54,7 @@ impl Query {
 }
 
 /// The problem of one value.
-#[allow(dead_code, reason = "the routes of runs use it")]
+
 pub(crate) fn invalid(name: &str, detail: impl Into<String>) -> Problem {
     Problem::parameter(Code::InputInvalid, name, detail)
 }

@@ -34,7 +34,7 @@ pub(crate) struct Call {
     pub(crate) caller: Option<Caller>,
     pub(crate) peer: Peer,
     pub(crate) params: Vec<(String, String)>,
-    #[allow(dead_code, reason = "the routes of runs use it")]
+
     pub(crate) query: Query,
     pub(crate) headers: HeaderMap,
     /// The largest body of the route.
@@ -113,14 +113,13 @@ pub(crate) fn check_media_type(headers: &HeaderMap, wanted: &'static str) -> Res
 
 /// The members of a JSON object, as they were written.
 #[derive(Debug)]
-#[allow(dead_code, reason = "the routes of runs use it")]
+
 pub(crate) struct Members {
     members: Vec<(String, Box<RawValue>)>,
     /// The JSON pointer of the object.
     pointer: String,
 }
 
-#[allow(dead_code, reason = "the routes of runs use it")]
 impl Members {
     pub(crate) fn parse(mut bytes: Vec<u8>, known: &[&str]) -> Result<Self, Problem> {
         if bytes.is_empty() {

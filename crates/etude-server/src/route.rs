@@ -16,7 +16,7 @@ use crate::query::Query;
 use crate::request::{self, Call, Responding};
 use crate::server::Server;
 use crate::token::{Caller, Scope};
-use crate::{about, login, page};
+use crate::{about, act, app, decision, login, metrics, page, run, start, stream};
 
 /// The largest body of a request, unless its route says otherwise.
 const BODY: usize = 1024 * 1024;
@@ -90,6 +90,7 @@ const TABLE: &[Route] = table! {
     GET "/healthz" none [] Nothing => about::health;
     GET "/readyz" none [] Nothing => about::readiness;
     GET "/" token [] Nothing => page::start;
+    GET "/metrics" Read [] Nothing => metrics::metrics;
     GET "/login" none [] Nothing => page::login;
     POST "/login" none [] Form => login::login;
     POST "/logout" token [] Nothing => login::logout;
@@ -98,6 +99,22 @@ const TABLE: &[Route] = table! {
     GET "/v1/openapi.json" Read [] Nothing => about::openapi;
     GET "/v1/me" Read [] Nothing => about::me;
     GET "/v1/server" Read [] Nothing => about::server;
+    GET "/v1/runs" Read ["status", "app", "pipeline", "machine", "cause", "label", "q", "since", "until", "limit", "cursor"] Nothing => run::list;
+    POST "/v1/runs" Run ["dry_run"] Json(start::BODY) => start::start;
+    GET "/v1/runs/counts" Read ["status", "app", "pipeline", "machine", "cause", "label", "q", "since", "until"] Nothing => run::counts;
+    GET "/v1/runs/{id}" Read [] Nothing => run::show;
+    DELETE "/v1/runs/{id}" Admin [] Nothing => act::delete;
+    POST "/v1/runs/{id}/cancel" Run [] Json(BODY) => act::cancel;
+    POST "/v1/runs/{id}/resume" Run [] Json(BODY) => act::resume;
+    POST "/v1/runs/{id}/retry" Run [] Json(BODY) => act::retry;
+    POST "/v1/runs/{id}/again" Run [] Json(start::BODY) => start::again;
+    GET "/v1/decisions" Read [] Nothing => decision::list;
+    GET "/v1/decisions/{id}" Read [] Nothing => decision::show;
+    POST "/v1/decisions/{id}" Approve [] Json(BODY) => decision::decide;
+    GET "/v1/runs/{id}/events" Read ["after", "limit"] Nothing => stream::events;
+    GET "/v1/events" Read [] Nothing => stream::feed;
+    GET "/v1/apps" Read [] Nothing => app::list;
+    GET "/v1/apps/{app}" Read [] Nothing => app::show;
     POST "/v1/server/drain" Admin [] Json(BODY) => about::drain;
     POST "/v1/server/links" Admin [] Json(BODY) => login::link;
 };

@@ -19,8 +19,8 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinSet;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::{JoinHandle, JoinSet};
 use tower_service::Service;
 
 use crate::door;
@@ -30,6 +30,8 @@ use crate::patient::Patient;
 use crate::problem::{Code, Problem};
 use crate::route::{self, Entered, Failed, Matched};
 use crate::server::{LogLine, Server};
+use crate::stream;
+use crate::work;
 
 /// Connections at once.
 const MAX_CONNECTIONS: usize = 1_024;
@@ -43,64 +45,30 @@ const LAST_RESPONSES: Duration = Duration::from_secs(1);
 /// The pause after a failed accept, such as one for lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Accepts connections until [`Server::drain`] is called, then lets the responses in progress end.
+/// Accepts connections until [`Server::drain`] is called, then lets runs and responses in progress end.
 pub async fn serve(server: Arc<Server>, listening: Listening) {
-    let Listening { tcp, socket, tls, .. } = listening;
-    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let mut loops = JoinSet::new();
-    let (connected, mut connections) = tokio::sync::mpsc::unbounded_channel::<tokio::task::JoinHandle<()>>();
-    for listener in tcp {
-        let (server, permits, connected) = (Arc::clone(&server), Arc::clone(&permits), connected.clone());
-        let tls = tls.clone();
-        loops.spawn(async move {
-            loop {
-                let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
-                match listener.accept().await {
-                    Ok((stream, address)) => {
-                        // Small documents must not wait for more data.
-                        let _ = stream.set_nodelay(true);
-                        let (server, peer) = (Arc::clone(&server), Peer::Tcp(address));
-                        let handle = match tls.clone() {
-                            None => tokio::spawn(connection(server, stream, peer, permit)),
-                            Some(tls) => tokio::spawn(async move {
-                                // A client without TLS is none.
-                                if let Ok(stream) = tls.accept(stream).await {
-                                    connection(server, stream, peer, permit).await;
-                                }
-                            }),
-                        };
-                        let _ = connected.send(handle);
-                    }
-                    Err(_) => tokio::time::sleep(PAUSE).await,
-                }
-            }
-        });
-    }
-    {
-        let (server, permits, connected) = (Arc::clone(&server), Arc::clone(&permits), connected.clone());
-        loops.spawn(async move {
-            loop {
-                let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
-                match socket.accept().await {
-                    Ok(stream) => {
-                        let connection = connection(Arc::clone(&server), stream, Peer::Socket, permit);
-                        let _ = connected.send(tokio::spawn(connection));
-                    }
-                    Err(_) => tokio::time::sleep(PAUSE).await,
-                }
-            }
-        });
-    }
-    drop(connected);
-    let mut stopping = server.stopping();
+    let worker = tokio::spawn(work::work(Arc::clone(&server)));
+    let news = tokio::spawn(stream::look_for_news(Arc::clone(&server)));
+    let (mut loops, mut connections) = accept(&server, listening);
     let mut open = JoinSet::new();
+    let drained = async {
+        let mut stopping = server.stopping();
+        // The sender is the server's own.
+        let _ = stopping.wait_for(|stop| *stop).await.map(drop);
+        // A look that has begun may take one more run, which is then drained too.
+        let _ = worker.await;
+        work::drain(&server).await;
+    };
+    let mut drained = pin!(drained);
     loop {
         tokio::select! {
-            _ = stopping.wait_for(|stop| *stop) => break,
+            () = drained.as_mut() => break,
             Some(connection) = connections.recv() => { open.spawn(connection); }
             Some(_) = open.join_next() => {}
         }
     }
+    news.abort();
+    server.close();
     loops.shutdown().await;
     while let Ok(connection) = connections.try_recv() {
         open.spawn(connection);
@@ -110,6 +78,54 @@ pub async fn serve(server: Arc<Server>, listening: Listening) {
     let _ = tokio::time::timeout(LAST_RESPONSES, ended).await;
 }
 
+type Connections = mpsc::UnboundedReceiver<JoinHandle<()>>;
+
+/// Accepts on all addresses and on the socket, each in a task of its own.
+fn accept(server: &Arc<Server>, listening: Listening) -> (JoinSet<()>, Connections) {
+    let Listening { tcp, socket, tls, .. } = listening;
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let mut loops = JoinSet::new();
+    let (connected, connections) = mpsc::unbounded_channel();
+    for listener in tcp {
+        let (server, permits, connected) = (Arc::clone(server), Arc::clone(&permits), connected.clone());
+        let tls = tls.clone();
+        loops.spawn(async move {
+            while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
+                let Ok((stream, address)) = listener.accept().await else {
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                };
+                // Small documents must not wait for more data.
+                let _ = stream.set_nodelay(true);
+                let (server, peer) = (Arc::clone(&server), Peer::Tcp(address));
+                let handle = match tls.clone() {
+                    None => tokio::spawn(connection(server, stream, peer, permit)),
+                    Some(tls) => tokio::spawn(async move {
+                        // A client without TLS is none.
+                        if let Ok(stream) = tls.accept(stream).await {
+                            connection(server, stream, peer, permit).await;
+                        }
+                    }),
+                };
+                let _ = connected.send(handle);
+            }
+        });
+    }
+    let server = Arc::clone(server);
+    loops.spawn(async move {
+        while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
+            match socket.accept().await {
+                Ok(stream) => {
+                    let connection = connection(Arc::clone(&server), stream, Peer::Socket, permit);
+                    let _ = connected.send(tokio::spawn(connection));
+                }
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    });
+    (loops, connections)
+}
+
 /// Serves one connection.
 async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     server: Arc<Server>,
@@ -117,7 +133,7 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     peer: Peer,
     _permit: OwnedSemaphorePermit,
 ) {
-    let mut stopping = server.stopping();
+    let mut closing = server.closing();
     let respond = service_fn(move |request: Request<Incoming>| {
         let server = Arc::clone(&server);
         async move { Ok::<_, Infallible>(respond(server, peer, request.map(Body::new)).await) }
@@ -130,7 +146,7 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     // The error of a connection concerns its client alone.
     tokio::select! {
         _ = connection.as_mut() => return,
-        _ = stopping.wait_for(|stop| *stop) => {}
+        _ = closing.wait_for(|close| *close) => {}
     }
     connection.as_mut().graceful_shutdown();
     let _ = connection.await;
@@ -260,10 +276,34 @@ fn finish(server: &Server, request: &http::HeaderMap, response: &mut Response, r
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use etude::definition::Definition;
+    use etude::disk::Disk;
+    use etude::runner::Runner;
+    use etude::target::Target;
+
     use super::*;
+    use crate::app::{Apps, NotLoaded};
     use crate::clock::Clock;
     use crate::listen::Addresses;
     use crate::server::Settings;
+
+    struct NoApps;
+
+    impl Apps for NoApps {
+        fn load(&self, _: &Path, _: &Target) -> Result<(Disk, Definition), NotLoaded> {
+            Err(NotLoaded::Unknown { known: Vec::new() })
+        }
+
+        fn runner(&self, _: &Disk, _: &Definition) -> Result<Runner, String> {
+            Err("no app is served".to_owned())
+        }
+
+        fn list(&self, _: &Path) -> Result<serde_json::Value, String> {
+            Err("no app is served".to_owned())
+        }
+    }
 
     /// S-34: a handler that panics is 500 `bug`, and the server continues.
     #[tokio::test]
@@ -275,8 +315,14 @@ mod tests {
         });
         let engine = Arc::new(engine.expect("a journal"));
         let log = Box::new(|_: &LogLine| ());
-        let server =
-            Server::new(Settings::new(dir.path(), Vec::new()), engine, Addresses::default(), Clock::default(), log);
+        let server = Server::new(
+            Settings::new(dir.path(), Vec::new()),
+            engine,
+            Box::new(NoApps),
+            Addresses::default(),
+            Clock::default(),
+            log,
+        );
         let owner = server.tokens().owner().expect("a token");
         let status = async |path: &str| {
             let request = Request::get(path).header("authorization", format!("Bearer {owner}"));

@@ -10,11 +10,15 @@ use etude_runtime::engine::Engine;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use crate::app::Apps;
 use crate::clock::Clock;
 use crate::door::Names;
 use crate::listen::Addresses;
+use crate::metrics::Metrics;
 use crate::session::{Sessions, Throttle};
+use crate::stream::Stories;
 use crate::token::Tokens;
+use crate::work::Works;
 
 /// An app that is served.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,6 +111,10 @@ pub type Log = Box<dyn Fn(&LogLine) + Send + Sync>;
 pub struct Server {
     settings: Settings,
     engine: Arc<dyn Engine>,
+    apps: Box<dyn Apps>,
+    stories: Stories,
+    works: Works,
+    metrics: Metrics,
     tokens: Tokens,
     sessions: Sessions,
     throttle: Throttle,
@@ -116,6 +124,7 @@ pub struct Server {
     log: Log,
     is_draining: AtomicBool,
     stop: watch::Sender<bool>,
+    close: watch::Sender<bool>,
 }
 
 impl fmt::Debug for Server {
@@ -126,12 +135,23 @@ impl fmt::Debug for Server {
 
 impl Server {
     /// A server that will accept connections at `addresses`.
-    pub fn new(settings: Settings, engine: Arc<dyn Engine>, addresses: Addresses, clock: Clock, log: Log) -> Arc<Self> {
+    pub fn new(
+        settings: Settings,
+        engine: Arc<dyn Engine>,
+        apps: Box<dyn Apps>,
+        addresses: Addresses,
+        clock: Clock,
+        log: Log,
+    ) -> Arc<Self> {
         let names = Names::new(&addresses.tcp, &settings.names, addresses.is_tls, settings.is_behind_proxy);
         let tokens = Tokens::new(&settings.state_dir.join("serve"));
         Arc::new(Self {
             settings,
             engine,
+            apps,
+            stories: Stories::default(),
+            works: Works::default(),
+            metrics: Metrics::default(),
             tokens,
             sessions: Sessions::default(),
             throttle: Throttle::default(),
@@ -141,6 +161,7 @@ impl Server {
             log,
             is_draining: AtomicBool::new(false),
             stop: watch::Sender::new(false),
+            close: watch::Sender::new(false),
         })
     }
 
@@ -150,6 +171,22 @@ impl Server {
 
     pub(crate) fn engine(&self) -> &Arc<dyn Engine> {
         &self.engine
+    }
+
+    pub(crate) fn apps(&self) -> &dyn Apps {
+        &*self.apps
+    }
+
+    pub(crate) fn stories(&self) -> &Stories {
+        &self.stories
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    pub(crate) fn works(&self) -> &Works {
+        &self.works
     }
 
     pub(crate) fn tokens(&self) -> &Tokens {
@@ -173,6 +210,7 @@ impl Server {
     }
 
     pub(crate) fn log(&self, line: &LogLine) {
+        self.metrics.count(line);
         (self.log)(line);
     }
 
@@ -202,6 +240,16 @@ impl Server {
     pub fn drain(&self) {
         self.is_draining.store(true, Ordering::Relaxed);
         self.stop.send_replace(true);
+    }
+
+    /// Ends all connections after their response.
+    pub(crate) fn close(&self) {
+        self.close.send_replace(true);
+    }
+
+    /// Becomes true when connections must end.
+    pub(crate) fn closing(&self) -> watch::Receiver<bool> {
+        self.close.subscribe()
     }
 
     /// Becomes true when the server must stop.

@@ -7,7 +7,7 @@ use etude::spec::stage_machine::{Machines, Summary as MachineSummary};
 use etude::spec::{App, Summary};
 use serde_json::{Value, json};
 
-use crate::context::Context;
+use crate::context::{Context, Problem};
 use crate::exit::Exit;
 use crate::render::layout::clip;
 use crate::render::text::harmless;
@@ -25,14 +25,7 @@ pub(crate) fn list(context: &Context) -> Exit {
     let rules = context.settings(disk.root()).map(|resolved| resolved.machines).unwrap_or_default();
     let machines = Machines::new(&disk, rules).summaries();
     if context.is_json() {
-        let pipelines = documents(&summaries);
-        let machines = machines.iter().map(|machine| of_machine(machine).to_string()).collect::<Vec<_>>().join(",");
-        let (skills, applications) = others(context);
-        stdout::text(&format!(
-            "{{\"pipelines\":[{pipelines}],\"machines\":[{machines}],\"skills\":{},\"applications\":{}}}\n",
-            Value::from(skills),
-            Value::from(applications),
-        ));
+        stdout::text(&format!("{}\n", document(context, &summaries, &machines)));
         return Exit::Done;
     }
     let names = summaries.iter().map(|s| &s.name).chain(machines.iter().map(|m| &m.name));
@@ -56,6 +49,27 @@ pub(crate) fn list(context: &Context) -> Exit {
         crate::render::say!("this app has no pipelines; make one with `etude new NAME`");
     }
     Exit::Done
+}
+
+/// The document of the app that the context names.
+pub(crate) fn of_app(context: &Context) -> Result<Value, Problem> {
+    let disk = context.disk()?;
+    let (summaries, _) = App::new(&disk).summaries();
+    let rules = context.settings(disk.root()).map(|resolved| resolved.machines).unwrap_or_default();
+    let machines = Machines::new(&disk, rules).summaries();
+    let text = document(context, &summaries, &machines);
+    serde_json::from_str(&text).map_err(|e| Problem::environment(e.to_string()))
+}
+
+fn document(context: &Context, summaries: &[Summary], machines: &[MachineSummary]) -> String {
+    let pipelines = documents(summaries);
+    let machines = machines.iter().map(|machine| of_machine(machine).to_string()).collect::<Vec<_>>().join(",");
+    let (skills, applications) = others(context);
+    format!(
+        "{{\"pipelines\":[{pipelines}],\"machines\":[{machines}],\"skills\":{},\"applications\":{}}}",
+        Value::from(skills),
+        Value::from(applications),
+    )
 }
 
 /// The parameters of an input schema, one a line below the name: `count: integer = 3`.

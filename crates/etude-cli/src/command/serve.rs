@@ -1,5 +1,7 @@
 //! `etude serve`: runs over HTTP.
 
+mod apps;
+
 use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -73,7 +75,7 @@ fn start(context: &Context, args: &args::Serve) -> Result<Exit, NotStarted> {
         _ => None,
     };
     let state = paths::state_dir().map_err(Problem::environment)?;
-    let mut settings = Settings::new(&state, apps(context, args)?);
+    let mut settings = Settings::new(&state, served(context, args)?);
     settings.names.clone_from(&args.host);
     settings.is_behind_proxy = args.behind_proxy;
     settings.base_path = base_path(args.base_path.as_deref())?;
@@ -104,7 +106,8 @@ fn start(context: &Context, args: &args::Serve) -> Result<Exit, NotStarted> {
             listening = listening.with_tls(tls);
         }
         let socket = listening.addresses().socket.clone();
-        let server = Server::new(settings, engine, listening.addresses().clone(), clock, log);
+        let apps = Box::new(apps::Configured::new(&context.global, Arc::clone(&engine)));
+        let server = Server::new(settings, engine, apps, listening.addresses().clone(), clock, log);
         announce(context, &server, &socket);
         let stopped = Arc::clone(&server);
         let signals = tokio::spawn(async move {
@@ -185,7 +188,7 @@ fn allowed(origin: &str) -> Result<String, Problem> {
 }
 
 /// The served apps by slug.
-fn apps(context: &Context, args: &args::Serve) -> Result<Vec<ServedApp>, Problem> {
+fn served(context: &Context, args: &args::Serve) -> Result<Vec<ServedApp>, Problem> {
     let given: Vec<(Option<&str>, PathBuf)> = match args.apps.is_empty() {
         true => vec![(None, context.app_dir()?)],
         false => args.apps.iter().map(|text| named(text)).collect(),

@@ -2,17 +2,76 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use etude::agent::Grants;
+use etude::definition::{self, Definition, LoadError};
+use etude::disk::Disk;
+use etude::runner::Runner;
+use etude::target::Target;
+use etude_core::model::{CallFailure, ModelResponse, Request};
+use etude_invoke::LayerSettings;
+use etude_process::PythonWorker;
+use etude_runtime::engine::Engine;
+use etude_runtime::host::{Boxed, ModelPort};
 use etude_server::clock::Clock;
 use etude_server::listen::{Listening, Wanted};
 use etude_server::token::{NewToken, Scope, Tokens};
-use etude_server::{OPENAPI, ServedApp, Server, Settings, serve};
+use etude_server::{Apps, NotLoaded, OPENAPI, ServedApp, Server, Settings, serve};
+use etude_spec::stage_machine::Rules;
 use etude_sqlite::Sqlite;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+/// Pipelines of code steps: no model responds.
+struct Disks {
+    engine: Arc<dyn Engine>,
+    scratch: PathBuf,
+}
+
+impl Apps for Disks {
+    fn load(&self, app: &Path, target: &Target) -> Result<(Disk, Definition), NotLoaded> {
+        let disk = Disk::open(app).map_err(|e| NotLoaded::Unreadable(e.to_string()))?;
+        let name = target.pipeline().unwrap_or_default();
+        match definition::load(&disk, name, &Rules::default()) {
+            Ok(definition) => Ok((disk, definition)),
+            Err(LoadError::Unknown { known }) => Err(NotLoaded::Unknown { known }),
+            Err(LoadError::Invalid(found)) => Err(NotLoaded::Invalid(found)),
+        }
+    }
+
+    fn runner(&self, _: &Disk, _: &Definition) -> Result<Runner, String> {
+        Ok(Runner {
+            engine: Arc::clone(&self.engine),
+            models: Arc::new(NoModels),
+            grants: Grants::default(),
+            withheld_env: Vec::new(),
+            extra_env: Vec::new(),
+            layers: LayerSettings { scratch: self.scratch.clone(), extra_env: Vec::new() },
+            python_worker: PythonWorker::default(),
+            sandboxes: None,
+            is_exclusive: false,
+        })
+    }
+
+    fn list(&self, app: &Path) -> Result<Value, String> {
+        let disk = Disk::open(app).map_err(|e| e.to_string())?;
+        let names = etude_spec::App::new(&disk).discovery().pipelines.clone();
+        let pipelines: Vec<Value> = names.into_iter().map(|name| json!({ "name": name })).collect();
+        Ok(json!({"pipelines": pipelines, "machines": [], "skills": [], "applications": [], "diagnostics": []}))
+    }
+}
+
+#[derive(Debug)]
+struct NoModels;
+
+impl ModelPort for NoModels {
+    fn call(&self, _: Request) -> Boxed<Result<ModelResponse, CallFailure>> {
+        Box::pin(std::future::pending())
+    }
+}
 
 /// A running server with a journal of its own.
 pub(crate) struct Running {
@@ -41,13 +100,15 @@ impl Running {
     pub(crate) fn at(dir: TempDir, change: Change) -> Self {
         let app = dir.path().join("demo");
         std::fs::create_dir_all(app.join("pipelines")).expect("an app");
+        let app = app.canonicalize().expect("it is there");
         let mut settings = Settings::new(dir.path(), vec![ServedApp { slug: "demo".to_owned(), dir: app }]);
         change(&mut settings);
-        let engine = Arc::new(
+        let engine: Arc<dyn Engine> = Arc::new(
             Sqlite::open(etude_sqlite::Settings { dir: dir.path().to_owned(), sync: etude_sqlite::Sync::Normal })
                 .expect("a journal"),
         );
         let owner = Tokens::new(&dir.path().join("serve")).owner().expect("a token");
+        let apps = Disks { engine: Arc::clone(&engine), scratch: dir.path().to_owned() };
         let (log, clock) = (Arc::new(Mutex::new(Vec::new())), Clock::default());
         let (lines, time) = (Arc::clone(&log), clock.clone());
         let (ready, is_ready) = std::sync::mpsc::channel();
@@ -60,7 +121,7 @@ impl Running {
                 let note = Box::new(move |line: &etude_server::LogLine| {
                     lines.lock().expect("no panic").push(line.to_json());
                 });
-                let server = Server::new(settings, engine, listening.addresses().clone(), time, note);
+                let server = Server::new(settings, engine, Box::new(apps), listening.addresses().clone(), time, note);
                 ready.send(Arc::clone(&server)).expect("the test waits");
                 serve(server, listening).await;
             });
@@ -72,6 +133,40 @@ impl Running {
 
     pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
+    }
+
+    /// A pipeline of one shell step for each command.
+    pub(crate) fn pipeline(&self, name: &str, head: &str, commands: &[&str]) {
+        let dir = self.dir().join("demo/pipelines").join(name);
+        std::fs::create_dir_all(&dir).expect("a directory");
+        let mut text = format!("name: {name}\ndescription: The pipeline {name}.\n{head}steps:\n");
+        for (nth, command) in commands.iter().enumerate() {
+            match command.strip_prefix("approval: ") {
+                Some(rest) => text.push_str(&format!("  - {{name: s{nth}, type: approval, {rest}}}\n")),
+                None => text.push_str(&format!("  - {{name: s{nth}, type: code, command: {}}}\n", json!(command))),
+            }
+        }
+        std::fs::write(dir.join("pipeline.yaml"), text).expect("written");
+    }
+
+    /// Starts a run and waits for its end or its question.
+    pub(crate) fn run(&self, body: &Value) -> Value {
+        let bearer = format!("Bearer {}", self.owner);
+        let headers = [("Authorization", &*bearer), ("Prefer", "wait=60")];
+        let reply = self.raw("POST", "/v1/runs", &headers, Some(body.to_string()));
+        assert_eq!(reply.status, 201, "{}", reply.text());
+        reply.json()
+    }
+
+    /// Reads a run until its status is one of `wanted`.
+    pub(crate) fn until(&self, id: &str, wanted: &[&str]) -> Value {
+        loop {
+            let run = self.send("GET", &format!("/v1/runs/{id}"), None).json();
+            if wanted.iter().any(|status| run["status"] == *status) {
+                return run;
+            }
+            std::thread::yield_now();
+        }
     }
 
     /// The lines of the request log so far.

@@ -271,7 +271,10 @@ pub const ARROWS: &[(&str, &[&str])] = &[
             "etude-process", "etude-runtime", "etude-sqlite", "etude-tools",
         ],
     ),
-    ("etude-server", &["etude", "etude-core", "etude-runtime", "etude-spec", "etude-sqlite"]),
+    (
+        "etude-server",
+        &["etude", "etude-core", "etude-invoke", "etude-process", "etude-runtime", "etude-spec", "etude-sqlite"],
+    ),
     ("etude-cli", &["etude", "etude-process", "etude-otel", "etude-server", "etude-restate"]),
     (
         "etude-fuzz",

@@ -1,0 +1,76 @@
+//! Configuration, definitions and models for the server.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use etude::definition::{self, Definition, LoadError};
+use etude::disk::Disk;
+use etude::runner::Runner;
+use etude::skill_mode;
+use etude::target::Target;
+use etude_server::{Apps, NotLoaded};
+use serde_json::Value;
+
+use crate::args::Global;
+use crate::context::{Context, Problem};
+use crate::settings::{Need, Purpose};
+
+/// The user's configuration, read for each app as the commands read it.
+pub(super) struct Configured {
+    global: Global,
+    engine: Arc<dyn etude::runtime::engine::Engine>,
+}
+
+impl Configured {
+    pub(super) fn new(global: &Global, engine: Arc<dyn etude::runtime::engine::Engine>) -> Self {
+        // Nothing that a request causes is printed, and no one is asked.
+        let global = Global { quiet: true, verbose: false, format: crate::args::Format::Json, ..global.clone() };
+        Self { global, engine }
+    }
+
+    fn context(&self, app: &Path) -> Context {
+        Context::new(Global { app: Some(app.to_owned()), ..self.global.clone() }, false, Purpose::Run)
+    }
+}
+
+/// The sentence of a problem.
+fn why(problem: &Problem) -> String {
+    let messages: Vec<&str> = problem.failures.iter().map(|failure| failure.message.as_str()).collect();
+    messages.join("; ")
+}
+
+impl Apps for Configured {
+    fn load(&self, app: &Path, target: &Target) -> Result<(Disk, Definition), NotLoaded> {
+        let disk = Disk::open(app).map_err(|e| NotLoaded::Unreadable(e.to_string()))?;
+        let context = self.context(app);
+        let settings = context.settings(disk.root()).map_err(|problem| NotLoaded::Unreadable(why(&problem)))?;
+        let loaded = match target {
+            Target::Pipeline(name) => definition::load(&disk, name, &settings.machines),
+            Target::Machine(name) => etude::stage_machine::load(&disk, name, &settings.machines),
+            Target::Skill(_) => skill_mode::load(&disk, settings.agent),
+        };
+        match loaded {
+            Ok(definition) => Ok((disk, definition)),
+            Err(LoadError::Unknown { known }) => Err(NotLoaded::Unknown { known }),
+            Err(LoadError::Invalid(found)) => Err(NotLoaded::Invalid(found)),
+        }
+    }
+
+    fn runner(&self, disk: &Disk, definition: &Definition) -> Result<Runner, String> {
+        let context = self.context(disk.root());
+        let mut runner =
+            context.runner(disk, definition, Arc::clone(&self.engine), Need::Ask).map_err(|problem| why(&problem))?;
+        // No one sits at a terminal; questions wait for decisions.
+        runner.grants.can_ask = false;
+        Ok(runner)
+    }
+
+    fn list(&self, app: &Path) -> Result<Value, String> {
+        let context = self.context(app);
+        let mut document = crate::command::list::of_app(&context).map_err(|problem| why(&problem))?;
+        let disk = Disk::open(app).map_err(|e| e.to_string())?;
+        let (_, diagnostics) = etude::spec::App::new(&disk).summaries();
+        document["diagnostics"] = diagnostics.iter().map(etude::spec::render::json).collect();
+        Ok(document)
+    }
+}

@@ -1,0 +1,171 @@
+//! Acting on runs: cancel, resume, retry, delete.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::response::Response;
+use etude::attempts::{self, Next};
+use etude::pins::Change;
+use etude::queue;
+use etude::runner::Resume;
+use etude_core::machine::Limits;
+use etude_runtime::engine::{Query, RunRow, RunState};
+use etude_runtime::record::{self, Continuation};
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::app::not_loaded;
+use crate::problem::{Code, Problem};
+use crate::request::{Call, Respond, json_response};
+use crate::run::{blocking, engine_failed, row_json, visible};
+use crate::server::Server;
+use crate::start::{idempotency_key, limits};
+use crate::work::{self, Control};
+
+fn over(row: &RunRow) -> Problem {
+    let detail = format!("run `{}` has ended: {}", row.id, row.state.word());
+    Problem::new(Code::RunIsOver, detail).with("run_id", row.id.as_str())
+}
+
+/// The row of a run, as the response of an accepted action.
+async fn accepted(server: &Arc<Server>, id: String) -> Respond {
+    let of = Arc::clone(server);
+    let document = blocking(move || {
+        let row = of.engine().row(&id).map_err(|e| engine_failed(&e))?;
+        row_json(&of, &row)
+    });
+    Ok(json_response(StatusCode::ACCEPTED, &document.await?))
+}
+
+/// `POST /v1/runs/{id}/cancel`.
+pub(crate) async fn cancel(call: Call) -> Respond {
+    idempotency_key(&call)?;
+    let members = call.json(&["reason", "mode"]).await?;
+    let caller = call.caller()?.clone();
+    let reason = members.text("reason")?.unwrap_or_else(|| format!("cancelled by {}", caller.name));
+    let kills = match members.text("mode")?.as_deref() {
+        None | Some("cancel") => false,
+        Some("kill") => true,
+        Some(_) => return Err(members.invalid("mode", "`mode` is `cancel` or `kill`")),
+    };
+    let (server, id) = (Arc::clone(&call.server), call.param("id").to_owned());
+    let of = id.clone();
+    let cancelled = blocking(move || {
+        let row = visible(&server, &caller, &of)?;
+        if row.state.is_final() {
+            return Err(over(&row));
+        }
+        let control = if kills { Control::Kill(reason.clone()) } else { Control::Cancel(reason.clone()) };
+        if server.works().control(&of, control) {
+            return Ok(());
+        }
+        let runtime = tokio::runtime::Handle::current();
+        let engine = server.engine();
+        let definition = server.definition(&row.app, &row.target).ok().map(|(_, definition)| definition);
+        let is_done = queue::cancel(&**engine, definition.as_ref(), &of, &reason);
+        if runtime.block_on(is_done).map_err(|e| engine_failed(&e))? {
+            return Ok(());
+        }
+        let view = engine.view(&of).map_err(|e| engine_failed(&e))?;
+        let attempt = Continuation::last(&view.records).map_or(1, |(_, last)| last.number);
+        engine.signal(&of, &record::cancel_signal(&reason, attempt)).map_err(|e| engine_failed(&e))?;
+        // A run that no process executes is continued, so that its destructor runs.
+        if !view.row.is_live
+            && let Ok(session) = engine.claim(&of)
+        {
+            work::drive(&server, session, Resume { accept_changes: true, attempt: None })?;
+        }
+        Ok(())
+    });
+    cancelled.await?;
+    accepted(&call.server, id).await
+}
+
+/// `POST /v1/runs/{id}/resume`.
+pub(crate) async fn resume(call: Call) -> Respond {
+    idempotency_key(&call)?;
+    let members = call.json(&["accept_changes", "limits"]).await?;
+    let (accepts, limits) = (members.flag("accept_changes")?.unwrap_or(false), limits(&members)?);
+    continued(&call, accepts, limits, None).await
+}
+
+/// `POST /v1/runs/{id}/retry`.
+pub(crate) async fn retry(call: Call) -> Respond {
+    idempotency_key(&call)?;
+    let members = call.json(&["from", "accept_changes"]).await?;
+    let from = members.text("from")?.ok_or_else(|| members.invalid("from", "`from` names a step"))?;
+    let accepts = members.flag("accept_changes")?.unwrap_or(false);
+    continued(&call, accepts, Limits::default(), Some(from)).await
+}
+
+async fn continued(call: &Call, accept_changes: bool, limits: Limits, from: Option<String>) -> Respond {
+    let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
+    let of = id.clone();
+    let resumed = blocking(move || {
+        let row = visible(&server, &caller, &of)?;
+        if row.state == RunState::Succeeded && from.is_none() {
+            return Err(over(&row));
+        }
+        if row.state == RunState::Queued {
+            return Ok(());
+        }
+        let engine = server.engine();
+        // A process that holds the run is named before anything else is checked.
+        let session = engine.claim(&of).map_err(|e| engine_failed(&e))?;
+        let view = engine.view(&of).map_err(|e| engine_failed(&e))?;
+        let loaded = server.definition(&row.app, &row.target);
+        let (disk, definition) = loaded.map_err(|error| not_loaded(error, "", &row.target))?;
+        let changes = etude::changes(&view, &definition, &disk, &*engine.blobs());
+        let changes = changes.map_err(|e| Problem::new(Code::DefinitionInvalid, e.to_string()))?;
+        if !accept_changes && !changes.is_empty() {
+            let changes: Vec<Value> = changes.iter().map(change_json).collect();
+            let problem = Problem::new(Code::DefinitionChanged, "the definition has changed since the run began");
+            return Err(problem.with("changes", changes).hint("resume it with `accept_changes`"));
+        }
+        let attempt = match work::next_of(&server, &view, &definition, limits, from.as_deref()) {
+            Ok(Next::Over) => return Err(over(&row)),
+            Ok(Next::Continues) => None,
+            Ok(Next::Attempt(attempt)) => Some(attempt),
+            Err(attempts::Refused::UnknownStep(unknown)) => {
+                return Err(Problem::invalid("/from", unknown.to_string()).hint(unknown.hint()));
+            }
+            Err(attempts::Refused::Exhausted(exhausted)) => {
+                return Err(Problem::invalid("/limits", exhausted.to_string()));
+            }
+            Err(error @ attempts::Refused::Damaged { .. }) => {
+                return Err(Problem::new(Code::JournalUnavailable, error.to_string()));
+            }
+        };
+        work::drive(&server, session, Resume { accept_changes, attempt })
+    });
+    resumed.await?;
+    accepted(&call.server, id).await
+}
+
+fn change_json(change: &Change) -> Value {
+    json!({"path": change.path, "what": change.what, "diff": change.diff})
+}
+
+/// `DELETE /v1/runs/{id}`.
+pub(crate) async fn delete(call: Call) -> Respond {
+    let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
+    let deleted = blocking(move || {
+        let row = visible(&server, &caller, &id)?;
+        let busy = || Problem::new(Code::RunIsBusy, format!("run `{id}` has not ended: {}", row.state.word()));
+        if !row.state.is_final() {
+            return Err(match server.engine().claim(&id) {
+                Err(error @ etude_runtime::engine::Error::Busy { .. }) => engine_failed(&error),
+                _ => busy().with("run_id", row.id.as_str()),
+            });
+        }
+        let query = Query { id: Some(id.clone()), ..Query::default() };
+        match server.engine().prune(&query).map_err(|e| engine_failed(&e))? {
+            0 => Err(busy()),
+            _ => Ok(()),
+        }
+    });
+    deleted.await?;
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    Ok(response)
+}

@@ -1,0 +1,120 @@
+//! The served apps: their definitions and their runs.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use etude::definition::Definition;
+use etude::disk::Disk;
+use etude::runner::Runner;
+use etude::target::Target;
+use etude_runtime::engine::{RunRow, name_of};
+use etude_spec::Diagnostic;
+use serde_json::{Value, json};
+
+use crate::problem::{Code, Problem};
+use crate::request::{Call, Respond, json_response};
+use crate::server::{ServedApp, Server};
+use crate::token::Caller;
+
+/// Configuration, definitions and models, which the program around the server knows.
+pub trait Apps: Send + Sync {
+    /// Loads a pipeline, machine or skill of the app in the directory `app`.
+    ///
+    /// # Errors
+    /// There is no such target, or its definition does not hold.
+    fn load(&self, app: &Path, target: &Target) -> Result<(Disk, Definition), NotLoaded>;
+
+    /// What a run of `definition` is made with.
+    ///
+    /// # Errors
+    /// Why it cannot run here, such as a missing key.
+    fn runner(&self, disk: &Disk, definition: &Definition) -> Result<Runner, String>;
+
+    /// The document of `etude list` for the app, with its diagnostics.
+    ///
+    /// # Errors
+    /// Why the app cannot be read.
+    fn list(&self, app: &Path) -> Result<Value, String>;
+}
+
+/// Why a target cannot be loaded.
+#[derive(Debug)]
+pub enum NotLoaded {
+    /// The app has no such target.
+    Unknown {
+        /// Those that it has.
+        known: Vec<String>,
+    },
+    /// A definition does not hold.
+    Invalid(Vec<Diagnostic>),
+    /// The app or the configuration cannot be read.
+    Unreadable(String),
+}
+
+impl Server {
+    /// The served app of a slug.
+    pub(crate) fn app(&self, slug: &str) -> Option<&ServedApp> {
+        self.settings().apps.iter().find(|app| app.slug == slug)
+    }
+
+    /// The slug of a run's app.
+    pub(crate) fn slug(&self, dir: &str) -> Option<&str> {
+        self.settings().apps.iter().find(|app| app.dir.to_str() == Some(dir)).map(|app| app.slug.as_str())
+    }
+
+    /// The directories of all served apps.
+    pub(crate) fn dirs(&self) -> Vec<String> {
+        self.settings().apps.iter().map(|app| app.dir.display().to_string()).collect()
+    }
+
+    /// True if the caller may see a run (S-16).
+    pub(crate) fn shows(&self, caller: &Caller, row: &RunRow) -> bool {
+        self.slug(&row.app).is_some() && caller.covers(name_of(&row.target))
+    }
+
+    /// The definition of a run's target as it is now.
+    pub(crate) fn definition(&self, app: &str, target: &str) -> Result<(Disk, Definition), NotLoaded> {
+        self.apps().load(Path::new(app), &Target::parse(target))
+    }
+}
+
+/// The problem of a target that cannot be loaded. `pointer` is the member that names it.
+pub(crate) fn not_loaded(error: NotLoaded, pointer: &str, name: &str) -> Problem {
+    match error {
+        NotLoaded::Unknown { known } => {
+            let problem = Problem::invalid(pointer, format!("the app has no `{name}`"));
+            crate::query::hinted(problem, name, &known.iter().map(String::as_str).collect::<Vec<_>>())
+        }
+        NotLoaded::Invalid(diagnostics) => {
+            let documents: Vec<Value> = diagnostics.iter().map(etude_spec::render::json).collect();
+            Problem::new(Code::DefinitionInvalid, format!("the definition of `{name}` has errors"))
+                .with("diagnostics", documents)
+        }
+        NotLoaded::Unreadable(why) => Problem::new(Code::DefinitionInvalid, why),
+    }
+}
+
+/// `GET /v1/apps`.
+pub(crate) async fn list(call: Call) -> Respond {
+    let server = Arc::clone(&call.server);
+    let listed = tokio::task::spawn_blocking(move || {
+        server.settings().apps.iter().map(|app| document(&server, app)).collect::<Result<Vec<Value>, Problem>>()
+    });
+    let apps = listed.await.map_err(|_| Problem::new(Code::Bug, "the list of apps panicked"))??;
+    Ok(json_response(http::StatusCode::OK, &json!({ "apps": apps })))
+}
+
+/// `GET /v1/apps/{app}`.
+pub(crate) async fn show(call: Call) -> Respond {
+    let app = call.server.app(call.param("app")).cloned().ok_or_else(|| Problem::not_found("there is no such app"))?;
+    let server = Arc::clone(&call.server);
+    let document = tokio::task::spawn_blocking(move || document(&server, &app)).await;
+    let document = document.map_err(|_| Problem::new(Code::Bug, "the document of the app panicked"))??;
+    Ok(crate::request::tagged(&call.headers, document.to_string()))
+}
+
+fn document(server: &Server, app: &ServedApp) -> Result<Value, Problem> {
+    let mut document = server.apps().list(&app.dir).map_err(|why| Problem::new(Code::DefinitionInvalid, why))?;
+    document["app"] = app.slug.as_str().into();
+    Ok(document)
+}

@@ -1,0 +1,164 @@
+//! Open questions of runs, and the decisions about them.
+
+use std::sync::Arc;
+
+use etude::runs;
+use etude_core::data::Json;
+use etude_core::outcome::Decision;
+use etude_core::schema::Schema;
+use etude_runtime::engine::{Query, RunRow, RunState, Signalled, name_of};
+use etude_runtime::record;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::problem::{Code, Problem};
+use crate::request::{Call, Respond, json_response, tagged};
+use crate::run::{blocking, engine_failed, result_of, visible};
+use crate::server::Server;
+use crate::start::idempotency_key;
+use crate::token::Caller;
+use crate::work;
+
+/// Runs that wait, of which a list shows the questions.
+const MAX_RUNS: u32 = 1_000;
+
+fn no_decision() -> Problem {
+    Problem::not_found("there is no such open question")
+}
+
+/// `GET /v1/decisions`.
+pub(crate) async fn list(call: Call) -> Respond {
+    let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
+    let decisions = blocking(move || {
+        let apps = server.dirs();
+        if apps.is_empty() {
+            return Ok(Vec::new());
+        }
+        let query = Query { apps, states: vec![RunState::Waiting], limit: Some(MAX_RUNS), ..Query::default() };
+        let mut rows = server.engine().list(&query).map_err(|e| engine_failed(&e))?;
+        rows.retain(|row| caller.covers(name_of(&row.target)));
+        rows.sort_by_key(|row| (row.changed_at_ms, row.number));
+        let mut open = Vec::new();
+        for row in &rows {
+            open.extend(open_of(&server, row)?);
+        }
+        Ok(open)
+    });
+    Ok(json_response(StatusCode::OK, &json!({"decisions": decisions.await?, "next": null})))
+}
+
+/// `GET /v1/decisions/{id}`.
+pub(crate) async fn show(call: Call) -> Respond {
+    let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
+    let document = blocking(move || {
+        let (run, _) = id.split_once(':').ok_or_else(no_decision)?;
+        let row = visible(&server, &caller, run).map_err(|_| no_decision())?;
+        open_of(&server, &row)?.into_iter().find(|decision| decision["id"] == *id).ok_or_else(no_decision)
+    });
+    Ok(tagged(&call.headers, document.await?.to_string()))
+}
+
+/// The open questions of a run.
+fn open_of(server: &Server, row: &RunRow) -> Result<Vec<Value>, Problem> {
+    if row.state != RunState::Waiting {
+        return Ok(Vec::new());
+    }
+    let Some(document) = result_of(&**server.engine(), row)? else { return Ok(Vec::new()) };
+    let view = server.engine().view(&row.id).map_err(|e| engine_failed(&e))?;
+    let open = document.waiting.iter().filter(|waiting| runs::decision(&view.signals, waiting).is_none());
+    Ok(open.map(|waiting| decision_json(row, waiting)).collect())
+}
+
+fn decision_json(row: &RunRow, waiting: &Value) -> Value {
+    let payload = &waiting["payload"];
+    json!({
+        "id": waiting["id"], "run_id": row.id, "kind": waiting["kind"], "message": payload["message"],
+        "schema": payload["schema"], "approvers": payload["approvers"], "payload": payload,
+        "question": payload["question"], "since": etude::clock::rfc3339(row.changed_at_ms), "deadline_at": null,
+    })
+}
+
+/// What somebody decides.
+struct Given {
+    question: String,
+    decision: Decision,
+}
+
+/// `POST /v1/decisions/{id}`.
+pub(crate) async fn decide(call: Call) -> Respond {
+    idempotency_key(&call)?;
+    let members = call.json(&["approved", "question", "answer", "reason"]).await?;
+    let caller = call.caller()?.clone();
+    let approved = members.flag("approved")?;
+    let approved = approved.ok_or_else(|| members.invalid("approved", "`approved` is `true` or `false`"))?;
+    let question = members.text("question")?;
+    let question =
+        question.ok_or_else(|| members.invalid("question", "`question` is that of the decision that was read"))?;
+    let answer = match members.raw("answer") {
+        Some(text) => Json::parse(text).map_err(|_| members.invalid("answer", "the answer cannot be read"))?,
+        None => Json::null(),
+    };
+    let reason = members.text("reason")?;
+    let decision = Decision { approved, answer, by: caller.name.clone(), at: etude::clock::now_rfc3339(), reason };
+    let (server, id) = (Arc::clone(&call.server), call.param("id").to_owned());
+    let document = blocking(move || decided(&server, &caller, &id, Given { question, decision }));
+    Ok(json_response(StatusCode::OK, &document.await?))
+}
+
+fn decided(server: &Arc<Server>, caller: &Caller, id: &str, given: Given) -> Result<Value, Problem> {
+    let (run, effect) = id.split_once(':').ok_or_else(no_decision)?;
+    let row = visible(server, caller, run).map_err(|_| no_decision())?;
+    let engine = server.engine();
+    let view = engine.view(run).map_err(|e| engine_failed(&e))?;
+    let key = record::decision_key(effect, &given.question);
+    if let Some(earlier) = view.signals.iter().find(|signal| signal.key == key).and_then(record::to_decision) {
+        return Err(already(&earlier));
+    }
+    let text = engine.result(run).map_err(|e| engine_failed(&e))?;
+    let document = text.and_then(|text| etude::document::Document::from_journal(&text, &*engine.blobs()).ok());
+    let waiting = document.map(|document| document.waiting).unwrap_or_default();
+    let gate = waiting.iter().find(|waiting| waiting["id"] == *id).ok_or_else(no_decision)?;
+    if row.state != RunState::Waiting {
+        return Err(no_decision());
+    }
+    let payload = &gate["payload"];
+    if payload["question"] != *given.question {
+        let problem = Problem::new(Code::OtherQuestion, "the run asks another question by now");
+        return Err(problem.with("by", Value::Null).with("decided_at", Value::Null).with("approved", Value::Null));
+    }
+    let approvers: Vec<&str> =
+        payload["approvers"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if !approvers.is_empty() && !approvers.contains(&caller.name.as_str()) {
+        let detail = format!("`{}` is none of the approvers: {}", caller.name, approvers.join(", "));
+        return Err(Problem::new(Code::NotAnApprover, detail));
+    }
+    check_answer(&payload["schema"], &given.decision)?;
+    let signal = record::decision_signal(effect, &given.question, &given.decision);
+    if let Signalled::TooLate(body) = engine.signal(run, &signal).map_err(|e| engine_failed(&e))? {
+        let earlier = record::to_decision(&etude_runtime::engine::Signal { key, body });
+        return Err(earlier.map_or_else(no_decision, |earlier| already(&earlier)));
+    }
+    work::continue_run(server, run)?;
+    let Decision { approved, answer, by, at, reason } = given.decision;
+    let answer = answer.value().unwrap_or_default();
+    Ok(json!({"id": id, "run_id": run, "approved": approved, "by": by, "at": at, "answer": answer, "reason": reason}))
+}
+
+fn already(earlier: &Decision) -> Problem {
+    let problem = Problem::new(Code::AlreadyDecided, format!("`{}` has decided at {}", earlier.by, earlier.at));
+    problem.with("by", earlier.by.as_str()).with("decided_at", earlier.at.as_str()).with("approved", earlier.approved)
+}
+
+/// A denial needs no answer.
+fn check_answer(schema: &Value, decision: &Decision) -> Result<(), Problem> {
+    if schema.is_null() || !decision.approved {
+        return Ok(());
+    }
+    let value = decision.answer.value().map_err(|e| Problem::invalid("/answer", e.to_string()))?;
+    let schema = Schema::lazy("answer", schema.clone(), Default::default());
+    let faults = schema.faults(&value);
+    match faults.is_empty() {
+        true => Ok(()),
+        false => Err(Problem::invalid("/answer", format!("the answer does not fit: {}", faults.join("; ")))),
+    }
+}

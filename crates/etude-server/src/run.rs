@@ -1,0 +1,352 @@
+//! Runs: rows, lists, counts and documents.
+
+use std::sync::Arc;
+
+use etude::definition::Definition;
+use etude::document::Document;
+use etude::header::Header;
+use etude::inspect::Replay;
+use etude::runs;
+use etude::target::Target;
+use etude_core::machine::Limits as RunLimits;
+use etude_runtime::engine::{Cause, Counts, Cursor, Engine, Error, Limits, Query, RunRow, RunState, RunView, name_of};
+use http::StatusCode;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::problem::{Code, Problem};
+use crate::query::invalid;
+use crate::request::{Call, Respond, json_response, tagged};
+use crate::server::Server;
+use crate::token::Caller;
+
+/// The parameters that select runs.
+const FILTERS: [&str; 9] = ["status", "app", "pipeline", "machine", "cause", "label", "q", "since", "until"];
+
+/// How many runs are read at once where a token sees only some of them.
+const PAGE: u32 = 200;
+
+/// The problem of a journal that fails.
+pub(crate) fn engine_failed(error: &Error) -> Problem {
+    match error {
+        Error::Unknown(_) | Error::Ambiguous { .. } => no_run(),
+        Error::Busy { run, holder } => {
+            let pid = holder.as_ref().and_then(|holder| holder.pid);
+            let problem = Problem::new(Code::RunIsBusy, error.to_string()).with("run_id", run.as_str());
+            pid.into_iter().fold(problem, |problem, pid| problem.with("pid", pid))
+        }
+        _ => Problem::new(Code::JournalUnavailable, error.to_string()),
+    }
+}
+
+/// The problem of a run that does not exist, or that the token does not see (S-16).
+pub(crate) fn no_run() -> Problem {
+    Problem::not_found("there is no such run")
+}
+
+/// Does blocking work away from the threads that drive runs.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(Problem::new(Code::Bug, "a handler panicked")))
+}
+
+/// The row of a run that the caller may see.
+pub(crate) fn visible(server: &Server, caller: &Caller, id: &str) -> Result<RunRow, Problem> {
+    let row = server.engine().row(id).map_err(|e| engine_failed(&e))?;
+    if server.shows(caller, &row) { Ok(row) } else { Err(no_run()) }
+}
+
+/// `GET /v1/runs`.
+pub(crate) async fn list(call: Call) -> Respond {
+    let caller = call.caller()?.clone();
+    let query = filter(&call)?;
+    let limit = usize::try_from(call.query.number("limit", 1, 200, 50)?).unwrap_or(50);
+    let filters = filters_text(&call);
+    let after = call.query.get("cursor").map(|text| from_cursor(text, &filters)).transpose()?;
+    let server = Arc::clone(&call.server);
+    let document = blocking(move || {
+        let Some(query) = query else { return Ok(json!({"runs": [], "next": null})) };
+        let (rows, has_more) = page(&server, &caller, query, after, limit)?;
+        let next = rows.last().filter(|_| has_more).map(|row| to_cursor(row.cursor(), &filters));
+        let rows: Vec<Value> = rows.iter().map(|row| row_json(&server, row)).collect::<Result<_, _>>()?;
+        Ok(json!({"runs": rows, "next": next}))
+    });
+    Ok(json_response(StatusCode::OK, &document.await?))
+}
+
+/// At most `limit` runs that the caller sees, and whether there are more.
+fn page(
+    server: &Server,
+    caller: &Caller,
+    query: Query,
+    mut after: Option<Cursor>,
+    limit: usize,
+) -> Result<(Vec<RunRow>, bool), Problem> {
+    let mut found = Vec::new();
+    let size = if caller.only.is_empty() { u32::try_from(limit + 1).unwrap_or(PAGE) } else { PAGE };
+    loop {
+        let query = Query { after, limit: Some(size), ..query.clone() };
+        let rows = server.engine().list(&query).map_err(|e| engine_failed(&e))?;
+        let is_last = rows.len() < size as usize;
+        after = rows.last().map(RunRow::cursor);
+        found.extend(rows.into_iter().filter(|row| caller.covers(name_of(&row.target))));
+        if is_last || found.len() > limit {
+            let has_more = found.len() > limit;
+            found.truncate(limit);
+            return Ok((found, has_more));
+        }
+    }
+}
+
+/// `GET /v1/runs/counts`.
+pub(crate) async fn counts(call: Call) -> Respond {
+    let caller = call.caller()?.clone();
+    let query = filter(&call)?;
+    let server = Arc::clone(&call.server);
+    let counts = blocking(move || {
+        let Some(query) = query else { return Ok(Counts::default()) };
+        if caller.only.is_empty() {
+            return server.engine().counts(&query).map_err(|e| engine_failed(&e));
+        }
+        let mut counts = Counts::default();
+        let mut after = None;
+        loop {
+            let (rows, has_more) = page(&server, &caller, query.clone(), after, PAGE as usize)?;
+            rows.iter().for_each(|row| counts.add(row.state, row.is_live, 1));
+            after = rows.last().map(RunRow::cursor);
+            if !has_more {
+                return Ok(counts);
+            }
+        }
+    });
+    let Counts { queued, running, waiting, interrupted, succeeded, failed, cancelled } = counts.await?;
+    let document = json!({
+        "queued": queued, "running": running, "waiting": waiting, "interrupted": interrupted, "succeeded": succeeded,
+        "failed": failed, "cancelled": cancelled,
+    });
+    Ok(json_response(StatusCode::OK, &document))
+}
+
+/// The runs that the query's parameters select; `None` if there can be none.
+fn filter(call: &Call) -> Result<Option<Query>, Problem> {
+    let given = |name| call.query.get(name);
+    let mut query = Query { apps: call.server.dirs(), ..Query::default() };
+    match given("status") {
+        None => {}
+        Some("interrupted") => {
+            query.states = vec![RunState::Running];
+            query.is_interrupted = Some(true);
+        }
+        Some(word) => {
+            let state = RunState::from_word(word).ok_or_else(|| {
+                let words = "`queued`, `running`, `waiting`, `interrupted`, `succeeded`, `failed` or `cancelled`";
+                invalid("status", format!("`status` is {words}"))
+            })?;
+            query.states = vec![state];
+            query.is_interrupted = (state == RunState::Running).then_some(false);
+        }
+    }
+    let mut is_empty = query.apps.is_empty();
+    if let Some(slug) = given("app") {
+        match call.server.app(slug) {
+            Some(app) => query.apps = vec![app.dir.display().to_string()],
+            None => is_empty = true,
+        }
+    }
+    query.target = match (given("pipeline"), given("machine")) {
+        (Some(_), Some(_)) => return Err(invalid("machine", "`pipeline` and `machine` exclude each other")),
+        (Some(name), None) => Some(Target::Pipeline(name.to_owned()).to_string()),
+        (None, Some(name)) => Some(Target::Machine(name.to_owned()).to_string()),
+        (None, None) => None,
+    };
+    if let Some(word) = given("cause") {
+        let words = "`cause` is `cli`, `api`, `schedule`, `webhook` or `mcp`";
+        query.cause = Some(Cause::from_word(word).ok_or_else(|| invalid("cause", words))?);
+    }
+    for label in call.query.all("label") {
+        let (key, value) = label.split_once(':').ok_or_else(|| invalid("label", "`label` is `KEY:VALUE`"))?;
+        query.labels.push((key.to_owned(), value.to_owned()));
+    }
+    query.text = given("q").filter(|text| !text.is_empty()).map(str::to_owned);
+    query.created_since_ms = time(call, "since")?;
+    query.created_before_ms = time(call, "until")?;
+    Ok((!is_empty).then_some(query))
+}
+
+fn time(call: &Call, name: &str) -> Result<Option<i64>, Problem> {
+    let Some(text) = call.query.get(name) else { return Ok(None) };
+    parse_time(text).map(Some).ok_or_else(|| invalid(name, format!("`{name}` is an RFC 3339 time")))
+}
+
+/// Milliseconds since 1970 of an RFC 3339 time.
+pub(crate) fn parse_time(text: &str) -> Option<i64> {
+    text.parse::<Timestamp>().ok().map(Timestamp::as_millisecond)
+}
+
+/// The filters of a list: a cursor is for the same ones only.
+fn filters_text(call: &Call) -> String {
+    FILTERS.iter().map(|name| format!("{:?}", call.query.all(name).collect::<Vec<_>>())).collect()
+}
+
+fn cursor_check(cursor: Cursor, filters: &str) -> String {
+    let text = format!("{} {} {filters}", cursor.created_at_ms, cursor.number);
+    blake3::derive_key("etude list cursor 1", text.as_bytes())[..6].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn to_cursor(cursor: Cursor, filters: &str) -> String {
+    format!("{}.{}.{}", cursor.created_at_ms, cursor.number, cursor_check(cursor, filters))
+}
+
+fn from_cursor(text: &str, filters: &str) -> Result<Cursor, Problem> {
+    let foreign = || invalid("cursor", "`cursor` is the `next` of a page with the same filters");
+    let mut parts = text.splitn(3, '.');
+    let mut number = || parts.next()?.parse::<i64>().ok();
+    let cursor = number().zip(number()).map(|(created_at_ms, number)| Cursor { created_at_ms, number });
+    let cursor = cursor.ok_or_else(foreign)?;
+    if parts.next() == Some(&cursor_check(cursor, filters)) { Ok(cursor) } else { Err(foreign()) }
+}
+
+/// The result document of a run, if it has one.
+pub(crate) fn result_of(engine: &dyn Engine, row: &RunRow) -> Result<Option<Document>, Problem> {
+    if matches!(row.state, RunState::Queued | RunState::Running) {
+        return Ok(None);
+    }
+    let text = engine.result(&row.id).map_err(|e| engine_failed(&e))?;
+    Ok(text.and_then(|text| Document::from_journal(&text, &*engine.blobs()).ok()))
+}
+
+/// The row of a run as a document.
+pub(crate) fn row_json(server: &Server, row: &RunRow) -> Result<Value, Problem> {
+    let document = result_of(&**server.engine(), row)?;
+    Ok(Value::Object(row_members(server, row, document.as_ref())))
+}
+
+fn row_members(server: &Server, row: &RunRow, document: Option<&Document>) -> Map<String, Value> {
+    let (target, placement) = (Target::parse(&row.target), &row.placement);
+    let rfc3339 = etude::clock::rfc3339;
+    let end = if row.state == RunState::Running && row.is_live { etude::clock::now_ms() } else { row.changed_at_ms };
+    let lasted = row.started_at_ms.map(|start| u64::try_from(end.saturating_sub(start)).unwrap_or(0));
+    let base = format!("{}/v1/runs/{}", server.settings().base_path, row.id);
+    let row = json!({
+        "run_id": row.id,
+        "status": runs::status(row),
+        "mode": target.mode(),
+        "app": server.slug(&row.app),
+        "pipeline": target.pipeline(),
+        "machine": target.machine(),
+        "cause": placement.cause.word(),
+        "by": placement.by,
+        "labels": placement.labels,
+        "priority": placement.priority,
+        "created_at": rfc3339(row.created_at_ms),
+        "started_at": row.started_at_ms.map(rfc3339),
+        "changed_at": rfc3339(row.changed_at_ms),
+        "ended_at": row.state.is_final().then(|| rfc3339(row.changed_at_ms)),
+        "duration_ms": document.map(|document| document.duration_ms).or(lasted),
+        "usage": document.and_then(|document| document.members.get("usage")),
+        "waiting_count": document.map_or(0, |document| document.waiting.len()),
+        "again_of": placement.again_of,
+        "links": {
+            "self": base, "events": format!("{base}/events"), "tree": format!("{base}/tree"),
+            "page": format!("{}/runs/{}", server.settings().base_path, row.id),
+        },
+    });
+    match row {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    }
+}
+
+/// `GET /v1/runs/{id}`.
+pub(crate) async fn show(call: Call) -> Respond {
+    let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
+    let text = blocking(move || {
+        visible(&server, &caller, &id)?;
+        document(&server, &id)
+    });
+    Ok(tagged(&call.headers, text.await?))
+}
+
+/// The document of a run, as text: its input and its output keep their digits.
+pub(crate) fn document(server: &Server, id: &str) -> Result<String, Problem> {
+    let engine = server.engine();
+    let view = engine.view(id).map_err(|e| engine_failed(&e))?;
+    let (row, blobs) = (&view.row, engine.blobs());
+    let header = Header::parse(&view.run.header, &*blobs).ok();
+    let result = match result_of(&**engine, row)? {
+        Some(document) => Some(document),
+        None => so_far(server, &view),
+    };
+    let mut members = row_members(server, row, result.as_ref());
+    let empty = || Value::from(Vec::<Value>::new());
+    let member = |name: &str| result.as_ref().and_then(|document| document.members.get(name).cloned());
+    members.insert("errors".to_owned(), member("errors").unwrap_or_else(empty));
+    members.insert("steps".to_owned(), member("steps").unwrap_or_else(empty));
+    if Target::parse(&row.target).machine().is_some() {
+        members.insert("stages".to_owned(), member("stages").unwrap_or_else(empty));
+    }
+    members.insert("not_before".to_owned(), json!(row.placement.not_before_ms.map(etude::clock::rfc3339)));
+    let limits = header.as_ref().map_or_else(RunLimits::default, |header| header.limits);
+    let limits = json!({
+        "max_cost_usd": limits.max_cost_usd, "max_tokens": limits.max_tokens, "timeout_ms": limits.timeout_ms,
+    });
+    members.insert("limits".to_owned(), limits);
+    let waiting = result.as_ref().filter(|_| row.state == RunState::Waiting).map(|document| document.waiting.clone());
+    members.insert("waiting".to_owned(), waiting.unwrap_or_default().into());
+    let place = engine.place(id, &server.limits(), server.clock().now_ms()).map_err(|e| engine_failed(&e))?;
+    let place = place.map(|place| json!({"position": place.position, "reason": place.reason.word()}));
+    members.insert("queue".to_owned(), json!(place));
+    let mut text = Value::Object(members).to_string();
+    text.pop();
+    let raw = |json: Option<&etude_core::data::Json>| match json.map(etude_core::data::Json::text) {
+        None => Ok("null".into()),
+        Some(Ok(text)) => Ok(text),
+        Some(Err(error)) => Err(Problem::new(Code::JournalUnavailable, error.to_string())),
+    };
+    let output = raw(result.as_ref().and_then(|document| document.output.as_ref()))?;
+    let input = raw(header.as_ref().map(|header| &header.input))?;
+    text.push_str(&format!(r#","output":{output},"input":{input}}}"#));
+    Ok(text)
+}
+
+/// The result so far of a run without one: what its journal says with its definition.
+fn so_far(server: &Server, view: &RunView) -> Option<Document> {
+    let definition = server.definition_of(view)?;
+    let result = replayed(server, view, &definition)?;
+    let row = &view.row;
+    let end = if row.is_live { etude::clock::now_ms() } else { row.changed_at_ms };
+    let lasted = row.started_at_ms.map_or(0, |start| u64::try_from(end.saturating_sub(start)).unwrap_or(0));
+    Some(Document::of(&row.id, &Target::parse(&row.target), &result, &[], lasted))
+}
+
+fn replayed(server: &Server, view: &RunView, definition: &Definition) -> Option<etude_core::report::RunResult> {
+    let (mut replay, _) = Replay::new(view, definition, server.engine().blobs()).ok()?;
+    while replay.advance().ok()?.is_some() {}
+    Some(replay.machine().snapshot())
+}
+
+impl Server {
+    /// The limits of the queue.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits::of_default_queue(self.settings().max_runs)
+    }
+
+    /// The definition with which a run was made: the one of today if it is the same, else that of its pins.
+    pub(crate) fn definition_of(&self, view: &RunView) -> Option<Arc<Definition>> {
+        let target = Target::parse(&view.row.target);
+        let pins = etude::pins::Pins::of_records(&view.records);
+        let now = self.definition(&view.row.app, &view.row.target).ok();
+        let Some(pins) = pins else { return now.map(|(_, definition)| Arc::new(definition)) };
+        if let Some((disk, definition)) = now
+            && pins.hold(&disk)
+        {
+            return Some(Arc::new(definition));
+        }
+        let dir = self.settings().state_dir.join("serve").join(format!("pinned-{}", etude_runtime::run_id::new()));
+        let pinned = etude::story::Pinned::write(&view.records, &*self.engine().blobs(), &dir).ok()??;
+        let (_, mut definition) = self.apps().load(pinned.dir(), &target).ok()?;
+        definition.app = view.row.app.clone().into();
+        Some(Arc::new(definition))
+    }
+}

@@ -1,0 +1,330 @@
+//! Starting runs: `POST /v1/runs` and `again`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::response::Response;
+use etude::definition::Definition;
+use etude::header::{Granted, Header};
+use etude::queue::{self, Refused, Terms};
+use etude::runner::Request;
+use etude::target::Target;
+use etude_core::data::Json;
+use etude_core::digest::Digest;
+use etude_core::machine::Limits;
+use etude_core::model::Usage;
+use etude_runtime::engine::{Cause, Enqueued, Placement, RunState, UniqueKey};
+use http::header::LOCATION;
+use http::{HeaderValue, StatusCode};
+use serde_json::json;
+
+use crate::app::not_loaded;
+use crate::problem::{Code, Problem};
+use crate::request::{Call, Members, Respond, json_response, text_response};
+use crate::run::{self, blocking, engine_failed, parse_time};
+use crate::server::{ServedApp, Server};
+
+/// The largest body: an input of 16 MiB, and a mebibyte for everything else.
+pub(crate) const BODY: usize = 17 * 1024 * 1024;
+
+/// The largest input.
+const MAX_INPUT: usize = 16 * 1024 * 1024;
+
+/// The longest time that a response is delayed.
+const MAX_WAIT: u64 = 60;
+
+/// `POST /v1/runs`.
+pub(crate) async fn start(call: Call) -> Respond {
+    let is_dry = call.query.flag("dry_run")?;
+    let key = idempotency_key(&call)?;
+    let bytes = call.bytes().await?;
+    let digest = Digest::of(&bytes);
+    let total = bytes.len();
+    let known = ["app", "pipeline", "machine", "input", "limits", "priority", "labels", "not_before"];
+    let members = Members::parse(bytes, &known)?;
+    let input = members.raw("input").unwrap_or("{}").to_owned();
+    if input.len() > MAX_INPUT || total - input.len() > 1024 * 1024 {
+        return Err(Problem::new(Code::TooLarge, "`input` has at most 16 MiB, and the rest of the body 1 MiB"));
+    }
+    let app = served_app(&call.server, members.text("app")?.as_deref())?;
+    let (pipeline, machine) = (members.text("pipeline")?, members.text("machine")?);
+    let (target, pointer) = match (pipeline, machine) {
+        (Some(name), None) => (Target::Pipeline(name), "/pipeline"),
+        (None, Some(name)) => (Target::Machine(name), "/machine"),
+        (Some(_), Some(_)) => return Err(Problem::invalid("/machine", "`pipeline` and `machine` exclude each other")),
+        (None, None) => return Err(Problem::invalid("/pipeline", "name a `pipeline` or a `machine`")),
+    };
+    let caller = call.caller()?.clone();
+    let name = target.pipeline().or(target.machine()).unwrap_or_default().to_owned();
+    if !caller.covers(&name) {
+        return Err(Problem::invalid(pointer, format!("the app has no `{name}`")));
+    }
+    let limits = limits(&members)?;
+    let placement = placement(&members, &caller.name)?;
+    let wait = wait(&call);
+    let server = Arc::clone(&call.server);
+    let definition = blocking(move || {
+        let loaded = server.apps().load(&app.dir, &target);
+        loaded.map(|(_, definition)| definition).map_err(|error| not_loaded(error, pointer, &name))
+    });
+    let definition = definition.await?;
+    let input = Json::parse(&input).map_err(|_| Problem::invalid("/input", "`input` is an object"))?;
+    if is_dry {
+        let coerced = input.text().ok().map(|text| definition.input.coerce(&[], Some(&text)));
+        let input = match coerced {
+            Some(Ok(input)) => input,
+            Some(Err(problems)) => return Err(invalid_input(problems)),
+            None => return Err(Problem::invalid("/input", "the input cannot be read")),
+        };
+        let document = etude::dry_run::of(&definition.plan, &input, None).json();
+        return Ok(json_response(StatusCode::OK, &document));
+    }
+    let request = Request {
+        input,
+        limits,
+        caller_dir: definition.app.display().to_string(),
+        spent: Usage::default(),
+        granted: Granted::default(),
+        refresh: false,
+        routing: None,
+        again_of: None,
+    };
+    let keys =
+        key.into_iter().map(|key| UniqueKey { key: format!("http runs {} {key}", caller.name), digest: Some(digest) });
+    enqueue(&call.server, &definition, request, placement, keys.collect(), wait).await
+}
+
+/// `POST /v1/runs/{id}/again`.
+pub(crate) async fn again(call: Call) -> Respond {
+    let key = idempotency_key(&call)?;
+    let bytes = call.bytes().await?;
+    let digest = Digest::of(&bytes);
+    let members = Members::parse(bytes, &["input"])?;
+    let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
+    let given = members.raw("input").map(str::to_owned);
+    let (by, again_of) = (caller.name.clone(), id.clone());
+    let prepared = blocking(move || {
+        let row = run::visible(&server, &caller, &id)?;
+        let view = server.engine().view(&id).map_err(|e| engine_failed(&e))?;
+        let header = Header::parse(&view.run.header, &*server.engine().blobs())
+            .map_err(|why| Problem::new(Code::JournalUnavailable, why))?;
+        let loaded = server.definition(&row.app, &row.target);
+        let (_, definition) = loaded.map_err(|error| not_loaded(error, "", &row.target))?;
+        let input = match given {
+            Some(text) => Json::parse(&text).map_err(|_| Problem::invalid("/input", "`input` is an object"))?,
+            None => header.input,
+        };
+        let request = Request {
+            input,
+            limits: header.limits,
+            caller_dir: header.caller_dir,
+            spent: Usage::default(),
+            granted: Granted::default(),
+            refresh: false,
+            routing: None,
+            again_of: Some(again_of.clone()),
+        };
+        let placement = Placement {
+            cause: Cause::Api,
+            by: Some(by),
+            labels: row.placement.labels.clone(),
+            priority: row.placement.priority,
+            again_of: Some(again_of),
+            ..Placement::default()
+        };
+        Ok((definition, request, placement))
+    });
+    let (definition, request, placement) = prepared.await?;
+    let name = &call.caller()?.name;
+    let id = call.param("id");
+    let keys =
+        key.into_iter().map(|key| UniqueKey { key: format!("http again {id} {name} {key}"), digest: Some(digest) });
+    enqueue(&call.server, &definition, request, placement, keys.collect(), wait(&call)).await
+}
+
+/// Accepts a run durably, then responds with it (S-36, S-37).
+async fn enqueue(
+    server: &Arc<Server>,
+    definition: &Definition,
+    request: Request,
+    placement: Placement,
+    keys: Vec<UniqueKey>,
+    wait: Option<u64>,
+) -> Respond {
+    let terms = Terms { placement, keys, max_queued: Some(u64::from(server.settings().max_queued)) };
+    let now = server.clock().now_ms();
+    let enqueued = queue::enqueue(&**server.engine(), definition, request, terms, now).await;
+    let (id, enqueued) = enqueued.map_err(|refused| match refused {
+        Refused::Input(problems) => invalid_input(problems),
+        Refused::Engine(error) => engine_failed(&error),
+    })?;
+    let (id, is_replayed) = match enqueued {
+        Enqueued::Accepted => (id, false),
+        Enqueued::Repeated { run_id, is_same: true, .. } => (run_id, true),
+        Enqueued::Repeated { run_id, .. } => {
+            let problem = Problem::new(Code::KeyReused, "the idempotency key belongs to another request");
+            return Err(problem.with("run_id", run_id));
+        }
+        Enqueued::Full => {
+            return Err(Problem::new(Code::QueueFull, "the queue has as many runs as it may have").retry_after(30));
+        }
+    };
+    server.works().wake.notify_one();
+    if let Some(seconds) = wait {
+        wait_for(server, &id, Duration::from_secs(seconds)).await;
+    }
+    let (of, run_id) = (Arc::clone(server), id.clone());
+    let text = blocking(move || run::document(&of, &run_id)).await?;
+    let mut response = text_response(StatusCode::CREATED, text);
+    header(&mut response, LOCATION.as_str(), &format!("{}/v1/runs/{id}", server.settings().base_path))?;
+    if is_replayed {
+        header(&mut response, "idempotency-replayed", "true")?;
+    }
+    if let Some(seconds) = wait {
+        header(&mut response, "preference-applied", &format!("wait={seconds}"))?;
+    }
+    Ok(response)
+}
+
+fn header(response: &mut Response, name: &'static str, value: &str) -> Result<(), Problem> {
+    let value =
+        HeaderValue::from_str(value).map_err(|_| Problem::new(Code::Bug, "a header has a control character"))?;
+    response.headers_mut().insert(name, value);
+    Ok(())
+}
+
+/// Waits until a run has ended or waits for somebody, at most for `limit`, or until the server stops.
+async fn wait_for(server: &Arc<Server>, id: &str, limit: Duration) {
+    let (mut news, mut stopping) = (server.news_of_journal(), server.stopping());
+    let ended = async {
+        loop {
+            let (engine, id) = (Arc::clone(server.engine()), id.to_owned());
+            let row = blocking(move || engine.row(&id).map_err(|e| engine_failed(&e))).await;
+            if !row.is_ok_and(|row| matches!(row.state, RunState::Queued | RunState::Running))
+                || news.changed().await.is_err()
+            {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = ended => {}
+        () = tokio::time::sleep(limit) => {}
+        _ = stopping.wait_for(|stop| *stop) => {}
+    }
+}
+
+fn served_app(server: &Server, slug: Option<&str>) -> Result<ServedApp, Problem> {
+    match (slug, server.settings().apps.as_slice()) {
+        (Some(slug), _) => {
+            let app = server.app(slug).cloned();
+            app.ok_or_else(|| Problem::invalid("/app", format!("the server has no app `{slug}`")))
+        }
+        (None, [app]) => Ok(app.clone()),
+        (None, _) => Err(Problem::invalid("/app", "the server has several apps; name one with `app`")),
+    }
+}
+
+/// One entry for each fault of the input (S-38).
+pub(crate) fn invalid_input(problems: Vec<etude_spec::pipeline::input::InputProblem>) -> Problem {
+    let detail = problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ");
+    problems.into_iter().fold(Problem::new(Code::InputInvalid, detail), |whole, problem| {
+        let name = problem.parameter.map(|name| format!("/{}", name.replace('~', "~0").replace('/', "~1")));
+        let pointer = format!("/input{}", name.unwrap_or_default());
+        whole.error(json!({"pointer": pointer, "detail": problem.message}))
+    })
+}
+
+/// The member `limits`.
+pub(crate) fn limits(members: &Members) -> Result<Limits, Problem> {
+    let Some(limits) = members.object("limits", &["max_cost_usd", "max_tokens", "timeout"])? else {
+        return Ok(Limits::default());
+    };
+    let max_cost_usd = limits.number("max_cost_usd")?;
+    if max_cost_usd.is_some_and(|cost| cost < 0.0) {
+        return Err(limits.invalid("max_cost_usd", "`max_cost_usd` is not negative"));
+    }
+    let tokens =
+        |count: i64| u64::try_from(count).map_err(|_| limits.invalid("max_tokens", "`max_tokens` is not negative"));
+    let max_tokens = limits.integer("max_tokens")?.map(tokens).transpose()?;
+    let timeout_ms = match limits.raw("timeout") {
+        None => None,
+        Some(raw) => {
+            let text = serde_json::from_str::<String>(raw).unwrap_or_else(|_| raw.to_owned());
+            let ms = duration_ms(&text);
+            Some(ms.ok_or_else(|| limits.invalid("timeout", "a duration is `500ms`, `2s`, `5m` or `1h`"))?)
+        }
+    };
+    Ok(Limits { max_cost_usd, max_tokens, timeout_ms })
+}
+
+/// Milliseconds of `500ms`, `2s`, `5m`, `1h`, or a bare number of seconds.
+fn duration_ms(text: &str) -> Option<u64> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit {
+        "ms" => 1,
+        "" | "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+fn placement(members: &Members, by: &str) -> Result<Placement, Problem> {
+    let priority = members.integer("priority")?.unwrap_or(0);
+    if !(-100..=100).contains(&priority) {
+        return Err(members.invalid("priority", "`priority` is from -100 to 100"));
+    }
+    let mut labels = BTreeMap::new();
+    let given = members.map("labels")?.unwrap_or_default();
+    if given.len() > 32 {
+        return Err(members.invalid("labels", "a run has at most 32 labels"));
+    }
+    for (key, value) in given {
+        let is_key =
+            (1..=63).contains(&key.len()) && key.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
+        let text = value.as_str().filter(|text| is_key && text.chars().count() <= 255);
+        let fault = || {
+            let pointer = format!("/labels/{}", key.replace('~', "~0").replace('/', "~1"));
+            Problem::invalid(&pointer, "a label is `[A-Za-z0-9._-]{1,63}` with a text of at most 255 characters")
+        };
+        labels.insert(key.clone(), text.ok_or_else(fault)?.to_owned());
+    }
+    let not_before = members.text("not_before")?;
+    let time = |text: String| {
+        parse_time(&text).ok_or_else(|| members.invalid("not_before", "`not_before` is an RFC 3339 time"))
+    };
+    Ok(Placement {
+        cause: Cause::Api,
+        by: Some(by.to_owned()),
+        labels,
+        priority: i32::try_from(priority).unwrap_or(0),
+        not_before_ms: not_before.map(time).transpose()?,
+        ..Placement::default()
+    })
+}
+
+/// The header `Idempotency-Key`.
+pub(crate) fn idempotency_key(call: &Call) -> Result<Option<String>, Problem> {
+    let Some(value) = call.headers.get("idempotency-key") else { return Ok(None) };
+    let text = value
+        .to_str()
+        .ok()
+        .filter(|text| (1..=255).contains(&text.len()) && text.bytes().all(|byte| (b' '..=b'~').contains(&byte)));
+    let fault = || {
+        let detail = "`Idempotency-Key` has 1 to 255 printable ASCII characters";
+        Problem::new(Code::InputInvalid, detail).error(json!({"parameter": "Idempotency-Key", "detail": detail}))
+    };
+    text.map(|text| Some(text.to_owned())).ok_or_else(fault)
+}
+
+/// The seconds of `Prefer: wait`.
+fn wait(call: &Call) -> Option<u64> {
+    let prefer = call.headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+    let mut preferences = prefer.flat_map(|value| value.split([',', ';'])).map(str::trim);
+    let seconds = preferences.find_map(|preference| preference.strip_prefix("wait="))?.trim().parse::<u64>().ok()?;
+    Some(seconds.min(MAX_WAIT))
+}

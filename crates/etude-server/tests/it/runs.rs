@@ -1,0 +1,496 @@
+//! Starting, reading, streaming and acting on runs.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use etude_server::token::Scope;
+use serde_json::{Value, json};
+
+use crate::support::Running;
+
+const OK: &str = "echo '{\"output\": {\"n\": 1}}'";
+
+fn server() -> Running {
+    let server = Running::start();
+    server.pipeline("p", "input: {name: {type: string, required: false}}\n", &[OK, OK]);
+    server.pipeline("bad", "", &["exit 3"]);
+    server.pipeline("ask", "", &["approval: message: Deploy?"]);
+    server
+}
+
+/// The events of a stream until it ends: ids, names and data.
+fn read_stream(server: &Running, id: &str, last: Option<&str>) -> Vec<(String, String, Value)> {
+    let mut stream = TcpStream::connect(server.address).expect("a connection");
+    let last = last.map(|last| format!("Last-Event-ID: {last}\r\n")).unwrap_or_default();
+    let head = format!(
+        "GET /v1/runs/{id}/events HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nAccept: text/event-stream\r\n{last}Connection: close\r\n\r\n",
+        server.address, server.owner
+    );
+    stream.write_all(head.as_bytes()).expect("written");
+    let (mut events, mut current) = (Vec::new(), (String::new(), String::new(), Value::Null));
+    for line in BufReader::new(stream).lines() {
+        let Ok(line) = line else { break };
+        match line.split_once(": ") {
+            Some(("id", id)) => current.0 = id.to_owned(),
+            Some(("event", name)) => current.1 = name.to_owned(),
+            Some(("data", data)) => {
+                current.2 = serde_json::from_str(data).expect("JSON");
+                events.push(std::mem::take(&mut current));
+            }
+            _ => {}
+        }
+    }
+    events
+}
+
+/// S-36, S-41: a start is 201 with a location; with `wait`, the response is the run at its end.
+#[test]
+fn a_start_is_201_and_wait_responds_at_the_end() {
+    let server = server();
+    let reply = server.send("POST", "/v1/runs", Some(&json!({"pipeline": "p"})));
+    assert_eq!(reply.status, 201);
+    let run = reply.json();
+    let location = format!("/v1/runs/{}", run["run_id"].as_str().expect("an id"));
+    assert_eq!(reply.header("location"), Some(location.as_str()));
+    assert_eq!((&run["cause"], &run["by"], &run["app"]), (&json!("api"), &json!("owner"), &json!("demo")));
+    let run = server.run(&json!({"pipeline": "p", "input": {"name": "Ada"}, "labels": {"env": "test"}}));
+    assert_eq!((&run["status"], &run["output"]), (&json!("succeeded"), &json!({"n": 1})));
+    assert_eq!((&run["input"], &run["labels"]), (&json!({"name": "Ada"}), &json!({"env": "test"})));
+    assert_eq!(run["steps"].as_array().map(Vec::len), Some(2));
+    let failed = server.run(&json!({"pipeline": "bad"}));
+    assert_eq!((&failed["status"], &failed["errors"][0]["kind"]), (&json!("failed"), &json!("step_failed")));
+}
+
+/// S-38, S-39: faults of the request, the input and the definition are 422, each with its place.
+#[test]
+fn faults_of_a_start_are_422() {
+    let server = server();
+    server.pipeline("broken", "nonsense: 1\n", &[OK]);
+    let post = |body: Value| server.send("POST", "/v1/runs", Some(&body));
+    for (body, pointer) in [
+        (json!({}), "/pipeline"),
+        (json!({"pipeline": "x"}), "/pipeline"),
+        (json!({"pipeline": "p", "machine": "m"}), "/machine"),
+        (json!({"pipeline": "p", "app": "x"}), "/app"),
+        (json!({"pipeline": 1}), "/pipeline"),
+        (json!({"pipeline": "p", "input": {"nam": "x"}}), "/input/nam"),
+        (json!({"pipeline": "p", "input": {"name": 1}}), "/input/name"),
+        (json!({"pipeline": "p", "priority": 101}), "/priority"),
+        (json!({"pipeline": "p", "labels": {"a b": "x"}}), "/labels/a b"),
+        (json!({"pipeline": "p", "not_before": "soon"}), "/not_before"),
+        (json!({"pipeline": "p", "limits": {"timeout": "soon"}}), "/limits/timeout"),
+    ] {
+        let reply = post(body.clone());
+        assert_eq!(reply.problem(), (422, "input_invalid".to_owned()), "{body}");
+        assert_eq!(reply.json()["errors"][0]["pointer"], pointer, "{body}");
+    }
+    let reply = post(json!({"pipeline": "broken"}));
+    assert_eq!(reply.problem(), (422, "definition_invalid".to_owned()));
+    assert!(reply.json()["diagnostics"][0]["code"].is_string());
+    assert_eq!(server.send("GET", "/v1/runs", None).json()["runs"], json!([]), "nothing was started");
+}
+
+/// S-42: a dry run starts nothing.
+#[test]
+fn a_dry_run_starts_nothing() {
+    let server = server();
+    let reply = server.send("POST", "/v1/runs?dry_run=true", Some(&json!({"pipeline": "p"})));
+    assert_eq!((reply.status, &reply.json()["steps"][0]["name"]), (200, &json!("s0")));
+    assert_eq!(server.send("GET", "/v1/runs/counts", None).json()["queued"], 0);
+    assert_eq!(server.send("GET", "/v1/runs", None).json()["runs"], json!([]));
+}
+
+/// S-44, S-46, S-47: one key and body are one run; another body is refused, and another token has other keys.
+#[test]
+fn an_idempotency_key_is_one_run() {
+    let server = Arc::new(server());
+    let post = |server: &Running, token: &str, name: &str| {
+        let bearer = format!("Bearer {token}");
+        let headers = [("Authorization", &*bearer), ("Idempotency-Key", "k 1")];
+        let body = json!({"pipeline": "p", "input": {"name": name}});
+        server.raw("POST", "/v1/runs", &headers, Some(body.to_string()))
+    };
+    let threads: Vec<_> = (0..50)
+        .map(|_| {
+            let server = Arc::clone(&server);
+            std::thread::spawn(move || {
+                let reply = post(&server, &server.owner, "a");
+                assert_eq!(reply.status, 201);
+                reply.json()["run_id"].as_str().expect("an id").to_owned()
+            })
+        })
+        .collect();
+    let ids: std::collections::BTreeSet<String> =
+        threads.into_iter().map(|thread| thread.join().expect("an id")).collect();
+    assert_eq!(ids.len(), 1);
+    let again = post(&server, &server.owner, "a");
+    assert_eq!((again.status, again.header("idempotency-replayed")), (201, Some("true")));
+    assert_eq!(post(&server, &server.owner, "b").problem(), (422, "key_reused".to_owned()));
+    let other = server.token("ci", &[Scope::Run], &[], None);
+    let reply = post(&server, &other, "b");
+    assert_eq!((reply.status, reply.header("idempotency-replayed")), (201, None));
+    let long = "x".repeat(256);
+    let bearer = format!("Bearer {}", server.owner);
+    let headers = [("Authorization", &*bearer), ("Idempotency-Key", &*long)];
+    let reply = server.raw("POST", "/v1/runs", &headers, Some(json!({"pipeline": "p"}).to_string()));
+    assert_eq!(reply.problem(), (422, "input_invalid".to_owned()));
+}
+
+/// S-45, S-37: a run that was accepted survives the end of the server, and so does its key.
+#[test]
+fn a_queued_run_survives_a_restart() {
+    let server = server();
+    let bearer = format!("Bearer {}", server.owner);
+    let headers = [("Authorization", &*bearer), ("Idempotency-Key", "k")];
+    let body = json!({"pipeline": "p", "not_before": "2035-01-01T00:00:00Z"});
+    let id = server.raw("POST", "/v1/runs", &headers, Some(body.to_string())).json()["run_id"].clone();
+    let run = server.send("GET", &format!("/v1/runs/{}", id.as_str().expect("an id")), None).json();
+    assert_eq!((&run["status"], &run["queue"]["reason"]), (&json!("queued"), &json!("not_before")));
+    assert_eq!(run["steps"][0]["status"], "not_started");
+    let server = Running::at(server.stop(), |_| ());
+    let reply = server.raw("POST", "/v1/runs", &headers, Some(body.to_string()));
+    assert_eq!((&reply.json()["run_id"], reply.header("idempotency-replayed")), (&id, Some("true")));
+    // S-50: its time comes.
+    server.clock.set_offset(20 * 365 * 86_400_000);
+    server.until(id.as_str().expect("an id"), &["succeeded"]);
+}
+
+/// S-49: `again` copies target and input.
+#[test]
+fn again_copies_target_and_input() {
+    let server = server();
+    let first = server.run(&json!({"pipeline": "p", "input": {"name": "Ada"}}));
+    let path = format!("/v1/runs/{}/again", first["run_id"].as_str().expect("an id"));
+    let reply = server.send("POST", &path, Some(&json!({})));
+    assert_eq!(reply.status, 201);
+    let run = reply.json();
+    assert_eq!(
+        (&run["again_of"], &run["input"], &run["pipeline"]),
+        (&first["run_id"], &json!({"name": "Ada"}), &json!("p"))
+    );
+    assert_ne!(run["run_id"], first["run_id"]);
+}
+
+/// S-51, S-52, S-53, S-55, S-62: lists are filtered and paged, and counts agree with them.
+#[test]
+fn lists_are_filtered_and_paged() {
+    let server = server();
+    for nth in 0..5 {
+        server.run(&json!({"pipeline": if nth == 0 { "bad" } else { "p" }, "labels": {"nth": nth.to_string()}}));
+    }
+    let list = |query: &str| server.send("GET", &format!("/v1/runs{query}"), None).json();
+    let mut seen = Vec::new();
+    let mut cursor = String::new();
+    loop {
+        let page = list(&format!("?limit=2{cursor}"));
+        seen.extend(page["runs"].as_array().expect("runs").iter().map(|run| run["labels"]["nth"].clone()));
+        // A run that begins meanwhile is newer than all of them.
+        server.run(&json!({"pipeline": "p"}));
+        match page["next"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(seen, ["4", "3", "2", "1", "0"]);
+    assert_eq!(list("?status=failed")["runs"][0]["pipeline"], "bad");
+    assert_eq!(list("?label=nth:3")["runs"].as_array().map(Vec::len), Some(1));
+    assert_eq!(list("?q=nth:2")["runs"].as_array().map(Vec::len), Some(1));
+    assert_eq!(list("?pipeline=bad")["runs"].as_array().map(Vec::len), Some(1));
+    assert_eq!(list("?app=other")["runs"], json!([]));
+    let counts = server.send("GET", "/v1/runs/counts?label=nth:0", None).json();
+    assert_eq!((&counts["failed"], &counts["succeeded"], &counts["interrupted"]), (&json!(1), &json!(0), &json!(0)));
+    let next = list("?limit=1")["next"].as_str().expect("more").to_owned();
+    for query in [
+        "?limit=0",
+        "?limit=201",
+        "?limit=x",
+        "?cursor=x",
+        &format!("?status=failed&cursor={next}"),
+        "?status=x",
+        "?label=x",
+    ] {
+        assert_eq!(
+            server.send("GET", &format!("/v1/runs{query}"), None).problem(),
+            (422, "input_invalid".to_owned()),
+            "{query}"
+        );
+    }
+    assert_eq!(server.send("GET", "/v1/runs?statu=x", None).problem(), (422, "unknown_member".to_owned()));
+}
+
+/// S-16: `--only` hides runs of other pipelines: 404, not 403.
+#[test]
+fn only_hides_other_runs() {
+    let server = server();
+    let id = server.run(&json!({"pipeline": "p"}))["run_id"].as_str().expect("an id").to_owned();
+    let bearer = format!("Bearer {}", server.token("ci", &[Scope::Read, Scope::Run], &["ba*"], None));
+    let get = |path: &str| server.raw("GET", path, &[("Authorization", &bearer)], None);
+    for path in [format!("/v1/runs/{id}"), format!("/v1/runs/{id}/events")] {
+        assert_eq!(get(&path).problem(), (404, "not_found".to_owned()), "{path}");
+    }
+    assert_eq!(get("/v1/runs").json()["runs"], json!([]));
+    assert_eq!(get("/v1/runs/counts").json()["succeeded"], 0);
+    let cancel = server.raw("POST", &format!("/v1/runs/{id}/cancel"), &[("Authorization", &bearer)], None);
+    assert_eq!(cancel.status, 404);
+}
+
+/// S-31: `ETag` and `If-None-Match` give 304.
+#[test]
+fn a_known_document_is_304() {
+    let server = server();
+    let id = server.run(&json!({"pipeline": "p"}))["run_id"].as_str().expect("an id").to_owned();
+    let path = format!("/v1/runs/{id}");
+    let tag = server.send("GET", &path, None).header("etag").expect("a tag").to_owned();
+    let bearer = format!("Bearer {}", server.owner);
+    let reply = server.raw("GET", &path, &[("Authorization", &bearer), ("If-None-Match", &tag)], None);
+    assert_eq!((reply.status, reply.body.len()), (304, 0));
+}
+
+/// S-65, S-66, S-70: the ids of a stream stay the same, across a restart too; a stream that was cut anywhere continues; the end is
+/// 204.
+#[test]
+fn streams_have_stable_ids_and_continue_anywhere() {
+    let server = server();
+    let id = server.run(&json!({"pipeline": "p"}))["run_id"].as_str().expect("an id").to_owned();
+    let whole = read_stream(&server, &id, None);
+    let names: Vec<&str> = whole.iter().map(|(_, name, _)| name.as_str()).collect();
+    assert_eq!(names, ["phase_started", "step_started", "step_ended", "step_started", "step_ended", "ended"]);
+    let (_, _, last) = whole.last().expect("an end");
+    assert_eq!((&last["status"], &last["run_id"]), (&json!("succeeded"), &json!(id)));
+    assert!(whole.iter().all(|(_, name, data)| data["event"] == *name && data["at"].is_string()));
+    for (at, (event, ..)) in whole.iter().enumerate() {
+        assert_eq!(read_stream(&server, &id, Some(event)), whole[at + 1..], "after {event}");
+    }
+    let path = format!("/v1/runs/{id}/events");
+    let page = server.send("GET", &format!("{path}?limit=4"), None).json();
+    let next = page["next"].as_str().expect("more");
+    assert_eq!((page["events"].as_array().map(Vec::len), next), (Some(4), whole[3].0.as_str()));
+    let rest = server.send("GET", &format!("{path}?after={next}"), None).json();
+    assert_eq!((rest["events"][0]["id"].as_str(), &rest["next"]), (Some(whole[4].0.as_str()), &Value::Null));
+    let bearer = format!("Bearer {}", server.owner);
+    let ask = |last: &str, accept: &str| {
+        let headers = [("Authorization", &*bearer), ("Accept", accept), ("Last-Event-ID", last)];
+        server.raw("GET", &path, &headers, None).status
+    };
+    assert_eq!(ask(&whole[5].0, "text/event-stream"), 204);
+    // S-71: unknown and future ids.
+    for unknown in ["0.99", "99.1", "x", "1", "01.1"] {
+        assert_eq!(ask(unknown, "text/event-stream"), 422, "{unknown}");
+    }
+    assert_eq!(ask("", "text/html"), 406);
+    // S-77: an edit of the definition changes nothing.
+    server.pipeline("p", "input: {name: {type: string, required: false}}\n", &[OK]);
+    assert_eq!(read_stream(&server, &id, None), whole);
+    let server = Running::at(server.stop(), |_| ());
+    assert_eq!(read_stream(&server, &id, None), whole);
+}
+
+/// S-69, S-84, S-23: a stream stays open while its run waits; a decision continues the run, under the token's name.
+#[test]
+fn a_decision_continues_the_run_and_its_stream() {
+    let server = Arc::new(server());
+    let run = server.run(&json!({"pipeline": "ask"}));
+    assert_eq!((&run["status"], &run["waiting_count"]), (&json!("waiting"), &json!(1)));
+    let id = run["run_id"].as_str().expect("an id").to_owned();
+    let reader = {
+        let (server, id) = (Arc::clone(&server), id.clone());
+        std::thread::spawn(move || read_stream(&server, &id, None))
+    };
+    let open = server.send("GET", "/v1/decisions", None).json();
+    let decision = &open["decisions"][0];
+    assert_eq!((&decision["run_id"], &decision["message"]), (&json!(id), &json!("Deploy?")));
+    let path = format!("/v1/decisions/{}", decision["id"].as_str().expect("an id").replace('/', "%2F"));
+    assert_eq!(server.send("GET", &path, None).json()["question"], decision["question"]);
+    // S-86: a missing question is 422, another one 409; S-89: no GET decides.
+    assert_eq!(
+        server.send("POST", &path, Some(&json!({"approved": true}))).problem(),
+        (422, "input_invalid".to_owned())
+    );
+    let stale = json!({"approved": true, "question": "x"});
+    assert_eq!(server.send("POST", &path, Some(&stale)).problem(), (409, "other_question".to_owned()));
+    assert_eq!(server.send("GET", &format!("{path}?approved=true"), None).status, 422);
+    let body = json!({"approved": true, "question": decision["question"]});
+    let bearer = format!("Bearer {}", server.token("boss", &[Scope::Approve], &[], None));
+    let reply = server.raw("POST", &path, &[("Authorization", &bearer)], Some(body.to_string()));
+    assert_eq!((reply.status, &reply.json()["by"]), (200, &json!("boss")));
+    let late = server.send("POST", &path, Some(&json!({"approved": false, "question": decision["question"]})));
+    assert_eq!(late.problem(), (409, "already_decided".to_owned()));
+    assert_eq!(late.json()["by"], "boss");
+    let events = reader.join().expect("events");
+    assert_eq!(
+        events.last().map(|(_, name, data)| (name.as_str(), data["status"].clone())),
+        Some(("ended", json!("succeeded")))
+    );
+    assert_eq!(server.send("GET", "/v1/decisions", None).json()["decisions"], json!([]));
+}
+
+/// S-85: of concurrent opposite decisions one counts, and the others name it.
+#[test]
+fn one_of_many_decisions_counts() {
+    let server = Arc::new(server());
+    let id = server.run(&json!({"pipeline": "ask"}))["run_id"].as_str().expect("an id").to_owned();
+    let decision = server.send("GET", "/v1/decisions", None).json()["decisions"][0].clone();
+    let path = format!("/v1/decisions/{}", decision["id"].as_str().expect("an id").replace('/', "%2F"));
+    let threads: Vec<_> = (0..20)
+        .map(|nth| {
+            let (server, path, question) = (Arc::clone(&server), path.clone(), decision["question"].clone());
+            std::thread::spawn(move || {
+                let body = json!({"approved": nth % 2 == 0, "question": question});
+                let reply = server.send("POST", &path, Some(&body));
+                (reply.status, reply.json()["approved"].clone())
+            })
+        })
+        .collect();
+    let replies: Vec<(u16, Value)> = threads.into_iter().map(|thread| thread.join().expect("a reply")).collect();
+    let (won, lost): (Vec<_>, Vec<_>) = replies.into_iter().partition(|(status, _)| *status == 200);
+    assert_eq!(won.len(), 1);
+    assert!(lost.iter().all(|(status, approved)| *status == 409 && *approved == won[0].1), "{lost:?}");
+    server.until(&id, &["succeeded", "failed"]);
+}
+
+/// S-79, S-81: a cancelled run ends; a second cancel is 202, and one after the end is 409.
+#[test]
+fn a_cancelled_run_ends() {
+    let server = server();
+    server.pipeline("slow", "", &["sleep 300"]);
+    let id = server.send("POST", "/v1/runs", Some(&json!({"pipeline": "slow"}))).json()["run_id"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
+    server.until(&id, &["running"]);
+    let cancel = || server.send("POST", &format!("/v1/runs/{id}/cancel"), Some(&json!({"reason": "enough"})));
+    assert_eq!(server.send("DELETE", &format!("/v1/runs/{id}"), None).problem(), (409, "run_is_busy".to_owned()));
+    assert_eq!(cancel().status, 202);
+    let second = cancel().status;
+    assert!([202, 409].contains(&second), "it may have ended by then: {second}");
+    let run = server.until(&id, &["cancelled"]);
+    assert_eq!(run["errors"][0]["message"], "enough");
+    assert_eq!(cancel().problem(), (409, "run_is_over".to_owned()));
+}
+
+/// S-80: a queued run that is cancelled never starts.
+#[test]
+fn a_queued_run_that_is_cancelled_never_starts() {
+    let server = server();
+    let body = json!({"pipeline": "p", "not_before": "2035-01-01T00:00:00Z"});
+    let id = server.send("POST", "/v1/runs", Some(&body)).json()["run_id"].as_str().expect("an id").to_owned();
+    let reply = server.send("POST", &format!("/v1/runs/{id}/cancel"), Some(&json!({})));
+    assert_eq!(
+        (reply.status, &reply.json()["status"], &reply.json()["started_at"]),
+        (202, &json!("cancelled"), &Value::Null)
+    );
+}
+
+/// S-82: a resume after an edit is 409 with the diff, and proceeds where the changes are accepted.
+#[test]
+fn a_resume_after_an_edit_is_refused_with_the_diff() {
+    let server = server();
+    let id = server.run(&json!({"pipeline": "bad"}))["run_id"].as_str().expect("an id").to_owned();
+    server.pipeline("bad", "", &[OK]);
+    let path = format!("/v1/runs/{id}/resume");
+    let reply = server.send("POST", &path, Some(&json!({})));
+    assert_eq!(reply.problem(), (409, "definition_changed".to_owned()));
+    let change = reply.json()["changes"][0].clone();
+    assert_eq!((&change["path"], &change["what"]), (&json!("pipelines/bad/pipeline.yaml"), &json!("changed")));
+    assert!(change["diff"].as_str().is_some_and(|diff| diff.contains("exit 3")));
+    assert_eq!(server.send("POST", &path, Some(&json!({"accept_changes": true}))).status, 202);
+    server.until(&id, &["succeeded"]);
+    assert_eq!(server.send("POST", &path, Some(&json!({}))).problem(), (409, "run_is_over".to_owned()));
+    let retry = server.send("POST", &format!("/v1/runs/{id}/retry"), Some(&json!({"from": "nothing"})));
+    assert_eq!(retry.problem(), (422, "input_invalid".to_owned()));
+}
+
+/// S-63: a deleted run is 404 everywhere.
+#[test]
+fn a_deleted_run_is_gone() {
+    let server = server();
+    let id = server.run(&json!({"pipeline": "p"}))["run_id"].as_str().expect("an id").to_owned();
+    assert_eq!(server.send("DELETE", &format!("/v1/runs/{id}"), None).status, 204);
+    for path in [format!("/v1/runs/{id}"), format!("/v1/runs/{id}/events")] {
+        assert_eq!(server.send("GET", &path, None).problem(), (404, "not_found".to_owned()), "{path}");
+    }
+    assert_eq!(server.send("DELETE", &format!("/v1/runs/{id}"), None).status, 404);
+}
+
+/// S-91: there are never more runs than the server allows.
+#[test]
+fn no_more_runs_than_allowed() {
+    let server = Running::with(|settings| settings.max_runs = 2);
+    server.pipeline("slow", "", &["sleep 300"]);
+    let ids: Vec<String> = (0..4)
+        .map(|_| {
+            server.send("POST", "/v1/runs", Some(&json!({"pipeline": "slow"}))).json()["run_id"]
+                .as_str()
+                .expect("an id")
+                .to_owned()
+        })
+        .collect();
+    server.until(&ids[1], &["running"]);
+    let counts = server.send("GET", "/v1/runs/counts", None).json();
+    assert_eq!((&counts["running"], &counts["queued"]), (&json!(2), &json!(2)));
+    let third = server.send("GET", &format!("/v1/runs/{}", ids[2]), None).json();
+    assert_eq!(third["queue"], json!({"position": 1, "reason": "max_runs"}));
+    for id in &ids {
+        server.send("POST", &format!("/v1/runs/{id}/cancel"), Some(&json!({"mode": "kill"})));
+        server.until(id, &["cancelled"]);
+    }
+}
+
+/// S-95: a full queue is 429.
+#[test]
+fn a_full_queue_is_429() {
+    let server = Running::with(|settings| settings.max_queued = 1);
+    server.pipeline("p", "", &[OK]);
+    let body = json!({"pipeline": "p", "not_before": "2035-01-01T00:00:00Z"});
+    assert_eq!(server.send("POST", "/v1/runs", Some(&body)).status, 201);
+    let reply = server.send("POST", "/v1/runs", Some(&body));
+    assert_eq!(reply.problem(), (429, "queue_full".to_owned()));
+    assert!(reply.header("retry-after").is_some());
+}
+
+/// S-158, S-159, S-160: a server that stops cancels no run, and the next one completes it.
+#[test]
+fn the_next_server_completes_the_runs_of_the_last() {
+    let server = Running::with(|settings| settings.drain_timeout = std::time::Duration::from_millis(10));
+    server.pipeline("gate", "", &["while [ ! -e ../../../go ]; do sleep 0.01; done; echo '{\"output\": 1}'", OK]);
+    let id = server.send("POST", "/v1/runs", Some(&json!({"pipeline": "gate"}))).json()["run_id"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
+    server.until(&id, &["running"]);
+    assert_eq!(server.send("POST", "/v1/server/drain", Some(&json!({}))).status, 202);
+    let dir = server.stop();
+    std::fs::write(dir.path().join("go"), "").expect("written");
+    std::fs::write(dir.path().join("demo/go"), "").expect("written");
+    let server = Running::at(dir, |_| ());
+    assert_eq!(server.until(&id, &["succeeded"])["output"], json!({"n": 1}));
+}
+
+/// S-163: metrics are text, and have no id of a run.
+#[test]
+fn metrics_have_no_run_ids() {
+    let server = server();
+    let id = server.run(&json!({"pipeline": "p"}))["run_id"].as_str().expect("an id").to_owned();
+    server.send("GET", &format!("/v1/runs/{id}"), None);
+    let text = server.send("GET", "/metrics", None).text();
+    assert!(text.contains("etude_runs{status=\"succeeded\"} 1\n"), "{text}");
+    assert!(
+        text.contains("etude_http_requests_total{route=\"/v1/runs/{id}\",status=\"200\"} 1\n") && !text.contains(&id),
+        "{text}"
+    );
+}
+
+/// S-30: reading leaves the journal as it is.
+#[test]
+fn reading_changes_nothing() {
+    let server = server();
+    let id = server.run(&json!({"pipeline": "p"}))["run_id"].as_str().expect("an id").to_owned();
+    let before = server.send("GET", "/v1/runs", None).json();
+    for path in ["/v1/runs", "/v1/runs/counts", "/v1/decisions", "/v1/apps", "/v1/apps/demo", "/v1/me"] {
+        assert_eq!(server.send("GET", path, None).status, 200, "{path}");
+        assert_eq!(server.send("HEAD", path, None).status, 200, "{path}");
+    }
+    server.send("GET", &format!("/v1/runs/{id}/events"), None);
+    assert_eq!(server.send("GET", "/v1/runs", None).json(), before);
+}
