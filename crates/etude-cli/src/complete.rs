@@ -10,11 +10,11 @@ use etude::clock;
 use etude::core::plan::Sequence;
 use etude::disk::Disk;
 use etude::runtime::engine::{Query, RunRow, RunState};
-use etude::skills::Compat;
 use etude::spec::App;
 use etude::spec::pipeline::input::InputDecl;
 use etude::spec::stage_machine::Machines;
 use etude::target::Target;
+use etude_packages::skills::Compat;
 use serde_json::Value;
 
 use crate::args::{Format, Global};

@@ -211,9 +211,9 @@ impl Context {
     }
 
     /// What the user has approved.
-    pub(crate) fn trust(&self) -> Result<etude::trust::Store, Problem> {
+    pub(crate) fn trust(&self) -> Result<etude_packages::trust::Store, Problem> {
         let dir = paths::state_dir().map_err(Problem::environment)?;
-        Ok(etude::trust::Store::new(&dir))
+        Ok(etude_packages::trust::Store::new(&dir))
     }
 
     /// Shows diagnostics on stderr: with `--quiet` errors only. Of very many the first ones: drawing is slow, and no one

@@ -26,6 +26,18 @@ pub mod script_host;
 pub mod session;
 mod table;
 
+/// etude's own middleware. Its messages are reported as they are; a refusal of other middleware names the middleware.
+pub const OWN_MIDDLEWARE: &[&str] =
+    &["trust", "validate-args", "validate-allowed-tools", "validate-returns", "approve", "confirm"];
+
+/// Why a call was not made, with who has refused it.
+pub fn refusal(throw: &Throw) -> String {
+    if OWN_MIDDLEWARE.contains(&throw.tool.as_str()) {
+        return throw.message.clone();
+    }
+    format!("`{}` refused it: {}", throw.tool, throw.message)
+}
+
 /// A future that can be sent to another thread.
 pub type Boxed<T> = std::pin::Pin<Box<dyn Future<Output = T> + Send>>;
 

@@ -1,7 +1,7 @@
 //! Agent Applications: what an `APP.md` says, and what is wrong with it (C-1).
 //!
 //! [`read`] never fails: also of a file without usable frontmatter there is a [`Contract`], so that a listing can say
-//! why a package cannot be used. Nothing here touches a disk: see `etude::applications`.
+//! why a package cannot be used. Nothing here touches a disk: see `etude_packages::applications`.
 
 mod body;
 pub mod findings;

@@ -2,7 +2,7 @@
 //!
 //! Two profiles over one reader: [`Profile::Strict`] is the specification, [`Profile::Lenient`] is how skills are loaded:
 //! what is only cosmetic is a warning, and a skill without a description is left out. The fields that Claude Code adds
-//! are read into [`Extensions`] in both (C-3.6). Nothing here touches a disk: see `etude::skills`.
+//! are read into [`Extensions`] in both (C-3.6). Nothing here touches a disk: see `etude_packages::skills`.
 
 pub mod catalog;
 pub mod claude;

@@ -32,14 +32,14 @@ use application_tool::{Applications, Caller};
 
 pub use application_tool::ApplicationAccess;
 
-use crate::applications::RunEffect;
 use crate::definition::Definition;
 use crate::disk::Disk;
 use crate::header::Granted;
 use crate::invocation::ToolForm;
-use crate::skills::{Compat, Places, SkillCatalog};
-use crate::trust::{Approvals, Store};
 use etude_invoke::{Asker, Checks, Invocation, Invoker, Kind};
+use etude_packages::applications::RunEffect;
+use etude_packages::skills::{Compat, Places, SkillCatalog};
+use etude_packages::trust::{Approvals, Store};
 
 /// What the user lets agents do, secrets resolved.
 #[derive(Debug, Clone, Default)]
@@ -413,7 +413,7 @@ impl Inner {
     }
 
     /// The command of an application that is called. Its package is read, which may take long.
-    async fn command(self: &Arc<Self>, arguments: &str) -> Result<crate::applications::Call, ToolResult> {
+    async fn command(self: &Arc<Self>, arguments: &str) -> Result<etude_packages::applications::Call, ToolResult> {
         let (inner, arguments) = (Arc::clone(self), arguments.to_owned());
         let found = tokio::task::spawn_blocking(move || inner.applications().find(&arguments)).await;
         found.unwrap_or_else(|error| Err(ToolResult::terminal("ToolExecutionFailed", &error.to_string())))
@@ -466,7 +466,7 @@ enum Target {
     /// It reads a skill or a contract.
     Reader,
     /// It runs a command of an application.
-    Command(Box<crate::applications::Call>),
+    Command(Box<etude_packages::applications::Call>),
     /// It is one of the set, with what was judged about it.
     Tool(Found, Judged),
 }

@@ -6,5 +6,5 @@ mod forms;
 mod relay;
 
 pub(crate) use effect_middleware::Passing;
-pub(crate) use forms::{CommandForm, ToolForm};
+pub(crate) use forms::ToolForm;
 pub use relay::EventRelay;

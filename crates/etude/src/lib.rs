@@ -5,11 +5,8 @@
 mod active;
 pub mod agent;
 pub mod app;
-pub mod applications;
 pub mod attempts;
 pub mod budget;
-pub mod clock;
-mod deadline;
 pub mod definition;
 mod describe;
 pub mod document;
@@ -19,7 +16,6 @@ pub mod graph;
 pub mod header;
 pub mod inspect;
 pub mod invocation;
-mod ledger;
 #[cfg(feature = "local-model")]
 pub mod local;
 pub mod pins;
@@ -31,12 +27,10 @@ pub mod runner;
 pub mod runs;
 pub mod service;
 pub mod skill_mode;
-pub mod skills;
 pub mod stage_machine;
 pub mod story;
 pub mod target;
 pub mod trace;
-pub mod trust;
 
 pub use resume_plan::changes;
 
@@ -46,7 +40,7 @@ pub use etude_invoke as invoke;
 pub use etude_models as models;
 pub use etude_route as route;
 pub use etude_runtime as runtime;
-pub use etude_runtime::{private, run_id};
+pub use etude_runtime::{clock, private, run_id};
 pub use etude_spec as spec;
 pub use etude_sqlite as sqlite;
 pub use etude_tools as tools;

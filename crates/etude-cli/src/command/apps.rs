@@ -8,11 +8,11 @@ mod show;
 use std::path::PathBuf;
 
 use etude::agent::ApplicationAccess;
-use etude::applications::{Catalog, Envelope, Places, ProgramContext};
 use etude::invocation::EventRelay;
 use etude::invoke::Invoker;
 use etude::invoke::Project;
 use etude::runtime::driver::MiddlewareEvent;
+use etude_packages::applications::{Catalog, Envelope, Places, ProgramContext};
 use etude_process::Cancel;
 use tokio::sync::mpsc;
 

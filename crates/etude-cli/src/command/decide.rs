@@ -3,11 +3,11 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use etude::applications::{Answer, AnswerError, Confirmations};
 use etude::core::data::Json;
 use etude::core::outcome::Decision;
 use etude::runtime::engine::{Engine, RunState, RunView, Signalled};
 use etude::runtime::record;
+use etude_packages::applications::{Answer, AnswerError, Confirmations};
 use serde_json::{Value, json};
 
 use super::runs::find::find;

@@ -14,9 +14,9 @@ mod watch;
 use std::ffi::OsString;
 
 use etude::invoke::LayerSettings;
-use etude::skills::{Compat, Places, SkillCatalog};
 use etude::target::Target;
-use etude::trust::Approvals;
+use etude_packages::skills::{Compat, Places, SkillCatalog};
+use etude_packages::trust::Approvals;
 
 use crate::args;
 use crate::context::{Context, Problem, Refused};

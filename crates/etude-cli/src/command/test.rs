@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use etude::agent::Grants;
-use etude::applications::copy_without_state;
 use etude::core::failure::Failure;
 use etude::core::machine::Limits;
 use etude::core::model::{Tier, Usage};
@@ -21,6 +20,7 @@ use etude::header::Granted;
 use etude::models::{ModelId, ProviderKind, ProviderSettings};
 use etude::runner::{Ended, Request, Runner, Watch};
 use etude::runtime::memory::MemoryEngine;
+use etude_packages::applications::copy_without_state;
 use etude_process::blob::FileBlobs;
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use etude::trust::{Approval, Grants, Kind, StoreError};
+use etude_packages::trust::{Approval, Grants, Kind, StoreError};
 use serde_json::{Value, json};
 
 use crate::args;
@@ -99,7 +99,7 @@ fn document(approval: &Approval) -> Value {
         "activation": approval.activation,
         "execution": approval.execution,
         "blocked": approval.blocked,
-        "digest": approval.content.as_ref().map(etude::trust::Content::digest),
+        "digest": approval.content.as_ref().map(etude_packages::trust::Content::digest),
         "by": approval.by,
         "at": approval.at,
     })

@@ -15,12 +15,12 @@ use etude_process::Cancel;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::applications::{
+use etude_invoke::Invoker;
+use etude_packages::applications::{
     Call, Catalog, Envelope, Invoked, Invoking, Limits, Person, Places, ProgramContext, Refusal, RunEffect, Status,
     Unconfirmed, Why, activate, prepare, scheduling,
 };
-use crate::trust::{Approvals, Store};
-use etude_invoke::Invoker;
+use etude_packages::trust::{Approvals, Store};
 
 /// Reads a contract.
 pub(super) const ACTIVATE: &str = "activate_application";
@@ -70,7 +70,7 @@ impl Applications {
     }
 
     /// The applications that an agent may know of.
-    fn known(&self) -> Vec<&Arc<crate::applications::Package>> {
+    fn known(&self) -> Vec<&Arc<etude_packages::applications::Package>> {
         let trust = self.trust();
         self.catalog.packages().filter(|package| package.is_compatible() && package.access(&trust).activation).collect()
     }

@@ -8,8 +8,8 @@ use etude_core::tool::{AvailableTool, ToolResult};
 use etude_core::tree;
 use serde_json::{Value, json};
 
-use crate::skills::{Invoker, Request, SkillCatalog};
-use crate::trust::Approvals;
+use etude_packages::skills::{Invoker, Request, SkillCatalog};
+use etude_packages::trust::Approvals;
 
 /// The tool's name.
 pub(super) const NAME: &str = "activate_skill";

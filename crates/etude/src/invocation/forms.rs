@@ -10,21 +10,10 @@ use etude_core::tool::{ToolError, ToolReply, ToolResult};
 use etude_core::tree;
 use etude_invoke::chain::{Outcome, Throw, ThrowKind};
 use etude_models::Redactor;
-use etude_process::{Bounded, Cancelled};
+use etude_process::Cancelled;
 use serde_json::{Value, json};
 
-use etude_invoke::{Form, as_value};
-
-/// What the host's own layers throw: reported as it is. What others throw is reported as a refusal of theirs.
-const OWN: &[&str] = &["trust", "validate-args", "validate-allowed-tools", "validate-returns", "approve", "confirm"];
-
-/// Why a call was not made, with who has refused it.
-fn refusal(throw: &Throw) -> String {
-    if OWN.contains(&throw.tool.as_str()) {
-        return throw.message.clone();
-    }
-    format!("`{}` refused it: {}", throw.tool, throw.message)
-}
+use etude_invoke::{Form, OWN_MIDDLEWARE, as_value, refusal};
 
 fn given_up(name: &str) -> Outcome {
     Err(Throw::new(ThrowKind::Failed, name, "it was given up"))
@@ -219,7 +208,7 @@ impl Form for ToolForm {
 /// (`b-stages` §18), what other layers refuse with their name.
 fn failed(mut throw: Throw) -> ToolResult {
     let code = match throw.kind {
-        _ if !OWN.contains(&throw.tool.as_str()) => "ToolRefused",
+        _ if !OWN_MIDDLEWARE.contains(&throw.tool.as_str()) => "ToolRefused",
         ThrowKind::Arguments => "InputInvalid",
         ThrowKind::NotAllowed | ThrowKind::NotTrusted => "ApprovalDenied",
         _ => "ToolExecutionFailed",
@@ -227,55 +216,6 @@ fn failed(mut throw: Throw) -> ToolResult {
     match throw.reply.take().map(|reply| *reply) {
         Some(ToolReply::Done(result)) => result,
         _ => ToolResult::terminal(code, &refusal(&throw)),
-    }
-}
-
-/// A command of an application.
-pub(crate) struct CommandForm {
-    /// Its output is text, not JSON.
-    pub(crate) is_text: bool,
-}
-
-impl Form for CommandForm {
-    type End = Result<Bounded, Cancelled>;
-
-    fn outcome(&self, end: &Self::End, name: &str, is_seen: bool) -> Outcome {
-        let Ok(end) = end else { return given_up(name) };
-        let text = String::from_utf8_lossy(&end.stdout);
-        match &end.exit {
-            _ if end.is_too_large => Err(Throw::new(ThrowKind::Failed, name, "it printed too much")),
-            Exit::Status(0) if !is_seen => Ok(None),
-            Exit::Status(0) if self.is_text => Ok(Some(Value::from(text.as_ref()))),
-            Exit::Status(0) => Ok(tree::of(&text).ok()),
-            Exit::Status(status) => Err(Throw::new(ThrowKind::Failed, name, format!("exited with status {status}"))),
-            Exit::NotStarted(why) => Err(Throw::new(ThrowKind::Failed, name, why.clone())),
-            Exit::Signal { name: signal, .. } => {
-                Err(Throw::new(ThrowKind::Failed, name, format!("was ended by {signal}")))
-            }
-        }
-    }
-
-    fn changed(&self, own: Option<Self::End>, outcome: Outcome) -> Self::End {
-        let stderr = match (own, &outcome) {
-            (Some(Err(given_up)), _) => return Err(given_up),
-            // What does not fit is shown as it is.
-            (Some(Ok(end)), Err(throw)) if throw.kind == ThrowKind::Returns && OWN.contains(&throw.tool.as_str()) => {
-                return Ok(end);
-            }
-            (Some(Ok(end)), _) => end.stderr,
-            (None, _) => Stderr::default(),
-        };
-        let end = |exit, stdout| Bounded { exit, stdout, is_too_large: false, stderr };
-        Ok(match outcome {
-            Ok(value) => {
-                let stdout = match value.unwrap_or(Value::Null) {
-                    Value::String(text) if self.is_text => text,
-                    value => value.to_string(),
-                };
-                end(Exit::Status(0), stdout.into_bytes())
-            }
-            Err(throw) => end(Exit::NotStarted(refusal(&throw)), Vec::new()),
-        })
     }
 }
 

@@ -219,8 +219,27 @@ pub const LAWS: &[Ban] = &[
         ..NOTHING
     },
     Ban {
+        law: 8,
+        crates: Crates::Only(&["etude-packages"]),
+        paths: &[
+            "etude_core::plan", "etude_core::machine", "etude_core::report", "etude_runtime::driver",
+            "etude_runtime::engine", "etude_runtime::host", "etude_runtime::memory", "etude_runtime::record",
+        ],
+        fragments: &["journal"],
+        why: "packages are found, approved and started; runs, plans and journals are their callers' business",
+        ..NOTHING
+    },
+    Ban {
+        law: 8,
+        crates: Crates::Only(&["etude-packages"]),
+        except: &["applications/execute.rs", "skills/inject.rs"],
+        paths: &["etude_process::ProcessHost", "etude_process::standalone", "etude_process::detached"],
+        why: "a program of a package starts in two files, which look at the approval first",
+        ..NOTHING
+    },
+    Ban {
         law: 9,
-        crates: Crates::Only(&["etude", "etude-invoke", "etude-spec", "etude-models", "etude-tools"]),
+        crates: Crates::Only(&["etude", "etude-invoke", "etude-packages", "etude-spec", "etude-models", "etude-tools"]),
         // The user's own files, which no repository names.
         except: &["ledger.rs", "routing/cache.rs", "trust/manifest/windows.rs", "trust/snapshot.rs"],
         paths: &OPENING,
@@ -264,18 +283,19 @@ pub const ARROWS: &[(&str, &[&str])] = &[
         "etude-invoke",
         &["etude-core", "etude-files", "etude-models", "etude-process", "etude-runtime", "etude-spec", "etude-tools"],
     ),
+    ("etude-packages", &["etude-core", "etude-files", "etude-invoke", "etude-process", "etude-runtime", "etude-spec"]),
     (
         "etude",
         &[
-            "etude-core", "etude-files", "etude-invoke", "etude-spec", "etude-models", "etude-local", "etude-route",
-            "etude-process", "etude-runtime", "etude-sqlite", "etude-tools",
+            "etude-core", "etude-files", "etude-invoke", "etude-spec", "etude-models", "etude-local", "etude-packages",
+            "etude-route", "etude-process", "etude-runtime", "etude-sqlite", "etude-tools",
         ],
     ),
     (
         "etude-server",
         &["etude", "etude-core", "etude-invoke", "etude-process", "etude-runtime", "etude-spec", "etude-sqlite"],
     ),
-    ("etude-cli", &["etude", "etude-process", "etude-otel", "etude-server", "etude-restate"]),
+    ("etude-cli", &["etude", "etude-packages", "etude-process", "etude-otel", "etude-server", "etude-restate"]),
     (
         "etude-fuzz",
         &["etude-core", "etude-models", "etude-process", "etude-route", "etude-runtime", "etude-spec", "etude-tools"],

@@ -155,6 +155,13 @@ fn law_8_sees_arrows_upward_sideways_and_from_nowhere() {
 }
 
 #[test]
+fn law_8_sees_runs_and_programs_without_approval_in_packages() {
+    broken(8, &source("etude-packages", "a.rs", "use etude_runtime::engine::Engine;"));
+    broken(8, &source("etude-packages", "skills/scan.rs", "use etude_process::ProcessHost;"));
+    kept(8, &source("etude-packages", "applications/execute.rs", "use etude_process::ProcessHost;"));
+}
+
+#[test]
 fn law_8_sees_front_ends_that_name_each_other() {
     let seen = |file, text| arrows(&tree(&source("etude-spec", file, text))).len();
     assert_eq!(seen("stage/read.rs", "use crate::pipeline::Step;"), 1);

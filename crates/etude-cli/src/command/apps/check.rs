@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use etude::applications::{Conformance, Package, Source, check as conformance};
 use etude::spec::render;
+use etude_packages::applications::{Conformance, Package, Source, check as conformance};
 use serde_json::{Value, json};
 
 use crate::args;
@@ -59,7 +59,7 @@ fn source_of(root: &Path) -> Source {
 
 fn document(reports: &[(&Package, Conformance)], is_conformant: bool) -> Value {
     let is_one = reports.len() == 1;
-    let point = |package: &Package, check: &etude::applications::Check| {
+    let point = |package: &Package, check: &etude_packages::applications::Check| {
         let diagnostics: Vec<Value> = check.diagnostics.iter().map(render::json).collect();
         let mut point = json!({"id": check.id, "status": check.outcome.word(), "diagnostics": diagnostics});
         if !is_one {

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use etude::applications::{Catalog, Package};
 use etude::spec::render;
-use etude::trust::Approvals;
+use etude_packages::applications::{Catalog, Package};
+use etude_packages::trust::Approvals;
 use serde_json::{Value, json};
 
 use crate::args;
@@ -62,7 +62,7 @@ fn document(package: &Package, approvals: &Approvals) -> Value {
             "type": package.source.word(),
             "root": package.root,
             "scope": package.scope,
-            "digest": access.content.as_ref().map(etude::trust::Content::digest),
+            "digest": access.content.as_ref().map(etude_packages::trust::Content::digest),
         },
         "trust": access.word(),
         "commands": contract.commands,

@@ -5,14 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use etude::applications::{
-    Answer, Call, DEFAULT_OUTPUT, DEFAULT_TIMEOUT, Envelope, Fresh, Invoked, Invoking, Limits, Person, Request, Status,
-    Unconfirmed, Why, prepare,
-};
 use etude::clock;
 use etude::invoke::Invoker;
 use etude::invoke::invoker::CancellationToken;
 use etude::runtime::driver::{MiddlewareEvent, Stop};
+use etude_packages::applications::{
+    Answer, Call, DEFAULT_OUTPUT, DEFAULT_TIMEOUT, Envelope, Fresh, Invoked, Invoking, Limits, Person, Request, Status,
+    Unconfirmed, Why, prepare,
+};
 use etude_process::Cancel;
 use tokio::sync::mpsc;
 

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use etude::invoke::{Project, Setup};
-use etude::skills;
 use etude::spec::skill::Profile;
 use etude::spec::{Code, Diagnostic};
+use etude_packages::skills;
 
 use crate::context::{Context, Problem};
 use crate::exit::Exit;

@@ -157,7 +157,7 @@ fn new_machines_skills_and_packages_hold() {
     assert_eq!(checked(&place), []);
     skill(Some(&place), "word-count").unwrap_or_else(|problem| panic!("{problem:?}"));
     let skill = place.join(".agents/skills/word-count");
-    let checked = etude::skills::check(&skill, etude::spec::skill::Profile::Strict).unwrap();
+    let checked = etude_packages::skills::check(&skill, etude::spec::skill::Profile::Strict).unwrap();
     assert!(checked.is_valid && checked.diagnostics.is_empty(), "{:?}", checked.diagnostics);
     package(&place, "notes").unwrap_or_else(|problem| panic!("{problem:?}"));
     assert!(place.join("apps/notes/skills/notes-use/SKILL.md").is_file());

@@ -1,6 +1,6 @@
 //! `etude skill catalog`: what an agent is given about the skills here.
 
-use etude::skills::Compat;
+use etude_packages::skills::Compat;
 use serde_json::{Value, json};
 
 use crate::context::{Context, Problem};

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use etude::skills::{self, Checked};
 use etude::spec::render;
 use etude::spec::skill::{Profile, properties};
+use etude_packages::skills::{self, Checked};
 use serde_json::{Value, json};
 
 use crate::args;

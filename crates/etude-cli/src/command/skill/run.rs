@@ -11,10 +11,10 @@ use etude::invoke::chain::{Throw, ThrowKind};
 use etude::invoke::session::Gateway;
 use etude::invoke::{Access, Bridge, BridgeSettings, BuiltinTool, Ended, SentVariable, Session};
 use etude::runtime::driver::Stop;
-use etude::skills::ActivationError;
 use etude::spec::cascade::arguments;
 use etude::spec::skill::boolean_word;
 use etude::tools::mcp::OnLog;
+use etude_packages::skills::ActivationError;
 use serde_json::{Map, Value, json};
 
 use super::followed::{Followed, finish_spans};

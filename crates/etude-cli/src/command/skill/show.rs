@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use etude::skills::{Activation, ActivationError, Compat, Invoker, Request, Shell};
+use etude_packages::skills::{Activation, ActivationError, Compat, Invoker, Request, Shell};
 use etude_process::blob::FileBlobs;
 use etude_process::sandbox::SandboxPolicy;
 use etude_process::{Cancel, ChildEnvironment, HostSettings, ProcessHost, Redaction};

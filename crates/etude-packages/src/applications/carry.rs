@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 
 use crate::applications::Package;
 use crate::trust::{Content, Reading, Snapshot, Store, mode};
-use crate::{private, regular, run_id};
 use etude_files::beneath::{Dir, Kind};
+use etude_files::regular;
+use etude_runtime::{private, run_id};
 use etude_spec::application::StatePaths;
 
 /// Files of interpreters that are made again at any time, and that name the place of the copy.

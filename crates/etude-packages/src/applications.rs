@@ -13,6 +13,7 @@ mod confirmations;
 mod copy;
 mod envelope;
 mod execute;
+mod form;
 mod fresh;
 mod invoke;
 mod package;

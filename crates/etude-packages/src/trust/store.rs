@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use super::{Approval, Approvals, Content, Kind, of_tree, real, wire};
 use crate::applications::{self, state_paths};
-use crate::clock;
 use crate::ledger::{Ledger, LedgerError};
+use etude_runtime::clock;
 
 /// The approvals of one user.
 #[derive(Debug, Clone)]

@@ -12,9 +12,9 @@ use tokio_util::sync::CancellationToken;
 use super::confirm::Confirmation;
 use super::confirmations::Bound;
 use super::execute::Ran;
+use super::form::CommandForm;
 use super::schemas;
 use super::{Call, Confirmations, Envelope, Limits, Person, ProgramContext, Unconfirmed};
-use crate::invocation::CommandForm;
 use crate::trust::{Content, Store};
 use etude_invoke::{Checks, Confirms, Expected, Invocation, Invoker, Kind};
 

@@ -6,8 +6,8 @@ use etude_invoke::chain::{Throw, ThrowKind};
 
 use super::confirmations::Bound;
 use super::{Answer, Call, Confirmations, Fresh, ProgramContext, Refusal, Request, Verdict};
-use crate::clock;
 use etude_invoke::Confirms;
+use etude_runtime::clock;
 
 /// Asks somebody who sits there. Blocks. Nothing is no answer: the question stays open.
 pub type Ask = Arc<dyn Fn(&Request, &Fresh) -> Option<Answer> + Send + Sync>;

@@ -12,7 +12,7 @@ use etude_spec::application::StatePaths;
 
 use super::Content;
 use super::manifest::{Manifest, Reading, holds, is_version_control, set_mode, stamp, symlink};
-use crate::{private, run_id};
+use etude_runtime::{private, run_id};
 
 /// The beginning of the names of directories that hold copies.
 const PREFIX: &str = "approved-";

@@ -10,10 +10,10 @@ use etude_spec::{Diagnostic, Severity};
 use super::call::argv;
 use super::copy::copy_tree;
 use super::{Access, Call, Envelope, Limits, Package, ProgramContext, Status};
-use crate::private;
-use crate::run_id;
 use crate::skills::{self, body_of};
 use crate::trust::StateIn;
+use etude_runtime::private;
+use etude_runtime::run_id;
 
 /// Longest time for the command that is tried.
 const TRIAL_TIME: Duration = Duration::from_secs(20);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::private;
+use etude_runtime::private;
 
 /// The version of both such files. It grows when older versions of etude could not read them.
 const VERSION: u64 = 1;

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Call, Envelope, Fresh, RunEffect, Status};
 use crate::ledger::{Ledger, LedgerError};
-use crate::{clock, run_id};
+use etude_runtime::{clock, run_id};
 
 /// How long a request waits for an answer, and an answer for its command, in milliseconds.
 const LIFETIME_MS: i64 = 60 * 60 * 1_000;

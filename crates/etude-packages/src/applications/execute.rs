@@ -20,8 +20,8 @@ use super::call::argv;
 use super::carry::carry_over;
 use super::{Call, Envelope, Status, schemas};
 use crate::deadline::Deadline;
-use crate::run_id;
 use crate::trust::{Content, Snapshot, StateIn, Store};
+use etude_runtime::run_id;
 
 /// Longest time for a command.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);

@@ -152,7 +152,7 @@ impl SkillCatalog {
 
     /// The catalog without the skill in `directory`, whichever way that was found: an agent is not offered the instructions
     /// that it follows.
-    pub(crate) fn without(&self, directory: &Path) -> Self {
+    pub fn without(&self, directory: &Path) -> Self {
         let own = crate::trust::real(directory);
         let mut catalog = self.clone();
         catalog.entries.retain(|_, entry| crate::trust::real(&entry.directory) != own);
