@@ -282,6 +282,11 @@ impl Fleet for MemoryEngine {
         Ok(Some(QueuePlace { position: before as u64 + 1, reason }))
     }
 
+    fn deaths(&self, run_id: &str) -> Result<u32, Error> {
+        // Nothing in memory outlives a process that dies.
+        lock(&self.shared).find(run_id).map(|_| 0)
+    }
+
     fn expired(&self, now_ms: i64) -> Result<Vec<Box<dyn Session>>, Error> {
         let mut memory = lock(&self.shared);
         let is_over = |run: &&Run| {

@@ -23,6 +23,10 @@ alter table runs add column rank integer;
 -- Number of the last change of state, once a program follows them: see `served.sql`.
 alter table runs add column change integer not null default 0;
 
+-- How many processes have died with the run since it has had this number of records, counted by each that takes it then.
+alter table runs add column deaths integer not null default 0;
+alter table runs add column deaths_at integer;
+
 update runs set started_at_ms = created_at_ms;
 
 -- App and target are looked at here, before a row is.

@@ -240,6 +240,13 @@ impl Journal {
             ))?;
             rows::remove_lost(connection, number, |blob| self.blobs.is_lost(blob))?;
             let next = rows::next_seq(connection, number)?;
+            // A holder that lets go of a run takes its name away: this one died.
+            if seen.lock_owner.is_some() {
+                let deaths = rows::deaths(connection, number, next)? + 1;
+                connection
+                    .prepare_cached("update runs set deaths = ?2, deaths_at = ?3 where number = ?1")?
+                    .execute((number, deaths, next))?;
+            }
             let Some(run) = Run::find(connection, &seen.id)? else { return Ok(None) };
             let was_queued = run.state == RunState::Queued;
             let began_at_ms = run.started_at_ms.unwrap_or(run.created_at_ms);

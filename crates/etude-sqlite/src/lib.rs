@@ -183,6 +183,10 @@ impl Fleet for Sqlite {
         self.journal.queue_place(run_id, limits, now_ms)
     }
 
+    fn deaths(&self, run_id: &str) -> Result<u32, Error> {
+        self.journal.deaths(run_id)
+    }
+
     fn expired(&self, now_ms: i64) -> Result<Vec<Box<dyn Session>>, Error> {
         let sessions = self.journal.expired(now_ms)?;
         Ok(sessions.into_iter().map(|session| Box::new(session) as Box<dyn Session>).collect())

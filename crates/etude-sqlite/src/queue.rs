@@ -146,6 +146,17 @@ impl Journal {
         })
     }
 
+    /// How many processes died with the run since its last record.
+    pub(crate) fn deaths(&self, run_id: &str) -> Result<u32, Error> {
+        let run = self.find(run_id)?;
+        let noticed = self.pool.snapshot(|connection| {
+            let next = rows::next_seq(connection, run.number)?;
+            rows::deaths(connection, run.number, next)
+        })?;
+        let is_dead = run.lock_owner.is_some() && !self.is_held(&run);
+        Ok(noticed + u32::from(is_dead))
+    }
+
     /// Takes the queued runs whose time to wait is over.
     pub(crate) fn expired(self: &Arc<Self>, now_ms: i64) -> Result<Vec<SqliteSession>, Error> {
         let ids = self.pool.read(|connection| {

@@ -279,6 +279,13 @@ pub(crate) fn next_seq(connection: &Connection, run: i64) -> rusqlite::Result<u3
     Ok(last.map_or(0, |last| last + 1))
 }
 
+/// How many processes died with the run, and were noticed, since it has had `next` records.
+pub(crate) fn deaths(connection: &Connection, run: i64, next: u32) -> rusqlite::Result<u32> {
+    connection
+        .prepare_cached("select case when deaths_at = ?2 then deaths else 0 end from runs where number = ?1")?
+        .query_row((run, next), |row| row.get(0))
+}
+
 /// The key of a record in its table.
 pub(crate) fn record_id(run: i64, seq: u32) -> i64 {
     (run << 32) | i64::from(seq)

@@ -82,6 +82,8 @@ fn begins(engine: &dyn Engine) {
     drop(session);
     assert_eq!((row(engine, "r-1").state, row(engine, "r-1").is_live), (RunState::Running, false));
     assert!(next(engine, 9).is_none());
+    assert_eq!(engine.deaths("r-1").expect("a number"), 0, "it was let go of");
+    assert!(matches!(engine.deaths("r"), Err(Error::Unknown(_))));
     let session = engine.claim("r-1").expect("claim");
     assert_eq!((session.records().expect("records").len(), session.began_at_ms()), (1, NOW));
 }

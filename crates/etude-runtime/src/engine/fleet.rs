@@ -44,6 +44,13 @@ pub trait Fleet: Send + Sync {
     /// [`Error::Unknown`].
     fn place(&self, run_id: &str, limits: &Limits, now_ms: i64) -> Result<Option<QueuePlace>, Error>;
 
+    /// How many processes have died with the run since its last record. One that lets go of a run has not died. A run that takes
+    /// each process down must not be taken for ever.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    fn deaths(&self, run_id: &str) -> Result<u32, Error>;
+
     /// Takes the queued runs whose time to wait is over. They stay queued until their state is set.
     ///
     /// # Errors

@@ -43,6 +43,7 @@ fn child() {
         "claim" => claim_when_signalled(dir),
         "enqueue" => crate::queue::enqueue_for_ever(dir),
         "take-next" => crate::queue::take_next(dir),
+        "take-again" => crate::queue::take_again(dir),
         other => panic!("no such role: {other}"),
     }
 }

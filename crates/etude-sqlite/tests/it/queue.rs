@@ -166,3 +166,45 @@ fn only_a_followed_journal_numbers_changes() {
     let seen: Vec<_> = two.changes(begin, 9).expect("changes").into_iter().map(|row| row.id).collect();
     assert_eq!(seen, ["r-1", "r-2"]);
 }
+
+/// S-161: deaths are counted from the last record on, whatever took the run before; letting go of it is none.
+#[test]
+fn deaths_are_counted_since_the_last_record() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = open(dir.path(), Sync::Normal);
+    let die = |role: &str| {
+        let mut child = spawn(role, dir.path());
+        let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        while !lines.next().expect("the child goes on").expect("text").contains("took r-0") {}
+        child.kill().expect("SIGKILL");
+        child.wait().expect("it is dead");
+    };
+    let deaths = || engine.deaths("r-0").expect("a number");
+    block_on(engine.enqueue(&submission(0))).expect("enqueue");
+    assert_eq!(deaths(), 0);
+    die("take-next");
+    assert_eq!(deaths(), 1);
+    die("take-again");
+    assert_eq!(deaths(), 2);
+    let session = engine.claim("r-0").expect("claim");
+    assert_eq!(deaths(), 2, "it is alive");
+    drop(session);
+    assert_eq!(deaths(), 2);
+    die("take-again");
+    assert_eq!(deaths(), 3);
+    let session = engine.claim("r-0").expect("claim");
+    block_on(session.append(etude_runtime::conformance::record("a", "1"))).expect("append");
+    assert_eq!(deaths(), 0, "it went on");
+    drop(session);
+    die("take-again");
+    assert_eq!(deaths(), 1);
+}
+
+/// Takes a run that was begun before and keeps it.
+pub(crate) fn take_again(dir: &Path) {
+    let engine = open(dir, Sync::Normal);
+    let taken = engine.take("r-0", &Limits::of_default_queue(1), NOW).expect("take").expect("there is room");
+    println!("took {}", taken.run_id());
+    let mut line = String::new();
+    let _ = std::io::stdin().read_line(&mut line);
+}
