@@ -7,14 +7,14 @@ use std::path::PathBuf;
 
 use clap_complete::engine::CompletionCandidate;
 use etude::clock;
-use etude::core::plan::Sequence;
 use etude::disk::Disk;
-use etude::runtime::engine::{Query, RunRow, RunState};
-use etude::spec::App;
-use etude::spec::pipeline::input::InputDecl;
-use etude::spec::stage_machine::Machines;
 use etude::target::Target;
+use etude_core::plan::Sequence;
 use etude_packages::skills::Compat;
+use etude_runtime::engine::{Query, RunRow, RunState};
+use etude_spec::App;
+use etude_spec::pipeline::input::InputDecl;
+use etude_spec::stage_machine::Machines;
 use serde_json::Value;
 
 use crate::args::{Format, Global};
@@ -77,7 +77,7 @@ pub(crate) fn pipelines() -> Vec<CompletionCandidate> {
 /// Stage machines of the app.
 pub(crate) fn machines() -> Vec<CompletionCandidate> {
     let Some(disk) = disk() else { return Vec::new() };
-    let summaries = Machines::new(&disk, etude::spec::stage_machine::Rules::default()).summaries();
+    let summaries = Machines::new(&disk, etude_spec::stage_machine::Rules::default()).summaries();
     summaries.iter().map(|machine| candidate(&machine.name, &machine.description)).collect()
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn parameters(current: &OsStr) -> Vec<CompletionCandidate> {
 /// The parameters of what the command line runs.
 fn input(disk: &Disk, words: &[String]) -> Option<InputDecl> {
     if let Some(name) = after(words, &["machine", "run"]) {
-        let machines = Machines::new(disk, etude::spec::stage_machine::Rules::default()).summaries();
+        let machines = Machines::new(disk, etude_spec::stage_machine::Rules::default()).summaries();
         return machines.into_iter().find(|machine| machine.name == name).map(|machine| machine.input);
     }
     let name = option(words, "--pipeline", "-p")?;

@@ -6,20 +6,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use etude::agent::Grants;
-use etude::core::effect::EffectId;
-use etude::core::failure::{Failure, FailureKind};
-use etude::core::model::{Tier, Usage};
 use etude::definition::Definition;
 use etude::disk::Disk;
 use etude::document::Document;
 use etude::inspect::Place;
-use etude::invoke::Modules;
 use etude::runner::Runner;
-use etude::runtime::engine::Engine;
-use etude::spec::Diagnostic;
-use etude::sqlite::{self, Sqlite};
 use etude::target::Target;
+use etude_core::effect::EffectId;
+use etude_core::failure::{Failure, FailureKind};
+use etude_core::model::{Tier, Usage};
+use etude_invoke::Modules;
 use etude_process::sandbox::{self, SandboxSettings};
+use etude_runtime::engine::Engine;
+use etude_spec::Diagnostic;
+use etude_sqlite::{self, Sqlite};
 
 use crate::args::{Format, Global};
 use crate::exit::Exit;
@@ -221,7 +221,7 @@ impl Context {
     pub(crate) fn show<'d>(&self, diagnostics: impl IntoIterator<Item = &'d Diagnostic>) {
         let mut shown = diagnostics.into_iter().filter(|d| !self.global.quiet || d.is_error());
         for diagnostic in shown.by_ref().take(MAX_SHOWN) {
-            crate::render::say!("{}\n", etude::spec::render::text(diagnostic, self.colors()));
+            crate::render::say!("{}\n", etude_spec::render::text(diagnostic, self.colors()));
         }
         let more = shown.count();
         if more > 0 {
@@ -242,8 +242,8 @@ impl Context {
         let dir = paths::state_dir().map_err(Problem::environment)?;
         etude::private::create_dir_all(&dir)
             .map_err(|error| Problem::environment(format!("`{}` cannot be used: {error}", dir.display())))?;
-        let sync = if is_strict { sqlite::Sync::Strict } else { sqlite::Sync::Normal };
-        match Sqlite::open(sqlite::Settings { dir, sync }) {
+        let sync = if is_strict { etude_sqlite::Sync::Strict } else { etude_sqlite::Sync::Normal };
+        match Sqlite::open(etude_sqlite::Settings { dir, sync }) {
             Ok(engine) => Ok(Arc::new(engine)),
             Err(error) => Err(Problem::environment(error.to_string())),
         }

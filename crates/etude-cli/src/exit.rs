@@ -1,6 +1,6 @@
 //! Exit statuses: a contract with scripts.
 
-use etude::core::failure::{Failure, FailureKind};
+use etude_core::failure::{Failure, FailureKind};
 
 /// How the program ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::FromArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use etude::core::failure::FailureKind;
+use etude_core::failure::FailureKind;
 use etude_process::sandbox;
 
 use crate::args::{self, Cli, Command, Format};
@@ -105,7 +105,7 @@ fn elsewhere(error: &clap::Error) -> Option<String> {
     }
     let app = etude::app::find(&std::env::current_dir().ok()?)?;
     let disk = etude::disk::Disk::open(&app).ok()?;
-    let is_pipeline = etude::spec::App::new(&disk).discovery().pipelines.contains(word);
+    let is_pipeline = etude_spec::App::new(&disk).discovery().pipelines.contains(word);
     is_pipeline.then(|| format!("run the pipeline `{word}`: etude run --pipeline {word}"))
 }
 

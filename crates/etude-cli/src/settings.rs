@@ -18,29 +18,29 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use etude::agent::Grants;
-use etude::core::effect::Command;
-use etude::core::model::Tier;
-use etude::core::plan::stages::Policy;
-use etude::core::service_url::Origin;
-use etude::core::tool::ToolCalling;
-use etude::models::{
+use etude::routing::Mode;
+use etude::skill_mode::Defaults;
+use etude_core::effect::Command;
+use etude_core::model::Tier;
+use etude_core::plan::stages::Policy;
+use etude_core::service_url::Origin;
+use etude_core::tool::ToolCalling;
+use etude_models::{
     Models, Price, ProviderKind, ProviderSettings, Secret, Settings, SettingsError, provider_kind_words,
 };
-use etude::routing::Mode;
-use etude::runtime::host::ModelPort;
-use etude::skill_mode::Defaults;
-use etude::spec::config::{Config, Provider};
-use etude::spec::source::SourceFile;
-use etude::spec::stage_machine::Rules;
-use etude::spec::{Diagnostic, config, did_you_mean, render};
 use etude_process::{PROVIDER_KEYS, PythonWorker};
+use etude_runtime::host::ModelPort;
+use etude_spec::config::{Config, Provider};
+use etude_spec::source::SourceFile;
+use etude_spec::stage_machine::Rules;
+use etude_spec::{Diagnostic, config, did_you_mean, render};
 
 use crate::args::Global;
 use crate::context::Problem;
 use crate::exit::Exit;
 use crate::{local, paths};
 use consent::Consent;
-use etude::core::failure::FailureKind;
+use etude_core::failure::FailureKind;
 
 /// What to do where no model answers.
 pub(crate) const REMEDIES: &str = "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, start a local model server (llama-server, Ollama, \
@@ -261,7 +261,7 @@ fn rules(layers: &[Layer]) -> Result<Rules, Problem> {
         strict_upstream: layers.iter().find_map(|layer| layer.config.strict_upstream).unwrap_or_default(),
     };
     let guard = |line: &String| {
-        etude::spec::pipeline::command::parse(line)
+        etude_spec::pipeline::command::parse(line)
             .map_err(|why| Problem::usage(format!("the guard `{line}` cannot be run: {why}")))
     };
     let guards = layers.iter().flat_map(|layer| &layer.config.guards).map(guard).collect::<Result<_, _>>()?;
@@ -336,7 +336,7 @@ fn add_local(resolved: &mut Resolved, name: &str, given: &Provider) -> Result<()
 
 /// The words of a provider's command. What needs a shell gets one.
 fn words(name: &str, line: &str) -> Result<Vec<String>, Problem> {
-    match etude::spec::pipeline::command::parse(line) {
+    match etude_spec::pipeline::command::parse(line) {
         Ok(Command::Direct(words)) => Ok(words),
         Ok(Command::Shell(line) | Command::Script(line)) => Ok(["sh", "-c", &line].map(str::to_owned).to_vec()),
         Err(why) => Err(Problem::usage(format!("the command of provider `{name}` cannot be run: {why}"))),

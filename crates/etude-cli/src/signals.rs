@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use etude::runtime::driver::Stop;
+use etude_runtime::driver::Stop;
 use tokio::sync::watch;
 
 use crate::exit::Exit;

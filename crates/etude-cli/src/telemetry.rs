@@ -1,14 +1,14 @@
 //! Spans of runs for OpenTelemetry, in programs that are built with the feature `otel` and where the environment says where they
 //! go. Everywhere else this is nothing.
 
-use etude::invoke::chain::Event;
-#[cfg(feature = "otel")]
-use etude::invoke::chain::EventKind;
 use etude::runner::{Ended, Error};
-#[cfg(feature = "otel")]
-use etude::runtime::driver::MiddlewareEventKind;
-use etude::runtime::driver::Progress;
 use etude::target::Target;
+use etude_invoke::chain::Event;
+#[cfg(feature = "otel")]
+use etude_invoke::chain::EventKind;
+#[cfg(feature = "otel")]
+use etude_runtime::driver::MiddlewareEventKind;
+use etude_runtime::driver::Progress;
 
 /// Follows one run.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ impl Telemetry {
     }
 
     /// Ends the span of a call.
-    pub(crate) async fn finish_call(self, throw: Option<&etude::invoke::chain::Throw>) {
+    pub(crate) async fn finish_call(self, throw: Option<&etude_invoke::chain::Throw>) {
         let run = match throw {
             None => etude_otel::Run { status: "succeeded".to_owned(), ..etude_otel::Run::default() },
             Some(throw) => of_error("failed", throw.kind.word(), &throw.message),
@@ -126,5 +126,5 @@ impl Telemetry {
 
     pub(crate) async fn finish_run(self, _ended: &Result<Ended, Error>) {}
 
-    pub(crate) async fn finish_call(self, _throw: Option<&etude::invoke::chain::Throw>) {}
+    pub(crate) async fn finish_call(self, _throw: Option<&etude_invoke::chain::Throw>) {}
 }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use etude::runtime::driver::Stop;
+use etude_runtime::driver::Stop;
 
 use crate::context::{Problem, block_on};
 use crate::signals;

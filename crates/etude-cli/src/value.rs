@@ -18,8 +18,8 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// A tier by its word.
-pub(crate) fn tier(text: &str) -> Result<etude::core::model::Tier, String> {
-    etude::core::model::Tier::from_word(text)
+pub(crate) fn tier(text: &str) -> Result<etude_core::model::Tier, String> {
+    etude_core::model::Tier::from_word(text)
         .ok_or_else(|| "the tiers are `lite`, `standard` and `reasoning`".to_owned())
 }
 

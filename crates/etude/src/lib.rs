@@ -34,14 +34,6 @@ pub mod trace;
 
 pub use resume_plan::changes;
 
-pub use etude_core as core;
 pub use etude_files::{beneath, regular};
-pub use etude_invoke as invoke;
-pub use etude_models as models;
-pub use etude_route as route;
-pub use etude_runtime as runtime;
 pub use etude_runtime::{clock, private, run_id};
-pub use etude_spec as spec;
-pub use etude_sqlite as sqlite;
-pub use etude_tools as tools;
 pub use etude_tools::disk;

@@ -167,5 +167,20 @@ pub fn arrows(tree: &Tree) -> Vec<Violation> {
     found
 }
 
+/// Law 8: no crate gives another crate of the workspace a second name.
+pub fn re_exports(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for source in tree.sources() {
+        for (offset, start) in source.code.match_indices("pub use etude_") {
+            let path = source.code[offset + start.len()..].split(';').next().unwrap_or_default();
+            if !path.contains("::") {
+                let what = format!("law 8: `etude_{path}` is re-exported as a whole; its users name it themselves");
+                found.push(Violation::at(&source.path, line_of(&source.code, offset), what));
+            }
+        }
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests;

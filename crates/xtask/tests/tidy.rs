@@ -66,6 +66,7 @@ fn law_8_arrows_point_down() {
     holds(laws::absences(&TREE, 8));
     holds(laws::arrows(&TREE));
     holds(laws::constructs(&TREE));
+    holds(laws::re_exports(&TREE));
 }
 
 #[test]

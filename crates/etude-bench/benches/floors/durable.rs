@@ -7,10 +7,10 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use etude::core::schema::Schema;
-use etude::runtime::conformance::{block_on, new_run, record};
-use etude::runtime::engine::Engine as _;
-use etude::sqlite::{Settings, Sqlite, Sync};
+use etude_core::schema::Schema;
+use etude_runtime::conformance::{block_on, new_run, record};
+use etude_runtime::engine::Engine as _;
+use etude_sqlite::{Settings, Sqlite, Sync};
 use serde_json::{Value, json};
 
 use crate::measure::{Pair, Report, quartiles};

@@ -9,19 +9,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use etude::agent::Grants;
-use etude::core::data::Json;
-use etude::core::machine::Limits;
-use etude::core::model::{self, Tier, Usage};
 use etude::definition::{Definition, load};
 use etude::disk::Disk;
 use etude::header::Granted;
-use etude::invoke::LayerSettings;
-use etude::models::{ModelId, Models, ProviderKind, ProviderSettings, Secret, Settings};
 use etude::runner::{Request, Runner, Watch};
-use etude::runtime::driver::Stop;
-use etude::runtime::host::{Boxed, ModelPort};
-use etude::sqlite::{Sqlite, Sync};
+use etude_core::data::Json;
+use etude_core::machine::Limits;
+use etude_core::model::{self, Tier, Usage};
+use etude_invoke::LayerSettings;
+use etude_models::{ModelId, Models, ProviderKind, ProviderSettings, Secret, Settings};
 use etude_process::PythonWorker;
+use etude_runtime::driver::Stop;
+use etude_runtime::host::{Boxed, ModelPort};
+use etude_sqlite::{Sqlite, Sync};
 use serde_json::{Value, json};
 
 use crate::apps::{KEY, llm, of_steps};
@@ -126,7 +126,7 @@ async fn all<F: Future<Output = ()> + Send + 'static>(runs: usize, one: impl Fn(
 
 fn definition(home: &Path) -> Definition {
     let disk = Disk::open(&home.join("app")).expect("an app");
-    load(&disk, "talk", &etude::spec::stage_machine::Rules::default()).expect("a pipeline")
+    load(&disk, "talk", &etude_spec::stage_machine::Rules::default()).expect("a pipeline")
 }
 
 /// The models as runs ask them.
@@ -156,7 +156,7 @@ fn runner(home: &Path, address: SocketAddr) -> Runner {
         app_dir: home.join("app"),
         ..Settings::default()
     };
-    let journal = etude::sqlite::Settings { dir: home.join("journal"), sync: Sync::Normal };
+    let journal = etude_sqlite::Settings { dir: home.join("journal"), sync: Sync::Normal };
     Runner {
         engine: Arc::new(Sqlite::open(journal).expect("a journal")),
         models: Arc::new(Port(Arc::new(Models::new(settings).expect("models")))),
@@ -183,7 +183,7 @@ async fn one_run(runner: Arc<Runner>, definition: Arc<Definition>, app: std::pat
         routing: None,
         again_of: None,
     };
-    let mut emit = |_: etude::runtime::driver::Progress<'_>| {};
+    let mut emit = |_: etude_runtime::driver::Progress<'_>| {};
     let watch = Watch { emit: &mut emit, stop, streams_completions: false, observes_invocations: false };
     let ended = runner.start(&definition, &disk, request, watch).await.expect("a run");
     assert_eq!(ended.document.status(), "succeeded", "{:?}", ended.errors);

@@ -190,7 +190,7 @@ pub(crate) struct ModelPull {
 pub(crate) struct ModelTest {
     /// Test only this tier: `lite`, `standard` or `reasoning`
     #[arg(value_parser = crate::value::tier)]
-    pub(crate) tier: Option<etude::core::model::Tier>,
+    pub(crate) tier: Option<etude_core::model::Tier>,
 }
 
 #[derive(Debug, Args)]

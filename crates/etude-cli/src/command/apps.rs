@@ -9,11 +9,11 @@ use std::path::PathBuf;
 
 use etude::agent::ApplicationAccess;
 use etude::invocation::EventRelay;
-use etude::invoke::Invoker;
-use etude::invoke::Project;
-use etude::runtime::driver::MiddlewareEvent;
+use etude_invoke::Invoker;
+use etude_invoke::Project;
 use etude_packages::applications::{Catalog, Envelope, Places, ProgramContext};
 use etude_process::Cancel;
+use etude_runtime::driver::MiddlewareEvent;
 use tokio::sync::mpsc;
 
 use crate::args;

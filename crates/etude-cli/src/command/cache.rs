@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use etude::clock;
-use etude::core::report::duration;
-use etude::runtime::engine::{CacheQuery, CacheRow};
+use etude_core::report::duration;
+use etude_runtime::engine::{CacheQuery, CacheRow};
 use serde_json::{Value, json};
 
 use crate::args;
@@ -121,7 +121,7 @@ fn size(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use etude::runtime::engine::CacheLabel;
+    use etude_runtime::engine::CacheLabel;
 
     /// the listing says what is stored, of which step, how old, how large and how often it was used.
     #[test]

@@ -8,11 +8,11 @@ use std::path::Path;
 
 use etude::definition::LoadError;
 use etude::disk::Disk;
-use etude::invoke::Project;
 use etude::skill_mode;
-use etude::spec::stage_machine::{Machines, Rules};
-use etude::spec::{App, Diagnostic, Severity, did_you_mean, render};
+use etude_invoke::Project;
 use etude_process::sandbox;
+use etude_spec::stage_machine::{Machines, Rules};
+use etude_spec::{App, Diagnostic, Severity, did_you_mean, render};
 use serde_json::{Value, json};
 
 use crate::args;
@@ -54,7 +54,7 @@ fn of_app(context: &Context, args: &args::Check, disk: &Disk) -> Exit {
     report.diagnostics.extend(of_machines.diagnostics);
     report.broken.extend(of_machines.broken);
     let checked = [report.checked, of_machines.checked];
-    let tools = if names.is_empty() { etude::spec::tool::load(disk).1 } else { Vec::new() };
+    let tools = if names.is_empty() { etude_spec::tool::load(disk).1 } else { Vec::new() };
     let skill = if names.is_empty() { of_skill(disk) } else { Vec::new() };
     // An app with a main skill has a search path with chains; both are checked with everything else.
     // Not dropped, since the program ends here: to take thousands of skills apart is a twentieth of what all of this takes.

@@ -3,11 +3,11 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use etude::core::data::Json;
-use etude::core::outcome::Decision;
-use etude::runtime::engine::{Engine, RunState, RunView, Signalled};
-use etude::runtime::record;
+use etude_core::data::Json;
+use etude_core::outcome::Decision;
 use etude_packages::applications::{Answer, AnswerError, Confirmations};
+use etude_runtime::engine::{Engine, RunState, RunView, Signalled};
+use etude_runtime::record;
 use serde_json::{Value, json};
 
 use super::runs::find::find;
@@ -272,7 +272,7 @@ fn check_answer(gate: &Value, text: &str) -> Result<Json, Problem> {
     if schema.is_null() {
         return Ok(answer);
     }
-    let schema = etude::core::schema::Schema::lazy("answer", schema.clone(), std::collections::BTreeMap::new());
+    let schema = etude_core::schema::Schema::lazy("answer", schema.clone(), std::collections::BTreeMap::new());
     let value = answer.value().map_err(|e| Problem::usage(e.to_string()))?;
     let violations = schema.faults(&value);
     if violations.is_empty() {

@@ -20,7 +20,7 @@ use crate::exit::Exit;
 use crate::render::text::harmless;
 use crate::stdout;
 
-etude::core::words! {
+etude_core::words! {
     /// How much a finding matters.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     enum Level {

@@ -1,7 +1,7 @@
 //! `etude explain`: what an error code means and how to fix it.
 
-use etude::core::failure::FailureKind;
-use etude::spec::did_you_mean;
+use etude_core::failure::FailureKind;
+use etude_spec::did_you_mean;
 use serde_json::{Value, json};
 
 use crate::args;

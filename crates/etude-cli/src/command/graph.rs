@@ -1,10 +1,10 @@
 //! `etude graph`: a pipeline or a machine as a drawing.
 
-use etude::core::plan::StepKind;
 use etude::graph::{self, Graph};
-use etude::spec::App;
-use etude::spec::stage_machine::{Machines, Rules};
 use etude::target::Target;
+use etude_core::plan::StepKind;
+use etude_spec::App;
+use etude_spec::stage_machine::{Machines, Rules};
 
 use crate::args::{self, Drawing};
 use crate::command::run;

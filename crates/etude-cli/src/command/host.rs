@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use clap::Subcommand;
-use etude::invoke::script_host::{self as wire, Ask};
-use etude::spec::cascade::overrides::parsed;
+use etude_invoke::script_host::{self as wire, Ask};
+use etude_spec::cascade::overrides::parsed;
 use serde_json::{Number, Value};
 
 use crate::context::{Context, Problem};

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use etude::spec::stage_machine::{Machines, Summary as MachineSummary};
-use etude::spec::{App, Summary};
 use etude_packages::skills::Compat;
+use etude_spec::stage_machine::{Machines, Summary as MachineSummary};
+use etude_spec::{App, Summary};
 use serde_json::{Value, json};
 
 use crate::context::{Context, Problem};

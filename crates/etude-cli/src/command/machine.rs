@@ -2,15 +2,15 @@
 
 use std::fmt::Write;
 
-use etude::core::model::Usage;
-use etude::core::plan::stages::StageMachine;
 use etude::definition::{Definition, LoadError};
 use etude::disk::Disk;
 use etude::graph::stages;
 use etude::runner::Request;
-use etude::spec::did_you_mean;
-use etude::spec::stage_machine::{Machine, Machines};
 use etude::target::Target;
+use etude_core::model::Usage;
+use etude_core::plan::stages::StageMachine;
+use etude_spec::did_you_mean;
+use etude_spec::stage_machine::{Machine, Machines};
 
 use super::run::{coerce, granted, input_text, limits, pairs, run_to_end};
 use crate::args;

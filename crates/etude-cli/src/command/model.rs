@@ -10,7 +10,7 @@ use crate::context::{Context, Problem};
 use crate::exit::Exit;
 use crate::settings::Resolved;
 use crate::{local, stdout};
-use etude::models::ProviderKind;
+use etude_models::ProviderKind;
 
 pub(crate) fn model(context: &Context, model: &Model) -> Exit {
     let result = match model {
@@ -34,7 +34,7 @@ fn resolve(context: &Context) -> Result<Resolved, Problem> {
 }
 
 /// The provider whose weights are meant: the first one of its kind.
-fn local_provider(resolved: &Resolved) -> Result<etude::models::ProviderSettings, Problem> {
+fn local_provider(resolved: &Resolved) -> Result<etude_models::ProviderSettings, Problem> {
     let all = resolved.settings.providers.iter();
     let mut configured = all.filter(|provider| provider.kind == ProviderKind::Local && provider.withheld.is_none());
     configured.next().map_or_else(local::unconfigured, |provider| Ok(provider.clone()))

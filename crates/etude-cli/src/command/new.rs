@@ -16,9 +16,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use etude::beneath::{self, Root, Unresolved};
-use etude::core::failure::{Failure, FailureKind};
-use etude::core::template::is_step_name;
-use etude::spec::did_you_mean;
+use etude_core::failure::{Failure, FailureKind};
+use etude_core::template::is_step_name;
+use etude_spec::did_you_mean;
 use serde_json::json;
 
 use crate::args;
@@ -223,8 +223,8 @@ enum Schema {
 impl Schema {
     fn file(self) -> File {
         let (path, schema) = match self {
-            Self::Pipeline => (".etude/schemas/pipeline.json", etude::spec::pipeline_schema()),
-            Self::Machine => (".etude/schemas/machine.json", etude::spec::stage_machine::machine_schema()),
+            Self::Pipeline => (".etude/schemas/pipeline.json", etude_spec::pipeline_schema()),
+            Self::Machine => (".etude/schemas/machine.json", etude_spec::stage_machine::machine_schema()),
         };
         File { path: path.to_owned(), text: format!("{schema:#}\n"), executable: false }
     }
@@ -315,7 +315,7 @@ fn in_the_way(paths: &[PathBuf]) -> Problem {
     Problem {
         exit: Exit::Usage,
         failures,
-        usage: etude::core::model::Usage::default(),
+        usage: etude_core::model::Usage::default(),
         hints: others.into_iter().chain([remedy]).collect(),
     }
 }

@@ -1,12 +1,12 @@
 //! `etude route`: which pipeline a request is for, and why; and what `etude run REQUEST` does before it runs one.
 
-use etude::core::failure::{Failure, FailureKind, Phase};
-use etude::core::model::{Tier, Usage};
 use etude::definition::Definition;
 use etude::disk::Disk;
 use etude::routing::{self, Labelled, Mode, Routed, Table, Trail};
-use etude::runtime::driver::Stop;
 use etude::skill_mode;
+use etude_core::failure::{Failure, FailureKind, Phase};
+use etude_core::model::{Tier, Usage};
+use etude_runtime::driver::Stop;
 use serde_json::{Value, json};
 
 use super::run::load;
@@ -98,7 +98,7 @@ pub(crate) fn find(context: &Context, disk: &Disk, asked: &Asked<'_>, given: &Gi
 
 /// The pipeline or machine that a request was routed to.
 fn load_routed(context: &Context, disk: &Disk, name: &str) -> Result<Definition, Refused> {
-    match etude::spec::App::new(disk).discovery().contains(name) {
+    match etude_spec::App::new(disk).discovery().contains(name) {
         true => load(context, disk, name),
         false => super::machine::load(context, disk, name),
     }

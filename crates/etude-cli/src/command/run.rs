@@ -8,19 +8,19 @@ use std::borrow::Cow;
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 
-use etude::core::data::Json;
-use etude::core::failure::{Failure, FailureKind};
-use etude::core::machine::Limits;
-use etude::core::model::Usage;
 use etude::definition::{self, Definition, LoadError};
 use etude::disk::Disk;
 use etude::document::{Document, write_json};
 use etude::header::Granted;
 use etude::runner::{Ended, Error, Request, Runner, Watch};
-use etude::runtime::driver::Progress;
 use etude::skill_mode;
-use etude::spec::did_you_mean;
 use etude::target::Target;
+use etude_core::data::Json;
+use etude_core::failure::{Failure, FailureKind};
+use etude_core::machine::Limits;
+use etude_core::model::Usage;
+use etude_runtime::driver::Progress;
+use etude_spec::did_you_mean;
 use serde_json::Value;
 
 use super::route::{Finding, Found};
@@ -83,7 +83,7 @@ fn prepare(context: &Context, args: &args::Run, about: &mut Option<Target>) -> R
     }
     let Some(request) = &args.request else {
         let Some(name) = &args.pipeline else {
-            let known = etude::spec::App::new(&disk).discovery().pipelines.join(", ");
+            let known = etude_spec::App::new(&disk).discovery().pipelines.join(", ");
             let problem = Problem::usage("say what you want in words, or name a pipeline with `--pipeline NAME`");
             return Err(problem.hint(format!("pipelines of this app: {known}")).into());
         };
@@ -172,7 +172,7 @@ fn load_skill(context: &Context, disk: &Disk) -> Result<Definition, Refused> {
         LoadError::Invalid(diagnostics) => diagnostics.into(),
         LoadError::Unknown { .. } => {
             let problem = Problem::usage("this app has no SKILL.md, so there is no skill mode");
-            let known = etude::spec::App::new(disk).discovery().pipelines.join(", ");
+            let known = etude_spec::App::new(disk).discovery().pipelines.join(", ");
             Refused::Problem(match known.is_empty() {
                 true => problem,
                 false => problem.hint(format!("pipelines of this app: {known}")),

@@ -16,9 +16,9 @@ use etude::disk::Disk;
 use etude::document::Document;
 use etude::pins;
 use etude::queue;
-use etude::runtime::engine::{Engine, Record, RunState, RunView};
-use etude::runtime::record;
 use etude::target::Target;
+use etude_runtime::engine::{Engine, Record, RunState, RunView};
+use etude_runtime::record;
 use serde_json::{Value, json};
 
 use super::run::{load_target, print};

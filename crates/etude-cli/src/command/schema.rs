@@ -6,13 +6,13 @@ use crate::stdout;
 
 pub(crate) fn schema(what: SchemaOf) -> Exit {
     let schema = match what {
-        SchemaOf::Pipeline => etude::spec::pipeline_schema(),
-        SchemaOf::Stage => etude::spec::stage_machine::stage_schema(),
-        SchemaOf::Machine => etude::spec::stage_machine::machine_schema(),
-        SchemaOf::Test => etude::spec::test_schema(),
-        SchemaOf::Application => etude::spec::application_schema(),
-        SchemaOf::Skill => etude::spec::skill_schema(),
-        SchemaOf::Config => etude::spec::config::config_schema(),
+        SchemaOf::Pipeline => etude_spec::pipeline_schema(),
+        SchemaOf::Stage => etude_spec::stage_machine::stage_schema(),
+        SchemaOf::Machine => etude_spec::stage_machine::machine_schema(),
+        SchemaOf::Test => etude_spec::test_schema(),
+        SchemaOf::Application => etude_spec::application_schema(),
+        SchemaOf::Skill => etude_spec::skill_schema(),
+        SchemaOf::Config => etude_spec::config::config_schema(),
     };
     stdout::documents(|out| writeln!(out, "{schema:#}"));
     Exit::Done

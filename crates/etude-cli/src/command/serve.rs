@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use etude::core::failure::Failure;
-use etude::core::report::error_json;
-use etude::runtime::driver::Stop;
+use etude_core::failure::Failure;
+use etude_core::report::error_json;
+use etude_runtime::driver::Stop;
 use etude_server::clock::Clock;
 use etude_server::listen::{Listening, Tls, Wanted};
 use etude_server::token::Tokens;

@@ -3,8 +3,8 @@
 use std::io::IsTerminal;
 
 use clap::ValueEnum;
-use etude::core::failure::FailureKind;
-use etude::spec::did_you_mean;
+use etude_core::failure::FailureKind;
+use etude_spec::did_you_mean;
 use serde_json::json;
 
 use crate::args::{self, Shell};

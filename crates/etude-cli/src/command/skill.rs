@@ -13,8 +13,8 @@ mod watch;
 
 use std::ffi::OsString;
 
-use etude::invoke::LayerSettings;
 use etude::target::Target;
+use etude_invoke::LayerSettings;
 use etude_packages::skills::{Compat, Places, SkillCatalog};
 use etude_packages::trust::Approvals;
 

@@ -11,17 +11,17 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use etude::agent::Grants;
-use etude::core::failure::Failure;
-use etude::core::machine::Limits;
-use etude::core::model::{Tier, Usage};
-use etude::core::report::duration;
 use etude::disk::Disk;
 use etude::header::Granted;
-use etude::models::{ModelId, ProviderKind, ProviderSettings};
 use etude::runner::{Ended, Request, Runner, Watch};
-use etude::runtime::memory::MemoryEngine;
+use etude_core::failure::Failure;
+use etude_core::machine::Limits;
+use etude_core::model::{Tier, Usage};
+use etude_core::report::duration;
+use etude_models::{ModelId, ProviderKind, ProviderSettings};
 use etude_packages::applications::copy_without_state;
 use etude_process::blob::FileBlobs;
+use etude_runtime::memory::MemoryEngine;
 use serde_json::{Value, json};
 
 use super::run::{coerce, load_target};

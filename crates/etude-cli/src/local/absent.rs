@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use etude::models::ProviderSettings;
 use etude::routing::Sentences;
-use etude::spec::config::Provider;
+use etude_models::ProviderSettings;
+use etude_spec::config::Provider;
 
 use crate::args::{ModelProcess, ModelServe};
 use crate::context::{Context, Problem};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use etude::local::{self, Known, KnownKind, Local};
-use etude::models::{ProviderKind, ProviderSettings};
 use etude::routing::Sentences;
-use etude::spec::config::Provider;
+use etude_models::{ProviderKind, ProviderSettings};
+use etude_spec::config::Provider;
 use serde_json::{Value, json};
 
 use super::process;
@@ -127,7 +127,7 @@ pub(crate) fn wanted_by_name(provider: &ProviderSettings, name: Option<&str>) ->
     let name = name.strip_prefix("local/").unwrap_or(name);
     let all = known(provider)?;
     let names: Vec<&str> = all.iter().map(|weights| weights.entry.id).collect();
-    let near = etude::spec::did_you_mean(name, names.iter().copied()).map(str::to_owned);
+    let near = etude_spec::did_you_mean(name, names.iter().copied()).map(str::to_owned);
     let listed = names.join(", ");
     all.into_iter().find(|weights| weights.entry.id == name).ok_or_else(|| {
         let problem = Problem::usage(format!("there is no local model `{name}`"));
@@ -164,7 +164,7 @@ fn runtime_dir() -> Result<PathBuf, Problem> {
     let session = std::env::var_os("XDG_RUNTIME_DIR").map(|dir| PathBuf::from(dir).join("etude"));
     let own = paths::state_dir().map_err(Problem::environment)?.join("run");
     let fits = |dir: &PathBuf| dir.is_absolute() && dir.as_os_str().len() <= MAX_LENGTH;
-    let named = etude::core::digest::Digest::of(own.as_os_str().as_encoded_bytes()).to_string();
+    let named = etude_core::digest::Digest::of(own.as_os_str().as_encoded_bytes()).to_string();
     let shared = std::env::temp_dir().join(format!("etude-{}", &named[..12]));
     Ok(session
         .filter(|dir| fits(dir) && dir.parent().is_some_and(Path::is_dir))

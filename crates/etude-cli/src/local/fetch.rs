@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use etude::core::failure::FailureKind;
 use etude::local::{self, Progress};
+use etude_core::failure::FailureKind;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::mpsc;
 

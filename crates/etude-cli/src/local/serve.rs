@@ -4,10 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use etude::local::{self, Ended, Listen, Ready, Served, Serving, WhenIdle};
-use etude::models::ProviderSettings;
 use etude::regular;
-use etude::spec::config::Provider;
+use etude_models::ProviderSettings;
 use etude_process::standalone;
+use etude_spec::config::Provider;
 use serde_json::json;
 
 use super::built::{local_of, threads, wanted_by_name};

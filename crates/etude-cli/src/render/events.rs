@@ -1,8 +1,8 @@
 //! Events as `--format jsonl` prints them: one document a line, the result document last.
 
-use etude::core::report::Event;
-use etude::runtime::driver::Progress;
 use etude::story;
+use etude_core::report::Event;
+use etude_runtime::driver::Progress;
 use serde_json::{Value, json};
 
 use super::{layers, waits};

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
-use etude::core::failure::{Failure, FailureKind, Phase};
-use etude::core::outcome::Stderr;
-use etude::core::report::duration;
+use etude_core::failure::{Failure, FailureKind, Phase};
+use etude_core::outcome::Stderr;
+use etude_core::report::duration;
 
 use super::layout;
 use super::runs::attempts::{self, Attempt};
@@ -137,10 +137,10 @@ pub(crate) fn hints(failure: &Failure, run_id: Option<&str>) -> Vec<String> {
 }
 
 /// A fault in a definition as an entry of `errors`.
-pub(crate) fn of_diagnostic(diagnostic: &etude::spec::Diagnostic) -> Failure {
+pub(crate) fn of_diagnostic(diagnostic: &etude_spec::Diagnostic) -> Failure {
     let mut failure = Failure::new(FailureKind::DefinitionInvalid, diagnostic.message.clone());
     let (line, column) = diagnostic.position().unwrap_or((0, 0));
-    failure.origin = Some(etude::core::plan::Origin { file: diagnostic.file.path().to_owned(), line, column });
+    failure.origin = Some(etude_core::plan::Origin { file: diagnostic.file.path().to_owned(), line, column });
     let mut details = serde_json::json!({"code": diagnostic.code.as_str(), "hint": diagnostic.hint});
     if let Some(rule) = &diagnostic.rule {
         let context = serde_json::json!({
@@ -148,6 +148,6 @@ pub(crate) fn of_diagnostic(diagnostic: &etude::spec::Diagnostic) -> Failure {
         });
         details = serde_json::json!({"class": rule.class, "code": rule.name, "stage": null, "context": context});
     }
-    failure.details = Some(etude::core::data::Json::of(&details));
+    failure.details = Some(etude_core::data::Json::of(&details));
     failure
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use etude::core::report::{Item, StepStatus};
+use etude_core::report::{Item, StepStatus};
 
 use super::text::harmless;
 

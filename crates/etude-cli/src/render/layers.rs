@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use etude::runtime::driver::{MiddlewareEvent, MiddlewareEventKind};
+use etude_runtime::driver::{MiddlewareEvent, MiddlewareEventKind};
 use serde_json::{Value, json};
 
 use super::text::harmless;

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use etude::core::effect::EffectId;
+use etude_core::effect::EffectId;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::text::harmless;

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
-use etude::core::data::Json;
-use etude::core::effect::EffectId;
-use etude::core::failure::RejectedBy;
-use etude::core::report::{Event, Item, StepRow, StepStatus, duration};
-use etude::runtime::driver::Progress;
+use etude_core::data::Json;
+use etude_core::effect::EffectId;
+use etude_core::failure::RejectedBy;
+use etude_core::report::{Event, Item, StepRow, StepStatus, duration};
+use etude_runtime::driver::Progress;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::fan_out::Elements;

@@ -9,7 +9,7 @@ pub(crate) mod step;
 pub(crate) mod waiting;
 
 use anstyle::{AnsiColor, Style};
-use etude::core::report::duration;
+use etude_core::report::duration;
 use serde_json::Value;
 
 use super::layout::dollars;

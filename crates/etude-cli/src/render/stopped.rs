@@ -1,9 +1,9 @@
 //! A run that could not be started or gone on with, as people read it.
 
-use etude::core::failure::FailureKind;
 use etude::runner::Error;
-use etude::runtime::driver;
-use etude::runtime::engine;
+use etude_core::failure::FailureKind;
+use etude_runtime::driver;
+use etude_runtime::engine;
 
 use crate::context::Problem;
 use crate::exit::Exit;

@@ -2,10 +2,10 @@
 
 use anstyle::{AnsiColor, Style};
 use etude::budget;
-use etude::core::failure::{Failure, FailureKind};
-use etude::core::report::{Items, duration};
 use etude::runner::Ended;
-use etude::runtime::record;
+use etude_core::failure::{Failure, FailureKind};
+use etude_core::report::{Items, duration};
+use etude_runtime::record;
 use serde_json::Value;
 
 use super::failure;

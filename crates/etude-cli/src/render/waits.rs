@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use etude::core::effect::EffectId;
-use etude::core::model::TransportWait;
-use etude::core::report::duration;
+use etude_core::effect::EffectId;
+use etude_core::model::TransportWait;
+use etude_core::report::duration;
 use serde_json::{Value, json};
 
 use super::fan_out::counted;

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use etude::core::service_url::{Origin, ServiceUrl};
-use etude::models::{ProviderKind, is_public_header};
-use etude::spec::config::{Config, McpServer, Provider};
+use etude_core::service_url::{Origin, ServiceUrl};
+use etude_models::{ProviderKind, is_public_header};
+use etude_spec::config::{Config, McpServer, Provider};
 
 use super::grants::BASE;
 use super::{Layer, PROVIDER_KEYS, secrets};
@@ -288,8 +288,8 @@ fn expanded(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use etude::spec::config;
-    use etude::spec::source::SourceFile;
+    use etude_spec::config;
+    use etude_spec::source::SourceFile;
 
     const APP: &str = "etude.yaml";
 

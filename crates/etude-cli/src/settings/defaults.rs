@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use etude::core::model::Tier;
-use etude::models::{ModelId, ProviderKind, ProviderSettings, Secret, Settings};
+use etude_core::model::Tier;
+use etude_models::{ModelId, ProviderKind, ProviderSettings, Secret, Settings};
 
 use super::{Resolved, secrets};
 use crate::context::Problem;
@@ -202,7 +202,7 @@ async fn local_server() -> Option<(&'static str, &'static str, String)> {
         // Most ports are closed, which costs less to find out than a request does to prepare.
         let listens = tokio::net::TcpStream::connect(url.trim_start_matches("http://").trim_end_matches("/v1"));
         tokio::time::timeout(PATIENCE, listens).await.ok()?.ok()?;
-        let names = tokio::time::timeout(PATIENCE, etude::models::list_models(url)).await.ok()??;
+        let names = tokio::time::timeout(PATIENCE, etude_models::list_models(url)).await.ok()??;
         Some((name, url, names.into_iter().next()?))
     });
     for answer in asked {

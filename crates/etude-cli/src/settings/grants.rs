@@ -3,12 +3,12 @@
 use std::ffi::OsString;
 
 use etude::agent::Grants;
-use etude::core::model::Tier;
-use etude::models::Secret;
 use etude::skill_mode::Defaults;
-use etude::spec::config::McpServer;
-use etude::tools::Policy;
-use etude::tools::mcp::{Endpoint, ServerConfig};
+use etude_core::model::Tier;
+use etude_models::Secret;
+use etude_spec::config::McpServer;
+use etude_tools::Policy;
+use etude_tools::mcp::{Endpoint, ServerConfig};
 
 use super::consent::Consent;
 use super::{Layer, secrets};

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use etude::core::model::{CallFailure, CallFailureKind, ModelResponse, Request, Tier};
-use etude::core::tool::ToolCalling;
-use etude::models::{Models, Redactor, Secret};
-use etude::runtime::host::{Boxed, ModelPort, OnDelta};
+use etude_core::model::{CallFailure, CallFailureKind, ModelResponse, Request, Tier};
+use etude_core::tool::ToolCalling;
+use etude_models::{Models, Redactor, Secret};
+use etude_runtime::host::{Boxed, ModelPort, OnDelta};
 use tokio::sync::OnceCell;
 
 use super::{Resolved, defaults};

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use etude::core::model::Tier;
-use etude::models::{ModelId, ProviderKind};
+use etude_core::model::Tier;
+use etude_models::{ModelId, ProviderKind};
 
 use super::{Resolved, Why, defaults};
 use crate::context::{Context, Problem, block_on};

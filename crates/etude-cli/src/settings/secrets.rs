@@ -1,7 +1,7 @@
 //! `${env:NAME}` in configured texts.
 
-use etude::core::service_url::{mask, redact};
-use etude::spec::Diagnostic;
+use etude_core::service_url::{mask, redact};
+use etude_spec::Diagnostic;
 
 /// A text with its variables replaced.
 pub(super) struct Expanded {

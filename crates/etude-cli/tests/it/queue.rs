@@ -1,15 +1,15 @@
 //! Runs that another program has queued, as the command line shows and ends them.
 
-use etude::core::data::Json;
-use etude::core::machine::Limits;
-use etude::core::model::Usage;
 use etude::disk::Disk;
 use etude::header::Granted;
 use etude::queue::{self, Terms};
 use etude::runner::Request;
-use etude::runtime::conformance::block_on;
-use etude::runtime::engine::Enqueued;
-use etude::sqlite::{Settings, Sqlite, Sync};
+use etude_core::data::Json;
+use etude_core::machine::Limits;
+use etude_core::model::Usage;
+use etude_runtime::conformance::block_on;
+use etude_runtime::engine::Enqueued;
+use etude_sqlite::{Settings, Sqlite, Sync};
 use serde_json::json;
 
 use crate::test::Test;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-use etude::core::effect::{Command, ProcessCall, Protocol, Sandbox, Setting, Stdin, Worker};
-use etude::core::outcome::{Exit, ProcessEnd, Stdout};
+use etude_core::effect::{Command, ProcessCall, Protocol, Sandbox, Setting, Stdin, Worker};
+use etude_core::outcome::{Exit, ProcessEnd, Stdout};
 use etude_process::blob::FileBlobs;
 use etude_process::sandbox::{self, SandboxPolicy, SandboxSettings};
 use etude_process::{Cancel, ChildEnvironment, HostSettings, ProcessHost, Redaction};

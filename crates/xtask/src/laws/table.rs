@@ -295,13 +295,26 @@ pub const ARROWS: &[(&str, &[&str])] = &[
         "etude-server",
         &["etude", "etude-core", "etude-invoke", "etude-process", "etude-runtime", "etude-spec", "etude-sqlite"],
     ),
-    ("etude-cli", &["etude", "etude-packages", "etude-process", "etude-otel", "etude-server", "etude-restate"]),
+    (
+        "etude-cli",
+        &[
+            "etude", "etude-core", "etude-invoke", "etude-models", "etude-otel", "etude-packages", "etude-process",
+            "etude-restate", "etude-route", "etude-runtime", "etude-server", "etude-spec", "etude-sqlite",
+            "etude-tools",
+        ],
+    ),
     (
         "etude-fuzz",
         &["etude-core", "etude-models", "etude-process", "etude-route", "etude-runtime", "etude-spec", "etude-tools"],
     ),
     // A program that measures; nothing of it is given away.
-    ("etude-bench", &["etude", "etude-process"]),
+    (
+        "etude-bench",
+        &[
+            "etude", "etude-core", "etude-invoke", "etude-models", "etude-process", "etude-runtime", "etude-spec",
+            "etude-sqlite",
+        ],
+    ),
     ("xtask", &[]),
 ];
 

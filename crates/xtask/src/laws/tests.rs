@@ -162,6 +162,14 @@ fn law_8_sees_runs_and_programs_without_approval_in_packages() {
 }
 
 #[test]
+fn law_8_sees_crates_that_are_re_exported() {
+    let seen = |text| re_exports(&tree(&source("etude", "lib.rs", text))).len();
+    assert_eq!(seen("pub use etude_core as core;"), 1);
+    assert_eq!(seen("pub use etude_core;"), 1);
+    assert_eq!(seen("pub use etude_runtime::{clock, private};"), 0);
+}
+
+#[test]
 fn law_8_sees_front_ends_that_name_each_other() {
     let seen = |file, text| arrows(&tree(&source("etude-spec", file, text))).len();
     assert_eq!(seen("stage/read.rs", "use crate::pipeline::Step;"), 1);

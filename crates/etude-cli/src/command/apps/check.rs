@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use etude::spec::render;
 use etude_packages::applications::{Conformance, Package, Source, check as conformance};
+use etude_spec::render;
 use serde_json::{Value, json};
 
 use crate::args;
@@ -76,7 +76,7 @@ fn document(reports: &[(&Package, Conformance)], is_conformant: bool) -> Value {
 
 fn print(context: &Context, package: &Package, report: &Conformance) {
     context.show(&report.diagnostics);
-    let is_new = |d: &&etude::spec::Diagnostic| !report.diagnostics.contains(d);
+    let is_new = |d: &&etude_spec::Diagnostic| !report.diagnostics.contains(d);
     context.show(report.checks.iter().flat_map(|check| &check.diagnostics).filter(is_new));
     let points: Vec<String> =
         report.checks.iter().map(|check| format!("{} {}", check.id, check.outcome.word())).collect();

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use etude::spec::render;
 use etude_packages::applications::{Catalog, Package};
 use etude_packages::trust::Approvals;
+use etude_spec::render;
 use serde_json::{Value, json};
 
 use crate::args;

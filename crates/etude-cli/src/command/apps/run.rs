@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use etude::clock;
-use etude::invoke::Invoker;
-use etude::invoke::invoker::CancellationToken;
-use etude::runtime::driver::{MiddlewareEvent, Stop};
+use etude_invoke::Invoker;
+use etude_invoke::invoker::CancellationToken;
 use etude_packages::applications::{
     Answer, Call, DEFAULT_OUTPUT, DEFAULT_TIMEOUT, Envelope, Fresh, Invoked, Invoking, Limits, Person, Request, Status,
     Unconfirmed, Why, prepare,
 };
 use etude_process::Cancel;
+use etude_runtime::driver::{MiddlewareEvent, Stop};
 use tokio::sync::mpsc;
 
 use crate::args;

@@ -1,8 +1,8 @@
 //! `etude apps show`: a package as it would be activated.
 
-use etude::spec::application::findings;
-use etude::spec::{Diagnostic, render};
 use etude_packages::applications::{Activated, Package, activate};
+use etude_spec::application::findings;
+use etude_spec::{Diagnostic, render};
 use serde_json::{Value, json};
 
 use crate::args;

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use etude::invoke::{Project, Setup};
-use etude::spec::skill::Profile;
-use etude::spec::{Code, Diagnostic};
+use etude_invoke::{Project, Setup};
 use etude_packages::skills;
+use etude_spec::skill::Profile;
+use etude_spec::{Code, Diagnostic};
 
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
@@ -27,7 +27,7 @@ pub(super) fn check(context: &Context, dir: &Path) -> Result<Exit, Problem> {
     for folder in etude::app::skill_folders(dir) {
         found.extend(skills::check(&folder, Profile::Lenient).map_err(cannot)?.diagnostics);
     }
-    etude::spec::diagnostic::sort(&mut found);
+    etude_spec::diagnostic::sort(&mut found);
     found.dedup();
     let broken: BTreeSet<&str> = found.iter().filter(|d| d.is_error()).map(|d| d.file.path()).collect();
     let broken: Vec<String> = broken.into_iter().map(str::to_owned).collect();

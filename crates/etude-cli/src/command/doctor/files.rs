@@ -5,11 +5,11 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use etude::core::model::Tier;
 use etude::definition;
 use etude::disk::Disk;
-use etude::runtime::engine::Query;
-use etude::spec::stage_machine::Rules;
+use etude_core::model::Tier;
+use etude_runtime::engine::Query;
+use etude_spec::stage_machine::Rules;
 
 use super::{Finding, Level, os};
 use crate::context::Context;
@@ -45,7 +45,7 @@ impl App {
     /// The tiers that its valid pipelines call.
     pub(super) fn tiers(&self) -> BTreeSet<Tier> {
         let Some(disk) = &self.disk else { return BTreeSet::new() };
-        let names = etude::spec::App::new(disk).discovery().pipelines.clone();
+        let names = etude_spec::App::new(disk).discovery().pipelines.clone();
         let loaded = names.iter().filter_map(|name| definition::load(disk, name, &self.rules).ok());
         loaded.flat_map(|definition| definition.tiers()).collect()
     }
@@ -58,8 +58,8 @@ pub(super) fn app(app: &App) -> Vec<Finding> {
         let finding = Finding::new("app", Level::Note, fault);
         return vec![finding.fix("go to an app, name it with `--app DIR`, or create one: etude new DIR")];
     };
-    let report = etude::spec::App::new(disk).with_machines(app.rules.clone()).check(&[]);
-    let machines = etude::spec::stage_machine::Machines::new(disk, app.rules.clone()).check(&[]);
+    let report = etude_spec::App::new(disk).with_machines(app.rules.clone()).check(&[]);
+    let machines = etude_spec::stage_machine::Machines::new(disk, app.rules.clone()).check(&[]);
     let diagnostics = report.diagnostics.iter().chain(&machines.diagnostics);
     let errors = diagnostics.filter(|diagnostic| diagnostic.is_error()).count();
     let root = disk.root().display();
@@ -67,7 +67,7 @@ pub(super) fn app(app: &App) -> Vec<Finding> {
         let plural = if errors == 1 { "" } else { "s" };
         return vec![Finding::new("app", Level::Error, format!("{root}: {errors} error{plural}")).fix("etude check")];
     }
-    let pipelines = etude::spec::App::new(disk).discovery().pipelines.len();
+    let pipelines = etude_spec::App::new(disk).discovery().pipelines.len();
     vec![Finding::ok("app", format!("{root}: {pipelines} pipelines, no errors"))]
 }
 

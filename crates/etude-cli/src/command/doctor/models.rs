@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use etude::core::model::{Message, Request, Tier};
-use etude::core::report::duration;
-use etude::core::service_url::ServiceUrl;
-use etude::models::{ModelId, Models, ProviderKind, ProviderSettings};
+use etude_core::model::{Message, Request, Tier};
+use etude_core::report::duration;
+use etude_core::service_url::ServiceUrl;
+use etude_models::{ModelId, Models, ProviderKind, ProviderSettings};
 
 use super::files::{App, of_problem, program};
 use super::{Finding, Level};
@@ -160,7 +160,7 @@ async fn connected(provider: &ProviderSettings) -> Result<String, Lack> {
     let configured = provider.base_url.as_ref().map(ServiceUrl::expose);
     let url = configured.or(provider.kind.default_base_url()).unwrap_or_default();
     if provider.api_key.is_none()
-        && let Ok(Some(models)) = tokio::time::timeout(PATIENCE, etude::models::list_models(url)).await
+        && let Ok(Some(models)) = tokio::time::timeout(PATIENCE, etude_models::list_models(url)).await
     {
         return Ok(format!("responds with {} models", models.len()));
     }

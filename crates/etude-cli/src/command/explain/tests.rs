@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
-use etude::spec::source::MemorySources;
-use etude::spec::{App, Code, Diagnostic};
+use etude_spec::source::MemorySources;
+use etude_spec::{App, Code, Diagnostic};
 
 use super::*;
 

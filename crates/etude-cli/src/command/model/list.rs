@@ -1,7 +1,7 @@
 //! `etude model list`: what each tier is mapped to and why, the providers, and the local models.
 
-use etude::core::model::Tier;
-use etude::models::{ModelId, Models, ProviderSettings};
+use etude_core::model::Tier;
+use etude_models::{ModelId, Models, ProviderSettings};
 use serde_json::{Value, json};
 
 use super::{local_provider, resolve};

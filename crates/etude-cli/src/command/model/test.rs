@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use etude::core::model::{Message, ModelResponse, Request, ResponseSchema, Stop, Tier, Tool};
-use etude::core::report::duration;
-use etude::core::schema::Schema;
-use etude::models::Models;
+use etude_core::model::{Message, ModelResponse, Request, ResponseSchema, Stop, Tier, Tool};
+use etude_core::report::duration;
+use etude_core::schema::Schema;
+use etude_models::Models;
 use serde_json::{Value, json};
 
 use super::resolve;
@@ -78,7 +78,7 @@ async fn stoppable(tier: Tier, models: &Models) -> Result<TierTest, Problem> {
     tokio::select! {
         tried = test_tier(tier, models) => Ok(tried),
         _ = stop.changed() => Err(Problem::new(
-            Exit::Interrupted, etude::core::failure::FailureKind::Cancelled, "the test was interrupted"
+            Exit::Interrupted, etude_core::failure::FailureKind::Cancelled, "the test was interrupted"
         )),
     }
 }
@@ -180,7 +180,7 @@ fn copy(call: &Called) -> Called {
     Called { why: call.why.clone(), ..*call }
 }
 
-fn price(resolved: &Resolved, tier: Tier) -> Option<etude::models::Price> {
+fn price(resolved: &Resolved, tier: Tier) -> Option<etude_models::Price> {
     Models::new(resolved.settings.clone()).ok()?.price(tier)
 }
 

@@ -1,5 +1,5 @@
 use etude::disk::Disk;
-use etude::spec::{App, Diagnostic};
+use etude_spec::{App, Diagnostic};
 
 use super::*;
 
@@ -119,8 +119,8 @@ fn pragmas(dir: &Path) -> Vec<(PathBuf, PathBuf)> {
 /// cli: what is written names a schema that is there, and satisfies it.
 #[test]
 fn pragmas_name_schemas_that_are_there_and_hold() {
-    use etude::core::schema::Schema as Compiled;
-    use etude::spec::source::SourceFile;
+    use etude_core::schema::Schema as Compiled;
+    use etude_spec::source::SourceFile;
     let dir = tempfile::tempdir().unwrap();
     let place = dir.path().join("demo");
     app(&place).unwrap_or_else(|problem| panic!("{problem:?}"));
@@ -133,7 +133,7 @@ fn pragmas_name_schemas_that_are_there_and_hold() {
         let schema =
             Compiled::lazy("editor", serde_json::from_str(&schema).unwrap(), std::collections::BTreeMap::new());
         let text = std::sync::Arc::new(SourceFile::new("x.yaml", fs::read_to_string(&file).unwrap()));
-        let (node, _) = etude::spec::yaml::parse(&text);
+        let (node, _) = etude_spec::yaml::parse(&text);
         let value = serde_json::from_str(&node.unwrap().to_json().unwrap()).unwrap();
         let violations = schema.violations(&value);
         assert!(violations.is_empty(), "{}: {violations:?}", file.display());
@@ -152,12 +152,12 @@ fn new_machines_skills_and_packages_hold() {
     }
     let disk = Disk::open(&place).unwrap();
     let report =
-        etude::spec::stage_machine::Machines::new(&disk, etude::spec::stage_machine::Rules::default()).check(&[]);
+        etude_spec::stage_machine::Machines::new(&disk, etude_spec::stage_machine::Rules::default()).check(&[]);
     assert_eq!(report.diagnostics, []);
     assert_eq!(checked(&place), []);
     skill(Some(&place), "word-count").unwrap_or_else(|problem| panic!("{problem:?}"));
     let skill = place.join(".agents/skills/word-count");
-    let checked = etude_packages::skills::check(&skill, etude::spec::skill::Profile::Strict).unwrap();
+    let checked = etude_packages::skills::check(&skill, etude_spec::skill::Profile::Strict).unwrap();
     assert!(checked.is_valid && checked.diagnostics.is_empty(), "{:?}", checked.diagnostics);
     package(&place, "notes").unwrap_or_else(|problem| panic!("{problem:?}"));
     assert!(place.join("apps/notes/skills/notes-use/SKILL.md").is_file());

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use etude::core::data::Json;
-use etude::core::failure::{Failure, FailureKind, Phase};
-use etude::core::model::{Tier, Usage};
 use etude::definition::Definition;
 use etude::disk::Disk;
 use etude::routing::{self, Extracted, From, Source, Stated, Trail, Unclear};
-use etude::runtime::host::ModelPort;
+use etude_core::data::Json;
+use etude_core::failure::{Failure, FailureKind, Phase};
+use etude_core::model::{Tier, Usage};
+use etude_runtime::host::ModelPort;
 use indexmap::IndexMap;
 use serde_json::Value;
 use serde_json::value::RawValue;

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use etude::core::data::Json;
-use etude::core::model::Usage;
 use etude::disk::Disk;
 use etude::header::Header;
 use etude::skill_mode;
 use etude::target::Target;
+use etude_core::data::Json;
+use etude_core::model::Usage;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 

@@ -1,12 +1,12 @@
 //! Questions of a run, asked at the terminal.
 
-use etude::core::data::Json;
-use etude::core::effect::{Gate, Subject};
-use etude::core::outcome::Decision;
 use etude::definition::Definition;
 use etude::runner::{Ended, Error, Runner};
-use etude::runtime::driver::Stop;
-use etude::runtime::record;
+use etude_core::data::Json;
+use etude_core::effect::{Gate, Subject};
+use etude_core::outcome::Decision;
+use etude_runtime::driver::Stop;
+use etude_runtime::record;
 use serde_json::Value;
 
 use super::watched;

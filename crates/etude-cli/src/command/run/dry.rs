@@ -2,13 +2,13 @@
 
 use std::fmt::Write;
 
-use etude::core::data::Json;
-use etude::core::effect::Command;
-use etude::core::machine::Limits;
-use etude::core::plan::OnTimeout;
-use etude::core::report::duration;
 use etude::definition::Definition;
 use etude::dry_run::{self, DryRun, Question, Repeat, StepFacts, Work, WorstCase};
+use etude_core::data::Json;
+use etude_core::effect::Command;
+use etude_core::machine::Limits;
+use etude_core::plan::OnTimeout;
+use etude_core::report::duration;
 
 use crate::context::Context;
 use crate::exit::Exit;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use etude::sqlite::{Settings, Sqlite, Sync};
+use etude_sqlite::{Settings, Sqlite, Sync};
 use serde_json::json;
 
 use crate::context::{Context, Problem};

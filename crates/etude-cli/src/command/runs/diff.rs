@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use etude::inspect::{self, Stream};
 use etude::runs::{self, Side};
-use etude::runtime::engine::{Engine, RunView};
+use etude_runtime::engine::{Engine, RunView};
 use serde_json::Value;
 
 use super::{document_of, find, show};

@@ -1,7 +1,7 @@
 //! Which run an id on the command line names.
 
 use etude::runs::{self, LATEST};
-use etude::runtime::engine::{Engine, RunView};
+use etude_runtime::engine::{Engine, RunView};
 
 use crate::context::{Context, Problem};
 use crate::render::stopped::of_engine;

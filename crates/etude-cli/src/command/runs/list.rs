@@ -2,7 +2,7 @@
 
 use etude::clock;
 use etude::runs::{self, INTERRUPTED, Listed};
-use etude::runtime::engine::{Engine, Query, RunRow, RunState};
+use etude_runtime::engine::{Engine, Query, RunRow, RunState};
 use serde_json::{Value, json};
 
 use super::find::app_of;

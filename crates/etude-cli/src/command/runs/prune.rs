@@ -2,7 +2,7 @@
 
 use etude::clock;
 use etude::runs;
-use etude::runtime::engine::{Query, RunState};
+use etude_runtime::engine::{Query, RunState};
 use serde_json::{Value, json};
 
 use super::find::app_of;

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use etude::attempts::{Ended, Next, Refused as NotContinued};
-use etude::core::failure::{Failure, FailureKind};
-use etude::core::machine::Limits;
 use etude::definition::Definition;
 use etude::runner::Resume;
-use etude::runtime::driver::Stop;
-use etude::runtime::engine::{Engine, RunState, RunView};
-use etude::runtime::record::Continuation;
 use etude::target::Target;
+use etude_core::failure::{Failure, FailureKind};
+use etude_core::machine::Limits;
+use etude_runtime::driver::Stop;
+use etude_runtime::engine::{Engine, RunState, RunView};
+use etude_runtime::record::Continuation;
 
 use super::find::find;
 use super::{definition_of, over};

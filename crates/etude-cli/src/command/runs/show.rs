@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use etude::clock;
-use etude::core::data::Json;
-use etude::core::report::result_json;
 use etude::document::write_json;
 use etude::inspect::{self, Place, Replayed, Stream};
 use etude::runs::{self, row_json, status};
-use etude::runtime::engine::{Engine, RunState, RunView};
 use etude::target::Target;
 use etude::trace;
+use etude_core::data::Json;
+use etude_core::report::result_json;
+use etude_runtime::engine::{Engine, RunState, RunView};
 use serde_json::{Value, json};
 
 use super::find::find;

@@ -2,7 +2,7 @@
 
 use etude::clock;
 use etude::runs::{self, Group, Listed};
-use etude::runtime::engine::Query;
+use etude_runtime::engine::Query;
 use serde_json::{Value, json};
 
 use super::find::app_of;

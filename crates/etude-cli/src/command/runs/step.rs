@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use etude::inspect::{self, Inspected, Place, Replayed, Stream};
-use etude::runtime::engine::{Engine, RunView};
+use etude_runtime::engine::{Engine, RunView};
 use serde_json::{Value, json};
 
 use super::show;

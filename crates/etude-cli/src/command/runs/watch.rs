@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use etude::core::failure::FailureKind;
-use etude::core::machine::Command;
 use etude::definition::Definition;
 use etude::document::Document;
 use etude::inspect::Replay;
 use etude::runs::{INTERRUPTED, status};
-use etude::runtime::driver::Progress;
-use etude::runtime::engine::{Engine, RunState, RunView};
-use etude::runtime::record;
 use etude::target::Target;
+use etude_core::failure::FailureKind;
+use etude_core::machine::Command;
+use etude_runtime::driver::Progress;
+use etude_runtime::engine::{Engine, RunState, RunView};
+use etude_runtime::record;
 use serde_json::Value;
 
 use super::{definition_of, document_of, find};
@@ -152,7 +152,7 @@ fn over(context: &Context, engine: &dyn Engine, view: &RunView) -> Result<Exit, 
         for error in member("errors").as_array().into_iter().flatten() {
             crate::render::say_part!("\n{}", overview::failure(error, layout::width_of_stderr()));
         }
-        let mut facts = vec![etude::core::report::duration(document.duration_ms)];
+        let mut facts = vec![etude_core::report::duration(document.duration_ms)];
         facts.extend(usage(member("usage")));
         let (target, id) = (&view.row.target, &view.row.id);
         let target = crate::render::text::harmless(target);

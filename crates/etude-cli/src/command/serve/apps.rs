@@ -18,11 +18,11 @@ use crate::settings::{Need, Purpose};
 /// The user's configuration, read for each app as the commands read it.
 pub(super) struct Configured {
     global: Global,
-    engine: Arc<dyn etude::runtime::engine::Engine>,
+    engine: Arc<dyn etude_runtime::engine::Engine>,
 }
 
 impl Configured {
-    pub(super) fn new(global: &Global, engine: Arc<dyn etude::runtime::engine::Engine>) -> Self {
+    pub(super) fn new(global: &Global, engine: Arc<dyn etude_runtime::engine::Engine>) -> Self {
         // Nothing that a request causes is printed, and no one is asked.
         let global = Global { quiet: true, verbose: false, format: crate::args::Format::Json, ..global.clone() };
         Self { global, engine }
@@ -69,8 +69,8 @@ impl Apps for Configured {
         let context = self.context(app);
         let mut document = crate::command::list::of_app(&context).map_err(|problem| why(&problem))?;
         let disk = Disk::open(app).map_err(|e| e.to_string())?;
-        let (_, diagnostics) = etude::spec::App::new(&disk).summaries();
-        document["diagnostics"] = diagnostics.iter().map(etude::spec::render::json).collect();
+        let (_, diagnostics) = etude_spec::App::new(&disk).summaries();
+        document["diagnostics"] = diagnostics.iter().map(etude_spec::render::json).collect();
         Ok(document)
     }
 }

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use etude::spec::render;
-use etude::spec::skill::{Profile, properties};
 use etude_packages::skills::{self, Checked};
+use etude_spec::render;
+use etude_spec::skill::{Profile, properties};
 use serde_json::{Value, json};
 
 use crate::args;

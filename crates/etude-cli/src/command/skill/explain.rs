@@ -1,7 +1,7 @@
 //! `etude skill explain`: what a skill's metadata adds up to.
 
 use clap::Args;
-use etude::invoke::explain as documents;
+use etude_invoke::explain as documents;
 
 use super::project::{self, Layers};
 use crate::context::{Context, Refused};

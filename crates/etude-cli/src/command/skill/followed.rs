@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use etude::invoke::chain::Event;
-use etude::invoke::{Ended, Watch};
+use etude_invoke::chain::Event;
+use etude_invoke::{Ended, Watch};
 use serde_json::Value;
 
 use super::watch::Face;

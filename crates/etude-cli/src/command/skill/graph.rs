@@ -1,7 +1,7 @@
 //! `etude skill graph`: levels and chain as a drawing.
 
 use clap::{Args, ValueEnum};
-use etude::invoke::graph as drawings;
+use etude_invoke::graph as drawings;
 
 use super::project::{self, Layers};
 use crate::context::{Context, Refused};

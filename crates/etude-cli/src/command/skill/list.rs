@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use etude::spec::render;
 use etude_packages::skills::{Compat, Entry, SkillCatalog};
+use etude_spec::render;
 use serde_json::{Value, json};
 
 use crate::context::{Context, Problem};

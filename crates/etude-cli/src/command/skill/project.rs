@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use etude::invoke::project::{Project, Refused as NoChain, Setup};
-use etude::spec::cascade::{Compiled, Overrides, Strategy};
-use etude::spec::{Diagnostic, render};
+use etude_invoke::project::{Project, Refused as NoChain, Setup};
+use etude_spec::cascade::{Compiled, Overrides, Strategy};
+use etude_spec::{Diagnostic, render};
 use serde_json::{Value, json};
 
 use crate::context::{Context, Problem, Refused, here};

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
-use etude::core::model::Tier;
 use etude::invocation::agent::Agent;
-use etude::invoke::chain::{Throw, ThrowKind};
-use etude::invoke::session::Gateway;
-use etude::invoke::{Access, Bridge, BridgeSettings, BuiltinTool, Ended, SentVariable, Session};
-use etude::runtime::driver::Stop;
-use etude::spec::cascade::arguments;
-use etude::spec::skill::boolean_word;
-use etude::tools::mcp::OnLog;
+use etude_core::model::Tier;
+use etude_invoke::chain::{Throw, ThrowKind};
+use etude_invoke::session::Gateway;
+use etude_invoke::{Access, Bridge, BridgeSettings, BuiltinTool, Ended, SentVariable, Session};
 use etude_packages::skills::ActivationError;
+use etude_runtime::driver::Stop;
+use etude_spec::cascade::arguments;
+use etude_spec::skill::boolean_word;
+use etude_tools::mcp::OnLog;
 use serde_json::{Map, Value, json};
 
 use super::followed::{Followed, finish_spans};
@@ -92,7 +92,7 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
     let project = project::open(context, &args.layers, name)?;
     let (mut params, mut log, mut servers) = (None, None, Value::Null);
     // A path names a file that is on no search path: what is wrong with it is reported when it is called.
-    if etude::spec::cascade::skill::is_bare_name(name) {
+    if etude_spec::cascade::skill::is_bare_name(name) {
         let compiled = project::compile(&project, name)?;
         if is_for_agents_only(&compiled.skill.frontmatter()) {
             let problem = Problem::usage(ActivationError::AgentsOnly(name.clone()).to_string());

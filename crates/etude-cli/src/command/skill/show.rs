@@ -12,7 +12,7 @@ use crate::args;
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
 use crate::{paths, stdout};
-use etude::core::failure::FailureKind;
+use etude_core::failure::FailureKind;
 
 pub(super) fn show(context: &Context, args: &args::SkillShow) -> Result<Exit, Problem> {
     let compat = super::compat(args.compat);

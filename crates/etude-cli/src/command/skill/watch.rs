@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use etude::invoke::Watch;
-use etude::invoke::chain::{Event, EventKind};
+use etude_invoke::Watch;
+use etude_invoke::chain::{Event, EventKind};
 use serde_json::{Map, Value, json};
 
 use crate::render::layers::{INFO, LEVELS, level, millis, named_level};
@@ -105,7 +105,7 @@ impl Watch for Face {
             EventKind::Failed(throw) => ("failed", Some(throw)),
         };
         if self.streams {
-            let error = throw.map(etude::invoke::chain::Throw::json);
+            let error = throw.map(etude_invoke::chain::Throw::json);
             let mut line =
                 json!({"event": word, "tool": &*event.tool, "serves": event.serves.as_deref(), "error": error});
             if let Some(took) = took {

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use etude::disk::Disk;
-use etude::spec::source::{FileKind, ReadFailure, SourceFile, Sources};
 use etude::target::Target;
+use etude_spec::source::{FileKind, ReadFailure, SourceFile, Sources};
 use serde_json::{Map, Value};
 
 use crate::context::{Problem, Refused};
 use crate::exit::Exit;
-use etude::core::failure::FailureKind;
+use etude_core::failure::FailureKind;
 
 /// One test.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub(super) fn find(disk: &Disk) -> Result<Vec<Case>, Refused> {
     names.sort();
     let (mut cases, mut faults) = (Vec::new(), Vec::new());
     for name in names {
-        match etude::spec::test::read(&open(disk, &name)?, &name) {
+        match etude_spec::test::read(&open(disk, &name)?, &name) {
             Ok(value) => cases.push(of_value(name, &value)),
             Err(found) => faults.extend(found),
         }

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use etude::core::failure::{self, RejectedBy};
-use etude::core::report::duration;
+use etude_core::failure::{self, RejectedBy};
+use etude_core::report::duration;
 use serde_json::Value;
 
 use crate::render::layout::clip;

@@ -1,7 +1,7 @@
 //! A listing of runs.
 
-use etude::core::report::duration;
 use etude::runs::{Listed, status};
+use etude_core::report::duration;
 
 use crate::render::layout::{clip, dollars, table};
 
@@ -41,7 +41,7 @@ fn age(ms: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use etude::runtime::engine::{Placement, RunRow, RunState};
+    use etude_runtime::engine::{Placement, RunRow, RunState};
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use etude::core::report::duration;
+use etude_core::report::duration;
 use serde_json::Value;
 
 use super::attempts::{self, Attempt};

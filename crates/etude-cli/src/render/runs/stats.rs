@@ -1,7 +1,7 @@
 //! Figures over many runs, as a table.
 
-use etude::core::report::duration;
 use etude::runs::{Group, Stats};
+use etude_core::report::duration;
 
 use crate::render::layout::{clip, dollars, table};
 

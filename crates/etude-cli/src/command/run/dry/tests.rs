@@ -1,6 +1,6 @@
-use etude::core::plan::Plan;
-use etude::spec::App;
-use etude::spec::source::MemorySources;
+use etude_core::plan::Plan;
+use etude_spec::App;
+use etude_spec::source::MemorySources;
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn shown(limits: &Limits) -> String {
     let input = Json::parse(r#"{"who":"Ada"}"#).unwrap();
     text(
         &dry_run::of(
-            &Plan { before: None, body, after: None, phase: etude::core::failure::Phase::Business },
+            &Plan { before: None, body, after: None, phase: etude_core::failure::Phase::Business },
             &input,
             None,
         ),
