@@ -8,7 +8,9 @@ mod app;
 pub mod client;
 pub mod clock;
 mod decision;
+mod definition;
 mod door;
+mod effect;
 pub mod listen;
 mod login;
 mod metrics;
@@ -25,6 +27,7 @@ mod session;
 mod start;
 mod stream;
 pub mod token;
+mod tree;
 mod work;
 
 pub use app::{Apps, NotLoaded};

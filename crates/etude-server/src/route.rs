@@ -16,7 +16,7 @@ use crate::query::Query;
 use crate::request::{self, Call, Responding};
 use crate::server::Server;
 use crate::token::{Caller, Scope};
-use crate::{about, act, app, decision, login, metrics, page, run, start, stream};
+use crate::{about, act, app, decision, definition, effect, login, metrics, page, run, start, stream, tree};
 
 /// The largest body of a request, unless its route says otherwise.
 const BODY: usize = 1024 * 1024;
@@ -112,6 +112,14 @@ const TABLE: &[Route] = table! {
     GET "/v1/decisions/{id}" Read [] Nothing => decision::show;
     POST "/v1/decisions/{id}" Approve [] Json(BODY) => decision::decide;
     GET "/v1/runs/{id}/events" Read ["after", "limit"] Nothing => stream::events;
+    GET "/v1/runs/{id}/tree" Read ["parent", "after", "limit"] Nothing => tree::tree;
+    GET "/v1/runs/{id}/effects/{effect}/{stream}" Read ["tail"] Nothing => effect::stream;
+    GET "/v1/apps/{app}/pipelines/{pipeline}" Read [] Nothing => definition::show;
+    GET "/v1/apps/{app}/pipelines/{pipeline}/schema" Read [] Nothing => definition::schema;
+    GET "/v1/apps/{app}/pipelines/{pipeline}/graph" Read ["format"] Nothing => definition::graph;
+    GET "/v1/apps/{app}/machines/{machine}" Read [] Nothing => definition::show;
+    GET "/v1/apps/{app}/machines/{machine}/schema" Read [] Nothing => definition::schema;
+    GET "/v1/apps/{app}/machines/{machine}/graph" Read ["format"] Nothing => definition::graph;
     GET "/v1/events" Read [] Nothing => stream::feed;
     GET "/v1/apps" Read [] Nothing => app::list;
     GET "/v1/apps/{app}" Read [] Nothing => app::show;

@@ -22,6 +22,10 @@ Run commands:
   approve      Approve a waiting approval
   deny         Deny a waiting approval
 
+Server commands:
+  serve        Serve runs over HTTP
+  token        Create, list and revoke access tokens of the server
+
 Authoring commands:
   new          Create an app or add to it
   check        Report every error in the app's definitions

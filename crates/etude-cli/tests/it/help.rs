@@ -60,7 +60,7 @@ fn without_arguments_the_help_is_a_usage_error() {
 }
 
 /// Examples that cannot run in a new app: they need a model, a package, a skill, another process, or a file.
-const NEEDY: [&str; 24] = [
+const NEEDY: [&str; 26] = [
     "etude runs show 8dmwnz5e extract",
     "etude run \"",
     "etude run -C demo \"",
@@ -70,6 +70,8 @@ const NEEDY: [&str; 24] = [
     "etude runs watch",
     "etude approve",
     "etude deny",
+    "etude serve",
+    "etude token ",
     "etude test",
     "etude apps show",
     "etude apps run",

@@ -42,6 +42,40 @@ impl Serving {
         (self.child.wait().expect("it ends").code(), stderr)
     }
 
+    fn token(&self) -> String {
+        let socket = std::path::PathBuf::from(self.line["socket"].as_str().expect("a socket"));
+        fs::read_to_string(socket.with_file_name("owner.token")).expect("a token").trim().to_owned()
+    }
+
+    /// The document of a response over the socket.
+    fn document(&self, method: &str, path: &str, body: &str) -> Value {
+        let text = format!(
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            self.token(),
+            body.len()
+        );
+        let mut stream = UnixStream::connect(self.line["socket"].as_str().expect("a socket")).expect("a socket");
+        stream.write_all(text.as_bytes()).expect("written");
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).expect("a response");
+        let (_, body) = reply.split_once("\r\n\r\n").expect("a body");
+        serde_json::from_str(body).unwrap_or_else(|e| panic!("{e}: {reply}"))
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Value {
+        self.document("POST", path, &body.to_string())
+    }
+
+    /// Reads a run until it has this status.
+    fn until(&self, path: &str, status: &str) -> Value {
+        let mut run = Value::Null;
+        crate::test::wait_until(&format!("{path} {status}"), || {
+            run = self.document("GET", path, "");
+            run["status"] == status
+        });
+        run
+    }
+
     /// Sends a request without a body over the socket or an address.
     fn get(&self, at: &str, path: &str, token: &str) -> String {
         let text =
@@ -207,4 +241,41 @@ fn tokens_are_created_listed_and_revoked() {
     assert_eq!(revoked, json!({"name": "ci", "revoked": true}));
     test.run(&["token", "revoke", "ci"]).exit(2);
     test.run(&["token", "revoke", "owner"]).exit(2);
+}
+
+/// S-37, S-56, S-57, S-90, S-159: a server that was killed loses no run; the next one completes it. A run of the command line is
+/// listed, and `etude approve` moves a run of the server.
+#[test]
+fn the_next_server_completes_what_a_killed_one_has_left() {
+    let wait = format!(
+        "echo begun >> \"$LEDGER\"; while [ ! -e {} ]; do sleep 0.02; done; echo '{{\"output\": 1}}'",
+        "\"$ROOT/go\""
+    );
+    let test = Test::new().pipeline("slow", |p| p.sh("a", &wait)).yaml(
+        "ask",
+        "name: ask\ndescription: The pipeline ask.\nsteps:\n  - {name: ok, type: approval, message: Deploy?}\n",
+    );
+    let mut serving = Serving::start(&test, &["--port", "0"]);
+    let id = serving.post("/v1/runs", &json!({"pipeline": "slow"}))["run_id"].as_str().expect("an id").to_owned();
+    test.wait_for("begun");
+    serving.child.kill().expect("it is ours");
+    serving.child.wait().expect("it ends");
+    let listed = value(&test.run(&["runs", "list", "--format", "json"]).exit(0));
+    assert_eq!((&listed["runs"][0]["run_id"], &listed["runs"][0]["status"]), (&json!(id), &json!("interrupted")));
+    test.put("go", "");
+    let serving = Serving::start(&test, &["--port", "0"]);
+    serving.until(&format!("/v1/runs/{id}"), "succeeded");
+    let waiting = serving.post("/v1/runs", &json!({"pipeline": "ask"}))["run_id"].as_str().expect("an id").to_owned();
+    serving.until(&format!("/v1/runs/{waiting}"), "waiting");
+    test.run(&["approve", &waiting]).exit(0);
+    serving.until(&format!("/v1/runs/{waiting}"), "succeeded");
+    let typed = value(&test.run(&["run", "-p", "slow", "--format", "json"]).exit(0));
+    let path = format!("/v1/runs/{}", typed["run_id"].as_str().expect("an id"));
+    let run = serving.until(&path, "succeeded");
+    // S-58: the document is that of the command line.
+    assert_eq!((&run["cause"], &run["by"]), (&json!("cli"), &Value::Null));
+    for member in ["run_id", "status", "mode", "pipeline", "output", "errors", "steps", "usage", "duration_ms"] {
+        assert_eq!(run[member], typed[member], "{member}");
+    }
+    assert_eq!(serving.end().0, Some(0));
 }

@@ -494,3 +494,68 @@ fn reading_changes_nothing() {
     server.send("GET", &format!("/v1/runs/{id}/events"), None);
     assert_eq!(server.send("GET", "/v1/runs", None).json(), before);
 }
+
+/// S-59: streams of effects are bytes, whole, as a range or from their end.
+#[test]
+fn streams_of_effects_have_ranges() {
+    let server = server();
+    server.pipeline("loud", "", &["echo 0123456789 >&2; echo '{\"output\": {\"n\": 1}}'"]);
+    let id = server.run(&json!({"pipeline": "loud"}))["run_id"].as_str().expect("an id").to_owned();
+    let path = |stream: &str| format!("/v1/runs/{id}/effects/loud%2Fs0/{stream}");
+    let bearer = format!("Bearer {}", server.owner);
+    let part = |range: &str| server.raw("GET", &path("stderr"), &[("Authorization", &bearer), ("Range", range)], None);
+    let whole = server.send("GET", &path("stderr"), None);
+    assert_eq!(
+        (whole.status, whole.text().as_str(), whole.header("accept-ranges")),
+        (200, "0123456789\n", Some("bytes"))
+    );
+    let some = part("bytes=2-4");
+    assert_eq!((some.status, some.text().as_str(), some.header("content-range")), (206, "234", Some("bytes 2-4/11")));
+    assert_eq!(part("bytes=99-").problem(), (416, "range_not_satisfiable".to_owned()));
+    assert_eq!(server.send("GET", &format!("{}?tail=3", path("stderr")), None).text(), "89\n");
+    assert_eq!(server.send("GET", &path("output"), None).json(), json!({"n": 1}));
+    assert!(server.send("GET", &path("input"), None).json()["input"].is_object());
+    for unknown in [path("nothing"), path("prompt"), format!("/v1/runs/{id}/effects/x/stderr")] {
+        assert_eq!(server.send("GET", &unknown, None).problem(), (404, "not_found".to_owned()), "{unknown}");
+    }
+}
+
+/// S-60: the tree has phases and steps in the order of the plan, and the elements of a fan-out in pages.
+#[test]
+fn the_tree_pages_a_fan_out() {
+    let server = server();
+    let dir = server.dir().join("demo/pipelines/many");
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let text = "name: many\ndescription: The pipeline many.\ninput: {items: array}\nsteps:\n  - {name: each, type: code, command: \"cat > /dev/null; echo '{\\\"output\\\": 1}'\", for_each: \"{{input.items}}\"}\n";
+    std::fs::write(dir.join("pipeline.yaml"), text).expect("written");
+    let items: Vec<u32> = (0..7).collect();
+    let id = server.run(&json!({"pipeline": "many", "input": {"items": items}}))["run_id"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
+    let tree = |query: &str| server.send("GET", &format!("/v1/runs/{id}/tree{query}"), None).json();
+    let nodes = tree("");
+    let ids: Vec<&str> =
+        nodes["nodes"].as_array().expect("nodes").iter().filter_map(|node| node["id"].as_str()).collect();
+    assert_eq!(ids, ["business", "business/each"]);
+    assert_eq!((&nodes["nodes"][1]["children"], &nodes["nodes"][1]["counts"]), (&json!(7), &json!({"succeeded": 7})));
+    let first = tree("?parent=business/each&limit=5");
+    assert_eq!((first["nodes"].as_array().map(Vec::len), &first["next"]), (Some(5), &json!("business/each[4]")));
+    let rest = tree("?parent=business/each&limit=5&after=business/each[4]");
+    assert_eq!((rest["nodes"].as_array().map(Vec::len), &rest["next"]), (Some(2), &Value::Null));
+    assert_eq!(server.send("GET", &format!("/v1/runs/{id}/tree?parent=x"), None).status, 422);
+}
+
+/// S-29: definitions have a schema and a graph.
+#[test]
+fn definitions_have_a_schema_and_a_graph() {
+    let server = server();
+    let get = |path: &str| server.send("GET", &format!("/v1/apps/demo/pipelines/{path}"), None);
+    assert_eq!(get("p").json()["pipeline"], "p");
+    assert_eq!(get("p/schema").json()["properties"]["name"]["type"], "string");
+    assert_eq!(get("p/graph").header("content-type"), Some("application/json"));
+    assert_eq!(get("p/graph?format=svg").header("content-type"), Some("image/svg+xml"));
+    assert_eq!(get("p/graph?format=x").status, 422);
+    assert_eq!(get("x").problem(), (404, "not_found".to_owned()));
+    assert_eq!(server.send("GET", "/v1/apps/x", None).status, 404);
+}

@@ -58,11 +58,9 @@ impl Apps for Configured {
 
     fn runner(&self, disk: &Disk, definition: &Definition) -> Result<Runner, String> {
         let context = self.context(disk.root());
-        let mut runner =
-            context.runner(disk, definition, Arc::clone(&self.engine), Need::Ask).map_err(|problem| why(&problem))?;
-        // No one sits at a terminal; questions wait for decisions.
-        runner.grants.can_ask = false;
-        Ok(runner)
+        // No one sits at a terminal: calls that need an approval wait for a decision if the configuration says so.
+        let runner = context.runner(disk, definition, Arc::clone(&self.engine), Need::Ask);
+        runner.map_err(|problem| why(&problem))
     }
 
     fn list(&self, app: &Path) -> Result<Value, String> {

@@ -1,0 +1,82 @@
+//! Pipelines and machines of an app: definition, input schema, graph.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::response::Response;
+use etude::definition::Definition;
+use etude::graph::{self, Graph};
+use etude::target::Target;
+use etude_core::plan::StepKind;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode};
+use serde_json::json;
+
+use crate::app::NotLoaded;
+use crate::problem::{Code, Problem};
+use crate::query::invalid;
+use crate::request::{Call, Respond, json_response, tagged};
+use crate::run::blocking;
+
+/// The definition that the path names.
+async fn load(call: &Call) -> Result<Definition, Problem> {
+    let target = match (call.param("pipeline"), call.param("machine")) {
+        ("", machine) => Target::Machine(machine.to_owned()),
+        (pipeline, _) => Target::Pipeline(pipeline.to_owned()),
+    };
+    let name = target.pipeline().or(target.machine()).unwrap_or_default().to_owned();
+    let none = || Problem::not_found("there is no such pipeline or machine");
+    let app = call.server.app(call.param("app")).cloned().ok_or_else(none)?;
+    if !call.caller()?.covers(&name) {
+        return Err(none());
+    }
+    let server = Arc::clone(&call.server);
+    blocking(move || match server.apps().load(&app.dir, &target) {
+        Ok((_, definition)) => Ok(definition),
+        Err(NotLoaded::Unknown { .. }) => Err(none()),
+        Err(error) => Err(crate::app::not_loaded(error, "", &name)),
+    })
+    .await
+}
+
+fn graph_of(definition: &Definition) -> Graph {
+    match definition.plan.body.steps.first().map(|step| &step.kind) {
+        Some(StepKind::Machine(call)) if definition.target.machine().is_some() => graph::stages::of(&call.machine),
+        _ => graph::of(&definition.plan),
+    }
+}
+
+/// `GET /v1/apps/{app}/pipelines/{pipeline}` and `…/machines/{machine}`.
+pub(crate) async fn show(call: Call) -> Respond {
+    let definition = load(&call).await?;
+    let document = json!({
+        "app": call.param("app"), "pipeline": definition.target.pipeline(), "machine": definition.target.machine(),
+        "input": definition.input.schema(), "files": definition.files, "graph": graph_of(&definition).json(),
+        "diagnostics": definition.warnings.iter().map(etude_spec::render::json).collect::<Vec<_>>(),
+    });
+    Ok(tagged(&call.headers, document.to_string()))
+}
+
+/// `GET …/schema`: the JSON Schema of the input.
+pub(crate) async fn schema(call: Call) -> Respond {
+    let definition = load(&call).await?;
+    Ok(tagged(&call.headers, definition.input.schema().to_string()))
+}
+
+/// `GET …/graph`.
+pub(crate) async fn graph(call: Call) -> Respond {
+    let (text, kind) = {
+        let graph = graph_of(&load(&call).await?);
+        match call.query.get("format") {
+            None | Some("json") => return Ok(json_response(StatusCode::OK, &graph.json())),
+            Some("svg") => (graph.svg(), "image/svg+xml"),
+            Some("mermaid") => (graph.mermaid(), "text/plain; charset=utf-8"),
+            Some("dot") => (graph.dot(), "text/vnd.graphviz; charset=utf-8"),
+            Some(_) => return Err(invalid("format", "`format` is `json`, `svg`, `mermaid` or `dot`")),
+        }
+    };
+    let mut response = Response::new(Body::from(text));
+    let kind = HeaderValue::from_str(kind).map_err(|_| Problem::new(Code::Bug, "a media type is malformed"))?;
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    Ok(response)
+}

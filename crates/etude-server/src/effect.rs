@@ -1,0 +1,135 @@
+//! The bytes of effects: what processes, models and tools were given and gave.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::response::Response;
+use etude::inspect::{self, Stream};
+use etude_core::tree;
+use http::header::{ACCEPT_RANGES, CONTENT_RANGE, CONTENT_TYPE, RANGE};
+use http::{HeaderValue, StatusCode};
+
+use crate::problem::{Code, Problem};
+use crate::request::{Call, Respond, text_response};
+use crate::run::{blocking, engine_failed, visible};
+
+fn no_stream() -> Problem {
+    Problem::not_found("the run has no such effect, or the effect has no such stream")
+}
+
+/// `GET /v1/runs/{id}/effects/{effect}/{stream}`.
+pub(crate) async fn stream(call: Call) -> Respond {
+    let tail = call.query.get("tail").map(|_| call.query.number("tail", 1, u64::MAX, 0)).transpose()?;
+    let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
+    let (id, effect) = (call.param("id").to_owned(), call.param("effect").to_owned());
+    let word = call.param("stream").to_owned();
+    let of = word.clone();
+    let bytes = blocking(move || {
+        visible(&server, &caller, &id)?;
+        let (engine, damaged) = (server.engine(), |why| Problem::new(Code::JournalUnavailable, why));
+        let view = engine.view(&id).map_err(|e| engine_failed(&e))?;
+        let read = |stream| inspect::read(&view, &effect, stream, &*engine.blobs()).map_err(damaged);
+        let stdin = || {
+            let definition = server.definition_of(&view).ok_or_else(no_stream)?;
+            inspect::stdin(&view, &definition, &effect, &engine.blobs()).map_err(damaged)
+        };
+        let found = match of.as_str() {
+            "input" => match stdin()? {
+                None => read(Stream::Prompt)?,
+                found => found,
+            },
+            "output" => {
+                let streams = [Stream::Stdout, Stream::Result, Stream::ModelResponse];
+                streams.into_iter().find_map(|stream| read(stream).transpose()).transpose()?
+            }
+            word => match Stream::from_word(word).ok_or_else(no_stream)? {
+                Stream::Stdin => stdin()?,
+                stream => read(stream)?,
+            },
+        };
+        found.ok_or_else(no_stream)
+    });
+    let bytes = bytes.await?;
+    if ["input", "output"].contains(&word.as_str()) {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        // Text that is no JSON is a JSON string.
+        let document = if tree::is_json(&text) { text } else { serde_json::Value::from(text).to_string() };
+        return Ok(text_response(StatusCode::OK, document));
+    }
+    ranged(bytes, call.headers.get(RANGE).and_then(|value| value.to_str().ok()), tail)
+}
+
+/// The bytes, or the part that was asked for.
+fn ranged(bytes: Vec<u8>, range: Option<&str>, tail: Option<u64>) -> Respond {
+    let total = bytes.len();
+    let tail = tail.map(|tail| total.saturating_sub(usize::try_from(tail).unwrap_or(usize::MAX)));
+    let part = match (range.and_then(parse_range), tail) {
+        (_, Some(from)) => Some((from, total)),
+        (Some(range), None) => Some(
+            resolve(range, total)
+                .ok_or_else(|| Problem::new(Code::RangeNotSatisfiable, format!("the stream has {total} bytes")))?,
+        ),
+        (None, None) => None,
+    };
+    let is_part = part.is_some() && tail.is_none();
+    let (from, to) = part.unwrap_or((0, total));
+    let mut response = Response::new(Body::from(bytes[from..to].to_vec()));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    if is_part {
+        let text = format!("bytes {from}-{}/{total}", to.saturating_sub(1));
+        if let Ok(value) = HeaderValue::from_str(&text) {
+            headers.insert(CONTENT_RANGE, value);
+        }
+        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+    }
+    Ok(response)
+}
+
+/// The first and last byte of a range; a suffix has no first one. `None` for anything else, which is ignored.
+fn parse_range(text: &str) -> Option<(Option<usize>, Option<usize>)> {
+    let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
+    let number = |text: &str| match text.trim() {
+        "" => Some(None),
+        text => text.parse::<usize>().ok().map(Some),
+    };
+    let range = (number(first)?, number(last)?);
+    let is_range = match range {
+        (None, None) => false,
+        (Some(first), Some(last)) => first <= last,
+        _ => true,
+    };
+    is_range.then_some(range)
+}
+
+fn resolve((first, last): (Option<usize>, Option<usize>), total: usize) -> Option<(usize, usize)> {
+    let (from, to) = match (first, last) {
+        (Some(first), last) => (first, last.map_or(total, |last| last.saturating_add(1).min(total))),
+        (None, suffix) => (total.saturating_sub(suffix?), total),
+    };
+    (from < to).then_some((from, to))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// S-59: ranges are those of RFC 9110; others than one range are ignored.
+    #[test]
+    fn ranges_are_first_last_and_suffix() {
+        let part = |text: &str| parse_range(text).and_then(|range| resolve(range, 10));
+        assert_eq!(part("bytes=0-3"), Some((0, 4)));
+        assert_eq!(part("bytes=4-"), Some((4, 10)));
+        assert_eq!(part("bytes=8-99"), Some((8, 10)));
+        assert_eq!(part("bytes=-3"), Some((7, 10)));
+        assert_eq!(part("bytes=-99"), Some((0, 10)));
+        for refused in ["bytes=10-", "bytes=-0"] {
+            assert_eq!(part(refused), None, "{refused}");
+            assert!(parse_range(refused).is_some(), "{refused}");
+        }
+        for ignored in ["bytes=3-1", "bytes=a-b", "lines=0-1", "bytes=0-1,3-4", "bytes=-"] {
+            assert_eq!(parse_range(ignored), None, "{ignored}");
+        }
+    }
+}
