@@ -6,6 +6,7 @@
 //! slowly are converted while loading.
 
 mod cache;
+mod kernel;
 mod layer;
 mod linear;
 

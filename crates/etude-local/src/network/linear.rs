@@ -5,10 +5,14 @@ use std::sync::Arc;
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Module, Result, Tensor, quantized::QMatMul};
 
+use super::kernel::Kernel;
+
 /// A matrix of weights, (outputs, inputs).
 pub(crate) struct Linear {
     weights: Arc<QTensor>,
     product: QMatMul,
+    /// Our own kernel, where there is one for these weights and this processor.
+    kernel: Option<Kernel>,
     /// Zeros that are added to each row of inputs, because the weights were widened.
     padding: usize,
 }
@@ -29,16 +33,27 @@ impl Linear {
         let (weights, padding) = if is_slow { widened(&weights)? } else { (weights, 0) };
         let weights = Arc::new(weights);
         let product = QMatMul::from_arc(Arc::clone(&weights))?;
-        Ok(Self { weights, product, padding })
+        let kernel = Kernel::new(&weights).filter(|_| padding == 0);
+        Ok(Self { weights, product, kernel, padding })
     }
 
     /// `inputs` (rows, inputs) to (rows, outputs).
     pub(crate) fn forward(&self, inputs: &Tensor) -> Result<Tensor> {
-        self.product.forward(&self.padded(inputs)?)
+        match &self.kernel {
+            Some(kernel) => kernel.forward(&kernel.rows(inputs)?),
+            None => self.product.forward(&self.padded(inputs)?),
+        }
     }
 
     /// The products of the same inputs with several weights; for a single row in one go, where candle can.
     pub(crate) fn forward_all<const N: usize>(all: [&Self; N], inputs: &Tensor) -> Result<[Tensor; N]> {
+        if let [Self { kernel: Some(first), .. }, ..] = all.as_slice()
+            && all.iter().all(|one| one.kernel.is_some())
+        {
+            let rows = first.rows(inputs)?;
+            let products = all.iter().filter_map(|one| one.kernel.as_ref()).map(|kernel| kernel.forward(&rows));
+            return exactly(products.collect::<Result<Vec<_>>>()?);
+        }
         let is_alike = all.iter().all(|one| {
             one.padding == all[0].padding
                 && one.weights.dtype() == all[0].weights.dtype()
@@ -52,13 +67,16 @@ impl Linear {
                 return Ok(fused);
             }
         }
-        let apart = all.iter().map(|one| one.forward(inputs)).collect::<Result<Vec<_>>>()?;
-        <[Tensor; N]>::try_from(apart).map_err(|_| candle_core::Error::Msg("as many products as weights".into()))
+        exactly(all.iter().map(|one| one.forward(inputs)).collect::<Result<Vec<_>>>()?)
     }
 
     fn padded(&self, inputs: &Tensor) -> Result<Tensor> {
         if self.padding == 0 { inputs.contiguous() } else { inputs.pad_with_zeros(1, 0, self.padding)?.contiguous() }
     }
+}
+
+fn exactly<const N: usize>(products: Vec<Tensor>) -> Result<[Tensor; N]> {
+    <[Tensor; N]>::try_from(products).map_err(|_| candle_core::Error::Msg("as many products as weights".into()))
 }
 
 /// Q8_0 loses next to nothing against the formats with fewer bits, and there are fast kernels for it if the rows are
