@@ -145,7 +145,10 @@ fn adopt(server: &Arc<Server>) -> Result<(), Problem> {
     let running =
         Query { apps: apps.clone(), states: vec![RunState::Running], is_interrupted: Some(true), ..Query::default() };
     for row in engine.list(&running).map_err(|e| engine_failed(&e))?.into_iter().filter(is_own) {
-        continue_run(server, &row.id)?;
+        // A run that takes its servers down is left alone, and shown as interrupted.
+        if engine.deaths(&row.id).map_err(|e| engine_failed(&e))? < MAX_ATTEMPTS {
+            continue_run(server, &row.id)?;
+        }
     }
     let waiting = Query { apps, states: vec![RunState::Waiting], ..Query::default() };
     for row in engine.list(&waiting).map_err(|e| engine_failed(&e))?.into_iter().filter(is_own) {

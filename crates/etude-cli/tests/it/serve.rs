@@ -279,3 +279,22 @@ fn the_next_server_completes_what_a_killed_one_has_left() {
     }
     assert_eq!(serving.end().0, Some(0));
 }
+
+/// S-161: a run that kills its server three times is left interrupted, and the next server stays.
+#[test]
+fn a_run_that_kills_its_servers_is_left_alone() {
+    let test = Test::new().pipeline("killer", |p| p.sh("a", "echo killed >> \"$LEDGER\"; kill -9 $PPID; sleep 300"));
+    let mut serving = Serving::start(&test, &["--port", "0"]);
+    let id = serving.post("/v1/runs", &json!({"pipeline": "killer"}))["run_id"].as_str().expect("an id").to_owned();
+    for _ in 0..2 {
+        serving.child.wait().expect("it is killed");
+        serving = Serving::start(&test, &["--port", "0"]);
+    }
+    serving.child.wait().expect("it is killed");
+    let serving = Serving::start(&test, &["--port", "0"]);
+    serving.until(&format!("/v1/runs/{id}"), "interrupted");
+    let other = serving.post("/v1/runs?dry_run=true", &json!({"pipeline": "killer"}));
+    assert_eq!(other["pipeline"], "killer");
+    assert_eq!(test.ledger(), ["killed", "killed", "killed"]);
+    assert_eq!(serving.end().0, Some(0));
+}
