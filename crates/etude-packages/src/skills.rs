@@ -5,8 +5,8 @@
 //!
 //! ```no_run
 //! # use std::path::Path;
-//! # use etude::skills::{Compat, Invoker, Places, Request, SkillCatalog};
-//! # use etude::trust::Approvals;
+//! # use etude_packages::skills::{Compat, Invoker, Places, Request, SkillCatalog};
+//! # use etude_packages::trust::Approvals;
 //! let catalog = SkillCatalog::discover(&Places {
 //!     start: Path::new("/srv/app"),
 //!     home: Some(Path::new("/srv/people/ada")),
