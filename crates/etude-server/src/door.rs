@@ -81,7 +81,7 @@ impl Names {
 }
 
 /// The only value of a header; `Err` if it occurs twice or has other bytes than ASCII.
-fn single<'h>(headers: &'h HeaderMap, name: impl http::header::AsHeaderName) -> Result<Option<&'h str>, ()> {
+fn single(headers: &HeaderMap, name: impl http::header::AsHeaderName) -> Result<Option<&str>, ()> {
     let mut values = headers.get_all(name).iter();
     let Some(first) = values.next() else { return Ok(None) };
     if values.next().is_some() {
@@ -132,7 +132,7 @@ pub(crate) fn check_origin(
         }
     }
     let changes = !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
-    if !has_cookie_only(server, headers) && !(is_login && changes) {
+    if !(has_cookie_only(server, headers) || is_login && changes) {
         return Ok(());
     }
     let site = single(headers, "sec-fetch-site").map_err(|()| forbidden("the fetch metadata is ambiguous"))?;

@@ -4,17 +4,76 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::response::Response;
-use etude::inspect::{self, Stream};
+use etude::inspect::{self, Inspected, Place, Stream};
 use etude_core::tree;
 use http::header::{ACCEPT_RANGES, CONTENT_RANGE, CONTENT_TYPE, RANGE};
 use http::{HeaderValue, StatusCode};
+use serde_json::{Value, json};
 
 use crate::problem::{Code, Problem};
-use crate::request::{Call, Respond, text_response};
-use crate::run::{blocking, engine_failed, visible};
+use crate::query::invalid;
+use crate::request::{Call, Respond, json_response, text_response};
+use crate::run::{blocking, engine_failed, rows_of, visible};
 
 fn no_stream() -> Problem {
     Problem::not_found("the run has no such effect, or the effect has no such stream")
+}
+
+/// An effect as a document. `node` is that of the tree.
+fn document(effect: &Inspected, steps: &[Value]) -> Value {
+    let name = |step: &Value| step["name"].as_str().unwrap_or_default().to_owned();
+    let found = steps.iter().find_map(|step| Place::of(&effect.id, &name(step)).map(|place| (step, place)));
+    let node = found.as_ref().map(|(step, place)| {
+        let element = place.element.map(|element| format!("[{element}]")).unwrap_or_default();
+        format!("{}/{}{element}", step["phase"].as_str().unwrap_or_default(), name(step))
+    });
+    let streams: Vec<&str> = effect.streams.iter().map(|stream| stream.word()).collect();
+    json!({
+        "id": effect.id, "node": node, "place": found.map(|(_, place)| place.title()), "summary": effect.summary,
+        "failed": effect.is_failed, "done_again": effect.is_done_again, "streams": streams,
+    })
+}
+
+/// The effects of a run that the caller may see, in the order in which they ended.
+async fn documents(call: &Call) -> Result<Vec<Value>, Problem> {
+    let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
+    let documents = blocking(move || {
+        visible(&server, &caller, &id)?;
+        let view = server.engine().view(&id).map_err(|e| engine_failed(&e))?;
+        let steps = rows_of(&server, &view)?;
+        let effects = inspect::effects(&view, &*server.engine().blobs());
+        Ok(effects.iter().map(|effect| document(effect, &steps)).collect())
+    });
+    documents.await
+}
+
+/// `GET /v1/runs/{id}/effects`: those of a node of the tree, or all.
+pub(crate) async fn list(call: Call) -> Respond {
+    let limit = usize::try_from(call.query.number("limit", 1, 200, 100)?).unwrap_or(100);
+    let mut effects = documents(&call).await?;
+    if let Some(node) = call.query.get("node") {
+        let is_below =
+            |id: &str| id.strip_prefix(node).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '[']));
+        effects.retain(|effect| effect["node"].as_str().is_some_and(is_below));
+    }
+    let from = match call.query.get("after") {
+        None => 0,
+        Some(after) => {
+            let found = effects.iter().position(|effect| effect["id"] == *after);
+            found.ok_or_else(|| invalid("after", "`after` is the `next` of a page"))? + 1
+        }
+    };
+    let has_more = effects.len() > from + limit;
+    let shown: Vec<Value> = effects.into_iter().skip(from).take(limit).collect();
+    let next = if has_more { shown.last().map(|effect| effect["id"].clone()) } else { None };
+    Ok(json_response(StatusCode::OK, &json!({"effects": shown, "next": next})))
+}
+
+/// `GET /v1/runs/{id}/effects/{effect}`.
+pub(crate) async fn show(call: Call) -> Respond {
+    let wanted = call.param("effect");
+    let effect = documents(&call).await?.into_iter().rev().find(|effect| effect["id"] == *wanted);
+    Ok(json_response(StatusCode::OK, &effect.ok_or_else(|| Problem::not_found("the run has no such effect"))?))
 }
 
 /// `GET /v1/runs/{id}/effects/{effect}/{stream}`.
@@ -53,7 +112,7 @@ pub(crate) async fn stream(call: Call) -> Respond {
     if ["input", "output"].contains(&word.as_str()) {
         let text = String::from_utf8_lossy(&bytes).into_owned();
         // Text that is no JSON is a JSON string.
-        let document = if tree::is_json(&text) { text } else { serde_json::Value::from(text).to_string() };
+        let document = if tree::is_json(&text) { text } else { Value::from(text).to_string() };
         return Ok(text_response(StatusCode::OK, document));
     }
     ranged(bytes, call.headers.get(RANGE).and_then(|value| value.to_str().ok()), tail)

@@ -1,34 +1,39 @@
-//! The HTML of the server: login, the start page, and the pages of problem codes.
+//! The HTML of the server. A page is a client of the API: what it shows comes from the documents of the routes below `/v1`.
+
+mod asset;
+mod glyph;
+mod json;
+pub(crate) mod login;
+mod node;
+mod row;
+pub(crate) mod run;
+pub(crate) mod runs;
+mod shell;
+mod source;
+mod text;
+mod tree;
 
 use axum::body::Body;
 use axum::response::Response;
-use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY};
+use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY};
 use http::{HeaderValue, StatusCode};
+use maud::{Markup, html};
 
 use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond};
 use crate::server::Server;
+use shell::{Section, Shell};
+
+pub(crate) use asset::asset;
+pub(crate) use login::{form as login_form, login};
 
 /// What a page may load: nothing from elsewhere, and no inline script.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
      form-action 'self'; frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types etude";
 
-/// Sends the login code of a link, which is in the fragment and thus in no log.
-const LOGIN_SCRIPT: &str = r#"const code = new URLSearchParams(location.hash.slice(1)).get("login");
-if (code) {
-  history.replaceState(null, "", location.pathname);
-  const form = document.getElementById("login-by-code");
-  form.elements.code.value = code;
-  form.submit();
-}
-"#;
-
-fn html(status: StatusCode, title: &str, body: &str) -> Response {
-    let text = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n\
-         <title>{title}</title>\n<main>\n{body}</main>\n</html>\n"
-    );
-    let mut response = Response::new(Body::from(text));
+/// A response with a page.
+fn response(status: StatusCode, page: Markup) -> Response {
+    let mut response = Response::new(Body::from(page.into_string()));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
@@ -38,45 +43,22 @@ fn html(status: StatusCode, title: &str, body: &str) -> Response {
     response
 }
 
-/// The login form, which needs no script for a token.
-pub(crate) fn login_form(server: &Server, status: StatusCode) -> Response {
-    let base = &server.settings().base_path;
-    let refused = if status == StatusCode::UNAUTHORIZED { "<p>Log in to continue.</p>\n" } else { "" };
-    let body = format!(
-        "<h1>etude</h1>\n{refused}<form method=\"post\" action=\"{base}/login\">\n\
-         <label>Token <input name=\"token\" type=\"password\" autocomplete=\"current-password\" required></label>\n\
-         <button>Log in</button>\n</form>\n\
-         <form method=\"post\" action=\"{base}/login\" id=\"login-by-code\" hidden><input name=\"code\" type=\"hidden\"></form>\n\
-         <p>Print a login link with <code>etude serve --link</code>.</p>\n\
-         <script src=\"{base}/assets/login.js\"></script>\n"
-    );
-    html(status, "Log in to etude", &body)
-}
-
-/// `GET /login`.
-pub(crate) async fn login(call: Call) -> Respond {
-    Ok(login_form(&call.server, StatusCode::OK))
-}
-
-/// `GET /assets/{name}`.
-pub(crate) async fn asset(call: Call) -> Respond {
-    if call.param("name") != "login.js" {
-        return Err(Problem::not_found("there is no such asset"));
-    }
-    let mut response = Response::new(Body::from(LOGIN_SCRIPT));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/javascript; charset=utf-8"));
+/// After a form: the page to continue with.
+fn see(call: &Call, path: &str) -> Respond {
+    let to = format!("{}{path}", call.server.settings().base_path);
+    let to = HeaderValue::from_str(&to).map_err(|_| Problem::new(Code::Bug, "a path has a control character"))?;
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SEE_OTHER;
+    response.headers_mut().insert(LOCATION, to);
     Ok(response)
 }
 
-/// `GET /`.
-pub(crate) async fn start(call: Call) -> Respond {
-    let base = &call.server.settings().base_path;
-    let body = format!(
-        "<h1>etude</h1>\n<ul>\n<li><a href=\"{base}/v1/runs\">Runs</a></li>\n<li><a href=\"{base}/v1/decisions\">Decisions</a></li>\n\
-         <li><a href=\"{base}/v1/openapi.json\">API</a></li>\n</ul>\n\
-         <form method=\"post\" action=\"{base}/logout\"><button>Log out</button></form>\n"
-    );
-    Ok(html(StatusCode::OK, "etude", &body))
+/// One segment of a path.
+fn segment(text: &str) -> String {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~".contains(byte);
+    text.bytes()
+        .map(|byte| if is_plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
 }
 
 /// `GET /problems/{code}`.
@@ -84,6 +66,31 @@ pub(crate) async fn problem(call: Call) -> Respond {
     let word = call.param("code");
     let code = Code::ALL.iter().find(|code| code.word() == word);
     let code = code.ok_or_else(|| Problem::not_found("there is no such problem code"))?;
-    let body = format!("<h1>{}</h1>\n<p>Status {}: {}.</p>\n", code.word(), code.status(), code.title());
-    Ok(html(StatusCode::OK, code.word(), &body))
+    let page = html! {
+        div.head { h1 { (code.word()) } p.second { "Status " (code.status()) ": " (code.title()) "." } }
+    };
+    Ok(Shell::bare(&call.server).page(StatusCode::OK, code.word(), Section::None, page))
+}
+
+/// The page of a request that failed.
+pub(crate) fn failed(server: &Server, problem: &Problem, request_id: &str) -> Response {
+    let document = problem.to_json(&server.settings().base_path, request_id);
+    let text = |name: &str| document[name].as_str().unwrap_or_default().to_owned();
+    let page = html! {
+        div.head {
+            h1 { (text("title")) }
+            p { (text::marked(&text("detail"))) }
+            @if let Some(hint) = document["hint"].as_str() { p.second { (text::marked(hint)) } }
+            @for error in document["errors"].as_array().into_iter().flatten() {
+                p.second {
+                    code { (error["pointer"].as_str().or(error["parameter"].as_str()).unwrap_or_default()) } " "
+                    (text::marked(error["detail"].as_str().unwrap_or_default()))
+                }
+            }
+            p.dim.small { "Status " (problem.code().status()) ", " code { (problem.code().word()) } ", request " code { (request_id) } }
+            p { a href={ (server.settings().base_path) "/" } { "All runs" } }
+        }
+    };
+    let status = StatusCode::from_u16(problem.code().status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    Shell::bare(server).page(status, &text("title"), Section::None, page)
 }

@@ -54,7 +54,6 @@ impl Query {
 }
 
 /// The problem of one value.
-
 pub(crate) fn invalid(name: &str, detail: impl Into<String>) -> Problem {
     Problem::parameter(Code::InputInvalid, name, detail)
 }

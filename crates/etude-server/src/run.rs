@@ -246,6 +246,8 @@ fn row_members(server: &Server, row: &RunRow, document: Option<&Document>) -> Ma
         "duration_ms": document.map(|document| document.duration_ms).or(lasted),
         "usage": document.and_then(|document| document.members.get("usage")),
         "waiting_count": document.map_or(0, |document| document.waiting.len()),
+        "reason": document.and_then(reason),
+        "progress": document.and_then(progress),
         "again_of": placement.again_of,
         "links": {
             "self": base, "events": format!("{base}/events"), "tree": format!("{base}/tree"),
@@ -256,6 +258,19 @@ fn row_members(server: &Server, row: &RunRow, document: Option<&Document>) -> Ma
         Value::Object(members) => members,
         _ => Map::new(),
     }
+}
+
+/// Why the run failed, or what it asks, in one line.
+fn reason(document: &Document) -> Option<String> {
+    let error = document.members.get("errors").and_then(|errors| errors[0]["message"].as_str());
+    let message = error.or_else(|| document.waiting.first()?["payload"]["message"].as_str())?;
+    message.lines().next().map(str::to_owned)
+}
+
+/// The status of each step, in the order of the plan.
+fn progress(document: &Document) -> Option<Value> {
+    let steps = document.members.get("steps")?.as_array()?;
+    Some(steps.iter().map(|step| step["status"].clone()).collect())
 }
 
 /// `GET /v1/runs/{id}`.

@@ -167,6 +167,7 @@ pub(crate) async fn respond(server: Arc<Server>, peer: Peer, request: Request<Bo
         let base_path = &server.settings().base_path;
         response = match problem.code() {
             Code::Unauthenticated if is_html => page::login_form(&server, StatusCode::UNAUTHORIZED),
+            _ if is_html => page::failed(&server, &problem, &request_id),
             _ => problem.to_response(base_path, &request_id),
         };
         if problem.code() == Code::Unauthenticated {

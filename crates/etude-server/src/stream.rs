@@ -321,6 +321,18 @@ fn stream() -> (Sender, Response) {
     (sender, response)
 }
 
+/// `GET /live`: says that the journal has changed. Pages then read their own routes again, so it carries no content.
+pub(crate) async fn live(call: Call) -> Respond {
+    form(&call.headers, false)?;
+    let permit = call.server.stream_permit(&call.caller()?.name)?;
+    let (sender, body) = stream();
+    tokio::spawn(async move {
+        let mut waiting = Waiting::new(&permit.server);
+        while sender.send("event: news\ndata: {}\n\n".to_owned()).await.is_ok() && waiting.next(&sender).await {}
+    });
+    Ok(body)
+}
+
 /// `GET /v1/events`: the runs whose state changes.
 pub(crate) async fn feed(call: Call) -> Respond {
     form(&call.headers, false)?;

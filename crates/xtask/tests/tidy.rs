@@ -62,6 +62,11 @@ fn law_9_what_a_repository_names_is_opened_as_a_regular_file() {
 }
 
 #[test]
+fn law_11_pages_read_the_api_and_nothing_else() {
+    holds(laws::absences(&TREE, 11));
+}
+
+#[test]
 fn law_8_arrows_point_down() {
     holds(laws::absences(&TREE, 8));
     holds(laws::arrows(&TREE));

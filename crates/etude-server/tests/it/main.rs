@@ -1,6 +1,9 @@
 //! The server over real sockets, in this process.
 
+mod browser;
 mod door;
+mod gallery;
+mod pages;
 mod runs;
 mod support;
 mod tokens;

@@ -11,7 +11,7 @@ use etude::definition::{self, Definition, LoadError};
 use etude::disk::Disk;
 use etude::runner::Runner;
 use etude::target::Target;
-use etude_core::model::{CallFailure, ModelResponse, Request};
+use etude_core::model::{CallFailure, ModelResponse, Request, Stop, Usage};
 use etude_invoke::LayerSettings;
 use etude_process::PythonWorker;
 use etude_runtime::engine::Engine;
@@ -25,8 +25,9 @@ use etude_sqlite::Sqlite;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Pipelines of code steps: no model responds.
+/// The app's files, with a model that a test has written.
 struct Disks {
+    models: Arc<dyn ModelPort>,
     engine: Arc<dyn Engine>,
     scratch: PathBuf,
 }
@@ -45,7 +46,7 @@ impl Apps for Disks {
     fn runner(&self, _: &Disk, _: &Definition) -> Result<Runner, String> {
         Ok(Runner {
             engine: Arc::clone(&self.engine),
-            models: Arc::new(NoModels),
+            models: Arc::clone(&self.models),
             grants: Grants::default(),
             withheld_env: Vec::new(),
             extra_env: Vec::new(),
@@ -64,12 +65,42 @@ impl Apps for Disks {
     }
 }
 
+/// No model responds.
 #[derive(Debug)]
 struct NoModels;
 
 impl ModelPort for NoModels {
     fn call(&self, _: Request) -> Boxed<Result<ModelResponse, CallFailure>> {
         Box::pin(std::future::pending())
+    }
+}
+
+/// A model that says what a function says to the last message.
+#[derive(Debug)]
+struct Scripted(fn(&str) -> Option<String>);
+
+impl ModelPort for Scripted {
+    fn call(&self, request: Request) -> Boxed<Result<ModelResponse, CallFailure>> {
+        let prompt = format!("{:?}", request.messages);
+        let Some(text) = (self.0)(&prompt) else { return Box::pin(std::future::pending()) };
+        let input_tokens = prompt.len() as u64 / 4;
+        let output_tokens = text.len() as u64 / 4;
+        let usage = Usage {
+            calls: 1,
+            input_tokens,
+            output_tokens,
+            cost_usd: Some(0.000_004 * (input_tokens + 5 * output_tokens) as f64),
+            ..Usage::default()
+        };
+        let response = ModelResponse {
+            text,
+            tool_calls: Vec::new(),
+            stop: Stop::End,
+            usage,
+            model: "demo/small".to_owned(),
+            transport_failures: Vec::new(),
+        };
+        Box::pin(std::future::ready(Ok(response)))
     }
 }
 
@@ -98,6 +129,15 @@ impl Running {
 
     /// A server on the journal in `dir`.
     pub(crate) fn at(dir: TempDir, change: Change) -> Self {
+        Self::of(dir, change, Arc::new(NoModels))
+    }
+
+    /// A server whose model says what `say` says; it never responds where that is nothing.
+    pub(crate) fn with_model(say: fn(&str) -> Option<String>) -> Self {
+        Self::of(tempfile::tempdir().expect("a directory"), |_| (), Arc::new(Scripted(say)))
+    }
+
+    fn of(dir: TempDir, change: Change, models: Arc<dyn ModelPort>) -> Self {
         let app = dir.path().join("demo");
         std::fs::create_dir_all(app.join("pipelines")).expect("an app");
         let app = app.canonicalize().expect("it is there");
@@ -108,7 +148,7 @@ impl Running {
                 .expect("a journal"),
         );
         let owner = Tokens::new(&dir.path().join("serve")).owner().expect("a token");
-        let apps = Disks { engine: Arc::clone(&engine), scratch: dir.path().to_owned() };
+        let apps = Disks { models, engine: Arc::clone(&engine), scratch: dir.path().to_owned() };
         let (log, clock) = (Arc::new(Mutex::new(Vec::new())), Clock::default());
         let (lines, time) = (Arc::clone(&log), clock.clone());
         let (ready, is_ready) = std::sync::mpsc::channel();
@@ -251,7 +291,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    fn parse(bytes: &[u8]) -> Self {
+    pub(crate) fn parse(bytes: &[u8]) -> Self {
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or(bytes.len());
         let head = String::from_utf8_lossy(&bytes[..end]);
         let mut lines = head.lines();

@@ -106,7 +106,7 @@ const OUTSIDE: Ban = Ban {
     ..NOTHING
 };
 
-/// Laws 1 to 6, 8 and 9.
+/// Laws 1 to 6, 8, 9 and 11.
 pub const LAWS: &[Ban] = &[
     Ban {
         law: 1,
@@ -253,6 +253,24 @@ pub const LAWS: &[Ban] = &[
         except: &["unix.rs", "unix/linux.rs", "unix/worker.rs", "sandbox/unix/other.rs", "blob.rs", "blob/unix.rs"],
         paths: &OPENING,
         why: "what a repository names may be a pipe or a device; use `etude_files::regular`",
+        ..NOTHING
+    },
+    Ban {
+        law: 11,
+        crates: Crates::AllBut(&["etude-server"]),
+        dependencies: &["maud", "askama*", "minijinja", "tera"],
+        why: "HTML is made in `etude_server::page`",
+        ..NOTHING
+    },
+    Ban {
+        law: 11,
+        crates: Crates::Only(&["etude-server"]),
+        below: &["page"],
+        paths: &[
+            "etude_runtime", "etude_sqlite", "etude_spec", "crate::act", "crate::app", "crate::decision",
+            "crate::definition", "crate::effect", "crate::metrics", "crate::run", "crate::start", "crate::tree",
+        ],
+        why: "a page reads documents of the API through `page::source`, so that it shows nothing that the API lacks",
         ..NOTHING
     },
 ];

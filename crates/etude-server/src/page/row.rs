@@ -1,0 +1,128 @@
+//! The row of a run, wherever a list has one.
+
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::shell::Shell;
+use super::text::{ABSENT, duration_of, money, number, tokens, visible};
+use super::{glyph, segment};
+
+/// Steps that are drawn; more of them are only counted.
+const MAX_SEGMENTS: usize = 12;
+
+/// The short form of a run's id.
+pub(super) fn short(id: &str) -> &str {
+    id.get(..6).unwrap_or(id)
+}
+
+/// What a run is of.
+pub(super) fn target(run: &Value) -> &str {
+    run["pipeline"].as_str().or(run["machine"].as_str()).or(run["mode"].as_str()).unwrap_or(ABSENT)
+}
+
+/// The path of a run's page.
+pub(super) fn path(run: &Value) -> String {
+    format!("/runs/{}", run["run_id"].as_str().unwrap_or_default())
+}
+
+/// Input and output tokens together.
+pub(super) fn tokens_of(usage: &Value) -> Option<u64> {
+    Some(usage["input_tokens"].as_u64()? + usage["output_tokens"].as_u64()?)
+}
+
+/// The row of a run.
+pub(super) fn row(shell: &Shell, run: &Value) -> Markup {
+    let status = run["status"].as_str().unwrap_or_default();
+    let id = run["run_id"].as_str().unwrap_or_default();
+    let usage = &run["usage"];
+    let reason = reason(run);
+    html! {
+        tr.run data-key=(id) data-status=(status) {
+            td.state-cell { (glyph::state(status)) }
+            td.target-cell {
+                a.target href=(shell.link(&path(run))) { (visible(target(run))) } " "
+                code.dim { (short(id)) }
+                @if run["mode"] == "machine" { " " span.dim { "stage machine" } }
+                p.phone.small.dim {
+                    (glyph::word(status)) " · " (shell.zone.clock(&run["created_at"])) " · " (run["cause"].as_str().unwrap_or_default())
+                    @if let Some((done, total)) = done(run) { " · " (done) " / " (total) " steps" }
+                    @if usage["cost_usd"].is_number() { " · " (money(&usage["cost_usd"])) }
+                }
+                @if let Some(reason) = reason { p.reason { (super::text::marked(&reason)) } }
+            }
+            td.wide {
+                (run["cause"].as_str().unwrap_or_default())
+                @if let Some(by) = run["by"].as_str() { " " span.dim { (visible(by)) } }
+            }
+            td.wide.num { (shell.zone.clock(&run["created_at"])) }
+            td.num.took { (duration_of(&run["duration_ms"])) }
+            td.wide { (progress(run)) }
+            td.wide.num.tokens { @match tokens_of(usage) { Some(count) => (tokens(count)), None => (ABSENT) } }
+            td.wide.num { (money(&usage["cost_usd"])) }
+            td.wide.labels { (labels(shell, run)) }
+        }
+    }
+}
+
+/// What somebody should know before opening the run.
+fn reason(run: &Value) -> Option<String> {
+    match run["status"].as_str()? {
+        "failed" | "cancelled" | "waiting" => run["reason"].as_str().map(str::to_owned),
+        "interrupted" => Some("its process has ended; resume it to continue".to_owned()),
+        _ => None,
+    }
+}
+
+/// Labels, each a filter.
+pub(super) fn labels(shell: &Shell, run: &Value) -> Markup {
+    html! {
+        @if let Some(labels) = run["labels"].as_object().filter(|labels| !labels.is_empty()) {
+            div.tags {
+                @for (key, value) in labels {
+                    @let label = format!("{key}:{}", value.as_str().unwrap_or_default());
+                    a.tag href=(shell.link(&format!("/?label={}", segment(&label)))) { (visible(&label)) }
+                }
+            }
+        }
+    }
+}
+
+/// The steps that have ended well, and all.
+fn done(run: &Value) -> Option<(u64, u64)> {
+    let steps = run["progress"].as_array()?;
+    let done = steps.iter().filter(|status| *status == "succeeded" || *status == "skipped").count();
+    Some((done as u64, steps.len() as u64))
+}
+
+/// A segment for each step, and the number of those that are done.
+fn progress(run: &Value) -> Markup {
+    let Some((done, total)) = done(run) else { return html! { (ABSENT) } };
+    let steps = run["progress"].as_array().map(Vec::as_slice).unwrap_or_default();
+    html! {
+        span.progress {
+            @if steps.len() <= MAX_SEGMENTS { (segments(steps)) }
+            span { (number(done)) " / " (number(total)) }
+        }
+    }
+}
+
+fn segments(steps: &[Value]) -> Markup {
+    let width = steps.len() * 9;
+    html! {
+        svg width=(width) height="12" viewBox={ "0 0 " (width) " 12" } aria-hidden="true" {
+            @for (nth, status) in steps.iter().enumerate() {
+                @let status = status.as_str().unwrap_or_default();
+                @let x = nth * 9;
+                @match status {
+                    "waiting" => { path class="seg waiting" d=(format!("M{}.5 2.5l3.5 3.5-3.5 3.5-3.5-3.5z", x + 3)) {} },
+                    "failed" => { rect class="seg failed" x=(format!("{x}.5")) y="0.5" width="6" height="11" rx="1.5" {} },
+                    "running" => {
+                        rect class="seg" x=(format!("{x}.5")) y="1.5" width="6" height="9" rx="1.5" {}
+                        rect class="seg running" x=(format!("{x}.5")) y="1.5" width="3" height="9" rx="1" {}
+                    },
+                    _ => { rect class={ "seg " (status) } x=(format!("{x}.5")) y="1.5" width="6" height="9" rx="1.5" {} },
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The page of a run: what happened, why, and what can be done next.
+
+use std::collections::BTreeMap;
+
+use http::StatusCode;
+use maud::{Markup, html};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::shell::{Section, Shell};
+use super::text::{ABSENT, duration_of, marked, money, number, visible};
+use super::{glyph, node, row, see, segment, source, tree};
+use crate::problem::{Code, Problem};
+use crate::request::{Call, Respond};
+
+/// A run's document, and the texts of its input and output, which keep their digits.
+pub(super) struct Shown {
+    pub(super) run: Value,
+    input: String,
+    output: String,
+}
+
+impl Shown {
+    async fn read(call: &Call, id: &str) -> Result<Self, Problem> {
+        let text = source::text(call, &format!("/v1/runs/{}", segment(id))).await?;
+        let broken = |_| Problem::new(Code::Bug, "the document of a run is not JSON");
+        let raw: BTreeMap<&str, &RawValue> = serde_json::from_str(&text).map_err(broken)?;
+        let member = |name: &str| raw.get(name).map_or("null", |raw| raw.get()).to_owned();
+        let (input, output) = (member("input"), member("output"));
+        Ok(Self { run: serde_json::from_str(&text).map_err(broken)?, input, output })
+    }
+
+    pub(super) fn id(&self) -> &str {
+        self.run["run_id"].as_str().unwrap_or_default()
+    }
+
+    pub(super) fn status(&self) -> &str {
+        self.run["status"].as_str().unwrap_or_default()
+    }
+}
+
+/// `GET /runs/{id}`.
+pub(crate) async fn show(call: Call) -> Respond {
+    let shell = Shell::of(&call).await?;
+    let shown = Shown::read(&call, call.param("id")).await?;
+    let tree = tree::Tree::read(&call, &shown).await?;
+    let details = node::details(&call, &shell, &shown, &tree).await?;
+    let title = format!("{} {}", row::target(&shown.run), glyph::word(shown.status()));
+    let body = html! {
+        (head(&shell, &shown))
+        div.panes {
+            div.main {
+                div id="tree-pane" data-live { (tree.render(&shell, &shown)) }
+                div.two id="values" data-live {
+                    (value(&shown, "Input", &shown.input))
+                    (value(&shown, "Output", &shown.output))
+                }
+            }
+            aside.side id="details" data-live aria-label="Selected node" { (details) }
+        }
+    };
+    Ok(shell.page(StatusCode::OK, &title, Section::Runs, body))
+}
+
+fn value(shown: &Shown, title: &str, text: &str) -> Markup {
+    html! {
+        section {
+            header { h2 { (title) } @if text != "null" { button.link type="button" data-copy hidden { "Copy" } } }
+            @if text == "null" {
+                p.dim { @if matches!(shown.status(), "queued" | "running" | "waiting") { "None yet." } @else { "None." } }
+            } @else { pre data-copied { (super::json::pretty(text, super::json::MAX_SHOWN)) } }
+        }
+    }
+}
+
+fn head(shell: &Shell, shown: &Shown) -> Markup {
+    let (run, status) = (&shown.run, shown.status());
+    let target = row::target(run);
+    let definition = match (run["app"].as_str(), run["machine"].as_str()) {
+        (Some(app), Some(machine)) => Some(format!("/apps/{}/machines/{}", segment(app), segment(machine))),
+        (Some(app), None) => {
+            run["pipeline"].as_str().map(|name| format!("/apps/{}/pipelines/{}", segment(app), segment(name)))
+        }
+        (None, _) => None,
+    };
+    html! {
+        div.head id="head" data-live {
+            nav.crumbs aria-label="Path" {
+                a href=(shell.link("/")) { "Runs" } "/"
+                @match definition {
+                    Some(path) => { a href=(shell.link(&path)) { (visible(target)) } },
+                    None => { span { (visible(target)) } },
+                }
+                "/" code { (row::short(shown.id())) }
+            }
+            div.line {
+                (glyph::drawn(status))
+                h1 { (visible(target)) }
+                span.value role="status" { (glyph::word(status)) }
+                span.grow {}
+                (actions(shell, shown))
+            }
+            (facts(shell, shown))
+            (failures(shown))
+            @if status == "waiting" { (questions(shell, run)) }
+        }
+    }
+}
+
+fn facts(shell: &Shell, shown: &Shown) -> Markup {
+    let run = &shown.run;
+    let usage = &run["usage"];
+    let steps = run["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let done = steps.iter().filter(|step| step["status"] == "succeeded").count();
+    let tokens = |name: &str| usage[name].as_u64().map_or_else(|| ABSENT.to_owned(), number);
+    html! {
+        dl.facts {
+            div { dt { "Started" } dd { @if run["started_at"].is_null() { (shell.zone.moment(&run["created_at"])) span.dim { " queued" } } @else { (shell.zone.moment(&run["started_at"])) } } }
+            div { dt { "Duration" } dd { (duration_of(&run["duration_ms"])) } }
+            @if !steps.is_empty() { div { dt { "Steps" } dd { (done) " of " (steps.len()) } } }
+            div.more { dt { "Tokens" } dd { (tokens("input_tokens")) " in · " (tokens("output_tokens")) " out" } }
+            div { dt { "Cost" } dd { (money(&usage["cost_usd"])) @if run["limits"]["max_cost_usd"].is_number() { span.dim { " of " (money(&run["limits"]["max_cost_usd"])) } } } }
+            div.more { dt { "Cause" } dd { (run["cause"].as_str().unwrap_or(ABSENT)) @if let Some(by) = run["by"].as_str() { " " span.dim { (visible(by)) } } } }
+            @if let Some(again) = run["again_of"].as_str() { div.more { dt { "Again of" } dd { a href=(shell.link(&format!("/runs/{}", segment(again)))) { code { (row::short(again)) } } } } }
+            @if let Some(position) = run["queue"]["position"].as_u64() { div { dt { "Queue" } dd { "position " (position) } } }
+            @if run["labels"].as_object().is_some_and(|labels| !labels.is_empty()) { div.more { dt { "Labels" } dd { (row::labels(shell, run)) } } }
+        }
+    }
+}
+
+fn failures(shown: &Shown) -> Markup {
+    let errors = shown.run["errors"].as_array().map(Vec::as_slice).unwrap_or_default();
+    html! {
+        @for error in errors {
+            div.notice.bad role="alert" {
+                (glyph::drawn("failed"))
+                p {
+                    @if let Some(step) = error["step"].as_str() { code { (visible(step)) } ": " }
+                    (marked(error["message"].as_str().unwrap_or_default()))
+                    @if let Some(hint) = error["hint"].as_str() { " " span.second { (marked(hint)) } }
+                }
+            }
+        }
+    }
+}
+
+fn questions(shell: &Shell, run: &Value) -> Markup {
+    html! {
+        @for waiting in run["waiting"].as_array().into_iter().flatten() {
+            div.notice {
+                (glyph::drawn("waiting"))
+                p {
+                    (marked(waiting["payload"]["message"].as_str().unwrap_or("the run waits for an answer"))) " "
+                    @let id = waiting["id"].as_str().unwrap_or_default();
+                    a href=(shell.link(&format!("/decisions?at={}", segment(id)))) { "Decide" }
+                }
+            }
+        }
+    }
+}
+
+/// What can be done with the run in its state.
+fn actions(shell: &Shell, shown: &Shown) -> Markup {
+    let act = |what: &str| shell.link(&format!("/runs/{}/{what}", segment(shown.id())));
+    let is_open = matches!(shown.status(), "queued" | "running" | "waiting" | "interrupted");
+    let steps = shown.run["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
+    html! {
+        div.actions {
+            @if matches!(shown.status(), "interrupted" | "failed" | "cancelled") {
+                form method="post" action=(act("resume")) { button { "Resume" } }
+            }
+            @if !is_open && !steps.is_empty() {
+                details.menu {
+                    summary.button { "Retry from step" }
+                    div { form.form method="post" action=(act("retry")) {
+                        div.field { label for="from" { "Step" } select id="from" name="from" {
+                            @for step in steps { @let name = step["name"].as_str().unwrap_or_default(); option value=(name) selected[step["status"] == "failed"] { (visible(name)) } }
+                        } span.help { "Steps before it keep their outputs." } }
+                        div { button.primary { "Retry" } }
+                    } }
+                }
+            }
+            @if is_open {
+                details.menu {
+                    summary.button.danger { "Cancel" }
+                    div { form.form method="post" action=(act("cancel")) {
+                        div.field { label for="reason" { "Reason " span.kind { "optional" } } input id="reason" name="reason"; span.help { "The destructor runs, unless the run is killed." } }
+                        div.actions { button.danger name="mode" value="cancel" { "Cancel the run" } button.danger name="mode" value="kill" { "Kill" } }
+                    } }
+                }
+            } @else {
+                form method="post" action=(act("again")) { button.primary { "Run again" } }
+            }
+        }
+    }
+}
+
+/// `POST /runs/{id}/{action}`: a form of the page, as a request to the API.
+pub(crate) async fn act(call: Call) -> Respond {
+    let form = call.form(&["reason", "mode", "from", "accept_changes"]).await?;
+    let mut body = json!({});
+    for (name, value) in form.iter().filter(|(_, value)| !value.is_empty()) {
+        body[name.as_str()] = if name == "accept_changes" { (value == "true").into() } else { value.as_str().into() };
+    }
+    let (id, action) = (segment(call.param("id")), call.param("action").to_owned());
+    if !["cancel", "resume", "retry", "again"].contains(&action.as_str()) {
+        return Err(Problem::not_found("there is no such action"));
+    }
+    let run = source::post(&call, &format!("/v1/runs/{id}/{action}"), &body).await?;
+    see(&call, &row::path(&run))
+}

@@ -1,0 +1,140 @@
+//! What all pages share: head, top bar, and what the reader's browser says about itself.
+
+use axum::response::Response;
+use http::StatusCode;
+use maud::{DOCTYPE, Markup, html};
+
+use super::text::Zone;
+use super::{glyph, response, source};
+use crate::door;
+use crate::problem::Problem;
+use crate::request::Call;
+use crate::server::Server;
+
+/// The destination of the top bar that a page belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Section {
+    Runs,
+    Decisions,
+    Apps,
+    Server,
+    None,
+}
+
+/// Destinations: name, path and the drawing that stands above the name at phone width.
+const DESTINATIONS: [(Section, &str, &str, &str); 4] = [
+    (Section::Runs, "Runs", "/", "M2 4h12M2 8h12M2 12h12"),
+    (Section::Decisions, "Decisions", "/decisions", "M8 2l6 6-6 6-6-6z"),
+    (Section::Apps, "Apps", "/apps", "M2 2h5v5H2zM9 9h5v5H9zM7 4.5h4.5V9"),
+    (Section::Server, "Server", "/server", "M2 3h12v4H2zM2 9h12v4H2zM4.5 5h1M4.5 11h1"),
+];
+
+/// The frame of a page.
+#[derive(Debug)]
+pub(super) struct Shell {
+    base: String,
+    /// The reader's name; `None` before the login.
+    reader: Option<String>,
+    /// Open questions.
+    open: usize,
+    pub(super) zone: Zone,
+}
+
+impl Shell {
+    /// The frame for the caller.
+    pub(super) async fn of(call: &Call) -> Result<Self, Problem> {
+        let decisions = source::get(call, "/v1/decisions").await?;
+        Ok(Self {
+            base: call.server.settings().base_path.clone(),
+            reader: call.caller.as_ref().map(|caller| caller.name.clone()),
+            open: decisions["decisions"].as_array().map_or(0, Vec::len),
+            zone: Zone::of_cookie(door::cookie(&call.headers, "etude_zone").as_deref()),
+        })
+    }
+
+    /// The frame without a reader.
+    pub(super) fn bare(server: &Server) -> Self {
+        Self { base: server.settings().base_path.clone(), reader: None, open: 0, zone: Zone::default() }
+    }
+
+    /// A path of the server as a link.
+    pub(super) fn link(&self, path: &str) -> String {
+        format!("{}{path}", self.base)
+    }
+
+    /// A whole page.
+    pub(super) fn page(&self, status: StatusCode, title: &str, section: Section, body: Markup) -> Response {
+        let count = if self.open > 0 { format!("({}) ", self.open) } else { String::new() };
+        response(
+            status,
+            html! {
+                (DOCTYPE)
+                html lang="en" {
+                    head {
+                        meta charset="utf-8";
+                        meta name="viewport" content="width=device-width, initial-scale=1";
+                        meta name="color-scheme" content="light dark";
+                        title { (count) (title) " · etude" }
+                        link rel="icon" href=(self.link("/assets/icon.svg")) type="image/svg+xml";
+                        link rel="stylesheet" href=(self.link("/assets/etude.css"));
+                        @if self.reader.is_some() { script type="module" src=(self.link("/assets/page.js")) {} }
+                    }
+                    body data-base=(self.base) {
+                        (glyph::sprite())
+                        a.skip href="#main" { "Skip to the content" }
+                        @if let Some(reader) = &self.reader { (self.top(reader, section)) }
+                        main id="main" tabindex="-1" { (body) }
+                        @if self.reader.is_some() { (keys()) }
+                    }
+                }
+            },
+        )
+    }
+
+    fn top(&self, reader: &str, section: Section) -> Markup {
+        html! {
+            header.top {
+                a.brand href=(self.link("/")) {
+                    svg viewBox="0 0 16 16" aria-hidden="true" { path fill="none" stroke="currentColor" stroke-width="2" d="M1 3.5h14M1 8h10M1 12.5h12" {} }
+                    "etude"
+                }
+                nav aria-label="Pages" {
+                    @for (of, name, path, drawing) in DESTINATIONS {
+                        a href=(self.link(path)) aria-current=[(of == section).then_some("page")] {
+                            svg viewBox="0 0 16 16" aria-hidden="true" { path fill="none" stroke="currentColor" stroke-width="1.5" d=(drawing) {} }
+                            span.label { (name)
+                                @if of == Section::Decisions {
+                                    " " span.badge id="open" data-live hidden[self.open == 0] { (self.open) span.said { " open" } }
+                                }
+                            }
+                        }
+                    }
+                }
+                span.connection id="connection" role="status" { "Not live" }
+                span.who.dim { (reader) }
+                form.who method="post" action=(self.link("/logout")) { button.link { "Log out" } }
+                button.link.who type="button" data-keys hidden { "Keys " kbd { "?" } }
+            }
+        }
+    }
+}
+
+/// The list of keys, which a script opens.
+fn keys() -> Markup {
+    let rows = [
+        ("/", "search"),
+        ("j k", "move"),
+        ("Enter", "open"),
+        ("← →", "close and open in a tree"),
+        ("e", "next error"),
+        ("a", "to the form of a decision; no single key decides"),
+        ("?", "this list"),
+    ];
+    html! {
+        dialog id="keys" aria-labelledby="keys-title" {
+            h2 id="keys-title" { "Keys" }
+            dl.table { @for (key, what) in rows { dt { @for key in key.split(' ') { kbd { (key) } " " } } dd { (what) } } }
+            form method="dialog" { button { "Close" } }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The API as pages read it: requests to the server's own routes, with the rights of the reader.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::response::Response;
+use http::header::{CONTENT_TYPE, RANGE};
+use http::{Method, Request};
+use http_body_util::BodyExt;
+use serde_json::Value;
+use tower_service::Service;
+
+use crate::problem::{Code, Problem};
+use crate::request::Call;
+use crate::route::{self, Entered, Failed};
+
+fn bug(detail: &'static str) -> Problem {
+    Problem::new(Code::Bug, detail)
+}
+
+/// Sends a request to a route, as the reader of the page.
+async fn send(call: &Call, request: http::request::Builder, body: Body) -> Result<Response, Problem> {
+    let mut request = request.body(body).map_err(|_| bug("a page asks for a path that is none"))?;
+    let (server, caller) = (Arc::clone(&call.server), call.caller.clone());
+    request.extensions_mut().insert(Entered { server, caller, peer: call.peer });
+    let mut response = route::router().call(request).await.unwrap_or_else(|never| match never {});
+    match response.extensions_mut().remove::<Failed>() {
+        Some(Failed(problem)) => Err(problem),
+        None => Ok(response),
+    }
+}
+
+async fn bytes(response: Response) -> Result<Vec<u8>, Problem> {
+    let bytes = response.into_body().collect().await.map_err(|_| bug("a document ended early"))?;
+    Ok(bytes.to_bytes().to_vec())
+}
+
+/// The text of a document.
+pub(super) async fn text(call: &Call, path: &str) -> Result<String, Problem> {
+    let response = send(call, Request::get(path), Body::empty()).await?;
+    String::from_utf8(bytes(response).await?).map_err(|_| bug("a document is not UTF-8"))
+}
+
+/// A document.
+pub(super) async fn get(call: &Call, path: &str) -> Result<Value, Problem> {
+    serde_json::from_str(&text(call, path).await?).map_err(|_| bug("a document is not JSON"))
+}
+
+/// Bytes, from `from` to `to` at most, and how many there are in all.
+pub(super) async fn range(call: &Call, path: &str, from: u64, to: u64) -> Result<(Vec<u8>, u64), Problem> {
+    let range = format!("bytes={from}-{}", to.saturating_sub(1).max(from));
+    let response = match send(call, Request::get(path).header(RANGE, range), Body::empty()).await {
+        // Nothing is at that place.
+        Err(problem) if problem.code() == Code::RangeNotSatisfiable => return Ok((Vec::new(), from)),
+        response => response?,
+    };
+    let total =
+        response.headers().get("content-range").and_then(|value| value.to_str().ok()?.rsplit_once('/')?.1.parse().ok());
+    let bytes = bytes(response).await?;
+    let total = total.unwrap_or(bytes.len() as u64);
+    Ok((bytes, total))
+}
+
+/// Acts, and returns the document of the response.
+pub(super) async fn post(call: &Call, path: &str, body: &Value) -> Result<Value, Problem> {
+    act(call, Method::POST, path, body.to_string()).await
+}
+
+/// Acts with a body that is written already.
+pub(super) async fn act(call: &Call, method: Method, path: &str, body: String) -> Result<Value, Problem> {
+    let request = Request::builder().method(method).uri(path).header(CONTENT_TYPE, "application/json");
+    let response = send(call, request, Body::from(body)).await?;
+    Ok(serde_json::from_slice(&bytes(response).await?).unwrap_or_default())
+}

@@ -1,0 +1,204 @@
+//! Numbers, times and foreign text as pages show them.
+
+use std::borrow::Cow;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use maud::{Markup, html};
+use serde_json::Value;
+
+/// What stands for a value that is not there.
+pub(super) const ABSENT: &str = "–";
+
+/// Text of models, steps and definitions, with control and bidi characters made visible.
+pub(super) fn visible(text: &str) -> Cow<'_, str> {
+    let is_hidden = |c: char| {
+        (c.is_control() && !matches!(c, '\n' | '\t'))
+            || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+    };
+    if !text.contains(is_hidden) {
+        return Cow::Borrowed(text);
+    }
+    let shown = |c: char| match u32::from(c) {
+        code @ 0..0x20 if is_hidden(c) => char::from_u32(0x2400 + code).unwrap_or('\u{fffd}').to_string(),
+        0x7f => "\u{2421}".to_owned(),
+        code if is_hidden(c) => format!("⟨U+{code:04X}⟩"),
+        _ => c.to_string(),
+    };
+    // The end of a line in another system's form is no news.
+    Cow::Owned(text.replace("\r\n", "\n").chars().map(shown).collect())
+}
+
+/// A message: what stands between backticks is code.
+pub(super) fn marked(text: &str) -> Markup {
+    let text = visible(text);
+    let parts: Vec<&str> = text.split('`').collect();
+    let is_even = parts.len() % 2 == 1;
+    html! {
+        @if is_even {
+            @for (nth, part) in parts.iter().enumerate() { @if nth % 2 == 1 { code { (part) } } @else { (part) } }
+        } @else { (text) }
+    }
+}
+
+/// A time span with two or three digits that matter.
+pub(super) fn duration(ms: u64) -> String {
+    let seconds = ms / 1_000;
+    match ms {
+        0..1_000 => format!("{ms} ms"),
+        1_000..10_000 => format!("{}.{:02} s", seconds, ms % 1_000 / 10),
+        10_000..60_000 => format!("{}.{} s", seconds, ms % 1_000 / 100),
+        60_000..3_600_000 => format!("{} min {:02} s", seconds / 60, seconds % 60),
+        3_600_000..86_400_000 => format!("{} h {:02} min", seconds / 3_600, seconds / 60 % 60),
+        _ => format!("{} d {:02} h", seconds / 86_400, seconds / 3_600 % 24),
+    }
+}
+
+/// The same of a member.
+pub(super) fn duration_of(value: &Value) -> String {
+    value.as_u64().map_or_else(|| ABSENT.to_owned(), duration)
+}
+
+/// An amount of US dollars.
+pub(super) fn money(value: &Value) -> String {
+    match value.as_f64() {
+        None => ABSENT.to_owned(),
+        Some(0.0) => "$0".to_owned(),
+        Some(usd) if usd < 0.01 => format!("${usd:.4}"),
+        Some(usd) if usd < 1.0 => format!("${usd:.3}"),
+        Some(usd) => format!("${usd:.2}"),
+    }
+}
+
+/// A whole number in groups of three digits.
+pub(super) fn number(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A number of tokens, short.
+pub(super) fn tokens(count: u64) -> String {
+    match count {
+        0..1_000 => count.to_string(),
+        1_000..1_000_000 => format!("{}.{} k", count / 1_000, count % 1_000 / 100),
+        _ => format!("{}.{} M", count / 1_000_000, count % 1_000_000 / 100_000),
+    }
+}
+
+/// A number of bytes.
+pub(super) fn bytes(count: u64) -> String {
+    match count {
+        0..1_024 => format!("{count} B"),
+        1_024..1_048_576 => format!("{}.{} KiB", count / 1_024, count % 1_024 * 10 / 1_024),
+        _ => format!("{}.{} MiB", count / 1_048_576, count % 1_048_576 * 10 / 1_048_576),
+    }
+}
+
+/// A noun with its number.
+pub(super) fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", number(count), if count == 1 { one } else { many })
+}
+
+/// Milliseconds since 1970 of a time.
+pub(super) fn instant_ms(at: &Value) -> Option<i64> {
+    at.as_str()?.parse::<Timestamp>().ok().map(Timestamp::as_millisecond)
+}
+
+/// The reader's time zone.
+#[derive(Debug, Clone)]
+pub(super) struct Zone(TimeZone);
+
+impl Default for Zone {
+    fn default() -> Self {
+        Self(TimeZone::UTC)
+    }
+}
+
+impl Zone {
+    /// The zone that the script of the pages has noted; UTC without a script.
+    pub(super) fn of_cookie(name: Option<&str>) -> Self {
+        let name = name.map(|name| name.replace("%2F", "/"));
+        name.and_then(|name| TimeZone::get(&name).ok()).map(Self).unwrap_or_default()
+    }
+
+    /// A time in a form of `strftime`, with the UTC instant as its title.
+    fn time(&self, at: &Value, form: &str) -> Markup {
+        let text = at.as_str().unwrap_or_default();
+        match text.parse::<Timestamp>() {
+            Err(_) => html! { (ABSENT) },
+            Ok(instant) => html! {
+                time datetime=(text) title=(text) { (instant.to_zoned(self.0.clone()).strftime(form).to_string()) }
+            },
+        }
+    }
+
+    /// The time of day.
+    pub(super) fn clock(&self, at: &Value) -> Markup {
+        self.time(at, "%H:%M")
+    }
+
+    /// Day and time.
+    pub(super) fn moment(&self, at: &Value) -> Markup {
+        self.time(at, "%-d %b, %H:%M:%S")
+    }
+
+    /// The day, as a heading: today and yesterday have their name.
+    pub(super) fn day(&self, at: &Value, now_ms: i64) -> String {
+        let date = |ms: Timestamp| ms.to_zoned(self.0.clone()).date();
+        let Some(day) = at.as_str().and_then(|text| text.parse::<Timestamp>().ok()).map(date) else {
+            return String::new();
+        };
+        let today = Timestamp::from_millisecond(now_ms).map(date).unwrap_or(day);
+        match today.since(day).map_or(i32::MAX, |span| span.get_days()) {
+            0 => format!("Today, {}", day.strftime("%-d %B")),
+            1 => format!("Yesterday, {}", day.strftime("%-d %B")),
+            _ if today.year() == day.year() => day.strftime("%A, %-d %B").to_string(),
+            _ => day.strftime("%A, %-d %B %Y").to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_units_and_few_digits() {
+        let spans = [38, 999, 8_420, 24_100, 64_000, 3_720_000, 90_000_000].map(duration);
+        assert_eq!(spans, ["38 ms", "999 ms", "8.42 s", "24.1 s", "1 min 04 s", "1 h 02 min", "1 d 01 h"]);
+        assert_eq!(
+            [0.0041, 0.031, 0.412, 12.5].map(|usd| money(&usd.into())),
+            ["$0.0041", "$0.031", "$0.412", "$12.50"]
+        );
+        assert_eq!((money(&Value::Null).as_str(), money(&0.0.into()).as_str()), ("–", "$0"));
+        assert_eq!([0, 999, 1_285, 1_000_000].map(number), ["0", "999", "1,285", "1,000,000"]);
+        assert_eq!([999, 21_700, 1_250_000].map(tokens), ["999", "21.7 k", "1.2 M"]);
+    }
+
+    /// S-127: characters that change how other text reads are shown.
+    #[test]
+    fn hidden_characters_are_visible() {
+        assert_eq!(visible("a\u{202e}b\u{1b}[0m\u{feff}"), "a⟨U+202E⟩b␛[0m⟨U+FEFF⟩");
+        assert!(matches!(visible("naïve 日本\n\tx"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn days_have_names_in_the_readers_zone() {
+        let zone = Zone::of_cookie(Some("Europe%2FBerlin"));
+        let now = 1_795_392_000_000; // 2026-11-23T00:00:00Z
+        assert_eq!(zone.day(&"2026-11-22T23:30:00.000Z".into(), now), "Today, 23 November");
+        assert_eq!(zone.day(&"2026-11-22T22:30:00.000Z".into(), now), "Yesterday, 22 November");
+        assert_eq!(
+            Zone::of_cookie(Some("Nowhere/At_All")).day(&"2026-11-22T23:30:00.000Z".into(), now),
+            "Yesterday, 22 November"
+        );
+        assert!(zone.clock(&"2026-11-22T23:30:00.000Z".into()).into_string().contains(">00:30<"));
+    }
+}

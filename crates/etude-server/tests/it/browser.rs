@@ -1,0 +1,203 @@
+//! A real Chromium, driven over the WebDriver protocol.
+
+#![expect(clippy::disallowed_methods, reason = "the browser is no program of the product")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::{Reply, Running};
+
+/// How long a page has for what a test waits for.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One browser with one window. It ends with the test.
+pub(crate) struct Browser {
+    driver: Child,
+    port: u16,
+    session: String,
+}
+
+impl Browser {
+    /// A browser, or `None` where there is none and none is required.
+    pub(crate) fn start() -> Option<Self> {
+        let driver = Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let mut driver = match driver {
+            Ok(driver) => driver,
+            Err(error) => {
+                let is_required = std::env::var_os("ETUDE_REQUIRE_BROWSER").is_some();
+                assert!(!is_required, "`chromedriver` does not start: {error}");
+                eprintln!("skipped: `chromedriver` does not start: {error}");
+                return None;
+            }
+        };
+        let mut lines = BufReader::new(driver.stdout.take().expect("it is piped")).lines();
+        let port = loop {
+            let line = lines.next().expect("the driver prints its port").expect("text");
+            let number =
+                line.split_once("started successfully on port ").map(|(_, port)| port.trim_end_matches('.').parse());
+            if let Some(Ok(port)) = number {
+                break port;
+            }
+        };
+        let mut browser = Self { driver, port, session: String::new() };
+        let arguments =
+            ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"];
+        let wanted = json!({"browserName": "chrome", "goog:chromeOptions": {"args": arguments}, "goog:loggingPrefs": {"browser": "ALL"}});
+        let session = browser.post("/session", &json!({"capabilities": {"alwaysMatch": wanted}}));
+        browser.session = session["sessionId"].as_str().expect("a session").to_owned();
+        Some(browser)
+    }
+
+    /// The same, logged in.
+    pub(crate) fn logged_in(server: &Running) -> Option<Self> {
+        let browser = Self::start()?;
+        browser.size(1440, 900);
+        let (link, _) = server.server.login_link();
+        browser.open(&link);
+        browser.until("return !!document.querySelector('.top') && location.hash === ''");
+        Some(browser)
+    }
+
+    fn send(&self, method: &str, path: &str, body: &str) -> Value {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("the driver accepts");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time limit");
+        let length = body.len();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes())).expect("written");
+        let mut all = Vec::new();
+        // The driver may keep the connection open in spite of the header; the length tells the end.
+        let mut piece = [0; 16 * 1024];
+        while !is_whole(&all) {
+            match stream.read(&mut piece) {
+                Ok(0) | Err(_) => break,
+                Ok(got) => all.extend_from_slice(&piece[..got]),
+            }
+        }
+        Reply::parse(&all).json()["value"].clone()
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Value {
+        let value = self.send("POST", path, &body.to_string());
+        assert!(value["error"].is_null(), "{path}: {} {}", value["error"], value["message"]);
+        value
+    }
+
+    fn command(&self, path: &str, body: &Value) -> Value {
+        self.post(&format!("/session/{}/{path}", self.session), body)
+    }
+
+    /// A command of the browser's own protocol.
+    pub(crate) fn devtools(&self, command: &str, params: &Value) -> Value {
+        self.command("goog/cdp/execute", &json!({"cmd": command, "params": params}))
+    }
+
+    /// Opens an address.
+    pub(crate) fn open(&self, url: &str) {
+        self.command("url", &json!({ "url": url }));
+    }
+
+    /// The size of the page's area.
+    pub(crate) fn size(&self, width: u32, height: u32) {
+        let params = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        self.devtools("Emulation.setDeviceMetricsOverride", &params);
+    }
+
+    /// Light or dark.
+    pub(crate) fn scheme(&self, scheme: &str) {
+        let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
+        self.devtools("Emulation.setEmulatedMedia", &json!({ "features": features }));
+    }
+
+    /// The value of a function's body in the page.
+    pub(crate) fn run(&self, script: &str) -> Value {
+        self.command("execute/sync", &json!({"script": script, "args": []}))
+    }
+
+    /// Waits until a function's body returns something true.
+    #[track_caller]
+    pub(crate) fn until(&self, script: &str) -> Value {
+        let since = Instant::now();
+        loop {
+            let value = self.send(
+                "POST",
+                &format!("/session/{}/execute/sync", self.session),
+                &json!({"script": script, "args": []}).to_string(),
+            );
+            let is_true =
+                !(value.is_null() || value == false || value == 0 || value == "" || value["error"].is_string());
+            if is_true {
+                return value;
+            }
+            let page = || self.run("return document.body ? document.body.innerText.slice(0, 2000) : ''");
+            assert!(since.elapsed() < PATIENCE, "it never came true: {script}\n{value}\n{}", page());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Types into the element that has the focus. Names of keys are in braces: `{Enter}`.
+    pub(crate) fn keys(&self, text: &str) {
+        let mut actions = Vec::new();
+        let mut rest = text;
+        while let Some(first) = rest.chars().next() {
+            let (key, length) = match rest.strip_prefix('{').and_then(|rest| rest.split_once('}')) {
+                Some((name, _)) => (special(name), name.len() + 2),
+                None => (first, first.len_utf8()),
+            };
+            rest = &rest[length..];
+            actions.push(json!({"type": "keyDown", "value": key}));
+            actions.push(json!({"type": "keyUp", "value": key}));
+        }
+        self.command("actions", &json!({"actions": [{"type": "key", "id": "keys", "actions": actions}]}));
+    }
+
+    /// Errors of the page's console, among them reports of the content security policy and of requests that failed.
+    pub(crate) fn complaints(&self) -> Vec<String> {
+        let log = self.command("se/log", &json!({"type": "browser"}));
+        let entries = log.as_array().cloned().unwrap_or_default();
+        entries.iter().filter(|entry| entry["level"] == "SEVERE").map(|entry| entry["message"].to_string()).collect()
+    }
+
+    /// The whole page as a PNG, in base64.
+    pub(crate) fn picture(&self) -> String {
+        let shot = self.devtools("Page.captureScreenshot", &json!({"format": "png", "captureBeyondViewport": false}));
+        shot["data"].as_str().expect("a picture").to_owned()
+    }
+}
+
+fn special(name: &str) -> char {
+    match name {
+        "Enter" => '\u{e007}',
+        "Tab" => '\u{e004}',
+        "Escape" => '\u{e00c}',
+        "Left" => '\u{e012}',
+        "Up" => '\u{e013}',
+        "Right" => '\u{e014}',
+        "Down" => '\u{e015}',
+        "Space" => ' ',
+        other => panic!("no key {other}"),
+    }
+}
+
+fn is_whole(bytes: &[u8]) -> bool {
+    let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { return false };
+    let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
+    length.is_some_and(|length| bytes.len() >= end + 4 + length)
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        if !self.session.is_empty() && !std::thread::panicking() {
+            self.send("DELETE", &format!("/session/{}", self.session), "");
+        }
+        // It may have ended already.
+        let _ = self.driver.kill();
+        let _ = self.driver.wait();
+    }
+}

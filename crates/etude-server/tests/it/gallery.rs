@@ -1,0 +1,206 @@
+//! Pictures of all pages, for people to look at: `.ci/pictures DIR`.
+
+use std::path::Path;
+
+use base64::Engine as _;
+use serde_json::{Value, json};
+
+use crate::browser::Browser;
+use crate::support::Running;
+
+/// A small app with all that pages show: fan-out, a rejected response, a failure, a question, a run in progress.
+pub(crate) fn demo() -> Running {
+    let server = Running::with_model(say);
+    let write = |path: &str, text: &str| {
+        let file = server.dir().join("demo").join(path);
+        std::fs::create_dir_all(file.parent().expect("a directory")).expect("made");
+        std::fs::write(file, text).expect("written");
+    };
+    for (path, text) in FILES {
+        write(path, text);
+    }
+    server
+}
+
+/// The runs of the demo: of each state one at least.
+pub(crate) fn runs(server: &Running) -> Vec<Value> {
+    let start = |body: Value| server.run(&body);
+    let background = |body: Value| server.send("POST", "/v1/runs", Some(&body)).json();
+    for day in 0..6 {
+        start(
+            json!({"pipeline": "sort-mail", "input": {"inbox": "support", "limit": 2 + day % 3}, "labels": {"inbox": "support"}}),
+        );
+    }
+    let mut all = vec![
+        start(
+            json!({"pipeline": "code-review", "input": {"repo": "web", "range": "main..HEAD"}, "labels": {"repo": "web", "pr": "1186"}}),
+        ),
+        start(
+            json!({"pipeline": "code-review", "input": {"repo": "api", "range": "main..HEAD"}, "labels": {"repo": "api", "pr": "2290"}}),
+        ),
+        start(json!({"pipeline": "reminders", "input": {"count": 214}})),
+        start(
+            json!({"pipeline": "deploy", "input": {"service": "api", "version": "4.18.2"}, "labels": {"env": "production", "version": "4.18.2"}}),
+        ),
+        start(
+            json!({"pipeline": "sort-mail", "input": {"inbox": "support", "limit": 4}, "labels": {"inbox": "support"}}),
+        ),
+        background(json!({"pipeline": "wait", "labels": {"env": "staging"}})),
+        background(json!({"pipeline": "wait", "not_before": "2199-01-01T00:00:00Z"})),
+    ];
+    server.until(all[5]["run_id"].as_str().expect("an id"), &["running"]);
+    all.reverse();
+    all
+}
+
+fn say(prompt: &str) -> Option<String> {
+    if prompt.contains("offsite agenda") && !prompt.contains("is not one of") {
+        return Some(r#"{"label": "meeting", "confidence": 0.82, "reason": "The message continues a thread about the agenda of the offsite"}"#.to_owned());
+    }
+    if prompt.contains("Review the file") {
+        return Some(r#"{"findings": "looks good"}"#.to_owned());
+    }
+    let label = [("Invoice", "invoice"), ("offsite", "work"), ("digest", "newsletter")]
+        .iter()
+        .find(|(word, _)| prompt.contains(word));
+    let label = label.map_or("personal", |(_, label)| label);
+    Some(format!(r#"{{"label": "{label}", "confidence": 0.97, "reason": "The subject says so."}}"#))
+}
+
+const FILES: &[(&str, &str)] = &[
+    (
+        "pipelines/sort-mail/pipeline.yaml",
+        r#"name: sort-mail
+description: Labels the newest mails of an inbox.
+input:
+  inbox: {type: string, description: Which inbox is read.}
+  limit: {type: integer, default: 4, minimum: 1, maximum: 100, description: How many mails are read.}
+steps:
+  - {name: read, type: code, command: python3 steps/read.py}
+  - name: label
+    type: llm
+    model: lite
+    for_each: "{{read.output}}"
+    prompt: "Label this mail: {{item}}"
+    schema: schemas/label.json
+    retry: 3
+  - {name: list, type: code, command: "echo '{\"output\": {\"count\": 4}}'"}
+"#,
+    ),
+    (
+        "pipelines/sort-mail/schemas/label.json",
+        r#"{"type": "object", "required": ["label", "confidence", "reason"], "properties": {"label": {"enum": ["invoice", "work", "newsletter", "personal"]}, "confidence": {"type": "number"}, "reason": {"type": "string", "maxLength": 120}}}"#,
+    ),
+    (
+        "pipelines/sort-mail/steps/read.py",
+        r#"import json, sys
+mails = ["Invoice 2291 from Northwind", "Re: offsite agenda", "Your weekly digest", "Parental leave form"]
+limit = json.load(sys.stdin)["input"]["limit"]
+print(f"reading {limit} mails", file=sys.stderr)
+print(json.dumps({"output": mails[:limit]}))
+"#,
+    ),
+    (
+        "pipelines/code-review/pipeline.yaml",
+        r#"name: code-review
+description: Reviews the changed files of a commit range and posts one comment.
+input:
+  repo: {type: string, description: The repository.}
+  range: {type: string, description: The commits.}
+  strict: {type: boolean, default: false, description: Fail on warnings.}
+steps:
+  - {name: checkout, type: code, command: "echo '{\"output\": {}}'"}
+  - {name: fetch_diff, type: code, command: "echo '{\"output\": [\"src/main.rs\"]}'"}
+  - name: review
+    type: llm
+    model: standard
+    prompt: "Review the file {{fetch_diff.output}}"
+    schema: schemas/review.json
+    retry: 3
+  - name: after
+    type: parallel
+    steps:
+      - {name: summary, type: code, command: "echo '{\"output\": 1}'"}
+      - {name: post, type: code, command: "echo '{\"output\": 1}'"}
+"#,
+    ),
+    (
+        "pipelines/code-review/schemas/review.json",
+        r#"{"type": "object", "required": ["severity"], "properties": {"severity": {"enum": ["low", "high"]}}}"#,
+    ),
+    (
+        "pipelines/deploy/pipeline.yaml",
+        r#"name: deploy
+description: Deploys a service after somebody has agreed.
+input:
+  service: {type: string, description: The service.}
+  version: {type: string, description: The version.}
+steps:
+  - {name: build, type: code, command: "echo '{\"output\": {\"image\": \"registry/api:4.18.2\"}}'"}
+  - {name: migrate, type: code, command: "echo '{\"output\": {\"migrations\": 1}}'"}
+  - name: approve
+    type: approval
+    message: "Deploy {{input.service}} {{input.version}} to production?"
+  - {name: release, type: code, command: "echo '{\"output\": 1}'"}
+"#,
+    ),
+    (
+        "pipelines/reminders/pipeline.yaml",
+        r#"name: reminders
+description: Sends reminders to customers.
+input:
+  count: {type: integer}
+steps:
+  - {name: select, type: code, command: "echo '{\"output\": 214}'"}
+  - {name: confirm, type: approval, message: "Send {{input.count}} reminders to customers?"}
+  - {name: send, type: code, command: "echo '{\"output\": 1}'"}
+"#,
+    ),
+    (
+        "pipelines/wait/pipeline.yaml",
+        r#"name: wait
+description: Waits until it is cancelled.
+steps:
+  - {name: prepare, type: code, command: "echo '{\"output\": 1}'"}
+  - {name: wait, type: code, command: "sleep 600"}
+  - {name: report, type: code, command: "echo '{\"output\": 1}'"}
+"#,
+    ),
+];
+
+/// The pages that are pictured.
+fn pages(runs: &[Value]) -> Vec<(&'static str, String)> {
+    let run = |nth: usize| format!("/runs/{}", runs[nth]["run_id"].as_str().expect("an id"));
+    vec![
+        ("runs", "/".to_owned()),
+        ("runs-empty", "/?q=nothing".to_owned()),
+        ("run", run(2)),
+        ("run-item", format!("{}?at=business%2Flabel%5B1%5D", run(2))),
+        ("run-failed", run(5)),
+        ("run-waiting", run(3)),
+        ("run-running", run(1)),
+    ]
+}
+
+/// Pictures of all pages, light and dark, 1440 and 390 pixels wide. Without `ETUDE_PICTURES` nothing is pictured.
+#[test]
+fn pictures() {
+    let Some(dir) = std::env::var_os("ETUDE_PICTURES") else { return };
+    let server = demo();
+    let runs = runs(&server);
+    let Some(browser) = Browser::logged_in(&server) else { return };
+    for (name, path) in pages(&runs) {
+        for (width, height) in [(1440, 900), (390, 844)] {
+            browser.size(width, height);
+            for scheme in ["light", "dark"] {
+                browser.scheme(scheme);
+                browser.open(&format!("http://{}{path}", server.address));
+                let picture = base64::engine::general_purpose::STANDARD.decode(browser.picture()).expect("base64");
+                std::fs::write(Path::new(&dir).join(format!("{name}-{scheme}-{width}.png")), picture).expect("written");
+            }
+        }
+    }
+    // The server would wait for the run in progress.
+    let id = runs[1]["run_id"].as_str().expect("an id");
+    server.send("POST", &format!("/v1/runs/{id}/cancel"), Some(&json!({"mode": "kill"})));
+}

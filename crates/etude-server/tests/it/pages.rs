@@ -1,0 +1,175 @@
+//! The pages: what they show, with and without script.
+
+use serde_json::{Value, json};
+
+use crate::browser::Browser;
+use crate::support::Running;
+
+const OK: &str = "echo '{\"output\": {\"n\": 1}}'";
+
+fn server() -> Running {
+    let server = Running::start();
+    server.pipeline("p", "input: {name: {type: string, required: false}}\n", &[OK, OK]);
+    server.pipeline("bad", "", &[OK, "echo 'disk is full' >&2; exit 3", OK]);
+    server.pipeline("ask", "", &[OK, "approval: message: Deploy?"]);
+    server
+}
+
+/// The text of a page.
+fn page(server: &Running, path: &str) -> String {
+    let reply = server.send("GET", path, None);
+    assert_eq!(reply.status, 200, "{path}: {}", reply.text());
+    assert_eq!(reply.header("content-type"), Some("text/html; charset=utf-8"));
+    reply.text()
+}
+
+fn id_of(run: &Value) -> &str {
+    run["run_id"].as_str().expect("an id")
+}
+
+/// S-128: the list has a row for each run, counts as tabs, and filters in its URL.
+#[test]
+fn the_list_of_runs_has_rows_counts_and_filters() {
+    let server = server();
+    let failed = server.run(&json!({"pipeline": "bad", "labels": {"env": "test"}}));
+    server.run(&json!({"pipeline": "p"}));
+    let text = page(&server, "/");
+    assert_eq!(text.matches("<tr class=\"run\"").count(), 2);
+    assert!(text.contains("data-status=\"failed\""));
+    assert!(text.contains("exited with status 3"), "the reason of a failure is in the list: {text}");
+    let text = page(&server, "/?status=failed&label=env%3Atest&days=7");
+    assert_eq!(text.matches("<tr class=\"run\"").count(), 1);
+    assert!(text.contains(id_of(&failed)));
+    assert_eq!(page(&server, "/?q=nothing").matches("<tr class=\"run\"").count(), 0);
+    let reply = server.send("GET", "/?days=x", None);
+    assert_eq!(reply.problem(), (422, "input_invalid".to_owned()));
+}
+
+/// S-136: an empty list says how to start a run, or how to see all.
+#[test]
+fn empty_lists_say_what_to_do() {
+    let server = server();
+    assert!(page(&server, "/").contains("etude run --pipeline NAME"));
+    assert!(page(&server, "/?status=failed").contains("Show all runs"));
+}
+
+/// S-129: a failed run opens at its first error; a link to an effect shows the same node to everybody.
+#[test]
+fn a_failed_run_opens_at_its_error_and_links_show_their_node() {
+    let server = server();
+    let run = server.run(&json!({"pipeline": "bad"}));
+    let path = format!("/runs/{}", id_of(&run));
+    let text = page(&server, &path);
+    assert!(text.contains("<code>business/s1</code>"), "{text}");
+    assert!(text.contains("disk is full"), "{text}");
+    let effects = server.send("GET", &format!("/v1{path}/effects?node=business/s0"), None).json();
+    let effect = effects["effects"][0]["id"].as_str().expect("an effect").replace('/', "%2F");
+    let text = page(&server, &format!("{path}?at={effect}"));
+    assert!(text.contains("<code>business/s0</code>"), "{text}");
+    assert!(!text.contains("<code>business/s1</code>"));
+}
+
+/// S-127: markup in names, labels, messages and output is text.
+#[test]
+fn markup_is_text() {
+    let server = server();
+    let markup = "<img src=x onerror=alert(1)>";
+    server.pipeline("hostile", "input: {x: {type: string}}\n", &["cat; echo '<b>bold</b>' >&2; exit 1"]);
+    let run = server.run(&json!({"pipeline": "hostile", "input": {"x": markup}, "labels": {"l": markup}}));
+    for path in ["/".to_owned(), format!("/runs/{}", id_of(&run))] {
+        let text = page(&server, &path);
+        assert!(!text.contains("<img"), "{path}");
+        assert!(!text.contains("<b>bold"), "{path}");
+        assert!(text.contains("&lt;img src=x"), "{path}");
+    }
+}
+
+/// S-128: cancel, resume, retry and again are forms, which need no script; they are refused from elsewhere.
+#[test]
+fn actions_are_forms() {
+    let server = server();
+    let run = server.run(&json!({"pipeline": "ask"}));
+    let path = format!("/runs/{}", id_of(&run));
+    let text = page(&server, &path);
+    assert!(text.contains(&format!("action=\"{path}/cancel\"")));
+    let bearer = format!("Bearer {}", server.owner);
+    let form = |path: &str, body: &str| {
+        let headers = [("Authorization", &*bearer), ("Content-Type", "application/x-www-form-urlencoded")];
+        server.raw("POST", path, &headers, Some(body.to_owned()))
+    };
+    let reply = form(&format!("{path}/cancel"), "mode=cancel&reason=enough");
+    assert_eq!((reply.status, reply.header("location")), (303, Some(path.as_str())));
+    server.until(id_of(&run), &["cancelled"]);
+    let reply = form(&format!("{path}/again"), "");
+    assert_eq!(reply.status, 303);
+    assert_ne!(reply.header("location"), Some(path.as_str()));
+    assert_eq!(form(&format!("{path}/burn"), "").problem(), (404, "not_found".to_owned()));
+    assert_eq!(form(&format!("{path}/retry"), "from=nothing").problem(), (422, "input_invalid".to_owned()));
+}
+
+/// S-126: pages load in a browser without a complaint and without a request to another host.
+#[test]
+fn a_browser_has_no_complaint() {
+    let server = server();
+    let run = server.run(&json!({"pipeline": "bad"}));
+    let Some(browser) = Browser::logged_in(&server) else { return };
+    let origin = format!("http://{}", server.address);
+    // The login form is a 401 to browsers that are not logged in.
+    browser.complaints();
+    for path in ["/".to_owned(), format!("/runs/{}", id_of(&run)), "/login".to_owned()] {
+        browser.open(&format!("{origin}{path}"));
+        let script = "return performance.getEntriesByType('resource').map(entry => entry.name)";
+        let loaded: Vec<String> = serde_json::from_value(browser.run(script)).expect("names");
+        let foreign: Vec<&String> = loaded.iter().filter(|name| !name.starts_with(&origin)).collect();
+        assert!(foreign.is_empty(), "{path}: {foreign:?}");
+        assert_eq!(browser.complaints(), Vec::<String>::new(), "{path}");
+    }
+}
+
+/// S-137: new runs wait behind a button; rows that are shown change in place and do not move.
+#[test]
+fn new_runs_wait_and_known_rows_change_in_place() {
+    let server = server();
+    let waiting = server.run(&json!({"pipeline": "ask"}));
+    let Some(browser) = Browser::logged_in(&server) else { return };
+    browser.until("return document.getElementById('connection').textContent === 'Live'");
+    let first = "return document.querySelector('tr.run').dataset";
+    assert_eq!(browser.run(first), json!({"key": id_of(&waiting), "status": "waiting"}));
+    server.run(&json!({"pipeline": "p"}));
+    server.send("POST", &format!("/v1/runs/{}/cancel", id_of(&waiting)), Some(&json!({})));
+    browser.until("return document.querySelector('.news')?.textContent === 'Show 1 new run'");
+    browser.until("return document.querySelector('tr.run').dataset.status === 'cancelled'");
+    assert_eq!(browser.run(first)["key"], id_of(&waiting));
+    browser.run("document.querySelector('.news button').click()");
+    browser.until("return document.querySelectorAll('tr.run').length === 2 && !document.querySelector('.news')");
+}
+
+/// A node is selected by keys alone, without a reload; its address shows the same to others.
+#[test]
+fn keys_move_through_list_and_tree() {
+    let server = server();
+    let run = server.run(&json!({"pipeline": "bad"}));
+    let Some(browser) = Browser::logged_in(&server) else { return };
+    browser.keys("j{Enter}");
+    browser.until("return location.pathname.startsWith('/runs/') && document.querySelector('[data-tree]')");
+    let focused = "return document.activeElement.dataset.key";
+    browser.keys("e");
+    assert_eq!(browser.until(focused), "business");
+    browser.keys("e");
+    assert_eq!(browser.run(focused), "business/s1");
+    browser.keys("k");
+    assert_eq!(browser.run(focused), "business/s0");
+    browser.run("window.same = true");
+    browser.keys("{Enter}");
+    browser.until("return document.querySelector('#details code').textContent === 'business/s0'");
+    assert_eq!(browser.run("return [window.same, location.search]"), json!([true, "?at=business%2Fs0"]));
+    browser.keys("{Left}");
+    assert_eq!(browser.run(focused), "business");
+    browser.keys("{Left}");
+    assert_eq!(browser.run("return document.querySelectorAll('.tree-row:not([hidden])').length"), 1);
+    browser.keys("{Right}{Right}");
+    assert_eq!(browser.run(focused), "business/s0");
+    browser.keys("?");
+    assert_eq!(browser.run("return document.getElementById('keys').open"), true);
+    let _ = run;
+}
