@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -77,6 +77,13 @@ impl Root {
     /// The open directory.
     pub fn dir(&self) -> &Arc<Dir> {
         &self.dir
+    }
+
+    /// Opens the regular file `below` for reading, with its metadata, if no symbolic link is on the way. `None` says only
+    /// that it takes [`resolve`] to know more. Most files are opened so: in one system call in place of three a name.
+    pub fn open_straight(&self, below: &Path) -> Option<(File, Metadata)> {
+        let is_plain = below.components().all(|component| matches!(component, Component::Normal(_)));
+        if is_plain { self.dir.open_straight(below) } else { None }
     }
 
     /// The rest of `path` after the name of this root, and how long that name is.

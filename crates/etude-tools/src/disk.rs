@@ -1,5 +1,6 @@
 //! The files of an app on disk. Nothing outside the app's directory is ever read, whatever links point there.
 
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -35,18 +36,27 @@ impl Disk {
             Unresolved::Failed(error) => failure(error),
         })
     }
-}
 
-impl Sources for Disk {
-    fn read(&self, path: &str, limit: u64) -> Result<Vec<u8>, ReadFailure> {
+    fn open_resolved(&self, path: &str) -> Result<(File, Metadata), ReadFailure> {
         let spot = self.find(path)?;
         match spot.kind() {
             None => return Err(ReadFailure::Missing),
             Some(Kind::File) => {}
             Some(_) => return Err(ReadFailure::WrongKind),
         }
-        let mut file = spot.open().map_err(failure)?;
-        let len = file.metadata().map_err(failure)?.len();
+        let file = spot.open().map_err(failure)?;
+        let metadata = file.metadata().map_err(failure)?;
+        Ok((file, metadata))
+    }
+}
+
+impl Sources for Disk {
+    fn read(&self, path: &str, limit: u64) -> Result<Vec<u8>, ReadFailure> {
+        let (mut file, metadata) = match self.0.open_straight(Path::new(path)) {
+            Some(opened) => opened,
+            None => self.open_resolved(path)?,
+        };
+        let len = metadata.len();
         if len > limit {
             return Err(ReadFailure::TooLarge { len });
         }

@@ -137,3 +137,23 @@ fn only_regular_files_and_real_directories_are_opened() {
     assert_eq!(kinds, [("a", Kind::Dir), ("dirlink", Kind::Link), ("link", Kind::Link), ("pipe", Kind::Other)]);
     assert_eq!(dir.entries(2).expect("read").len(), 2);
 }
+
+/// what is opened in one call is what resolving the path finds, and nothing that needs a link.
+#[test]
+fn a_file_is_opened_straight_only_without_links() {
+    let disk = Disk::new();
+    disk.link("a/b/file", "app/link");
+    disk.link("a", "app/dirlink");
+    disk.link("/dev/zero", "app/zero");
+    rustix::fs::mkfifoat(rustix::fs::CWD, disk.real.join("app/pipe"), rustix::fs::Mode::RWXU).expect("made");
+    let open = |below: &str| disk.roots[0].open_straight(Path::new(below));
+    if cfg!(target_os = "linux") {
+        let (file, metadata) = open("a/b/file").expect("opened");
+        assert_eq!((std::io::read_to_string(file).expect("read").as_str(), metadata.len()), ("app/a/b/file", 12));
+    }
+    let absolute = disk.real.join("app/a/b/file");
+    for below in ["link", "dirlink/b/file", "zero", "pipe", "a", "nothing", "../secret/key", "a/../a/b/file", ""] {
+        assert!(open(below).is_none(), "{below}");
+    }
+    assert!(open(absolute.to_str().expect("text")).is_none());
+}

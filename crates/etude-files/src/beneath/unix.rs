@@ -1,12 +1,14 @@
 //! An open directory on Unix. Every operation takes one name and follows no symbolic link.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+#[cfg(target_os = "linux")]
+use rustix::fs::ResolveFlags;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
@@ -143,6 +145,22 @@ impl Dir {
         let file = rustix::fs::openat(&self.0, name, flags, Mode::empty()).map_err(in_words)?;
         let file = File::from(file);
         if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a regular file")) }
+    }
+
+    /// Opens the regular file at `below`, in one call. `None` where a symbolic link is in the
+    /// way, the kernel cannot be asked for this, or anything else is amiss: resolving the path name by name tells.
+    #[cfg(target_os = "linux")]
+    pub(super) fn open_straight(&self, below: &Path) -> Option<(File, Metadata)> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let file = File::from(rustix::fs::openat2(&self.0, below, flags, Mode::empty(), resolve).ok()?);
+        let metadata = file.metadata().ok()?;
+        metadata.is_file().then_some((file, metadata))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn open_straight(&self, _below: &Path) -> Option<(File, Metadata)> {
+        None
     }
 
     /// Opens whatever `name` is without the right to read it: for rules about it.
