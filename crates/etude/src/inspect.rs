@@ -39,6 +39,8 @@ pub struct Inspected {
     pub is_done_again: bool,
     /// It ended in a way that makes a step fail, unless the step allows it.
     pub is_failed: bool,
+    /// The attempt at the run in which it ended, from 1.
+    pub run_attempt: u32,
 }
 
 etude_core::words! {
@@ -71,7 +73,8 @@ impl Inspected {
                 (word.to_owned(), format!("etude runs show {run_id} --stream {}/{word}", self.id).into())
             })
             .collect();
-        let mut out = json!({"id": self.id, "summary": self.summary, "streams": streams});
+        let mut out =
+            json!({"id": self.id, "summary": self.summary, "streams": streams, "run_attempt": self.run_attempt});
         match &self.conditions.worker {
             Some(Warmth::Warm) => out["worker"] = "warm".into(),
             Some(Warmth::Cold(_)) => out["worker"] = "cold".into(),
@@ -93,9 +96,14 @@ impl Inspected {
 /// The effects of a run, in the order in which they ended.
 pub fn effects(view: &RunView, blobs: &dyn BlobStore) -> Vec<Inspected> {
     let void = record::void(&view.records);
-    let of_effects = view.records.iter().enumerate().filter(|(_, record)| !record.key.starts_with('!'));
-    of_effects
-        .map(|(at, record)| {
+    let mut run_attempt = 1;
+    let numbered = view.records.iter().enumerate().map(|(at, record)| {
+        run_attempt = record::Continuation::of(record).map_or(run_attempt, |continuation| continuation.number);
+        (at, run_attempt, record)
+    });
+    numbered
+        .filter(|(_, _, record)| !record.key.starts_with('!'))
+        .map(|(at, run_attempt, record)| {
             let (id, is_done_again) = (record.key.clone(), void.contains(&at));
             let (summary, mut streams, conditions, is_failed) = match record::to_outcome(record, blobs) {
                 Ok(completed) => {
@@ -113,7 +121,7 @@ pub fn effects(view: &RunView, blobs: &dyn BlobStore) -> Vec<Inspected> {
             if is_done_again {
                 streams.clear();
             }
-            Inspected { id, summary, streams, conditions, is_done_again, is_failed }
+            Inspected { id, summary, streams, conditions, is_done_again, is_failed, run_attempt }
         })
         .collect()
 }

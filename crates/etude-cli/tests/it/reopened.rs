@@ -57,20 +57,23 @@ fn what_was_done_again_is_shown_as_such() {
     resume(&test, &id).exit(0);
     let shown = test.run(&["runs", "show", &id, "--format", "json"]).exit(0).doc();
     let effects = shown["effects"].as_array().expect("a list");
-    let found: Vec<_> =
-        effects.iter().map(|e| (&e["id"], e["done_again"] == true, e["streams"]["stdin"].is_string())).collect();
+    let found: Vec<_> = effects
+        .iter()
+        .map(|e| (&e["id"], e["done_again"] == true, e["streams"]["stdin"].is_string(), &e["run_attempt"]))
+        .collect();
     assert_eq!(
         found,
         [
-            (&"p/a".into(), false, true),
-            (&"p/b".into(), true, false),
-            (&"p/b".into(), false, true),
-            (&"p/c".into(), false, true)
+            (&"p/a".into(), false, true, &1.into()),
+            (&"p/b".into(), true, false, &1.into()),
+            (&"p/b".into(), false, true, &2.into()),
+            (&"p/c".into(), false, true, &2.into())
         ]
     );
     let text = test.run(&["runs", "show", &id, "b"]).exit(0);
     let marked: Vec<_> = text.out().lines().filter(|line| line.contains("  replaced: not started: ")).collect();
-    assert!(matches!(marked[..], [line] if line.contains("attempt 1")), "{}", text.out());
+    assert!(matches!(marked[..], [line] if line.contains("run attempt 1, attempt 1")), "{}", text.out());
+    assert!(text.out().contains("run attempt 2, attempt 1"), "{}", text.out());
     let stdin = |step: &str| test.run(&["runs", "show", &id, "--stream", &format!("p/{step}/stdin")]).exit(0);
     assert_eq!(stdin("b").out(), r#"{"input":{},"steps":{"a":{"output":1}}}"#);
     assert_eq!(stdin("c").out(), r#"{"input":{},"steps":{"a":{"output":1},"b":{"output":2}}}"#);

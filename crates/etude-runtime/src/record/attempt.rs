@@ -52,10 +52,11 @@ impl Continuation {
 
     /// The last continuation of a run, with its place; `None` in the first attempt.
     pub fn last(records: &[Record]) -> Option<(usize, Self)> {
-        records.iter().enumerate().rev().find_map(|(at, record)| Some((at, Self::parse(record)?)))
+        records.iter().enumerate().rev().find_map(|(at, record)| Some((at, Self::of(record)?)))
     }
 
-    fn parse(record: &Record) -> Option<Self> {
+    /// What `record` begins; `None` if it is another record.
+    pub fn of(record: &Record) -> Option<Self> {
         if record.key != ATTEMPT {
             return None;
         }
@@ -137,7 +138,7 @@ pub fn by_scope(records: Vec<Record>) -> (VecDeque<Record>, VecDeque<Record>) {
 
 /// The place of the record with which the attempt of that number begins; `None` for the first attempt.
 pub fn attempt_begins(records: &[Record], number: u32) -> Option<usize> {
-    let is_it = |record: &Record| number > 1 && Continuation::parse(record).is_some_and(|it| it.number == number);
+    let is_it = |record: &Record| number > 1 && Continuation::of(record).is_some_and(|it| it.number == number);
     records.iter().position(is_it)
 }
 

@@ -40,11 +40,12 @@ pub(super) fn show(
         return Err(unknown(view, name, &rows));
     }
     let (scope, shown) = choose(view, name, &all, args.number, args.attempt)?;
+    let is_continued = effects.iter().any(|effect| effect.run_attempt > 1);
     let rejected = |id: &str| replayed.and_then(|replayed| replayed.rejected.get(id)).cloned();
     let documents: Vec<Value> = scope
         .iter()
         .filter(|(effect, place)| context.is_json() || is_listed(effect, place))
-        .map(|(effect, place)| document(view, effect, place, rejected(&effect.id)))
+        .map(|(effect, place)| document(view, effect, title(effect, place, is_continued), place, rejected(&effect.id)))
         .collect();
     let document = json!({"run_id": view.row.id, "step": name, "row": row, "effects": documents});
     if context.is_json() {
@@ -56,7 +57,7 @@ pub(super) fn show(
         .iter()
         .filter(|(effect, _)| !effect.is_done_again && (!effect.streams.is_empty() || effect.is_failed))
         .map(|(effect, place)| Shown {
-            title: place.title(),
+            title: title(effect, place, is_continued),
             summary: effect.summary.clone(),
             rejected: rejected(&effect.id).unwrap_or_default(),
             streams: effect.streams.iter().map(|kind| excerpt(context, engine, view, effect, *kind, width)).collect(),
@@ -71,9 +72,18 @@ fn is_listed(effect: &Inspected, place: &Place) -> bool {
     !effect.streams.is_empty() || effect.is_failed || effect.is_done_again || place.part.is_empty()
 }
 
-fn document(view: &RunView, effect: &Inspected, place: &Place, rejected: Option<Vec<String>>) -> Value {
+/// Where an effect stands in its step; of a run that was continued also in which attempt at it, because each begins to
+/// count the attempts of its steps anew.
+fn title(effect: &Inspected, place: &Place, is_continued: bool) -> String {
+    match is_continued {
+        true => format!("run attempt {}, {}", effect.run_attempt, place.title()),
+        false => place.title(),
+    }
+}
+
+fn document(view: &RunView, effect: &Inspected, title: String, place: &Place, rejected: Option<Vec<String>>) -> Value {
     let mut out = effect.to_json(&view.row.id);
-    out["place"] = place.title().into();
+    out["place"] = title.into();
     out["element"] = place.element.into();
     out["attempt"] = place.attempt.into();
     out["turn"] = place.turn.into();
