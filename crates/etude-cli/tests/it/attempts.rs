@@ -139,6 +139,9 @@ fn a_timed_out_run_continues_with_more_time() {
     let id = ran.failed_with(&["business wait: budget_exceeded"]).id();
     let refused = runs(&test, &["resume", &id]).exit(1).failed_with(&["- -: budget_exceeded"]);
     assert!(refused.err().contains("hint: raise it: etude runs resume"), "{}", refused.err());
+    let refused = runs(&test, &["retry", &id, "--from", "wait", "--accept-changes"]).exit(1);
+    let again = "hint: raise it: etude runs retry [RUN] --from wait --accept-changes --timeout";
+    assert!(refused.err().contains(again), "{}", refused.err());
     test.put("go", "");
     runs(&test, &["resume", &id, "--timeout", "5m"]).output(2).has("/attempt", 2);
     assert_eq!(test.ledger(), ["a"]);

@@ -19,6 +19,7 @@ use crate::command::run::{answer, finish, watched};
 use crate::context::{About, Context, Problem, Refused};
 use crate::exit::Exit;
 use crate::render::stopped::of_engine;
+use crate::render::summary::quoted;
 use crate::settings::Need;
 use crate::signals;
 
@@ -101,16 +102,21 @@ fn next(engine: &dyn Engine, view: &RunView, definition: &Definition, wanted: &W
         None => ended.resume(),
         Some(step) => ended.retry(step).map(Next::Attempt),
     };
-    next.map_err(|refused| problem(&refused))
+    next.map_err(|refused| problem(&refused, wanted))
 }
 
-fn problem(refused: &NotContinued) -> Problem {
+fn problem(refused: &NotContinued, wanted: &Wanted<'_>) -> Problem {
     match refused {
         NotContinued::Exhausted(exhausted) => {
             let failure = Failure::new(FailureKind::BudgetExceeded, refused.to_string());
+            let again = match wanted.from {
+                None => format!("etude runs resume {}", exhausted.run_id),
+                Some(step) => format!("etude runs retry {} --from {}", exhausted.run_id, quoted(step)),
+            };
+            let changes = if wanted.accept_changes { " --accept-changes" } else { "" };
             Problem::of(Exit::Failed, failure)
                 .spent(exhausted.spent)
-                .hint(format!("raise it: etude runs resume {} {}", exhausted.run_id, exhausted.option))
+                .hint(format!("raise it: {again}{changes} {}", exhausted.option))
         }
         NotContinued::UnknownStep(unknown) => Problem::usage(unknown.to_string()).hint(unknown.hint()),
         NotContinued::Damaged { .. } => Problem::environment(refused.to_string()),
