@@ -278,7 +278,7 @@ fn openais_client_works_with_a_real_model() {
     let weights = weights.to_string_lossy();
     let test = served().user_config(&format!("providers: {{local: {{path: \"{weights}\"}}}}\n"));
     let running = test.start(&["model", "serve", "--listen", "0", "--token-file", "token", "--format", "json"]);
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/openai_client.py");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/local_model/client.py");
     let done = python(&["-B", script, &url(&running), "s3cret"]);
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     running.kill();

@@ -153,8 +153,8 @@ async fn a_stream_has_the_deltas_the_rest_and_the_usage() {
         let response = served.post(&body).send().await.expect("a response");
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         let events = response.text().await.expect("events");
-        let datas: Vec<&str> = events.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
-        let (last, chunks) = datas.split_last().expect("events");
+        let data: Vec<&str> = events.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+        let (last, chunks) = data.split_last().expect("events");
         let chunks: Vec<Value> = chunks.iter().map(|data| serde_json::from_str(data).expect("JSON")).collect();
         let deltas = chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str());
         assert_eq!((deltas.collect::<String>().as_str(), *last), (text, "[DONE]"));

@@ -74,7 +74,7 @@ fn faults_of_a_start_are_422() {
         (json!({"pipeline": "p", "machine": "m"}), "/machine"),
         (json!({"pipeline": "p", "app": "x"}), "/app"),
         (json!({"pipeline": 1}), "/pipeline"),
-        (json!({"pipeline": "p", "input": {"nam": "x"}}), "/input/nam"),
+        (json!({"pipeline": "p", "input": {"nmae": "x"}}), "/input/nmae"),
         (json!({"pipeline": "p", "input": {"name": 1}}), "/input/name"),
         (json!({"pipeline": "p", "priority": 101}), "/priority"),
         (json!({"pipeline": "p", "labels": {"a b": "x"}}), "/labels/a b"),
@@ -224,7 +224,7 @@ fn lists_are_filtered_and_paged() {
 fn only_hides_other_runs() {
     let server = server();
     let id = server.run(&json!({"pipeline": "p"}))["run_id"].as_str().expect("an id").to_owned();
-    let bearer = format!("Bearer {}", server.token("ci", &[Scope::Read, Scope::Run], &["ba*"], None));
+    let bearer = format!("Bearer {}", server.token("ci", &[Scope::Read, Scope::Run], &["bar*"], None));
     let get = |path: &str| server.raw("GET", path, &[("Authorization", &bearer)], None);
     for path in [format!("/v1/runs/{id}"), format!("/v1/runs/{id}/events")] {
         assert_eq!(get(&path).problem(), (404, "not_found".to_owned()), "{path}");
