@@ -139,10 +139,8 @@ impl Story {
         self.view.row = row;
         let damaged = |why| Error::Damaged { path: "journal".to_owned(), why };
         let continues = new.iter().any(|new| is_continuation(&new.record));
-        if (continues || is_reopened) && !self.positions.is_empty() {
-            self.take(new);
-            self.rebuild().map_err(damaged)?;
-        } else if !new.is_empty() && self.positions.is_empty() {
+        let is_first = self.positions.is_empty();
+        if (is_first && !new.is_empty()) || (!is_first && (continues || is_reopened)) {
             self.take(new);
             self.rebuild().map_err(damaged)?;
         } else {
