@@ -7,7 +7,9 @@ use etude_spec::stage_machine::{Machines, Summary as MachineSummary};
 use etude_spec::{App, Summary};
 use serde_json::{Value, json};
 
-use crate::context::{Context, Problem};
+use crate::context::Context;
+#[cfg(feature = "serve")]
+use crate::context::Problem;
 use crate::exit::Exit;
 use crate::render::layout::clip;
 use crate::render::text::harmless;
@@ -52,6 +54,7 @@ pub(crate) fn list(context: &Context) -> Exit {
 }
 
 /// The document of the app that the context names.
+#[cfg(feature = "serve")]
 pub(crate) fn of_app(context: &Context) -> Result<Value, Problem> {
     let disk = context.disk()?;
     let (summaries, _) = App::new(&disk).summaries();

@@ -72,8 +72,8 @@ fn is_listed(effect: &Inspected, place: &Place) -> bool {
     !effect.streams.is_empty() || effect.is_failed || effect.is_done_again || place.part.is_empty()
 }
 
-/// Where an effect stands in its step; of a run that was continued also in which attempt at it, because each begins to
-/// count the attempts of its steps anew.
+/// Where an effect stands in its step; of a run that was continued also in which attempt at it, because the attempts of
+/// the steps are counted from 1 in each.
 fn title(effect: &Inspected, place: &Place, is_continued: bool) -> String {
     match is_continued {
         true => format!("run attempt {}, {}", effect.run_attempt, place.title()),
