@@ -25,6 +25,7 @@ mod serve;
 mod server;
 mod session;
 mod start;
+mod stats;
 mod stream;
 pub mod token;
 mod tree;

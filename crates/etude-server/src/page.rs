@@ -1,8 +1,15 @@
 //! The HTML of the server. A page is a client of the API: what it shows comes from the documents of the routes below `/v1`.
 
+pub(crate) mod about;
+pub(crate) mod apps;
 mod asset;
+mod chart;
+pub(crate) mod decisions;
+mod form;
 mod glyph;
+mod graph;
 mod json;
+pub(crate) mod log;
 pub(crate) mod login;
 mod node;
 mod row;
@@ -10,6 +17,7 @@ pub(crate) mod run;
 pub(crate) mod runs;
 mod shell;
 mod source;
+pub(crate) mod target;
 mod text;
 mod tree;
 
@@ -59,6 +67,22 @@ fn segment(text: &str) -> String {
     text.bytes()
         .map(|byte| if is_plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
         .collect()
+}
+
+/// The faults of a refused form by their JSON pointer below `root`.
+fn faults(problem: &Problem, root: &str) -> Vec<(String, String)> {
+    let document = problem.to_json("", "");
+    let errors = document["errors"].as_array().into_iter().flatten();
+    let fault = |error: &serde_json::Value| {
+        let place = error["pointer"].as_str()?.strip_prefix(root)?.to_owned();
+        Some((place, error["detail"].as_str()?.to_owned()))
+    };
+    errors.filter_map(fault).collect()
+}
+
+/// The sentence of a problem.
+fn detail(problem: &Problem) -> String {
+    problem.to_json("", "")["detail"].as_str().unwrap_or_default().to_owned()
 }
 
 /// `GET /problems/{code}`.

@@ -73,11 +73,16 @@ impl Call {
         Members::parse(self.bytes().await?, known)
     }
 
-    /// The fields of a form.
-    pub(crate) async fn form(&self, known: &[&str]) -> Result<Vec<(String, String)>, Problem> {
+    /// The fields of a form whose names the caller of the route knows.
+    pub(crate) async fn fields(&self) -> Result<Vec<(String, String)>, Problem> {
         let bytes = self.bytes().await?;
         let fields = form_urlencoded::parse(&bytes).map(|(name, value)| (name.into_owned(), value.into_owned()));
-        let fields: Vec<(String, String)> = fields.collect();
+        Ok(fields.collect())
+    }
+
+    /// The fields of a form.
+    pub(crate) async fn form(&self, known: &[&str]) -> Result<Vec<(String, String)>, Problem> {
+        let fields = self.fields().await?;
         match fields.iter().find(|(name, _)| !known.contains(&name.as_str())) {
             Some((name, _)) => Err(unknown_member("", name, known)),
             None => Ok(fields),

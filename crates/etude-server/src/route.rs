@@ -16,7 +16,7 @@ use crate::query::Query;
 use crate::request::{self, Call, Responding};
 use crate::server::Server;
 use crate::token::{Caller, Scope};
-use crate::{about, act, app, decision, definition, effect, login, metrics, page, run, start, stream, tree};
+use crate::{about, act, app, decision, definition, effect, login, metrics, page, run, start, stats, stream, tree};
 
 /// The largest body of a request, unless its route says otherwise.
 const BODY: usize = 1024 * 1024;
@@ -90,6 +90,16 @@ const TABLE: &[Route] = table! {
     GET "/healthz" none [] Nothing => about::health;
     GET "/readyz" none [] Nothing => about::readiness;
     GET "/" Read ["status", "app", "pipeline", "machine", "cause", "label", "q", "since", "until", "days", "cursor"] Nothing => page::runs::list;
+    GET "/decisions" Read ["at"] Nothing => page::decisions::list;
+    POST "/decisions/{id}" Approve [] Form => page::decisions::decide;
+    GET "/apps" Read [] Nothing => page::apps::list;
+    GET "/apps/{app}" Read [] Nothing => page::apps::show;
+    GET "/apps/{app}/pipelines/{pipeline}" Read [] Nothing => page::target::show;
+    POST "/apps/{app}/pipelines/{pipeline}" Run [] Form => page::target::start;
+    GET "/apps/{app}/machines/{machine}" Read [] Nothing => page::target::show;
+    POST "/apps/{app}/machines/{machine}" Run [] Form => page::target::start;
+    GET "/runs/{id}/log/{effect}/{stream}" Read ["from", "q", "end", "wrap"] Nothing => page::log::show;
+    GET "/server" Read [] Nothing => page::about::server;
     GET "/live" Read [] Nothing => stream::live;
     GET "/runs/{id}" Read ["at", "after", "items"] Nothing => page::run::show;
     POST "/runs/{id}/{action}" Run [] Form => page::run::act;
@@ -105,6 +115,7 @@ const TABLE: &[Route] = table! {
     GET "/v1/runs" Read ["status", "app", "pipeline", "machine", "cause", "label", "q", "since", "until", "limit", "cursor"] Nothing => run::list;
     POST "/v1/runs" Run ["dry_run"] Json(start::BODY) => start::start;
     GET "/v1/runs/counts" Read ["status", "app", "pipeline", "machine", "cause", "label", "q", "since", "until"] Nothing => run::counts;
+    GET "/v1/runs/stats" Read ["status", "app", "pipeline", "machine", "cause", "label", "q", "since", "until", "limit"] Nothing => stats::stats;
     GET "/v1/runs/{id}" Read [] Nothing => run::show;
     DELETE "/v1/runs/{id}" Admin [] Nothing => act::delete;
     POST "/v1/runs/{id}/cancel" Run [] Json(BODY) => act::cancel;

@@ -76,7 +76,7 @@ pub(crate) async fn list(call: Call) -> Respond {
 }
 
 /// At most `limit` runs that the caller sees, and whether there are more.
-fn page(
+pub(crate) fn page(
     server: &Server,
     caller: &Caller,
     query: Query,
@@ -129,7 +129,7 @@ pub(crate) async fn counts(call: Call) -> Respond {
 }
 
 /// The runs that the query's parameters select; `None` if there can be none.
-fn filter(call: &Call) -> Result<Option<Query>, Problem> {
+pub(crate) fn filter(call: &Call) -> Result<Option<Query>, Problem> {
     let given = |name| call.query.get(name);
     let mut query = Query { apps: call.server.dirs(), ..Query::default() };
     match given("status") {

@@ -53,9 +53,14 @@ pub(super) fn sprite() -> Markup {
     }
 }
 
+/// The name of a state's drawing. A word that is new has that of a state that is none.
+pub(super) fn known(word: &str) -> &'static str {
+    DRAWINGS.iter().map(|(known, _)| *known).find(|known| *known == word).unwrap_or("not_started")
+}
+
 /// A drawing alone.
 pub(super) fn drawn(word: &str) -> Markup {
-    let drawing = DRAWINGS.iter().map(|(known, _)| *known).find(|known| *known == word).unwrap_or("not_started");
+    let drawing = known(word);
     html! { svg class={ "glyph " (drawing) } aria-hidden="true" { use href={ "#g-" (drawing) } {} } }
 }
 

@@ -163,10 +163,12 @@ impl Browser {
         entries.iter().filter(|entry| entry["level"] == "SEVERE").map(|entry| entry["message"].to_string()).collect()
     }
 
-    /// The whole page as a PNG, in base64.
+    /// What the window shows as a PNG, in base64.
     pub(crate) fn picture(&self) -> String {
-        let shot = self.devtools("Page.captureScreenshot", &json!({"format": "png", "captureBeyondViewport": false}));
-        shot["data"].as_str().expect("a picture").to_owned()
+        // A busy machine may need more time for a picture than the driver gives it.
+        let taken =
+            |_| self.send("GET", &format!("/session/{}/screenshot", self.session), "").as_str().map(str::to_owned);
+        (0..5).find_map(taken).expect("a picture")
     }
 }
 

@@ -141,6 +141,13 @@ steps:
   - name: approve
     type: approval
     message: "Deploy {{input.service}} {{input.version}} to production?"
+    approvers: [owner, lin]
+    schema:
+      type: object
+      required: [rollout]
+      properties:
+        rollout: {title: Rollout, enum: ["Canary, 5 % for 15 min", "All instances"]}
+        announce: {title: Announce in the release channel, type: boolean, default: true}
   - {name: release, type: code, command: "echo '{\"output\": 1}'"}
 "#,
     ),
@@ -179,6 +186,11 @@ fn pages(runs: &[Value]) -> Vec<(&'static str, String)> {
         ("run-failed", run(5)),
         ("run-waiting", run(3)),
         ("run-running", run(1)),
+        ("decisions", "/decisions".to_owned()),
+        ("apps", "/apps".to_owned()),
+        ("pipeline", "/apps/demo/pipelines/code-review".to_owned()),
+        ("pipeline-llm", "/apps/demo/pipelines/sort-mail".to_owned()),
+        ("server", "/server".to_owned()),
     ]
 }
 

@@ -173,3 +173,113 @@ fn keys_move_through_list_and_tree() {
     assert_eq!(browser.run("return document.getElementById('keys').open"), true);
     let _ = run;
 }
+
+/// A form as browsers send it.
+fn form(server: &Running, path: &str, body: &str) -> crate::support::Reply {
+    let bearer = format!("Bearer {}", server.owner);
+    let headers = [("Authorization", &*bearer), ("Content-Type", "application/x-www-form-urlencoded")];
+    server.raw("POST", path, &headers, Some(body.to_owned()))
+}
+
+/// S-128: questions have a form built from their schema, which needs no script; what does not fit is refused beside its field.
+#[test]
+fn a_question_is_answered_with_a_form() {
+    let server = Running::start();
+    let schema = "{type: object, required: [size], properties: {size: {enum: [s, m]}, count: {type: integer}, sure: {type: boolean}}}";
+    server.pipeline("ask", "", &[&format!("approval: message: 'Deploy <b>?', schema: {schema}"), "cat; exit 1"]);
+    assert!(page(&server, "/decisions").contains("Nobody waits for you"));
+    let run = server.run(&json!({"pipeline": "ask"}));
+    assert_eq!(run["status"], "waiting", "{run}");
+    let text = page(&server, "/decisions");
+    assert!(text.contains("<title>(1) Decisions"));
+    assert!(text.contains("Deploy &lt;b&gt;?"));
+    for field in [
+        "type=\"radio\" name=\"answer.size\" value=\"s\"",
+        "name=\"answer.count\"",
+        "type=\"checkbox\" name=\"answer.sure\"",
+    ] {
+        assert!(text.contains(field), "{field}: {text}");
+    }
+    let decision = server.send("GET", "/v1/decisions", None).json()["decisions"][0].clone();
+    let path = format!("/decisions/{}", decision["id"].as_str().expect("an id").replace('/', "%2F"));
+    let question = decision["question"].as_str().expect("a question");
+    let reply = form(&server, &path, &format!("question={question}&approved=true&answer.size=m&answer.count=many"));
+    assert_eq!(reply.status, 422);
+    assert!(reply.text().contains("value=\"many\""), "what was typed is kept");
+    let reply = form(
+        &server,
+        &path,
+        &format!("question={question}&approved=true&answer.size=m&answer.count=7&answer.sure=false&answer.sure=true"),
+    );
+    assert_eq!(reply.status, 303, "{}", reply.text());
+    server.until(id_of(&run), &["failed"]);
+    let effects = server.send("GET", &format!("/v1/runs/{}/effects?node=business/s1", id_of(&run)), None).json();
+    let stdin = format!(
+        "/v1/runs/{}/effects/{}/stdin",
+        id_of(&run),
+        effects["effects"][0]["id"].as_str().expect("an effect").replace('/', "%2F")
+    );
+    let stdin = server.send("GET", &stdin, None).text();
+    assert!(
+        stdin.contains(r#""size":"m""#) && stdin.contains(r#""count":7"#) && stdin.contains(r#""sure":true"#),
+        "{stdin}"
+    );
+}
+
+/// A pipeline's page has its graph, the states of its last run, a form that starts a run, and figures.
+#[test]
+fn a_pipelines_page_shows_its_graph_and_starts_runs() {
+    let server = server();
+    let path = "/apps/demo/pipelines/p";
+    assert!(page(&server, "/apps").contains(path));
+    let text = page(&server, path);
+    assert!(text.contains("etude run --pipeline p"), "an empty list says how to start a run");
+    let reply = form(&server, path, "input.name=Ada");
+    assert_eq!(reply.status, 303, "{}", reply.text());
+    let run = reply.header("location").expect("a run").to_owned();
+    server.until(run.trim_start_matches("/runs/"), &["succeeded"]);
+    let text = page(&server, path);
+    assert!(text.contains(&format!("href=\"{run}?at=business%2Fs1\"")), "a node is a link: {text}");
+    assert!(text.contains("100 %"));
+    assert!(form(&server, path, "dry=true").text().contains("nothing was started"));
+    server.pipeline("typed", "input: {count: {type: integer}}\n", &[OK]);
+    let reply = form(&server, "/apps/demo/pipelines/typed", "input.count=many");
+    assert_eq!(reply.status, 422);
+    assert!(reply.text().contains("class=\"fault\""), "{}", reply.text());
+    server.pipeline("broken", "nonsense: 1\n", &[OK]);
+    let reply = server.send("GET", "/apps/demo/pipelines/broken", None);
+    assert_eq!(reply.status, 422);
+    assert!(reply.text().contains("nonsense"), "diagnostics are shown: {}", reply.text());
+}
+
+/// S-132: a log of any size is shown in lines, found and downloaded without reading it whole.
+#[test]
+fn a_log_is_shown_in_pieces() {
+    let server = server();
+    server.pipeline("loud", "", &["seq 1 200000 | sed 's/^/line /' >&2; echo '{\"output\": 1}'"]);
+    let run = server.run(&json!({"pipeline": "loud"}));
+    let effects = server.send("GET", &format!("/v1/runs/{}/effects", id_of(&run)), None).json();
+    let effect = effects["effects"][0]["id"].as_str().expect("an effect").replace('/', "%2F");
+    let path = format!("/runs/{}/log/{effect}/stderr", id_of(&run));
+    let text = page(&server, &path);
+    assert!(text.contains("line 1<") && text.contains("line 2000<") && !text.contains("line 2001<"));
+    assert!(text.contains("rel=\"next\""));
+    let text = page(&server, &format!("{path}?end=true"));
+    assert!(text.contains("line 200000<") && !text.contains("line 1<"));
+    assert_eq!(text.matches("<li>").count(), 2_000);
+    let text = page(&server, &format!("{path}?q=line+19999"));
+    assert_eq!(text.matches("<mark>").count(), 11);
+}
+
+/// Figures of the last runs: success, failures by step, durations.
+#[test]
+fn figures_are_over_the_last_runs() {
+    let server = server();
+    server.run(&json!({"pipeline": "p"}));
+    server.run(&json!({"pipeline": "bad"}));
+    let all = server.send("GET", "/v1/runs/stats", None).json();
+    assert_eq!((&all["stats"]["runs"], &all["stats"]["success_rate"]), (&json!(2), &json!(0.5)));
+    let bad = server.send("GET", "/v1/runs/stats?pipeline=bad", None).json();
+    assert_eq!((&bad["stats"]["failed"], &bad["stats"]["failures"][0]["runs"]), (&json!(1), &json!(1)));
+    assert_eq!(server.send("GET", "/v1/runs/stats?pipeline=none", None).json()["stats"]["runs"], 0);
+}

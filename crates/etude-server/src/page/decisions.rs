@@ -1,0 +1,158 @@
+//! The inbox: questions of runs, and the forms that answer them.
+
+use http::{Method, StatusCode};
+use maud::{Markup, html};
+use serde_json::{Value, json};
+
+use super::form::Form;
+use super::shell::{Section, Shell};
+use super::text::{counted, marked, visible};
+use super::{faults, glyph, json as pretty, row, see, segment, source};
+use crate::problem::{Code, Problem};
+use crate::request::{Call, Respond};
+
+/// Members of a payload that have a place of their own.
+const SHOWN: [&str; 4] = ["message", "schema", "approvers", "question"];
+
+/// `GET /decisions`.
+pub(crate) async fn list(call: Call) -> Respond {
+    page(&call, call.query.get("at"), &[], None).await
+}
+
+/// `POST /decisions/{id}`: the form of a question.
+pub(crate) async fn decide(call: Call) -> Respond {
+    let id = call.param("id").to_owned();
+    let sent = call.fields().await?;
+    let given =
+        |name: &str| sent.iter().find(|(key, value)| key == name && !value.is_empty()).map(|(_, value)| value.as_str());
+    let decision = source::get(&call, &format!("/v1/decisions/{}", segment(&id))).await?;
+    let approved = given("approved") == Some("true");
+    let form = Form { prefix: "answer", schema: &decision["schema"], sent: &sent, faults: &[] };
+    let answer = if approved && !decision["schema"].is_null() { form.value() } else { "null".to_owned() };
+    let body = format!(
+        "{{\"approved\":{approved},\"question\":{},\"answer\":{answer},\"reason\":{}}}",
+        json!(given("question").unwrap_or_default()),
+        json!(given("reason"))
+    );
+    match source::act(&call, Method::POST, &format!("/v1/decisions/{}", segment(&id)), body).await {
+        Ok(_) => see(&call, &format!("/runs/{}", segment(decision["run_id"].as_str().unwrap_or_default()))),
+        Err(problem) if problem.code() == Code::InputInvalid => page(&call, Some(&id), &sent, Some(&problem)).await,
+        Err(problem) => Err(problem),
+    }
+}
+
+async fn page(call: &Call, at: Option<&str>, sent: &[(String, String)], refused: Option<&Problem>) -> Respond {
+    let shell = Shell::of(call).await?;
+    let document = source::get(call, "/v1/decisions").await?;
+    let open = document["decisions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let chosen = open.iter().find(|decision| at.is_some_and(|at| decision["id"] == *at)).or(open.first());
+    let is_gone = at.is_some_and(|at| open.iter().all(|decision| decision["id"] != *at));
+    let body = html! {
+        div.head id="head" data-live {
+            div.line { h1 { "Decisions" } @if !open.is_empty() { span.second { (counted(open.len() as u64, "run waits", "runs wait")) " for an answer" } } }
+            @if is_gone { div.notice { p { "The question of this link is answered, or its run has ended." } } }
+        }
+        @if open.is_empty() {
+            div.body { div.card id="inbox" data-live { div.empty {
+                p { "Nobody waits for you. Questions of runs appear here, such as those of an approval step:" }
+                div.command { code { "{name: approve, type: approval, message: \"Deploy?\"}" } button.link type="button" data-copy hidden { "Copy" } }
+            } } }
+        } @else {
+            div.inbox {
+                nav aria-label="Questions" {
+                    h2 { "Waiting, oldest first" }
+                    ul id="questions" data-live { @for decision in open { (entry(&shell, decision, chosen)) } }
+                    p.keys.foot { span { kbd { "j" } " " kbd { "k" } " move" } span { kbd { "Enter" } " open" } span { kbd { "a" } " to the form" } }
+                }
+                // What somebody types is not replaced: only the list is live.
+                @if let Some(decision) = chosen { (one(call, &shell, decision, sent, refused)) }
+            }
+        }
+    };
+    let status = if refused.is_some() { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::OK };
+    Ok(shell.page(status, "Decisions", Section::Decisions, body))
+}
+
+fn text<'d>(decision: &'d Value, name: &str) -> &'d str {
+    decision[name].as_str().unwrap_or_default()
+}
+
+/// The step that asks, as its effect names it.
+fn step(decision: &Value) -> &str {
+    text(decision, "id").split_once(':').map_or("", |(_, effect)| effect)
+}
+
+fn entry(shell: &Shell, decision: &Value, chosen: Option<&Value>) -> Markup {
+    let id = text(decision, "id");
+    let is_chosen = chosen.is_some_and(|chosen| chosen["id"] == *id);
+    html! {
+        li data-key=(id) {
+            a href=(shell.link(&format!("/decisions?at={}", segment(id)))) aria-current=[is_chosen.then_some("true")] {
+                (glyph::drawn("waiting"))
+                span.value { (marked(text(decision, "message"))) }
+                span.small.dim { code { (visible(step(decision))) } " · run " code { (row::short(text(decision, "run_id"))) } " · since " (shell.zone.clock(&decision["since"])) }
+            }
+        }
+    }
+}
+
+fn one(call: &Call, shell: &Shell, decision: &Value, sent: &[(String, String)], refused: Option<&Problem>) -> Markup {
+    let id = text(decision, "id");
+    let faults = refused.map(|problem| faults(problem, "/answer")).unwrap_or_default();
+    let approvers: Vec<&str> =
+        decision["approvers"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let reader = call.caller.as_ref().map_or("", |caller| caller.name.as_str());
+    let may_answer = approvers.is_empty() || approvers.contains(&reader);
+    let run = format!("/runs/{}", segment(text(decision, "run_id")));
+    let facts = decision["payload"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(name, value)| !SHOWN.contains(&name.as_str()) && !value.is_null());
+    html! {
+        section.one aria-labelledby="question" {
+            div {
+                p.small.dim { a href=(shell.link(&run)) { "Run " code { (row::short(text(decision, "run_id"))) } } " · step " code { (visible(step(decision))) } " · waits since " (shell.zone.moment(&decision["since"])) }
+                h1 id="question" { (marked(text(decision, "message"))) }
+            }
+            @if decision["deadline_at"].is_string() { div.notice { p { "Decide before " (shell.zone.moment(&decision["deadline_at"])) "." } } }
+            @if let Some(problem) = refused { div.notice.bad role="alert" { p { (marked(&super::detail(problem))) } } }
+            dl.table {
+                @for (name, value) in facts { dt { (visible(name)) } dd { (fact(value)) } }
+                dt { "May answer" }
+                dd { @if approvers.is_empty() { "everybody with the scope " code { "approve" } } @else {
+                    @for (nth, name) in approvers.iter().enumerate() { @if nth > 0 { ", " } (visible(name)) @if *name == reader { " (you)" } }
+                } }
+            }
+            @if may_answer {
+                form.card.form id="decision" method="post" action=(shell.link(&format!("/decisions/{}", segment(id)))) {
+                    input type="hidden" name="question" value=(text(decision, "question"));
+                    (Form { prefix: "answer", schema: &decision["schema"], sent, faults: &faults }.render())
+                    div.field {
+                        label for="reason" { "Reason " span.kind { "optional" } }
+                        textarea id="reason" name="reason" rows="2" {}
+                        span.help { "Kept in the journal with your name and the time." }
+                    }
+                    div.actions {
+                        button.primary name="approved" value="true" { "✓ Approve" }
+                        // A denial needs no answer.
+                        button.danger name="approved" value="false" formnovalidate { "✕ Deny" }
+                        span.grow {}
+                        span.keys { span { kbd { "a" } " moves to this form. No single key decides." } }
+                    }
+                }
+            } @else {
+                div.notice { p { "Only these people may answer: " (approvers.join(", ")) ". You are " code { (reader) } "." } }
+            }
+        }
+    }
+}
+
+/// A fact that the question is about.
+fn fact(value: &Value) -> Markup {
+    match value {
+        Value::String(text) => html! { (visible(text)) },
+        Value::Object(_) | Value::Array(_) => html! { pre { (pretty::pretty(&value.to_string(), pretty::MAX_SHOWN)) } },
+        other => html! { (other.to_string()) },
+    }
+}

@@ -1,0 +1,210 @@
+//! The graph of a pipeline or machine as a drawing: each node a link, with the states of a run.
+
+use std::collections::BTreeMap;
+
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::glyph;
+use super::text::{duration, visible};
+
+/// The size of a box and the space between boxes, in pixels.
+const WIDTH: usize = 176;
+const HEIGHT: usize = 52;
+const GAP: usize = 36;
+const LINE: usize = 44;
+
+/// Boxes beside each other before the drawing continues in the next line.
+const COLUMNS: usize = 5;
+
+/// Letters of a name that a box has space for.
+const LETTERS: usize = 17;
+
+/// A drawing: the graph's document, the nodes of a run's tree, and where the link of a node leads.
+pub(super) struct Drawing<'d> {
+    pub(super) graph: &'d Value,
+    pub(super) states: &'d [Value],
+    pub(super) link: &'d dyn Fn(&str) -> String,
+}
+
+/// Where a box is.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    x: usize,
+    y: usize,
+    height: usize,
+}
+
+impl Drawing<'_> {
+    fn nodes(&self) -> &[Value] {
+        self.graph["nodes"].as_array().map(Vec::as_slice).unwrap_or_default()
+    }
+
+    fn edges(&self) -> impl Iterator<Item = (&str, &str, &str)> {
+        let edges = self.graph["edges"].as_array().map(Vec::as_slice).unwrap_or_default();
+        edges.iter().filter_map(|edge| Some((edge["from"].as_str()?, edge["to"].as_str()?, edge["kind"].as_str()?)))
+    }
+
+    /// The drawing.
+    pub(super) fn render(&self) -> Markup {
+        match self.nodes().iter().any(|node| node["type"] == "stage") {
+            true => self.stages(),
+            false => self.steps(),
+        }
+    }
+
+    /// Steps in their order, line by line like a text; the branches of a parallel step are below each other.
+    fn steps(&self) -> Markup {
+        let is_phase = |node: &Value| matches!(node["type"].as_str(), Some("constructor" | "destructor"));
+        let is_top = |node: &&Value| {
+            let inside = &node["inside"];
+            !is_phase(node)
+                && (inside.is_null() || self.nodes().iter().any(|outer| is_phase(outer) && outer["id"] == *inside))
+        };
+        let cells: Vec<&Value> = self.nodes().iter().filter(is_top).collect();
+        let inner = |id: &Value| -> Vec<&Value> { self.nodes().iter().filter(|node| node["inside"] == *id).collect() };
+        let height = |cell: &Value| match inner(&cell["id"]).len() {
+            0 => HEIGHT,
+            count => 36 + count * (HEIGHT + 8),
+        };
+        let mut places: Vec<Place> = Vec::new();
+        let mut y = 28;
+        for line in cells.chunks(COLUMNS) {
+            let tallest = line.iter().map(|cell| height(cell)).max().unwrap_or(HEIGHT);
+            for (column, cell) in line.iter().enumerate() {
+                let height = height(cell);
+                places.push(Place { x: column * (WIDTH + GAP) + 16, y: y + (tallest - height) / 2, height });
+            }
+            y += tallest + LINE;
+        }
+        let width = cells.len().min(COLUMNS) * (WIDTH + GAP) + 16;
+        html! {
+            svg width=(width) height=(y) role="group" aria-label="Graph" {
+                @for (nth, place) in places.iter().enumerate() {
+                    @if nth > 0 { (arrow(places[nth - 1], *place)) }
+                    @let phase = cells[nth]["phase"].as_str().unwrap_or_default();
+                    @if nth == 0 || cells[nth - 1]["phase"] != cells[nth]["phase"] { text.kind x=(place.x) y=(place.y - 10) { (phase) } }
+                }
+                @for (cell, place) in cells.iter().zip(&places) {
+                    @let children = inner(&cell["id"]);
+                    @if children.is_empty() { (self.node(cell, *place)) } @else {
+                        rect.group x=(place.x - 6) y=(place.y) width=(WIDTH + 12) height=(place.height) rx="8" {}
+                        text.name x=(place.x + 8) y=(place.y + 20) { (cut(cell["name"].as_str().unwrap_or_default())) }
+                        text.kind x=(place.x + WIDTH - 4) y=(place.y + 20) text-anchor="end" { (cell["type"].as_str().unwrap_or_default()) }
+                        @for (nth, child) in children.iter().enumerate() {
+                            (self.node(child, Place { x: place.x, y: place.y + 32 + nth * (HEIGHT + 8), height: HEIGHT }))
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Stages in columns by their distance from the first.
+    fn stages(&self) -> Markup {
+        let entry = self.nodes().iter().find(|node| node["entry"] == true).or(self.nodes().first());
+        let mut columns: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut reached: Vec<&str> = entry.and_then(|node| node["id"].as_str()).into_iter().collect();
+        columns.extend(reached.iter().map(|id| (*id, 0)));
+        let mut next = 0;
+        while let Some(from) = reached.get(next).copied() {
+            next += 1;
+            let column = columns.get(from).copied().unwrap_or(0) + 1;
+            for (_, to, _) in self.edges().filter(|(source, ..)| *source == from) {
+                if !columns.contains_key(to) {
+                    columns.insert(to, column);
+                    reached.push(to);
+                }
+            }
+        }
+        let mut filled: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut places: BTreeMap<&str, Place> = BTreeMap::new();
+        for node in self.nodes() {
+            let id = node["id"].as_str().unwrap_or_default();
+            let column = columns.get(id).copied().unwrap_or(0);
+            let row = filled.entry(column).or_default();
+            places.insert(
+                id,
+                Place { x: column * (WIDTH + 2 * GAP) + 16, y: *row * (HEIGHT + LINE) + 28, height: HEIGHT },
+            );
+            *row += 1;
+        }
+        let width = filled.len() * (WIDTH + 2 * GAP) + 16;
+        let height = filled.values().max().copied().unwrap_or(1) * (HEIGHT + LINE) + 32;
+        html! {
+            svg width=(width) height=(height) role="group" aria-label="Graph" {
+                @for (from, to, _) in self.edges() {
+                    @if let (Some(from), Some(to)) = (places.get(from), places.get(to)) { (arrow(*from, *to)) }
+                }
+                @for node in self.nodes() {
+                    @if let Some(place) = places.get(node["id"].as_str().unwrap_or_default()) { (self.node(node, *place)) }
+                }
+            }
+        }
+    }
+
+    fn state(&self, node: &Value) -> Option<&Value> {
+        let same = |member: &'static str| self.states.iter().find(move |state| state[member] == node[member]);
+        same("id").or_else(|| same("name").filter(|state| state["kind"] == "stage"))
+    }
+
+    fn node(&self, node: &Value, place: Place) -> Markup {
+        let (id, name) = (node["id"].as_str().unwrap_or_default(), node["name"].as_str().unwrap_or_default());
+        let kind = node["type"].as_str().unwrap_or_default();
+        let state = self.state(node);
+        let status = state.and_then(|state| state["status"].as_str());
+        let each = if node["for_each"].is_object() { " · for_each" } else { "" };
+        let sub = match (status, state.and_then(|state| state["duration_ms"].as_u64())) {
+            (Some("not_started"), _) => "not started".to_owned(),
+            (Some(status @ ("failed" | "rejected" | "waiting" | "skipped" | "running" | "cancelled")), _) => {
+                glyph::word(status)
+            }
+            (Some(_), Some(ms)) => duration(ms),
+            _ => String::new(),
+        };
+        let uses: Vec<&str> =
+            self.edges().filter(|(_, to, kind)| *to == id && *kind == "data").map(|(from, ..)| from).collect();
+        let text = if sub.is_empty() { format!("{kind}{each}") } else { format!("{kind}{each} · {sub}") };
+        html! {
+            a href=((self.link)(id)) class=(status.unwrap_or("plain")) data-row {
+                title { (visible(name)) ", " (text) @if !uses.is_empty() { ", uses " (uses.join(", ")) } }
+                rect.box x=(place.x) y=(place.y) width=(WIDTH) height=(place.height) rx="8" {}
+                @let start = if status.is_some() { 36 } else { 14 };
+                @if let Some(status) = status { svg class={ "glyph " (status) } x=(place.x + 12) y=(place.y + 10) width="16" height="16" { use href={ "#g-" (glyph::known(status)) } {} } }
+                text.name x=(place.x + start) y=(place.y + 22) { (cut(name)) }
+                text.sub x=(place.x + start) y=(place.y + 40) { (text) }
+            }
+        }
+    }
+}
+
+/// What of a name fits into a box.
+fn cut(name: &str) -> String {
+    let name = visible(name);
+    match name.chars().count() > LETTERS {
+        true => name.chars().take(LETTERS - 1).chain(['…']).collect(),
+        false => name.into_owned(),
+    }
+}
+
+/// An arrow between boxes: straight in a line, around the boxes otherwise.
+fn arrow(from: Place, to: Place) -> Markup {
+    let (x1, y1) = (from.x + WIDTH, from.y + from.height / 2);
+    let (x2, y2) = (to.x.saturating_sub(2), to.y + to.height / 2);
+    let path = if x2 > x1 {
+        let middle = usize::midpoint(x1, x2);
+        format!("M{x1} {y1}C{middle} {y1} {middle} {y2} {x2} {y2}")
+    } else if to.y >= from.y + from.height {
+        let (right, left, between) = (x1 + 12, to.x.saturating_sub(14), to.y.saturating_sub(26));
+        format!("M{x1} {y1}H{right}V{between}H{left}V{y2}H{x2}")
+    } else {
+        // Back to an earlier stage, below all boxes between.
+        let (a, b, low) = (from.x + WIDTH / 2, to.x + WIDTH / 2, (from.y + from.height).max(to.y + to.height) + 28);
+        let bottom = to.y + to.height + 2;
+        return html! {
+            path.edge d=(format!("M{a} {}C{a} {low} {b} {low} {b} {bottom}", from.y + from.height)) {}
+            path.tip d=(format!("M{b} {bottom}l-3.5 6h7z")) {}
+        };
+    };
+    html! { path.edge d=(path) {} path.tip d=(format!("M{} {y2}l-6-3.5v7z", x2 + 2)) {} }
+}

@@ -1,0 +1,179 @@
+//! A stream of an effect as lines, read by ranges of bytes, whatever its size.
+
+use http::StatusCode;
+use maud::{Markup, html};
+
+use super::shell::{Section, Shell};
+use super::text::{bytes, number, visible};
+use super::{row, segment, source};
+use crate::problem::Problem;
+use crate::query::invalid;
+use crate::request::{Call, Respond};
+
+/// Bytes that are read for one page.
+const PAGE: u64 = 256 * 1024;
+
+/// Lines in the document at once.
+const MAX_LINES: usize = 2_000;
+
+/// Bytes that one search reads.
+const SEARCHED: u64 = 16 * 1024 * 1024;
+
+/// Lines that one search finds.
+const FOUND: usize = 500;
+
+/// A line with the place of its first byte.
+struct Line {
+    at: u64,
+    text: String,
+}
+
+/// Whole lines of a range, and where the next begin.
+struct Lines {
+    lines: Vec<Line>,
+    next: u64,
+    total: u64,
+}
+
+/// `GET /runs/{id}/log/{effect}/{stream}`.
+pub(crate) async fn show(call: Call) -> Respond {
+    let shell = Shell::of(&call).await?;
+    let (id, effect, stream) = (call.param("id"), call.param("effect"), call.param("stream"));
+    let place = format!("/runs/{}/effects/{}/{}", segment(id), segment(effect), segment(stream));
+    let is_end = call.query.flag("end")?;
+    let is_wrapped = call.query.get("wrap") != Some("false");
+    let from = match call.query.get("from") {
+        None => 0,
+        Some(text) => text.parse().map_err(|_| invalid("from", "`from` is a number of bytes"))?,
+    };
+    let wanted = call.query.get("q").filter(|text| !text.is_empty());
+    let source = format!("/v1{place}");
+    let read = match wanted {
+        Some(text) => search(&call, &source, from, text).await?,
+        None if is_end => {
+            let (_, total) = source::range(&call, &source, 0, 1).await?;
+            lines(&call, &source, total.saturating_sub(PAGE), true).await?
+        }
+        None => lines(&call, &source, from, false).await?,
+    };
+    let first = read.lines.first().map_or(from, |line| line.at);
+    let path = format!("/runs/{}/log/{}/{}", segment(id), segment(effect), segment(stream));
+    let link = |query: &str| shell.link(&format!("{path}?{query}{}", if is_wrapped { "" } else { "&wrap=false" }));
+    let body = html! {
+        div.head {
+            nav.crumbs aria-label="Path" { a href=(shell.link("/")) { "Runs" } "/" a href=(shell.link(&format!("/runs/{}?at={}", segment(id), segment(effect)))) { code { (row::short(id)) } } "/" code { (visible(effect)) } }
+            div.line { h1 { (visible(stream)) } span.second { (bytes(read.total)) } span.grow {}
+                div.actions {
+                    a.button href=(link("from=0")) { "Start" }
+                    @if first > 0 && wanted.is_none() { a.button href=(link(&format!("from={}", first.saturating_sub(PAGE)))) rel="prev" { "Earlier" } }
+                    @if read.next < read.total { a.button href=(link(&format!("from={}{}", read.next, wanted.map(|text| format!("&q={}", segment(text))).unwrap_or_default()))) rel="next" { @if wanted.is_some() { "Search on" } @else { "Later" } } }
+                    a.button href=(link("end=true")) { "End" }
+                    a.button href=(shell.link(&format!("{path}?from={first}{}", if is_wrapped { "&wrap=false" } else { "" }))) { @if is_wrapped { "Do not wrap" } @else { "Wrap" } }
+                    a.button href=(shell.link(&source)) download=(format!("{stream}.txt")) { "Download" }
+                }
+            }
+            form.filters method="get" action=(shell.link(&path)) role="search" { input type="search" name="q" value=(wanted.unwrap_or_default()) placeholder="Search" aria-label="Search the text" data-search; button { "Search" } @if wanted.is_some() { a href=(link("from=0")) { "Clear" } } }
+            @if let Some(text) = wanted { p.second role="status" { (number(read.lines.len() as u64)) " lines with “" (visible(text)) "” in bytes " (number(from)) " to " (number(read.next)) "." } }
+        }
+        div.log id="log" data-live[is_end] class=[(!is_wrapped).then_some("nowrap")] tabindex="0" {
+            @if read.lines.is_empty() { p.empty { @if wanted.is_some() { "No line has this text." } @else { "The text is empty." } } }
+            (list(&read, wanted, &link))
+        }
+    };
+    let title = format!("{stream} of {effect}");
+    Ok(shell.page(StatusCode::OK, &title, Section::Runs, body))
+}
+
+fn list(read: &Lines, wanted: Option<&str>, link: &dyn Fn(&str) -> String) -> Markup {
+    html! {
+        ol {
+            @for line in &read.lines {
+                li { span.at { @if wanted.is_some() { a href=(link(&format!("from={}", line.at))) { (number(line.at)) } } @else { (number(line.at)) } }
+                    span { @match wanted { Some(wanted) => { @for (nth, part) in line.text.split(wanted).enumerate() { @if nth > 0 { mark { (visible(wanted)) } } (visible(part)) } }, None => { (visible(&line.text)) } } } }
+            }
+        }
+    }
+}
+
+/// The lines of one page. With `keeps_last`, the last ones, otherwise the first.
+async fn lines(call: &Call, source: &str, from: u64, keeps_last: bool) -> Result<Lines, Problem> {
+    let (bytes, total) = source::range(call, source, from, from + PAGE).await?;
+    let mut lines = split(&bytes, from, total);
+    if lines.len() > MAX_LINES {
+        match keeps_last {
+            true => drop(lines.drain(..lines.len() - MAX_LINES)),
+            false => lines.truncate(MAX_LINES),
+        }
+    }
+    let next = match (lines.last(), keeps_last) {
+        (Some(_), true) | (None, _) => total,
+        (Some(last), false) => bytes
+            .get(usize::try_from(last.at - from).unwrap_or(0)..)
+            .and_then(|rest| rest.iter().position(|byte| *byte == b'\n'))
+            .map_or(from + bytes.len() as u64, |end| last.at + end as u64 + 1),
+    };
+    Ok(Lines { lines, next, total })
+}
+
+/// Lines with a text, from `from` on.
+async fn search(call: &Call, source: &str, mut from: u64, wanted: &str) -> Result<Lines, Problem> {
+    let end = from + SEARCHED;
+    let mut found = Vec::new();
+    loop {
+        let (bytes, total) = source::range(call, source, from, from + 16 * PAGE).await?;
+        let read = split(&bytes, from, total);
+        let is_last = from + bytes.len() as u64 >= total || bytes.is_empty();
+        // A line that goes beyond the range is read again with the next.
+        let cut = if is_last {
+            bytes.len()
+        } else {
+            bytes.iter().rposition(|byte| *byte == b'\n').map_or(bytes.len(), |end| end + 1)
+        };
+        let limit = from + cut as u64;
+        for line in read.into_iter().filter(|line| line.at < limit && line.text.contains(wanted)) {
+            if found.len() >= FOUND {
+                return Ok(Lines { next: line.at, lines: found, total });
+            }
+            found.push(line);
+        }
+        from = limit;
+        if is_last || from >= end {
+            return Ok(Lines { lines: found, next: from, total });
+        }
+    }
+}
+
+/// Bytes as lines. A first line that began before `from` is shown from there.
+fn split(bytes: &[u8], from: u64, total: u64) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let mut at = 0;
+    for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+        let text = piece.strip_suffix(b"\n").unwrap_or(piece);
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        lines.push(Line { at: from + at as u64, text: String::from_utf8_lossy(text).into_owned() });
+        at += piece.len();
+    }
+    // What is cut off at the end belongs to the next page, unless there is nothing else.
+    if from + (bytes.len() as u64) < total && !bytes.ends_with(b"\n") && lines.len() > 1 {
+        lines.pop();
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_have_the_places_of_their_bytes() {
+        let places = |bytes: &[u8], total| {
+            split(bytes, 10, total).into_iter().map(|line| (line.at, line.text)).collect::<Vec<_>>()
+        };
+        let line = |at: u64, text: &str| (at, text.to_owned());
+        assert_eq!(places(b"a\r\nbc\n", 16), [line(10, "a"), line(13, "bc")]);
+        assert_eq!(places(b"a\nbc", 14), [line(10, "a"), line(12, "bc")]);
+        assert_eq!(places(b"a\nbc", 99), [line(10, "a")], "the rest of the line is on the next page");
+        assert_eq!(places(b"abc", 99), [line(10, "abc")], "a line without an end is cut");
+        assert!(places(b"", 0).is_empty());
+    }
+}
