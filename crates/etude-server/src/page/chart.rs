@@ -11,9 +11,6 @@ use super::{glyph, row};
 const DURATIONS: (u64, u64) = (16, 136);
 const COSTS: (u64, u64) = (164, 212);
 
-/// The share of the width that the axis has.
-const AXIS: f64 = 7.0;
-
 /// A bar of a chart: its value, and the run that it stands for.
 struct Bar<'r> {
     run: &'r Value,
@@ -37,28 +34,22 @@ pub(super) fn runs(shell: &Shell, runs: &[Value], p50_ms: Option<u64>) -> Markup
     let longest = nice(bars.iter().map(|bar| bar.duration_ms).max().unwrap_or(0).max(1) as f64);
     let has_cost = bars.iter().any(|bar| bar.cost > 0.0);
     let dearest = nice(bars.iter().map(|bar| bar.cost).fold(0.0, f64::max));
-    let slot = (100.0 - AXIS) / bars.len().max(20) as f64;
-    let x = |nth: usize| format!("{:.2}%", AXIS + slot * (nth as f64 + 0.15));
+    let slot = 100.0 / bars.len().max(20) as f64;
+    let x = |nth: usize| format!("{:.2}%", slot * (nth as f64 + 0.15));
     let width = format!("{:.2}%", slot * 0.7);
     let height = |share: f64, (top, bottom): (u64, u64)| (share * (bottom - top) as f64).max(1.0);
     let total = if has_cost { COSTS.1 + 20 } else { DURATIONS.1 + 20 };
-    let gridline = |y: u64| html! { line.grid x1=(format!("{AXIS}%")) x2="100%" y1=(y) y2=(y) {} };
+    let gridline = |y: u64| html! { line.grid x1="0" x2="100%" y1=(y) y2=(y) {} };
     html! {
-        svg.chart width="100%" height=(total) role="group" aria-label="Duration and cost of each run, oldest first" {
-            @for part in 0..=2_u64 {
-                @let y = DURATIONS.1 - (DURATIONS.1 - DURATIONS.0) * part / 2;
-                (gridline(y))
-                text x=(format!("{:.2}%", AXIS - 0.8)) y=(y + 4) text-anchor="end" { (short(longest * part as f64 / 2.0)) }
-            }
-            @if has_cost {
-                @for part in 0..=1_u64 {
-                    @let y = COSTS.1 - (COSTS.1 - COSTS.0) * part;
-                    (gridline(y))
-                    text x=(format!("{:.2}%", AXIS - 0.8)) y=(y + 4) text-anchor="end" { (money(&(dearest * part as f64).into())) }
-                }
-                text x=(format!("{AXIS}%")) y=(COSTS.0 - 8) { "Cost" }
-            }
-            text x=(format!("{AXIS}%")) y="10" { "Duration" }
+        div.charts {
+        svg.chart height=(total) aria-hidden="true" {
+            @for part in 0..=2_u64 { text x="48" y=(DURATIONS.1 - (DURATIONS.1 - DURATIONS.0) * part / 2 + 4) text-anchor="end" { (short(longest * part as f64 / 2.0)) } }
+            @if has_cost { @for part in 0..=1_u64 { text x="48" y=(COSTS.1 - (COSTS.1 - COSTS.0) * part + 4) text-anchor="end" { (money(&(dearest * part as f64).into())) } } }
+        }
+        svg.chart height=(total) role="group" aria-label="Duration and cost of each run, oldest first" {
+            @for part in 0..=2_u64 { (gridline(DURATIONS.1 - (DURATIONS.1 - DURATIONS.0) * part / 2)) }
+            @if has_cost { @for part in 0..=1_u64 { (gridline(COSTS.1 - (COSTS.1 - COSTS.0) * part)) } text x="0" y=(COSTS.0 - 8) { "Cost" } }
+            text x="0" y="10" { "Duration" }
             @for (nth, bar) in bars.iter().enumerate() {
                 @let status = bar.run["status"].as_str().unwrap_or_default();
                 @let tall = height(bar.duration_ms as f64 / longest, DURATIONS);
@@ -73,9 +64,10 @@ pub(super) fn runs(shell: &Shell, runs: &[Value], p50_ms: Option<u64>) -> Markup
             }
             @if let Some(p50) = p50_ms {
                 @let y = DURATIONS.1 as f64 - height(p50 as f64 / longest, DURATIONS);
-                line.median x1=(format!("{AXIS}%")) x2="100%" y1=(format!("{y:.1}")) y2=(format!("{y:.1}")) {}
+                line.median x1="0" x2="100%" y1=(format!("{y:.1}")) y2=(format!("{y:.1}")) {}
             }
         }
+    }
     }
 }
 

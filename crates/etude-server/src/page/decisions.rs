@@ -54,7 +54,7 @@ async fn page(call: &Call, at: Option<&str>, sent: &[(String, String)], refused:
         }
         @if open.is_empty() {
             div.body { div.card id="inbox" data-live { div.empty {
-                p { "Nobody waits for you. Questions of runs appear here, such as those of an approval step:" }
+                p { "No question waits for you. Questions of runs appear here, such as those of an approval step:" }
                 div.command { code { "{name: approve, type: approval, message: \"Deploy?\"}" } button.link type="button" data-copy hidden { "Copy" } }
             } } }
         } @else {

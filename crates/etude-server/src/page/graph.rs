@@ -32,6 +32,7 @@ pub(super) struct Drawing<'d> {
 struct Place {
     x: usize,
     y: usize,
+    width: usize,
     height: usize,
 }
 
@@ -63,6 +64,11 @@ impl Drawing<'_> {
         };
         let cells: Vec<&Value> = self.nodes().iter().filter(is_top).collect();
         let inner = |id: &Value| -> Vec<&Value> { self.nodes().iter().filter(|node| node["inside"] == *id).collect() };
+        // The frame around branches is a little wider than a box.
+        let framed = |cell: &Value, place: Place| match inner(&cell["id"]).is_empty() {
+            true => place,
+            false => Place { x: place.x - 6, width: WIDTH + 12, ..place },
+        };
         let height = |cell: &Value| match inner(&cell["id"]).len() {
             0 => HEIGHT,
             count => 36 + count * (HEIGHT + 8),
@@ -73,15 +79,20 @@ impl Drawing<'_> {
             let tallest = line.iter().map(|cell| height(cell)).max().unwrap_or(HEIGHT);
             for (column, cell) in line.iter().enumerate() {
                 let height = height(cell);
-                places.push(Place { x: column * (WIDTH + GAP) + 16, y: y + (tallest - height) / 2, height });
+                places.push(Place {
+                    x: column * (WIDTH + GAP) + 16,
+                    y: y + (tallest - height) / 2,
+                    height,
+                    width: WIDTH,
+                });
             }
             y += tallest + LINE;
         }
         let width = cells.len().min(COLUMNS) * (WIDTH + GAP) + 16;
         html! {
-            svg width=(width) height=(y) role="group" aria-label="Graph" {
+            svg width=(width) height=(y + 16 - LINE) role="group" aria-label="Graph" {
                 @for (nth, place) in places.iter().enumerate() {
-                    @if nth > 0 { (arrow(places[nth - 1], *place)) }
+                    @if nth > 0 { (arrow(framed(cells[nth - 1], places[nth - 1]), framed(cells[nth], *place))) }
                     @let phase = cells[nth]["phase"].as_str().unwrap_or_default();
                     @if nth == 0 || cells[nth - 1]["phase"] != cells[nth]["phase"] { text.kind x=(place.x) y=(place.y - 10) { (phase) } }
                 }
@@ -92,7 +103,7 @@ impl Drawing<'_> {
                         text.name x=(place.x + 8) y=(place.y + 20) { (cut(cell["name"].as_str().unwrap_or_default())) }
                         text.kind x=(place.x + WIDTH - 4) y=(place.y + 20) text-anchor="end" { (cell["type"].as_str().unwrap_or_default()) }
                         @for (nth, child) in children.iter().enumerate() {
-                            (self.node(child, Place { x: place.x, y: place.y + 32 + nth * (HEIGHT + 8), height: HEIGHT }))
+                            (self.node(child, Place { x: place.x, y: place.y + 32 + nth * (HEIGHT + 8), height: HEIGHT, width: WIDTH }))
                         }
                     }
                 }
@@ -125,7 +136,12 @@ impl Drawing<'_> {
             let row = filled.entry(column).or_default();
             places.insert(
                 id,
-                Place { x: column * (WIDTH + 2 * GAP) + 16, y: *row * (HEIGHT + LINE) + 28, height: HEIGHT },
+                Place {
+                    x: column * (WIDTH + 2 * GAP) + 16,
+                    y: *row * (HEIGHT + LINE) + 28,
+                    height: HEIGHT,
+                    width: WIDTH,
+                },
             );
             *row += 1;
         }
@@ -189,7 +205,7 @@ fn cut(name: &str) -> String {
 
 /// An arrow between boxes: straight in a line, around the boxes otherwise.
 fn arrow(from: Place, to: Place) -> Markup {
-    let (x1, y1) = (from.x + WIDTH, from.y + from.height / 2);
+    let (x1, y1) = (from.x + from.width, from.y + from.height / 2);
     let (x2, y2) = (to.x.saturating_sub(2), to.y + to.height / 2);
     let path = if x2 > x1 {
         let middle = usize::midpoint(x1, x2);

@@ -187,7 +187,7 @@ fn a_question_is_answered_with_a_form() {
     let server = Running::start();
     let schema = "{type: object, required: [size], properties: {size: {enum: [s, m]}, count: {type: integer}, sure: {type: boolean}}}";
     server.pipeline("ask", "", &[&format!("approval: message: 'Deploy <b>?', schema: {schema}"), "cat; exit 1"]);
-    assert!(page(&server, "/decisions").contains("Nobody waits for you"));
+    assert!(page(&server, "/decisions").contains("No question waits for you"));
     let run = server.run(&json!({"pipeline": "ask"}));
     assert_eq!(run["status"], "waiting", "{run}");
     let text = page(&server, "/decisions");
