@@ -144,6 +144,7 @@ impl Server {
         log: Log,
     ) -> Arc<Self> {
         let names = Names::new(&addresses.tcp, &settings.names, addresses.is_tls, settings.is_behind_proxy);
+        let sessions = Sessions::new(&settings.state_dir.join("serve").join("sessions"));
         let tokens = Tokens::new(&settings.state_dir.join("serve"));
         Arc::new(Self {
             settings,
@@ -153,7 +154,7 @@ impl Server {
             works: Works::default(),
             metrics: Metrics::default(),
             tokens,
-            sessions: Sessions::default(),
+            sessions,
             throttle: Throttle::default(),
             clock,
             names,

@@ -1,10 +1,14 @@
 //! Login codes, cookie sessions, and the limit of wrong tokens.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use blake3::Hash;
+use etude_runtime::private;
 
 use crate::token::{encoded, hash, random};
 
@@ -23,9 +27,14 @@ const MAX_WRONG: u32 = 10;
 /// The window of [`MAX_WRONG`].
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// Sessions and login codes. Only their hashes are kept.
-#[derive(Debug, Default)]
+/// How much older the time in a session's file may be than its last use.
+const NOTED_MS: i64 = 10 * 60 * 1000;
+
+/// Sessions and login codes. Only their hashes are kept. A session has a file too, so that it survives the server.
+#[derive(Debug)]
 pub(crate) struct Sessions {
+    /// The directory of the files of sessions.
+    dir: PathBuf,
     state: Mutex<State>,
 }
 
@@ -41,9 +50,46 @@ struct Session {
     /// The hash of the token that the session stands for.
     token: Hash,
     used_at_ms: i64,
+    /// [`Self::used_at_ms`] in its file.
+    noted_at_ms: i64,
+}
+
+impl Session {
+    fn is_over(&self, now_ms: i64) -> bool {
+        now_ms >= self.used_at_ms.saturating_add(IDLE_MS)
+    }
+
+    /// Reads the file of a session.
+    fn read(path: &Path) -> Option<Self> {
+        let text = fs::read_to_string(path).ok()?;
+        let (token, used) = text.trim_end().split_once(' ')?;
+        let used_at_ms = used.parse().ok()?;
+        Some(Self { token: Hash::from_hex(token).ok()?, used_at_ms, noted_at_ms: used_at_ms })
+    }
+
+    fn write(&self, path: &Path) -> io::Result<()> {
+        if let Some(dir) = path.parent() {
+            private::create_dir_all(dir)?;
+        }
+        private::create(path)?.write_all(format!("{} {}\n", self.token.to_hex(), self.used_at_ms).as_bytes())
+    }
 }
 
 impl Sessions {
+    /// The sessions whose files are in `dir`.
+    pub(crate) fn new(dir: &Path) -> Self {
+        Self { dir: dir.to_owned(), state: Mutex::default() }
+    }
+
+    fn path(&self, id: &[u8; 32]) -> PathBuf {
+        self.dir.join(Hash::from_bytes(*id).to_hex().as_str())
+    }
+
+    /// Forgets a session. Its file may never have been there.
+    fn forget(&self, id: &[u8; 32]) {
+        drop(fs::remove_file(self.path(id)));
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -67,31 +113,48 @@ impl Sessions {
     /// Begins a session for the token with this hash and returns the cookie's value.
     pub(crate) fn begin(&self, token: Hash, now_ms: i64) -> String {
         let secret = encoded(&random());
+        let id = *hash(&secret).as_bytes();
+        let session = Session { token, used_at_ms: now_ms, noted_at_ms: now_ms };
         let mut state = self.state();
-        state.sessions.retain(|_, session| now_ms < session.used_at_ms.saturating_add(IDLE_MS));
-        if state.sessions.len() >= MAX_KEPT
-            && let Some(oldest) = state.sessions.iter().min_by_key(|(_, session)| session.used_at_ms).map(|(id, _)| *id)
-        {
-            state.sessions.remove(&oldest);
+        let over: Vec<[u8; 32]> =
+            state.sessions.iter().filter(|(_, session)| session.is_over(now_ms)).map(|(id, _)| *id).collect();
+        let oldest = state.sessions.iter().min_by_key(|(_, session)| session.used_at_ms).map(|(id, _)| *id);
+        let oldest = oldest.filter(|_| state.sessions.len() - over.len() >= MAX_KEPT);
+        for id in over.into_iter().chain(oldest) {
+            state.sessions.remove(&id);
+            self.forget(&id);
         }
-        state.sessions.insert(*hash(&secret).as_bytes(), Session { token, used_at_ms: now_ms });
+        // A session whose file cannot be written ends with the server.
+        drop(session.write(&self.path(&id)));
+        state.sessions.insert(id, session);
         secret
     }
 
     /// The hash of the token that a cookie stands for.
     pub(crate) fn find(&self, cookie: &str, now_ms: i64) -> Option<Hash> {
+        let id = *hash(cookie).as_bytes();
         let mut state = self.state();
-        let session = state.sessions.get_mut(hash(cookie).as_bytes())?;
-        if now_ms >= session.used_at_ms.saturating_add(IDLE_MS) {
+        let known = state.sessions.get(&id).copied();
+        let mut session = known.or_else(|| Session::read(&self.path(&id)))?;
+        if session.is_over(now_ms) {
+            state.sessions.remove(&id);
+            self.forget(&id);
             return None;
         }
         session.used_at_ms = now_ms;
+        if now_ms >= session.noted_at_ms.saturating_add(NOTED_MS) {
+            session.noted_at_ms = now_ms;
+            drop(session.write(&self.path(&id)));
+        }
+        state.sessions.insert(id, session);
         Some(session.token)
     }
 
     /// Ends the session of a cookie.
     pub(crate) fn end(&self, cookie: &str) {
-        self.state().sessions.remove(hash(cookie).as_bytes());
+        let id = *hash(cookie).as_bytes();
+        self.state().sessions.remove(&id);
+        self.forget(&id);
     }
 }
 
@@ -122,7 +185,7 @@ mod tests {
     /// S-19: a login code works once, and not after two minutes.
     #[test]
     fn a_login_code_works_once_for_two_minutes() {
-        let sessions = Sessions::default();
+        let sessions = Sessions::new(Path::new("none"));
         let (code, end) = sessions.new_code(1_000);
         assert_eq!(end, 121_000);
         assert!(sessions.take_code(&code, 120_999));
@@ -134,7 +197,8 @@ mod tests {
     /// S-20: a session ends with its logout, and after twelve idle hours.
     #[test]
     fn a_session_ends_with_logout_and_when_idle() {
-        let sessions = Sessions::default();
+        let dir = tempfile::tempdir().expect("a directory");
+        let sessions = Sessions::new(dir.path());
         let token = hash("token");
         let cookie = sessions.begin(token, 0);
         assert_eq!(sessions.find(&cookie, IDLE_MS - 1), Some(token));
@@ -143,6 +207,22 @@ mod tests {
         let cookie = sessions.begin(token, 0);
         sessions.end(&cookie);
         assert_eq!(sessions.find(&cookie, 1), None);
+        assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 0, "an ended session has no file");
+    }
+
+    /// S-135: a session outlives the server, as long as it would in it, and ends in all servers.
+    #[test]
+    fn a_session_outlives_the_server() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (token, first) = (hash("token"), Sessions::new(dir.path()));
+        let cookie = first.begin(token, 0);
+        assert_eq!(first.find(&cookie, NOTED_MS), Some(token));
+        let next = Sessions::new(dir.path());
+        assert_eq!(next.find(&cookie, NOTED_MS + IDLE_MS - 1), Some(token));
+        assert_eq!(Sessions::new(dir.path()).find(&cookie, NOTED_MS + 2 * IDLE_MS), None);
+        let cookie = next.begin(token, 0);
+        next.end(&cookie);
+        assert_eq!(Sessions::new(dir.path()).find(&cookie, 1), None);
     }
 
     /// S-22: the eleventh wrong token in a minute is one too many.

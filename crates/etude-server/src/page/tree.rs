@@ -13,7 +13,7 @@ use crate::problem::Problem;
 use crate::request::Call;
 
 /// Nodes of one page of the tree.
-const PAGE: usize = 200;
+const PAGE: usize = 150;
 
 /// Elements of an open fan-out that are shown at once.
 const ITEMS: usize = 100;
@@ -122,6 +122,7 @@ impl Tree {
         html! {
             div.tree-head { span { "Node" } (scale.axis()) span.num { "Duration" } }
             div.tree role="tree" aria-label="Steps of the run" data-tree {
+                div.tree-grid aria-hidden="true" { (scale.grid()) }
                 @for (nth, node) in self.nodes.iter().enumerate() {
                     @let id = id_of(node);
                     @let is_selected = self.selected == Some(nth);
@@ -264,6 +265,11 @@ impl Scale {
         }
     }
 
+    /// The lines behind all bars.
+    fn grid(&self) -> Markup {
+        html! { svg { @for at in self.ticks() { line.grid x1=(self.percent(at)) x2=(self.percent(at)) y1="0" y2="100%" {} } } }
+    }
+
     fn bar(&self, node: &Value) -> Markup {
         let start = instant_ms(&node["started_at"]);
         let status = node["status"].as_str().unwrap_or_default();
@@ -289,7 +295,6 @@ impl Scale {
         };
         html! {
             svg.bars aria-hidden="true" {
-                @for at in self.ticks() { line.grid x1=(self.percent(at)) x2=(self.percent(at)) y1="-2" y2="34" {} }
                 @if let (Some(start), Some(length)) = (start, length) {
                     @let x = u64::try_from(start.saturating_sub(self.from_ms)).unwrap_or(0);
                     @if is_group {

@@ -102,6 +102,18 @@ impl Browser {
         self.command("url", &json!({ "url": url }));
     }
 
+    /// Opens another tab and turns to it.
+    pub(crate) fn tab(&self) -> String {
+        let handle = self.command("window/new", &json!({"type": "tab"}))["handle"].as_str().expect("a tab").to_owned();
+        self.turn_to(&handle);
+        handle
+    }
+
+    /// Turns to a tab.
+    pub(crate) fn turn_to(&self, handle: &str) {
+        self.command("window", &json!({ "handle": handle }));
+    }
+
     /// The size of the page's area.
     pub(crate) fn size(&self, width: u32, height: u32) {
         let params = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});

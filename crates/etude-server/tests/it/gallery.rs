@@ -10,7 +10,11 @@ use crate::support::Running;
 
 /// A small app with all that pages show: fan-out, a rejected response, a failure, a question, a run in progress.
 pub(crate) fn demo() -> Running {
-    let server = Running::with_model(say);
+    let server = Running::with_model(say, |settings| {
+        let shop =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/change").canonicalize().expect("an example");
+        settings.apps.push(etude_server::ServedApp { slug: "change".to_owned(), dir: shop });
+    });
     let write = |path: &str, text: &str| {
         let file = server.dir().join("demo").join(path);
         std::fs::create_dir_all(file.parent().expect("a directory")).expect("made");
@@ -28,25 +32,25 @@ pub(crate) fn runs(server: &Running) -> Vec<Value> {
     let background = |body: Value| server.send("POST", "/v1/runs", Some(&body)).json();
     for day in 0..6 {
         start(
-            json!({"pipeline": "sort-mail", "input": {"inbox": "support", "limit": 2 + day % 3}, "labels": {"inbox": "support"}}),
+            json!({"app": "demo", "pipeline": "sort-mail", "input": {"inbox": "support", "limit": 2 + day % 3}, "labels": {"inbox": "support"}}),
         );
     }
     let mut all = vec![
         start(
-            json!({"pipeline": "code-review", "input": {"repo": "web", "range": "main..HEAD"}, "labels": {"repo": "web", "pr": "1186"}}),
+            json!({"app": "demo", "pipeline": "code-review", "input": {"repo": "web", "range": "main..HEAD"}, "labels": {"repo": "web", "pr": "1186"}}),
         ),
         start(
-            json!({"pipeline": "code-review", "input": {"repo": "api", "range": "main..HEAD"}, "labels": {"repo": "api", "pr": "2290"}}),
+            json!({"app": "demo", "pipeline": "code-review", "input": {"repo": "api", "range": "main..HEAD"}, "labels": {"repo": "api", "pr": "2290"}}),
         ),
-        start(json!({"pipeline": "reminders", "input": {"count": 214}})),
+        start(json!({"app": "demo", "pipeline": "reminders", "input": {"count": 214}})),
         start(
-            json!({"pipeline": "deploy", "input": {"service": "api", "version": "4.18.2"}, "labels": {"env": "production", "version": "4.18.2"}}),
+            json!({"app": "demo", "pipeline": "deploy", "input": {"service": "api", "version": "4.18.2"}, "labels": {"env": "production", "version": "4.18.2"}}),
         ),
         start(
-            json!({"pipeline": "sort-mail", "input": {"inbox": "support", "limit": 4}, "labels": {"inbox": "support"}}),
+            json!({"app": "demo", "pipeline": "sort-mail", "input": {"inbox": "support", "limit": 4}, "labels": {"inbox": "support"}}),
         ),
-        background(json!({"pipeline": "wait", "labels": {"env": "staging"}})),
-        background(json!({"pipeline": "wait", "not_before": "2199-01-01T00:00:00Z"})),
+        background(json!({"app": "demo", "pipeline": "wait", "labels": {"env": "staging"}})),
+        background(json!({"app": "demo", "pipeline": "wait", "not_before": "2199-01-01T00:00:00Z"})),
     ];
     server.until(all[5]["run_id"].as_str().expect("an id"), &["running"]);
     all.reverse();
@@ -175,8 +179,16 @@ steps:
     ),
 ];
 
+/// The log of the first effect of a run.
+fn log(server: &Running, run: &Value) -> String {
+    let id = run["run_id"].as_str().expect("an id");
+    let effects = server.send("GET", &format!("/v1/runs/{id}/effects"), None).json();
+    let effect = effects["effects"][0]["id"].as_str().expect("an effect").replace('/', "%2F");
+    format!("/runs/{id}/log/{effect}/stderr")
+}
+
 /// The pages that are pictured.
-fn pages(runs: &[Value]) -> Vec<(&'static str, String)> {
+fn pages(server: &Running, runs: &[Value]) -> Vec<(&'static str, String)> {
     let run = |nth: usize| format!("/runs/{}", runs[nth]["run_id"].as_str().expect("an id"));
     vec![
         ("runs", "/".to_owned()),
@@ -190,8 +202,40 @@ fn pages(runs: &[Value]) -> Vec<(&'static str, String)> {
         ("apps", "/apps".to_owned()),
         ("pipeline", "/apps/demo/pipelines/code-review".to_owned()),
         ("pipeline-llm", "/apps/demo/pipelines/sort-mail".to_owned()),
+        ("machine", "/apps/change/machines/change".to_owned()),
+        ("log", log(server, &runs[2])),
         ("server", "/server".to_owned()),
     ]
+}
+
+/// S-133: axe finds nothing on any page, light and dark, wide and narrow. `ETUDE_AXE` names its script, which is not in this tree.
+#[test]
+fn axe_finds_nothing() {
+    let Some(script) = std::env::var_os("ETUDE_AXE") else { return };
+    let axe = std::fs::read_to_string(script).expect("the script of axe");
+    let server = demo();
+    let runs = runs(&server);
+    let Some(browser) = Browser::logged_in(&server) else { return };
+    let mut found = Vec::new();
+    for (name, path) in pages(&server, &runs) {
+        for (width, scheme) in [(1440, "light"), (1440, "dark"), (390, "light")] {
+            browser.size(width, 900);
+            browser.scheme(scheme);
+            browser.open(&format!("http://{}{path}", server.address));
+            let look = "return axe.run().then(result => result.violations.map(v => v.id + ': ' + v.nodes.map(n => n.html.slice(0, 160) + ' ' + (n.any[0]?.message ?? '')).slice(0, 3).join(' | ')))";
+            let violations = browser.run(&format!("{axe}\n{look}"));
+            let violations = violations.as_array().cloned().unwrap_or_default();
+            found.extend(violations.iter().map(|violation| format!("{name} {width} {scheme} {violation}")));
+        }
+    }
+    finish(&server, &runs);
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// Ends the run in progress, for which the server would wait.
+fn finish(server: &Running, runs: &[Value]) {
+    let id = runs[1]["run_id"].as_str().expect("an id");
+    server.send("POST", &format!("/v1/runs/{id}/cancel"), Some(&json!({"mode": "kill"})));
 }
 
 /// Pictures of all pages, light and dark, 1440 and 390 pixels wide. Without `ETUDE_PICTURES` nothing is pictured.
@@ -201,7 +245,7 @@ fn pictures() {
     let server = demo();
     let runs = runs(&server);
     let Some(browser) = Browser::logged_in(&server) else { return };
-    for (name, path) in pages(&runs) {
+    for (name, path) in pages(&server, &runs) {
         for (width, height) in [(1440, 900), (390, 844)] {
             browser.size(width, height);
             for scheme in ["light", "dark"] {
@@ -212,7 +256,5 @@ fn pictures() {
             }
         }
     }
-    // The server would wait for the run in progress.
-    let id = runs[1]["run_id"].as_str().expect("an id");
-    server.send("POST", &format!("/v1/runs/{id}/cancel"), Some(&json!({"mode": "kill"})));
+    finish(&server, &runs);
 }

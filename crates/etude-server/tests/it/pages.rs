@@ -283,3 +283,108 @@ fn figures_are_over_the_last_runs() {
     assert_eq!((&bad["stats"]["failed"], &bad["stats"]["failures"][0]["runs"]), (&json!(1), &json!(1)));
     assert_eq!(server.send("GET", "/v1/runs/stats?pipeline=none", None).json()["stats"]["runs"], 0);
 }
+
+/// Moves the focus by `Tab` until it is on something with this text.
+#[track_caller]
+fn tab_to(browser: &Browser, text: &str) {
+    for _ in 0..60 {
+        if browser.run(&format!("return document.activeElement.textContent.trim().endsWith({text:?})")) == true {
+            return;
+        }
+        browser.keys("{Tab}");
+    }
+    panic!("no focus on {text}");
+}
+
+/// S-134: approve, deny, cancel and open a failed step by keyboard alone.
+#[test]
+fn everything_is_done_by_keyboard_alone() {
+    let server = server();
+    let runs: Vec<Value> = (0..3).map(|_| server.run(&json!({"pipeline": "ask"}))).collect();
+    let failed = server.run(&json!({"pipeline": "bad"}));
+    let Some(browser) = Browser::logged_in(&server) else { return };
+    let origin = format!("http://{}", server.address);
+    for (run, answer, status) in [(&runs[0], "Approve", "succeeded"), (&runs[1], "Deny", "failed")] {
+        browser.open(&format!("{origin}/decisions"));
+        browser.until("return !!document.querySelector('#decision')");
+        browser.keys("a");
+        assert_eq!(browser.run("return document.activeElement.id"), "reason");
+        tab_to(&browser, answer);
+        browser.keys("{Enter}");
+        browser.until("return location.pathname.startsWith('/runs/')");
+        server.until(id_of(run), &[status]);
+    }
+    browser.open(&format!("{origin}/runs/{}", id_of(&runs[2])));
+    tab_to(&browser, "Cancel");
+    browser.keys("{Enter}");
+    tab_to(&browser, "Cancel the run");
+    browser.keys("{Enter}");
+    server.until(id_of(&runs[2]), &["cancelled"]);
+    browser.open(&format!("{origin}/?status=failed&pipeline=bad"));
+    browser.keys("j{Enter}");
+    browser.until(&format!("return location.pathname === '/runs/{}'", id_of(&failed)));
+    browser.keys("ee{Enter}");
+    browser.until("return document.querySelector('#details').textContent.includes('disk is full')");
+}
+
+/// S-130: ten tabs of one browser have one stream, and each is up to date when it is seen.
+#[test]
+fn ten_tabs_stay_live_with_one_stream() {
+    let server = server();
+    server.run(&json!({"pipeline": "p"}));
+    let Some(browser) = Browser::logged_in(&server) else { return };
+    let tabs: Vec<String> = (0..10)
+        .map(|_| {
+            let tab = browser.tab();
+            browser.open(&format!("http://{}/", server.address));
+            browser.until("return document.getElementById('connection').textContent === 'Live'");
+            tab
+        })
+        .collect();
+    server.run(&json!({"pipeline": "p"}));
+    for tab in &tabs {
+        browser.turn_to(tab);
+        browser.until("return document.querySelector('.news')?.textContent === 'Show 1 new run'");
+    }
+    let metrics = server.send("GET", "/metrics", None).text();
+    assert!(metrics.contains("etude_streams 1\n"), "{metrics}");
+}
+
+/// S-135: a restart is shown, and the page recovers without a reload and without another login.
+#[test]
+fn a_page_survives_the_server() {
+    let server = server();
+    server.run(&json!({"pipeline": "p"}));
+    let Some(browser) = Browser::logged_in(&server) else { return };
+    browser.until("return document.getElementById('connection').textContent === 'Live'");
+    browser.run("window.same = true");
+    let port = server.address.port();
+    let dir = server.stop();
+    browser.until("return document.getElementById('connection').dataset.state === 'lost'");
+    let server = Running::on_port(dir, port);
+    server.run(&json!({"pipeline": "p"}));
+    browser.until("return document.getElementById('connection').textContent === 'Live'");
+    browser.until("return document.querySelector('.news')?.textContent === 'Show 1 new run'");
+    assert_eq!(browser.run("return window.same"), true);
+}
+
+/// S-131: the page of a run with 10,000 effects has a bounded number of elements and a small heap.
+#[test]
+fn a_run_of_ten_thousand_effects_is_a_small_page() {
+    let server = Running::with_model(|_| Some("1".to_owned()), |_| ());
+    let dir = server.dir().join("demo/pipelines/wide");
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let text = "name: wide\ndescription: Many elements.\nsteps:\n  - {name: list, type: code, command: 'echo \"{\\\"output\\\": [$(seq -s, 1 10000)]}\"'}\n  - {name: each, type: llm, model: lite, for_each: '{{list.output}}', max_items: 10000, max_parallel: 50, prompt: 'x {{item}}'}\n";
+    std::fs::write(dir.join("pipeline.yaml"), text).expect("written");
+    let run = server.run(&json!({"pipeline": "wide"}));
+    let run = server.until(id_of(&run), &["succeeded", "failed"]);
+    assert_eq!(run["status"], "succeeded", "{}", run["errors"]);
+    let Some(browser) = Browser::logged_in(&server) else { return };
+    for at in ["", "?at=business%2Feach", "?at=business%2Feach%5B77%5D"] {
+        browser.open(&format!("http://{}/runs/{}{at}", server.address, id_of(&run)));
+        browser.until("return document.querySelectorAll('.tree-row').length > 2");
+        let size = browser.run("return [document.querySelectorAll('*').length, performance.memory.usedJSHeapSize]");
+        let (elements, heap) = (size[0].as_u64().expect("a number"), size[1].as_u64().expect("a number"));
+        assert!(elements <= 2_500 && heap < 60 * 1024 * 1024, "{at}: {elements} elements, {heap} bytes");
+    }
+}

@@ -35,8 +35,11 @@ struct Disks {
 impl Apps for Disks {
     fn load(&self, app: &Path, target: &Target) -> Result<(Disk, Definition), NotLoaded> {
         let disk = Disk::open(app).map_err(|e| NotLoaded::Unreadable(e.to_string()))?;
-        let name = target.pipeline().unwrap_or_default();
-        match definition::load(&disk, name, &Rules::default()) {
+        let loaded = match target {
+            Target::Machine(id) => etude::stage_machine::load(&disk, id, &Rules::default()),
+            target => definition::load(&disk, target.pipeline().unwrap_or_default(), &Rules::default()),
+        };
+        match loaded {
             Ok(definition) => Ok((disk, definition)),
             Err(LoadError::Unknown { known }) => Err(NotLoaded::Unknown { known }),
             Err(LoadError::Invalid(found)) => Err(NotLoaded::Invalid(found)),
@@ -129,15 +132,20 @@ impl Running {
 
     /// A server on the journal in `dir`.
     pub(crate) fn at(dir: TempDir, change: Change) -> Self {
-        Self::of(dir, change, Arc::new(NoModels))
+        Self::of(dir, change, Arc::new(NoModels), 0)
+    }
+
+    /// The next server on the journal and the port of one that has stopped.
+    pub(crate) fn on_port(dir: TempDir, port: u16) -> Self {
+        Self::of(dir, |_| (), Arc::new(NoModels), port)
     }
 
     /// A server whose model says what `say` says; it never responds where that is nothing.
-    pub(crate) fn with_model(say: fn(&str) -> Option<String>) -> Self {
-        Self::of(tempfile::tempdir().expect("a directory"), |_| (), Arc::new(Scripted(say)))
+    pub(crate) fn with_model(say: fn(&str) -> Option<String>, change: Change) -> Self {
+        Self::of(tempfile::tempdir().expect("a directory"), change, Arc::new(Scripted(say)), 0)
     }
 
-    fn of(dir: TempDir, change: Change, models: Arc<dyn ModelPort>) -> Self {
+    fn of(dir: TempDir, change: Change, models: Arc<dyn ModelPort>, port: u16) -> Self {
         let app = dir.path().join("demo");
         std::fs::create_dir_all(app.join("pipelines")).expect("an app");
         let app = app.canonicalize().expect("it is there");
@@ -157,7 +165,7 @@ impl Running {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
             runtime.expect("a runtime").block_on(async move {
                 let listening =
-                    Listening::bind(&Wanted::Loopback(0), &serve_dir, std::process::id()).await.expect("a port");
+                    Listening::bind(&Wanted::Loopback(port), &serve_dir, std::process::id()).await.expect("a port");
                 let note = Box::new(move |line: &etude_server::LogLine| {
                     lines.lock().expect("no panic").push(line.to_json());
                 });
