@@ -9,16 +9,17 @@ use super::glyph;
 use super::text::{duration, visible};
 
 /// The size of a box and the space between boxes, in pixels.
-const WIDTH: usize = 176;
+const WIDTH: usize = 168;
 const HEIGHT: usize = 52;
 const GAP: usize = 36;
 const LINE: usize = 44;
+const MARGIN: usize = 8;
 
 /// Boxes beside each other before the drawing continues in the next line.
 const COLUMNS: usize = 5;
 
 /// Letters of a name that a box has space for.
-const LETTERS: usize = 17;
+const LETTERS: usize = 16;
 
 /// A drawing: the graph's document, the nodes of a run's tree, and where the link of a node leads.
 pub(super) struct Drawing<'d> {
@@ -80,7 +81,7 @@ impl Drawing<'_> {
             for (column, cell) in line.iter().enumerate() {
                 let height = height(cell);
                 places.push(Place {
-                    x: column * (WIDTH + GAP) + 16,
+                    x: column * (WIDTH + GAP) + MARGIN,
                     y: y + (tallest - height) / 2,
                     height,
                     width: WIDTH,
@@ -88,7 +89,7 @@ impl Drawing<'_> {
             }
             y += tallest + LINE;
         }
-        let width = cells.len().min(COLUMNS) * (WIDTH + GAP) + 16;
+        let width = cells.len().min(COLUMNS) * (WIDTH + GAP) - GAP.min(cells.len()) + 2 * MARGIN;
         html! {
             svg width=(width) height=(y + 16 - LINE) role="group" aria-label="Graph" {
                 @for (nth, place) in places.iter().enumerate() {
@@ -137,7 +138,7 @@ impl Drawing<'_> {
             places.insert(
                 id,
                 Place {
-                    x: column * (WIDTH + 2 * GAP) + 16,
+                    x: column * (WIDTH + GAP) + MARGIN,
                     y: *row * (HEIGHT + LINE) + 28,
                     height: HEIGHT,
                     width: WIDTH,
@@ -145,12 +146,15 @@ impl Drawing<'_> {
             );
             *row += 1;
         }
-        let width = filled.len() * (WIDTH + 2 * GAP) + 16;
-        let height = filled.values().max().copied().unwrap_or(1) * (HEIGHT + LINE) + 32;
+        let width = filled.len() * (WIDTH + GAP) + 2 * MARGIN;
+        let boxes = filled.values().max().copied().unwrap_or(1) * (HEIGHT + LINE) + 28 - LINE;
+        let height = boxes + 44;
         html! {
             svg width=(width) height=(height) role="group" aria-label="Graph" {
-                @for (from, to, _) in self.edges() {
-                    @if let (Some(from), Some(to)) = (places.get(from), places.get(to)) { (arrow(*from, *to)) }
+                @for (nth, (from, to, _)) in self.edges().enumerate() {
+                    @if let (Some(from), Some(to)) = (places.get(from), places.get(to)) {
+                        @if to.x > from.x { (arrow(*from, *to)) } @else { (back(*from, *to, boxes + 12 + nth % 4 * 6)) }
+                    }
                 }
                 @for node in self.nodes() {
                     @if let Some(place) = places.get(node["id"].as_str().unwrap_or_default()) { (self.node(node, *place)) }
@@ -203,24 +207,24 @@ fn cut(name: &str) -> String {
     }
 }
 
-/// An arrow between boxes: straight in a line, around the boxes otherwise.
+/// An arrow to a box on the right, or to the first box of the next line.
 fn arrow(from: Place, to: Place) -> Markup {
     let (x1, y1) = (from.x + from.width, from.y + from.height / 2);
     let (x2, y2) = (to.x.saturating_sub(2), to.y + to.height / 2);
     let path = if x2 > x1 {
         let middle = usize::midpoint(x1, x2);
         format!("M{x1} {y1}C{middle} {y1} {middle} {y2} {x2} {y2}")
-    } else if to.y >= from.y + from.height {
-        let (right, left, between) = (x1 + 12, to.x.saturating_sub(14), to.y.saturating_sub(26));
-        format!("M{x1} {y1}H{right}V{between}H{left}V{y2}H{x2}")
     } else {
-        // Back to an earlier stage, below all boxes between.
-        let (a, b, low) = (from.x + WIDTH / 2, to.x + WIDTH / 2, (from.y + from.height).max(to.y + to.height) + 28);
-        let bottom = to.y + to.height + 2;
-        return html! {
-            path.edge d=(format!("M{a} {}C{a} {low} {b} {low} {b} {bottom}", from.y + from.height)) {}
-            path.tip d=(format!("M{b} {bottom}l-3.5 6h7z")) {}
-        };
+        let (right, left, between) = (x1 + 6, 1, to.y.saturating_sub(26));
+        format!("M{x1} {y1}H{right}V{between}H{left}V{y2}H{x2}")
     };
+    html! { path.edge d=(path) {} path.tip d=(format!("M{} {y2}l-6-3.5v7z", x2 + 2)) {} }
+}
+
+/// An arrow back to an earlier stage: between the columns and, at `low`, below all boxes.
+fn back(from: Place, to: Place, low: usize) -> Markup {
+    let (x1, y1) = (from.x + from.width, from.y + from.height / 2);
+    let (x2, y2) = (to.x.saturating_sub(2), to.y + to.height / 2);
+    let path = format!("M{x1} {y1}h8V{low}H{}V{y2}H{x2}", x2.saturating_sub(14));
     html! { path.edge d=(path) {} path.tip d=(format!("M{} {y2}l-6-3.5v7z", x2 + 2)) {} }
 }

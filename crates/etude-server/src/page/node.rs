@@ -164,7 +164,7 @@ async fn streams(call: &Call, shell: &Shell, shown: &Shown, effect: &Value) -> R
                 summary { (title(word)) span.dim.small { (bytes(total)) } }
                 div {
                     @if text.is_empty() { p.dim { "Empty." } } @else { pre.code data-copied tabindex="0" { (text) } }
-                    p.actions.small {
+                    div.actions.small {
                         @if !is_whole { span.dim { "The first " (bytes(PREVIEW)) "." } }
                         a href=(log) { "Whole text" }
                         a href=(shell.link(&format!("/v1{place}"))) download=(format!("{word}.txt")) { "Download" }

@@ -178,7 +178,7 @@ fn last_runs(shell: &Shell, target: &Target, runs: &[Value], stats: &Value) -> M
     html! {
         section.card {
             header {
-                h2.grow { "Last " (runs.len().max(1)) " runs" }
+                h2.grow { @if runs.len() > 1 { "Last " (runs.len()) " runs" } @else { "Runs" } }
                 @if !runs.is_empty() { span.legend-inline { span { svg viewBox="0 0 20 10" aria-hidden="true" { line.median x1="0" x2="20" y1="5" y2="5" {} } "p50 " (duration_of(&stats["stats"]["duration_ms"]["p50"])) } span { svg viewBox="0 0 20 10" aria-hidden="true" { rect.bar-rejected x="0.5" y="0.5" width="19" height="9" rx="2" {} } "Failed" } } }
                 a href=(shell.link(&format!("/?{}", target.filter()))) { "All" }
             }

@@ -388,3 +388,20 @@ fn a_run_of_ten_thousand_effects_is_a_small_page() {
         assert!(elements <= 2_500 && heap < 60 * 1024 * 1024, "{at}: {elements} elements, {heap} bytes");
     }
 }
+
+/// Two hundred steps are boxes of one size in lines of five, each a link.
+#[test]
+fn a_graph_of_two_hundred_steps_is_readable() {
+    let server = server();
+    let steps: Vec<&str> = std::iter::repeat_n(OK, 200).collect();
+    server.pipeline("long", "", &steps);
+    let Some(browser) = Browser::logged_in(&server) else { return };
+    browser.open(&format!("http://{}/apps/demo/pipelines/long", server.address));
+    let look = "const svg = document.querySelector('.graph svg').getBoundingClientRect();
+        const boxes = [...document.querySelectorAll('.graph .box')].map(box => box.getBoundingClientRect());
+        const overlap = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+        const frame = document.querySelector('.graph').getBoundingClientRect();
+        return [boxes.length, Math.min(...boxes.map(box => box.width)), boxes.some((a, n) => boxes.slice(n + 1).some(b => overlap(a, b))), svg.width <= frame.width]";
+    assert_eq!(browser.run(look), json!([200, 168, false, true]));
+    assert_eq!(browser.run("return document.querySelectorAll('.graph a[href]').length"), 200);
+}
