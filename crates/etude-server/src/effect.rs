@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::response::Response;
-use etude::inspect::{self, Inspected, Place, Stream};
+use etude::inspect::{self, Inspected, Stream};
 use etude_core::tree;
 use http::header::{ACCEPT_RANGES, CONTENT_RANGE, CONTENT_TYPE, RANGE};
 use http::{HeaderValue, StatusCode};
@@ -13,36 +13,27 @@ use serde_json::{Value, json};
 use crate::problem::{Code, Problem};
 use crate::query::invalid;
 use crate::request::{Call, Respond, json_response, text_response};
-use crate::run::{blocking, engine_failed, rows_of, visible};
+use crate::run::{blocking, engine_failed, visible};
+use crate::tree::Tree;
 
 fn no_stream() -> Problem {
     Problem::not_found("the run has no such effect, or the effect has no such stream")
 }
 
-/// An effect as a document. `node` is that of the tree.
-fn document(effect: &Inspected, steps: &[Value]) -> Value {
-    let name = |step: &Value| step["name"].as_str().unwrap_or_default().to_owned();
-    let found = steps.iter().find_map(|step| Place::of(&effect.id, &name(step)).map(|place| (step, place)));
-    let node = found.as_ref().map(|(step, place)| {
-        let element = place.element.map(|element| format!("[{element}]")).unwrap_or_default();
-        format!("{}/{}{element}", step["phase"].as_str().unwrap_or_default(), name(step))
-    });
-    let streams: Vec<&str> = effect.streams.iter().map(|stream| stream.word()).collect();
-    json!({
-        "id": effect.id, "node": node, "place": found.map(|(_, place)| place.title()), "summary": effect.summary,
-        "failed": effect.is_failed, "done_again": effect.is_done_again, "streams": streams,
-    })
-}
-
-/// The effects of a run that the caller may see, in the order in which they ended.
+/// The effects of a run that the caller may see, in the order in which they ended. `node` is that of the tree.
 async fn documents(call: &Call) -> Result<Vec<Value>, Problem> {
     let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
+    let document = |(effect, node, place): (&Inspected, Option<String>, Option<String>)| {
+        let streams: Vec<&str> = effect.streams.iter().map(|stream| stream.word()).collect();
+        json!({
+            "id": effect.id, "node": node, "place": place, "summary": effect.summary, "failed": effect.is_failed,
+            "done_again": effect.is_done_again, "streams": streams,
+        })
+    };
     let documents = blocking(move || {
         visible(&server, &caller, &id)?;
         let view = server.engine().view(&id).map_err(|e| engine_failed(&e))?;
-        let steps = rows_of(&server, &view)?;
-        let effects = inspect::effects(&view, &*server.engine().blobs());
-        Ok(effects.iter().map(|effect| document(effect, &steps)).collect())
+        Ok(Tree::read(&server, &view)?.effects().into_iter().map(document).collect())
     });
     documents.await
 }
@@ -53,7 +44,7 @@ pub(crate) async fn list(call: Call) -> Respond {
     let mut effects = documents(&call).await?;
     if let Some(node) = call.query.get("node") {
         let is_below =
-            |id: &str| id.strip_prefix(node).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '[']));
+            |id: &str| id.strip_prefix(node).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '[', '#']));
         effects.retain(|effect| effect["node"].as_str().is_some_and(is_below));
     }
     let from = match call.query.get("after") {

@@ -335,14 +335,12 @@ fn so_far(server: &Server, view: &RunView) -> Option<Document> {
     Some(Document::of(&row.id, &Target::parse(&row.target), &result, &[], lasted))
 }
 
-/// A row for each step of a run, as its document has them.
-pub(crate) fn rows_of(server: &Server, view: &RunView) -> Result<Vec<Value>, Problem> {
-    let result = match result_of(&**server.engine(), &view.row)? {
+/// The result of a run, or what its journal says so far.
+pub(crate) fn result_so_far(server: &Server, view: &RunView) -> Result<Option<Document>, Problem> {
+    Ok(match result_of(&**server.engine(), &view.row)? {
         Some(document) => Some(document),
         None => so_far(server, view),
-    };
-    let rows = result.and_then(|document| document.members.get("steps").and_then(Value::as_array).cloned());
-    Ok(rows.unwrap_or_default())
+    })
 }
 
 fn replayed(server: &Server, view: &RunView, definition: &Definition) -> Option<etude_core::report::RunResult> {

@@ -13,6 +13,7 @@ use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body_util::StreamBody;
 use hyper::body::Frame;
+use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Interval;
 
@@ -119,6 +120,17 @@ impl Server {
     /// The version of the journal as it was asked last.
     fn news(&self) -> u64 {
         *self.stories().news.borrow()
+    }
+
+    /// The events of a run that have one of these names.
+    pub(crate) fn events_named(&self, id: &str, names: &[&str]) -> Result<Vec<Value>, Problem> {
+        let story = self.story(id)?;
+        let followed = story.lock().unwrap_or_else(PoisonError::into_inner);
+        let bodies = followed.story.events().iter().map(|event| &event.body);
+        // Most bodies are not parsed: the name is in the text.
+        let wanted = bodies.filter(|body| names.iter().any(|name| body.contains(name)));
+        let parsed = wanted.filter_map(|body| serde_json::from_str::<Value>(body).ok());
+        Ok(parsed.filter(|event| names.iter().any(|name| event["event"] == **name)).collect())
     }
 
     /// The story of a run, shared by all that read it, up to the present.
@@ -298,7 +310,7 @@ fn push_event(text: &mut String, id: Option<&str>, body: &str) {
     if let Some(id) = id {
         text.push_str(&format!("id: {id}\n"));
     }
-    let name = serde_json::from_str::<serde_json::Value>(body).ok();
+    let name = serde_json::from_str::<Value>(body).ok();
     let name = name.as_ref().and_then(|body| body["event"].as_str()).unwrap_or("message");
     text.push_str(&format!("event: {}\ndata: {body}\n\n", name.replace(['\n', '\r'], " ")));
 }

@@ -1,16 +1,24 @@
-//! The tree of a run: phases, steps, and the elements of a `for_each`.
+//! The tree of a run: phases, steps, the elements of a `for_each`, attempts, turns and tool calls.
+
+mod work;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use etude::inspect::{self, Inspected, Place};
+use etude::inspect::{self, Inspected};
+use etude_runtime::engine::{RunState, RunView};
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::problem::Problem;
 use crate::query::invalid;
 use crate::request::{Call, Respond, json_response};
-use crate::run::{blocking, engine_failed, rows_of, visible};
+use crate::run::{blocking, engine_failed, result_so_far, visible};
+use crate::server::Server;
+use work::{Parent, Rejections, Work};
+
+/// Effects of a run up to which the elements of a `for_each` have labels.
+const LABELLED: usize = 2_000;
 
 /// `GET /v1/runs/{id}/tree`.
 pub(crate) async fn tree(call: Call) -> Respond {
@@ -20,44 +28,224 @@ pub(crate) async fn tree(call: Call) -> Respond {
     let document = blocking(move || {
         visible(&server, &caller, &id)?;
         let view = server.engine().view(&id).map_err(|e| engine_failed(&e))?;
-        let steps = rows_of(&server, &view)?;
-        let effects = inspect::effects(&view, &*server.engine().blobs());
+        let story = Tree::read(&server, &view)?;
         let nodes = match &parent {
-            None => outline(&steps, &effects),
-            Some(parent) => items(&steps, &effects, parent)?,
+            None => story.outline(),
+            Some(parent) => story.below(parent)?,
         };
         page(nodes, after.as_deref(), limit)
     });
     Ok(json_response(StatusCode::OK, &document.await?))
 }
 
-/// The phases and steps, in the order of the plan.
-fn outline(steps: &[Value], effects: &[Inspected]) -> Vec<Value> {
-    let mut nodes: Vec<Value> = Vec::new();
-    for step in steps {
-        let phase = step["phase"].as_str().unwrap_or_default();
-        let of_phase = || steps.iter().filter(|other| other["phase"] == *phase);
-        if !nodes.iter().any(|node| node["id"] == *phase) {
-            let ms: u64 = of_phase().filter_map(|step| step["duration_ms"].as_u64()).sum();
-            let mut node = blank(phase, Value::Null, "phase", phase, phase);
-            node["status"] = phase_status(of_phase()).into();
-            node["duration_ms"] = ms.into();
-            node["children"] = of_phase().count().into();
-            nodes.push(node);
-        }
-        let name = step["name"].as_str().unwrap_or_default();
-        let mut node = blank(&format!("{phase}/{name}"), phase.into(), "step", name, phase);
-        node["status"] = step["status"].clone();
-        node["attempt"] = step["attempts"].clone();
-        node["duration_ms"] = step["duration_ms"].clone();
-        let counts = counts(name, effects);
-        node["children"] = counts.values().sum::<u64>().into();
-        if !counts.is_empty() {
-            node["counts"] = json!(counts);
-        }
-        nodes.push(node);
+/// What the tree of one run is made of.
+pub(crate) struct Tree {
+    steps: Vec<Value>,
+    effects: Vec<Inspected>,
+    rejections: Rejections,
+    /// Labels of elements by step and index.
+    labels: BTreeMap<(String, u64), String>,
+    began_at_ms: i64,
+    /// The word of a step that has begun and not ended.
+    begun: &'static str,
+}
+
+impl Tree {
+    pub(crate) fn read(server: &Server, view: &RunView) -> Result<Self, Problem> {
+        let document = result_so_far(server, view)?;
+        let member = |name: &str| {
+            let found = document.as_ref().and_then(|document| document.members.get(name)).and_then(Value::as_array);
+            found.cloned().unwrap_or_default()
+        };
+        let (steps, errors) = (member("steps"), member("errors"));
+        let effects = inspect::effects(view, &*server.engine().blobs());
+        let is_labelled = effects.len() <= LABELLED && steps.iter().any(|step| step["items"].is_object());
+        let is_retried = effects.iter().any(|effect| effect.id.contains('#'));
+        let events = match is_labelled || is_retried {
+            // Without its definition, a run has no events.
+            true => server.events_named(&view.row.id, &["attempt_rejected", "item_started"]).unwrap_or_default(),
+            false => Vec::new(),
+        };
+        let (rejected, started): (Vec<Value>, Vec<Value>) =
+            events.into_iter().partition(|event| event["event"] == "attempt_rejected");
+        let label = |event: &Value| {
+            let step = format!("{}/{}", event["phase"].as_str()?, event["step"].as_str()?);
+            Some(((step, event["item"]["index"].as_u64()?), event["item"]["label"].as_str()?.to_owned()))
+        };
+        Ok(Self {
+            rejections: Rejections::new(&rejected, &errors),
+            labels: started.iter().filter_map(label).collect(),
+            began_at_ms: view.row.started_at_ms.unwrap_or(view.row.created_at_ms),
+            begun: if view.row.state == RunState::Waiting { "waiting" } else { "running" },
+            steps,
+            effects,
+        })
     }
-    nodes
+
+    fn status<'s>(&self, step: &'s Value) -> &'s str
+    where
+        'static: 's,
+    {
+        if step["waiting"] == true { self.begun } else { step["status"].as_str().unwrap_or_default() }
+    }
+
+    /// The phases and steps, in the order of the plan, with the attempts of steps that are no fan-outs.
+    fn outline(&self) -> Vec<Value> {
+        let mut nodes: Vec<Value> = Vec::new();
+        for step in &self.steps {
+            let phase = step["phase"].as_str().unwrap_or_default();
+            if !nodes.iter().any(|node| node["id"] == *phase) {
+                nodes.push(self.phase(phase));
+            }
+            let (name, base) = (name_of(step), id_of(step));
+            let works = work::of_step(name, &self.effects);
+            let mut node = blank(&base, phase.into(), "step", name, phase);
+            let status = self.status(step);
+            node["status"] = status.into();
+            node["attempt"] = step["attempts"].clone();
+            work::fill(&mut node, works.iter(), self.began_at_ms);
+            if status == "not_started" {
+                node["duration_ms"] = Value::Null;
+            } else if node["started_at"].is_null() {
+                node["duration_ms"] = step["duration_ms"].clone();
+            }
+            let elements = elements(&works);
+            if elements.is_empty() {
+                let own: Vec<&Work<'_>> = works.iter().collect();
+                let inner = self.attempts(&base, step, None, status, &own);
+                node["children"] = inner.iter().filter(|child| child["parent"] == *base).count().into();
+                nodes.push(node);
+                nodes.extend(inner);
+            } else {
+                let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+                elements.values().for_each(|is_failed| *counts.entry(word(*is_failed)).or_default() += 1);
+                node["children"] = elements.len().into();
+                node["counts"] = json!(counts);
+                nodes.push(node);
+            }
+        }
+        nodes
+    }
+
+    fn phase(&self, phase: &str) -> Value {
+        let own = || self.steps.iter().filter(|step| step["phase"] == *phase);
+        let mut node = blank(phase, Value::Null, "phase", phase, phase);
+        node["status"] = phase_status(own().map(|step| self.status(step))).into();
+        node["children"] = own().count().into();
+        let works: Vec<Work<'_>> = own().flat_map(|step| work::of_step(name_of(step), &self.effects)).collect();
+        work::fill(&mut node, works.iter(), self.began_at_ms);
+        // Its steps have these.
+        (node["usage"], node["model"]) = (Value::Null, Value::Null);
+        if node["started_at"].is_null() {
+            node["duration_ms"] = own().filter_map(|step| step["duration_ms"].as_u64()).sum::<u64>().into();
+        }
+        node
+    }
+
+    fn attempts(
+        &self,
+        id: &str,
+        step: &Value,
+        element: Option<usize>,
+        status: &str,
+        works: &[&Work<'_>],
+    ) -> Vec<Value> {
+        let is_llm = is_llm(step);
+        if !work::has_attempts(is_llm, works.iter().copied()) {
+            return Vec::new();
+        }
+        let (phase, base) = (step["phase"].as_str().unwrap_or_default(), id_of(step));
+        let parent = Parent { id, phase, step: &base, element, status };
+        work::attempts(&parent, works, &self.rejections, self.began_at_ms)
+    }
+
+    /// The nodes below the one with the id `parent`.
+    fn below(&self, parent: &str) -> Result<Vec<Value>, Problem> {
+        let unknown = || invalid("parent", "`parent` is the id of a node");
+        let is_above = |step: &&Value| {
+            let rest = parent.strip_prefix(&id_of(step));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['[', '#']))
+        };
+        let Some(step) = self.steps.iter().find(is_above) else {
+            let phase: Vec<Value> = self.outline().into_iter().filter(|node| node["parent"] == *parent).collect();
+            return if phase.is_empty() { Err(unknown()) } else { Ok(phase) };
+        };
+        let base = id_of(step);
+        let works = work::of_step(name_of(step), &self.effects);
+        let all = elements(&works);
+        let rest = &parent[base.len()..];
+        if let Some((element, _)) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            let element = element.parse::<usize>().map_err(|_| unknown())?;
+            let is_failed = all.get(&element).copied().ok_or_else(unknown)?;
+            let own: Vec<&Work<'_>> = works.iter().filter(|work| work.place.element == Some(element)).collect();
+            let id = format!("{base}[{element}]");
+            let nodes = self.attempts(&id, step, Some(element), word(is_failed), &own);
+            return Ok(nodes.into_iter().filter(|node| id == *parent || node["parent"] == *parent).collect());
+        }
+        if all.is_empty() {
+            return Ok(self.outline().into_iter().filter(|node| node["parent"] == *parent).collect());
+        }
+        let mut by_element: BTreeMap<usize, Vec<&Work<'_>>> = BTreeMap::new();
+        for work in &works {
+            if let Some(element) = work.place.element {
+                by_element.entry(element).or_default().push(work);
+            }
+        }
+        let phase = step["phase"].as_str().unwrap_or_default();
+        let item = |(element, own): (usize, Vec<&Work<'_>>)| {
+            let mut node =
+                blank(&format!("{base}[{element}]"), base.as_str().into(), "item", &element.to_string(), phase);
+            node["status"] = word(all.get(&element).copied().unwrap_or(false)).into();
+            node["label"] = json!(self.labels.get(&(base.clone(), element as u64)));
+            let attempts: std::collections::BTreeSet<u32> = own.iter().map(|work| work.place.attempt).collect();
+            node["attempt"] = attempts.last().copied().into();
+            if work::has_attempts(is_llm(step), own.iter().copied()) {
+                node["children"] = attempts.len().into();
+            }
+            work::fill(&mut node, own.into_iter(), self.began_at_ms);
+            node
+        };
+        Ok(by_element.into_iter().map(item).collect())
+    }
+
+    /// The effects of the run, each with the id of its node and its title.
+    pub(crate) fn effects(&self) -> Vec<(&Inspected, Option<String>, Option<String>)> {
+        let mut with_attempts: BTreeMap<(String, Option<usize>), bool> = BTreeMap::new();
+        for step in &self.steps {
+            for work in work::of_step(name_of(step), &self.effects) {
+                let has = with_attempts.entry((id_of(step), work.place.element)).or_insert(is_llm(step));
+                *has |= work.place.attempt > 1;
+            }
+        }
+        let place = |effect: &Inspected| {
+            self.steps.iter().find_map(|step| inspect::Place::of(&effect.id, name_of(step)).map(|place| (step, place)))
+        };
+        let described = |effect| match place(effect) {
+            None => (effect, None, None),
+            Some((step, place)) => {
+                let base = id_of(step);
+                let has_attempts = with_attempts.get(&(base.clone(), place.element)).copied().unwrap_or(false);
+                (effect, Some(work::node_of(&base, &place, has_attempts)), Some(place.title()))
+            }
+        };
+        self.effects.iter().map(described).collect()
+    }
+}
+
+fn name_of(step: &Value) -> &str {
+    step["name"].as_str().unwrap_or_default()
+}
+
+fn id_of(step: &Value) -> String {
+    format!("{}/{}", step["phase"].as_str().unwrap_or_default(), name_of(step))
+}
+
+fn is_llm(step: &Value) -> bool {
+    matches!(step["type"].as_str(), Some("llm" | "skill"))
+}
+
+const fn word(is_failed: bool) -> &'static str {
+    if is_failed { "failed" } else { "succeeded" }
 }
 
 fn blank(id: &str, parent: Value, kind: &str, name: &str, phase: &str) -> Value {
@@ -67,12 +255,13 @@ fn blank(id: &str, parent: Value, kind: &str, name: &str, phase: &str) -> Value 
     })
 }
 
-fn phase_status<'s>(steps: impl Iterator<Item = &'s Value>) -> &'static str {
-    let words: Vec<&str> = steps.filter_map(|step| step["status"].as_str()).collect();
+fn phase_status<'s>(words: impl Iterator<Item = &'s str>) -> &'static str {
+    let words: Vec<&str> = words.collect();
     let has = |word: &str| words.contains(&word);
     match () {
         () if has("failed") => "failed",
         () if has("cancelled") => "cancelled",
+        () if has("waiting") => "waiting",
         () if has("running") => "running",
         () if words.iter().all(|word| *word == "not_started") => "not_started",
         () if has("not_started") => "running",
@@ -80,43 +269,15 @@ fn phase_status<'s>(steps: impl Iterator<Item = &'s Value>) -> &'static str {
     }
 }
 
-/// The elements of a step by their number: whether one of their effects failed.
-fn elements(name: &str, effects: &[Inspected]) -> BTreeMap<usize, bool> {
+/// The elements of a step by their number: whether their last outcome is a failure.
+fn elements(works: &[Work<'_>]) -> BTreeMap<usize, bool> {
     let mut elements = BTreeMap::new();
-    for effect in effects.iter().filter(|effect| !effect.is_done_again) {
-        if let Some(element) = Place::of(&effect.id, name).and_then(|place| place.element) {
-            // The last outcome of an element counts.
-            elements.insert(element, effect.is_failed);
+    for work in works {
+        if let Some(element) = work.place.element {
+            elements.insert(element, work.effect.is_failed);
         }
     }
     elements
-}
-
-fn counts(name: &str, effects: &[Inspected]) -> BTreeMap<&'static str, u64> {
-    let mut counts = BTreeMap::new();
-    for is_failed in elements(name, effects).into_values() {
-        *counts.entry(if is_failed { "failed" } else { "succeeded" }).or_default() += 1;
-    }
-    counts
-}
-
-/// The elements of the step `parent`.
-fn items(steps: &[Value], effects: &[Inspected], parent: &str) -> Result<Vec<Value>, Problem> {
-    let is_it = |step: &&Value| {
-        let (phase, name) = (step["phase"].as_str().unwrap_or_default(), step["name"].as_str().unwrap_or_default());
-        parent.strip_prefix(phase).and_then(|rest| rest.strip_prefix('/')) == Some(name)
-    };
-    let Some(step) = steps.iter().find(is_it) else {
-        let phase: Vec<Value> = outline(steps, effects).into_iter().filter(|node| node["parent"] == *parent).collect();
-        return if phase.is_empty() { Err(invalid("parent", "`parent` is the id of a node")) } else { Ok(phase) };
-    };
-    let phase = step["phase"].as_str().unwrap_or_default();
-    let item = |(element, is_failed): (usize, bool)| {
-        let mut node = blank(&format!("{parent}[{element}]"), parent.into(), "item", &element.to_string(), phase);
-        node["status"] = if is_failed { "failed" } else { "succeeded" }.into();
-        node
-    };
-    Ok(elements(step["name"].as_str().unwrap_or_default(), effects).into_iter().map(item).collect())
 }
 
 fn page(nodes: Vec<Value>, after: Option<&str>, limit: usize) -> Result<Value, Problem> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use etude_core::data::Json;
 use etude_core::effect::{Chunk, Effect};
 use etude_core::machine::Command;
-use etude_core::model::ModelResponse;
+use etude_core::model::{ModelResponse, Usage};
 use etude_core::outcome::{Conditions, Exit, Outcome, ProcessEnd, Stdout, Warmth};
 use etude_core::report::duration;
 use etude_core::tool::ToolReply;
@@ -41,6 +41,14 @@ pub struct Inspected {
     pub is_failed: bool,
     /// The attempt at the run in which it ended, from 1.
     pub run_attempt: u32,
+    /// When it ended, in milliseconds after the run began; `None` in journals of earlier versions.
+    pub ended_at_ms: Option<u64>,
+    /// How long it took, in milliseconds.
+    pub elapsed_ms: u64,
+    /// What a model call used.
+    pub usage: Option<Usage>,
+    /// The model that responded.
+    pub model: Option<String>,
 }
 
 etude_core::words! {
@@ -105,8 +113,13 @@ pub fn effects(view: &RunView, blobs: &dyn BlobStore) -> Vec<Inspected> {
         .filter(|(_, _, record)| !record.key.starts_with('!'))
         .map(|(at, run_attempt, record)| {
             let (id, is_done_again) = (record.key.clone(), void.contains(&at));
+            let (mut elapsed_ms, mut usage, mut model) = (0, None, None);
             let (summary, mut streams, conditions, is_failed) = match record::to_outcome(record, blobs) {
                 Ok(completed) => {
+                    elapsed_ms = completed.elapsed_ms;
+                    if let Outcome::Response(response) = &completed.outcome {
+                        (usage, model) = (Some(response.usage), Some(response.model.clone()));
+                    }
                     let (summary, streams) = describe(&completed.outcome, completed.elapsed_ms);
                     let is_failed = is_failure(&completed.outcome);
                     let conditions = match completed.outcome {
@@ -121,7 +134,20 @@ pub fn effects(view: &RunView, blobs: &dyn BlobStore) -> Vec<Inspected> {
             if is_done_again {
                 streams.clear();
             }
-            Inspected { id, summary, streams, conditions, is_done_again, is_failed, run_attempt }
+            let ended_at_ms = record::at_ms(record);
+            Inspected {
+                id,
+                summary,
+                streams,
+                conditions,
+                is_done_again,
+                is_failed,
+                run_attempt,
+                ended_at_ms,
+                elapsed_ms,
+                usage,
+                model,
+            }
         })
         .collect()
 }

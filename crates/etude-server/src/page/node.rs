@@ -51,12 +51,14 @@ pub(super) async fn details(call: &Call, shell: &Shell, shown: &Shown, tree: &Tr
         shown_effects.push(effect_markup(shell, shown, effect, streams));
     }
     let step = step_of(shown, node);
+    let corrected = correction(call, shown, node).await?;
     Ok(html! {
         (heading(shell, node))
         @if let Some(error) = step.and_then(|step| step.get("error")).filter(|error| !error.is_null()) {
             div.notice.bad { (glyph::drawn("failed")) p { (marked(error["message"].as_str().or(error.as_str()).unwrap_or_default())) } }
         }
         (rejection(&node["error"]))
+        @if let Some(corrected) = &corrected { (corrected) }
         @if effects.is_empty() { p.dim { (nothing(node, tree)) } }
         div { @for effect in &shown_effects { (effect) } }
         @if let Some(next) = document["next"].as_str() { p.dim.small { "More effects come after " code { (visible(next)) } "." } }
@@ -84,7 +86,7 @@ fn heading(shell: &Shell, node: &Value) -> Markup {
     html! {
         div {
             p.small.dim { code { (visible(&id_of(node))) } }
-            h2.node { (glyph::drawn(status)) span { (visible(node["name"].as_str().unwrap_or_default())) ", " (glyph::word(status).to_lowercase()) } }
+            h2.node { (glyph::drawn(status)) span { @if node["kind"] == "item" { "element " } (visible(node["name"].as_str().unwrap_or_default())) ", " (glyph::word(status).to_lowercase()) } }
             p.line-facts {
                 @if let Some(model) = node["model"].as_str() { span { "Model " b { (visible(model)) } } }
                 @if let Some(count) = tokens("input_tokens") { span { "Input " b { (count) } " tokens" } }
@@ -114,6 +116,48 @@ fn rejection(error: &Value) -> Markup {
             }
         }
     }
+}
+
+/// What the next attempt changed in a response that was rejected.
+async fn correction(call: &Call, shown: &Shown, node: &Value) -> Result<Option<Markup>, Problem> {
+    let (id, Some(attempt)) = (id_of(node), node["attempt"].as_u64()) else { return Ok(None) };
+    let Some(base) = id.strip_suffix(&format!("#{attempt}")).filter(|_| node["status"] == "rejected") else {
+        return Ok(None);
+    };
+    let next = format!("{base}#{}", attempt + 1);
+    let (before, after) = (response(call, shown, &id).await?, response(call, shown, &next).await?);
+    let (Some(before), Some(after)) = (before, after) else { return Ok(None) };
+    let diff = similar::TextDiff::from_lines(&before, &after);
+    let changes: Vec<_> = diff.iter_all_changes().filter(|change| change.tag() != similar::ChangeTag::Equal).collect();
+    Ok(Some(html! {
+        section.block {
+            header { h2 { "Changed in attempt " (attempt + 1) } }
+            @if changes.is_empty() { p.dim { "Nothing: the response was the same." } } @else {
+                pre.code.diff tabindex="0" { @for change in &changes {
+                    @let is_new = change.tag() == similar::ChangeTag::Insert;
+                    span class=(if is_new { "add" } else { "del" }) { (if is_new { "+ " } else { "− " }) (change.value().trim_end_matches('\n')) }
+                } }
+            }
+        }
+    }))
+}
+
+/// The response of an attempt's model call.
+async fn response(call: &Call, shown: &Shown, node: &str) -> Result<Option<String>, Problem> {
+    let run = segment(shown.id());
+    let document = source::get(call, &format!("/v1/runs/{run}/effects?node={}&limit={EFFECTS}", segment(node))).await?;
+    let effects = document["effects"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let has_response = |effect: &&Value| {
+        let mut streams = effect["streams"].as_array().into_iter().flatten();
+        streams.any(|stream| stream == "answer")
+    };
+    let Some(effect) = effects.iter().find(has_response) else { return Ok(None) };
+    let id = effect["id"].as_str().unwrap_or_default();
+    let path = format!("/v1/runs/{run}/effects/{}/answer", segment(id));
+    let (bytes, _) = source::range(call, &path, 0, PREVIEW).await?;
+    let text = String::from_utf8_lossy(&bytes);
+    let is_json = etude_core::tree::is_json(&text);
+    Ok(Some(if is_json { json::pretty(&text, json::MAX_SHOWN) } else { visible(&text).into_owned() }))
 }
 
 fn step_of<'s>(shown: &'s Shown, node: &Value) -> Option<&'s Value> {

@@ -63,6 +63,17 @@ impl Tree {
                 tree.more = Some((parent, next.to_owned()));
             }
         }
+        // Of the elements, the one that is selected is open.
+        let item = tree.nodes.iter().position(|node| {
+            let is_wanted = wanted.as_deref().is_some_and(|at| is_at_or_below(at, &id_of(node)));
+            node["kind"] == "item" && node["children"].as_u64().unwrap_or(0) > 0 && is_wanted
+        });
+        if let Some(at) = item {
+            let item = id_of(&tree.nodes[at]);
+            let attempts = source::get(call, &format!("{path}?parent={}&limit={ITEMS}", segment(&item))).await?;
+            let found = attempts["nodes"].as_array().cloned().unwrap_or_default();
+            tree.nodes.splice(at + 1..at + 1, found);
+        }
         tree.selected = match wanted {
             Some(at) => tree.index(&at),
             None => tree.opening(),
@@ -95,8 +106,17 @@ impl Tree {
             let inner = self.nodes.iter().position(|node| node["kind"] != "phase" && is(node, words));
             inner.or_else(|| self.nodes.iter().position(|node| is(node, words)))
         };
+        // The last attempt of a step has the reason for which it failed.
+        let last_attempt = |at: usize| {
+            let id = id_of(&self.nodes[at]);
+            self.nodes.iter().rposition(|node| node["parent"] == *id && node["kind"] == "attempt").unwrap_or(at)
+        };
         let step = || self.nodes.iter().position(|node| node["kind"] != "phase");
-        first(&["failed"]).or_else(|| first(&["waiting"])).or_else(|| first(&["running"])).or_else(step)
+        first(&["failed"])
+            .map(last_attempt)
+            .or_else(|| first(&["waiting"]))
+            .or_else(|| first(&["running"]))
+            .or_else(step)
     }
 
     /// The selected node.
@@ -167,12 +187,16 @@ pub(super) fn id_of(node: &Value) -> String {
     node["id"].as_str().unwrap_or_default().to_owned()
 }
 
+/// True if the node `at` is the node `id` or below it.
+fn is_at_or_below(at: &str, id: &str) -> bool {
+    at.strip_prefix(id).is_some_and(|rest| rest.is_empty() || rest.starts_with(['[', '#', '/']))
+}
+
 /// A fan-out whose elements are shown: a small one, or the one that is selected.
 fn is_open(node: &Value, wanted: Option<&str>) -> bool {
     let children = node["children"].as_u64().unwrap_or(0);
     let is_fan_out = node["counts"].is_object() && children > 0;
-    let is_wanted = wanted
-        .is_some_and(|at| at.strip_prefix(&id_of(node)).is_some_and(|rest| rest.is_empty() || rest.starts_with('[')));
+    let is_wanted = wanted.is_some_and(|at| is_at_or_below(at, &id_of(node)));
     is_fan_out && (children <= OPEN || is_wanted)
 }
 
@@ -193,6 +217,8 @@ fn name(node: &Value) -> Markup {
                     @if let Some(failed) = counts.get("failed").and_then(Value::as_u64) { ", " span.bad { (failed) " failed" } }
                 },
                 ("step", None) => { @if let Some(attempt) = node["attempt"].as_u64().filter(|attempt| *attempt > 1) { (attempt) " attempts" } },
+                ("item", None) => { @if let Some(label) = node["label"].as_str() { (visible(label)) } },
+                ("attempt" | "turn" | "tool", None) => { @if let Some(by) = node["error"]["rejected_by"].as_str() { "by " (visible(by)) } },
                 (kind, None) => { (kind) @if let Some(model) = node["model"].as_str() { " " (visible(model)) } },
             }
         }
@@ -281,10 +307,7 @@ impl Scale {
             (None, _) => None,
         };
         let kind = node["kind"].as_str().unwrap_or_default();
-        let is_group = kind == "phase"
-            || kind == "item"
-            || node["counts"].is_object()
-            || (kind == "step" && node["children"].as_u64().unwrap_or(0) > 0);
+        let is_group = kind == "phase" || node["counts"].is_object() || node["children"].as_u64().unwrap_or(0) > 0;
         let class = match status {
             "rejected" => "bar-rejected",
             "failed" => "bar-failed",

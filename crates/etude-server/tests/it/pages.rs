@@ -150,8 +150,10 @@ fn keys_move_through_list_and_tree() {
     let server = server();
     let run = server.run(&json!({"pipeline": "bad"}));
     let Some(browser) = Browser::logged_in(&server) else { return };
+    ready(&browser);
     browser.keys("j{Enter}");
     browser.until("return location.pathname.startsWith('/runs/') && document.querySelector('[data-tree]')");
+    ready(&browser);
     let focused = "return document.activeElement.dataset.key";
     browser.keys("e");
     assert_eq!(browser.until(focused), "business");
@@ -284,6 +286,12 @@ fn figures_are_over_the_last_runs() {
     assert_eq!(server.send("GET", "/v1/runs/stats?pipeline=none", None).json()["stats"]["runs"], 0);
 }
 
+/// Waits until the scripts of a page listen.
+#[track_caller]
+fn ready(browser: &Browser) {
+    browser.until("return !!document.getElementById('connection')?.dataset.state");
+}
+
 /// Moves the focus by `Tab` until it is on something with this text.
 #[track_caller]
 fn tab_to(browser: &Browser, text: &str) {
@@ -306,7 +314,7 @@ fn everything_is_done_by_keyboard_alone() {
     let origin = format!("http://{}", server.address);
     for (run, answer, status) in [(&runs[0], "Approve", "succeeded"), (&runs[1], "Deny", "failed")] {
         browser.open(&format!("{origin}/decisions"));
-        browser.until("return !!document.querySelector('#decision')");
+        ready(&browser);
         browser.keys("a");
         assert_eq!(browser.run("return document.activeElement.id"), "reason");
         tab_to(&browser, answer);
@@ -321,8 +329,10 @@ fn everything_is_done_by_keyboard_alone() {
     browser.keys("{Enter}");
     server.until(id_of(&runs[2]), &["cancelled"]);
     browser.open(&format!("{origin}/?status=failed&pipeline=bad"));
+    ready(&browser);
     browser.keys("j{Enter}");
     browser.until(&format!("return location.pathname === '/runs/{}'", id_of(&failed)));
+    ready(&browser);
     browser.keys("ee{Enter}");
     browser.until("return document.querySelector('#details').textContent.includes('disk is full')");
 }

@@ -559,3 +559,62 @@ fn definitions_have_a_schema_and_a_graph() {
     assert_eq!(get("x").problem(), (404, "not_found".to_owned()));
     assert_eq!(server.send("GET", "/v1/apps/x", None).status, 404);
 }
+
+/// S-61: attempts of a model have times, tokens, cost and model; a rejected one has its reasons.
+#[test]
+fn the_tree_has_the_attempts_of_models() {
+    let say = |prompt: &str| {
+        Some(if prompt.contains("7") && !prompt.contains("not one of") { r#""no""# } else { r#""yes""# }.to_owned())
+    };
+    let server = Running::with_model(say, |_| ());
+    let dir = server.dir().join("demo/pipelines/ask");
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let text = "name: ask\ndescription: Asks.\nsteps:\n  - {name: one, type: llm, model: lite, prompt: 'Say yes to 7', schema: {enum: [\"yes\"]}, retry: 2}\n  - {name: list, type: code, command: 'echo \"{\\\"output\\\": [5, 7]}\"'}\n  - {name: each, type: llm, model: lite, for_each: '{{list.output}}', prompt: 'Say yes to {{item}}', schema: {enum: [\"yes\"]}, retry: 2}\n";
+    std::fs::write(dir.join("pipeline.yaml"), text).expect("written");
+    let run = server.run(&json!({"pipeline": "ask"}));
+    assert_eq!(run["status"], "succeeded", "{run}");
+    let path = format!("/v1/runs/{}/tree", run["run_id"].as_str().expect("an id"));
+    let rows = |query: &str| {
+        let nodes = server.send("GET", &format!("{path}{query}"), None).json()["nodes"].clone();
+        let row = |node: &Value| {
+            format!(
+                "{} {} {}",
+                node["id"].as_str().expect("an id"),
+                node["kind"].as_str().expect("a kind"),
+                node["status"].as_str().expect("a status")
+            )
+        };
+        (nodes.as_array().expect("nodes").iter().map(row).collect::<Vec<_>>(), nodes)
+    };
+    let (outline, nodes) = rows("");
+    let wanted = [
+        "business phase succeeded",
+        "business/one step succeeded",
+        "business/one#1 attempt rejected",
+        "business/one#2 attempt succeeded",
+        "business/list step succeeded",
+        "business/each step succeeded",
+    ];
+    assert_eq!(outline, wanted);
+    let rejected = &nodes[2];
+    assert_eq!(
+        (&rejected["parent"], &rejected["model"], &rejected["attempt"]),
+        (&json!("business/one"), &json!("demo/small"), &json!(1))
+    );
+    assert_eq!(rejected["error"]["rejected_by"], "schema");
+    assert_eq!(rejected["error"]["errors"].as_array().map(Vec::len), Some(1), "{rejected}");
+    assert!(
+        rejected["usage"]["input_tokens"].as_u64().is_some_and(|count| count > 0)
+            && rejected["usage"]["cost_usd"].is_number()
+    );
+    assert!(rejected["started_at"].is_string() && rejected["duration_ms"].is_u64());
+    let (items, nodes) = rows("?parent=business/each");
+    assert_eq!(items, ["business/each[0] item succeeded", "business/each[1] item succeeded"]);
+    assert_eq!((&nodes[0]["children"], &nodes[1]["children"], &nodes[1]["label"]), (&json!(1), &json!(2), &json!("7")));
+    let (attempts, _) = rows("?parent=business/each%5B1%5D");
+    assert_eq!(attempts, ["business/each[1]#1 attempt rejected", "business/each[1]#2 attempt succeeded"]);
+    let effects = format!("/v1/runs/{}/effects?node=business/each%5B1%5D%231", run["run_id"].as_str().expect("an id"));
+    let effects = server.send("GET", &effects, None).json();
+    assert_eq!(effects["effects"][0]["node"], "business/each[1]#1");
+    assert_eq!(effects["effects"].as_array().map(Vec::len), Some(1));
+}
