@@ -43,6 +43,8 @@ pub(crate) struct Tree {
     steps: Vec<Value>,
     effects: Vec<Inspected>,
     rejections: Rejections,
+    /// When steps began, by their id.
+    begins: BTreeMap<String, Value>,
     /// Labels of elements by step and index.
     labels: BTreeMap<(String, u64), String>,
     began_at_ms: i64,
@@ -61,11 +63,19 @@ impl Tree {
         let effects = inspect::effects(view, &*server.engine().blobs());
         let is_labelled = effects.len() <= LABELLED && steps.iter().any(|step| step["items"].is_object());
         let is_retried = effects.iter().any(|effect| effect.id.contains('#'));
-        let events = match is_labelled || is_retried {
+        let is_begun = steps.iter().any(|step| step["waiting"] == true);
+        let events = match is_labelled || is_retried || is_begun {
             // Without its definition, a run has no events.
-            true => server.events_named(&view.row.id, &["attempt_rejected", "item_started"]).unwrap_or_default(),
+            true => server
+                .events_named(&view.row.id, &["attempt_rejected", "item_started", "step_started"])
+                .unwrap_or_default(),
             false => Vec::new(),
         };
+        let begins = events.iter().filter(|event| event["event"] == "step_started");
+        let begin = |event: &Value| {
+            Some((format!("{}/{}", event["phase"].as_str()?, event["step"].as_str()?), event["at"].clone()))
+        };
+        let begins = begins.filter_map(begin).collect();
         let (rejected, started): (Vec<Value>, Vec<Value>) =
             events.into_iter().partition(|event| event["event"] == "attempt_rejected");
         let label = |event: &Value| {
@@ -74,6 +84,7 @@ impl Tree {
         };
         Ok(Self {
             rejections: Rejections::new(&rejected, &errors),
+            begins,
             labels: started.iter().filter_map(label).collect(),
             began_at_ms: view.row.started_at_ms.unwrap_or(view.row.created_at_ms),
             begun: if view.row.state == RunState::Waiting { "waiting" } else { "running" },
@@ -106,6 +117,9 @@ impl Tree {
             work::fill(&mut node, works.iter(), self.began_at_ms);
             if status == "not_started" {
                 node["duration_ms"] = Value::Null;
+            } else if status == self.begun {
+                node["duration_ms"] = Value::Null;
+                node["started_at"] = self.begins.get(&base).cloned().unwrap_or_default();
             } else if node["started_at"].is_null() {
                 node["duration_ms"] = step["duration_ms"].clone();
             }

@@ -94,7 +94,7 @@ fn heading(shell: &Shell, node: &Value) -> Markup {
                 @if usage["cost_usd"].is_number() { span { "Cost " b { (money(&usage["cost_usd"])) } } }
                 @if node["duration_ms"].is_u64() { span { "Duration " b { (duration_of(&node["duration_ms"])) } } }
                 @if node["started_at"].is_string() { span { "Started " b { (shell.zone.moment(&node["started_at"])) } } }
-                @if let Some(attempts) = node["attempt"].as_u64().filter(|attempt| *attempt > 1) { span { "Attempts " b { (attempts) } } }
+                @if let Some(attempts) = node["attempt"].as_u64().filter(|attempt| *attempt > 1 && node["kind"] != "attempt") { span { "Attempts " b { (attempts) } } }
             }
         }
     }

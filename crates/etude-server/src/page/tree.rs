@@ -278,6 +278,11 @@ impl Scale {
         format!("{share:.2}%")
     }
 
+    /// The width of a bar, at least three pixels or so.
+    fn width(&self, ms: u64) -> String {
+        if ms.saturating_mul(120) < self.span_ms { "0.8%".to_owned() } else { self.percent(ms) }
+    }
+
     fn ticks(&self) -> impl Iterator<Item = u64> {
         let step = self.step();
         (0..).map(move |nth| nth * step).take_while(|at| *at * 100 < self.span_ms * 97)
@@ -324,7 +329,7 @@ impl Scale {
                         line.bar-group x1=(self.percent(x)) x2=(self.percent(x + length)) y1="16" y2="16" {}
                         @if kind == "phase" { line.bar-group x1=(self.percent(x)) x2=(self.percent(x)) y1="12" y2="20" {} line.bar-group x1=(self.percent(x + length)) x2=(self.percent(x + length)) y1="12" y2="20" {} }
                     } @else {
-                        rect class=(class) x=(self.percent(x)) y="10" width=(self.percent(length.max(self.span_ms / 160))) height="12" rx="2" {}
+                        rect class=(class) x=(self.percent(x)) y="10" width=(self.width(length)) height="12" rx="2" {}
                     }
                 }
             }

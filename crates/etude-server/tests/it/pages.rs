@@ -415,3 +415,21 @@ fn a_graph_of_two_hundred_steps_is_readable() {
     assert_eq!(browser.run(look), json!([200, 168, false, true]));
     assert_eq!(browser.run("return document.querySelectorAll('.graph a[href]').length"), 200);
 }
+
+/// A step in progress has a start and grows: its row is live without a reload.
+#[test]
+fn a_step_in_progress_is_live() {
+    let server = server();
+    let gate = server.dir().join("gate");
+    let wait = format!("until test -e {}; do sleep 0.05; done; echo '{{\"output\": 1}}'", gate.display());
+    server.pipeline("slow", "", &[OK, &wait, OK]);
+    let run = server.send("POST", "/v1/runs", Some(&json!({"pipeline": "slow"}))).json();
+    let Some(browser) = Browser::logged_in(&server) else { return };
+    browser.open(&format!("http://{}/runs/{}", server.address, id_of(&run)));
+    browser.until("return document.querySelector('[data-key=\"business/s1\"]')?.dataset.status === 'running'");
+    browser.until("return document.querySelectorAll('[data-key=\"business/s1\"] rect.bar-running').length === 1");
+    assert_eq!(browser.run("return document.querySelector('#details code').textContent"), "business/s1");
+    std::fs::write(gate, "").expect("written");
+    browser.until("return document.querySelector('[data-key=\"business/s2\"]').dataset.status === 'succeeded'");
+    browser.until("return document.querySelector('#head [role=status]').textContent === 'Succeeded'");
+}
