@@ -32,6 +32,7 @@ mod tree;
 mod work;
 
 pub use app::{Apps, NotLoaded};
+pub use page::leading_to;
 pub use problem::{Code, Problem};
 pub use route::{Needs, Route, Takes, routes};
 pub use serve::serve;

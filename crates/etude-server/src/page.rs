@@ -85,6 +85,18 @@ fn detail(problem: &Problem) -> String {
     problem.to_json("", "")["detail"].as_str().unwrap_or_default().to_owned()
 }
 
+/// A file that leads a browser to a link of the server.
+pub fn leading_to(link: &str) -> String {
+    let page = html! {
+        (maud::DOCTYPE)
+        html lang="en" {
+            head { meta charset="utf-8"; title { "etude" } meta http-equiv="refresh" content={ "0;url=" (link) }; }
+            body { a href=(link) { "Open etude" } }
+        }
+    };
+    page.into_string()
+}
+
 /// `GET /problems/{code}`.
 pub(crate) async fn problem(call: Call) -> Respond {
     let word = call.param("code");

@@ -42,6 +42,9 @@ pub(crate) struct Serve {
     /// Print a login link of the running server
     #[arg(long)]
     pub(crate) link: bool,
+    /// Open the pages of the server in a browser, logged in
+    #[arg(long, conflicts_with = "link")]
+    pub(crate) open: bool,
 }
 
 /// The interrupted runs that a server continues.

@@ -1,6 +1,7 @@
 //! `etude serve`: runs over HTTP.
 
 mod apps;
+mod browser;
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal;
@@ -109,6 +110,9 @@ fn start(context: &Context, args: &args::Serve) -> Result<Exit, NotStarted> {
         let apps = Box::new(apps::Configured::new(&context.global, Arc::clone(&engine)));
         let server = Server::new(settings, engine, apps, listening.addresses().clone(), clock, log);
         announce(context, &server, &socket);
+        if args.open {
+            browser::open(&server.login_link().0, &dir);
+        }
         let stopped = Arc::clone(&server);
         let signals = tokio::spawn(async move {
             if stop.wait_for(|stop| *stop != Stop::No).await.is_ok() {

@@ -298,3 +298,33 @@ fn a_run_that_kills_its_servers_is_left_alone() {
     assert_eq!(test.ledger(), ["killed", "killed", "killed"]);
     assert_eq!(serving.end().0, Some(0));
 }
+
+/// `--open` gives the browser a file that only this user can read, and no secret in its arguments.
+#[test]
+fn open_leads_a_browser_to_the_pages() {
+    let test = test();
+    let bin = tempfile::tempdir().expect("a directory");
+    let noted = bin.path().join("noted");
+    for name in ["xdg-open", "open"] {
+        let program = bin.path().join(name);
+        fs::write(&program, format!("#!/bin/sh\necho \"$@\" > {0}.new; mv {0}.new {0}\n", noted.display()))
+            .expect("written");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
+    }
+    let path = format!("{}:{}", bin.path().display(), std::env::var("PATH").expect("a path"));
+    let mut command = test.command(&["serve", "--format", "json", "--port", "0", "--open"]);
+    let mut child = command.env("PATH", path).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    let line: Value = serde_json::from_str(&line).expect("JSON");
+    crate::test::wait_until("the browser", || noted.exists());
+    let argument = fs::read_to_string(&noted).expect("an argument");
+    assert!(!argument.contains("login="), "{argument}");
+    let file = std::path::Path::new(argument.trim());
+    assert_eq!(fs::metadata(file).expect("a file").permissions().mode() & 0o777, 0o600);
+    let page = fs::read_to_string(file).expect("a page");
+    let link = format!("{}/#login=", line["addresses"][0].as_str().expect("an address"));
+    assert!(page.contains(&link), "{page}");
+    let (status, _) = Serving { child, line }.end();
+    assert_eq!(status, Some(0));
+}
