@@ -70,6 +70,11 @@ pub(crate) async fn show(call: Call) -> Respond {
 /// `GET /v1/runs/{id}/effects/{effect}/{stream}`.
 pub(crate) async fn stream(call: Call) -> Respond {
     let tail = call.query.get("tail").map(|_| call.query.number("tail", 1, u64::MAX, 0)).transpose()?;
+    let range = call.headers.get(RANGE).and_then(|value| parse_range(value.to_str().ok()?));
+    let wanted = Wanted { range, tail };
+    if call.param("stream") == Stream::Stderr.word() {
+        return stderr(&call, wanted).await;
+    }
     let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
     let (id, effect) = (call.param("id").to_owned(), call.param("effect").to_owned());
     let word = call.param("stream").to_owned();
@@ -106,35 +111,64 @@ pub(crate) async fn stream(call: Call) -> Respond {
         let document = if tree::is_json(&text) { text } else { Value::from(text).to_string() };
         return Ok(text_response(StatusCode::OK, document));
     }
-    ranged(bytes, call.headers.get(RANGE).and_then(|value| value.to_str().ok()), tail)
+    let (from, to) = wanted.span(bytes.len())?;
+    Ok(wanted.respond(bytes[from..to].to_vec(), from, bytes.len()))
 }
 
-/// The bytes, or the part that was asked for.
-fn ranged(bytes: Vec<u8>, range: Option<&str>, tail: Option<u64>) -> Respond {
-    let total = bytes.len();
-    let tail = tail.map(|tail| total.saturating_sub(usize::try_from(tail).unwrap_or(usize::MAX)));
-    let part = match (range.and_then(parse_range), tail) {
-        (_, Some(from)) => Some((from, total)),
-        (Some(range), None) => Some(
-            resolve(range, total)
-                .ok_or_else(|| Problem::new(Code::RangeNotSatisfiable, format!("the stream has {total} bytes")))?,
-        ),
-        (None, None) => None,
-    };
-    let is_part = part.is_some() && tail.is_none();
-    let (from, to) = part.unwrap_or((0, total));
-    let mut response = Response::new(Body::from(bytes[from..to].to_vec()));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
-    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    if is_part {
-        let text = format!("bytes {from}-{}/{total}", to.saturating_sub(1));
-        if let Ok(value) = HeaderValue::from_str(&text) {
-            headers.insert(CONTENT_RANGE, value);
+/// The part of a stream that a request asks for.
+struct Wanted {
+    range: Option<(Option<usize>, Option<usize>)>,
+    tail: Option<u64>,
+}
+
+impl Wanted {
+    /// The first byte, and the one after the last, of `total` bytes.
+    fn span(&self, total: usize) -> Result<(usize, usize), Problem> {
+        match (self.tail, self.range) {
+            (Some(tail), _) => Ok((total.saturating_sub(usize::try_from(tail).unwrap_or(usize::MAX)), total)),
+            (None, Some(range)) => resolve(range, total)
+                .ok_or_else(|| Problem::new(Code::RangeNotSatisfiable, format!("the stream has {total} bytes"))),
+            (None, None) => Ok((0, total)),
         }
-        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
     }
-    Ok(response)
+
+    /// The response with the bytes from `from` on, of `total`.
+    fn respond(&self, part: Vec<u8>, from: usize, total: usize) -> Response {
+        let to = from + part.len();
+        let mut response = Response::new(Body::from(part));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+        headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        if self.range.is_some() && self.tail.is_none() {
+            let text = format!("bytes {from}-{}/{total}", to.saturating_sub(1));
+            if let Ok(value) = HeaderValue::from_str(&text) {
+                headers.insert(CONTENT_RANGE, value);
+            }
+            *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+        }
+        response
+    }
+}
+
+/// `GET …/stderr`, of which only the part that is asked for is read.
+async fn stderr(call: &Call, wanted: Wanted) -> Respond {
+    let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
+    let (id, effect) = (call.param("id").to_owned(), call.param("effect").to_owned());
+    let response = blocking(move || {
+        visible(&server, &caller, &id)?;
+        let engine = server.engine();
+        let view = engine.view(&id).map_err(|e| engine_failed(&e))?;
+        let mut asked = Ok((0, 0, 0));
+        let part = inspect::stderr_part(&view, &effect, &*engine.blobs(), |total| {
+            let total = usize::try_from(total).unwrap_or(usize::MAX);
+            asked = wanted.span(total).map(|(from, to)| (from, to, total));
+            asked.as_ref().ok().map(|(from, to, _)| (*from as u64, *to as u64))
+        });
+        let part = part.map_err(|why| Problem::new(Code::JournalUnavailable, why))?;
+        let (from, _, total) = asked?;
+        Ok(wanted.respond(part.ok_or_else(no_stream)?, from, total))
+    });
+    response.await
 }
 
 /// The first and last byte of a range; a suffix has no first one. `None` for anything else, which is ignored.
