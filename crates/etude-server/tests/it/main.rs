@@ -2,6 +2,7 @@
 
 mod browser;
 mod door;
+mod figures;
 mod gallery;
 mod pages;
 mod runs;
