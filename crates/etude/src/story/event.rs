@@ -1,6 +1,6 @@
 //! The published form of events.
 
-use etude_core::report::{Event, Item, StepRow, items_json};
+use etude_core::report::{Event, Item, StepRow, items_json, usage_json};
 use etude_core::tree;
 use serde_json::{Value, json};
 
@@ -53,8 +53,20 @@ pub fn event_json(event: &Event, rows: &[StepRow]) -> Value {
             out["status"] = row.status.word().into();
             out["attempts"] = row.attempts.into();
             out["duration_ms"] = row.duration_ms.into();
+            if row.retries > 0 {
+                out["retries"] = row.retries.into();
+            }
+            if row.cached {
+                out["cached"] = true.into();
+            }
             if let Some(items) = &row.items {
                 out["items"] = items_json(items);
+            }
+            if row.usage.calls > 0 {
+                out["usage"] = usage_json(&row.usage);
+            }
+            if let Some(model) = &row.model {
+                out["model"] = model.as_str().into();
             }
             out
         }
