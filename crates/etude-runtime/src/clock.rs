@@ -21,6 +21,11 @@ pub fn rfc3339(ms: i64) -> String {
     Timestamp::from_millisecond(ms).map(|time| format!("{time:.3}")).unwrap_or_default()
 }
 
+/// Milliseconds since 1970 of an RFC 3339 time.
+pub fn from_rfc3339(text: &str) -> Option<i64> {
+    text.parse::<Timestamp>().ok().map(Timestamp::as_millisecond)
+}
+
 /// A time in the user's own zone, to the second.
 pub fn local(ms: i64) -> String {
     let Ok(time) = Timestamp::from_millisecond(ms) else { return String::new() };
@@ -32,5 +37,7 @@ mod tests {
     #[test]
     fn times_are_printed_to_the_millisecond_in_utc() {
         assert_eq!(super::rfc3339(1_700_000_000_123), "2023-11-14T22:13:20.123Z");
+        assert_eq!(super::from_rfc3339("2023-11-14T22:13:20.123Z"), Some(1_700_000_000_123));
+        assert_eq!(super::from_rfc3339("yesterday"), None);
     }
 }

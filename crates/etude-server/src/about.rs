@@ -56,7 +56,8 @@ pub(crate) async fn server(call: Call) -> Respond {
     let document = json!({
         "version": settings.version, "pid": std::process::id(), "apps": apps,
         "limits": {"max_runs": settings.max_runs, "max_queued": settings.max_queued},
-        "draining": call.server.is_draining(),
+        "draining": call.server.is_draining(), "addresses": call.server.addresses().urls(),
+        "base_path": settings.base_path,
     });
     Ok(json_response(StatusCode::OK, &document))
 }

@@ -11,7 +11,6 @@ use etude::target::Target;
 use etude_core::machine::Limits as RunLimits;
 use etude_runtime::engine::{Cause, Counts, Cursor, Engine, Error, Limits, Query, RunRow, RunState, RunView, name_of};
 use http::StatusCode;
-use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::problem::{Code, Problem};
@@ -181,7 +180,7 @@ fn time(call: &Call, name: &str) -> Result<Option<i64>, Problem> {
 
 /// Milliseconds since 1970 of an RFC 3339 time.
 pub(crate) fn parse_time(text: &str) -> Option<i64> {
-    text.parse::<Timestamp>().ok().map(Timestamp::as_millisecond)
+    etude::clock::from_rfc3339(text)
 }
 
 /// The filters of a list: a cursor is for the same ones only.
@@ -246,7 +245,9 @@ fn row_members(server: &Server, row: &RunRow, document: Option<&Document>) -> Ma
         "duration_ms": document.map(|document| document.duration_ms).or(lasted),
         "usage": document.and_then(|document| document.members.get("usage")),
         "waiting_count": document.map_or(0, |document| document.waiting.len()),
-        "reason": document.and_then(reason),
+        "attempt": document.and_then(|document| document.attempt),
+        "kind": document.and_then(runs::kind),
+        "reason": document.and_then(runs::reason),
         "progress": document.and_then(progress),
         "again_of": placement.again_of,
         "links": {
@@ -258,13 +259,6 @@ fn row_members(server: &Server, row: &RunRow, document: Option<&Document>) -> Ma
         Value::Object(members) => members,
         _ => Map::new(),
     }
-}
-
-/// Why the run failed, or what it asks, in one line.
-fn reason(document: &Document) -> Option<String> {
-    let error = document.members.get("errors").and_then(|errors| errors[0]["message"].as_str());
-    let message = error.or_else(|| document.waiting.first()?["payload"]["message"].as_str())?;
-    message.lines().next().map(str::to_owned)
 }
 
 /// The status of each step, in the order of the plan.

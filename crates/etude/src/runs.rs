@@ -91,14 +91,13 @@ pub fn listed(engine: &dyn Engine, row: RunRow, now_ms: i64) -> Result<Listed, E
     };
     let Some(document) = document else { return Ok(listed) };
     let member = |name: &str| document.members.get(name).cloned().unwrap_or_default();
-    let (usage, error) = (member("usage"), member("errors")[0].clone());
+    let usage = member("usage");
     let tokens = |name: &str| usage[name].as_u64().unwrap_or(0);
     listed.duration_ms = document.duration_ms;
     listed.cost_usd = usage["cost_usd"].as_f64();
     listed.tokens = tokens("input_tokens") + tokens("output_tokens");
-    listed.kind = error["kind"].as_str().map(str::to_owned);
-    let message = error["message"].as_str().or_else(|| document.waiting.first()?["payload"]["message"].as_str());
-    listed.reason = message.and_then(|message| message.lines().next()).map(str::to_owned);
+    listed.kind = kind(&document);
+    listed.reason = reason(&document);
     if listed.row.state == RunState::Waiting && !document.waiting.is_empty() {
         let signals = engine.view(&listed.row.id)?.signals;
         let decisions: Option<Vec<Decision>> =
@@ -110,6 +109,18 @@ pub fn listed(engine: &dyn Engine, row: RunRow, now_ms: i64) -> Result<Listed, E
     }
     listed.steps = member("steps");
     Ok(listed)
+}
+
+/// The kind of the first failure of a run, such as `step_failed`.
+pub fn kind(document: &Document) -> Option<String> {
+    document.members.get("errors")?[0]["kind"].as_str().map(str::to_owned)
+}
+
+/// Why a run failed, or for what it waits, in one line.
+pub fn reason(document: &Document) -> Option<String> {
+    let error = document.members.get("errors").and_then(|errors| errors[0]["message"].as_str());
+    let message = error.or_else(|| document.waiting.first()?["payload"]["message"].as_str());
+    message.and_then(|message| message.lines().next()).map(str::to_owned)
 }
 
 fn parsed(text: &str, blobs: &dyn BlobStore) -> Option<Document> {
