@@ -28,7 +28,7 @@ use etude_core::tool::ToolCalling;
 use etude_models::{
     Models, Price, ProviderKind, ProviderSettings, Secret, Settings, SettingsError, provider_kind_words,
 };
-use etude_process::{PROVIDER_KEYS, PythonWorker};
+use etude_process::{PythonWorker, SECRET_VARIABLES, TOKEN_VARIABLE};
 use etude_runtime::host::ModelPort;
 use etude_spec::config::{Config, Provider};
 use etude_spec::source::SourceFile;
@@ -232,12 +232,13 @@ fn merge(layers: &[Layer], app: &Path, purpose: Purpose) -> Result<Resolved, Pro
     defaults::add_hosted(&mut resolved)?;
     // An entry of the app that has the name of one of the user's replaces it, and its variables stay keys.
     consent.users_keys().for_each(|name| secrets::note(&mut resolved.withheld_env, name));
-    let unused = PROVIDER_KEYS.iter().filter_map(|name| std::env::var(name).ok()).map(Secret::new);
+    let unused = SECRET_VARIABLES.iter().filter_map(|name| std::env::var(name).ok()).map(Secret::new);
     let keys = resolved.settings.providers.iter().flat_map(ProviderSettings::secrets).chain(unused);
     resolved.grants = grants::read(layers, &consent, &mut resolved.withheld_env, keys);
+    secrets::note(&mut resolved.withheld_env, TOKEN_VARIABLE);
     // A program that answers as a model may need a key that etude does not use itself.
     resolved.settings.withheld_env = resolved.withheld_env.clone();
-    PROVIDER_KEYS.iter().for_each(|name| secrets::note(&mut resolved.withheld_env, name));
+    SECRET_VARIABLES.iter().for_each(|name| secrets::note(&mut resolved.withheld_env, name));
     resolved.settings.secrets = resolved.grants.secrets.clone();
     Ok(resolved)
 }

@@ -8,15 +8,18 @@ use std::path::Path;
 #[cfg(unix)]
 use etude_core::effect::ProcessCall;
 
-/// Variables of provider keys, which no step inherits, whichever provider is used.
-pub const PROVIDER_KEYS: [&str; 3] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"];
+/// The variable with the access token for a server. No child inherits it.
+pub const TOKEN_VARIABLE: &str = "ETUDE_TOKEN";
+
+/// Variables of provider keys, whichever provider is used, and of the access token: no step inherits them.
+pub const SECRET_VARIABLES: [&str; 4] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", TOKEN_VARIABLE];
 
 /// The variables that a child inherits. Each constructor says what is left out.
 #[derive(Debug, Clone)]
 pub struct ChildEnvironment(Vec<(OsString, OsString)>);
 
 impl ChildEnvironment {
-    /// The variables of this process without [`PROVIDER_KEYS`] and without those named in `withheld`: the secrets that
+    /// The variables of this process without [`SECRET_VARIABLES`] and without those named in `withheld`: the secrets that
     /// etude itself uses.
     pub fn without_keys(withheld: &[String]) -> Self {
         Self(env::vars_os().filter(|(name, _)| !is_key(name) && !is_named(name, withheld)).collect())
@@ -52,7 +55,7 @@ impl ChildEnvironment {
 }
 
 fn is_key(name: &OsStr) -> bool {
-    PROVIDER_KEYS.iter().any(|key| name == *key)
+    SECRET_VARIABLES.iter().any(|key| name == *key)
 }
 
 fn is_named(name: &OsStr, names: &[String]) -> bool {

@@ -21,7 +21,7 @@
 mod environment;
 mod standalone;
 
-pub use environment::{ChildEnvironment, PROVIDER_KEYS};
+pub use environment::{ChildEnvironment, SECRET_VARIABLES, TOKEN_VARIABLE};
 pub use standalone::{detached, replace, standalone};
 
 #[cfg(unix)]

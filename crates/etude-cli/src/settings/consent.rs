@@ -10,7 +10,7 @@ use etude_models::{ProviderKind, is_public_header};
 use etude_spec::config::{Config, McpServer, Provider};
 
 use super::grants::BASE;
-use super::{Layer, PROVIDER_KEYS, secrets};
+use super::{Layer, SECRET_VARIABLES, secrets};
 use crate::paths;
 
 /// Whether a command runs the app or only looks at it.
@@ -100,7 +100,7 @@ impl Consent {
 
     /// The variables among them that the user's configuration names, but for those that every program needs.
     pub(super) fn users_keys(&self) -> impl Iterator<Item = &String> {
-        self.keys.iter().filter(|name| !PROVIDER_KEYS.contains(&name.as_str()) && !BASE.contains(&name.as_str()))
+        self.keys.iter().filter(|name| !SECRET_VARIABLES.contains(&name.as_str()) && !BASE.contains(&name.as_str()))
     }
 
     /// Why a provider that an app configures is not used; `None` if it may be.

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use etude_process::{ChildEnvironment, PROVIDER_KEYS, detached, standalone};
+use etude_process::{ChildEnvironment, SECRET_VARIABLES, detached, standalone};
 
 use crate::fixture::in_own_process;
 
@@ -22,7 +22,7 @@ fn standalone_program_has_exactly_its_variables_and_no_input() {
 /// provider keys are left out where a program is no model; secrets that etude uses are left out everywhere.
 #[test]
 fn keys_are_left_out_by_the_name_of_the_environment() {
-    let env = PROVIDER_KEYS.map(|name| (name, "canary"));
+    let env = SECRET_VARIABLES.map(|name| (name, "canary"));
     let env: Vec<_> = env.into_iter().chain([("WITHHELD", "canary"), ("KEPT", "kept")]).collect();
     let printed = in_own_process("standalone::prints_what_each_environment_leaves", &env);
     let printed = String::from_utf8_lossy(&printed.stdout).into_owned();
