@@ -44,6 +44,9 @@ pub(crate) struct Global {
     /// The app's directory [default: the nearest app at or above the current directory]
     #[arg(long, short = 'C', global = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) app: Option<PathBuf>,
+    /// Deal with the runs of a server: a URL, or `local` for your own [default: `ETUDE_SERVER`]
+    #[arg(long, global = true, value_name = "URL", value_hint = ValueHint::Url)]
+    pub(crate) server: Option<String>,
     /// Read this configuration instead of `etude.yaml` and the user's file
     #[arg(long, global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
@@ -154,7 +157,30 @@ impl Command {
     }
 }
 
+/// What a command does with runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deals {
+    /// It deals with runs, wherever they are.
+    Runs,
+    /// It deals with the journal of this machine.
+    Journal,
+    /// It deals with no run.
+    Files,
+}
+
 impl Command {
+    /// What the command does with runs.
+    pub(crate) fn deals(&self) -> Deals {
+        match self {
+            Self::Run(_) | Self::Machine(Machine::Run(_)) | Self::Approve(_) | Self::Deny(_) => Deals::Runs,
+            Self::Runs(
+                Runs::List(_) | Runs::Show(_) | Runs::Resume(_) | Runs::Retry(_) | Runs::Cancel(_) | Runs::Watch(_),
+            ) => Deals::Runs,
+            Self::Runs(_) | Self::Cache(_) => Deals::Journal,
+            _ => Deals::Files,
+        }
+    }
+
     /// Whether the command runs the app or only looks at it. Every command is listed: a new one must be decided on.
     pub(crate) fn purpose(&self) -> Purpose {
         let runs = match self {

@@ -59,7 +59,8 @@ fn after<'w>(words: &'w [String], command: &[&str]) -> Option<&'w str> {
 /// The context of the command line that is completed.
 fn context() -> Context {
     let app = option(&words(), "--app", "-C").map(PathBuf::from);
-    let global = Global { app, config: None, format: Format::Human, quiet: true, verbose: false, no_color: true };
+    let global =
+        Global { app, server: None, config: None, format: Format::Human, quiet: true, verbose: false, no_color: true };
     Context::new(global, false, Purpose::Look)
 }
 

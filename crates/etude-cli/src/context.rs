@@ -331,7 +331,7 @@ impl Context {
     /// Reports a problem on stderr alone.
     pub(crate) fn say_problem(&self, problem: &Problem) {
         for failure in &problem.failures {
-            crate::render::say_part!("{}", render::failure::text(failure, Path::new(""), false));
+            crate::render::say_part!("{}", render::failure::text(failure, None, false));
         }
         for hint in &problem.hints {
             crate::render::say!("hint: {hint}");

@@ -10,6 +10,7 @@ mod context;
 mod exit;
 mod local;
 mod paths;
+mod remote;
 mod render;
 pub mod run;
 mod settings;

@@ -9,10 +9,11 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use etude_core::failure::FailureKind;
 use etude_process::sandbox;
 
-use crate::args::{self, Cli, Command, Format};
+use crate::args::{self, Cli, Command, Deals, Format};
 use crate::command;
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
+use crate::remote::SERVER;
 use crate::render::text::visible;
 use crate::stdout;
 
@@ -117,7 +118,23 @@ fn wants_json() -> bool {
         || args.windows(2).any(|pair| pair[0] == "--format" && is_json(&pair[1]))
 }
 
+/// Refuses what no server does. The variable stands for every command: those that deal with no run do not heed it.
+fn on_a_server(context: &Context, command: &Command) -> Option<Problem> {
+    let (is_named, deals) = (context.global.server.is_some(), command.deals());
+    let is_refused = deals == Deals::Journal && context.is_remote() || deals == Deals::Files && is_named;
+    is_refused.then(|| match is_named {
+        true => {
+            Problem::usage("a server does not do this").hint("leave out `--server`: the command works on this machine")
+        }
+        false => Problem::usage(format!("`{SERVER}` is set, and a server does not do this"))
+            .hint(format!("for the journal of this machine, unset it: env -u {SERVER} etude …")),
+    })
+}
+
 fn dispatch(context: &Context, command: Command) -> Exit {
+    if let Some(problem) = on_a_server(context, &command) {
+        return context.report(None, &problem);
+    }
     match command {
         Command::Run(args) => command::run::run(context, &args),
         Command::Route(args) => command::route::route(context, &args),

@@ -14,6 +14,7 @@ use super::runs::find::find;
 use crate::args;
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
+use crate::remote::{Remote, percent, refuse_options};
 use crate::render::runs::waiting::{details, is_named};
 use crate::render::stopped::of_engine;
 use crate::render::summary::words;
@@ -37,6 +38,16 @@ struct Typed<'a> {
     by: Option<&'a str>,
     /// Resume the run after the decision.
     resume: bool,
+}
+
+impl<'a> Typed<'a> {
+    /// The run, and the effect if one is named.
+    fn place(&self) -> (&'a str, Option<&'a str>) {
+        match self.id.split_once(':') {
+            Some((run, effect)) => (run, Some(effect)),
+            None => (self.id, None),
+        }
+    }
 }
 
 pub(crate) fn approve(context: &Context, args: &args::Approve) -> Exit {
@@ -67,6 +78,15 @@ pub(crate) fn deny(context: &Context, args: &args::Deny) -> Exit {
 
 /// Decides, and with `--resume` resumes the run as `etude runs resume` does.
 fn decided(context: &Context, typed: &Typed<'_>) -> Exit {
+    if !Confirmations::is_id(typed.id) {
+        match context.server() {
+            Ok(None) => {}
+            Ok(Some(remote)) => {
+                return on_server(context, &remote, typed).unwrap_or_else(|problem| context.report(None, &problem));
+            }
+            Err(problem) => return context.report(None, &problem),
+        }
+    }
     match decide(context, typed) {
         Err(problem) => context.report(None, &problem),
         Ok(Some(id)) if typed.resume => {
@@ -83,12 +103,13 @@ fn decide(context: &Context, typed: &Typed<'_>) -> Result<Option<String>, Proble
         return answer(context, typed).map(|()| None);
     }
     let engine = context.engine(false)?;
-    let (run, wanted) = match typed.id.split_once(':') {
-        Some((run, effect)) => (run, Some(effect)),
-        None => (typed.id, None),
-    };
+    let (run, wanted) = typed.place();
     let view = settled(context, &*engine, run)?;
-    let gate = find_gate(&*engine, &view, wanted, typed.question)?;
+    let waiting = match view.row.state {
+        RunState::Waiting => super::runs::document_of(&*engine, &view)?.waiting,
+        _ => Vec::new(),
+    };
+    let gate = find_gate(&view.row.id, view.row.state.word(), &waiting, wanted, typed.question)?;
     let by = typed.by.map_or_else(super::user_name, str::to_owned);
     check_approver(&gate, &by)?;
     if !seen(context, typed, &gate)? {
@@ -112,20 +133,57 @@ fn decide(context: &Context, typed: &Typed<'_>) -> Result<Option<String>, Proble
         Signalled::Accepted => {}
         Signalled::TooLate(_) => return Err(Problem::usage(format!("`{id}:{effect}` has already been answered"))),
     }
+    say_decision(context, typed, id, &gate, &format!("continue the run: etude runs resume {id}"));
+    Ok(Some(id.clone()))
+}
+
+/// Says what was decided; with `--resume`, the end of the run follows.
+fn say_decision(context: &Context, typed: &Typed<'_>, run: &str, gate: &Value, hint: &str) {
     let word = if typed.approved { "approved" } else { "denied" };
     if context.is_json() && !typed.resume {
-        stdout::json(&json!({"run_id": id, "id": gate["id"], "decision": word}));
+        stdout::json(&json!({"run_id": run, "id": gate["id"], "decision": word}));
     } else if !context.is_json() && !context.global.quiet {
         let message = gate["payload"]["message"].as_str().unwrap_or_default();
-        crate::render::say!("{word} {id}:{effect}: {}", visible(message));
+        let id = visible(gate["id"].as_str().unwrap_or_default());
+        crate::render::say!("{word} {id}: {}", visible(message));
         if typed.question.is_none() {
-            crate::render::say_part!("{}", details(given(&gate)));
+            crate::render::say_part!("{}", details(given(gate)));
         }
         if !typed.resume {
-            crate::render::say!("hint: continue the run: etude runs resume {id}");
+            crate::render::say!("hint: {hint}");
         }
     }
-    Ok(Some(id.clone()))
+}
+
+/// Decides about a run on a server, which then continues it.
+fn on_server(context: &Context, remote: &Remote, typed: &Typed<'_>) -> Result<Exit, Problem> {
+    refuse_options(&[(typed.by.is_some(), "--by", "the server records the name of the token")])?;
+    let (run, wanted) = typed.place();
+    let run = remote.find(run)?;
+    let gate = find_gate(&run.id, &run.status, &run.document.waiting, wanted, typed.question)?;
+    if !seen(context, typed, &gate)? {
+        return Ok(Exit::Done);
+    }
+    let answer = typed.answer.map(|text| check_answer(&gate, text)).transpose()?;
+    let mut body = json!({"approved": typed.approved, "question": gate["payload"]["question"]});
+    if let Some(reason) = typed.reason {
+        body["reason"] = reason.into();
+    }
+    let mut body = body.to_string();
+    if let Some(answer) = answer.as_ref().and_then(|answer| answer.text().ok()) {
+        body.pop();
+        body.push_str(&format!(r#","answer":{answer}}}"#));
+    }
+    let path = format!("/v1/decisions/{}", percent(gate["id"].as_str().unwrap_or_default()));
+    let decide = |remote: &Remote| {
+        remote.post(&path, &body)?;
+        say_decision(context, typed, &run.id, &gate, &format!("the server continues it: etude runs watch {}", run.id));
+        Ok(())
+    };
+    if typed.resume {
+        return super::runs::remote::proceed(context, remote, &run, decide);
+    }
+    decide(remote).map(|()| Exit::Done)
 }
 
 /// The run, as it is when no one looks at it: a resume that finds no answer yet has it for a moment and then lets it wait on,
@@ -214,24 +272,24 @@ fn seen_request(context: &Context, typed: &Typed<'_>, store: &Confirmations) -> 
     Ok(matches!(&answer, crate::typed::Typed::Line(line) if crate::typed::Typed::is_yes(line)))
 }
 
-/// What the run waits for: the thing that was named, or the only one. With `question` only the one that the user has seen.
+/// What the run `id` waits for: the thing that was named, or the only one. With `question` only the one that the user has
+/// seen.
 fn find_gate(
-    engine: &dyn Engine,
-    view: &RunView,
+    id: &str,
+    status: &str,
+    waiting: &[Value],
     wanted: Option<&str>,
     question: Option<&str>,
 ) -> Result<Value, Problem> {
-    let id = &view.row.id;
-    if view.row.state != RunState::Waiting {
-        return Err(Problem::usage(format!("run `{id}` does not wait for anybody: {}", view.row.state.word()))
+    if status != RunState::Waiting.word() {
+        return Err(Problem::usage(format!("run `{id}` does not wait for anybody: {status}"))
             .hint("see which runs do: etude runs list --status waiting"));
     }
-    let document = super::runs::document_of(engine, view)?;
     let is_asked = |gate: &&Value| {
         question.is_none_or(|named| is_named(gate["payload"]["question"].as_str().unwrap_or_default(), named))
     };
-    let asked: Vec<&Value> = document.waiting.iter().filter(is_asked).collect();
-    let ids = || document.waiting.iter().filter_map(|gate| gate["id"].as_str()).collect::<Vec<_>>().join(", ");
+    let asked: Vec<&Value> = waiting.iter().filter(is_asked).collect();
+    let ids = || waiting.iter().filter_map(|gate| gate["id"].as_str()).collect::<Vec<_>>().join(", ");
     if let (Some(question), []) = (question, asked.as_slice()) {
         return Err(Problem::usage(format!(
             "run `{id}` does not wait for the answer to question `{}`",

@@ -47,10 +47,13 @@ fn unknown(name: &str, known: &[String]) -> Problem {
 }
 
 fn run(context: &Context, args: &args::MachineRun) -> Result<Exit, Refused> {
+    if let Some(remote) = context.server()? {
+        return super::run::remote::run_machine(context, &remote, args);
+    }
     let disk = context.disk()?;
     let definition = load(context, &disk, &args.name)?;
     let json = args.input.as_deref().map(input_text).transpose()?;
-    let input = coerce(&definition, &pairs(&args.pairs)?, json.as_deref())?;
+    let input = coerce(&definition.input, &pairs(&args.pairs)?, json.as_deref())?;
     context.show(&definition.warnings);
     let runner = context.runner(&disk, &definition, context.engine(args.limits.strict)?, Need::Ask)?;
     let request = Request {

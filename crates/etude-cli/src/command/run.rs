@@ -3,10 +3,11 @@
 mod again;
 pub(crate) mod answer;
 mod dry;
+pub(crate) mod remote;
 
 use std::borrow::Cow;
 use std::io::{IsTerminal, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use etude::definition::{self, Definition, LoadError};
 use etude::disk::Disk;
@@ -21,6 +22,7 @@ use etude_core::machine::Limits;
 use etude_core::model::Usage;
 use etude_runtime::driver::Progress;
 use etude_spec::did_you_mean;
+use etude_spec::pipeline::input::InputDecl;
 use serde_json::Value;
 
 use super::route::{Finding, Found};
@@ -46,6 +48,9 @@ pub(crate) fn run(context: &Context, args: &args::Run) -> Exit {
 fn prepared_and_run(context: &Context, args: &args::Run, about: &mut Option<Target>) -> Result<Exit, Refused> {
     // What was typed wrong is reported before a model is paid for anything.
     let granted = granted(&args.granted)?;
+    if let Some(remote) = context.server()? {
+        return remote::run(context, &remote, args, about);
+    }
     let prepared = match &args.again {
         Some(run) => again::prepare(context, args, run, about)?,
         None => prepare(context, args, about)?,
@@ -88,7 +93,7 @@ fn prepare(context: &Context, args: &args::Run, about: &mut Option<Target>) -> R
             return Err(problem.hint(format!("pipelines of this app: {known}")).into());
         };
         let definition = load(context, &disk, name)?;
-        let input = coerce(&definition, &pairs, json.as_deref())?;
+        let input = coerce(&definition.input, &pairs, json.as_deref())?;
         return Ok(Prepared { disk, definition, input, spent: Usage::default(), routing: None, again_of: None });
     };
     let given = super::route::Given { pairs: &pairs, json: json.as_deref() };
@@ -102,7 +107,7 @@ fn prepare(context: &Context, args: &args::Run, about: &mut Option<Target>) -> R
             return in_skill_mode(context, disk, request, &pairs, json.as_deref(), before);
         }
     };
-    match coerce(&found.definition, &found.pairs, Some(&found.json)) {
+    match coerce(&found.definition.input, &found.pairs, Some(&found.json)) {
         Ok(input) => clear(context, disk, *found, input),
         // Only what the request does not say falls back; what was typed wrong is reported.
         Err(problem)
@@ -248,8 +253,8 @@ pub(crate) fn read_input(given: &str) -> Result<String, Problem> {
 }
 
 /// The input object, or everything that is wrong with it.
-pub(crate) fn coerce(definition: &Definition, pairs: &[(String, String)], json: Option<&str>) -> Result<Json, Problem> {
-    definition.input.coerce(pairs, json).map_err(|problems| {
+pub(crate) fn coerce(input: &InputDecl, pairs: &[(String, String)], json: Option<&str>) -> Result<Json, Problem> {
+    input.coerce(pairs, json).map_err(|problems| {
         let hints = problems.iter().filter_map(|problem| problem.hint.clone()).collect();
         let failures =
             problems.into_iter().map(|problem| Failure::new(FailureKind::InputInvalid, problem.message)).collect();
@@ -279,7 +284,7 @@ pub(crate) fn run_to_end(
     let started = async |watch: Watch<'_>| runner.start(definition, disk, request, watch).await;
     let ended = watched(context, &definition.target, started)?;
     let ended = answer::while_waiting(context, runner, definition, ended)?;
-    finish(context, disk, ended)
+    finish(context, Some(disk), ended)
 }
 
 /// What the command line grants, with folders as they will be found on a resume from elsewhere.
@@ -358,21 +363,26 @@ pub(crate) fn watched(
 }
 
 /// Prints how a run ended, and says so in the exit status.
-pub(crate) fn finish(context: &Context, disk: &Disk, ended: Result<Ended, Error>) -> Result<Exit, Problem> {
+pub(crate) fn finish(context: &Context, disk: Option<&Disk>, ended: Result<Ended, Error>) -> Result<Exit, Problem> {
     let ended = ended.map_err(|error| render::stopped::problem(&error))?;
+    Ok(finished(context, disk.map(Disk::root), &ended))
+}
+
+/// Prints how a run of the app in `app`, if that is here, ended, and says so in the exit status.
+pub(crate) fn finished(context: &Context, app: Option<&Path>, ended: &Ended) -> Exit {
     for (at, failure) in ended.errors.iter().enumerate() {
         crate::render::say!("");
         let has_streamed = failure.step.as_deref().is_some_and(|step| context.has_streamed(step));
         let failure = Cow::Borrowed(failure);
         let failure = if has_streamed { Cow::Owned(Failure { stderr: None, ..failure.into_owned() }) } else { failure };
-        crate::render::say_part!("{}", render::failure::text(&failure, disk.root(), at > 0));
+        crate::render::say_part!("{}", render::failure::text(&failure, app, at > 0));
     }
-    render::summary::show(context, &ended);
+    render::summary::show(context, ended);
     print(context, &ended.document);
     if ended.document.status() == "waiting" {
-        return Ok(Exit::Waiting);
+        return Exit::Waiting;
     }
-    Ok(Exit::of_failures(&ended.errors))
+    Exit::of_failures(&ended.errors)
 }
 
 /// Prints the result document, or for people the output alone: a string as text on a terminal and with `--raw`, else as JSON.

@@ -5,6 +5,7 @@ mod diff;
 pub(crate) mod find;
 mod list;
 mod prune;
+pub(crate) mod remote;
 mod resume;
 mod show;
 mod stats;
@@ -49,12 +50,16 @@ pub(crate) use etude::runs::{INTERRUPTED, status};
 
 /// A run that succeeded is not run again; its result is printed once more.
 fn over(context: &Context, engine: &dyn Engine, view: &RunView) -> Result<Exit, Problem> {
-    let document = document_of(engine, view)?;
+    Ok(succeeded(context, &document_of(engine, view)?))
+}
+
+fn succeeded(context: &Context, document: &Document) -> Exit {
     if !context.global.quiet {
-        crate::render::say!("run {} has succeeded; nothing is left to do", view.row.id);
+        let id = document.run_id.as_deref().unwrap_or_default();
+        crate::render::say!("run {id} has succeeded; nothing is left to do");
     }
-    print(context, &document);
-    Ok(Exit::Done)
+    print(context, document);
+    Exit::Done
 }
 
 pub(super) fn document_of(engine: &dyn Engine, view: &RunView) -> Result<Document, Problem> {
@@ -75,23 +80,20 @@ pub(super) fn definition_of(context: &Context, app: &str, target: &str) -> Resul
 
 /// Cancels a run: the process that runs it is notified; without one, its destructor runs here.
 fn cancel(context: &Context, id: &str) -> Result<Exit, Refused> {
+    if let Some(remote) = context.server()? {
+        return Ok(remote::cancel(context, &remote, id)?);
+    }
     let engine = context.engine(false)?;
     let view = find::find(context, &*engine, id)?;
     let id = view.row.id.clone();
     if view.row.state.is_final() {
-        let problem = Problem::usage(format!("run `{id}` is over: {}", view.row.state.word()));
-        return Err(problem.hint(format!("see what came of it: etude runs show {id}")).into());
+        return Err(is_over(&id, view.row.state.word()).into());
     }
-    let reason = "cancelled by `etude runs cancel`";
+    let reason = CANCELLED;
     if view.row.is_live {
         let attempt = record::attempt_number(&view.records);
         engine.signal(&id, &record::cancel_signal(reason, attempt)).map_err(|e| of_engine(&e))?;
-        if context.is_json() {
-            stdout::json(&json!({"run_id": id, "cancelling": true}));
-        } else if !context.global.quiet {
-            crate::render::say!("run {id} is being cancelled by the process that runs it");
-        }
-        return Ok(Exit::Done);
+        return Ok(cancelling(context, &id));
     }
     if view.row.state == RunState::Queued && cancel_queued(context, &*engine, &view, reason)? {
         return Ok(Exit::Done);
@@ -102,6 +104,23 @@ fn cancel(context: &Context, id: &str) -> Result<Exit, Refused> {
         Exit::Interrupted => Ok(Exit::Done),
         exit => Ok(exit),
     }
+}
+
+/// Why a run is cancelled.
+const CANCELLED: &str = "cancelled by `etude runs cancel`";
+
+fn is_over(id: &str, status: &str) -> Problem {
+    let problem = Problem::usage(format!("run `{id}` is over: {status}"));
+    problem.hint(format!("see what came of it: etude runs show {id}"))
+}
+
+fn cancelling(context: &Context, id: &str) -> Exit {
+    if context.is_json() {
+        stdout::json(&json!({"run_id": id, "cancelling": true}));
+    } else if !context.global.quiet {
+        crate::render::say!("run {id} is being cancelled by the process that runs it");
+    }
+    Exit::Done
 }
 
 /// Cancels a run that has not begun: nothing of it runs. False if it has begun meanwhile.

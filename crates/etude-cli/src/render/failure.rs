@@ -21,7 +21,7 @@ const BOLD: Style = Style::new().bold();
 const STDERR_LINES: usize = 12;
 
 /// One failure, drawn under the line that defines its step.
-pub(crate) fn text(failure: &Failure, app: &Path, is_second: bool) -> String {
+pub(crate) fn text(failure: &Failure, app: Option<&Path>, is_second: bool) -> String {
     let mut out = String::new();
     let message = harmless(&failure.message);
     let (headline, rest) = message.split_once('\n').unwrap_or((&message, ""));
@@ -50,12 +50,13 @@ pub(crate) fn text(failure: &Failure, app: &Path, is_second: bool) -> String {
     out
 }
 
-fn draw_place(out: &mut String, failure: &Failure, app: &Path, is_second: bool) {
+fn draw_place(out: &mut String, failure: &Failure, app: Option<&Path>, is_second: bool) {
     let Some(origin) = failure.origin.as_ref().filter(|origin| origin.line > 0) else { return };
     let number = origin.line.to_string();
     let pad = " ".repeat(number.len());
     let _ = writeln!(out, "{pad} {BLUE}-->{BLUE:#} {}:{}:{}", origin.file, origin.line, origin.column);
-    let source = etude::regular::read_text(&app.join(&origin.file), 1 << 20).unwrap_or_default();
+    let source = app.and_then(|app| etude::regular::read_text(&app.join(&origin.file), 1 << 20).ok());
+    let source = source.unwrap_or_default();
     let Some(line) = source.lines().nth(origin.line as usize - 1) else { return };
     let name = failure.step.as_deref().unwrap_or_default();
     let indent = " ".repeat(origin.column.saturating_sub(1) as usize);

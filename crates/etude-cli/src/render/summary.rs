@@ -37,8 +37,9 @@ pub(crate) fn show(context: &Context, ended: &Ended) {
     for line in incomplete(document.members.get("steps").unwrap_or(&Value::Null)) {
         crate::render::say!("{YELLOW}{line}{YELLOW:#}");
     }
-    for ((_, gate), waiting) in ended.gates.iter().zip(&document.waiting) {
-        crate::render::say!("\n{BOLD}waiting:{BOLD:#} {}", harmless(&gate.message));
+    for waiting in &document.waiting {
+        let message = waiting["payload"]["message"].as_str().unwrap_or_default();
+        crate::render::say!("\n{BOLD}waiting:{BOLD:#} {}", harmless(message));
         let command = super::runs::waiting::command(waiting);
         crate::render::say!("{CYAN}hint:{CYAN:#} etude approve {command}");
         crate::render::say!("{CYAN}hint:{CYAN:#} or: etude deny {command}");

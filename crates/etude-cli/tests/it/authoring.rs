@@ -52,6 +52,8 @@ Other commands:
 Options:
   -C, --app <DIR>        The app's directory [default: the nearest app at or above the current
                          directory]
+      --server <URL>     Deal with the runs of a server: a URL, or `local` for your own [default:
+                         `ETUDE_SERVER`]
       --config <FILE>    Read this configuration instead of `etude.yaml` and the user's file
       --format <FORMAT>  The output format of stdout: `human`, `json` or `jsonl` [default: human]
   -q, --quiet            Print nothing on stderr but errors

@@ -25,6 +25,8 @@ mod canary; // keys are nowhere in what runs of all kinds leave behind
 mod cancellation; // Ctrl-C, SIGTERM, and `runs cancel`
 mod cascade; // skills that are tools, and the chains that their calls pass
 mod chains; // one chain for the whole program
+#[cfg(all(unix, feature = "serve"))]
+mod clients; // commands that deal with the runs of a server
 mod code_steps; // what code steps are given, print, and how they end
 mod completions; // what shells offer while a command line is typed
 mod configuration; // files, environment and flags, and who wins

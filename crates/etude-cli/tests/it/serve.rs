@@ -29,26 +29,26 @@ impl Serving {
         Self { child, line }
     }
 
-    fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args(["-s", name, &id]).status().expect("kill is there").success());
     }
 
     /// Ends it; its exit status and stderr.
-    fn end(mut self) -> (Option<i32>, String) {
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
         self.signal("TERM");
         let mut stderr = String::new();
         self.child.stderr.take().expect("a pipe").read_to_string(&mut stderr).expect("text");
         (self.child.wait().expect("it ends").code(), stderr)
     }
 
-    fn token(&self) -> String {
+    pub(crate) fn token(&self) -> String {
         let socket = std::path::PathBuf::from(self.line["socket"].as_str().expect("a socket"));
         fs::read_to_string(socket.with_file_name("owner.token")).expect("a token").trim().to_owned()
     }
 
     /// The document of a response over the socket.
-    fn document(&self, method: &str, path: &str, body: &str) -> Value {
+    pub(crate) fn document(&self, method: &str, path: &str, body: &str) -> Value {
         let text = format!(
             "{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
             self.token(),
@@ -62,12 +62,12 @@ impl Serving {
         serde_json::from_str(body).unwrap_or_else(|e| panic!("{e}: {reply}"))
     }
 
-    fn post(&self, path: &str, body: &Value) -> Value {
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Value {
         self.document("POST", path, &body.to_string())
     }
 
     /// Reads a run until it has this status.
-    fn until(&self, path: &str, status: &str) -> Value {
+    pub(crate) fn until(&self, path: &str, status: &str) -> Value {
         let mut run = Value::Null;
         crate::test::wait_until(&format!("{path} {status}"), || {
             run = self.document("GET", path, "");

@@ -105,6 +105,29 @@ impl InputDecl {
         })
     }
 
+    /// The declaration that has this [`InputDecl::schema`].
+    pub fn of_schema(schema: &Value) -> Self {
+        let required: Vec<&str> =
+            schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let parameter = |(name, schema): (&String, &Value)| {
+            let mut schema = schema.clone();
+            let default = schema.as_object_mut().and_then(|members| members.shift_remove("default"));
+            let short = schema.as_object().filter(|members| members.len() == 1).and_then(|members| members.get("type"));
+            let short = short.and_then(Value::as_str).and_then(InputType::from_word);
+            Parameter {
+                name: name.clone(),
+                schema: Arc::new(Schema::lazy(name, schema, BTreeMap::new())),
+                required: required.contains(&name.as_str()),
+                default: default.as_ref().map(Json::of),
+                short,
+                at: Span::default(),
+                sound: true,
+            }
+        };
+        let parameters = schema["properties"].as_object().into_iter().flatten().map(parameter).collect();
+        Self { parameters, is_open: schema["additionalProperties"] == true }
+    }
+
     /// [`InputDecl::schema`], compiled at its first use.
     pub fn compiled(&self, name: &str) -> Arc<Schema> {
         Arc::new(Schema::lazy(name, self.schema(), BTreeMap::new()))

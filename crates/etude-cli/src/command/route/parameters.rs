@@ -49,7 +49,7 @@ impl Found {
 
     /// Where the values come from, if known.
     pub(super) fn sources(&self) -> Vec<Source> {
-        match coerce(&self.definition, &self.pairs, Some(&self.json)) {
+        match coerce(&self.definition.input, &self.pairs, Some(&self.json)) {
             Ok(input) => self.sources_of(&input),
             Err(_) => self.extracted.sources.clone(),
         }

@@ -52,7 +52,7 @@ pub(super) fn prepare(
         Json::trusted(input.to_text())
     } else {
         input.0.retain(|(name, _)| !replaced.iter().any(|(replaced, _)| replaced == name));
-        coerce(&definition, &replaced, Some(&input.to_text()))?
+        coerce(&definition.input, &replaced, Some(&input.to_text()))?
     };
     Ok(Prepared { disk, definition, input, spent: Usage::default(), routing: None, again_of: Some(id) })
 }

@@ -6,6 +6,7 @@ use etude_runtime::engine::{Engine, Query, RunRow, RunState};
 use serde_json::{Value, json};
 
 use super::find::app_of;
+use super::remote;
 use crate::args::{self, Format};
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
@@ -16,17 +17,11 @@ use crate::stdout;
 
 pub(super) fn list(context: &Context, args: &args::RunsList) -> Result<Exit, Problem> {
     args.status.as_deref().map_or(Ok(()), check_status)?;
-    let engine = context.engine(false)?;
-    let query = Query {
-        apps: app_of(context, args.all).into_iter().collect(),
-        target: args.pipeline.clone(),
-        created_since_ms: args.since.map(since_ms),
-        ..Query::default()
-    };
-    let (rows, total) = rows(&*engine, query, args)?;
     let now = clock::now_ms();
-    let listed = rows.into_iter().map(|row| runs::listed(&*engine, row, now)).collect::<Result<Vec<_>, _>>();
-    let listed = listed.map_err(|e| of_engine(&e))?;
+    let (listed, total) = match context.server()? {
+        Some(remote) => remote::list(&remote, args)?,
+        None => of_journal(context, args, now)?,
+    };
     match context.global.format {
         Format::Json => {
             let runs: Vec<Value> = listed.iter().map(Listed::to_json).collect();
@@ -43,6 +38,20 @@ pub(super) fn list(context: &Context, args: &args::RunsList) -> Result<Exit, Pro
         }
     }
     Ok(Exit::Done)
+}
+
+/// The runs of the journal here that are listed, and how many match.
+fn of_journal(context: &Context, args: &args::RunsList, now: i64) -> Result<(Vec<Listed>, u64), Problem> {
+    let engine = context.engine(false)?;
+    let query = Query {
+        apps: app_of(context, args.all).into_iter().collect(),
+        target: args.pipeline.clone(),
+        created_since_ms: args.since.map(since_ms),
+        ..Query::default()
+    };
+    let (rows, total) = rows(&*engine, query, args)?;
+    let listed = rows.into_iter().map(|row| runs::listed(&*engine, row, now)).collect::<Result<Vec<_>, _>>();
+    Ok((listed.map_err(|e| of_engine(&e))?, total))
 }
 
 /// The moment that many milliseconds ago.
@@ -69,7 +78,7 @@ fn rows(engine: &dyn Engine, query: Query, args: &args::RunsList) -> Result<(Vec
 fn say(context: &Context, args: &args::RunsList, listed: &[Listed], total: u64) {
     if listed.is_empty() {
         let is_filtered = args.status.is_some() || args.pipeline.is_some() || args.since.is_some();
-        match is_filtered || context.disk().is_err() || args.all {
+        match is_filtered || args.all || context.is_remote() || context.disk().is_err() {
             true => crate::render::say!("no runs"),
             false => crate::render::say!("no runs of this app\nhint: runs of every app: etude runs list --all"),
         }

@@ -13,7 +13,7 @@ use etude_runtime::engine::{Engine, RunState, RunView};
 use etude_runtime::record::Continuation;
 
 use super::find::find;
-use super::{definition_of, over};
+use super::{definition_of, over, remote};
 use crate::args;
 use crate::command::run::{answer, finish, watched};
 use crate::context::{About, Context, Problem, Refused};
@@ -36,12 +36,22 @@ struct Wanted<'a> {
 }
 
 pub(super) fn resume(context: &Context, args: &args::RunsResume) -> Exit {
+    match context.server() {
+        Ok(None) => {}
+        Ok(Some(remote)) => return remote::resume(context, &remote, args),
+        Err(problem) => return context.report(None, &problem),
+    }
     let (limits, strict) = limits(&args.limits);
     let wanted = Wanted { id: &args.id, from: None, accept_changes: args.accept_changes, limits, strict, stop: None };
     continued(context, wanted).unwrap_or_else(|refused| not_continued(context, &args.id, &refused))
 }
 
 pub(super) fn retry(context: &Context, args: &args::RunsRetry) -> Exit {
+    match context.server() {
+        Ok(None) => {}
+        Ok(Some(remote)) => return remote::retry(context, &remote, args),
+        Err(problem) => return context.report(None, &problem),
+    }
     let (limits, strict) = limits(&args.limits);
     let (from, accept_changes) = (Some(args.from.as_str()), args.accept_changes);
     let wanted = Wanted { id: &args.id, from, accept_changes, limits, strict, stop: None };
@@ -87,7 +97,7 @@ fn continued(context: &Context, wanted: Wanted<'_>) -> Result<Exit, Refused> {
         runner.resume(session, &definition, &disk, Resume { accept_changes, attempt }, watch).await
     })?;
     let ended = answer::while_waiting(context, &runner, &definition, ended)?;
-    Ok(finish(context, &disk, ended)?)
+    Ok(finish(context, Some(&disk), ended)?)
 }
 
 fn announce(context: &Context, view: &RunView, attempt: &Continuation) {

@@ -27,6 +27,9 @@ use crate::stdout;
 const EXCERPT_BYTES: usize = 16 * 1024;
 
 pub(crate) fn show(context: &Context, args: &args::RunsShow) -> Result<Exit, Problem> {
+    if let Some(remote) = context.server()? {
+        return super::remote::show(context, &remote, args);
+    }
     let engine = context.engine(false)?;
     let view = find(context, &*engine, &args.id)?;
     if let Some(name) = &args.stream {
@@ -66,7 +69,7 @@ fn overview(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed>, wi
 }
 
 /// The beginning of an output: a string as text, everything else as JSON.
-fn output_excerpt(output: &Json, width: usize) -> Result<layout::Excerpt, Problem> {
+pub(super) fn output_excerpt(output: &Json, width: usize) -> Result<layout::Excerpt, Problem> {
     let unreadable = |why: String| Problem::environment(format!("the output cannot be read: {why}"));
     let (bytes, total) = match output.as_stored() {
         Some(stored) => {

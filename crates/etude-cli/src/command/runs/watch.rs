@@ -34,6 +34,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 const SHARE: u32 = 10;
 
 pub(super) fn watch(context: &Context, id: &str) -> Result<Exit, Refused> {
+    if let Some(remote) = context.server()? {
+        return Ok(super::remote::watch(context, &remote, id)?);
+    }
     let engine = context.engine(false)?;
     let mut view = find::find(context, &*engine, id)?;
     let id = view.row.id.clone();
@@ -60,7 +63,8 @@ pub(super) fn watch(context: &Context, id: &str) -> Result<Exit, Refused> {
         let problem = Problem::environment(format!("run `{id}` was interrupted: no process executes it"));
         return Err(problem.hint(format!("continue it: etude runs resume {id}")).into());
     }
-    Ok(over(context, &*engine, &view)?)
+    let document = document_of(&*engine, &view)?;
+    Ok(over(context, &document, &view.row.target))
 }
 
 fn note(context: &Context, text: &str) {
@@ -144,8 +148,8 @@ impl<'a> Follower<'a> {
 }
 
 /// The end of the run, as `etude run` shows it.
-fn over(context: &Context, engine: &dyn Engine, view: &RunView) -> Result<Exit, Problem> {
-    let document = document_of(engine, view)?;
+pub(super) fn over(context: &Context, document: &Document, target: &str) -> Exit {
+    let state = RunState::from_word(document.status());
     if !context.global.quiet {
         let null = Value::Null;
         let member = |name: &str| document.members.get(name).unwrap_or(&null);
@@ -154,23 +158,23 @@ fn over(context: &Context, engine: &dyn Engine, view: &RunView) -> Result<Exit, 
         }
         let mut facts = vec![etude_core::report::duration(document.duration_ms)];
         facts.extend(usage(member("usage")));
-        let (target, id) = (&view.row.target, &view.row.id);
+        let id = document.run_id.as_deref().unwrap_or_default();
         let target = crate::render::text::harmless(target);
         crate::render::say!(
             "\n{BOLD}{target} {}{BOLD:#} {DIM}in {}, run {id}{DIM:#}",
             document.status(),
             facts.join(", ")
         );
-        if view.row.state != RunState::Succeeded {
+        if state != Some(RunState::Succeeded) {
             crate::render::say!("hint: what happened, and what to do next: etude runs show {}", short(id));
         }
     }
-    print(context, &document);
-    Ok(match view.row.state {
-        RunState::Waiting => Exit::Waiting,
-        RunState::Cancelled => Exit::Interrupted,
-        _ => Exit::of_kinds(&kinds(&document)),
-    })
+    print(context, document);
+    match state {
+        Some(RunState::Waiting) => Exit::Waiting,
+        Some(RunState::Cancelled) => Exit::Interrupted,
+        _ => Exit::of_kinds(&kinds(document)),
+    }
 }
 
 /// The kinds of the errors of a result document.

@@ -1,0 +1,153 @@
+//! `etude run` and `etude machine run` on a server.
+
+use etude::target::Target;
+use etude_core::data::Json;
+use etude_spec::did_you_mean;
+use etude_spec::pipeline::input::InputDecl;
+use serde_json::{Value, json};
+
+use super::{coerce, finished, input_text, pairs};
+use crate::args;
+use crate::context::{Context, Problem, Refused};
+use crate::exit::Exit;
+use crate::remote::{Remote, Watching, percent, refuse_options};
+use crate::stdout;
+
+/// What to do about an option that a server does not take.
+const HERE: &str = "leave it out, or run on this machine without `--server`";
+
+pub(super) fn run(
+    context: &Context,
+    remote: &Remote,
+    args: &args::Run,
+    about: &mut Option<Target>,
+) -> Result<Exit, Refused> {
+    let has_both = args.request.is_some() && args.pipeline.is_some();
+    refuse_options(&[
+        (args.skill, "--skill", "a server runs pipelines and machines: name one with `--pipeline NAME`"),
+        (args.router.is_some(), "--router", "the server has its own router"),
+        (args.refresh, "--refresh", HERE),
+        (args.pull, "--pull", "download the model where the server is: etude model pull"),
+        (args.again.is_some(), "--again", "give the input again: etude run --pipeline NAME --input JSON"),
+        (has_both, "--pipeline beside a request", "give the input with `-i KEY=VALUE`"),
+        (args.dry_run && !context.is_json(), "--dry-run", "print its document with `--format json`"),
+    ])?;
+    of_this_machine(&args.granted, &args.limits)?;
+    let body = match (&args.request, &args.pipeline) {
+        (Some(request), _) => {
+            let way = "name the pipeline: etude run --pipeline NAME -i KEY=VALUE";
+            refuse_options(&[(!args.pairs.is_empty(), "-i beside a request", way)])?;
+            let input = args.input.as_deref().map(input_text).transpose()?;
+            body_of(&remote.app()?, "request", request, input.as_deref(), &args.limits)
+        }
+        (None, Some(name)) => {
+            *about = Some(Target::Pipeline(name.clone()));
+            let (app, input) = input_of(remote, "pipelines", name, &args.pairs, args.input.as_deref())?;
+            body_of(&app, "pipeline", name, Some(&input.text().unwrap_or_default()), &args.limits)
+        }
+        (None, None) => {
+            let names = names(remote, &remote.app()?, "pipelines")?.join(", ");
+            let problem = Problem::usage("say what you want in words, or name a pipeline with `--pipeline NAME`");
+            return Err(problem.hint(format!("pipelines of this app: {names}")).into());
+        }
+    };
+    if args.dry_run {
+        stdout::json(&remote.post("/v1/runs?dry_run=true", &body)?);
+        return Ok(Exit::Done);
+    }
+    Ok(started(context, remote, &body)?)
+}
+
+pub(crate) fn run_machine(context: &Context, remote: &Remote, args: &args::MachineRun) -> Result<Exit, Refused> {
+    of_this_machine(&args.granted, &args.limits)?;
+    let (app, input) = input_of(remote, "machines", &args.name, &args.pairs, args.input.as_deref())?;
+    let body = body_of(&app, "machine", &args.name, Some(&input.text().unwrap_or_default()), &args.limits);
+    Ok(started(context, remote, &body)?)
+}
+
+/// Refuses what concerns the machine where the run is.
+fn of_this_machine(granted: &args::Granted, limits: &args::Limits) -> Result<(), Problem> {
+    refuse_options(&[
+        (!granted.read.is_empty(), "--read", HERE),
+        (!granted.write.is_empty(), "--write", HERE),
+        (granted.yolo, "--yolo", "the server's configuration decides: approvals: {mode: yolo} in etude.yaml"),
+        (limits.strict, "--strict", HERE),
+    ])
+}
+
+/// The body of a request for a run. The input stands in it as it is.
+fn body_of(app: &str, kind: &str, name: &str, input: Option<&str>, limits: &args::Limits) -> String {
+    let mut body = json!({"app": app, kind: name});
+    let limits = limits_json(limits.max_cost, limits.max_tokens, limits.timeout);
+    if !limits.is_null() {
+        body["limits"] = limits;
+    }
+    let mut text = body.to_string();
+    if let Some(input) = input {
+        text.pop();
+        text.push_str(&format!(r#","input":{input}}}"#));
+    }
+    text
+}
+
+/// The member `limits`; null without one.
+pub(crate) fn limits_json(max_cost: Option<f64>, max_tokens: Option<u64>, timeout: Option<u64>) -> Value {
+    let mut limits = Value::Null;
+    if let Some(cost) = max_cost {
+        limits["max_cost_usd"] = cost.into();
+    }
+    if let Some(tokens) = max_tokens {
+        limits["max_tokens"] = tokens.into();
+    }
+    if let Some(timeout) = timeout {
+        limits["timeout"] = format!("{timeout}ms").into();
+    }
+    limits
+}
+
+/// The app, and the input as its declaration there has it.
+fn input_of(
+    remote: &Remote,
+    kind: &str,
+    name: &str,
+    typed: &[String],
+    json: Option<&str>,
+) -> Result<(String, Json), Problem> {
+    let (typed, json) = (pairs(typed)?, json.map(input_text).transpose()?);
+    let app = remote.app()?;
+    let path = format!("/v1/apps/{}/{kind}/{}/schema", percent(&app), percent(name));
+    let schema = remote.get(&path, &[]).or_else(|problem| match problem.exit {
+        Exit::Usage => Err(unknown(remote, &app, kind, name)?),
+        _ => Err(problem),
+    })?;
+    Ok((app, coerce(&InputDecl::of_schema(&schema), &typed, json.as_deref())?))
+}
+
+/// The problem of a name that the app does not have.
+fn unknown(remote: &Remote, app: &str, kind: &str, name: &str) -> Result<Problem, Problem> {
+    let known = names(remote, app, kind)?;
+    let problem = Problem::usage(format!("there is no {} `{name}`", kind.trim_end_matches('s')));
+    Ok(match did_you_mean(name, known.iter().map(String::as_str)) {
+        Some(near) => problem.hint(format!("did you mean `{near}`?")),
+        None => problem.hint(format!("{kind} of this app: {}", known.join(", "))),
+    })
+}
+
+/// The names of the app's pipelines or machines.
+fn names(remote: &Remote, app: &str, kind: &str) -> Result<Vec<String>, Problem> {
+    let document = remote.get(&format!("/v1/apps/{}", percent(app)), &[]).map_err(|problem| match problem.exit {
+        Exit::Usage => Problem::usage(format!("{} has no app `{app}`", remote.described()))
+            .hint("with `--server`, `--app` is one of the names that `etude serve` gives to its apps"),
+        _ => problem,
+    })?;
+    let list = document[kind].as_array().cloned().unwrap_or_default();
+    Ok(list.iter().filter_map(|entry| entry["name"].as_str()).map(str::to_owned).collect())
+}
+
+/// Starts a run and follows it to its end.
+fn started(context: &Context, remote: &Remote, body: &str) -> Result<Exit, Problem> {
+    let run = remote.post("/v1/runs", body)?;
+    let id = run["run_id"].as_str().unwrap_or_default();
+    let ended = remote.follow(context, id, Watching { cancels: true, ..Watching::default() })?.into_ended();
+    Ok(finished(context, None, &ended))
+}

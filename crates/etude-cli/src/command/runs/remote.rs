@@ -1,0 +1,233 @@
+//! `etude runs` on a server.
+
+use etude::clock;
+use etude::runs::Listed;
+use etude::target::Target;
+use etude_runtime::engine::RunState;
+use serde_json::{Value, json};
+
+use super::show::output_excerpt;
+use super::{CANCELLED, cancelling, is_over, list, succeeded, watch};
+use crate::args;
+use crate::command::run::{finished, remote::limits_json};
+use crate::context::{About, Context, Problem, Refused};
+use crate::exit::Exit;
+use crate::remote::{Remote, RunDocument, Watching, listed, percent, refuse_options};
+use crate::render::layout;
+use crate::render::runs::{overview as render, short};
+use crate::stdout;
+
+/// Runs in one page of a list.
+const PAGE: u64 = 200;
+
+/// The runs that are listed, and how many match.
+pub(super) fn list(remote: &Remote, args: &args::RunsList) -> Result<(Vec<Listed>, u64), Problem> {
+    let mut query = remote.of_app();
+    query.extend(args.status.iter().map(|status| ("status", status.clone())));
+    query.extend(args.since.map(|ago| ("since", clock::rfc3339(list::since_ms(ago)))));
+    match args.pipeline.as_deref().map(Target::parse) {
+        None => {}
+        Some(Target::Pipeline(name)) => query.push(("pipeline", name)),
+        Some(Target::Machine(name)) => query.push(("machine", name)),
+        Some(Target::Skill(_)) => {
+            return Err(
+                Problem::usage("a server lists no runs of skill mode by name").hint("list all runs: etude runs list")
+            );
+        }
+    }
+    let counts = remote.get("/v1/runs/counts", &query)?;
+    let total = counts.as_object().into_iter().flat_map(|counts| counts.values()).filter_map(Value::as_u64).sum();
+    let mut found = Vec::new();
+    let mut cursor = None;
+    while found.len() < args.limit as usize {
+        let left = u64::from(args.limit) - found.len() as u64;
+        let mut query = query.clone();
+        query.push(("limit", left.min(PAGE).to_string()));
+        query.extend(cursor.map(|cursor| ("cursor", cursor)));
+        let page = remote.get("/v1/runs", &query)?;
+        found.extend(page["runs"].as_array().into_iter().flatten().filter_map(listed));
+        cursor = page["next"].as_str().map(str::to_owned);
+        if cursor.is_none() {
+            break;
+        }
+    }
+    Ok((found, total))
+}
+
+/// Shows a run.
+pub(super) fn show(context: &Context, remote: &Remote, args: &args::RunsShow) -> Result<Exit, Problem> {
+    let way = "print one stream of it: etude runs show RUN --stream EFFECT/stdout";
+    refuse_options(&[(args.step.is_some(), "STEP", way)])?;
+    let run = remote.find(&args.id)?;
+    if let Some(name) = &args.stream {
+        return stream(remote, &run, name);
+    }
+    let mut bytes = Vec::new();
+    run.document.write(&mut bytes).map_err(|e| Problem::environment(e.to_string()))?;
+    if context.is_json() {
+        let document = String::from_utf8_lossy(&bytes);
+        let open = document.trim_end().strip_suffix('}').unwrap_or_default();
+        let extra = beside(&run).to_string();
+        let input = &run.input;
+        stdout::documents(|out| writeln!(out, r#"{open},"input":{input},{}"#, &extra[1..]));
+        return Ok(Exit::Done);
+    }
+    let mut facts: Value = serde_json::from_slice(&bytes).map_err(|e| Problem::environment(e.to_string()))?;
+    if let (Value::Object(facts), Value::Object(more)) = (&mut facts, beside(&run)) {
+        facts.extend(more);
+    }
+    facts["input"] = serde_json::from_str(run.input.get()).unwrap_or_default();
+    let width = layout::width();
+    let created = run.members.get("created_at").and_then(Value::as_str).and_then(clock::from_rfc3339);
+    let state = RunState::from_word(&run.status);
+    let can_continue = matches!(state, Some(RunState::Failed | RunState::Cancelled));
+    let has_output = matches!(state, Some(state) if state.is_final() || state == RunState::Waiting);
+    let output = run.document.output.as_ref().filter(|_| has_output);
+    let extra = render::Extra {
+        started: created.map(clock::local).unwrap_or_default(),
+        output: output.map(|output| output_excerpt(output, width)).transpose()?,
+        resume: can_continue.then(|| format!("etude runs resume {}", short(&run.id))),
+        width,
+    };
+    stdout::styled(&render::text(&facts, &extra));
+    Ok(Exit::Done)
+}
+
+/// What `runs show` adds to the result document.
+fn beside(run: &RunDocument) -> Value {
+    let member = |name: &str| run.members.get(name).cloned().unwrap_or_default();
+    let target = match (&run.document.pipeline, &run.document.machine) {
+        (Some(name), _) => Target::Pipeline(name.clone()),
+        (None, Some(name)) => Target::Machine(name.clone()),
+        (None, None) => Target::Skill(String::new()),
+    };
+    json!({
+        "started_at": member("started_at"), "changed_at": member("changed_at"), "app": member("app"),
+        "target": target.to_string(), "cause": member("cause"), "by": member("by"), "labels": member("labels"),
+        "queue": member("queue"), "limits": member("limits"), "links": member("links"),
+    })
+}
+
+fn stream(remote: &Remote, run: &RunDocument, name: &str) -> Result<Exit, Problem> {
+    let id = &run.id;
+    let value = match name {
+        "input" => Some(run.input.get().to_owned()),
+        "output" => {
+            let output = run.document.output.as_ref().and_then(|output| output.text().ok());
+            let none = || {
+                Problem::usage(format!("run `{id}` has no output"))
+                    .hint(format!("what happened: etude runs show {}", short(id)))
+            };
+            Some(output.ok_or_else(none)?.to_string())
+        }
+        _ => None,
+    };
+    if let Some(value) = value {
+        let text = serde_json::from_str::<String>(&value).unwrap_or(value);
+        stdout::text(&text);
+        return Ok(Exit::Done);
+    }
+    let usage = || {
+        Problem::usage(format!("`{name}` names no stream of run `{id}`"))
+            .hint("it is the id of an effect and `stdin`, `stdout`, `stderr`, `prompt`, `answer` or `result`")
+    };
+    let (effect, word) = name.rsplit_once('/').ok_or_else(usage)?;
+    let path = format!("/v1/runs/{id}/effects/{}/{}", percent(effect), percent(word));
+    let printed = remote.bytes(&path, |piece| stdout::with(|out| out.write_all(piece)));
+    printed.map_err(|problem| if problem.exit == Exit::Usage { usage() } else { problem })?;
+    Ok(Exit::Done)
+}
+
+/// Follows a run that somebody else has started.
+pub(super) fn watch(context: &Context, remote: &Remote, id: &str) -> Result<Exit, Problem> {
+    let id = remote.find(id)?.id;
+    let run = remote.follow(context, &id, Watching::default())?;
+    if run.status == super::INTERRUPTED {
+        let problem = Problem::environment(format!("run `{id}` was interrupted: no process executes it"));
+        return Err(problem.hint(format!("continue it: etude runs resume {id}")));
+    }
+    let document = &run.document;
+    let target = document.pipeline.as_deref().map(str::to_owned);
+    let target = target.or_else(|| document.machine.as_ref().map(|name| Target::Machine(name.clone()).to_string()));
+    Ok(watch::over(context, document, &target.unwrap_or_default()))
+}
+
+/// Cancels a run.
+pub(super) fn cancel(context: &Context, remote: &Remote, id: &str) -> Result<Exit, Problem> {
+    let run = remote.find(id)?;
+    if run.is_over() {
+        return Err(is_over(&run.id, &run.status));
+    }
+    remote.cancel(&run.id, CANCELLED)?;
+    Ok(cancelling(context, &run.id))
+}
+
+pub(super) fn resume(context: &Context, remote: &Remote, args: &args::RunsResume) -> Exit {
+    let limits = &args.limits;
+    let body = json!({
+        "accept_changes": args.accept_changes,
+        "limits": limits_json(limits.max_cost, limits.max_tokens, limits.timeout),
+    });
+    continued(context, remote, &args.id, limits.strict, None, body)
+}
+
+pub(super) fn retry(context: &Context, remote: &Remote, args: &args::RunsRetry) -> Exit {
+    let limits = &args.limits;
+    let has_limits = limits.max_cost.is_some() || limits.max_tokens.is_some() || limits.timeout.is_some();
+    let way = "raise them with `etude runs resume`";
+    if let Err(problem) = refuse_options(&[(has_limits, "limits of a retry", way)]) {
+        return context.report(None, &problem);
+    }
+    let body = json!({"from": args.from, "accept_changes": args.accept_changes});
+    continued(context, remote, &args.id, limits.strict, Some(&args.from), body)
+}
+
+/// Continues a run and follows it to its end.
+fn continued(
+    context: &Context,
+    remote: &Remote,
+    id: &str,
+    is_strict: bool,
+    from: Option<&str>,
+    mut body: Value,
+) -> Exit {
+    if let Some(members) = body.as_object_mut() {
+        members.retain(|_, value| !value.is_null());
+    }
+    let way = "leave it out, or run on this machine without `--server`";
+    let run = refuse_options(&[(is_strict, "--strict", way)]).and_then(|()| remote.find(id));
+    let run = match run {
+        Ok(run) => run,
+        Err(problem) => return context.report(None, &problem),
+    };
+    if from.is_none() && run.status == RunState::Succeeded.word() {
+        return succeeded(context, &run.document);
+    }
+    let action = if from.is_some() { "retry" } else { "resume" };
+    let done = proceed(context, remote, &run, |remote| {
+        remote.post(&format!("/v1/runs/{}/{action}", run.id), &body.to_string()).map(drop)
+    });
+    done.unwrap_or_else(|problem| {
+        let document = &run.document;
+        let target = match (&document.pipeline, &document.machine) {
+            (Some(name), _) => Some(Target::Pipeline(name.clone())),
+            (None, Some(name)) => Some(Target::Machine(name.clone())),
+            (None, None) => None,
+        };
+        context.refuse(About { run_id: Some(&run.id), target: target.as_ref() }, &Refused::Problem(problem))
+    })
+}
+
+/// Asks for something that continues `run`, then follows it to its end.
+pub(crate) fn proceed(
+    context: &Context,
+    remote: &Remote,
+    run: &RunDocument,
+    ask: impl FnOnce(&Remote) -> Result<(), Problem>,
+) -> Result<Exit, Problem> {
+    let after = remote.last_event(&run.id)?;
+    ask(remote)?;
+    let watching = Watching { after, changed_at: Some(run.changed_at.clone()), cancels: true };
+    let ended = remote.follow(context, &run.id, watching)?.into_ended();
+    Ok(finished(context, None, &ended))
+}

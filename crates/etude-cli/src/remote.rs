@@ -1,0 +1,279 @@
+//! Runs on a server: what `--server` sends the commands that deal with runs to.
+//!
+//! A server's documents become the values that the journal yields here, and are shown by the same functions.
+
+mod address;
+mod event;
+mod follow;
+mod problem;
+mod result;
+mod row;
+mod stream;
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use etude::runs::LATEST;
+use reqwest::{Method, RequestBuilder, Response};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+pub(crate) use address::SERVER;
+pub(crate) use follow::Watching;
+pub(crate) use result::RunDocument;
+pub(crate) use row::listed;
+
+use crate::context::{Context, Problem};
+use address::Address;
+
+/// The largest document that is read.
+const MAX_DOCUMENT: usize = 64 * 1024 * 1024;
+
+/// How long a response may take to begin.
+const RESPONSE: Duration = Duration::from_secs(90);
+
+/// A server, and who we are to it.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    /// What the user calls it.
+    name: String,
+    way: RefCell<Arc<Way>>,
+    runtime: Runtime,
+    /// The app that `--app` names.
+    app: Option<String>,
+}
+
+/// The way to a server.
+#[derive(Debug)]
+struct Way {
+    address: Address,
+    client: reqwest::Client,
+}
+
+impl Way {
+    async fn find(name: &str) -> Result<Arc<Self>, Problem> {
+        let address = Address::find(name).await?;
+        Ok(Arc::new(Self { client: address.client()?, address }))
+    }
+}
+
+impl Remote {
+    /// The server that the command line or the environment names; `None` if runs are in the journal here.
+    pub(crate) fn of(context: &Context) -> Result<Option<Self>, Problem> {
+        let Some(name) = address::named(context.global.server.as_deref()) else { return Ok(None) };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|e| Problem::environment(format!("no threads can be started: {e}")))?;
+        let way = RefCell::new(runtime.block_on(Way::find(&name))?);
+        let app = context.global.app.as_ref().map(|app| app.display().to_string());
+        Ok(Some(Self { name, way, runtime, app }))
+    }
+
+    /// Lets several things happen at once.
+    pub(crate) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+
+    fn way(&self) -> Arc<Way> {
+        Arc::clone(&self.way.borrow())
+    }
+
+    /// Looks for the server again: another process of it has another socket. Without one, everything stays.
+    async fn find_again(&self) {
+        if let Ok(way) = Way::find(&self.name).await {
+            self.way.replace(way);
+        }
+    }
+
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let way = self.way();
+        let request = way.client.request(method, format!("{}{path}", way.address.base));
+        request.bearer_auth(way.address.token.expose())
+    }
+
+    /// Sends a request. Whatever is no success is a problem.
+    async fn send(&self, request: RequestBuilder) -> Result<Response, Problem> {
+        let sent = tokio::time::timeout(RESPONSE, request.send()).await;
+        let response = match sent {
+            Ok(sent) => sent.map_err(|error| self.unreachable(&error))?,
+            Err(_) => return Err(Problem::environment(format!("{} does not respond", self.way().address))),
+        };
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let body = self.body(response).await?;
+        Err(problem::of(&self.way().address, status.as_u16(), &serde_json::from_slice(&body).unwrap_or_default()))
+    }
+
+    fn unreachable(&self, error: &reqwest::Error) -> Problem {
+        let mut why: &dyn std::error::Error = error;
+        while let Some(source) = why.source() {
+            why = source;
+        }
+        Problem::environment(format!("{} cannot be reached: {why}", self.way().address))
+            .hint("start a server: etude serve")
+    }
+
+    async fn body(&self, mut response: Response) -> Result<Vec<u8>, Problem> {
+        let mut bytes = Vec::new();
+        while let Some(piece) = response.chunk().await.map_err(|error| self.unreachable(&error))? {
+            bytes.extend_from_slice(&piece);
+            if bytes.len() > MAX_DOCUMENT {
+                return Err(Problem::environment(format!(
+                    "a response of {} is larger than 64 MiB",
+                    self.way().address
+                )));
+            }
+        }
+        Ok(bytes)
+    }
+
+    async fn text(&self, request: RequestBuilder) -> Result<String, Problem> {
+        let bytes = self.body(self.send(request).await?).await?;
+        String::from_utf8(bytes).map_err(|_| self.foreign("is no text"))
+    }
+
+    async fn document(&self, request: RequestBuilder) -> Result<Value, Problem> {
+        let text = self.text(request).await?;
+        serde_json::from_str(&text).map_err(|e| self.foreign(&format!("is no JSON: {e}")))
+    }
+
+    /// The problem of a response that no server of ours gives.
+    fn foreign(&self, what: &str) -> Problem {
+        Problem::environment(format!("the response of {} {what}", self.way().address))
+            .hint("the address may belong to another program: etude serve prints its own")
+    }
+
+    /// A document by its path and query.
+    pub(crate) fn get(&self, path: &str, query: &[(&str, String)]) -> Result<Value, Problem> {
+        let path = if query.is_empty() { path.to_owned() } else { format!("{path}?{}", encoded(query)) };
+        self.block_on(self.document(self.request(Method::GET, &path)))
+    }
+
+    /// The bytes at a path, in pieces.
+    pub(crate) fn bytes(&self, path: &str, mut each: impl FnMut(&[u8])) -> Result<(), Problem> {
+        self.block_on(async {
+            let mut response = self.send(self.request(Method::GET, path)).await?;
+            while let Some(piece) = response.chunk().await.map_err(|error| self.unreachable(&error))? {
+                each(&piece);
+            }
+            Ok(())
+        })
+    }
+
+    /// The document of a POST. Its key lets it be sent again without doing anything twice.
+    pub(crate) fn post(&self, path: &str, body: &str) -> Result<Value, Problem> {
+        let request = self.request(Method::POST, path).header("content-type", "application/json");
+        let request = request.header("idempotency-key", etude_runtime::run_id::new());
+        self.block_on(self.document(request.body(body.to_owned())))
+    }
+
+    /// A run as the server has it now.
+    pub(crate) async fn run(&self, id: &str) -> Result<RunDocument, Problem> {
+        let text = self.text(self.request(Method::GET, &format!("/v1/runs/{id}"))).await?;
+        RunDocument::parse(text).map_err(|why| self.foreign(&why))
+    }
+
+    /// The slug of the app that is meant: the named one, or the only one.
+    pub(crate) fn app(&self) -> Result<String, Problem> {
+        if let Some(app) = &self.app {
+            return Ok(app.clone());
+        }
+        let server = self.get("/v1/server", &[])?;
+        let apps: Vec<&str> = server["apps"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        match apps.as_slice() {
+            [app] => Ok((*app).to_owned()),
+            _ => Err(Problem::usage(format!("{} has several apps", self.way().address))
+                .hint(format!("name one with `--app`: {}", apps.join(", ")))),
+        }
+    }
+
+    /// The filter of the app that was named.
+    pub(crate) fn of_app(&self) -> Vec<(&'static str, String)> {
+        self.app.iter().map(|app| ("app", app.clone())).collect()
+    }
+
+    /// The run that `id` names: its whole id, the beginning of it, or `latest`.
+    pub(crate) fn find(&self, id: &str) -> Result<RunDocument, Problem> {
+        let mut query = self.of_app();
+        if id == LATEST {
+            query.push(("limit", "1".to_owned()));
+        } else if !id.is_empty() && id.chars().all(|c| c.is_ascii_alphanumeric()) {
+            query = vec![("q", id.to_owned()), ("limit", "200".to_owned())];
+        } else {
+            return Err(unknown(id));
+        }
+        let listed = self.get("/v1/runs", &query)?;
+        let rows = listed["runs"].as_array().into_iter().flatten();
+        let ids: Vec<&str> = rows.filter_map(|row| row["run_id"].as_str()).collect();
+        let matching: Vec<&str> = ids.into_iter().filter(|known| id == LATEST || known.starts_with(id)).collect();
+        match matching.as_slice() {
+            [] if id == LATEST => Err(Problem::usage("the server has no run, so there is no latest one")),
+            [] => Err(unknown(id)),
+            [one] => self.block_on(self.run(one)),
+            several => match several.iter().find(|known| **known == id) {
+                Some(whole) => self.block_on(self.run(whole)),
+                None => Err(Problem::usage(format!("`{id}` begins the ids of several runs: {}", several.join(", ")))
+                    .hint("list the whole ids with `etude runs list`")),
+            },
+        }
+    }
+
+    /// Asks for a run to be cancelled, or killed.
+    async fn cancel_run(&self, id: &str, reason: &str, mode: &str) -> Result<Value, Problem> {
+        let request = self.request(Method::POST, &format!("/v1/runs/{id}/cancel"));
+        let body = json!({"reason": reason, "mode": mode}).to_string();
+        self.document(request.header("content-type", "application/json").body(body)).await
+    }
+
+    /// Asks for a run to be cancelled. Returns its row.
+    pub(crate) fn cancel(&self, id: &str, reason: &str) -> Result<Value, Problem> {
+        self.block_on(self.cancel_run(id, reason, "cancel"))
+    }
+
+    /// What precedes a command for this server in hints.
+    pub(crate) fn described(&self) -> String {
+        self.way().address.to_string()
+    }
+}
+
+fn unknown(id: &str) -> Problem {
+    Problem::usage(format!("there is no run `{id}`")).hint("list them with `etude runs list`")
+}
+
+/// A query.
+fn encoded(pairs: &[(&str, String)]) -> String {
+    let pairs: Vec<String> = pairs.iter().map(|(name, value)| format!("{name}={}", percent(value))).collect();
+    pairs.join("&")
+}
+
+/// A text as one segment of a path, or as a value of a query.
+pub(crate) fn percent(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+/// Refuses options that a server does not take.
+pub(crate) fn refuse_options(options: &[(bool, &str, &str)]) -> Result<(), Problem> {
+    match options.iter().find(|(is_given, _, _)| *is_given) {
+        None => Ok(()),
+        Some((_, option, way)) => {
+            Err(Problem::usage(format!("a run on a server takes no `{option}`")).hint(way.to_owned()))
+        }
+    }
+}
+
+impl Context {
+    /// The server on which runs are; `None` if they are in the journal here.
+    pub(crate) fn server(&self) -> Result<Option<Remote>, Problem> {
+        Remote::of(self)
+    }
+
+    /// Whether a server runs what this command asks for.
+    pub(crate) fn is_remote(&self) -> bool {
+        address::named(self.global.server.as_deref()).is_some()
+    }
+}

@@ -1,0 +1,226 @@
+//! Where a server is, and the token for it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use etude_models::Secret;
+use etude_process::TOKEN_VARIABLE as TOKEN;
+use reqwest::{Client, Url, redirect};
+use serde_json::Value;
+
+use crate::context::Problem;
+use crate::paths;
+
+/// The variable that names a server, like `--server`.
+pub(crate) const SERVER: &str = "ETUDE_SERVER";
+
+/// The variable that names a file with the token.
+const TOKEN_FILE: &str = "ETUDE_TOKEN_FILE";
+
+/// The word for the user's own server on this machine.
+const LOCAL: &str = "local";
+
+/// How long a connection may take.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// How long the user's own servers have to say who they are.
+const IDENTITY: Duration = Duration::from_secs(5);
+
+/// The server that is named: on the command line, or else in the environment.
+pub(super) fn named(flag: Option<&str>) -> Option<String> {
+    let of_environment = || std::env::var(SERVER).ok();
+    flag.map(str::to_owned).or_else(of_environment).filter(|text| !text.is_empty())
+}
+
+/// A server.
+#[derive(Debug)]
+pub(super) struct Address {
+    /// What paths follow.
+    pub(super) base: String,
+    /// The socket to which connections go, whatever the base says.
+    socket: Option<PathBuf>,
+    pub(super) token: Secret,
+    is_loopback: bool,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.socket {
+            Some(socket) => write!(f, "the server at `{}`", socket.display()),
+            None => write!(f, "the server at `{}`", self.base),
+        }
+    }
+}
+
+impl Address {
+    /// The server that `text` names, with its token.
+    pub(super) async fn find(text: &str) -> Result<Self, Problem> {
+        let token = token()?;
+        if text == LOCAL {
+            let own = own_server(|_| true).await?;
+            let own = own
+                .ok_or_else(|| Problem::environment("no server of this user listens").hint("start one: etude serve"))?;
+            return Ok(Self { token: token.unwrap_or(own.token), ..own });
+        }
+        let (base, url) = base_of(text)?;
+        let is_loopback = is_loopback(&url);
+        if url.scheme() == "http" && !is_loopback {
+            let problem = Problem::usage(format!("`--server {base}` would send the token without encryption"));
+            return Err(problem.hint("use `https://`, or a tunnel to a port of this machine"));
+        }
+        if let Some(token) = token {
+            return Ok(Self { base, socket: None, token, is_loopback });
+        }
+        // Anybody on this machine may listen at a port. The owner's token goes to the socket of the server that has
+        // this address, never to the port.
+        if is_loopback && let Some(own) = own_server(|addresses| is_among(&url, addresses)).await? {
+            return Ok(own);
+        }
+        let problem = Problem::environment(format!("there is no token for the server at `{base}`"));
+        let problem = problem.hint(format!("set {TOKEN}, or {TOKEN_FILE} to the path of a file with it"));
+        Err(problem.hint("make one where the server is: etude token new NAME --scope read,run"))
+    }
+
+    /// The client for it. A redirect would carry the token to wherever it points.
+    pub(super) fn client(&self) -> Result<Client, Problem> {
+        etude_models::init_tls();
+        let mut builder = Client::builder()
+            .user_agent(concat!("etude/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT)
+            .redirect(redirect::Policy::none())
+            .referer(false);
+        if self.is_loopback {
+            builder = builder.no_proxy();
+        }
+        if self.base.starts_with("http://") {
+            builder = builder.tls_certs_only([]);
+        }
+        if let Some(socket) = &self.socket {
+            builder = at_socket(builder, socket);
+        }
+        builder.build().map_err(|error| Problem::environment(format!("the HTTP client cannot be made: {error}")))
+    }
+}
+
+#[cfg(unix)]
+fn at_socket(builder: reqwest::ClientBuilder, socket: &Path) -> reqwest::ClientBuilder {
+    builder.unix_socket(socket)
+}
+
+#[cfg(not(unix))]
+fn at_socket(builder: reqwest::ClientBuilder, _: &Path) -> reqwest::ClientBuilder {
+    builder
+}
+
+/// The token that the environment has. It is never an argument: those are visible to everybody on the machine.
+fn token() -> Result<Option<Secret>, Problem> {
+    let given = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
+    if let Some(token) = given(TOKEN) {
+        return Ok(Some(Secret::new(token.trim())));
+    }
+    let Some(path) = given(TOKEN_FILE) else { return Ok(None) };
+    read_token(Path::new(&path)).map(Some)
+}
+
+fn read_token(path: &Path) -> Result<Secret, Problem> {
+    let text = etude::regular::read_text(path, 4096).map_err(|error| {
+        Problem::environment(format!("the file of the token, `{}`, cannot be read: {error}", path.display()))
+    })?;
+    Ok(Secret::new(text.trim()))
+}
+
+/// The URL without a slash at its end.
+fn base_of(text: &str) -> Result<(String, Url), Problem> {
+    let wrong = |why: &str| {
+        Problem::usage(format!("`--server {text}` is no address of a server: {why}"))
+            .hint("give one such as `http://127.0.0.1:3883`, or `local` for your own server")
+    };
+    let url = Url::parse(text).map_err(|_| wrong("it is no URL"))?;
+    if !["http", "https"].contains(&url.scheme()) {
+        return Err(wrong("it begins with neither `http://` nor `https://`"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(Problem::usage("`--server` takes no password").hint(format!("set {TOKEN}")));
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err(wrong("it has a query"));
+    }
+    Ok((url.as_str().trim_end_matches('/').to_owned(), url))
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// True if a server with these addresses is at `url`.
+fn is_among(url: &Url, addresses: &[Url]) -> bool {
+    let port = |url: &Url| url.port_or_known_default();
+    let is_same = |address: &Url| url.host_str() == address.host_str() || url.host_str() == Some("localhost");
+    addresses.iter().any(|address| port(address) == port(url) && is_same(address))
+}
+
+/// The newest server of this user whose addresses fit, through its socket and with the owner's token.
+async fn own_server(fits: impl Fn(&[Url]) -> bool) -> Result<Option<Address>, Problem> {
+    let dir = paths::state_dir().map_err(Problem::environment)?.join("serve");
+    let mut sockets: Vec<PathBuf> = std::fs::read_dir(&dir)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|end| end == "sock"))
+        .collect();
+    let age = |path: &PathBuf| std::fs::symlink_metadata(path).and_then(|meta| meta.modified()).ok();
+    sockets.sort_by_key(|path| std::cmp::Reverse(age(path)));
+    for socket in sockets {
+        let token = read_token(&dir.join("owner.token"))?;
+        let own = Address { base: "http://localhost".to_owned(), socket: Some(socket), token, is_loopback: true };
+        let request = own.client()?.get("http://localhost/v1/server").bearer_auth(own.token.expose());
+        // A server that was killed leaves its socket.
+        let Ok(Ok(response)) = tokio::time::timeout(IDENTITY, request.send()).await else { continue };
+        let Ok(text) = response.text().await else { continue };
+        let server: Value = serde_json::from_str(&text).unwrap_or_default();
+        let addresses = server["addresses"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let addresses: Vec<Url> = addresses.filter_map(|url| Url::parse(url).ok()).collect();
+        if server["pid"].is_u64() && fits(&addresses) {
+            let base = server["base_path"].as_str().unwrap_or_default();
+            return Ok(Some(Address { base: format!("http://localhost{base}"), ..own }));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_a_url_without_a_password_and_has_a_path() {
+        for (text, base) in [
+            ("http://127.0.0.1:3883", "http://127.0.0.1:3883"),
+            ("http://127.0.0.1:3883/", "http://127.0.0.1:3883"),
+            ("https://runs.example/etude/", "https://runs.example/etude"),
+        ] {
+            assert_eq!(base_of(text).expect("a URL").0, base, "{text}");
+        }
+        for text in ["x", "ftp://a", "http://u:p@127.0.0.1", "http://127.0.0.1/?a=b", "localhost:3883"] {
+            assert!(base_of(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_own_server_is_known_by_its_addresses() {
+        let url = |text: &str| Url::parse(text).expect("a URL");
+        let addresses = [url("http://127.0.0.1:3883"), url("http://[::1]:3883")];
+        for (text, is_own) in [
+            ("http://127.0.0.1:3883", true),
+            ("http://localhost:3883", true),
+            ("http://[::1]:3883", true),
+            ("http://127.0.0.1:3884", false),
+            ("http://127.0.0.2:3883", false),
+        ] {
+            assert_eq!(is_among(&url(text), &addresses), is_own, "{text}");
+        }
+    }
+}

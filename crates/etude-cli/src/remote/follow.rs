@@ -1,0 +1,160 @@
+//! Follows a run on a server until it has ended or waits, as `etude run` follows its own.
+
+use std::time::Duration;
+
+use etude_runtime::driver::{Progress, Stop};
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::Remote;
+use super::event::Steps;
+use super::result::{RunDocument, is_on_its_way};
+use super::stream::{ENDED, Message, Stream};
+use crate::context::{Context, Problem};
+use crate::render::progress::Face;
+use crate::{signals, stdout};
+
+/// How often a run is looked at that says nothing.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// How long a run that is continued may stay as it was.
+const TAKEN_UP: Duration = Duration::from_secs(10);
+
+/// What is followed, and from where.
+#[derive(Debug, Default)]
+pub(crate) struct Watching {
+    /// The last event that was seen.
+    pub(crate) after: Option<String>,
+    /// The state before something was asked of the run: it counts only when it has changed.
+    pub(crate) changed_at: Option<String>,
+    /// Ctrl-C cancels the run.
+    pub(crate) cancels: bool,
+}
+
+/// Shows events.
+struct Shown<'c> {
+    context: &'c Context,
+    face: Face,
+    steps: Steps,
+}
+
+impl Shown<'_> {
+    fn show(&mut self, data: &str) {
+        let Ok(mut event) = serde_json::from_str::<Value>(data) else { return };
+        let Some(known) = self.steps.take(&event) else { return };
+        self.face.show(&Progress::Machine { event: &known, rows: self.steps.rows(), is_replay: false });
+        if self.context.streams() {
+            event.as_object_mut().map(|members| (members.shift_remove("at"), members.shift_remove("id")));
+            stdout::json(&event);
+        }
+    }
+}
+
+impl Remote {
+    /// Follows a run, and returns it when it has ended or waits.
+    pub(crate) fn follow(&self, context: &Context, id: &str, watching: Watching) -> Result<RunDocument, Problem> {
+        let mut shown = Shown { context, face: context.face(), steps: Steps::default() };
+        let done = self.block_on(self.followed(&mut shown, id, watching));
+        shown.face.close();
+        done.map_err(|problem| problem.hint(format!("the run is kept on the server: etude runs watch {id}")))
+    }
+
+    async fn followed(&self, shown: &mut Shown<'_>, id: &str, watching: Watching) -> Result<RunDocument, Problem> {
+        let mut stop = watching.cancels.then(signals::listen).transpose();
+        let stop = stop.as_mut().map_err(|e| Problem::environment(format!("signals cannot be caught: {e}")))?;
+        let mut events = Stream::new(self, &format!("/v1/runs/{id}/events"), watching.after);
+        let mut feed = Stream::new(self, "/v1/events", None);
+        let began = Instant::now();
+        let mut look = tokio::time::interval(LOOK);
+        let mut is_news = false;
+        loop {
+            if is_news {
+                let run = self.run(id).await;
+                is_news = false;
+                // A server that is away for a moment is asked again by the streams.
+                if let Ok(run) = run
+                    && !run.is_on_its_way()
+                    && (watching.changed_at.as_ref() != Some(&run.changed_at) || began.elapsed() > TAKEN_UP)
+                {
+                    self.rest(shown, id, events.last).await?;
+                    // It may have gone on meanwhile.
+                    return self.run(id).await;
+                }
+            }
+            tokio::select! {
+                message = events.next() => match message? {
+                    Some(message) => shown.show(&message.data),
+                    None => is_news = true,
+                },
+                message = feed.next() => is_news = message?.is_none_or(|message| concerns(&message, id)),
+                _ = look.tick() => is_news = true,
+                asked = asked_to_stop(stop.as_mut()) => self.stop(id, asked).await?,
+            }
+        }
+    }
+
+    /// Shows what a run has said by now.
+    async fn rest(&self, shown: &mut Shown<'_>, id: &str, mut last: Option<String>) -> Result<(), Problem> {
+        loop {
+            let page = self.page(id, last.as_deref()).await?;
+            for event in page["events"].as_array().into_iter().flatten() {
+                shown.show(&event.to_string());
+                last = event["id"].as_str().map(str::to_owned).or(last);
+            }
+            if page["next"].is_null() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn page(&self, id: &str, after: Option<&str>) -> Result<Value, Problem> {
+        let after = after.map(|after| format!("&after={}", super::percent(after))).unwrap_or_default();
+        let path = format!("/v1/runs/{id}/events?limit=1000{after}");
+        self.document(self.request(reqwest::Method::GET, &path).header("accept", "application/json")).await
+    }
+
+    /// The id of the last event of a run by now, other than its end: it may go on.
+    pub(crate) fn last_event(&self, id: &str) -> Result<Option<String>, Problem> {
+        self.block_on(async {
+            let mut last = None;
+            loop {
+                let page = self.page(id, last.as_deref()).await?;
+                let mut events = page["events"].as_array().into_iter().flatten().rev();
+                let end = events.find(|event| event["event"] != ENDED);
+                last = end.and_then(|event| event["id"].as_str()).map(str::to_owned).or(last);
+                if page["next"].is_null() {
+                    return Ok(last);
+                }
+            }
+        })
+    }
+
+    /// Asks the server to stop a run. That it has ended meanwhile is no problem.
+    async fn stop(&self, id: &str, asked: Stop) -> Result<(), Problem> {
+        let (reason, mode) = match &asked {
+            Stop::No | Stop::Drain | Stop::Leave => return Ok(()),
+            Stop::Cancel(reason) => (reason, "cancel"),
+            Stop::Kill(reason) => (reason, "kill"),
+        };
+        match self.cancel_run(id, reason, mode).await {
+            Err(problem) if problem.exit != crate::exit::Exit::Usage => Err(problem),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// True if a message of the feed says that this run is no longer on its way.
+fn concerns(message: &Message, id: &str) -> bool {
+    let row: Value = serde_json::from_str(&message.data).unwrap_or_default();
+    message.event == "run" && row["run_id"] == id && !row["status"].as_str().is_some_and(is_on_its_way)
+}
+
+/// What the user asks next with a signal.
+async fn asked_to_stop(stop: Option<&mut watch::Receiver<Stop>>) -> Stop {
+    let Some(stop) = stop else { return std::future::pending().await };
+    match stop.changed().await {
+        Ok(()) => stop.borrow_and_update().clone(),
+        Err(_) => std::future::pending().await,
+    }
+}

@@ -1,0 +1,192 @@
+//! The document of a run on a server, as the result document of a run here.
+
+use etude::document::Document;
+use etude::runner::Ended;
+use etude_core::data::Json;
+use etude_core::failure::{Attempt, Failure, FailureKind, Phase, RejectedBy};
+use etude_core::machine::Limits;
+use etude_core::model::Usage;
+use etude_core::outcome::Stderr;
+use etude_core::plan::Origin;
+use etude_core::report::usage_json;
+use etude_runtime::engine::RunState;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+/// A run as the server has it.
+#[derive(Debug)]
+pub(crate) struct RunDocument {
+    pub(crate) id: String,
+    /// The word in `status`.
+    pub(crate) status: String,
+    pub(crate) changed_at: String,
+    pub(crate) document: Document,
+    pub(crate) errors: Vec<Failure>,
+    limits: Limits,
+    /// The input as the server has it; its numbers keep their digits.
+    pub(crate) input: Box<RawValue>,
+    /// All members but the output.
+    pub(crate) members: Map<String, Value>,
+}
+
+/// The members that are read as they are written.
+#[derive(Deserialize)]
+struct Raw<'a> {
+    #[serde(borrow)]
+    output: Option<&'a RawValue>,
+    input: Box<RawValue>,
+}
+
+impl RunDocument {
+    /// The document in a response.
+    pub(super) fn parse(text: String) -> Result<Self, String> {
+        let raw: Raw<'_> = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+        let mut members: Map<String, Value> = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+        let word = |name: &str| members.get(name).and_then(Value::as_str).map(str::to_owned);
+        let list = |name: &str| members.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
+        let number = |name: &str| members.get(name).and_then(Value::as_u64);
+        let id = word("run_id").ok_or("has no `run_id`")?;
+        let status = word("status").ok_or("has no `status`")?;
+        let mode = match word("mode").as_deref() {
+            Some("skill") => "skill",
+            Some("machine") => "machine",
+            _ => "pipeline",
+        };
+        let usage = members.get("usage").filter(|usage| usage.is_object()).cloned();
+        let facts = json!({
+            "status": status, "errors": list("errors"), "steps": list("steps"), "stages": list("stages"),
+            "usage": usage.unwrap_or_else(|| usage_json(&Usage::default())),
+        });
+        // A run that failed has no output; one that succeeded may have put out null.
+        let output = raw.output.map(|output| Json::trusted(output.get()));
+        let output = output.or_else(|| (status == RunState::Succeeded.word()).then(Json::null));
+        let document = Document {
+            run_id: Some(id.clone()),
+            pipeline: word("pipeline"),
+            machine: word("machine"),
+            mode,
+            members: facts.as_object().cloned().unwrap_or_default(),
+            output,
+            waiting: list("waiting"),
+            duration_ms: number("duration_ms").unwrap_or(0),
+            attempt: number("attempt").and_then(|attempt| u32::try_from(attempt).ok()),
+            again_of: word("again_of"),
+            remains: None,
+        };
+        let limits = members.get("limits").cloned().unwrap_or_default();
+        let limits = Limits {
+            max_cost_usd: limits["max_cost_usd"].as_f64(),
+            max_tokens: limits["max_tokens"].as_u64(),
+            timeout_ms: limits["timeout_ms"].as_u64(),
+        };
+        let errors = list("errors").iter().filter_map(failure).collect();
+        let changed_at = word("changed_at").unwrap_or_default();
+        let input = raw.input;
+        members.remove("output");
+        Ok(Self { id, status, changed_at, document, errors, limits, input, members })
+    }
+
+    /// True if it is queued or at work.
+    pub(crate) fn is_on_its_way(&self) -> bool {
+        is_on_its_way(&self.status)
+    }
+
+    /// True if it has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        RunState::from_word(&self.status).is_some_and(RunState::is_final)
+    }
+
+    /// How it ended, as a run here ends.
+    pub(crate) fn into_ended(self) -> Ended {
+        let Self { id, document, errors, limits, .. } = self;
+        Ended { run_id: id, document, errors, gates: Vec::new(), limits }
+    }
+}
+
+/// True for the status of a run that is queued or at work.
+pub(super) fn is_on_its_way(status: &str) -> bool {
+    matches!(RunState::from_word(status), Some(RunState::Queued | RunState::Running))
+}
+
+/// An entry of `errors`. A kind that this program does not know is a failed run all the same.
+pub(super) fn failure(error: &Value) -> Option<Failure> {
+    let text = |name: &str| error[name].as_str().map(str::to_owned);
+    let number = |name: &str| error[name].as_u64();
+    let small = |name: &str| number(name).and_then(|number| u32::try_from(number).ok());
+    let kind = text("kind").and_then(|word| FailureKind::from_word(&word)).unwrap_or(FailureKind::StepFailed);
+    let origin =
+        text("file").zip(small("line")).map(|(file, line)| Origin { file, line, column: small("column").unwrap_or(1) });
+    let stderr = text("stderr_tail").map(|tail| Stderr {
+        lines: number("stderr_lines").unwrap_or(0),
+        bytes: tail.len() as u64,
+        tail,
+        blob: None,
+    });
+    let details = match error.get("details") {
+        Some(details) => Some(Json::of(details)),
+        None => error.get("class").map(|_| Json::of(error)),
+    };
+    Some(Failure {
+        phase: text("phase").and_then(|word| Phase::from_word(&word)),
+        step: text("step"),
+        origin,
+        exit_status: error["exit_status"].as_i64().and_then(|status| i32::try_from(status).ok()),
+        signal: text("signal"),
+        stderr,
+        attempts: error["attempts"].as_array().into_iter().flatten().map(attempt).collect(),
+        elapsed_ms: number("duration_ms"),
+        details,
+        ..Failure::new(kind, text("message")?)
+    })
+}
+
+fn attempt(attempt: &Value) -> Attempt {
+    let errors = attempt["errors"].as_array().into_iter().flatten();
+    Attempt {
+        rejected_by: attempt["rejected_by"].as_str().and_then(RejectedBy::from_word).unwrap_or(RejectedBy::Transport),
+        errors: errors.filter_map(Value::as_str).map(str::to_owned).collect(),
+        elapsed_ms: attempt["duration_ms"].as_u64().unwrap_or(0),
+        tokens: attempt["tokens"].as_u64().unwrap_or(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use etude_core::report::error_json;
+
+    use super::*;
+
+    /// A failure that comes over the wire is the one that was sent, so that it is shown in the same way.
+    #[test]
+    fn a_failure_survives_its_document() {
+        let whole = Failure {
+            phase: Some(Phase::Business),
+            step: Some("ask".to_owned()),
+            origin: Some(Origin { file: "pipelines/p/pipeline.yaml".to_owned(), line: 4, column: 11 }),
+            exit_status: Some(2),
+            signal: Some("SIGKILL".to_owned()),
+            stderr: Some(Stderr { tail: "oh\n".to_owned(), lines: 1, bytes: 3, blob: None }),
+            attempts: vec![Attempt {
+                rejected_by: RejectedBy::Schema,
+                errors: vec!["no".to_owned()],
+                elapsed_ms: 3,
+                tokens: 7,
+            }],
+            elapsed_ms: Some(12),
+            details: Some(Json::of(&json!({"item": 3}))),
+            ..Failure::new(FailureKind::StepFailed, "it failed")
+        };
+        let back = failure(&error_json(&whole)).expect("a failure");
+        assert_eq!((error_json(&back), back.stderr.clone()), (error_json(&whole), whole.stderr.clone()));
+    }
+
+    /// Numbers of an output keep their digits.
+    #[test]
+    fn an_output_is_as_it_was_sent() {
+        let text =
+            r#"{"run_id":"r","status":"succeeded","mode":"pipeline","pipeline":"p","output":{"n":1.10},"input":{}}"#;
+        let run = RunDocument::parse(text.to_owned()).expect("a run");
+        assert_eq!(run.document.output.expect("an output").inline(), Some(r#"{"n":1.10}"#));
+    }
+}

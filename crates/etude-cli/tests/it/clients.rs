@@ -1,0 +1,289 @@
+//! Commands that deal with the runs of a server: the same documents, texts and exit statuses as with the journal here.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::ran::Ran;
+use crate::serve::Serving;
+use crate::test::Test;
+
+/// A pipeline that succeeds, one that fails, and one that asks.
+fn test() -> Test {
+    Test::new()
+        .pipeline("p", |p| {
+            p.with("input:\n  count: integer\n  name: {type: string, default: Ada}")
+                .sh("a", "cat > /dev/null; echo said >&2; echo '{\"output\": 1.50}'")
+                .sh("b", "echo '{\"output\": {\"n\": 2}}'")
+        })
+        .pipeline("broken", |p| p.sh("a", "echo oh no >&2; exit 3").sh("never", "true"))
+        .pipeline("ask", |p| p.step("name: ok\ntype: approval\nmessage: Deploy?").sh("last", "echo '{\"output\": 7}'"))
+        .yaml("invalid", "name: invalid\ndescription: The pipeline invalid.\nsteps:\n  - {name: a, type: code}\n")
+}
+
+/// The document on stdout as it was: nothing in it is replaced.
+fn raw(ran: &Ran) -> Value {
+    serde_json::from_slice(&ran.raw).expect("stdout is JSON")
+}
+
+fn address(serving: &Serving) -> String {
+    serving.line["addresses"][0].as_str().expect("an address").to_owned()
+}
+
+/// The command line with and without the server; what differs by run and by place is taken out.
+fn both(test: &Test, serving: &Serving, args: &[&str]) -> (Ran, Ran) {
+    let address = address(serving);
+    (test.run(args), test.run(&[&["--server", &address], args].concat()))
+}
+
+/// cli: a run on a server has the documents, the output, the messages and the exit statuses of one here.
+#[test]
+fn a_run_on_a_server_is_reported_as_one_here() {
+    let test = test();
+    let serving = Serving::start(&test, &["--port", "0"]);
+    for (args, exit) in [
+        (&["run", "-p", "p", "-i", "count=3"] as &[&str], 0),
+        (&["run", "-p", "p", "--input", "{\"count\": 3, \"name\": \"Bob\"}", "--quiet"], 0),
+        (&["run", "-p", "broken", "--quiet"], 1),
+        (&["run", "-p", "ask"], 5),
+        (&["run", "-p", "p", "-i", "count=many"], 2),
+        (&["run", "-p", "p"], 2),
+        (&["run", "-p", "brokn"], 2),
+        (&["run"], 2),
+    ] {
+        let (here, there) = both(&test, &serving, args);
+        let (here, there) = (here.exit(exit), there.exit(exit));
+        assert_eq!(there.out(), here.out(), "{args:?}");
+        if exit != 0 || !args.contains(&"p") {
+            // What a step says on stderr while it is at work is no event of the journal.
+            assert_eq!(without_place(there.err()), without_place(here.err()), "{args:?}");
+        }
+        let json = [args, &["--format", "json"]].concat();
+        let (here, there) = both(&test, &serving, &json);
+        assert_eq!(there.exit(exit).doc(), here.exit(exit).doc(), "{args:?}");
+        let lines = [args, &["--format", "jsonl"]].concat();
+        let (here, there) = both(&test, &serving, &lines);
+        assert_eq!(events(there), events(here), "{args:?}");
+    }
+    let (here, there) = both(&test, &serving, &["run", "-p", "invalid", "--format", "json"]);
+    let (here, there) = (here.exit(3).doc(), there.exit(3).doc());
+    assert_eq!(there["errors"], here["errors"]);
+    assert_eq!(serving.end().0, Some(0));
+}
+
+/// A text without the source lines of the app, which only its own machine has.
+fn without_place(text: &str) -> Vec<&str> {
+    let is_source = |line: &&str| !line.contains(" | ") && !line.trim_end().ends_with('|');
+    text.lines().filter(is_source).collect()
+}
+
+/// The lines of `--format jsonl` without what steps write to stderr, which the journal does not have.
+fn events(ran: Ran) -> Vec<Value> {
+    let lines = ran.lines().into_iter();
+    lines.filter(|line| line["event"] != "stderr").collect()
+}
+
+/// S-58: `runs list` and `runs show` print the runs of the server with the members that they have here.
+#[test]
+fn the_runs_of_a_server_are_listed_and_shown_as_here() {
+    let test = test();
+    let serving = Serving::start(&test, &["--port", "0"]);
+    test.run(&["run", "-p", "p", "-i", "count=3"]).exit(0);
+    test.run(&["run", "-p", "broken"]).exit(1);
+    for args in [&["runs", "list"] as &[&str], &["runs", "list", "--status", "failed"], &["runs", "list", "-n", "1"]] {
+        let (here, there) = both(&test, &serving, args);
+        assert_eq!(there.exit(0).out(), here.exit(0).out(), "{args:?}");
+        let json = [args, &["--format", "json"]].concat();
+        let (here, there) = both(&test, &serving, &json);
+        let (mut here, mut there) = (here.exit(0).doc(), there.exit(0).doc());
+        // A server names its apps.
+        for run in
+            [&mut here, &mut there].into_iter().flat_map(|document| document["runs"].as_array_mut().expect("runs"))
+        {
+            run["app"] = Value::Null;
+        }
+        assert_eq!(there, here, "{args:?}");
+    }
+    for pipeline in ["p", "broken"] {
+        let listed = raw(&test.run(&["runs", "list", "-p", pipeline, "--format", "json"]).exit(0));
+        let id = listed["runs"][0]["run_id"].as_str().expect("an id").to_owned();
+        let (here, there) = both(&test, &serving, &["runs", "show", &id[..8], "--format", "json"]);
+        let (here, there) = (here.exit(0).doc(), there.exit(0).doc());
+        for member in [
+            "run_id", "status", "mode", "pipeline", "output", "errors", "steps", "usage", "duration_ms", "attempt",
+            "input", "started_at", "changed_at", "target",
+        ] {
+            assert_eq!(there[member], here[member], "{member}");
+        }
+        let (here, there) = both(&test, &serving, &["runs", "show", &id]);
+        let lines = |ran: Ran| {
+            let text = ran.exit(0).out().to_owned();
+            text.lines().filter(|line| !line.starts_with("app ")).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(lines(there), lines(here));
+        for stream in ["input", "output", &format!("{pipeline}/a/stderr")] {
+            let (here, there) = both(&test, &serving, &["runs", "show", &id, "--stream", stream]);
+            assert_eq!((there.code(), there.raw), (here.code(), here.raw), "{stream}");
+        }
+    }
+    let (here, there) = both(&test, &serving, &["runs", "show", "nosuchrun"]);
+    assert_eq!(there.exit(2).err(), here.exit(2).err());
+    assert_eq!(serving.end().0, Some(0));
+}
+
+/// S-90, cli: a question of a run on a server is answered, and the run is followed to its end; a decided question is exit
+/// status 2.
+#[test]
+fn a_question_is_answered_on_the_server() {
+    let test = test();
+    let serving = Serving::start(&test, &["--port", "0"]);
+    let address = address(&serving);
+    let on = |args: &[&str]| test.run(&[&["--server", &address], args].concat());
+    let waiting = raw(&on(&["run", "-p", "ask", "--format", "json"]).exit(5));
+    let (run, id) = (waiting["run_id"].as_str().expect("an id"), waiting["waiting"][0]["id"].as_str().expect("an id"));
+    on(&["approve", id, "--by", "somebody"]).exit(2).stderr_has("takes no `--by`");
+    on(&["approve", id, "--question", "another"]).exit(2);
+    let ended = raw(&on(&["approve", id, "--resume", "--format", "json"]).exit(0));
+    assert_eq!((&ended["run_id"], &ended["output"]), (&json!(run), &json!(7)));
+    on(&["approve", id]).exit(2).stderr_has("does not wait for anybody: succeeded");
+    let denied = raw(&on(&["run", "-p", "ask", "--format", "json"]).exit(5));
+    let run = denied["run_id"].as_str().expect("an id");
+    let decided = raw(&on(&["deny", run, "--reason", "not today", "--format", "json"]).exit(0));
+    assert_eq!(decided, json!({"run_id": run, "id": denied["waiting"][0]["id"], "decision": "denied"}));
+    let watched = raw(&on(&["runs", "watch", run, "--format", "json"]).exit(1));
+    assert_eq!(watched["errors"][0]["kind"], "approval_denied");
+    assert_eq!(serving.end().0, Some(0));
+}
+
+/// a failed run on a server continues there, and a run that has succeeded is printed again.
+#[test]
+fn a_failed_run_continues_on_the_server() {
+    let test = Test::new().pipeline("p", |p| {
+        p.note("first", "1").sh("second", "echo second >> \"$LEDGER\"; [ -e \"$ROOT/go\" ] && echo '{\"output\": 2}'")
+    });
+    let serving = Serving::start(&test, &["--port", "0"]);
+    let address = address(&serving);
+    let on = |args: &[&str]| test.run(&[&["--server", &address], args].concat());
+    let failed = raw(&on(&["run", "-p", "p", "--format", "json"]).exit(1));
+    let run = failed["run_id"].as_str().expect("an id");
+    on(&["runs", "retry", run, "--from", "thrid"]).exit(2);
+    test.put("go", "");
+    let ended = raw(&on(&["runs", "resume", run, "--format", "json"]).exit(0));
+    assert_eq!((&ended["run_id"], &ended["output"], &ended["attempt"]), (&json!(run), &json!(2), &json!(2)));
+    assert_eq!(test.ledger(), ["first", "second", "second"]);
+    on(&["runs", "resume", run]).exit(0).stderr_has("nothing is left to do");
+    on(&["runs", "cancel", run]).exit(2).stderr_has("is over: succeeded");
+    let again = raw(&on(&["runs", "retry", run, "--from", "first", "--format", "json"]).exit(0));
+    assert_eq!(again["attempt"], 3);
+    assert_eq!(serving.end().0, Some(0));
+}
+
+/// cli: Ctrl-C cancels a run on a server as it does one here.
+#[test]
+fn an_interrupt_cancels_the_run_on_the_server() {
+    let test = Test::new().pipeline("slow", |p| p.sh("a", "echo begun >> \"$LEDGER\"; sleep 300"));
+    let serving = Serving::start(&test, &["--port", "0"]);
+    let started = test.start(&["--server", &address(&serving), "run", "-p", "slow", "--format", "json"]);
+    test.wait_for("begun");
+    started.signal("INT");
+    let ended = raw(&started.finish().exit(130));
+    assert_eq!((&ended["status"], &ended["errors"][0]["kind"]), (&json!("cancelled"), &json!("cancelled")));
+    assert_eq!(serving.end().0, Some(0));
+}
+
+/// cli: a run is followed past the death of its server, without an event twice or lost.
+#[test]
+fn a_run_is_followed_past_the_death_of_its_server() {
+    let test = Test::new().pipeline("slow", |p| {
+        let wait =
+            "echo begun >> \"$LEDGER\"; while [ ! -e \"$ROOT/go\" ]; do sleep 0.02; done; echo '{\"output\": 1}'";
+        p.note("first", "0").sh("a", wait)
+    });
+    let mut serving = Serving::start(&test, &["--port", "0"]);
+    let address = address(&serving);
+    let port = address.rsplit_once(':').expect("a port").1.to_owned();
+    let started = test.start(&["--server", &address, "run", "-p", "slow", "--format", "jsonl"]);
+    test.wait_for("begun");
+    serving.child.kill().expect("it is ours");
+    serving.child.wait().expect("it ends");
+    test.put("go", "");
+    let serving = Serving::start(&test, &["--port", &port]);
+    let lines = started.finish().exit(0).lines();
+    let named = |name: &str| lines.iter().filter(|line| line["event"] == name).count();
+    assert_eq!(
+        (named("step_started"), named("step_ended"), lines.last().expect("a line")["output"].clone()),
+        (2, 2, json!(1))
+    );
+    assert_eq!(serving.end().0, Some(0));
+}
+
+/// cli: the token comes from the environment or a file; the owner's goes only to the user's own socket, and no step
+/// inherits one.
+#[test]
+fn a_token_is_no_argument_and_goes_to_no_stranger() {
+    let test = Test::new().pipeline("p", |p| p.sh("a", "echo \"{\\\"output\\\": \\\"${ETUDE_TOKEN-none}\\\"}\""));
+    let serving = Serving::start(&test, &["--port", "0"]);
+    let address = address(&serving);
+    // Without a token, the socket of the server that has this address is used.
+    test.run(&["--server", &address, "runs", "list"]).exit(0);
+    test.run(&["--server", "local", "runs", "list"]).exit(0);
+    // A program that listens at another port gets no request.
+    let stranger = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    stranger.set_nonblocking(true).expect("it can be asked");
+    let other = format!("http://{}", stranger.local_addr().expect("an address"));
+    test.run(&["--server", &other, "runs", "list"]).exit(4).stderr_has("there is no token");
+    assert!(stranger.accept().is_err(), "nobody calls");
+    test.run(&["--server", "http://runs.example", "runs", "list"]).exit(2).stderr_has("without encryption");
+    let new = test.run(&["token", "new", "ci", "--scope", "read,run", "--format", "json"]).exit(0);
+    let token = raw(&new)["token"].as_str().expect("a token").to_owned();
+    let path = test.path("token");
+    fs::write(&path, format!("{token}\n")).expect("a file");
+    let of_file =
+        |test: Test| test.env("ETUDE_SERVER", &address).env("ETUDE_TOKEN_FILE", path.to_str().expect("UTF-8"));
+    let test = of_file(test);
+    let ran = raw(&test.run(&["run", "-p", "p", "--format", "json"]).exit(0));
+    assert_eq!(
+        serving.document("GET", &format!("/v1/runs/{}", ran["run_id"].as_str().expect("an id")), "")["by"],
+        "ci"
+    );
+    let test = test.env("ETUDE_TOKEN", "etd_wrong");
+    test.run(&["runs", "list"]).exit(4).stderr_has("refuses the token");
+    let test = test.env("ETUDE_TOKEN", &token);
+    test.run(&["runs", "list"]).exit(0);
+    test.run(&["approve", ran["run_id"].as_str().expect("an id")]).exit(2);
+    // Of a run here, no step gets it.
+    let test = test.without_env("ETUDE_SERVER");
+    assert_eq!(test.run_json("p").exit(0).value()["output"], "none");
+    assert_eq!(serving.end().0, Some(0));
+}
+
+/// cli: what a server cannot do is exit status 2 with a way out, and nothing is done here instead.
+#[test]
+fn what_a_server_cannot_do_is_refused() {
+    let test = test();
+    let serving = Serving::start(&test, &["--port", "0"]);
+    let address = address(&serving);
+    for args in [
+        &["check"] as &[&str],
+        &["runs", "prune"],
+        &["runs", "stats"],
+        &["runs", "export", "latest"],
+        &["run", "-p", "p", "--refresh"],
+        &["run", "-p", "p", "--yolo"],
+        &["run", "-p", "p", "--read", "."],
+        &["run", "--skill", "do it"],
+        &["run", "--again", "latest"],
+        &["runs", "show", "latest", "a"],
+        &["--app", "other", "run", "-p", "p"],
+    ] {
+        let ran = test.run(&[&["--server", &address], args].concat()).exit(2);
+        assert!(ran.err().contains("hint: "), "{args:?}: {}", ran.err());
+    }
+    let dry = test.run(&["--server", &address, "run", "-p", "p", "-i", "count=1", "--dry-run", "--format", "json"]);
+    assert_eq!(dry.exit(0).value()["pipeline"], "p");
+    let test = test.env("ETUDE_SERVER", &address);
+    test.run(&["runs", "prune"]).exit(2).stderr_has("ETUDE_SERVER");
+    test.run(&["list"]).exit(0);
+    assert_eq!(serving.end().0, Some(0));
+    test.run(&["runs", "list"]).exit(4);
+}
