@@ -166,7 +166,7 @@ fn a_failed_run_continues_on_the_server() {
     let on = |args: &[&str]| test.run(&[&["--server", &address], args].concat());
     let failed = raw(&on(&["run", "-p", "p", "--format", "json"]).exit(1));
     let run = failed["run_id"].as_str().expect("an id");
-    on(&["runs", "retry", run, "--from", "thrid"]).exit(2);
+    on(&["runs", "retry", run, "--from", "third-step"]).exit(2);
     test.put("go", "");
     let ended = raw(&on(&["runs", "resume", run, "--format", "json"]).exit(0));
     assert_eq!((&ended["run_id"], &ended["output"], &ended["attempt"]), (&json!(run), &json!(2), &json!(2)));
