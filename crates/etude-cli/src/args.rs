@@ -97,6 +97,9 @@ pub(crate) enum Command {
     /// Serve runs over HTTP
     #[cfg(feature = "serve")]
     Serve(Serve),
+    /// Offer pipelines and machines as tools over MCP, on stdin and stdout
+    #[cfg(feature = "serve")]
+    Mcp(Mcp),
     /// Create, list and revoke access tokens of the server
     #[cfg(feature = "serve")]
     #[command(subcommand)]
@@ -189,6 +192,8 @@ impl Command {
             Self::Runs(Runs::Resume(_) | Runs::Retry(_) | Runs::Cancel(_)) => true,
             #[cfg(feature = "serve")]
             Self::Serve(args) => !args.link,
+            #[cfg(feature = "serve")]
+            Self::Mcp(_) => true,
             #[cfg(feature = "serve")]
             Self::Token(_) => false,
             Self::Approve(args) => args.resume,

@@ -150,6 +150,8 @@ fn dispatch(context: &Context, command: Command) -> Exit {
         #[cfg(feature = "serve")]
         Command::Serve(args) => command::serve::serve(context, &args),
         #[cfg(feature = "serve")]
+        Command::Mcp(args) => command::serve::mcp(context, &args),
+        #[cfg(feature = "serve")]
         Command::Token(token) => command::token::token(context, &token),
         Command::Apps(apps) => command::apps::apps(context, &apps),
         Command::Skill(skill) => command::skill::skill(context, &skill),

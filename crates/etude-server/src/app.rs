@@ -35,6 +35,16 @@ pub trait Apps: Send + Sync {
     /// # Errors
     /// Why the app cannot be read.
     fn list(&self, app: &Path) -> Result<Value, String>;
+
+    /// The skills that agents may use in the app: names and descriptions.
+    fn skills(&self, _app: &Path) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    /// The text of such a skill.
+    fn skill(&self, _app: &Path, _name: &str) -> Option<String> {
+        None
+    }
 }
 
 /// Why a target cannot be loaded.

@@ -29,11 +29,23 @@ pub fn sockets(dir: &Path) -> Vec<PathBuf> {
 /// # Errors
 /// No server is behind the socket, or it does not respond in HTTP.
 pub async fn post(socket: &Path, path: &str, token: &str, body: &str) -> io::Result<(u16, Vec<u8>)> {
+    send(Method::POST, socket, path, token, body).await
+}
+
+/// Reads the document at `path` of the server behind `socket`. Returns the status and the body of the response.
+///
+/// # Errors
+/// No server is behind the socket, or it does not respond in HTTP.
+pub async fn get(socket: &Path, path: &str, token: &str) -> io::Result<(u16, Vec<u8>)> {
+    send(Method::GET, socket, path, token, "").await
+}
+
+async fn send(method: Method, socket: &Path, path: &str, token: &str, body: &str) -> io::Result<(u16, Vec<u8>)> {
     let stream = socket::connect(socket).await?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
     let request = Request::builder()
-        .method(Method::POST)
+        .method(method)
         .uri(path)
         .header(HOST, "localhost")
         .header(AUTHORIZATION, format!("Bearer {token}"))

@@ -13,6 +13,7 @@ mod door;
 mod effect;
 pub mod listen;
 mod login;
+pub mod mcp;
 mod metrics;
 mod page;
 mod patient;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::response::Response;
+use etude_runtime::engine::Cause;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body_util::BodyExt;
@@ -33,6 +34,8 @@ pub(crate) struct Call {
     pub(crate) server: Arc<Server>,
     pub(crate) caller: Option<Caller>,
     pub(crate) peer: Peer,
+    /// What a run comes from that the request starts.
+    pub(crate) cause: Cause,
     pub(crate) params: Vec<(String, String)>,
 
     pub(crate) query: Query,

@@ -7,8 +7,10 @@ use axum::body::Body;
 use axum::extract::RawPathParams;
 use axum::response::Response;
 use axum::routing::any;
+use etude_runtime::engine::Cause;
 use http::{Method, Request};
 use tokio::sync::Mutex;
+use tower_service::Service;
 
 use crate::listen::Peer;
 use crate::problem::{Code, Problem};
@@ -16,7 +18,9 @@ use crate::query::Query;
 use crate::request::{self, Call, Responding};
 use crate::server::Server;
 use crate::token::{Caller, Scope};
-use crate::{about, act, app, decision, definition, effect, login, metrics, page, run, start, stats, stream, tree};
+use crate::{
+    about, act, app, decision, definition, effect, login, mcp, metrics, page, run, start, stats, stream, tree,
+};
 
 /// The largest body of a request, unless its route says otherwise.
 const BODY: usize = 1024 * 1024;
@@ -140,6 +144,7 @@ const TABLE: &[Route] = table! {
     GET "/v1/apps" Read [] Nothing => app::list;
     GET "/v1/apps/{app}" Read [] Nothing => app::show;
     POST "/v1/server/drain" Admin [] Json(BODY) => about::drain;
+    POST "/mcp" token [] Json(start::BODY) => mcp::post::post;
     POST "/v1/server/links" Admin [] Json(BODY) => login::link;
 };
 
@@ -154,6 +159,19 @@ pub(crate) struct Entered {
     pub(crate) server: Arc<Server>,
     pub(crate) caller: Option<Caller>,
     pub(crate) peer: Peer,
+    /// What runs come from that the request starts.
+    pub(crate) cause: Cause,
+}
+
+/// The response of a route to a request that was made in this process.
+pub(crate) async fn local(entered: Entered, mut request: Request<Body>) -> Result<Response, Problem> {
+    request.extensions_mut().insert(entered);
+    // The router is always ready, and its errors are responses.
+    let Ok(mut response) = router().call(request).await;
+    match response.extensions_mut().remove::<Failed>() {
+        Some(Failed(problem)) => Err(problem),
+        None => Ok(response),
+    }
 }
 
 /// What a response says to the request log.
@@ -221,7 +239,7 @@ fn build() -> Router {
 async fn enter(methods: &[Route], params: &RawPathParams, request: Request<Body>) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     let bug = || Problem::new(Code::Bug, "a request reached a route unchecked");
-    let Entered { server, caller, peer } = parts.extensions.get::<Entered>().cloned().ok_or_else(bug)?;
+    let Entered { server, caller, peer, cause } = parts.extensions.get::<Entered>().cloned().ok_or_else(bug)?;
     let method = if parts.method == Method::HEAD { "GET" } else { parts.method.as_str() };
     let Some(route) = methods.iter().find(|route| route.method == method) else {
         let mut allowed: Vec<&str> = methods.iter().map(|route| route.method).collect();
@@ -253,5 +271,5 @@ async fn enter(methods: &[Route], params: &RawPathParams, request: Request<Body>
     let query = Query::parse(parts.uri.query().unwrap_or_default(), route.parameters)?;
     let params = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let body = Mutex::new(Some(body));
-    (route.handler)(Call { server, caller, peer, params, query, headers: parts.headers, limit, body }).await
+    (route.handler)(Call { server, caller, peer, cause, params, query, headers: parts.headers, limit, body }).await
 }

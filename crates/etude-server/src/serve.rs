@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::response::Response;
+use etude_runtime::engine::Cause;
 use futures_util::FutureExt;
 use http::header::{
     ACCEPT, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL,
@@ -223,7 +224,7 @@ async fn checked(server: &Arc<Server>, peer: Peer, mut request: Request<Body>, t
         Ok(Some((caller, target))) => {
             *token = caller.as_ref().map(|caller| caller.name.clone());
             *request.uri_mut() = target;
-            request.extensions_mut().insert(Entered { server: Arc::clone(server), caller, peer });
+            request.extensions_mut().insert(Entered { server: Arc::clone(server), caller, peer, cause: Cause::Api });
             // The router is always ready, and its errors are responses.
             route::router().call(request).await.unwrap_or_else(|never: Infallible| match never {})
         }

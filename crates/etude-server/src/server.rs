@@ -52,6 +52,8 @@ pub struct Settings {
     pub max_queued: u32,
     /// Runs of the command line are adopted too.
     pub adopts_all: bool,
+    /// How agents are served.
+    pub mcp: etude_mcp::Settings,
     /// The version in documents.
     pub version: String,
 }
@@ -70,6 +72,7 @@ impl Settings {
             max_runs: 32,
             max_queued: 10_000,
             adopts_all: false,
+            mcp: etude_mcp::Settings::default(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }
@@ -114,6 +117,7 @@ pub struct Server {
     apps: Box<dyn Apps>,
     stories: Stories,
     works: Works,
+    protocol: crate::mcp::Shared,
     metrics: Metrics,
     tokens: Tokens,
     sessions: Sessions,
@@ -152,6 +156,7 @@ impl Server {
             apps,
             stories: Stories::default(),
             works: Works::default(),
+            protocol: crate::mcp::Shared::default(),
             metrics: Metrics::default(),
             tokens,
             sessions,
@@ -188,6 +193,10 @@ impl Server {
 
     pub(crate) fn works(&self) -> &Works {
         &self.works
+    }
+
+    pub(crate) fn protocol_shared(&self) -> &crate::mcp::Shared {
+        &self.protocol
     }
 
     pub(crate) fn tokens(&self) -> &Tokens {

@@ -61,7 +61,7 @@ pub(crate) async fn start(call: Call) -> Respond {
         return Err(Problem::invalid(pointer, format!("the app has no `{name}`")));
     }
     let limits = limits(&members)?;
-    let placement = placement(&members, &caller.name)?;
+    let placement = Placement { cause: call.cause, ..placement(&members, &caller.name)? };
     let wait = wait(&call);
     let server = Arc::clone(&call.server);
     let definition = blocking(move || {

@@ -22,7 +22,7 @@ use crate::run::{blocking, engine_failed, result_of};
 use crate::server::Server;
 
 /// The longest time between two looks for queued runs, runs to adopt, and answers.
-const LOOK: Duration = Duration::from_secs(1);
+pub(crate) const LOOK: Duration = Duration::from_secs(1);
 
 /// The time that runs have to stop after the drain timeout.
 const LEAVE: Duration = Duration::from_millis(700);
@@ -84,18 +84,11 @@ pub(crate) async fn work(server: Arc<Server>) {
         if server.is_draining() {
             return;
         }
-        let of = Arc::clone(&server);
         let adopts = adopted.is_none_or(|at| at.elapsed() >= LOOK);
         if adopts {
             adopted = Some(Instant::now());
         }
-        // A journal that fails is reported by requests; the next look may find it again.
-        let _ = blocking(move || {
-            begin_queued(&of)?;
-            expire(&of)?;
-            if adopts { adopt(&of) } else { Ok(()) }
-        })
-        .await;
+        look(&server, adopts).await;
         tokio::select! {
             () = server.works().wake.notified() => {}
             _ = news.changed() => {}
@@ -103,6 +96,18 @@ pub(crate) async fn work(server: Arc<Server>) {
             _ = stopping.wait_for(|stop| *stop) => return,
         }
     }
+}
+
+/// Begins queued runs, and adopts others if `adopts`.
+pub(crate) async fn look(server: &Arc<Server>, adopts: bool) {
+    let of = Arc::clone(server);
+    // A journal that fails is reported by requests; the next look may find it again.
+    let _ = blocking(move || {
+        begin_queued(&of)?;
+        expire(&of)?;
+        if adopts { adopt(&of) } else { Ok(()) }
+    })
+    .await;
 }
 
 /// Lets the runs in progress finish their effects, at most for the drain timeout, then leaves them to the next server.

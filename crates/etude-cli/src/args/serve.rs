@@ -1,4 +1,4 @@
-//! Commands of the server: `serve`, `token`.
+//! Commands of the server: `serve`, `mcp`, `token`.
 
 use std::path::PathBuf;
 
@@ -54,6 +54,16 @@ pub(crate) enum Adopt {
     Own,
     /// Runs of the command line too
     All,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Mcp {
+    /// List only the tools whose name matches, and the fixed ones
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) tools: Option<String>,
+    /// List `etude_find` and `etude_call` instead of a tool for each pipeline and machine
+    #[arg(long)]
+    pub(crate) compact: bool,
 }
 
 #[derive(Debug, Subcommand)]

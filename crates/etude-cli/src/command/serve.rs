@@ -2,6 +2,7 @@
 
 mod apps;
 mod browser;
+mod mcp;
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal;
@@ -23,6 +24,8 @@ use crate::args;
 use crate::context::{Context, Problem, block_on};
 use crate::exit::Exit;
 use crate::{paths, signals, stdout};
+
+pub(crate) use mcp::mcp;
 
 /// The variable that names the file of the test clock.
 const TEST_CLOCK: &str = "ETUDE_TEST_CLOCK";

@@ -78,3 +78,21 @@ fn own_place() -> Option<(String, OsString)> {
     let all = std::env::split_paths(&path).chain(own.parent().map(std::path::Path::to_owned));
     Some(("PATH".to_owned(), std::env::join_paths(all).ok()?))
 }
+
+/// Names and descriptions of the skills that agents may use here.
+#[cfg(feature = "serve")]
+pub(crate) fn for_agents(context: &Context) -> Vec<(String, String)> {
+    let (Ok(catalog), Ok(approvals)) = (discover(context, Compat::Spec), approvals(context)) else { return Vec::new() };
+    let skills = catalog.visible_to_agents(&approvals);
+    skills.map(|entry| (entry.skill.name.clone(), entry.skill.description.clone())).collect()
+}
+
+/// The text of a skill as an agent gets it; `None` if agents get no such skill here.
+#[cfg(feature = "serve")]
+pub(crate) fn text_of(context: &Context, name: &str) -> Option<String> {
+    let approvals = approvals(context).ok()?;
+    let invoker = etude_packages::skills::Invoker::Agent;
+    let request = etude_packages::skills::Request { invoker, ..etude_packages::skills::Request::new(&approvals) };
+    let activation = discover(context, Compat::Spec).ok()?.activate(name, &request).ok()?;
+    Some(activation.text())
+}

@@ -60,7 +60,7 @@ fn without_arguments_the_help_is_a_usage_error() {
 }
 
 /// Examples that cannot run in a new app: they need a model, a package, a skill, another process, or a file.
-const NEEDY: [&str; 26] = [
+const NEEDY: [&str; 27] = [
     "etude runs show 8dmwnz5e extract",
     "etude run \"",
     "etude run -C demo \"",
@@ -71,6 +71,7 @@ const NEEDY: [&str; 26] = [
     "etude approve",
     "etude deny",
     "etude serve",
+    "etude mcp",
     "etude token ",
     "etude test",
     "etude apps show",

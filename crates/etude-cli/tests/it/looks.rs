@@ -196,6 +196,7 @@ const ROWS: &[(&str, Row)] = &[
     ("model serve", Looks(&[&["model", "serve", "none"], &["model", "serve", "--listen", "0.0.0.0:0"]])),
     ("model test", Looks(&[&["model", "test"]])),
     ("serve", Runs),
+    ("mcp", Runs),
     ("token new", Looks(&[&["token", "new", "deploy"]])),
     ("token list", Looks(&[&["token", "list"]])),
     ("token revoke", Looks(&[&["token", "revoke", "deploy"]])),

@@ -60,6 +60,8 @@ mod llm_steps; // prompts, answers, validation and the conversation about it
 mod local_model; // the model that needs no key, and `etude model`
 mod looks; // what commands that only look at an app leave alone
 mod machines; // stages: grants, guards, gates, fan-out, crashes
+#[cfg(all(unix, feature = "serve"))]
+mod mcp; // pipelines as tools of agents
 mod mcp_tools; // tools of MCP servers
 mod outputs; // what stdout prints of an output
 mod providers; // the way to a provider, and what goes wrong on it

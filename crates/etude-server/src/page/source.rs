@@ -8,11 +8,10 @@ use http::header::{CONTENT_TYPE, RANGE};
 use http::{Method, Request};
 use http_body_util::BodyExt;
 use serde_json::Value;
-use tower_service::Service;
 
 use crate::problem::{Code, Problem};
 use crate::request::Call;
-use crate::route::{self, Entered, Failed};
+use crate::route::{self, Entered};
 
 fn bug(detail: &'static str) -> Problem {
     Problem::new(Code::Bug, detail)
@@ -20,14 +19,9 @@ fn bug(detail: &'static str) -> Problem {
 
 /// Sends a request to a route, as the reader of the page.
 async fn send(call: &Call, request: http::request::Builder, body: Body) -> Result<Response, Problem> {
-    let mut request = request.body(body).map_err(|_| bug("a page asks for a path that is none"))?;
+    let request = request.body(body).map_err(|_| bug("a page asks for a path that is none"))?;
     let (server, caller) = (Arc::clone(&call.server), call.caller.clone());
-    request.extensions_mut().insert(Entered { server, caller, peer: call.peer });
-    let mut response = route::router().call(request).await.unwrap_or_else(|never| match never {});
-    match response.extensions_mut().remove::<Failed>() {
-        Some(Failed(problem)) => Err(problem),
-        None => Ok(response),
-    }
+    route::local(Entered { server, caller, peer: call.peer, cause: call.cause }, request).await
 }
 
 async fn bytes(response: Response) -> Result<Vec<u8>, Problem> {

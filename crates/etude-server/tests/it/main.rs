@@ -4,6 +4,7 @@ mod browser;
 mod door;
 mod figures;
 mod gallery;
+mod mcp;
 mod pages;
 mod runs;
 mod support;

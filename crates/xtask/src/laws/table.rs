@@ -309,16 +309,20 @@ pub const ARROWS: &[(&str, &[&str])] = &[
             "etude-route", "etude-process", "etude-runtime", "etude-sqlite", "etude-tools",
         ],
     ),
+    ("etude-mcp", &[]),
     (
         "etude-server",
-        &["etude", "etude-core", "etude-invoke", "etude-process", "etude-runtime", "etude-spec", "etude-sqlite"],
+        &[
+            "etude", "etude-core", "etude-invoke", "etude-mcp", "etude-process", "etude-runtime", "etude-spec",
+            "etude-sqlite",
+        ],
     ),
     (
         "etude-cli",
         &[
-            "etude", "etude-core", "etude-invoke", "etude-models", "etude-otel", "etude-packages", "etude-process",
-            "etude-restate", "etude-route", "etude-runtime", "etude-server", "etude-spec", "etude-sqlite",
-            "etude-tools",
+            "etude", "etude-core", "etude-invoke", "etude-mcp", "etude-models", "etude-otel", "etude-packages",
+            "etude-process", "etude-restate", "etude-route", "etude-runtime", "etude-server", "etude-spec",
+            "etude-sqlite", "etude-tools",
         ],
     ),
     (

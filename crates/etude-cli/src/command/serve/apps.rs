@@ -63,6 +63,14 @@ impl Apps for Configured {
         runner.map_err(|problem| why(&problem))
     }
 
+    fn skills(&self, app: &Path) -> Vec<(String, String)> {
+        crate::command::skill::for_agents(&self.context(app))
+    }
+
+    fn skill(&self, app: &Path, name: &str) -> Option<String> {
+        crate::command::skill::text_of(&self.context(app), name)
+    }
+
     fn list(&self, app: &Path) -> Result<Value, String> {
         let context = self.context(app);
         let mut document = crate::command::list::of_app(&context).map_err(|problem| why(&problem))?;

@@ -1,0 +1,5 @@
+import json
+import sys
+
+name = json.load(sys.stdin)["input"]["name"]
+print(json.dumps({"output": f"Hello, {name}!"}))

@@ -1,0 +1,64 @@
+//! `etude mcp`: runs as tools of an agent, on stdin and stdout.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use etude_mcp::Selection;
+use etude_runtime::driver::Stop;
+use etude_server::listen::Addresses;
+use etude_server::{LogLine, ServedApp, Server, Settings};
+
+use super::{apps, clock, slug_of, watch_clock};
+use crate::args;
+use crate::context::{Context, Problem, block_on};
+use crate::exit::Exit;
+use crate::{paths, signals};
+
+/// The time that runs have to finish their effects when the client has gone, which waits about as long for this process.
+const DRAIN: Duration = Duration::from_secs(1);
+
+pub(crate) fn mcp(context: &Context, args: &args::Mcp) -> Exit {
+    serve(context, args).unwrap_or_else(|problem| {
+        // stdout carries only the protocol.
+        context.say_problem(&problem);
+        problem.exit
+    })
+}
+
+fn serve(context: &Context, args: &args::Mcp) -> Result<Exit, Problem> {
+    let selection = Selection::new(args.tools.as_deref(), args.compact)
+        .map_err(|why| Problem::usage(format!("`--tools` is no glob: {why}")).hint("give one such as `deploy-*`"))?;
+    let dir = context.app_dir()?;
+    let dir =
+        dir.canonicalize().map_err(|e| Problem::usage(format!("the app `{}` cannot be opened: {e}", dir.display())))?;
+    if !etude::app::is_app(&dir) {
+        let hint = "an app has `SKILL.md`, `pipelines/` or `machines/`; make one with `etude new DIR`";
+        return Err(Problem::usage(format!("`{}` is not an app", dir.display())).hint(hint));
+    }
+    let name = dir.file_name().map(|name| slug_of(&name.to_string_lossy())).filter(|slug| !slug.is_empty());
+    let served = ServedApp { slug: name.unwrap_or_else(|| "app".to_owned()), dir };
+    let state = paths::state_dir().map_err(Problem::environment)?;
+    let settings = Settings { drain_timeout: DRAIN, ..Settings::new(&state, vec![served]) };
+    let engine = context.engine(false)?;
+    let clock = clock();
+    watch_clock(clock.clone());
+    block_on(async {
+        let mut stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be caught: {e}")))?;
+        let apps = Box::new(apps::Configured::new(&context.global, Arc::clone(&engine)));
+        let log = Box::new(|_: &LogLine| ());
+        let server = Server::new(settings, engine, apps, Addresses::default(), clock, log);
+        let stopped = Arc::clone(&server);
+        let signals = tokio::spawn(async move {
+            if stop.wait_for(|stop| *stop != Stop::No).await.is_ok() {
+                stopped.drain();
+            }
+            if stop.wait_for(|stop| matches!(stop, Stop::Kill(_))).await.is_ok() {
+                std::process::exit(Exit::Done as i32);
+            }
+        });
+        let served = etude_server::mcp::stdio(server, selection, tokio::io::stdin(), tokio::io::stdout()).await;
+        signals.abort();
+        served.map_err(|e| Problem::environment(format!("the client cannot be served: {e}")))?;
+        Ok(Exit::Done)
+    })?
+}

@@ -1,0 +1,98 @@
+//! The port to runs: the HTTP interface of the server, without a connection.
+
+use std::pin::Pin;
+
+use tokio::sync::watch;
+
+/// A method of the interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// Reads.
+    Get,
+    /// Changes.
+    Post,
+}
+
+/// A request to the interface.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Its method.
+    pub method: Method,
+    /// Path and query, from `/v1`.
+    pub path: String,
+    /// Its JSON body.
+    pub body: Option<String>,
+    /// The name under which a decision is recorded instead of that of the token: `mcp:CLIENT`.
+    pub decider: Option<String>,
+}
+
+impl Request {
+    /// Reads a document.
+    pub fn get(path: impl Into<String>) -> Self {
+        Self { method: Method::Get, path: path.into(), body: None, decider: None }
+    }
+
+    /// Sends a document.
+    pub fn post(path: impl Into<String>, body: impl Into<String>) -> Self {
+        Self { method: Method::Post, path: path.into(), body: Some(body.into()), decider: None }
+    }
+}
+
+/// The response to a request.
+#[derive(Debug, Clone)]
+pub struct Reply {
+    /// Its HTTP status.
+    pub status: u16,
+    /// Its body.
+    pub body: Vec<u8>,
+}
+
+/// The future of a response.
+pub type Replying<'a> = Pin<Box<dyn Future<Output = Reply> + Send + 'a>>;
+
+/// The future of a run's status.
+pub type Finding<'a> = Pin<Box<dyn Future<Output = Option<String>> + Send + 'a>>;
+
+/// A skill of an app.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skill {
+    /// The slug of the app.
+    pub app: String,
+    /// Its name.
+    pub name: String,
+    /// Its description.
+    pub description: String,
+}
+
+/// The future of a list of skills.
+pub type Listing<'a> = Pin<Box<dyn Future<Output = Vec<Skill>> + Send + 'a>>;
+
+/// The interface as one caller sees it. Scopes and `--only` of the caller's token hold for every request.
+pub trait Api: Send + Sync {
+    /// The response to a request.
+    fn send(&self, request: Request) -> Replying<'_>;
+
+    /// The status of a run that the caller sees, read without its journal.
+    fn status<'a>(&'a self, run_id: &'a str) -> Finding<'a>;
+
+    /// The skills that agents may use.
+    fn skills(&self) -> Listing<'_>;
+
+    /// The text of such a skill.
+    fn skill<'a>(&'a self, skill: &'a Skill) -> Finding<'a>;
+
+    /// Changes with each write to the journal.
+    fn news(&self) -> watch::Receiver<u64>;
+
+    /// The name of the caller's token.
+    fn caller(&self) -> &str;
+
+    /// True if the caller's token has the scope.
+    fn may(&self, scope: &str) -> bool;
+
+    /// True if the caller's token is for the pipeline or machine.
+    fn covers(&self, name: &str) -> bool;
+
+    /// The address of the server's pages, without a trailing slash; `None` if it has none.
+    fn pages(&self) -> Option<String>;
+}

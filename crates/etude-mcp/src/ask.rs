@@ -1,0 +1,276 @@
+//! Questions of runs: as forms where they only ask, as links where they authorize something.
+
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::api::{Api, Reply, Request};
+use crate::call::escaped;
+use crate::result::{Run, ToolResult, sentence};
+use crate::service::{Approvals, Context, Service, Transport};
+use crate::wire::{Params, Revision, RpcError, raw};
+
+/// What became of a question.
+pub(crate) enum Asked {
+    /// The run goes on, or is about to.
+    Continue,
+    /// The client answers, and repeats its request.
+    Result(Box<RawValue>),
+    /// A person decides elsewhere; the text says where.
+    Link(String),
+    /// The run has no open question.
+    Nothing,
+}
+
+/// An open question.
+#[derive(Debug, Clone)]
+struct Question {
+    /// The id of the decision.
+    id: String,
+    /// What the answer is for. It tells the question from later ones of the same step.
+    digest: String,
+    message: String,
+    form: Option<Form>,
+}
+
+/// A form that a client may show.
+#[derive(Debug, Clone)]
+struct Form {
+    schema: Value,
+    /// The answer authorizes something; it is `decision`, not the answer of the run.
+    authorizes: bool,
+}
+
+fn questions(service: &Service, run: &Run) -> Vec<Question> {
+    run.waiting.iter().filter_map(|waiting| question(service, waiting)).collect()
+}
+
+fn question(service: &Service, waiting: &Value) -> Option<Question> {
+    let payload = &waiting["payload"];
+    let is_named = payload["approvers"].as_array().is_some_and(|approvers| !approvers.is_empty());
+    let asks = waiting["kind"].as_str().is_some_and(|kind| kind.eq_ignore_ascii_case("ask"));
+    let form = if asks {
+        flat(&payload["schema"]).filter(|_| !is_named).map(|schema| Form { schema, authorizes: false })
+    } else {
+        // An answer from a client does not prove that a person answered.
+        let is_allowed = service.settings.approvals == Approvals::Client && !is_named && payload["schema"].is_null();
+        is_allowed.then(|| Form { schema: decision_schema(), authorizes: true })
+    };
+    Some(Question {
+        id: waiting["id"].as_str()?.to_owned(),
+        digest: payload["question"].as_str()?.to_owned(),
+        message: payload["message"].as_str().unwrap_or_default().to_owned(),
+        form,
+    })
+}
+
+fn decision_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "decision": {"type": "string", "enum": ["approve", "deny"], "title": "Decision"},
+            "reason": {"type": "string", "title": "Reason"},
+        },
+        "required": ["decision"],
+    })
+}
+
+/// The schema of a form, if it has only plain fields.
+fn flat(schema: &Value) -> Option<Value> {
+    let properties = schema["properties"].as_object().filter(|_| schema["type"] == "object")?;
+    let kept =
+        ["type", "title", "description", "enum", "default", "minimum", "maximum", "minLength", "maxLength", "format"];
+    let field = |(name, field): (&String, &Value)| {
+        let is_plain = matches!(field["type"].as_str(), Some("string" | "number" | "integer" | "boolean"));
+        let members = field.as_object().filter(|_| is_plain)?;
+        let is_text =
+            members.get("enum").is_none_or(|words| words.as_array().is_some_and(|w| w.iter().all(Value::is_string)));
+        let members: Map<String, Value> = members
+            .iter()
+            .filter(|(name, _)| kept.contains(&name.as_str()))
+            .map(|(n, v)| (n.clone(), v.clone()))
+            .collect();
+        is_text.then(|| (name.clone(), members.into()))
+    };
+    let fields: Option<Map<String, Value>> = properties.iter().map(field).collect();
+    let mut out = json!({"type": "object", "properties": fields?});
+    if schema["required"].is_array() {
+        out["required"] = schema["required"].clone();
+    }
+    Some(out)
+}
+
+/// How a client can be asked.
+#[derive(Debug, Clone, Copy)]
+struct Modes {
+    form: bool,
+    url: bool,
+}
+
+fn modes(context: &Context) -> Modes {
+    let elicitation = &context.capabilities["elicitation"];
+    let url = elicitation["url"].is_object() && context.revision != Revision::June2025;
+    // Without a mode, the capability means forms.
+    let form = elicitation.is_object() && (elicitation["form"].is_object() || !elicitation["url"].is_object());
+    Modes { form, url }
+}
+
+/// The parameters of `elicitation/create`, if the client can be asked.
+fn elicitation(context: &Context, question: &Question, url: Option<&str>) -> Option<Value> {
+    let modes = modes(context);
+    if let Some(form) = question.form.as_ref().filter(|_| modes.form) {
+        let mut params = json!({"message": question.message, "requestedSchema": form.schema});
+        if context.revision != Revision::June2025 {
+            params["mode"] = "form".into();
+        }
+        return Some(params);
+    }
+    let url = url.filter(|_| modes.url)?;
+    let mut params = json!({"mode": "url", "message": question.message, "url": url});
+    if context.revision == Revision::November2025 {
+        params["elicitationId"] = question.digest.as_str().into();
+    }
+    Some(params)
+}
+
+/// Where a person decides.
+fn link(question: &Question, url: Option<&str>) -> String {
+    let place = url.map(|url| format!("on {url} or ")).unwrap_or_default();
+    format!("{}\nA person answers this {place}with `etude approve {}`.", question.message, question.id)
+}
+
+/// The open questions as requests to the client, by key, and as a message.
+pub(crate) fn requests(service: &Service, context: &Context, run: &Run) -> (Map<String, Value>, String) {
+    let url = run.url(&*service.api);
+    let mut requests = Map::new();
+    let mut links = Vec::new();
+    for question in questions(service, run) {
+        if let Some(params) = elicitation(context, &question, url.as_deref()) {
+            requests.insert(question.digest.clone(), json!({"method": "elicitation/create", "params": params}));
+        }
+        links.push(link(&question, url.as_deref()));
+    }
+    (requests, links.join("\n"))
+}
+
+/// Asks the client, or says where a person decides.
+pub(crate) async fn ask(
+    service: &Service,
+    context: &Context,
+    run: &Run,
+    news: &mut watch::Receiver<u64>,
+    deadline: Instant,
+    is_repeated: bool,
+) -> Result<Asked, RpcError> {
+    if run.status != "waiting" {
+        return Ok(Asked::Nothing);
+    }
+    let (url, open) = (run.url(&*service.api), questions(service, run));
+    let Some(first) = open.first() else { return Ok(Asked::Nothing) };
+    let links = || format!("Run {} waits for a person.\n{}", run.run_id, requests(service, context, run).1);
+    if is_decided(&*service.api, first).await {
+        // The run is about to continue.
+        return Ok(if Instant::now() < deadline { Asked::Nothing } else { Asked::Link(links()) });
+    }
+    if context.revision == Revision::July2026 {
+        let (requests, _) = requests(service, context, run);
+        if requests.is_empty() {
+            return Ok(Asked::Link(links()));
+        }
+        if is_repeated && first.form.is_none() {
+            // The person has only opened the page.
+            let decided = tokio::time::timeout_at(deadline, elsewhere(&*service.api, first, news)).await;
+            return Ok(if decided.is_ok() { Asked::Continue } else { Asked::Link(links()) });
+        }
+        let state = service.seal.seal(&json!({"run": run.run_id, "caller": service.api.caller()}));
+        let result = json!({"resultType": "input_required", "inputRequests": requests, "requestState": state});
+        return raw(&result).map(Asked::Result);
+    }
+    let params = elicitation(context, first, url.as_deref()).filter(|_| service.transport == Transport::Stdio);
+    let Some(params) = params else { return Ok(Asked::Link(links())) };
+    let answer = tokio::select! {
+        answer = context.peer.request("elicitation/create", &params) => answer,
+        () = elsewhere(&*service.api, first, news) => return Ok(Asked::Continue),
+    };
+    let Ok(answer) = answer else { return Ok(Asked::Link(links())) };
+    if answer["action"] != "accept" {
+        return Ok(Asked::Link(links()));
+    }
+    if params["mode"] == "url" {
+        // The person has only opened the page.
+        let decided = tokio::time::timeout_at(deadline, elsewhere(&*service.api, first, news)).await;
+        return Ok(if decided.is_ok() { Asked::Continue } else { Asked::Link(links()) });
+    }
+    match decide(service, context, first, &answer).await {
+        Ok(()) => Ok(Asked::Continue),
+        Err(refused) => Ok(Asked::Link(format!("{}\n{}", sentence(&refused), links()))),
+    }
+}
+
+async fn is_decided(api: &dyn Api, question: &Question) -> bool {
+    api.send(Request::get(format!("/v1/decisions/{}", escaped(&question.id)))).await.status == 404
+}
+
+/// Waits until somebody else has decided.
+async fn elsewhere(api: &dyn Api, question: &Question, news: &mut watch::Receiver<u64>) {
+    while !is_decided(api, question).await {
+        if news.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Records the answer of a form.
+async fn decide(service: &Service, context: &Context, question: &Question, answer: &Value) -> Result<(), Reply> {
+    let Some(form) = &question.form else { return Ok(()) };
+    let content = answer.get("content").filter(|content| content.is_object()).cloned().unwrap_or_else(|| json!({}));
+    let mut body = json!({"approved": true, "question": question.digest});
+    if form.authorizes {
+        let word = content["decision"].as_str();
+        let is_word = matches!(word, Some("approve" | "deny"));
+        if !is_word {
+            let problem = json!({"code": "input_invalid", "detail": "`decision` is `approve` or `deny`"});
+            return Err(Reply { status: 422, body: problem.to_string().into_bytes() });
+        }
+        body["approved"] = (word == Some("approve")).into();
+        body["reason"] = content["reason"].clone();
+    } else {
+        body["answer"] = content;
+    }
+    let request = Request {
+        decider: Some(format!("mcp:{}", context.client)),
+        ..Request::post(format!("/v1/decisions/{}", escaped(&question.id)), body.to_string())
+    };
+    let reply = service.api.send(request).await;
+    if reply.status == 200 { Ok(()) } else { Err(reply) }
+}
+
+/// Records `inputResponses` to the open questions of a run. A response to a question that was not asked as a form decides nothing.
+pub(crate) async fn answered(service: &Service, context: &Context, run: &Run, params: &Params) -> Result<(), Reply> {
+    let responses = params.members.get("inputResponses").and_then(Value::as_object);
+    for question in questions(service, run) {
+        let Some(response) = responses.and_then(|responses| responses.get(&question.digest)) else { continue };
+        if response["action"] == "accept" {
+            decide(service, context, &question, response).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The run of a request that is repeated with answers. The inner error is a result for the model.
+pub(crate) async fn resumed(
+    service: &Service,
+    context: &Context,
+    state: &Value,
+    params: &Params,
+) -> Result<Result<String, ToolResult>, RpcError> {
+    let refused = || RpcError::params("`requestState` is not the one that this server sent");
+    let facts = state.as_str().and_then(|state| service.seal.open(state)).ok_or_else(refused)?;
+    let run_id = facts["run"].as_str().filter(|_| facts["caller"] == service.api.caller()).ok_or_else(refused)?;
+    let run = crate::call::read(&*service.api, run_id).await?;
+    Ok(match answered(service, context, &run, params).await {
+        Ok(()) => Ok(run_id.to_owned()),
+        Err(reply) => Err(ToolResult::problem(&reply, true)),
+    })
+}

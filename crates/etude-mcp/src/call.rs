@@ -1,0 +1,383 @@
+//! `tools/call`: starts a run and follows it until it ends, waits, or takes too long.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
+
+use crate::api::{Api, Reply, Request};
+use crate::ask::{self, Asked};
+use crate::catalog::{Target, Tool};
+use crate::joined::{self, Key, Unfinished};
+use crate::result::{Run, ToolResult};
+use crate::service::{Context, OnCancel, Service};
+use crate::task;
+use crate::wire::{Outcome, Params, RpcError};
+
+/// A call that takes longer becomes a task.
+const TASK: Duration = Duration::from_secs(2);
+
+/// The interval of progress while nothing happens, which resets the timers of clients.
+const PROGRESS: Duration = Duration::from_secs(10);
+
+/// The longest message of a progress notification, in characters.
+const MAX_MESSAGE: usize = 200;
+
+/// `tools/call`.
+pub(crate) async fn call(service: &Service, context: &Context, params: &Params) -> Outcome {
+    let name = params.text("name")?;
+    let catalog = service.catalog().await?;
+    let unknown = |name: &str| RpcError::params(format!("there is no tool `{name}`"));
+    let tool = catalog.tool(name).ok_or_else(|| unknown(name))?;
+    let empty = RawValue::from_string("{}".to_owned()).map_err(|e| RpcError::internal(e.to_string()))?;
+    let arguments = params.arguments.as_ref().unwrap_or(&empty);
+    if !is_object(arguments) {
+        return Err(RpcError::params("`arguments` is an object"));
+    }
+    match tool {
+        Tool::Run(target) => run(service, context, params, &target, arguments).await,
+        Tool::Call => {
+            let mut members = Arguments::new(arguments, &["tool", "arguments"]);
+            let tool = members.required("tool");
+            let target = tool.as_deref().and_then(|tool| catalog.target(tool));
+            if let (Some(tool), None) = (&tool, target) {
+                members.fault("tool", format!("there is no tool `{tool}`; find one with `etude_find`"));
+            }
+            let inner = members.raw("arguments").unwrap_or_else(|| empty.clone());
+            if !is_object(&inner) {
+                members.fault("arguments", "`arguments` is an object".to_owned());
+            }
+            match (members.problem(), target) {
+                (None, Some(target)) => run(service, context, params, target, &inner).await,
+                (problem, _) => ToolResult::problem(&problem.unwrap_or_else(|| reply("{}")), true).to_raw(),
+            }
+        }
+        fixed => fixed_tool(service, &catalog.apps, &fixed, arguments).await,
+    }
+}
+
+fn is_object(value: &RawValue) -> bool {
+    value.get().trim_start().starts_with('{')
+}
+
+fn reply(body: &str) -> Reply {
+    Reply { status: 422, body: body.as_bytes().to_vec() }
+}
+
+/// Arguments of a fixed tool, with the faults found so far.
+struct Arguments {
+    members: serde_json::Map<String, Value>,
+    raw: std::collections::BTreeMap<String, Box<RawValue>>,
+    faults: Vec<Value>,
+}
+
+impl Arguments {
+    fn new(arguments: &RawValue, known: &[&str]) -> Self {
+        let members: serde_json::Map<String, Value> = serde_json::from_str(arguments.get()).unwrap_or_default();
+        let raw = serde_json::from_str(arguments.get()).unwrap_or_default();
+        let mut out = Self { members, raw, faults: Vec::new() };
+        let unknown: Vec<String> = out.members.keys().filter(|name| !known.contains(&name.as_str())).cloned().collect();
+        for name in unknown {
+            out.fault(&name, format!("there is no argument `{name}`; the tool has {}", known.join(", ")));
+        }
+        out
+    }
+
+    fn fault(&mut self, name: &str, detail: String) {
+        self.faults.push(json!({"pointer": format!("/{name}"), "detail": detail}));
+    }
+
+    fn raw(&self, name: &str) -> Option<Box<RawValue>> {
+        self.raw.get(name).cloned()
+    }
+
+    fn required(&mut self, name: &str) -> Option<String> {
+        let value = self.members.get(name).and_then(Value::as_str).map(str::to_owned);
+        if value.is_none() {
+            self.fault(name, format!("`{name}` is a string and is required"));
+        }
+        value
+    }
+
+    /// The problem of the faults, in the form of the interface.
+    fn problem(&self) -> Option<Reply> {
+        let details: Vec<&str> = self.faults.iter().filter_map(|fault| fault["detail"].as_str()).collect();
+        let document = json!({"code": "input_invalid", "detail": details.join("; "), "errors": self.faults});
+        (!self.faults.is_empty()).then(|| reply(&document.to_string()))
+    }
+}
+
+/// A fixed tool: one request to the interface.
+async fn fixed_tool(service: &Service, apps: &[String], tool: &Tool, arguments: &RawValue) -> Outcome {
+    let known: &[&str] = match tool {
+        Tool::Find => &["request"],
+        Tool::Runs => &["status", "limit"],
+        Tool::Show => &["run_id"],
+        Tool::Cancel => &["run_id", "reason"],
+        _ => &["run_id", "accept_changes"],
+    };
+    let mut members = Arguments::new(arguments, known);
+    let rest: serde_json::Map<String, Value> =
+        members.members.iter().filter(|(name, _)| *name != "run_id").map(|(n, v)| (n.clone(), v.clone())).collect();
+    let body = Value::from(rest).to_string();
+    let requests: Vec<Request> = match tool {
+        Tool::Find => {
+            members.required("request");
+            apps.iter().map(|app| Request::post(format!("/v1/apps/{app}/route"), body.clone())).collect()
+        }
+        Tool::Runs => {
+            let pairs: Vec<String> = ["status", "limit"]
+                .into_iter()
+                .filter_map(|name| {
+                    let value = members.members.get(name)?;
+                    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                    Some(format!("{name}={}", escaped(&text)))
+                })
+                .collect();
+            vec![Request::get(format!("/v1/runs?{}", pairs.join("&")))]
+        }
+        _ => {
+            let id = members.required("run_id").unwrap_or_default();
+            let path = format!("/v1/runs/{}", escaped(&id));
+            vec![match tool {
+                Tool::Show => Request::get(path),
+                Tool::Cancel => Request::post(format!("{path}/cancel"), body),
+                _ => Request::post(format!("{path}/resume"), body),
+            }]
+        }
+    };
+    if let Some(problem) = members.problem() {
+        return ToolResult::problem(&problem, false).to_raw();
+    }
+    let mut last = reply("{}");
+    for request in requests {
+        last = service.api.send(request).await;
+        // With several apps, the first with a pipeline for the request counts.
+        let document: Value = serde_json::from_slice(&last.body).unwrap_or_default();
+        if !matches!(tool, Tool::Find) || document["pipeline"].is_string() {
+            break;
+        }
+    }
+    if !(200..300).contains(&last.status) {
+        return ToolResult::problem(&last, false).to_raw();
+    }
+    ToolResult::document(&last.body).map_err(RpcError::internal)?.to_raw()
+}
+
+/// A text as one segment of a path or as a value of a query.
+pub(crate) fn escaped(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    let escape = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    text.bytes().map(escape).collect()
+}
+
+/// The call of a pipeline or machine.
+async fn run(service: &Service, context: &Context, params: &Params, target: &Target, arguments: &RawValue) -> Outcome {
+    let api = &service.api;
+    let key = joined::key(api.caller(), target, arguments.get());
+    let run_id = match params.members.get("requestState") {
+        Some(state) => match ask::resumed(service, context, state, params).await? {
+            Ok(run_id) => run_id,
+            Err(refused) => return refused.to_raw(),
+        },
+        None => match begin(service, target, arguments, &key).await {
+            Ok(run_id) => run_id,
+            Err(reply) => return ToolResult::problem(&reply, true).to_raw(),
+        },
+    };
+    let mut abandoned = Abandoned {
+        unfinished: Arc::clone(&service.unfinished),
+        api: Arc::clone(api),
+        on_cancel: service.settings.on_cancel,
+        key: Some(key),
+        run_id: run_id.clone(),
+    };
+    let followed = follow(service, context, &run_id, params.members.contains_key("requestState")).await?;
+    match followed {
+        Followed::Task(run) => {
+            abandoned.key = None;
+            task::created(service, context, &run)
+        }
+        Followed::Asks(result) => {
+            abandoned.key = None;
+            Ok(result)
+        }
+        Followed::Result { result, is_over } => {
+            if !is_over {
+                // The client knows the run's id, but its model may just call again.
+                service.unfinished.leave(key, &run_id);
+            }
+            abandoned.key = None;
+            result.to_raw()
+        }
+    }
+}
+
+/// Starts a run, or joins that of an equal call that was abandoned. Returns its id, or the refusal.
+async fn begin(service: &Service, target: &Target, arguments: &RawValue, key: &Key) -> Result<String, Reply> {
+    if let Some(run_id) = service.unfinished.take(key)
+        && service.api.status(&run_id).await.is_some()
+    {
+        return Ok(run_id);
+    }
+    let (app, of) = (Value::from(target.app.as_str()), Value::from(target.of.as_str()));
+    let body = format!("{{\"app\":{app},\"{}\":{of},\"input\":{}}}", target.kind, arguments.get());
+    let reply = service.api.send(Request::post("/v1/runs", body)).await;
+    match (reply.status, Run::parse(&reply.body)) {
+        (201, Some(run)) => Ok(run.run_id),
+        _ => Err(reply),
+    }
+}
+
+/// Takes care of a run whose call is abandoned: its future is dropped before the end.
+struct Abandoned {
+    unfinished: Arc<Unfinished>,
+    api: Arc<dyn Api>,
+    on_cancel: OnCancel,
+    /// `None` once the call has a result.
+    key: Option<Key>,
+    run_id: String,
+}
+
+impl Drop for Abandoned {
+    fn drop(&mut self) {
+        let Some(key) = self.key.take() else { return };
+        match self.on_cancel {
+            OnCancel::Leave => self.unfinished.leave(key, &self.run_id),
+            OnCancel::Cancel => {
+                let (api, path) = (Arc::clone(&self.api), format!("/v1/runs/{}/cancel", self.run_id));
+                if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                    runtime.spawn(async move { api.send(Request::post(path, "{}")).await });
+                }
+            }
+        }
+    }
+}
+
+/// How far a call came.
+enum Followed {
+    /// The client polls the rest.
+    Task(Box<Run>),
+    /// The client has to answer a question first.
+    Asks(Box<RawValue>),
+    /// The result; `is_over` says whether the run has ended.
+    Result { result: ToolResult, is_over: bool },
+}
+
+/// Follows a run until it ends, waits for an answer that the client cannot give now, or takes too long. `is_repeated`: the client
+/// has been asked before.
+async fn follow(service: &Service, context: &Context, run_id: &str, is_repeated: bool) -> Result<Followed, RpcError> {
+    let api = &*service.api;
+    let mut news = api.news();
+    let mut progress = Progress::new(context);
+    let limit = if context.has_tasks() { TASK } else { service.settings.answer_within };
+    let deadline = Instant::now() + limit;
+    loop {
+        let status = api.status(run_id).await.ok_or_else(|| RpcError::internal("the run is gone"))?;
+        progress.steps(api, run_id).await;
+        let is_over = matches!(status.as_str(), "succeeded" | "failed" | "cancelled");
+        let is_late = Instant::now() >= deadline;
+        if is_over || is_late || status == "waiting" {
+            let run = read(api, run_id).await?;
+            if is_over {
+                let result = ToolResult::of_run(api, &run, "").map_err(RpcError::internal)?;
+                return Ok(Followed::Result { result, is_over });
+            }
+            if context.has_tasks() {
+                return Ok(Followed::Task(Box::new(run)));
+            }
+            let asked = ask::ask(service, context, &run, &mut news, deadline, is_repeated).await?;
+            let note = match asked {
+                Asked::Continue => continue,
+                Asked::Result(result) => return Ok(Followed::Asks(result)),
+                Asked::Link(note) => note,
+                Asked::Nothing if is_late => running_note(api, &run),
+                Asked::Nothing => String::new(),
+            };
+            if !note.is_empty() {
+                let result = ToolResult::of_run(api, &run, &note).map_err(RpcError::internal)?;
+                return Ok(Followed::Result { result, is_over });
+            }
+        }
+        tokio::select! {
+            changed = news.changed() => changed.map_err(|_| RpcError::internal("the server stops"))?,
+            () = sleep_until(deadline), if !is_late => {}
+            () = progress.tick() => {}
+        }
+    }
+}
+
+fn running_note(api: &dyn Api, run: &Run) -> String {
+    let id = &run.run_id;
+    let page = run.url(api).map(|url| format!("\n{url}")).unwrap_or_default();
+    format!(
+        "Run {id} is still {}. Read it later with `etude_show` and the run_id `{id}`; `etude_cancel` ends it. An equal call waits for \
+         the same run.{page}",
+        run.status
+    )
+}
+
+/// The document of a run.
+pub(crate) async fn read(api: &dyn Api, run_id: &str) -> Result<Run, RpcError> {
+    let reply = api.send(Request::get(format!("/v1/runs/{}", escaped(run_id)))).await;
+    match (reply.status, Run::parse(&reply.body)) {
+        (200, Some(run)) => Ok(run),
+        _ => Err(RpcError::internal(crate::result::sentence(&reply))),
+    }
+}
+
+/// Progress notifications of one call.
+struct Progress<'a> {
+    context: &'a Context,
+    sent: u64,
+    after: Option<String>,
+    began: Instant,
+    ticks: tokio::time::Interval,
+}
+
+impl<'a> Progress<'a> {
+    fn new(context: &'a Context) -> Self {
+        let began = Instant::now();
+        let mut ticks = interval_at(began + PROGRESS, PROGRESS);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self { context, sent: 0, after: None, began, ticks }
+    }
+
+    fn send(&mut self, message: &str) {
+        let Some(token) = &self.context.progress else { return };
+        self.sent += 1;
+        let message: String = message.chars().take(MAX_MESSAGE).collect();
+        let params = json!({"progressToken": token, "progress": self.sent, "message": message});
+        self.context.peer.notify("notifications/progress", &params);
+    }
+
+    /// Reports the steps since the last call.
+    async fn steps(&mut self, api: &dyn Api, run_id: &str) {
+        if self.context.progress.is_none() {
+            return;
+        }
+        let after = self.after.as_ref().map(|id| format!("&after={id}")).unwrap_or_default();
+        let reply = api.send(Request::get(format!("/v1/runs/{run_id}/events?limit=1000{after}"))).await;
+        let page: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+        for event in page["events"].as_array().into_iter().flatten() {
+            self.after = event["id"].as_str().map(str::to_owned).or_else(|| self.after.take());
+            let step = event["step"].as_str().unwrap_or_default();
+            match event["event"].as_str() {
+                Some("step_started") => self.send(&format!("step {step} started")),
+                Some("step_ended") => {
+                    self.send(&format!("step {step} {}", event["status"].as_str().unwrap_or("ended")));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Reports the time that has passed, every 10 s.
+    async fn tick(&mut self) {
+        self.ticks.tick().await;
+        let seconds = self.began.elapsed().as_secs();
+        self.send(&format!("running for {seconds} s"));
+    }
+}

@@ -1,0 +1,248 @@
+//! The tools: one for each pipeline and machine, and the fixed ones.
+
+use globset::GlobMatcher;
+use serde_json::{Map, Value, json};
+
+use crate::api::{Api, Request};
+use crate::naming;
+use crate::schema;
+use crate::service::Settings;
+use crate::wire::RpcError;
+
+/// With more tools than this, the list has the compact set. Cursor sends the first 40.
+const MAX_TOOLS: usize = 30;
+
+/// The tools that are always there, with the scope of each.
+const FIXED: [(&str, &str); 6] = [
+    ("etude_call", "run"),
+    ("etude_cancel", "run"),
+    ("etude_find", "read"),
+    ("etude_resume", "run"),
+    ("etude_runs", "read"),
+    ("etude_show", "read"),
+];
+
+/// The tools that a server offers.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    tools: Option<GlobMatcher>,
+    is_compact: bool,
+}
+
+impl Selection {
+    /// Only tools whose name matches `glob`, and the fixed ones. `is_compact`: the compact set, whatever the number of tools.
+    ///
+    /// # Errors
+    /// What is wrong with the glob.
+    pub fn new(glob: Option<&str>, is_compact: bool) -> Result<Self, String> {
+        let glob = glob.map(globset::Glob::new).transpose().map_err(|e| e.to_string())?;
+        Ok(Self { tools: glob.map(|glob| glob.compile_matcher()), is_compact })
+    }
+}
+
+/// A pipeline or a machine as a tool.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    /// The tool's name.
+    pub(crate) name: String,
+    pub(crate) app: String,
+    /// `pipeline` or `machine`.
+    pub(crate) kind: &'static str,
+    /// The name in the app.
+    pub(crate) of: String,
+    pub(crate) description: String,
+    pub(crate) input: Value,
+    pub(crate) is_read_only: bool,
+}
+
+/// A tool that a name stands for.
+#[derive(Debug, Clone)]
+pub(crate) enum Tool {
+    Find,
+    Runs,
+    Show,
+    Cancel,
+    Resume,
+    Call,
+    Run(Box<Target>),
+}
+
+/// What the caller's token may see of the apps, as their files are now.
+#[derive(Debug)]
+pub(crate) struct Catalog {
+    pub(crate) apps: Vec<String>,
+    pub(crate) targets: Vec<Target>,
+    is_compact: bool,
+    fixed: Vec<&'static str>,
+}
+
+impl Catalog {
+    pub(crate) async fn read(api: &dyn Api, selection: &Selection, settings: &Settings) -> Result<Self, RpcError> {
+        let reply = api.send(Request::get("/v1/apps")).await;
+        let document: Value = match reply.status {
+            200 => serde_json::from_slice(&reply.body).map_err(|e| RpcError::internal(e.to_string()))?,
+            403 => json!({"apps": []}),
+            _ => return Err(RpcError::internal(crate::result::sentence(&reply))),
+        };
+        let apps: Vec<&Value> = document["apps"].as_array().into_iter().flatten().collect();
+        let mut targets = Vec::new();
+        for app in &apps {
+            let slug = app["app"].as_str().unwrap_or_default();
+            for (list, kind) in [("pipelines", "pipeline"), ("machines", "machine")] {
+                let entries = app[list].as_array().into_iter().flatten();
+                let entries = entries.filter(|entry| entry["valid"] != false);
+                targets.extend(entries.filter_map(|entry| target(slug, kind, entry)));
+            }
+        }
+        targets.retain(|target| api.covers(&target.of) && api.may("run"));
+        targets.sort_by(|a, b| (&a.of, a.kind, &a.app).cmp(&(&b.of, b.kind, &b.app)));
+        let wanted: Vec<(String, String)> = targets
+            .iter()
+            .map(|target| (target.name.clone(), format!("{} {} {}", target.app, target.kind, target.of)))
+            .collect();
+        for (target, name) in targets.iter_mut().zip(naming::unique(&wanted, &FIXED.map(|(name, _)| name))) {
+            target.is_read_only = settings.read_only.contains(&target.of) || settings.read_only.contains(&name);
+            target.name = name;
+        }
+        let is_compact =
+            selection.is_compact || selection.tools.is_none() && targets.len() + FIXED.len() - 1 > MAX_TOOLS;
+        if let Some(glob) = &selection.tools {
+            targets.retain(|target| glob.is_match(&target.name));
+        }
+        targets.sort_by(|a, b| a.name.cmp(&b.name));
+        let fixed = FIXED.iter().filter(|(name, scope)| api.may(scope) && (is_compact || *name != "etude_call"));
+        let fixed = fixed.map(|(name, _)| *name).collect();
+        let apps = apps.iter().filter_map(|app| app["app"].as_str()).map(str::to_owned).collect();
+        Ok(Self { apps, targets, is_compact, fixed })
+    }
+
+    /// True if pipelines and machines are called through `etude_call`.
+    pub(crate) const fn is_compact(&self) -> bool {
+        self.is_compact
+    }
+
+    /// The tool of a name that is listed.
+    pub(crate) fn tool(&self, name: &str) -> Option<Tool> {
+        if let Some(fixed) = self.fixed.iter().find(|fixed| **fixed == name) {
+            return Some(match *fixed {
+                "etude_find" => Tool::Find,
+                "etude_runs" => Tool::Runs,
+                "etude_show" => Tool::Show,
+                "etude_cancel" => Tool::Cancel,
+                "etude_resume" => Tool::Resume,
+                _ => Tool::Call,
+            });
+        }
+        (!self.is_compact).then(|| self.target(name)).flatten().map(|target| Tool::Run(Box::new(target.clone())))
+    }
+
+    /// The pipeline or machine of a tool's name, whether it is listed or called through `etude_call`.
+    pub(crate) fn target(&self, name: &str) -> Option<&Target> {
+        self.targets.iter().find(|target| target.name == name)
+    }
+
+    /// The documents of the listed tools, sorted by name.
+    pub(crate) fn documents(&self) -> Vec<Value> {
+        let listed = self.targets.iter().filter(|_| !self.is_compact).map(document);
+        let mut tools: Vec<Value> = self.fixed.iter().map(|name| fixed(name)).chain(listed).collect();
+        tools.sort_by(|a, b| a["name"].as_str().cmp(&b["name"].as_str()));
+        tools
+    }
+}
+
+fn target(app: &str, kind: &'static str, entry: &Value) -> Option<Target> {
+    let of = entry["name"].as_str()?.to_owned();
+    Some(Target {
+        name: if kind == "machine" { format!("machine_{of}") } else { of.clone() },
+        app: app.to_owned(),
+        kind,
+        of,
+        description: entry["description"].as_str().unwrap_or_default().to_owned(),
+        input: entry["input"].clone(),
+        is_read_only: false,
+    })
+}
+
+fn document(target: &Target) -> Value {
+    json!({
+        "name": target.name,
+        "description": target.description,
+        "inputSchema": schema::inlined(&target.input),
+        "outputSchema": schema::output(),
+        "annotations": annotations(target.is_read_only),
+    })
+}
+
+fn annotations(is_read_only: bool) -> Value {
+    match is_read_only {
+        true => json!({"readOnlyHint": true}),
+        false => {
+            json!({"readOnlyHint": false, "destructiveHint": true, "idempotentHint": false, "openWorldHint": true})
+        }
+    }
+}
+
+/// A fixed tool.
+fn fixed(name: &str) -> Value {
+    let string = |description: &str| json!({"type": "string", "description": description});
+    let run_id = || ("run_id", string("The id of a run"));
+    let (description, properties, required): (&str, Vec<(&str, Value)>, &[&str]) = match name {
+        "etude_find" => (
+            "Find the tool for a request in plain words. Nothing is run.",
+            vec![("request", string("The request"))],
+            &["request"],
+        ),
+        "etude_runs" => (
+            "List runs, the newest first.",
+            vec![
+                (
+                    "status",
+                    json!({
+                        "type": "string",
+                        "enum": ["queued", "running", "waiting", "interrupted", "succeeded", "failed", "cancelled"],
+                    }),
+                ),
+                ("limit", json!({"type": "integer", "minimum": 1, "maximum": 200, "default": 50})),
+            ],
+            &[],
+        ),
+        "etude_show" => {
+            ("Show a run: its state, steps, output, errors and open questions.", vec![run_id()], &["run_id"])
+        }
+        "etude_cancel" => (
+            "Cancel a run. Its clean-up steps still run.",
+            vec![run_id(), ("reason", string("The reason, which is recorded"))],
+            &["run_id"],
+        ),
+        "etude_resume" => (
+            "Continue a run that failed, was cancelled or was interrupted. Completed steps are not repeated.",
+            vec![
+                run_id(),
+                (
+                    "accept_changes",
+                    json!({
+                        "type": "boolean", "description": "Continue although the definition has changed",
+                    }),
+                ),
+            ],
+            &["run_id"],
+        ),
+        _ => (
+            "Call a pipeline or machine by the name that `etude_find` returns.",
+            vec![
+                ("tool", string("The name of the tool")),
+                ("arguments", json!({"type": "object", "description": "Its arguments"})),
+            ],
+            &["tool"],
+        ),
+    };
+    let properties: Map<String, Value> =
+        properties.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect();
+    let mut input = json!({"type": "object", "properties": properties});
+    if !required.is_empty() {
+        input["required"] = json!(required);
+    }
+    input["additionalProperties"] = false.into();
+    let is_read_only = matches!(name, "etude_find" | "etude_runs" | "etude_show");
+    json!({"name": name, "description": description, "inputSchema": input, "annotations": annotations(is_read_only)})
+}

@@ -1,0 +1,29 @@
+//! The Model Context Protocol of `etude mcp` and `/mcp`: pipelines and machines as tools, runs as tasks.
+//!
+//! The crate knows the protocol and nothing of journals or connections. It reaches runs through [`Api`], the HTTP interface of the
+//! server, called in the same process.
+
+mod api;
+mod ask;
+mod call;
+mod catalog;
+mod joined;
+mod naming;
+mod peer;
+mod prompt;
+mod resource;
+mod result;
+mod schema;
+mod seal;
+mod service;
+pub mod stdio;
+mod task;
+mod wire;
+
+pub use api::{Api, Finding, Listing, Method, Reply, Replying, Request, Skill};
+pub use catalog::Selection;
+pub use joined::Unfinished;
+pub use peer::Peer;
+pub use seal::SealKey;
+pub use service::{Approvals, OnCancel, Response, Service, Settings, Transport};
+pub use wire::{Headers, Incoming, Params, Revision, RpcError, parse};

@@ -1,0 +1,64 @@
+//! The client at the other end: notifications and requests to it, and what it said of itself.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+
+/// A client, or one of its requests where requests have connections of their own.
+#[derive(Debug)]
+pub struct Peer {
+    out: mpsc::UnboundedSender<String>,
+    pending: Mutex<BTreeMap<String, oneshot::Sender<Result<Value, String>>>>,
+    next: AtomicU64,
+    /// What `initialize` said: the client's capabilities and its name.
+    greeting: Mutex<Option<Greeting>>,
+}
+
+/// What a client says of itself.
+#[derive(Debug, Clone)]
+pub(crate) struct Greeting {
+    pub(crate) revision: crate::Revision,
+    pub(crate) capabilities: Value,
+    pub(crate) client: String,
+}
+
+impl Peer {
+    /// A client that receives messages through `out`.
+    pub fn new(out: mpsc::UnboundedSender<String>) -> Self {
+        Self { out, pending: Mutex::default(), next: AtomicU64::new(1), greeting: Mutex::new(None) }
+    }
+
+    pub(crate) fn greeting(&self) -> Option<Greeting> {
+        self.greeting.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn greet(&self, greeting: Greeting) {
+        *self.greeting.lock().unwrap_or_else(PoisonError::into_inner) = Some(greeting);
+    }
+
+    pub(crate) fn notify(&self, method: &str, params: &Value) {
+        // A client that has gone reads nothing.
+        let _ = self.out.send(json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string());
+    }
+
+    /// Asks the client. The result is that of its response; an error is its message.
+    pub(crate) async fn request(&self, method: &str, params: &Value) -> Result<Value, String> {
+        let id = format!("etude-{}", self.next.fetch_add(1, Ordering::Relaxed));
+        let (sender, receiver) = oneshot::channel();
+        let key = Value::from(id.as_str()).to_string();
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner).insert(key, sender);
+        let _ = self.out.send(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string());
+        receiver.await.unwrap_or_else(|_| Err("the client has gone".to_owned()))
+    }
+
+    /// Takes a response to one of this server's requests.
+    pub(crate) fn answered(&self, id: &str, result: Result<Value, String>) {
+        let sender = self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        if let Some(sender) = sender {
+            let _ = sender.send(result);
+        }
+    }
+}

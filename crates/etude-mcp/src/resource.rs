@@ -1,0 +1,95 @@
+//! Resources: runs, their outputs and streams, and pipelines.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use crate::api::Request;
+use crate::call::{escaped, read as run};
+use crate::catalog::Catalog;
+use crate::service::{Context, Service};
+use crate::wire::{Params, Revision, RpcError};
+
+/// The most that one read returns, in bytes.
+const MAX_READ: usize = 256 * 1024;
+
+/// The pipelines. Runs are too many for a list; templates name them.
+pub(crate) fn list(catalog: &Catalog) -> Value {
+    let pipelines = catalog.targets.iter().filter(|target| target.kind == "pipeline");
+    let document = |target: &crate::catalog::Target| {
+        json!({
+            "uri": format!("etude://apps/{}/pipelines/{}", escaped(&target.app), escaped(&target.of)),
+            "name": target.of, "description": target.description, "mimeType": "application/json",
+        })
+    };
+    pipelines.map(document).collect()
+}
+
+/// The forms of addresses.
+pub(crate) fn templates() -> Value {
+    let template = |uri: &str, name: &str, description: &str, mime: Option<&str>| {
+        let mut out = json!({"uriTemplate": uri, "name": name, "description": description});
+        if let Some(mime) = mime {
+            out["mimeType"] = mime.into();
+        }
+        out
+    };
+    let json = Some("application/json");
+    json!([
+        template("etude://runs/{id}", "run", "A run: state, steps, output, errors", json),
+        template("etude://runs/{id}/output", "output", "The whole output of a run", json),
+        template(
+            "etude://runs/{id}/effects/{effect}/{stream}",
+            "stream",
+            "A stream of an effect, such as `stderr`",
+            None
+        ),
+        template("etude://apps/{app}/pipelines/{name}", "pipeline", "The definition of a pipeline", json),
+    ])
+}
+
+/// `resources/read`.
+pub(crate) async fn read(service: &Service, context: &Context, params: &Params) -> Result<Value, RpcError> {
+    let uri = params.text("uri")?;
+    let bytes = bytes(service, uri).await.ok_or_else(|| {
+        let code = if context.revision == Revision::July2026 { RpcError::PARAMS } else { -32002 };
+        RpcError { data: Some(json!({"uri": uri})), ..RpcError::new(code, format!("there is no resource `{uri}`")) }
+    })?;
+    let is_stream = uri.contains("/effects/");
+    let mime = match (is_stream, std::str::from_utf8(&bytes)) {
+        (false, _) => "application/json",
+        (true, Ok(_)) => "text/plain",
+        (true, Err(_)) => "application/octet-stream",
+    };
+    let content = match text(&bytes) {
+        Some(text) => json!({"uri": uri, "mimeType": mime, "text": text}),
+        None => json!({"uri": uri, "mimeType": mime, "blob": STANDARD.encode(&bytes[..bytes.len().min(MAX_READ)])}),
+    };
+    Ok(json!({"contents": [content]}))
+}
+
+/// Bytes that are text, up to the limit.
+fn text(bytes: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let end = (0..=text.len().min(MAX_READ)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    Some(&text[..end])
+}
+
+async fn bytes(service: &Service, uri: &str) -> Option<Vec<u8>> {
+    let path = uri.strip_prefix("etude://")?;
+    let parts: Vec<&str> = path.split('/').collect();
+    // Segments go into a path as they are, so they must not be more than segments.
+    if parts.iter().any(|part| part.is_empty() || matches!(*part, "." | "..") || part.contains(['?', '#'])) {
+        return None;
+    }
+    let path = match parts.as_slice() {
+        ["runs", id, "output"] => {
+            let run = run(&*service.api, id).await.ok()?;
+            return Some(run.output.get().as_bytes().to_vec());
+        }
+        ["runs", _] | ["runs", _, "effects", _, _] | ["apps", _, "pipelines", _] => format!("/v1/{path}"),
+        _ => return None,
+    };
+    let reply = service.api.send(Request::get(path)).await;
+    (reply.status == 200).then_some(reply.body)
+}

@@ -1,0 +1,44 @@
+//! Results and documents of runs as they travel.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// The document of a run, as much of it as results need. Values keep the digits that they have.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Run {
+    pub(crate) run_id: String,
+    pub(crate) status: String,
+    pub(crate) cause: String,
+    pub(crate) by: Option<String>,
+    pub(crate) created_at: String,
+    pub(crate) started_at: Option<String>,
+    pub(crate) changed_at: String,
+    pub(crate) duration_ms: Option<u64>,
+    pub(crate) output: Box<RawValue>,
+    pub(crate) errors: Vec<Value>,
+    pub(crate) usage: Value,
+    #[serde(default)]
+    pub(crate) waiting: Vec<Value>,
+    pub(crate) links: Value,
+}
+
+/// `structuredContent` of the result of a run.
+#[derive(Debug, Serialize)]
+pub(super) struct Structured<'a> {
+    pub(super) run_id: Option<&'a str>,
+    pub(super) status: &'a str,
+    pub(super) output: &'a RawValue,
+    pub(super) errors: &'a [Value],
+    pub(super) usage: &'a Value,
+    pub(super) url: Option<String>,
+}
+
+/// The result of a tool.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ToolResult {
+    pub(super) content: Vec<Value>,
+    pub(super) structured_content: Box<RawValue>,
+    pub(super) is_error: bool,
+}

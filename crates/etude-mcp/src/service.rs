@@ -1,0 +1,324 @@
+//! Requests of the protocol and their dispatch.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::api::Api;
+use crate::catalog::{Catalog, Selection};
+use crate::joined::Unfinished;
+use crate::peer::{Greeting, Peer};
+use crate::seal::SealKey;
+use crate::wire::{Headers, Outcome, Params, Revision, RpcError, TASKS, meta, raw, response};
+use crate::{call, prompt, resource, task};
+
+/// What becomes of the run of an abandoned call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnCancel {
+    /// It continues, because timeouts of clients look like people who cancel.
+    #[default]
+    Leave,
+    /// It is cancelled.
+    Cancel,
+}
+
+/// Where questions that authorize something are decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Approvals {
+    /// On the page, or with `etude approve`.
+    #[default]
+    Page,
+    /// Also in a form of the client, unless the question names its approvers.
+    Client,
+}
+
+/// `serve.mcp` of the configuration.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Names of tools that change nothing.
+    pub read_only: Vec<String>,
+    /// The longest time until a call returns.
+    pub answer_within: Duration,
+    /// What becomes of the run of an abandoned call.
+    pub on_cancel: OnCancel,
+    /// Where questions that authorize something are decided.
+    pub approvals: Approvals,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            read_only: Vec::new(),
+            // Clients give up after 60 to 120 s.
+            answer_within: Duration::from_secs(50),
+            on_cancel: OnCancel::default(),
+            approvals: Approvals::default(),
+        }
+    }
+}
+
+/// How messages travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// One client, which the server can ask at any time.
+    Stdio,
+    /// One connection for each request, without sessions.
+    Http,
+}
+
+/// The protocol for one caller.
+pub struct Service {
+    pub(crate) api: Arc<dyn Api>,
+    pub(crate) selection: Selection,
+    pub(crate) settings: Settings,
+    pub(crate) transport: Transport,
+    pub(crate) unfinished: Arc<Unfinished>,
+    pub(crate) seal: SealKey,
+    version: String,
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Service").field("transport", &self.transport).finish_non_exhaustive()
+    }
+}
+
+/// A request with everything that is known of its client.
+#[derive(Debug, Clone)]
+pub(crate) struct Context {
+    pub(crate) revision: Revision,
+    pub(crate) capabilities: Value,
+    pub(crate) client: String,
+    pub(crate) progress: Option<Value>,
+    pub(crate) peer: Arc<Peer>,
+}
+
+impl Context {
+    /// True if the client polls tasks.
+    pub(crate) fn has_tasks(&self) -> bool {
+        self.revision == Revision::July2026 && self.capabilities["extensions"].get(TASKS).is_some()
+    }
+}
+
+/// A response, with the status that it has over HTTP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response {
+    /// The message.
+    pub text: String,
+    /// The status.
+    pub status: u16,
+}
+
+impl Service {
+    /// The protocol for the caller of `api`. `seal` is the key of states that clients carry, `version` that of the program.
+    pub fn new(api: Arc<dyn Api>, transport: Transport, seal: SealKey, version: &str) -> Self {
+        Self {
+            api,
+            selection: Selection::default(),
+            settings: Settings::default(),
+            transport,
+            unfinished: Arc::default(),
+            seal,
+            version: version.to_owned(),
+        }
+    }
+
+    /// With a choice of tools.
+    pub fn selection(self, selection: Selection) -> Self {
+        Self { selection, ..self }
+    }
+
+    /// With the settings of the configuration.
+    pub fn settings(self, settings: Settings) -> Self {
+        Self { settings, ..self }
+    }
+
+    /// With runs of earlier calls that equal ones join.
+    pub fn unfinished(self, unfinished: Arc<Unfinished>) -> Self {
+        Self { unfinished, ..self }
+    }
+
+    /// The response to a message that is no request.
+    pub fn refuse(id: Option<&RawValue>, error: RpcError) -> Response {
+        let status = error.http_status(None);
+        Response { text: response(id, &Err(error)), status }
+    }
+
+    /// The response to a request. Dropping the future abandons the request.
+    pub async fn respond(
+        &self,
+        peer: &Arc<Peer>,
+        headers: Option<&Headers>,
+        id: &RawValue,
+        method: &str,
+        params: &Params,
+    ) -> Response {
+        let context = match self.context(peer, headers, method, params) {
+            Ok(context) => context,
+            Err(error) => {
+                let status = if headers.is_some() { 400 } else { error.http_status(None) };
+                return Response { text: response(Some(id), &Err(error)), status };
+            }
+        };
+        let outcome = self.dispatch(&context, method, params).await.and_then(|result| self.finish(&context, result));
+        let status = outcome.as_ref().err().map_or(200, |error| error.http_status(Some(context.revision)));
+        Response { text: response(Some(id), &outcome), status }
+    }
+
+    /// What the request and the connection say of the client.
+    fn context(
+        &self,
+        peer: &Arc<Peer>,
+        headers: Option<&Headers>,
+        method: &str,
+        params: &Params,
+    ) -> Result<Context, RpcError> {
+        let progress = params.meta("progressToken").filter(|token| token.is_string() || token.is_i64()).cloned();
+        let peer = Arc::clone(peer);
+        let of_header = headers.and_then(|headers| headers.revision.as_deref());
+        let Some(given) = params.meta(meta::REVISION) else {
+            if of_header == Some(Revision::July2026.word()) || method == "server/discover" {
+                return Err(RpcError::params(format!("`_meta` has no `{}`", meta::REVISION)));
+            }
+            let greeting = match (of_header, peer.greeting()) {
+                (Some(word), _) => {
+                    let revision = Revision::from_word(word).ok_or_else(|| RpcError::revision(word))?;
+                    Some(Greeting { revision, capabilities: Value::Null, client: "client".to_owned() })
+                }
+                (None, greeting) => greeting,
+            };
+            let greeting = match greeting {
+                Some(greeting) => greeting,
+                None if headers.is_some() || matches!(method, "initialize" | "ping") => {
+                    Greeting { revision: Revision::June2025, capabilities: Value::Null, client: "client".to_owned() }
+                }
+                None => {
+                    return Err(RpcError::new(RpcError::INVALID_REQUEST, "the connection begins with `initialize`"));
+                }
+            };
+            let Greeting { revision, capabilities, client } = greeting;
+            return Ok(Context { revision, capabilities, client, progress, peer });
+        };
+        let word = given.as_str().ok_or_else(|| RpcError::params(format!("`{}` is a string", meta::REVISION)))?;
+        if headers.is_some() && of_header.is_some_and(|header| header != word) {
+            let message = format!("the header `MCP-Protocol-Version` is not `{word}`");
+            return Err(RpcError::new(RpcError::HEADERS, message));
+        }
+        let revision = Revision::from_word(word).ok_or_else(|| RpcError::revision(word))?;
+        if let Some(headers) = headers {
+            headers.check(revision, method, params)?;
+        }
+        let capabilities = params.meta(meta::CAPABILITIES).cloned().unwrap_or_default();
+        if revision == Revision::July2026 && !capabilities.is_object() {
+            return Err(RpcError::params(format!("`{}` is an object and is required", meta::CAPABILITIES)));
+        }
+        let client = params.meta(meta::CLIENT).and_then(|client| client["name"].as_str()).unwrap_or("client");
+        Ok(Context { revision, capabilities, client: client.to_owned(), progress, peer })
+    }
+
+    async fn dispatch(&self, context: &Context, method: &str, params: &Params) -> Outcome {
+        let is_new = context.revision == Revision::July2026;
+        match method {
+            "initialize" if !is_new => raw(&self.initialize(context, params).await?),
+            "ping" if !is_new => raw(&json!({})),
+            "server/discover" if is_new => raw(&self.discover().await?),
+            "tools/list" => {
+                let tools = self.catalog().await?.documents();
+                raw(&listed(context, "tools", tools.into()))
+            }
+            "tools/call" => call::call(self, context, params).await,
+            "resources/list" => raw(&listed(context, "resources", resource::list(&self.catalog().await?))),
+            "resources/templates/list" => raw(&listed(context, "resourceTemplates", resource::templates())),
+            "resources/read" => raw(&cached(context, resource::read(self, context, params).await?)),
+            "prompts/list" => raw(&listed(context, "prompts", prompt::list(self).await)),
+            "prompts/get" => raw(&prompt::get(self, params).await?),
+            "tasks/get" | "tasks/update" | "tasks/cancel" if is_new && !context.has_tasks() => {
+                Err(RpcError::no_extension(TASKS))
+            }
+            "tasks/get" if is_new => task::get(self, context, params).await,
+            "tasks/update" if is_new => task::update(self, context, params).await,
+            "tasks/cancel" if is_new => task::cancel(self, params).await,
+            _ => Err(RpcError::no_method(method)),
+        }
+    }
+
+    /// A result with the members that all results of its revision have.
+    fn finish(&self, context: &Context, result: Box<RawValue>) -> Outcome {
+        if context.revision.has_initialize() {
+            return Ok(result);
+        }
+        let mut members: BTreeMap<String, Box<RawValue>> =
+            serde_json::from_str(result.get()).map_err(|e| RpcError::internal(e.to_string()))?;
+        if !members.contains_key("resultType") {
+            members.insert("resultType".to_owned(), raw(&"complete")?);
+        }
+        members.insert("_meta".to_owned(), raw(&json!({meta::SERVER: self.info()}))?);
+        raw(&members)
+    }
+
+    pub(crate) async fn catalog(&self) -> Result<Catalog, RpcError> {
+        Catalog::read(&*self.api, &self.selection, &self.settings).await
+    }
+
+    fn info(&self) -> Value {
+        json!({"name": "etude", "version": self.version})
+    }
+
+    async fn instructions(&self) -> Result<String, RpcError> {
+        let catalog = self.catalog().await?;
+        let tools = match catalog.is_compact() {
+            false => "Each pipeline and machine is a tool.",
+            true => {
+                "There are too many pipelines and machines for a tool each: find one with `etude_find`, and call it with `etude_call`."
+            }
+        };
+        Ok(format!(
+            "{tools} A call starts a durable run. A call that takes long returns the status `running` with the run's id; read the run \
+             with `etude_show`. Giving up a call does not end its run, and an equal call joins it; `etude_cancel` ends it. Decisions \
+             that approve something are made by people, not by tools."
+        ))
+    }
+
+    async fn initialize(&self, context: &Context, params: &Params) -> Result<Value, RpcError> {
+        let requested = params.text("protocolVersion")?;
+        let revision = Revision::from_word(requested).filter(|revision| revision.has_initialize());
+        let revision = revision.unwrap_or(Revision::November2025);
+        let member = |name: &str| params.members.get(name).cloned().unwrap_or_default();
+        let client = member("clientInfo")["name"].as_str().unwrap_or("client").to_owned();
+        context.peer.greet(Greeting { revision, capabilities: member("capabilities"), client });
+        Ok(json!({
+            "protocolVersion": revision.word(),
+            "capabilities": {"tools": {}, "resources": {}, "prompts": {}},
+            "serverInfo": self.info(),
+            "instructions": self.instructions().await?,
+        }))
+    }
+
+    async fn discover(&self) -> Result<Value, RpcError> {
+        let supported: Vec<&str> = Revision::ALL.into_iter().map(Revision::word).collect();
+        Ok(json!({
+            "supportedVersions": supported,
+            "capabilities": {"tools": {}, "resources": {}, "prompts": {}, "extensions": {TASKS: {}}},
+            "instructions": self.instructions().await?,
+            "ttlMs": 0,
+            "cacheScope": "private",
+        }))
+    }
+}
+
+/// A list as a result.
+fn listed(context: &Context, name: &str, items: Value) -> Value {
+    cached(context, json!({name: items}))
+}
+
+/// A result of which the newest revision says how long it holds. Files may change at any time.
+fn cached(context: &Context, mut result: Value) -> Value {
+    if context.revision == Revision::July2026 {
+        result["ttlMs"] = 0.into();
+        result["cacheScope"] = "private".into();
+    }
+    result
+}

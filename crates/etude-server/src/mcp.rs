@@ -1,0 +1,143 @@
+//! The protocol of agents: `/mcp`, and `etude mcp` on a pair of streams. Both call the routes of `/v1` in this process.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use etude_mcp::{
+    Api, Finding, Listing, Method, Reply, Replying, Request, SealKey, Service, Skill, Transport, Unfinished,
+};
+use etude_runtime::engine::Cause;
+use http::header::CONTENT_TYPE;
+use http_body_util::BodyExt;
+use tokio::sync::watch;
+
+use crate::listen::Peer;
+use crate::problem::{Code, Problem};
+use crate::route::{self, Entered};
+use crate::run::{blocking, visible};
+use crate::server::{ServedApp, Server};
+use crate::token::{Caller, Scope};
+
+mod beside;
+pub(crate) mod post;
+mod stdio;
+
+pub use stdio::stdio;
+
+/// What all requests of the protocol share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    unfinished: Arc<Unfinished>,
+}
+
+/// The routes as one caller of the protocol sees them.
+struct Routes {
+    server: Arc<Server>,
+    caller: Caller,
+}
+
+impl Server {
+    /// The protocol for a caller.
+    fn protocol(self: &Arc<Self>, caller: Caller, transport: Transport) -> Result<Service, String> {
+        let secret = self.tokens().owner().map_err(|error| error.to_string())?;
+        let routes = Arc::new(Routes { server: Arc::clone(self), caller });
+        let service = Service::new(routes, transport, SealKey::derive(&secret), &self.settings().version);
+        Ok(service.settings(self.settings().mcp.clone()).unfinished(Arc::clone(&self.protocol_shared().unfinished)))
+    }
+}
+
+impl Routes {
+    async fn respond(&self, request: Request) -> Reply {
+        let bug = || Reply { status: 500, body: Vec::new() };
+        let refused = |problem: &Problem| {
+            let document = problem.to_json(&self.server.settings().base_path, "");
+            Reply { status: problem.code().status(), body: document.to_string().into_bytes() }
+        };
+        if request.method == Method::Post && self.server.is_draining() {
+            return refused(&Problem::new(Code::Draining, "the server is about to stop and starts nothing"));
+        }
+        let mut caller = self.caller.clone();
+        if let Some(decider) = request.decider {
+            // The client answers in the place of the token's owner.
+            caller = Caller { name: decider, scopes: vec![Scope::Read, Scope::Approve], ..caller };
+        }
+        let method = match request.method {
+            Method::Get => http::Method::GET,
+            Method::Post => http::Method::POST,
+        };
+        let body = request.body.map_or_else(Body::empty, Body::from);
+        let built = http::Request::builder().method(method).uri(request.path).header(CONTENT_TYPE, "application/json");
+        let Ok(built) = built.body(body) else { return bug() };
+        let server = Arc::clone(&self.server);
+        let entered = Entered { server, caller: Some(caller), peer: Peer::Socket, cause: Cause::Mcp };
+        let response = match route::local(entered, built).await {
+            Ok(response) => response,
+            Err(problem) => return refused(&problem),
+        };
+        let status = response.status().as_u16();
+        match response.into_body().collect().await {
+            Ok(body) => Reply { status, body: body.to_bytes().to_vec() },
+            Err(_) => bug(),
+        }
+    }
+}
+
+impl Api for Routes {
+    fn send(&self, request: Request) -> Replying<'_> {
+        Box::pin(self.respond(request))
+    }
+
+    fn status<'a>(&'a self, run_id: &'a str) -> Finding<'a> {
+        let (server, caller, id) = (Arc::clone(&self.server), self.caller.clone(), run_id.to_owned());
+        Box::pin(async move {
+            let row = blocking(move || visible(&server, &caller, &id)).await.ok()?;
+            Some(etude::runs::status(&row).to_owned())
+        })
+    }
+
+    fn skills(&self) -> Listing<'_> {
+        let (server, is_reader) = (Arc::clone(&self.server), self.caller.may(Scope::Read));
+        Box::pin(async move {
+            let listed = blocking(move || {
+                let apps = server.settings().apps.iter().filter(|_| is_reader);
+                let of = |app: &ServedApp| {
+                    let skills = server.apps().skills(&app.dir).into_iter();
+                    skills
+                        .map(|(name, description)| Skill { app: app.slug.clone(), name, description })
+                        .collect::<Vec<_>>()
+                };
+                Ok(apps.flat_map(of).collect())
+            });
+            listed.await.unwrap_or_default()
+        })
+    }
+
+    fn skill<'a>(&'a self, skill: &'a Skill) -> Finding<'a> {
+        let (server, skill) = (Arc::clone(&self.server), skill.clone());
+        Box::pin(async move {
+            let text =
+                blocking(move || Ok(server.app(&skill.app).and_then(|app| server.apps().skill(&app.dir, &skill.name))));
+            text.await.ok().flatten()
+        })
+    }
+
+    fn news(&self) -> watch::Receiver<u64> {
+        self.server.news_of_journal()
+    }
+
+    fn caller(&self) -> &str {
+        &self.caller.name
+    }
+
+    fn may(&self, scope: &str) -> bool {
+        Scope::from_word(scope).is_some_and(|scope| self.caller.may(scope))
+    }
+
+    fn covers(&self, name: &str) -> bool {
+        self.caller.covers(name)
+    }
+
+    fn pages(&self) -> Option<String> {
+        self.server.addresses().urls().into_iter().next()
+    }
+}

@@ -1,0 +1,111 @@
+//! `POST /mcp`: streamable HTTP without sessions. A request has one response, as JSON or at the end of a stream of events.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::response::Response;
+use etude_mcp::{Headers, Incoming, Peer, Service, Transport, parse};
+use futures_util::stream;
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, StatusCode};
+use http_body_util::StreamBody;
+use hyper::body::Frame;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::problem::{Code, Problem};
+use crate::request::{Call, Respond};
+
+/// `POST /mcp`.
+pub(crate) async fn post(call: Call) -> Respond {
+    let accept = call.headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("*/*").to_ascii_lowercase();
+    let accepts = |kind: &str| accept.contains(kind) || accept.contains("*/*");
+    if !accepts("application/json") && !accepts("text/event-stream") {
+        let detail = "the route responds with `application/json` or `text/event-stream`";
+        return Err(Problem::new(Code::NotAcceptable, detail));
+    }
+    let bytes = call.bytes().await?;
+    let text = String::from_utf8(bytes).map_err(|_| Problem::new(Code::Malformed, "the body is no UTF-8"))?;
+    let header = |name: &str| call.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let headers =
+        Headers { revision: header("mcp-protocol-version"), method: header("mcp-method"), name: header("mcp-name") };
+    let service = call.server.protocol(call.caller()?.clone(), Transport::Http);
+    let service = service.map_err(|why| Problem::new(Code::JournalUnavailable, why))?;
+    let (id, method, params) = match parse(&text) {
+        Ok(Incoming::Request { id, method, params }) => (id, method, params),
+        // Responses and notifications belong to sessions, of which there are none.
+        Ok(_) => {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::ACCEPTED;
+            return Ok(response);
+        }
+        Err((id, error)) => return Ok(json(Service::refuse(id.as_deref(), error))),
+    };
+    let (out, mut notices) = mpsc::unbounded_channel();
+    let peer = Arc::new(Peer::new(out));
+    let mut task = Task(tokio::spawn(async move {
+        let response = service.respond(&peer, Some(&headers), &id, &method, &params).await;
+        drop(peer);
+        response
+    }));
+    let panicked = || Problem::new(Code::Bug, "a request of the protocol panicked");
+    // The first message decides: a response alone is JSON, and whatever comes before one makes a stream.
+    let first = tokio::select! {
+        biased;
+        response = &mut task.0 => return Ok(json(response.map_err(|_| panicked())?)),
+        Some(notice) = notices.recv() => notice,
+    };
+    if !accepts("text/event-stream") {
+        return Ok(json((&mut task.0).await.map_err(|_| panicked())?));
+    }
+    let open = Open { first: Some(first), notices, task: Some(task) };
+    let events = stream::unfold(open, |mut open| async move {
+        let text = open.next().await?;
+        let event = Bytes::from(format!("event: message\ndata: {text}\n\n"));
+        Some((Ok::<_, Infallible>(Frame::data(event)), open))
+    });
+    let mut response = Response::new(Body::new(StreamBody::new(events)));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
+    Ok(response)
+}
+
+/// The task of a request, which ends with its connection.
+struct Task(JoinHandle<etude_mcp::Response>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// A stream of events that ends with the response.
+struct Open {
+    first: Option<String>,
+    notices: mpsc::UnboundedReceiver<String>,
+    task: Option<Task>,
+}
+
+impl Open {
+    async fn next(&mut self) -> Option<String> {
+        if let Some(first) = self.first.take() {
+            return Some(first);
+        }
+        // The sender is dropped with the request, after which only the response is left.
+        if let Some(notice) = self.notices.recv().await {
+            return Some(notice);
+        }
+        let mut task = self.task.take()?;
+        (&mut task.0).await.ok().map(|response| response.text)
+    }
+}
+
+fn json(response: etude_mcp::Response) -> Response {
+    let status = StatusCode::from_u16(response.status).unwrap_or(StatusCode::OK);
+    let mut out = Response::new(Body::from(response.text));
+    *out.status_mut() = status;
+    out.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    out
+}

@@ -1,0 +1,40 @@
+//! `etude mcp`: one client on a pair of streams, and the runs that it starts.
+
+use std::io;
+use std::sync::Arc;
+
+use etude_mcp::{Selection, Transport};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::beside;
+use crate::server::Server;
+use crate::token::{Caller, OWNER, Scope};
+use crate::{stream, work};
+
+/// Serves one client of the protocol as the owner, until it closes its end or the server is asked to stop. Runs are driven in this
+/// process, unless a server of the same user serves the app; what is left at the end, the next process resumes.
+///
+/// # Errors
+/// A stream or the file of tokens fails.
+pub async fn stdio(
+    server: Arc<Server>,
+    selection: Selection,
+    input: impl AsyncRead + Unpin + Send,
+    output: impl AsyncWrite + Unpin + Send + 'static,
+) -> io::Result<()> {
+    let caller = Caller { name: OWNER.to_owned(), scopes: vec![Scope::Admin], only: Vec::new(), expires_at_ms: None };
+    let service = server.protocol(caller, Transport::Stdio).map_err(io::Error::other)?.selection(selection);
+    let worker = tokio::spawn(beside::work(Arc::clone(&server)));
+    let news = tokio::spawn(stream::look_for_news(Arc::clone(&server)));
+    let mut stopping = server.stopping();
+    let served = tokio::select! {
+        served = etude_mcp::stdio::serve(Arc::new(service), input, output) => served,
+        _ = stopping.wait_for(|stop| *stop) => Ok(()),
+    };
+    server.drain();
+    // A look that has begun may take one more run, which is then left too.
+    let _ = worker.await;
+    work::drain(&server).await;
+    news.abort();
+    served
+}
