@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::form::Form;
 use super::shell::{Section, Shell};
-use super::text::{counted, marked, visible};
+use super::text::{counted, marked, title, visible};
 use super::{faults, glyph, json as pretty, row, see, segment, source};
 use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond};
@@ -89,7 +89,7 @@ fn entry(shell: &Shell, decision: &Value, chosen: Option<&Value>) -> Markup {
         li data-key=(id) {
             a href=(shell.link(&format!("/decisions?at={}", segment(id)))) aria-current=[is_chosen.then_some("true")] {
                 (glyph::drawn("waiting"))
-                span.value { (marked(text(decision, "message"))) }
+                span.value { (marked(title(text(decision, "message")).0)) }
                 span.small.dim { code { (visible(step(decision))) } " · run " code { (row::short(text(decision, "run_id"))) } " · since " (shell.zone.clock(&decision["since"])) }
             }
         }
@@ -113,7 +113,9 @@ fn one(call: &Call, shell: &Shell, decision: &Value, sent: &[(String, String)], 
         section.one aria-labelledby="question" {
             div {
                 p.small.dim { a href=(shell.link(&run)) { "Run " code { (row::short(text(decision, "run_id"))) } } " · step " code { (visible(step(decision))) } " · waits since " (shell.zone.moment(&decision["since"])) }
-                h1 id="question" { (marked(text(decision, "message"))) }
+                @let (title, rest) = title(text(decision, "message"));
+                h1 id="question" { (marked(title)) }
+                @if !rest.is_empty() { p.lines { (marked(rest)) } }
             }
             @if decision["deadline_at"].is_string() { div.notice { p { "Decide before " (shell.zone.moment(&decision["deadline_at"])) "." } } }
             @if let Some(problem) = refused { div.notice.bad role="alert" { p { (marked(&super::detail(problem))) } } }

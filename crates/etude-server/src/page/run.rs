@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::shell::{Section, Shell};
-use super::text::{ABSENT, duration_of, marked, money, number, visible};
+use super::text::{ABSENT, duration_of, marked, money, number, title, visible};
 use super::{glyph, node, row, see, segment, source, tree};
 use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond};
@@ -150,7 +150,7 @@ fn questions(shell: &Shell, run: &Value) -> Markup {
             div.notice {
                 (glyph::drawn("waiting"))
                 p {
-                    (marked(waiting["payload"]["message"].as_str().unwrap_or("the run waits for an answer"))) " "
+                    (marked(title(waiting["payload"]["message"].as_str().unwrap_or("the run waits for an answer")).0)) " "
                     @let id = waiting["id"].as_str().unwrap_or_default();
                     a href=(shell.link(&format!("/decisions?at={}", segment(id)))) { "Decide" }
                 }

@@ -41,6 +41,12 @@ pub(super) fn marked(text: &str) -> Markup {
     }
 }
 
+/// The first line of a message, which is its title, and what follows it.
+pub(super) fn title(text: &str) -> (&str, &str) {
+    let (title, rest) = text.trim().split_once('\n').unwrap_or((text.trim(), ""));
+    (title.trim_end(), rest.trim())
+}
+
 /// A time span with two or three digits that matter.
 pub(super) fn duration(ms: u64) -> String {
     let seconds = ms / 1_000;

@@ -258,6 +258,9 @@ impl Scale {
         let last = nodes.iter().filter_map(end).max().unwrap_or(from_ms);
         let of_run = shown.run["duration_ms"].as_u64().unwrap_or(0);
         let span_ms = u64::try_from(last.saturating_sub(from_ms)).unwrap_or(0).max(of_run).max(1);
+        // A question may wait for days: its bar has the last part of the timeline, whatever the time.
+        let is_waiting = nodes.iter().any(|node| node["status"] == "waiting");
+        let span_ms = if is_waiting { span_ms.saturating_add(span_ms.div_ceil(6)) } else { span_ms };
         Self { from_ms, span_ms, now_ms }
     }
 
@@ -304,13 +307,14 @@ impl Scale {
     fn bar(&self, node: &Value) -> Markup {
         let start = instant_ms(&node["started_at"]);
         let status = node["status"].as_str().unwrap_or_default();
+        let x = start.map_or(0, |start| u64::try_from(start.saturating_sub(self.from_ms)).unwrap_or(0));
         let length = match (node["duration_ms"].as_u64(), status) {
             (Some(ms), _) => Some(ms),
-            (None, "running" | "waiting") => {
-                start.map(|start| u64::try_from(self.now_ms.saturating_sub(start)).unwrap_or(0))
-            }
+            (None, "running") => start.map(|start| u64::try_from(self.now_ms.saturating_sub(start)).unwrap_or(0)),
+            (None, "waiting") => Some(self.span_ms),
             (None, _) => None,
         };
+        let length = length.map(|length| length.min(self.span_ms.saturating_sub(x)));
         let kind = node["kind"].as_str().unwrap_or_default();
         let is_group = kind == "phase" || node["counts"].is_object() || node["children"].as_u64().unwrap_or(0) > 0;
         let class = match status {
@@ -323,8 +327,7 @@ impl Scale {
         };
         html! {
             svg.bars aria-hidden="true" {
-                @if let (Some(start), Some(length)) = (start, length) {
-                    @let x = u64::try_from(start.saturating_sub(self.from_ms)).unwrap_or(0);
+                @if let (Some(_), Some(length)) = (start, length) {
                     @if is_group {
                         line.bar-group x1=(self.percent(x)) x2=(self.percent(x + length)) y1="16" y2="16" {}
                         @if kind == "phase" { line.bar-group x1=(self.percent(x)) x2=(self.percent(x)) y1="12" y2="20" {} line.bar-group x1=(self.percent(x + length)) x2=(self.percent(x + length)) y1="12" y2="20" {} }

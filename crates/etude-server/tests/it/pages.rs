@@ -183,6 +183,27 @@ fn form(server: &Running, path: &str, body: &str) -> crate::support::Reply {
     server.raw("POST", path, &headers, Some(body.to_owned()))
 }
 
+/// A question of several lines: the first one is its title in every list, and the page has the others below it.
+#[test]
+fn a_long_question_has_a_title() {
+    let server = Running::start();
+    server.pipeline("ask", "", &["approval: message: \"Send 2 answers?\\n\\nTo Ada:\\nOne.\"", "cat"]);
+    let run = server.run(&json!({"pipeline": "ask"}));
+    let text = page(&server, "/decisions");
+    assert!(text.contains(r#"<span class="value">Send 2 answers?</span>"#), "{text}");
+    assert!(text.contains(r#"<h1 id="question">Send 2 answers?</h1>"#), "{text}");
+    assert!(text.contains("<p class=\"lines\">To Ada:\nOne.</p>"), "{text}");
+    let text = page(&server, &format!("/runs/{}", id_of(&run)));
+    assert!(text.contains("Send 2 answers? <a") && !text.contains("To Ada:\nOne. <a"), "{text}");
+    // The bar of what waits ends where the timeline ends.
+    let bar = text.split("bar-waiting").nth(1).expect("a bar");
+    let value = |name: &str| {
+        let rest = bar.split(&format!("{name}=\"")).nth(1).expect("a place");
+        rest.split('%').next().expect("a share").parse::<f64>().expect("a number")
+    };
+    assert!((value("x") + value("width") - 100.0).abs() < 0.1, "{bar}");
+}
+
 /// S-128: questions have a form built from their schema, which needs no script; what does not fit is refused beside its field.
 #[test]
 fn a_question_is_answered_with_a_form() {
