@@ -14,6 +14,9 @@ pub(crate) fn demo() -> Running {
         let shop =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/change").canonicalize().expect("an example");
         settings.apps.push(etude_server::ServedApp { slug: "change".to_owned(), dir: shop });
+        let support = settings.apps[0].dir.with_file_name("support");
+        copy(Path::new(SUPPORT), &support);
+        settings.apps.push(etude_server::ServedApp { slug: "support".to_owned(), dir: support });
     });
     let write = |path: &str, text: &str| {
         let file = server.dir().join("demo").join(path);
@@ -57,7 +60,49 @@ pub(crate) fn runs(server: &Running) -> Vec<Value> {
     all
 }
 
+/// The example whose run is on the pictures of the documents.
+const SUPPORT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/support");
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("made");
+    for entry in std::fs::read_dir(from).expect("an example").flatten() {
+        let target = to.join(entry.file_name());
+        match entry.path().is_dir() {
+            true => copy(&entry.path(), &target),
+            false => drop(std::fs::copy(entry.path(), target).expect("copied")),
+        }
+    }
+}
+
+/// What the local model has said in the recordings of the example.
+fn draft(prompt: &str) -> String {
+    let reply = [
+        (
+            "to Lena",
+            "The tea order A-2042 is currently waiting at the customs office and is expected to arrive on Thursday. If you need to track its progress, you can visit the tracking page on the website.",
+        ),
+        (
+            "to Priya",
+            "Thank you for your order. We apologize for the broken cup. We have sent you a new one free of charge. Please let us know if you need anything else.",
+        ),
+        (
+            "leave out 'contact us'",
+            "The second payment of 31.50 was returned on Monday. Please check your account for the second payment.",
+        ),
+        (
+            "to Mei",
+            "The second payment of 31.50 was returned on Monday. Please check your account for the second payment and contact us if you have any further questions.",
+        ),
+        ("to Omar", "Yes, you can still order A-2091 to your new address. The address can be changed until Friday."),
+    ];
+    let reply = reply.iter().find(|(word, _)| prompt.contains(word)).map(|(_, reply)| reply);
+    json!({ "reply": reply }).to_string()
+}
+
 fn say(prompt: &str) -> Option<String> {
+    if prompt.contains("You are the shop") {
+        return Some(draft(prompt));
+    }
     if prompt.contains("offsite agenda") && !prompt.contains("is not one of") {
         return Some(r#"{"label": "meeting", "confidence": 0.82, "reason": "The message continues a thread about the agenda of the offsite"}"#.to_owned());
     }
@@ -257,4 +302,24 @@ fn pictures() {
         }
     }
     finish(&server, &runs);
+}
+
+/// The pictures of README and of the documents: `.ci/pictures` without a directory. Without `ETUDE_PICTURES_DOCS` nothing is pictured.
+#[test]
+fn pictures_of_the_documents() {
+    let Some(dir) = std::env::var_os("ETUDE_PICTURES_DOCS") else { return };
+    let server = demo();
+    let run = server.run(&json!({"app": "support", "pipeline": "answer-mail"}));
+    let id = run["run_id"].as_str().expect("an id");
+    let Some(browser) = Browser::logged_in(&server) else { return };
+    browser.size(1200, 800);
+    let pages = [("run", format!("/runs/{id}?at=business%2Fdraft%5B2%5D")), ("decision", "/decisions".to_owned())];
+    for (name, path) in pages {
+        for scheme in ["light", "dark"] {
+            browser.scheme(scheme);
+            browser.open(&format!("http://{}{path}", server.address));
+            let picture = base64::engine::general_purpose::STANDARD.decode(browser.picture()).expect("base64");
+            std::fs::write(Path::new(&dir).join(format!("{name}-{scheme}.png")), picture).expect("written");
+        }
+    }
 }
