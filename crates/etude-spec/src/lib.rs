@@ -24,6 +24,7 @@ pub mod lower;
 pub mod pipeline;
 pub mod reference;
 pub mod render;
+pub mod schedule;
 mod schema_json;
 pub mod skill;
 pub mod source;
