@@ -111,6 +111,12 @@ codes! {
     UnknownMachine = "P0712", "a step names a machine that cannot be run";
     UnknownTool = "P0713", "a tool list names an unknown tool";
 
+    BadSchedule = "P0801", "a schedule has no readable pattern";
+    NoTimeZone = "P0802", "a cron pattern has no time zone";
+    UnknownTimeZone = "P0803", "a time zone is not known";
+    NotVerified = "P0804", "a webhook is not verified";
+    UnsafeReceiver = "P0805", "a notice has no safe receiver";
+
     NoFrontmatter = "P1101", "a file has no frontmatter";
     TooLong = "P1102", "a text is too long";
     NotPortable = "P1103", "a YAML notation is not portable";

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use etude_core::effect::Sandbox;
 use indexmap::IndexMap;
 
+use crate::automation;
 use crate::diagnose::values;
 use crate::diagnostic::{self, Diagnostic};
 use crate::fields::check::{Findings, Subject, object};
@@ -187,6 +188,7 @@ pub fn read(file: &Arc<SourceFile>) -> (Config, Vec<Diagnostic>) {
     };
     let at = entries.0.first().map_or(root.span, |(key, _)| key.span);
     object(&mut found, entries, &tables::CONFIG, Subject { name: "the configuration", at }, &[]);
+    leave_automation(&mut found.list, entries);
     let config = Config {
         model_mapping: mapping(entries),
         providers: each(entries, "providers", |name, node| provider(&mut found, name, node)),
@@ -216,6 +218,17 @@ pub fn read(file: &Arc<SourceFile>) -> (Config, Vec<Diagnostic>) {
     };
     diagnostic::sort(&mut found.list);
     (config, found.list)
+}
+
+/// Removes what [`crate::automation`] reports: a fault of a schedule stops that schedule and nothing else.
+fn leave_automation(list: &mut Vec<Diagnostic>, entries: &Entries<'_>) {
+    let sections: Vec<_> = automation::SECTIONS.iter().filter_map(|name| entries.entry(name)).collect();
+    let is_of_automation = |found: &Diagnostic| {
+        sections.iter().any(|(key, value)| {
+            found.span.is_some_and(|at| key.span.start <= at.start && at.end <= value.span.end.max(key.span.end))
+        })
+    };
+    list.retain(|found| !is_of_automation(found));
 }
 
 /// The JSON Schema of a configuration file, draft 2020-12.

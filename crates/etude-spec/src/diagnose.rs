@@ -1,6 +1,7 @@
 //! The named constructors of diagnostics, by what they are about. Messages are written here and nowhere else.
 
 pub(crate) mod applications;
+pub(crate) mod automation;
 pub(crate) mod cascade;
 pub(crate) mod fields;
 pub(crate) mod files;

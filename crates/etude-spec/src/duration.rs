@@ -34,6 +34,25 @@ pub fn parse(text: &str) -> Result<u64, &'static str> {
     Ok(ms as u64)
 }
 
+/// The same, also with days: `7d`.
+///
+/// # Errors
+/// Why it is none, as a sentence fragment.
+pub fn parse_long(text: &str) -> Result<u64, &'static str> {
+    match text.trim().strip_suffix('d').map(|days| days.trim().parse::<f64>()) {
+        Some(Ok(days)) => parse(&format!("{}h", days * 24.0)),
+        _ => parse(text),
+    }
+}
+
+/// The duration that a value is, in milliseconds; it may have days.
+pub(crate) fn long_of_node(node: &Node<'_>) -> Result<u64, &'static str> {
+    match node.as_text() {
+        Some(text) => parse_long(text),
+        None => of_node(node),
+    }
+}
+
 /// The duration that a value is, in milliseconds.
 pub(crate) fn of_node(node: &Node<'_>) -> Result<u64, &'static str> {
     match (node.as_plain(), node.as_text()) {

@@ -8,6 +8,7 @@ macro_rules! fields {
     };
 }
 
+pub mod automation;
 mod braces;
 pub(crate) mod check;
 pub mod config;

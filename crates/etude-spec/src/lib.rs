@@ -10,6 +10,7 @@
 //! [`render`] (what people see).
 
 pub mod application;
+pub mod automation;
 pub mod cascade;
 mod code;
 pub mod config;

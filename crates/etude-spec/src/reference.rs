@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use crate::fields::{Field, Kind, Object, config, package, pipeline, stage_machine, test, tool};
+use crate::fields::{Field, Kind, Object, automation, config, package, pipeline, stage_machine, test, tool};
 
 /// A table of the reference: the name in the markers of a page, and the fields.
 pub type Named = (&'static str, Table);
@@ -54,6 +54,10 @@ pub const TABLES: &[Named] = &[
     ("assert", Table::Object(&stage_machine::ASSERT)),
     ("assert-rule", Table::Object(&stage_machine::ASSERT_RULE)),
     ("exit", Table::Object(&stage_machine::EXIT)),
+    ("schedule", Table::Object(&automation::SCHEDULE)),
+    ("webhook", Table::Object(&automation::WEBHOOK)),
+    ("verify", Table::Object(&automation::VERIFY)),
+    ("notice", Table::Object(&automation::NOTICE)),
     ("test", Table::Object(&stage_machine::TEST)),
     ("case", Table::Object(&stage_machine::CASE)),
     ("grant", Table::Object(&stage_machine::GRANT)),
@@ -137,6 +141,7 @@ fn type_of(kind: &Kind) -> String {
         Kind::Integer(from, to) => format!("integer, {from} to {to}"),
         Kind::Number(from, to) => format!("number, {from} to {to}"),
         Kind::Duration => "duration".into(),
+        Kind::LongDuration => "duration, also in days".into(),
         Kind::Word(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
         Kind::List(of) => format!("list of: {}", type_of(of)),
         Kind::Entries(of) => format!("map to: {}", type_of(of)),

@@ -156,6 +156,9 @@ fn value(kind: &Kind) -> Value {
         Kind::Duration => json!({
             "anyOf": [{"type": "string", "pattern": "^[0-9]+(\\.[0-9]+)?\\s*(ms|s|m|h)?$"}, {"type": "number", "minimum": 0}],
         }),
+        Kind::LongDuration => json!({
+            "anyOf": [{"type": "string", "pattern": "^[0-9]+(\\.[0-9]+)?\\s*(ms|s|m|h|d)?$"}, {"type": "number", "minimum": 0}],
+        }),
         Kind::Word(words) => json!({"enum": words}),
         Kind::List(of) => json!({"type": "array", "items": value(of)}),
         Kind::Entries(of) => json!({"type": "object", "additionalProperties": value(of)}),

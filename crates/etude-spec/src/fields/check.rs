@@ -138,6 +138,11 @@ fn kind(found: &mut Findings<'_>, expected: &Kind, at: Context<'_>, value: &Node
                 found.push(values::bad_duration(found.file, at.place, at.what, why));
             }
         }
+        Kind::LongDuration => {
+            if let Err(why) = duration::long_of_node(value) {
+                found.push(values::bad_duration(found.file, at.place, at.what, why));
+            }
+        }
         Kind::Word(words) => match value.as_text() {
             Some(text) if words.contains(&text) => {}
             Some(text) => found.push(values::unknown_word(found.file, at.place, at.what, text, words)),

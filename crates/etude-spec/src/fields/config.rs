@@ -1,7 +1,7 @@
 //! The fields of etude.yaml (`design: cli`, "Configuration" and "Policy").
 
 use crate::fields::Kind::{Bool, Duration, Either, Entries, Integer, List, Number, Text, Word};
-use crate::fields::{Kind, Object};
+use crate::fields::{Kind, Object, automation};
 
 /// Words for a provider's `kind`.
 pub const PROVIDER_KINDS: &[&str] =
@@ -27,6 +27,15 @@ pub static CONFIG: Object = Object {
             "Run code steps in warm interpreters where that is possible.";
         optional "prices": Entries(&PRICE_KIND), "{my-model: {input: 0.5, output: 1.5}}",
             "Prices of models, in US dollars per million tokens.";
+        optional "schedules": Entries(&automation::SCHEDULE_KIND),
+            "{nightly: {pipeline: report, cron: \"30 2 * * *\", timezone: Europe/Berlin}}",
+            "When a server begins runs by itself, by name.";
+        optional "webhooks": Entries(&automation::WEBHOOK_KIND),
+            "{push: {pipeline: review, verify: {kind: github, secrets: [\"${env:HOOK_SECRET}\"]}}}",
+            "Requests of other programs that begin runs, by name.";
+        optional "notices": List(&automation::NOTICE_KIND),
+            "[{name: chat, url: \"https://chat.example/x\", on: [run.failed], secret: \"${env:NOTICE_SECRET}\"}]",
+            "Messages to other programs about runs.";
         optional "joinOutsideNextStages": Bool, "true",
             "A stage may join one that its predecessor does not name." => default "false";
         optional "strictUpstream": Bool, "true",

@@ -26,6 +26,8 @@ pub enum Kind {
     Number(f64, f64),
     /// `500ms`, `30s`, `5m`, `1h`, or a number of seconds.
     Duration,
+    /// A duration that may have days, such as `7d`.
+    LongDuration,
     /// One of these words.
     Word(&'static [&'static str]),
     /// A list of such values.
@@ -61,6 +63,7 @@ impl Kind {
             Self::Integer(..) => "a whole number".into(),
             Self::Number(..) => "a number".into(),
             Self::Duration => "a duration such as `30s`".into(),
+            Self::LongDuration => "a duration such as `6h` or `7d`".into(),
             Self::Word(words) => quoted_list(words, "or"),
             Self::List(of) => format!("a list of {}", of.plural()),
             Self::Entries(_) | Self::Inputs => "a mapping".into(),

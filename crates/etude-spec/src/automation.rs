@@ -1,0 +1,211 @@
+//! `schedules`, `webhooks` and `notices` of an app's etude.yaml: what a server does by itself.
+//!
+//! A fault stops only the entry that has it, so these sections have a reader of their own: other commands never fail because of them.
+
+mod notice;
+mod schedule;
+pub mod template;
+#[cfg(test)]
+mod tests;
+mod webhook;
+
+use std::sync::Arc;
+
+pub use notice::Notice;
+pub use schedule::{CatchUp, Overlap, Schedule};
+use serde_json::{Map, Value};
+pub use webhook::{Verify, VerifyKind, Webhook};
+
+use crate::diagnose::{automation as diagnose, references, values};
+use crate::diagnostic::{self, Diagnostic};
+use crate::fields::check::{Findings, Subject, object};
+use crate::fields::{Object, automation as tables};
+use crate::pipeline::text;
+use crate::source::{SourceFile, Span};
+use crate::yaml::{self, Entries, Node};
+
+/// The keys of etude.yaml that this module reads.
+pub(crate) const SECTIONS: [&str; 3] = ["schedules", "webhooks", "notices"];
+
+/// What a server does by itself for one app.
+#[derive(Debug, Clone, Default)]
+pub struct Automation {
+    /// In the order of the file.
+    pub schedules: Vec<Schedule>,
+    /// In the order of the file.
+    pub webhooks: Vec<Webhook>,
+    /// In the order of the file.
+    pub notices: Vec<Notice>,
+    /// All faults, also those of the entries.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// The pipeline or stage machine that an entry runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// A pipeline by its name.
+    Pipeline(String),
+    /// A stage machine by its id.
+    Machine(String),
+}
+
+impl Target {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Pipeline(name) | Self::Machine(name) => name,
+        }
+    }
+}
+
+/// Names of what an app has.
+#[derive(Debug, Clone, Copy)]
+pub struct Known<'k> {
+    /// Its pipelines.
+    pub pipelines: &'k [&'k str],
+    /// Its stage machines.
+    pub machines: &'k [&'k str],
+}
+
+/// One entry that is being read.
+struct Entry<'e, 'n> {
+    found: &'e mut Findings<'n>,
+    name: &'e str,
+    entries: &'e Entries<'e>,
+    /// Where it begins.
+    at: Span,
+    known: Option<Known<'e>>,
+}
+
+/// Reads the three sections of a configuration file. Names of targets are compared with `known`, if that is given.
+pub fn read(file: &Arc<SourceFile>, known: Option<Known<'_>>) -> Automation {
+    let mut automation = Automation::default();
+    let Some(root) = yaml::parse(file).0 else { return automation };
+    let Some(sections) = root.as_map() else { return automation };
+    let section = |name: &str| sections.get(name).and_then(Node::as_map).into_iter().flat_map(Entries::iter);
+    let mut found = Findings::new(file);
+    for (name, key, node) in section("schedules") {
+        let read = entry(&mut found, &tables::SCHEDULE, (name, key.span, node), known, schedule::read);
+        automation.schedules.extend(read);
+    }
+    for (name, key, node) in section("webhooks") {
+        let read = entry(&mut found, &tables::WEBHOOK, (name, key.span, node), known, webhook::read);
+        automation.webhooks.extend(read);
+    }
+    for node in sections.get("notices").and_then(Node::as_seq).unwrap_or_default() {
+        let name = node.as_map().and_then(|entries| text(entries, "name")).map_or("", |name| name.text);
+        let read = entry(&mut found, &tables::NOTICE, (name, node.span, node), known, notice::read);
+        automation.notices.extend(read);
+    }
+    for (key, node) in SECTIONS.iter().filter_map(|key| sections.entry(key)) {
+        let is_list = key.key() == "notices";
+        if !node.is_invalid() && (if is_list { node.as_seq().is_none() } else { node.as_map().is_none() }) {
+            let wanted = if is_list { "a list of notices" } else { "a mapping by name" };
+            found.push(diagnose::not_a_section(file, key.span, key.key(), wanted, node.kind()));
+        }
+    }
+    automation.diagnostics = found.list;
+    diagnostic::sort(&mut automation.diagnostics);
+    automation
+}
+
+/// Checks one entry against its table, then reads it. Its errors go to the entry and to `found`.
+fn entry<T>(
+    found: &mut Findings<'_>,
+    table: &'static Object,
+    (name, key, node): (&str, Span, &Node<'_>),
+    known: Option<Known<'_>>,
+    read: impl FnOnce(&mut Entry<'_, '_>) -> T,
+) -> Option<T>
+where
+    T: Broken,
+{
+    let before = found.list.len();
+    let at = if node.span.is_empty() { key } else { node.span };
+    let Some(entries) = node.as_map() else {
+        if !node.is_invalid() {
+            found.push(diagnose::not_a_section(found.file, key, name, "a mapping", node.kind()));
+        }
+        return None;
+    };
+    let title = format!("{} `{name}`", table.name.trim_start_matches("a "));
+    object(found, entries, table, Subject { name: &title, at: key }, &[]);
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if name.is_empty() || name.len() > 64 || !name.chars().all(is_name) {
+        let rule = "a name is `[A-Za-z0-9._-]{1,64}`";
+        found.push(values::bad_name(found.file, key, table.name, name, rule));
+    }
+    let mut value = read(&mut Entry { found, name, entries, at: if key.is_empty() { at } else { key }, known });
+    let errors = found.list[before..].iter().filter(|diagnostic| diagnostic.is_error()).cloned().collect();
+    value.set_broken(errors);
+    Some(value)
+}
+
+/// An entry that keeps its own errors.
+trait Broken {
+    fn set_broken(&mut self, errors: Vec<Diagnostic>);
+}
+
+impl Entry<'_, '_> {
+    /// `pipeline` or `machine`, exactly one.
+    fn target(&mut self) -> Option<Target> {
+        let (pipeline, machine) = (text(self.entries, "pipeline"), text(self.entries, "machine"));
+        let known = self.known;
+        match (pipeline, machine) {
+            (Some(pipeline), Some(machine)) => {
+                let message = "`pipeline` and `machine` exclude each other".to_owned();
+                let hint = "remove one of them";
+                let _ = pipeline;
+                self.found.push(values::contradiction(self.found.file, machine.at, message, "the second target", hint));
+                None
+            }
+            (Some(name), None) => {
+                if let Some(known) = known.filter(|known| !known.pipelines.contains(&name.text)) {
+                    let fault = references::unknown_pipeline(self.found.file, name.at, name.text, known.pipelines);
+                    self.found.push(fault);
+                }
+                Some(Target::Pipeline(name.text.to_owned()))
+            }
+            (None, Some(name)) => {
+                if let Some(known) = known.filter(|known| !known.machines.contains(&name.text)) {
+                    self.found.push(diagnose::unknown_machine(self.found.file, name.at, name.text, known.machines));
+                }
+                Some(Target::Machine(name.text.to_owned()))
+            }
+            (None, None) => {
+                let is_given = self.entries.get("pipeline").or(self.entries.get("machine")).is_some();
+                if !is_given {
+                    self.found.push(diagnose::no_target(self.found.file, self.at, self.name));
+                }
+                None
+            }
+        }
+    }
+
+    /// The templates of `input`, whose references `is_known` accepts.
+    fn input(&mut self, is_known: fn(&str) -> bool, forms: &str) -> Option<Map<String, Value>> {
+        let node = self.entries.get("input")?;
+        let given = node.as_map()?;
+        let mut input = Map::new();
+        for (name, _, node) in given.iter() {
+            let value: Value = node.to_json().ok().and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
+            for reference in template::references(&value) {
+                if !is_known(&reference) {
+                    let fault = diagnose::unknown_reference(self.found.file, node.span, &reference, forms);
+                    self.found.push(fault);
+                }
+            }
+            input.insert(name.to_owned(), value);
+        }
+        Some(input)
+    }
+
+    /// The long duration of a field.
+    fn duration(&self, field: &str) -> Option<u64> {
+        crate::duration::long_of_node(self.entries.get(field)?).ok()
+    }
+
+    fn word(&self, field: &str) -> Option<&str> {
+        text(self.entries, field).map(|word| word.text)
+    }
+}

@@ -1,0 +1,62 @@
+//! One outgoing notice.
+
+use globset::Glob;
+
+use super::{Broken, Entry};
+use crate::diagnose::automation as diagnose;
+use crate::diagnostic::Diagnostic;
+use crate::pipeline::{boolean, text, texts};
+
+/// One outgoing notice, as the file has it.
+#[derive(Debug, Clone)]
+pub struct Notice {
+    /// Its name.
+    pub name: String,
+    /// The receiver; may hold `${env:NAME}`.
+    pub url: String,
+    /// The types that it reports.
+    pub on: Vec<String>,
+    /// The key of the signature; may hold `${env:NAME}`.
+    pub secret: String,
+    /// Globs of the pipelines and machines that it reports; none: all.
+    pub pipelines: Vec<String>,
+    /// The receiver may have a private address.
+    pub allows_private: bool,
+    /// Its errors. A notice with errors is not sent.
+    pub broken: Vec<Diagnostic>,
+}
+
+impl Notice {
+    /// True if it reports runs of the pipeline or machine `name`.
+    pub fn covers(&self, name: &str) -> bool {
+        let fits = |glob: &String| Glob::new(glob).is_ok_and(|glob| glob.compile_matcher().is_match(name));
+        self.pipelines.is_empty() || self.pipelines.iter().any(fits)
+    }
+}
+
+impl Broken for Notice {
+    fn set_broken(&mut self, errors: Vec<Diagnostic>) {
+        self.broken = errors;
+    }
+}
+
+pub(super) fn read(entry: &mut Entry<'_, '_>) -> Notice {
+    let allows_private = boolean(entry.entries, "allow_private").unwrap_or(false);
+    if let Some(url) = text(entry.entries, "url") {
+        let is_http = url.text.starts_with("http://");
+        let is_safe = url.text.starts_with("https://") || is_http && allows_private || url.text.starts_with("${env:");
+        if !is_safe {
+            entry.found.push(diagnose::receiver(entry.found.file, url.at, is_http));
+        }
+    }
+    let word = |field: &str| entry.word(field).unwrap_or_default().to_owned();
+    Notice {
+        name: entry.name.to_owned(),
+        url: word("url"),
+        on: texts(entry.entries, "on"),
+        secret: word("secret"),
+        pipelines: texts(entry.entries, "pipelines"),
+        allows_private,
+        broken: Vec::new(),
+    }
+}

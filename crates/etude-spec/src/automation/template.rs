@@ -1,0 +1,101 @@
+//! Values with references in double braces, which a server fills in.
+
+use serde_json::{Map, Value};
+
+/// A piece of a text.
+enum Piece<'t> {
+    Text(&'t str),
+    Reference(&'t str),
+}
+
+fn pieces(text: &str) -> Vec<Piece<'_>> {
+    let (mut pieces, mut rest) = (Vec::new(), text);
+    while let Some((before, after)) = rest.split_once("{{") {
+        let Some((reference, end)) = after.split_once("}}") else { break };
+        if !before.is_empty() {
+            pieces.push(Piece::Text(before));
+        }
+        pieces.push(Piece::Reference(reference.trim()));
+        rest = end;
+    }
+    if !rest.is_empty() {
+        pieces.push(Piece::Text(rest));
+    }
+    pieces
+}
+
+/// All references in a value.
+pub fn references(value: &Value) -> Vec<String> {
+    match value {
+        Value::String(text) => {
+            let reference = |piece| match piece {
+                Piece::Reference(reference) => Some(str::to_owned(reference)),
+                Piece::Text(_) => None,
+            };
+            pieces(text).into_iter().filter_map(reference).collect()
+        }
+        Value::Array(items) => items.iter().flat_map(references).collect(),
+        Value::Object(members) => members.values().flat_map(references).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// True for `raw`, `body`, `body.PATH` and `header.NAME`.
+pub fn is_of_request(reference: &str) -> bool {
+    let has_name = |prefix: &str| reference.strip_prefix(prefix).is_some_and(|name| !name.is_empty());
+    matches!(reference, "raw" | "body") || has_name("body.") || has_name("header.")
+}
+
+/// The members with their references filled in. A text that is exactly one reference takes over the type of the value; a member
+/// whose whole text has no value is left out.
+///
+/// # Errors
+/// A reference inside a longer text has no value.
+pub fn fill(
+    members: &Map<String, Value>,
+    lookup: &dyn Fn(&str) -> Option<Value>,
+) -> Result<Map<String, Value>, String> {
+    let mut filled = Map::new();
+    for (name, value) in members {
+        if let Some(value) = fill_value(value, lookup)? {
+            filled.insert(name.clone(), value);
+        }
+    }
+    Ok(filled)
+}
+
+fn fill_value(value: &Value, lookup: &dyn Fn(&str) -> Option<Value>) -> Result<Option<Value>, String> {
+    Ok(Some(match value {
+        Value::String(text) => match pieces(text).as_slice() {
+            [Piece::Reference(reference)] => return Ok(lookup(reference)),
+            pieces => {
+                let mut out = String::new();
+                for piece in pieces {
+                    match piece {
+                        Piece::Text(text) => out.push_str(text),
+                        Piece::Reference(reference) => match lookup(reference) {
+                            Some(Value::String(text)) => out.push_str(&text),
+                            Some(value) => out.push_str(&value.to_string()),
+                            None => return Err((*reference).to_owned()),
+                        },
+                    }
+                }
+                Value::String(out)
+            }
+        },
+        Value::Array(items) => {
+            let filled = items.iter().map(|item| Ok(fill_value(item, lookup)?.unwrap_or_default()));
+            Value::Array(filled.collect::<Result<_, String>>()?)
+        }
+        Value::Object(members) => Value::Object(fill(members, lookup)?),
+        other => other.clone(),
+    }))
+}
+
+/// The value at a path of names and numbers, such as `commits.0.id`.
+pub fn at_path<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
+    path.split('.').try_fold(value, |value, name| match value {
+        Value::Array(items) => items.get(name.parse::<usize>().ok()?),
+        value => value.get(name),
+    })
+}

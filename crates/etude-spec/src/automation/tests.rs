@@ -1,0 +1,115 @@
+//! Faults of the three sections, each at its place.
+
+use serde_json::json;
+
+use super::*;
+
+const KNOWN: Known<'static> = Known { pipelines: &["report", "review"], machines: &["triage"] };
+
+fn read_text(text: &str) -> Automation {
+    read(&SourceFile::new("etude.yaml", text), Some(KNOWN))
+}
+
+fn faults(text: &str) -> Vec<String> {
+    let of = |found: &Diagnostic| {
+        let (line, _) = found.position().expect("a place");
+        format!("{} line {line}: {}", found.code, found.message)
+    };
+    read_text(text).diagnostics.iter().map(of).collect()
+}
+
+#[test]
+fn a_schedule_has_defaults() {
+    let text = "schedules:\n  nightly: {pipeline: report, cron: \"30 2 * * *\", timezone: Europe/Berlin, input: {day: \"{{tick.date}}\", n: 3}, catch_up_within: 7d, jitter: 5m}\n  often: {machine: triage, every: 6h, overlap: queue, catch_up: all}\n";
+    let read = read_text(text);
+    assert!(read.diagnostics.is_empty(), "{:?}", read.diagnostics);
+    let [nightly, often] = read.schedules.as_slice() else { panic!("two schedules") };
+    assert_eq!((nightly.overlap, nightly.catch_up, nightly.jitter_ms), (Overlap::Skip, CatchUp::Last, 300_000));
+    assert_eq!((nightly.catch_up_within_ms, often.catch_up_within_ms), (604_800_000, 86_400_000));
+    assert_eq!(nightly.input["n"], json!(3));
+    assert_eq!((often.overlap, often.catch_up, often.every_ms), (Overlap::Queue, CatchUp::All, Some(21_600_000)));
+    assert_eq!(often.target, Some(Target::Machine("triage".to_owned())));
+    assert_ne!(nightly.pattern(), often.pattern());
+}
+
+/// S-110: a cron pattern without a zone is a diagnostic, as are all other faults of a schedule.
+#[test]
+fn faults_of_schedules_are_located() {
+    let one = |entry: &str| faults(&format!("schedules:\n  a: {entry}\n"));
+    for (entry, wanted) in [
+        ("{pipeline: report, cron: \"0 2 * * *\"}", "P0802 line 2: a schedule with `cron` has no `timezone`"),
+        (
+            "{pipeline: report, cron: \"0 25 * * *\", timezone: UTC}",
+            "P0801 line 2: the cron pattern `0 25 * * *` cannot be read: `25` is no hour; hours are 0 to 23",
+        ),
+        ("{pipeline: report, cron: \"0 2 * * *\", timezone: CEST+1}", "P0803 line 2: there is no time zone `CEST+1`"),
+        ("{pipeline: report}", "P0801 line 2: the schedule `a` has no `cron` and no `every`"),
+        ("{pipeline: report, every: 500ms}", "P0801 line 2: the interval of `every` is shorter than a second"),
+        ("{pipeline: repotr, every: 1h}", "P0311 line 2: there is no pipeline `repotr`"),
+        ("{machine: x, every: 1h}", "P0712 line 2: there is no stage machine `x`"),
+        ("{every: 1h}", "P0203 line 2: `a` runs nothing"),
+        ("{pipeline: report, every: 1h, overlap: both}", "P0205 line 2: `overlap` cannot be `both`"),
+        ("{pipeline: report, every: 1h, input: {d: \"{{tick.day}}\"}}", "P0302 line 2: `tick.day` is no reference here"),
+    ] {
+        assert_eq!(one(entry), [wanted], "{entry}");
+    }
+    assert_eq!(one("{pipeline: report, machine: triage, every: 1h}").len(), 1);
+    assert_eq!(one("{pipeline: report, every: 1h, crn: x}").len(), 1);
+    assert_eq!(faults("schedules: [a]\n"), ["P0204 line 1: `schedules` must be a mapping by name, not a list"]);
+}
+
+/// S-111: a fault belongs to its own schedule, and other commands do not see it.
+#[test]
+fn a_fault_stops_one_schedule() {
+    let text = "schedules:\n  bad: {pipeline: report, cron: x}\n  good: {pipeline: report, every: 1h}\n";
+    let read = read_text(text);
+    let broken: Vec<usize> = read.schedules.iter().map(|schedule| schedule.broken.len()).collect();
+    assert_eq!(broken, [2, 0]);
+    let (_, of_others) = crate::config::read(&SourceFile::new("etude.yaml", text));
+    assert!(of_others.is_empty(), "{of_others:?}");
+}
+
+/// S-115: an unsigned webhook is a diagnostic.
+#[test]
+fn an_unsigned_webhook_is_refused() {
+    let one = |entry: &str| faults(&format!("webhooks:\n  a: {entry}\n"));
+    for (entry, wanted) in [
+        ("{pipeline: review}", "P0804 line 2: the webhook `a` has no `verify`"),
+        ("{pipeline: review, verify: {kind: github}}", "P0804 line 2: the webhook `a` has no `verify.secrets`"),
+        ("{pipeline: review, verify: {kind: github, secrets: []}}", "P0804 line 2: the webhook `a` has no `verify.secrets`"),
+        ("{pipeline: review, verify: {kind: hmac, secrets: [x]}}", "P0804 line 2: `verify` of the webhook `a` has no `header`"),
+        ("{pipeline: review, verify: {kind: none, secrets: [x]}}", "P0205 line 2: `kind` cannot be `none`"),
+    ] {
+        assert_eq!(one(entry), [wanted], "{entry}");
+    }
+    let whole = read_text(
+        "webhooks:\n  push: {pipeline: review, verify: {kind: github, secrets: [\"${env:A}\", \"${env:B}\"]}, when: {header.x-github-event: push, body.ref: refs/heads/main}, input: {range: \"{{body.before}}..{{body.after}}\"}}\n",
+    );
+    assert!(whole.diagnostics.is_empty(), "{:?}", whole.diagnostics);
+    assert_eq!(whole.webhooks[0].when.len(), 2);
+}
+
+#[test]
+fn a_notice_goes_to_https() {
+    let one = |more: &str| {
+        faults(&format!("notices:\n  - {{name: chat, on: [run.failed], secret: whsec_AAAA, {more}}}\n"))
+    };
+    assert!(one("url: \"https://a.example/x\"").is_empty());
+    assert!(one("url: \"http://127.0.0.1:1/x\", allow_private: true").is_empty());
+    assert_eq!(one("url: \"http://a.example/x\"").len(), 1);
+    assert_eq!(one("url: ftp").len(), 1);
+}
+
+#[test]
+fn references_are_filled_in_with_their_types() {
+    let lookup = |name: &str| match name {
+        "body.n" => Some(json!(3)),
+        "body.s" => Some(json!("x")),
+        _ => None,
+    };
+    let members = |value: Value| value.as_object().cloned().expect("an object");
+    let given = members(json!({"n": "{{body.n}}", "t": "{{ body.s }}-{{body.n}}", "l": ["{{body.s}}", 1], "gone": "{{body.x}}"}));
+    assert_eq!(template::fill(&given, &lookup), Ok(members(json!({"n": 3, "t": "x-3", "l": ["x", 1]}))));
+    assert_eq!(template::fill(&members(json!({"a": "-{{body.x}}"})), &lookup), Err("body.x".to_owned()));
+    assert_eq!(template::at_path(&json!({"a": [{"b": 1}]}), "a.0.b"), Some(&json!(1)));
+}

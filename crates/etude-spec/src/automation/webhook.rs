@@ -1,0 +1,125 @@
+//! One incoming webhook.
+
+use serde_json::{Map, Value};
+
+use super::{Broken, Entry, Target, template};
+use crate::diagnose::automation as diagnose;
+use crate::diagnostic::Diagnostic;
+use crate::pipeline::{text, texts};
+use crate::yaml::{Entries, Node};
+
+/// One incoming webhook, as the file has it.
+#[derive(Debug, Clone)]
+pub struct Webhook {
+    /// Its name.
+    pub name: String,
+    /// What it runs; `None` if that is missing.
+    pub target: Option<Target>,
+    /// How the sender proves itself; `None` if that is missing.
+    pub verify: Option<Verify>,
+    /// Paths with the values that they must have.
+    pub when: Vec<(String, Value)>,
+    /// The input of its runs, with references; `None`: the body.
+    pub input: Option<Map<String, Value>>,
+    /// Equal bodies under different ids are different deliveries.
+    pub repeats: bool,
+    /// Its errors. A webhook with errors accepts nothing.
+    pub broken: Vec<Diagnostic>,
+}
+
+/// How the sender of a webhook proves itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verify {
+    /// The scheme.
+    pub kind: VerifyKind,
+    /// Secrets, of which one must fit; may hold `${env:NAME}`.
+    pub secrets: Vec<String>,
+    /// The header with the signature or secret, in lower case.
+    pub header: Option<String>,
+    /// SHA-512 instead of SHA-256.
+    pub is_sha512: bool,
+    /// Base64 instead of hexadecimal digits.
+    pub is_base64: bool,
+    /// The text before the signature.
+    pub prefix: String,
+    /// The header with the delivery's id, in lower case.
+    pub id_header: Option<String>,
+}
+
+etude_core::words! {
+    /// Schemes of signatures.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum VerifyKind {
+        /// GitHub.
+        Github = "github",
+        /// GitLab.
+        Gitlab = "gitlab",
+        /// Standard Webhooks.
+        Standard = "standard",
+        /// Stripe.
+        Stripe = "stripe",
+        /// Slack.
+        Slack = "slack",
+        /// An HMAC of the body in a header.
+        Hmac = "hmac",
+        /// The secret itself in a header.
+        Token = "token",
+    }
+}
+
+impl Broken for Webhook {
+    fn set_broken(&mut self, errors: Vec<Diagnostic>) {
+        self.broken = errors;
+    }
+}
+
+pub(super) fn read(entry: &mut Entry<'_, '_>) -> Webhook {
+    let target = entry.target();
+    let forms = "`{{body.PATH}}`, `{{header.NAME}}` and `{{raw}}`";
+    let input = entry.input(template::is_of_request, forms);
+    let mut when = Vec::new();
+    for (path, key, node) in entry.entries.get("when").and_then(Node::as_map).into_iter().flat_map(Entries::iter) {
+        if !template::is_of_request(path) {
+            entry.found.push(diagnose::unknown_reference(entry.found.file, key.span, path, forms));
+        }
+        let value = node.to_json().ok().and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
+        when.push((path.to_owned(), value));
+    }
+    Webhook {
+        name: entry.name.to_owned(),
+        target,
+        verify: verify(entry),
+        when,
+        input,
+        repeats: entry.word("repeat") == Some("allow"),
+        broken: Vec::new(),
+    }
+}
+
+fn verify(entry: &mut Entry<'_, '_>) -> Option<Verify> {
+    let file = entry.found.file;
+    let Some((key, node)) = entry.entries.entry("verify") else {
+        entry.found.push(diagnose::not_verified(file, entry.at, entry.name, "has no `verify`"));
+        return None;
+    };
+    let entries = node.as_map()?;
+    let kind = VerifyKind::from_word(text(entries, "kind")?.text)?;
+    let secrets = texts(entries, "secrets");
+    if secrets.is_empty() && entries.get("secrets").is_none_or(|node| node.as_seq().is_some_and(<[_]>::is_empty)) {
+        entry.found.push(diagnose::not_verified(file, key.span, entry.name, "has no `verify.secrets`"));
+    }
+    let word = |field: &str| text(entries, field).map(|text| text.text.to_owned());
+    let header = |field: &str| word(field).map(|name| name.to_ascii_lowercase());
+    if kind == VerifyKind::Hmac && entries.get("header").is_none() {
+        entry.found.push(diagnose::no_signature_header(file, key.span, entry.name));
+    }
+    Some(Verify {
+        kind,
+        secrets,
+        header: header("header"),
+        is_sha512: word("algorithm").as_deref() == Some("sha512"),
+        is_base64: word("encoding").as_deref() == Some("base64"),
+        prefix: word("prefix").unwrap_or_default(),
+        id_header: header("id_header"),
+    })
+}

@@ -1,0 +1,86 @@
+//! P0801 to P0805, and other faults of schedules, webhooks and notices.
+
+use std::sync::Arc;
+
+use crate::code::Code;
+use crate::diagnostic::Diagnostic;
+use crate::source::{SourceFile, Span};
+use crate::wording::{list, meant, plain, quoted};
+
+type File = Arc<SourceFile>;
+
+pub(crate) fn not_a_section(file: &File, at: Span, name: &str, wanted: &str, kind: &str) -> Diagnostic {
+    let message = format!("{} must be {wanted}, not {kind}", quoted(name));
+    Diagnostic::error(Code::WrongType, file, at, message).hint("see docs/schedules.md and docs/webhooks.md")
+}
+
+pub(crate) fn no_target(file: &File, at: Span, name: &str) -> Diagnostic {
+    Diagnostic::error(Code::MissingField, file, at, format!("{} runs nothing", quoted(name)))
+        .label("needs `pipeline` or `machine`")
+        .hint("name the pipeline: `pipeline: NAME`")
+}
+
+pub(crate) fn unknown_machine(file: &File, at: Span, name: &str, machines: &[&str]) -> Diagnostic {
+    let label = match machines {
+        [] => "the app has no stage machine".to_owned(),
+        machines => format!("there are: {}", list(machines)),
+    };
+    Diagnostic::error(Code::UnknownMachine, file, at, format!("there is no stage machine {}", quoted(name)))
+        .label(label)
+        .maybe_hint(meant(name, machines.iter().copied()))
+}
+
+pub(crate) fn unknown_reference(file: &File, at: Span, reference: &str, forms: &str) -> Diagnostic {
+    let message = format!("`{}` is no reference here", plain(reference));
+    Diagnostic::error(Code::NotAReference, file, at, message).label(format!("there are {forms}"))
+}
+
+pub(crate) fn no_pattern(file: &File, at: Span, name: &str) -> Diagnostic {
+    Diagnostic::error(Code::BadSchedule, file, at, format!("the schedule {} has no `cron` and no `every`", quoted(name)))
+        .label("never ticks")
+        .hint("for example: `cron: \"30 2 * * *\", timezone: UTC`, or `every: 6h`")
+}
+
+pub(crate) fn bad_cron(file: &File, at: Span, pattern: &str, why: &str) -> Diagnostic {
+    Diagnostic::error(Code::BadSchedule, file, at, format!("the cron pattern {} cannot be read: {why}", quoted(pattern)))
+        .hint("for example: `30 2 * * *` for half past two each day, `*/15 * * * *` for each quarter of an hour")
+}
+
+pub(crate) fn interval_too_short(file: &File, at: Span) -> Diagnostic {
+    Diagnostic::error(Code::BadSchedule, file, at, "the interval of `every` is shorter than a second".to_owned())
+        .label("must be at least `1s`")
+}
+
+pub(crate) fn no_zone(file: &File, at: Span) -> Diagnostic {
+    Diagnostic::error(Code::NoTimeZone, file, at, "a schedule with `cron` has no `timezone`".to_owned())
+        .label("names different instants in different zones")
+        .hint("add `timezone: Europe/Berlin`, `timezone: UTC`, or `timezone: local` for the zone of the server")
+}
+
+pub(crate) fn unknown_zone(file: &File, at: Span, name: &str) -> Diagnostic {
+    Diagnostic::error(Code::UnknownTimeZone, file, at, format!("there is no time zone {}", quoted(name)))
+        .label("must be a name of the IANA database, `UTC` or `local`")
+        .hint("for example: `Europe/Berlin`, `America/New_York`")
+}
+
+pub(crate) fn not_verified(file: &File, at: Span, name: &str, why: &str) -> Diagnostic {
+    Diagnostic::error(Code::NotVerified, file, at, format!("the webhook {} {why}", quoted(name)))
+        .label("anybody could begin runs")
+        .hint("for example: `verify: {kind: github, secrets: [\"${env:HOOK_SECRET}\"]}`")
+}
+
+pub(crate) fn no_signature_header(file: &File, at: Span, name: &str) -> Diagnostic {
+    Diagnostic::error(Code::NotVerified, file, at, format!("`verify` of the webhook {} has no `header`", quoted(name)))
+        .label("`hmac` needs the header that carries the signature")
+        .hint("for example: `header: X-Signature`")
+}
+
+pub(crate) fn receiver(file: &File, at: Span, is_http: bool) -> Diagnostic {
+    let message = match is_http {
+        true => "the receiver of a notice has no `https://`",
+        false => "the receiver of a notice is no `https://` address",
+    };
+    Diagnostic::error(Code::UnsafeReceiver, file, at, message.to_owned())
+        .label("must begin with `https://`")
+        .hint("for a receiver in a private network, add `allow_private: true`, which permits `http://`")
+}

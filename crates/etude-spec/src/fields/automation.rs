@@ -1,0 +1,88 @@
+//! The fields of `schedules`, `webhooks` and `notices` in etude.yaml.
+
+use crate::fields::Kind::{Any, Bool, Entries, LongDuration, List, Text, Word};
+use crate::fields::{Kind, Object};
+
+/// Words of `overlap`.
+pub const OVERLAPS: &[&str] = &["skip", "queue", "cancel", "allow"];
+
+/// Words of `catch_up`.
+pub const CATCH_UPS: &[&str] = &["none", "last", "all"];
+
+/// Words of a webhook's `verify.kind`.
+pub const VERIFY_KINDS: &[&str] = &["github", "gitlab", "standard", "stripe", "slack", "hmac", "token"];
+
+/// Words of a notice's `on`.
+pub const NOTICE_TYPES: &[&str] =
+    &["run.succeeded", "run.failed", "run.cancelled", "run.waiting", "schedule.skipped"];
+
+/// One of `schedules`.
+pub static SCHEDULE: Object = Object {
+    name: "a schedule",
+    doc: "When a server begins runs by itself.",
+    fields: &[fields! {
+        optional "pipeline": Text, "report", "The pipeline to run.";
+        optional "machine": Text, "triage", "The stage machine to run.";
+        optional "cron": Text, "\"30 2 * * *\"", "Minute, hour, day, month and weekday, or `@daily`.";
+        optional "every": LongDuration, "6h", "The interval, counted from midnight UTC; at least `1s`.";
+        optional "timezone": Text, "Europe/Berlin", "The zone of `cron`: a name of the IANA database, `UTC` or `local`.";
+        optional "input": Entries(&Any), "{day: \"{{tick.date}}\"}", "The input of each run.";
+        optional "overlap": Word(OVERLAPS), "queue", "What happens if an earlier run has not ended." => default "skip";
+        optional "catch_up": Word(CATCH_UPS), "all", "Which missed ticks run later." => default "last";
+        optional "catch_up_within": LongDuration, "7d", "How old a missed tick may be to run later." => default "1d";
+        optional "jitter": LongDuration, "5m", "The largest delay of a tick, which spreads the load." => default "0s";
+    }],
+};
+
+/// One of `webhooks`.
+pub static WEBHOOK: Object = Object {
+    name: "a webhook",
+    doc: "A request of another program that begins a run.",
+    fields: &[fields! {
+        optional "pipeline": Text, "review", "The pipeline to run.";
+        optional "machine": Text, "triage", "The stage machine to run.";
+        optional "verify": Kind::Object(&VERIFY), "{kind: github, secrets: [\"${env:HOOK_SECRET}\"]}",
+            "How the sender proves itself.";
+        optional "when": Entries(&Any), "{body.ref: refs/heads/main}", "Values that a delivery must have to begin a run.";
+        optional "input": Entries(&Any), "{range: \"{{body.before}}\"}", "The input of the run; by default the body.";
+        optional "repeat": Word(&["allow"]), "allow", "Equal bodies under different delivery ids are different deliveries.";
+    }],
+};
+
+/// `verify` of a webhook.
+pub static VERIFY: Object = Object {
+    name: "a verification",
+    doc: "How the sender of a webhook proves itself.",
+    fields: &[fields! {
+        required "kind": Word(VERIFY_KINDS), "github", "The scheme of the signature.";
+        optional "secrets": List(&Text), "[\"${env:HOOK_SECRET}\"]", "The secrets, of which one must fit.";
+        optional "header": Text, "X-Signature", "For `hmac` and `token`: the header with the signature or secret.";
+        optional "algorithm": Word(&["sha256", "sha512"]), "sha512", "For `hmac`: the hash." => default "sha256";
+        optional "encoding": Word(&["hex", "base64"]), "base64", "For `hmac`: the form of the signature." => default "hex";
+        optional "prefix": Text, "\"sha256=\"", "For `hmac`: the text before the signature.";
+        optional "id_header": Text, "X-Delivery", "For `hmac` and `token`: the header with the delivery's id.";
+    }],
+};
+
+/// One of `notices`.
+pub static NOTICE: Object = Object {
+    name: "a notice",
+    doc: "A message to another program about runs.",
+    fields: &[fields! {
+        required "name": Text, "chat", "Its name.";
+        required "url": Text, "\"https://chat.example/x\"", "The receiver.";
+        required "on": List(&ON), "[run.failed, run.waiting]", "What it reports.";
+        required "secret": Text, "\"${env:NOTICE_SECRET}\"", "The key of the signature: `whsec_` and base64.";
+        optional "pipelines": List(&Text), "[\"deploy*\"]", "Globs of the pipelines and machines that it reports.";
+        optional "allow_private": Bool, "true", "The receiver may have a private address, and use `http://`."
+            => default "false";
+    }],
+};
+
+static ON: Kind = Word(NOTICE_TYPES);
+
+pub(crate) static SCHEDULE_KIND: Kind = Kind::Object(&SCHEDULE);
+
+pub(crate) static WEBHOOK_KIND: Kind = Kind::Object(&WEBHOOK);
+
+pub(crate) static NOTICE_KIND: Kind = Kind::Object(&NOTICE);
