@@ -30,6 +30,7 @@ use etude_models::{
 };
 use etude_process::{PythonWorker, SECRET_VARIABLES, TOKEN_VARIABLE};
 use etude_runtime::host::ModelPort;
+use etude_spec::automation::{self, Automation, Known};
 use etude_spec::config::{Config, Provider};
 use etude_spec::source::SourceFile;
 use etude_spec::stage_machine::Rules;
@@ -112,6 +113,24 @@ pub(crate) fn check(global: &Global, app: &Path) -> Result<Vec<Diagnostic>, Prob
         found.extend(config::read(&SourceFile::new(shown(&path, app), text)).1.into_iter().map(secrets::without_keys));
     }
     Ok(found)
+}
+
+/// What a server does by itself for an app: of the app's own file, or of the one that the user names.
+pub(crate) fn automation(global: &Global, app: &Path, known: Option<Known<'_>>) -> Result<Automation, Problem> {
+    let is_wanted = |path: &PathBuf| global.config.is_some() || *path == own_file(app);
+    let Some((path, text)) = texts(global, app)?.into_iter().find(|(path, _)| is_wanted(path)) else {
+        return Ok(Automation::default());
+    };
+    let mut automation = automation::read(&SourceFile::new(shown(&path, app), text), known);
+    automation.diagnostics = automation.diagnostics.into_iter().map(secrets::without_keys).collect();
+    Ok(automation)
+}
+
+/// A text of the configuration with its `${env:NAME}` replaced. `None` if a variable is not set.
+pub(crate) fn expanded(text: &str) -> Option<String> {
+    let expanded = secrets::expand(text, &mut Vec::new());
+    let is_set = |name: &String| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    expanded.variables.iter().all(is_set).then_some(expanded.text)
 }
 
 /// The files of the configuration that are here, the nearest first.
@@ -238,6 +257,8 @@ fn merge(layers: &[Layer], app: &Path, purpose: Purpose) -> Result<Resolved, Pro
     secrets::note(&mut resolved.withheld_env, TOKEN_VARIABLE);
     // A program that answers as a model may need a key that etude does not use itself.
     resolved.settings.withheld_env = resolved.withheld_env.clone();
+    let of_automation = layers.iter().flat_map(|layer| &layer.config.automation_variables);
+    of_automation.for_each(|name| secrets::note(&mut resolved.withheld_env, name));
     SECRET_VARIABLES.iter().for_each(|name| secrets::note(&mut resolved.withheld_env, name));
     resolved.settings.secrets = resolved.grants.secrets.clone();
     Ok(resolved)

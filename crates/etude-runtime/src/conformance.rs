@@ -2,6 +2,7 @@
 //!
 //! A case panics, as a test does, when the engine breaks the contract of [`crate::engine`].
 
+mod ledger;
 mod lists;
 mod queue;
 
@@ -70,7 +71,7 @@ const CASES: &[Case] = &[
 /// # Panics
 /// The engine breaks the contract. The claim that does not hold is printed by the panic.
 pub fn all(make: &dyn Fn() -> Box<dyn Engine>) {
-    for (claim, case) in CASES.iter().chain(lists::CASES).chain(queue::CASES) {
+    for (claim, case) in CASES.iter().chain(lists::CASES).chain(queue::CASES).chain(ledger::CASES) {
         let engine = make();
         let held = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| case(&*engine)));
         assert!(held.is_ok(), "the engine does not keep the contract: {claim}");

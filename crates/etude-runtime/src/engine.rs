@@ -5,6 +5,7 @@
 //! were accepted. We promise with it: journaled once, executed at least once, with a stable key.
 
 mod fleet;
+mod ledger;
 mod query;
 
 use std::fmt;
@@ -18,6 +19,7 @@ pub use fleet::{
     Cause, DEFAULT_QUEUE, Enqueued, Fleet, LimitGroup, Limits, MS_PER_PRIORITY, Placement, QueuePlace, QueueReason,
     Submission, UniqueKey,
 };
+pub use ledger::{Entry, EntryQuery, Expected, Ledger, Write, Written};
 pub use query::{Counts, Cursor, Query, RunRow, name_of};
 
 use crate::blob::BlobStore;
@@ -27,7 +29,7 @@ use crate::clock;
 pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Keeps runs.
-pub trait Engine: Fleet + fmt::Debug {
+pub trait Engine: Fleet + Ledger + fmt::Debug {
     /// Creates a run and takes it. Like all writes of a run on its way it is a future: an engine may write for several runs at
     /// once, or wait for another machine.
     ///

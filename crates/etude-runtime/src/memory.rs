@@ -9,9 +9,12 @@ use etude_core::digest::Digest;
 use crate::blob::BlobStore;
 use crate::clock::now_ms;
 use crate::engine::{
-    Boxed, CacheLabel, CacheQuery, CacheRow, Engine, Enqueued, Error, Fleet, Holder, Limits, NewRun, Positioned, Query,
-    QueuePlace, QueueReason, Record, RunRow, RunState, RunView, Session, Signal, Signalled, Submission, UniqueKey,
+    Boxed, CacheLabel, CacheQuery, CacheRow, Engine, Enqueued, Entry, Error, Fleet, Holder, Limits, NewRun, Positioned,
+    Query, QueuePlace, QueueReason, Record, RunRow, RunState, RunView, Session, Signal, Signalled, Submission,
+    UniqueKey,
 };
+
+mod ledger;
 
 /// Keeps runs in memory, and large values wherever the given store keeps them.
 #[derive(Debug)]
@@ -37,6 +40,8 @@ struct Memory {
     /// Unique keys, each with its run.
     keys: BTreeMap<String, (UniqueKey, String)>,
     cache: BTreeMap<Digest, (CacheRow, Json)>,
+    /// Entries of the ledger by book and key.
+    entries: BTreeMap<(String, String), Entry>,
 }
 
 #[derive(Debug)]
@@ -233,23 +238,7 @@ impl MemoryEngine {
 
 impl Fleet for MemoryEngine {
     fn enqueue<'f>(&'f self, submission: &'f Submission) -> Boxed<'f, Result<Enqueued, Error>> {
-        Box::pin(async move {
-            let Submission { run, keys, max_queued } = submission;
-            let mut memory = lock(&self.shared);
-            if let Some((found, of)) = keys.iter().find_map(|key| memory.keys.get(&key.key)) {
-                let is_same = keys.iter().any(|key| key == found);
-                return Ok(Enqueued::Repeated { run_id: of.clone(), key: found.key.clone(), is_same });
-            }
-            if memory.find(&run.id).is_ok() {
-                return Err(Error::Exists(run.id.clone()));
-            }
-            if max_queued.is_some_and(|max| memory.queued(run.placement.queue()).len() as u64 >= max) {
-                return Ok(Enqueued::Full);
-            }
-            memory.add(run, RunState::Queued);
-            memory.keys.extend(keys.iter().map(|key| (key.key.clone(), (key.clone(), run.id.clone()))));
-            Ok(Enqueued::Accepted)
-        })
+        Box::pin(async move { lock(&self.shared).accept(submission) })
     }
 
     fn next(&self, limits: &Limits, now_ms: i64) -> Result<Option<Box<dyn Session>>, Error> {
@@ -375,6 +364,24 @@ impl Memory {
         if self.held.get(id) == Some(&number) {
             self.held.remove(id);
         }
+    }
+
+    /// Queues a run, or finds the one that has one of its keys.
+    fn accept(&mut self, submission: &Submission) -> Result<Enqueued, Error> {
+        let Submission { run, keys, max_queued } = submission;
+        if let Some((found, of)) = keys.iter().find_map(|key| self.keys.get(&key.key)) {
+            let is_same = keys.iter().any(|key| key == found);
+            return Ok(Enqueued::Repeated { run_id: of.clone(), key: found.key.clone(), is_same });
+        }
+        if self.find(&run.id).is_ok() {
+            return Err(Error::Exists(run.id.clone()));
+        }
+        if max_queued.is_some_and(|max| self.queued(run.placement.queue()).len() as u64 >= max) {
+            return Ok(Enqueued::Full);
+        }
+        self.add(run, RunState::Queued);
+        self.keys.extend(keys.iter().map(|key| (key.key.clone(), (key.clone(), run.id.clone()))));
+        Ok(Enqueued::Accepted)
     }
 
     fn find(&self, id: &str) -> Result<&Run, Error> {

@@ -188,7 +188,8 @@ impl Entry<'_, '_> {
         let given = node.as_map()?;
         let mut input = Map::new();
         for (name, _, node) in given.iter() {
-            let value: Value = node.to_json().ok().and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
+            let value: Value =
+                node.to_json().ok().and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
             for reference in template::references(&value) {
                 if !is_known(&reference) {
                     let fault = diagnose::unknown_reference(self.found.file, node.span, &reference, forms);

@@ -39,6 +39,8 @@ pub struct Config {
     pub python_worker: Option<PythonWorker>,
     /// Prices of models by name.
     pub prices: IndexMap<String, Price>,
+    /// Variables that `schedules`, `webhooks` and `notices` name as `${env:NAME}`.
+    pub automation_variables: Vec<String>,
     /// A stage may join one that its predecessor does not name.
     pub join_outside_next_stages: Option<bool>,
     /// A stage sees only what the stages before it hand on.
@@ -213,6 +215,7 @@ pub fn read(file: &Arc<SourceFile>) -> (Config, Vec<Diagnostic>) {
             .unwrap_or_default(),
         python_worker: python_worker(entries),
         prices: each(entries, "prices", |_, node| price(node)),
+        automation_variables: variables(file, entries),
         join_outside_next_stages: boolean(entries, "joinOutsideNextStages"),
         strict_upstream: boolean(entries, "strictUpstream"),
     };
@@ -229,6 +232,14 @@ fn leave_automation(list: &mut Vec<Diagnostic>, entries: &Entries<'_>) {
         })
     };
     list.retain(|found| !is_of_automation(found));
+}
+
+/// The variables that the sections of [`crate::automation`] name: keys that no script gets.
+fn variables(file: &SourceFile, entries: &Entries<'_>) -> Vec<String> {
+    let sections = automation::SECTIONS.iter().filter_map(|name| entries.get(name));
+    let texts = sections.map(|node| file.slice(node.span));
+    let names = texts.flat_map(|text| text.split("${env:").skip(1)).filter_map(|rest| rest.split('}').next());
+    names.map(str::to_owned).collect()
 }
 
 /// The JSON Schema of a configuration file, draft 2020-12.

@@ -54,6 +54,7 @@ pub(crate) struct Journal {
     pub(crate) watch: Mutex<Watch>,
     /// The journal has what those need who accept runs or follow them.
     pub(crate) is_served: AtomicBool,
+    pub(crate) has_ledger: AtomicBool,
 }
 
 /// A session's hold on a run.
@@ -132,8 +133,23 @@ impl Journal {
         let syncer = Syncer::new(Arc::clone(&pool), Arc::clone(&blobs), strict);
         let group = Group::new(Arc::clone(&pool), syncer.handle());
         let identity = identities(&pool)?;
-        let (lock_owner, held, tokens, news, watch, is_served) = Default::default();
-        Ok(Self { dir, locks, blobs, identity, group, syncer, pool, lock_owner, held, tokens, news, watch, is_served })
+        let (lock_owner, held, tokens, news, watch, is_served, has_ledger) = Default::default();
+        Ok(Self {
+            dir,
+            locks,
+            blobs,
+            identity,
+            group,
+            syncer,
+            pool,
+            lock_owner,
+            held,
+            tokens,
+            news,
+            watch,
+            is_served,
+            has_ledger,
+        })
     }
 
     /// Makes sure that what is written is still found under the names of the journal and its log. SQLite goes on writing to a

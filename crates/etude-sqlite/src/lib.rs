@@ -10,8 +10,9 @@ use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_runtime::blob::BlobStore;
 use etude_runtime::engine::{
-    Boxed, CacheLabel, CacheQuery, CacheRow, Counts, Engine, Enqueued, Error, Fleet, Limits, NewRun, Positioned,
-    Prunable, Query, QueuePlace, RunRow, RunView, Session, Signal, Signalled, Submission,
+    Boxed, CacheLabel, CacheQuery, CacheRow, Counts, Engine, Enqueued, Entry, EntryQuery, Error, Fleet, Ledger, Limits,
+    NewRun, Positioned, Prunable, Query, QueuePlace, RunRow, RunView, Session, Signal, Signalled, Submission, Write,
+    Written,
 };
 
 mod backup;
@@ -20,6 +21,7 @@ mod error;
 mod follow;
 mod group;
 mod journal;
+mod ledger;
 mod listing;
 mod lock_owner;
 mod migrate;
@@ -190,5 +192,15 @@ impl Fleet for Sqlite {
     fn expired(&self, now_ms: i64) -> Result<Vec<Box<dyn Session>>, Error> {
         let sessions = self.journal.expired(now_ms)?;
         Ok(sessions.into_iter().map(|session| Box::new(session) as Box<dyn Session>).collect())
+    }
+}
+
+impl Ledger for Sqlite {
+    fn write<'l>(&'l self, write: &'l Write) -> Boxed<'l, Result<Written, Error>> {
+        Box::pin(async move { self.journal.write_entry(write) })
+    }
+
+    fn entries(&self, query: &EntryQuery) -> Result<Vec<Entry>, Error> {
+        self.journal.entries(query)
     }
 }

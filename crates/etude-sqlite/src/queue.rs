@@ -221,6 +221,14 @@ fn repeated(connection: &Connection, keys: &[UniqueKey]) -> rusqlite::Result<Opt
     Ok(None)
 }
 
+/// Accepts a run inside a transaction. `None` if there is a run of that id.
+pub(crate) fn accept(connection: &Connection, submission: &Submission) -> rusqlite::Result<Option<Enqueued>> {
+    Ok(match enqueue(connection, submission)? {
+        Written::Done(enqueued) => Some(enqueued),
+        Written::Exists => None,
+    })
+}
+
 fn enqueue(connection: &Connection, submission: &Submission) -> rusqlite::Result<Written> {
     let Submission { run, keys, max_queued } = submission;
     if let Some(found) = repeated(connection, keys)? {

@@ -11,6 +11,7 @@ use etude::disk::Disk;
 use etude::skill_mode;
 use etude_invoke::Project;
 use etude_process::sandbox;
+use etude_spec::automation::Known;
 use etude_spec::stage_machine::{Machines, Rules};
 use etude_spec::{App, Diagnostic, Severity, did_you_mean, render};
 use serde_json::{Value, json};
@@ -33,13 +34,19 @@ pub(crate) fn check(context: &Context, args: &args::Check) -> Exit {
 
 fn of_app(context: &Context, args: &args::Check, disk: &Disk) -> Exit {
     let names: Vec<&str> = args.names.iter().map(String::as_str).collect();
-    let (configured, rules) = match of_configuration(context, disk.root()) {
+    let (mut configured, rules) = match of_configuration(context, disk.root()) {
         Ok(found) => found,
         Err(problem) => return context.report(None, &problem),
     };
     let app = App::new(disk).with_machines(rules.clone());
     let machines = Machines::new(disk, rules);
     let known: Vec<&str> = app.discovery().all().chain(machines.names().iter().map(String::as_str)).collect();
+    let pipelines: Vec<&str> = app.discovery().pipelines.iter().map(String::as_str).collect();
+    let ids: Vec<&str> = machines.names().iter().map(String::as_str).collect();
+    match settings::automation(&context.global, disk.root(), Some(Known { pipelines: &pipelines, machines: &ids })) {
+        Ok(automation) => configured.extend(automation.diagnostics),
+        Err(problem) => return context.report(None, &problem),
+    }
     if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
         let problem = Problem::usage(format!("there is no pipeline or machine `{unknown}`"));
         let hint = match did_you_mean(unknown, known.iter().copied()) {

@@ -114,7 +114,9 @@ fn timing(entry: &mut Entry<'_, '_>) -> Option<Timing> {
     if let Some((key, _)) = entry.entries.entry("every") {
         if cron.is_some() {
             let message = "`cron` and `every` exclude each other".to_owned();
-            entry.found.push(values::contradiction(file, key.span, message, "the second pattern", "remove one of them"));
+            entry
+                .found
+                .push(values::contradiction(file, key.span, message, "the second pattern", "remove one of them"));
             return None;
         }
         let interval = entry.duration("every")?;

@@ -49,7 +49,10 @@ fn faults_of_schedules_are_located() {
         ("{machine: x, every: 1h}", "P0712 line 2: there is no stage machine `x`"),
         ("{every: 1h}", "P0203 line 2: `a` runs nothing"),
         ("{pipeline: report, every: 1h, overlap: both}", "P0205 line 2: `overlap` cannot be `both`"),
-        ("{pipeline: report, every: 1h, input: {d: \"{{tick.day}}\"}}", "P0302 line 2: `tick.day` is no reference here"),
+        (
+            "{pipeline: report, every: 1h, input: {d: \"{{tick.day}}\"}}",
+            "P0302 line 2: `tick.day` is no reference here",
+        ),
     ] {
         assert_eq!(one(entry), [wanted], "{entry}");
     }
@@ -76,8 +79,14 @@ fn an_unsigned_webhook_is_refused() {
     for (entry, wanted) in [
         ("{pipeline: review}", "P0804 line 2: the webhook `a` has no `verify`"),
         ("{pipeline: review, verify: {kind: github}}", "P0804 line 2: the webhook `a` has no `verify.secrets`"),
-        ("{pipeline: review, verify: {kind: github, secrets: []}}", "P0804 line 2: the webhook `a` has no `verify.secrets`"),
-        ("{pipeline: review, verify: {kind: hmac, secrets: [x]}}", "P0804 line 2: `verify` of the webhook `a` has no `header`"),
+        (
+            "{pipeline: review, verify: {kind: github, secrets: []}}",
+            "P0804 line 2: the webhook `a` has no `verify.secrets`",
+        ),
+        (
+            "{pipeline: review, verify: {kind: hmac, secrets: [x]}}",
+            "P0804 line 2: `verify` of the webhook `a` has no `header`",
+        ),
         ("{pipeline: review, verify: {kind: none, secrets: [x]}}", "P0205 line 2: `kind` cannot be `none`"),
     ] {
         assert_eq!(one(entry), [wanted], "{entry}");
@@ -91,9 +100,8 @@ fn an_unsigned_webhook_is_refused() {
 
 #[test]
 fn a_notice_goes_to_https() {
-    let one = |more: &str| {
-        faults(&format!("notices:\n  - {{name: chat, on: [run.failed], secret: whsec_AAAA, {more}}}\n"))
-    };
+    let one =
+        |more: &str| faults(&format!("notices:\n  - {{name: chat, on: [run.failed], secret: whsec_AAAA, {more}}}\n"));
     assert!(one("url: \"https://a.example/x\"").is_empty());
     assert!(one("url: \"http://127.0.0.1:1/x\", allow_private: true").is_empty());
     assert_eq!(one("url: \"http://a.example/x\"").len(), 1);
@@ -108,7 +116,9 @@ fn references_are_filled_in_with_their_types() {
         _ => None,
     };
     let members = |value: Value| value.as_object().cloned().expect("an object");
-    let given = members(json!({"n": "{{body.n}}", "t": "{{ body.s }}-{{body.n}}", "l": ["{{body.s}}", 1], "gone": "{{body.x}}"}));
+    let given = members(
+        json!({"n": "{{body.n}}", "t": "{{ body.s }}-{{body.n}}", "l": ["{{body.s}}", 1], "gone": "{{body.x}}"}),
+    );
     assert_eq!(template::fill(&given, &lookup), Ok(members(json!({"n": 3, "t": "x-3", "l": ["x", 1]}))));
     assert_eq!(template::fill(&members(json!({"a": "-{{body.x}}"})), &lookup), Err("body.x".to_owned()));
     assert_eq!(template::at_path(&json!({"a": [{"b": 1}]}), "a.0.b"), Some(&json!(1)));

@@ -36,14 +36,24 @@ pub(crate) fn unknown_reference(file: &File, at: Span, reference: &str, forms: &
 }
 
 pub(crate) fn no_pattern(file: &File, at: Span, name: &str) -> Diagnostic {
-    Diagnostic::error(Code::BadSchedule, file, at, format!("the schedule {} has no `cron` and no `every`", quoted(name)))
-        .label("never ticks")
-        .hint("for example: `cron: \"30 2 * * *\", timezone: UTC`, or `every: 6h`")
+    Diagnostic::error(
+        Code::BadSchedule,
+        file,
+        at,
+        format!("the schedule {} has no `cron` and no `every`", quoted(name)),
+    )
+    .label("never ticks")
+    .hint("for example: `cron: \"30 2 * * *\", timezone: UTC`, or `every: 6h`")
 }
 
 pub(crate) fn bad_cron(file: &File, at: Span, pattern: &str, why: &str) -> Diagnostic {
-    Diagnostic::error(Code::BadSchedule, file, at, format!("the cron pattern {} cannot be read: {why}", quoted(pattern)))
-        .hint("for example: `30 2 * * *` for half past two each day, `*/15 * * * *` for each quarter of an hour")
+    Diagnostic::error(
+        Code::BadSchedule,
+        file,
+        at,
+        format!("the cron pattern {} cannot be read: {why}", quoted(pattern)),
+    )
+    .hint("for example: `30 2 * * *` for half past two each day, `*/15 * * * *` for each quarter of an hour")
 }
 
 pub(crate) fn interval_too_short(file: &File, at: Span) -> Diagnostic {

@@ -1,6 +1,6 @@
 //! The fields of `schedules`, `webhooks` and `notices` in etude.yaml.
 
-use crate::fields::Kind::{Any, Bool, Entries, LongDuration, List, Text, Word};
+use crate::fields::Kind::{Any, Bool, Entries, List, LongDuration, Text, Word};
 use crate::fields::{Kind, Object};
 
 /// Words of `overlap`.
@@ -13,8 +13,7 @@ pub const CATCH_UPS: &[&str] = &["none", "last", "all"];
 pub const VERIFY_KINDS: &[&str] = &["github", "gitlab", "standard", "stripe", "slack", "hmac", "token"];
 
 /// Words of a notice's `on`.
-pub const NOTICE_TYPES: &[&str] =
-    &["run.succeeded", "run.failed", "run.cancelled", "run.waiting", "schedule.skipped"];
+pub const NOTICE_TYPES: &[&str] = &["run.succeeded", "run.failed", "run.cancelled", "run.waiting", "schedule.skipped"];
 
 /// One of `schedules`.
 pub static SCHEDULE: Object = Object {

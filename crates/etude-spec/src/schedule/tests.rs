@@ -59,7 +59,8 @@ fn a_year_has_each_day_once() {
             assert_eq!((found.len(), days.len()), (365, 365), "{pattern} in {zone}");
             // In pieces it is the same as at once, and each tick is the next one of the instant before it.
             let (first, second) = (from + 9_000_000_000, from + 9_000_000_001);
-            let pieces = [timing.between(from, first, 999), timing.between(first, second, 9), timing.between(second, to, 999)];
+            let pieces =
+                [timing.between(from, first, 999), timing.between(first, second, 9), timing.between(second, to, 999)];
             assert_eq!(pieces.concat(), found);
             assert!(found.windows(2).all(|two| timing.next(two[0]) == Some(two[1])), "{pattern} in {zone}");
         }
@@ -118,7 +119,10 @@ fn intervals_count_from_midnight_utc() {
     let timing = Timing::Every(6 * 3_600_000);
     assert_eq!(timing.next(ms("2026-05-05T07:00:00Z")), Some(ms("2026-05-05T12:00:00Z")));
     assert_eq!(timing.next(ms("2026-05-05T12:00:00Z")), Some(ms("2026-05-05T18:00:00Z")));
-    assert_eq!(timing.newest(0, ms("2026-05-05T13:00:00Z"), 2), [ms("2026-05-05T06:00:00Z"), ms("2026-05-05T12:00:00Z")]);
+    assert_eq!(
+        timing.newest(0, ms("2026-05-05T13:00:00Z"), 2),
+        [ms("2026-05-05T06:00:00Z"), ms("2026-05-05T12:00:00Z")]
+    );
 }
 
 /// S-109: the day of a tick is that of the schedule's zone.

@@ -1,0 +1,112 @@
+//! The contract of the ledger: what became of ticks, deliveries and notices.
+//!
+//! An entry and the run that it begins are written in one transaction, so that several servers on one journal begin one run.
+
+use super::{Boxed, Error, Submission};
+
+/// Keeps entries.
+pub trait Ledger: Send + Sync {
+    /// Writes an entry, with the run that it begins, if the entry of its book and key is what [`Write::expected`] says. Once the
+    /// future is ready, both survive any death of this process.
+    ///
+    /// # Errors
+    /// The store fails.
+    fn write<'l>(&'l self, write: &'l Write) -> Boxed<'l, Result<Written, Error>>;
+
+    /// The entries that `query` asks for, newest first; those with the same `at_ms` by their keys.
+    ///
+    /// # Errors
+    /// The store fails.
+    fn entries(&self, query: &EntryQuery) -> Result<Vec<Entry>, Error>;
+}
+
+/// What became of one thing.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Entry {
+    /// The book: a word for its kind, and whose it is.
+    pub book: String,
+    /// What it is about; once in its book.
+    pub key: String,
+    /// When that was, or should have been, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// Where it stands: a word of its book.
+    pub state: String,
+    /// When something must be done about it, in milliseconds since 1970.
+    pub due_ms: Option<i64>,
+    /// The run that it began.
+    pub run_id: Option<String>,
+    /// Everything else: a JSON document.
+    pub body: String,
+}
+
+/// An entry to be written.
+#[derive(Debug, Clone)]
+pub struct Write {
+    /// The entry. Its `run_id` is that of the submission, if there is one.
+    pub entry: Entry,
+    /// What must be there.
+    pub expected: Expected,
+    /// The run that begins.
+    pub submission: Option<Submission>,
+    /// No other run of the book may be unfinished.
+    pub is_alone: bool,
+}
+
+/// What must be there for an entry to be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Expected {
+    /// No entry of the key.
+    Nothing,
+    /// An entry with this state and time.
+    Entry {
+        /// Its state.
+        state: String,
+        /// Its `due_ms`.
+        due_ms: Option<i64>,
+    },
+    /// An entry or none.
+    Anything,
+}
+
+/// What became of a write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Written {
+    /// The entry is written.
+    Done,
+    /// There is another entry than expected; `None`: there is none. Nothing was written.
+    Other(Option<Box<Entry>>),
+    /// These runs of the book are unfinished. Nothing was written.
+    Busy(Vec<String>),
+    /// Another run has one of the submission's keys. Nothing was written.
+    Repeated {
+        /// The run.
+        run_id: String,
+        /// The key.
+        key: String,
+    },
+    /// The queue is full. Nothing was written.
+    Full,
+}
+
+/// Which entries are meant.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EntryQuery {
+    /// The book.
+    pub book: String,
+    /// Only this key.
+    pub key: Option<String>,
+    /// Only those in this state.
+    pub state: Option<String>,
+    /// Only those with `at_ms` from here on.
+    pub from_ms: Option<i64>,
+    /// Only those with `at_ms` up to here.
+    pub until_ms: Option<i64>,
+    /// Only those after this position in the list: `at_ms` and key of the last one before.
+    pub after: Option<(i64, String)>,
+    /// Only those with `due_ms` up to here.
+    pub due_ms: Option<i64>,
+    /// Only those whose run has not ended.
+    pub is_unfinished: bool,
+    /// At most this many.
+    pub limit: Option<u32>,
+}

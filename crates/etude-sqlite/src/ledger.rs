@@ -1,0 +1,149 @@
+//! The ledger: ticks, deliveries and notices.
+
+use std::sync::atomic::Ordering;
+
+use etude_runtime::engine::{Enqueued, Entry, EntryQuery, Error, Expected, Write, Written};
+use rusqlite::{Connection, OptionalExtension as _, Row, ToSql};
+
+use crate::journal::Journal;
+use crate::queue;
+
+/// The table and its indexes.
+const LEDGER: &str = include_str!("../migrations/ledger.sql");
+
+const COLUMNS: &str = "book, key, at_ms, state, due_ms, run, body";
+
+impl Journal {
+    /// Writes an entry with its run.
+    pub(crate) fn write_entry(&self, write: &Write) -> Result<Written, Error> {
+        self.serve()?;
+        if !self.has_ledger()? {
+            self.pool.transaction(|connection| connection.execute_batch(LEDGER))?;
+        }
+        let written = self.pool.transaction(|connection| put(connection, write))?;
+        if let Some(id) = write.submission.as_ref().map(|submission| &submission.run.id)
+            && written.is_none()
+        {
+            return Err(Error::Exists(id.clone()));
+        }
+        let written = written.unwrap_or(Written::Full);
+        if written == Written::Done {
+            self.is_in_place()?;
+            self.syncer.committed(&[])?;
+        }
+        Ok(written)
+    }
+
+    /// The entries of a query, newest first.
+    pub(crate) fn entries(&self, query: &EntryQuery) -> Result<Vec<Entry>, Error> {
+        // A journal without the table has no entries, and looking for some must not write.
+        if !self.has_ledger()? {
+            return Ok(Vec::new());
+        }
+        self.pool.read(|connection| find(connection, query))
+    }
+
+    fn has_ledger(&self) -> Result<bool, Error> {
+        if self.has_ledger.load(Ordering::Relaxed) {
+            return Ok(true);
+        }
+        let sql = "select 1 from sqlite_schema where name = 'entries_by_run'";
+        let has = self.pool.read(|connection| connection.prepare(sql)?.exists([]))?;
+        self.has_ledger.store(has, Ordering::Relaxed);
+        Ok(has)
+    }
+}
+
+/// `None` if there is a run of the submission's id.
+fn put(connection: &Connection, write: &Write) -> rusqlite::Result<Option<Written>> {
+    let Write { entry, expected, submission, is_alone } = write;
+    let sql = format!("select {COLUMNS} from entries where book = ?1 and key = ?2");
+    let found = connection.prepare_cached(&sql)?.query_row((&entry.book, &entry.key), from_row).optional()?;
+    let is_expected = match (expected, &found) {
+        (Expected::Anything, _) | (Expected::Nothing, None) => true,
+        (Expected::Entry { state, due_ms }, Some(found)) => found.state == *state && found.due_ms == *due_ms,
+        _ => false,
+    };
+    if !is_expected {
+        return Ok(Some(Written::Other(found.map(Box::new))));
+    }
+    if *is_alone {
+        let unfinished = EntryQuery { book: entry.book.clone(), is_unfinished: true, ..EntryQuery::default() };
+        let busy: Vec<String> = find(connection, &unfinished)?.into_iter().filter_map(|entry| entry.run_id).collect();
+        if !busy.is_empty() {
+            return Ok(Some(Written::Busy(busy)));
+        }
+    }
+    if let Some(submission) = submission {
+        match queue::accept(connection, submission)? {
+            None => return Ok(None),
+            Some(Enqueued::Accepted) => {}
+            Some(Enqueued::Full) => return Ok(Some(Written::Full)),
+            Some(Enqueued::Repeated { run_id, key, .. }) => return Ok(Some(Written::Repeated { run_id, key })),
+        }
+    }
+    let run_id = submission.as_ref().map_or(entry.run_id.as_ref(), |submission| Some(&submission.run.id));
+    let sql = format!("insert or replace into entries ({COLUMNS}) values (?1, ?2, ?3, ?4, ?5, ?6, ?7)");
+    connection
+        .prepare_cached(&sql)?
+        .execute((&entry.book, &entry.key, entry.at_ms, &entry.state, entry.due_ms, run_id, &entry.body))?;
+    Ok(Some(Written::Done))
+}
+
+fn find(connection: &Connection, query: &EntryQuery) -> rusqlite::Result<Vec<Entry>> {
+    let EntryQuery { book, key, state, from_ms, until_ms, after, due_ms, is_unfinished, limit } = query;
+    let mut sql = format!("select {COLUMNS} from entries where book = ?");
+    let mut values: Vec<&dyn ToSql> = vec![book];
+    let mut also = |condition: &str| {
+        sql.push_str(" and ");
+        sql.push_str(condition);
+    };
+    if let Some(key) = key {
+        also("key = ?");
+        values.push(key);
+    }
+    if let Some(state) = state {
+        also("state = ?");
+        values.push(state);
+    }
+    if let Some(from) = from_ms {
+        also("at_ms >= ?");
+        values.push(from);
+    }
+    if let Some(until) = until_ms {
+        also("at_ms <= ?");
+        values.push(until);
+    }
+    if let Some((at, key)) = after {
+        also("(at_ms, key) < (?, ?)");
+        values.push(at);
+        values.push(key);
+    }
+    if let Some(due) = due_ms {
+        also("due_ms <= ?");
+        values.push(due);
+    }
+    if *is_unfinished {
+        also("run in (select id from runs where state in ('queued', 'running', 'waiting'))");
+    }
+    sql.push_str(" order by at_ms desc, key desc");
+    if let Some(limit) = limit {
+        sql.push_str(" limit ?");
+        values.push(limit);
+    }
+    let mut statement = connection.prepare_cached(&sql)?;
+    let entries = statement.query_map(values.as_slice(), from_row)?;
+    entries.collect()
+}
+
+fn from_row(row: &Row<'_>) -> rusqlite::Result<Entry> {
+    Ok(Entry {
+        book: row.get(0)?,
+        key: row.get(1)?,
+        at_ms: row.get(2)?,
+        state: row.get(3)?,
+        due_ms: row.get(4)?,
+        run_id: row.get(5)?,
+        body: row.get(6)?,
+    })
+}
