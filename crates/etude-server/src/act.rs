@@ -55,30 +55,35 @@ pub(crate) async fn cancel(call: Call) -> Respond {
         if row.state.is_final() {
             return Err(over(&row));
         }
-        let control = if kills { Control::Kill(reason.clone()) } else { Control::Cancel(reason.clone()) };
-        if server.works().control(&of, control) {
-            return Ok(());
-        }
-        let runtime = tokio::runtime::Handle::current();
-        let engine = server.engine();
-        let definition = server.definition(&row.app, &row.target).ok().map(|(_, definition)| definition);
-        let is_done = queue::cancel(&**engine, definition.as_ref(), &of, &reason);
-        if runtime.block_on(is_done).map_err(|e| engine_failed(&e))? {
-            return Ok(());
-        }
-        let view = engine.view(&of).map_err(|e| engine_failed(&e))?;
-        let attempt = Continuation::last(&view.records).map_or(1, |(_, last)| last.number);
-        engine.signal(&of, &record::cancel_signal(&reason, attempt)).map_err(|e| engine_failed(&e))?;
-        // A run that no process executes is continued, so that its destructor runs.
-        if !view.row.is_live
-            && let Ok(session) = engine.claim(&of)
-        {
-            work::drive(&server, session, Resume { accept_changes: true, attempt: None })?;
-        }
-        Ok(())
+        cancel_run(&server, &row, &reason, kills)
     });
     cancelled.await?;
     accepted(&call.server, id).await
+}
+
+/// Cancels or kills a run that has not ended, whoever executes it. Blocks.
+pub(crate) fn cancel_run(server: &Arc<Server>, row: &RunRow, reason: &str, kills: bool) -> Result<(), Problem> {
+    let control = if kills { Control::Kill(reason.to_owned()) } else { Control::Cancel(reason.to_owned()) };
+    if server.works().control(&row.id, control) {
+        return Ok(());
+    }
+    let runtime = tokio::runtime::Handle::current();
+    let engine = server.engine();
+    let definition = server.definition(&row.app, &row.target).ok().map(|(_, definition)| definition);
+    let is_done = queue::cancel(&**engine, definition.as_ref(), &row.id, reason);
+    if runtime.block_on(is_done).map_err(|e| engine_failed(&e))? {
+        return Ok(());
+    }
+    let view = engine.view(&row.id).map_err(|e| engine_failed(&e))?;
+    let attempt = Continuation::last(&view.records).map_or(1, |(_, last)| last.number);
+    engine.signal(&row.id, &record::cancel_signal(reason, attempt)).map_err(|e| engine_failed(&e))?;
+    // A run that no process executes is continued, so that its destructor runs.
+    if !view.row.is_live
+        && let Ok(session) = engine.claim(&row.id)
+    {
+        work::drive(server, session, Resume { accept_changes: true, attempt: None })?;
+    }
+    Ok(())
 }
 
 /// `POST /v1/runs/{id}/resume`.

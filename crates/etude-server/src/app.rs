@@ -9,6 +9,7 @@ use etude::runner::Runner;
 use etude::target::Target;
 use etude_runtime::engine::{RunRow, name_of};
 use etude_spec::Diagnostic;
+use etude_spec::automation::Automation;
 use serde_json::{Value, json};
 
 use crate::problem::{Code, Problem};
@@ -44,6 +45,20 @@ pub trait Apps: Send + Sync {
     /// The text of such a skill.
     fn skill(&self, _app: &Path, _name: &str) -> Option<String> {
         None
+    }
+
+    /// What a server does by itself for the app, as its file is now.
+    ///
+    /// # Errors
+    /// Why the file cannot be read.
+    fn automation(&self, app: &Path) -> Result<Automation, String> {
+        let _ = app;
+        Ok(Automation::default())
+    }
+
+    /// A text of the configuration with its variables replaced; `None` if one of them is not set.
+    fn expand(&self, text: &str) -> Option<String> {
+        Some(text.to_owned())
     }
 }
 

@@ -22,6 +22,7 @@ mod query;
 mod request;
 mod route;
 mod run;
+mod schedule;
 mod serve;
 mod server;
 mod session;

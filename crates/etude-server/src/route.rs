@@ -19,7 +19,7 @@ use crate::request::{self, Call, Responding};
 use crate::server::Server;
 use crate::token::{Caller, Scope};
 use crate::{
-    about, act, app, decision, definition, effect, login, mcp, metrics, page, run, start, stats, stream, tree,
+    about, act, app, decision, definition, effect, login, mcp, metrics, page, run, schedule, start, stats, stream, tree,
 };
 
 /// The largest body of a request, unless its route says otherwise.
@@ -143,6 +143,14 @@ const TABLE: &[Route] = table! {
     GET "/v1/events" Read [] Nothing => stream::feed;
     GET "/v1/apps" Read [] Nothing => app::list;
     GET "/v1/apps/{app}" Read [] Nothing => app::show;
+    GET "/v1/schedules" Read [] Nothing => schedule::list;
+    GET "/v1/schedules/{app}/{name}" Read [] Nothing => schedule::show;
+    GET "/v1/schedules/{app}/{name}/next" Read ["count", "from"] Nothing => schedule::next;
+    GET "/v1/schedules/{app}/{name}/ticks" Read ["limit", "cursor"] Nothing => schedule::ticks;
+    POST "/v1/schedules/{app}/{name}/pause" Run [] Json(BODY) => schedule::pause;
+    POST "/v1/schedules/{app}/{name}/unpause" Run [] Json(BODY) => schedule::unpause;
+    POST "/v1/schedules/{app}/{name}/fire" Run [] Json(BODY) => schedule::fire;
+    POST "/v1/schedules/{app}/{name}/backfill" Run [] Json(BODY) => schedule::backfill;
     POST "/v1/server/drain" Admin [] Json(BODY) => about::drain;
     POST "/mcp" token [] Json(start::BODY) => mcp::post::post;
     POST "/v1/server/links" Admin [] Json(BODY) => login::link;

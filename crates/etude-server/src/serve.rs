@@ -30,6 +30,7 @@ use crate::page;
 use crate::patient::Patient;
 use crate::problem::{Code, Problem};
 use crate::route::{self, Entered, Failed, Matched};
+use crate::schedule;
 use crate::server::{LogLine, Server};
 use crate::stream;
 use crate::work;
@@ -49,6 +50,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Accepts connections until [`Server::drain`] is called, then lets runs and responses in progress end.
 pub async fn serve(server: Arc<Server>, listening: Listening) {
     let worker = tokio::spawn(work::work(Arc::clone(&server)));
+    let turns = tokio::spawn(schedule::turns(Arc::clone(&server)));
     let news = tokio::spawn(stream::look_for_news(Arc::clone(&server)));
     let (mut loops, mut connections) = accept(&server, listening);
     let mut open = JoinSet::new();
@@ -58,6 +60,7 @@ pub async fn serve(server: Arc<Server>, listening: Listening) {
         let _ = stopping.wait_for(|stop| *stop).await.map(drop);
         // A look that has begun may take one more run, which is then drained too.
         let _ = worker.await;
+        let _ = turns.await;
         work::drain(&server).await;
     };
     let mut drained = pin!(drained);

@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::door::Names;
 use crate::listen::Addresses;
 use crate::metrics::Metrics;
+use crate::schedule::Schedules;
 use crate::session::{Sessions, Throttle};
 use crate::stream::Stories;
 use crate::token::Tokens;
@@ -118,6 +119,7 @@ pub struct Server {
     stories: Stories,
     works: Works,
     protocol: crate::mcp::Shared,
+    schedules: Schedules,
     metrics: Metrics,
     tokens: Tokens,
     sessions: Sessions,
@@ -157,6 +159,7 @@ impl Server {
             stories: Stories::default(),
             works: Works::default(),
             protocol: crate::mcp::Shared::default(),
+            schedules: Schedules::default(),
             metrics: Metrics::default(),
             tokens,
             sessions,
@@ -197,6 +200,10 @@ impl Server {
 
     pub(crate) fn protocol_shared(&self) -> &crate::mcp::Shared {
         &self.protocol
+    }
+
+    pub(crate) fn schedules(&self) -> &Schedules {
+        &self.schedules
     }
 
     pub(crate) fn tokens(&self) -> &Tokens {

@@ -152,7 +152,7 @@ async fn enqueue(
     keys: Vec<UniqueKey>,
     wait: Option<u64>,
 ) -> Respond {
-    let terms = Terms { placement, keys, max_queued: Some(u64::from(server.settings().max_queued)) };
+    let terms = Terms { placement, keys, max_queued: Some(u64::from(server.settings().max_queued)), tick: None };
     let now = server.clock().now_ms();
     let enqueued = queue::enqueue(&**server.engine(), definition, request, terms, now).await;
     let (id, enqueued) = enqueued.map_err(|refused| match refused {

@@ -35,6 +35,8 @@ pub struct Header {
     pub routing: Option<Value>,
     /// The run whose target and input it was started with once more (A-5.6).
     pub again_of: Option<String>,
+    /// The nominal time of the tick that began the run: `ETUDE_TICK` of its scripts.
+    pub tick: Option<String>,
 }
 
 /// What a user grants one run: on the command line, and for as long as the run lasts.
@@ -72,13 +74,15 @@ struct Parts<'a> {
     routing: Option<Value>,
     #[serde(default)]
     again_of: Option<String>,
+    #[serde(default)]
+    tick: Option<String>,
 }
 
 impl Header {
     /// What a request starts a run with.
     pub fn of(request: Request) -> Self {
         let Request { input, limits, caller_dir, spent, granted, refresh, routing, again_of } = request;
-        Self { input, limits, caller_dir, spent, granted, refresh, routing, again_of }
+        Self { input, limits, caller_dir, spent, granted, refresh, routing, again_of, tick: None }
     }
 
     /// What the machine of the current attempt starts with, at the state of `records`.
@@ -115,6 +119,9 @@ impl Header {
         if let Some(run) = &self.again_of {
             more.push_str(&format!(r#","again_of":{}"#, json!(run)));
         }
+        if let Some(tick) = &self.tick {
+            more.push_str(&format!(r#","tick":{}"#, json!(tick)));
+        }
         if let Some(routing) = &self.routing {
             more.push_str(&format!(r#","routing":{routing}"#));
         }
@@ -148,7 +155,7 @@ impl Header {
             _ => return Err("it has no input".to_owned()),
         };
         let (limits, spent) = (record::to_limits(&parts.limits), record::to_usage(&parts.spent));
-        let Parts { caller_dir, granted, refresh, routing, again_of, .. } = parts;
-        Ok(Self { input, limits, caller_dir, spent, granted, refresh, routing, again_of })
+        let Parts { caller_dir, granted, refresh, routing, again_of, tick, .. } = parts;
+        Ok(Self { input, limits, caller_dir, spent, granted, refresh, routing, again_of, tick })
     }
 }

@@ -26,6 +26,8 @@ pub struct Terms {
     pub keys: Vec<UniqueKey>,
     /// The queue takes no more runs than this.
     pub max_queued: Option<u64>,
+    /// The nominal time of the tick that begins it, RFC 3339.
+    pub tick: Option<String>,
 }
 
 /// Why a run was not accepted. Nothing was written.
@@ -51,13 +53,29 @@ pub async fn enqueue(
     terms: Terms,
     now_ms: i64,
 ) -> Result<(String, Enqueued), Refused> {
+    let submission = submission(engine, definition, request, terms, now_ms)?;
+    let enqueued = engine.enqueue(&submission).await?;
+    Ok((submission.run.id, enqueued))
+}
+
+/// A run of `definition` that an engine can accept, after the checks of its input. Nothing is queued.
+///
+/// # Errors
+/// The input does not fit, or it cannot be kept.
+pub fn submission(
+    engine: &dyn Engine,
+    definition: &Definition,
+    request: Request,
+    terms: Terms,
+    now_ms: i64,
+) -> Result<Submission, Refused> {
     let blobs = engine.blobs();
     let store = |why: String| Error::Store { path: "input".to_owned(), why };
     let input = checked(definition, &request.input).map_err(|fault| match fault {
         Fault::Problems(problems) => Refused::Input(problems),
         Fault::Unreadable(why) => Refused::Engine(store(why)),
     })?;
-    let Terms { mut placement, keys, max_queued } = terms;
+    let Terms { mut placement, keys, max_queued, tick } = terms;
     placement.again_of = placement.again_of.or_else(|| request.again_of.clone());
     let run = NewRun {
         id: run_id::new(),
@@ -65,12 +83,10 @@ pub async fn enqueue(
         target: definition.target.to_string(),
         abi: ABI,
         created_at_ms: now_ms,
-        header: Header::of(Request { input, ..request }).to_text(&*blobs).map_err(store)?,
+        header: Header { tick, ..Header::of(Request { input, ..request }) }.to_text(&*blobs).map_err(store)?,
         placement,
     };
-    let id = run.id.clone();
-    let enqueued = engine.enqueue(&Submission { run, keys, max_queued }).await?;
-    Ok((id, enqueued))
+    Ok(Submission { run, keys, max_queued })
 }
 
 enum Fault {

@@ -313,7 +313,8 @@ impl Runner {
         let settings =
             HostSettings { run_id: run.id.clone(), app_dir: definition.app.clone(), blobs: self.engine.blobs() };
         let environment = ChildEnvironment::without_keys(&self.withheld_env);
-        let environment = environment.with(self.extra_env.iter().cloned().chain([caller_dir]));
+        let tick = header.tick.clone().map(|tick| ("ETUDE_TICK".to_owned(), tick.into()));
+        let environment = environment.with(self.extra_env.iter().cloned().chain([caller_dir]).chain(tick));
         let redaction = Redaction::from(KeyRedactor::of(&self.grants.secrets));
         ProcessHost::builder(settings, environment, redaction, self.sandboxes.clone().into())
             .grace(GRACE)

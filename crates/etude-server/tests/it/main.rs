@@ -7,6 +7,7 @@ mod gallery;
 mod mcp;
 mod pages;
 mod runs;
+mod schedules;
 mod support;
 mod tokens;
 mod wire;

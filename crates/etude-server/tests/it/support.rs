@@ -3,8 +3,9 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use etude::agent::Grants;
 use etude::definition::{self, Definition, LoadError};
@@ -20,6 +21,8 @@ use etude_server::clock::Clock;
 use etude_server::listen::{Listening, Wanted};
 use etude_server::token::{NewToken, Scope, Tokens};
 use etude_server::{Apps, NotLoaded, OPENAPI, ServedApp, Server, Settings, serve};
+use etude_spec::automation::{self, Automation, Known};
+use etude_spec::source::SourceFile;
 use etude_spec::stage_machine::Rules;
 use etude_sqlite::Sqlite;
 use serde_json::{Value, json};
@@ -58,6 +61,15 @@ impl Apps for Disks {
             sandboxes: None,
             is_exclusive: false,
         })
+    }
+
+    fn automation(&self, app: &Path) -> Result<Automation, String> {
+        let text = std::fs::read_to_string(app.join("etude.yaml")).unwrap_or_default();
+        let disk = Disk::open(app).map_err(|e| e.to_string())?;
+        let names = etude_spec::App::new(&disk).discovery().pipelines.clone();
+        let pipelines: Vec<&str> = names.iter().map(String::as_str).collect();
+        let known = Known { pipelines: &pipelines, machines: &[] };
+        Ok(automation::read(&SourceFile::new("etude.yaml", text), Some(known)))
     }
 
     fn list(&self, app: &Path) -> Result<Value, String> {
@@ -115,7 +127,9 @@ pub(crate) struct Running {
     pub(crate) owner: String,
     log: Arc<Mutex<Vec<Value>>>,
     thread: Option<std::thread::JoinHandle<()>>,
-    dir: TempDir,
+    /// Of the server that was first on its journal.
+    dir: Option<TempDir>,
+    path: PathBuf,
 }
 
 /// How a server differs from the default.
@@ -146,26 +160,30 @@ impl Running {
     }
 
     fn of(dir: TempDir, change: Change, models: Arc<dyn ModelPort>, port: u16) -> Self {
-        let app = dir.path().join("demo");
+        Self::on_journal(dir.path().to_owned(), Some(dir), change, models, port)
+    }
+
+    fn on_journal(path: PathBuf, dir: Option<TempDir>, change: Change, models: Arc<dyn ModelPort>, port: u16) -> Self {
+        let app = path.join("demo");
         std::fs::create_dir_all(app.join("pipelines")).expect("an app");
         let app = app.canonicalize().expect("it is there");
-        let mut settings = Settings::new(dir.path(), vec![ServedApp { slug: "demo".to_owned(), dir: app }]);
+        let mut settings = Settings::new(&path, vec![ServedApp { slug: "demo".to_owned(), dir: app }]);
         change(&mut settings);
         let engine: Arc<dyn Engine> = Arc::new(
-            Sqlite::open(etude_sqlite::Settings { dir: dir.path().to_owned(), sync: etude_sqlite::Sync::Normal })
+            Sqlite::open(etude_sqlite::Settings { dir: path.clone(), sync: etude_sqlite::Sync::Normal })
                 .expect("a journal"),
         );
-        let owner = Tokens::new(&dir.path().join("serve")).owner().expect("a token");
-        let apps = Disks { models, engine: Arc::clone(&engine), scratch: dir.path().to_owned() };
+        let owner = Tokens::new(&path.join("serve")).owner().expect("a token");
+        let apps = Disks { models, engine: Arc::clone(&engine), scratch: path.clone() };
         let (log, clock) = (Arc::new(Mutex::new(Vec::new())), Clock::default());
         let (lines, time) = (Arc::clone(&log), clock.clone());
         let (ready, is_ready) = std::sync::mpsc::channel();
-        let serve_dir = dir.path().join("serve");
+        let serve_dir = path.join("serve");
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
             runtime.expect("a runtime").block_on(async move {
                 let listening =
-                    Listening::bind(&Wanted::Loopback(port), &serve_dir, std::process::id()).await.expect("a port");
+                    Listening::bind(&Wanted::Loopback(port), &serve_dir, socket_number()).await.expect("a port");
                 let note = Box::new(move |line: &etude_server::LogLine| {
                     lines.lock().expect("no panic").push(line.to_json());
                 });
@@ -176,11 +194,16 @@ impl Running {
         });
         let server: Arc<Server> = is_ready.recv().expect("a server");
         let address = server.addresses().tcp[0];
-        Self { server, address, clock, owner, log, thread: Some(thread), dir }
+        Self { server, address, clock, owner, log, thread: Some(thread), dir, path }
+    }
+
+    /// Another server on the same journal.
+    pub(crate) fn beside(&self) -> Self {
+        Self::on_journal(self.path.clone(), None, |_| (), Arc::new(NoModels), 0)
     }
 
     pub(crate) fn dir(&self) -> &Path {
-        self.dir.path()
+        &self.path
     }
 
     /// A pipeline of one shell step for each command.
@@ -213,6 +236,24 @@ impl Running {
             if wanted.iter().any(|status| run["status"] == *status) {
                 return run;
             }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Writes the app's configuration.
+    pub(crate) fn configure(&self, text: &str) {
+        std::fs::write(self.dir().join("demo/etude.yaml"), text).expect("written");
+    }
+
+    /// Reads `path` until `is_wanted` accepts the document.
+    pub(crate) fn poll(&self, path: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let document = self.send("GET", path, None).json();
+            if is_wanted(&document) {
+                return document;
+            }
+            assert!(Instant::now() < deadline, "{path}: {document:#}");
             std::thread::yield_now();
         }
     }
@@ -275,8 +316,7 @@ impl Running {
     pub(crate) fn stop(mut self) -> TempDir {
         self.server.drain();
         self.thread.take().expect("it runs").join().expect("no panic");
-        let placeholder = tempfile::tempdir().expect("a directory");
-        std::mem::replace(&mut self.dir, placeholder)
+        self.dir.take().expect("it was the first server on its journal")
     }
 }
 
@@ -288,6 +328,12 @@ impl Drop for Running {
             let _ = thread.join();
         }
     }
+}
+
+/// Sockets of several servers in this process have different names.
+fn socket_number() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    std::process::id() + NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// A response.

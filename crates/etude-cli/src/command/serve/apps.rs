@@ -9,6 +9,8 @@ use etude::runner::Runner;
 use etude::skill_mode;
 use etude::target::Target;
 use etude_server::{Apps, NotLoaded};
+use etude_spec::automation::{Automation, Known};
+use etude_spec::stage_machine::{Machines, Rules};
 use serde_json::Value;
 
 use crate::args::Global;
@@ -69,6 +71,20 @@ impl Apps for Configured {
 
     fn skill(&self, app: &Path, name: &str) -> Option<String> {
         crate::command::skill::text_of(&self.context(app), name)
+    }
+
+    fn automation(&self, app: &Path) -> Result<Automation, String> {
+        let disk = Disk::open(app).map_err(|e| e.to_string())?;
+        let definitions = etude_spec::App::new(&disk);
+        let pipelines: Vec<&str> = definitions.discovery().pipelines.iter().map(String::as_str).collect();
+        let machines = Machines::new(&disk, Rules::default());
+        let machines: Vec<&str> = machines.names().iter().map(String::as_str).collect();
+        let known = Known { pipelines: &pipelines, machines: &machines };
+        crate::settings::automation(&self.context(app).global, disk.root(), Some(known)).map_err(|e| why(&e))
+    }
+
+    fn expand(&self, text: &str) -> Option<String> {
+        crate::settings::expanded(text)
     }
 
     fn list(&self, app: &Path) -> Result<Value, String> {

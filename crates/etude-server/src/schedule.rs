@@ -1,0 +1,332 @@
+//! Schedules: their state, and the routes that show and move them.
+
+mod due;
+mod tick;
+mod turn;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use etude::clock::rfc3339;
+use etude_runtime::engine::{Entry, EntryQuery, Expected, Write, Written};
+use etude_spec::automation::{Automation, Schedule, Target};
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::problem::{Code, Problem};
+use crate::query::invalid;
+use crate::request::{Call, Respond, json_response, tagged};
+use crate::run::{blocking, engine_failed, parse_time};
+use crate::server::{ServedApp, Server};
+use crate::token::Caller;
+
+pub(crate) use turn::turns;
+
+/// How long a definition is used before its file is read again.
+const REREAD: Duration = Duration::from_secs(1);
+
+/// The largest number of ticks of one backfill.
+const MAX_BACKFILL: usize = 1_000;
+
+/// What the server remembers of schedules between two looks. The journal has everything that matters.
+#[derive(Debug, Default)]
+pub(crate) struct Schedules {
+    definitions: Mutex<BTreeMap<PathBuf, (Instant, Arc<Automation>)>>,
+    looks: Mutex<BTreeMap<(PathBuf, String), turn::Look>>,
+}
+
+impl Schedules {
+    fn definitions(&self) -> MutexGuard<'_, BTreeMap<PathBuf, (Instant, Arc<Automation>)>> {
+        self.definitions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Server {
+    /// What the server does by itself for an app, at most a second old.
+    pub(crate) fn automation(&self, app: &ServedApp) -> Result<Arc<Automation>, Problem> {
+        if let Some((read, automation)) = self.schedules().definitions().get(&app.dir)
+            && read.elapsed() < REREAD
+        {
+            return Ok(Arc::clone(automation));
+        }
+        let automation = self.apps().automation(&app.dir);
+        let automation = Arc::new(automation.map_err(|why| Problem::new(Code::DefinitionInvalid, why))?);
+        self.schedules().definitions().insert(app.dir.clone(), (Instant::now(), Arc::clone(&automation)));
+        Ok(automation)
+    }
+}
+
+/// A schedule of a served app.
+#[derive(Clone)]
+struct Found {
+    app: ServedApp,
+    automation: Arc<Automation>,
+    index: usize,
+}
+
+impl Found {
+    fn schedule(&self) -> &Schedule {
+        &self.automation.schedules[self.index]
+    }
+
+    /// The book of its ticks.
+    fn book(&self) -> String {
+        format!("ticks {} {}", self.app.dir.display(), self.schedule().name)
+    }
+}
+
+/// What the journal keeps of a schedule.
+#[derive(Debug, Clone, Default)]
+struct Kept {
+    /// The pattern that was seen last.
+    pattern: String,
+    /// When it was first seen, in milliseconds since 1970.
+    since_ms: i64,
+    is_paused: bool,
+    reason: Option<String>,
+    /// The end of the pause, in milliseconds since 1970.
+    until_ms: Option<i64>,
+}
+
+impl Kept {
+    fn read(server: &Server, found: &Found) -> Result<Option<Self>, Problem> {
+        let (book, key) = (state_book(&found.app), Some(found.schedule().name.clone()));
+        let query = EntryQuery { book, key, ..EntryQuery::default() };
+        let entry = server.engine().entries(&query).map_err(|e| engine_failed(&e))?.pop();
+        Ok(entry.map(|entry| {
+            let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
+            Self {
+                pattern: body["pattern"].as_str().unwrap_or_default().to_owned(),
+                since_ms: entry.at_ms,
+                is_paused: entry.state == "paused",
+                reason: body["reason"].as_str().map(str::to_owned),
+                until_ms: body["until_ms"].as_i64(),
+            }
+        }))
+    }
+
+    fn write(&self, server: &Server, found: &Found) -> Result<(), Problem> {
+        let body = json!({"pattern": self.pattern, "reason": self.reason, "until_ms": self.until_ms});
+        let entry = Entry {
+            book: state_book(&found.app),
+            key: found.schedule().name.clone(),
+            at_ms: self.since_ms,
+            state: if self.is_paused { "paused" } else { "active" }.to_owned(),
+            body: body.to_string(),
+            ..Entry::default()
+        };
+        written(server, Write { entry, expected: Expected::Anything, submission: None, is_alone: false }).map(drop)
+    }
+
+    fn is_paused_at(&self, now_ms: i64) -> bool {
+        self.is_paused && self.until_ms.is_none_or(|until| until > now_ms)
+    }
+}
+
+fn state_book(app: &ServedApp) -> String {
+    format!("schedules {}", app.dir.display())
+}
+
+/// Writes an entry of the ledger, on a thread that may block.
+fn written(server: &Server, write: Write) -> Result<Written, Problem> {
+    let runtime = tokio::runtime::Handle::current();
+    runtime.block_on(server.engine().write(&write)).map_err(|e| engine_failed(&e))
+}
+
+/// All schedules that the caller may see.
+fn visible(server: &Server, caller: &Caller) -> Result<Vec<Found>, Problem> {
+    let mut all = Vec::new();
+    for app in &server.settings().apps {
+        let automation = server.automation(app)?;
+        let found = |index| Found { app: app.clone(), automation: Arc::clone(&automation), index };
+        all.extend((0..automation.schedules.len()).map(found));
+    }
+    all.retain(|found| found.schedule().target.as_ref().is_none_or(|target| caller.covers(target.name())));
+    Ok(all)
+}
+
+/// The schedule that the path names.
+fn find(call: &Call) -> Result<impl FnOnce() -> Result<Found, Problem> + Send + use<>, Problem> {
+    let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
+    let (app, name) = (call.param("app").to_owned(), call.param("name").to_owned());
+    Ok(move || {
+        let all = visible(&server, &caller)?;
+        let found = all.into_iter().find(|found| found.app.slug == app && found.schedule().name == name);
+        found.ok_or_else(|| Problem::not_found("there is no such schedule"))
+    })
+}
+
+fn document(server: &Server, found: &Found) -> Result<Value, Problem> {
+    let schedule = found.schedule();
+    let now = server.clock().now_ms();
+    let kept = Kept::read(server, found)?.unwrap_or_default();
+    let is_paused = kept.is_paused_at(now);
+    let is_broken = !schedule.broken.is_empty();
+    let (pipeline, machine) = match &schedule.target {
+        Some(Target::Pipeline(name)) => (Some(name), None),
+        Some(Target::Machine(name)) => (None, Some(name)),
+        None => (None, None),
+    };
+    let next = schedule.timing.as_ref().filter(|_| !is_broken).and_then(|timing| timing.next(now));
+    let broken: Option<Vec<Value>> = is_broken.then(|| schedule.broken.iter().map(etude_spec::render::json).collect());
+    Ok(json!({
+        "app": found.app.slug, "name": schedule.name, "pipeline": pipeline, "machine": machine, "cron": schedule.cron,
+        "every": schedule.every_ms.map(etude_core::report::duration), "timezone": schedule.timezone,
+        "overlap": schedule.overlap.word(), "catch_up": schedule.catch_up.word(),
+        "catch_up_within_ms": schedule.catch_up_within_ms, "jitter_ms": schedule.jitter_ms, "paused": is_paused,
+        "reason": kept.reason.filter(|_| is_paused), "broken": broken, "next_at": next.map(rfc3339),
+    }))
+}
+
+/// `GET /v1/schedules`.
+pub(crate) async fn list(call: Call) -> Respond {
+    let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
+    let documents = blocking(move || {
+        let all = visible(&server, &caller)?;
+        all.iter().map(|found| document(&server, found)).collect::<Result<Vec<Value>, Problem>>()
+    });
+    Ok(json_response(StatusCode::OK, &json!({"schedules": documents.await?})))
+}
+
+/// `GET /v1/schedules/{app}/{name}`.
+pub(crate) async fn show(call: Call) -> Respond {
+    let (server, find) = (Arc::clone(&call.server), find(&call)?);
+    let document = blocking(move || document(&server, &find()?)).await?;
+    Ok(tagged(&call.headers, document.to_string()))
+}
+
+/// `GET /v1/schedules/{app}/{name}/next`.
+pub(crate) async fn next(call: Call) -> Respond {
+    let find = find(&call)?;
+    let count = usize::try_from(call.query.number("count", 1, 100, 5)?).unwrap_or(5);
+    let from = match call.query.get("from") {
+        Some(text) => parse_time(text).ok_or_else(|| invalid("from", "`from` is an RFC 3339 time"))?,
+        None => call.server.clock().now_ms(),
+    };
+    let times = blocking(move || {
+        let found = find()?;
+        let schedule = found.schedule();
+        let timing = schedule.timing.as_ref().filter(|_| schedule.broken.is_empty());
+        let mut times = Vec::new();
+        let mut after = from;
+        while let Some(at) = timing.and_then(|timing| timing.next(after)).filter(|_| times.len() < count) {
+            times.push(rfc3339(at));
+            after = at;
+        }
+        Ok(times)
+    });
+    Ok(json_response(StatusCode::OK, &json!({"times": times.await?})))
+}
+
+/// `GET /v1/schedules/{app}/{name}/ticks`.
+pub(crate) async fn ticks(call: Call) -> Respond {
+    let (server, find) = (Arc::clone(&call.server), find(&call)?);
+    let limit = usize::try_from(call.query.number("limit", 1, 200, 50)?).unwrap_or(50);
+    let after = call.query.get("cursor").map(from_cursor).transpose()?;
+    let document = blocking(move || {
+        let size = Some(u32::try_from(limit + 1).unwrap_or(u32::MAX));
+        let query = EntryQuery { book: find()?.book(), after, limit: size, ..EntryQuery::default() };
+        let mut entries = server.engine().entries(&query).map_err(|e| engine_failed(&e))?;
+        let has_more = entries.len() > limit;
+        entries.truncate(limit);
+        let next = entries.last().filter(|_| has_more).map(|entry| format!("{}.{}", entry.at_ms, entry.key));
+        let ticks: Vec<Value> = entries.iter().map(tick::document).collect();
+        Ok(json!({"ticks": ticks, "next": next}))
+    });
+    Ok(json_response(StatusCode::OK, &document.await?))
+}
+
+pub(crate) fn from_cursor(text: &str) -> Result<(i64, String), Problem> {
+    let parts = text.split_once('.').and_then(|(at, key)| Some((at.parse().ok()?, key.to_owned())));
+    parts.ok_or_else(|| invalid("cursor", "`cursor` is the `next` of the previous page"))
+}
+
+/// `POST /v1/schedules/{app}/{name}/pause`.
+pub(crate) async fn pause(call: Call) -> Respond {
+    let members = call.json(&["reason", "until"]).await?;
+    let until = members.text("until")?;
+    let time = |text: String| parse_time(&text).ok_or_else(|| members.invalid("until", "`until` is an RFC 3339 time"));
+    let (reason, until_ms) = (members.text("reason")?, until.map(time).transpose()?);
+    moved(&call, move |kept| Kept { is_paused: true, reason, until_ms, ..kept }).await
+}
+
+/// `POST /v1/schedules/{app}/{name}/unpause`.
+pub(crate) async fn unpause(call: Call) -> Respond {
+    call.json(&[]).await?;
+    moved(&call, |kept| Kept { is_paused: false, reason: None, until_ms: None, ..kept }).await
+}
+
+async fn moved(call: &Call, change: impl FnOnce(Kept) -> Kept + Send + 'static) -> Respond {
+    let (server, find) = (Arc::clone(&call.server), find(call)?);
+    let document = blocking(move || {
+        let found = find()?;
+        let fresh =
+            || Kept { pattern: found.schedule().pattern(), since_ms: server.clock().now_ms(), ..Kept::default() };
+        let kept = Kept::read(&server, &found)?.unwrap_or_else(fresh);
+        change(kept).write(&server, &found)?;
+        document(&server, &found)
+    });
+    Ok(json_response(StatusCode::OK, &document.await?))
+}
+
+/// `POST /v1/schedules/{app}/{name}/fire`.
+pub(crate) async fn fire(call: Call) -> Respond {
+    call.json(&[]).await?;
+    let (server, find) = (Arc::clone(&call.server), find(&call)?);
+    let document = blocking(move || {
+        let found = sound(find()?)?;
+        let now = server.clock().now_ms();
+        let key = format!("fire {}", uuid::Uuid::new_v4());
+        let fired = tick::Tick { key, at_ms: now, due_ms: now, kind: "fire", expected: Expected::Nothing };
+        match tick::begin(&server, &found, &fired, false)? {
+            tick::Taken::Ran(run_id) => Ok(json!({"at": rfc3339(now), "run_id": run_id})),
+            tick::Taken::Full => Err(Problem::new(Code::QueueFull, "the queue has as many runs as it may have")),
+            tick::Taken::Invalid(problem) => Err(*problem),
+            tick::Taken::Busy | tick::Taken::Other => Err(Problem::new(Code::Bug, "a tick of its own is taken")),
+        }
+    });
+    Ok(json_response(StatusCode::ACCEPTED, &document.await?))
+}
+
+/// `POST /v1/schedules/{app}/{name}/backfill`.
+pub(crate) async fn backfill(call: Call) -> Respond {
+    let members = call.json(&["from", "to"]).await?;
+    let time = |name: &str| {
+        let detail = format!("`{name}` is an RFC 3339 time");
+        let text = members.text(name)?;
+        text.and_then(|text| parse_time(&text)).ok_or_else(|| members.invalid(name, detail))
+    };
+    let (from, to) = (time("from")?, time("to")?);
+    if from >= to {
+        return Err(members.invalid("to", "`to` is later than `from`"));
+    }
+    let (server, find) = (Arc::clone(&call.server), find(&call)?);
+    let times = blocking(move || {
+        let found = sound(find()?)?;
+        let timing = found.schedule().timing.clone();
+        let last = (to - 1).min(server.clock().now_ms());
+        let ticks = timing.map(|timing| timing.between(from - 1, last, MAX_BACKFILL + 1)).unwrap_or_default();
+        if ticks.len() > MAX_BACKFILL {
+            return Err(Problem::invalid("/to", format!("there are more than {MAX_BACKFILL} ticks in between")));
+        }
+        let mut times = Vec::new();
+        for at_ms in ticks {
+            if tick::backfill(&server, &found, at_ms)? {
+                times.push(rfc3339(at_ms));
+            }
+        }
+        Ok(times)
+    });
+    Ok(json_response(StatusCode::ACCEPTED, &json!({"ticks": times.await?})))
+}
+
+/// A schedule without errors.
+fn sound(found: Found) -> Result<Found, Problem> {
+    if found.schedule().broken.is_empty() {
+        return Ok(found);
+    }
+    let diagnostics: Vec<Value> = found.schedule().broken.iter().map(etude_spec::render::json).collect();
+    Err(Problem::new(Code::DefinitionInvalid, "the schedule has errors").with("diagnostics", diagnostics))
+}

@@ -1,0 +1,136 @@
+//! Which ticks are due, and which of them run.
+
+use etude_spec::automation::{CatchUp, Schedule};
+
+/// The largest number of missed ticks that run.
+const MAX_CAUGHT_UP: usize = 100;
+
+/// The largest number of missed ticks that are kept.
+const MAX_KEPT: usize = 1_000;
+
+/// The longest time between two looks of a process that did not sleep, in milliseconds.
+const MAX_GAP_MS: i64 = 30_000;
+
+/// The instants that decide which ticks of a schedule are due.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Window {
+    /// Ticks up to here are settled.
+    pub(super) after_ms: i64,
+    /// The look before this one.
+    pub(super) last_look_ms: Option<i64>,
+    pub(super) now_ms: i64,
+}
+
+/// A tick that is due.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Due {
+    /// Its nominal time.
+    pub(super) at_ms: i64,
+    /// Its time with jitter.
+    pub(super) due_ms: i64,
+    /// It makes a run; otherwise it was missed.
+    pub(super) runs: bool,
+}
+
+/// The ticks that are due, oldest first, and the first instant at which another one is.
+pub(super) fn due(schedule: &Schedule, window: Window, is_taken: impl Fn(i64) -> bool) -> (Vec<Due>, Option<i64>) {
+    let Some(timing) = &schedule.timing else { return (Vec::new(), None) };
+    let Window { after_ms, last_look_ms, now_ms } = window;
+    let nominal = timing.newest(after_ms, now_ms, MAX_KEPT);
+    let with_jitter = |at_ms: i64| at_ms.saturating_add(jitter(&schedule.name, at_ms, schedule.jitter_ms));
+    let pending = nominal.iter().copied().map(with_jitter).filter(|due| *due > now_ms);
+    let next = pending.chain(timing.next(now_ms).map(with_jitter)).min();
+    let due = nominal.into_iter().filter(|at| with_jitter(*at) <= now_ms && !is_taken(*at));
+    // A process that slept, or that has just begun, treats no tick as current.
+    let awake = last_look_ms.filter(|last| (0..=MAX_GAP_MS).contains(&(now_ms - last)));
+    let is_current = |due_ms: i64| awake.is_some_and(|last| due_ms > last);
+    let mut ticks: Vec<Due> = due
+        .map(|at_ms| {
+            let due_ms = with_jitter(at_ms);
+            Due { at_ms, due_ms, runs: is_current(due_ms) }
+        })
+        .collect();
+    let caught_up = match schedule.catch_up {
+        CatchUp::None => 0,
+        CatchUp::Last => 1,
+        CatchUp::All => MAX_CAUGHT_UP,
+    };
+    ticks.iter_mut().rev().filter(|tick| !tick.runs).take(caught_up).for_each(|tick| tick.runs = true);
+    (ticks, next)
+}
+
+/// The delay of a tick, the same on every server, below `max_ms`.
+pub(super) fn jitter(schedule: &str, at_ms: i64, max_ms: u64) -> i64 {
+    if max_ms == 0 {
+        return 0;
+    }
+    let hash = blake3::hash(format!("{schedule} {at_ms}").as_bytes());
+    let number = hash.as_bytes().iter().take(8).fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+    i64::try_from(number % max_ms).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use etude_spec::automation;
+    use etude_spec::source::SourceFile;
+
+    use super::*;
+
+    const HOUR: i64 = 3_600_000;
+
+    fn schedule(more: &str) -> Schedule {
+        let text = format!("schedules:\n  a: {{pipeline: p, every: 1h{more}}}\n");
+        let read = automation::read(&SourceFile::new("etude.yaml", text), None);
+        assert!(read.diagnostics.is_empty(), "{:?}", read.diagnostics);
+        read.schedules.into_iter().next().expect("a schedule")
+    }
+
+    /// The hours that are due after an outage until 10:30, and those of them that run.
+    fn after_outage(more: &str) -> (Vec<i64>, Vec<i64>) {
+        let window = Window { after_ms: 6 * HOUR, last_look_ms: Some(6 * HOUR + 1), now_ms: 10 * HOUR + HOUR / 2 };
+        let (ticks, next) = due(&schedule(more), window, |_| false);
+        assert_eq!(next, Some(11 * HOUR));
+        let hours = |runs: bool| ticks.iter().filter(|tick| tick.runs || !runs).map(|tick| tick.at_ms / HOUR).collect();
+        (hours(false), hours(true))
+    }
+
+    /// S-102, S-103: after an outage or a sleep, `catch_up` decides which missed ticks run.
+    #[test]
+    fn catch_up_decides_which_missed_ticks_run() {
+        let all = vec![7, 8, 9, 10];
+        assert_eq!(after_outage(", catch_up: none"), (all.clone(), vec![]));
+        assert_eq!(after_outage(""), (all.clone(), vec![10]));
+        assert_eq!(after_outage(", catch_up: all"), (all.clone(), all));
+    }
+
+    /// S-102: at most the newest 100 missed ticks run, oldest first.
+    #[test]
+    fn catch_up_has_a_bound() {
+        let window = Window { after_ms: 0, last_look_ms: None, now_ms: 300 * HOUR };
+        let (ticks, _) = due(&schedule(", catch_up: all"), window, |_| false);
+        let ran: Vec<i64> = ticks.iter().filter(|tick| tick.runs).map(|tick| tick.at_ms / HOUR).collect();
+        assert_eq!((ticks.len(), ran), (300, (201..=300).collect()));
+    }
+
+    /// A tick that comes due between two looks is current, whatever `catch_up` is; a taken one is not due.
+    #[test]
+    fn a_tick_between_two_looks_is_current() {
+        let window = Window { after_ms: 0, last_look_ms: Some(HOUR - 100), now_ms: HOUR + 100 };
+        let (ticks, _) = due(&schedule(", catch_up: none"), window, |_| false);
+        assert_eq!(ticks, [Due { at_ms: HOUR, due_ms: HOUR, runs: true }]);
+        assert_eq!(due(&schedule(""), window, |_| true).0, []);
+    }
+
+    /// S-108: jitter is the same on two servers, stays within its bound and moves no nominal time.
+    #[test]
+    fn jitter_is_derived_from_the_tick() {
+        let schedule = schedule(", jitter: 10m, catch_up: all");
+        let window = Window { after_ms: 0, last_look_ms: None, now_ms: 90 * HOUR };
+        let (ticks, _) = due(&schedule, window, |_| false);
+        assert_eq!(ticks, due(&schedule, window, |_| false).0);
+        let delays: Vec<i64> = ticks.iter().map(|tick| tick.due_ms - tick.at_ms).collect();
+        assert!(delays.iter().all(|delay| (0..600_000).contains(delay)));
+        assert!(delays.windows(2).any(|two| two[0] != two[1]));
+        assert!(ticks.iter().all(|tick| tick.at_ms % HOUR == 0 && tick.due_ms <= window.now_ms));
+    }
+}

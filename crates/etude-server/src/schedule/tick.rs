@@ -1,0 +1,209 @@
+//! One tick: its entry in the ledger, and its run.
+
+use std::sync::Arc;
+
+use etude::clock::rfc3339;
+use etude::header::Granted;
+use etude::queue::{self, Refused, Terms};
+use etude::runner::Request;
+use etude::target::Target as RunTarget;
+use etude_core::data::Json;
+use etude_core::machine::Limits;
+use etude_core::model::Usage;
+use etude_runtime::engine::{Cause, Entry, EntryQuery, Expected, Placement, Submission, Write, Written};
+use etude_spec::automation::{Overlap, Target, template};
+use serde_json::{Value, json};
+
+use super::{Found, written};
+use crate::act;
+use crate::app::not_loaded;
+use crate::problem::{Code, Problem};
+use crate::run::engine_failed;
+use crate::server::Server;
+
+/// A tick that is taken.
+#[derive(Debug, Clone)]
+pub(super) struct Tick {
+    pub(super) key: String,
+    /// Its nominal time.
+    pub(super) at_ms: i64,
+    pub(super) due_ms: i64,
+    pub(super) kind: &'static str,
+    pub(super) expected: Expected,
+}
+
+/// What became of a tick.
+#[derive(Debug)]
+pub(super) enum Taken {
+    Ran(String),
+    /// Earlier runs have not ended.
+    Busy,
+    /// Another server, or an earlier process, has taken it.
+    Other,
+    Full,
+    Invalid(Box<Problem>),
+}
+
+impl Tick {
+    /// A tick of the pattern. Its key has nothing of the definition.
+    pub(super) fn nominal(at_ms: i64, due_ms: i64) -> Self {
+        Self { key: at_ms.to_string(), at_ms, due_ms, kind: "tick", expected: Expected::Nothing }
+    }
+
+    fn entry(&self, found: &Found, state: &str, reason: Option<&str>) -> Entry {
+        let body = json!({"kind": self.kind, "reason": reason, "due_ms": self.due_ms});
+        let (book, key) = (found.book(), self.key.clone());
+        Entry { book, key, at_ms: self.at_ms, state: state.to_owned(), body: body.to_string(), ..Entry::default() }
+    }
+}
+
+/// The document of a tick.
+pub(super) fn document(entry: &Entry) -> Value {
+    let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
+    let due = body["due_ms"].as_i64().unwrap_or(entry.at_ms);
+    json!({
+        "at": rfc3339(entry.at_ms), "kind": body["kind"], "outcome": entry.state, "reason": body["reason"],
+        "run_id": entry.run_id, "due_at": rfc3339(due),
+    })
+}
+
+/// Takes a tick as `overlap` says.
+pub(super) fn take(server: &Arc<Server>, found: &Found, tick: &Tick) -> Result<(), Problem> {
+    let overlap = found.schedule().overlap;
+    let is_alone = matches!(overlap, Overlap::Skip | Overlap::Queue);
+    match begin(server, found, tick, is_alone)? {
+        Taken::Ran(run_id) if overlap == Overlap::Cancel => cancel_others(server, found, &run_id),
+        Taken::Ran(_) | Taken::Other => Ok(()),
+        Taken::Busy if overlap == Overlap::Queue && !has_waiting(server, found)? => {
+            note(server, found, tick, "waiting", None)
+        }
+        Taken::Busy => skip(server, found, tick, "overlap"),
+        Taken::Full => skip(server, found, tick, "queue_full"),
+        Taken::Invalid(_) => skip(server, found, tick, "definition_invalid"),
+    }
+}
+
+/// Notes a tick that makes no run.
+pub(super) fn skip(server: &Server, found: &Found, tick: &Tick, reason: &str) -> Result<(), Problem> {
+    note(server, found, tick, "skipped", Some(reason))
+}
+
+fn note(server: &Server, found: &Found, tick: &Tick, state: &str, reason: Option<&str>) -> Result<(), Problem> {
+    let (entry, expected) = (tick.entry(found, state, reason), tick.expected.clone());
+    written(server, Write { entry, expected, submission: None, is_alone: false }).map(drop)
+}
+
+/// The tick that waits for the end of an earlier run.
+pub(super) fn waiting(server: &Server, found: &Found) -> Result<Option<Entry>, Problem> {
+    let query = EntryQuery { book: found.book(), state: Some("waiting".to_owned()), ..EntryQuery::default() };
+    Ok(server.engine().entries(&query).map_err(|e| engine_failed(&e))?.pop())
+}
+
+fn has_waiting(server: &Server, found: &Found) -> Result<bool, Problem> {
+    waiting(server, found).map(|entry| entry.is_some())
+}
+
+/// Begins the run of a waiting tick if the earlier ones have ended. True if it still waits.
+pub(super) fn promote(server: &Arc<Server>, found: &Found, entry: &Entry) -> Result<bool, Problem> {
+    let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
+    let tick = Tick {
+        key: entry.key.clone(),
+        expected: Expected::Entry { state: entry.state.clone(), due_ms: entry.due_ms },
+        ..Tick::nominal(entry.at_ms, body["due_ms"].as_i64().unwrap_or(entry.at_ms))
+    };
+    match begin(server, found, &tick, true)? {
+        Taken::Busy | Taken::Full => Ok(true),
+        Taken::Invalid(_) => skip(server, found, &tick, "definition_invalid").map(|()| false),
+        Taken::Ran(_) | Taken::Other => Ok(false),
+    }
+}
+
+/// Begins the run of a tick that has none. False if it has one or waits for one.
+pub(super) fn backfill(server: &Arc<Server>, found: &Found, at_ms: i64) -> Result<bool, Problem> {
+    let query = EntryQuery { book: found.book(), key: Some(at_ms.to_string()), ..EntryQuery::default() };
+    let entry = server.engine().entries(&query).map_err(|e| engine_failed(&e))?.pop();
+    let expected = match entry {
+        None => Expected::Nothing,
+        Some(entry) if entry.state == "skipped" => Expected::Entry { state: entry.state, due_ms: entry.due_ms },
+        Some(_) => return Ok(false),
+    };
+    let tick = Tick { kind: "backfill", expected, ..Tick::nominal(at_ms, at_ms) };
+    match begin(server, found, &tick, false)? {
+        Taken::Ran(_) => Ok(true),
+        Taken::Busy | Taken::Other => Ok(false),
+        Taken::Full => Err(Problem::new(Code::QueueFull, "the queue has as many runs as it may have")),
+        Taken::Invalid(problem) => Err(*problem),
+    }
+}
+
+/// Writes a tick with its run, in one transaction.
+pub(super) fn begin(server: &Arc<Server>, found: &Found, tick: &Tick, is_alone: bool) -> Result<Taken, Problem> {
+    let submission = match submission(server, found, tick) {
+        Ok(submission) => submission,
+        Err(problem) if problem.code() == Code::JournalUnavailable => return Err(problem),
+        Err(problem) => return Ok(Taken::Invalid(Box::new(problem))),
+    };
+    let id = submission.run.id.clone();
+    let (entry, expected) = (tick.entry(found, "ran", None), tick.expected.clone());
+    Ok(match written(server, Write { entry, expected, submission: Some(submission), is_alone })? {
+        Written::Done => {
+            server.works().wake.notify_one();
+            Taken::Ran(id)
+        }
+        Written::Busy(_) => Taken::Busy,
+        Written::Full => Taken::Full,
+        Written::Other(_) | Written::Repeated { .. } => Taken::Other,
+    })
+}
+
+fn submission(server: &Server, found: &Found, tick: &Tick) -> Result<Submission, Problem> {
+    let schedule = found.schedule();
+    let no_target = || Problem::new(Code::DefinitionInvalid, "the schedule runs nothing");
+    let target = match schedule.target.as_ref().ok_or_else(no_target)? {
+        Target::Pipeline(name) => RunTarget::Pipeline(name.clone()),
+        Target::Machine(name) => RunTarget::Machine(name.clone()),
+    };
+    let loaded = server.apps().load(&found.app.dir, &target);
+    let (_, definition) = loaded.map_err(|error| not_loaded(error, "", &target.to_string()))?;
+    let at = rfc3339(tick.at_ms);
+    let lookup = |reference: &str| match reference {
+        "tick.at" => Some(Value::from(at.as_str())),
+        "tick.date" => schedule.timing.as_ref().map(|timing| timing.date(tick.at_ms).into()),
+        _ => None,
+    };
+    let unknown = |reference| Problem::new(Code::DefinitionInvalid, format!("`{reference}` has no value"));
+    let input = Value::from(template::fill(&schedule.input, &lookup).map_err(unknown)?);
+    let input = Json::parse(&input.to_string()).map_err(|e| Problem::new(Code::Bug, e.to_string()))?;
+    let request = Request {
+        input,
+        limits: Limits::default(),
+        caller_dir: definition.app.display().to_string(),
+        spent: Usage::default(),
+        granted: Granted::default(),
+        refresh: false,
+        routing: None,
+        again_of: None,
+    };
+    let terms = Terms {
+        placement: Placement { cause: Cause::Schedule, ..Placement::default() },
+        keys: Vec::new(),
+        max_queued: Some(u64::from(server.settings().max_queued)),
+        tick: Some(at.clone()),
+    };
+    let submission = queue::submission(&**server.engine(), &definition, request, terms, server.clock().now_ms());
+    submission.map_err(|refused| match refused {
+        Refused::Input(problems) => crate::start::invalid_input(problems),
+        Refused::Engine(error) => engine_failed(&error),
+    })
+}
+
+/// Cancels the earlier runs of a schedule.
+fn cancel_others(server: &Arc<Server>, found: &Found, run_id: &str) -> Result<(), Problem> {
+    let query = EntryQuery { book: found.book(), is_unfinished: true, ..EntryQuery::default() };
+    let entries = server.engine().entries(&query).map_err(|e| engine_failed(&e))?;
+    for id in entries.into_iter().filter_map(|entry| entry.run_id).filter(|id| id != run_id) {
+        let row = server.engine().row(&id).map_err(|e| engine_failed(&e))?;
+        act::cancel_run(server, &row, &format!("the schedule `{}` ticked again", found.schedule().name), false)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! The clock loop: looks at all schedules several times a second.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use etude_runtime::engine::EntryQuery;
+
+use super::{Found, Kept, due, tick};
+use crate::problem::Problem;
+use crate::run::{blocking, engine_failed};
+use crate::server::Server;
+
+/// The time between two looks. A tick is taken within a second.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// What one server has seen of a schedule.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Look {
+    pattern: String,
+    at_ms: Option<i64>,
+    /// Every tick up to here has its entry.
+    settled_ms: Option<i64>,
+    /// Nothing is due before.
+    next_ms: Option<i64>,
+    /// A tick waits for the end of a run.
+    has_waiting: bool,
+}
+
+/// Takes ticks until the server stops.
+pub(crate) async fn turns(server: Arc<Server>) {
+    let mut stopping = server.stopping();
+    loop {
+        if server.is_draining() {
+            return;
+        }
+        let of = Arc::clone(&server);
+        // A journal that fails is reported by requests, and the next look may find it again.
+        let _ = blocking(move || {
+            turn(&of);
+            Ok(())
+        })
+        .await;
+        tokio::select! {
+            () = tokio::time::sleep(LOOK) => {}
+            _ = stopping.wait_for(|stop| *stop) => return,
+        }
+    }
+}
+
+/// One look at all schedules. A fault of one does not stop the others.
+fn turn(server: &Arc<Server>) {
+    for app in &server.settings().apps {
+        let Ok(automation) = server.automation(app) else { continue };
+        for index in 0..automation.schedules.len() {
+            let found = Found { app: app.clone(), automation: Arc::clone(&automation), index };
+            let key = (app.dir.clone(), found.schedule().name.clone());
+            let looks = || server.schedules().looks.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut look = looks().get(&key).cloned().unwrap_or_else(|| Look { has_waiting: true, ..Look::default() });
+            match look_at(server, &found, &mut look) {
+                Ok(()) => drop(looks().insert(key, look)),
+                // Everything is looked at again.
+                Err(_) => drop(looks().remove(&key)),
+            }
+        }
+    }
+}
+
+fn look_at(server: &Arc<Server>, found: &Found, look: &mut Look) -> Result<(), Problem> {
+    let schedule = found.schedule();
+    if !schedule.broken.is_empty() {
+        return Ok(());
+    }
+    let now_ms = server.clock().now_ms();
+    if look.has_waiting {
+        look.has_waiting = match tick::waiting(server, found)? {
+            Some(entry) => tick::promote(server, found, &entry)?,
+            None => false,
+        };
+    }
+    let pattern = schedule.pattern();
+    let is_set_back = look.at_ms.is_some_and(|last| now_ms < last);
+    if look.pattern != pattern || is_set_back {
+        let last_look_ms = look.at_ms.filter(|last| *last <= now_ms);
+        *look =
+            Look { pattern: pattern.clone(), at_ms: last_look_ms, has_waiting: look.has_waiting, ..Look::default() };
+    }
+    if look.next_ms.is_some_and(|next| now_ms < next) {
+        look.at_ms = Some(now_ms);
+        return Ok(());
+    }
+    let kept = match Kept::read(server, found)? {
+        Some(kept) if kept.pattern == pattern => kept,
+        before => {
+            let kept = Kept { pattern, since_ms: now_ms, ..before.unwrap_or_default() };
+            kept.write(server, found)?;
+            kept
+        }
+    };
+    let within = i64::try_from(schedule.catch_up_within_ms.max(60_000)).unwrap_or(i64::MAX);
+    let jitter = i64::try_from(schedule.jitter_ms).unwrap_or(i64::MAX);
+    let oldest = now_ms.saturating_sub(within).saturating_sub(jitter).max(kept.since_ms);
+    let after_ms = look.settled_ms.map_or(oldest, |settled| settled.max(oldest));
+    let query =
+        EntryQuery { book: found.book(), from_ms: Some(after_ms), until_ms: Some(now_ms), ..EntryQuery::default() };
+    let taken = server.engine().entries(&query).map_err(|e| engine_failed(&e))?;
+    let taken: BTreeSet<String> = taken.into_iter().map(|entry| entry.key).collect();
+    let window = due::Window { after_ms, last_look_ms: look.at_ms, now_ms };
+    let (ticks, next_ms) = due::due(schedule, window, |at_ms| taken.contains(&at_ms.to_string()));
+    for due in ticks {
+        let nominal = tick::Tick::nominal(due.at_ms, due.due_ms);
+        match due.runs {
+            _ if kept.is_paused_at(now_ms) => tick::skip(server, found, &nominal, "paused")?,
+            true => tick::take(server, found, &nominal)?,
+            false => tick::skip(server, found, &nominal, "missed")?,
+        }
+        look.has_waiting = true;
+    }
+    look.at_ms = Some(now_ms);
+    // With jitter, an earlier tick may be due later.
+    look.settled_ms = Some(now_ms.saturating_sub(jitter));
+    look.next_ms = next_ms;
+    Ok(())
+}

@@ -1,0 +1,230 @@
+//! Schedules: ticks, policies, and the routes that show and move them.
+
+use std::time::{Duration, Instant};
+
+use etude_runtime::engine::{EntryQuery, Ledger as _};
+use etude_sqlite::Sqlite;
+use serde_json::{Value, json};
+
+use crate::support::Running;
+
+const TICK: &str = "printf '{\"output\": {\"tick\": \"%s\"}}' \"$ETUDE_TICK\"";
+const HOUR: i64 = 3_600_000;
+
+/// A server whose clock stands at 10:30 on a day in the summer of 2030, at the start of the test.
+fn server(schedules: &str) -> Running {
+    let server = Running::start();
+    server.pipeline("p", "input: {day: {type: string, required: false}}\n", &[TICK]);
+    server.pipeline("ask", "", &["approval: message: Deploy?"]);
+    server.configure(&format!("schedules:\n{schedules}"));
+    set_time(&server, 0);
+    server
+}
+
+/// Sets the clock to a number of hours after 10:30.
+fn set_time(server: &Running, hours: i64) {
+    let wanted = "2030-07-15T10:30:00Z".parse::<jiff::Timestamp>().expect("a time").as_millisecond() + hours * HOUR;
+    server.clock.set_offset(wanted - jiff::Timestamp::now().as_millisecond());
+}
+
+fn ticks(server: &Running, name: &str, count: usize) -> Vec<Value> {
+    let path = format!("/v1/schedules/demo/{name}/ticks?limit=200");
+    let has_all = |document: &Value| {
+        let ticks = document["ticks"].as_array().expect("ticks");
+        ticks.len() >= count
+    };
+    server.poll(&path, has_all)["ticks"].as_array().cloned().expect("ticks")
+}
+
+/// Time, outcome and reason of ticks.
+fn brief(ticks: &[Value]) -> Vec<String> {
+    let one = |tick: &Value| {
+        let at = tick["at"].as_str().expect("a time");
+        format!("{} {} {}", &at[11..16], tick["outcome"].as_str().unwrap_or(""), tick["reason"].as_str().unwrap_or("-"))
+    };
+    ticks.iter().map(one).collect()
+}
+
+/// Waits until the server has seen the schedule.
+fn seen(server: &Running, name: &str) {
+    seen_with(server, name, "");
+}
+
+/// Waits until the server has seen the schedule with a pattern that contains `pattern`.
+fn seen_with(server: &Running, name: &str, pattern: &str) {
+    let journal = etude_sqlite::Settings { dir: server.dir().to_owned(), sync: etude_sqlite::Sync::Normal };
+    let engine = Sqlite::open(journal).expect("the journal");
+    let app = server.dir().join("demo").canonicalize().expect("an app");
+    let (book, key) = (format!("schedules {}", app.display()), Some(name.to_owned()));
+    let query = EntryQuery { book, key, ..EntryQuery::default() };
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !engine.entries(&query).expect("entries").iter().any(|entry| entry.body.contains(pattern)) {
+        assert!(Instant::now() < deadline, "the server never saw `{name}`");
+        std::thread::yield_now();
+    }
+}
+
+/// S-102, S-109: a tick begins a run with its nominal time; missed ticks are kept with their reason.
+#[test]
+fn a_tick_begins_a_run_with_its_time() {
+    let server = server(
+        "  nightly: {pipeline: p, cron: \"0 * * * *\", timezone: Asia/Tokyo, input: {day: \"{{tick.date}}\"}}\n",
+    );
+    seen(&server, "nightly");
+    set_time(&server, 6);
+    let ticks = ticks(&server, "nightly", 6);
+    assert_eq!(
+        brief(&ticks),
+        [
+            "16:00 ran -", "15:00 skipped missed", "14:00 skipped missed", "13:00 skipped missed",
+            "12:00 skipped missed", "11:00 skipped missed"
+        ]
+    );
+    assert_eq!((&ticks[0]["kind"], &ticks[0]["due_at"]), (&json!("tick"), &ticks[0]["at"]));
+    let run = server.until(ticks[0]["run_id"].as_str().expect("a run"), &["succeeded"]);
+    assert_eq!((&run["cause"], &run["by"]), (&json!("schedule"), &Value::Null));
+    assert_eq!(run["output"], json!({"tick": "2030-07-15T16:00:00.000Z"}));
+    assert_eq!(run["input"], json!({"day": "2030-07-16"}));
+    let document = server.send("GET", "/v1/schedules/demo/nightly", None).json();
+    assert_eq!((&document["next_at"], &document["broken"]), (&json!("2030-07-15T17:00:00.000Z"), &Value::Null));
+    let next = server.send("GET", "/v1/schedules/demo/nightly/next?count=2&from=2030-01-01T00:30:00Z", None).json();
+    assert_eq!(next["times"], json!(["2030-01-01T01:00:00.000Z", "2030-01-01T02:00:00.000Z"]));
+}
+
+/// S-101, S-113: neither a clock that is set back nor another server ticks a second time.
+#[test]
+fn nothing_ticks_twice() {
+    let first = server("  a: {pipeline: p, every: 1h, catch_up: all, overlap: allow}\n");
+    seen(&first, "a");
+    set_time(&first, 3);
+    assert_eq!(ticks(&first, "a", 3).len(), 3);
+    set_time(&first, 1);
+    let second = Running::at(first.stop(), |_| ());
+    set_time(&second, 3);
+    // Its own tick shows that it has looked at the others.
+    set_time(&second, 4);
+    let found = ticks(&second, "a", 4);
+    assert_eq!(brief(&found), ["14:00 ran -", "13:00 ran -", "12:00 ran -", "11:00 ran -"]);
+    let runs = second.send("GET", "/v1/runs?cause=schedule", None).json();
+    assert_eq!(runs["runs"].as_array().map(Vec::len), Some(4));
+}
+
+/// S-104, S-105: `skip` and `queue` while an earlier run waits for a person, and `cancel`.
+#[test]
+fn overlap_decides_while_a_run_has_not_ended() {
+    let server = server(
+        "  skip: {pipeline: ask, every: 1h}\n  queue: {pipeline: ask, every: 1h, overlap: queue}\n  cancel: {pipeline: ask, every: 1h, overlap: cancel}\n",
+    );
+    for name in ["skip", "queue", "cancel"] {
+        seen(&server, name);
+    }
+    for hour in 1..=3 {
+        set_time(&server, hour);
+        for name in ["skip", "queue", "cancel"] {
+            ticks(&server, name, usize::try_from(hour).expect("small"));
+        }
+    }
+    assert_eq!(brief(&ticks(&server, "skip", 3)), ["13:00 skipped overlap", "12:00 skipped overlap", "11:00 ran -"]);
+    let queued = ticks(&server, "queue", 3);
+    assert_eq!(brief(&queued), ["13:00 skipped overlap", "12:00 waiting -", "11:00 ran -"]);
+    let cancelled = ticks(&server, "cancel", 3);
+    assert_eq!(brief(&cancelled), ["13:00 ran -", "12:00 ran -", "11:00 ran -"]);
+    server.until(cancelled[2]["run_id"].as_str().expect("a run"), &["cancelled"]);
+    server.until(cancelled[1]["run_id"].as_str().expect("a run"), &["cancelled"]);
+    // The end of the earlier run begins the waiting one.
+    let first = queued[2]["run_id"].as_str().expect("a run");
+    server.send("POST", &format!("/v1/runs/{first}/cancel"), Some(&json!({})));
+    server.poll("/v1/schedules/demo/queue/ticks", |document| {
+        document["ticks"][1]["outcome"] == "ran" && document["ticks"][1]["run_id"].is_string()
+    });
+}
+
+/// S-107: a pause survives a restart, and its ticks are kept.
+#[test]
+fn a_pause_survives_a_restart() {
+    let first = server("  a: {pipeline: p, every: 1h}\n");
+    seen(&first, "a");
+    let paused = first.send("POST", "/v1/schedules/demo/a/pause", Some(&json!({"reason": "holiday"})));
+    assert_eq!(
+        (paused.status, &paused.json()["paused"], &paused.json()["reason"]),
+        (200, &json!(true), &json!("holiday"))
+    );
+    let second = Running::at(first.stop(), |_| ());
+    set_time(&second, 1);
+    assert_eq!(brief(&ticks(&second, "a", 1)), ["11:00 skipped paused"]);
+    let document = second.send("POST", "/v1/schedules/demo/a/unpause", Some(&json!({}))).json();
+    assert_eq!((&document["paused"], &document["reason"]), (&json!(false), &Value::Null));
+    set_time(&second, 2);
+    assert_eq!(brief(&ticks(&second, "a", 2))[0], "12:00 ran -");
+}
+
+/// S-111: a broken schedule stops alone, and gives its reason.
+#[test]
+fn a_broken_schedule_stops_alone() {
+    let server =
+        server("  bad: {pipeline: p, cron: \"0 25 * * *\", timezone: UTC}\n  good: {pipeline: p, every: 1h}\n");
+    seen(&server, "good");
+    set_time(&server, 1);
+    assert_eq!(brief(&ticks(&server, "good", 1)), ["11:00 ran -"]);
+    let bad = server.send("GET", "/v1/schedules/demo/bad", None).json();
+    assert_eq!((&bad["broken"][0]["code"], &bad["next_at"]), (&json!("P0801"), &Value::Null));
+    assert_eq!(server.send("POST", "/v1/schedules/demo/bad/fire", Some(&json!({}))).problem().0, 422);
+    assert_eq!(server.send("GET", "/v1/schedules/demo/none", None).problem().0, 404);
+}
+
+/// S-106: a changed pattern does not catch up the past.
+#[test]
+fn a_changed_pattern_does_not_catch_up() {
+    let server = server("  a: {pipeline: p, cron: \"0 12 * * *\", timezone: UTC, catch_up: all, overlap: allow}\n");
+    seen(&server, "a");
+    set_time(&server, 5);
+    assert_eq!(brief(&ticks(&server, "a", 1)), ["12:00 ran -"]);
+    server.configure(
+        "schedules:\n  a: {pipeline: p, cron: \"0 * * * *\", timezone: UTC, catch_up: all, overlap: allow}\n",
+    );
+    seen_with(&server, "a", "UTC 0 * * * *");
+    set_time(&server, 6);
+    let found = brief(&ticks(&server, "a", 2));
+    assert!(found == ["16:00 ran -", "12:00 ran -"], "{found:?}");
+}
+
+/// S-112: a backfill makes each tick once; `fire` makes a run of its own.
+#[test]
+fn a_backfill_makes_each_tick_once() {
+    let server = server("  a: {pipeline: p, every: 1h, overlap: allow}\n");
+    seen(&server, "a");
+    let range = json!({"from": "2030-07-15T05:00:00Z", "to": "2030-07-15T08:00:00Z"});
+    let backfill = || server.send("POST", "/v1/schedules/demo/a/backfill", Some(&range));
+    let reply = backfill();
+    assert_eq!(reply.status, 202, "{}", reply.text());
+    assert_eq!(
+        reply.json()["ticks"],
+        json!(["2030-07-15T05:00:00.000Z", "2030-07-15T06:00:00.000Z", "2030-07-15T07:00:00.000Z"])
+    );
+    assert_eq!(backfill().json()["ticks"], json!([]));
+    let fired = server.send("POST", "/v1/schedules/demo/a/fire", Some(&json!({})));
+    assert_eq!((fired.status, fired.json()["run_id"].is_string()), (202, true));
+    let all = ticks(&server, "a", 4);
+    assert_eq!(all.iter().filter(|tick| tick["kind"] == "backfill").count(), 3);
+    assert_eq!(all.iter().filter(|tick| tick["kind"] == "fire").count(), 1);
+    let wrong = json!({"from": "2030-07-15T08:00:00Z", "to": "2030-07-15T08:00:00Z"});
+    assert_eq!(server.send("POST", "/v1/schedules/demo/a/backfill", Some(&wrong)).problem().0, 422);
+    let wide = json!({"from": "2029-07-15T08:00:00Z", "to": "2030-07-15T08:00:00Z"});
+    assert_eq!(server.send("POST", "/v1/schedules/demo/a/backfill", Some(&wide)).problem().0, 422);
+}
+
+/// S-98: three servers on one journal begin one run per tick.
+#[test]
+fn three_servers_begin_one_run_per_tick() {
+    let first = server("  a: {pipeline: p, every: 1h, catch_up: all, overlap: allow}\n");
+    seen(&first, "a");
+    let others = [first.beside(), first.beside()];
+    let all = || [&first, &others[0], &others[1]].into_iter();
+    for hours in [3, 6, 9] {
+        all().for_each(|server| set_time(server, hours));
+        let count = usize::try_from(hours).expect("small");
+        all().for_each(|server| assert_eq!(ticks(server, "a", count).len(), count));
+    }
+    let runs = first.send("GET", "/v1/runs?cause=schedule", None).json();
+    assert_eq!(runs["runs"].as_array().map(Vec::len), Some(9));
+}
