@@ -61,7 +61,7 @@ pub(crate) async fn cancel(call: Call) -> Respond {
     accepted(&call.server, id).await
 }
 
-/// Cancels or kills a run that has not ended, whoever executes it. Blocks.
+/// Cancels or kills a run that has not ended, also one of another process. Blocks.
 pub(crate) fn cancel_run(server: &Arc<Server>, row: &RunRow, reason: &str, kills: bool) -> Result<(), Problem> {
     let control = if kills { Control::Kill(reason.to_owned()) } else { Control::Cancel(reason.to_owned()) };
     if server.works().control(&row.id, control) {

@@ -31,6 +31,7 @@ mod stats;
 mod stream;
 pub mod token;
 mod tree;
+mod webhook;
 mod work;
 
 pub use app::{Apps, NotLoaded};

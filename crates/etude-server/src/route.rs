@@ -19,7 +19,8 @@ use crate::request::{self, Call, Responding};
 use crate::server::Server;
 use crate::token::{Caller, Scope};
 use crate::{
-    about, act, app, decision, definition, effect, login, mcp, metrics, page, run, schedule, start, stats, stream, tree,
+    about, act, app, decision, definition, effect, login, mcp, metrics, page, run, schedule, start, stats, stream,
+    tree, webhook,
 };
 
 /// The largest body of a request, unless its route says otherwise.
@@ -37,6 +38,8 @@ pub enum Takes {
     Json(usize),
     /// A form.
     Form,
+    /// Bytes of any media type, at most as many.
+    Bytes(usize),
 }
 
 /// Who may call a route.
@@ -88,7 +91,7 @@ macro_rules! table {
     (needs $scope:ident) => { Needs::Scope(Scope::$scope) };
 }
 
-use Takes::{Form, Json, Nothing};
+use Takes::{Bytes, Form, Json, Nothing};
 
 const TABLE: &[Route] = table! {
     GET "/healthz" none [] Nothing => about::health;
@@ -151,6 +154,8 @@ const TABLE: &[Route] = table! {
     POST "/v1/schedules/{app}/{name}/unpause" Run [] Json(BODY) => schedule::unpause;
     POST "/v1/schedules/{app}/{name}/fire" Run [] Json(BODY) => schedule::fire;
     POST "/v1/schedules/{app}/{name}/backfill" Run [] Json(BODY) => schedule::backfill;
+    POST "/in/{app}/{name}" none [] Bytes(webhook::BODY) => webhook::receive;
+    GET "/v1/webhooks/{app}/{name}/deliveries" Read ["limit", "cursor"] Nothing => webhook::deliveries;
     POST "/v1/server/drain" Admin [] Json(BODY) => about::drain;
     POST "/mcp" token [] Json(start::BODY) => mcp::post::post;
     POST "/v1/server/links" Admin [] Json(BODY) => login::link;
@@ -272,6 +277,7 @@ async fn enter(methods: &[Route], params: &RawPathParams, request: Request<Body>
             request::check_media_type(&parts.headers, "application/x-www-form-urlencoded")?;
             FORM
         }
+        Bytes(limit) => limit,
     };
     if route.takes != Nothing {
         request::check_length(&parts.headers, limit)?;

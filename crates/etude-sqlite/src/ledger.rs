@@ -91,7 +91,7 @@ fn put(connection: &Connection, write: &Write) -> rusqlite::Result<Option<Writte
 }
 
 fn find(connection: &Connection, query: &EntryQuery) -> rusqlite::Result<Vec<Entry>> {
-    let EntryQuery { book, key, state, from_ms, until_ms, after, due_ms, is_unfinished, limit } = query;
+    let EntryQuery { book, key, state, from_ms, until_ms, after, due_ms, run_id, is_unfinished, limit } = query;
     let mut sql = format!("select {COLUMNS} from entries where book = ?");
     let mut values: Vec<&dyn ToSql> = vec![book];
     let mut also = |condition: &str| {
@@ -122,6 +122,10 @@ fn find(connection: &Connection, query: &EntryQuery) -> rusqlite::Result<Vec<Ent
     if let Some(due) = due_ms {
         also("due_ms <= ?");
         values.push(due);
+    }
+    if let Some(run_id) = run_id {
+        also("run = ?");
+        values.push(run_id);
     }
     if *is_unfinished {
         also("run in (select id from runs where state in ('queued', 'running', 'waiting'))");

@@ -102,6 +102,7 @@ fn listed(engine: &dyn Engine) {
     assert_eq!(all(EntryQuery { is_unfinished: true, ..EntryQuery::default() }), ["c"]);
     let between = EntryQuery { from_ms: Some(10), until_ms: Some(19), ..EntryQuery::default() };
     assert_eq!(all(between), ["a"]);
+    assert_eq!(all(EntryQuery { run_id: Some("r".to_owned()), ..EntryQuery::default() }), ["c"]);
     assert_eq!(all(EntryQuery { key: Some("b".to_owned()), ..EntryQuery::default() }), ["b"]);
 }
 

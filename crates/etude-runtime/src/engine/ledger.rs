@@ -105,6 +105,8 @@ pub struct EntryQuery {
     pub after: Option<(i64, String)>,
     /// Only those with `due_ms` up to here.
     pub due_ms: Option<i64>,
+    /// Only those of this run.
+    pub run_id: Option<String>,
     /// Only those whose run has not ended.
     pub is_unfinished: bool,
     /// At most this many.

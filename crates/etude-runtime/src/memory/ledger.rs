@@ -56,6 +56,7 @@ impl Memory {
                 && query.until_ms.is_none_or(|until| entry.at_ms <= until)
                 && query.after.as_ref().is_none_or(|(at, key)| (entry.at_ms, &entry.key) < (*at, key))
                 && query.due_ms.is_none_or(|due| entry.due_ms.is_some_and(|at| at <= due))
+                && query.run_id.as_ref().is_none_or(|id| entry.run_id.as_ref() == Some(id))
                 && (!query.is_unfinished || is_unfinished(entry))
         };
         let mut entries: Vec<Entry> = self.entries.values().filter(fits).cloned().collect();

@@ -10,4 +10,5 @@ mod runs;
 mod schedules;
 mod support;
 mod tokens;
+mod webhooks;
 mod wire;

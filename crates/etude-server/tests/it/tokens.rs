@@ -20,7 +20,10 @@ fn routes_need_a_token() {
     assert_eq!(server.raw("GET", "/v1/nothing", &[], None).status, 401);
     let public: Vec<String> =
         routes().iter().filter(|route| route.needs == Needs::Nothing).map(|route| format!("{route:?}")).collect();
-    assert_eq!(public, ["GET /healthz", "GET /readyz", "GET /login", "POST /login", "GET /assets/{name}"]);
+    assert_eq!(
+        public,
+        ["GET /healthz", "GET /readyz", "GET /login", "POST /login", "GET /assets/{name}", "POST /in/{app}/{name}"]
+    );
 }
 
 /// S-14: a token in the query is no token.

@@ -1,0 +1,277 @@
+//! Incoming webhooks: a signed request of another program begins a run.
+
+mod verify;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use etude::clock::rfc3339;
+use etude::header::Granted;
+use etude::queue::{self, Refused, Terms};
+use etude::runner::Request;
+use etude::target::Target as RunTarget;
+use etude_core::data::Json;
+use etude_core::digest::Digest;
+use etude_core::machine::Limits;
+use etude_core::model::Usage;
+use etude_runtime::engine::{Cause, Entry, EntryQuery, Expected, Placement, Submission, UniqueKey, Write, Written};
+use etude_spec::automation::{Automation, Target, Verify, Webhook, template};
+use http::{HeaderMap, StatusCode};
+use serde_json::{Map, Value, json};
+
+use crate::app::not_loaded;
+use crate::problem::{Code, Problem};
+use crate::request::{Call, Respond, json_response};
+use crate::run::{blocking, engine_failed};
+use crate::schedule::from_cursor;
+use crate::server::{ServedApp, Server};
+use crate::start::invalid_input;
+
+/// The largest body.
+pub(crate) const BODY: usize = 8 * 1024 * 1024;
+
+/// The longest value of a header that is kept.
+const MAX_HEADER: usize = 256;
+
+/// How many refused deliveries are kept for each webhook; later ones take the places of earlier ones.
+const MAX_REFUSED: u64 = 100;
+
+/// A request to a webhook.
+struct Incoming {
+    app: ServedApp,
+    automation: Arc<Automation>,
+    index: usize,
+    headers: HeaderMap,
+    bytes: Vec<u8>,
+    now_ms: i64,
+}
+
+impl Incoming {
+    fn webhook(&self) -> &Webhook {
+        &self.automation.webhooks[self.index]
+    }
+
+    fn book(&self) -> String {
+        book(&self.app, &self.webhook().name)
+    }
+
+    /// The value of a reference.
+    fn lookup(&self, body: Option<&Value>, reference: &str) -> Option<Value> {
+        if let Some(name) = reference.strip_prefix("header.") {
+            return self.headers.get(name).and_then(|value| value.to_str().ok()).map(Value::from);
+        }
+        match reference {
+            "raw" => std::str::from_utf8(&self.bytes).ok().map(Value::from),
+            "body" => body.cloned(),
+            path => template::at_path(body?, path.strip_prefix("body.")?).cloned(),
+        }
+    }
+
+    fn entry(&self, key: String, verdict: &str, run_id: Option<String>) -> Entry {
+        let body = json!({"headers": kept_headers(&self.headers, self.webhook().verify.as_ref()), "delivery_id": key});
+        let (book, state) = (self.book(), verdict.to_owned());
+        Entry { book, key, at_ms: self.now_ms, state, run_id, body: body.to_string(), ..Entry::default() }
+    }
+}
+
+fn book(app: &ServedApp, webhook: &str) -> String {
+    format!("webhook {} {webhook}", app.dir.display())
+}
+
+/// The headers without anything that may be a secret.
+fn kept_headers(headers: &HeaderMap, verify: Option<&Verify>) -> Map<String, Value> {
+    const SECRET: [&str; 7] = ["auth", "cookie", "token", "secret", "signature", "key", "password"];
+    let own = verify.and_then(|verify| verify.header.as_deref());
+    let is_kept = |name: &str| Some(name) != own && !SECRET.iter().any(|part| name.contains(part));
+    let kept = headers.iter().filter(|(name, _)| is_kept(name.as_str()));
+    let text =
+        |value: &http::HeaderValue| value.to_str().unwrap_or_default().chars().take(MAX_HEADER).collect::<String>();
+    kept.map(|(name, value)| (name.as_str().to_owned(), text(value).into())).collect()
+}
+
+/// `POST /in/{app}/{name}`.
+pub(crate) async fn receive(call: Call) -> Respond {
+    let (server, headers) = (Arc::clone(&call.server), call.headers.clone());
+    let (slug, name) = (call.param("app").to_owned(), call.param("name").to_owned());
+    let bytes = call.bytes().await?;
+    let document = blocking(move || {
+        let unknown = || Problem::not_found("there is no such webhook");
+        let app = server.app(&slug).cloned().ok_or_else(unknown)?;
+        let automation = server.automation(&app)?;
+        let is_wanted = |webhook: &Webhook| webhook.name == name && webhook.broken.is_empty();
+        let index = automation.webhooks.iter().position(is_wanted).ok_or_else(unknown)?;
+        let now_ms = server.clock().now_ms();
+        accept(&server, &Incoming { app, automation, index, headers, bytes, now_ms })
+    });
+    Ok(json_response(StatusCode::ACCEPTED, &document.await?))
+}
+
+/// Checks a delivery and begins its run.
+fn accept(server: &Arc<Server>, incoming: &Incoming) -> Result<Value, Problem> {
+    let webhook = incoming.webhook();
+    let by = webhook.verify.as_ref().ok_or_else(|| Problem::not_found("there is no such webhook"))?;
+    let secrets: Vec<String> = by.secrets.iter().filter_map(|secret| server.apps().expand(secret)).collect();
+    let delivery = verify::Delivery { headers: &incoming.headers, body: &incoming.bytes, now_ms: incoming.now_ms };
+    if !verify::verify(by, &secrets, &delivery) {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let slot = format!("refused {}", NEXT.fetch_add(1, Ordering::Relaxed) % MAX_REFUSED);
+        note(server, incoming.entry(slot, "refused", None), Expected::Anything)?;
+        return Err(Problem::new(Code::Unauthenticated, "the signature of the delivery does not hold"));
+    }
+    let body: Option<Value> = serde_json::from_slice(&incoming.bytes).ok();
+    let own_id = verify::delivery_id(by, &incoming.headers, body.as_ref().unwrap_or(&Value::Null));
+    let digest = Digest::of(&incoming.bytes);
+    let id = match (&own_id, webhook.repeats) {
+        (Some(id), _) => id.clone(),
+        (None, true) => uuid::Uuid::new_v4().to_string(),
+        (None, false) => digest.to_string(),
+    };
+    let holds =
+        |(path, wanted): &(String, Value)| incoming.lookup(body.as_ref(), path).is_some_and(|value| value == *wanted);
+    let uses_body = |reference: &String| reference.starts_with("body");
+    let references = webhook.input.as_ref().map(|input| template::references(&Value::from(input.clone())));
+    let needs_json = webhook.when.iter().any(|(path, _)| uses_body(path))
+        || references.is_none_or(|references| references.iter().any(uses_body));
+    if needs_json && body.is_none() {
+        return Err(Problem::new(Code::Malformed, "the body is not JSON"));
+    }
+    if !webhook.when.iter().all(holds) {
+        let written = note(server, incoming.entry(id.clone(), "ignored", None), Expected::Nothing)?;
+        return Ok(match written {
+            Written::Other(Some(first)) => response(&first),
+            _ => json!({"delivery_id": id, "run_id": null, "ignored": "when"}),
+        });
+    }
+    let submission = submission(server, incoming, body.as_ref(), own_id.as_deref(), digest)?;
+    let run_id = submission.run.id.clone();
+    let entry = incoming.entry(id.clone(), "accepted", None);
+    let write = Write { entry, expected: Expected::Nothing, submission: Some(submission), is_alone: false };
+    let runtime = tokio::runtime::Handle::current();
+    let written = runtime.block_on(server.engine().write(&write)).map_err(|e| engine_failed(&e))?;
+    let first = match written {
+        Written::Done => {
+            server.works().wake.notify_one();
+            return Ok(json!({"delivery_id": id, "run_id": run_id}));
+        }
+        Written::Full => {
+            return Err(Problem::new(Code::QueueFull, "the queue has as many runs as it may have").retry_after(30));
+        }
+        Written::Other(first) => first.map(|first| *first),
+        Written::Repeated { run_id, .. } => {
+            let query = EntryQuery { book: incoming.book(), run_id: Some(run_id), ..EntryQuery::default() };
+            let entries = server.engine().entries(&query).map_err(|e| engine_failed(&e))?;
+            entries.into_iter().rfind(|entry| entry.state == "accepted")
+        }
+        Written::Busy(_) => None,
+    };
+    let first = first.ok_or_else(|| Problem::new(Code::Bug, "the first delivery is not in the journal"))?;
+    let repeated = format!("repeated {}", uuid::Uuid::new_v4());
+    let mut entry = incoming.entry(repeated, "repeated", first.run_id.clone());
+    let body = json!({"headers": kept_headers(&incoming.headers, Some(by)), "delivery_id": id});
+    entry.body = body.to_string();
+    note(server, entry, Expected::Nothing)?;
+    Ok(response(&first))
+}
+
+/// The response of a delivery that came before.
+fn response(first: &Entry) -> Value {
+    match first.state.as_str() {
+        "ignored" => json!({"delivery_id": first.key, "run_id": null, "ignored": "when"}),
+        _ => json!({"delivery_id": first.key, "run_id": first.run_id}),
+    }
+}
+
+fn note(server: &Server, entry: Entry, expected: Expected) -> Result<Written, Problem> {
+    let write = Write { entry, expected, submission: None, is_alone: false };
+    let runtime = tokio::runtime::Handle::current();
+    runtime.block_on(server.engine().write(&write)).map_err(|e| engine_failed(&e))
+}
+
+fn submission(
+    server: &Server,
+    incoming: &Incoming,
+    body: Option<&Value>,
+    own_id: Option<&str>,
+    digest: Digest,
+) -> Result<Submission, Problem> {
+    let webhook = incoming.webhook();
+    let target = match &webhook.target {
+        Some(Target::Pipeline(name)) => RunTarget::Pipeline(name.clone()),
+        Some(Target::Machine(name)) => RunTarget::Machine(name.clone()),
+        None => return Err(Problem::not_found("there is no such webhook")),
+    };
+    let loaded = server.apps().load(&incoming.app.dir, &target);
+    let (_, definition) = loaded.map_err(|error| not_loaded(error, "", &target.to_string()))?;
+    let text = match &webhook.input {
+        // As it came: numbers keep their digits.
+        None => String::from_utf8_lossy(&incoming.bytes).into_owned(),
+        Some(input) => {
+            let filled = template::fill(input, &|reference| incoming.lookup(body, reference));
+            let missing = |reference| Problem::invalid("", format!("the delivery has no `{reference}`"));
+            Value::from(filled.map_err(missing)?).to_string()
+        }
+    };
+    let input = Json::parse(&text).map_err(|_| Problem::invalid("", "the body is a JSON object"))?;
+    let book = incoming.book();
+    let by_id = own_id.map(|id| UniqueKey { key: format!("{book} id {id}"), digest: None });
+    let by_body = (!webhook.repeats).then(|| UniqueKey { key: format!("{book} body {digest}"), digest: None });
+    let request = Request {
+        input,
+        limits: Limits::default(),
+        caller_dir: definition.app.display().to_string(),
+        spent: Usage::default(),
+        granted: Granted::default(),
+        refresh: false,
+        routing: None,
+        again_of: None,
+    };
+    let terms = Terms {
+        placement: Placement {
+            cause: Cause::Webhook,
+            by: Some(format!("webhook:{}", webhook.name)),
+            ..Placement::default()
+        },
+        keys: by_id.into_iter().chain(by_body).collect(),
+        max_queued: Some(u64::from(server.settings().max_queued)),
+        tick: None,
+    };
+    let submission = queue::submission(&**server.engine(), &definition, request, terms, incoming.now_ms);
+    submission.map_err(|refused| match refused {
+        Refused::Input(problems) => invalid_input(problems),
+        Refused::Engine(error) => engine_failed(&error),
+    })
+}
+
+/// `GET /v1/webhooks/{app}/{name}/deliveries`.
+pub(crate) async fn deliveries(call: Call) -> Respond {
+    let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
+    let (slug, name) = (call.param("app").to_owned(), call.param("name").to_owned());
+    let limit = usize::try_from(call.query.number("limit", 1, 200, 50)?).unwrap_or(50);
+    let after = call.query.get("cursor").map(from_cursor).transpose()?;
+    let document = blocking(move || {
+        let unknown = || Problem::not_found("there is no such webhook");
+        let app = server.app(&slug).cloned().ok_or_else(unknown)?;
+        let automation = server.automation(&app)?;
+        let webhook = automation.webhooks.iter().find(|webhook| webhook.name == name).ok_or_else(unknown)?;
+        if webhook.target.as_ref().is_some_and(|target| !caller.covers(target.name())) {
+            return Err(unknown());
+        }
+        let size = Some(u32::try_from(limit + 1).unwrap_or(u32::MAX));
+        let query = EntryQuery { book: book(&app, &name), after, limit: size, ..EntryQuery::default() };
+        let mut entries = server.engine().entries(&query).map_err(|e| engine_failed(&e))?;
+        let has_more = entries.len() > limit;
+        entries.truncate(limit);
+        let next = entries.last().filter(|_| has_more).map(|entry| format!("{}.{}", entry.at_ms, entry.key));
+        let documents: Vec<Value> = entries.iter().map(delivery).collect();
+        Ok(json!({"deliveries": documents, "next": next}))
+    });
+    Ok(json_response(StatusCode::OK, &document.await?))
+}
+
+fn delivery(entry: &Entry) -> Value {
+    let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
+    json!({
+        "delivery_id": body["delivery_id"], "at": rfc3339(entry.at_ms), "headers": body["headers"],
+        "verdict": entry.state, "run_id": entry.run_id,
+    })
+}

@@ -1,0 +1,104 @@
+//! Incoming webhooks over HTTP.
+
+use serde_json::{Value, json};
+
+use crate::support::{Reply, Running};
+
+const ECHO: &str = "printf '{\"output\": {\"done\": true}}'";
+
+fn server(webhook: &str) -> Running {
+    let server = Running::start();
+    server.pipeline(
+        "p",
+        "input: {n: {type: integer, required: false}, text: {type: string, required: false}}\n",
+        &[ECHO],
+    );
+    server.configure(&format!("webhooks:\n  hook: {webhook}\n"));
+    // A server uses a changed file within two seconds.
+    server.poll("/v1/webhooks/demo/hook/deliveries", |document| document["deliveries"].is_array());
+    server
+}
+
+/// A delivery with the token of the webhook.
+fn deliver(server: &Running, id: &str, token: &str, body: &str) -> Reply {
+    let headers = [("X-Webhook-Token", token), ("X-Delivery", id), ("X-Kind", "push"), ("Content-Type", "text/x-odd")];
+    server.raw("POST", "/in/demo/hook", &headers, Some(body.to_owned()))
+}
+
+fn runs(server: &Running) -> usize {
+    server.send("GET", "/v1/runs?cause=webhook", None).json()["runs"].as_array().map_or(0, Vec::len)
+}
+
+const TOKEN: &str = "{pipeline: p, verify: {kind: token, secrets: [s3cret, other], id_header: X-Delivery}";
+
+/// S-114, S-116, S-117, S-119: a delivery is one run, also under another id; a wrong secret starts none.
+#[test]
+fn a_delivery_is_one_run() {
+    let server = server(&format!("{TOKEN}}}"));
+    assert_eq!(deliver(&server, "d1", "s3cres", "{\"n\": 1}").problem(), (401, "unauthenticated".to_owned()));
+    assert_eq!(runs(&server), 0);
+    let first = deliver(&server, "d1", "s3cret", "{\"n\": 1}");
+    assert_eq!((first.status, &first.json()["delivery_id"]), (202, &json!("d1")), "{}", first.text());
+    let run = server.until(first.json()["run_id"].as_str().expect("a run"), &["succeeded"]);
+    assert_eq!(
+        (&run["cause"], &run["by"], &run["input"]),
+        (&json!("webhook"), &json!("webhook:hook"), &json!({"n": 1}))
+    );
+    assert_eq!(deliver(&server, "d1", "other", "{\"n\": 1}").json(), first.json());
+    assert_eq!(deliver(&server, "d2", "s3cret", "{\"n\": 1}").json(), first.json());
+    assert_eq!(runs(&server), 1);
+    assert_ne!(deliver(&server, "d3", "s3cret", "{\"n\":  1}").json(), first.json());
+    assert_eq!(runs(&server), 2);
+    let list = server.send("GET", "/v1/webhooks/demo/hook/deliveries", None).json();
+    let mut verdicts: Vec<&str> =
+        list["deliveries"].as_array().expect("deliveries").iter().filter_map(|one| one["verdict"].as_str()).collect();
+    verdicts.sort_unstable();
+    assert_eq!(verdicts, ["accepted", "accepted", "refused", "repeated", "repeated"]);
+    assert!(!list.to_string().contains("s3cret"), "{list:#}");
+}
+
+/// S-120: a `when` that does not hold is `ignored`, and so is one without a value.
+#[test]
+fn a_delivery_that_does_not_fit_is_ignored() {
+    let more = ", when: {header.x-kind: push, body.ref: main}, input: {text: \"{{body.ref}} {{header.x-kind}}\", n: \"{{body.n}}\"}}";
+    let server = server(&format!("{TOKEN}{more}"));
+    for (id, body) in [("a", "{\"ref\": \"other\"}"), ("b", "{}")] {
+        let reply = deliver(&server, id, "s3cret", body);
+        assert_eq!((reply.status, reply.json()), (202, json!({"delivery_id": id, "run_id": null, "ignored": "when"})));
+        assert_eq!(deliver(&server, id, "s3cret", body).json(), reply.json());
+    }
+    assert_eq!(runs(&server), 0);
+    let reply = deliver(&server, "c", "s3cret", "{\"ref\": \"main\", \"n\": 12}").json();
+    let run = server.until(reply["run_id"].as_str().expect("a run"), &["succeeded"]);
+    assert_eq!(run["input"], json!({"n": 12, "text": "main push"}));
+    assert_eq!(deliver(&server, "d", "s3cret", "ref=main").problem(), (400, "malformed".to_owned()));
+    let wrong = deliver(&server, "e", "s3cret", "{\"ref\": \"main\", \"n\": \"x\"}");
+    assert_eq!(wrong.problem(), (422, "input_invalid".to_owned()));
+}
+
+/// S-117: `repeat: allow` takes equal bodies under other ids.
+#[test]
+fn equal_bodies_can_be_allowed() {
+    let server = server(&format!("{TOKEN}, repeat: allow}}"));
+    let ids: Vec<Value> =
+        ["a", "b", "a"].iter().map(|id| deliver(&server, id, "s3cret", "{}").json()["run_id"].clone()).collect();
+    assert_ne!(ids[0], ids[1]);
+    assert_eq!(ids[0], ids[2]);
+}
+
+/// S-121: bodies with odd spacing and escapes verify, because the bytes count.
+#[test]
+fn odd_bodies_verify() {
+    let server = server("{pipeline: p, verify: {kind: github, secrets: [key]}, input: {text: \"{{raw}}\"}}");
+    let body = "{ \"a\" :\t\"\\u00e9\\/\" }";
+    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, b"key");
+    let tag = ring::hmac::sign(&key, body.as_bytes());
+    let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let signature = format!("sha256={hex}");
+    let headers = [("X-Hub-Signature-256", &*signature), ("X-GitHub-Delivery", "1")];
+    let reply = server.raw("POST", "/in/demo/hook", &headers, Some(body.to_owned()));
+    assert_eq!(reply.status, 202, "{}", reply.text());
+    let other = server.raw("POST", "/in/demo/hook", &headers, Some(body.replace('\t', " ")));
+    assert_eq!(other.problem().0, 401);
+    assert_eq!(server.raw("POST", "/in/demo/none", &headers, Some(body.to_owned())).problem().0, 404);
+}
