@@ -36,8 +36,8 @@ const RESPONSE: Duration = Duration::from_secs(90);
 /// A server, and who we are to it.
 #[derive(Debug)]
 pub(crate) struct Remote {
-    /// What the user calls it.
-    name: String,
+    /// What the user calls it; `None` for the server in this process.
+    name: Option<String>,
     way: RefCell<Arc<Way>>,
     runtime: Runtime,
     /// The app that `--app` names.
@@ -52,8 +52,11 @@ struct Way {
 }
 
 impl Way {
-    async fn find(name: &str) -> Result<Arc<Self>, Problem> {
-        let address = Address::find(name).await?;
+    async fn find(name: Option<&str>) -> Result<Arc<Self>, Problem> {
+        let address = match name {
+            Some(name) => Address::find(name).await?,
+            None => Address::of_process().await?,
+        };
         Ok(Arc::new(Self { client: address.client()?, address }))
     }
 }
@@ -62,13 +65,29 @@ impl Remote {
     /// The server that the command line or the environment names; `None` if runs are in the journal here.
     pub(crate) fn of(context: &Context) -> Result<Option<Self>, Problem> {
         let Some(name) = address::named(context.global.server.as_deref()) else { return Ok(None) };
+        let app = context.global.app.as_ref().map(|app| app.display().to_string());
+        Self::new(Some(name), app).map(Some)
+    }
+
+    /// True if the command line or the environment names a server.
+    #[cfg(feature = "serve")]
+    pub(crate) fn is_named(context: &Context) -> bool {
+        address::named(context.global.server.as_deref()).is_some()
+    }
+
+    /// The server in this process, which has one app.
+    #[cfg(feature = "serve")]
+    pub(crate) fn of_process() -> Result<Self, Problem> {
+        Self::new(None, None)
+    }
+
+    fn new(name: Option<String>, app: Option<String>) -> Result<Self, Problem> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|e| Problem::environment(format!("no threads can be started: {e}")))?;
-        let way = RefCell::new(runtime.block_on(Way::find(&name))?);
-        let app = context.global.app.as_ref().map(|app| app.display().to_string());
-        Ok(Some(Self { name, way, runtime, app }))
+        let way = RefCell::new(runtime.block_on(Way::find(name.as_deref()))?);
+        Ok(Self { name, way, runtime, app })
     }
 
     /// Lets several things happen at once.
@@ -82,7 +101,7 @@ impl Remote {
 
     /// Looks for the server again: another process of it has another socket. Without one, everything stays.
     async fn find_again(&self) {
-        if let Ok(way) = Way::find(&self.name).await {
+        if let Ok(way) = Way::find(self.name.as_deref()).await {
             self.way.replace(way);
         }
     }

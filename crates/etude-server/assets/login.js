@@ -4,5 +4,7 @@ if (code) {
   history.replaceState(null, "", location.pathname);
   const form = document.getElementById("login-by-code");
   form.elements.code.value = code;
+  // The link of a page leads to it.
+  if (!location.pathname.endsWith("/login")) form.elements.next.value = location.pathname + location.search;
   form.submit();
 }

@@ -13,7 +13,7 @@ use crate::token;
 
 /// `POST /login`: a form with `code` or `token`.
 pub(crate) async fn login(call: Call) -> Respond {
-    let form = call.form(&["code", "token"]).await?;
+    let form = call.form(&["code", "token", "next"]).await?;
     let now = call.server.clock().now_ms();
     let given = |name: &str| form.iter().find(|(key, value)| key == name && !value.is_empty()).map(|(_, value)| value);
     let token = match (given("code"), given("token")) {
@@ -32,7 +32,15 @@ pub(crate) async fn login(call: Call) -> Respond {
     };
     let cookie = call.server.sessions().begin(token::hash(&token), now);
     let (name, attributes) = call.server.cookie();
-    redirect(&format!("{}/", call.server.settings().base_path), &format!("{name}={cookie}{attributes}"))
+    let base = &call.server.settings().base_path;
+    let next = given("next").filter(|next| is_below(next, base)).cloned();
+    redirect(&next.unwrap_or_else(|| format!("{base}/")), &format!("{name}={cookie}{attributes}"))
+}
+
+/// True for a path of this server. `//host/` and `/\\host/` lead to another one.
+fn is_below(next: &str, base: &str) -> bool {
+    let is_plain = next.chars().all(|c| c.is_ascii_graphic() && c != '\\');
+    is_plain && !next.starts_with("//") && next.strip_prefix(base).is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// `POST /logout`.

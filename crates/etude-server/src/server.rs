@@ -243,9 +243,14 @@ impl Server {
 
     /// A login link, and the end of its validity in milliseconds since 1970.
     pub fn login_link(&self) -> (String, i64) {
+        self.login_link_to("/")
+    }
+
+    /// The same to the page at `path`, which begins with `/`.
+    pub fn login_link_to(&self, path: &str) -> (String, i64) {
         let (code, expires_at_ms) = self.sessions.new_code(self.clock.now_ms());
         let address = self.addresses.urls().into_iter().next().unwrap_or_default();
-        (format!("{address}{}/#login={code}", self.settings.base_path), expires_at_ms)
+        (format!("{address}{}{path}#login={code}", self.settings.base_path), expires_at_ms)
     }
 
     /// True from the moment at which the server was asked to stop.

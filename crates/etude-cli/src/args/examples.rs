@@ -16,7 +16,7 @@ pub(super) fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
     EXAMPLES.split("\n\n").filter_map(|block| {
         let (command, examples) = block.split_once(":\n")?;
         let command = command.strip_prefix("etude")?.trim_start();
-        let is_of_server = ["serve", "token"].contains(&command.split(' ').next().unwrap_or_default());
+        let is_of_server = ["serve", "token", "mcp"].contains(&command.split(' ').next().unwrap_or_default());
         (cfg!(feature = "serve") || !is_of_server).then_some((command, examples))
     })
 }

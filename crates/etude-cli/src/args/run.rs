@@ -34,6 +34,10 @@ pub(crate) struct Run {
     /// Print the plan with its prompts and worst-case cost, and run nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Show the run in a browser while it runs, and answer its questions there
+    #[cfg(feature = "serve")]
+    #[arg(long, conflicts_with_all = ["dry_run", "skill", "again"])]
+    pub(crate) web: bool,
     /// Ignore cached outputs: run every step again and store its output
     #[arg(long)]
     pub(crate) refresh: bool,

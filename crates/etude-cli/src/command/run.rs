@@ -4,6 +4,8 @@ mod again;
 pub(crate) mod answer;
 mod dry;
 pub(crate) mod remote;
+#[cfg(feature = "serve")]
+mod web;
 
 use std::borrow::Cow;
 use std::io::{IsTerminal, Read};
@@ -48,6 +50,10 @@ pub(crate) fn run(context: &Context, args: &args::Run) -> Exit {
 fn prepared_and_run(context: &Context, args: &args::Run, about: &mut Option<Target>) -> Result<Exit, Refused> {
     // What was typed wrong is reported before a model is paid for anything.
     let granted = granted(&args.granted)?;
+    #[cfg(feature = "serve")]
+    if args.web {
+        return web::run(context, args, about);
+    }
     if let Some(remote) = context.server()? {
         return remote::run(context, &remote, args, about);
     }

@@ -1,6 +1,7 @@
 //! `etude serve`: runs over HTTP.
 
 mod apps;
+mod beside;
 mod browser;
 mod mcp;
 
@@ -25,6 +26,7 @@ use crate::context::{Context, Problem, block_on};
 use crate::exit::Exit;
 use crate::{paths, signals, stdout};
 
+pub(crate) use beside::Beside;
 pub(crate) use mcp::mcp;
 
 /// The variable that names the file of the test clock.
@@ -200,6 +202,11 @@ fn served(context: &Context, args: &args::Serve) -> Result<Vec<ServedApp>, Probl
         true => vec![(None, context.app_dir()?)],
         false => args.apps.iter().map(|text| named(text)).collect(),
     };
+    apps_of(given, false)
+}
+
+/// The apps in these directories. If there is only one, any slug will do.
+fn apps_of(given: Vec<(Option<&str>, PathBuf)>, is_one: bool) -> Result<Vec<ServedApp>, Problem> {
     let mut apps: Vec<ServedApp> = Vec::new();
     for (slug, dir) in given {
         let dir = dir
@@ -211,6 +218,7 @@ fn served(context: &Context, args: &args::Serve) -> Result<Vec<ServedApp>, Probl
         }
         let name = dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let slug = slug.map_or_else(|| slug_of(&name), str::to_owned);
+        let slug = if is_one && slug.is_empty() { "app".to_owned() } else { slug };
         if slug.is_empty() {
             let problem = Problem::usage(format!("the directory `{name}` gives no slug"));
             return Err(problem.hint(format!("name the app: etude serve SLUG={}", dir.display())));
@@ -222,6 +230,12 @@ fn served(context: &Context, args: &args::Serve) -> Result<Vec<ServedApp>, Probl
         apps.push(ServedApp { slug, dir });
     }
     Ok(apps)
+}
+
+/// The app that commands find, as the only one that is served.
+fn one_app(context: &Context) -> Result<ServedApp, Problem> {
+    let mut apps = apps_of(vec![(None, context.app_dir()?)], true)?;
+    apps.pop().ok_or_else(|| Problem::usage("there is no app to serve"))
 }
 
 /// A directory, with its slug if one is given.

@@ -58,9 +58,7 @@ impl Address {
     pub(super) async fn find(text: &str) -> Result<Self, Problem> {
         let token = token()?;
         if text == LOCAL {
-            let own = own_server(|_| true).await?;
-            let own = own
-                .ok_or_else(|| Problem::environment("no server of this user listens").hint("start one: etude serve"))?;
+            let own = Self::own(|_| true).await?;
             return Ok(Self { token: token.unwrap_or(own.token), ..own });
         }
         let (base, url) = base_of(text)?;
@@ -74,12 +72,22 @@ impl Address {
         }
         // Anybody on this machine may listen at a port. The owner's token goes to the socket of the server that has
         // this address, never to the port.
-        if is_loopback && let Some(own) = own_server(|addresses| is_among(&url, addresses)).await? {
+        if is_loopback && let Some(own) = own_server(|server| is_among(&url, &addresses_of(server))).await? {
             return Ok(own);
         }
         let problem = Problem::environment(format!("there is no token for the server at `{base}`"));
         let problem = problem.hint(format!("set {TOKEN}, or {TOKEN_FILE} to the path of a file with it"));
         Err(problem.hint("make one where the server is: etude token new NAME --scope read,run"))
+    }
+
+    /// The server that this process is.
+    pub(super) async fn of_process() -> Result<Self, Problem> {
+        Self::own(|server| server["pid"] == std::process::id()).await
+    }
+
+    async fn own(fits: impl Fn(&Value) -> bool) -> Result<Self, Problem> {
+        let own = own_server(fits).await?;
+        own.ok_or_else(|| Problem::environment("no server of this user listens").hint("start one: etude serve"))
     }
 
     /// The client for it. A redirect would carry the token to wherever it points.
@@ -161,8 +169,13 @@ fn is_among(url: &Url, addresses: &[Url]) -> bool {
     addresses.iter().any(|address| port(address) == port(url) && is_same(address))
 }
 
-/// The newest server of this user whose addresses fit, through its socket and with the owner's token.
-async fn own_server(fits: impl Fn(&[Url]) -> bool) -> Result<Option<Address>, Problem> {
+fn addresses_of(server: &Value) -> Vec<Url> {
+    let addresses = server["addresses"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    addresses.filter_map(|url| Url::parse(url).ok()).collect()
+}
+
+/// The newest server of this user whose description fits, through its socket and with the owner's token.
+async fn own_server(fits: impl Fn(&Value) -> bool) -> Result<Option<Address>, Problem> {
     let dir = paths::state_dir().map_err(Problem::environment)?.join("serve");
     let mut sockets: Vec<PathBuf> = std::fs::read_dir(&dir)
         .into_iter()
@@ -181,9 +194,7 @@ async fn own_server(fits: impl Fn(&[Url]) -> bool) -> Result<Option<Address>, Pr
         let Ok(Ok(response)) = tokio::time::timeout(IDENTITY, request.send()).await else { continue };
         let Ok(text) = response.text().await else { continue };
         let server: Value = serde_json::from_str(&text).unwrap_or_default();
-        let addresses = server["addresses"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        let addresses: Vec<Url> = addresses.filter_map(|url| Url::parse(url).ok()).collect();
-        if server["pid"].is_u64() && fits(&addresses) {
+        if server["pid"].is_u64() && fits(&server) {
             let base = server["base_path"].as_str().unwrap_or_default();
             return Ok(Some(Address { base: format!("http://localhost{base}"), ..own }));
         }

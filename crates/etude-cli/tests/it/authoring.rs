@@ -25,6 +25,7 @@ Run commands:
 Server commands:
   serve        Serve runs over HTTP
   token        Create, list and revoke access tokens of the server
+  mcp          Offer pipelines and machines as tools over MCP, on stdin and stdout
 
 Authoring commands:
   new          Create an app or add to it

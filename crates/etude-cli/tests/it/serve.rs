@@ -299,32 +299,81 @@ fn a_run_that_kills_its_servers_is_left_alone() {
     assert_eq!(serving.end().0, Some(0));
 }
 
+/// A program in place of the browser: `noted` is the file that it was given.
+struct FakeBrowser {
+    bin: tempfile::TempDir,
+}
+
+impl FakeBrowser {
+    fn new() -> Self {
+        let bin = tempfile::tempdir().expect("a directory");
+        let noted = bin.path().join("noted");
+        for name in ["xdg-open", "open"] {
+            let program = bin.path().join(name);
+            fs::write(&program, format!("#!/bin/sh\necho \"$@\" > {0}.new; mv {0}.new {0}\n", noted.display()))
+                .expect("written");
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
+        }
+        Self { bin }
+    }
+
+    fn start(&self, test: &Test, args: &[&str]) -> std::process::Child {
+        let path = format!("{}:{}", self.bin.path().display(), std::env::var("PATH").expect("a path"));
+        let mut command = test.command(args);
+        command.env("PATH", path).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("it starts")
+    }
+
+    /// The page that the browser was given, which only this user can read and no argument has.
+    fn page(&self) -> String {
+        let noted = self.bin.path().join("noted");
+        crate::test::wait_until("the browser", || noted.exists());
+        let argument = fs::read_to_string(&noted).expect("an argument");
+        assert!(!argument.contains("login="), "{argument}");
+        let file = std::path::Path::new(argument.trim());
+        assert_eq!(fs::metadata(file).expect("a file").permissions().mode() & 0o777, 0o600);
+        fs::read_to_string(file).expect("a page")
+    }
+}
+
 /// `--open` gives the browser a file that only this user can read, and no secret in its arguments.
 #[test]
 fn open_leads_a_browser_to_the_pages() {
     let test = test();
-    let bin = tempfile::tempdir().expect("a directory");
-    let noted = bin.path().join("noted");
-    for name in ["xdg-open", "open"] {
-        let program = bin.path().join(name);
-        fs::write(&program, format!("#!/bin/sh\necho \"$@\" > {0}.new; mv {0}.new {0}\n", noted.display()))
-            .expect("written");
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
-    }
-    let path = format!("{}:{}", bin.path().display(), std::env::var("PATH").expect("a path"));
-    let mut command = test.command(&["serve", "--format", "json", "--port", "0", "--open"]);
-    let mut child = command.env("PATH", path).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let browser = FakeBrowser::new();
+    let mut child = browser.start(&test, &["serve", "--format", "json", "--port", "0", "--open"]);
     let mut line = String::new();
     BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
     let line: Value = serde_json::from_str(&line).expect("JSON");
-    crate::test::wait_until("the browser", || noted.exists());
-    let argument = fs::read_to_string(&noted).expect("an argument");
-    assert!(!argument.contains("login="), "{argument}");
-    let file = std::path::Path::new(argument.trim());
-    assert_eq!(fs::metadata(file).expect("a file").permissions().mode() & 0o777, 0o600);
-    let page = fs::read_to_string(file).expect("a page");
     let link = format!("{}/#login=", line["addresses"][0].as_str().expect("an address"));
+    let page = browser.page();
     assert!(page.contains(&link), "{page}");
     let (status, _) = Serving { child, line }.end();
     assert_eq!(status, Some(0));
+}
+
+/// `run --web` opens the page of the run, goes on when its question is answered, and stays until Ctrl-C.
+#[test]
+fn web_shows_the_run_and_goes_on_after_an_answer() {
+    let test = Test::new()
+        .pipeline("p", |p| p.note("a", "1").step("name: ask\ntype: approval\nmessage: Go on?").note("b", "2"));
+    let browser = FakeBrowser::new();
+    let mut child = browser.start(&test, &["run", "--pipeline", "p", "--web", "--format", "json"]);
+    let page = browser.page();
+    let (_, rest) = page.split_once("/runs/").expect("the page of a run");
+    let (id, _) = rest.split_once("#login=").expect("a login link");
+    let mut err = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let mut until = |words: &str| err.by_ref().map(|line| line.expect("text")).find(|line| line.contains(words));
+    let told = until("waiting for an answer: http://").expect("the question");
+    assert!(told.ends_with(&format!("/runs/{id}")), "{told}");
+    test.run(&["approve", id, "--server", "local"]).exit(0);
+    let mut document = String::new();
+    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut document).expect("a line");
+    let document: Value = serde_json::from_str(&document).expect("JSON");
+    assert_eq!((&document["status"], &document["run_id"]), (&json!("succeeded"), &json!(id)));
+    assert_eq!(test.ledger(), ["a", "b"]);
+    until("the page stays until Ctrl-C: http://").expect("the address");
+    Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    test.run(&["run", "--pipeline", "p", "--web", "--server", "local"]).exit(2);
 }

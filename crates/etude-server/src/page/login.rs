@@ -23,7 +23,7 @@ pub(crate) fn form(server: &Server, status: StatusCode) -> Response {
                 }
                 div { button.primary { "Log in" } }
             }
-            form method="post" action={ (base) "/login" } id="login-by-code" hidden { input name="code" type="hidden"; }
+            form method="post" action={ (base) "/login" } id="login-by-code" hidden { input name="code" type="hidden"; input name="next" type="hidden"; }
             p.dim { "Or print a login link with " code { "etude serve --link" } "." }
         }
         script type="module" src={ (base) "/assets/login.js" } {}

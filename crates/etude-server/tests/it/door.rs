@@ -173,6 +173,26 @@ fn a_browser_without_a_session_sees_the_login_page() {
     assert_eq!(server.raw("GET", "/assets/login.js", CROSS, None).status, 200);
 }
 
+/// S-19, S-21: a login link of a page leads to it, and a login to no other place.
+#[test]
+fn a_login_link_leads_to_its_page() {
+    let server = Running::start();
+    let to = |next: &str| {
+        let (link, _) = server.server.login_link_to("/runs/x?at=y");
+        let (page, code) = link.split_once("#login=").expect("a code");
+        assert!(page.ends_with("/runs/x?at=y"), "{page}");
+        let own = format!("http://{}", server.address);
+        let headers = [("Content-Type", "application/x-www-form-urlencoded"), ("Origin", own.as_str())];
+        let reply = server.raw("POST", "/login", &headers, Some(format!("code={code}&next={next}")));
+        assert_eq!(reply.status, 303, "{}", reply.text());
+        reply.header("location").expect("a place").to_owned()
+    };
+    assert_eq!(to("%2Fruns%2Fx%3Fat%3Dy"), "/runs/x?at=y");
+    for elsewhere in ["%2F%2Fevil.example%2F", "%2F%5Cevil.example", "https%3A%2F%2Fevil.example", "x", "%2Fa%0D%0Ab"] {
+        assert_eq!(to(elsewhere), "/", "{elsewhere}");
+    }
+}
+
 /// S-19: a login link works once, and not after two minutes.
 #[test]
 fn a_login_link_works_once() {

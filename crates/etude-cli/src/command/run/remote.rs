@@ -14,7 +14,7 @@ use crate::remote::{Remote, Watching, percent, refuse_options};
 use crate::stdout;
 
 /// What to do about an option that a server does not take.
-const HERE: &str = "leave it out, or run on this machine without `--server`";
+const HERE: &str = "leave it out, or run without `--server` and `--web`";
 
 pub(super) fn run(
     context: &Context,
@@ -22,6 +22,21 @@ pub(super) fn run(
     args: &args::Run,
     about: &mut Option<Target>,
 ) -> Result<Exit, Refused> {
+    let body = body(context, remote, args, about)?;
+    if args.dry_run {
+        stdout::json(&remote.post("/v1/runs?dry_run=true", &body)?);
+        return Ok(Exit::Done);
+    }
+    Ok(started(context, remote, &body)?)
+}
+
+/// What the server is asked to run.
+pub(super) fn body(
+    context: &Context,
+    remote: &Remote,
+    args: &args::Run,
+    about: &mut Option<Target>,
+) -> Result<String, Problem> {
     let has_both = args.request.is_some() && args.pipeline.is_some();
     refuse_options(&[
         (args.skill, "--skill", "a server runs pipelines and machines: name one with `--pipeline NAME`"),
@@ -33,29 +48,24 @@ pub(super) fn run(
         (args.dry_run && !context.is_json(), "--dry-run", "print its document with `--format json`"),
     ])?;
     of_this_machine(&args.granted, &args.limits)?;
-    let body = match (&args.request, &args.pipeline) {
+    match (&args.request, &args.pipeline) {
         (Some(request), _) => {
             let way = "name the pipeline: etude run --pipeline NAME -i KEY=VALUE";
             refuse_options(&[(!args.pairs.is_empty(), "-i beside a request", way)])?;
             let input = args.input.as_deref().map(input_text).transpose()?;
-            body_of(&remote.app()?, "request", request, input.as_deref(), &args.limits)
+            Ok(body_of(&remote.app()?, "request", request, input.as_deref(), &args.limits))
         }
         (None, Some(name)) => {
             *about = Some(Target::Pipeline(name.clone()));
             let (app, input) = input_of(remote, "pipelines", name, &args.pairs, args.input.as_deref())?;
-            body_of(&app, "pipeline", name, Some(&input.text().unwrap_or_default()), &args.limits)
+            Ok(body_of(&app, "pipeline", name, Some(&input.text().unwrap_or_default()), &args.limits))
         }
         (None, None) => {
             let names = names(remote, &remote.app()?, "pipelines")?.join(", ");
             let problem = Problem::usage("say what you want in words, or name a pipeline with `--pipeline NAME`");
-            return Err(problem.hint(format!("pipelines of this app: {names}")).into());
+            Err(problem.hint(format!("pipelines of this app: {names}")))
         }
-    };
-    if args.dry_run {
-        stdout::json(&remote.post("/v1/runs?dry_run=true", &body)?);
-        return Ok(Exit::Done);
     }
-    Ok(started(context, remote, &body)?)
 }
 
 pub(crate) fn run_machine(context: &Context, remote: &Remote, args: &args::MachineRun) -> Result<Exit, Refused> {

@@ -6,9 +6,9 @@ use std::time::Duration;
 use etude_mcp::Selection;
 use etude_runtime::driver::Stop;
 use etude_server::listen::Addresses;
-use etude_server::{LogLine, ServedApp, Server, Settings};
+use etude_server::{LogLine, Server, Settings};
 
-use super::{apps, clock, slug_of, watch_clock};
+use super::{apps, clock, one_app, watch_clock};
 use crate::args;
 use crate::context::{Context, Problem, block_on};
 use crate::exit::Exit;
@@ -28,17 +28,8 @@ pub(crate) fn mcp(context: &Context, args: &args::Mcp) -> Exit {
 fn serve(context: &Context, args: &args::Mcp) -> Result<Exit, Problem> {
     let selection = Selection::new(args.tools.as_deref(), args.compact)
         .map_err(|why| Problem::usage(format!("`--tools` is no glob: {why}")).hint("give one such as `deploy-*`"))?;
-    let dir = context.app_dir()?;
-    let dir =
-        dir.canonicalize().map_err(|e| Problem::usage(format!("the app `{}` cannot be opened: {e}", dir.display())))?;
-    if !etude::app::is_app(&dir) {
-        let hint = "an app has `SKILL.md`, `pipelines/` or `machines/`; make one with `etude new DIR`";
-        return Err(Problem::usage(format!("`{}` is not an app", dir.display())).hint(hint));
-    }
-    let name = dir.file_name().map(|name| slug_of(&name.to_string_lossy())).filter(|slug| !slug.is_empty());
-    let served = ServedApp { slug: name.unwrap_or_else(|| "app".to_owned()), dir };
     let state = paths::state_dir().map_err(Problem::environment)?;
-    let settings = Settings { drain_timeout: DRAIN, ..Settings::new(&state, vec![served]) };
+    let settings = Settings { drain_timeout: DRAIN, ..Settings::new(&state, vec![one_app(context)?]) };
     let engine = context.engine(false)?;
     let clock = clock();
     watch_clock(clock.clone());

@@ -1,0 +1,64 @@
+//! `etude run --web`: a run with its page in a browser.
+
+use etude::target::Target;
+use etude_runtime::driver::Stop;
+
+use super::{finished, remote};
+use crate::args;
+use crate::command::serve::Beside;
+use crate::context::{Context, Problem, Refused, block_on};
+use crate::exit::Exit;
+use crate::remote::{Remote, Watching};
+use crate::signals;
+
+/// Runs on a server in this process, so that the page can do what a server's pages can: answer, cancel, run again.
+pub(super) fn run(context: &Context, args: &args::Run, about: &mut Option<Target>) -> Result<Exit, Refused> {
+    if Remote::is_named(context) {
+        let problem = Problem::usage("`--web` runs on this machine, `--server` on another one");
+        return Err(problem.hint("open the page of the run in the browser: its address is that of the server").into());
+    }
+    let beside = Beside::start(context)?;
+    let done = followed(context, &beside, args, about);
+    beside.end();
+    done
+}
+
+fn followed(context: &Context, beside: &Beside, args: &args::Run, about: &mut Option<Target>) -> Result<Exit, Refused> {
+    let remote = Remote::of_process()?;
+    let body = remote::body(context, &remote, args, about)?;
+    let run = remote.post("/v1/runs", &body)?;
+    let id = run["run_id"].as_str().unwrap_or_default();
+    beside.show(id);
+    let page = beside.page(id);
+    let mut watching = Watching { cancels: true, ..Watching::default() };
+    let mut is_reported = false;
+    let ended = loop {
+        let run = remote.follow(context, id, watching)?;
+        if run.status != "waiting" {
+            break run.into_ended();
+        }
+        // Somebody may answer here, on the page, or with `etude approve` from anywhere.
+        if !is_reported {
+            crate::render::say!("\nwaiting for an answer: {page}");
+            crate::render::say!("hint: Ctrl-C leaves the run waiting; continue it later: etude runs resume {id}");
+            is_reported = true;
+        }
+        // Without a change, Ctrl-C ends the process as it is: the run waits in the journal.
+        let after = remote.last_event(id)?;
+        watching = Watching { after, changed_at: Some(run.changed_at), cancels: false };
+    };
+    let exit = finished(context, None, &ended);
+    crate::render::say!("\nthe page stays until Ctrl-C: {page}");
+    until_interrupted()?;
+    Ok(exit)
+}
+
+fn until_interrupted() -> Result<(), Problem> {
+    block_on(async {
+        let listening = signals::listen();
+        let mut stop = listening.map_err(|e| Problem::environment(format!("signals cannot be caught: {e}")))?;
+        // The sender lives as long as the process.
+        let _ = stop.wait_for(|stop| *stop != Stop::No).await;
+        Ok(())
+    })?
+}
