@@ -48,15 +48,16 @@ fn followed(context: &Context, beside: &Beside, args: &args::Run, about: &mut Op
         watching = Watching { after, changed_at: Some(run.changed_at), cancels: false };
     };
     let exit = finished(context, None, &ended);
-    crate::render::say!("\nthe page stays until Ctrl-C: {page}");
-    until_interrupted()?;
+    stay(&page)?;
     Ok(exit)
 }
 
-fn until_interrupted() -> Result<(), Problem> {
+/// Keeps the pages until the user has seen enough.
+fn stay(page: &str) -> Result<(), Problem> {
     block_on(async {
         let listening = signals::listen();
         let mut stop = listening.map_err(|e| Problem::environment(format!("signals cannot be caught: {e}")))?;
+        crate::render::say!("\nthe page stays until Ctrl-C: {page}");
         // The sender lives as long as the process.
         let _ = stop.wait_for(|stop| *stop != Stop::No).await;
         Ok(())
