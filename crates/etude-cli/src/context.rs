@@ -387,18 +387,29 @@ pub(crate) struct About<'a> {
     pub(crate) run_id: Option<&'a str>,
     /// What was to run.
     pub(crate) target: Option<&'a Target>,
+    /// What is known of the run so far.
+    pub(crate) so_far: Option<&'a Document>,
 }
 
 impl<'a> From<Option<&'a Target>> for About<'a> {
     fn from(target: Option<&'a Target>) -> Self {
-        Self { run_id: None, target }
+        Self { run_id: None, target, so_far: None }
     }
 }
 
 impl About<'_> {
     fn document(self, failures: &[Failure], usage: &Usage) -> Document {
         let run_id = self.run_id.map(str::to_owned);
-        Document { run_id, ..Document::not_started(self.target, failures, usage) }
+        let mut document = Document { run_id, ..Document::not_started(self.target, failures, usage) };
+        if let Some(so_far) = self.so_far {
+            for name in ["steps", "stages"] {
+                if let Some(rows) = so_far.members.get(name) {
+                    document.members.insert(name.to_owned(), rows.clone());
+                }
+            }
+            document.attempt = so_far.attempt;
+        }
+        document
     }
 }
 

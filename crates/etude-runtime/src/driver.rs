@@ -438,8 +438,8 @@ impl Driver<'_, '_> {
         let mut wanted = Vec::new();
         for command in commands {
             match command {
-                // How the constructor ended is news.
-                Command::Emit(event) => {
+                // How the constructor ended is news. Whether a step begins, the outcomes say.
+                Command::Emit(event) if !matches!(event, Event::StepStarted { .. }) => {
                     (self.emit)(Progress::Machine { event: &event, rows: self.machine.rows(), is_replay: false });
                 }
                 command => wanted.push(command),

@@ -174,3 +174,42 @@ fn a_run_is_started_again_with_other_values() {
     test.run(&["run", "--again", "zzzz"]).exit(2);
     test.run(&["run", "--again", &id, "-p", "p"]).exit(2);
 }
+
+/// cli: the events of another attempt are whole: what ends in it has begun in it, and what is kept is not repeated.
+#[test]
+fn the_events_of_another_attempt_begin_what_they_end() {
+    let test = app();
+    let id = test.run_json("p").exit(1).id();
+    repair(&test);
+    let ran = test.run(&["runs", "resume", &id, "--accept-changes", "--format", "jsonl"]).exit(0);
+    let reported = |line: &serde_json::Value| {
+        let name = line["step"].as_str().or_else(|| line["phase"].as_str()).unwrap_or_default();
+        line["event"].as_str().map(|event| format!("{event} {name}"))
+    };
+    let reported: Vec<String> = ran.lines().iter().filter_map(reported).collect();
+    let expected = [
+        "phase_started constructor",
+        "step_started open",
+        "step_ended open",
+        "phase_started business",
+        "step_started b",
+        "step_ended b",
+        "step_started c",
+        "step_ended c",
+        "phase_started destructor",
+        "step_started close",
+        "step_ended close",
+    ];
+    assert_eq!(reported, expected);
+}
+
+/// a resume that is refused tells the run as it is: its steps and its attempt, and nothing of another one.
+#[test]
+fn a_refused_resume_tells_the_run_as_it_is() {
+    let test = app();
+    let ran = test.run_json("p").exit(1);
+    repair(&test);
+    let refused = runs(&test, &["resume", &ran.id()]).exit(3).has("/attempt", 1);
+    assert_eq!(refused.at("/steps"), ran.at("/steps"));
+    assert!(!refused.err().contains("note: attempt"), "{}", refused.err());
+}

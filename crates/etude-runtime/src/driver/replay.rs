@@ -6,6 +6,7 @@ use std::sync::Arc;
 use etude_core::effect::{Effect, EffectId};
 use etude_core::machine::{Command, Machine};
 use etude_core::outcome::{Completed, Outcome};
+use etude_core::report::Event;
 
 use super::{Error, OnMismatch, Progress};
 use crate::blob::BlobStore;
@@ -21,6 +22,11 @@ pub(super) enum Origin {
     Earlier,
 }
 
+/// What a run is begun with is no past: nothing has been reported yet.
+fn is_past(record: &Record) -> bool {
+    [record::CANCEL, record::RESUMED].contains(&record.key.as_str()) || !record.key.starts_with('!')
+}
+
 /// The records of a run, that have not been fed yet.
 pub(super) struct Replay {
     records: VecDeque<Record>,
@@ -32,6 +38,8 @@ pub(super) struct Replay {
     deadlines: BTreeMap<EffectId, i64>,
     on_mismatch: OnMismatch,
     blobs: Arc<dyn BlobStore>,
+    /// No earlier process has had this attempt: what begins in it is news.
+    is_new_attempt: bool,
     pub(super) is_cancelled: bool,
 }
 
@@ -40,7 +48,8 @@ impl Replay {
         let (earlier, records) = record::by_scope(records);
         let deadlines = earlier.iter().chain(&records).filter_map(record::to_deadline).collect();
         let leftovers = BTreeMap::new();
-        Self { records, earlier, leftovers, deadlines, on_mismatch, blobs, is_cancelled: false }
+        let is_new_attempt = !records.iter().any(is_past);
+        Self { records, earlier, leftovers, deadlines, on_mismatch, blobs, is_new_attempt, is_cancelled: false }
     }
 
     /// True if outcomes of earlier attempts answer what the machine asks for now.
@@ -54,12 +63,11 @@ impl Replay {
         machine: &mut Machine,
         emit: &mut (dyn FnMut(Progress<'_>) + Send),
     ) -> Result<Vec<Command>, Error> {
-        // What a run is begun with is no past: nothing has been reported yet.
-        let is_past = |record: &Record| {
-            [record::CANCEL, record::RESUMED].contains(&record.key.as_str()) || !record.key.starts_with('!')
-        };
         let has_past = self.records.iter().chain(&self.earlier).any(is_past);
-        self.feed_all(machine, Vec::new(), has_past, emit)
+        let live = self.feed_all(machine, Vec::new(), has_past, emit);
+        // No process has come further in this attempt.
+        self.is_new_attempt = true;
+        live
     }
 
     /// Feeds what is left of the records, up to the machine's state, after it wanted `commands`. Returns what it still
@@ -75,6 +83,8 @@ impl Replay {
         let mut wanted: Vec<(EffectId, Effect)> = Vec::new();
         let mut given_up: Vec<EffectId> = Vec::new();
         let mut reported = Vec::new();
+        // Steps of a new attempt that have begun: those that do not end with what is kept are news.
+        let mut begun: Vec<(usize, Event)> = Vec::new();
         loop {
             loop {
                 machine.expect_kept(self.earlier.iter().any(|record| !record.key.starts_with('!')));
@@ -98,7 +108,20 @@ impl Replay {
                         }
                         Command::Emit(event) if !has_past => reported.push(event),
                         Command::Emit(event) => {
-                            emit(Progress::Machine { event: &event, rows: machine.rows(), is_replay: true });
+                            let mut tell = |event: &Event, is_replay| {
+                                emit(Progress::Machine { event, rows: machine.rows(), is_replay });
+                            };
+                            match &event {
+                                Event::PhaseStarted(_) if self.is_new_attempt => tell(&event, false),
+                                Event::StepStarted { row } if self.is_new_attempt => begun.push((*row, event)),
+                                Event::StepEnded { row } => {
+                                    for (_, event) in begun.extract_if(.., |(begun, _)| begun == row) {
+                                        tell(&event, true);
+                                    }
+                                    tell(&event, true);
+                                }
+                                _ => tell(&event, true),
+                            }
                         }
                     }
                 }
@@ -117,6 +140,7 @@ impl Replay {
                 machine.complete(&id, Completed { outcome: Outcome::Abandoned, elapsed_ms: 0 });
             }
         }
+        reported.extend(begun.into_iter().map(|(_, event)| event));
         let mut live: Vec<Command> = reported.into_iter().map(Command::Emit).collect();
         live.extend(wanted.into_iter().map(|(id, effect)| Command::Start(id, effect)));
         live.extend(machine.poll());

@@ -214,7 +214,10 @@ fn continued(
             (None, Some(name)) => Some(Target::Machine(name.clone())),
             (None, None) => None,
         };
-        context.refuse(About { run_id: Some(&run.id), target: target.as_ref() }, &Refused::Problem(problem))
+        context.refuse(
+            About { run_id: Some(&run.id), target: target.as_ref(), so_far: Some(document) },
+            &Refused::Problem(problem),
+        )
     })
 }
 

@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use etude::attempts::{Ended, Next, Refused as NotContinued};
 use etude::definition::Definition;
-use etude::runner::Resume;
+use etude::runner::{Resume, Watch};
 use etude::target::Target;
 use etude_core::failure::{Failure, FailureKind};
 use etude_core::machine::Limits;
-use etude_runtime::driver::Stop;
+use etude_core::report::Event;
+use etude_runtime::driver::{Progress, Stop};
 use etude_runtime::engine::{Engine, RunState, RunView};
 use etude_runtime::record::Continuation;
 
 use super::find::find;
-use super::{definition_of, over, remote};
+use super::{definition_of, document_of, over, remote};
 use crate::args;
 use crate::command::run::{answer, finish, watched};
 use crate::context::{About, Context, Problem, Refused};
@@ -86,24 +87,34 @@ fn continued(context: &Context, wanted: Wanted<'_>) -> Result<Exit, Refused> {
         Next::Continues => None,
         Next::Attempt(attempt) => Some(attempt),
     };
-    if let Some(attempt) = &attempt {
-        announce(context, &view, attempt);
-    }
+    let mut note = attempt.as_ref().and_then(|attempt| announcement(context, &view, attempt));
     let accept_changes = wanted.accept_changes;
     let ended = watched(context, &definition.target, async |mut watch| {
         if let Some(stop) = wanted.stop {
             watch.stop = signals::listen_after(stop).unwrap_or(watch.stop);
         }
+        // Nothing is said of an attempt that is refused.
+        let inner = watch.emit;
+        let mut emit = |progress: Progress<'_>| {
+            let is_shown = match &progress {
+                Progress::Machine { event, is_replay, .. } => !is_replay || matches!(event, Event::StepEnded { .. }),
+                _ => true,
+            };
+            if let Some(note) = note.take_if(|_| is_shown) {
+                crate::render::say!("{note}");
+            }
+            inner(progress);
+        };
+        let watch = Watch { emit: &mut emit, ..watch };
         runner.resume(session, &definition, &disk, Resume { accept_changes, attempt }, watch).await
     })?;
     let ended = answer::while_waiting(context, &runner, &definition, ended)?;
     Ok(finish(context, Some(&disk), ended)?)
 }
 
-fn announce(context: &Context, view: &RunView, attempt: &Continuation) {
-    if !context.global.quiet && view.row.state.is_final() {
-        crate::render::say!("note: attempt {} of run {}; completed steps are kept", attempt.number, view.row.id);
-    }
+fn announcement(context: &Context, view: &RunView, attempt: &Continuation) -> Option<String> {
+    let is_said = !context.global.quiet && view.row.state.is_final();
+    is_said.then(|| format!("note: attempt {} of run {}; completed steps are kept", attempt.number, view.row.id))
 }
 
 fn next(engine: &dyn Engine, view: &RunView, definition: &Definition, wanted: &Wanted<'_>) -> Result<Next, Problem> {
@@ -135,7 +146,10 @@ fn problem(refused: &NotContinued, wanted: &Wanted<'_>) -> Problem {
 
 /// A run that could not be continued; the document names it and its target.
 fn not_continued(context: &Context, id: &str, refused: &Refused) -> Exit {
-    let row = context.engine(false).ok().and_then(|engine| find(context, &*engine, id).ok()).map(|view| view.row);
-    let target = row.as_ref().map(|row| Target::parse(&row.target));
-    context.refuse(About { run_id: row.as_ref().map(|row| row.id.as_str()), target: target.as_ref() }, refused)
+    let engine = context.engine(false).ok();
+    let view = engine.as_ref().and_then(|engine| find(context, &**engine, id).ok());
+    let target = view.as_ref().map(|view| Target::parse(&view.row.target));
+    let so_far = engine.as_ref().zip(view.as_ref()).and_then(|(engine, view)| document_of(&**engine, view).ok());
+    let run_id = view.as_ref().map(|view| view.row.id.as_str());
+    context.refuse(About { run_id, target: target.as_ref(), so_far: so_far.as_ref() }, refused)
 }
