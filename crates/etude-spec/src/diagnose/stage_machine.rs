@@ -155,6 +155,12 @@ pub(crate) fn unknown_source(file: &File, at: Span, root: &str, phase: &str, kno
         .maybe_hint(meant(root, known.iter().copied()))
 }
 
+pub(crate) fn no_slot_member(file: &File, at: Span, name: &str, known: &[&str]) -> Diagnostic {
+    Diagnostic::error(Code::BadSource, file, at, format!("the state slot has no member {}", quoted(name)))
+        .label(format!("its schema declares {}", list(known)))
+        .maybe_hint(meant(name, known.iter().copied()))
+}
+
 pub(crate) fn comparison(file: &File, at: Span, why: &str) -> Diagnostic {
     Diagnostic::error(Code::BadCondition, file, at, format!("a test needs exactly one comparison: {why}"))
         .hint("for example `{path: result.verdict, equals: ok}`")

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::mark::{INVALID, VALIDATION, marked, rank};
 use super::next;
-use super::paths::{self, Phase};
+use super::paths::{self, Phase, Sight};
 use super::stage::RESERVED;
 use crate::diagnose::files::missing_script;
 use crate::diagnose::{stage_machine as diagnose, values};
@@ -31,6 +31,13 @@ pub(super) struct HookContext<'a> {
     pub(super) slot: Option<&'a Slot>,
     /// A join may stand outside its list.
     pub(super) join_outside: bool,
+}
+
+impl<'a> HookContext<'a> {
+    /// What a phase can read.
+    pub(super) const fn sight(&self, phase: Phase) -> Sight<'a> {
+        Sight { phase, slot: self.slot }
+    }
 }
 
 /// Reads the hooks of `stage` into it.
@@ -127,18 +134,18 @@ fn setup(found: &mut Findings<'_>, entries: &Entries<'_>, cx: &HookContext<'_>) 
         let fault = diagnose::reserved(found.file, key.span, name, &RESERVED);
         found.push(fault.rule(VALIDATION, "ContextMutationForbidden", "/setup", rank::BODY));
     }
-    Some(Setup::Set(members(found, set, Phase::Setup)))
+    Some(Setup::Set(members(found, set, cx.sight(Phase::Setup))))
 }
 
 /// Names with the values they stand for.
-fn members(found: &mut Findings<'_>, entries: &Entries<'_>, phase: Phase) -> Vec<(String, Source)> {
-    entries.iter().filter_map(|(name, _, node)| Some((name.to_owned(), source(found, node, phase)?))).collect()
+fn members(found: &mut Findings<'_>, entries: &Entries<'_>, sight: Sight<'_>) -> Vec<(String, Source)> {
+    entries.iter().filter_map(|(name, _, node)| Some((name.to_owned(), source(found, node, sight)?))).collect()
 }
 
 /// A value: written down, or `{from: path}`.
-fn source(found: &mut Findings<'_>, node: &Node<'_>, phase: Phase) -> Option<Source> {
+fn source(found: &mut Findings<'_>, node: &Node<'_>, sight: Sight<'_>) -> Option<Source> {
     if let Some(path) = from(node) {
-        return paths::read(found, path, phase).map(Source::From);
+        return paths::read(found, path, sight).map(Source::From);
     }
     let json = literal(found, node, "a value")?;
     json.value().ok().map(Source::Literal)
@@ -155,14 +162,14 @@ fn gate(found: &mut Findings<'_>, entries: &Entries<'_>, cx: &HookContext<'_>) -
     if only(found, entries, "a gate", &["rules", "script"])? == "script" {
         return script(found, entries, "script", cx).map(Gate::Script);
     }
-    Some(Gate::Rules(paths::rules(found, entries, Phase::Gate, "outcome", GateOutcome::from_word)))
+    Some(Gate::Rules(paths::rules(found, entries, cx.sight(Phase::Gate), "outcome", GateOutcome::from_word)))
 }
 
 fn assert(found: &mut Findings<'_>, entries: &Entries<'_>, cx: &HookContext<'_>) -> Option<Assert> {
     match only(found, entries, "an assert", &["rules", "validate", "script"])? {
         "script" => script(found, entries, "script", cx).map(Assert::Script),
         "validate" => script(found, entries, "validate", cx).map(Assert::Validate),
-        _ => Some(Assert::Rules(paths::rules(found, entries, Phase::Assert, "verdict", Verdict::from_word))),
+        _ => Some(Assert::Rules(paths::rules(found, entries, cx.sight(Phase::Assert), "verdict", Verdict::from_word))),
     }
 }
 
@@ -174,10 +181,10 @@ fn exit(found: &mut Findings<'_>, entries: &Entries<'_>, cx: &HookContext<'_>) -
         return script(found, entries, "script", cx).map(Exit::Script);
     }
     let output = entries.get("output").and_then(|node| match from(node) {
-        Some(path) => paths::read(found, path, Phase::Exit).map(|path| Output::Whole(Source::From(path))),
-        None => Some(Output::Members(members(found, node.as_map()?, Phase::Exit))),
+        Some(path) => paths::read(found, path, cx.sight(Phase::Exit)).map(|path| Output::Whole(Source::From(path))),
+        None => Some(Output::Members(members(found, node.as_map()?, cx.sight(Phase::Exit)))),
     });
-    let slot = map(entries, "slot").map(|slot| members(found, slot, Phase::Exit)).unwrap_or_default();
+    let slot = map(entries, "slot").map(|slot| members(found, slot, cx.sight(Phase::Exit))).unwrap_or_default();
     if let (Some(declared), Some(written)) = (cx.slot, map(entries, "slot")) {
         check_slot(found, written, &slot, declared);
     }

@@ -42,7 +42,7 @@ fn case(
     stage: &str,
     cx: &HookContext<'_>,
 ) -> Option<NextCase> {
-    let when = paths::when(found, entries, Phase::Next);
+    let when = paths::when(found, entries, cx.sight(Phase::Next));
     let words = ["sequential", "parallel", "terminal"];
     let given: Vec<&str> = words.into_iter().filter(|word| entries.get(word).is_some()).collect();
     let [word] = given.as_slice() else {

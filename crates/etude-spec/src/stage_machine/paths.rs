@@ -2,11 +2,13 @@
 
 use etude_core::condition::Op;
 use etude_core::placeholder::segments;
-use etude_core::plan::stages::{Path, Root, Rule, Test};
+use etude_core::plan::stages::{Path, Root, Rule, Slot, Test};
+use etude_core::template::Segment;
 use serde_json::Value;
 
 use super::hooks::sources;
 use crate::diagnose::{stage_machine as diagnose, values};
+use crate::diagnostic::Severity;
 use crate::fields::check::Findings;
 use crate::pipeline::{literal, text};
 use crate::yaml::{Entries, Node};
@@ -36,8 +38,33 @@ impl Phase {
     }
 }
 
+/// What is known of the values that a phase can read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sight<'a> {
+    pub(super) phase: Phase,
+    pub(super) slot: Option<&'a Slot>,
+}
+
+/// Reports a member that the declared slot does not have.
+fn check_slot(found: &mut Findings<'_>, node: &Node<'_>, slot: &Slot, segments: &[Segment]) {
+    const OPEN: [&str; 7] = ["patternProperties", "$ref", "allOf", "anyOf", "oneOf", "if", "unevaluatedProperties"];
+    let schema = slot.schema.document();
+    let (Some(Segment::Field(name)), Some(declared)) = (segments.first(), schema["properties"].as_object()) else {
+        return;
+    };
+    let (more, is_open) = (&schema["additionalProperties"], OPEN.iter().any(|word| schema.get(word).is_some()));
+    if declared.is_empty() || declared.contains_key(name) || is_open || !(more.is_null() || *more == false) {
+        return;
+    }
+    let known: Vec<&str> = declared.keys().map(String::as_str).collect();
+    let fault = diagnose::no_slot_member(found.file, node.span, name, &known);
+    // Where the schema does not forbid it, a hook may still put it there.
+    found.push(if more.is_null() { fault.severity(Severity::Warning) } else { fault });
+}
+
 /// The path in `node`; what is none is reported.
-pub(super) fn read(found: &mut Findings<'_>, node: &Node<'_>, phase: Phase) -> Option<Path> {
+pub(super) fn read(found: &mut Findings<'_>, node: &Node<'_>, sight: Sight<'_>) -> Option<Path> {
+    let phase = sight.phase;
     let text = node.as_text()?;
     let end = text.find(['.', '[']).unwrap_or(text.len());
     let known = sources(phase);
@@ -46,7 +73,12 @@ pub(super) fn read(found: &mut Findings<'_>, node: &Node<'_>, phase: Phase) -> O
         return None;
     };
     match segments(&text[end..]) {
-        Some(segments) => Some(Path { root, segments }),
+        Some(segments) => {
+            if let (Root::Slot, Some(slot)) = (root, sight.slot) {
+                check_slot(found, node, slot, &segments);
+            }
+            Some(Path { root, segments })
+        }
         None => {
             found.push(diagnose::bad_path(found.file, node.span, text));
             None
@@ -58,14 +90,14 @@ pub(super) fn read(found: &mut Findings<'_>, node: &Node<'_>, phase: Phase) -> O
 pub(super) fn rules<T>(
     found: &mut Findings<'_>,
     entries: &Entries<'_>,
-    phase: Phase,
+    sight: Sight<'_>,
     field: &str,
     word: impl Fn(&str) -> Option<T>,
 ) -> Vec<Rule<T>> {
     let items = entries.get("rules").and_then(Node::as_seq).unwrap_or_default();
     let mut rules = Vec::with_capacity(items.len());
     for entries in items.iter().filter_map(Node::as_map) {
-        let when = when(found, entries, phase);
+        let when = when(found, entries, sight);
         let reason = text(entries, "reason").map(|reason| reason.text.to_owned());
         // A word that is not known was reported with the field.
         let then = text(entries, field).and_then(|given| word(given.text));
@@ -77,14 +109,14 @@ pub(super) fn rules<T>(
 }
 
 /// The tests of `when`; none if there is no such field. `None` if one of them does not hold as a definition.
-pub(super) fn when(found: &mut Findings<'_>, entries: &Entries<'_>, phase: Phase) -> Option<Vec<Test>> {
+pub(super) fn when(found: &mut Findings<'_>, entries: &Entries<'_>, sight: Sight<'_>) -> Option<Vec<Test>> {
     let Some(node) = entries.get("when") else { return Some(Vec::new()) };
     let tests: Vec<&Node<'_>> = match node.as_seq() {
         Some(items) => items.iter().collect(),
         None => vec![node],
     };
     let read: Vec<Option<Test>> =
-        tests.into_iter().map(|node| node.as_map().and_then(|entries| test(found, entries, node, phase))).collect();
+        tests.into_iter().map(|node| node.as_map().and_then(|entries| test(found, entries, node, sight))).collect();
     read.into_iter().collect()
 }
 
@@ -99,8 +131,8 @@ const OPS: [(&str, Op); 7] = [
     ("lt", Op::Lt),
 ];
 
-fn test(found: &mut Findings<'_>, entries: &Entries<'_>, node: &Node<'_>, phase: Phase) -> Option<Test> {
-    let path = entries.get("path").and_then(|path| read(found, path, phase));
+fn test(found: &mut Findings<'_>, entries: &Entries<'_>, node: &Node<'_>, sight: Sight<'_>) -> Option<Test> {
+    let path = entries.get("path").and_then(|path| read(found, path, sight));
     let given: Vec<_> = OPS.iter().filter(|(word, _)| entries.get(word).is_some()).collect();
     let [(word, op)] = given.as_slice() else {
         let why = if given.is_empty() { "there is none" } else { "there are several" };

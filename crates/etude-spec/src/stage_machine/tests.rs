@@ -139,3 +139,36 @@ fn references_in_fields_without_templates_are_errors() {
         ]
     );
 }
+
+/// B-20.3: a path into the slot names a member that its schema declares. A schema that is not closed leaves a warning, and one
+/// that declares nothing leaves everything open.
+#[test]
+fn a_path_into_the_slot_names_a_declared_member() {
+    let found = |schema: &str, hooks: &str| -> Vec<(bool, String, Option<String>)> {
+        let machine = format!(
+            "kind: StateMachine\nid: m\nentryStage: outline\nstateSlot: {{slotVersion: \"1.0.0\", schema: {schema}}}\npipeline:\n  outline: {hooks}\n"
+        );
+        let files = files(STAGE).with("machines/m/machine.yaml", machine);
+        let (_, diagnostics) = Machines::new(&files, Rules::default()).machine("m");
+        let is_of_slot = |diagnostic: &&crate::Diagnostic| diagnostic.message.contains("state slot");
+        let reported = |diagnostic: &crate::Diagnostic| {
+            assert!(diagnostic.position().is_some());
+            (diagnostic.is_error(), diagnostic.message.clone(), diagnostic.hint.clone())
+        };
+        diagnostics.iter().filter(is_of_slot).map(reported).collect()
+    };
+    let closed = "{type: object, properties: {topic: {type: string}}, additionalProperties: false}";
+    let reported = |is_error| {
+        let (message, hint) = ("the state slot has no member `topik`", "did you mean `topic`?");
+        vec![(is_error, message.to_owned(), Some(hint.to_owned()))]
+    };
+    assert_eq!(found(closed, "{setup: {set: {task: {from: slot.topik}}}}"), reported(true));
+    assert_eq!(found(closed, "{setup: {set: {task: {from: slot.topic}}}}"), []);
+    let next = "{next: [{when: {path: slot.topik, exists: true}, terminal: true}, {else: true, terminal: true}]}";
+    assert_eq!(found(closed, next), reported(true));
+    let declared = "{type: object, properties: {topic: {type: string}}}";
+    assert_eq!(found(declared, "{setup: {set: {task: {from: slot.topik}}}}"), reported(false));
+    for open in ["{}", "{type: object, properties: {topic: {}}, additionalProperties: true}"] {
+        assert_eq!(found(open, "{setup: {set: {task: {from: slot.topik}}}}"), [], "{open}");
+    }
+}
