@@ -9,7 +9,7 @@ use etude_core::model::{Tier, Usage};
 use etude_runtime::driver::Stop;
 use serde_json::{Value, json};
 
-use super::run::load;
+use super::run::{load, unfit};
 use crate::args::{self, Format, RouterMode};
 use crate::context::{Context, Problem, Refused, block_on};
 use crate::exit::Exit;
@@ -216,7 +216,12 @@ fn decide(context: &Context, mode: Option<RouterMode>, request: &str) -> Result<
         let definition = load_routed(context, &disk, name).map_err(|refused| refused.spent(routed.usage))?;
         let given = Given { pairs: &[], json: None };
         let parameters = parameters::find(request, definition, &disk, &given, &mut lite);
-        found = Some(parameters.map_err(|refused| refused.spent(routed.usage))?);
+        let parameters = parameters.map_err(|refused| refused.spent(routed.usage))?;
+        let misfits = parameters.definition.input.misfits(&parameters.pairs);
+        if !misfits.is_empty() {
+            return Err(unfit(misfits).spent_before(routed.usage).spent_before(parameters.spent).into());
+        }
+        found = Some(parameters);
     }
     if context.is_json() {
         let mut document = document(&routed);

@@ -24,7 +24,7 @@ use etude_core::machine::Limits;
 use etude_core::model::Usage;
 use etude_runtime::driver::Progress;
 use etude_spec::did_you_mean;
-use etude_spec::pipeline::input::InputDecl;
+use etude_spec::pipeline::input::{InputDecl, InputProblem};
 use serde_json::Value;
 
 use super::route::{Finding, Found};
@@ -260,12 +260,15 @@ pub(crate) fn read_input(given: &str) -> Result<String, Problem> {
 
 /// The input object, or everything that is wrong with it.
 pub(crate) fn coerce(input: &InputDecl, pairs: &[(String, String)], json: Option<&str>) -> Result<Json, Problem> {
-    input.coerce(pairs, json).map_err(|problems| {
-        let hints = problems.iter().filter_map(|problem| problem.hint.clone()).collect();
-        let failures =
-            problems.into_iter().map(|problem| Failure::new(FailureKind::InputInvalid, problem.message)).collect();
-        Problem { exit: Exit::Usage, failures, hints, usage: Usage::default() }
-    })
+    input.coerce(pairs, json).map_err(unfit)
+}
+
+/// The problem of an input that does not fit.
+pub(crate) fn unfit(problems: Vec<InputProblem>) -> Problem {
+    let hints = problems.iter().filter_map(|problem| problem.hint.clone()).collect();
+    let failures =
+        problems.into_iter().map(|problem| Failure::new(FailureKind::InputInvalid, problem.message)).collect();
+    Problem { exit: Exit::Usage, failures, hints, usage: Usage::default() }
 }
 
 fn start(context: &Context, args: &args::Run, prepared: Prepared, granted: Granted) -> Result<Exit, Problem> {

@@ -287,3 +287,14 @@ fn a_model_may_answer_with_every_parameter() {
     assert!(ran.err().contains("input: language=fr (model), days=7 (request: \"7 days\")"), "{}", ran.err());
     assert_eq!(server.calls(), 1);
 }
+
+/// cli, A-6.2: a value in the request that does not fit its parameter is a usage error of `etude route` as of `etude run`.
+#[test]
+fn a_stated_value_that_does_not_fit_is_refused() {
+    let test = Test::new().pipeline("tally", |p| p.with("input: {count: integer}").note("a", "1"));
+    let refused = test.run(&["route", "tally count=abc", "--mode", "embedded", "--format", "json"]).exit(2);
+    let refused = refused.failed_with(&["- -: input_invalid"]);
+    let run = test.run(&["run", "tally count=abc", "--router", "embedded", "--format", "json"]).exit(2);
+    assert_eq!(refused.at("/errors/0/message"), run.at("/errors/0/message"));
+    test.run(&["route", "tally count=7", "--mode", "embedded", "--format", "json"]).exit(0).has("/input/count", 7);
+}

@@ -230,8 +230,9 @@ impl<'a> Lite<'a> {
         let model = self.resolved.first(Tier::Lite).filter(|_| self.resolved.withheld(Tier::Lite).is_none())?;
         let weights = self.resolved.missing(model)?;
         Some(format!(
-            "no model is there to take the parameters from the request: the weights of `{model}` are not on this \
+            "no model of the tier `{}` is there to take the parameters from the request: the weights of `{model}` are not on this \
              machine; get them with `{}` ({}), or {}",
+            Tier::Lite,
             weights.command(),
             weights.size(),
             settings::REMEDIES

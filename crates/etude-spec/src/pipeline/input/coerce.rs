@@ -103,6 +103,14 @@ impl InputDecl {
         if problems.is_empty() { Ok(self.assemble(&given)) } else { Err(problems) }
     }
 
+    /// What is wrong with these texts, whatever is missing besides.
+    pub fn misfits(&self, pairs: &[(String, String)]) -> Vec<InputProblem> {
+        let mut problems = self.coerce(pairs, None).err().unwrap_or_default();
+        let is_given = |name: &str| pairs.iter().any(|(given, _)| given == name);
+        problems.retain(|problem| problem.parameter.as_deref().is_some_and(is_given));
+        problems
+    }
+
     /// The JSON of a text that is given for the parameter `name`; `None` if it is none of its type.
     pub fn written(&self, name: &str, text: &str) -> Option<String> {
         from_text(self.parameter(name)?, text).ok()
