@@ -203,9 +203,9 @@ fn the_events_of_another_attempt_begin_what_they_end() {
     assert_eq!(reported, expected);
 }
 
-/// a resume that is refused tells the run as it is: its steps and its attempt, and nothing of another one.
+/// a resume that is refused reports the run as it is: its steps and its attempt, and nothing of another one.
 #[test]
-fn a_refused_resume_tells_the_run_as_it_is() {
+fn a_refused_resume_reports_the_run_as_it_is() {
     let test = app();
     let ran = test.run_json("p").exit(1);
     repair(&test);

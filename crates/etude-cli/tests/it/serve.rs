@@ -364,8 +364,8 @@ fn web_shows_the_run_and_goes_on_after_an_answer() {
     let (id, _) = rest.split_once("#login=").expect("a login link");
     let mut err = BufReader::new(child.stderr.take().expect("a pipe")).lines();
     let mut until = |words: &str| err.by_ref().map(|line| line.expect("text")).find(|line| line.contains(words));
-    let told = until("waiting for an answer: http://").expect("the question");
-    assert!(told.ends_with(&format!("/runs/{id}")), "{told}");
+    let announced = until("waiting for an answer: http://").expect("the question");
+    assert!(announced.ends_with(&format!("/runs/{id}")), "{announced}");
     test.run(&["approve", id, "--server", "local"]).exit(0);
     let mut document = String::new();
     BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut document).expect("a line");

@@ -108,20 +108,10 @@ impl Replay {
                         }
                         Command::Emit(event) if !has_past => reported.push(event),
                         Command::Emit(event) => {
-                            let mut tell = |event: &Event, is_replay| {
+                            let mut report = |event: &Event, is_replay| {
                                 emit(Progress::Machine { event, rows: machine.rows(), is_replay });
                             };
-                            match &event {
-                                Event::PhaseStarted(_) if self.is_new_attempt => tell(&event, false),
-                                Event::StepStarted { row } if self.is_new_attempt => begun.push((*row, event)),
-                                Event::StepEnded { row } => {
-                                    for (_, event) in begun.extract_if(.., |(begun, _)| begun == row) {
-                                        tell(&event, true);
-                                    }
-                                    tell(&event, true);
-                                }
-                                _ => tell(&event, true),
-                            }
+                            self.report(event, &mut begun, &mut report);
                         }
                     }
                 }
@@ -145,6 +135,21 @@ impl Replay {
         live.extend(wanted.into_iter().map(|(id, effect)| Command::Start(id, effect)));
         live.extend(machine.poll());
         Ok(live)
+    }
+
+    /// Reports an event of the past. In a new attempt, `begun` keeps the steps of which nothing is known yet but that they begin.
+    fn report(&self, event: Event, begun: &mut Vec<(usize, Event)>, report: &mut dyn FnMut(&Event, bool)) {
+        match &event {
+            Event::PhaseStarted(_) if self.is_new_attempt => report(&event, false),
+            Event::StepStarted { row } if self.is_new_attempt => begun.push((*row, event)),
+            Event::StepEnded { row } => {
+                for (_, event) in begun.extract_if(.., |(begun, _)| begun == row) {
+                    report(&event, true);
+                }
+                report(&event, true);
+            }
+            _ => report(&event, true),
+        }
     }
 
     fn feed(
