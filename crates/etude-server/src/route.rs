@@ -19,8 +19,8 @@ use crate::request::{self, Call, Responding};
 use crate::server::Server;
 use crate::token::{Caller, Scope};
 use crate::{
-    about, act, app, decision, definition, effect, login, mcp, metrics, page, run, schedule, start, stats, stream,
-    tree, webhook,
+    about, act, app, decision, definition, effect, login, mcp, metrics, notice, page, run, schedule, start, stats,
+    stream, tree, webhook,
 };
 
 /// The largest body of a request, unless its route says otherwise.
@@ -156,6 +156,7 @@ const TABLE: &[Route] = table! {
     POST "/v1/schedules/{app}/{name}/backfill" Run [] Json(BODY) => schedule::backfill;
     POST "/in/{app}/{name}" none [] Bytes(webhook::BODY) => webhook::receive;
     GET "/v1/webhooks/{app}/{name}/deliveries" Read ["limit", "cursor"] Nothing => webhook::deliveries;
+    GET "/v1/notices/{app}/{name}/deliveries" Read ["limit", "cursor"] Nothing => notice::deliveries;
     POST "/v1/server/drain" Admin [] Json(BODY) => about::drain;
     POST "/mcp" token [] Json(start::BODY) => mcp::post::post;
     POST "/v1/server/links" Admin [] Json(BODY) => login::link;

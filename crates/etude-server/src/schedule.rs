@@ -10,15 +10,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use etude::clock::rfc3339;
-use etude_runtime::engine::{Entry, EntryQuery, Expected, Write, Written};
+use etude_runtime::engine::{Entry, EntryQuery, Expected, Write};
 use etude_spec::automation::{Automation, Schedule, Target};
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use crate::ledger::{self, Page};
 use crate::problem::{Code, Problem};
 use crate::query::invalid;
 use crate::request::{Call, Respond, json_response, tagged};
-use crate::run::{blocking, engine_failed, parse_time};
+use crate::run::{blocking, parse_time};
 use crate::server::{ServedApp, Server};
 use crate::token::Caller;
 
@@ -94,7 +95,7 @@ impl Kept {
     fn read(server: &Server, found: &Found) -> Result<Option<Self>, Problem> {
         let (book, key) = (state_book(&found.app), Some(found.schedule().name.clone()));
         let query = EntryQuery { book, key, ..EntryQuery::default() };
-        let entry = server.engine().entries(&query).map_err(|e| engine_failed(&e))?.pop();
+        let entry = ledger::entries(server, &query)?.pop();
         Ok(entry.map(|entry| {
             let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
             Self {
@@ -117,7 +118,8 @@ impl Kept {
             body: body.to_string(),
             ..Entry::default()
         };
-        written(server, Write { entry, expected: Expected::Anything, submission: None, is_alone: false }).map(drop)
+        let write = Write { entry, expected: Expected::Anything, submission: None, is_alone: false };
+        ledger::write(server, &write).map(drop)
     }
 
     fn is_paused_at(&self, now_ms: i64) -> bool {
@@ -127,12 +129,6 @@ impl Kept {
 
 fn state_book(app: &ServedApp) -> String {
     format!("schedules {}", app.dir.display())
-}
-
-/// Writes an entry of the ledger, on a thread that may block.
-fn written(server: &Server, write: Write) -> Result<Written, Problem> {
-    let runtime = tokio::runtime::Handle::current();
-    runtime.block_on(server.engine().write(&write)).map_err(|e| engine_failed(&e))
 }
 
 /// All schedules that the caller may see.
@@ -164,11 +160,7 @@ fn document(server: &Server, found: &Found) -> Result<Value, Problem> {
     let kept = Kept::read(server, found)?.unwrap_or_default();
     let is_paused = kept.is_paused_at(now);
     let is_broken = !schedule.broken.is_empty();
-    let (pipeline, machine) = match &schedule.target {
-        Some(Target::Pipeline(name)) => (Some(name), None),
-        Some(Target::Machine(name)) => (None, Some(name)),
-        None => (None, None),
-    };
+    let (pipeline, machine) = Target::names(schedule.target.as_ref());
     let next = schedule.timing.as_ref().filter(|_| !is_broken).and_then(|timing| timing.next(now));
     let broken: Option<Vec<Value>> = is_broken.then(|| schedule.broken.iter().map(etude_spec::render::json).collect());
     Ok(json!({
@@ -222,25 +214,13 @@ pub(crate) async fn next(call: Call) -> Respond {
 
 /// `GET /v1/schedules/{app}/{name}/ticks`.
 pub(crate) async fn ticks(call: Call) -> Respond {
-    let (server, find) = (Arc::clone(&call.server), find(&call)?);
-    let limit = usize::try_from(call.query.number("limit", 1, 200, 50)?).unwrap_or(50);
-    let after = call.query.get("cursor").map(from_cursor).transpose()?;
+    let (server, find, page) = (Arc::clone(&call.server), find(&call)?, Page::of(&call)?);
     let document = blocking(move || {
-        let size = Some(u32::try_from(limit + 1).unwrap_or(u32::MAX));
-        let query = EntryQuery { book: find()?.book(), after, limit: size, ..EntryQuery::default() };
-        let mut entries = server.engine().entries(&query).map_err(|e| engine_failed(&e))?;
-        let has_more = entries.len() > limit;
-        entries.truncate(limit);
-        let next = entries.last().filter(|_| has_more).map(|entry| format!("{}.{}", entry.at_ms, entry.key));
+        let (entries, next) = page.read(&server, find()?.book())?;
         let ticks: Vec<Value> = entries.iter().map(tick::document).collect();
         Ok(json!({"ticks": ticks, "next": next}))
     });
     Ok(json_response(StatusCode::OK, &document.await?))
-}
-
-pub(crate) fn from_cursor(text: &str) -> Result<(i64, String), Problem> {
-    let parts = text.split_once('.').and_then(|(at, key)| Some((at.parse().ok()?, key.to_owned())));
-    parts.ok_or_else(|| invalid("cursor", "`cursor` is the `next` of the previous page"))
 }
 
 /// `POST /v1/schedules/{app}/{name}/pause`.

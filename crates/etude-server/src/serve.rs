@@ -26,6 +26,7 @@ use tower_service::Service;
 
 use crate::door;
 use crate::listen::{Listening, Peer};
+use crate::notice;
 use crate::page;
 use crate::patient::Patient;
 use crate::problem::{Code, Problem};
@@ -51,6 +52,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub async fn serve(server: Arc<Server>, listening: Listening) {
     let worker = tokio::spawn(work::work(Arc::clone(&server)));
     let turns = tokio::spawn(schedule::turns(Arc::clone(&server)));
+    let notices = tokio::spawn(notice::work(Arc::clone(&server)));
     let news = tokio::spawn(stream::look_for_news(Arc::clone(&server)));
     let (mut loops, mut connections) = accept(&server, listening);
     let mut open = JoinSet::new();
@@ -61,6 +63,7 @@ pub async fn serve(server: Arc<Server>, listening: Listening) {
         // A look that has begun may take one more run, which is then drained too.
         let _ = worker.await;
         let _ = turns.await;
+        let _ = notices.await;
         work::drain(&server).await;
     };
     let mut drained = pin!(drained);

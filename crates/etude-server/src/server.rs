@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::door::Names;
 use crate::listen::Addresses;
 use crate::metrics::Metrics;
+use crate::notice::Notices;
 use crate::schedule::Schedules;
 use crate::session::{Sessions, Throttle};
 use crate::stream::Stories;
@@ -120,6 +121,7 @@ pub struct Server {
     works: Works,
     protocol: crate::mcp::Shared,
     schedules: Schedules,
+    notices: Notices,
     metrics: Metrics,
     tokens: Tokens,
     sessions: Sessions,
@@ -160,6 +162,7 @@ impl Server {
             works: Works::default(),
             protocol: crate::mcp::Shared::default(),
             schedules: Schedules::default(),
+            notices: Notices::default(),
             metrics: Metrics::default(),
             tokens,
             sessions,
@@ -204,6 +207,10 @@ impl Server {
 
     pub(crate) fn schedules(&self) -> &Schedules {
         &self.schedules
+    }
+
+    pub(crate) fn notices(&self) -> &Notices {
+        &self.notices
     }
 
     pub(crate) fn tokens(&self) -> &Tokens {

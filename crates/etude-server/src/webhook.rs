@@ -20,10 +20,10 @@ use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value, json};
 
 use crate::app::not_loaded;
+use crate::ledger::{self, Page};
 use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond, json_response};
 use crate::run::{blocking, engine_failed};
-use crate::schedule::from_cursor;
 use crate::server::{ServedApp, Server};
 use crate::start::invalid_input;
 
@@ -146,9 +146,7 @@ fn accept(server: &Arc<Server>, incoming: &Incoming) -> Result<Value, Problem> {
     let run_id = submission.run.id.clone();
     let entry = incoming.entry(id.clone(), "accepted", None);
     let write = Write { entry, expected: Expected::Nothing, submission: Some(submission), is_alone: false };
-    let runtime = tokio::runtime::Handle::current();
-    let written = runtime.block_on(server.engine().write(&write)).map_err(|e| engine_failed(&e))?;
-    let first = match written {
+    let first = match ledger::write(server, &write)? {
         Written::Done => {
             server.works().wake.notify_one();
             return Ok(json!({"delivery_id": id, "run_id": run_id}));
@@ -159,8 +157,7 @@ fn accept(server: &Arc<Server>, incoming: &Incoming) -> Result<Value, Problem> {
         Written::Other(first) => first.map(|first| *first),
         Written::Repeated { run_id, .. } => {
             let query = EntryQuery { book: incoming.book(), run_id: Some(run_id), ..EntryQuery::default() };
-            let entries = server.engine().entries(&query).map_err(|e| engine_failed(&e))?;
-            entries.into_iter().rfind(|entry| entry.state == "accepted")
+            ledger::entries(server, &query)?.into_iter().rfind(|entry| entry.state == "accepted")
         }
         Written::Busy(_) => None,
     };
@@ -183,8 +180,7 @@ fn response(first: &Entry) -> Value {
 
 fn note(server: &Server, entry: Entry, expected: Expected) -> Result<Written, Problem> {
     let write = Write { entry, expected, submission: None, is_alone: false };
-    let runtime = tokio::runtime::Handle::current();
-    runtime.block_on(server.engine().write(&write)).map_err(|e| engine_failed(&e))
+    ledger::write(server, &write)
 }
 
 fn submission(
@@ -246,8 +242,7 @@ fn submission(
 pub(crate) async fn deliveries(call: Call) -> Respond {
     let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
     let (slug, name) = (call.param("app").to_owned(), call.param("name").to_owned());
-    let limit = usize::try_from(call.query.number("limit", 1, 200, 50)?).unwrap_or(50);
-    let after = call.query.get("cursor").map(from_cursor).transpose()?;
+    let page = Page::of(&call)?;
     let document = blocking(move || {
         let unknown = || Problem::not_found("there is no such webhook");
         let app = server.app(&slug).cloned().ok_or_else(unknown)?;
@@ -256,12 +251,7 @@ pub(crate) async fn deliveries(call: Call) -> Respond {
         if webhook.target.as_ref().is_some_and(|target| !caller.covers(target.name())) {
             return Err(unknown());
         }
-        let size = Some(u32::try_from(limit + 1).unwrap_or(u32::MAX));
-        let query = EntryQuery { book: book(&app, &name), after, limit: size, ..EntryQuery::default() };
-        let mut entries = server.engine().entries(&query).map_err(|e| engine_failed(&e))?;
-        let has_more = entries.len() > limit;
-        entries.truncate(limit);
-        let next = entries.last().filter(|_| has_more).map(|entry| format!("{}.{}", entry.at_ms, entry.key));
+        let (entries, next) = page.read(&server, book(&app, &name))?;
         let documents: Vec<Value> = entries.iter().map(delivery).collect();
         Ok(json!({"deliveries": documents, "next": next}))
     });

@@ -56,6 +56,15 @@ impl Target {
             Self::Pipeline(name) | Self::Machine(name) => name,
         }
     }
+
+    /// The name of the pipeline and that of the machine, of which at most one is there.
+    pub fn names(target: Option<&Self>) -> (Option<&str>, Option<&str>) {
+        match target {
+            Some(Self::Pipeline(name)) => (Some(name), None),
+            Some(Self::Machine(name)) => (None, Some(name)),
+            None => (None, None),
+        }
+    }
 }
 
 /// Names of what an app has.

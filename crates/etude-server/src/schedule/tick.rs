@@ -14,12 +14,17 @@ use etude_runtime::engine::{Cause, Entry, EntryQuery, Expected, Placement, Submi
 use etude_spec::automation::{Overlap, Target, template};
 use serde_json::{Value, json};
 
-use super::{Found, written};
+use super::Found;
 use crate::act;
 use crate::app::not_loaded;
+use crate::ledger;
+use crate::notice::{self, Skipped};
 use crate::problem::{Code, Problem};
 use crate::run::engine_failed;
 use crate::server::Server;
+
+/// Skipped ticks that are looked at for a missing notice.
+const MAX_REPORTED: u32 = 200;
 
 /// A tick that is taken.
 #[derive(Debug, Clone)]
@@ -75,7 +80,7 @@ pub(super) fn take(server: &Arc<Server>, found: &Found, tick: &Tick) -> Result<(
         Taken::Ran(run_id) if overlap == Overlap::Cancel => cancel_others(server, found, &run_id),
         Taken::Ran(_) | Taken::Other => Ok(()),
         Taken::Busy if overlap == Overlap::Queue && !has_waiting(server, found)? => {
-            note(server, found, tick, "waiting", None)
+            note(server, found, tick, "waiting", None).map(drop)
         }
         Taken::Busy => skip(server, found, tick, "overlap"),
         Taken::Full => skip(server, found, tick, "queue_full"),
@@ -83,20 +88,37 @@ pub(super) fn take(server: &Arc<Server>, found: &Found, tick: &Tick) -> Result<(
     }
 }
 
-/// Notes a tick that makes no run.
-pub(super) fn skip(server: &Server, found: &Found, tick: &Tick, reason: &str) -> Result<(), Problem> {
-    note(server, found, tick, "skipped", Some(reason))
+/// Notes a tick that makes no run, and reports it.
+pub(super) fn skip(server: &Arc<Server>, found: &Found, tick: &Tick, reason: &str) -> Result<(), Problem> {
+    if note(server, found, tick, "skipped", Some(reason))? != Written::Done {
+        return Ok(());
+    }
+    let skipped = Skipped { schedule: found.schedule(), at_ms: tick.at_ms, reason, is_old: false };
+    notice::skipped(server, &found.app, skipped)
 }
 
-fn note(server: &Server, found: &Found, tick: &Tick, state: &str, reason: Option<&str>) -> Result<(), Problem> {
+/// Reports what a process that died has not reported.
+pub(super) fn report_skipped(server: &Arc<Server>, found: &Found) -> Result<(), Problem> {
+    let (state, limit) = (Some("skipped".to_owned()), Some(MAX_REPORTED));
+    let query = EntryQuery { book: found.book(), state, limit, ..EntryQuery::default() };
+    for entry in ledger::entries(server, &query)? {
+        let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
+        let reason = body["reason"].as_str().unwrap_or_default();
+        let skipped = Skipped { schedule: found.schedule(), at_ms: entry.at_ms, reason, is_old: true };
+        notice::skipped(server, &found.app, skipped)?;
+    }
+    Ok(())
+}
+
+fn note(server: &Server, found: &Found, tick: &Tick, state: &str, reason: Option<&str>) -> Result<Written, Problem> {
     let (entry, expected) = (tick.entry(found, state, reason), tick.expected.clone());
-    written(server, Write { entry, expected, submission: None, is_alone: false }).map(drop)
+    ledger::write(server, &Write { entry, expected, submission: None, is_alone: false })
 }
 
 /// The tick that waits for the end of an earlier run.
 pub(super) fn waiting(server: &Server, found: &Found) -> Result<Option<Entry>, Problem> {
     let query = EntryQuery { book: found.book(), state: Some("waiting".to_owned()), ..EntryQuery::default() };
-    Ok(server.engine().entries(&query).map_err(|e| engine_failed(&e))?.pop())
+    Ok(ledger::entries(server, &query)?.pop())
 }
 
 fn has_waiting(server: &Server, found: &Found) -> Result<bool, Problem> {
@@ -121,7 +143,7 @@ pub(super) fn promote(server: &Arc<Server>, found: &Found, entry: &Entry) -> Res
 /// Begins the run of a tick that has none. False if it has one or waits for one.
 pub(super) fn backfill(server: &Arc<Server>, found: &Found, at_ms: i64) -> Result<bool, Problem> {
     let query = EntryQuery { book: found.book(), key: Some(at_ms.to_string()), ..EntryQuery::default() };
-    let entry = server.engine().entries(&query).map_err(|e| engine_failed(&e))?.pop();
+    let entry = ledger::entries(server, &query)?.pop();
     let expected = match entry {
         None => Expected::Nothing,
         Some(entry) if entry.state == "skipped" => Expected::Entry { state: entry.state, due_ms: entry.due_ms },
@@ -145,7 +167,7 @@ pub(super) fn begin(server: &Arc<Server>, found: &Found, tick: &Tick, is_alone: 
     };
     let id = submission.run.id.clone();
     let (entry, expected) = (tick.entry(found, "ran", None), tick.expected.clone());
-    Ok(match written(server, Write { entry, expected, submission: Some(submission), is_alone })? {
+    Ok(match ledger::write(server, &Write { entry, expected, submission: Some(submission), is_alone })? {
         Written::Done => {
             server.works().wake.notify_one();
             Taken::Ran(id)
@@ -200,7 +222,7 @@ fn submission(server: &Server, found: &Found, tick: &Tick) -> Result<Submission,
 /// Cancels the earlier runs of a schedule.
 fn cancel_others(server: &Arc<Server>, found: &Found, run_id: &str) -> Result<(), Problem> {
     let query = EntryQuery { book: found.book(), is_unfinished: true, ..EntryQuery::default() };
-    let entries = server.engine().entries(&query).map_err(|e| engine_failed(&e))?;
+    let entries = ledger::entries(server, &query)?;
     for id in entries.into_iter().filter_map(|entry| entry.run_id).filter(|id| id != run_id) {
         let row = server.engine().row(&id).map_err(|e| engine_failed(&e))?;
         act::cancel_run(server, &row, &format!("the schedule `{}` ticked again", found.schedule().name), false)?;

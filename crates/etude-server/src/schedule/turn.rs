@@ -7,8 +7,9 @@ use std::time::Duration;
 use etude_runtime::engine::EntryQuery;
 
 use super::{Found, Kept, due, tick};
+use crate::ledger;
 use crate::problem::Problem;
-use crate::run::{blocking, engine_failed};
+use crate::run::blocking;
 use crate::server::Server;
 
 /// The time between two looks. A tick is taken within a second.
@@ -80,6 +81,9 @@ fn look_at(server: &Arc<Server>, found: &Found, look: &mut Look) -> Result<(), P
     }
     let pattern = schedule.pattern();
     let is_set_back = look.at_ms.is_some_and(|last| now_ms < last);
+    if look.pattern.is_empty() {
+        tick::report_skipped(server, found)?;
+    }
     if look.pattern != pattern || is_set_back {
         let last_look_ms = look.at_ms.filter(|last| *last <= now_ms);
         *look =
@@ -103,7 +107,7 @@ fn look_at(server: &Arc<Server>, found: &Found, look: &mut Look) -> Result<(), P
     let after_ms = look.settled_ms.map_or(oldest, |settled| settled.max(oldest));
     let query =
         EntryQuery { book: found.book(), from_ms: Some(after_ms), until_ms: Some(now_ms), ..EntryQuery::default() };
-    let taken = server.engine().entries(&query).map_err(|e| engine_failed(&e))?;
+    let taken = ledger::entries(server, &query)?;
     let taken: BTreeSet<String> = taken.into_iter().map(|entry| entry.key).collect();
     let window = due::Window { after_ms, last_look_ms: look.at_ms, now_ms };
     let (ticks, next_ms) = due::due(schedule, window, |at_ms| taken.contains(&at_ms.to_string()));

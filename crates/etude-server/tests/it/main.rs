@@ -5,6 +5,7 @@ mod door;
 mod figures;
 mod gallery;
 mod mcp;
+mod notices;
 mod pages;
 mod runs;
 mod schedules;

@@ -1,0 +1,52 @@
+//! Entries of the journal's ledger, for threads that may block.
+
+use etude_runtime::engine::{Entry, EntryQuery, Write, Written};
+
+use crate::problem::Problem;
+use crate::query::invalid;
+use crate::request::Call;
+use crate::run::engine_failed;
+use crate::server::Server;
+
+/// Writes an entry.
+pub(crate) fn write(server: &Server, write: &Write) -> Result<Written, Problem> {
+    let runtime = tokio::runtime::Handle::current();
+    runtime.block_on(server.engine().write(write)).map_err(|e| engine_failed(&e))
+}
+
+/// The entries of a query.
+pub(crate) fn entries(server: &Server, query: &EntryQuery) -> Result<Vec<Entry>, Problem> {
+    server.engine().entries(query).map_err(|e| engine_failed(&e))
+}
+
+/// The part of a book that a request asks for.
+#[derive(Debug, Clone)]
+pub(crate) struct Page {
+    limit: usize,
+    after: Option<(i64, String)>,
+}
+
+impl Page {
+    /// From the parameters `limit` and `cursor`.
+    pub(crate) fn of(call: &Call) -> Result<Self, Problem> {
+        let limit = usize::try_from(call.query.number("limit", 1, 200, 50)?).unwrap_or(50);
+        let after = call.query.get("cursor").map(from_cursor).transpose()?;
+        Ok(Self { limit, after })
+    }
+
+    /// Its entries, newest first, and the cursor of the next page.
+    pub(crate) fn read(self, server: &Server, book: String) -> Result<(Vec<Entry>, Option<String>), Problem> {
+        let Self { limit, after } = self;
+        let size = Some(u32::try_from(limit + 1).unwrap_or(u32::MAX));
+        let mut entries = entries(server, &EntryQuery { book, after, limit: size, ..EntryQuery::default() })?;
+        let has_more = entries.len() > limit;
+        entries.truncate(limit);
+        let next = entries.last().filter(|_| has_more).map(|entry| format!("{}.{}", entry.at_ms, entry.key));
+        Ok((entries, next))
+    }
+}
+
+fn from_cursor(text: &str) -> Result<(i64, String), Problem> {
+    let parts = text.split_once('.').and_then(|(at, key)| Some((at.parse().ok()?, key.to_owned())));
+    parts.ok_or_else(|| invalid("cursor", "`cursor` is the `next` of the previous page"))
+}

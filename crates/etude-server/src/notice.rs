@@ -1,0 +1,176 @@
+//! Notices: signed messages to other programs about runs and schedules.
+
+mod collect;
+mod deliver;
+mod reach;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use etude::clock::rfc3339;
+use etude_runtime::engine::{Entry, EntryQuery, Expected, Write};
+use etude_spec::automation::{Automation, Notice};
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::ledger::{self, Page};
+use crate::problem::Problem;
+use crate::request::{Call, Respond, json_response};
+use crate::run::{blocking, engine_failed};
+use crate::server::{ServedApp, Server};
+
+pub(crate) use collect::{Skipped, skipped};
+
+/// The longest time between two looks.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What the server remembers of notices between two looks.
+#[derive(Debug, Default)]
+pub(crate) struct Notices {
+    places: Mutex<BTreeMap<(PathBuf, String), Place>>,
+}
+
+/// How far the changes of runs have been reported.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// The number of the last change that was seen.
+    change: u64,
+    /// The number that the journal has.
+    kept: u64,
+    /// When the notice was first seen, in milliseconds since 1970.
+    since_ms: i64,
+}
+
+/// A notice of a served app.
+#[derive(Debug, Clone)]
+struct Found {
+    app: ServedApp,
+    automation: Arc<Automation>,
+    index: usize,
+}
+
+impl Found {
+    fn notice(&self) -> &Notice {
+        &self.automation.notices[self.index]
+    }
+
+    /// The book of what it sends.
+    fn book(&self) -> String {
+        book(&self.app, &self.notice().name)
+    }
+}
+
+fn book(app: &ServedApp, notice: &str) -> String {
+    format!("notice {} {notice}", app.dir.display())
+}
+
+/// Reports changes and sends notices until the server stops.
+pub(crate) async fn work(server: Arc<Server>) {
+    let mut stopping = server.stopping();
+    let mut news = server.news_of_journal();
+    while !server.is_draining() {
+        let of = Arc::clone(&server);
+        // A journal that fails is reported by requests, and the next look may find it again.
+        let _ = blocking(move || {
+            look(&of);
+            Ok(())
+        })
+        .await;
+        tokio::select! {
+            _ = news.changed() => {}
+            () = tokio::time::sleep(LOOK) => {}
+            _ = stopping.wait_for(|stop| *stop) => return,
+        }
+    }
+}
+
+/// One look at all notices. A fault of one does not stop the others.
+fn look(server: &Arc<Server>) {
+    for app in &server.settings().apps {
+        let Ok(automation) = server.automation(app) else { continue };
+        for index in 0..automation.notices.len() {
+            let found = Found { app: app.clone(), automation: Arc::clone(&automation), index };
+            if found.notice().broken.is_empty() {
+                // The next look begins with what is in the journal.
+                let _ = collect::collect(server, &found).and_then(|()| deliver::deliver(server, &found));
+            }
+        }
+    }
+}
+
+/// Where the reports of a notice stand. One that is seen for the first time reports what comes from now on.
+fn place(server: &Server, found: &Found) -> Result<Place, Problem> {
+    let memory = (found.app.dir.clone(), found.notice().name.clone());
+    let remembered = server.notices().places.lock().unwrap_or_else(PoisonError::into_inner).get(&memory).copied();
+    if let Some(place) = remembered {
+        return Ok(place);
+    }
+    let key = Some(found.notice().name.clone());
+    let query = EntryQuery { book: places_book(&found.app), key, ..EntryQuery::default() };
+    let place = match ledger::entries(server, &query)?.pop() {
+        Some(entry) => {
+            let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
+            let change = body["change"].as_u64().unwrap_or_default();
+            Place { change, kept: change, since_ms: entry.at_ms }
+        }
+        None => {
+            let change = server.engine().last_change().map_err(|e| engine_failed(&e))?;
+            let place = Place { change, kept: change, since_ms: server.clock().now_ms() };
+            write_place(server, found, place)?;
+            place
+        }
+    };
+    remember(server, found, place);
+    Ok(place)
+}
+
+fn remember(server: &Server, found: &Found, place: Place) {
+    let memory = (found.app.dir.clone(), found.notice().name.clone());
+    server.notices().places.lock().unwrap_or_else(PoisonError::into_inner).insert(memory, place);
+}
+
+fn write_place(server: &Server, found: &Found, place: Place) -> Result<(), Problem> {
+    let entry = Entry {
+        book: places_book(&found.app),
+        key: found.notice().name.clone(),
+        at_ms: place.since_ms,
+        state: "active".to_owned(),
+        body: json!({"change": place.kept}).to_string(),
+        ..Entry::default()
+    };
+    let write = Write { entry, expected: Expected::Anything, submission: None, is_alone: false };
+    ledger::write(server, &write).map(drop)
+}
+
+fn places_book(app: &ServedApp) -> String {
+    format!("notices {}", app.dir.display())
+}
+
+/// `GET /v1/notices/{app}/{name}/deliveries`.
+pub(crate) async fn deliveries(call: Call) -> Respond {
+    let (server, caller, page) = (Arc::clone(&call.server), call.caller()?.clone(), Page::of(&call)?);
+    let (slug, name) = (call.param("app").to_owned(), call.param("name").to_owned());
+    let document = blocking(move || {
+        let unknown = || Problem::not_found("there is no such notice");
+        let app = server.app(&slug).cloned().ok_or_else(unknown)?;
+        let automation = server.automation(&app)?;
+        // A notice reports targets that a token with `--only` may not see.
+        if !automation.notices.iter().any(|notice| notice.name == name) || !caller.only.is_empty() {
+            return Err(unknown());
+        }
+        let (entries, next) = page.read(&server, book(&app, &name))?;
+        let documents: Vec<Value> = entries.iter().map(delivery).collect();
+        Ok(json!({"deliveries": documents, "next": next}))
+    });
+    Ok(json_response(StatusCode::OK, &document.await?))
+}
+
+fn delivery(entry: &Entry) -> Value {
+    let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
+    json!({
+        "delivery_id": entry.key, "at": rfc3339(entry.at_ms), "type": body["payload"]["type"],
+        "run_id": entry.run_id, "state": entry.state, "attempts": body["attempts"],
+    })
+}

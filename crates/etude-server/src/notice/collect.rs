@@ -1,0 +1,151 @@
+//! From changes of runs and skipped ticks to pending notices.
+//!
+//! The journal numbers each change of a run, so a server that dies between a change and its notice leaves nothing out: the next one
+//! goes on from the number that is kept, and writes a notice only once, because its id is derived from what it reports.
+
+use std::sync::Arc;
+
+use etude::clock::rfc3339;
+use etude::runs;
+use etude::target::Target as RunTarget;
+use etude_runtime::engine::{Entry, EntryQuery, Expected, RunRow, RunState, Write, name_of};
+use etude_spec::automation::{Notice, Schedule, Target};
+use serde_json::{Value, json};
+
+use super::Found;
+use crate::ledger;
+use crate::problem::Problem;
+use crate::run::{engine_failed, result_of};
+use crate::server::{ServedApp, Server};
+
+/// Changes of runs that are read at once.
+const CHANGES: u32 = 200;
+
+/// Changes without a notice after which the number is kept all the same.
+const MAX_UNKEPT: u64 = 1_000;
+
+/// The oldest change that is still news, in milliseconds.
+const MAX_AGE_MS: i64 = 48 * 60 * 60 * 1_000;
+
+/// The type that reports a run in this state.
+const fn type_of(state: RunState) -> Option<&'static str> {
+    match state {
+        RunState::Succeeded => Some("run.succeeded"),
+        RunState::Failed => Some("run.failed"),
+        RunState::Cancelled => Some("run.cancelled"),
+        RunState::Waiting => Some("run.waiting"),
+        RunState::Queued | RunState::Running => None,
+    }
+}
+
+/// Writes the pending notices of all changes since the last look.
+pub(super) fn collect(server: &Arc<Server>, found: &Found) -> Result<(), Problem> {
+    let mut place = super::place(server, found)?;
+    loop {
+        let rows = server.engine().changes(place.change, CHANGES).map_err(|e| engine_failed(&e))?;
+        let Some(last) = rows.last() else { return Ok(()) };
+        let mut is_noted = false;
+        for row in &rows {
+            is_noted |= report(server, found, row)?;
+        }
+        place.change = last.change;
+        if is_noted || place.change.saturating_sub(place.kept) >= MAX_UNKEPT {
+            place.kept = place.change;
+            super::write_place(server, found, place)?;
+        }
+        super::remember(server, found, place);
+    }
+}
+
+/// True if the change makes a notice.
+fn report(server: &Arc<Server>, found: &Found, row: &RunRow) -> Result<bool, Problem> {
+    let notice = found.notice();
+    let is_old = etude::clock::now_ms().saturating_sub(row.changed_at_ms) > MAX_AGE_MS;
+    let Some(kind) = type_of(row.state).filter(|kind| notice.on.iter().any(|on| on == kind)) else { return Ok(false) };
+    if is_old || row.app != found.app.dir.display().to_string() || !notice.covers(name_of(&row.target)) {
+        return Ok(false);
+    }
+    let target = RunTarget::parse(&row.target);
+    let document = result_of(&**server.engine(), row)?;
+    let data = json!({
+        "run_id": row.id, "app": found.app.slug, "pipeline": target.pipeline(), "machine": target.machine(),
+        "status": runs::status(row), "error_code": document.as_ref().and_then(runs::kind),
+        "url": url(server, &format!("/runs/{}", row.id)),
+    });
+    let subject = format!("{} {}", row.id, row.change);
+    note(server, found, kind, &subject, row.changed_at_ms, data)?;
+    Ok(true)
+}
+
+/// A tick that made no run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Skipped<'s> {
+    pub(crate) schedule: &'s Schedule,
+    /// Its nominal time.
+    pub(crate) at_ms: i64,
+    pub(crate) reason: &'s str,
+    /// It may have been reported: it is from before this process.
+    pub(crate) is_old: bool,
+}
+
+/// Reports a tick that made no run.
+pub(crate) fn skipped(server: &Arc<Server>, app: &ServedApp, tick: Skipped<'_>) -> Result<(), Problem> {
+    let automation = server.automation(app)?;
+    let Skipped { schedule, at_ms, reason, is_old } = tick;
+    let is_wanted = |notice: &Notice| {
+        let covers = schedule.target.as_ref().is_none_or(|target| notice.covers(target.name()));
+        notice.broken.is_empty() && notice.on.iter().any(|on| on == "schedule.skipped") && covers
+    };
+    for index in (0..automation.notices.len()).filter(|index| is_wanted(&automation.notices[*index])) {
+        let found = Found { app: app.clone(), automation: Arc::clone(&automation), index };
+        if super::place(server, &found)?.since_ms > at_ms && is_old {
+            continue;
+        }
+        let (pipeline, machine) = Target::names(schedule.target.as_ref());
+        let data = json!({
+            "run_id": null, "app": app.slug, "pipeline": pipeline, "machine": machine, "status": "skipped",
+            "error_code": reason, "url": url(server, "/schedules"), "schedule": schedule.name, "at": rfc3339(at_ms),
+        });
+        let subject = format!("{} {at_ms}", schedule.name);
+        note(server, &found, "schedule.skipped", &subject, server.clock().now_ms(), data)?;
+    }
+    Ok(())
+}
+
+/// Writes a notice that is due at once, unless there is one of the same subject.
+fn note(
+    server: &Server,
+    found: &Found,
+    kind: &str,
+    subject: &str,
+    timestamp_ms: i64,
+    data: Value,
+) -> Result<(), Problem> {
+    let hash = blake3::hash(format!("{} {kind} {subject}", found.book()).as_bytes()).to_hex();
+    let id = format!("msg_{}", &hash[..32]);
+    let now = server.clock().now_ms();
+    let run_id = data["run_id"].as_str().map(str::to_owned);
+    let payload = json!({"type": kind, "timestamp": rfc3339(timestamp_ms), "data": data});
+    let entry = Entry {
+        book: found.book(),
+        key: id,
+        at_ms: now,
+        state: "pending".to_owned(),
+        due_ms: Some(now),
+        run_id,
+        body: json!({"payload": payload, "attempts": []}).to_string(),
+    };
+    // A look at what is there costs less than a write, and most notices that are there already are seen again.
+    let query = EntryQuery { book: entry.book.clone(), key: Some(entry.key.clone()), ..EntryQuery::default() };
+    if !ledger::entries(server, &query)?.is_empty() {
+        return Ok(());
+    }
+    let write = Write { entry, expected: Expected::Nothing, submission: None, is_alone: false };
+    ledger::write(server, &write).map(drop)
+}
+
+/// The address of a page.
+fn url(server: &Server, path: &str) -> String {
+    let address = server.addresses().urls().into_iter().next().unwrap_or_default();
+    format!("{address}{}{path}", server.settings().base_path)
+}

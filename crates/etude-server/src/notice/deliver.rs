@@ -1,0 +1,106 @@
+//! Attempts to deliver pending notices.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use etude::clock::rfc3339;
+use etude_runtime::engine::{Entry, EntryQuery, Expected, Write, Written};
+use ring::hmac::{self, HMAC_SHA256, Key};
+use serde_json::{Value, json};
+
+use super::Found;
+use super::reach::{self, Outcome, Parcel};
+use crate::ledger;
+use crate::problem::Problem;
+use crate::run::blocking;
+use crate::server::Server;
+
+/// The time after each failed attempt until the next one, in milliseconds.
+const DELAYS_MS: [i64; 7] = [5_000, 300_000, 1_800_000, 7_200_000, 18_000_000, 36_000_000, 86_400_000];
+
+/// The time that an attempt has until another server may repeat it, in milliseconds.
+const LEASE_MS: i64 = 60_000;
+
+/// Notices of one receiver that are sent at once.
+const BATCH: u32 = 8;
+
+/// Begins the attempts that are due.
+pub(super) fn deliver(server: &Arc<Server>, found: &Found) -> Result<(), Problem> {
+    let now = server.clock().now_ms();
+    let (state, due_ms, limit) = (Some("pending".to_owned()), Some(now), Some(BATCH));
+    let due = EntryQuery { book: found.book(), state, due_ms, limit, ..EntryQuery::default() };
+    for entry in ledger::entries(server, &due)? {
+        let claimed = Entry { due_ms: Some(now + LEASE_MS), ..entry.clone() };
+        if replace(server, &entry, claimed.clone())? == Written::Done {
+            let (server, found) = (Arc::clone(server), found.clone());
+            tokio::runtime::Handle::current().spawn(attempt(server, found, claimed));
+        }
+    }
+    Ok(())
+}
+
+/// Writes `next` if `entry` is still there.
+fn replace(server: &Server, entry: &Entry, next: Entry) -> Result<Written, Problem> {
+    let expected = Expected::Entry { state: entry.state.clone(), due_ms: entry.due_ms };
+    ledger::write(server, &Write { entry: next, expected, submission: None, is_alone: false })
+}
+
+async fn attempt(server: Arc<Server>, found: Found, entry: Entry) {
+    let mut body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
+    let at_ms = server.clock().now_ms();
+    let outcome = match parcel(&server, &found, &entry.key, &body["payload"].to_string(), at_ms) {
+        Ok(parcel) => reach::send(&parcel).await,
+        Err(error) => Outcome { error: Some(error), ..Outcome::default() },
+    };
+    let attempted = json!({"at": rfc3339(at_ms), "status": outcome.status, "error": outcome.error});
+    let attempts = body["attempts"].as_array_mut().map_or(0, |attempts| {
+        attempts.push(attempted);
+        attempts.len()
+    });
+    let delay = attempts.checked_sub(1).and_then(|nth| DELAYS_MS.get(nth)).filter(|_| !outcome.is_final);
+    let (state, due_ms) = match delay {
+        _ if outcome.is_delivered() => ("delivered", None),
+        Some(delay) => ("pending", Some(server.clock().now_ms() + delay)),
+        None => ("failed", None),
+    };
+    let next = Entry { state: state.to_owned(), due_ms, body: body.to_string(), ..entry.clone() };
+    // A journal that fails lets the lease end, and the notice is sent again.
+    let _ = blocking(move || replace(&server, &entry, next)).await;
+}
+
+fn parcel(server: &Server, found: &Found, id: &str, body: &str, now_ms: i64) -> Result<Parcel, &'static str> {
+    let notice = found.notice();
+    let expand = |text: &str| server.apps().expand(text).filter(|text| !text.is_empty()).ok_or("unset_variable");
+    let (url, secret) = (expand(&notice.url)?, expand(&notice.secret)?);
+    let time = now_ms.div_euclid(1_000).to_string();
+    let signature = sign(&secret, id, &time, body).ok_or("secret")?;
+    let headers = vec![
+        ("content-type", "application/json".to_owned()),
+        ("webhook-id", id.to_owned()),
+        ("webhook-timestamp", time),
+        ("webhook-signature", signature),
+    ];
+    Ok(Parcel { url, allows_private: notice.allows_private, headers, body: body.to_owned() })
+}
+
+/// The signature of Standard Webhooks; `None` if the secret is not `whsec_` and base64.
+fn sign(secret: &str, id: &str, time: &str, body: &str) -> Option<String> {
+    let key = STANDARD.decode(secret.strip_prefix("whsec_")?).ok()?;
+    let tag = hmac::sign(&Key::new(HMAC_SHA256, &key), format!("{id}.{time}.{body}").as_bytes());
+    Some(format!("v1,{}", STANDARD.encode(tag)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// S-122: the vector of the Standard Webhooks libraries.
+    #[test]
+    fn a_notice_has_a_signature_of_standard_webhooks() {
+        let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+        let signature = sign(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", "{\"test\": 2432232314}");
+        assert_eq!(signature.as_deref(), Some("v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="));
+        assert_eq!(sign("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "a", "1", "{}"), None);
+    }
+}
