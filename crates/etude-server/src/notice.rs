@@ -19,6 +19,7 @@ use crate::ledger::{self, Page};
 use crate::problem::Problem;
 use crate::request::{Call, Respond, json_response};
 use crate::run::{blocking, engine_failed};
+use crate::schedule::broken;
 use crate::server::{ServedApp, Server};
 
 pub(crate) use collect::{Skipped, skipped};
@@ -148,6 +149,32 @@ fn places_book(app: &ServedApp) -> String {
     format!("notices {}", app.dir.display())
 }
 
+/// `GET /v1/notices`.
+pub(crate) async fn list(call: Call) -> Respond {
+    let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
+    let documents = blocking(move || {
+        let mut documents = Vec::new();
+        // A notice reports targets that a token with `--only` may not see.
+        for app in server.settings().apps.iter().filter(|_| caller.only.is_empty()) {
+            documents.extend(server.automation(app)?.notices.iter().map(|notice| document(app, notice)));
+        }
+        Ok(documents)
+    });
+    Ok(json_response(StatusCode::OK, &json!({"notices": documents.await?})))
+}
+
+fn document(app: &ServedApp, notice: &Notice) -> Value {
+    // The path of a receiver may be a secret.
+    let receiver = match url::Url::parse(&notice.url) {
+        Ok(url) if url.has_host() => url.origin().ascii_serialization(),
+        _ => notice.url.clone(),
+    };
+    json!({
+        "app": app.slug, "name": notice.name, "receiver": receiver, "on": notice.on, "pipelines": notice.pipelines,
+        "allow_private": notice.allows_private, "broken": broken(&notice.broken),
+    })
+}
+
 /// `GET /v1/notices/{app}/{name}/deliveries`.
 pub(crate) async fn deliveries(call: Call) -> Respond {
     let (server, caller, page) = (Arc::clone(&call.server), call.caller()?.clone(), Page::of(&call)?);
@@ -173,4 +200,25 @@ fn delivery(entry: &Entry) -> Value {
         "delivery_id": entry.key, "at": rfc3339(entry.at_ms), "type": body["payload"]["type"],
         "run_id": entry.run_id, "state": entry.state, "attempts": body["attempts"],
     })
+}
+
+/// `POST /v1/notices/{app}/{name}/deliveries/{delivery}/again`: makes a notice that was set aside due at once.
+pub(crate) async fn again(call: Call) -> Respond {
+    call.json(&[]).await?;
+    let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
+    let (slug, name, delivery_id) =
+        (call.param("app").to_owned(), call.param("name").to_owned(), call.param("delivery").to_owned());
+    let document = blocking(move || {
+        let unknown = || Problem::not_found("there is no such notice that was set aside");
+        let app = server.app(&slug).filter(|_| caller.only.is_empty()).ok_or_else(unknown)?;
+        let (book, key) = (book(app, &name), Some(delivery_id));
+        let query = EntryQuery { book, key, state: Some("failed".to_owned()), ..EntryQuery::default() };
+        let failed = ledger::entries(&server, &query)?.pop().ok_or_else(unknown)?;
+        let expected = Expected::Entry { state: failed.state.clone(), due_ms: failed.due_ms };
+        let entry = Entry { state: "pending".to_owned(), due_ms: Some(server.clock().now_ms()), ..failed };
+        let document = delivery(&entry);
+        ledger::write(&server, &Write { entry, expected, submission: None, is_alone: false })?;
+        Ok(document)
+    });
+    Ok(json_response(StatusCode::ACCEPTED, &document.await?))
 }

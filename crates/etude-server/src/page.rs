@@ -15,11 +15,13 @@ mod node;
 mod row;
 pub(crate) mod run;
 pub(crate) mod runs;
+pub(crate) mod schedules;
 mod shell;
 mod source;
 pub(crate) mod target;
 mod text;
 mod tree;
+pub(crate) mod webhooks;
 
 use axum::body::Body;
 use axum::response::Response;

@@ -162,14 +162,23 @@ fn document(server: &Server, found: &Found) -> Result<Value, Problem> {
     let is_broken = !schedule.broken.is_empty();
     let (pipeline, machine) = Target::names(schedule.target.as_ref());
     let next = schedule.timing.as_ref().filter(|_| !is_broken).and_then(|timing| timing.next(now));
-    let broken: Option<Vec<Value>> = is_broken.then(|| schedule.broken.iter().map(etude_spec::render::json).collect());
+    let description = match (&schedule.cron, schedule.every_ms) {
+        (Some(cron), _) => (!is_broken).then(|| etude_spec::schedule::words(cron)),
+        (None, every) => every.map(etude_spec::schedule::interval),
+    };
     Ok(json!({
         "app": found.app.slug, "name": schedule.name, "pipeline": pipeline, "machine": machine, "cron": schedule.cron,
-        "every": schedule.every_ms.map(etude_core::report::duration), "timezone": schedule.timezone,
+        "every": schedule.every_ms.map(etude_spec::duration::text), "timezone": schedule.timezone,
+        "description": description,
         "overlap": schedule.overlap.word(), "catch_up": schedule.catch_up.word(),
         "catch_up_within_ms": schedule.catch_up_within_ms, "jitter_ms": schedule.jitter_ms, "paused": is_paused,
-        "reason": kept.reason.filter(|_| is_paused), "broken": broken, "next_at": next.map(rfc3339),
+        "reason": kept.reason.filter(|_| is_paused), "broken": broken(&schedule.broken), "next_at": next.map(rfc3339),
     }))
+}
+
+/// The errors of an entry; null if it has none.
+pub(crate) fn broken(errors: &[etude_spec::Diagnostic]) -> Option<Vec<Value>> {
+    (!errors.is_empty()).then(|| errors.iter().map(etude_spec::render::json).collect())
 }
 
 /// `GET /v1/schedules`.
@@ -307,6 +316,6 @@ fn sound(found: Found) -> Result<Found, Problem> {
     if found.schedule().broken.is_empty() {
         return Ok(found);
     }
-    let diagnostics: Vec<Value> = found.schedule().broken.iter().map(etude_spec::render::json).collect();
+    let diagnostics = broken(&found.schedule().broken);
     Err(Problem::new(Code::DefinitionInvalid, "the schedule has errors").with("diagnostics", diagnostics))
 }

@@ -24,6 +24,7 @@ use crate::ledger::{self, Page};
 use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond, json_response};
 use crate::run::{blocking, engine_failed};
+use crate::schedule::broken;
 use crate::server::{ServedApp, Server};
 use crate::start::invalid_input;
 
@@ -235,6 +236,31 @@ fn submission(
     submission.map_err(|refused| match refused {
         Refused::Input(problems) => invalid_input(problems),
         Refused::Engine(error) => engine_failed(&error),
+    })
+}
+
+/// `GET /v1/webhooks`.
+pub(crate) async fn list(call: Call) -> Respond {
+    let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
+    let documents = blocking(move || {
+        let mut documents = Vec::new();
+        for app in &server.settings().apps {
+            let automation = server.automation(app)?;
+            let is_visible =
+                |webhook: &&Webhook| webhook.target.as_ref().is_none_or(|target| caller.covers(target.name()));
+            documents.extend(automation.webhooks.iter().filter(is_visible).map(|webhook| document(app, webhook)));
+        }
+        Ok(documents)
+    });
+    Ok(json_response(StatusCode::OK, &json!({"webhooks": documents.await?})))
+}
+
+fn document(app: &ServedApp, webhook: &Webhook) -> Value {
+    let (pipeline, machine) = Target::names(webhook.target.as_ref());
+    json!({
+        "app": app.slug, "name": webhook.name, "pipeline": pipeline, "machine": machine,
+        "kind": webhook.verify.as_ref().map(|verify| verify.kind.word()), "path": format!("/in/{}/{}", app.slug, webhook.name),
+        "broken": broken(&webhook.broken),
     })
 }
 

@@ -45,6 +45,13 @@ pub fn parse_long(text: &str) -> Result<u64, &'static str> {
     }
 }
 
+/// The shortest text that [`parse_long`] reads as `ms`: `90m` for an hour and a half.
+pub fn text(ms: u64) -> String {
+    let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
+    let unit = units.into_iter().find(|(_, size)| ms > 0 && ms.is_multiple_of(*size));
+    unit.map_or_else(|| format!("{ms}ms"), |(unit, size)| format!("{}{unit}", ms / size))
+}
+
 /// The duration that a value is, in milliseconds; it may have days.
 pub(crate) fn long_of_node(node: &Node<'_>) -> Result<u64, &'static str> {
     match node.as_text() {

@@ -5,8 +5,10 @@
 mod cron;
 #[cfg(test)]
 mod tests;
+mod words;
 
 pub use cron::{Cron, CronError};
+pub use words::{interval, words};
 
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};

@@ -38,7 +38,7 @@ pub(crate) async fn server(call: Call) -> Respond {
             div.columns {
                 div {
                     section.card {
-                        header { h2 { "Apps" } }
+                        header { h2 { "Apps" } span.grow {} a href=(shell.link("/schedules")) { "Schedules" } a href=(shell.link("/webhooks")) { "Webhooks" } }
                         @if apps.is_empty() { p.pad.dim { "None." } }
                         ul.rows { @for app in &apps { li { a href=(shell.link(&format!("/apps/{}", segment(app)))) { (visible(app)) } } } }
                     }

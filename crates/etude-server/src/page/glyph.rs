@@ -40,6 +40,14 @@ const DRAWINGS: &[(&str, &str)] = &[
         "skipped",
         r#"<g fill="currentColor"><circle cx="3" cy="8" r="1.5"/><circle cx="8" cy="8" r="1.5"/><circle cx="13" cy="8" r="1.5"/></g>"#,
     ),
+    (
+        "active",
+        r#"<circle cx="8" cy="8" r="6.25" fill="none" stroke="currentColor" stroke-width="1.5"/><path fill="none" stroke="currentColor" stroke-width="1.5" d="M8 4.2V8l2.6 1.8"/>"#,
+    ),
+    (
+        "paused",
+        r#"<circle cx="8" cy="8" r="6.25" fill="none" stroke="currentColor" stroke-width="1.5"/><path stroke="currentColor" stroke-width="1.6" d="M6.2 5.2v5.6M9.8 5.2v5.6"/>"#,
+    ),
     ("not_started", r#"<circle cx="8" cy="8" r="6" fill="none" stroke="currentColor"/>"#),
 ];
 
@@ -69,6 +77,11 @@ pub(super) fn word(state: &str) -> String {
     let spaced = state.replace('_', " ");
     let mut letters = spaced.chars();
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// A drawing with another word.
+pub(super) fn named(drawing: &str, word: &str) -> Markup {
+    html! { span.state { (drawn(drawing)) span.word { (word) } } }
 }
 
 /// Drawing and word.

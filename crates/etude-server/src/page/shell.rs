@@ -17,15 +17,20 @@ pub(super) enum Section {
     Runs,
     Decisions,
     Apps,
+    Schedules,
+    Webhooks,
     Server,
     None,
 }
 
-/// Destinations: name, path and the drawing that stands above the name at phone width.
-const DESTINATIONS: [(Section, &str, &str, &str); 4] = [
+/// Destinations: name, path and the drawing that stands above the name at phone width. One without a drawing is not in the bar of
+/// a phone; the page of the server leads to it.
+const DESTINATIONS: [(Section, &str, &str, &str); 6] = [
     (Section::Runs, "Runs", "/", "M2 4h12M2 8h12M2 12h12"),
     (Section::Decisions, "Decisions", "/decisions", "M8 2l6 6-6 6-6-6z"),
     (Section::Apps, "Apps", "/apps", "M2 2h5v5H2zM9 9h5v5H9zM7 4.5h4.5V9"),
+    (Section::Schedules, "Schedules", "/schedules", ""),
+    (Section::Webhooks, "Webhooks", "/webhooks", ""),
     (Section::Server, "Server", "/server", "M2 3h12v4H2zM2 9h12v4H2zM4.5 5h1M4.5 11h1"),
 ];
 
@@ -100,7 +105,7 @@ impl Shell {
                 }
                 nav aria-label="Pages" {
                     @for (of, name, path, drawing) in DESTINATIONS {
-                        a href=(self.link(path)) aria-current=[(of == section).then_some("page")] {
+                        a.far[drawing.is_empty()] href=(self.link(path)) aria-current=[(of == section).then_some("page")] {
                             svg viewBox="0 0 16 16" aria-hidden="true" { path fill="none" stroke="currentColor" stroke-width="1.5" d=(drawing) {} }
                             span.label { (name)
                                 @if of == Section::Decisions {

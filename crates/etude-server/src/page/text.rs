@@ -134,6 +134,17 @@ impl Zone {
         name.and_then(|name| TimeZone::get(&name).ok()).map(Self).unwrap_or_default()
     }
 
+    /// The zone of a schedule.
+    pub(super) fn of_schedule(name: &str) -> Self {
+        if name == "local" { Self(TimeZone::system()) } else { TimeZone::get(name).map(Self).unwrap_or_default() }
+    }
+
+    /// The instant of a local time without a zone, as a form has it; RFC 3339 in UTC.
+    pub(super) fn instant(&self, local: &str) -> Option<String> {
+        let time: jiff::civil::DateTime = local.parse().ok()?;
+        time.to_zoned(self.0.clone()).ok().map(|time| time.timestamp().to_string())
+    }
+
     /// A time in a form of `strftime`, with the UTC instant as its title.
     fn time(&self, at: &Value, form: &str) -> Markup {
         let text = at.as_str().unwrap_or_default();
@@ -153,6 +164,11 @@ impl Zone {
     /// Day and time.
     pub(super) fn moment(&self, at: &Value) -> Markup {
         self.time(at, "%-d %b, %H:%M:%S")
+    }
+
+    /// Weekday, day and time.
+    pub(super) fn tick(&self, at: &Value) -> Markup {
+        self.time(at, "%a %-d %b, %H:%M")
     }
 
     /// The day, as a heading: today and yesterday have their name.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use base64::Engine as _;
+use etude_runtime::engine::{Entry, Expected, Ledger as _, Write};
 use serde_json::{Value, json};
 
 use crate::browser::Browser;
@@ -57,7 +58,65 @@ pub(crate) fn runs(server: &Running) -> Vec<Value> {
     ];
     server.until(all[5]["run_id"].as_str().expect("an id"), &["running"]);
     all.reverse();
+    automation(server, all[2]["run_id"].as_str().expect("an id"));
     all
+}
+
+/// Ticks, deliveries and notices, as servers have written them over the last weeks.
+fn automation(server: &Running, run: &str) {
+    let journal = etude_sqlite::Settings { dir: server.dir().to_owned(), sync: etude_sqlite::Sync::Normal };
+    let engine = etude_sqlite::Sqlite::open(journal).expect("the journal");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let app = server.dir().join("demo").canonicalize().expect("an app");
+    let now = jiff::Timestamp::now().as_millisecond();
+    let put = |book: &str, key: String, at_ms: i64, state: &str, body: Value| {
+        let run_id = matches!(state, "ran" | "accepted" | "delivered" | "failed").then(|| run.to_owned());
+        let (kind, name) = book.split_once(' ').expect("a kind");
+        let (book, body, state) = (format!("{kind} {} {name}", app.display()), body.to_string(), state.to_owned());
+        let entry = Entry { book, key, at_ms, state, run_id, body, ..Entry::default() };
+        let write = Write { entry, expected: Expected::Anything, submission: None, is_alone: false };
+        runtime.block_on(engine.write(&write)).expect("written");
+    };
+    const DAY: i64 = 86_400_000;
+    for day in 1..=30 {
+        let at = now / DAY * DAY - day * DAY + DAY / 48;
+        let (state, reason) = match day {
+            9 | 10 => ("skipped", Some("missed")),
+            17 => ("skipped", Some("overlap")),
+            22..=24 => ("skipped", Some("paused")),
+            _ => ("ran", None),
+        };
+        put("ticks nightly-mail", at.to_string(), at, state, json!({"kind": "tick", "reason": reason, "due_ms": at}));
+    }
+    for hour in 1..=12 {
+        let at = now / 3_600_000 * 3_600_000 - hour * 3_600_000;
+        let (state, reason) = if hour < 4 { ("skipped", Some("overlap")) } else { ("ran", None) };
+        put("ticks reminders", at.to_string(), at, state, json!({"kind": "tick", "reason": reason, "due_ms": at}));
+    }
+    let id = |nth: i64| format!("72d3162e-cc78-11e3-81ab-4c9367dc09{nth:02}");
+    for (nth, verdict) in ["accepted", "repeated", "ignored", "refused", "accepted"].into_iter().enumerate() {
+        let nth = i64::try_from(nth).expect("small");
+        put(
+            "webhook pull-request",
+            id(nth),
+            now - nth * 500_000,
+            verdict,
+            json!({"headers": {}, "delivery_id": id(nth)}),
+        );
+    }
+    let at = etude::clock::rfc3339(now);
+    for (nth, (state, attempt)) in [
+        ("delivered", json!({"at": at, "status": 200, "error": null})),
+        ("pending", json!({"at": at, "status": 503, "error": "status"})),
+        ("failed", json!({"at": at, "status": null, "error": "private_address"})),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let nth = i64::try_from(nth).expect("small");
+        let body = json!({"payload": {"type": "run.cancelled"}, "attempts": [attempt]});
+        put("notice chat", format!("msg_{nth}"), now - nth * 700_000, state, body);
+    }
 }
 
 /// The example whose run is on the pictures of the documents.
@@ -117,6 +176,19 @@ fn say(prompt: &str) -> Option<String> {
 }
 
 const FILES: &[(&str, &str)] = &[
+    (
+        "etude.yaml",
+        r#"schedules:
+  nightly-mail: {pipeline: sort-mail, cron: "30 2 * * MON-FRI", timezone: Europe/Berlin, input: {inbox: support}, jitter: 5m}
+  reminders: {pipeline: reminders, every: 6h, input: {count: 20}}
+  quarterly: {pipeline: deploy, cron: "0 8 LW JAN,APR,JUL,OCT *", timezone: America/New_York}
+  broken: {pipeline: sort-mail, cron: "30 25 * * *", timezone: UTC}
+webhooks:
+  pull-request: {pipeline: code-review, verify: {kind: github, secrets: ["${env:HOOK_SECRET}"]}, when: {header.x-github-event: pull_request}}
+notices:
+  - {name: chat, url: "https://chat.example/hooks/T0123", on: [run.cancelled], secret: "${env:NOTICE_SECRET}"}
+"#,
+    ),
     (
         "pipelines/sort-mail/pipeline.yaml",
         r#"name: sort-mail
@@ -249,6 +321,9 @@ fn pages(server: &Running, runs: &[Value]) -> Vec<(&'static str, String)> {
         ("pipeline-llm", "/apps/demo/pipelines/sort-mail".to_owned()),
         ("machine", "/apps/change/machines/change".to_owned()),
         ("log", log(server, &runs[2])),
+        ("schedules", "/schedules".to_owned()),
+        ("schedule", "/schedules/demo/nightly-mail".to_owned()),
+        ("webhooks", "/webhooks".to_owned()),
         ("server", "/server".to_owned()),
     ]
 }

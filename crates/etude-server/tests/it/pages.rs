@@ -454,3 +454,92 @@ fn a_step_in_progress_is_live() {
     browser.until("return document.querySelector('[data-key=\"business/s2\"]').dataset.status === 'succeeded'");
     browser.until("return document.querySelector('#head [role=status]').textContent === 'Succeeded'");
 }
+
+const AUTOMATION: &str = r#"schedules:
+  nightly: {pipeline: p, cron: "30 2 * * MON-FRI", timezone: America/New_York}
+  bad: {pipeline: p, cron: "0 25 * * *", timezone: UTC}
+webhooks:
+  push: {pipeline: p, verify: {kind: token, secrets: [s3cret]}}
+notices:
+  - {name: chat, url: "https://127.0.0.1:9/secret-path", on: [run.failed], secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw}
+"#;
+
+/// S-136: pages of what is not there yet say how to write one.
+#[test]
+fn pages_without_schedules_and_webhooks_say_how_to_write_one() {
+    let server = server();
+    assert!(page(&server, "/schedules").contains("schedules: {nightly:"));
+    let text = page(&server, "/webhooks");
+    assert!(text.contains("webhooks: {push:") && text.contains("notices: [{name: chat"));
+}
+
+/// S-105, S-111, S-128: the page of a schedule says when it ticks, why ticks made no run, and acts without a script.
+#[test]
+fn the_page_of_a_schedule_shows_and_acts() {
+    let server = server();
+    server.configure(AUTOMATION);
+    server.poll("/v1/schedules", |document| document["schedules"].as_array().is_some_and(|all| all.len() == 2));
+    let text = page(&server, "/schedules");
+    for part in ["At 02:30 from Monday to Friday", "America/New_York", "Broken", "is no hour"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let form = |path: &str, body: &str| {
+        let origin = format!("http://{}", server.address);
+        let bearer = format!("Bearer {}", server.owner);
+        let kind = "application/x-www-form-urlencoded";
+        let headers = [("Authorization", &*bearer), ("Origin", &origin), ("Content-Type", kind)];
+        server.raw("POST", path, &headers, Some(body.to_owned()))
+    };
+    assert_eq!(form("/schedules/demo/nightly/pause", "reason=audit").status, 303);
+    assert!(page(&server, "/schedules/demo/nightly").contains("audit"));
+    assert_eq!(form("/schedules/demo/nightly/unpause", "").status, 303);
+    assert_eq!(form("/schedules/demo/nightly/fire", "").status, 303);
+    let times = "from=2026-11-02T00%3A00&to=2026-11-04T02%3A30";
+    assert_eq!(form("/schedules/demo/nightly/backfill", times).status, 303);
+    let text = page(&server, "/schedules/demo/nightly");
+    // Times of a form are those of the schedule's zone.
+    for at in ["2026-11-02T07:30:00.000Z", "2026-11-03T07:30:00.000Z"] {
+        assert!(text.contains(at), "{at}: {text}");
+    }
+    assert!(!text.contains("2026-11-04T07:30:00.000Z") && text.contains(">fire<") && text.contains(">backfill<"));
+    assert_eq!(form("/schedules/demo/nightly/delete", "").status, 404);
+}
+
+/// S-125, S-128: deliveries are shown with their verdicts, and a notice that was set aside can be sent again.
+#[test]
+fn the_page_of_webhooks_shows_deliveries() {
+    let server = server();
+    server.configure(AUTOMATION);
+    server.poll("/v1/notices/demo/chat/deliveries", |document| document["deliveries"].is_array());
+    let deliver =
+        |token: &str| server.raw("POST", "/in/demo/push", &[("X-Webhook-Token", token)], Some("{}".to_owned()));
+    assert_eq!((deliver("s3cret").status, deliver("s3cret").status, deliver("wrong").status), (202, 202, 401));
+    let failed = |document: &Value| document["deliveries"][0]["state"] == "failed";
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    // The server reports what happens after it has seen the notice.
+    let sent = loop {
+        server.run(&json!({"pipeline": "bad"}));
+        let document = server.send("GET", "/v1/notices/demo/chat/deliveries", None).json();
+        if document["deliveries"].as_array().is_some_and(|all| !all.is_empty()) {
+            break server.poll("/v1/notices/demo/chat/deliveries", failed);
+        }
+        assert!(std::time::Instant::now() < deadline, "nothing was sent");
+    };
+    let text = page(&server, "/webhooks");
+    for part in ["Accepted", "Repeated", "Refused", "Send again", "the address is private", "https://127.0.0.1:9<"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("secret-path") && !text.contains("s3cret") && !text.contains("MfKQ9r8"), "{text}");
+    assert!(page(&server, "/webhooks/demo/push").contains("Run again"));
+    let id = sent["deliveries"][0]["delivery_id"].as_str().expect("an id");
+    let origin = format!("http://{}", server.address);
+    let bearer = format!("Bearer {}", server.owner);
+    let kind = "application/x-www-form-urlencoded";
+    let headers = [("Authorization", &*bearer), ("Origin", &origin), ("Content-Type", kind)];
+    let again = server.raw("POST", &format!("/notices/demo/chat/{id}"), &headers, Some(String::new()));
+    assert_eq!((again.status, again.header("location")), (303, Some("/notices/demo/chat")));
+    server.poll("/v1/notices/demo/chat/deliveries", |document| {
+        let all = document["deliveries"].as_array().expect("deliveries");
+        all.iter().any(|one| one["delivery_id"] == id && one["attempts"].as_array().is_some_and(|all| all.len() == 2))
+    });
+}

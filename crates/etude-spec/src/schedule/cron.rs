@@ -98,15 +98,7 @@ impl Cron {
     /// A field is not understood, or no date fits.
     pub fn parse(text: &str) -> Result<Self, CronError> {
         let text = text.trim().to_ascii_uppercase();
-        let whole = match text.as_str() {
-            "@HOURLY" => "0 * * * *",
-            "@DAILY" | "@MIDNIGHT" => "0 0 * * *",
-            "@WEEKLY" => "0 0 * * 0",
-            "@MONTHLY" => "0 0 1 * *",
-            "@YEARLY" | "@ANNUALLY" => "0 0 1 1 *",
-            other if other.starts_with('@') => return Err(CronError::Nickname(other.to_ascii_lowercase())),
-            other => other,
-        };
+        let whole = expanded(&text).ok_or_else(|| CronError::Nickname(text.to_ascii_lowercase()))?;
         let fields: Vec<&str> = whole.split_whitespace().collect();
         let &[minute, hour, day, month, weekday] = fields.as_slice() else {
             return Err(CronError::Fields(fields.len()));
@@ -192,6 +184,19 @@ impl Cron {
         let (day, weekday) = (self.days.has(date), self.weekdays.has(date));
         if self.is_either { day || weekday } else { day && weekday }
     }
+}
+
+/// The five fields of a pattern in capitals; `None` if it is a nickname that is none.
+pub(super) fn expanded(pattern: &str) -> Option<&str> {
+    Some(match pattern {
+        "@HOURLY" => "0 * * * *",
+        "@DAILY" | "@MIDNIGHT" => "0 0 * * *",
+        "@WEEKLY" => "0 0 * * 0",
+        "@MONTHLY" => "0 0 1 * *",
+        "@YEARLY" | "@ANNUALLY" => "0 0 1 1 *",
+        other if other.starts_with('@') => return None,
+        other => other,
+    })
 }
 
 impl Field {
