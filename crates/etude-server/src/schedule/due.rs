@@ -21,6 +21,29 @@ pub(super) struct Window {
     pub(super) now_ms: i64,
 }
 
+impl Window {
+    /// The window of a look. It reaches back by `catch_up_within`, and not to before the schedule was first seen.
+    pub(super) fn of(
+        schedule: &Schedule,
+        since_ms: i64,
+        settled_ms: Option<i64>,
+        last_look_ms: Option<i64>,
+        now_ms: i64,
+    ) -> Self {
+        let within = i64::try_from(schedule.catch_up_within_ms.max(60_000)).unwrap_or(i64::MAX);
+        let oldest = now_ms
+            .saturating_sub(within)
+            .saturating_sub(i64::try_from(schedule.jitter_ms).unwrap_or(i64::MAX))
+            .max(since_ms);
+        Self { after_ms: settled_ms.map_or(oldest, |settled| settled.max(oldest)), last_look_ms, now_ms }
+    }
+
+    /// Every tick up to here is settled by a look: with jitter, an earlier tick may be due later.
+    pub(super) fn settled_ms(&self, schedule: &Schedule) -> i64 {
+        self.now_ms.saturating_sub(i64::try_from(schedule.jitter_ms).unwrap_or(i64::MAX))
+    }
+}
+
 /// A tick that is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Due {
@@ -132,5 +155,55 @@ mod tests {
         assert!(delays.iter().all(|delay| (0..600_000).contains(delay)));
         assert!(delays.windows(2).any(|two| two[0] != two[1]));
         assert!(ticks.iter().all(|tick| tick.at_ms % HOUR == 0 && tick.due_ms <= window.now_ms));
+    }
+
+    /// Takes the ticks of a year with three servers that look at different times, sleep, and die now and then.
+    fn year(pattern: &str, zone: &str, jitter: &str) -> (Vec<i64>, Vec<i64>) {
+        let text = format!(
+            "schedules:\n  a: {{pipeline: p, cron: \"{pattern}\", timezone: {zone}, catch_up: all, catch_up_within: 3d, jitter: {jitter}}}\n"
+        );
+        let read = automation::read(&SourceFile::new("etude.yaml", text), None);
+        assert!(read.diagnostics.is_empty(), "{:?}", read.diagnostics);
+        let schedule = read.schedules.into_iter().next().expect("a schedule");
+        let (from, to) = (1_767_225_600_000, 1_798_761_600_000); // The year 2026 in UTC.
+        let (mut taken, mut runs) = (std::collections::BTreeSet::new(), Vec::new());
+        // What each server remembers: its last look, and what is settled.
+        let mut memories = [(None, None); 3];
+        let mut now = from;
+        for look in 0_i64.. {
+            let server = usize::try_from(look % 3).expect("small");
+            // From seconds to hours; some clocks are set back an hour.
+            now += [9_000, 61_000, 1_000, 7 * HOUR, 250, 19 * HOUR, 20_000][usize::try_from(look % 7).expect("small")];
+            let now = if look % 11 == 5 { now - HOUR } else { now };
+            if now > to + 3_600_000 * 24 {
+                break;
+            }
+            if look % 13 == 0 {
+                memories[server] = (None, None);
+            }
+            let (last, settled) = memories[server];
+            let (last, settled) = if last > Some(now) { (None, None) } else { (last, settled) };
+            let window = Window::of(&schedule, from, settled, last, now);
+            for tick in due(&schedule, window, |at| taken.contains(&at)).0 {
+                assert!(taken.insert(tick.at_ms) && tick.runs, "{pattern} in {zone}: {tick:?}");
+                runs.push(tick.at_ms);
+            }
+            memories[server] = (Some(now), Some(window.settled_ms(&schedule)));
+        }
+        runs.retain(|at| *at <= to);
+        runs.sort_unstable();
+        (runs, schedule.timing.expect("a pattern").between(from, to, usize::MAX))
+    }
+
+    /// S-98, S-99, S-100, S-101: over a year in three zones with both changes of the clock, three servers with looks from a quarter of
+    /// a second to nineteen hours apart, deaths and clocks that are set back make each tick once, and miss none.
+    #[test]
+    fn a_year_with_three_servers_has_each_tick_once() {
+        for zone in ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe"] {
+            for (pattern, jitter, count) in [("30 2 * * *", "20m", 365), ("15 */6 * * *", "0s", 365 * 4)] {
+                let (runs, wanted) = year(pattern, zone, jitter);
+                assert_eq!((runs.len(), runs == wanted), (count, true), "{pattern} in {zone}");
+            }
+        }
     }
 }

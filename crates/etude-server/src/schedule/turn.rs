@@ -101,15 +101,15 @@ fn look_at(server: &Arc<Server>, found: &Found, look: &mut Look) -> Result<(), P
             kept
         }
     };
-    let within = i64::try_from(schedule.catch_up_within_ms.max(60_000)).unwrap_or(i64::MAX);
-    let jitter = i64::try_from(schedule.jitter_ms).unwrap_or(i64::MAX);
-    let oldest = now_ms.saturating_sub(within).saturating_sub(jitter).max(kept.since_ms);
-    let after_ms = look.settled_ms.map_or(oldest, |settled| settled.max(oldest));
-    let query =
-        EntryQuery { book: found.book(), from_ms: Some(after_ms), until_ms: Some(now_ms), ..EntryQuery::default() };
+    let window = due::Window::of(schedule, kept.since_ms, look.settled_ms, look.at_ms, now_ms);
+    let query = EntryQuery {
+        book: found.book(),
+        from_ms: Some(window.after_ms),
+        until_ms: Some(now_ms),
+        ..EntryQuery::default()
+    };
     let taken = ledger::entries(server, &query)?;
     let taken: BTreeSet<String> = taken.into_iter().map(|entry| entry.key).collect();
-    let window = due::Window { after_ms, last_look_ms: look.at_ms, now_ms };
     let (ticks, next_ms) = due::due(schedule, window, |at_ms| taken.contains(&at_ms.to_string()));
     for due in ticks {
         let nominal = tick::Tick::nominal(due.at_ms, due.due_ms);
@@ -121,8 +121,7 @@ fn look_at(server: &Arc<Server>, found: &Found, look: &mut Look) -> Result<(), P
         look.has_waiting = true;
     }
     look.at_ms = Some(now_ms);
-    // With jitter, an earlier tick may be due later.
-    look.settled_ms = Some(now_ms.saturating_sub(jitter));
+    look.settled_ms = Some(window.settled_ms(schedule));
     look.next_ms = next_ms;
     Ok(())
 }

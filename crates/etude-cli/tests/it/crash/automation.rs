@@ -1,0 +1,148 @@
+//! `kill -9` of a server at each write while ticks are due and a delivery arrives: one run for each.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use super::shim::{self, Fault};
+use crate::serve::Serving;
+use crate::test::{Test, printing, wait_until};
+
+const HOUR: i64 = 3_600_000;
+
+/// Ticks that are due while the server is killed.
+const TICKS: usize = 3;
+
+/// Moments with every test; all of them with `ETUDE_CRASH_FULL`.
+const SOME: usize = 9;
+
+const FAULTS: [fn(usize) -> Fault; 3] = [Fault::Before, Fault::After, Fault::Torn];
+
+/// S-98: killed at a write while ticks are due, the servers make one run for each tick: none is missed, none doubled.
+#[test]
+fn ticks_of_a_server_killed_anywhere_make_one_run_each() {
+    everywhere(ticks);
+}
+
+/// S-116: killed at a write while a delivery arrives, the servers make one run for it, however often it is sent.
+#[test]
+fn deliveries_to_a_server_killed_anywhere_make_one_run() {
+    everywhere(delivery);
+}
+
+/// Lives a life without a fault, then some with one each.
+fn everywhere(life: fn(Fault) -> Lived) {
+    if shim::is_missing("kills of a server") {
+        return;
+    }
+    let writes = life(Fault::None).writes;
+    let most = if std::env::var_os("ETUDE_CRASH_FULL").is_some() { usize::MAX } else { SOME };
+    let mut kills = 0;
+    for (at, fault) in (1..=writes).step_by((writes / most).max(1)).zip(FAULTS.iter().cycle()) {
+        kills += usize::from(life(fault(at)).was_killed);
+    }
+    println!("{writes} writes, {kills} kills");
+    assert!(kills > 0, "nothing was killed");
+}
+
+/// What came of one life.
+struct Lived {
+    writes: usize,
+    was_killed: bool,
+}
+
+/// An app whose server has a clock of its own.
+fn app(config: &str) -> Test {
+    let test = Test::new().pipeline("p", |p| p.sh("s", &printing("{\"output\": 1}"))).file("etude.yaml", config);
+    set_clock(&test, 0);
+    let clock = test.path("clock").display().to_string();
+    test.env("ETUDE_TEST_CLOCK", &clock)
+}
+
+/// Sets the clock to half past an hour, so that no tick is near.
+fn set_clock(test: &Test, hours: i64) {
+    let now = etude::clock::now_ms();
+    test.put("clock", &(HOUR / 2 - now % HOUR + hours * HOUR).to_string());
+}
+
+/// A server with a fault. `act` gets its socket if it came to accept connections; the server is killed once `is_over` holds.
+fn with_fault(test: &Test, fault: Fault, act: impl FnOnce(&str), is_over: impl Fn() -> bool) -> Lived {
+    let mut command = shim::with_fault(test, test.command(&["serve", "--format", "json", "--port", "0"]), fault);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the binary starts");
+    let mut line = String::new();
+    let _ = BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line);
+    if let Ok(Value::Object(line)) = serde_json::from_str(&line) {
+        act(line["socket"].as_str().expect("a socket"));
+    }
+    let mut was_killed = false;
+    wait_until("the end of the server or of its runs", || {
+        was_killed = child.try_wait().expect("a child").is_some();
+        was_killed || is_over()
+    });
+    let _ = child.kill();
+    let _ = child.wait();
+    Lived { writes: shim::events(test).len(), was_killed }
+}
+
+/// The number of runs that succeeded, as another process sees it.
+fn succeeded(test: &Test) -> usize {
+    let ran = test.run(&["runs", "list", "--status", "succeeded", "--format", "json"]);
+    ran.exit(0).at("/runs").as_array().map_or(0, Vec::len)
+}
+
+fn ticks(fault: Fault) -> Lived {
+    let test = app("schedules:\n  a: {pipeline: p, every: 1h, catch_up: all, overlap: allow}\n");
+    // The schedule is seen before it ticks.
+    let first = Serving::start(&test, &["--port", "0"]);
+    first.post("/v1/schedules/app/a/pause", &json!({}));
+    first.post("/v1/schedules/app/a/unpause", &json!({}));
+    first.end();
+    set_clock(&test, 3);
+    let lived = with_fault(&test, fault, |_| (), || succeeded(&test) == TICKS);
+    let next = Serving::start(&test, &["--port", "0"]);
+    let mut found = Vec::new();
+    wait_until(&format!("{TICKS} ticks after {fault:?}"), || {
+        found = next.document("GET", "/v1/schedules/app/a/ticks", "")["ticks"].as_array().cloned().unwrap_or_default();
+        found.len() >= TICKS && succeeded(&test) >= TICKS
+    });
+    let mut runs: Vec<&str> = found.iter().filter_map(|tick| tick["run_id"].as_str()).collect();
+    runs.sort_unstable();
+    runs.dedup();
+    assert_eq!((found.len(), runs.len()), (TICKS, TICKS), "{fault:?}: {found:#?}");
+    let all = next.document("GET", "/v1/runs?cause=schedule", "");
+    assert_eq!(all["runs"].as_array().map(Vec::len), Some(TICKS), "{fault:?}: {all:#}");
+    next.end();
+    lived
+}
+
+fn delivery(fault: Fault) -> Lived {
+    let test =
+        app("webhooks:\n  hook: {pipeline: p, verify: {kind: token, secrets: [s3cret], id_header: X-Delivery}}\n");
+    let mut first = None;
+    let lived = with_fault(&test, fault, |socket| first = deliver(socket), || succeeded(&test) == 1);
+    let next = Serving::start(&test, &["--port", "0"]);
+    let again = deliver(next.line["socket"].as_str().expect("a socket")).expect("a response");
+    assert!(again["run_id"].is_string(), "{fault:?}: {again:#}");
+    assert!(first.as_ref().is_none_or(|first| *first == again), "{fault:?}: {first:?}, then {again}");
+    wait_until(&format!("the run after {fault:?}"), || succeeded(&test) >= 1);
+    let all = next.document("GET", "/v1/runs?cause=webhook", "");
+    assert_eq!(all["runs"].as_array().map(Vec::len), Some(1), "{fault:?}: {all:#}");
+    next.end();
+    lived
+}
+
+/// Sends the delivery; its response, if there is one.
+fn deliver(socket: &str) -> Option<Value> {
+    let body = "{}";
+    let text = format!(
+        "POST /in/app/hook HTTP/1.1\r\nHost: x\r\nX-Webhook-Token: s3cret\r\nX-Delivery: one\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    let mut stream = UnixStream::connect(socket).ok()?;
+    stream.write_all(text.as_bytes()).ok()?;
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).ok()?;
+    serde_json::from_str(reply.split_once("\r\n\r\n")?.1).ok()
+}
