@@ -47,9 +47,10 @@ pub(crate) async fn metrics(call: Call) -> Respond {
         server.engine().counts(&query).map_err(|e| engine_failed(&e))
     });
     let counts = counts.await?;
+    let schedules = crate::schedule::states(&call).await?;
     let accepts = call.headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let is_open = accepts.contains("application/openmetrics-text");
-    let text = text(&call, &counts, is_open).unwrap_or_default();
+    let text = text(&call, &counts, &schedules, is_open).unwrap_or_default();
     let mut response = Response::new(Body::from(text));
     let kind = match is_open {
         true => "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -59,7 +60,12 @@ pub(crate) async fn metrics(call: Call) -> Respond {
     Ok(response)
 }
 
-fn text(call: &Call, counts: &Counts, is_open: bool) -> Result<String, std::fmt::Error> {
+fn text(
+    call: &Call,
+    counts: &Counts,
+    schedules: &[(String, String, &'static str)],
+    is_open: bool,
+) -> Result<String, std::fmt::Error> {
     let mut out = String::new();
     writeln!(out, "# HELP etude_runs Runs by status.\n# TYPE etude_runs gauge")?;
     for (status, count) in [
@@ -75,6 +81,13 @@ fn text(call: &Call, counts: &Counts, is_open: bool) -> Result<String, std::fmt:
     }
     writeln!(out, "# HELP etude_streams Open event streams.\n# TYPE etude_streams gauge")?;
     writeln!(out, "etude_streams {}", call.server.open_streams())?;
+    if !schedules.is_empty() {
+        writeln!(out, "# HELP etude_schedules Schedules by state.\n# TYPE etude_schedules gauge")?;
+    }
+    for (app, name, state) in schedules {
+        let name = name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        writeln!(out, "etude_schedules{{app=\"{app}\",schedule=\"{name}\",state=\"{state}\"}} 1")?;
+    }
     // The family of a counter has no suffix in OpenMetrics.
     let family = if is_open { "etude_http_requests" } else { "etude_http_requests_total" };
     writeln!(out, "# HELP {family} Requests by route and status.\n# TYPE {family} counter")?;

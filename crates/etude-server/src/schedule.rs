@@ -191,6 +191,24 @@ pub(crate) async fn list(call: Call) -> Respond {
     Ok(json_response(StatusCode::OK, &json!({"schedules": documents.await?})))
 }
 
+/// App, name and state of each schedule, for the metrics: a broken one makes no runs.
+pub(crate) async fn states(call: &Call) -> Result<Vec<(String, String, &'static str)>, Problem> {
+    let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
+    blocking(move || {
+        let now = server.clock().now_ms();
+        let state = |found: Found| {
+            let state = match Kept::read(&server, &found)? {
+                _ if !found.schedule().broken.is_empty() => "broken",
+                Some(kept) if kept.is_paused_at(now) => "paused",
+                _ => "active",
+            };
+            Ok((found.app.slug.clone(), found.schedule().name.clone(), state))
+        };
+        visible(&server, &caller)?.into_iter().map(state).collect()
+    })
+    .await
+}
+
 /// `GET /v1/schedules/{app}/{name}`.
 pub(crate) async fn show(call: Call) -> Respond {
     let (server, find) = (Arc::clone(&call.server), find(&call)?);

@@ -111,12 +111,16 @@ fn actions_are_forms() {
 #[test]
 fn a_browser_has_no_complaint() {
     let server = server();
+    server.configure(AUTOMATION);
+    server.poll("/v1/schedules", |document| document["schedules"].as_array().is_some_and(|all| all.len() == 2));
     let run = server.run(&json!({"pipeline": "bad"}));
     let Some(browser) = Browser::logged_in(&server) else { return };
     let origin = format!("http://{}", server.address);
     // The login form is a 401 to browsers that are not logged in.
     browser.complaints();
-    for path in ["/".to_owned(), format!("/runs/{}", id_of(&run)), "/login".to_owned()] {
+    let others =
+        ["/", "/decisions", "/apps", "/schedules", "/schedules/demo/nightly", "/webhooks", "/server", "/login"];
+    for path in others.map(str::to_owned).into_iter().chain([format!("/runs/{}", id_of(&run))]) {
         browser.open(&format!("{origin}{path}"));
         let script = "return performance.getEntriesByType('resource').map(entry => entry.name)";
         let loaded: Vec<String> = serde_json::from_value(browser.run(script)).expect("names");

@@ -170,6 +170,10 @@ fn a_broken_schedule_stops_alone() {
     assert_eq!((&bad["broken"][0]["code"], &bad["next_at"]), (&json!("P0801"), &Value::Null));
     assert_eq!(server.send("POST", "/v1/schedules/demo/bad/fire", Some(&json!({}))).problem().0, 422);
     assert_eq!(server.send("GET", "/v1/schedules/demo/none", None).problem().0, 404);
+    let metrics = server.send("GET", "/metrics", None).text();
+    for line in ["schedule=\"bad\",state=\"broken\"} 1", "schedule=\"good\",state=\"active\"} 1"] {
+        assert!(metrics.contains(&format!("etude_schedules{{app=\"demo\",{line}\n")), "{metrics}");
+    }
 }
 
 /// S-106: a changed pattern does not catch up the past.

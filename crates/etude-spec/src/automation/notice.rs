@@ -12,7 +12,7 @@ use crate::pipeline::{boolean, text, texts};
 pub struct Notice {
     /// Its name.
     pub name: String,
-    /// The receiver; may hold `${env:NAME}`.
+    /// The receiver, or `${env:NAME}` with all of it.
     pub url: String,
     /// The types that it reports.
     pub on: Vec<String>,
@@ -47,6 +47,11 @@ pub(super) fn read(entry: &mut Entry<'_, '_>) -> Notice {
         let is_safe = url.text.starts_with("https://") || is_http && allows_private || url.text.starts_with("${env:");
         if !is_safe {
             entry.found.push(diagnose::receiver(entry.found.file, url.at, is_http));
+        }
+        // A key of the environment must not go to a host that only the app's file names.
+        let is_whole = url.text.starts_with("${env:") && url.text.find('}') == Some(url.text.len() - 1);
+        if url.text.contains("${env:") && !is_whole {
+            entry.found.push(diagnose::variable_in_receiver(entry.found.file, url.at));
         }
     }
     let word = |field: &str| entry.word(field).unwrap_or_default().to_owned();

@@ -106,6 +106,14 @@ fn a_notice_goes_to_https() {
     assert!(one("url: \"http://127.0.0.1:1/x\", allow_private: true").is_empty());
     assert_eq!(one("url: \"http://a.example/x\"").len(), 1);
     assert_eq!(one("url: ftp").len(), 1);
+    // A key of the environment goes to no host that only this file names.
+    assert!(one("url: \"${env:CHAT_URL}\"").is_empty());
+    for url in
+        ["https://a.example/${env:KEY}", "https://${env:KEY}.a.example/", "${env:A}.a.example/${env:B}", "${env:A}x"]
+    {
+        let wanted = "P0805 line 2: the receiver of a notice has a variable in a part of its address";
+        assert_eq!(one(&format!("url: \"{url}\"")), [wanted], "{url}");
+    }
 }
 
 #[test]

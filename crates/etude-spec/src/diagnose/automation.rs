@@ -94,3 +94,10 @@ pub(crate) fn receiver(file: &File, at: Span, is_http: bool) -> Diagnostic {
         .label("must begin with `https://`")
         .hint("for a receiver in a private network, add `allow_private: true`, which permits `http://`")
 }
+
+pub(crate) fn variable_in_receiver(file: &File, at: Span) -> Diagnostic {
+    let message = "the receiver of a notice has a variable in a part of its address".to_owned();
+    Diagnostic::error(Code::UnsafeReceiver, file, at, message)
+        .label("a variable may be sent to a host that this file names")
+        .hint("put the whole address into the variable: `url: \"${env:CHAT_URL}\"`")
+}
