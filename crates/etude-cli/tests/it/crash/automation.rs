@@ -117,6 +117,34 @@ fn ticks(fault: Fault) -> Lived {
     lived
 }
 
+/// S-103: a server that is stopped for an hour catches up as after an outage.
+#[test]
+fn a_stopped_server_catches_up_as_after_an_outage() {
+    let policies = ["none", "last", "all"];
+    let schedule =
+        |policy: &&str| format!("  {policy}: {{pipeline: p, every: 20m, catch_up: {policy}, overlap: allow}}\n");
+    let test = app(&format!("schedules:\n{}", policies.iter().map(schedule).collect::<String>()));
+    let server = Serving::start(&test, &["--port", "0"]);
+    for policy in policies {
+        server.post(&format!("/v1/schedules/app/{policy}/pause"), &json!({}));
+        server.post(&format!("/v1/schedules/app/{policy}/unpause"), &json!({}));
+    }
+    server.signal("STOP");
+    set_clock(&test, 1);
+    server.signal("CONT");
+    for (policy, wanted) in policies.into_iter().zip([["-", "-", "-"], ["run", "-", "-"], ["run", "run", "run"]]) {
+        let mut found = Vec::new();
+        wait_until(&format!("the ticks of `{policy}`"), || {
+            let document = server.document("GET", &format!("/v1/schedules/app/{policy}/ticks"), "");
+            found = document["ticks"].as_array().cloned().unwrap_or_default();
+            found.len() >= wanted.len()
+        });
+        let has_run = |tick: &Value| if tick["reason"] == "missed" { "-" } else { "run" };
+        assert_eq!(found.iter().map(has_run).collect::<Vec<_>>(), wanted, "{policy}: {found:#?}");
+    }
+    server.end();
+}
+
 fn delivery(fault: Fault) -> Lived {
     let test =
         app("webhooks:\n  hook: {pipeline: p, verify: {kind: token, secrets: [s3cret], id_header: X-Delivery}}\n");
