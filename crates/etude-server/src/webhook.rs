@@ -3,7 +3,7 @@
 mod verify;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use etude::clock::rfc3339;
 use etude::header::Granted;
@@ -36,6 +36,9 @@ const MAX_HEADER: usize = 256;
 
 /// How many refused deliveries are kept for each webhook; later ones take the places of earlier ones.
 const MAX_REFUSED: u64 = 100;
+
+/// How many refused deliveries are noted in one second.
+const MAX_NOTED: u64 = 10;
 
 /// A request to a webhook.
 struct Incoming {
@@ -114,9 +117,7 @@ fn accept(server: &Arc<Server>, incoming: &Incoming) -> Result<Value, Problem> {
     let secrets: Vec<String> = by.secrets.iter().filter_map(|secret| server.apps().expand(secret)).collect();
     let delivery = verify::Delivery { headers: &incoming.headers, body: &incoming.bytes, now_ms: incoming.now_ms };
     if !verify::verify(by, &secrets, &delivery) {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let slot = format!("refused {}", NEXT.fetch_add(1, Ordering::Relaxed) % MAX_REFUSED);
-        note(server, incoming.entry(slot, "refused", None), Expected::Anything)?;
+        note_refused(server, incoming)?;
         return Err(Problem::new(Code::Unauthenticated, "the signature of the delivery does not hold"));
     }
     let body: Option<Value> = serde_json::from_slice(&incoming.bytes).ok();
@@ -169,6 +170,22 @@ fn accept(server: &Arc<Server>, incoming: &Incoming) -> Result<Value, Problem> {
     entry.body = body.to_string();
     note(server, entry, Expected::Nothing)?;
     Ok(response(&first))
+}
+
+/// Notes a delivery that was refused. Anybody can send one, so in each second only some reach the journal.
+fn note_refused(server: &Server, incoming: &Incoming) -> Result<(), Problem> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    static SECOND: AtomicI64 = AtomicI64::new(0);
+    static NOTED: AtomicU64 = AtomicU64::new(0);
+    let second = incoming.now_ms.div_euclid(1_000);
+    if SECOND.swap(second, Ordering::Relaxed) != second {
+        NOTED.store(0, Ordering::Relaxed);
+    }
+    if NOTED.fetch_add(1, Ordering::Relaxed) >= MAX_NOTED {
+        return Ok(());
+    }
+    let slot = format!("refused {}", NEXT.fetch_add(1, Ordering::Relaxed) % MAX_REFUSED);
+    note(server, incoming.entry(slot, "refused", None), Expected::Anything).map(drop)
 }
 
 /// The response of a delivery that came before.

@@ -315,7 +315,10 @@ fn settings(shell: &Shell, schedule: &Value) -> Markup {
         (None, Some(name)) => Some((name, format!("/apps/{app}/machines/{}", segment(name)))),
         (None, None) => None,
     };
-    let span = |name: &str| schedule[name].as_u64().filter(|ms| *ms > 0).map_or_else(|| "none".to_owned(), duration);
+    let span = |name: &str| match schedule[name].as_u64() {
+        None | Some(0) => "none".to_owned(),
+        Some(ms) => [" 00 h", " 00 min", " 00 s"].iter().fold(duration(ms), |text, rest| text.replace(rest, "")),
+    };
     html! {
         section.card {
             header { h2 { "Definition" } }

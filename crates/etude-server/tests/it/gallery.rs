@@ -79,7 +79,7 @@ fn automation(server: &Running, run: &str) {
     };
     const DAY: i64 = 86_400_000;
     for day in 1..=30 {
-        let at = now / DAY * DAY - day * DAY + DAY / 48;
+        let at = now / DAY * DAY - day * DAY + DAY / 16;
         let (state, reason) = match day {
             9 | 10 => ("skipped", Some("missed")),
             17 => ("skipped", Some("overlap")),
@@ -179,7 +179,7 @@ const FILES: &[(&str, &str)] = &[
     (
         "etude.yaml",
         r#"schedules:
-  nightly-mail: {pipeline: sort-mail, cron: "30 2 * * MON-FRI", timezone: Europe/Berlin, input: {inbox: support}, jitter: 5m}
+  nightly-mail: {pipeline: sort-mail, cron: "30 2 * * *", timezone: Europe/Berlin, input: {inbox: support}, jitter: 5m}
   reminders: {pipeline: reminders, every: 6h, input: {count: 20}}
   quarterly: {pipeline: deploy, cron: "0 8 LW JAN,APR,JUL,OCT *", timezone: America/New_York}
   broken: {pipeline: sort-mail, cron: "30 25 * * *", timezone: UTC}

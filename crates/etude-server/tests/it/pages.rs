@@ -477,7 +477,7 @@ fn pages_without_schedules_and_webhooks_say_how_to_write_one() {
     assert!(text.contains("webhooks: {push:") && text.contains("notices: [{name: chat"));
 }
 
-/// S-105, S-111, S-128: the page of a schedule says when it ticks, why ticks made no run, and acts without a script.
+/// S-105, S-111, S-127, S-128: the page of a schedule says when it ticks, why ticks made no run, and acts without a script.
 #[test]
 fn the_page_of_a_schedule_shows_and_acts() {
     let server = server();
@@ -494,8 +494,12 @@ fn the_page_of_a_schedule_shows_and_acts() {
         let headers = [("Authorization", &*bearer), ("Origin", &origin), ("Content-Type", kind)];
         server.raw("POST", path, &headers, Some(body.to_owned()))
     };
-    assert_eq!(form("/schedules/demo/nightly/pause", "reason=audit").status, 303);
-    assert!(page(&server, "/schedules/demo/nightly").contains("audit"));
+    assert_eq!(form("/schedules/demo/nightly/pause", "reason=%3Cb%3Eaudit").status, 303);
+    // S-127: markup of somebody is text.
+    for path in ["/schedules", "/schedules/demo/nightly"] {
+        let text = page(&server, path);
+        assert!(text.contains("&lt;b&gt;audit") && !text.contains("<b>audit"), "{text}");
+    }
     assert_eq!(form("/schedules/demo/nightly/unpause", "").status, 303);
     assert_eq!(form("/schedules/demo/nightly/fire", "").status, 303);
     let times = "from=2026-11-02T00%3A00&to=2026-11-04T02%3A30";

@@ -102,3 +102,16 @@ fn odd_bodies_verify() {
     assert_eq!(other.problem().0, 401);
     assert_eq!(server.raw("POST", "/in/demo/none", &headers, Some(body.to_owned())).problem().0, 404);
 }
+
+/// Refused deliveries, which anybody can send, do not fill the journal.
+#[test]
+fn refused_deliveries_do_not_fill_the_journal() {
+    let server = server(&format!("{TOKEN}}}"));
+    for nth in 0..150 {
+        assert_eq!(deliver(&server, "d", "wrong", &format!("{{\"n\": {nth}}}")).status, 401);
+    }
+    let list = server.send("GET", "/v1/webhooks/demo/hook/deliveries?limit=200", None).json();
+    let count = list["deliveries"].as_array().map_or(0, Vec::len);
+    assert!((1..=100).contains(&count), "{count}");
+    assert_eq!(runs(&server), 0);
+}
