@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use etude_runtime::engine::Query;
-use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
 use crate::OPENAPI;
@@ -33,7 +34,10 @@ pub(crate) async fn readiness(call: Call) -> Respond {
 
 /// `GET /v1/openapi.json`.
 pub(crate) async fn openapi(call: Call) -> Respond {
-    Ok(tagged(&call.headers, OPENAPI.to_owned()))
+    let mut response = tagged(&call.headers, OPENAPI.to_owned());
+    // Not the type of documents about runs: it describes them.
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/openapi+json"));
+    Ok(response)
 }
 
 /// `GET /v1/me`.

@@ -13,7 +13,8 @@ use etude_spec::automation::Automation;
 use serde_json::{Value, json};
 
 use crate::problem::{Code, Problem};
-use crate::request::{Call, Respond, json_response};
+use crate::request::{Call, Respond, json_response, text_response};
+use crate::run::blocking;
 use crate::server::{ServedApp, Server};
 use crate::token::Caller;
 
@@ -47,6 +48,22 @@ pub trait Apps: Send + Sync {
         None
     }
 
+    /// The document of `etude route` for a request in words.
+    ///
+    /// # Errors
+    /// Why it cannot be routed, such as a value that does not fit its parameter.
+    fn route(&self, _app: &Path, _request: &str) -> Result<Value, Problem> {
+        Err(Problem::not_found("this server routes no requests"))
+    }
+
+    /// Runs a command of an application: `argv` begins with its declared path.
+    ///
+    /// # Errors
+    /// Why it could not be run.
+    fn command(&self, _app: &Path, _slug: &str, _argv: &[String], _stdin: Option<String>) -> Result<Ran, String> {
+        Err("this server runs no commands".to_owned())
+    }
+
     /// What a server does by itself for the app, as its file is now.
     ///
     /// # Errors
@@ -60,6 +77,21 @@ pub trait Apps: Send + Sync {
     fn expand(&self, text: &str) -> Option<String> {
         Some(text.to_owned())
     }
+}
+
+/// What became of a command, with its envelope (C-1.13) as JSON.
+#[derive(Debug)]
+pub enum Ran {
+    /// It has run, or a person has denied it.
+    Ended(String),
+    /// It waits for the confirmation of a person.
+    Unconfirmed(String),
+    /// There is no such package or command.
+    Unknown(String),
+    /// The package has errors.
+    Invalid(String),
+    /// The package is not trusted.
+    NotTrusted(String),
 }
 
 /// Why a target cannot be loaded.
@@ -142,4 +174,69 @@ fn document(server: &Server, app: &ServedApp) -> Result<Value, Problem> {
     let mut document = server.apps().list(&app.dir).map_err(|why| Problem::new(Code::DefinitionInvalid, why))?;
     document["app"] = app.slug.as_str().into();
     Ok(document)
+}
+
+/// `POST /v1/apps/{app}/route`.
+pub(crate) async fn route(call: Call) -> Respond {
+    let app = call.server.app(call.param("app")).cloned().ok_or_else(|| Problem::not_found("there is no such app"))?;
+    let members = call.json(&["request"]).await?;
+    let request = request_of(members.text("request")?)?;
+    let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
+    let document = blocking(move || routed(&server, &caller, &app, &request)).await?;
+    Ok(json_response(http::StatusCode::OK, &document))
+}
+
+/// The words of a request.
+pub(crate) fn request_of(text: Option<String>) -> Result<String, Problem> {
+    let text = text.filter(|text| !text.trim().is_empty());
+    text.ok_or_else(|| Problem::invalid("/request", "`request` says in words what is wanted"))
+}
+
+/// The routing of a request, with nothing of what the token does not see (S-16).
+pub(crate) fn routed(server: &Server, caller: &Caller, app: &ServedApp, request: &str) -> Result<Value, Problem> {
+    let mut document = server.apps().route(&app.dir, request)?;
+    let is_hidden = |name: &Value| name.as_str().is_some_and(|name| !caller.covers(name));
+    if is_hidden(&document["pipeline"]) {
+        for name in ["pipeline", "input", "sources", "unclear"] {
+            document[name] = if name == "pipeline" { Value::Null } else { json!({}) };
+        }
+    }
+    if let Some(candidates) = document["candidates"].as_array_mut() {
+        candidates.retain(|candidate| !is_hidden(&candidate["name"]));
+    }
+    Ok(document)
+}
+
+/// `POST /v1/apps/{app}/commands/{slug}`: a command of an application.
+pub(crate) async fn command(call: Call) -> Respond {
+    let none = || Problem::not_found("there is no such application");
+    let app = call.server.app(call.param("app")).cloned().ok_or_else(none)?;
+    let slug = call.param("slug").to_owned();
+    if !call.caller()?.covers(&slug) {
+        return Err(none());
+    }
+    let members = call.json(&["argv", "stdin"]).await?;
+    let argv = members.texts("argv")?.filter(|argv| !argv.is_empty());
+    let argv = argv.ok_or_else(|| members.invalid("argv", "`argv` has the words of the command"))?;
+    let stdin = members.text("stdin")?;
+    let server = Arc::clone(&call.server);
+    let ran = blocking(move || {
+        let ran = server.apps().command(&app.dir, &slug, &argv, stdin);
+        ran.map_err(|why| Problem::new(Code::DefinitionInvalid, why))
+    });
+    let refused = |code, envelope: &str, why: &'static str| {
+        let envelope = serde_json::from_str::<Value>(envelope).unwrap_or_default();
+        Err(Problem::new(code, why).with("envelope", envelope))
+    };
+    match ran.await? {
+        Ran::Ended(envelope) => Ok(text_response(http::StatusCode::OK, envelope)),
+        Ran::Unconfirmed(envelope) => {
+            refused(Code::ConfirmationRequired, &envelope, "a person must confirm the command: etude apps run")
+        }
+        Ran::Unknown(envelope) => refused(Code::NotFound, &envelope, "there is no such application or command"),
+        Ran::Invalid(envelope) => refused(Code::DefinitionInvalid, &envelope, "the application has errors"),
+        Ran::NotTrusted(envelope) => {
+            refused(Code::NotTrusted, &envelope, "the application is not trusted: etude trust")
+        }
+    }
 }

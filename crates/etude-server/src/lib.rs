@@ -36,7 +36,7 @@ mod tree;
 mod webhook;
 mod work;
 
-pub use app::{Apps, NotLoaded};
+pub use app::{Apps, NotLoaded, Ran};
 pub use page::leading_to;
 pub use problem::{Code, Problem};
 pub use route::{Needs, Route, Takes, routes};

@@ -185,6 +185,11 @@ impl Members {
         self.typed(name, "an integer")
     }
 
+    /// Texts.
+    pub(crate) fn texts(&self, name: &str) -> Result<Option<Vec<String>>, Problem> {
+        self.typed(name, "an array of strings")
+    }
+
     /// A number.
     pub(crate) fn number(&self, name: &str) -> Result<Option<f64>, Problem> {
         self.typed(name, "a number")

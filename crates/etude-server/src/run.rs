@@ -8,6 +8,7 @@ use etude::header::Header;
 use etude::inspect::Replay;
 use etude::runs;
 use etude::target::Target;
+use etude_core::data::Json;
 use etude_core::machine::Limits as RunLimits;
 use etude_runtime::engine::{Cause, Counts, Cursor, Engine, Error, Limits, Query, RunRow, RunState, RunView, name_of};
 use http::StatusCode;
@@ -273,6 +274,37 @@ pub(crate) async fn show(call: Call) -> Respond {
     let text = blocking(move || {
         visible(&server, &caller, &id)?;
         document(&server, &id)
+    });
+    Ok(tagged(&call.headers, text.await?))
+}
+
+/// `GET /v1/runs/{id}/output`: what the run has returned, and null before.
+pub(crate) async fn output(call: Call) -> Respond {
+    value(call, |server, view| {
+        let document = result_of(&**server.engine(), &view.row)?;
+        Ok(document.and_then(|document| document.output))
+    })
+    .await
+}
+
+/// `GET /v1/runs/{id}/input`.
+pub(crate) async fn input(call: Call) -> Respond {
+    value(call, |server, view| {
+        let header = Header::parse(&view.run.header, &*server.engine().blobs());
+        header.map(|header| Some(header.input)).map_err(|why| Problem::new(Code::JournalUnavailable, why))
+    })
+    .await
+}
+
+/// A value of a run as it was written, with all digits.
+async fn value(call: Call, of: fn(&Server, &RunView) -> Result<Option<Json>, Problem>) -> Respond {
+    let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
+    let text = blocking(move || {
+        visible(&server, &caller, &id)?;
+        let view = server.engine().view(&id).map_err(|e| engine_failed(&e))?;
+        let value = of(&server, &view)?;
+        let text = value.map_or_else(|| Ok("null".to_owned()), |json| json.text().map(|text| text.to_string()));
+        text.map_err(|error| Problem::new(Code::JournalUnavailable, error.to_string()))
     });
     Ok(tagged(&call.headers, text.await?))
 }

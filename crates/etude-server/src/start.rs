@@ -17,13 +17,15 @@ use etude_core::model::Usage;
 use etude_runtime::engine::{Cause, Enqueued, Placement, RunState, UniqueKey};
 use http::header::LOCATION;
 use http::{HeaderValue, StatusCode};
-use serde_json::json;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
 
-use crate::app::not_loaded;
+use crate::app::{NotLoaded, not_loaded};
 use crate::problem::{Code, Problem};
 use crate::request::{Call, Members, Respond, json_response, text_response};
 use crate::run::{self, blocking, engine_failed, parse_time};
 use crate::server::{ServedApp, Server};
+use crate::token::Caller;
 
 /// The largest body: an input of 16 MiB, and a mebibyte for everything else.
 pub(crate) const BODY: usize = 17 * 1024 * 1024;
@@ -39,23 +41,24 @@ pub(crate) async fn start(call: Call) -> Respond {
     let is_dry = call.query.flag("dry_run")?;
     let key = idempotency_key(&call)?;
     let bytes = call.bytes().await?;
+    if bytes.is_empty() {
+        let problem = Problem::new(Code::Malformed, "the body is empty; it is a JSON object");
+        return Err(problem.with("line", 1).with("column", 1));
+    }
     let digest = Digest::of(&bytes);
     let total = bytes.len();
-    let known = ["app", "pipeline", "machine", "input", "limits", "priority", "labels", "not_before"];
+    let known = ["app", "pipeline", "machine", "request", "input", "limits", "priority", "labels", "not_before"];
     let members = Members::parse(bytes, &known)?;
-    let input = members.raw("input").unwrap_or("{}").to_owned();
-    if input.len() > MAX_INPUT || total - input.len() > 1024 * 1024 {
+    let mut input = members.raw("input").unwrap_or("{}").to_owned();
+    if input.len() > MAX_INPUT || total.saturating_sub(input.len()) > 1024 * 1024 {
         return Err(Problem::new(Code::TooLarge, "`input` has at most 16 MiB, and the rest of the body 1 MiB"));
     }
     let app = served_app(&call.server, members.text("app")?.as_deref())?;
-    let (pipeline, machine) = (members.text("pipeline")?, members.text("machine")?);
-    let (target, pointer) = match (pipeline, machine) {
-        (Some(name), None) => (Target::Pipeline(name), "/pipeline"),
-        (None, Some(name)) => (Target::Machine(name), "/machine"),
-        (Some(_), Some(_)) => return Err(Problem::invalid("/machine", "`pipeline` and `machine` exclude each other")),
-        (None, None) => return Err(Problem::invalid("/pipeline", "name a `pipeline` or a `machine`")),
-    };
     let caller = call.caller()?.clone();
+    let (target, pointer, stated) = wanted(&call, &app, &members).await?;
+    if let Some(stated) = stated {
+        input = with_stated(&input, stated)?;
+    }
     let name = target.pipeline().or(target.machine()).unwrap_or_default().to_owned();
     if !caller.covers(&name) {
         return Err(Problem::invalid(pointer, format!("the app has no `{name}`")));
@@ -93,6 +96,62 @@ pub(crate) async fn start(call: Call) -> Respond {
     let keys =
         key.into_iter().map(|key| UniqueKey { key: format!("http runs {} {key}", caller.name), digest: Some(digest) });
     enqueue(&call.server, &definition, request, placement, keys.collect(), wait).await
+}
+
+/// What is to run, the pointer of the member that says so, and the parameters that a request states.
+async fn wanted(
+    call: &Call,
+    app: &ServedApp,
+    members: &Members,
+) -> Result<(Target, &'static str, Option<Map<String, Value>>), Problem> {
+    let (pipeline, machine, request) = (members.text("pipeline")?, members.text("machine")?, members.text("request")?);
+    match (pipeline, machine, request) {
+        (Some(name), None, None) => Ok((Target::Pipeline(name), "/pipeline", None)),
+        (None, Some(name), None) => Ok((Target::Machine(name), "/machine", None)),
+        (None, None, Some(request)) => {
+            let (target, stated) = routed(call, call.caller()?, app, request).await?;
+            Ok((target, "/request", Some(stated)))
+        }
+        (Some(_), Some(_), _) => Err(Problem::invalid("/machine", "`pipeline` and `machine` exclude each other")),
+        (_, _, Some(_)) => Err(Problem::invalid("/request", "`request` excludes `pipeline` and `machine`")),
+        (None, None, None) => {
+            Err(Problem::invalid("/pipeline", "name a `pipeline` or a `machine`, or say a `request`"))
+        }
+    }
+}
+
+/// The target that a request in words means, and the parameters that it states.
+async fn routed(
+    call: &Call,
+    caller: &Caller,
+    app: &ServedApp,
+    request: String,
+) -> Result<(Target, Map<String, Value>), Problem> {
+    let request = crate::app::request_of(Some(request))?;
+    let (server, caller, app) = (Arc::clone(&call.server), caller.clone(), app.clone());
+    let found = blocking(move || {
+        let document = crate::app::routed(&server, &caller, &app, &request)?;
+        let Some(name) = document["pipeline"].as_str().map(str::to_owned) else {
+            let problem = Problem::new(Code::NoPipelineMatched, "no pipeline fits the request");
+            return Err(problem.with("candidates", document["candidates"].clone()));
+        };
+        let pipeline = Target::Pipeline(name.clone());
+        let is_pipeline = !matches!(server.apps().load(&app.dir, &pipeline), Err(NotLoaded::Unknown { .. }));
+        let target = if is_pipeline { pipeline } else { Target::Machine(name) };
+        Ok((target, document["input"].as_object().cloned().unwrap_or_default()))
+    });
+    found.await
+}
+
+/// The input with what the request states; what is given besides wins.
+fn with_stated(input: &str, stated: Map<String, Value>) -> Result<String, Problem> {
+    let given: BTreeMap<String, Box<RawValue>> =
+        serde_json::from_str(input).map_err(|_| Problem::invalid("/input", "`input` is an object"))?;
+    let mut members: Vec<String> =
+        given.iter().map(|(name, value)| format!("{}:{}", Value::from(name.as_str()), value.get())).collect();
+    let stated = stated.into_iter().filter(|(name, _)| !given.contains_key(name));
+    members.extend(stated.map(|(name, value)| format!("{}:{value}", Value::from(name))));
+    Ok(format!("{{{}}}", members.join(",")))
 }
 
 /// `POST /v1/runs/{id}/again`.

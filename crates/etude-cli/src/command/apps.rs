@@ -22,6 +22,8 @@ use crate::exit::Exit;
 use crate::{paths, stdout};
 
 pub(crate) use list::documents;
+#[cfg(feature = "serve")]
+pub(crate) use run::of_server;
 pub(crate) use run::show_request;
 
 pub(crate) fn apps(context: &Context, command: &args::Apps) -> Exit {

@@ -205,6 +205,24 @@ fn emit(context: &Context, routed: &Routed) {
 }
 
 fn decide(context: &Context, mode: Option<RouterMode>, request: &str) -> Result<Exit, Refused> {
+    let (routed, found) = look(context, mode, request)?;
+    if context.is_json() {
+        stdout::json(&whole(&routed, found.as_ref()));
+    } else {
+        stdout::text(&text(&routed, found.as_ref()));
+    }
+    Ok(Exit::Done)
+}
+
+/// The document of `etude route`.
+#[cfg(feature = "serve")]
+pub(crate) fn document_of(context: &Context, request: &str) -> Result<Value, Refused> {
+    let (routed, found) = look(context, None, request)?;
+    Ok(whole(&routed, found.as_ref()))
+}
+
+/// The pipeline that fits a request, and what the request states. Nothing runs.
+fn look(context: &Context, mode: Option<RouterMode>, request: &str) -> Result<(Routed, Option<Found>), Refused> {
     let disk = context.disk()?;
     let resolved = context.settings(disk.root())?;
     let mode = mode_of(mode, &resolved);
@@ -223,16 +241,15 @@ fn decide(context: &Context, mode: Option<RouterMode>, request: &str) -> Result<
         }
         found = Some(parameters);
     }
-    if context.is_json() {
-        let mut document = document(&routed);
-        document["input"] = found.as_ref().map_or_else(|| json!({}), Found::stated);
-        document["sources"] = found.as_ref().map_or_else(|| json!({}), |found| routing::sources_json(&found.sources()));
-        document["unclear"] = found.iter().flat_map(|found| &found.extracted.unclear).map(unclear_json).collect();
-        stdout::json(&document);
-    } else {
-        stdout::text(&text(&routed, found.as_ref()));
-    }
-    Ok(Exit::Done)
+    Ok((routed, found))
+}
+
+fn whole(routed: &Routed, found: Option<&Found>) -> Value {
+    let mut document = document(routed);
+    document["input"] = found.map_or_else(|| json!({}), Found::stated);
+    document["sources"] = found.map_or_else(|| json!({}), |found| routing::sources_json(&found.sources()));
+    document["unclear"] = found.iter().flat_map(|found| &found.extracted.unclear).map(unclear_json).collect();
+    document
 }
 
 fn unclear_json(unclear: &routing::Unclear) -> Value {

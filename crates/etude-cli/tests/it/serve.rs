@@ -377,3 +377,68 @@ fn web_shows_the_run_and_goes_on_after_an_answer() {
     assert_eq!(child.wait().expect("it ends").code(), Some(0));
     test.run(&["run", "--pipeline", "p", "--web", "--server", "local"]).exit(2);
 }
+
+/// Section 3: a request in words finds its pipeline and parameters, as `etude route` and `etude run` find them here.
+#[test]
+fn a_request_in_words_is_routed_and_run() {
+    let test = Test::new()
+        .pipeline("tally", |p| {
+            p.with("input: {count: integer, name: {type: string, default: all}}")
+                .sh("a", "cat >/dev/null; echo '{\"output\": 1}'")
+        })
+        .pipeline("greet", |p| p.note("b", "2"));
+    let serving = Serving::start(&test, &["--port", "0"]);
+    let here = value(&test.run(&["route", "tally count=7", "--format", "json"]).exit(0));
+    assert_eq!(serving.post("/v1/apps/app/route", &json!({"request": "tally count=7"})), here);
+    let body = json!({"request": "tally count=7", "input": {"name": "mine"}});
+    let run = serving.post("/v1/runs", &body);
+    assert_eq!((&run["pipeline"], &run["input"]), (&json!("tally"), &json!({"count": 7, "name": "mine"})), "{run}");
+    let path = format!("/v1/runs/{}", run["run_id"].as_str().expect("an id"));
+    serving.until(&path, "succeeded");
+    assert_eq!(serving.document("GET", &format!("{path}/output"), ""), json!(1));
+    assert_eq!(serving.document("GET", &format!("{path}/input"), ""), json!({"count": 7, "name": "mine"}));
+    for (body, code, pointer) in [
+        (json!({"request": "paint the house"}), "no_pipeline_matched", Value::Null),
+        (json!({"request": "tally count=abc"}), "input_invalid", Value::Null),
+        (json!({"request": "tally count=7", "pipeline": "tally"}), "input_invalid", json!("/request")),
+        (json!({"request": " "}), "input_invalid", json!("/request")),
+    ] {
+        let refused = serving.post("/v1/runs", &body);
+        assert_eq!((&refused["code"], &refused["errors"][0]["pointer"]), (&json!(code), &pointer), "{body}: {refused}");
+    }
+    assert!(serving.post("/v1/runs", &json!({"request": "paint the house"}))["candidates"].is_array());
+    assert_eq!(serving.document("POST", "/v1/runs", "")["code"], "malformed");
+    let there = test.run(&["run", "tally count=7", "--server", "local", "--format", "json"]).exit(0);
+    assert_eq!(value(&there)["output"], 1);
+    assert_eq!(serving.end().0, Some(0));
+}
+
+/// Section 3: a command of an application runs, and one that a person must confirm is refused with its envelope.
+#[test]
+fn commands_of_applications_run_over_http() {
+    let test = crate::echo_box::with(&[]).pipeline("p", |p| p.note("a", "1"));
+    let serving = Serving::start(&test, &["--port", "0"]);
+    let run = |body: Value| serving.post("/v1/apps/app/commands/echo-box", &body);
+    let ran = run(json!({"argv": ["args", "word", "--", "-x"]}));
+    assert_eq!((&ran["status"], &ran["output"]["args"]), (&json!("succeeded"), &json!(["word", "--", "-x"])), "{ran}");
+    let started = crate::echo_box::started(&test).len();
+    for (body, code) in [
+        (json!({"argv": ["wipe", "--confirm"]}), "confirmation_required"),
+        (json!({"argv": ["nothing"]}), "not_found"),
+        (json!({"argv": []}), "input_invalid"),
+        (json!({"argv": "args"}), "input_invalid"),
+    ] {
+        let refused = run(body.clone());
+        assert_eq!(refused["code"], code, "{body}: {refused}");
+    }
+    assert_eq!(run(json!({"argv": ["wipe", "--confirm"]}))["envelope"]["status"], "confirmation_required");
+    assert_eq!(serving.post("/v1/apps/app/commands/none", &json!({"argv": ["a"]}))["code"], "not_found");
+    assert_eq!(crate::echo_box::started(&test).len(), started, "nothing else is started");
+    let untrusted = Test::new();
+    crate::echo_box::put(&untrusted, crate::echo_box::PROJECT, &[]);
+    let untrusted = untrusted.pipeline("p", |p| p.note("a", "1"));
+    let other = Serving::start(&untrusted, &["--port", "0"]);
+    let refused = other.post("/v1/apps/app/commands/echo-box", &json!({"argv": ["args"]}));
+    assert_eq!(refused["code"], "not_trusted", "{refused}");
+    assert_eq!((serving.end().0, other.end().0), (Some(0), Some(0)));
+}

@@ -411,8 +411,8 @@ fn check(method: &str, path: &str, reply: &Reply) {
             let path = path.split('?').next().unwrap_or_default();
             let Some(operation) = operation(&description, method, path) else { return };
             let content = &operation["responses"][reply.status.to_string()]["content"];
-            assert!(content["application/json"].is_object(), "{method} {path} {} is not described", reply.status);
-            content["application/json"]["schema"].clone()
+            assert!(content[kind].is_object(), "{method} {path} {} is not described", reply.status);
+            content[kind]["schema"].clone()
         }
     };
     let mut whole = schema;

@@ -67,6 +67,68 @@ pub(super) fn run(context: &Context, args: &args::AppsRun) -> Result<Exit, Probl
     }
 }
 
+/// A command for the server, where no one can confirm it.
+#[cfg(feature = "serve")]
+pub(crate) fn of_server(
+    context: &Context,
+    slug: &str,
+    argv: &[String],
+    stdin: Option<String>,
+) -> Result<etude_server::Ran, Problem> {
+    use etude_server::Ran;
+    let catalog = super::discover(context, &[])?;
+    let approvals = crate::command::skill::approvals(context)?;
+    let call = match prepare(&catalog, slug, argv, &[], &approvals) {
+        Ok(call) => call,
+        Err(refusal) => {
+            let document = document_of(&refusal.envelope);
+            return Ok(match refusal.why {
+                Why::Unknown | Why::Undeclared => Ran::Unknown(document),
+                Why::Incompatible => Ran::Invalid(document),
+                Why::NotTrusted => Ran::NotTrusted(document),
+                Why::Denied => Ran::Ended(document),
+            });
+        }
+    };
+    let mut program_context = super::program_context(context, &[])?;
+    program_context.stdin = stdin.map(|text| text.into_bytes().into());
+    let invoking = Invoking {
+        program_context,
+        limits: Limits { timeout: DEFAULT_TIMEOUT, output: DEFAULT_OUTPUT, is_text: false, is_strict: false },
+        person: Person::Later,
+        state_dir: paths::state_dir().map_err(Problem::environment)?,
+        trust: Some(context.trust()?),
+        given_up: CancellationToken::new(),
+    };
+    let known = call.clone();
+    let (forwarding, _) = mpsc::unbounded_channel();
+    let invoker = super::invoker(context, forwarding)?;
+    let invoked = block_on(async move {
+        let invoked = call.invoke(&invoker, invoking).await;
+        invoker.close(std::future::pending()).await;
+        invoked
+    })?;
+    match invoked.map_err(|error| Problem::environment(error.to_string()))? {
+        Invoked::Ended(envelope) => Ok(Ran::Ended(document_of(&envelope))),
+        Invoked::Unconfirmed(Unconfirmed::Denied(refusal)) => Ok(Ran::Ended(document_of(&refusal.envelope))),
+        Invoked::Unconfirmed(Unconfirmed::Waiting { request, stale, fresh }) => {
+            Ok(Ran::Unconfirmed(document_of(&known.waiting(&request, stale, &fresh))))
+        }
+        Invoked::Unconfirmed(Unconfirmed::Stale) => {
+            Err(Problem::environment("the package has changed since it was confirmed"))
+        }
+        Invoked::Unconfirmed(Unconfirmed::Broken(why)) => Err(Problem::environment(why)),
+    }
+}
+
+#[cfg(feature = "serve")]
+fn document_of(envelope: &Envelope) -> String {
+    let mut bytes = Vec::new();
+    // Memory takes everything.
+    let _ = envelope.write(&mut bytes);
+    String::from_utf8_lossy(&bytes).trim_end().to_owned()
+}
+
 /// Who can confirm: the person at the terminal. Ctrl-C instead of an answer gives the call up.
 fn person(context: &Context, cancel: &Cancel) -> Person {
     if !context.can_ask() {

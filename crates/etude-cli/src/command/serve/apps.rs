@@ -8,7 +8,7 @@ use etude::disk::Disk;
 use etude::runner::Runner;
 use etude::skill_mode;
 use etude::target::Target;
-use etude_server::{Apps, NotLoaded};
+use etude_server::{Apps, NotLoaded, Ran};
 use etude_spec::automation::{Automation, Known};
 use etude_spec::stage_machine::{Machines, Rules};
 use serde_json::Value;
@@ -81,6 +81,24 @@ impl Apps for Configured {
         let machines: Vec<&str> = machines.names().iter().map(String::as_str).collect();
         let known = Known { pipelines: &pipelines, machines: &machines };
         crate::settings::automation(&self.context(app).global, disk.root(), Some(known)).map_err(|e| why(&e))
+    }
+
+    fn route(&self, app: &Path, request: &str) -> Result<Value, etude_server::Problem> {
+        use crate::context::Refused;
+        let context = self.context(app);
+        crate::command::route::document_of(&context, request).map_err(|refused| match refused {
+            Refused::Problem(problem) => etude_server::Problem::new(etude_server::Code::InputInvalid, why(&problem)),
+            Refused::Invalid(diagnostics, _) => {
+                let documents: Vec<Value> = diagnostics.iter().map(etude_spec::render::json).collect();
+                let message = "the definition of the pipeline that fits has errors";
+                etude_server::Problem::new(etude_server::Code::DefinitionInvalid, message)
+                    .with("diagnostics", documents)
+            }
+        })
+    }
+
+    fn command(&self, app: &Path, slug: &str, argv: &[String], stdin: Option<String>) -> Result<Ran, String> {
+        crate::command::apps::of_server(&self.context(app), slug, argv, stdin).map_err(|problem| why(&problem))
     }
 
     fn expand(&self, text: &str) -> Option<String> {
