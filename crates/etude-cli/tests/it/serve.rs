@@ -62,6 +62,26 @@ impl Serving {
         serde_json::from_str(body).unwrap_or_else(|e| panic!("{e}: {reply}"))
     }
 
+    /// The events of a stream up to its end; `begun` is called when the first one has come.
+    fn follow(&self, path: &str, begun: impl FnOnce()) -> Vec<Value> {
+        let text = format!(
+            "GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nAccept: text/event-stream\r\nConnection: close\r\n\r\n",
+            self.token()
+        );
+        let mut stream = UnixStream::connect(self.line["socket"].as_str().expect("a socket")).expect("a socket");
+        stream.write_all(text.as_bytes()).expect("written");
+        let mut begun = Some(begun);
+        let lines = BufReader::new(stream).lines().map(|line| line.expect("text"));
+        let data = lines.filter_map(|line| line.strip_prefix("data: ").map(str::to_owned));
+        let read = |data: String| {
+            if let Some(begun) = begun.take() {
+                begun();
+            }
+            serde_json::from_str(&data).expect("JSON")
+        };
+        data.map(read).collect()
+    }
+
     pub(crate) fn post(&self, path: &str, body: &Value) -> Value {
         self.document("POST", path, &body.to_string())
     }
@@ -378,7 +398,7 @@ fn web_shows_the_run_and_goes_on_after_an_answer() {
     test.run(&["run", "--pipeline", "p", "--web", "--server", "local"]).exit(2);
 }
 
-/// Section 3: a request in words finds its pipeline and parameters, as `etude route` and `etude run` find them here.
+/// S-40: a request in words finds its pipeline and parameters, as `etude route` and `etude run` find them here.
 #[test]
 fn a_request_in_words_is_routed_and_run() {
     let test = Test::new()
@@ -441,4 +461,32 @@ fn commands_of_applications_run_over_http() {
     let refused = other.post("/v1/apps/app/commands/echo-box", &json!({"argv": ["args"]}));
     assert_eq!(refused["code"], "not_trusted", "{refused}");
     assert_eq!((serving.end().0, other.end().0), (Some(0), Some(0)));
+}
+
+/// S-75, S-83: a run that a command line drives streams through the server, which cannot resume it meanwhile.
+#[test]
+fn a_run_of_the_command_line_streams_and_is_busy() {
+    let test = Test::new().pipeline("gate", |p| {
+        p.sh("a", "while [ ! -e \"$ROOT/go\" ]; do sleep 0.01; done; echo '{\"output\": 1}'").note("b", "2")
+    });
+    let serving = Serving::start(&test, &["--port", "0"]);
+    let mut command = test.command(&["run", "--pipeline", "gate", "--format", "json"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
+    let mut run = Value::Null;
+    crate::test::wait_until("the run", || {
+        run = serving.document("GET", "/v1/runs?status=running", "")["runs"][0].clone();
+        run["run_id"].is_string()
+    });
+    let path = format!("/v1/runs/{}", run["run_id"].as_str().expect("an id"));
+    let busy = serving.post(&format!("{path}/resume"), &json!({}));
+    assert_eq!((&busy["code"], &busy["pid"]), (&json!("run_is_busy"), &json!(child.id())), "{busy}");
+    let events = serving.follow(&format!("{path}/events"), || test.put("go", ""));
+    let steps: Vec<&str> = events
+        .iter()
+        .filter(|event| event["event"] == "step_ended")
+        .filter_map(|event| event["step"].as_str())
+        .collect();
+    assert_eq!((steps, &events.last().expect("an end")["event"]), (vec!["a", "b"], &json!("ended")));
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    assert_eq!(serving.end().0, Some(0));
 }

@@ -137,7 +137,7 @@ fn an_idempotency_key_is_one_run() {
     assert_eq!(reply.problem(), (422, "input_invalid".to_owned()));
 }
 
-/// S-45, S-37: a run that was accepted survives the end of the server, and so does its key.
+/// S-45, S-37, S-50: a run that was accepted survives the end of the server, and so does its key.
 #[test]
 fn a_queued_run_survives_a_restart() {
     let server = server();
@@ -247,7 +247,7 @@ fn a_known_document_is_304() {
     assert_eq!((reply.status, reply.body.len()), (304, 0));
 }
 
-/// S-65, S-66, S-70: the ids of a stream stay the same, across a restart too; a stream that was cut anywhere continues; the end is
+/// S-65, S-66, S-70, S-71, S-77: the ids of a stream stay the same, across a restart too; a stream that was cut anywhere continues; the end is
 /// 204.
 #[test]
 fn streams_have_stable_ids_and_continue_anywhere() {
@@ -286,7 +286,7 @@ fn streams_have_stable_ids_and_continue_anywhere() {
     assert_eq!(read_stream(&server, &id, None), whole);
 }
 
-/// S-69, S-84, S-23: a stream stays open while its run waits; a decision continues the run, under the token's name.
+/// S-69, S-84, S-86, S-89, S-23: a stream stays open while its run waits; a decision continues the run, under the token's name.
 #[test]
 fn a_decision_continues_the_run_and_its_stream() {
     let server = Arc::new(server());
@@ -617,4 +617,84 @@ fn the_tree_has_the_attempts_of_models() {
     let effects = server.send("GET", &effects, None).json();
     assert_eq!(effects["effects"][0]["node"], "business/each[1]#1");
     assert_eq!(effects["effects"].as_array().map(Vec::len), Some(1));
+}
+
+/// S-43: `limits` end a run as on the command line.
+#[test]
+fn limits_end_a_run() {
+    let server = Running::start();
+    server.pipeline("slow", "", &["sleep 300"]);
+    let run = server.run(&json!({"pipeline": "slow", "limits": {"timeout": "200ms"}}));
+    assert_eq!((&run["status"], &run["errors"][0]["kind"]), (&json!("failed"), &json!("budget_exceeded")), "{run}");
+    assert_eq!(run["limits"]["timeout_ms"], 200);
+    let faults = [(json!({"max_tokens": -1}), "/limits/max_tokens"), (json!({"timeout": "soon"}), "/limits/timeout")];
+    for (limits, pointer) in faults {
+        let reply = server.send("POST", "/v1/runs", Some(&json!({"pipeline": "slow", "limits": limits})));
+        assert_eq!((reply.status, &reply.json()["errors"][0]["pointer"]), (422, &json!(pointer)));
+    }
+}
+
+/// S-68: with 100 steps at once no event appears twice, and each step begins before it ends.
+#[test]
+fn events_of_parallel_steps_appear_once_and_in_order() {
+    let server = Running::start();
+    server.pipeline("wide", "", &[OK]);
+    let step =
+        |nth: usize| format!("      - {{name: w{nth}, type: code, command: \"echo '{{\\\"output\\\": 1}}'\"}}\n");
+    let steps: String = (0..100).map(step).collect();
+    let text = format!(
+        "name: wide\ndescription: Many steps.\nsteps:\n  - name: all\n    type: parallel\n    max_parallel: 100\n    steps:\n{steps}"
+    );
+    std::fs::write(server.dir().join("demo/pipelines/wide/pipeline.yaml"), text).expect("written");
+    let run = server.run(&json!({"pipeline": "wide"}));
+    assert_eq!(run["status"], "succeeded", "{run}");
+    let events = read_stream(&server, run["run_id"].as_str().expect("an id"), None);
+    let ids: std::collections::BTreeSet<&String> = events.iter().map(|(id, _, _)| id).collect();
+    assert_eq!(ids.len(), events.len(), "an id appears twice");
+    for nth in 0..100 {
+        let name = json!(format!("w{nth}"));
+        let of: Vec<&str> =
+            events.iter().filter(|(_, _, data)| data["step"] == name).map(|(_, n, _)| n.as_str()).collect();
+        assert_eq!(of, ["step_started", "step_ended"], "{name}");
+    }
+}
+
+/// S-72: a stream without news has a comment, so that no proxy closes it.
+#[test]
+fn a_quiet_stream_has_comments() {
+    let server = server();
+    let run = server.run(&json!({"pipeline": "ask"}));
+    let mut stream = TcpStream::connect(server.address).expect("a connection");
+    let head = format!(
+        "GET /v1/runs/{}/events HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nAccept: text/event-stream\r\n\r\n",
+        run["run_id"].as_str().expect("an id"),
+        server.address,
+        server.owner
+    );
+    stream.write_all(head.as_bytes()).expect("written");
+    let lines = BufReader::new(stream).lines().map(|line| line.expect("the stream stays open"));
+    assert!(lines.into_iter().any(|line| line.starts_with(':')));
+}
+
+/// S-87, S-88: an answer that violates its schema is 422 with its place, and only approvers decide.
+#[test]
+fn an_answer_fits_its_schema_and_comes_from_an_approver() {
+    let server = Running::start();
+    server.pipeline(
+        "ask",
+        "",
+        &["approval: message: Size?, approvers: [lin], schema: {type: object, required: [size], properties: {size: {enum: [s, m]}}}"],
+    );
+    server.run(&json!({"pipeline": "ask"}));
+    let decision = server.send("GET", "/v1/decisions", None).json()["decisions"][0].clone();
+    let path = format!("/v1/decisions/{}", decision["id"].as_str().expect("an id").replace('/', "%2F"));
+    let answer = |name: &str, size: &str| {
+        let bearer = format!("Bearer {}", server.token(name, &[Scope::Approve], &[], None));
+        let body = json!({"approved": true, "question": decision["question"], "answer": {"size": size}});
+        server.raw("POST", &path, &[("Authorization", &bearer)], Some(body.to_string()))
+    };
+    assert_eq!(answer("mallory", "m").problem(), (403, "not_an_approver".to_owned()));
+    let reply = answer("lin", "xl");
+    assert_eq!((reply.status, &reply.json()["errors"][0]["pointer"]), (422, &json!("/answer")), "{}", reply.text());
+    assert_eq!(server.send("GET", "/v1/decisions", None).json()["decisions"].as_array().map(Vec::len), Some(1));
 }

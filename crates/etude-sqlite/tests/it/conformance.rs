@@ -14,6 +14,7 @@ fn check(sync: Sync) {
     });
 }
 
+/// S-46, S-48, S-50, S-76, S-93, and everything else that the suite has.
 #[test]
 fn the_contract_is_kept_in_normal_mode() {
     check(Sync::Normal);

@@ -60,11 +60,11 @@ fn kind(id: &str) -> &str {
     &id[..number]
 }
 
-/// True for `A-3.3`, `X-2`, `B-20.3`, `B-GT5`, `C-1.13`, `AA-45`, `SK-22`, `D-4.3`, `D-X01`.
+/// True for `A-3.3`, `X-2`, `B-20.3`, `B-GT5`, `C-1.13`, `AA-45`, `SK-22`, `S-36`, `D-4.3`, `D-X01`.
 fn is_id(word: &str) -> bool {
     match word.split_once('-') {
         Some(("A", rest)) => rest.split('.').count() == 2 && rest.split('.').all(is_number),
-        Some(("X" | "AA" | "SK", rest)) => is_number(rest),
+        Some(("X" | "AA" | "SK" | "S", rest)) => is_number(rest),
         Some(("C", rest)) => rest.split('.').all(is_number),
         Some(("B" | "D", rest)) => {
             let rest = rest.trim_start_matches(|c: char| c.is_ascii_uppercase());

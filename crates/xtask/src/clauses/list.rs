@@ -18,6 +18,7 @@ pub const LISTS: &[List] = &[
     List { document: "docs/spec/b-stages.md", text: include_str!("../../clauses/b-stages.txt") },
     List { document: "docs/spec/c-applications.md", text: include_str!("../../clauses/c-applications.txt") },
     List { document: "docs/spec/d-cascade.md", text: include_str!("../../clauses/d-cascade.txt") },
+    List { document: "docs/spec/s-serve.md", text: include_str!("../../clauses/s-serve.txt") },
 ];
 
 /// What a line of a list is.
