@@ -159,6 +159,32 @@ fn a_failed_delivery_is_repeated_across_a_restart() {
     assert_eq!((&list[0]["attempts"][0]["error"], &list[0]["attempts"][2]["error"]), (&json!("status"), &Value::Null));
 }
 
+/// Three servers on one journal send a notice once: an attempt belongs to one of them.
+#[test]
+fn three_servers_send_a_notice_once() {
+    let (address, got) = receiver(|_| "204 No Content");
+    let server = Running::start();
+    configure(&server, &format!("http://{address}/x"), ", allow_private: true");
+    let others = [server.beside(), server.beside()];
+    let runs: Vec<Value> = (0..6).map(|_| server.run(&json!({"pipeline": "bad", "input": {"word": ""}}))).collect();
+    let mut reported: Vec<Value> = runs.iter().map(|_| next(&got).document()["data"]["run_id"].clone()).collect();
+    let mut wanted: Vec<Value> = runs.iter().map(|run| run["run_id"].clone()).collect();
+    for all in [&mut reported, &mut wanted] {
+        all.sort_by_key(Value::to_string);
+    }
+    assert_eq!(reported, wanted);
+    for server in others.iter().chain([&server]) {
+        let is_over = |document: &Value| {
+            let all = document["deliveries"].as_array().expect("deliveries");
+            all.len() == runs.len() && all.iter().all(|one| one["state"] == "delivered")
+        };
+        let all = server.poll("/v1/notices/demo/chat/deliveries", is_over);
+        let attempts = |one: &Value| one["attempts"].as_array().map_or(0, Vec::len);
+        assert!(all["deliveries"].as_array().expect("deliveries").iter().all(|one| attempts(one) == 1), "{all:#}");
+    }
+    assert!(got.try_recv().is_err(), "one was sent twice");
+}
+
 /// S-124: a redirect is not followed.
 #[test]
 fn a_redirect_is_not_followed() {
