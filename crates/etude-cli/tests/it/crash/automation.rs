@@ -1,9 +1,13 @@
 //! `kill -9` of a server at each write while ticks are due and a delivery arrives: one run for each.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
+use std::sync::{Arc, Mutex};
 
+use etude_runtime::engine::{EntryQuery, Ledger as _};
 use serde_json::{Value, json};
 
 use super::shim::{self, Fault};
@@ -30,6 +34,12 @@ fn ticks_of_a_server_killed_anywhere_make_one_run_each() {
 #[test]
 fn deliveries_to_a_server_killed_anywhere_make_one_run() {
     everywhere(delivery);
+}
+
+/// S-123: killed at a write while a run ends, the servers report it under one id, once at least.
+#[test]
+fn notices_of_a_server_killed_anywhere_are_sent() {
+    everywhere(notice);
 }
 
 /// Lives a life without a fault, then some with one each.
@@ -146,12 +156,13 @@ fn a_stopped_server_catches_up_as_after_an_outage() {
 }
 
 fn delivery(fault: Fault) -> Lived {
-    let test =
-        app("webhooks:\n  hook: {pipeline: p, verify: {kind: token, secrets: [s3cret], id_header: X-Delivery}}\n");
+    let test = app(
+        "webhooks:\n  hook: {pipeline: p, verify: {kind: token, secrets: [s3cret], id_header: X-Delivery}, input: {}}\n",
+    );
     let mut first = None;
-    let lived = with_fault(&test, fault, |socket| first = deliver(socket), || succeeded(&test) == 1);
+    let lived = with_fault(&test, fault, |socket| first = deliver(socket, "one"), || succeeded(&test) == 1);
     let next = Serving::start(&test, &["--port", "0"]);
-    let again = deliver(next.line["socket"].as_str().expect("a socket")).expect("a response");
+    let again = deliver(next.line["socket"].as_str().expect("a socket"), "one").expect("a response");
     assert!(again["run_id"].is_string(), "{fault:?}: {again:#}");
     assert!(first.as_ref().is_none_or(|first| *first == again), "{fault:?}: {first:?}, then {again}");
     wait_until(&format!("the run after {fault:?}"), || succeeded(&test) >= 1);
@@ -162,10 +173,10 @@ fn delivery(fault: Fault) -> Lived {
 }
 
 /// Sends the delivery; its response, if there is one.
-fn deliver(socket: &str) -> Option<Value> {
-    let body = "{}";
+fn deliver(socket: &str, id: &str) -> Option<Value> {
+    let body = json!({ "id": id }).to_string();
     let text = format!(
-        "POST /in/app/hook HTTP/1.1\r\nHost: x\r\nX-Webhook-Token: s3cret\r\nX-Delivery: one\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        "POST /in/app/hook HTTP/1.1\r\nHost: x\r\nX-Webhook-Token: s3cret\r\nX-Delivery: {id}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
     );
     let mut stream = UnixStream::connect(socket).ok()?;
@@ -173,4 +184,68 @@ fn deliver(socket: &str) -> Option<Value> {
     let mut reply = String::new();
     stream.read_to_string(&mut reply).ok()?;
     serde_json::from_str(reply.split_once("\r\n\r\n")?.1).ok()
+}
+
+fn notice(fault: Fault) -> Lived {
+    let (port, ids) = receiver();
+    let test = app(&format!(
+        "webhooks:\n  hook: {{pipeline: p, verify: {{kind: token, secrets: [s3cret], id_header: X-Delivery}}, input: {{}}}}\nnotices:\n  - {{name: chat, url: \"http://127.0.0.1:{port}/x\", on: [run.succeeded], secret: whsec_AAAA, allow_private: true}}\n"
+    ));
+    // The server reports what happens after it has seen the notice.
+    let first = Serving::start(&test, &["--port", "0"]);
+    let dir = test.path("home/.local/state/etude");
+    let engine = etude_sqlite::Sqlite::open(etude_sqlite::Settings { dir, sync: etude_sqlite::Sync::Normal });
+    let engine = engine.expect("the journal");
+    let book = format!("notices {}", test.path("app").canonicalize().expect("an app").display());
+    let seen = EntryQuery { book, ..EntryQuery::default() };
+    wait_until("the first look", || !engine.entries(&seen).expect("entries").is_empty());
+    drop(engine);
+    first.end();
+    let path = "/v1/notices/app/chat/deliveries";
+    let is_delivered = |server: &Serving| {
+        let all = server.document("GET", path, "")["deliveries"].as_array().cloned().unwrap_or_default();
+        all.len() == 1 && all[0]["state"] == "delivered"
+    };
+    let lived = with_fault(&test, fault, |socket| drop(deliver(socket, "one")), || !received(&ids).is_empty());
+    // An attempt that was begun is repeated after a minute.
+    set_clock(&test, 1);
+    let next = Serving::start(&test, &["--port", "0"]);
+    deliver(next.line["socket"].as_str().expect("a socket"), "one").expect("a response");
+    wait_until(&format!("the notice after {fault:?}"), || is_delivered(&next));
+    let all: BTreeSet<String> = received(&ids).into_iter().collect();
+    assert_eq!(all.len(), 1, "{fault:?}: {all:?}");
+    next.end();
+    lived
+}
+
+type Ids = Arc<Mutex<Vec<String>>>;
+
+fn received(ids: &Ids) -> Vec<String> {
+    ids.lock().expect("no panic").clone()
+}
+
+/// A receiver of notices: its port, and the ids that it got.
+fn receiver() -> (u16, Ids) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let ids = Ids::default();
+    let got = Arc::clone(&ids);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { continue };
+            let mut reader = BufReader::new(stream.try_clone().expect("a stream"));
+            let head: Vec<String> =
+                (&mut reader).lines().map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
+            let value = |name: &str| {
+                let lines = head.iter().map(|line| line.to_ascii_lowercase());
+                lines.filter_map(|line| line.strip_prefix(name).map(str::to_owned)).next()
+            };
+            let id = value("webhook-id: ");
+            let length = value("content-length: ").and_then(|length| length.parse().ok()).unwrap_or(0);
+            let _ = reader.read_exact(&mut vec![0; length]);
+            let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
+            got.lock().expect("no panic").extend(id);
+        }
+    });
+    (port, ids)
 }
