@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
-use etude_spec::source::MemorySources;
-use etude_spec::{App, Code, Diagnostic};
+use etude_spec::source::{MemorySources, SourceFile};
+use etude_spec::{App, Code, Diagnostic, automation};
 
 use super::*;
 
@@ -87,8 +87,12 @@ fn blocks(page: &str) -> Vec<(&str, &str)> {
     fences.iter().skip(1).step_by(2).filter_map(|block| block.split_once('\n')).collect()
 }
 
-/// What is said about an example: a schema, a list of steps, some fields of a pipeline, or a whole one.
+/// What is said about an example: an entry of `etude.yaml`, a schema, a list of steps, some fields of a pipeline, or a whole one.
 fn check(language: &str, example: &str) -> Vec<Diagnostic> {
+    if ["schedules:", "webhooks:", "notices:"].iter().any(|start| example.starts_with(start)) {
+        let known = automation::Known { pipelines: &["report", "review"], machines: &[] };
+        return automation::read(&SourceFile::new("etude.yaml", example), Some(known)).diagnostics;
+    }
     let head = "name: review\ndescription: d\n";
     let step = "- {name: a, type: llm, prompt: x, schema: schemas/review.json}\n";
     let definition = match language {
