@@ -490,3 +490,34 @@ fn a_run_of_the_command_line_streams_and_is_busy() {
     assert_eq!(child.wait().expect("it ends").code(), Some(0));
     assert_eq!(serving.end().0, Some(0));
 }
+
+/// S-162: two servers of one journal share queue and decisions: each run is driven once, and either one takes an answer.
+#[test]
+fn two_servers_share_queue_and_decisions() {
+    let test = Test::new()
+        .pipeline("p", |p| p.note("a", "1"))
+        .pipeline("ask", |p| p.step("name: ask\ntype: approval\nmessage: Go on?").note("b", "2"));
+    let servers = [Serving::start(&test, &["--port", "0"]), Serving::start(&test, &["--port", "0"])];
+    let started: Vec<String> = (0..12)
+        .map(|nth| {
+            let run = servers[nth % 2].post("/v1/runs", &json!({"pipeline": "p"}));
+            run["run_id"].as_str().expect("an id").to_owned()
+        })
+        .collect();
+    for (nth, id) in started.iter().enumerate() {
+        servers[(nth + 1) % 2].until(&format!("/v1/runs/{id}"), "succeeded");
+    }
+    assert_eq!(test.ledger().len(), 12);
+    let run = servers[0].post("/v1/runs", &json!({"pipeline": "ask"}));
+    let path = format!("/v1/runs/{}", run["run_id"].as_str().expect("an id"));
+    servers[1].until(&path, "waiting");
+    let decision = servers[1].document("GET", "/v1/decisions", "")["decisions"][0].clone();
+    let id = decision["id"].as_str().expect("an id").replace('/', "%2F");
+    servers[1].post(&format!("/v1/decisions/{id}"), &json!({"approved": true, "question": decision["question"]}));
+    servers[0].until(&path, "succeeded");
+    assert_eq!(servers[0].document("GET", "/v1/decisions", "")["decisions"], json!([]));
+    assert_eq!(test.ledger().len(), 13);
+    for server in servers {
+        assert_eq!(server.end().0, Some(0));
+    }
+}

@@ -1,4 +1,4 @@
-//! `kill -9` of a server at each write while ticks are due and a delivery arrives: one run for each.
+//! `kill -9` of a server at each write while ticks are due, a delivery arrives and a run is started: one run for each.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::shim::{self, Fault};
 use crate::serve::Serving;
-use crate::test::{Test, printing, wait_until};
+use crate::test::{Test, noting, printing, wait_until};
 
 const HOUR: i64 = 3_600_000;
 
@@ -40,6 +40,13 @@ fn deliveries_to_a_server_killed_anywhere_make_one_run() {
 #[test]
 fn notices_of_a_server_killed_anywhere_are_sent() {
     everywhere(notice);
+}
+
+/// S-37, S-78, S-165: killed at a write while it starts and drives a run, the server that follows completes it, no finished step is
+/// executed again, and a stream that was cut continues without a gap.
+#[test]
+fn starts_of_a_server_killed_anywhere_are_whole_runs() {
+    everywhere(start);
 }
 
 /// Lives a life without a fault, then some with one each.
@@ -172,6 +179,85 @@ fn delivery(fault: Fault) -> Lived {
     lived
 }
 
+fn start(fault: Fault) -> Lived {
+    let step = |name: &str| format!("{}\n{}", noting(name), printing(&format!("\"{name}\"")));
+    let test = Test::new().pipeline("p", |p| p.sh("a", &step("a")).sh("b", &step("b")));
+    let (mut first, mut seen) = (None, Vec::new());
+    let is_first_over = std::cell::Cell::new(false);
+    let act = |socket: &str| {
+        first = post(socket);
+        if let Some(run) = &first {
+            seen = events(socket, run["run_id"].as_str().expect("an id"), None);
+        }
+        is_first_over.set(true);
+    };
+    let lived = with_fault(&test, fault, act, || is_first_over.get() && succeeded(&test) == 1);
+    let next = Serving::start(&test, &["--port", "0"]);
+    let socket = next.line["socket"].as_str().expect("a socket");
+    let again = post(socket).expect("a response");
+    let id = again["run_id"].as_str().expect("an id");
+    assert!(first.as_ref().is_none_or(|first| first["run_id"] == id), "{fault:?}: {first:?}, then {again}");
+    let run = next.until(&format!("/v1/runs/{id}"), "succeeded");
+    assert_eq!(run["output"], "b", "{fault:?}: {run:#}");
+    let all = next.document("GET", "/v1/runs", "");
+    assert_eq!(all["runs"].as_array().map(Vec::len), Some(1), "{fault:?}: {all:#}");
+    // What was under way may have begun twice; what came before it has not.
+    let ledger = test.ledger();
+    let count = |name: &str| ledger.iter().filter(|noted| *noted == name).count();
+    assert!((1..=2).contains(&count("a")) && (1..=2).contains(&count("b")), "{fault:?}: {ledger:?}");
+    assert!(count("a") + count("b") <= 3, "{fault:?}: {ledger:?}");
+    seen.extend(events(socket, id, seen.last().map(String::as_str)));
+    assert_eq!(seen, events(socket, id, None), "{fault:?}");
+    next.end();
+    lived
+}
+
+/// Starts the run, always under the same key; the response, if there is one.
+fn post(socket: &str) -> Option<Value> {
+    let body = r#"{"pipeline": "p"}"#;
+    let head = format!("Content-Type: application/json\r\nIdempotency-Key: k\r\nContent-Length: {}", body.len());
+    let reply = exchange(
+        socket,
+        &format!(
+            "POST /v1/runs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n{head}\r\nConnection: close\r\n\r\n{body}",
+            owner(socket)?
+        ),
+    )?;
+    serde_json::from_str(reply.split_once("\r\n\r\n")?.1).ok()
+}
+
+/// The ids of the events of a run after `last`, until the server dies.
+fn events(socket: &str, run: &str, last: Option<&str>) -> Vec<String> {
+    let last = last.map(|last| format!("Last-Event-ID: {last}\r\n")).unwrap_or_default();
+    let head = format!("Accept: text/event-stream\r\n{last}Connection: close");
+    let text = owner(socket).and_then(|owner| {
+        exchange(
+            socket,
+            &format!(
+                "GET /v1/runs/{run}/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {owner}\r\n{head}\r\n\r\n"
+            ),
+        )
+    });
+    // An event counts once its empty line has come.
+    let text = text.unwrap_or_default();
+    let whole = text.rsplit_once("\n\n").map_or("", |(whole, _)| whole);
+    whole.lines().filter_map(|line| line.strip_prefix("id: ")).map(str::to_owned).collect()
+}
+
+fn owner(socket: &str) -> Option<String> {
+    let token = std::path::Path::new(socket).with_file_name("owner.token");
+    std::fs::read_to_string(token).ok().map(|text| text.trim().to_owned())
+}
+
+/// What comes back until the connection ends, however it ends.
+fn exchange(socket: &str, request: &str) -> Option<String> {
+    let mut stream = UnixStream::connect(socket).ok()?;
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut reply = Vec::new();
+    let _ = stream.read_to_end(&mut reply);
+    Some(String::from_utf8_lossy(&reply).into_owned())
+}
+
 /// Sends the delivery; its response, if there is one.
 fn deliver(socket: &str, id: &str) -> Option<Value> {
     let body = json!({ "id": id }).to_string();
@@ -179,11 +265,7 @@ fn deliver(socket: &str, id: &str) -> Option<Value> {
         "POST /in/app/hook HTTP/1.1\r\nHost: x\r\nX-Webhook-Token: s3cret\r\nX-Delivery: {id}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
     );
-    let mut stream = UnixStream::connect(socket).ok()?;
-    stream.write_all(text.as_bytes()).ok()?;
-    let mut reply = String::new();
-    stream.read_to_string(&mut reply).ok()?;
-    serde_json::from_str(reply.split_once("\r\n\r\n")?.1).ok()
+    serde_json::from_str(exchange(socket, &text)?.split_once("\r\n\r\n")?.1).ok()
 }
 
 fn notice(fault: Fault) -> Lived {
