@@ -1,4 +1,5 @@
-//! Conditions of `when`: comparisons of one value with a written one, and nothing more.
+//! Conditions of `when` and `require` (L-46): comparisons of one value with a written one, and nothing more; in a
+//! `require` also with another value of the run.
 
 use serde_json::Value;
 
@@ -6,7 +7,7 @@ use crate::data::Json;
 use crate::plan::Binding;
 use crate::template::{Scope, Unresolved};
 
-/// Decides whether a step runs.
+/// Decides whether a step runs, or may run.
 #[derive(Debug, Clone)]
 pub enum Condition {
     /// True unless the value is `false`, `null`, `0`, `""`, `[]` or `{}`.
@@ -19,6 +20,15 @@ pub enum Condition {
         op: Op,
         /// What with.
         literal: Value,
+    },
+    /// A value compared with another value of the run: `require` only.
+    Relate {
+        /// The value.
+        value: Binding,
+        /// How.
+        op: Op,
+        /// What with.
+        right: Binding,
     },
     /// All must hold.
     All(Vec<Self>),
@@ -68,6 +78,11 @@ impl Op {
         ("lte", Self::Lte),
     ];
 
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        Self::WORDS.iter().find(|(_, op)| *op == self).map_or("", |(word, _)| word)
+    }
+
     /// The comparison that `word` names.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::WORDS.iter().find(|(w, _)| *w == word).map(|(_, op)| *op)
@@ -100,9 +115,45 @@ impl Condition {
                 Ok(value.resolve(scope).is_ok() == literal.as_bool().unwrap_or(true))
             }
             Self::Compare { value, op, literal } => Ok(op.compare(&tree(value, scope)?, literal)),
+            Self::Relate { value, op, right } => Ok(op.compare(&tree(value, scope)?, &tree(right, scope)?)),
             Self::All(all) => all.iter().try_fold(true, |held, one| Ok(held && one.holds(scope)?)),
             Self::Any(any) => any.iter().try_fold(false, |held, one| Ok(held || one.holds(scope)?)),
             Self::Not(one) => Ok(!one.holds(scope)?),
+        }
+    }
+
+    /// Whether it holds and every reference in it has a value, except under `exists`: a missing value makes the whole
+    /// condition false, also where `any` or `not` would not look at it (L-46).
+    pub fn is_met(&self, scope: &dyn Scope) -> bool {
+        self.has_values(scope) && self.holds(scope).unwrap_or(false)
+    }
+
+    fn has_values(&self, scope: &dyn Scope) -> bool {
+        let exists = |binding: &Binding| binding.resolve(scope).is_ok();
+        match self {
+            Self::Compare { op: Op::Exists, .. } => true,
+            Self::Truthy(value) | Self::Compare { value, .. } => exists(value),
+            Self::Relate { value, right, .. } => exists(value) && exists(right),
+            Self::All(list) | Self::Any(list) => list.iter().all(|one| one.has_values(scope)),
+            Self::Not(one) => one.has_values(scope),
+        }
+    }
+
+    /// The first condition of a list that is not met; the condition itself if it is no list.
+    pub fn first_unmet(&self, scope: &dyn Scope) -> &Self {
+        match self {
+            Self::All(list) => list.iter().find(|one| !one.is_met(scope)).map_or(self, |one| one.first_unmet(scope)),
+            _ => self,
+        }
+    }
+
+    /// Every value in it, those of nested conditions included, in order.
+    pub fn bindings(&self) -> Vec<&Binding> {
+        match self {
+            Self::Truthy(value) | Self::Compare { value, .. } => vec![value],
+            Self::Relate { value, right, .. } => vec![value, right],
+            Self::All(list) | Self::Any(list) => list.iter().flat_map(Self::bindings).collect(),
+            Self::Not(one) => one.bindings(),
         }
     }
 }
@@ -222,6 +273,41 @@ mod tests {
         assert!(!Condition::All(vec![yes(), no()]).holds(&scope).unwrap());
         assert!(Condition::Any(vec![no(), yes()]).holds(&scope).unwrap());
         assert!(Condition::All(vec![]).holds(&scope).unwrap());
+    }
+
+    fn exists(path: &str, wanted: bool) -> Condition {
+        Condition::Compare { value: reference(path), op: Op::Exists, literal: json!(wanted) }
+    }
+
+    /// L-46: a missing value makes a whole `require` false, wherever it stands; `exists` asks for it.
+    #[test]
+    fn a_requirement_with_a_missing_value_is_not_met() {
+        let scope = Outputs(json!({"ok": true}));
+        let yes = || Condition::Truthy(reference("a.output.ok"));
+        let missing = || Condition::Truthy(reference("a.output.x"));
+        let wrong = [
+            missing(),
+            Condition::Not(Box::new(missing())),
+            Condition::Any(vec![missing(), yes()]),
+            Condition::Any(vec![yes(), missing()]),
+            Condition::All(vec![yes(), missing()]),
+            Condition::Relate { value: reference("a.output.ok"), op: Op::NotEquals, right: reference("a.output.x") },
+        ];
+        assert!(wrong.iter().all(|condition| !condition.is_met(&scope)));
+        assert!(yes().is_met(&scope) && exists("a.output.x", false).is_met(&scope));
+        assert!(!exists("a.output.x", true).is_met(&scope));
+    }
+
+    /// L-46: two values of the run compare as a value with a written one.
+    #[test]
+    fn two_values_of_the_run_are_compared() {
+        let scope = Outputs(json!({"a": 1, "b": 1.0, "c": 2, "list": [3, 1]}));
+        let holds = |left: &str, op: Op, right: &str| {
+            Condition::Relate { value: reference(left), op, right: reference(right) }.is_met(&scope)
+        };
+        assert!(holds("a.output.a", Op::Equals, "a.output.b") && holds("a.output.a", Op::NotEquals, "a.output.c"));
+        assert!(holds("a.output.a", Op::In, "a.output.list") && holds("a.output.c", Op::NotIn, "a.output.list"));
+        assert!(!holds("a.output.c", Op::In, "a.output.list") && !holds("a.output.a", Op::In, "a.output.b"));
     }
 
     #[test]

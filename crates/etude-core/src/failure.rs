@@ -37,6 +37,8 @@ pub enum FailureKind {
     QueueExpired,
     /// Somebody denied an approval.
     ApprovalDenied,
+    /// A `require` does not hold.
+    Deviated,
     /// A stage could not be done; class and code of system B are in the details.
     StageError,
     /// The last stage of a machine failed.
@@ -51,12 +53,13 @@ pub enum FailureKind {
 
 impl FailureKind {
     /// Every kind, in the order of the codes.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::StepFailed,
         Self::StepOutputInvalid,
         Self::StepTimeout,
         Self::TemplateUnresolved,
         Self::ApprovalDenied,
+        Self::Deviated,
         Self::ModelError,
         Self::ModelRefused,
         Self::ValidationExhausted,
@@ -92,6 +95,7 @@ impl FailureKind {
             Self::Cancelled => "cancelled",
             Self::QueueExpired => "queue_expired",
             Self::ApprovalDenied => "approval_denied",
+            Self::Deviated => "deviated",
             Self::StageError => "stage_error",
             Self::StageFailed => "stage_failed",
             Self::DefinitionInvalid => "definition_invalid",
@@ -108,6 +112,7 @@ impl FailureKind {
             Self::StepTimeout => "R0103",
             Self::TemplateUnresolved => "R0104",
             Self::ApprovalDenied => "R0105",
+            Self::Deviated => "R0106",
             Self::ModelError => "R0201",
             Self::ModelRefused => "R0202",
             Self::ValidationExhausted => "R0203",

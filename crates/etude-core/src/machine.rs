@@ -16,6 +16,7 @@ mod cached;
 mod code;
 mod conversation;
 mod cx;
+mod deviation;
 mod fan_out;
 mod llm;
 mod open_work;

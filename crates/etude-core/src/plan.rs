@@ -115,6 +115,8 @@ pub struct Step {
     pub kind: StepKind,
     /// It runs only if this holds; else it is skipped with output `null`.
     pub when: Option<Condition>,
+    /// It may start only if this holds; else the run deviates (L-46).
+    pub require: Option<Requirement>,
     /// It runs once for each element of an array.
     pub for_each: Option<ForEach>,
     /// Longest time for the whole step, all its tries included, in milliseconds.
@@ -131,7 +133,7 @@ impl Step {
     /// A step that runs once, whatever came before, and that nothing is kept of. Only a skill changes the outside world.
     pub fn plain(name: String, kind: StepKind, origin: Origin) -> Self {
         let effects = matches!(kind, StepKind::Skill(_));
-        Self { name, kind, when: None, for_each: None, timeout_ms: None, cache: None, effects, origin }
+        Self { name, kind, when: None, require: None, for_each: None, timeout_ms: None, cache: None, effects, origin }
     }
 
     /// How many rows it has in the report: its own and those of its children.
@@ -150,6 +152,15 @@ impl Step {
         let body = Sequence { name, dir, steps: vec![Arc::new(self)], output: OutputOf::Last, origin };
         Plan { before: None, body: Arc::new(body), after: None, phase }
     }
+}
+
+/// What must hold before a step starts.
+#[derive(Debug, Clone)]
+pub struct Requirement {
+    /// The condition.
+    pub condition: Condition,
+    /// The condition as it is written in the definition.
+    pub written: String,
 }
 
 /// What a step does.

@@ -1,6 +1,6 @@
 //! Steps in words: what they refer to, and conditions, values and commands as people read them.
 
-use etude_core::condition::{Condition, Op};
+use etude_core::condition::Condition;
 use etude_core::effect::Command;
 use etude_core::plan::{Binding, MachineInput, Step, StepKind};
 use etude_core::template::{Reference, Scope, Template};
@@ -13,6 +13,9 @@ pub(crate) fn references(step: &Step) -> Vec<&Reference> {
     }
     if let Some(when) = &step.when {
         of_condition(when, &mut found);
+    }
+    if let Some(require) = &step.require {
+        of_condition(&require.condition, &mut found);
     }
     if let Some(key) = step.cache.as_ref().and_then(|cache| cache.key.as_ref()) {
         of_template(key, &mut found);
@@ -52,11 +55,7 @@ fn of_binding<'p>(binding: &'p Binding, found: &mut Vec<&'p Reference>) {
 
 /// Everything that a condition refers to.
 pub(crate) fn of_condition<'p>(condition: &'p Condition, found: &mut Vec<&'p Reference>) {
-    match condition {
-        Condition::Truthy(value) | Condition::Compare { value, .. } => of_binding(value, found),
-        Condition::All(list) | Condition::Any(list) => list.iter().for_each(|inner| of_condition(inner, found)),
-        Condition::Not(inner) => of_condition(inner, found),
-    }
+    condition.bindings().into_iter().for_each(|value| of_binding(value, found));
 }
 
 /// A condition as text: `checks.output.ok and not (input.kind in ["draft"])`.
@@ -68,9 +67,9 @@ pub(crate) fn condition(condition: &Condition) -> String {
     match condition {
         Condition::Truthy(value) => binding(value),
         Condition::Compare { value, op, literal } => {
-            let word = Op::WORDS.iter().find(|(_, known)| known == op).map_or("", |(word, _)| word);
-            format!("{} {word} {literal}", binding(value))
+            format!("{} {} {literal}", binding(value), op.word())
         }
+        Condition::Relate { value, op, right } => format!("{} {} {}", binding(value), op.word(), binding(right)),
         Condition::All(list) if list.is_empty() => "always".to_owned(),
         Condition::Any(list) if list.is_empty() => "never".to_owned(),
         Condition::All(list) => joined(list, " and "),
@@ -128,6 +127,7 @@ fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use etude_core::condition::Op;
     use serde_json::json;
 
     fn truthy(path: &str) -> Condition {

@@ -139,11 +139,11 @@ fn diagnostics_are_documents() {
     ]}));
 }
 
-/// `check --portable` names each use of an extension, and is no error.
+/// L-38: `check --portable` names each use of an extension, and is no error.
 #[test]
 fn extensions_are_named_and_are_no_errors() {
     let test = Test::new().pipeline("p", |p| {
-        p.sh_with("a", "echo '{\"output\":1}'", "timeout: 5s\nenv: {A: b}")
+        p.sh_with("a", "echo '{\"output\":1}'", "timeout: 5s\nenv: {A: b}\nrequire: true")
             .step("name: ok\ntype: approval\nmessage: go?")
     });
     let ran = test.run(&["check", "--portable", "--format", "json"]).exit(0);
@@ -158,7 +158,8 @@ fn extensions_are_named_and_are_no_errors() {
     let expected = [
         "note 7:5 code step `a` uses `timeout`, an extension beyond the protocol (X-1)",
         "note 8:5 code step `a` uses `env`, an extension beyond the protocol (X-2)",
-        "note 10:11 approval step `ok` uses `type: approval`, an extension beyond the protocol (X-3)",
+        "note 9:5 code step `a` uses `require`, an extension beyond the protocol (L-46)",
+        "note 11:11 approval step `ok` uses `type: approval`, an extension beyond the protocol (X-3)",
     ];
     assert_eq!(lines, expected);
     test.run(&["check"]).exit(0).stdout("").stderr("1 pipeline is fine");
@@ -181,7 +182,7 @@ fn codes_are_explained() {
     test.run(&["explain", "validation_exhausted"]).exit(0);
     test.run(&["explain", "R0999"]).exit(2).stdout("").stderr_has("no error code, kind or title matches `R0999`");
     let ran = test.run(&["explain", "R010"]).exit(0).stderr_has("hint: explain one of them: etude explain R0101");
-    assert_eq!(ran.out().lines().count(), 5, "{}", ran.out());
+    assert_eq!(ran.out().lines().count(), 6, "{}", ran.out());
     let all = test.run(&["explain", "--list"]).exit(0).stderr("").out().lines().count();
     assert_eq!(test.run(&["explain"]).exit(0).out().lines().count(), all);
     assert!(test.run(&["explain", "--list", "P0201"]).exit(0).out().starts_with("P0201  "));

@@ -152,3 +152,26 @@ fn stderr_is_shown_and_kept() {
     let kept = test.run(&["runs", "show", &ran.id(), "--stream", "p/a/stderr"]).exit(0);
     assert_eq!(kept.out().lines().count(), 200);
 }
+
+/// L-46, L-50: a `require` that does not hold ends the run before the step, with the condition as it is written; the
+/// destructor runs. Two values of the run can be compared.
+#[test]
+fn a_requirement_that_is_not_met_ends_the_run_before_its_step() {
+    let guard = r#"require: {value: "{{order.output}}", equals: "{{input.user}}"}"#;
+    let gone = format!("{}\necho '{{\"output\": 1}}'", noting("gone"));
+    let test = Test::new()
+        .yaml("p", &format!(
+            "name: p\ndescription: x\ninput: {{user: string}}\nsteps:\n  - {{name: order, type: code, command: 'echo ann', output: text}}\n  \
+             - {{name: gone, type: code, command: sh steps/gone.sh, {guard}}}\n"
+        ))
+        .file("pipelines/p/steps/gone.sh", &gone)
+        .pipeline("_destructor", |p| p.note("end", "1"));
+    assert!(test.run(&["graph", "p"]).exit(0).out().contains("requires order.output equals input.user"));
+    test.run(&["run", "--pipeline", "p", "-i", "user=ann", "--format", "json"]).output(1);
+    let ran = test.run(&["run", "--pipeline", "p", "-i", "user=bob", "--format", "json"]).exit(1);
+    ran.failed_with(&["business gone: deviated"])
+        .has("/errors/0/reason", "require")
+        .has("/errors/0/code", "R0106")
+        .has("/errors/0/condition", r#"{value: "{{order.output}}", equals: "{{input.user}}"}"#);
+    assert_eq!(test.ledger(), ["gone", "end", "end"]);
+}

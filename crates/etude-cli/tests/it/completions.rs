@@ -80,7 +80,7 @@ fn runs_are_listed_with_pipeline_and_status() {
 fn skills_codes_statuses_and_commands_are_listed() {
     let test = app();
     assert_eq!(candidates(&test, &["skill", "show", "w"]), [("word-count".to_owned(), "Counts words.".to_owned())]);
-    assert_eq!(values(&test, &["explain", "R010"]), ["R0101", "R0102", "R0103", "R0104", "R0105"]);
+    assert_eq!(values(&test, &["explain", "R010"]), ["R0101", "R0102", "R0103", "R0104", "R0105", "R0106"]);
     assert!(values(&test, &["runs", "list", "--status", ""]).contains(&"interrupted".to_owned()));
     assert_eq!(values(&test, &["help", "runs", "res"]), ["resume"]);
 }

@@ -202,7 +202,10 @@ impl FanOut {
                 failure.step = Some(step.name.clone());
             }
             failure.message = format!("element {index} of {}: {}", self.total, failure.message);
-            failure.details = Some(Json::trusted(format!(r#"{{"item":{index}}}"#)));
+            // The details of a deviation are its reason and its condition.
+            if failure.kind != FailureKind::Deviated {
+                failure.details = Some(Json::trusted(format!(r#"{{"item":{index}}}"#)));
+            }
         }
         failure
     }

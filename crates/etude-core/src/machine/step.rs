@@ -1,4 +1,4 @@
-//! What all steps have in common: `when`, `for_each`, `timeout`, `cache`, and their row in the report.
+//! What all steps have in common: `when`, `require`, `for_each`, `timeout`, `cache`, and their row in the report.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -9,6 +9,7 @@ use super::approval::ApprovalTask;
 use super::binding::unresolved;
 use super::cached::single;
 use super::code::CodeTask;
+use super::deviation;
 use super::fan_out::FanOut;
 use super::llm::LlmTask;
 use super::open_work::AtomicTask;
@@ -69,6 +70,11 @@ impl StepTask {
                 }
                 Err(why) => return Poll::Ready(Err(unresolved(&why))),
             }
+        }
+        if let Some(require) = &self.step.require
+            && !require.condition.is_met(&*self.values)
+        {
+            return Poll::Ready(Err(deviation::of_requirement(&self.step.name, require, &self.values)));
         }
         self.has_begun = true;
         if let Some(row) = self.step_context.row {

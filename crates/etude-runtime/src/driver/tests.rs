@@ -53,6 +53,7 @@ fn shell(name: &str, line: &str) -> Arc<Step> {
         name: name.to_owned(),
         kind: StepKind::Code(code),
         when: None,
+        require: None,
         for_each: None,
         timeout_ms: None,
         cache: None,

@@ -41,6 +41,7 @@ fn other_word<'t>(key: &str, table: &'t Object) -> Option<&'t str> {
         ("command", &["run", "script", "cmd", "exec", "shell", "bash", "sh"]),
         ("prompt", &["message", "messages", "instruction", "instructions", "user"]),
         ("when", &["if", "condition"]),
+        ("require", &["requires", "assert", "precondition"]),
         ("for_each", &["foreach", "map", "loop", "matrix", "with_items"]),
         ("timeout", &["timeout_minutes", "time_limit"]),
         ("env", &["environment", "variables"]),

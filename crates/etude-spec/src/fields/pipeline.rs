@@ -63,6 +63,8 @@ const EVERY_STEP: &[Field] = fields! {
     optional "timeout": Duration, "30s", "Longest time for the step, all its tries included." => extension "X-1";
     optional "when": Condition, "\"{{checks.output.ok}}\"",
         "The step runs only if this holds; else its output is null." => extension "X-1";
+    optional "require": Condition, "{value: \"{{order.output.status}}\", equals: delivered}",
+        "Must hold before the step starts; else the run ends as `deviated`." => extension "L-46";
     optional "for_each": Template, "\"{{list.output.files}}\"",
         "An array; the step runs once per element, as `{{item}}` and `{{index}}`." => extension "X-1";
     optional "max_parallel": COUNT, "4", "How many elements or children run at once." => default "1", extension "X-1";
@@ -327,6 +329,9 @@ pub static PARAMETER: Object = Object {
     }],
 };
 
+/// The right side of `in`; a template in `require` only.
+static LIST_FORMS: [Kind; 2] = [List(&Literal), Template];
+
 /// Conditions other than a template: exactly one comparison, or one of the combinations.
 pub static COMPARISON: Object = Object {
     name: "a condition",
@@ -335,8 +340,8 @@ pub static COMPARISON: Object = Object {
         optional "value": Template, "\"{{a.output.n}}\"", "The value that is compared.";
         optional "equals": Literal, "3", "The same JSON value." => instead INSTEAD_IN_COMPARISON;
         optional "not_equals": Literal, "3", "Another JSON value." => instead INSTEAD_IN_COMPARISON;
-        optional "in": List(&Literal), "[a, b]", "One of these." => instead INSTEAD_IN_COMPARISON;
-        optional "not_in": List(&Literal), "[a, b]", "None of these." => instead INSTEAD_IN_COMPARISON;
+        optional "in": Either(&LIST_FORMS), "[a, b]", "One of these." => instead INSTEAD_IN_COMPARISON;
+        optional "not_in": Either(&LIST_FORMS), "[a, b]", "None of these." => instead INSTEAD_IN_COMPARISON;
         optional "exists": Bool, "true", "There is such a value.";
         optional "matches": Text, "\"^v[0-9]+$\"",
             "A regular expression that is found in it." => instead INSTEAD_IN_COMPARISON;

@@ -1,8 +1,8 @@
-//! `when`, and values that are either written down or taken from the run.
+//! `when` and `require` (L-46), and values that are either written down or taken from the run.
 
 use etude_core::condition::{Condition, Op};
 use etude_core::data::Json;
-use etude_core::plan::Binding;
+use etude_core::plan::{Binding, Requirement};
 use etude_core::template::Template;
 use serde_json::Value;
 
@@ -13,37 +13,38 @@ use crate::pipeline::read::Templates;
 use crate::wording::quoted_list;
 use crate::yaml::{Entries, Node};
 
-/// The condition in `node`; `None` if it is none, which is reported.
+/// The condition in `node`, a part of `field`; `None` if it is none, which is reported.
 pub(crate) fn read<'n>(
     found: &mut Findings<'_>,
     node: &'n Node<'n>,
     templates: &mut Templates<'_, 'n>,
+    field: &'static str,
 ) -> Option<Condition> {
     if node.is_invalid() {
         return None;
     }
     if let Some(items) = node.as_seq() {
-        return all(found, items, templates).map(Condition::All);
+        return all(found, items, templates, field).map(Condition::All);
     }
     if let Some(entries) = node.as_map() {
-        return comparison(found, node, entries, templates);
+        return comparison(found, node, entries, templates, field);
     }
     if let Some(value) = node.as_bool() {
         return Some(Condition::Truthy(Binding::Literal(Json::of(&Value::Bool(value)))));
     }
     if node.as_text().is_some_and(|text| !text.trim().is_empty()) {
         let before = found.list.len();
-        let template = templates.read(found, "when", node, false)?;
+        let template = templates.read(found, field, node, false)?;
         if template.is_literal() && found.list.len() == before {
             found.push(values::bad_condition(
                 found.file,
                 node.span,
-                "`when` refers to nothing, so it would always hold".into(),
+                format!("`{field}` refers to nothing, so it would always hold"),
             ));
         }
         return Some(Condition::Truthy(bind(node, template)));
     }
-    let message = format!("`when` must be a template, a comparison or a list of conditions, not {}", node.kind());
+    let message = format!("`{field}` must be a template, a comparison or a list of conditions, not {}", node.kind());
     found.push(values::bad_condition(found.file, node.span, message));
     None
 }
@@ -52,8 +53,9 @@ fn all<'n>(
     found: &mut Findings<'_>,
     items: &'n [Node<'n>],
     templates: &mut Templates<'_, 'n>,
+    field: &'static str,
 ) -> Option<Vec<Condition>> {
-    let read: Vec<_> = items.iter().map(|item| read(found, item, templates)).collect();
+    let read: Vec<_> = items.iter().map(|item| read(found, item, templates, field)).collect();
     read.into_iter().collect()
 }
 
@@ -62,6 +64,7 @@ fn comparison<'n>(
     node: &'n Node<'n>,
     entries: &'n Entries<'n>,
     templates: &mut Templates<'_, 'n>,
+    field: &'static str,
 ) -> Option<Condition> {
     for (key, at, _) in entries.iter().filter(|(key, _, _)| COMPARISON.field(key).is_none()) {
         found.push(fields::unknown_field(found.file, at.span, key, &COMPARISON, "a condition", &[]));
@@ -71,7 +74,7 @@ fn comparison<'n>(
         ["any"] => {
             let node = entries.get("any")?;
             match node.as_seq() {
-                Some(items) => all(found, items, templates).map(Condition::Any),
+                Some(items) => all(found, items, templates, field).map(Condition::Any),
                 None => {
                     found.push(values::bad_condition(
                         found.file,
@@ -82,10 +85,10 @@ fn comparison<'n>(
                 }
             }
         }
-        ["not"] => read(found, entries.get("not")?, templates).map(|inner| Condition::Not(Box::new(inner))),
+        ["not"] => read(found, entries.get("not")?, templates, field).map(|inner| Condition::Not(Box::new(inner))),
         ["value", word] | [word, "value"] => {
             let op = Op::from_word(word)?;
-            compare(found, entries, op, word, templates)
+            compare(found, entries, (op, word), templates, field)
         }
         [] if !entries.0.is_empty() => None,
         ["value"] if entries.0.len() > 1 => None,
@@ -105,20 +108,25 @@ fn comparison<'n>(
 fn compare<'n>(
     found: &mut Findings<'_>,
     entries: &'n Entries<'n>,
-    op: Op,
-    word: &str,
+    (op, word): (Op, &str),
     templates: &mut Templates<'_, 'n>,
+    field: &'static str,
 ) -> Option<Condition> {
     let value_node = entries.get("value")?;
     let uses = templates.uses.len();
     let value = match value_node.as_text() {
-        Some(_) => templates.read(found, "when", value_node, false).map(|template| bind(value_node, template)),
+        Some(_) => templates.read(found, field, value_node, false).map(|template| bind(value_node, template)),
         None => literal(found, value_node, "`value`").map(Binding::Literal),
     };
     for used in &mut templates.uses[uses..] {
         used.may_be_missing = op == Op::Exists;
     }
     let node = entries.get(word)?;
+    let takes_template = field == "require" && matches!(op, Op::Equals | Op::NotEquals | Op::In | Op::NotIn);
+    if takes_template && node.as_text().is_some_and(|text| text.contains("{{")) {
+        let right = bind(node, templates.read(found, field, node, false)?);
+        return Some(Condition::Relate { value: value?, op, right });
+    }
     if let Some(field) = COMPARISON.field(word) {
         found.as_written(field, node);
     }
@@ -145,6 +153,17 @@ fn compare<'n>(
         return None;
     }
     Some(Condition::Compare { value: value?, op, literal })
+}
+
+/// The `require` of a step, with its text for the messages of runs.
+pub(crate) fn requirement<'n>(
+    found: &mut Findings<'_>,
+    node: &'n Node<'n>,
+    templates: &mut Templates<'_, 'n>,
+) -> Option<Requirement> {
+    let condition = read(found, node, templates, "require")?;
+    let written = node.as_text().unwrap_or_else(|| found.file.slice(node.span).trim());
+    Some(Requirement { condition, written: written.to_owned() })
 }
 
 /// What a text with its template stands for: one reference keeps its JSON type, everything else is a string.

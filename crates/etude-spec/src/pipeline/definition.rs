@@ -3,7 +3,7 @@
 use etude_core::condition::Condition;
 use etude_core::effect::{Command, Protocol, Worker};
 use etude_core::model::Tier;
-use etude_core::plan::{Binding, CodeRetry, OnFailure, OnTimeout, SandboxRules};
+use etude_core::plan::{Binding, CodeRetry, OnFailure, OnTimeout, Requirement, SandboxRules};
 use etude_core::template::{Reference, Template};
 
 use crate::pipeline::input::InputDecl;
@@ -36,6 +36,7 @@ pub(crate) struct StepDef<'n> {
     pub(crate) node: &'n Node<'n>,
     pub(crate) body: Body<'n>,
     pub(crate) when: Option<Condition>,
+    pub(crate) require: Option<Requirement>,
     pub(crate) for_each: Option<ForEachDef>,
     pub(crate) timeout_ms: Option<u64>,
     pub(crate) cache: Option<CacheDef>,

@@ -105,6 +105,7 @@ fn step(context: &Context<'_>, def: &StepDef<'_>, resolved: Resolved) -> Option<
         name: def.name.to_owned(),
         kind: kind(context, def, resolved)?,
         when: def.when.clone(),
+        require: def.require.clone(),
         for_each: def.for_each.as_ref().map(|over| ForEach {
             items: Binding::Reference(over.items.clone()),
             max_parallel: over.max_parallel,

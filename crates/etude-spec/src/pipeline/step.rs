@@ -47,7 +47,8 @@ pub(crate) fn read<'n>(
 
     let mut templates = Templates { uses: Vec::new(), names };
     let for_each = for_each(found, entries, &mut templates);
-    let when = entries.get("when").and_then(|node| condition::read(found, node, &mut templates));
+    let when = entries.get("when").and_then(|node| condition::read(found, node, &mut templates, "when"));
+    let require = entries.get("require").and_then(|node| condition::requirement(found, node, &mut templates));
     let cache = cache(found, entries, &mut templates);
     let step = StepDef {
         name,
@@ -55,6 +56,7 @@ pub(crate) fn read<'n>(
         node,
         body: body(found, entries, table.map(|(word, _)| word), &mut templates, group),
         when,
+        require,
         for_each,
         timeout_ms: duration(entries, "timeout").filter(|ms| *ms > 0),
         cache,

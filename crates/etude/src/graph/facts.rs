@@ -24,6 +24,11 @@ pub(super) fn of(step: &Step) -> (Vec<String>, Map<String, Value>) {
         facts.say(format!("when {when}"));
         facts.put("when", json!(when));
     }
+    if let Some(require) = &step.require {
+        let require = describe::condition(&require.condition);
+        facts.say(format!("requires {require}"));
+        facts.put("require", json!(require));
+    }
     if let Some(ms) = step.timeout_ms {
         facts.say(format!("at most {}", duration(ms)));
         facts.put("timeout_ms", json!(ms));

@@ -14,7 +14,7 @@ use crate::machine::{Limits, Start};
 use crate::model::Tier;
 use crate::plan::{
     Agent, Approval, Binding, Cache, Code, CodeRetry, ForEach, Llm, OnFailure, OnTimeout, Origin, OutputOf, Parallel,
-    Plan, RetryOn, SandboxRules, Sequence, Step, StepKind, SubPipeline,
+    Plan, Requirement, RetryOn, SandboxRules, Sequence, Step, StepKind, SubPipeline,
 };
 use crate::schema::Schema;
 use crate::template::{self, Template};
@@ -104,6 +104,7 @@ fn step(name: &str, kind: StepKind) -> Step {
         name: name.to_owned(),
         kind,
         when: None,
+        require: None,
         for_each: None,
         timeout_ms: None,
         cache: None,
@@ -214,6 +215,8 @@ pub(super) trait Fields: Sized {
     fn when(self, text: &str) -> Self;
     /// Runs only if there is such a value.
     fn when_exists(self, text: &str) -> Self;
+    /// Starts only if this holds.
+    fn require(self, text: &str) -> Self;
     /// Ends after that many seconds.
     fn timeout(self, seconds: u64) -> Self;
     /// Runs once per element, one at a time.
@@ -237,6 +240,12 @@ impl Fields for Step {
 
     fn when_exists(mut self, text: &str) -> Self {
         self.when = Some(Condition::Compare { value: binding(text), op: Op::Exists, literal: Value::Bool(true) });
+        self
+    }
+
+    fn require(mut self, text: &str) -> Self {
+        let condition = Condition::Truthy(binding(text));
+        self.require = Some(Requirement { condition, written: text.to_owned() });
         self
     }
 

@@ -67,6 +67,60 @@ fn a_condition_without_a_value_fails_the_step() {
     );
 }
 
+/// L-46: a `require` that holds changes nothing.
+#[test]
+fn a_step_whose_requirement_is_met_runs() {
+    starts_after(r#"{"ok": true}"#, code("b").require("{{a.output.ok}}"), "b");
+}
+
+/// L-46, L-50: one that does not hold, or has no value, is a failure of kind `deviated`; nothing of the step starts.
+#[test]
+fn a_step_whose_requirement_is_not_met_deviates() {
+    for output in [r#"{"ok": false, "list": [1]}"#, r#"{"list": [1]}"#] {
+        let b = code("b").for_each("{{a.output.list}}").require("{{a.output.ok}}").timeout(5).cached();
+        let world = play(&pipeline([code("a"), b, code("c")]), &format!("p/a output {output}"));
+        assert!(!world.log.contains("start p/b"), "{}", world.log);
+        let result = world.machine.result().expect("a result");
+        assert_eq!(
+            result.steps.iter().map(|row| row.status.word()).collect::<Vec<_>>(),
+            ["succeeded", "failed", "not_started"]
+        );
+        let error = crate::report::error_json(&result.errors[0]);
+        assert_eq!(
+            (&error["kind"], &error["step"], &error["reason"]),
+            (&"deviated".into(), &"b".into(), &"require".into())
+        );
+        assert_eq!(error["condition"], "{{a.output.ok}}");
+    }
+}
+
+/// L-46: `require` is evaluated after `when`: a skipped step has nothing to deviate from.
+#[test]
+fn a_skipped_step_does_not_deviate() {
+    let b = code("b").when("{{a.output.ok}}").require("{{a.output.ok}}");
+    let world = play(&pipeline([code("a"), b]), r#"p/a output {"ok": false}"#);
+    assert!(world.log.contains("row business/b code skipped"), "{}", world.log);
+    assert!(world.log.contains("result succeeded"), "{}", world.log);
+}
+
+/// L-50: a deviation in another pipeline, called for an element, keeps its reason and condition.
+#[test]
+fn a_deviation_inside_an_element_keeps_its_reason() {
+    let sub = sequence("sub", [code("x").require("{{input.n}}")]);
+    let world = play(&pipeline([call("each", sub).for_each("{{input.list}}")]).input(r#"{"list":[0]}"#), "");
+    let error = crate::report::error_json(&world.machine.result().expect("a result").errors[0]);
+    assert_eq!((&error["kind"], &error["condition"]), (&"deviated".into(), &"{{input.n}}".into()));
+}
+
+/// L-46: a `require` that reads the answer to the question whether the write is allowed has the reason `not_allowed`.
+#[test]
+fn a_write_that_is_not_allowed_deviates_with_its_own_reason() {
+    let case = pipeline([code("allowed"), code("b").require("{{allowed.output.allowed}}")]);
+    let world = play(&case, r#"p/allowed output {"allowed": false}"#);
+    let error = crate::report::error_json(&world.machine.result().expect("a result").errors[0]);
+    assert_eq!(error["reason"], "not_allowed");
+}
+
 /// X-1: except under `exists`.
 #[test]
 fn exists_of_a_missing_value_skips_the_step() {

@@ -1,0 +1,27 @@
+//! A guard that does not hold: the run leaves its pipeline there (L-50).
+
+use serde_json::json;
+
+use super::values::Values;
+use crate::condition::Condition;
+use crate::data::Json;
+use crate::failure::{Failure, FailureKind};
+use crate::plan::{Binding, Requirement};
+
+/// The answer to the question whether a write is allowed: a `require` that reads it has a reason of its own.
+const PERMISSION: &str = "allowed.output.allowed";
+
+/// The deviation of a step whose `require` is not met.
+pub(super) fn of_requirement(step: &str, require: &Requirement, values: &Values) -> Failure {
+    let unmet = require.condition.first_unmet(values);
+    let reason = if reads_permission(unmet) { "not_allowed" } else { "require" };
+    let message = format!("the `require` of step `{step}` does not hold: {}", require.written);
+    let mut failure = Failure::new(FailureKind::Deviated, message);
+    failure.details = Some(Json::of(&json!({"reason": reason, "condition": require.written})));
+    failure
+}
+
+fn reads_permission(condition: &Condition) -> bool {
+    let reads = |binding: &&Binding| matches!(binding, Binding::Reference(of) if of.to_string() == PERMISSION);
+    condition.bindings().iter().any(reads)
+}
