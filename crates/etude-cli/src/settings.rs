@@ -127,6 +127,7 @@ pub(crate) fn automation(global: &Global, app: &Path, known: Option<Known<'_>>) 
 }
 
 /// A text of the configuration with its `${env:NAME}` replaced. `None` if a variable is not set.
+#[cfg(feature = "serve")]
 pub(crate) fn expanded(text: &str) -> Option<String> {
     let expanded = secrets::expand(text, &mut Vec::new());
     let is_set = |name: &String| std::env::var_os(name).is_some_and(|value| !value.is_empty());
