@@ -5,6 +5,7 @@
 //! With each test, some moments of each kind; all of them with `cargo run -p xtask -- crash`, which prints the table of
 //! `docs/proof.md`.
 
+#[cfg(feature = "serve")]
 mod automation;
 mod construct;
 mod enumerate;
