@@ -18,7 +18,7 @@ fn figures(browser: &Browser, url: &str) -> Value {
     browser.run(script)
 }
 
-/// S-54, S-132: prints the figures of the list with 10,000 runs and of a log of 200 MiB. Without `ETUDE_FIGURES` nothing is measured.
+/// S-132: prints the figures of the list with 10,000 runs and of a log of 200 MiB. Without `ETUDE_FIGURES` nothing is measured.
 #[test]
 fn figures_of_large_pages() {
     if std::env::var_os("ETUDE_FIGURES").is_none() {

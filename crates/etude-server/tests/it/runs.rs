@@ -449,7 +449,7 @@ fn a_full_queue_is_429() {
     assert!(reply.header("retry-after").is_some());
 }
 
-/// S-158, S-159, S-160: a server that stops cancels no run, and the next one completes it.
+/// S-159: a server that stops cancels no run, and the next one completes it.
 #[test]
 fn the_next_server_completes_the_runs_of_the_last() {
     let server = Running::with(|settings| settings.drain_timeout = std::time::Duration::from_millis(10));
@@ -467,7 +467,7 @@ fn the_next_server_completes_the_runs_of_the_last() {
     assert_eq!(server.until(&id, &["succeeded"])["output"], json!({"n": 1}));
 }
 
-/// S-163: metrics are text, and have no id of a run.
+/// S-163: metrics are Prometheus text and OpenMetrics, and have no id of a run.
 #[test]
 fn metrics_have_no_run_ids() {
     let server = server();
@@ -479,9 +479,86 @@ fn metrics_have_no_run_ids() {
         text.contains("etude_http_requests_total{route=\"/v1/runs/{id}\",status=\"200\"} 1\n") && !text.contains(&id),
         "{text}"
     );
+    assert_metrics(&text, false);
+    let bearer = format!("Bearer {}", server.owner);
+    let accept = "application/openmetrics-text; version=1.0.0";
+    let reply = server.raw("GET", "/metrics", &[("Authorization", &bearer), ("Accept", accept)], None);
+    assert!(
+        reply.header("content-type").is_some_and(|kind| kind.starts_with("application/openmetrics-text; version=1"))
+    );
+    let text = reply.text();
+    assert_metrics(text.strip_suffix("# EOF\n").expect("an end"), true);
 }
 
-/// S-30: reading leaves the journal as it is.
+/// Every line is a comment about a family, or a sample of the family above it.
+fn assert_metrics(text: &str, is_open: bool) {
+    let (mut family, mut kind) = (String::new(), String::new());
+    assert!(text.ends_with('\n'));
+    for line in text.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["#", "HELP", name, ..] => family = name.to_owned(),
+            ["#", "TYPE", name, of] => {
+                assert_eq!(name, family, "{line}");
+                kind = of.to_owned();
+                assert!(["gauge", "counter", "summary"].contains(&of), "{line}");
+            }
+            _ => {
+                let (series, value) = line.rsplit_once(' ').expect("a value");
+                let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
+                // OpenMetrics names the family of a counter without the ending of its samples.
+                let ending = name.strip_prefix(family.as_str()).unwrap_or("/");
+                let endings: &[&str] = match kind.as_str() {
+                    "counter" if is_open => &["_total"],
+                    "summary" => &["", "_sum", "_count"],
+                    _ => &[""],
+                };
+                assert!(endings.contains(&ending), "{line}");
+                assert!(value.parse::<f64>().is_ok(), "{line}");
+                let labels = labels.strip_suffix('}').expect("a closing brace");
+                for label in labels.split("\",").filter(|label| !label.is_empty()) {
+                    let (name, value) = label.split_once("=\"").expect("a label");
+                    assert!(name.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{line}");
+                    assert!(!value.trim_end_matches('"').contains('"'), "{line}");
+                }
+            }
+        }
+    }
+}
+
+/// S-158, S-160: a server that stops is not ready and starts nothing, and its open streams end with it.
+#[test]
+fn a_stopping_server_is_not_ready_and_ends_its_streams() {
+    let server = Arc::new(Running::with(|settings| settings.drain_timeout = std::time::Duration::from_secs(60)));
+    server.pipeline("gate", "", &["while [ ! -e ../../go ]; do sleep 0.01; done; echo '{\"output\": 1}'", OK]);
+    server.pipeline("ask", "", &["approval: message: Deploy?"]);
+    let waiting = server.run(&json!({"pipeline": "ask"}))["run_id"].as_str().expect("an id").to_owned();
+    let run = server.send("POST", "/v1/runs", Some(&json!({"pipeline": "gate"}))).json();
+    server.until(run["run_id"].as_str().expect("an id"), &["running"]);
+    let readers: Vec<_> = (0..100)
+        .map(|_| {
+            let (server, id) = (Arc::clone(&server), waiting.clone());
+            std::thread::spawn(move || read_stream(&server, &id, None))
+        })
+        .collect();
+    assert_eq!(server.send("GET", "/readyz", None).status, 200);
+    while !server.send("GET", "/metrics", None).text().contains("etude_streams 100\n") {
+        std::thread::yield_now();
+    }
+    assert_eq!(server.send("POST", "/v1/server/drain", Some(&json!({}))).status, 202);
+    assert_eq!(server.send("GET", "/readyz", None).status, 503);
+    assert_eq!(server.send("GET", "/healthz", None).status, 200);
+    let refused = server.send("POST", "/v1/runs", Some(&json!({"pipeline": "gate"})));
+    assert_eq!(refused.problem(), (503, "draining".to_owned()));
+    assert!(refused.header("retry-after").is_some());
+    std::fs::write(server.dir().join("demo/go"), "").expect("written");
+    for reader in readers {
+        reader.join().expect("the stream ends");
+    }
+    Arc::into_inner(server).expect("no reader is left").stop();
+}
+
+/// Reading leaves the list of runs as it is.
 #[test]
 fn reading_changes_nothing() {
     let server = server();
