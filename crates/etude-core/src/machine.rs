@@ -9,10 +9,11 @@
 //! `approval`, `stages`. A construct names no other construct; `scope`, `sequence`, `step` and `cached` put them together.
 
 mod agent;
-mod application;
 mod approval;
 mod binding;
 mod cached;
+mod call;
+mod choose;
 mod code;
 mod conversation;
 mod cx;
@@ -98,6 +99,8 @@ pub struct Start {
     pub run_id: String,
     /// The business pipeline's input: a JSON object.
     pub input: Json,
+    /// The request in the user's words, if there was one.
+    pub request: Option<String>,
     /// What the run may cost.
     pub limits: Limits,
     /// What has been spent on it already: on routing, and in earlier attempts.

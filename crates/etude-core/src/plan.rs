@@ -14,7 +14,7 @@ use crate::model::Tier;
 use crate::schema::Schema;
 use crate::template::{Reference, Template};
 
-pub use agent::{Agent, Application};
+pub use agent::{Agent, Application, ToolStep};
 use stages::{SlotForms, StageMachine};
 
 /// A scope: what is done before, the work itself, and what is done after whatever happened (protocol 6.2).
@@ -52,10 +52,11 @@ impl Plan {
         machines.collect()
     }
 
-    /// True if a tool is called somewhere: by a model in a stage or following a skill, or by a step as an application.
+    /// True if a tool is called somewhere: by a model in a stage or following a skill, or by a step.
     pub fn calls_tools(&self) -> bool {
-        let calls =
-            |kind: &StepKind| matches!(kind, StepKind::Machine(_) | StepKind::Skill(_) | StepKind::Application(_));
+        let calls = |kind: &StepKind| {
+            matches!(kind, StepKind::Machine(_) | StepKind::Skill(_) | StepKind::Application(_) | StepKind::Tool(_))
+        };
         self.steps().any(|step| calls(&step.kind))
     }
 
@@ -93,6 +94,8 @@ pub struct Sequence {
     pub steps: Vec<Arc<Step>>,
     /// Which step's output is the pipeline's: an index into `steps`, or a child of a group by name.
     pub output: OutputOf,
+    /// What it does, if one of its steps refers to the request: with the input it stands for a request that there is not.
+    pub description: Option<String>,
     /// Where it is defined.
     pub origin: Origin,
 }
@@ -149,7 +152,8 @@ impl Step {
     /// `name` and `dir` are those of the plan's one sequence.
     pub fn alone(self, name: String, dir: String, phase: Phase) -> Plan {
         let origin = self.origin.clone();
-        let body = Sequence { name, dir, steps: vec![Arc::new(self)], output: OutputOf::Last, origin };
+        let body =
+            Sequence { name, dir, steps: vec![Arc::new(self)], output: OutputOf::Last, description: None, origin };
         Plan { before: None, body: Arc::new(body), after: None, phase }
     }
 }
@@ -182,6 +186,8 @@ pub enum StepKind {
     Skill(Box<Agent>),
     /// Runs a command of an Agent Application.
     Application(Box<Application>),
+    /// Calls a tool (L-43).
+    Tool(Box<ToolStep>),
 }
 
 impl StepKind {
@@ -206,6 +212,7 @@ impl StepKind {
             Self::Machine(_) => "machine",
             Self::Skill(_) => "skill",
             Self::Application(_) => "application",
+            Self::Tool(_) => "tool",
         }
     }
 }
@@ -295,6 +302,23 @@ pub struct Llm {
     pub cache_prompt: bool,
     /// Image files to show, as paths relative to the pipeline's directory.
     pub images: Vec<Template>,
+    /// The answer is one of a list.
+    pub choose: Option<Choose>,
+}
+
+/// A closed question: the output of an llm step is one element of a list, or several of them (L-47).
+#[derive(Debug, Clone)]
+pub struct Choose {
+    /// Yields the list.
+    pub from: Binding,
+    /// The field whose values are the answers; `None`: the elements are scalars.
+    pub by: Option<String>,
+    /// The output is a list of elements.
+    pub many: bool,
+    /// It is asked even if the list has one element only.
+    pub always: bool,
+    /// The steps after this one whose questions go into the same call (L-49).
+    pub together: Vec<Arc<Step>>,
 }
 
 /// Steps that run at the same time.

@@ -42,6 +42,8 @@ pub enum Reference {
     },
     /// `{{index}}`: the place of the element, from 0.
     Index,
+    /// `{{run.request}}`: the request that the run was started with, in the user's words (L-49).
+    Request,
 }
 
 /// One part of a path into a value.
@@ -248,7 +250,7 @@ impl Reference {
     pub fn path(&self) -> &[Segment] {
         match self {
             Self::Input { path } | Self::Output { path, .. } | Self::Item { path } => path,
-            Self::Index => &[],
+            Self::Index | Self::Request => &[],
         }
     }
 
@@ -274,6 +276,7 @@ impl Reference {
             Self::Output { step, .. } => format!("{step}.output"),
             Self::Item { .. } => "item".to_owned(),
             Self::Index => "index".to_owned(),
+            Self::Request => "run.request".to_owned(),
         }
     }
 }
@@ -334,6 +337,7 @@ impl std::str::FromStr for Reference {
             "input" => Ok(Self::Input { path: segments(&rest)? }),
             "item" => Ok(Self::Item { path: segments(&rest)? }),
             "index" if rest.is_empty() => Ok(Self::Index),
+            "run" if rest == ["request"] => Ok(Self::Request),
             step if is_step_name(step) && rest.first() == Some(&"output") => {
                 Ok(Self::Output { step: step.to_owned(), path: segments(&rest[1..])? })
             }

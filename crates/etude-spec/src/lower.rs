@@ -90,6 +90,7 @@ pub fn stage_machine(machine: Arc<StageMachine>) -> Plan {
 /// One question of the router to a model of the `lite` tier, with the retries of an llm step.
 pub fn question(name: &str, system: &str, prompt: String, schema: Value) -> Plan {
     let llm = Llm {
+        choose: None,
         tier: Tier::Lite,
         system: Some(Template::literal(system)),
         prompt: Template::literal(prompt),

@@ -1,7 +1,7 @@
 //! What may be done without asking, as data (A-7.3, `b-stages` §11.1).
 
 use crate::confine::Roots;
-use crate::pattern::{Pattern, Subject, Verdict, verdict};
+use crate::pattern::{Pattern, Subject, Verdict, split, verdict};
 use crate::tool::{Args, Effect, Tool};
 
 /// How calls that change something are decided.
@@ -128,10 +128,21 @@ fn denial(key: &str, is_unreadable: bool) -> String {
     }
 }
 
-/// A pattern that begins like a command, such as `git *`, is one for `Bash` (`design: cli`, `approvals`).
+/// A pattern that begins like a command, such as `git *`, is one for `Bash` (`design: cli`, `approvals`). A directive behind a
+/// pattern, such as `deploy, $deny`, belongs into its parentheses.
 fn with_tool(text: &str) -> String {
-    let name = text.split('(').next().unwrap_or_default();
-    if name.trim().contains(char::is_whitespace) { format!("Bash({text})") } else { text.to_owned() }
+    let items: Vec<&str> = split(text, |c| c == ',').collect();
+    let directives = items.iter().rev().take_while(|item| item.starts_with('$')).count();
+    let (head, directives) = items.split_at(items.len() - directives);
+    let (head, directives) = (head.join(", "), directives.join(", "));
+    let name = head.split('(').next().unwrap_or_default();
+    match (name.trim().contains(char::is_whitespace), directives.is_empty(), head.strip_suffix(')')) {
+        _ if head.is_empty() => text.to_owned(),
+        (true, ..) => format!("Bash({text})"),
+        (false, true, _) => text.to_owned(),
+        (false, false, Some(open)) => format!("{open}, {directives})"),
+        (false, false, None) => format!("{head}({directives})"),
+    }
 }
 
 /// A key in one line, with line breaks marked and other control characters as escapes: what is asked about is what runs.

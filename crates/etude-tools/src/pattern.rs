@@ -375,7 +375,7 @@ fn shown(value: &Value) -> Cow<'_, str> {
 }
 
 /// The pieces of a text between separators that stand outside parentheses, braces and brackets.
-fn split(text: &str, is_separator: impl Fn(char) -> bool) -> impl Iterator<Item = &str> {
+pub(crate) fn split(text: &str, is_separator: impl Fn(char) -> bool) -> impl Iterator<Item = &str> {
     let mut pieces = Vec::new();
     let (mut depth, mut start) = (0_usize, 0);
     for (at, c) in text.char_indices() {

@@ -61,7 +61,7 @@ impl Definition {
     pub fn sandboxed(&self, agents: bool) -> Vec<String> {
         let is_sandboxed = |kind: &StepKind| match kind {
             StepKind::Code(code) => code.sandbox.is_some(),
-            StepKind::Skill(_) | StepKind::Machine(_) => agents,
+            StepKind::Skill(_) | StepKind::Machine(_) | StepKind::Tool(_) => agents,
             _ => false,
         };
         let steps = self.plan.steps().filter(|step| is_sandboxed(&step.kind));

@@ -26,9 +26,11 @@ pub(crate) fn references(step: &Step) -> Vec<&Reference> {
             for template in llm.system.iter().chain([&llm.prompt]).chain(&llm.images) {
                 of_template(template, &mut found);
             }
+            llm.choose.iter().for_each(|choose| of_binding(&choose.from, &mut found));
         }
         StepKind::Skill(agent) => [&agent.system, &agent.prompt].into_iter().for_each(|t| of_template(t, &mut found)),
         StepKind::Application(call) => call.args.iter().for_each(|arg| of_template(arg, &mut found)),
+        StepKind::Tool(call) => call.args.iter().for_each(|(_, value)| of_binding(value, &mut found)),
         StepKind::Parallel(_) => {}
         StepKind::Machine(call) => {
             if let MachineInput::Bound { values, .. } = &call.input {

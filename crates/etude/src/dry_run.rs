@@ -43,6 +43,8 @@ pub struct StepFacts {
     pub work: Work,
     /// The condition under which it runs.
     pub when: Option<When>,
+    /// What must hold before it starts.
+    pub require: Option<When>,
     /// What it is repeated over.
     pub for_each: Option<Repeat>,
     /// Longest time for all its tries, in milliseconds.
@@ -116,6 +118,13 @@ pub enum Work {
     },
     /// Asks a model.
     Llm(Box<Question>),
+    /// Calls a tool.
+    Tool {
+        /// The tool.
+        tool: String,
+        /// Its arguments by name: JSON where the value is known, else as written.
+        args: Vec<(String, String)>,
+    },
     /// Runs a command of an application.
     Application {
         /// The application.

@@ -93,6 +93,7 @@ impl Header {
         Start {
             run_id: run.id.clone(),
             input: self.input.clone(),
+            request: self.routing.as_ref().and_then(|trail| trail["request"].as_str()).map(str::to_owned),
             limits: last.as_ref().map_or(self.limits, Continuation::limits_left),
             spent,
             attempt: last.map_or_else(Attempt::default, |last| last.attempt()),

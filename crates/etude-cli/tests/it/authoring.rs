@@ -26,6 +26,7 @@ Server commands:
   serve        Serve runs over HTTP
   token        Create, list and revoke access tokens of the server
   mcp          Offer pipelines and machines as tools over MCP, on stdin and stdout
+  engine       Check and prepare the database that machines share
 
 Authoring commands:
   new          Create an app or add to it
@@ -55,6 +56,8 @@ Options:
                          directory]
       --server <URL>     Deal with the runs of a server: a URL, or `local` for your own [default:
                          `ETUDE_SERVER`]
+      --engine <URL>     Where runs are kept: `embedded`, or the URL of a PostgreSQL database
+                         [default: `ETUDE_ENGINE`]
       --config <FILE>    Read this configuration instead of `etude.yaml` and the user's file
       --format <FORMAT>  The output format of stdout: `human`, `json` or `jsonl` [default: human]
   -q, --quiet            Print nothing on stderr but errors

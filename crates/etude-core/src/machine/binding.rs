@@ -17,16 +17,7 @@ pub(super) fn bind(
     schema: &Schema,
     values: &Values,
 ) -> Result<Json, Failure> {
-    let mut members = indexmap::IndexMap::new();
-    for (name, binding) in bound {
-        let value = binding.resolve(values).map_err(|e| unresolved(&e))?;
-        let text = value.text().map_err(|e| Failure::new(FailureKind::Environment, e.to_string()))?;
-        let raw =
-            RawValue::from_string(text.to_string()).map_err(|e| Failure::new(FailureKind::Internal, e.to_string()))?;
-        members.insert(name.as_str(), raw);
-    }
-    let text = serde_json::to_string(&members).map_err(|e| Failure::new(FailureKind::Internal, e.to_string()))?;
-    let input = Json::trusted(text);
+    let input = Json::trusted(members(bound, values)?);
     let tree = input.value().map_err(|e| Failure::new(FailureKind::Internal, e.to_string()))?;
     let violations = schema.faults(&tree);
     if violations.is_empty() {
@@ -34,6 +25,18 @@ pub(super) fn bind(
     }
     let message = format!("step `{step}` gives {taker} an input that it does not take: {}", violations.join("; "));
     Err(Failure::new(FailureKind::InputInvalid, message))
+}
+
+/// Bound values as the text of a JSON object.
+pub(super) fn members(bound: &[(String, Binding)], values: &Values) -> Result<String, Failure> {
+    let broken = |why: serde_json::Error| Failure::new(FailureKind::Internal, why.to_string());
+    let mut members = indexmap::IndexMap::new();
+    for (name, binding) in bound {
+        let value = binding.resolve(values).map_err(|e| unresolved(&e))?;
+        let text = value.text().map_err(|e| Failure::new(FailureKind::Environment, e.to_string()))?;
+        members.insert(name.as_str(), RawValue::from_string(text.to_string()).map_err(broken)?);
+    }
+    serde_json::to_string(&members).map_err(broken)
 }
 
 /// The failure for a reference without a value.

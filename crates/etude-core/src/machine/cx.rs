@@ -39,6 +39,8 @@ pub(crate) struct Cx {
     pub(crate) stages: Stages,
     /// The parts of the run that began and did not succeed.
     pub(crate) open_work: OpenWork,
+    /// Answers to closed questions that were asked with an earlier one, by the path of their step (L-49).
+    pub(crate) answers: BTreeMap<String, serde_json::Value>,
     /// How many machines are at work.
     pub(crate) machines: u32,
     /// The ids of those of them that keep something in their slots.
@@ -95,6 +97,7 @@ impl Cx {
             facts: Facts::default(),
             stages: Stages::default(),
             open_work: OpenWork::default(),
+            answers: BTreeMap::new(),
             machines: 0,
             kept: Vec::new(),
         }

@@ -25,3 +25,10 @@ fn reads_permission(condition: &Condition) -> bool {
     let reads = |binding: &&Binding| matches!(binding, Binding::Reference(of) if of.to_string() == PERMISSION);
     condition.bindings().iter().any(reads)
 }
+
+/// The deviation of a step that cannot choose, or whose answer is that nothing fits (L-47).
+pub(super) fn of_choice(step: &str, reason: &str, why: &str) -> Failure {
+    let mut failure = Failure::new(FailureKind::Deviated, format!("step `{step}` has nothing to choose: {why}"));
+    failure.details = Some(Json::of(&json!({ "reason": reason })));
+    failure
+}

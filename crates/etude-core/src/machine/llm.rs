@@ -28,6 +28,7 @@ use crate::model::{CallFailure, Message, ModelResponse, Part, Request, ResponseS
 use crate::outcome::{Completed, Outcome, ProcessEnd, Stdout};
 use crate::plan::{Llm, Step, StepKind};
 use crate::report::Event;
+use crate::schema::Schema;
 use crate::template::Template;
 use crate::tree;
 
@@ -37,6 +38,8 @@ pub(super) struct LlmTask {
     step_context: StepContext,
     values: Arc<Values>,
     request: Request,
+    /// What the answer must satisfy.
+    schema: Option<Arc<Schema>>,
     attempt: u32,
     attempts: Vec<Attempt>,
     state: State,
@@ -59,9 +62,25 @@ struct LlmAttempt {
 
 impl LlmTask {
     pub(super) fn new(step: Arc<Step>, step_context: StepContext, values: Arc<Values>) -> Result<Self, Failure> {
-        let request = request(llm_of(&step), &step.name, &step_context, &values)?;
+        let schema = llm_of(&step).schema.clone();
+        Self::asking(step, step_context, values, schema, &[])
+    }
+
+    /// The same with another schema, and with further prompts in the same message.
+    pub(super) fn asking(
+        step: Arc<Step>,
+        step_context: StepContext,
+        values: Arc<Values>,
+        schema: Option<Arc<Schema>>,
+        more: &[&Template],
+    ) -> Result<Self, Failure> {
+        let mut request = request(llm_of(&step), &step.name, &step_context, &values, schema.as_deref())?;
+        for prompt in more {
+            let text = prompt.render(&*values).map_err(|e| unresolved(&e))?;
+            request.messages[0].parts.push(Part::Text(format!("\n\n{text}")));
+        }
         let state = State::Asking { is_started: false };
-        Ok(Self { step, step_context, values, request, attempt: 1, attempts: Vec::new(), state, stopped: None })
+        Ok(Self { step, step_context, values, request, schema, attempt: 1, attempts: Vec::new(), state, stopped: None })
     }
 
     fn call_id(&self) -> EffectId {
@@ -157,7 +176,7 @@ impl LlmTask {
 
     /// Structural validation: the output, or every fault.
     fn check_structure(&self, text: &str) -> Result<Json, Vec<String>> {
-        let Some(schema) = &llm_of(&self.step).schema else {
+        let Some(schema) = &self.schema else {
             return Ok(Json::string(text));
         };
         let Some(found) = extract::json(text) else {
@@ -287,14 +306,20 @@ impl Task for LlmTask {
     }
 }
 
-fn llm_of(step: &Step) -> &Llm {
+pub(super) fn llm_of(step: &Step) -> &Llm {
     match &step.kind {
         StepKind::Llm(llm) => llm,
         other => unreachable!("an llm task for a step of type {}", other.word()),
     }
 }
 
-fn request(llm: &Llm, name: &str, step_context: &StepContext, values: &Values) -> Result<Request, Failure> {
+fn request(
+    llm: &Llm,
+    name: &str,
+    step_context: &StepContext,
+    values: &Values,
+    schema: Option<&Schema>,
+) -> Result<Request, Failure> {
     let render = |template: &Template| template.render(values).map_err(|e| unresolved(&e));
     let mut parts = vec![Part::Text(render(&llm.prompt)?)];
     for image in &llm.images {
@@ -305,7 +330,7 @@ fn request(llm: &Llm, name: &str, step_context: &StepContext, values: &Values) -
         tier: llm.tier,
         system: llm.system.as_ref().map(render).transpose()?,
         messages: vec![Message { role: Role::User, parts }],
-        schema: llm.schema.as_ref().map(|schema| ResponseSchema { name: name.to_owned(), schema: schema.bundled() }),
+        schema: schema.map(|schema| ResponseSchema { name: name.to_owned(), schema: schema.bundled() }),
         tools: Vec::new(),
         must_call: None,
         temperature: llm.temperature,

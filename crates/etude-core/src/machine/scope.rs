@@ -20,10 +20,12 @@ use crate::effect::{Effect, EffectId};
 use crate::failure::{Failure, FailureKind, Phase};
 use crate::plan::{Plan, Sequence, Step, StepKind};
 use crate::report::{Event, Remains, RunResult, Status, error_json};
+use crate::template::compact;
 
 #[derive(Debug)]
 pub(super) struct ScopeTask {
     input: Json,
+    request: Option<String>,
     run_id: String,
     attempt: Attempt,
     before: Option<Part>,
@@ -54,6 +56,7 @@ impl ScopeTask {
         let phase = if before.is_some() { Phase::Constructor } else { Phase::Business };
         Self {
             input: start.input.clone(),
+            request: start.request.clone(),
             run_id: start.run_id.clone(),
             attempt: start.attempt,
             before,
@@ -177,7 +180,8 @@ impl ScopeTask {
         };
         cx.is_constructing = self.phase == Phase::Constructor;
         cx.emit(Event::PhaseStarted(self.reported_phase()));
-        let values = Values::new(self.input.clone(), run.into());
+        let request = part.sequence.description.as_ref().map(|description| self.request(description).into());
+        let values = Values::new(self.input.clone(), run.into()).with_request(request);
         let path = Path::root(&part.sequence.name).again(attempt);
         let mut task = SequenceTask::new(part.sequence, part.first_row, path, values);
         // A stop that came before anything ran must still keep the constructor or the pipeline from running.
@@ -185,6 +189,12 @@ impl ScopeTask {
             task.stop(cx, why);
         }
         self.current = Some(task);
+    }
+
+    /// The request; without one, what the pipeline does and its input (L-49).
+    fn request(&self, description: &str) -> String {
+        let input = || self.input.text().map(|text| compact(&text)).unwrap_or_default();
+        self.request.clone().unwrap_or_else(|| format!("{description}\n{}", input()))
     }
 
     /// The facts about the run that constructor and destructor see. The number of the attempt is there from the second one

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use super::agent::AgentTask;
-use super::application::ApplicationTask;
 use super::approval::ApprovalTask;
 use super::binding::unresolved;
 use super::cached::single;
+use super::call::CallTask;
+use super::choose::ChooseTask;
 use super::code::CodeTask;
 use super::deviation;
 use super::fan_out::FanOut;
@@ -228,6 +229,9 @@ pub(super) fn body(
         StepKind::Code(_) => {
             Box::new(AtomicTask::new(CodeTask::new(Arc::clone(step), step_context.clone(), values)?, path))
         }
+        StepKind::Llm(llm) if llm.choose.is_some() => {
+            Box::new(AtomicTask::new(ChooseTask::new(Arc::clone(step), step_context.clone(), Arc::clone(values)), path))
+        }
         StepKind::Llm(_) => {
             Box::new(AtomicTask::new(LlmTask::new(Arc::clone(step), step_context.clone(), Arc::clone(values))?, path))
         }
@@ -237,8 +241,9 @@ pub(super) fn body(
             Box::new(AtomicTask::new(ApprovalTask::new(approval, step_context, values)?, path))
         }
         StepKind::Application(application) => {
-            Box::new(AtomicTask::new(ApplicationTask::new(application, step_context, values)?, path))
+            Box::new(AtomicTask::new(CallTask::of_application(application, step_context, values)?, path))
         }
+        StepKind::Tool(call) => Box::new(AtomicTask::new(CallTask::of_tool(call, step_context, values)?, path)),
         StepKind::Machine(call) => Box::new(MachineTask::new(call, &step.name, step_context, values)?),
         StepKind::Skill(_) => Box::new(AgentTask::new(Arc::clone(step), step_context.clone(), values)?),
     })

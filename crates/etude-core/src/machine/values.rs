@@ -20,6 +20,8 @@ pub(crate) struct Values {
     item: Option<Element>,
     /// Further members of stdin: `,"run":{…}`.
     tail: Arc<str>,
+    /// The request, if a step refers to it.
+    request: Option<Arc<str>>,
 }
 
 /// The element of a `for_each`.
@@ -44,12 +46,26 @@ impl Values {
         hash.text(r#"{"input":"#);
         hash.json(&input);
         hash.text(STEPS);
-        Self { input, outputs: Vec::new(), frozen: Vec::new(), growing: String::new(), hash, item: None, tail }
+        Self {
+            input,
+            outputs: Vec::new(),
+            frozen: Vec::new(),
+            growing: String::new(),
+            hash,
+            item: None,
+            tail,
+            request: None,
+        }
+    }
+
+    /// With the request that steps refer to.
+    pub(crate) fn with_request(self, request: Option<Arc<str>>) -> Self {
+        Self { request, ..self }
     }
 
     /// What a sub-pipeline sees: its own input and nothing of the caller but the run.
     pub(crate) fn for_sub_pipeline(&self, input: Json) -> Self {
-        Self::new(input, Arc::clone(&self.tail))
+        Self::new(input, Arc::clone(&self.tail)).with_request(self.request.clone())
     }
 
     pub(crate) fn with_item(&self, value: Json, index: usize, rest: Option<Digest>) -> Self {
@@ -64,6 +80,14 @@ impl Values {
     /// The digest of what an output depends on, for its cache key (X-1). An element counts in the place of the arrays that
     /// it came from, so that its key is the same when others have changed; its index counts where it is used.
     pub(crate) fn cache_digest(&self, uses_index: bool) -> Digest {
+        let digest = self.digest_of_inputs(uses_index);
+        let Some(request) = &self.request else { return digest };
+        let mut hasher = Hasher::new("request");
+        hasher.field(digest.as_bytes()).field(request.as_bytes());
+        hasher.finish()
+    }
+
+    fn digest_of_inputs(&self, uses_index: bool) -> Digest {
         let Some((element, rest)) = self.item.as_ref().and_then(|element| Some((element, element.rest?))) else {
             return self.stdin_digest();
         };
@@ -199,6 +223,10 @@ impl Scope for Values {
             Reference::Index => match &self.item {
                 Some(element) => Ok(Json::trusted(element.index.to_string())),
                 None => Err("there is no `for_each` around".to_owned()),
+            },
+            Reference::Request => match &self.request {
+                Some(request) => Ok(Json::string(request)),
+                None => Err("the run has no request".to_owned()),
             },
         }
     }

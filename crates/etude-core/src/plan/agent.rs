@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::model::Tier;
+use crate::plan::Binding;
 use crate::schema::Schema;
 use crate::template::Template;
 use crate::tool::ToolSelection;
@@ -26,6 +27,17 @@ pub struct Agent {
     pub turn_cap: u32,
     /// Most tokens of one answer.
     pub max_tokens: Option<u32>,
+}
+
+/// A call of a tool that the pipeline's author wrote down: the call that an agent would make (L-43).
+#[derive(Debug, Clone)]
+pub struct ToolStep {
+    /// The tool.
+    pub tool: String,
+    /// Its arguments by name.
+    pub args: Vec<(String, Binding)>,
+    /// What may be called: the tools that the app's skill allows.
+    pub tool_selection: Arc<ToolSelection>,
 }
 
 /// A command of an Agent Application (X-3 `application`).

@@ -68,6 +68,7 @@ fn sequence(name: &str, steps: Vec<Arc<Step>>) -> Arc<Sequence> {
         dir: ".".to_owned(),
         steps,
         output: OutputOf::Last,
+        description: None,
         origin: Origin::default(),
     })
 }
@@ -186,6 +187,7 @@ impl World {
         let start = Start {
             run_id: self.run_id.clone(),
             input: Json::trusted("{}"),
+            request: None,
             limits: Limits::default(),
             spent: record::spent_before(&session.records().unwrap_or_default(), &*self.engine.blobs()),
             attempt: attempt_of(session),

@@ -329,6 +329,23 @@ pub(crate) fn idle_pattern(file: &File, at: Span, pattern: &str, name: &str, kno
         }))
 }
 
+/// A step that calls a tool which neither etude nor the app has.
+pub(crate) fn unknown_tool(file: &File, at: Span, name: &str, known: &[&str]) -> Diagnostic {
+    Diagnostic::error(Code::UnknownTool, file, at, format!("there is no tool {}", quoted(name)))
+        .label(format!("there are: {}", list(known)))
+        .hint(meant(name, known.iter().copied()).unwrap_or_else(|| {
+            "a tool of the app is `tools/NAME.yaml`; one of an MCP server is written `mcp__SERVER__TOOL`".to_owned()
+        }))
+}
+
+/// A step that calls a tool which the app's skill does not allow.
+pub(crate) fn excluded_tool(file: &File, at: Span, name: &str) -> Diagnostic {
+    let message = format!("`allowed-tools` of `SKILL.md` does not list {}", quoted(name));
+    Diagnostic::error(Code::UnknownTool, file, at, message)
+        .label("a step may call what the app's skill may call")
+        .hint("add it to `allowed-tools`, or remove the step")
+}
+
 pub(crate) fn not_one_reference(file: &File, at: Span, field: &str) -> Diagnostic {
     Diagnostic::error(Code::NotOneReference, file, at, format!("`{field}` must be exactly one reference"))
         .label("text around a reference makes it a string")

@@ -8,7 +8,7 @@ use crate::fields::{Field, Kind, Object};
 
 /// Words for `type`, in the order in which they are listed.
 pub const STEP_TYPES: &[&str] =
-    &["code", "llm", "parallel", "pipeline", "approval", "skill", "stage", "machine", "application"];
+    &["code", "llm", "parallel", "pipeline", "approval", "skill", "stage", "machine", "application", "tool"];
 
 /// Words for a parameter's type in the short form of `input`.
 pub const INPUT_TYPES: &[&str] = &["string", "integer", "number", "boolean", "array", "object"];
@@ -127,6 +127,8 @@ pub static LLM: Object = Object {
                 "The prompt; `{{step.output}}` and `{{input.name}}` are filled in.";
             optional "schema": Schema, "{type: object, required: [title]}",
                 "JSON Schema that the answer must satisfy: a file, or the schema itself." => instead INSTEAD_IN_PATH;
+            optional "choose": Kind::Object(&CHOOSE), "{from: \"{{orders.output}}\", by: order_id}",
+                "The answer is an element of a list, which is the output." => extension "L-47";
             optional "validate": Either(&VALIDATE_FORMS), "steps/validate.py",
                 "Checks the content of the answer: the path of a script, or `{command: COMMAND}`."
                 => instead INSTEAD_IN_VALIDATOR;
@@ -232,6 +234,23 @@ pub static APPLICATION: Object = Object {
     ],
 };
 
+/// A step that calls a tool (L-43).
+pub static TOOL: Object = Object {
+    name: "a tool step",
+    doc: "Calls a tool as an agent would: the same tools, checks and approvals.",
+    fields: &[
+        HEAD,
+        fields! {
+            required "tool": Text, "get_order",
+                "The tool: one of `tools/`, a built-in one, or `mcp__SERVER__TOOL`."
+                => instead "pass it as an argument: `args: {NAME: \"REF\"}`";
+            optional "args": Entries(&Any), "{order_id: \"{{input.order_id}}\"}",
+                "Its arguments: a template or a value each.";
+        },
+        EVERY_STEP,
+    ],
+};
+
 /// A stage that stands alone.
 pub static STAGE: Object = Object {
     name: "a stage step",
@@ -268,6 +287,18 @@ pub static FROM_ENV: Object = Object {
         required "from_env": Text, "OPENAI_API_KEY",
             "The variable of etude's environment that has the value. The run ends as `environment` if it is not set."
             => extension "X-2";
+    }],
+};
+
+/// A closed question (L-47).
+pub static CHOOSE: Object = Object {
+    name: "a choice",
+    doc: "The list from which a model chooses.",
+    fields: &[fields! {
+        required "from": Template, "\"{{orders.output}}\"", "The list; exactly one reference.";
+        optional "by": Text, "order_id", "The field whose values are the answers; a list of scalars has none.";
+        optional "many": Bool, "true", "The output is a list of elements." => default "false";
+        optional "always": Bool, "true", "A list of one element is asked about, too." => default "false";
     }],
 };
 
@@ -365,6 +396,7 @@ pub fn step(word: &str) -> Option<&'static Object> {
         "approval" => &APPROVAL,
         "skill" => &SKILL,
         "application" => &APPLICATION,
+        "tool" => &TOOL,
         "stage" => &STAGE,
         "machine" => &MACHINE,
         _ => return None,

@@ -106,6 +106,10 @@ pub(crate) enum Body<'n> {
         command: Option<Text<'n>>,
         args: Vec<Template>,
     },
+    Tool {
+        tool: Option<Text<'n>>,
+        args: Vec<BindingDef<'n>>,
+    },
     /// A machine by its id, or a stage by its file.
     Machine {
         of: Option<Text<'n>>,
@@ -137,6 +141,15 @@ pub(crate) struct LlmDef<'n> {
     pub(crate) max_tokens: Option<u32>,
     pub(crate) cache_prompt: bool,
     pub(crate) images: Vec<(Template, Text<'n>)>,
+    pub(crate) choose: Option<ChooseDef>,
+}
+
+/// A closed question.
+pub(crate) struct ChooseDef {
+    pub(crate) from: Reference,
+    pub(crate) by: Option<String>,
+    pub(crate) many: bool,
+    pub(crate) always: bool,
 }
 
 pub(crate) struct ApprovalDef {

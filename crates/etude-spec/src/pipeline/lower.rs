@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use etude_core::effect::Command;
 use etude_core::plan::{
-    Agent, Application, Approval, Binding, Cache, Code, ForEach, Llm, MachineCall, MachineInput, Origin, OutputOf,
-    Parallel, Sequence, Step, StepKind, SubPipeline,
+    Agent, Application, Approval, Binding, Cache, Choose, Code, ForEach, Llm, MachineCall, MachineInput, Origin,
+    OutputOf, Parallel, Sequence, Step, StepKind, SubPipeline, ToolStep,
 };
 use etude_core::schema::Schema;
 use etude_core::template::{Reference, Template};
@@ -27,6 +27,8 @@ pub(crate) struct Resolved {
     pub(crate) sub: Option<Arc<Loaded>>,
     pub(crate) skill: Option<Skill>,
     pub(crate) machine: Option<Arc<CalledMachine>>,
+    /// What the app's skill allows, for a step that calls a tool.
+    pub(crate) allowed: Option<Vec<String>>,
     pub(crate) children: Vec<Self>,
 }
 
@@ -49,17 +51,57 @@ pub(crate) fn sequence(
     resolved: Vec<Resolved>,
 ) -> Option<Sequence> {
     let at = definition.name.map_or_else(Span::default, |name| name.at);
+    let uses_request = definition.steps.iter().zip(&resolved).any(|(def, resolved)| uses_request(def, resolved));
     Some(Sequence {
         name: name.to_owned(),
         dir: context.dir.to_owned(),
         steps: steps(context, &definition.steps, resolved)?,
         output: definition.output.map_or(OutputOf::Last, |output| OutputOf::Step(output.text.to_owned())),
+        description: uses_request.then(|| definition.description.clone()),
         origin: origin(context, at),
     })
 }
 
 fn steps(context: &Context<'_>, steps: &[StepDef<'_>], resolved: Vec<Resolved>) -> Option<Vec<Arc<Step>>> {
-    steps.iter().zip(resolved).map(|(def, resolved)| step(context, def, resolved).map(Arc::new)).collect()
+    let mut lowered: Vec<Arc<Step>> = Vec::with_capacity(steps.len());
+    // From the end, so that a question knows those that are asked with it.
+    for (at, (def, resolved)) in steps.iter().zip(resolved).enumerate().rev() {
+        let mut step = step(context, def, resolved)?;
+        if let StepKind::Llm(llm) = &mut step.kind
+            && let Some(choose) = &mut llm.choose
+        {
+            let count = asked_together(&steps[at..]);
+            choose.together = lowered.iter().rev().take(count).cloned().collect();
+        }
+        lowered.push(Arc::new(step));
+    }
+    lowered.reverse();
+    Some(lowered)
+}
+
+/// How many of the questions after the first one go into its call: those that need nothing which is not known by then (L-49).
+fn asked_together(steps: &[StepDef<'_>]) -> usize {
+    let Some((first, rest)) = steps.split_first() else { return 0 };
+    let is_plain = |def: &StepDef<'_>| {
+        let is_once = def.when.is_none() && def.require.is_none() && def.for_each.is_none();
+        is_once && def.timeout_ms.is_none() && def.cache.is_none()
+    };
+    let question = |def: &StepDef<'_>| match &def.body {
+        Body::Llm(llm) if llm.choose.is_some() => {
+            Some((llm.tier, llm.system.clone(), llm.retry, llm.temperature, llm.max_tokens, llm.images.len()))
+        }
+        _ => None,
+    };
+    let needs = |def: &StepDef<'_>, known: &[StepDef<'_>]| {
+        let mut references = def.uses.iter().flat_map(|used| used.template.references());
+        references.any(|(reference, _)| {
+            matches!(reference, Reference::Output { step, .. } if known.iter().any(|def| def.name == step))
+        })
+    };
+    let fits = |(nth, def): &(usize, &StepDef<'_>)| {
+        is_plain(def) && question(def) == question(first) && !needs(def, &steps[..=*nth])
+    };
+    if is_plain(first) { rest.iter().enumerate().take_while(fits).count() } else { 0 }
 }
 
 /// True if a template of the step, or of a child of the group that it is, refers to `{{index}}`.
@@ -67,6 +109,17 @@ fn uses_index(def: &StepDef<'_>) -> bool {
     let is_index = |(reference, _): (&Reference, _)| *reference == Reference::Index;
     def.uses.iter().any(|used| used.template.references().any(is_index))
         || matches!(&def.body, Body::Parallel { steps, .. } if steps.iter().any(uses_index))
+}
+
+/// True if a template of the step, or of a step inside of it, refers to the request.
+fn uses_request(def: &StepDef<'_>, resolved: &Resolved) -> bool {
+    let is_request = |(reference, _): (&Reference, _)| *reference == Reference::Request;
+    let in_sub =
+        || resolved.sub.as_ref().and_then(|sub| sub.sequence.as_ref()).is_some_and(|sub| sub.description.is_some());
+    def.uses.iter().any(|used| used.template.references().any(is_request))
+        || in_sub()
+        || matches!(&def.body, Body::Parallel { steps, .. }
+            if steps.iter().zip(&resolved.children).any(|(child, resolved)| uses_request(child, resolved)))
 }
 
 /// The arrays that an element of `items` stands for in cache keys: that array, and where it is the output of another
@@ -167,6 +220,11 @@ fn kind(context: &Context<'_>, def: &StepDef<'_>, resolved: Resolved) -> Option<
             command: command.as_ref()?.text.to_owned(),
             args: args.clone(),
         })),
+        Body::Tool { tool, args } => StepKind::Tool(Box::new(ToolStep {
+            tool: tool.as_ref()?.text.to_owned(),
+            args: args.iter().map(|arg| (arg.name.text.to_owned(), arg.value.clone())).collect(),
+            tool_selection: Arc::new(ToolSelection { allowed: resolved.allowed, ..ToolSelection::default() }),
+        })),
         Body::Unknown => return None,
     })
 }
@@ -219,5 +277,12 @@ fn ask(llm: &LlmDef<'_>, def: &StepDef<'_>, schema: Option<Arc<Schema>>) -> Opti
         max_tokens: llm.max_tokens,
         cache_prompt: llm.cache_prompt,
         images: llm.images.iter().map(|(template, _)| template.clone()).collect(),
+        choose: llm.choose.as_ref().map(|choose| Choose {
+            from: Binding::Reference(choose.from.clone()),
+            by: choose.by.clone(),
+            many: choose.many,
+            always: choose.always,
+            together: Vec::new(),
+        }),
     })
 }

@@ -12,7 +12,7 @@ use crate::diagnostic::Diagnostic;
 use crate::discover::{CONSTRUCTOR, DESTRUCTOR};
 use crate::fields::check::Findings;
 use crate::pipeline::called::CalledMachine;
-use crate::pipeline::definition::{BindingDef, Body, SchemaDef, StepDef, Text};
+use crate::pipeline::definition::{BindingDef, Body, LlmDef, SchemaDef, StepDef, Text};
 use crate::pipeline::extent::Extent;
 use crate::pipeline::input::{InputDecl, fits};
 use crate::pipeline::load::{Loaded, Loader};
@@ -63,9 +63,13 @@ impl Bringing<'_, '_, '_, '_> {
                 self.found.push(references::skill_schema(self.found.file, def.at()));
             }
         }
+        if let Body::Tool { tool: Some(name), .. } = &step.body {
+            resolved.allowed = skill::check_tool(self.found, self.loader.sources, *name);
+        }
         let shape = match (&step.body, &resolved.schema) {
             (Body::Approval(_), schema) => approval(schema.as_ref()),
             (_, Some(schema)) => Shape::of_schema(schema.document(), schema.name()),
+            (Body::Llm(llm), None) if llm.choose.is_some() => self.chosen(llm, inner),
             (Body::Llm(_) | Body::Skill(_), None) => Shape::Leaf("a string"),
             (Body::Code(code), None) if code.protocol == Protocol::Text => Shape::Leaf("a string"),
             (Body::Machine { of, is_stage, input }, None) => {
@@ -297,7 +301,15 @@ impl Bringing<'_, '_, '_, '_> {
                 })
             }
             Reference::Index => Ok(Shape::Leaf("a number")),
+            Reference::Request => Ok(Shape::Leaf("a string")),
         }
+    }
+
+    /// What a closed question gives: an element of its list, or several.
+    fn chosen(&self, llm: &LlmDef<'_>, item: Option<&Shape>) -> Shape {
+        let Some(choose) = &llm.choose else { return Shape::Any };
+        let element = self.shape_of(&choose.from, item).element();
+        if choose.many { Shape::Array(Arc::new(element)) } else { element }
     }
 
     fn shape_of(&self, reference: &Reference, item: Option<&Shape>) -> Shape {

@@ -10,7 +10,7 @@ use crate::fields::check::Findings;
 use crate::pipeline::definition::Text;
 use crate::skill::{self, Instructions, SKILL_FILE};
 use crate::source::{FileKind, SourceFile, Sources};
-use crate::tool;
+use crate::tool::{self, AppTool};
 use crate::yaml::Node;
 
 /// The directories of an app's skills, the first one wins (`c-applications` 2.6).
@@ -66,21 +66,46 @@ pub(crate) fn check_patterns(found: &mut Findings<'_>, sources: &dyn Sources, st
     let known: Vec<&str> = tool::BUILT_IN.iter().copied().chain(own.iter().map(|tool| tool.name.as_str())).collect();
     for node in listed {
         for pattern in patterns(node.as_text().unwrap_or_default()) {
-            let name = pattern.split('(').next().unwrap_or_default().trim_end();
-            let matches = match name.strip_prefix('#') {
-                Some(tag) => own.iter().any(|tool| tool.tags.iter().any(|of_tool| of_tool == tag)),
-                None => {
-                    may_be_of_a_server(name) || {
-                        let glob = GlobBuilder::new(name).empty_alternates(true).build();
-                        glob.is_ok_and(|glob| known.iter().any(|tool| glob.compile_matcher().is_match(tool)))
-                    }
-                }
-            };
-            if !matches {
+            let name = name_of(pattern);
+            if !may_be_of_a_server(name) && !known.iter().any(|tool| is_listed(name, tool, &own)) {
                 found.push(references::idle_pattern(found.file, node.span, pattern, name, &known));
             }
         }
     }
+}
+
+/// The part of a pattern before its parentheses: a pattern for names, or `#TAG`.
+fn name_of(pattern: &str) -> &str {
+    pattern.split('(').next().unwrap_or_default().trim_end()
+}
+
+/// True if the pattern `name` stands for the tool. `own` are the tools of the app.
+fn is_listed(name: &str, tool: &str, own: &[AppTool]) -> bool {
+    match name.strip_prefix('#') {
+        Some(tag) => own.iter().any(|known| known.name == tool && known.tags.iter().any(|of_tool| of_tool == tag)),
+        None => {
+            let glob = GlobBuilder::new(name).empty_alternates(true).build();
+            glob.is_ok_and(|glob| glob.compile_matcher().is_match(tool))
+        }
+    }
+}
+
+/// The tool that a step calls (L-43): one of the app's, a built-in one or one of a server, and one that the app's skill allows.
+/// Returns what that skill allows; `None`: everything.
+pub(crate) fn check_tool(found: &mut Findings<'_>, sources: &dyn Sources, name: Text<'_>) -> Option<Vec<String>> {
+    let own = tool::load(sources).0;
+    let known: Vec<&str> = tool::BUILT_IN.iter().copied().chain(own.iter().map(|tool| tool.name.as_str())).collect();
+    if !known.contains(&name.text) && !name.text.starts_with(tool::MCP_PREFIX) {
+        found.push(references::unknown_tool(found.file, name.at, name.text, &known));
+        return None;
+    }
+    let has_skill = matches!(sources.kind(SKILL_FILE), Ok(FileKind::File { .. }));
+    let allowed = has_skill.then(|| Instructions::read(sources, SKILL_FILE).ok()).flatten()?.allowed?;
+    let mut listed = allowed.iter().flat_map(|text| patterns(text));
+    if !listed.any(|pattern| is_listed(name_of(pattern), name.text, &own)) {
+        found.push(references::excluded_tool(found.file, name.at, name.text));
+    }
+    Some(allowed)
 }
 
 /// True if the pattern for names may match a tool of some MCP server.

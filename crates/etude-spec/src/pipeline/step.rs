@@ -12,8 +12,8 @@ use crate::fields::{Field, Object, pipeline as tables};
 use crate::pipeline::command;
 use crate::pipeline::condition;
 use crate::pipeline::definition::{
-    ApprovalDef, BindingDef, Body, CacheDef, CodeDef, ForEachDef, LlmDef, SchemaDef, SkillDef, StepDef, Text,
-    ValidatorDef,
+    ApprovalDef, BindingDef, Body, CacheDef, ChooseDef, CodeDef, ForEachDef, LlmDef, SchemaDef, SkillDef, StepDef,
+    Text, ValidatorDef,
 };
 use crate::pipeline::read::{self, Templates, boolean, duration, integer, integer_of, number, place, text, texts};
 use crate::source::Span;
@@ -104,7 +104,7 @@ fn check_fields(
     if let Some((word, table)) = table {
         let others: Vec<_> = tables::steps().map(|(_, other)| other).collect();
         if word != "code" && word != "llm" {
-            let clause = "X-3";
+            let clause = if word == "tool" { "L-38" } else { "X-3" };
             found.extensions.push(values::extension(
                 found.file,
                 place(entries, "type"),
@@ -280,12 +280,12 @@ fn body<'n>(
             }
         }
         Some("pipeline") => {
-            Body::Pipeline { pipeline: text(entries, "pipeline"), input: bindings(found, entries, templates) }
+            Body::Pipeline { pipeline: text(entries, "pipeline"), input: bindings(found, entries, "input", templates) }
         }
         Some(word @ ("machine" | "stage")) => Body::Machine {
             of: text(entries, word),
             is_stage: word == "stage",
-            input: bindings(found, entries, templates),
+            input: bindings(found, entries, "input", templates),
         },
         Some("approval") => Body::Approval(Box::new(ApprovalDef {
             message: templates.field(found, entries, "message"),
@@ -312,6 +312,7 @@ fn body<'n>(
                 args: args.iter().filter_map(|node| templates.read(found, "args", node, true)).collect(),
             }
         }
+        Some("tool") => Body::Tool { tool: text(entries, "tool"), args: bindings(found, entries, "args", templates) },
         _ => {
             // Templates are checked all the same: what they name does not depend on the step's type.
             for field in ["prompt", "system", "message"] {
@@ -432,6 +433,37 @@ fn code_retry(node: &Node<'_>) -> Option<CodeRetry> {
     })
 }
 
+fn choose<'n>(
+    found: &mut Findings<'_>,
+    entries: &'n Entries<'n>,
+    templates: &mut Templates<'_, 'n>,
+) -> Option<ChooseDef> {
+    let (key, node) = entries.entry("choose")?;
+    let choice = node.as_map()?;
+    for field in ["schema", "validate"] {
+        if entries.get(field).is_some() {
+            let message = format!("`choose` and `{field}` in one step");
+            let label = "the list says what the answer may be";
+            found.push(values::contradiction(found.file, key.span, message, label, "remove one of the two"));
+        }
+    }
+    let from = choice.get("from")?;
+    let before = found.list.len();
+    let template = templates.read(found, "from", from, true)?;
+    let Some(list) = template.sole_reference().cloned() else {
+        if found.list.len() == before {
+            found.push(references::not_one_reference(found.file, from.span, "from"));
+        }
+        return None;
+    };
+    Some(ChooseDef {
+        from: list,
+        by: text(choice, "by").map(|by| by.text.to_owned()),
+        many: boolean(choice, "many").unwrap_or(false),
+        always: boolean(choice, "always").unwrap_or(false),
+    })
+}
+
 fn llm<'n>(found: &mut Findings<'_>, entries: &'n Entries<'n>, templates: &mut Templates<'_, 'n>) -> LlmDef<'n> {
     let images = entries.get("images").and_then(Node::as_seq).unwrap_or_default();
     LlmDef {
@@ -442,6 +474,7 @@ fn llm<'n>(found: &mut Findings<'_>, entries: &'n Entries<'n>, templates: &mut T
         temperature: number(entries, "temperature"),
         max_tokens: integer(entries, "max_tokens").and_then(|n| u32::try_from(n).ok()),
         cache_prompt: boolean(entries, "cache_prompt").unwrap_or(false),
+        choose: choose(found, entries, templates),
         images: images
             .iter()
             .filter_map(|node| {
@@ -452,18 +485,19 @@ fn llm<'n>(found: &mut Findings<'_>, entries: &'n Entries<'n>, templates: &mut T
     }
 }
 
-/// The input given to another pipeline.
+/// What `field` gives to another pipeline or to a tool (L-43), by name.
 fn bindings<'n>(
     found: &mut Findings<'_>,
     entries: &'n Entries<'n>,
+    field: &'static str,
     templates: &mut Templates<'_, 'n>,
 ) -> Vec<BindingDef<'n>> {
-    let Some(parameters) = entries.get("input").and_then(Node::as_map) else {
+    let Some(parameters) = entries.get(field).and_then(Node::as_map) else {
         return Vec::new();
     };
     let mut out = Vec::new();
     for (name, key, node) in parameters.iter() {
-        let value = binding(found, name, node, templates);
+        let value = binding(found, name, node, field, templates);
         let at = if node.span.is_empty() { key.span } else { node.span };
         out.extend(value.map(|value| BindingDef { name: Text { text: name, at: key.span }, value, at }));
     }
@@ -474,10 +508,11 @@ fn binding<'n>(
     found: &mut Findings<'_>,
     name: &str,
     node: &'n Node<'n>,
+    field: &'static str,
     templates: &mut Templates<'_, 'n>,
 ) -> Option<Binding> {
     if node.as_text().is_some() {
-        return templates.read(found, "input", node, true).map(|template| condition::bind(node, template));
+        return templates.read(found, field, node, true).map(|template| condition::bind(node, template));
     }
     if let Some(inner) = nested_reference(node) {
         found.push(references::nested_template(found.file, inner, name));

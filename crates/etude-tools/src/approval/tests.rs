@@ -48,6 +48,19 @@ fn modes_decide_what_is_not_listed() {
     }
 }
 
+/// A directive may stand behind the pattern that it is about.
+#[test]
+fn a_directive_behind_a_pattern_is_about_it() {
+    let policy =
+        Policy::new(Mode::Yolo, &["deploy, $deny", "Bash(rm *), $deny", "git push *, $deny", "send,$policy=ask"]);
+    let denied = |decision: &Decision| matches!(decision, Decision::Deny { code: "DeniedByPolicy", .. });
+    assert!(denied(&decide(&policy, Effect::External, "deploy", json!({}))));
+    assert!(denied(&bash(&policy, "rm x")) && denied(&bash(&policy, "git push -f")));
+    assert!(matches!(decide(&policy, Effect::External, "send", json!({})), Decision::Ask { .. }));
+    assert_eq!(decide(&policy, Effect::External, "other", json!({})), Decision::Allow);
+    assert_eq!(bash(&policy, "git log"), Decision::Allow);
+}
+
 /// ADR 0054: a denial says why a line that does not name what it denies is refused.
 #[test]
 fn a_denial_of_what_cannot_be_read_says_how_to_write_it() {

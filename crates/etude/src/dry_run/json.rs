@@ -55,6 +55,7 @@ impl StepFacts {
             Work::Code { .. } => "code",
             Work::Llm(_) => "llm",
             Work::Application { .. } => "application",
+            Work::Tool { .. } => "tool",
             Work::Skill { .. } => "skill",
             Work::Machine { is_stage: true, .. } => "stage",
             Work::Machine { .. } => "machine",
@@ -77,6 +78,9 @@ impl StepFacts {
         put("cache", self.is_cached.into());
         put("timeout_ms", json!(self.timeout_ms));
         put("when", json!(self.when.as_ref().map(|when| json!({"condition": when.text, "holds": when.holds}))));
+        if let Some(require) = &self.require {
+            put("require", json!({"condition": require.text, "holds": require.holds}));
+        }
         let for_each = self.for_each.as_ref().map(|each| {
             json!({"items": each.items, "count": each.count, "max_items": each.max_items, "max_parallel": each.max_parallel})
         });
@@ -117,6 +121,7 @@ fn work(work: &Work) -> Value {
         Work::Application { application, command, args } => {
             json!({"application": application, "command": command, "args": args})
         }
+        Work::Tool { tool, args } => json!({"tool": tool, "args": object(args)}),
         Work::Skill { skill, tier, prompt, allowed, schema, max_turns } => json!({
             "skill": skill, "tier": tier.word(), "prompt": prompt, "allowed_tools": allowed, "schema": schema,
             "max_turns": max_turns,

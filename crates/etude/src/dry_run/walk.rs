@@ -39,10 +39,9 @@ impl Walk<'_> {
     }
 
     fn step(&mut self, step: &Step, dir: &str, known: &Known, place: &Place) {
-        let when = step
-            .when
-            .as_ref()
-            .map(|condition| When { text: describe::condition(condition), holds: known.decides(condition) });
+        let stated = |condition| When { text: describe::condition(condition), holds: known.decides(condition) };
+        let when = step.when.as_ref().map(stated);
+        let require = step.require.as_ref().map(|require| stated(&require.condition));
         let for_each = step.for_each.as_ref().map(|each| repeat(each, known));
         let is_skipped = when.as_ref().is_some_and(|when| when.holds == Some(false));
         let times = match &for_each {
@@ -77,6 +76,7 @@ impl Walk<'_> {
             name: step.name.clone(),
             work: work(step, dir, known),
             when,
+            require,
             for_each,
             timeout_ms: step.timeout_ms,
             is_cached: step.cache.is_some(),
@@ -164,6 +164,10 @@ fn work(step: &Step, dir: &str, known: &Known) -> Work {
             application: call.application.clone(),
             command: call.command.clone(),
             args: call.args.iter().map(render).collect(),
+        },
+        StepKind::Tool(call) => Work::Tool {
+            tool: call.tool.clone(),
+            args: call.args.iter().map(|(name, value)| (name.clone(), given(value, known))).collect(),
         },
         StepKind::Skill(agent) => Work::Skill {
             skill: agent.skill.clone(),

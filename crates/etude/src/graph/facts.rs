@@ -100,6 +100,10 @@ impl Facts {
                 self.put("application", json!(call.application));
                 self.put("command", json!(call.command));
             }
+            StepKind::Tool(call) => {
+                self.say(format!("calls {}", call.tool));
+                self.put("tool", json!(call.tool));
+            }
             StepKind::Skill(agent) => {
                 self.say(format!("follows skill {}", agent.skill));
                 self.say(format!("tier {}", agent.tier));

@@ -82,6 +82,7 @@ async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Out
         start: Start {
             run_id: id,
             input: Json::trusted("{}"),
+            request: None,
             limits: Limits::default(),
             spent: Usage::default(),
             app_dir: String::new(),

@@ -57,6 +57,7 @@ pub(super) async fn ask(models: &Arc<dyn ModelPort>, question: Question) -> Repl
     let start = Start {
         run_id: String::new(),
         input: Json::trusted("{}"),
+        request: None,
         limits: Limits::default(),
         spent: Usage::default(),
         app_dir: String::new(),

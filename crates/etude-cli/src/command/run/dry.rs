@@ -85,6 +85,14 @@ fn draw(out: &mut String, step: &StepFacts) {
         };
         lines.push(format!("when {}{holds}", when.text));
     }
+    lines.extend(step.require.as_ref().map(|require| {
+        let holds = match require.holds {
+            None => "",
+            Some(true) => "  (holds)",
+            Some(false) => "  (does not hold: the run deviates here)",
+        };
+        format!("requires {}{holds}", require.text)
+    }));
     lines.extend(step.for_each.as_ref().map(repeat));
     work(&mut lines, &step.work);
     lines.extend(step.timeout_ms.map(|ms| format!("at most {}", duration(ms))));
@@ -139,6 +147,10 @@ fn work(lines: &mut Vec<String>, work: &Work) {
         Work::Application { application, command, args } => {
             lines.push(format!("runs `{application} {command}`"));
             lines.extend((!args.is_empty()).then(|| format!("arguments: {}", args.join(" "))));
+        }
+        Work::Tool { tool, args } => {
+            lines.push(format!("calls the tool {tool}"));
+            lines.extend(args.iter().map(|(name, value)| format!("with {name} = {value}")));
         }
         Work::Skill { skill, tier, prompt, allowed, schema, max_turns } => {
             lines.push(format!("follows skill `{skill}` with a model of tier {tier}, at most {max_turns} turns"));

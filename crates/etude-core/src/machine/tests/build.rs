@@ -30,6 +30,7 @@ pub(super) fn pipeline(steps: impl IntoIterator<Item = Step>) -> Case {
     let start = Start {
         run_id: "r1".to_owned(),
         input: Json::trusted("{}"),
+        request: None,
         limits: Limits::default(),
         spent: crate::model::Usage::default(),
         attempt: crate::machine::Attempt::default(),
@@ -95,6 +96,7 @@ pub(super) fn sequence(name: &str, steps: impl IntoIterator<Item = Step>) -> Seq
         dir: format!("pipelines/{name}"),
         steps: steps.into_iter().map(Arc::new).collect(),
         output: OutputOf::Last,
+        description: None,
         origin: Origin { file: format!("pipelines/{name}/pipeline.yaml"), line: 1, column: 1 },
     }
 }
@@ -133,6 +135,7 @@ pub(super) fn code(name: &str) -> Step {
 /// An llm step without a schema.
 pub(super) fn llm(name: &str, prompt: &str) -> Step {
     let llm = Llm {
+        choose: None,
         tier: Tier::Standard,
         system: None,
         prompt: template(prompt),

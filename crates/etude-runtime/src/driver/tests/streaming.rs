@@ -38,6 +38,7 @@ impl ModelPort for Speaker {
 
 fn asking() -> Plan {
     let llm = Llm {
+        choose: None,
         tier: Tier::Standard,
         system: None,
         prompt: Template::literal("say something"),

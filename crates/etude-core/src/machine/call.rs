@@ -1,4 +1,4 @@
-//! A command of an Agent Application as a step: one tool call, which waits where a person has to confirm it.
+//! A step that is one call of a tool (L-43) or of a command of an Agent Application. It waits where a person has to confirm it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,19 +6,20 @@ use std::task::Poll;
 
 use serde_json::json;
 
-use super::binding::unresolved;
+use super::binding::{members, unresolved};
 use super::conversation::batch::{Admission, Batch, BatchContext, Gatekeeper, Proposal};
 use super::step_context::StepContext;
 use super::values::Values;
 use super::{Cx, Task};
 use crate::data::Json;
 use crate::failure::{Failure, FailureKind};
-use crate::plan::Application;
+use crate::plan::{Application, ToolStep};
 use crate::tool::{APPLICATION_CALL, ToolResult, ToolSelection};
 
 #[derive(Debug)]
-pub(super) struct ApplicationTask {
+pub(super) struct CallTask {
     what: String,
+    reads: Reads,
     step_context: StepContext,
     batch: Batch,
     batch_context: BatchContext,
@@ -35,44 +36,71 @@ impl Gatekeeper for Written {
     }
 }
 
-impl ApplicationTask {
-    pub(super) fn new(application: &Application, step_context: &StepContext, values: &Values) -> Result<Self, Failure> {
+/// How the text of a result becomes the output of the step.
+#[derive(Debug, Clone, Copy)]
+enum Reads {
+    /// It is JSON.
+    Document,
+    /// One JSON object or array is that value, anything else a string.
+    Value,
+}
+
+impl CallTask {
+    /// A command of an application.
+    pub(super) fn of_application(
+        application: &Application,
+        step_context: &StepContext,
+        values: &Values,
+    ) -> Result<Self, Failure> {
         let args = application.args.iter().map(|arg| arg.render(values).map_err(|e| unresolved(&e)));
         let args = args.collect::<Result<Vec<String>, _>>()?;
         let (slug, command) = (&application.application, &application.command);
         let arguments = json!({"application": slug, "command": command, "args": args}).to_string();
+        let (what, selection) = (format!("`{slug} {command}`"), Arc::default());
+        Ok(Self::new(what, (APPLICATION_CALL, arguments), selection, Reads::Document, step_context))
+    }
+
+    /// A tool.
+    pub(super) fn of_tool(call: &ToolStep, step_context: &StepContext, values: &Values) -> Result<Self, Failure> {
+        let arguments = members(&call.args, values)?;
+        let (what, selection) = (format!("`{}`", call.tool), Arc::clone(&call.tool_selection));
+        Ok(Self::new(what, (&call.tool, arguments), selection, Reads::Value, step_context))
+    }
+
+    fn new(
+        what: String,
+        (name, arguments): (&str, String),
+        tool_selection: Arc<ToolSelection>,
+        reads: Reads,
+        step_context: &StepContext,
+    ) -> Self {
         let proposal = Proposal {
             id: step_context.path.as_str().to_owned(),
-            name: APPLICATION_CALL.to_owned(),
+            name: name.to_owned(),
             arguments,
             path: step_context.path.clone(),
             is_exclusive: true,
         };
         let batch_context = BatchContext {
-            tool_selection: Arc::new(ToolSelection::default()),
+            tool_selection,
             row: None,
             ledger: step_context.ledger,
             stage_execution: None,
             always: BTreeSet::new(),
         };
-        let what = format!("`{slug} {command}`");
-        Ok(Self {
-            what,
-            step_context: step_context.clone(),
-            batch: Batch::new(vec![proposal]),
-            batch_context,
-            stopped: None,
-        })
+        let (step_context, batch) = (step_context.clone(), Batch::new(vec![proposal]));
+        Self { what, reads, step_context, batch, batch_context, stopped: None }
     }
 
     fn judge(&self, result: &ToolResult) -> Result<Json, Failure> {
         let Some(error) = &result.error else {
-            return Json::parse(&result.content).map_err(|why| {
-                Failure::new(
-                    FailureKind::StepOutputInvalid,
-                    format!("{} printed something else than JSON: {why}", self.what),
-                )
-            });
+            return match self.reads {
+                Reads::Value => Ok(value_of(&result.content)),
+                Reads::Document => Json::parse(&result.content).map_err(|why| {
+                    let message = format!("{} printed something else than JSON: {why}", self.what);
+                    Failure::new(FailureKind::StepOutputInvalid, message)
+                }),
+            };
         };
         let kind = match error.code.as_str() {
             "ApprovalDenied" => FailureKind::ApprovalDenied,
@@ -83,7 +111,14 @@ impl ApplicationTask {
     }
 }
 
-impl Task for ApplicationTask {
+/// The value that a tool gave (`result` of a trace): text that is one JSON object or array stands for that.
+fn value_of(content: &str) -> Json {
+    let is_structure = content.trim_start().starts_with(['{', '[']);
+    let value = is_structure.then(|| Json::parse(content).ok()).flatten();
+    value.unwrap_or_else(|| Json::of(&content.into()))
+}
+
+impl Task for CallTask {
     fn poll(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
         let Poll::Ready(results) = self.batch.poll(cx, &mut Written, &mut self.batch_context, self.stopped.as_ref())
         else {
@@ -91,7 +126,7 @@ impl Task for ApplicationTask {
         };
         cx.count_attempt(self.step_context.ledger, 1);
         let results = results?;
-        let missing = || Failure::new(FailureKind::Internal, "an application step without a result");
+        let missing = || Failure::new(FailureKind::Internal, "a call without a result");
         let (_, result) = results.first().ok_or_else(missing)?;
         Poll::Ready(self.judge(result))
     }

@@ -1,0 +1,200 @@
+//! A closed question (L-47 to L-49): a model chooses among the elements of a list, and what it says is an element or nothing.
+//!
+//! | list                                  | next                                                        |
+//! |---------------------------------------|-------------------------------------------------------------|
+//! | empty                                 | deviates: `choose_empty`                                    |
+//! | two elements with the same answer     | deviates: `choose_ambiguous`                                |
+//! | one element, neither `always` nor `many` | over, with that element                                  |
+//! | answered together with an earlier one | over, with what was chosen                                  |
+//! | anything else                         | asked, together with the questions after it that can be     |
+//!
+//! An answer outside the list breaks the schema and is asked for again, as for every llm step.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use serde_json::{Map, Value, json};
+
+use super::binding::unresolved;
+use super::deviation;
+use super::llm::{LlmTask, llm_of};
+use super::step_context::StepContext;
+use super::values::Values;
+use super::{Cx, Task};
+use crate::data::Json;
+use crate::failure::{Failure, FailureKind};
+use crate::plan::{Choose, Step};
+use crate::schema::Schema;
+
+/// The answer that stands for no element.
+const NONE: &str = "none";
+
+#[derive(Debug)]
+pub(super) struct ChooseTask {
+    step: Arc<Step>,
+    step_context: StepContext,
+    values: Arc<Values>,
+    state: State,
+    stopped: Option<Failure>,
+}
+
+#[derive(Debug)]
+enum State {
+    New,
+    Asking {
+        /// The own question, then those that are asked with it.
+        questions: Vec<Question>,
+        call: Box<LlmTask>,
+    },
+}
+
+/// A question with the elements that may be chosen.
+#[derive(Debug)]
+struct Question {
+    step: Arc<Step>,
+    many: bool,
+    /// Per element the answer that stands for it.
+    elements: Vec<(Value, Value)>,
+}
+
+impl ChooseTask {
+    pub(super) fn new(step: Arc<Step>, step_context: StepContext, values: Arc<Values>) -> Self {
+        Self { step, step_context, values, state: State::New, stopped: None }
+    }
+
+    /// What is chosen without a call, or the call.
+    fn begin(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
+        if let Some(why) = &self.stopped {
+            return Poll::Ready(Err(why.clone()));
+        }
+        if let Some(answer) = cx.answers.remove(&self.key_of(&self.step.name)) {
+            let question = Question::of(&self.step, &self.values)?;
+            return Poll::Ready(question.chosen(&answer));
+        }
+        let own = Question::of(&self.step, &self.values)?;
+        if let Some(element) = own.only_element() {
+            return Poll::Ready(Ok(Json::of(element)));
+        }
+        let mut questions = vec![own];
+        for step in &choose_of(&self.step).together {
+            // What is wrong with a later list is that step's failure.
+            let question = Question::of(step, &self.values).ok();
+            questions.extend(question.filter(|question| question.only_element().is_none()));
+        }
+        let schema = Arc::new(Schema::lazy(self.step.name.clone(), schema_of(&questions), Default::default()));
+        let more: Vec<_> = questions[1..].iter().map(|question| &llm_of(&question.step).prompt).collect();
+        let (step, values) = (Arc::clone(&self.step), Arc::clone(&self.values));
+        let call = Box::new(LlmTask::asking(step, self.step_context.clone(), values, Some(schema), &more)?);
+        self.state = State::Asking { questions, call };
+        Poll::Pending
+    }
+
+    /// Where the answer to a question of the same pipeline is kept until its step begins.
+    fn key_of(&self, step: &str) -> String {
+        let own = self.step_context.path.as_str();
+        let above = own.strip_suffix(self.step.name.as_str()).unwrap_or(own);
+        format!("{above}{step}")
+    }
+}
+
+impl Task for ChooseTask {
+    fn poll(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
+        if matches!(self.state, State::New)
+            && let Poll::Ready(result) = self.begin(cx)
+        {
+            return Poll::Ready(result);
+        }
+        let State::Asking { call, .. } = &mut self.state else { return Poll::Pending };
+        let Poll::Ready(answers) = call.poll(cx) else { return Poll::Pending };
+        let damaged = |why: String| Failure::new(FailureKind::Internal, why);
+        let answers = answers?.value().map_err(|e| damaged(e.to_string()))?;
+        let State::Asking { questions, .. } = &self.state else { return Poll::Pending };
+        for question in questions.iter().skip(1) {
+            let name = question.step.name.as_str();
+            cx.answers.insert(self.key_of(name), answers[name].clone());
+        }
+        let own = questions.first().ok_or_else(|| damaged("a call without a question".to_owned()))?;
+        Poll::Ready(own.chosen(&answers[self.step.name.as_str()]))
+    }
+
+    fn stop(&mut self, cx: &mut Cx, why: &Failure) {
+        self.stopped = Some(why.clone());
+        if let State::Asking { call, .. } = &mut self.state {
+            call.stop(cx, why);
+        }
+    }
+}
+
+impl Question {
+    /// # Errors
+    /// The list has no value, is none, or cannot be asked about.
+    fn of(step: &Arc<Step>, values: &Values) -> Result<Self, Failure> {
+        let (name, choose) = (&step.name, choose_of(step));
+        let list = choose.from.resolve(values).map_err(|e| unresolved(&e))?;
+        let list = list.value().map_err(|e| Failure::new(FailureKind::Environment, e.to_string()))?;
+        let Value::Array(list) = list else {
+            let message = format!("`choose` of step `{name}` needs a list and got something else");
+            return Err(Failure::new(FailureKind::TemplateUnresolved, message));
+        };
+        if list.is_empty() {
+            return Err(deviation::of_choice(name, "choose_empty", "the list is empty"));
+        }
+        let mut elements: Vec<(Value, Value)> = Vec::with_capacity(list.len());
+        for element in list {
+            let answer = choose.by.as_ref().map_or(&element, |by| &element[by.as_str()]).clone();
+            if !matches!(answer, Value::String(_) | Value::Number(_) | Value::Bool(_)) {
+                let of = choose.by.as_ref().map_or_else(String::new, |by| format!("`{by}` of "));
+                let message = format!("{of}an element is no text and no number");
+                return Err(deviation::of_choice(name, "field_type", &message));
+            }
+            if answer == NONE || elements.iter().any(|(_, known)| *known == answer) {
+                let message = format!("two answers would be {answer}");
+                return Err(deviation::of_choice(name, "choose_ambiguous", &message));
+            }
+            elements.push((element, answer));
+        }
+        Ok(Self { step: Arc::clone(step), many: choose.many, elements })
+    }
+
+    /// The element that is chosen without a question.
+    fn only_element(&self) -> Option<&Value> {
+        let is_asked = self.many || choose_of(&self.step).always;
+        self.elements.first().filter(|_| self.elements.len() == 1 && !is_asked).map(|(element, _)| element)
+    }
+
+    /// The schema of its answer.
+    fn schema(&self) -> Value {
+        let answers: Vec<Value> = self.elements.iter().map(|(_, answer)| answer.clone()).chain([NONE.into()]).collect();
+        match self.many {
+            true => json!({"type": "array", "items": {"enum": answers}}),
+            false => json!({ "enum": answers }),
+        }
+    }
+
+    /// The output for an answer of that schema: elements in the order of the list.
+    fn chosen(&self, answer: &Value) -> Result<Json, Failure> {
+        let said: &[Value] = answer.as_array().map_or(std::slice::from_ref(answer), Vec::as_slice);
+        let mut found = self.elements.iter().filter(|(_, known)| said.contains(known)).map(|(element, _)| element);
+        let nothing = || deviation::of_choice(&self.step.name, "choose_none", "no element was chosen");
+        if self.many {
+            let all: Vec<&Value> = found.collect();
+            return if all.is_empty() { Err(nothing()) } else { Ok(Json::of(&json!(all))) };
+        }
+        found.next().map(Json::of).ok_or_else(nothing)
+    }
+}
+
+/// One member per question.
+fn schema_of(questions: &[Question]) -> Value {
+    let members: Map<String, Value> =
+        questions.iter().map(|question| (question.step.name.clone(), question.schema())).collect();
+    let names: Vec<&str> = questions.iter().map(|question| question.step.name.as_str()).collect();
+    json!({"type": "object", "properties": members, "required": names, "additionalProperties": false})
+}
+
+fn choose_of(step: &Step) -> &Choose {
+    match &llm_of(step).choose {
+        Some(choose) => choose,
+        None => unreachable!("a closed question for a step that asks an open one"),
+    }
+}
