@@ -24,6 +24,7 @@ pub(crate) use follow::Watching;
 pub(crate) use result::RunDocument;
 pub(crate) use row::listed;
 
+use crate::args::Global;
 use crate::context::{Context, Problem};
 use address::Address;
 
@@ -61,10 +62,15 @@ impl Way {
     }
 }
 
+/// The server that the command line or the environment names. An engine on the command line counts more than a variable.
+fn named(global: &Global) -> Option<String> {
+    if global.engine.is_some() { None } else { address::named(global.server.as_deref()) }
+}
+
 impl Remote {
     /// The server that the command line or the environment names; `None` if runs are in the journal here.
     pub(crate) fn of(context: &Context) -> Result<Option<Self>, Problem> {
-        let Some(name) = address::named(context.global.server.as_deref()) else { return Ok(None) };
+        let Some(name) = named(&context.global) else { return Ok(None) };
         let app = context.global.app.as_ref().map(|app| app.display().to_string());
         Self::new(Some(name), app).map(Some)
     }
@@ -72,7 +78,7 @@ impl Remote {
     /// True if the command line or the environment names a server.
     #[cfg(feature = "serve")]
     pub(crate) fn is_named(context: &Context) -> bool {
-        address::named(context.global.server.as_deref()).is_some()
+        named(&context.global).is_some()
     }
 
     /// The server in this process, which has one app.
@@ -293,6 +299,6 @@ impl Context {
 
     /// Whether a server runs what this command asks for.
     pub(crate) fn is_remote(&self) -> bool {
-        address::named(self.global.server.as_deref()).is_some()
+        named(&self.global).is_some()
     }
 }

@@ -31,6 +31,8 @@ use etude_models::{
 use etude_process::{PythonWorker, SECRET_VARIABLES, TOKEN_VARIABLE};
 use etude_runtime::host::ModelPort;
 use etude_spec::automation::{self, Automation, Known};
+#[cfg(feature = "serve")]
+use etude_spec::config::serve::Serve;
 use etude_spec::config::{Config, Provider};
 use etude_spec::source::SourceFile;
 use etude_spec::stage_machine::Rules;
@@ -103,7 +105,12 @@ pub(crate) fn resolve(global: &Global, app: &Path, purpose: Purpose) -> Result<R
         let is_of_app = global.config.is_none() && path == own_file(app);
         layers.push(Layer { path: shown, config, is_of_app });
     }
-    merge(&layers, app, purpose)
+    let mut resolved = merge(&layers, app, purpose)?;
+    for name in crate::engine::withheld(global) {
+        secrets::note(&mut resolved.withheld_env, &name);
+        secrets::note(&mut resolved.settings.withheld_env, &name);
+    }
+    Ok(resolved)
 }
 
 /// Everything that is wrong with the configuration; what lies in the app is named from there.
@@ -124,6 +131,27 @@ pub(crate) fn automation(global: &Global, app: &Path, known: Option<Known<'_>>) 
     let mut automation = automation::read(&SourceFile::new(shown(&path, app), text), known);
     automation.diagnostics = automation.diagnostics.into_iter().map(secrets::without_keys).collect();
     Ok(automation)
+}
+
+/// Limits of a server, the nearest file first: the app's own counts if no other app is served.
+#[cfg(feature = "serve")]
+pub(crate) fn serve(global: &Global, app: &Path, is_only: bool) -> Result<Serve, Problem> {
+    let mut limits = Serve::default();
+    for (path, text) in texts(global, app)? {
+        if !is_only && global.config.is_none() && path == own_file(app) {
+            continue;
+        }
+        let (config, diagnostics) = config::read(&SourceFile::new(shown(&path, app), text));
+        if diagnostics.iter().any(Diagnostic::is_error) {
+            return Err(refused(&diagnostics));
+        }
+        let Serve { max_runs, max_queued, max_cost_per_day_usd, drain_timeout_ms, pipelines: _ } = config.serve;
+        limits.max_runs = limits.max_runs.or(max_runs);
+        limits.max_queued = limits.max_queued.or(max_queued);
+        limits.max_cost_per_day_usd = limits.max_cost_per_day_usd.or(max_cost_per_day_usd);
+        limits.drain_timeout_ms = limits.drain_timeout_ms.or(drain_timeout_ms);
+    }
+    Ok(limits)
 }
 
 /// A text of the configuration with its `${env:NAME}` replaced. `None` if a variable is not set.

@@ -1,5 +1,6 @@
 // What pages do besides being documents. Each part works without the others.
 import { follow, refresh } from "./live.js";
+import { zoom } from "./graph.js";
 import { listen } from "./keys.js";
 
 // The server writes times in the reader's zone; without this cookie, in UTC.
@@ -43,4 +44,5 @@ document.addEventListener("click", (event) => {
 addEventListener("popstate", () => refresh());
 
 listen();
+zoom();
 follow();

@@ -8,9 +8,10 @@ use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
 use crate::OPENAPI;
+use crate::door::tokens_failed;
 use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond, json_response, tagged};
-use crate::token::Caller;
+use crate::token::{Caller, Scope};
 
 /// `GET /healthz`: the process responds.
 pub(crate) async fn health(_: Call) -> Respond {
@@ -57,12 +58,15 @@ fn caller_json(caller: &Caller) -> Value {
 pub(crate) async fn server(call: Call) -> Respond {
     let settings = call.server.settings();
     let apps: Vec<&str> = settings.apps.iter().map(|app| app.slug.as_str()).collect();
-    let document = json!({
+    let mut document = json!({
         "version": settings.version, "pid": std::process::id(), "apps": apps,
         "limits": {"max_runs": settings.max_runs, "max_queued": settings.max_queued},
         "draining": call.server.is_draining(), "addresses": call.server.addresses().urls(),
         "base_path": settings.base_path,
     });
+    if call.caller()?.may(Scope::Admin) {
+        document["tokens"] = call.server.tokens().list().map_err(|e| tokens_failed(&e))?.into();
+    }
     Ok(json_response(StatusCode::OK, &document))
 }
 

@@ -119,6 +119,11 @@ impl Server {
         self.settings().apps.iter().find(|app| app.dir.to_str() == Some(dir)).map(|app| app.slug.as_str())
     }
 
+    /// The served app of a run.
+    pub(crate) fn app_of(&self, row: &RunRow) -> Option<&ServedApp> {
+        self.settings().apps.iter().find(|app| app.dir.to_str() == Some(&row.app))
+    }
+
     /// The directories of all served apps.
     pub(crate) fn dirs(&self) -> Vec<String> {
         self.settings().apps.iter().map(|app| app.dir.display().to_string()).collect()

@@ -6,7 +6,7 @@ use etude::runs;
 use etude_core::data::Json;
 use etude_core::outcome::Decision;
 use etude_core::schema::Schema;
-use etude_runtime::engine::{Query, RunRow, RunState, Signalled, name_of};
+use etude_runtime::engine::{Query, RunRow, RunState, RunView, Signalled, name_of};
 use etude_runtime::record;
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -66,15 +66,27 @@ fn open_of(server: &Server, row: &RunRow) -> Result<Vec<Value>, Problem> {
     let Some(document) = result_of(&**server.engine(), row)? else { return Ok(Vec::new()) };
     let view = server.engine().view(&row.id).map_err(|e| engine_failed(&e))?;
     let open = document.waiting.iter().filter(|waiting| runs::decision(&view.signals, waiting).is_none());
-    Ok(open.map(|waiting| decision_json(row, waiting)).collect())
+    Ok(open.map(|waiting| decision_json(row, &view, waiting)).collect())
 }
 
-fn decision_json(row: &RunRow, waiting: &Value) -> Value {
+/// When the question of an effect ends without an answer: the first deadline of its step or of anything around it.
+fn deadline(view: &RunView, effect: &str) -> Option<i64> {
+    let is_around = |id: &str| {
+        let rest = id.split('!').next().and_then(|path| effect.strip_prefix(path));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '[', '#']))
+    };
+    let is_over = |id: &str| view.records.iter().any(|record| record.key == id);
+    let deadlines = view.records.iter().filter_map(record::to_deadline);
+    deadlines.filter(|(id, _)| is_around(id.as_str()) && !is_over(id.as_str())).map(|(_, at_ms)| at_ms).min()
+}
+
+fn decision_json(row: &RunRow, view: &RunView, waiting: &Value) -> Value {
     let payload = &waiting["payload"];
+    let effect = waiting["id"].as_str().and_then(|id| id.split_once(':')).map_or("", |(_, effect)| effect);
     json!({
         "id": waiting["id"], "run_id": row.id, "kind": waiting["kind"], "message": payload["message"],
         "schema": payload["schema"], "approvers": payload["approvers"], "payload": payload,
-        "question": payload["question"], "since": etude::clock::rfc3339(row.changed_at_ms), "deadline_at": null,
+        "question": payload["question"], "since": etude::clock::rfc3339(row.changed_at_ms), "deadline_at": deadline(view, effect).map(etude::clock::rfc3339),
     })
 }
 
@@ -109,12 +121,13 @@ fn decided(server: &Arc<Server>, caller: &Caller, id: &str, given: Given) -> Res
     let (run, effect) = id.split_once(':').ok_or_else(no_decision)?;
     let row = visible(server, caller, run).map_err(|_| no_decision())?;
     let engine = server.engine();
-    let view = engine.view(run).map_err(|e| engine_failed(&e))?;
     let key = record::decision_key(effect, &given.question);
+    // The result is read before the signals: a question that is gone from it has its decision among them.
+    let text = engine.result(run).map_err(|e| engine_failed(&e))?;
+    let view = engine.view(run).map_err(|e| engine_failed(&e))?;
     if let Some(earlier) = view.signals.iter().find(|signal| signal.key == key).and_then(record::to_decision) {
         return Err(already(&earlier));
     }
-    let text = engine.result(run).map_err(|e| engine_failed(&e))?;
     let document = text.and_then(|text| etude::document::Document::from_journal(&text, &*engine.blobs()).ok());
     let waiting = document.map(|document| document.waiting).unwrap_or_default();
     let gate = waiting.iter().find(|waiting| waiting["id"] == *id).ok_or_else(no_decision)?;

@@ -10,13 +10,14 @@ use etude::target::Target;
 use etude_core::plan::StepKind;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::app::NotLoaded;
 use crate::problem::{Code, Problem};
 use crate::query::invalid;
 use crate::request::{Call, Respond, json_response, tagged};
-use crate::run::blocking;
+use crate::run::{blocking, engine_failed, visible};
+use crate::tree::Tree;
 
 /// The definition that the path names.
 async fn load(call: &Call) -> Result<Definition, Problem> {
@@ -63,10 +64,42 @@ pub(crate) async fn schema(call: Call) -> Respond {
     Ok(tagged(&call.headers, definition.input.schema().to_string()))
 }
 
+/// The graph with the states of a run of the target: the `state` of each node, and a line in each box.
+async fn with_states(call: &Call, definition: &Definition, mut graph: Graph, run: &str) -> Result<Graph, Problem> {
+    let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), run.to_owned());
+    let (app, target) = (definition.app.display().to_string(), definition.target.to_string());
+    blocking(move || {
+        let none = || invalid("run", "`run` is a run of this pipeline or machine");
+        let row = visible(&server, &caller, &id).map_err(|_| none())?;
+        if row.app != app || row.target != target {
+            return Err(none());
+        }
+        let view = server.engine().view(&id).map_err(|e| engine_failed(&e))?;
+        let states = Tree::read(&server, &view)?.outline();
+        for node in &mut graph.nodes {
+            // Of the visits of a stage, the last one.
+            let is_same = |state: &&Value| state["id"] == *node.id;
+            let is_stage = |state: &&Value| state["kind"] == "stage" && state["name"] == *node.name;
+            let state = states.iter().rfind(is_same).or_else(|| states.iter().rfind(is_stage));
+            let document = state.map(|state| json!({"status": state["status"], "duration_ms": state["duration_ms"]}));
+            let status = state.and_then(|state| state["status"].as_str());
+            node.facts.extend(status.map(|status| status.replace('_', " ")));
+            node.attributes.insert("state".to_owned(), document.into());
+        }
+        Ok(graph)
+    })
+    .await
+}
+
 /// `GET …/graph`.
 pub(crate) async fn graph(call: Call) -> Respond {
     let (text, kind) = {
-        let graph = graph_of(&load(&call).await?);
+        let definition = load(&call).await?;
+        let graph = graph_of(&definition);
+        let graph = match call.query.get("run") {
+            Some(run) => with_states(&call, &definition, graph, run).await?,
+            None => graph,
+        };
         match call.query.get("format") {
             None | Some("json") => return Ok(json_response(StatusCode::OK, &graph.json())),
             Some("svg") => (graph.svg(), "image/svg+xml"),

@@ -4,6 +4,7 @@
 
 mod about;
 mod act;
+mod admission;
 mod app;
 pub mod client;
 pub mod clock;
@@ -28,6 +29,7 @@ mod schedule;
 mod serve;
 mod server;
 mod session;
+mod spending;
 mod start;
 mod stats;
 mod stream;

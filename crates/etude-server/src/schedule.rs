@@ -289,7 +289,7 @@ pub(crate) async fn fire(call: Call) -> Respond {
         let fired = tick::Tick { key, at_ms: now, due_ms: now, kind: "fire", expected: Expected::Nothing };
         match tick::begin(&server, &found, &fired, false)? {
             tick::Taken::Ran(run_id) => Ok(json!({"at": rfc3339(now), "run_id": run_id})),
-            tick::Taken::Full => Err(Problem::new(Code::QueueFull, "the queue has as many runs as it may have")),
+            tick::Taken::Full(full) => Err(full.problem(&server)),
             tick::Taken::Invalid(problem) => Err(*problem),
             tick::Taken::Busy | tick::Taken::Other => Err(Problem::new(Code::Bug, "a tick of its own is taken")),
         }

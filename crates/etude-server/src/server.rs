@@ -18,6 +18,7 @@ use crate::metrics::Metrics;
 use crate::notice::Notices;
 use crate::schedule::Schedules;
 use crate::session::{Sessions, Throttle};
+use crate::spending::Spending;
 use crate::stream::Stories;
 use crate::token::Tokens;
 use crate::work::Works;
@@ -52,6 +53,8 @@ pub struct Settings {
     pub max_runs: u32,
     /// Runs that wait for their start.
     pub max_queued: u32,
+    /// What the runs of a day (UTC) may cost before no more are accepted, in US dollars.
+    pub max_cost_per_day_usd: Option<f64>,
     /// Runs of the command line are adopted too.
     pub adopts_all: bool,
     /// How agents are served.
@@ -73,6 +76,7 @@ impl Settings {
             drain_timeout: Duration::from_secs(30),
             max_runs: 32,
             max_queued: 10_000,
+            max_cost_per_day_usd: None,
             adopts_all: false,
             mcp: etude_mcp::Settings::default(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -119,6 +123,8 @@ pub struct Server {
     apps: Box<dyn Apps>,
     stories: Stories,
     works: Works,
+    spending: Spending,
+    admissions: Arc<tokio::sync::Mutex<()>>,
     protocol: crate::mcp::Shared,
     schedules: Schedules,
     notices: Notices,
@@ -160,6 +166,8 @@ impl Server {
             apps,
             stories: Stories::default(),
             works: Works::default(),
+            spending: Spending::default(),
+            admissions: Arc::default(),
             protocol: crate::mcp::Shared::default(),
             schedules: Schedules::default(),
             notices: Notices::default(),
@@ -199,6 +207,15 @@ impl Server {
 
     pub(crate) fn works(&self) -> &Works {
         &self.works
+    }
+
+    pub(crate) fn spending(&self) -> &Spending {
+        &self.spending
+    }
+
+    /// Held while a run of a pipeline that refuses others is accepted.
+    pub(crate) fn admissions(&self) -> &Arc<tokio::sync::Mutex<()>> {
+        &self.admissions
     }
 
     pub(crate) fn protocol_shared(&self) -> &crate::mcp::Shared {

@@ -7,7 +7,6 @@ use std::time::Duration;
 use axum::response::Response;
 use etude::definition::Definition;
 use etude::header::{Granted, Header};
-use etude::queue::{self, Refused, Terms};
 use etude::runner::Request;
 use etude::target::Target;
 use etude_core::data::Json;
@@ -20,6 +19,7 @@ use http::{HeaderValue, StatusCode};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use crate::admission::{self, Candidate};
 use crate::app::{NotLoaded, not_loaded};
 use crate::problem::{Code, Problem};
 use crate::request::{Call, Members, Respond, json_response, text_response};
@@ -65,10 +65,11 @@ pub(crate) async fn start(call: Call) -> Respond {
     }
     let limits = limits(&members)?;
     let placement = Placement { cause: call.cause, ..placement(&members, &caller.name)? };
+    let has_priority = members.raw("priority").is_some();
     let wait = wait(&call);
-    let server = Arc::clone(&call.server);
+    let (server, dir) = (Arc::clone(&call.server), app.dir.clone());
     let definition = blocking(move || {
-        let loaded = server.apps().load(&app.dir, &target);
+        let loaded = server.apps().load(&dir, &target);
         loaded.map(|(_, definition)| definition).map_err(|error| not_loaded(error, pointer, &name))
     });
     let definition = definition.await?;
@@ -95,7 +96,8 @@ pub(crate) async fn start(call: Call) -> Respond {
     };
     let keys =
         key.into_iter().map(|key| UniqueKey { key: format!("http runs {} {key}", caller.name), digest: Some(digest) });
-    enqueue(&call.server, &definition, request, placement, keys.collect(), wait).await
+    let candidate = Candidate { request, placement, has_priority, keys: keys.collect(), tick: None };
+    enqueue(&call.server, app, definition, candidate, wait).await
 }
 
 /// What is to run, the pointer of the member that says so, and the parameters that a request states.
@@ -165,6 +167,7 @@ pub(crate) async fn again(call: Call) -> Respond {
     let (by, again_of) = (caller.name.clone(), id.clone());
     let prepared = blocking(move || {
         let row = run::visible(&server, &caller, &id)?;
+        let app = server.app_of(&row).cloned().ok_or_else(|| Problem::not_found("the app is not served"))?;
         let view = server.engine().view(&id).map_err(|e| engine_failed(&e))?;
         let header = Header::parse(&view.run.header, &*server.engine().blobs())
             .map_err(|why| Problem::new(Code::JournalUnavailable, why))?;
@@ -192,44 +195,41 @@ pub(crate) async fn again(call: Call) -> Respond {
             again_of: Some(again_of),
             ..Placement::default()
         };
-        Ok((definition, request, placement))
+        Ok((app, definition, request, placement))
     });
-    let (definition, request, placement) = prepared.await?;
+    let (app, definition, request, placement) = prepared.await?;
     let name = &call.caller()?.name;
     let id = call.param("id");
     let keys =
         key.into_iter().map(|key| UniqueKey { key: format!("http again {id} {name} {key}"), digest: Some(digest) });
-    enqueue(&call.server, &definition, request, placement, keys.collect(), wait(&call)).await
+    let candidate = Candidate { request, placement, has_priority: true, keys: keys.collect(), tick: None };
+    enqueue(&call.server, app, definition, candidate, wait(&call)).await
 }
 
 /// Accepts a run durably, then responds with it (S-36, S-37).
 async fn enqueue(
     server: &Arc<Server>,
-    definition: &Definition,
-    request: Request,
-    placement: Placement,
-    keys: Vec<UniqueKey>,
+    app: ServedApp,
+    definition: Definition,
+    candidate: Candidate,
     wait: Option<u64>,
 ) -> Respond {
-    let terms = Terms { placement, keys, max_queued: Some(u64::from(server.settings().max_queued)), tick: None };
-    let now = server.clock().now_ms();
-    let enqueued = queue::enqueue(&**server.engine(), definition, request, terms, now).await;
-    let (id, enqueued) = enqueued.map_err(|refused| match refused {
-        Refused::Input(problems) => invalid_input(problems),
-        Refused::Engine(error) => engine_failed(&error),
-    })?;
+    let of = Arc::clone(server);
+    let admission = blocking(move || admission::admit(&of, &app, &definition, candidate)).await?;
+    let enqueued = server.engine().enqueue(&admission.submission).await.map_err(|error| engine_failed(&error))?;
     let (id, is_replayed) = match enqueued {
-        Enqueued::Accepted => (id, false),
+        Enqueued::Accepted => {
+            let (of, id) = (Arc::clone(server), admission.submission.run.id.clone());
+            blocking(move || admission.accepted(&of)).await?;
+            (id, false)
+        }
         Enqueued::Repeated { run_id, is_same: true, .. } => (run_id, true),
         Enqueued::Repeated { run_id, .. } => {
             let problem = Problem::new(Code::KeyReused, "the idempotency key belongs to another request");
             return Err(problem.with("run_id", run_id));
         }
-        Enqueued::Full => {
-            return Err(Problem::new(Code::QueueFull, "the queue has as many runs as it may have").retry_after(30));
-        }
+        Enqueued::Full => return Err(admission.full.problem(server)),
     };
-    server.works().wake.notify_one();
     if let Some(seconds) = wait {
         wait_for(server, &id, Duration::from_secs(seconds)).await;
     }

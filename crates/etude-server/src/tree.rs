@@ -1,5 +1,6 @@
 //! The tree of a run: phases, steps, the elements of a `for_each`, attempts, turns and tool calls.
 
+mod stages;
 mod work;
 
 use std::collections::BTreeMap;
@@ -41,6 +42,8 @@ pub(crate) async fn tree(call: Call) -> Respond {
 /// What the tree of one run is made of.
 pub(crate) struct Tree {
     steps: Vec<Value>,
+    /// The executions of stages, as in the run's document.
+    stages: Vec<Value>,
     effects: Vec<Inspected>,
     rejections: Rejections,
     /// When steps began, by their id.
@@ -59,7 +62,7 @@ impl Tree {
             let found = document.as_ref().and_then(|document| document.members.get(name)).and_then(Value::as_array);
             found.cloned().unwrap_or_default()
         };
-        let (steps, errors) = (member("steps"), member("errors"));
+        let (steps, stages, errors) = (member("steps"), member("stages"), member("errors"));
         let effects = inspect::effects(view, &*server.engine().blobs());
         let is_labelled = effects.len() <= LABELLED && steps.iter().any(|step| step["items"].is_object());
         let is_retried = effects.iter().any(|effect| effect.id.contains('#'));
@@ -89,6 +92,7 @@ impl Tree {
             began_at_ms: view.row.started_at_ms.unwrap_or(view.row.created_at_ms),
             begun: if view.row.state == RunState::Waiting { "waiting" } else { "running" },
             steps,
+            stages,
             effects,
         })
     }
@@ -101,7 +105,7 @@ impl Tree {
     }
 
     /// The phases and steps, in the order of the plan, with the attempts of steps that are no fan-outs.
-    fn outline(&self) -> Vec<Value> {
+    pub(crate) fn outline(&self) -> Vec<Value> {
         let mut nodes: Vec<Value> = Vec::new();
         for step in &self.steps {
             let phase = step["phase"].as_str().unwrap_or_default();
@@ -113,7 +117,8 @@ impl Tree {
             let mut node = blank(&base, phase.into(), "step", name, phase);
             let status = self.status(step);
             node["status"] = status.into();
-            node["attempt"] = step["attempts"].clone();
+            // A machine is not tried again as a whole: its stages have their attempts.
+            node["attempt"] = if is_machine(step) { Value::Null } else { step["attempts"].clone() };
             work::fill(&mut node, works.iter(), self.began_at_ms);
             if status == "not_started" {
                 node["duration_ms"] = Value::Null;
@@ -126,7 +131,10 @@ impl Tree {
             let elements = elements(&works);
             if elements.is_empty() {
                 let own: Vec<&Work<'_>> = works.iter().collect();
-                let inner = self.attempts(&base, step, None, status, &own);
+                let inner = match is_machine(step) {
+                    true => stages::nodes(&base, phase, &own, &self.stages, self.began_at_ms),
+                    false => self.attempts(&base, step, None, status, &own),
+                };
                 node["children"] = inner.iter().filter(|child| child["parent"] == *base).count().into();
                 nodes.push(node);
                 nodes.extend(inner);
@@ -238,6 +246,9 @@ impl Tree {
             None => (effect, None, None),
             Some((step, place)) => {
                 let base = id_of(step);
+                if is_machine(step) {
+                    return (effect, Some(stages::node_of(&base, &place)), Some(place.title()));
+                }
                 let has_attempts = with_attempts.get(&(base.clone(), place.element)).copied().unwrap_or(false);
                 (effect, Some(work::node_of(&base, &place, has_attempts)), Some(place.title()))
             }
@@ -252,6 +263,10 @@ fn name_of(step: &Value) -> &str {
 
 fn id_of(step: &Value) -> String {
     format!("{}/{}", step["phase"].as_str().unwrap_or_default(), name_of(step))
+}
+
+fn is_machine(step: &Value) -> bool {
+    step["type"] == "machine"
 }
 
 fn is_llm(step: &Value) -> bool {

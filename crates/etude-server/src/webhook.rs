@@ -7,26 +7,25 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use etude::clock::rfc3339;
 use etude::header::Granted;
-use etude::queue::{self, Refused, Terms};
 use etude::runner::Request;
 use etude::target::Target as RunTarget;
 use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_core::machine::Limits;
 use etude_core::model::Usage;
-use etude_runtime::engine::{Cause, Entry, EntryQuery, Expected, Placement, Submission, UniqueKey, Write, Written};
+use etude_runtime::engine::{Cause, Entry, EntryQuery, Expected, Placement, UniqueKey, Write, Written};
 use etude_spec::automation::{Automation, Target, Verify, Webhook, template};
 use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value, json};
 
+use crate::admission::{self, Admission, Candidate};
 use crate::app::not_loaded;
 use crate::ledger::{self, Page};
 use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond, json_response};
-use crate::run::{blocking, engine_failed};
+use crate::run::blocking;
 use crate::schedule::broken;
 use crate::server::{ServedApp, Server};
-use crate::start::invalid_input;
 
 /// The largest body.
 pub(crate) const BODY: usize = 8 * 1024 * 1024;
@@ -144,18 +143,17 @@ fn accept(server: &Arc<Server>, incoming: &Incoming) -> Result<Value, Problem> {
             _ => json!({"delivery_id": id, "run_id": null, "ignored": "when"}),
         });
     }
-    let submission = submission(server, incoming, body.as_ref(), own_id.as_deref(), digest)?;
+    let admission = admit(server, incoming, body.as_ref(), own_id.as_deref(), digest)?;
+    let submission = admission.submission.clone();
     let run_id = submission.run.id.clone();
     let entry = incoming.entry(id.clone(), "accepted", None);
     let write = Write { entry, expected: Expected::Nothing, submission: Some(submission), is_alone: false };
     let first = match ledger::write(server, &write)? {
         Written::Done => {
-            server.works().wake.notify_one();
+            admission.accepted(server)?;
             return Ok(json!({"delivery_id": id, "run_id": run_id}));
         }
-        Written::Full => {
-            return Err(Problem::new(Code::QueueFull, "the queue has as many runs as it may have").retry_after(30));
-        }
+        Written::Full => return Err(admission.full.problem(server)),
         Written::Other(first) => first.map(|first| *first),
         Written::Repeated { run_id, .. } => {
             let query = EntryQuery { book: incoming.book(), run_id: Some(run_id), ..EntryQuery::default() };
@@ -201,13 +199,13 @@ fn note(server: &Server, entry: Entry, expected: Expected) -> Result<Written, Pr
     ledger::write(server, &write)
 }
 
-fn submission(
+fn admit(
     server: &Server,
     incoming: &Incoming,
     body: Option<&Value>,
     own_id: Option<&str>,
     digest: Digest,
-) -> Result<Submission, Problem> {
+) -> Result<Admission, Problem> {
     let webhook = incoming.webhook();
     let target = match &webhook.target {
         Some(Target::Pipeline(name)) => RunTarget::Pipeline(name.clone()),
@@ -239,21 +237,11 @@ fn submission(
         routing: None,
         again_of: None,
     };
-    let terms = Terms {
-        placement: Placement {
-            cause: Cause::Webhook,
-            by: Some(format!("webhook:{}", webhook.name)),
-            ..Placement::default()
-        },
-        keys: by_id.into_iter().chain(by_body).collect(),
-        max_queued: Some(u64::from(server.settings().max_queued)),
-        tick: None,
-    };
-    let submission = queue::submission(&**server.engine(), &definition, request, terms, incoming.now_ms);
-    submission.map_err(|refused| match refused {
-        Refused::Input(problems) => invalid_input(problems),
-        Refused::Engine(error) => engine_failed(&error),
-    })
+    let by = Some(format!("webhook:{}", webhook.name));
+    let placement = Placement { cause: Cause::Webhook, by, ..Placement::default() };
+    let keys = by_id.into_iter().chain(by_body).collect();
+    let candidate = Candidate { request, placement, has_priority: false, keys, tick: None };
+    admission::admit(server, &incoming.app, &definition, candidate)
 }
 
 /// `GET /v1/webhooks`.

@@ -16,6 +16,7 @@ pub use schedule::{CatchUp, Overlap, Schedule};
 use serde_json::{Map, Value};
 pub use webhook::{Verify, VerifyKind, Webhook};
 
+use crate::config::serve::{self, PipelineLimits};
 use crate::diagnose::{automation as diagnose, references, values};
 use crate::diagnostic::{self, Diagnostic};
 use crate::fields::check::{Findings, Subject, object};
@@ -36,6 +37,8 @@ pub struct Automation {
     pub webhooks: Vec<Webhook>,
     /// In the order of the file.
     pub notices: Vec<Notice>,
+    /// Limits of pipelines and stage machines, in the order of the file.
+    pub limits: Vec<PipelineLimits>,
     /// All faults, also those of the entries.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -113,9 +116,24 @@ pub fn read(file: &Arc<SourceFile>, known: Option<Known<'_>>) -> Automation {
             found.push(diagnose::not_a_section(file, key.span, key.key(), wanted, node.kind()));
         }
     }
+    automation.limits = serve::read(sections).pipelines;
+    if let Some(known) = known {
+        unknown_limits(&mut found, sections, known);
+    }
     automation.diagnostics = found.list;
     diagnostic::sort(&mut automation.diagnostics);
     automation
+}
+
+/// A limit of a pipeline that the app does not have limits nothing.
+fn unknown_limits(found: &mut Findings<'_>, sections: &Entries<'_>, known: Known<'_>) {
+    let limits = sections.get("serve").and_then(Node::as_map).and_then(|serve| serve.get("pipelines"));
+    for (name, key, _) in limits.and_then(Node::as_map).into_iter().flat_map(Entries::iter) {
+        if !known.pipelines.contains(&name) && !known.machines.contains(&name) {
+            let names = [known.pipelines, known.machines].concat();
+            found.push(references::unknown_pipeline(found.file, key.span, name, &names));
+        }
+    }
 }
 
 /// Checks one entry against its table, then reads it. Its errors go to the entry and to `found`.

@@ -3,6 +3,8 @@
 //! `${env:NAME}` stays as it is: only the command line reads the environment. Merging several files is its work too:
 //! what a file does not say is `None` or empty here.
 
+pub mod serve;
+
 use std::sync::Arc;
 
 use etude_core::effect::Sandbox;
@@ -41,6 +43,8 @@ pub struct Config {
     pub prices: IndexMap<String, Price>,
     /// Variables that `schedules`, `webhooks` and `notices` name as `${env:NAME}`.
     pub automation_variables: Vec<String>,
+    /// Limits of a server.
+    pub serve: serve::Serve,
     /// A stage may join one that its predecessor does not name.
     pub join_outside_next_stages: Option<bool>,
     /// A stage sees only what the stages before it hand on.
@@ -191,6 +195,7 @@ pub fn read(file: &Arc<SourceFile>) -> (Config, Vec<Diagnostic>) {
     let at = entries.0.first().map_or(root.span, |(key, _)| key.span);
     object(&mut found, entries, &tables::CONFIG, Subject { name: "the configuration", at }, &[]);
     leave_automation(&mut found.list, entries);
+    serve::check(&mut found, entries);
     let config = Config {
         model_mapping: mapping(entries),
         providers: each(entries, "providers", |name, node| provider(&mut found, name, node)),
@@ -216,6 +221,7 @@ pub fn read(file: &Arc<SourceFile>) -> (Config, Vec<Diagnostic>) {
         python_worker: python_worker(entries),
         prices: each(entries, "prices", |_, node| price(node)),
         automation_variables: variables(file, entries),
+        serve: serve::read(entries),
         join_outside_next_stages: boolean(entries, "joinOutsideNextStages"),
         strict_upstream: boolean(entries, "strictUpstream"),
     };

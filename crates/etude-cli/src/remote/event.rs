@@ -11,8 +11,8 @@ use etude_runtime::record;
 use serde_json::Value;
 
 /// Types of steps.
-const KINDS: [&str; 9] =
-    ["code", "llm", "parallel", "pipeline", "approval", "stage", "machine", "skill", "application"];
+const KINDS: [&str; 10] =
+    ["code", "llm", "parallel", "pipeline", "approval", "stage", "machine", "skill", "application", "tool"];
 
 /// Events of machines that are shown.
 const STAGE_EVENTS: [&str; 6] = [

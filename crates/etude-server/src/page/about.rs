@@ -1,7 +1,8 @@
 //! The server itself.
 
 use http::StatusCode;
-use maud::html;
+use maud::{Markup, html};
+use serde_json::Value;
 
 use super::shell::{Section, Shell};
 use super::text::{ABSENT, number, visible};
@@ -53,6 +54,7 @@ pub(crate) async fn server(call: Call) -> Respond {
                             dt { "Expires" } dd { @if me["expires_at"].is_string() { (shell.zone.moment(&me["expires_at"])) } @else { "never" } }
                         } }
                     }
+                    @if let Some(tokens) = server["tokens"].as_array() { (tokens_of(&shell, tokens)) }
                     section.card {
                         header { h2 { "For programs" } }
                         ul.rows {
@@ -65,4 +67,25 @@ pub(crate) async fn server(call: Call) -> Respond {
         }
     };
     Ok(shell.page(StatusCode::OK, "Server", Section::Server, body))
+}
+
+/// The tokens by their names, for who may manage them.
+fn tokens_of(shell: &Shell, tokens: &[Value]) -> Markup {
+    let words = |token: &Value, member: &str| {
+        token[member].as_array().into_iter().flatten().filter_map(Value::as_str).collect::<Vec<_>>().join(", ")
+    };
+    html! {
+        section.card {
+            header { h2 { "Tokens" } }
+            @if tokens.is_empty() { p.pad.dim { "None: " code { "etude token new NAME --scope read,run" } " makes one." } }
+            ul.rows { @for token in tokens { li {
+                code.grow { (visible(token["name"].as_str().unwrap_or(ABSENT))) }
+                span.dim.small {
+                    (words(token, "scopes"))
+                    @if !words(token, "only").is_empty() { ", only " (visible(&words(token, "only"))) }
+                    @if token["expires_at"].is_string() { ", until " (shell.zone.moment(&token["expires_at"])) }
+                }
+            } } }
+        }
+    }
 }

@@ -11,6 +11,7 @@ use crate::request::{Call, Respond};
 /// The files by name, with their media type.
 const ASSETS: &[(&str, &str, &[u8])] = &[
     ("etude.css", "text/css; charset=utf-8", include_bytes!("../../assets/etude.css")),
+    ("graph.js", "text/javascript; charset=utf-8", include_bytes!("../../assets/graph.js")),
     ("icon.svg", "image/svg+xml", include_bytes!("../../assets/icon.svg")),
     ("keys.js", "text/javascript; charset=utf-8", include_bytes!("../../assets/keys.js")),
     ("live.js", "text/javascript; charset=utf-8", include_bytes!("../../assets/live.js")),

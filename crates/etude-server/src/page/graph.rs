@@ -21,10 +21,9 @@ const COLUMNS: usize = 5;
 /// Letters of a name that a box has space for.
 const LETTERS: usize = 16;
 
-/// A drawing: the graph's document, the nodes of a run's tree, and where the link of a node leads.
+/// A drawing: the graph's document, whose nodes may have the states of a run, and where the link of a node leads.
 pub(super) struct Drawing<'d> {
     pub(super) graph: &'d Value,
-    pub(super) states: &'d [Value],
     pub(super) link: &'d dyn Fn(&str) -> String,
 }
 
@@ -91,7 +90,7 @@ impl Drawing<'_> {
         }
         let width = cells.len().min(COLUMNS) * (WIDTH + GAP) - GAP.min(cells.len()) + 2 * MARGIN;
         html! {
-            svg width=(width) height=(y + 16 - LINE) role="group" aria-label="Graph" {
+            svg width=(width) height=(y + 16 - LINE) viewBox={ "0 0 " (width) " " (y + 16 - LINE) } role="group" aria-label="Graph" {
                 @for (nth, place) in places.iter().enumerate() {
                     @if nth > 0 { (arrow(framed(cells[nth - 1], places[nth - 1]), framed(cells[nth], *place))) }
                     @let phase = cells[nth]["phase"].as_str().unwrap_or_default();
@@ -150,7 +149,7 @@ impl Drawing<'_> {
         let boxes = filled.values().max().copied().unwrap_or(1) * (HEIGHT + LINE) + 28 - LINE;
         let height = boxes + 44;
         html! {
-            svg width=(width) height=(height) role="group" aria-label="Graph" {
+            svg width=(width) height=(height) viewBox={ "0 0 " (width) " " (height) } role="group" aria-label="Graph" {
                 @for (nth, (from, to, _)) in self.edges().enumerate() {
                     @if let (Some(from), Some(to)) = (places.get(from), places.get(to)) {
                         @if to.x > from.x { (arrow(*from, *to)) } @else { (back(*from, *to, boxes + 12 + nth % 4 * 6)) }
@@ -163,18 +162,13 @@ impl Drawing<'_> {
         }
     }
 
-    fn state(&self, node: &Value) -> Option<&Value> {
-        let same = |member: &'static str| self.states.iter().find(move |state| state[member] == node[member]);
-        same("id").or_else(|| same("name").filter(|state| state["kind"] == "stage"))
-    }
-
     fn node(&self, node: &Value, place: Place) -> Markup {
         let (id, name) = (node["id"].as_str().unwrap_or_default(), node["name"].as_str().unwrap_or_default());
         let kind = node["type"].as_str().unwrap_or_default();
-        let state = self.state(node);
-        let status = state.and_then(|state| state["status"].as_str());
+        let state = &node["state"];
+        let status = state["status"].as_str();
         let each = if node["for_each"].is_object() { " · for_each" } else { "" };
-        let sub = match (status, state.and_then(|state| state["duration_ms"].as_u64())) {
+        let sub = match (status, state["duration_ms"].as_u64()) {
             (Some("not_started"), _) => "not started".to_owned(),
             (Some(status @ ("failed" | "rejected" | "waiting" | "skipped" | "running" | "cancelled")), _) => {
                 glyph::word(status)

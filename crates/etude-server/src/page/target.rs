@@ -98,9 +98,9 @@ async fn page(call: &Call, sent: Sent) -> Respond {
     let runs = rows["runs"].as_array().map(Vec::as_slice).unwrap_or_default();
     // The last run that has begun has states.
     let last = runs.iter().find(|run| run["started_at"].is_string());
-    let tree = match last {
-        Some(run) => source::get(call, &format!("/v1{}/tree?limit=200", row::path(run))).await?,
-        None => Value::Null,
+    let drawn = match last.and_then(|run| run["run_id"].as_str()) {
+        Some(run) => source::get(call, &format!("/v1{}/graph?run={}", target.path(), segment(run))).await?,
+        None => definition["graph"].clone(),
     };
     let body = html! {
         div.head {
@@ -111,7 +111,7 @@ async fn page(call: &Call, sent: Sent) -> Respond {
             div {
                 @if let Some(dry) = &sent.dry { (dry_run(dry)) }
                 div id="figures" data-live { (figures(runs, &stats)) }
-                (graph(&shell, &definition, last, &tree))
+                (graph(&shell, &drawn, last))
                 div id="last-runs" data-live { (last_runs(&shell, &target, runs, &stats)) }
             }
             div {
@@ -158,16 +158,22 @@ fn figures(runs: &[Value], stats: &Value) -> Markup {
     }
 }
 
-fn graph(shell: &Shell, definition: &Value, last: Option<&Value>, tree: &Value) -> Markup {
-    let states = tree["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
+fn graph(shell: &Shell, graph: &Value, last: Option<&Value>) -> Markup {
     let link = |id: &str| match last {
         Some(run) => shell.link(&format!("{}?at={}", row::path(run), segment(id))),
         None => format!("#step-{}", segment(id)),
     };
     html! {
         section.card {
-            header { h2.grow { "Graph" } @if let Some(run) = last { span.dim.small { "States of run " a href=(shell.link(&row::path(run))) { code { (row::short(run["run_id"].as_str().unwrap_or_default())) } } } } }
-            div.graph id="graph" data-live tabindex="0" { (Drawing { graph: &definition["graph"], states, link: &link }.render()) }
+            header { h2.grow { "Graph" }
+                div.zoom role="group" aria-label="Size of the graph" data-zoom hidden {
+                    button type="button" value="fit" { "Fit" }
+                    button type="button" value="out" aria-label="Smaller" { "−" }
+                    button type="button" value="whole" aria-label="Full size" { output { "100 %" } }
+                    button type="button" value="in" aria-label="Larger" { "+" }
+                }
+                @if let Some(run) = last { span.dim.small { "States of run " a href=(shell.link(&row::path(run))) { code { (row::short(run["run_id"].as_str().unwrap_or_default())) } } } } }
+            div.graph id="graph" data-live tabindex="0" { (Drawing { graph, link: &link }.render()) }
         }
     }
 }

@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use etude::clock::rfc3339;
 use etude::header::Granted;
-use etude::queue::{self, Refused, Terms};
 use etude::runner::Request;
 use etude::target::Target as RunTarget;
 use etude_core::data::Json;
 use etude_core::machine::Limits;
 use etude_core::model::Usage;
-use etude_runtime::engine::{Cause, Entry, EntryQuery, Expected, Placement, Submission, Write, Written};
+use etude_runtime::engine::{Cause, Entry, EntryQuery, Expected, Placement, Write, Written};
 use etude_spec::automation::{Overlap, Target, template};
 use serde_json::{Value, json};
 
 use super::Found;
 use crate::act;
+use crate::admission::{self, Admission, Candidate, Full};
 use crate::app::not_loaded;
 use crate::ledger;
 use crate::notice::{self, Skipped};
@@ -45,7 +45,7 @@ pub(super) enum Taken {
     Busy,
     /// Another server, or an earlier process, has taken it.
     Other,
-    Full,
+    Full(Full),
     Invalid(Box<Problem>),
 }
 
@@ -83,7 +83,7 @@ pub(super) fn take(server: &Arc<Server>, found: &Found, tick: &Tick) -> Result<(
             note(server, found, tick, "waiting", None).map(drop)
         }
         Taken::Busy => skip(server, found, tick, "overlap"),
-        Taken::Full => skip(server, found, tick, "queue_full"),
+        Taken::Full(full) => skip(server, found, tick, full.reason()),
         Taken::Invalid(_) => skip(server, found, tick, "definition_invalid"),
     }
 }
@@ -134,7 +134,7 @@ pub(super) fn promote(server: &Arc<Server>, found: &Found, entry: &Entry) -> Res
         ..Tick::nominal(entry.at_ms, body["due_ms"].as_i64().unwrap_or(entry.at_ms))
     };
     match begin(server, found, &tick, true)? {
-        Taken::Busy | Taken::Full => Ok(true),
+        Taken::Busy | Taken::Full(_) => Ok(true),
         Taken::Invalid(_) => skip(server, found, &tick, "definition_invalid").map(|()| false),
         Taken::Ran(_) | Taken::Other => Ok(false),
     }
@@ -153,32 +153,33 @@ pub(super) fn backfill(server: &Arc<Server>, found: &Found, at_ms: i64) -> Resul
     match begin(server, found, &tick, false)? {
         Taken::Ran(_) => Ok(true),
         Taken::Busy | Taken::Other => Ok(false),
-        Taken::Full => Err(Problem::new(Code::QueueFull, "the queue has as many runs as it may have")),
+        Taken::Full(full) => Err(full.problem(server)),
         Taken::Invalid(problem) => Err(*problem),
     }
 }
 
 /// Writes a tick with its run, in one transaction.
 pub(super) fn begin(server: &Arc<Server>, found: &Found, tick: &Tick, is_alone: bool) -> Result<Taken, Problem> {
-    let submission = match submission(server, found, tick) {
-        Ok(submission) => submission,
+    let admission = match admit(server, found, tick) {
+        Ok(admission) => admission,
         Err(problem) if problem.code() == Code::JournalUnavailable => return Err(problem),
         Err(problem) => return Ok(Taken::Invalid(Box::new(problem))),
     };
+    let submission = admission.submission.clone();
     let id = submission.run.id.clone();
     let (entry, expected) = (tick.entry(found, "ran", None), tick.expected.clone());
     Ok(match ledger::write(server, &Write { entry, expected, submission: Some(submission), is_alone })? {
         Written::Done => {
-            server.works().wake.notify_one();
+            admission.accepted(server)?;
             Taken::Ran(id)
         }
         Written::Busy(_) => Taken::Busy,
-        Written::Full => Taken::Full,
+        Written::Full => Taken::Full(admission.full),
         Written::Other(_) | Written::Repeated { .. } => Taken::Other,
     })
 }
 
-fn submission(server: &Server, found: &Found, tick: &Tick) -> Result<Submission, Problem> {
+fn admit(server: &Server, found: &Found, tick: &Tick) -> Result<Admission, Problem> {
     let schedule = found.schedule();
     let no_target = || Problem::new(Code::DefinitionInvalid, "the schedule runs nothing");
     let target = match schedule.target.as_ref().ok_or_else(no_target)? {
@@ -206,17 +207,9 @@ fn submission(server: &Server, found: &Found, tick: &Tick) -> Result<Submission,
         routing: None,
         again_of: None,
     };
-    let terms = Terms {
-        placement: Placement { cause: Cause::Schedule, ..Placement::default() },
-        keys: Vec::new(),
-        max_queued: Some(u64::from(server.settings().max_queued)),
-        tick: Some(at.clone()),
-    };
-    let submission = queue::submission(&**server.engine(), &definition, request, terms, server.clock().now_ms());
-    submission.map_err(|refused| match refused {
-        Refused::Input(problems) => crate::start::invalid_input(problems),
-        Refused::Engine(error) => engine_failed(&error),
-    })
+    let placement = Placement { cause: Cause::Schedule, ..Placement::default() };
+    let candidate = Candidate { request, placement, has_priority: false, keys: Vec::new(), tick: Some(at.clone()) };
+    admission::admit(server, &found.app, &definition, candidate)
 }
 
 /// Cancels the earlier runs of a schedule.

@@ -130,7 +130,14 @@ pub(super) fn attempts(
     nodes
 }
 
-fn turns(parent: &str, phase: &str, works: &[&Work<'_>], began_at_ms: i64) -> Vec<Value> {
+/// The tool call of a turn that an effect belongs to: its own, one of its guards, or work of the agent that it started.
+fn call_of(place: &Place) -> Option<&str> {
+    let call = place.part.split('/').next().unwrap_or_default();
+    (!call.is_empty() && !call.contains('!')).then_some(call)
+}
+
+/// The nodes of turns, each with its tool calls.
+pub(super) fn turns(parent: &str, phase: &str, works: &[&Work<'_>], began_at_ms: i64) -> Vec<Value> {
     let mut nodes = Vec::new();
     let last = works.iter().filter_map(|work| work.place.turn).max().unwrap_or(0);
     for number in 1..=last {
@@ -141,19 +148,29 @@ fn turns(parent: &str, phase: &str, works: &[&Work<'_>], began_at_ms: i64) -> Ve
         node["status"] =
             if own().filter(is_call).any(|work| work.effect.is_failed) { "failed" } else { "succeeded" }.into();
         fill(&mut node, own().filter(is_call), began_at_ms);
-        let calls: Vec<&Work<'_>> =
-            own().filter(|work| !work.place.part.is_empty() && !work.place.part.contains('!')).collect();
+        let mut calls: Vec<&str> = own().filter_map(|work| call_of(&work.place)).collect();
+        calls.dedup();
         node["children"] = calls.len().into();
         nodes.push(node);
         for call in calls {
-            let part = &call.place.part;
-            let mut node = blank(&format!("{id}/{part}"), id.as_str().into(), "tool", part, phase);
-            node["status"] = if call.effect.is_failed { "failed" } else { "succeeded" }.into();
-            fill(&mut node, std::iter::once(call), began_at_ms);
+            let mut node = blank(&format!("{id}/{call}"), id.as_str().into(), "tool", call, phase);
+            if let Some(work) = own().find(|work| work.place.part == call) {
+                node["status"] = if work.effect.is_failed { "failed" } else { "succeeded" }.into();
+            }
+            fill(&mut node, own().filter(|work| call_of(&work.place) == Some(call)), began_at_ms);
             nodes.push(node);
         }
     }
     nodes
+}
+
+/// The part of a node's id below its attempt or stage: the turn and the tool call.
+pub(super) fn turn_of(place: &Place) -> String {
+    match (place.turn, call_of(place)) {
+        (None, _) => String::new(),
+        (Some(turn), None) => format!("/turn{turn}"),
+        (Some(turn), Some(call)) => format!("/turn{turn}/{call}"),
+    }
 }
 
 /// The id of the node that an effect at `place` belongs to. `base` is that of its step.
@@ -166,11 +183,6 @@ pub(super) fn node_of(base: &str, place: &Place, has_attempts: bool) -> String {
         return id;
     }
     id.push_str(&format!("#{}", place.attempt));
-    if let Some(turn) = place.turn {
-        id.push_str(&format!("/turn{turn}"));
-        if !place.part.is_empty() && !place.part.contains('!') {
-            id.push_str(&format!("/{}", place.part));
-        }
-    }
+    id.push_str(&turn_of(place));
     id
 }

@@ -1,5 +1,6 @@
 //! The pages: what they show, with and without script.
 
+use etude_server::token::Scope;
 use serde_json::{Value, json};
 
 use crate::browser::Browser;
@@ -439,6 +440,29 @@ fn a_graph_of_two_hundred_steps_is_readable() {
         return [boxes.length, Math.min(...boxes.map(box => box.width)), boxes.some((a, n) => boxes.slice(n + 1).some(b => overlap(a, b))), svg.width <= frame.width]";
     assert_eq!(browser.run(look), json!([200, 168, false, true]));
     assert_eq!(browser.run("return document.querySelectorAll('.graph a[href]').length"), 200);
+    // All of it at once, a step larger, and as it was drawn.
+    let click = |button: &str| browser.run(&format!("document.querySelector('[data-zoom] [value={button}]').click()"));
+    let is_whole = "const frame = document.querySelector('.graph'); return frame.scrollHeight <= frame.clientHeight && frame.scrollWidth <= frame.clientWidth";
+    let width = "return document.querySelector('.graph svg').getBoundingClientRect().width";
+    let drawn = browser.run(width).as_f64().expect("a number");
+    assert_eq!(browser.run(is_whole), false);
+    click("fit");
+    assert_eq!(browser.run(is_whole), true);
+    let fitted = browser.run(width).as_f64().expect("a number");
+    click("in");
+    assert!(browser.run(width).as_f64().expect("a number") > fitted);
+    click("whole");
+    assert_eq!(browser.run(width).as_f64(), Some(drawn));
+}
+
+/// The page of the server lists the tokens by their names.
+#[test]
+fn the_page_of_the_server_names_tokens() {
+    let server = server();
+    let token = server.token("nightly-ci", &[Scope::Read, Scope::Run], &["deploy-*"], None);
+    let page = page(&server, "/server");
+    assert!(page.contains("nightly-ci") && page.contains("read, run, only deploy-*"), "{page}");
+    assert!(!page.contains(&token));
 }
 
 /// A step in progress has a start and grows: its row is live without a reload.

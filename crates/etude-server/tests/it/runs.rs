@@ -156,6 +156,31 @@ fn a_queued_run_survives_a_restart() {
     server.until(id.as_str().expect("an id"), &["succeeded"]);
 }
 
+/// A question has the deadline of its step; one without a timeout has none.
+#[test]
+fn a_question_has_its_deadline() {
+    let server = Running::start();
+    server.pipeline("ask", "", &["approval: message: 'Deploy?', timeout: 1h"]);
+    server.pipeline("calm", "", &["approval: message: 'Deploy?'"]);
+    let run = server.run(&json!({"pipeline": "ask"}));
+    assert_eq!(run["status"], "waiting", "{run}");
+    let decision = server.send("GET", "/v1/decisions", None).json()["decisions"][0].clone();
+    assert!(decision["deadline_at"].is_string(), "{decision}");
+    let time = |text: &Value| etude::clock::from_rfc3339(text.as_str().expect("a time")).expect("RFC 3339");
+    let left = time(&decision["deadline_at"]) - time(&run["started_at"]);
+    // It begins with the step, at most as late as the question was there.
+    let late = time(&run["changed_at"]) - time(&run["started_at"]);
+    assert!((3_600_000..=3_600_000 + late).contains(&left), "{left}");
+    let path = format!("/v1/decisions/{}", decision["id"].as_str().expect("an id").replace('/', "%2F"));
+    assert_eq!(server.send("GET", &path, None).json()["deadline_at"], decision["deadline_at"]);
+    let page = server.send("GET", "/decisions", None).text();
+    assert!(page.contains("Decide before "), "{page}");
+    let calm = server.run(&json!({"pipeline": "calm"}));
+    let all = server.send("GET", "/v1/decisions", None).json();
+    let of_calm = all["decisions"].as_array().expect("a list").iter().find(|one| one["run_id"] == calm["run_id"]);
+    assert_eq!(of_calm.expect("a question")["deadline_at"], Value::Null);
+}
+
 /// S-49: `again` copies target and input.
 #[test]
 fn again_copies_target_and_input() {
@@ -635,6 +660,32 @@ fn definitions_have_a_schema_and_a_graph() {
     assert_eq!(get("p/graph?format=x").status, 422);
     assert_eq!(get("x").problem(), (404, "not_found".to_owned()));
     assert_eq!(server.send("GET", "/v1/apps/x", None).status, 404);
+}
+
+/// S-64: a graph has the states of a run of its pipeline in every format, and none of other runs.
+#[test]
+fn a_graph_has_the_states_of_a_run() {
+    let server = server();
+    server.pipeline("half", "", &[OK, "exit 3", OK]);
+    let run = server.run(&json!({"pipeline": "half"}));
+    let id = run["run_id"].as_str().expect("an id");
+    let get = |query: &str| server.send("GET", &format!("/v1/apps/demo/pipelines/half/graph?{query}"), None);
+    let graph = get(&format!("run={id}")).json();
+    let states: Vec<&Value> =
+        graph["nodes"].as_array().expect("nodes").iter().map(|node| &node["state"]["status"]).collect();
+    assert_eq!(states, ["succeeded", "failed", "not_started"]);
+    for format in ["svg", "mermaid", "dot"] {
+        let text = get(&format!("format={format}&run={id}")).text();
+        for word in ["succeeded", "failed", "not started"] {
+            assert!(text.contains(word), "{format}: {text}");
+        }
+        assert!(!get(&format!("format={format}")).text().contains("succeeded"));
+    }
+    assert_eq!(get("").json()["nodes"][0].get("state"), None);
+    let other = server.run(&json!({"pipeline": "p"}));
+    let other = other["run_id"].as_str().expect("an id");
+    assert_eq!(get(&format!("run={other}")).problem(), (422, "input_invalid".to_owned()));
+    assert_eq!(get("run=none").status, 422);
 }
 
 /// S-61: attempts of a model have times, tokens, cost and model; a rejected one has its reasons.

@@ -12,7 +12,7 @@ use etude::definition::{self, Definition, LoadError};
 use etude::disk::Disk;
 use etude::runner::Runner;
 use etude::target::Target;
-use etude_core::model::{CallFailure, ModelResponse, Request, Stop, Usage};
+use etude_core::model::{CallFailure, ModelResponse, Request, Stop, ToolCall, Usage};
 use etude_invoke::LayerSettings;
 use etude_process::PythonWorker;
 use etude_runtime::engine::Engine;
@@ -90,13 +90,13 @@ impl ModelPort for NoModels {
     }
 }
 
-/// A model that says what a function says to the last message.
+/// A model that says what a function says to the last message: a text, or `call TOOL ARGUMENTS`.
 #[derive(Debug)]
 struct Scripted(fn(&str) -> Option<String>);
 
 impl ModelPort for Scripted {
     fn call(&self, request: Request) -> Boxed<Result<ModelResponse, CallFailure>> {
-        let prompt = format!("{:?}", request.messages);
+        let prompt = format!("{:?} {:?}", request.system, request.messages);
         let Some(text) = (self.0)(&prompt) else { return Box::pin(std::future::pending()) };
         let input_tokens = prompt.len() as u64 / 4;
         let output_tokens = text.len() as u64 / 4;
@@ -107,10 +107,16 @@ impl ModelPort for Scripted {
             cost_usd: Some(0.000_004 * (input_tokens + 5 * output_tokens) as f64),
             ..Usage::default()
         };
+        let call = text.strip_prefix("call ").and_then(|call| call.split_once(' ')).map(|(name, arguments)| ToolCall {
+            id: "1".to_owned(),
+            name: name.to_owned(),
+            arguments: arguments.to_owned(),
+        });
+        let stop = if call.is_some() { Stop::ToolCalls } else { Stop::End };
         let response = ModelResponse {
-            text,
-            tool_calls: Vec::new(),
-            stop: Stop::End,
+            text: if call.is_some() { String::new() } else { text },
+            tool_calls: call.into_iter().collect(),
+            stop,
             usage,
             model: "demo/small".to_owned(),
             transport_failures: Vec::new(),

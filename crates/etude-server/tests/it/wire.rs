@@ -136,6 +136,11 @@ fn who_am_i_and_health() {
     assert_eq!(reply.json(), expected);
     let server_document = server.send("GET", "/v1/server", None).json();
     assert_eq!((&server_document["apps"], &server_document["draining"]), (&json!(["demo"]), &json!(false)));
+    // Only who manages tokens sees their names; none has its secret.
+    assert_eq!(server_document["tokens"][0]["name"], "ci");
+    assert!(!server_document.to_string().contains(&token));
+    let of_ci = server.raw("GET", "/v1/server", &[("Authorization", &format!("Bearer {token}"))], None).json();
+    assert!(of_ci["draining"].is_boolean() && of_ci["tokens"].is_null(), "{of_ci}");
     for path in ["/healthz", "/readyz"] {
         assert_eq!(server.raw("GET", path, &[], None).json(), json!({"status": "ok"}));
     }

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::config::serve::WhenFull;
 
 const KNOWN: Known<'static> = Known { pipelines: &["report", "review"], machines: &["triage"] };
 
@@ -130,4 +131,33 @@ fn references_are_filled_in_with_their_types() {
     assert_eq!(template::fill(&given, &lookup), Ok(members(json!({"n": 3, "t": "x-3", "l": ["x", 1]}))));
     assert_eq!(template::fill(&members(json!({"a": "-{{body.x}}"})), &lookup), Err("body.x".to_owned()));
     assert_eq!(template::at_path(&json!({"a": [{"b": 1}]}), "a.0.b"), Some(&json!(1)));
+}
+
+#[test]
+fn limits_of_pipelines_are_read_and_checked() {
+    let text = "serve:\n  max_runs: 4\n  per_day: {max_cost_usd: 2.5}\n  pipelines:\n    report: {max_runs: 1, key: \"{{input.environment}}\", when_full: skip, priority: -3, queue_timeout: 2d}\n    triage: {priority: 9}\n";
+    let read = read_text(text);
+    assert!(read.diagnostics.is_empty(), "{:?}", read.diagnostics);
+    let [report, triage] = read.limits.as_slice() else { panic!("two limits") };
+    assert_eq!((report.max_runs, report.when_full, report.priority), (Some(1), WhenFull::Skip, Some(-3)));
+    assert_eq!((report.queue_timeout_ms, report.key.as_deref()), (Some(172_800_000), Some("{{input.environment}}")));
+    assert_eq!((triage.max_runs, triage.when_full, triage.priority), (None, WhenFull::Queue, Some(9)));
+    assert_eq!(
+        faults("serve: {pipelines: {reporting: {max_runs: 1}}}\n"),
+        ["P0311 line 1: there is no pipeline `reporting`"]
+    );
+
+    let config = |text: &str| crate::config::read(&SourceFile::new("etude.yaml", text));
+    let (whole, found) = config(text);
+    assert!(found.is_empty(), "{found:?}");
+    assert_eq!((whole.serve.max_runs, whole.serve.max_cost_per_day_usd), (Some(4), Some(2.5)));
+    for (limits, wanted) in [
+        ("{key: \"{{input.a}}\"}", "P0203 `report` has `key` but no `max_runs`"),
+        ("{max_runs: 1, key: \"{{a}}\"}", "P0302 `a` is no reference here"),
+        ("{max_runs: 1, when_full: wait}", "P0205 `when_full` cannot be `wait`"),
+    ] {
+        let (_, found) = config(&format!("serve: {{pipelines: {{report: {limits}}}}}\n"));
+        let found: Vec<String> = found.iter().map(|one| format!("{} {}", one.code, one.message)).collect();
+        assert_eq!(found, [wanted], "{limits}");
+    }
 }

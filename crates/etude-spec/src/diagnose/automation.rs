@@ -101,3 +101,10 @@ pub(crate) fn variable_in_receiver(file: &File, at: Span) -> Diagnostic {
         .label("a variable may be sent to a host that this file names")
         .hint("put the whole address into the variable: `url: \"${env:CHAT_URL}\"`")
 }
+
+pub(crate) fn no_limit(file: &File, at: Span, name: &str, field: &str) -> Diagnostic {
+    let message = format!("{} has `{field}` but no `max_runs`", quoted(name));
+    Diagnostic::error(Code::MissingField, file, at, message)
+        .label("limits nothing")
+        .hint("add how many of its runs may be in progress at once: `max_runs: 1`")
+}

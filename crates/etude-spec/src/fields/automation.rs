@@ -1,6 +1,6 @@
-//! The fields of `schedules`, `webhooks` and `notices` in etude.yaml.
+//! The fields of `schedules`, `webhooks`, `notices` and `serve` in etude.yaml.
 
-use crate::fields::Kind::{Any, Bool, Entries, List, LongDuration, Text, Word};
+use crate::fields::Kind::{Any, Bool, Entries, Integer, List, LongDuration, Number, Template, Text, Word};
 use crate::fields::{Kind, Object};
 
 /// Words of `overlap`.
@@ -77,6 +77,54 @@ pub static NOTICE: Object = Object {
             => default "false";
     }],
 };
+
+/// Words of `when_full`.
+pub const WHEN_FULL: &[&str] = &["queue", "skip", "cancel"];
+
+/// `serve`.
+pub static SERVE: Object = Object {
+    name: "a server setting",
+    doc: "Limits of a server.",
+    fields: &[fields! {
+        optional "max_runs": Integer(1, 10_000), "8",
+            "Runs in progress at once, over all apps; suspended runs do not count." => default "32";
+        optional "max_queued": Integer(1, 10_000_000), "500", "Runs that wait for their start; more are refused."
+            => default "10000";
+        optional "per_day": Kind::Object(&PER_DAY), "{max_cost_usd: 20}",
+            "What the runs of a day may use before no more are accepted.";
+        optional "drain_timeout": LongDuration, "2m",
+            "The time that runs have to finish their effects when the server stops." => default "30s";
+        optional "pipelines": Entries(&LIMITS_KIND), "{deploy: {max_runs: 1, key: \"{{input.environment}}\"}}",
+            "Limits of pipelines and stage machines, by name.";
+    }],
+};
+
+/// `serve.per_day`.
+pub static PER_DAY: Object = Object {
+    name: "a limit per day",
+    doc: "What the runs of a day may use. A day begins at midnight UTC.",
+    fields: &[fields! {
+        optional "max_cost_usd": Number(0.0, 1_000_000_000.0), "20",
+            "The cost of the models, in US dollars. Runs in progress continue to their end.";
+    }],
+};
+
+/// One of `serve.pipelines`.
+pub static LIMITS: Object = Object {
+    name: "a limit of a pipeline",
+    doc: "Limits that the runs of one pipeline or stage machine share.",
+    fields: &[fields! {
+        optional "max_runs": Integer(1, 10_000), "1", "Its runs in progress at once, for each key.";
+        optional "key": Template, "\"{{input.environment}}\"", "What distinguishes its runs: each key has its own limit.";
+        optional "when_full": Word(WHEN_FULL), "cancel",
+            "What becomes of a run for which there is no room: it waits, is refused, or replaces the oldest one, which is cancelled."
+            => default "queue";
+        optional "priority": Integer(-100, 100), "10", "The priority of runs that name none." => default "0";
+        optional "queue_timeout": LongDuration, "1h", "How long a run may stay queued before it fails.";
+    }],
+};
+
+static LIMITS_KIND: Kind = Kind::Object(&LIMITS);
 
 static ON: Kind = Word(NOTICE_TYPES);
 

@@ -36,6 +36,8 @@ pub static CONFIG: Object = Object {
         optional "notices": List(&automation::NOTICE_KIND),
             "[{name: chat, url: \"https://chat.example/x\", on: [run.failed], secret: \"${env:NOTICE_SECRET}\"}]",
             "Messages to other programs about runs.";
+        optional "serve": Kind::Object(&automation::SERVE), "{max_runs: 8, per_day: {max_cost_usd: 20}}",
+            "Limits of a server and of the pipelines that it runs.";
         optional "joinOutsideNextStages": Bool, "true",
             "A stage may join one that its predecessor does not name." => default "false";
         optional "strictUpstream": Bool, "true",

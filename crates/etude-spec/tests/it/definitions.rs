@@ -100,6 +100,7 @@ fn what(kind: &StepKind) -> String {
         StepKind::Application(call) => {
             format!(" runs {} {} with {} arguments", call.application, call.command, call.args.len())
         }
+        StepKind::Tool(call) => format!(" calls {} with {} arguments", call.tool, call.args.len()),
         StepKind::Skill(agent) => format!(" follows {} with {:?}", agent.skill, agent.tool_selection.allowed),
         StepKind::Approval(approval) => format!(" asks {:?}", approval.approvers),
         StepKind::Machine(call) => format!(" enters {}", call.machine.entry),

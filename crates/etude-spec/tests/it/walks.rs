@@ -395,6 +395,7 @@ fn start() -> Start {
     Start {
         run_id: "r1".to_owned(),
         input: Json::trusted(r#"{"task":"T1"}"#),
+        request: None,
         limits: Limits::default(),
         spent: Usage::default(),
         app_dir: "/app".to_owned(),

@@ -1,0 +1,135 @@
+//! Limits of pipelines and of a day: `serve` of the configuration.
+
+use serde_json::{Value, json};
+
+use crate::support::Running;
+
+/// A server with these limits of a pipeline that waits for a file.
+fn deploying(limits: &str) -> Running {
+    let dir = tempfile::tempdir().expect("a directory");
+    std::fs::create_dir_all(dir.path().join("demo")).expect("an app");
+    let text = format!("serve:\n  pipelines:\n    deploy: {limits}\n");
+    std::fs::write(dir.path().join("demo/etude.yaml"), text).expect("written");
+    let server = Running::at(dir, |_| ());
+    let file = server.dir().join("go").display().to_string();
+    let wait = format!("while [ ! -e {file} ]; do sleep 0.02; done; echo '{{\"output\": 1}}'");
+    server.pipeline("deploy", "input: {environment: {type: string}}\n", &[&wait]);
+    server
+}
+
+fn post(server: &Running, environment: &str) -> crate::support::Reply {
+    let body = json!({"pipeline": "deploy", "input": {"environment": environment}});
+    server.send("POST", "/v1/runs", Some(&body))
+}
+
+/// Reads a run until its status is `wanted`.
+fn until(server: &Running, id: &str, wanted: &str) {
+    server.poll(&format!("/v1/runs/{id}"), |run| run["status"] == wanted);
+}
+
+fn id(run: &Value) -> String {
+    run["run_id"].as_str().expect("an id").to_owned()
+}
+
+/// S-94: with `skip`, a run for which there is no room is refused with the run that has it; other keys have room of their own.
+#[test]
+fn a_run_without_room_is_skipped() {
+    let server = deploying("{max_runs: 1, key: \"{{input.environment}}\", when_full: skip}");
+    let bearer = format!("Bearer {}", server.owner);
+    let headers = [("Authorization", &*bearer), ("Idempotency-Key", "k")];
+    let body = json!({"pipeline": "deploy", "input": {"environment": "prod"}}).to_string();
+    let first = server.raw("POST", "/v1/runs", &headers, Some(body.clone()));
+    assert_eq!(first.status, 201, "{}", first.text());
+    let first = id(&first.json());
+    let refused = post(&server, "prod");
+    assert_eq!(refused.problem(), (409, "run_is_busy".to_owned()));
+    assert_eq!(refused.json()["run_id"], *first);
+    assert_eq!(post(&server, "test").status, 201);
+    // A repeated request still finds its run.
+    let repeated = server.raw("POST", "/v1/runs", &headers, Some(body));
+    assert_eq!((repeated.status, repeated.header("idempotency-replayed")), (201, Some("true")));
+    std::fs::write(server.dir().join("go"), "").expect("written");
+    until(&server, &first, "succeeded");
+    assert_eq!(post(&server, "prod").status, 201);
+}
+
+/// S-94: of many requests at once, one is accepted with `skip`.
+#[test]
+fn of_many_runs_one_is_not_skipped() {
+    let server = deploying("{max_runs: 1, when_full: skip}");
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let posts: Vec<_> = (0..12).map(|_| scope.spawn(|| post(&server, "prod").status)).collect();
+        posts.into_iter().map(|post| post.join().expect("no panic")).collect()
+    });
+    assert_eq!(statuses.iter().filter(|status| **status == 201).count(), 1, "{statuses:?}");
+    std::fs::write(server.dir().join("go"), "").expect("written");
+}
+
+/// S-94: with `cancel`, the earlier run of the key is cancelled and its destructor runs; a queued one never begins.
+#[test]
+fn a_run_takes_the_place_of_earlier_ones() {
+    let server = deploying("{max_runs: 1, when_full: cancel}");
+    let dir = server.dir().join("demo/pipelines");
+    let command = format!("echo x >> {}; echo '{{\"output\": 1}}'", server.dir().join("ended").display());
+    let destructor = format!(
+        "name: _destructor\ndescription: d\nsteps:\n  - {{name: s, type: code, command: {}}}\n",
+        json!(command)
+    );
+    std::fs::create_dir_all(dir.join("_destructor")).expect("a directory");
+    std::fs::write(dir.join("_destructor/pipeline.yaml"), destructor).expect("written");
+    let first = id(&post(&server, "a").json());
+    until(&server, &first, "running");
+    let second = id(&post(&server, "a").json());
+    until(&server, &first, "cancelled");
+    let ended = std::fs::read_to_string(server.dir().join("ended")).expect("the destructor has run");
+    assert_eq!(ended.lines().count(), 1);
+    until(&server, &second, "running");
+    std::fs::write(server.dir().join("go"), "").expect("written");
+    until(&server, &second, "succeeded");
+}
+
+/// S-94: with `queue`, which is the default, a run waits; the pipeline's priority is that of a run without one.
+#[test]
+fn a_run_without_room_waits() {
+    let server = deploying("{max_runs: 1, priority: 7, queue_timeout: 1h}");
+    let first = post(&server, "a").json();
+    assert_eq!(first["priority"], 7);
+    until(&server, &id(&first), "running");
+    let second = post(&server, "a").json();
+    assert_eq!(second["queue"], json!({"position": 1, "reason": "pipeline"}));
+    std::fs::write(server.dir().join("go"), "").expect("written");
+    until(&server, &id(&second), "succeeded");
+}
+
+/// S-97: no run is accepted after the runs of a day, failed ones included, have cost their limit; a restart changes nothing, the
+/// next day does.
+#[test]
+fn the_budget_of_a_day_holds() {
+    let change: crate::support::Change = |settings| {
+        settings.max_cost_per_day_usd = Some(0.000_1);
+        settings.drain_timeout = std::time::Duration::ZERO;
+    };
+    let server = Running::with_model(|_| Some("no".to_owned()), change);
+    let dir = server.dir().join("demo/pipelines/ask");
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let text = "name: ask\ndescription: d\nsteps:\n  - {name: ask, type: llm, model: lite, prompt: \"Say something about a thing that is long enough to cost something at all, whatever it may be.\"}\n  - {name: fail, type: code, command: \"exit 3\"}\n";
+    std::fs::write(dir.join("pipeline.yaml"), text).expect("written");
+    let ask = json!({"pipeline": "ask"});
+    let mut spent = 0.0;
+    while spent < 0.000_1 {
+        let run = server.run(&ask);
+        assert_eq!(run["status"], "failed", "{run:#}");
+        let cost = run["usage"]["cost_usd"].as_f64().expect("a cost");
+        assert!(cost > 0.0);
+        spent += cost;
+    }
+    let refused = server.send("POST", "/v1/runs", Some(&ask));
+    assert_eq!(refused.problem(), (429, "budget_spent".to_owned()));
+    let seconds: u64 = refused.header("retry-after").and_then(|text| text.parse().ok()).expect("seconds");
+    assert!((1..=86_401).contains(&seconds));
+    let server = Running::at(server.stop(), change);
+    let refused = server.send("POST", "/v1/runs", Some(&ask));
+    assert_eq!(refused.problem(), (429, "budget_spent".to_owned()));
+    server.clock.set_offset(86_400_000);
+    assert_eq!(server.send("POST", "/v1/runs", Some(&ask)).status, 201);
+}
