@@ -47,6 +47,9 @@ pub(crate) struct Global {
     /// Deal with the runs of a server: a URL, or `local` for your own [default: `ETUDE_SERVER`]
     #[arg(long, global = true, value_name = "URL", value_hint = ValueHint::Url)]
     pub(crate) server: Option<String>,
+    /// Where runs are kept: `embedded`, or the URL of a PostgreSQL database [default: `ETUDE_ENGINE`]
+    #[arg(long, global = true, value_name = "URL", conflicts_with = "server")]
+    pub(crate) engine: Option<String>,
     /// Read this configuration instead of `etude.yaml` and the user's file
     #[arg(long, global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
@@ -104,6 +107,10 @@ pub(crate) enum Command {
     #[cfg(feature = "serve")]
     #[command(subcommand)]
     Token(Token),
+    /// Check and prepare the database that machines share
+    #[cfg(feature = "postgres")]
+    #[command(subcommand)]
+    Engine(Engine),
     /// Create an app or add to it
     New(New),
     /// Report every error in the app's definitions
@@ -196,6 +203,8 @@ impl Command {
             Self::Mcp(_) => true,
             #[cfg(feature = "serve")]
             Self::Token(_) => false,
+            #[cfg(feature = "postgres")]
+            Self::Engine(_) => false,
             Self::Approve(args) => args.resume,
             Self::Deny(args) => args.resume,
             Self::Apps(Apps::Run(_)) | Self::Skill(Skill::Run(_)) => true,

@@ -5,6 +5,8 @@ pub(crate) mod cache;
 pub(crate) mod check;
 pub(crate) mod decide;
 pub(crate) mod doctor;
+#[cfg(feature = "postgres")]
+pub(crate) mod engine;
 pub(crate) mod explain;
 pub(crate) mod graph;
 pub(crate) mod host;

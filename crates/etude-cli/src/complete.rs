@@ -59,8 +59,16 @@ fn after<'w>(words: &'w [String], command: &[&str]) -> Option<&'w str> {
 /// The context of the command line that is completed.
 fn context() -> Context {
     let app = option(&words(), "--app", "-C").map(PathBuf::from);
-    let global =
-        Global { app, server: None, config: None, format: Format::Human, quiet: true, verbose: false, no_color: true };
+    let global = Global {
+        app,
+        server: None,
+        engine: None,
+        config: None,
+        format: Format::Human,
+        quiet: true,
+        verbose: false,
+        no_color: true,
+    };
     Context::new(global, false, Purpose::Look)
 }
 
@@ -180,7 +188,9 @@ fn about(row: &RunRow) -> String {
 /// The newest runs of the app, or outside of any app of all of them. Without a journal there are none, and none is created.
 fn rows() -> Vec<RunRow> {
     let context = context();
-    if !crate::paths::state_dir().is_ok_and(|dir| dir.is_dir()) {
+    // A key stroke waits for no database.
+    let is_elsewhere = crate::engine::is_shared(&context.global);
+    if is_elsewhere || !crate::paths::state_dir().is_ok_and(|dir| dir.is_dir()) {
         return Vec::new();
     }
     let app = context.disk().ok().map(|disk| disk.root().display().to_string());

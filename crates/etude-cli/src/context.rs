@@ -237,8 +237,16 @@ impl Context {
         Disk::open(&dir).map_err(|e| Problem::environment(format!("`{}` cannot be opened: {e}", dir.display())))
     }
 
-    /// The journal.
+    /// Whether machines share the runs: paths of apps say little then.
+    pub(crate) fn is_shared(&self) -> bool {
+        crate::engine::is_shared(&self.global)
+    }
+
+    /// The engine. A shared one is always strict.
     pub(crate) fn engine(&self, is_strict: bool) -> Result<Arc<dyn Engine>, Problem> {
+        if let Some(shared) = crate::engine::shared(&self.global)? {
+            return Ok(shared);
+        }
         let dir = paths::state_dir().map_err(Problem::environment)?;
         etude::private::create_dir_all(&dir)
             .map_err(|error| Problem::environment(format!("`{}` cannot be used: {error}", dir.display())))?;

@@ -7,6 +7,7 @@ mod args;
 mod command;
 mod complete;
 mod context;
+mod engine;
 mod exit;
 mod local;
 mod paths;

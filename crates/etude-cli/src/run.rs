@@ -153,6 +153,8 @@ fn dispatch(context: &Context, command: Command) -> Exit {
         Command::Mcp(args) => command::serve::mcp(context, &args),
         #[cfg(feature = "serve")]
         Command::Token(token) => command::token::token(context, &token),
+        #[cfg(feature = "postgres")]
+        Command::Engine(engine) => command::engine::engine(context, &engine),
         Command::Apps(apps) => command::apps::apps(context, &apps),
         Command::Skill(skill) => command::skill::skill(context, &skill),
         Command::Host(host) => command::host::host(context, &host),

@@ -11,6 +11,9 @@ use etude_core::effect::ProcessCall;
 /// The variable with the access token for a server. No child inherits it.
 pub const TOKEN_VARIABLE: &str = "ETUDE_TOKEN";
 
+/// The variable that names the engine. It may have the password of a database: no child inherits it.
+pub const ENGINE_VARIABLE: &str = "ETUDE_ENGINE";
+
 /// Variables of provider keys, whichever provider is used, and of the access token: no step inherits them.
 pub const SECRET_VARIABLES: [&str; 4] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", TOKEN_VARIABLE];
 
@@ -28,7 +31,7 @@ impl ChildEnvironment {
     /// The variables of this process without those named in `withheld`. It may have a provider's key: only a program that
     /// the user has made a model gets it.
     pub fn without(withheld: &[String]) -> Self {
-        Self(env::vars_os().filter(|(name, _)| !is_named(name, withheld)).collect())
+        Self(env::vars_os().filter(|(name, _)| name != ENGINE_VARIABLE && !is_named(name, withheld)).collect())
     }
 
     /// Of the variables of this process those called by these names.
@@ -55,7 +58,7 @@ impl ChildEnvironment {
 }
 
 fn is_key(name: &OsStr) -> bool {
-    SECRET_VARIABLES.iter().any(|key| name == *key)
+    name == ENGINE_VARIABLE || SECRET_VARIABLES.iter().any(|key| name == *key)
 }
 
 fn is_named(name: &OsStr, names: &[String]) -> bool {

@@ -21,7 +21,7 @@
 mod environment;
 mod standalone;
 
-pub use environment::{ChildEnvironment, SECRET_VARIABLES, TOKEN_VARIABLE};
+pub use environment::{ChildEnvironment, ENGINE_VARIABLE, SECRET_VARIABLES, TOKEN_VARIABLE};
 pub use standalone::{detached, replace, standalone};
 
 #[cfg(unix)]

@@ -1,4 +1,4 @@
-//! Commands on the journal: `runs`, `approve`, `deny`.
+//! Commands on the journal: `runs`, `approve`, `deny`, `engine`.
 
 use std::path::PathBuf;
 
@@ -251,4 +251,14 @@ pub(crate) struct Deny {
     /// Print a string output as text without quotes, also to a file or pipe
     #[arg(long, requires = "resume")]
     pub(crate) raw: bool,
+}
+
+/// Commands on the database that machines share.
+#[cfg(feature = "postgres")]
+#[derive(Debug, Subcommand)]
+pub(crate) enum Engine {
+    /// Check the database: version, durability, schema, rights
+    Check,
+    /// Create the schema, or bring it to the format of this version
+    Migrate,
 }

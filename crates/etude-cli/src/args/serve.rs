@@ -36,9 +36,9 @@ pub(crate) struct Serve {
     /// The interrupted runs to continue: those of servers, or also those of the command line
     #[arg(long, value_name = "WHICH", default_value = "own")]
     pub(crate) adopt: Adopt,
-    /// The time that runs have to finish their effects when the server stops
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = crate::value::duration_ms)]
-    pub(crate) drain_timeout: u64,
+    /// The time that runs have to finish their effects when the server stops [default: 30s]
+    #[arg(long, value_name = "DURATION", value_parser = crate::value::duration_ms)]
+    pub(crate) drain_timeout: Option<u64>,
     /// Print a login link of the running server
     #[arg(long)]
     pub(crate) link: bool,

@@ -64,6 +64,19 @@ pub(crate) fn serve(context: &Context, args: &args::Serve) -> Exit {
     })
 }
 
+/// The limits of the configuration.
+fn limit(settings: &mut Settings, context: &Context, drain_timeout_ms: Option<u64>) -> Result<(), Problem> {
+    let [app, others @ ..] = settings.apps.as_slice() else { return Ok(()) };
+    let limits = crate::settings::serve(&context.global, &app.dir, others.is_empty())?;
+    settings.max_runs = limits.max_runs.unwrap_or(settings.max_runs);
+    settings.max_queued = limits.max_queued.unwrap_or(settings.max_queued);
+    settings.max_cost_per_day_usd = limits.max_cost_per_day_usd;
+    if let Some(ms) = drain_timeout_ms.or(limits.drain_timeout_ms) {
+        settings.drain_timeout = Duration::from_millis(ms);
+    }
+    Ok(())
+}
+
 /// An error as the line of a server that did not start has it.
 fn error(failure: &Failure, address: Option<&str>) -> Value {
     let whole = error_json(failure);
@@ -86,7 +99,7 @@ fn start(context: &Context, args: &args::Serve) -> Result<Exit, NotStarted> {
     settings.is_behind_proxy = args.behind_proxy;
     settings.base_path = base_path(args.base_path.as_deref())?;
     settings.allowed_origins = args.allow_origin.iter().map(|origin| allowed(origin)).collect::<Result<_, _>>()?;
-    settings.drain_timeout = Duration::from_millis(args.drain_timeout);
+    limit(&mut settings, context, args.drain_timeout)?;
     settings.adopts_all = args.adopt == args::Adopt::All;
     let engine = context.engine(false)?;
     let dir = state.join("serve");

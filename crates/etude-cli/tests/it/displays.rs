@@ -233,7 +233,7 @@ error[P0201]: unknown field `modle` in llm step `analyze_files`
  9 |   - name: analyze_files
 10 |     type: llm
 11 |     modle: standard
-   |     ^^^^^ an llm step has: name, type, model, prompt, schema, validate, retry; extensions: system, temperature, max_tokens, cache_prompt, images, timeout, when, require, for_each, max_parallel, max_items, on_item_failure, cache, effects
+   |     ^^^^^ an llm step has: name, type, model, prompt, schema, validate, retry; extensions: choose, system, temperature, max_tokens, cache_prompt, images, timeout, when, require, for_each, max_parallel, max_items, on_item_failure, cache, effects
    |
 hint: did you mean `model`?
 

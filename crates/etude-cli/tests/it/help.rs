@@ -60,7 +60,7 @@ fn without_arguments_the_help_is_a_usage_error() {
 }
 
 /// Examples that cannot run in a new app: they need a model, a package, a skill, another process, or a file.
-const NEEDY: [&str; 27] = [
+const NEEDY: [&str; 28] = [
     "etude runs show 8dmwnz5e extract",
     "etude run \"",
     "etude run -C demo \"",
@@ -73,6 +73,7 @@ const NEEDY: [&str; 27] = [
     "etude serve",
     "etude mcp",
     "etude token ",
+    "etude engine ",
     "etude test",
     "etude apps show",
     "etude apps run",

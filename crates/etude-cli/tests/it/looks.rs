@@ -200,6 +200,8 @@ const ROWS: &[(&str, Row)] = &[
     ("token new", Looks(&[&["token", "new", "deploy"]])),
     ("token list", Looks(&[&["token", "list"]])),
     ("token revoke", Looks(&[&["token", "revoke", "deploy"]])),
+    ("engine check", Looks(&[&["engine", "check"]])),
+    ("engine migrate", Looks(&[&["engine", "migrate"]])),
     ("doctor", Looks(&[&["doctor"], &["doctor", "--call"]])),
     ("explain", Looks(&[&["explain", "R0101"]])),
     ("completions", Looks(&[&["completions", "bash"]])),

@@ -3,6 +3,10 @@
 #![expect(clippy::disallowed_methods, reason = "tests start programs to look at this one from outside")]
 
 // What the tests are made with.
+#[cfg(all(unix, feature = "postgres"))]
+#[path = "../../../etude-postgres/tests/it/server.rs"]
+#[allow(dead_code, reason = "the tests of the engine use more of it")]
+mod database; // a PostgreSQL server for one test, as the tests of the engine have it
 mod echo_box; // a package that exercises a runtime, and its variants
 #[path = "../../../etude-models/tests/it/loopback.rs"]
 mod loopback; // HTTP for scripted servers, as the tests of the models crate have it
@@ -41,6 +45,8 @@ mod dry_runs; // what would run
 mod exits; // exit statuses, stdout and stderr of every way to end
 mod extensions; // conditions, fan-out, groups, sub-pipelines, retries, time limits
 mod faults; // disks, journals, clocks and limits that fail around a run
+#[cfg(all(unix, feature = "postgres"))]
+mod fleet; // runs in a database that machines share
 mod help; // help, words that are no command, and what usage errors repeat
 #[cfg(unix)]
 mod hostile; // how hostile tests bound what they run
@@ -83,6 +89,7 @@ mod skills; // SKILL.md: lists, checks, the catalog, activations
 mod streaming; // events as they come
 mod terminal; // what a terminal shows while a run goes on
 mod tool_approvals; // tool calls that somebody has to allow
+mod tool_steps; // steps that call tools
 #[cfg(unix)]
 mod trust_changes; // what of an approved package can change
 

@@ -346,7 +346,7 @@ pub(crate) struct Running {
 
 impl Running {
     /// The id of the process.
-    #[cfg(feature = "serve")]
+    #[cfg(any(feature = "postgres", feature = "serve"))]
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }

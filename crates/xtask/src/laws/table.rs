@@ -49,7 +49,7 @@ impl Ban {
 }
 
 /// Crates that are engines.
-pub const ENGINES: &[&str] = &["etude-sqlite", "etude-restate"];
+pub const ENGINES: &[&str] = &["etude-sqlite", "etude-postgres"];
 
 /// A ban of nothing, to be filled in.
 const NOTHING: Ban = Ban {
@@ -182,16 +182,17 @@ pub const LAWS: &[Ban] = &[
     Ban {
         law: 5,
         crates: Crates::Only(&["etude-sqlite"]),
-        paths: &["etude_restate", "etude_runtime::driver", "etude_runtime::host", "etude_process"],
-        fragments: &["restate"],
-        dependencies: &["etude-restate", "restate-sdk"],
+        paths: &["etude_postgres", "tokio_postgres", "etude_runtime::driver", "etude_runtime::host", "etude_process"],
+        fragments: &["postgres"],
+        dependencies: &["etude-postgres", "tokio-postgres"],
         why: "it keeps runs, the driver drives them",
         ..NOTHING
     },
     Ban {
         law: 5,
-        crates: Crates::Only(&["etude-restate"]),
-        paths: &["etude_sqlite", "rusqlite"],
+        crates: Crates::Only(&["etude-postgres"]),
+        paths: &["etude_sqlite", "rusqlite", "etude_runtime::driver", "etude_runtime::host", "etude_process"],
+        fragments: &["sqlite"],
         dependencies: &["etude-sqlite", "rusqlite"],
         why: "engines never see each other",
         ..NOTHING
@@ -294,7 +295,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ("etude-process", &["etude-core", "etude-files"]),
     ("etude-runtime", &["etude-core", "etude-process"]),
     ("etude-sqlite", &["etude-core", "etude-runtime"]),
-    ("etude-restate", &["etude-core", "etude-runtime"]),
+    ("etude-postgres", &["etude-core", "etude-runtime"]),
     ("etude-otel", &["etude-core", "etude-runtime"]),
     ("etude-tools", &["etude-core", "etude-files", "etude-process", "etude-spec"]),
     (
@@ -321,7 +322,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
         "etude-cli",
         &[
             "etude", "etude-core", "etude-invoke", "etude-mcp", "etude-models", "etude-otel", "etude-packages",
-            "etude-process", "etude-restate", "etude-route", "etude-runtime", "etude-server", "etude-spec",
+            "etude-postgres", "etude-process", "etude-route", "etude-runtime", "etude-server", "etude-spec",
             "etude-sqlite", "etude-tools",
         ],
     ),

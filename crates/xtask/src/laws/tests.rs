@@ -96,8 +96,8 @@ fn law_5_sees_step_kinds_and_other_engines_in_an_engine() {
     broken(5, &source("etude-sqlite", "a.rs", "use etude_core::plan::Step;"));
     broken(5, &source("etude-sqlite", "a.rs", "fn f(kind: StepKind) {}"));
     broken(5, &source("etude-sqlite", "a.rs", "use etude_runtime::driver::Drive;"));
-    broken(5, &source("etude-restate", "a.rs", "use rusqlite::Connection;"));
-    broken(5, &manifest("etude-restate", "[dependencies]\netude-sqlite.workspace = true\n"));
+    broken(5, &source("etude-postgres", "a.rs", "use rusqlite::Connection;"));
+    broken(5, &manifest("etude-postgres", "[dependencies]\netude-sqlite.workspace = true\n"));
     kept(5, &source("etude-sqlite", "a.rs", "use etude_runtime::engine::{Engine, Session};"));
 }
 

@@ -103,6 +103,12 @@ const LITTLE_SPACE: u64 = 200 << 20;
 
 /// The journal: it opens, its size, and the space that is left. A journal that is not there yet is not created.
 pub(super) fn journal(context: &Context) -> Vec<Finding> {
+    if context.is_shared() {
+        return vec![match context.engine(false) {
+            Ok(_) => Finding::ok("journal", "in a database; `etude engine check` has more"),
+            Err(problem) => of_problem("journal", &problem),
+        }];
+    }
     let dir = match paths::state_dir() {
         Ok(dir) => dir,
         Err(why) => return vec![Finding::new("journal", Level::Error, why.clone()).fix("set HOME or XDG_STATE_HOME")],

@@ -12,6 +12,10 @@ use crate::render::stopped::of_engine;
 use crate::{paths, stdout};
 
 pub(super) fn backup(context: &Context, file: &Path) -> Result<Exit, Problem> {
+    if context.is_shared() {
+        let problem = Problem::usage("`etude runs backup` copies the journal of this machine");
+        return Err(problem.hint("back up the database with `pg_dump`; for the journal here, add `--engine embedded`"));
+    }
     if file.exists() {
         let problem = Problem::usage(format!("`{}` exists and is not overwritten", file.display()));
         return Err(problem.hint("name a file that does not exist"));

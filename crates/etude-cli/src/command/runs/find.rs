@@ -8,7 +8,7 @@ use crate::render::stopped::of_engine;
 
 /// The app whose runs are meant; all of them outside an app.
 pub(crate) fn app_of(context: &Context, all: bool) -> Option<String> {
-    if all {
+    if all || context.is_shared() {
         return None;
     }
     context.disk().ok().map(|disk| disk.root().display().to_string())

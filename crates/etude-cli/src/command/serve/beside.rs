@@ -23,7 +23,8 @@ impl Beside {
     /// Starts it; it accepts requests when this returns.
     pub(crate) fn start(context: &Context) -> Result<Self, Problem> {
         let state = paths::state_dir().map_err(Problem::environment)?;
-        let settings = Settings::new(&state, vec![one_app(context)?]);
+        let mut settings = Settings::new(&state, vec![one_app(context)?]);
+        super::limit(&mut settings, context, None)?;
         let engine = context.engine(false)?;
         let apps = Box::new(apps::Configured::new(&context.global, Arc::clone(&engine)));
         let dir = state.join("serve");

@@ -29,7 +29,9 @@ fn serve(context: &Context, args: &args::Mcp) -> Result<Exit, Problem> {
     let selection = Selection::new(args.tools.as_deref(), args.compact)
         .map_err(|why| Problem::usage(format!("`--tools` is no glob: {why}")).hint("give one such as `deploy-*`"))?;
     let state = paths::state_dir().map_err(Problem::environment)?;
-    let settings = Settings { drain_timeout: DRAIN, ..Settings::new(&state, vec![one_app(context)?]) };
+    let mut settings = Settings::new(&state, vec![one_app(context)?]);
+    super::limit(&mut settings, context, None)?;
+    settings.drain_timeout = DRAIN;
     let engine = context.engine(false)?;
     let clock = clock();
     watch_clock(clock.clone());

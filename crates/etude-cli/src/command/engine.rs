@@ -1,0 +1,71 @@
+//! `etude engine`: the database that machines share.
+
+use etude_postgres::{Address, Check, Postgres, Status};
+use serde_json::json;
+
+use crate::args;
+use crate::context::{Context, Problem};
+use crate::engine::{CONNECT, address};
+use crate::exit::Exit;
+use crate::render::stopped::of_engine;
+use crate::stdout;
+
+pub(crate) fn engine(context: &Context, command: &args::Engine) -> Exit {
+    let done = match command {
+        args::Engine::Check => check(context),
+        args::Engine::Migrate => migrate(context),
+    };
+    done.unwrap_or_else(|problem| context.report(None, &problem))
+}
+
+fn named(context: &Context) -> Result<Address, Problem> {
+    let none =
+        || Problem::usage("no engine is named").hint("name the database: --engine postgres://USER@HOST/DATABASE");
+    address(&context.global)?.ok_or_else(none)
+}
+
+fn check(context: &Context) -> Result<Exit, Problem> {
+    let report = Postgres::check(named(context)?, CONNECT).map_err(|error| of_engine(&error))?;
+    let is_usable = report.checks.iter().all(|check| check.status != Status::Error);
+    if context.is_json() {
+        let checks: Vec<_> = report.checks.iter().map(document).collect();
+        let engine =
+            json!({"kind": "postgresql", "version": report.version, "schema": report.schema, "format": report.format});
+        stdout::json(&json!({"engine": engine, "checks": checks}));
+    } else {
+        for check in &report.checks {
+            stdout::line(&line(check));
+        }
+    }
+    Ok(if is_usable { Exit::Done } else { Exit::Environment })
+}
+
+fn document(check: &Check) -> serde_json::Value {
+    let Check { id, status, found, message, cost, hint } = check;
+    json!({"id": id, "status": status.word(), "found": found, "message": message, "cost": cost, "hint": hint})
+}
+
+/// A check for people: what is found, and what it costs and needs if it is not as it should be.
+fn line(check: &Check) -> String {
+    let mut line = format!("{:<8} {:<19} {}", check.status.word(), check.id, check.found);
+    for (word, text) in [("cost", check.cost), ("hint", check.hint)] {
+        if !text.is_empty() {
+            line.push_str(&format!("\n         {word}: {text}"));
+        }
+    }
+    line
+}
+
+fn migrate(context: &Context) -> Result<Exit, Problem> {
+    let done = Postgres::migrate(named(context)?, CONNECT).map_err(|error| of_engine(&error))?;
+    if context.is_json() {
+        let applied: Vec<u32> = (done.from + 1..=done.to).collect();
+        stdout::json(&json!({"schema": done.schema, "from": done.from, "to": done.to, "applied": applied}));
+    } else if !context.global.quiet {
+        match done.from == done.to {
+            true => crate::render::say!("the schema `{}` has format {} already", done.schema, done.to),
+            false => crate::render::say!("the schema `{}` has format {} now", done.schema, done.to),
+        }
+    }
+    Ok(Exit::Done)
+}

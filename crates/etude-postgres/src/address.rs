@@ -1,0 +1,361 @@
+//! The address of a database: a URL as libpq reads it, and what this crate adds to it.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode};
+
+/// The schema if the URL names none.
+const DEFAULT_SCHEMA: &str = "etude";
+
+/// Directories with sockets, of Debian's packages and of PostgreSQL itself, for a URL without a host.
+const SOCKET_DIRS: [&str; 2] = ["/var/run/postgresql", "/tmp"];
+
+/// PostgreSQL cuts longer names.
+const MAX_NAME_BYTES: usize = 63;
+
+/// Where the database is, and the schema in it.
+#[derive(Clone)]
+pub struct Address {
+    config: Config,
+    schema: String,
+}
+
+/// Why a URL is no address that can be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    /// It is of another kind.
+    #[error("the engine's URL begins with neither `postgres://` nor `postgresql://`")]
+    Scheme,
+    /// The client library refuses it.
+    #[error("the engine's URL cannot be read: {0}")]
+    Syntax(String),
+    /// The name of a schema that cannot be quoted safely.
+    #[error("`{0}` is no name of a schema: letters, digits and `_`, at most 63, and no digit first")]
+    Schema(String),
+    /// A mode that encrypts, which this version cannot.
+    #[error("`sslmode={0}` needs TLS, which this version cannot speak to PostgreSQL")]
+    Tls(String),
+    /// Passwords and data would cross the network unencrypted.
+    #[error("`{0}` is another machine, and this version cannot speak TLS to PostgreSQL")]
+    Remote(String),
+}
+
+impl AddressError {
+    /// The next step.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Scheme => "write `postgres://USER@HOST/DATABASE`",
+            Self::Syntax(_) => "the form is `postgres://USER@HOST:PORT/DATABASE?PARAMETER=VALUE`",
+            Self::Schema(_) => "give another `schema=NAME`",
+            Self::Tls(_) | Self::Remote(_) => {
+                "use a socket or a tunnel to this machine; `sslmode=disable` allows an unencrypted connection"
+            }
+        }
+    }
+}
+
+impl Address {
+    /// Reads a URL. A server on another machine is refused unless the URL has `sslmode=disable`.
+    ///
+    /// # Errors
+    /// The URL is not well-formed, or its connection would need TLS.
+    pub fn parse(url: &str) -> Result<Self, AddressError> {
+        Self::parse_with(url, &|_| None)
+    }
+
+    /// The same, with `variable` for what the URL leaves open: `PGHOST`, `PGPORT`, `PGUSER`, `PGDATABASE`, `PGPASSWORD` and
+    /// `PGSSLMODE`.
+    ///
+    /// # Errors
+    /// As [`Address::parse`].
+    pub fn parse_with(url: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Self, AddressError> {
+        if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
+            return Err(AddressError::Scheme);
+        }
+        let (base, query) = url.split_once('?').unwrap_or((url, ""));
+        let (mut schema, mut sslmode, mut rest) = (DEFAULT_SCHEMA, None, Vec::new());
+        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+            match parameter.split_once('=') {
+                Some(("schema", name)) => schema = name,
+                Some(("sslmode", mode)) => sslmode = Some(mode),
+                Some(("sslrootcert", _)) => {}
+                _ => rest.push(parameter),
+            }
+        }
+        let is_plain = |name: &str| {
+            let mut letters = name.bytes();
+            letters.next().is_some_and(|first| first.is_ascii_lowercase() || first == b'_')
+                && letters.all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == b'_')
+        };
+        if !is_plain(schema) || schema.len() > MAX_NAME_BYTES || schema.starts_with("pg_") {
+            return Err(AddressError::Schema(schema.to_owned()));
+        }
+        let without_ours = match rest.is_empty() {
+            true => base.to_owned(),
+            false => format!("{base}?{}", rest.join("&")),
+        };
+        let syntax = |cause: tokio_postgres::Error| {
+            let cause = std::error::Error::source(&cause).map_or_else(|| cause.to_string(), ToString::to_string);
+            AddressError::Syntax(cause)
+        };
+        let mut config: Config = without_ours.parse().map_err(syntax)?;
+        fill(&mut config, variable);
+        let mode_of_environment = variable("PGSSLMODE");
+        check_tls(&config, sslmode.or(mode_of_environment.as_deref()))?;
+        config.ssl_mode(SslMode::Disable);
+        config.application_name("etude");
+        // Half-open connections end within this time plus one beat.
+        config
+            .keepalives_idle(Duration::from_secs(3))
+            .keepalives_interval(Duration::from_secs(2))
+            .keepalives_retries(2);
+        config.tcp_user_timeout(Duration::from_secs(7));
+        config.connect_timeout(Duration::from_secs(5));
+        Ok(Self { config, schema: schema.to_owned() })
+    }
+
+    /// Whether the URL has a password.
+    pub fn has_password(&self) -> bool {
+        self.config.get_password().is_some()
+    }
+
+    /// Takes the password from the text of a password file as libpq reads it, unless there is one already: the first line
+    /// `HOST:PORT:DATABASE:USER:PASSWORD` that fits, where `*` fits everything.
+    pub fn or_password_of(&mut self, file: &str) {
+        if self.has_password() {
+            return;
+        }
+        let (user, database) = (self.config.get_user(), self.config.get_dbname().or(self.config.get_user()));
+        let port = self.config.get_ports().first().map_or_else(|| "5432".to_owned(), ToString::to_string);
+        let hosts: Vec<String> = self.config.get_hosts().iter().map(passfile_name).collect();
+        let fits = |line: &str| {
+            let [host, at, name, of, password] = &fields(line)[..] else { return None };
+            let is = |pattern: &str, value: Option<&str>| pattern == "*" || Some(pattern) == value;
+            let is_host = host == "*" || hosts.contains(host);
+            (is_host && is(at, Some(&port)) && is(name, database) && is(of, user)).then(|| password.clone())
+        };
+        if let Some(password) = file.lines().filter(|line| !line.starts_with('#')).find_map(fits) {
+            self.config.password(password);
+        }
+    }
+
+    /// The schema's name, which needs no quotes.
+    pub fn schema(&self) -> &str {
+        &self.schema
+    }
+
+    /// Whether no network lies between this process and the server.
+    pub(crate) fn is_local(&self) -> bool {
+        remote_of(&self.config).is_none()
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+}
+
+/// Fills in what the URL leaves open.
+fn fill(config: &mut Config, variable: &dyn Fn(&str) -> Option<String>) {
+    if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+        let has_socket = |dir: &&&str| Path::new(dir).is_dir();
+        match variable("PGHOST") {
+            Some(host) => config.host(host),
+            None => config.host_path(SOCKET_DIRS.iter().find(has_socket).unwrap_or(&SOCKET_DIRS[0])),
+        };
+    }
+    if config.get_ports().is_empty()
+        && let Some(port) = variable("PGPORT").and_then(|port| port.parse().ok())
+    {
+        config.port(port);
+    }
+    if config.get_user().is_none()
+        && let Some(user) = variable("PGUSER")
+    {
+        config.user(user);
+    }
+    if config.get_dbname().is_none()
+        && let Some(database) = variable("PGDATABASE")
+    {
+        config.dbname(database);
+    }
+    if config.get_password().is_none()
+        && let Some(password) = variable("PGPASSWORD")
+    {
+        config.password(password);
+    }
+}
+
+/// The fields of a line of a password file: `\\` and `\:` stand for themselves.
+fn fields(line: &str) -> Vec<String> {
+    let mut fields = vec![String::new()];
+    let mut letters = line.chars();
+    while let Some(letter) = letters.next() {
+        let letter = match letter {
+            // The password is the rest.
+            ':' if fields.len() < 5 => {
+                fields.push(String::new());
+                continue;
+            }
+            '\\' => letters.next().unwrap_or('\\'),
+            letter => letter,
+        };
+        if let Some(last) = fields.last_mut() {
+            last.push(letter);
+        }
+    }
+    fields
+}
+
+/// A host as password files name it: a socket is `localhost`.
+fn passfile_name(host: &Host) -> String {
+    match host {
+        Host::Tcp(name) => name.clone(),
+        #[cfg(unix)]
+        Host::Unix(_) => "localhost".to_owned(),
+    }
+}
+
+/// Refuses a connection that would need TLS.
+fn check_tls(config: &Config, sslmode: Option<&str>) -> Result<(), AddressError> {
+    match sslmode {
+        Some("disable") => return Ok(()),
+        None | Some("allow" | "prefer") => {}
+        Some(mode) => return Err(AddressError::Tls(mode.to_owned())),
+    }
+    match remote_of(config) {
+        None => Ok(()),
+        Some(host) => Err(AddressError::Remote(host)),
+    }
+}
+
+/// The first host that is another machine.
+fn remote_of(config: &Config) -> Option<String> {
+    let is_remote = |host: &&Host| match host {
+        Host::Tcp(name) => !is_loopback(name),
+        #[cfg(unix)]
+        Host::Unix(_) => false,
+    };
+    let remote_name = config.get_hosts().iter().find(is_remote).map(name_of);
+    let remote_address = config.get_hostaddrs().iter().find(|address| !address.is_loopback()).map(ToString::to_string);
+    remote_address.or(remote_name)
+}
+
+fn is_loopback(name: &str) -> bool {
+    let name = name.trim_start_matches('[').trim_end_matches(']');
+    name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+fn name_of(host: &Host) -> String {
+    match host {
+        Host::Tcp(name) => name.clone(),
+        #[cfg(unix)]
+        Host::Unix(dir) => dir.display().to_string(),
+    }
+}
+
+/// Without the password.
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hosts: Vec<String> = self.config.get_hosts().iter().map(name_of).collect();
+        let database = self.config.get_dbname().or(self.config.get_user()).unwrap_or_default();
+        write!(f, "postgres://{}/{database}", hosts.join(","))?;
+        if self.schema == DEFAULT_SCHEMA { Ok(()) } else { write!(f, "?schema={}", self.schema) }
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(url: &str) -> AddressError {
+        Address::parse(url).expect_err(url)
+    }
+
+    #[test]
+    fn an_address_shows_no_password() {
+        let address = Address::parse("postgres://ada:s3cret@localhost:5433/runs?schema=fleet").expect("an address");
+        assert!(address.has_password());
+        assert_eq!(address.to_string(), "postgres://localhost/runs?schema=fleet");
+        assert_eq!(format!("{address:?}"), "postgres://localhost/runs?schema=fleet");
+        assert_eq!(
+            (address.schema(), Address::parse("postgres://h1@localhost/x").expect("one").schema()),
+            ("fleet", "etude")
+        );
+    }
+
+    #[test]
+    fn a_server_elsewhere_needs_the_consent_to_no_encryption() {
+        assert_eq!(refusal("postgres://db.example.com/x"), AddressError::Remote("db.example.com".to_owned()));
+        assert_eq!(refusal("postgres://127.0.0.1,10.0.0.1/x"), AddressError::Remote("10.0.0.1".to_owned()));
+        assert_eq!(refusal("postgres:///x?hostaddr=10.0.0.1"), AddressError::Remote("10.0.0.1".to_owned()));
+        assert_eq!(refusal("postgres://localhost/x?sslmode=verify-full"), AddressError::Tls("verify-full".to_owned()));
+        for url in [
+            "postgres://db.example.com/x?sslmode=disable",
+            "postgres://localhost/x",
+            "postgresql://127.0.0.1:5433/x?sslmode=prefer",
+            "postgres:///x?host=/run/postgresql",
+            "postgres:///x",
+        ] {
+            assert!(Address::parse(url).is_ok(), "{url}");
+        }
+    }
+
+    #[test]
+    fn variables_fill_in_what_the_url_leaves_open() {
+        let variable = |name: &str| {
+            let value = match name {
+                "PGHOST" => "localhost",
+                "PGPORT" => "5433",
+                "PGUSER" => "ada",
+                "PGDATABASE" => "runs",
+                "PGPASSWORD" => "s3cret",
+                _ => return None,
+            };
+            Some(value.to_owned())
+        };
+        let address = Address::parse_with("postgres://", &variable).expect("an address");
+        let config = address.config();
+        assert_eq!((config.get_user(), config.get_dbname()), (Some("ada"), Some("runs")));
+        assert_eq!((config.get_ports(), config.get_password()), (&[5433][..], Some(&b"s3cret"[..])));
+        let address = Address::parse_with("postgres://eve@127.0.0.1/other", &variable).expect("an address");
+        assert_eq!(
+            (address.config().get_user(), address.to_string().as_str()),
+            (Some("eve"), "postgres://127.0.0.1/other")
+        );
+        let elsewhere = |name: &str| (name == "PGHOST").then(|| "db.example.com".to_owned());
+        assert!(matches!(Address::parse_with("postgres://", &elsewhere), Err(AddressError::Remote(_))));
+        let strict = |name: &str| (name == "PGSSLMODE").then(|| "verify-full".to_owned());
+        assert!(matches!(Address::parse_with("postgres://", &strict), Err(AddressError::Tls(_))));
+    }
+
+    #[test]
+    fn a_password_file_has_the_password_of_the_first_line_that_fits() {
+        let file =
+            "# comment\nother:*:*:*:no\nlocalhost:5432:runs:bob:no\nlocalhost:5432:runs:ada:a\\:b:c\n*:*:*:*:no\n";
+        let mut address = Address::parse("postgres://ada@localhost/runs").expect("an address");
+        address.or_password_of(file);
+        assert_eq!(address.config().get_password(), Some(&b"a:b:c"[..]));
+        let mut address = Address::parse("postgres://ada:own@localhost/runs").expect("an address");
+        address.or_password_of(file);
+        assert_eq!(address.config().get_password(), Some(&b"own"[..]));
+    }
+
+    #[test]
+    fn other_urls_and_names_are_refused() {
+        assert_eq!(refusal("mysql://localhost/x"), AddressError::Scheme);
+        assert!(matches!(refusal("postgres://localhost:x/y"), AddressError::Syntax(_)));
+        for name in ["", "a;b", "1a", "A", "pg_x", "a%20b", &"a".repeat(64)] {
+            assert_eq!(refusal(&format!("postgres:///x?schema={name}")), AddressError::Schema(name.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Checks of a database: what a fleet needs from it, and what each lack costs.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use etude_runtime::engine::Error;
+
+use crate::error::Fault;
+use crate::link::{Connection, Link, attempt};
+use crate::migrate::{self, FORMAT};
+
+/// Oldest supported version, as `server_version_num` has it.
+const OLDEST: i32 = 140_000;
+
+/// A larger difference of clocks is worth a word.
+const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(5);
+
+etude_core::words! {
+    /// How a check ended.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Status {
+        /// As it should be.
+        Ok = "ok",
+        /// It works, at a cost.
+        Warning = "warning",
+        /// The engine cannot be used, or loses what it has acknowledged.
+        Error = "error",
+        /// It was not looked at.
+        Skipped = "skipped",
+    }
+}
+
+/// One check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    /// Its name.
+    pub id: &'static str,
+    /// How it ended.
+    pub status: Status,
+    /// What was found, in a word or two.
+    pub found: String,
+    /// What that means.
+    pub message: &'static str,
+    /// What it costs; empty if nothing.
+    pub cost: &'static str,
+    /// What to do; empty if nothing.
+    pub hint: &'static str,
+}
+
+/// A database and its checks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// The server's version.
+    pub version: String,
+    /// The schema.
+    pub schema: String,
+    /// Its format; 0: there is none.
+    pub format: u32,
+    /// In a fixed order.
+    pub checks: Vec<Check>,
+}
+
+/// Looks at a database. Writes nothing.
+pub(crate) async fn check(link: &Link, patience: Duration) -> Result<Report, Error> {
+    Ok(attempt!(link.attempts_for(patience); |connection| report(connection, link)))
+}
+
+async fn report(connection: &mut Connection, link: &Link) -> Result<Report, Fault> {
+    let schema = link.address().schema();
+    let format = migrate::format_of(connection, link.address()).await?;
+    let version = setting(connection, "server_version").await?;
+    let number = setting(connection, "server_version_num").await?.parse().unwrap_or(0);
+    let checks = vec![
+        one("version", number >= OLDEST, &version, "14 or later is needed", "", "use a newer server"),
+        one(
+            "fsync",
+            setting(connection, "fsync").await? == "on",
+            &setting(connection, "fsync").await?,
+            "writes must be on the disk when they are acknowledged",
+            "a crash of the machine loses or damages runs",
+            "set `fsync = on`",
+        ),
+        one(
+            "synchronous_commit",
+            setting(connection, "synchronous_commit").await? != "off",
+            &setting(connection, "synchronous_commit").await?,
+            "a commit must be on the disk when it is acknowledged",
+            "a crash of the server loses records that were acknowledged",
+            "set `synchronous_commit = on`",
+        ),
+        one(
+            "schema",
+            format == FORMAT,
+            &if format == 0 { "none".to_owned() } else { format!("format {format}") },
+            "the schema must have the format of this version",
+            "no command works on this database",
+            "run `etude engine migrate`",
+        ),
+        rights(connection, schema, format).await?,
+        Check {
+            id: "blobs",
+            status: Status::Ok,
+            found: "chunks".to_owned(),
+            message: "large values are in the database, at most 64 MiB each",
+            cost: "",
+            hint: "",
+        },
+        Check {
+            id: "tls",
+            status: if link.address().is_local() { Status::Skipped } else { Status::Error },
+            found: if link.address().is_local() { "this machine" } else { "none" }.to_owned(),
+            message: "this version does not encrypt connections to PostgreSQL",
+            cost: if link.address().is_local() { "" } else { "passwords and runs cross the network unencrypted" },
+            hint: if link.address().is_local() { "" } else { "use a tunnel to this machine" },
+        },
+        sessions(connection).await?,
+        standby(connection).await?,
+        clock(connection).await?,
+    ];
+    Ok(Report { version, schema: schema.to_owned(), format, checks })
+}
+
+/// A check that ends with an error unless `is_ok`.
+fn one(
+    id: &'static str,
+    is_ok: bool,
+    found: &str,
+    message: &'static str,
+    cost: &'static str,
+    hint: &'static str,
+) -> Check {
+    let found = found.to_owned();
+    match is_ok {
+        true => Check { id, status: Status::Ok, found, message, cost: "", hint: "" },
+        false => Check { id, status: Status::Error, found, message, cost, hint },
+    }
+}
+
+async fn setting(connection: &mut Connection, name: &str) -> Result<String, Fault> {
+    let row = connection.query_opt("select current_setting($1)", &[&name]).await?;
+    Ok(row.map_or(Ok(String::new()), |row| row.try_get(0))?)
+}
+
+async fn rights(connection: &mut Connection, schema: &str, format: u32) -> Result<Check, Fault> {
+    let (message, cost) = ("the user must read and write the tables of the schema", "commands fail when they write");
+    if format == 0 {
+        let found = "no schema".to_owned();
+        return Ok(Check { id: "rights", status: Status::Skipped, found, message, cost: "", hint: "" });
+    }
+    let sql = "select bool_and(has_table_privilege(c.oid, 'select, insert, update, delete'))
+        from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = $1 and c.relkind = 'r'";
+    let row = connection.query_opt(sql, &[&schema]).await?;
+    let may: Option<bool> = row.map_or(Ok(None), |row| row.try_get(0))?;
+    let may = may.unwrap_or(false);
+    let found = if may { "granted" } else { "missing" };
+    Ok(one("rights", may, found, message, cost, "grant the rights, or log in as the user that migrated"))
+}
+
+/// A pooler that gives each transaction another session loses advisory locks.
+async fn sessions(connection: &mut Connection) -> Result<Check, Fault> {
+    let key = crate::store::random();
+    connection.query("select pg_try_advisory_lock($1)", &[&key]).await?;
+    let row = connection.query_opt("select pg_advisory_unlock($1)", &[&key]).await?;
+    let is_kept = row.is_some_and(|row| row.get(0));
+    Ok(Check {
+        id: "sessions",
+        status: if is_kept { Status::Ok } else { Status::Warning },
+        found: if is_kept { "kept" } else { "shared by a pooler" }.to_owned(),
+        message: "each connection should keep its session",
+        cost: if is_kept { "" } else { "the death of a worker is noticed after its lease of 15 s, not after 3 s" },
+        hint: if is_kept { "" } else { "connect to the server, or pool sessions" },
+    })
+}
+
+async fn standby(connection: &mut Connection) -> Result<Check, Fault> {
+    let sql = "select count(*) filter (where sync_state = 'async'), count(*) from pg_stat_replication";
+    let row = connection.query_opt(sql, &[]).await?;
+    let (asynchronous, all): (i64, i64) =
+        row.map_or(Ok((0, 0)), |row| Ok::<_, Fault>((row.try_get(0)?, row.try_get(1)?)))?;
+    let is_lossy = asynchronous > 0 && asynchronous == all;
+    Ok(Check {
+        id: "standby",
+        status: if is_lossy { Status::Warning } else { Status::Ok },
+        found: format!("{all} standbys, {asynchronous} asynchronous"),
+        message: "a standby that takes over should have every acknowledged commit",
+        cost: if is_lossy { "a failover loses the latest records" } else { "" },
+        hint: if is_lossy { "set `synchronous_standby_names`" } else { "" },
+    })
+}
+
+async fn clock(connection: &mut Connection) -> Result<Check, Fault> {
+    let sql = "select (extract(epoch from clock_timestamp()) * 1000)::bigint";
+    let row = connection.query_opt(sql, &[]).await?;
+    let there: i64 = row.map_or(Ok(0), |row| row.try_get(0))?;
+    let here = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    let difference = i128::from(there).abs_diff(i128::try_from(here).unwrap_or(i128::MAX));
+    let is_ok = difference <= MAX_CLOCK_DIFFERENCE.as_millis();
+    Ok(Check {
+        id: "clock",
+        status: if is_ok { Status::Ok } else { Status::Warning },
+        found: format!("{difference} ms apart"),
+        message: "the clocks of this machine and the database should agree",
+        cost: if is_ok { "" } else { "times in logs of this machine differ from those of runs" },
+        hint: if is_ok { "" } else { "synchronize the clocks" },
+    })
+}

@@ -1,0 +1,94 @@
+//! Following runs: records and changes of state after a position.
+
+use std::time::{Duration, Instant};
+
+use etude_runtime::engine::{Error, Positioned, RunRow};
+
+use crate::error::Fault;
+use crate::link::{Connection, attempt, lock};
+use crate::rows::{self, Run, columns};
+use crate::store::Store;
+
+/// A look at the version of the journal is good for this long.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Tables whose writes count for the version.
+const FOLLOWED: &str = "array['records'::regclass, 'runs'::regclass, 'signals'::regclass, 'entries'::regclass]::oid[]";
+
+/// What is known of the version of the journal, so that each of many streams need not look for itself.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    looked: Option<Instant>,
+    writes: i64,
+    version: u64,
+}
+
+impl Store {
+    /// The records of a run after a position.
+    pub(crate) async fn tail(&self, run_id: &str, after: u64, limit: u32) -> Result<Vec<Positioned>, Error> {
+        let run = self.find(run_id).await?;
+        Ok(attempt!(self.link, |connection| rows::tail(connection, run.row.number, after, Some(limit))))
+    }
+
+    /// The runs whose state changed after a number.
+    pub(crate) async fn changes(&self, after: u64, limit: u32) -> Result<Vec<RunRow>, Error> {
+        let schema = self.link.address().schema();
+        Ok(attempt!(self.link, |connection| changes(connection, schema, after, limit)))
+    }
+
+    /// The number of the latest change of state.
+    pub(crate) async fn last_change(&self) -> Result<u64, Error> {
+        let schema = self.link.address().schema();
+        Ok(attempt!(self.link, |connection| last_change(connection, schema)))
+    }
+
+    /// A number that is another one after any write by any process.
+    pub(crate) async fn version(&self) -> Result<u64, Error> {
+        let known = |watch: &Watch| watch.looked.filter(|looked| looked.elapsed() < LOOK).map(|_| watch.version);
+        if let Some(version) = known(&lock(&self.watch)) {
+            return Ok(version);
+        }
+        let (writes, is_writing) = attempt!(self.link, |connection| writes(connection));
+        let mut watch = lock(&self.watch);
+        // A statement that is not committed has its number already: its records are not there yet.
+        if writes != watch.writes || is_writing {
+            watch.version += 1;
+        }
+        watch.writes = writes;
+        watch.looked = Some(Instant::now());
+        Ok(watch.version)
+    }
+}
+
+/// The number of writes so far, and whether some are not committed. In this order: what is committed between the two is there.
+async fn writes(connection: &mut Connection) -> Result<(i64, bool), Fault> {
+    let row = connection.query_opt("select last_value from writes", &[]).await?;
+    let writes = row.map_or(Ok(0), |row| row.try_get(0))?;
+    let sql = format!(
+        "select 1 from pg_locks where locktype = 'relation' and mode = 'RowExclusiveLock' and relation = any({FOLLOWED})
+         and pid <> pg_backend_pid() limit 1"
+    );
+    Ok((writes, connection.query_opt(&sql, &[]).await?.is_some()))
+}
+
+/// The largest number of which it is known that all smaller ones are committed, or never will be.
+async fn horizon(connection: &mut Connection, schema: &str) -> Result<i64, Fault> {
+    // Waits for those that have assigned a number and are about to commit.
+    let sql = "select pg_advisory_xact_lock(1702131044, hashtext($1)), pg_sequence_last_value('changes'::regclass)";
+    let row = connection.query_opt(sql, &[&schema]).await?;
+    let last: Option<i64> = row.map_or(Ok(None), |row| row.try_get(1))?;
+    Ok(last.unwrap_or(0))
+}
+
+async fn changes(connection: &mut Connection, schema: &str, after: u64, limit: u32) -> Result<Vec<RunRow>, Fault> {
+    let horizon = horizon(connection, schema).await?;
+    let sql = format!("select {} from runs where change > $1 and change <= $2 order by change limit $3", columns());
+    let rows = connection.query(&sql, &[&rows::from_length(after), &horizon, &i64::from(limit)]).await?;
+    rows.iter().map(|row| Ok(Run::from_row(row)?.row)).collect()
+}
+
+async fn last_change(connection: &mut Connection, schema: &str) -> Result<u64, Fault> {
+    let horizon = horizon(connection, schema).await?;
+    let row = connection.query_opt("select coalesce(max(change), 0) from runs where change <= $1", &[&horizon]).await?;
+    Ok(rows::length(row.map_or(Ok(0), |row| row.try_get(0))?))
+}

@@ -1,0 +1,125 @@
+//! The ledger: ticks, deliveries and notices.
+
+use std::sync::Arc;
+
+use etude_runtime::engine::{Enqueued, Entry, EntryQuery, Error, Expected, Write, Written};
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+use crate::error::Fault;
+use crate::link::{Connection, Parameter, attempt};
+use crate::store::{self, Store};
+use crate::{queue, rows};
+
+const COLUMNS: &str = "book, key, at_ms, state, due_ms, run, body";
+
+impl Store {
+    /// Writes an entry with its run.
+    pub(crate) async fn write_entry(self: Arc<Self>, write: Write) -> Result<Written, Error> {
+        let session = store::random();
+        Ok(attempt!(self.link, |connection| transact(connection, &write, session)))
+    }
+
+    /// The entries of a query, newest first.
+    pub(crate) async fn entries(&self, query: &EntryQuery) -> Result<Vec<Entry>, Error> {
+        Ok(attempt!(self.link, |connection| find(connection, query)))
+    }
+}
+
+async fn transact(connection: &mut Connection, write: &Write, session: i64) -> Result<Written, Fault> {
+    connection.batch("begin").await?;
+    // One writer of a book at a time: what is looked at holds until the end.
+    let sql = "select pg_advisory_xact_lock(1702131048, hashtext($1))";
+    connection.query(sql, &[&write.entry.book]).await?;
+    let written = put(connection, write, session).await?;
+    connection.batch(if written == Written::Done { "commit" } else { "rollback" }).await?;
+    Ok(written)
+}
+
+async fn put(connection: &mut Connection, write: &Write, session: i64) -> Result<Written, Fault> {
+    let Write { entry, expected, submission, is_alone } = write;
+    let sql = format!("select {COLUMNS} from entries where book = $1 and key = $2");
+    let found = connection.query_opt(&sql, &[&entry.book, &entry.key]).await?;
+    let found = found.as_ref().map(from_row).transpose()?;
+    let run_id = submission.as_ref().map_or(entry.run_id.as_ref(), |submission| Some(&submission.run.id));
+    let wanted = Entry { run_id: run_id.cloned(), ..entry.clone() };
+    let is_expected = match (expected, &found) {
+        (Expected::Anything, _) | (Expected::Nothing, None) => true,
+        (Expected::Entry { state, due_ms }, Some(found)) => found.state == *state && found.due_ms == *due_ms,
+        _ => false,
+    };
+    if !is_expected {
+        // An attempt whose reply was lost has begun this very run.
+        let is_own = submission.is_some() && found.as_ref() == Some(&wanted);
+        return Ok(if is_own { Written::Done } else { Written::Other(found.map(Box::new)) });
+    }
+    if *is_alone {
+        let unfinished = EntryQuery { book: entry.book.clone(), is_unfinished: true, ..EntryQuery::default() };
+        let busy: Vec<String> =
+            find(connection, &unfinished).await?.into_iter().filter_map(|entry| entry.run_id).collect();
+        if !busy.is_empty() {
+            return Ok(Written::Busy(busy));
+        }
+    }
+    if let Some(submission) = submission {
+        match queue::accept(connection, submission, session).await? {
+            Enqueued::Accepted => {}
+            Enqueued::Full => return Ok(Written::Full),
+            Enqueued::Repeated { run_id, key, .. } => return Ok(Written::Repeated { run_id, key }),
+        }
+    }
+    let sql = format!(
+        "insert into entries ({COLUMNS}) values ($1, $2, $3, $4, $5, $6, $7)
+         on conflict (book, key) do update set at_ms = excluded.at_ms, state = excluded.state, due_ms = excluded.due_ms,
+            run = excluded.run, body = excluded.body"
+    );
+    let Entry { book, key, at_ms, state, due_ms, run_id, body } = &wanted;
+    connection.execute(&sql, &[book, key, at_ms, state, due_ms, run_id, &body.as_bytes()]).await?;
+    Ok(Written::Done)
+}
+
+async fn find(connection: &mut Connection, query: &EntryQuery) -> Result<Vec<Entry>, Fault> {
+    let EntryQuery { book, key, state, from_ms, until_ms, after, due_ms, run_id, is_unfinished, limit } = query;
+    let mut sql = format!("select {COLUMNS} from entries where true");
+    let mut values: Vec<Parameter<'_>> = Vec::new();
+    push(&mut sql, &mut values, "book =", book);
+    for (condition, value) in [("key =", key), ("state =", state), ("run =", run_id)] {
+        if let Some(value) = value {
+            push(&mut sql, &mut values, condition, value);
+        }
+    }
+    for (condition, value) in [("at_ms >=", from_ms), ("at_ms <=", until_ms), ("due_ms <=", due_ms)] {
+        if let Some(value) = value {
+            push(&mut sql, &mut values, condition, value);
+        }
+    }
+    if let Some((at, key)) = after {
+        values.extend([at as Parameter<'_>, key]);
+        sql.push_str(&format!(" and (at_ms, key) < (${}, ${})", values.len() - 1, values.len()));
+    }
+    if *is_unfinished {
+        sql.push_str(" and run in (select id from runs where state in ('queued', 'running', 'waiting'))");
+    }
+    let limit = limit.map(i64::from);
+    values.push(&limit);
+    sql.push_str(&format!(" order by at_ms desc, key desc limit ${}", values.len()));
+    connection.query(&sql, &values).await?.iter().map(from_row).collect()
+}
+
+/// Adds a condition on a value.
+fn push<'v>(sql: &mut String, values: &mut Vec<Parameter<'v>>, condition: &str, value: &'v (dyn ToSql + Sync)) {
+    values.push(value);
+    sql.push_str(&format!(" and {condition} ${}", values.len()));
+}
+
+fn from_row(row: &Row) -> Result<Entry, Fault> {
+    Ok(Entry {
+        book: row.try_get(0)?,
+        key: row.try_get(1)?,
+        at_ms: row.try_get(2)?,
+        state: row.try_get(3)?,
+        due_ms: row.try_get(4)?,
+        run_id: row.try_get(5)?,
+        body: rows::text(row.try_get(6)?)?,
+    })
+}

@@ -1,0 +1,218 @@
+//! The engine of a fleet: runs in one PostgreSQL database, for any number of processes on any number of machines.
+//!
+//! The position of a record fences: a session that lost its run writes nothing, whatever clocks, locks and leases say. Leases only
+//! decide when others may take a run.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use etude_core::data::Json;
+use etude_core::digest::Digest;
+use etude_runtime::blob::BlobStore;
+use etude_runtime::engine::{
+    Boxed, CacheLabel, CacheQuery, CacheRow, Counts, Engine, Enqueued, Entry, EntryQuery, Error, Fleet, Ledger, Limits,
+    NewRun, Positioned, Prunable, Query, QueuePlace, RunRow, RunView, Session, Signal, Signalled, Submission, Write,
+    Written,
+};
+
+mod address;
+mod append;
+mod blobs;
+mod cache;
+mod check;
+mod error;
+mod follow;
+mod ledger;
+mod link;
+mod listing;
+mod migrate;
+mod prune;
+mod queue;
+mod rows;
+mod session;
+mod signal;
+mod store;
+mod worker;
+
+pub use crate::address::{Address, AddressError};
+pub use crate::check::{Check, Report, Status};
+use crate::link::Link;
+pub use crate::migrate::Migration;
+use crate::store::Store;
+pub use crate::worker::Times;
+
+/// How the engine is used.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The database.
+    pub address: Address,
+    /// Directory for copies of large values. It may be removed at any time.
+    pub cache: PathBuf,
+    /// Times of leases.
+    pub times: Times,
+    /// Connections for statements; the heartbeat has one more.
+    pub connections: usize,
+    /// How long the database is waited for at first.
+    pub connect_timeout: Duration,
+    /// How long statements wait for a database that does not answer later.
+    pub patience: Duration,
+}
+
+/// An open engine.
+#[derive(Debug)]
+pub struct Postgres {
+    store: Arc<Store>,
+}
+
+impl Postgres {
+    /// Connects to the database and looks at the schema, which must have the format of this version.
+    ///
+    /// # Errors
+    /// [`Error::Store`] if the database does not answer, refuses the user, or has no schema; [`Error::TooNew`].
+    pub fn open(settings: Settings) -> Result<Self, Error> {
+        Ok(Self { store: Store::open(settings)? })
+    }
+
+    /// Creates the schema, or brings it to the format of this version.
+    ///
+    /// # Errors
+    /// As [`Postgres::open`]; nothing is changed then.
+    pub fn migrate(address: Address, connect_timeout: Duration) -> Result<Migration, Error> {
+        let link = Link::new(address, 1, connect_timeout)?;
+        link.wait(migrate::migrate(&link, connect_timeout))
+    }
+
+    /// Looks at a database and its settings, whatever its schema is. Writes nothing.
+    ///
+    /// # Errors
+    /// The database does not answer, or refuses the user.
+    pub fn check(address: Address, connect_timeout: Duration) -> Result<Report, Error> {
+        let link = Link::new(address, 1, connect_timeout)?;
+        link.wait(check::check(&link, connect_timeout))
+    }
+
+    /// The name of this process as a worker.
+    pub fn worker(&self) -> &str {
+        &self.store.worker
+    }
+}
+
+fn boxed(session: impl Session + 'static) -> Box<dyn Session> {
+    Box::new(session)
+}
+
+impl Engine for Postgres {
+    fn create<'e>(&'e self, run: &'e NewRun) -> Boxed<'e, Result<Box<dyn Session>, Error>> {
+        let created = self.store.link.spawn(Arc::clone(&self.store).create(run.clone()));
+        Box::pin(async move { created.await.map(boxed) })
+    }
+
+    fn claim(&self, run_id: &str) -> Result<Box<dyn Session>, Error> {
+        self.store.link.wait(self.store.claim(run_id)).map(boxed)
+    }
+
+    fn list(&self, query: &Query) -> Result<Vec<RunRow>, Error> {
+        self.store.link.wait(self.store.list(query))
+    }
+
+    fn count(&self, query: &Query) -> Result<u64, Error> {
+        self.store.link.wait(self.store.count(query))
+    }
+
+    fn counts(&self, query: &Query) -> Result<Counts, Error> {
+        self.store.link.wait(self.store.counts(query))
+    }
+
+    fn result(&self, run_id: &str) -> Result<Option<String>, Error> {
+        self.store.link.wait(self.store.result(run_id))
+    }
+
+    fn view(&self, run_id: &str) -> Result<RunView, Error> {
+        self.store.link.wait(self.store.view(run_id))
+    }
+
+    fn tail(&self, run_id: &str, after: u64, limit: u32) -> Result<Vec<Positioned>, Error> {
+        self.store.link.wait(self.store.tail(run_id, after, limit))
+    }
+
+    fn changes(&self, after: u64, limit: u32) -> Result<Vec<RunRow>, Error> {
+        self.store.link.wait(self.store.changes(after, limit))
+    }
+
+    fn last_change(&self) -> Result<u64, Error> {
+        self.store.link.wait(self.store.last_change())
+    }
+
+    fn version(&self) -> Result<u64, Error> {
+        self.store.link.wait(self.store.version())
+    }
+
+    fn signal(&self, run_id: &str, signal: &Signal) -> Result<Signalled, Error> {
+        self.store.link.wait(self.store.signal(run_id, signal))
+    }
+
+    fn prune(&self, query: &Query) -> Result<u64, Error> {
+        self.store.link.wait(self.store.prune(query))
+    }
+
+    fn prunable(&self, query: &Query) -> Result<Prunable, Error> {
+        self.store.link.wait(self.store.prunable(query))
+    }
+
+    fn recall(&self, key: Digest, ttl_ms: Option<u64>) -> Result<Option<Json>, Error> {
+        self.store.recall(key, ttl_ms)
+    }
+
+    fn remember(&self, key: Digest, output: &Json, label: &CacheLabel) -> Result<(), Error> {
+        self.store.remember(key, output, label)
+    }
+
+    fn cached(&self, query: &CacheQuery) -> Result<Vec<CacheRow>, Error> {
+        self.store.link.wait(self.store.cached(query))
+    }
+
+    fn forget(&self, query: &CacheQuery) -> Result<u64, Error> {
+        self.store.link.wait(self.store.forget(query))
+    }
+
+    fn blobs(&self) -> Arc<dyn BlobStore> {
+        Arc::clone(&self.store.blobs) as Arc<dyn BlobStore>
+    }
+}
+
+impl Fleet for Postgres {
+    fn enqueue<'f>(&'f self, submission: &'f Submission) -> Boxed<'f, Result<Enqueued, Error>> {
+        self.store.link.spawn(Arc::clone(&self.store).enqueue(submission.clone()))
+    }
+
+    fn next(&self, limits: &Limits, now_ms: i64) -> Result<Option<Box<dyn Session>>, Error> {
+        Ok(self.store.link.wait(self.store.next(limits, now_ms))?.map(boxed))
+    }
+
+    fn take(&self, run_id: &str, limits: &Limits, now_ms: i64) -> Result<Option<Box<dyn Session>>, Error> {
+        Ok(self.store.link.wait(self.store.take_within(run_id, limits, now_ms))?.map(boxed))
+    }
+
+    fn place(&self, run_id: &str, limits: &Limits, now_ms: i64) -> Result<Option<QueuePlace>, Error> {
+        self.store.link.wait(self.store.place(run_id, limits, now_ms))
+    }
+
+    fn deaths(&self, run_id: &str) -> Result<u32, Error> {
+        self.store.link.wait(self.store.deaths(run_id))
+    }
+
+    fn expired(&self, now_ms: i64) -> Result<Vec<Box<dyn Session>>, Error> {
+        Ok(self.store.link.wait(self.store.expired(now_ms))?.into_iter().map(boxed).collect())
+    }
+}
+
+impl Ledger for Postgres {
+    fn write<'l>(&'l self, write: &'l Write) -> Boxed<'l, Result<Written, Error>> {
+        self.store.link.spawn(Arc::clone(&self.store).write_entry(write.clone()))
+    }
+
+    fn entries(&self, query: &EntryQuery) -> Result<Vec<Entry>, Error> {
+        self.store.link.wait(self.store.entries(query))
+    }
+}

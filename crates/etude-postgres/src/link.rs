@@ -1,0 +1,259 @@
+//! Connections to the database, and the thread that attends them.
+//!
+//! The engine's contract is used with and without a runtime, so this crate has its own. Callers that cannot wait in a future wait
+//! on their own thread.
+
+use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use etude_runtime::engine::{Boxed, Error};
+use tokio::runtime::Runtime;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, NoTls, Row, Statement};
+
+use crate::address::Address;
+use crate::error::{Fault, is_passing, store_error};
+
+/// Between two attempts, while the database does not answer.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// While others are in the way.
+const SHORT_PAUSE: Duration = Duration::from_millis(5);
+
+/// Name of the runtime's threads.
+const THREAD: &str = "etude-postgres";
+
+/// A parameter of a statement.
+pub(crate) type Parameter<'p> = &'p (dyn ToSql + Sync);
+
+/// The way to the database.
+#[derive(Debug)]
+pub(crate) struct Link {
+    address: Address,
+    patience: Duration,
+    runtime: Option<Runtime>,
+    idle: Mutex<Vec<Connection>>,
+    permits: Arc<Semaphore>,
+}
+
+/// A connection with its prepared statements.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) client: Client,
+    statements: HashMap<String, Statement>,
+}
+
+impl Link {
+    pub(crate) fn new(address: Address, connections: usize, patience: Duration) -> Result<Self, Error> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name(THREAD)
+            .enable_all()
+            .build()
+            .map_err(|cause| Error::Store { path: address.to_string(), why: cause.to_string() })?;
+        let permits = Arc::new(Semaphore::new(connections.max(1)));
+        Ok(Self { address, patience, runtime: Some(runtime), idle: Mutex::default(), permits })
+    }
+
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Attempts at one piece of work, for as long as the database is waited for.
+    pub(crate) fn attempts(&self) -> Attempts<'_> {
+        self.attempts_for(self.patience)
+    }
+
+    pub(crate) fn attempts_for(&self, patience: Duration) -> Attempts<'_> {
+        Attempts { link: self, until: Instant::now() + patience }
+    }
+
+    /// A connection that is not one of those for statements.
+    pub(crate) async fn connect(&self) -> Result<Connection, tokio_postgres::Error> {
+        let (client, connection) = self.address.config().connect(NoTls).await?;
+        self.start(async move {
+            // Its end is seen by the user of the client.
+            let _ = connection.await;
+        });
+        // A process that is stopped inside a transaction must not keep others from working.
+        let sql = format!(
+            "set search_path = {}; set idle_in_transaction_session_timeout = 3000; set lock_timeout = 3000",
+            self.address.schema()
+        );
+        client.batch_execute(&sql).await?;
+        Ok(Connection { client, statements: HashMap::new() })
+    }
+
+    /// Runs a future on this thread, which may be one of another runtime.
+    pub(crate) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
+        let _context = self.runtime.as_ref().map(Runtime::enter);
+        block_on(future)
+    }
+
+    /// Runs a future to its end, whether or not somebody waits for it.
+    pub(crate) fn spawn<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Boxed<'static, Result<T, Error>> {
+        let path = self.address.to_string();
+        let Some(runtime) = &self.runtime else { return Box::pin(future) };
+        let task = runtime.spawn(future);
+        Box::pin(async move {
+            let why = "the statement was abandoned".to_owned();
+            task.await.unwrap_or(Err(Error::Store { path, why }))
+        })
+    }
+
+    /// Starts a task that ends by itself.
+    pub(crate) fn start(&self, task: impl Future<Output = ()> + Send + 'static) {
+        if let Some(runtime) = &self.runtime {
+            runtime.spawn(task);
+        }
+    }
+
+    /// Whether this is a thread of the runtime, which must not wait.
+    pub(crate) fn is_own_thread() -> bool {
+        thread::current().name() == Some(THREAD)
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Attempts at one piece of work.
+#[derive(Debug)]
+pub(crate) struct Attempts<'l> {
+    link: &'l Link,
+    until: Instant,
+}
+
+/// A connection on loan. It is closed unless it is given back: its state is unknown after a failure.
+#[derive(Debug)]
+pub(crate) struct Loan {
+    pub(crate) connection: Connection,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Attempts<'_> {
+    /// The connection for the next attempt.
+    pub(crate) async fn next(&mut self) -> Result<Loan, Error> {
+        let permit = Arc::clone(&self.link.permits).acquire_owned().await.ok();
+        loop {
+            let idle = lock(&self.link.idle).pop();
+            if let Some(connection) = idle.filter(|connection| !connection.client.is_closed()) {
+                return Ok(Loan { connection, _permit: permit });
+            }
+            match self.link.connect().await {
+                Ok(connection) => return Ok(Loan { connection, _permit: permit }),
+                Err(cause) => self.pause(&cause, PAUSE).await?,
+            }
+        }
+    }
+
+    /// The attempt has succeeded.
+    pub(crate) fn succeeded(&self, loan: Loan) {
+        lock(&self.link.idle).push(loan.connection);
+    }
+
+    /// Returns if there may be another attempt.
+    pub(crate) async fn failed(&mut self, loan: Loan, fault: Fault) -> Result<(), Error> {
+        let is_open = !loan.connection.client.is_closed();
+        drop(loan);
+        match fault {
+            Fault::Engine(cause) => Err(cause),
+            Fault::Database(cause) => self.pause(&cause, if is_open { SHORT_PAUSE } else { PAUSE }).await,
+        }
+    }
+
+    async fn pause(&mut self, cause: &tokio_postgres::Error, pause: Duration) -> Result<(), Error> {
+        if !is_passing(cause) || Instant::now() + pause > self.until {
+            return Err(store_error(&self.link.address, cause));
+        }
+        tokio::time::sleep(pause).await;
+        Ok(())
+    }
+}
+
+/// Repeats work on a connection until it succeeds or no repetition helps. The work must be the same if it is done twice: the reply to
+/// a commit may be lost.
+macro_rules! attempt {
+    ($link:expr, |$connection:ident| $work:expr) => {
+        $crate::link::attempt!($link.attempts(); |$connection| $work)
+    };
+    ($attempts:expr; |$connection:ident| $work:expr) => {{
+        let mut attempts = $attempts;
+        loop {
+            let mut loan = attempts.next().await?;
+            let $connection = &mut loan.connection;
+            match $work.await {
+                Ok(value) => {
+                    attempts.succeeded(loan);
+                    break value;
+                }
+                Err(fault) => attempts.failed(loan, $crate::error::Fault::from(fault)).await?,
+            }
+        }
+    }};
+}
+pub(crate) use attempt;
+
+impl Connection {
+    pub(crate) async fn query(&mut self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Fault> {
+        let statement = self.statement(sql).await?;
+        Ok(self.client.query(&statement, parameters).await?)
+    }
+
+    pub(crate) async fn query_opt(&mut self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Option<Row>, Fault> {
+        Ok(self.query(sql, parameters).await?.into_iter().next())
+    }
+
+    pub(crate) async fn execute(&mut self, sql: &str, parameters: &[Parameter<'_>]) -> Result<u64, Fault> {
+        let statement = self.statement(sql).await?;
+        Ok(self.client.execute(&statement, parameters).await?)
+    }
+
+    pub(crate) async fn batch(&mut self, sql: &str) -> Result<(), Fault> {
+        Ok(self.client.batch_execute(sql).await?)
+    }
+
+    async fn statement(&mut self, sql: &str) -> Result<Statement, Fault> {
+        if let Some(statement) = self.statements.get(sql) {
+            return Ok(statement.clone());
+        }
+        let statement = self.client.prepare(sql).await?;
+        self.statements.insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+}
+
+/// Locks. Nothing panics half-way through a change.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Unpark(thread::current())).into();
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => thread::park(),
+        }
+    }
+}

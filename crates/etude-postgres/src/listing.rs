@@ -1,0 +1,215 @@
+//! Lists, counts and views of runs.
+
+use etude_runtime::engine::{Cause, Counts, Cursor, Error, Query, RunRow, RunState, RunView};
+use tokio_postgres::types::ToSql;
+
+use crate::error::Fault;
+use crate::link::{Connection, Parameter, attempt};
+use crate::rows::{self, IS_LIVE, Run, columns};
+use crate::store::Store;
+
+impl Store {
+    /// The runs that a query asks for, newest first.
+    pub(crate) async fn list(&self, query: &Query) -> Result<Vec<RunRow>, Error> {
+        Ok(attempt!(self.link, |connection| select(connection, query)))
+    }
+
+    /// How many runs a query matches, whatever its limit.
+    pub(crate) async fn count(&self, query: &Query) -> Result<u64, Error> {
+        Ok(attempt!(self.link, |connection| count(connection, query)))
+    }
+
+    /// How many runs of each status a query matches, whatever its limit.
+    pub(crate) async fn counts(&self, query: &Query) -> Result<Counts, Error> {
+        let query = Query { limit: None, after: None, ..query.clone() };
+        Ok(attempt!(self.link, |connection| counts(connection, &query)))
+    }
+
+    /// The result document of a run.
+    pub(crate) async fn result(&self, run_id: &str) -> Result<Option<String>, Error> {
+        let run = self.find(run_id).await?;
+        Ok(attempt!(self.link, |connection| rows::result(connection, run.row.number)))
+    }
+
+    /// Everything about the run that `prefix` names or begins to name.
+    pub(crate) async fn view(&self, prefix: &str) -> Result<RunView, Error> {
+        Ok(attempt!(self.link, |connection| view(connection, prefix)))
+    }
+}
+
+async fn select(connection: &mut Connection, query: &Query) -> Result<Vec<RunRow>, Fault> {
+    let mut selection = Selection::new(query);
+    let limit = selection.value(query.limit.map(i64::from));
+    let sql = format!(
+        "select {} from runs where {} order by created_at_ms desc, run desc limit {limit}",
+        columns(),
+        selection.conditions()
+    );
+    let rows = connection.query(&sql, &selection.parameters()).await?;
+    rows.iter().map(|row| Ok(Run::from_row(row)?.row)).collect()
+}
+
+async fn count(connection: &mut Connection, query: &Query) -> Result<u64, Fault> {
+    let selection = Selection::new(query);
+    let sql = format!("select count(*) from runs where {}", selection.conditions());
+    let row = connection.query_opt(&sql, &selection.parameters()).await?;
+    Ok(row.map_or(Ok(0), |row| row.try_get(0).map(rows::length))?)
+}
+
+async fn counts(connection: &mut Connection, query: &Query) -> Result<Counts, Fault> {
+    let selection = Selection::new(query);
+    let sql = format!(
+        "select state, state = 'running' and {IS_LIVE}, count(*) from runs where {} group by 1, 2",
+        selection.conditions()
+    );
+    let mut counts = Counts::default();
+    for row in connection.query(&sql, &selection.parameters()).await? {
+        let word: String = row.try_get(0)?;
+        let state =
+            RunState::from_word(&word).ok_or_else(|| rows::damaged(format!("`{word}` is no state of a run")))?;
+        counts.add(state, row.try_get(1)?, rows::length(row.try_get(2)?));
+    }
+    Ok(counts)
+}
+
+/// From one snapshot: a run that continues meanwhile must not seem to have a result too early.
+async fn view(connection: &mut Connection, prefix: &str) -> Result<RunView, Fault> {
+    connection.batch("begin transaction isolation level repeatable read read only").await?;
+    let view = view_within(connection, prefix).await;
+    connection.batch("rollback").await?;
+    view
+}
+
+async fn view_within(connection: &mut Connection, prefix: &str) -> Result<RunView, Fault> {
+    let run = find(connection, prefix).await?;
+    let number = run.row.number;
+    Ok(RunView {
+        run: run.created(connection).await?,
+        records: rows::records(connection, number).await?,
+        signals: rows::signals(connection, number).await?,
+        result: rows::result(connection, number).await?,
+        row: run.row,
+    })
+}
+
+/// The run of this id, or the only one whose id begins so.
+async fn find(connection: &mut Connection, prefix: &str) -> Result<Run, Fault> {
+    if let Some(run) = Run::find(connection, prefix).await? {
+        return Ok(run);
+    }
+    let unknown = || Fault::Engine(Error::Unknown(prefix.to_owned()));
+    if prefix.is_empty() || prefix.contains('\0') {
+        return Err(unknown());
+    }
+    let begins = "id >= $1 and starts_with(id, $1)";
+    let sql = format!("select count(*) from runs where {begins}");
+    let count = connection.query_opt(&sql, &[&prefix]).await?;
+    match count.map_or(Ok(0), |row| row.try_get(0).map(rows::length))? {
+        0 => Err(unknown()),
+        1 => {
+            let sql = format!("select {} from runs where {begins}", columns());
+            connection.query_opt(&sql, &[&prefix]).await?.as_ref().map_or_else(|| Err(unknown()), Run::from_row)
+        }
+        count => Err(Error::Ambiguous { prefix: prefix.to_owned(), count }.into()),
+    }
+}
+
+/// A query as SQL.
+#[derive(Default)]
+pub(crate) struct Selection {
+    conditions: Vec<String>,
+    values: Vec<Box<dyn ToSql + Sync + Send>>,
+}
+
+impl Selection {
+    pub(crate) fn new(query: &Query) -> Self {
+        let mut selection = Self::default();
+        for (key, value) in &query.labels {
+            let (key, value) = (selection.bytes(key), selection.bytes(value));
+            selection.conditions.push(format!(
+                "exists (select 1 from labels where labels.key = {key} and labels.value = {value} and labels.run = runs.run)"
+            ));
+        }
+        selection.any_of("state", query.states.iter().map(|state| state.word().to_owned()).collect());
+        selection.any_of("app", query.apps.clone());
+        selection.any_of("target", query.target.iter().cloned().collect());
+        selection.any_of("id", query.id.iter().cloned().collect());
+        if let Some(group) = &query.limit_group {
+            let group = selection.bytes(group);
+            selection.conditions.push(format!("limit_group = {group}"));
+        }
+        selection.compare("created_at_ms <", query.created_before_ms);
+        selection.compare("created_at_ms >=", query.created_since_ms);
+        match query.cause {
+            None => {}
+            Some(Cause::Cli) => selection.conditions.push("cause is null".to_owned()),
+            Some(cause) => selection.any_of("cause", vec![cause.word().to_owned()]),
+        }
+        if let Some(is_interrupted) = query.is_interrupted {
+            let live = if is_interrupted { "not " } else { "" };
+            selection.conditions.push(format!("(state <> 'running' or {live}{IS_LIVE})"));
+        }
+        if let Some(text) = &query.text {
+            let text = selection.bytes(text);
+            selection.conditions.push(format!(
+                "(substring(convert_to(id, 'UTF8') from 1 for length({text})) = {text}
+                  or position({text} in convert_to(substr(target, position(':' in target) + 1), 'UTF8')) > 0
+                  or (runs.labels is not null and exists (select 1 from labels where labels.run = runs.run
+                      and position({text} in labels.key || '\\x3a'::bytea || labels.value) > 0)))"
+            ));
+        }
+        if let Some(Cursor { created_at_ms, number }) = query.after {
+            let (at, last) = (selection.value(created_at_ms), selection.value(number));
+            selection.conditions.push(format!("(created_at_ms, run) < ({at}, {last})"));
+        }
+        selection
+    }
+
+    fn conditions(&self) -> String {
+        if self.conditions.is_empty() { "true".to_owned() } else { self.conditions.join(" and ") }
+    }
+
+    fn parameters(&self) -> Vec<Parameter<'_>> {
+        self.values.iter().map(|value| &**value as Parameter<'_>).collect()
+    }
+
+    /// The name of a parameter with this value.
+    fn value(&mut self, value: impl ToSql + Sync + Send + 'static) -> String {
+        self.values.push(Box::new(value));
+        format!("${}", self.values.len())
+    }
+
+    fn bytes(&mut self, text: &str) -> String {
+        let name = self.value(text.as_bytes().to_vec());
+        format!("{name}::bytea")
+    }
+
+    fn compare(&mut self, comparison: &str, value: Option<i64>) {
+        if let Some(value) = value {
+            let value = self.value(value);
+            self.conditions.push(format!("{comparison} {value}"));
+        }
+    }
+
+    /// One of these values; of none: any. A text with a NUL is in no column.
+    fn any_of(&mut self, column: &str, mut values: Vec<String>) {
+        if !values.is_empty() {
+            values.retain(|value| !value.contains('\0'));
+            let values = self.value(values);
+            self.conditions.push(format!("{column} = any({values}::text[])"));
+        }
+    }
+}
+
+/// The finished runs of a query that no one has.
+pub(crate) async fn finished(connection: &mut Connection, query: &Query) -> Result<Vec<RunRow>, Fault> {
+    let asked = |state: &RunState| query.states.is_empty() || query.states.contains(state);
+    let states: Vec<_> = RunState::ALL.into_iter().filter(|state| state.is_final() && asked(state)).collect();
+    // An empty list would mean: in whatever state.
+    if states.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut rows = select(connection, &Query { states, ..query.clone() }).await?;
+    rows.retain(|row| !row.is_live);
+    Ok(rows)
+}

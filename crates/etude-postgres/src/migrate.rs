@@ -1,0 +1,77 @@
+//! The format of the schema.
+
+use etude_runtime::engine::Error;
+
+use crate::address::Address;
+use crate::error::Fault;
+use crate::link::{Connection, Link, attempt};
+
+/// The steps from one format to the next.
+const STEPS: &[&str] = &[include_str!("../migrations/0001.sql")];
+
+/// The newest format.
+pub(crate) const FORMAT: u32 = STEPS.len() as u32;
+
+/// What a migration did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Migration {
+    /// The schema.
+    pub schema: String,
+    /// The format before; 0: there was none.
+    pub from: u32,
+    /// The format now.
+    pub to: u32,
+}
+
+/// Refuses a schema that is missing or of another format. Writes nothing.
+pub(crate) async fn check(link: &Link, patience: std::time::Duration) -> Result<(), Error> {
+    let found = attempt!(link.attempts_for(patience); |connection| format_of(connection, link.address()));
+    match found {
+        FORMAT => Ok(()),
+        0 => Err(store(link, format!("it has no schema `{}`; run `etude engine migrate`", link.address().schema()))),
+        found if found < FORMAT => {
+            Err(store(link, format!("its format is {found}, this version needs {FORMAT}; run `etude engine migrate`")))
+        }
+        found => Err(Error::TooNew { path: link.address().to_string(), found, known: FORMAT }),
+    }
+}
+
+/// Creates the schema, or brings it to the newest format, in one transaction. Of two at once, one waits.
+pub(crate) async fn migrate(link: &Link, patience: std::time::Duration) -> Result<Migration, Error> {
+    Ok(attempt!(link.attempts_for(patience); |connection| apply(connection, link.address())))
+}
+
+async fn apply(connection: &mut Connection, address: &Address) -> Result<Migration, Fault> {
+    let schema = address.schema();
+    connection.batch("begin; set local lock_timeout = 0").await?;
+    connection.query("select pg_advisory_xact_lock(1702131045, hashtext($1))", &[&schema]).await?;
+    let from = format_of(connection, address).await?;
+    if from > FORMAT {
+        connection.batch("rollback").await?;
+        return Err(Error::TooNew { path: address.to_string(), found: from, known: FORMAT }.into());
+    }
+    if from == 0 {
+        connection.batch(&format!("create schema if not exists {schema}")).await?;
+    }
+    for step in &STEPS[from as usize..] {
+        connection.batch(step).await?;
+    }
+    connection.batch("commit").await?;
+    Ok(Migration { schema: schema.to_owned(), from, to: FORMAT })
+}
+
+/// The format of the schema; 0: it has none.
+pub(crate) async fn format_of(connection: &mut Connection, address: &Address) -> Result<u32, Fault> {
+    let schema = address.schema();
+    let table = connection.query("select to_regclass($1 || '.format') is not null", &[&schema]).await?;
+    if !table.first().is_some_and(|row| row.get(0)) {
+        return Ok(0);
+    }
+    let found = connection.client.query(&format!("select version from {schema}.format"), &[]).await?;
+    let version: i32 = found.first().map_or(0, |row| row.get(0));
+    Ok(u32::try_from(version).unwrap_or(0))
+}
+
+fn store(link: &Link, why: String) -> Error {
+    Error::Store { path: link.address().to_string(), why }
+}

@@ -1,0 +1,77 @@
+//! Removing finished runs and what only they needed.
+
+use etude_runtime::engine::{Error, Prunable, Query};
+
+use crate::error::Fault;
+use crate::link::{Connection, attempt};
+use crate::store::Store;
+use crate::{listing, rows};
+
+/// Values that nothing refers to. Younger ones stay: a driver uploads a value first and appends the record that refers to it then.
+const UNNEEDED: &str = "uploaded_at < clock_timestamp() - interval '1 day'
+    and not exists (select 1 from blob_refs where blob_refs.blob = blobs.hash)
+    and not exists (select 1 from cache where cache.blob = blobs.hash)";
+
+/// The tables with rows of runs.
+const TABLES: [&str; 8] = ["keys", "labels", "queue", "signals", "results", "headers", "records", "blob_refs"];
+
+impl Store {
+    /// Removes the finished runs that `query` asks for; those that a driver still has stay.
+    pub(crate) async fn prune(&self, query: &Query) -> Result<u64, Error> {
+        let runs = attempt!(self.link, |connection| listing::finished(connection, query));
+        let mut removed = 0;
+        for run in runs {
+            removed += u64::from(attempt!(self.link, |connection| remove(connection, run.number, run.change)));
+        }
+        if let Some(before) = query.cache_before_ms() {
+            let sql = "delete from cache where created_at_ms < $1";
+            attempt!(self.link, |connection| connection.execute(sql, &[&before]));
+        }
+        attempt!(self.link, |connection| remove_values(connection));
+        Ok(removed)
+    }
+
+    /// The runs that [`Store::prune`] would remove, and how many bytes they take.
+    pub(crate) async fn prunable(&self, query: &Query) -> Result<Prunable, Error> {
+        let runs = attempt!(self.link, |connection| listing::finished(connection, query));
+        let numbers: Vec<i64> = runs.iter().map(|run| run.number).collect();
+        let bytes = attempt!(self.link, |connection| weigh(connection, &numbers));
+        Ok(Prunable { runs, bytes })
+    }
+}
+
+/// Removes a run with everything that is of it, unless somebody has taken it since it was looked at. True if it was there.
+async fn remove(connection: &mut Connection, number: i64, change: u64) -> Result<bool, Fault> {
+    connection.batch("begin").await?;
+    let sql = "delete from runs where run = $1 and change = $2 and worker is null";
+    let is_removed = connection.execute(sql, &[&number, &rows::from_length(change)]).await? == 1;
+    if is_removed {
+        for table in TABLES {
+            connection.execute(&format!("delete from {table} where run = $1"), &[&number]).await?;
+        }
+    }
+    connection.batch("commit").await?;
+    Ok(is_removed)
+}
+
+async fn remove_values(connection: &mut Connection) -> Result<(), Fault> {
+    let sql = format!(
+        "with gone as (delete from blobs where {UNNEEDED} returning hash)
+         delete from chunks using gone where chunks.hash = gone.hash"
+    );
+    connection.execute(&sql, &[]).await?;
+    Ok(())
+}
+
+async fn weigh(connection: &mut Connection, numbers: &Vec<i64>) -> Result<u64, Fault> {
+    let sql =
+        "select (coalesce((select sum(octet_length(key) + octet_length(body)) from records where run = any($1)), 0)
+        + coalesce((select sum(octet_length(body)) from headers where run = any($1)), 0)
+        + coalesce((select sum(octet_length(body)) from results where run = any($1)), 0)
+        + coalesce((select sum(length) from blobs where exists
+                (select 1 from blob_refs where blob = hash and run = any($1))
+            and not exists (select 1 from blob_refs where blob = hash and run <> all($1))
+            and not exists (select 1 from cache where cache.blob = hash)), 0))::bigint";
+    let row = connection.query_opt(sql, &[numbers]).await?;
+    Ok(rows::length(row.map_or(Ok(0), |row| row.try_get(0))?))
+}

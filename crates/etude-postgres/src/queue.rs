@@ -1,0 +1,293 @@
+//! The queue: runs that are accepted now and begun by some process later.
+
+use std::sync::Arc;
+
+use etude_core::digest::Digest;
+use etude_runtime::engine::{Enqueued, Error, Limits, QueuePlace, QueueReason, RunState, Submission, UniqueKey};
+
+use crate::error::Fault;
+use crate::link::{Connection, Parameter, attempt};
+use crate::rows::{self, Run, columns};
+use crate::session::PostgresSession;
+use crate::store::{self, Manner, Store, Taken};
+use crate::worker;
+
+/// Runs that count and whose worker lives.
+const AT_WORK: &str = "select limit_group from runs join workers on workers.worker = runs.worker
+    where lease_until > clock_timestamp() and rank is not null and state <> 'queued'";
+
+/// What became of an attempt to take a run.
+enum Attempt {
+    Taken(Box<(etude_runtime::engine::NewRun, Taken)>),
+    NoRoom,
+    /// Somebody else has taken it since it was looked at.
+    Changed,
+}
+
+impl Store {
+    /// Accepts a run, or finds the one that has one of its keys.
+    pub(crate) async fn enqueue(self: Arc<Self>, submission: Submission) -> Result<Enqueued, Error> {
+        let session = store::random();
+        Ok(attempt!(self.link, |connection| transact(connection, &submission, session)))
+    }
+
+    /// Takes the queued run that is next.
+    pub(crate) async fn next(self: &Arc<Self>, limits: &Limits, now_ms: i64) -> Result<Option<PostgresSession>, Error> {
+        // A process that waits for runs is a worker: its heartbeat notices the death of others.
+        worker::register(self).await?;
+        // An empty queue costs one look.
+        if !attempt!(self.link, |connection| waits(connection, limits, now_ms)) {
+            return Ok(None);
+        }
+        let session = store::random();
+        let taken = attempt!(self.link, |connection| self.take_next(connection, limits, now_ms, session));
+        Ok(taken.map(|(run, taken)| PostgresSession::new(Arc::clone(self), run, taken)))
+    }
+
+    async fn take_next(
+        &self,
+        connection: &mut Connection,
+        limits: &Limits,
+        now_ms: i64,
+        session: i64,
+    ) -> Result<Option<(etude_runtime::engine::NewRun, Taken)>, Fault> {
+        // The reply to an earlier attempt may be lost.
+        let earlier = format!("select {} from runs where session = $1 and worker = $2", columns());
+        if let Some(row) = connection.query_opt(&earlier, &[&session, &self.worker]).await? {
+            let run = Run::from_row(&row)?;
+            return self.take(connection, &run, session, Manner::default()).await;
+        }
+        begin_claim(connection, self.link.address().schema()).await?;
+        let Some(run) = pick(connection, limits, now_ms).await? else {
+            connection.batch("rollback").await?;
+            return Ok(None);
+        };
+        let manner = Manner { begins_at_ms: Some(now_ms), counts: true };
+        let taken = self.take(connection, &run, session, manner).await?;
+        connection.batch("commit").await?;
+        Ok(taken)
+    }
+
+    /// Takes this run if the limits allow it.
+    pub(crate) async fn take_within(
+        self: &Arc<Self>,
+        run_id: &str,
+        limits: &Limits,
+        now_ms: i64,
+    ) -> Result<Option<PostgresSession>, Error> {
+        let session = store::random();
+        loop {
+            let run = self.find(run_id).await?;
+            self.wait_until_free(&run).await?;
+            worker::register(self).await?;
+            match attempt!(self.link, |connection| self.try_take(connection, &run, limits, now_ms, session)) {
+                Attempt::NoRoom => return Ok(None),
+                Attempt::Changed => {}
+                Attempt::Taken(taken) => {
+                    let (run, taken) = *taken;
+                    return Ok(Some(PostgresSession::new(Arc::clone(self), run, taken)));
+                }
+            }
+        }
+    }
+
+    async fn try_take(
+        &self,
+        connection: &mut Connection,
+        run: &Run,
+        limits: &Limits,
+        now_ms: i64,
+        session: i64,
+    ) -> Result<Attempt, Fault> {
+        begin_claim(connection, self.link.address().schema()).await?;
+        let group = run.row.placement.limit_group.as_ref();
+        let sql = format!(
+            "with at_work as ({AT_WORK})
+             select (select count(*) from at_work) < $1
+                and ($2::bytea is null or (select count(*) from at_work where limit_group = $2) < $3)"
+        );
+        let parameters: [Parameter<'_>; 3] = [
+            &i64::from(limits.max_runs),
+            &group.map(|group| group.name.as_bytes()),
+            &group.map_or(0, |group| i64::from(group.max_runs)),
+        ];
+        let has_room = connection.query_opt(&sql, &parameters).await?.is_some_and(|row| row.get(0));
+        if !has_room {
+            connection.batch("rollback").await?;
+            return Ok(Attempt::NoRoom);
+        }
+        let manner = Manner { begins_at_ms: Some(now_ms), counts: true };
+        let taken = self.take(connection, run, session, manner).await?;
+        connection.batch("commit").await?;
+        Ok(taken.map_or(Attempt::Changed, |taken| Attempt::Taken(Box::new(taken))))
+    }
+
+    /// Where a queued run stands.
+    pub(crate) async fn place(&self, run_id: &str, limits: &Limits, now_ms: i64) -> Result<Option<QueuePlace>, Error> {
+        let run = self.find(run_id).await?;
+        Ok(attempt!(self.link, |connection| place(connection, &run, limits, now_ms)))
+    }
+
+    /// How many processes died with the run since its last record.
+    pub(crate) async fn deaths(&self, run_id: &str) -> Result<u32, Error> {
+        let run = self.find(run_id).await?;
+        let is_dead = run.worker.is_some() && !run.row.is_live;
+        let noticed = attempt!(self.link, |connection| deaths(connection, run.row.number));
+        Ok(noticed + u32::from(is_dead))
+    }
+
+    /// Takes the queued runs whose time to wait is over.
+    pub(crate) async fn expired(self: &Arc<Self>, now_ms: i64) -> Result<Vec<PostgresSession>, Error> {
+        let ids = attempt!(self.link, |connection| expired(connection, now_ms));
+        let mut sessions = Vec::new();
+        for id in ids {
+            match self.claim(&id).await {
+                Ok(session) => sessions.extend(Some(session).filter(PostgresSession::is_queued)),
+                // Somebody else ends it, or begins it.
+                Err(Error::Busy { .. } | Error::Unknown(_)) => {}
+                Err(cause) => return Err(cause),
+            }
+        }
+        Ok(sessions)
+    }
+}
+
+/// Begins a transaction in which no one else takes runs within limits: what it counts holds until its end.
+async fn begin_claim(connection: &mut Connection, schema: &str) -> Result<(), Fault> {
+    connection.batch("begin").await?;
+    connection.query("select pg_advisory_xact_lock(1702131046, hashtext($1))", &[&schema]).await?;
+    Ok(())
+}
+
+async fn waits(connection: &mut Connection, limits: &Limits, now_ms: i64) -> Result<bool, Fault> {
+    let sql = "select 1 from queue where queue = $1 and not_before_ms <= $2 limit 1";
+    Ok(connection.query_opt(sql, &[&limits.queue, &now_ms]).await?.is_some())
+}
+
+/// The queued run that is next, if one may begin.
+async fn pick(connection: &mut Connection, limits: &Limits, now_ms: i64) -> Result<Option<Run>, Fault> {
+    let sql = format!(
+        "with at_work as materialized ({AT_WORK}),
+        full_groups as (select limit_group, count(*) as count from at_work where limit_group is not null group by 1)
+        select {} from runs where run = (
+            select queue.run from queue
+            join runs as waiting on waiting.run = queue.run
+            left join full_groups on full_groups.limit_group = queue.limit_group
+            where queue.queue = $1 and queue.not_before_ms <= $2 and (select count(*) from at_work) < $3
+                and (queue.limit_max is null or coalesce(full_groups.count, 0) < queue.limit_max)
+                and (waiting.worker is null or not exists (select 1 from workers
+                    where workers.worker = waiting.worker and lease_until > clock_timestamp()))
+            order by queue.rank, queue.run limit 1)",
+        columns()
+    );
+    let row = connection.query_opt(&sql, &[&limits.queue, &now_ms, &i64::from(limits.max_runs)]).await?;
+    row.as_ref().map(Run::from_row).transpose()
+}
+
+async fn place(
+    connection: &mut Connection,
+    run: &Run,
+    limits: &Limits,
+    now_ms: i64,
+) -> Result<Option<QueuePlace>, Fault> {
+    let sql = format!(
+        "with at_work as materialized ({AT_WORK})
+        select own.not_before_ms,
+            (select count(*) from queue as before where before.queue = own.queue
+                and (before.rank, before.run) < (own.rank, own.run)),
+            (select count(*) from at_work),
+            (select count(*) from at_work where at_work.limit_group = own.limit_group), own.limit_max
+        from queue as own where own.run = $1"
+    );
+    let Some(row) = connection.query_opt(&sql, &[&run.row.number]).await? else { return Ok(None) };
+    let (not_before_ms, before, all, of_group): (i64, i64, i64, i64) =
+        (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
+    let max: Option<i64> = row.try_get(4)?;
+    let reason = match not_before_ms > now_ms {
+        true => QueueReason::NotBefore,
+        false if max.is_some_and(|max| of_group >= max) && all < i64::from(limits.max_runs) => QueueReason::Pipeline,
+        false => QueueReason::MaxRuns,
+    };
+    Ok(Some(QueuePlace { position: rows::length(before) + 1, reason }))
+}
+
+async fn deaths(connection: &mut Connection, number: i64) -> Result<u32, Fault> {
+    let sql = "select case when deaths_at = (select coalesce(max(seq), 0) from records
+            where records.run = runs.run and key <> '!claim') then deaths else 0 end from runs where run = $1";
+    let deaths: i32 = connection.query_opt(sql, &[&number]).await?.map_or(Ok(0), |row| row.try_get(0))?;
+    Ok(u32::try_from(deaths).unwrap_or(0))
+}
+
+async fn expired(connection: &mut Connection, now_ms: i64) -> Result<Vec<String>, Fault> {
+    let sql = "select id from queue join runs using (run) where expires_at_ms <= $1 order by expires_at_ms";
+    let rows = connection.query(sql, &[&now_ms]).await?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+}
+
+async fn transact(connection: &mut Connection, submission: &Submission, session: i64) -> Result<Enqueued, Fault> {
+    connection.batch("begin").await?;
+    let enqueued = accept(connection, submission, session).await?;
+    let end = if enqueued == Enqueued::Accepted { "commit" } else { "rollback" };
+    connection.batch(end).await?;
+    Ok(enqueued)
+}
+
+/// Accepts a run inside a transaction.
+pub(crate) async fn accept(
+    connection: &mut Connection,
+    submission: &Submission,
+    session: i64,
+) -> Result<Enqueued, Fault> {
+    let Submission { run, keys, max_queued } = submission;
+    if let Some(found) = repeated(connection, keys, session).await? {
+        return Ok(found);
+    }
+    let placement = &run.placement;
+    if let Some(max) = max_queued {
+        // Who is counted and who counts must not pass each other.
+        connection.query("select pg_advisory_xact_lock(1702131047, hashtext($1))", &[&placement.queue()]).await?;
+        let count = connection.query_opt("select count(*) from queue where queue = $1", &[&placement.queue()]).await?;
+        let count = count.map_or(Ok(0), |row| row.try_get(0).map(rows::length))?;
+        if count >= *max {
+            return Ok(Enqueued::Full);
+        }
+    }
+    let number = rows::insert(connection, run, RunState::Queued, session, None).await?;
+    let number = number.ok_or_else(|| Error::Exists(run.id.clone()))?;
+    let group = placement.limit_group.as_ref();
+    let sql = "insert into queue (queue, rank, run, not_before_ms, expires_at_ms, limit_group, limit_max)
+        values ($1, $2, $3, $4, $5, $6, $7) on conflict do nothing";
+    let parameters: [Parameter<'_>; 7] = [
+        &placement.queue(),
+        &placement.rank(run.created_at_ms),
+        &number,
+        &placement.not_before_ms.unwrap_or(run.created_at_ms),
+        &placement.expires_at_ms(run.created_at_ms),
+        &group.map(|group| group.name.as_bytes()),
+        &group.map(|group| i64::from(group.max_runs)),
+    ];
+    connection.execute(sql, &parameters).await?;
+    for UniqueKey { key, digest } in keys {
+        let digest = digest.as_ref().map(|digest| &digest.as_bytes()[..]);
+        // Fails if another run takes the key at this moment; the next attempt finds that run.
+        let sql = "insert into keys (key, digest, run) values ($1, $2, $3)";
+        connection.execute(sql, &[&key.as_bytes(), &digest, &number]).await?;
+    }
+    Ok(Enqueued::Accepted)
+}
+
+/// The run that has one of the keys.
+async fn repeated(connection: &mut Connection, keys: &[UniqueKey], session: i64) -> Result<Option<Enqueued>, Fault> {
+    for UniqueKey { key, digest } in keys {
+        let sql = "select id, digest, session from keys join runs using (run) where keys.key = $1";
+        let Some(row) = connection.query_opt(sql, &[&key.as_bytes()]).await? else { continue };
+        let (run_id, of, by): (String, Option<Vec<u8>>, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        if by == session {
+            // An attempt whose reply was lost.
+            return Ok(Some(Enqueued::Accepted));
+        }
+        let is_same = of.as_deref() == digest.as_ref().map(|digest: &Digest| &digest.as_bytes()[..]);
+        return Ok(Some(Enqueued::Repeated { run_id, key: key.clone(), is_same }));
+    }
+    Ok(None)
+}

@@ -1,0 +1,261 @@
+//! Rows of the tables as the contract's types.
+
+use etude_core::digest::Digest;
+use etude_core::tree;
+use etude_runtime::engine::{Cause, LimitGroup, NewRun, Placement, Positioned, Record, RunRow, RunState, Signal};
+use serde_json::{Value, json};
+use tokio_postgres::Row;
+
+use crate::error::Fault;
+use crate::link::Connection;
+
+/// Key of the records that claims write. Replay skips them.
+pub(crate) const CLAIM: &str = "!claim";
+
+/// Whether a worker with an unexpired lease has the run of the row `runs`.
+pub(crate) const IS_LIVE: &str = "exists (select 1 from workers where workers.worker = runs.worker
+    and workers.lease_until > clock_timestamp())";
+
+/// A row of `runs`.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) row: RunRow,
+    pub(crate) abi: u32,
+    pub(crate) epoch: i64,
+    pub(crate) session: i64,
+    /// Who has it, or had it when it died.
+    pub(crate) worker: Option<String>,
+}
+
+/// The columns that [`Run::from_row`] reads.
+pub(crate) fn columns() -> String {
+    format!(
+        "run, id, app, target, abi, state, epoch, session, worker, created_at_ms, changed_at_ms, started_at_ms, change, cause,
+         submitter, labels, again_of, priority, not_before_ms, queue_timeout_ms, limit_group, limit_max, tenant, queue, bundle,
+         {IS_LIVE} as is_live"
+    )
+}
+
+impl Run {
+    pub(crate) fn from_row(row: &Row) -> Result<Self, Fault> {
+        let word: String = row.try_get("state")?;
+        Ok(Self {
+            row: RunRow {
+                id: row.try_get("id")?,
+                number: row.try_get("run")?,
+                app: row.try_get("app")?,
+                target: row.try_get("target")?,
+                state: RunState::from_word(&word).ok_or_else(|| damaged(format!("`{word}` is no state of a run")))?,
+                is_live: row.try_get("is_live")?,
+                created_at_ms: row.try_get("created_at_ms")?,
+                started_at_ms: row.try_get("started_at_ms")?,
+                changed_at_ms: row.try_get("changed_at_ms")?,
+                change: length(row.try_get("change")?),
+                placement: placement(row)?,
+            },
+            abi: number(row.try_get("abi")?),
+            epoch: row.try_get("epoch")?,
+            session: row.try_get("session")?,
+            worker: row.try_get("worker")?,
+        })
+    }
+
+    /// The run of exactly this id.
+    pub(crate) async fn find(connection: &mut Connection, id: &str) -> Result<Option<Self>, Fault> {
+        if id.contains('\0') {
+            return Ok(None);
+        }
+        let sql = format!("select {} from runs where id = $1", columns());
+        connection.query_opt(&sql, &[&id]).await?.as_ref().map(Self::from_row).transpose()
+    }
+
+    /// What the run was created with.
+    pub(crate) async fn created(&self, connection: &mut Connection) -> Result<NewRun, Fault> {
+        let header = connection.query_opt("select body from headers where run = $1", &[&self.row.number]).await?;
+        let header = header.ok_or_else(|| damaged(format!("the run `{}` has no header", self.row.id)))?;
+        Ok(NewRun {
+            id: self.row.id.clone(),
+            app: self.row.app.clone(),
+            target: self.row.target.clone(),
+            abi: self.abi,
+            created_at_ms: self.row.created_at_ms,
+            header: text(header.try_get(0)?)?,
+            placement: self.row.placement.clone(),
+        })
+    }
+}
+
+fn placement(row: &Row) -> Result<Placement, Fault> {
+    let cause: Option<String> = row.try_get("cause")?;
+    let cause = cause.map(|word| Cause::from_word(&word).ok_or_else(|| damaged(format!("`{word}` is no cause"))));
+    let labels: Option<String> = row.try_get("labels")?;
+    let labels = labels.map(|text| tree::of(&text).map_err(|why| damaged(why.to_string()))).transpose()?;
+    let labels = labels.iter().filter_map(Value::as_object).flatten();
+    let text_of = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let group: Option<Vec<u8>> = row.try_get("limit_group")?;
+    let group = group.map(text).transpose()?;
+    let max_runs: Option<i64> = row.try_get("limit_max")?;
+    let bundle: Option<&[u8]> = row.try_get("bundle")?;
+    let timeout: Option<i64> = row.try_get("queue_timeout_ms")?;
+    Ok(Placement {
+        cause: cause.transpose()?.unwrap_or_default(),
+        by: row.try_get("submitter")?,
+        labels: labels.map(|(key, value)| (key.clone(), text_of(value))).collect(),
+        again_of: row.try_get("again_of")?,
+        priority: row.try_get("priority")?,
+        not_before_ms: row.try_get("not_before_ms")?,
+        queue_timeout_ms: timeout.map(length),
+        limit_group: group.zip(max_runs.map(number)).map(|(name, max_runs)| LimitGroup { name, max_runs }),
+        tenant: row.try_get("tenant")?,
+        queue: row.try_get("queue")?,
+        bundle: bundle.map(digest).transpose()?,
+    })
+}
+
+/// Writes the row of a run, with its header and labels. `None` if there is a run of that id, unless an attempt of this session wrote
+/// it, whose reply was lost.
+pub(crate) async fn insert(
+    connection: &mut Connection,
+    run: &NewRun,
+    state: RunState,
+    session: i64,
+    worker: Option<&str>,
+) -> Result<Option<i64>, Fault> {
+    let placement = &run.placement;
+    let is_queued = state == RunState::Queued;
+    let cause = (placement.cause != Cause::Cli).then(|| placement.cause.word());
+    let labels = (!placement.labels.is_empty()).then(|| json!(placement.labels).to_string());
+    let group = placement.limit_group.as_ref();
+    let keys: Vec<&[u8]> = placement.labels.keys().map(|key| key.as_bytes()).collect();
+    let values: Vec<&[u8]> = placement.labels.values().map(|value| value.as_bytes()).collect();
+    let sql = "with inserted as (
+            insert into runs (id, app, target, abi, state, epoch, session, worker, created_at_ms, changed_at_ms, cause, submitter,
+                labels, again_of, priority, not_before_ms, queue_timeout_ms, limit_group, limit_max, tenant, queue, bundle,
+                started_at_ms, rank)
+            values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)
+            on conflict (id) do nothing returning run),
+        header as (insert into headers (run, body) select run, $24 from inserted),
+        labelled as (
+            insert into labels (key, value, created_at_ms, run)
+            select pair.key, pair.value, $9, run from inserted, unnest($25::bytea[], $26::bytea[]) as pair (key, value))
+        select run from inserted";
+    let inserted = connection
+        .query_opt(
+            sql,
+            &[
+                &run.id,
+                &run.app,
+                &run.target,
+                &i64::from(run.abi),
+                &state.word(),
+                &i64::from(!is_queued),
+                &session,
+                &worker,
+                &run.created_at_ms,
+                &cause,
+                &placement.by,
+                &labels,
+                &placement.again_of,
+                &placement.priority,
+                &placement.not_before_ms,
+                &placement.queue_timeout_ms.map(from_length),
+                &group.map(|group| group.name.as_bytes()),
+                &group.map(|group| i64::from(group.max_runs)),
+                &placement.tenant,
+                &placement.queue,
+                &placement.bundle.as_ref().map(|bundle| &bundle.as_bytes()[..]),
+                &(!is_queued).then_some(run.created_at_ms),
+                &is_queued.then(|| placement.rank(run.created_at_ms)),
+                &run.header.as_bytes(),
+                &keys,
+                &values,
+            ],
+        )
+        .await?;
+    let found = match inserted {
+        Some(row) => Some(row),
+        None => {
+            connection.query_opt("select run from runs where id = $1 and session = $2", &[&run.id, &session]).await?
+        }
+    };
+    Ok(found.map(|row| row.try_get(0)).transpose()?)
+}
+
+/// The records of a run after a position, in order, without the marks of claims.
+pub(crate) async fn tail(
+    connection: &mut Connection,
+    run: i64,
+    after: u64,
+    limit: Option<u32>,
+) -> Result<Vec<Positioned>, Fault> {
+    let Ok(after) = i32::try_from(after) else { return Ok(Vec::new()) };
+    let sql = "select seq, key, request, body, blobs from records where run = $1 and seq > $2 and key <> '!claim' order by seq limit $3";
+    let rows = connection.query(sql, &[&run, &after, &limit.map(i64::from)]).await?;
+    let one = |row: &Row| {
+        let position: i32 = row.try_get(0)?;
+        let blobs: Option<&[u8]> = row.try_get(4)?;
+        let (request, body) = (digest(row.try_get(2)?)?, text(row.try_get(3)?)?);
+        let record = Record { key: row.try_get(1)?, request, body, blobs: digests(blobs.unwrap_or_default())? };
+        Ok(Positioned { position: length(position.into()), record })
+    };
+    rows.iter().map(one).collect()
+}
+
+/// The records of a run, in order, without the marks of claims.
+pub(crate) async fn records(connection: &mut Connection, run: i64) -> Result<Vec<Record>, Fault> {
+    let all = tail(connection, run, 0, None).await?;
+    Ok(all.into_iter().map(|positioned| positioned.record).collect())
+}
+
+/// The signals for a run, in the order in which they came.
+pub(crate) async fn signals(connection: &mut Connection, run: i64) -> Result<Vec<Signal>, Fault> {
+    let rows = connection.query("select key, body from signals where run = $1 order by id", &[&run]).await?;
+    rows.iter().map(|row| Ok(Signal { key: row.try_get(0)?, body: text(row.try_get(1)?)? })).collect()
+}
+
+/// The result document of a run.
+pub(crate) async fn result(connection: &mut Connection, run: i64) -> Result<Option<String>, Fault> {
+    let row = connection.query_opt("select body from results where run = $1", &[&run]).await?;
+    row.map(|row| text(row.try_get(0)?)).transpose()
+}
+
+/// Digests end to end.
+pub(crate) fn joined(digests: &[Digest]) -> Option<Vec<u8>> {
+    (!digests.is_empty()).then(|| digests.iter().flat_map(Digest::as_bytes).copied().collect())
+}
+
+pub(crate) fn digest(bytes: &[u8]) -> Result<Digest, Fault> {
+    let bytes = bytes.try_into().map_err(|_| damaged(format!("{} bytes are no digest", bytes.len())))?;
+    Ok(Digest::from_bytes(bytes))
+}
+
+fn digests(bytes: &[u8]) -> Result<Vec<Digest>, Fault> {
+    let (digests, rest) = bytes.as_chunks::<32>();
+    if !rest.is_empty() {
+        return Err(damaged(format!("{} bytes are no list of digests", bytes.len())));
+    }
+    Ok(digests.iter().copied().map(Digest::from_bytes).collect())
+}
+
+pub(crate) fn text(bytes: Vec<u8>) -> Result<String, Fault> {
+    String::from_utf8(bytes).map_err(|cause| damaged(cause.to_string()))
+}
+
+/// A count as PostgreSQL has it.
+pub(crate) fn from_length(length: u64) -> i64 {
+    i64::try_from(length).unwrap_or(i64::MAX)
+}
+
+/// A count that the database has.
+pub(crate) fn length(length: i64) -> u64 {
+    u64::try_from(length).unwrap_or(0)
+}
+
+fn number(number: i64) -> u32 {
+    u32::try_from(number).unwrap_or(0)
+}
+
+/// The database holds something that no version of this program writes.
+pub(crate) fn damaged(why: String) -> Fault {
+    Fault::Engine(etude_runtime::engine::Error::Damaged { path: "in PostgreSQL".to_owned(), why })
+}

@@ -1,0 +1,186 @@
+//! One driver's hold on one run.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use etude_runtime::engine::{Boxed, Error, NewRun, Record, RunState, Session, Signal};
+use tokio::sync::{Mutex, oneshot};
+
+use crate::append::{Appended, Pending};
+use crate::error::Fault;
+use crate::link::{Connection, Link, attempt, lock};
+use crate::rows;
+use crate::store::{Store, Taken};
+
+/// A claimed run.
+#[derive(Debug)]
+pub(crate) struct PostgresSession {
+    shared: Arc<Shared>,
+    run: NewRun,
+    began_at_ms: i64,
+    /// The number of signals when news were last asked for.
+    seen: AtomicI64,
+}
+
+/// What a write needs that is finished even if no one waits for it any more.
+#[derive(Debug)]
+struct Shared {
+    store: Arc<Store>,
+    run_id: String,
+    number: i64,
+    session: i64,
+    /// Position of the last record. Locked while one is appended: there is one append at a time.
+    position: Mutex<i32>,
+    /// It has a row in the queue until its state is set.
+    was_queued: bool,
+    is_over: AtomicBool,
+}
+
+impl PostgresSession {
+    pub(crate) fn new(store: Arc<Store>, run: NewRun, taken: Taken) -> Self {
+        let Taken { number, session, position, began_at_ms, was_queued } = taken;
+        store.hold(number, session);
+        let shared = Arc::new(Shared {
+            store,
+            run_id: run.id.clone(),
+            number,
+            session,
+            position: Mutex::new(position),
+            was_queued,
+            is_over: AtomicBool::new(false),
+        });
+        Self { shared, run, began_at_ms, seen: AtomicI64::new(-1) }
+    }
+
+    /// The run was queued when it was taken.
+    pub(crate) fn is_queued(&self) -> bool {
+        self.shared.was_queued
+    }
+}
+
+impl Shared {
+    async fn append(self: Arc<Self>, record: Record) -> Result<(), Error> {
+        let mut position = self.position.lock().await;
+        let (done, end) = oneshot::channel();
+        let (run, session) = (self.number, self.session);
+        let pending = Pending { run, position: *position + 1, session, record, done };
+        let stopped =
+            || Error::Store { path: self.store.link.address().to_string(), why: "the writers have stopped".to_owned() };
+        self.store.appends.send(pending).map_err(|_| stopped())?;
+        match end.await.map_err(|_| stopped())?? {
+            Appended::Done => {
+                *position += 1;
+                Ok(())
+            }
+            Appended::Refused => Err(self.fenced_off().await),
+            Appended::Gap(last) => Err(Error::Store {
+                path: self.store.link.address().to_string(),
+                why: format!(
+                    "the database has lost acknowledged records of run `{}` after position {last}; `etude runs resume` continues from there",
+                    self.run_id
+                ),
+            }),
+        }
+    }
+
+    /// Why a write was refused: somebody else has the run, or it is gone.
+    async fn fenced_off(&self) -> Error {
+        match self.store.find(&self.run_id).await {
+            Ok(_) => Error::Overtaken { run: self.run_id.clone() },
+            Err(cause) => cause,
+        }
+    }
+
+    async fn set_state(self: Arc<Self>, state: RunState, result: Option<String>) -> Result<(), Error> {
+        let is_noted = attempt!(self.store.link, |connection| self.note(connection, state, result.as_deref()));
+        if !is_noted {
+            return Err(self.fenced_off().await);
+        }
+        self.is_over.store(state.is_final(), Ordering::Relaxed);
+        if state.is_final() {
+            self.store.forget_hold(self.number, self.session);
+        }
+        Ok(())
+    }
+
+    /// False if the run is somebody else's by now.
+    async fn note(&self, connection: &mut Connection, state: RunState, result: Option<&str>) -> Result<bool, Fault> {
+        let leaves_queue = self.was_queued && state != RunState::Queued;
+        let begins = leaves_queue && state == RunState::Running;
+        // No one needs a run that is over, and to release it here needs no statement of its own.
+        let sql = "with noted as (
+                update runs set state = $3, changed_at_ms = now_ms(),
+                    worker = case when $4 then null else worker end,
+                    started_at_ms = case when $5 then now_ms() else started_at_ms end
+                where run = $1 and session = $2 returning run),
+            dequeued as (delete from queue using noted where queue.run = noted.run and $6),
+            gone as (delete from results using noted where results.run = noted.run and $7::bytea is null),
+            kept as (
+                insert into results (run, body) select run, $7 from noted where $7 is not null
+                on conflict (run) do update set body = excluded.body)
+            select run from noted";
+        let body = result.map(str::as_bytes);
+        let row = connection
+            .query_opt(
+                sql,
+                &[&self.number, &self.session, &state.word(), &state.is_final(), &begins, &leaves_queue, &body],
+            )
+            .await?;
+        Ok(row.is_some())
+    }
+}
+
+impl Session for PostgresSession {
+    fn run_id(&self) -> &str {
+        &self.run.id
+    }
+
+    fn run(&self) -> &NewRun {
+        &self.run
+    }
+
+    fn began_at_ms(&self) -> i64 {
+        self.began_at_ms
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.shared.store.now_ms()
+    }
+
+    fn records(&self) -> Result<Vec<Record>, Error> {
+        let link = &self.shared.store.link;
+        link.wait(async { Ok(attempt!(link, |connection| rows::records(connection, self.shared.number))) })
+    }
+
+    fn append(&self, record: Record) -> Boxed<'_, Result<(), Error>> {
+        self.shared.store.link.spawn(Arc::clone(&self.shared).append(record))
+    }
+
+    fn signals(&self) -> Result<Vec<Signal>, Error> {
+        let link = &self.shared.store.link;
+        link.wait(async { Ok(attempt!(link, |connection| rows::signals(connection, self.shared.number))) })
+    }
+
+    fn has_news(&self) -> Result<bool, Error> {
+        let signals = lock(&self.shared.store.held).get(&self.shared.number).map_or(0, |hold| hold.signals);
+        Ok(self.seen.swap(signals, Ordering::Relaxed) != signals)
+    }
+
+    fn set_state<'s>(&'s self, state: RunState, result: Option<&'s str>) -> Boxed<'s, Result<(), Error>> {
+        let shared = Arc::clone(&self.shared);
+        self.shared.store.link.spawn(shared.set_state(state, result.map(str::to_owned)))
+    }
+}
+
+impl Drop for PostgresSession {
+    fn drop(&mut self) {
+        let Shared { store, number, session, is_over, .. } = &*self.shared;
+        if is_over.load(Ordering::Relaxed) {
+            return;
+        }
+        store.forget_hold(*number, *session);
+        if Link::is_own_thread() || store.link.wait(store.release(*number, *session)).is_err() {
+            lock(&store.unreleased).push((*number, *session));
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! An open engine: what the engine and its sessions share; claims and releases of runs.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use etude_runtime::clock;
+use etude_runtime::engine::{Error, Holder, NewRun, RunState};
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::append::Pending;
+use crate::blobs::Blobs;
+use crate::error::Fault;
+use crate::follow::Watch;
+use crate::link::{Connection, Link, attempt, lock};
+use crate::rows::{CLAIM, IS_LIVE, Run};
+use crate::session::PostgresSession;
+use crate::worker::Times;
+use crate::{migrate, rows, worker};
+
+/// How often a run of a dead worker is looked at until its lease is over.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The end of a session waits no longer for the database; the heartbeat releases the run later.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The shared part of an open engine.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) link: Arc<Link>,
+    pub(crate) blobs: Arc<Blobs>,
+    pub(crate) times: Times,
+    /// The name of this engine as a worker.
+    pub(crate) worker: String,
+    /// Set once it is registered.
+    pub(crate) registered: tokio::sync::Mutex<bool>,
+    /// The runs that sessions here have: session number and signals by the number of the run.
+    pub(crate) held: Mutex<BTreeMap<i64, Hold>>,
+    /// Runs that could not be released, each with its session.
+    pub(crate) unreleased: Mutex<Vec<(i64, i64)>>,
+    /// The clock of the database: its time at a moment of this process.
+    pub(crate) clock: Mutex<Option<(Instant, i64)>>,
+    pub(crate) appends: UnboundedSender<Pending>,
+    pub(crate) watch: Mutex<Watch>,
+}
+
+/// A session's hold on a run.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    pub(crate) session: i64,
+    /// Signals that the run had when they were counted last.
+    pub(crate) signals: i64,
+}
+
+/// What a session begins with.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) number: i64,
+    pub(crate) session: i64,
+    /// Position of the last record; 0: there is none.
+    pub(crate) position: i32,
+    pub(crate) began_at_ms: i64,
+    pub(crate) was_queued: bool,
+}
+
+/// How a run is taken.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Manner {
+    /// A queued run begins, at this time.
+    pub(crate) begins_at_ms: Option<i64>,
+    /// It counts for the limits from now on.
+    pub(crate) counts: bool,
+}
+
+impl Store {
+    /// Connects and looks at the schema.
+    pub(crate) fn open(settings: crate::Settings) -> Result<Arc<Self>, Error> {
+        let crate::Settings { address, cache, times, connections, connect_timeout, patience } = settings;
+        let link = Arc::new(Link::new(address, connections, patience)?);
+        link.wait(migrate::check(&link, connect_timeout))?;
+        let blobs = Arc::new(Blobs::new(cache, Arc::clone(&link)));
+        let (appends, pending) = tokio::sync::mpsc::unbounded_channel();
+        crate::append::start(&link, pending);
+        let worker = worker::name();
+        let (registered, held, unreleased, clock, watch) = Default::default();
+        Ok(Arc::new(Self { link, blobs, times, worker, registered, held, unreleased, clock, appends, watch }))
+    }
+
+    /// Creates a run and a session for it.
+    pub(crate) async fn create(self: Arc<Self>, run: NewRun) -> Result<PostgresSession, Error> {
+        worker::register(&self).await?;
+        let session = random();
+        let inserted = attempt!(self.link, |connection| {
+            rows::insert(connection, &run, RunState::Running, session, Some(&self.worker))
+        });
+        let number = inserted.ok_or_else(|| Error::Exists(run.id.clone()))?;
+        let began_at_ms = run.created_at_ms;
+        Ok(PostgresSession::new(self, run, Taken { number, session, position: 0, began_at_ms, was_queued: false }))
+    }
+
+    /// A session for an existing run.
+    pub(crate) async fn claim(self: &Arc<Self>, run_id: &str) -> Result<PostgresSession, Error> {
+        let session = random();
+        loop {
+            let run = self.find(run_id).await?;
+            self.wait_until_free(&run).await?;
+            worker::register(self).await?;
+            let taken = attempt!(self.link, |connection| self.take(connection, &run, session, Manner::default()));
+            if let Some((run, taken)) = taken {
+                return Ok(PostgresSession::new(Arc::clone(self), run, taken));
+            }
+            // Somebody else has taken it since it was looked at.
+        }
+    }
+
+    /// Returns once no one has the run.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if its worker lives.
+    pub(crate) async fn wait_until_free(&self, run: &Run) -> Result<(), Error> {
+        let Some(name) = &run.worker else { return Ok(()) };
+        let busy = || Error::Busy { run: run.row.id.clone(), holder: Some(Holder { pid: None, name: name.clone() }) };
+        if *name == self.worker {
+            return if self.has(run.row.number) { Err(busy()) } else { Ok(()) };
+        }
+        if !run.row.is_live {
+            return Ok(());
+        }
+        // The connection of a killed process closes at once. A process that lives connects again within the grace.
+        let until = Instant::now() + self.times.grace + self.times.beat;
+        loop {
+            match attempt!(self.link, |connection| worker::lease_of(connection, name, self.times.grace)) {
+                worker::Lease::Over => return Ok(()),
+                worker::Lease::Disconnected if Instant::now() < until => tokio::time::sleep(PAUSE).await,
+                _ => return Err(busy()),
+            }
+        }
+    }
+
+    /// Takes a run that was free when it was looked at; `None` if that has changed. The mark of the claim is written with it: of this
+    /// and the previous session, one meets a record of the other.
+    pub(crate) async fn take(
+        &self,
+        connection: &mut Connection,
+        seen: &Run,
+        session: i64,
+        manner: Manner,
+    ) -> Result<Option<(NewRun, Taken)>, Fault> {
+        let (number, is_queued) = (seen.row.number, seen.row.state == RunState::Queued);
+        let begins = manner.begins_at_ms.filter(|_| is_queued);
+        let sql = format!(
+            "with last as (
+                select coalesce(max(seq), 0) as seq, coalesce(max(seq) filter (where key <> '{CLAIM}'), 0) as proper
+                from records where run = $1),
+            taken as (
+                update runs set epoch = epoch + 1, session = $4, worker = $5,
+                    deaths = case when worker is null then deaths
+                        else 1 + case when deaths_at = last.proper then deaths else 0 end end,
+                    deaths_at = case when worker is null then deaths_at else last.proper end,
+                    state = case when $6::bigint is null then state else 'running' end,
+                    started_at_ms = coalesce($6, started_at_ms), changed_at_ms = coalesce($6, changed_at_ms),
+                    rank = case when $7 then coalesce(rank, created_at_ms) else rank end
+                from last
+                where run = $1 and epoch = $2 and session = $3
+                    and (worker is null or worker = $5 or not {IS_LIVE})
+                returning run),
+            begun as (delete from queue using taken where queue.run = taken.run and $6 is not null),
+            mark as (
+                insert into records (run, seq, session, key, request, body)
+                select taken.run, last.seq + 1, $4, '{CLAIM}', $8, convert_to($5, 'UTF8') from taken, last where $2 > 0)
+            select last.seq + ($2 > 0)::integer from taken, last"
+        );
+        let request = [0_u8; 32];
+        let parameters: [crate::link::Parameter<'_>; 8] =
+            [&number, &seen.epoch, &seen.session, &session, &self.worker, &begins, &manner.counts, &request.as_slice()];
+        let position: i32 = match connection.query_opt(&sql, &parameters).await? {
+            Some(row) => row.try_get(0)?,
+            None => match self.already_taken(connection, number, session).await? {
+                Some(position) => position,
+                None => return Ok(None),
+            },
+        };
+        let run = seen.created(connection).await?;
+        let began_at_ms = begins.or(seen.row.started_at_ms).unwrap_or(seen.row.created_at_ms);
+        let was_queued = is_queued && begins.is_none();
+        Ok(Some((run, Taken { number, session, position, began_at_ms, was_queued })))
+    }
+
+    /// The position of the run if an earlier attempt of this session has taken it, whose reply was lost.
+    async fn already_taken(
+        &self,
+        connection: &mut Connection,
+        number: i64,
+        session: i64,
+    ) -> Result<Option<i32>, Fault> {
+        let sql = "select coalesce((select max(seq) from records where records.run = runs.run), 0) from runs
+            where run = $1 and session = $2";
+        let row = connection.query_opt(sql, &[&number, &session]).await?;
+        Ok(row.map(|row| row.try_get(0)).transpose()?)
+    }
+
+    /// The session has the run no more.
+    pub(crate) async fn release(&self, number: i64, session: i64) -> Result<(), Error> {
+        attempt!(self.link.attempts_for(RELEASE_PATIENCE); |connection| release(connection, number, session));
+        Ok(())
+    }
+
+    /// Whether a session here has the run.
+    pub(crate) fn has(&self, number: i64) -> bool {
+        lock(&self.held).contains_key(&number)
+    }
+
+    /// Notes that a session here has the run.
+    pub(crate) fn hold(&self, number: i64, session: i64) {
+        lock(&self.held).insert(number, Hold { session, signals: 0 });
+    }
+
+    /// Notes that it has it no more.
+    pub(crate) fn forget_hold(&self, number: i64, session: i64) {
+        let mut held = lock(&self.held);
+        if held.get(&number).is_some_and(|hold| hold.session == session) {
+            held.remove(&number);
+        }
+    }
+
+    /// The time by the clock of the database.
+    pub(crate) fn now_ms(&self) -> i64 {
+        let elapsed = |(at, ms): (Instant, i64)| ms.saturating_add_unsigned(at.elapsed().as_millis() as u64);
+        lock(&self.clock).map_or_else(clock::now_ms, elapsed)
+    }
+
+    /// The run of exactly this id.
+    pub(crate) async fn find(&self, run_id: &str) -> Result<Run, Error> {
+        let run = attempt!(self.link, |connection| Run::find(connection, run_id));
+        run.ok_or_else(|| Error::Unknown(run_id.to_owned()))
+    }
+}
+
+impl Drop for Store {
+    /// Its runs are interrupted from now on, not only when the lease is over.
+    fn drop(&mut self) {
+        worker::leave(self);
+    }
+}
+
+/// The run has no worker, unless somebody else has taken it.
+pub(crate) async fn release(connection: &mut Connection, number: i64, session: i64) -> Result<(), Fault> {
+    connection.execute("update runs set worker = null where run = $1 and session = $2", &[&number, &session]).await?;
+    Ok(())
+}
+
+/// A number that no other session has.
+pub(crate) fn random() -> i64 {
+    let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
+    // Both halves have bits of the version; together none is fixed.
+    i64::from_ne_bytes((high ^ low.rotate_left(32)).to_ne_bytes())
+}

@@ -1,0 +1,130 @@
+//! A session that lost its run writes nothing.
+
+use std::thread;
+
+use etude_postgres::Postgres;
+use etude_runtime::conformance::{block_on, new_run, record};
+use etude_runtime::engine::{Engine as _, Error, Fleet as _, Limits, Record, RunState, Session, Submission};
+
+use crate::server::Server;
+
+/// Ends the lease of a worker and takes its run with another engine, before the worker's next beat.
+fn take_over(server: &Server, schema: &str, from: &Postgres, by: &Postgres, run: &str) -> Box<dyn Session> {
+    loop {
+        let sql = format!("update {schema}.workers set lease_until = now() where worker = '{}'", from.worker());
+        server.sql(&sql);
+        match by.claim(run) {
+            Ok(session) => return session,
+            Err(Error::Busy { .. }) => {}
+            Err(cause) => panic!("{cause}"),
+        }
+    }
+}
+
+fn keys(records: &[Record]) -> Vec<&str> {
+    records.iter().map(|record| record.key.as_str()).collect()
+}
+
+/// The position fences, not the lease: the first session never learns that its lease is over. Whatever the run had before.
+#[test]
+fn a_session_whose_run_was_taken_writes_nothing() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let (one, other) = (crate::open(&server, "etude", dir.path()), crate::open(&server, "etude", dir.path()));
+    for before in 0..3 {
+        let id = format!("r-{before}");
+        let stale = block_on(one.create(&new_run(&id, 1))).expect("create");
+        for number in 0..before {
+            block_on(stale.append(record(&format!("old-{number}"), "1"))).expect("append");
+        }
+        let session = take_over(&server, "etude", &one, &other, &id);
+        let append = block_on(stale.append(record("late", "1")));
+        assert!(matches!(&append, Err(Error::Overtaken { run }) if *run == id), "{append:?}");
+        block_on(session.append(record("new", "2"))).expect("the new one has it");
+        for write in
+            [block_on(stale.append(record("later", "1"))), block_on(stale.set_state(RunState::Failed, Some("{}")))]
+        {
+            assert!(matches!(&write, Err(Error::Overtaken { run }) if *run == id), "{write:?}");
+        }
+        drop(stale);
+        assert!(one.row(&id).expect("row").is_live, "the end of the old session is not that of the new one");
+        block_on(session.set_state(RunState::Succeeded, Some("[]"))).expect("set_state");
+        let view = one.view(&id).expect("view");
+        let mut expected: Vec<String> = (0..before).map(|number| format!("old-{number}")).collect();
+        expected.push("new".to_owned());
+        assert_eq!(keys(&view.records), expected);
+        assert_eq!((view.row.state, view.result.as_deref()), (RunState::Succeeded, Some("[]")));
+    }
+}
+
+/// A failover that lost acknowledged records, here removed with SQL: their session builds nothing on the gap, and nothing on what
+/// another session has put in their place.
+#[test]
+fn a_session_whose_records_were_lost_writes_nothing() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let (one, other) = (crate::open(&server, "etude", dir.path()), crate::open(&server, "etude", dir.path()));
+    let first = block_on(one.create(&new_run("r-1", 1))).expect("create");
+    for key in ["a", "b", "c"] {
+        block_on(first.append(record(key, "1"))).expect("append");
+    }
+    let session = take_over(&server, "etude", &one, &other, "r-1");
+    block_on(session.append(record("lost", "1"))).expect("append");
+    server.sql("delete from etude.records where seq > 3");
+    let append = block_on(session.append(record("after the gap", "1")));
+    let Err(Error::Store { why, .. }) = &append else { panic!("{append:?}") };
+    assert!(why.contains("after position 3"), "{why}");
+    let next = take_over(&server, "etude", &other, &one, "r-1");
+    block_on(next.append(record("d", "1"))).expect("append");
+    let append = block_on(session.append(record("late", "1")));
+    assert!(matches!(append, Err(Error::Overtaken { .. })), "{append:?}");
+    assert_eq!(keys(&next.records().expect("records")), ["a", "b", "c", "d"]);
+}
+
+/// K-4.
+#[test]
+fn one_of_many_claimants_gets_a_run() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let engines: Vec<Postgres> = (0..8).map(|_| crate::open(&server, "etude", dir.path())).collect();
+    drop(block_on(engines[0].create(&new_run("r-1", 1))).expect("create"));
+    for _ in 0..5 {
+        let claims: Vec<_> = thread::scope(|scope| {
+            let threads: Vec<_> = engines.iter().map(|engine| scope.spawn(|| engine.claim("r-1"))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        let winners: Vec<usize> = (0..claims.len()).filter(|at| claims[*at].is_ok()).collect();
+        assert_eq!(winners.len(), 1);
+        let name = engines[winners[0]].worker();
+        for claim in claims.iter().filter_map(|claim| claim.as_ref().err()) {
+            let Error::Busy { holder: Some(holder), .. } = claim else { panic!("{claim}") };
+            assert_eq!(holder.name, name);
+        }
+    }
+}
+
+/// K-28: what a submission writes is seen together.
+#[test]
+fn a_queued_run_is_there_when_it_is_found() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let (one, other) = (crate::open(&server, "etude", dir.path()), crate::open(&server, "etude", dir.path()));
+    const RUNS: usize = 40;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..RUNS {
+                let run = new_run(&format!("r-{number}"), 1);
+                let submission = Submission { run, keys: Vec::new(), max_queued: None };
+                block_on(one.enqueue(&submission)).expect("enqueue");
+            }
+        });
+        let mut begun = 0;
+        while begun < RUNS {
+            let next = other.next(&Limits::of_default_queue(1), i64::MAX).expect("the queue can be read");
+            let Some(session) = next else { continue };
+            assert!(session.run().header.contains(session.run_id()));
+            block_on(session.set_state(RunState::Succeeded, None)).expect("set_state");
+            begun += 1;
+        }
+    });
+}

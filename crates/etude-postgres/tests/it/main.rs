@@ -1,0 +1,37 @@
+//! The engine on a real PostgreSQL server, which each test starts for itself.
+
+#![cfg(unix)]
+#![expect(clippy::disallowed_methods, reason = "tests start a server and programs to look at the engine from outside")]
+
+use std::path::Path;
+use std::time::Duration;
+
+use etude_postgres::{Address, Postgres, Settings, Times};
+
+use server::Server;
+
+mod conformance;
+mod crash;
+mod fencing;
+mod interleavings;
+mod replies;
+mod server;
+
+/// Settings for an engine on a schema of the server.
+fn settings(server: &Server, schema: &str, cache: &Path) -> Settings {
+    Settings {
+        address: Address::parse(&server.url(schema)).expect("an address"),
+        cache: cache.to_owned(),
+        times: Times::default(),
+        connections: 6,
+        connect_timeout: Duration::from_secs(10),
+        patience: Duration::from_secs(60),
+    }
+}
+
+/// An engine on a schema, which is created if need be.
+fn open(server: &Server, schema: &str, cache: &Path) -> Postgres {
+    let settings = settings(server, schema, cache);
+    Postgres::migrate(settings.address.clone(), settings.connect_timeout).expect("a schema can be created");
+    Postgres::open(settings).expect("the engine can be opened")
+}

@@ -1,0 +1,163 @@
+//! Replies that are lost, and rows that appends leave alone.
+
+use std::io::{BufRead as _, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::thread;
+
+use etude_postgres::{Address, Postgres, Settings};
+use etude_runtime::conformance::{block_on, new_run, record};
+use etude_runtime::engine::{
+    Engine as _, Enqueued, Entry, EntryQuery, Expected, Fleet as _, Ledger as _, RunState, Signal, Signalled,
+    Submission, UniqueKey, Write as Written, Written as Result,
+};
+
+use crate::server::Server;
+
+/// Forwards connections to the server. When `left` replies have passed, the next one is swallowed and its connection closed.
+struct Proxy {
+    port: u16,
+    left: Arc<AtomicI64>,
+}
+
+/// No reply is lost.
+const ALL: i64 = i64::MAX;
+
+impl Proxy {
+    fn start(server: &Server) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let (left, socket) = (Arc::new(AtomicI64::new(ALL)), server.socket());
+        let shared = Arc::clone(&left);
+        // Ends with the process of the test.
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let (left, socket) = (Arc::clone(&shared), socket.clone());
+                thread::spawn(move || forward(&client, socket, &left));
+            }
+        });
+        Self { port, left }
+    }
+
+    /// The reply after that many is lost.
+    fn lose_after(&self, replies: i64) {
+        self.left.store(replies, Ordering::SeqCst);
+    }
+
+    /// Whether it was lost.
+    fn has_lost(&self) -> bool {
+        self.left.swap(ALL, Ordering::SeqCst) < 0
+    }
+}
+
+fn forward(client: &TcpStream, socket: PathBuf, left: &AtomicI64) {
+    let Ok(server) = UnixStream::connect(socket) else { return };
+    let (mut requests, mut sink) = (client.try_clone().expect("a socket"), server.try_clone().expect("a socket"));
+    thread::spawn(move || {
+        let _ = std::io::copy(&mut requests, &mut sink);
+        let _ = sink.shutdown(Shutdown::Both);
+    });
+    let (mut replies, mut out) = (server, client);
+    let mut bytes = [0; 65_536];
+    while let Ok(count @ 1..) = replies.read(&mut bytes) {
+        // The server has done what it replies to.
+        if left.fetch_sub(1, Ordering::SeqCst) == 0 {
+            break;
+        }
+        if out.write_all(&bytes[..count]).is_err() {
+            break;
+        }
+    }
+    let _ = client.shutdown(Shutdown::Both);
+}
+
+/// K-8: each write of a run is done once, whichever of its replies is lost, and no one hears of it.
+#[test]
+fn a_lost_reply_is_neither_repeated_nor_a_failure() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    drop(crate::open(&server, "etude", dir.path()));
+    let proxy = Proxy::start(&server);
+    let url = format!("postgres://etude@127.0.0.1:{}/postgres", proxy.port);
+    let settings = Settings {
+        address: Address::parse(&url).expect("an address"),
+        ..crate::settings(&server, "etude", dir.path())
+    };
+    let engine = Postgres::open(settings).expect("the engine can be opened");
+    let mut lost = [0; 7];
+    for replies in 0..4 {
+        let id = format!("r-{replies}");
+        let mut lossy = |at: usize| {
+            lost[at] += usize::from(proxy.has_lost());
+            proxy.lose_after(replies);
+        };
+        lossy(0);
+        let session = block_on(engine.create(&new_run(&id, 1))).expect("create");
+        lossy(0);
+        block_on(session.append(record("a", "1"))).expect("append");
+        lossy(1);
+        let signal = Signal { key: "!cancel".to_owned(), body: "{}".to_owned() };
+        assert_eq!(engine.signal(&id, &signal).expect("signal"), Signalled::Accepted);
+        lossy(2);
+        drop(session);
+        lossy(3);
+        let session = engine.claim(&id).expect("claim");
+        lossy(4);
+        block_on(session.append(record("b", "2"))).expect("append");
+        lossy(1);
+        block_on(session.set_state(RunState::Succeeded, Some("[]"))).expect("set_state");
+        lossy(5);
+        let keys = vec![UniqueKey { key: id.clone(), digest: None }];
+        let submission = Submission { run: new_run(&format!("q-{replies}"), 1), keys, max_queued: None };
+        assert_eq!(block_on(engine.enqueue(&submission)).expect("enqueue"), Enqueued::Accepted);
+        lossy(6);
+        let entry = Entry {
+            book: "b".to_owned(),
+            key: id.clone(),
+            state: "x".to_owned(),
+            body: "{}".to_owned(),
+            ..Entry::default()
+        };
+        let submission = Submission { run: new_run(&format!("l-{replies}"), 1), keys: Vec::new(), max_queued: None };
+        let write = Written { entry, expected: Expected::Nothing, submission: Some(submission), is_alone: false };
+        assert_eq!(block_on(engine.write(&write)).expect("write"), Result::Done);
+        proxy.has_lost();
+        let view = engine.view(&id).expect("view");
+        assert_eq!(view.records, [record("a", "1"), record("b", "2")]);
+        assert_eq!(
+            (view.row.state, view.result.as_deref(), view.signals),
+            (RunState::Succeeded, Some("[]"), vec![signal])
+        );
+    }
+    assert!(lost.iter().all(|count| *count > 0), "of some write no reply was lost: {lost:?}");
+    let query = EntryQuery { book: "b".to_owned(), ..EntryQuery::default() };
+    assert_eq!(engine.entries(&query).expect("entries").len(), 4);
+    assert_eq!(server.sql("select count(*) from etude.queue"), "8");
+    // One mark for the one claim of each run.
+    assert_eq!(server.sql("select count(*) from etude.records where key = '!claim'"), "4");
+}
+
+/// K-11: an append waits for no one who has locked all rows of `runs`.
+#[test]
+fn an_append_locks_no_row_of_runs() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = crate::open(&server, "etude", dir.path());
+    let session = block_on(engine.create(&new_run("r-1", 1))).expect("create");
+    let mut psql = server.psql();
+    let mut stdin = psql.stdin.take().expect("a pipe");
+    stdin.write_all(b"begin; select 'locked ' || id from etude.runs for update;\n").expect("it listens");
+    let mut line = String::new();
+    BufReader::new(psql.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    assert_eq!(line.trim(), "locked r-1");
+    for number in 0..3 {
+        block_on(session.append(record(&number.to_string(), "1"))).expect("append");
+    }
+    assert_eq!(session.records().expect("records").len(), 3);
+    assert!(psql.try_wait().expect("it is ours").is_none(), "it still has the lock");
+    drop(stdin);
+    psql.wait().expect("it ends");
+}

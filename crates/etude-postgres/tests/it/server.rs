@@ -1,0 +1,225 @@
+//! A PostgreSQL server for one test: the programs of the system's package, on a socket in a directory of its own, as an ordinary user.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+use tempfile::TempDir;
+
+/// `initdb` and `postgres` refuse root: the user `nobody`.
+const UNPRIVILEGED: u32 = 65_534;
+
+/// A running server. Its end is its directory's.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    bin: PathBuf,
+    dir: TempDir,
+}
+
+impl Server {
+    /// Starts a server. `None` if this machine has no PostgreSQL: the test is then skipped, unless `ETUDE_REQUIRE_POSTGRES` is set.
+    pub(crate) fn start() -> Option<Self> {
+        let Some(bin) = programs() else {
+            assert!(std::env::var_os("ETUDE_REQUIRE_POSTGRES").is_none(), "PostgreSQL is not installed");
+            eprintln!("skipped: PostgreSQL is not installed");
+            return None;
+        };
+        let template = template(&bin);
+        let dir = scratch();
+        copy(&template, &dir.path().join("data")).expect("the data directory can be copied");
+        let child = launch(&bin, dir.path());
+        let server = Self { child, bin, dir };
+        server.wait_until_ready();
+        Some(server)
+    }
+
+    /// The URL of a schema.
+    pub(crate) fn url(&self, schema: &str) -> String {
+        let socket = self.dir.path().display().to_string().replace('/', "%2F");
+        format!("postgres://etude@{socket}/postgres?schema={schema}")
+    }
+
+    /// Runs SQL with `psql`.
+    pub(crate) fn sql(&self, sql: &str) -> String {
+        let output = Command::new(self.bin.join("psql"))
+            .args(["-U", "etude", "-d", "postgres", "-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql, "-h"])
+            .arg(self.dir.path())
+            .output()
+            .expect("psql can be started");
+        assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
+    /// The socket that the server listens on.
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.dir.path().join(".s.PGSQL.5432")
+    }
+
+    /// Starts `psql`, which reads statements from its standard input.
+    pub(crate) fn psql(&self) -> Child {
+        Command::new(self.bin.join("psql"))
+            .args(["-U", "etude", "-d", "postgres", "-X", "-A", "-t", "-q", "-h"])
+            .arg(self.dir.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("psql can be started")
+    }
+
+    /// Kills all processes of the server, as a crash of the machine does, and starts it again.
+    pub(crate) fn crash(&mut self) {
+        self.child.kill().expect("SIGKILL");
+        self.child.wait().expect("it is dead");
+        let data = self.dir.path().join("data").canonicalize().expect("it is there");
+        let since = Instant::now();
+        loop {
+            let left = processes_in(&data);
+            if left.is_empty() {
+                break;
+            }
+            assert!(since.elapsed() < Duration::from_secs(30), "processes of the server are left");
+            for pid in left {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _ = fs::remove_file(data.join("postmaster.pid"));
+        self.child = launch(&self.bin, self.dir.path());
+        self.wait_until_ready();
+    }
+
+    fn wait_until_ready(&self) {
+        let since = Instant::now();
+        let is_ready = || {
+            Command::new(self.bin.join("pg_isready"))
+                .args(["-q", "-h"])
+                .arg(self.dir.path())
+                .status()
+                .is_ok_and(|status| status.success())
+        };
+        while !is_ready() {
+            let log = fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
+            assert!(since.elapsed() < Duration::from_secs(60), "the server does not start: {log}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            // An immediate shutdown, which leaves no process and no shared memory.
+            let _ = kill_process(pid, Signal::QUIT);
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// The directory of the newest installed programs.
+fn programs() -> Option<PathBuf> {
+    let debian =
+        fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|entry| entry.path().join("bin"));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let has_all = |dir: &PathBuf| ["initdb", "postgres", "psql"].iter().all(|name| dir.join(name).is_file());
+    let mut debian: Vec<PathBuf> = debian.filter(has_all).collect();
+    debian.sort();
+    debian.pop().or_else(|| std::env::split_paths(&path).find(has_all))
+}
+
+/// A directory that the server's user may use.
+fn scratch() -> TempDir {
+    let dir = tempfile::tempdir().expect("a directory");
+    if geteuid().is_root() {
+        chown(dir.path(), Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("it can be given away");
+    }
+    dir
+}
+
+fn command(program: PathBuf) -> Command {
+    let mut command = Command::new(program);
+    command.stdin(Stdio::null()).current_dir("/").env_clear().env("LC_ALL", "C.UTF-8").env("PATH", "/usr/bin:/bin");
+    if geteuid().is_root() {
+        command.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
+    }
+    command
+}
+
+fn launch(bin: &Path, dir: &Path) -> Child {
+    let log = File::create(dir.join("log")).expect("a log");
+    let settings =
+        ["listen_addresses=", "fsync=off", "shared_buffers=32MB", "max_connections=200", "log_min_messages=fatal"];
+    command(bin.join("postgres"))
+        .arg("-D")
+        .arg(dir.join("data"))
+        .arg("-k")
+        .arg(dir)
+        .args(settings.iter().flat_map(|setting| ["-c", setting]))
+        .stdout(log.try_clone().expect("a descriptor"))
+        .stderr(log)
+        .spawn()
+        .expect("the server can be started")
+}
+
+/// A data directory that each server copies: `initdb` takes seconds. It is made once.
+fn template(bin: &Path) -> PathBuf {
+    let version = Command::new(bin.join("postgres")).arg("--version").output().expect("a version");
+    let version: String = String::from_utf8_lossy(&version.stdout)
+        .chars()
+        .filter(|letter| letter.is_ascii_digit() || *letter == '.')
+        .collect();
+    let all = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let template = all.join(format!("postgres-{version}"));
+    let lock = File::create(all.join("postgres.lock")).expect("a lock file");
+    lock.lock().expect("a lock");
+    if !template.is_dir() {
+        let dir = scratch();
+        let data = dir.path().join("data");
+        let status = command(bin.join("initdb"))
+            .args(["-U", "etude", "-A", "trust", "-E", "UTF8", "--no-sync", "--wal-segsize=1", "-D"])
+            .arg(&data)
+            .stdout(Stdio::null())
+            .status()
+            .expect("initdb can be started");
+        assert!(status.success(), "initdb fails");
+        let unfinished = all.join("postgres-unfinished");
+        let _ = fs::remove_dir_all(&unfinished);
+        copy(&data, &unfinished).expect("the data directory can be copied");
+        fs::rename(&unfinished, &template).expect("it can be renamed");
+    }
+    template
+}
+
+/// Copies a directory, with its permissions, for the server's user.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &to)?;
+        } else {
+            fs::copy(entry.path(), &to)?;
+            give_away(&to)?;
+        }
+    }
+    fs::set_permissions(to, fs::Permissions::from_mode(0o700))?;
+    give_away(to)
+}
+
+fn give_away(path: &Path) -> io::Result<()> {
+    if geteuid().is_root() { chown(path, Some(UNPRIVILEGED), Some(UNPRIVILEGED)) } else { Ok(()) }
+}
+
+/// The processes that work in a directory: those of its server.
+fn processes_in(data: &Path) -> Vec<Pid> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let is_there = |entry: &fs::DirEntry| fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == data);
+    let of = |entry: fs::DirEntry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?);
+    entries.filter(is_there).filter_map(of).collect()
+}
