@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -23,6 +24,11 @@ pub(crate) fn skipped(test: &str, why: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
 }
 
+/// The name of the ledger with this number: the first one is `ledger`.
+fn ledger_name(number: usize) -> String {
+    if number == 0 { "ledger".to_owned() } else { format!("ledger.{number}") }
+}
+
 /// An app below a directory of its own. Scripts find that directory in `$ROOT`, and a file to note effects in at
 /// `$LEDGER`.
 pub(crate) struct Test {
@@ -30,6 +36,8 @@ pub(crate) struct Test {
     cwd: PathBuf,
     env: Vec<(String, String)>,
     stdin: Option<Vec<u8>>,
+    /// Which of its ledgers commands get, see [`Test::next_ledger`].
+    ledgers: AtomicUsize,
 }
 
 impl Test {
@@ -39,7 +47,7 @@ impl Test {
             fs::create_dir_all(root.path().join(dir)).expect("a directory can be made");
         }
         let cwd = root.path().canonicalize().expect("it is there").join("app");
-        Self { root, cwd, env: Vec::new(), stdin: None }
+        Self { root, cwd, env: Vec::new(), stdin: None, ledgers: AtomicUsize::new(0) }
     }
 
     /// A pipeline of the app.
@@ -162,9 +170,20 @@ impl Test {
         fs::read_to_string(self.path(path)).unwrap_or_default()
     }
 
-    /// What scripts noted in `$LEDGER`.
+    /// What scripts noted in `$LEDGER`, in all ledgers in turn.
     pub(crate) fn ledger(&self) -> Vec<String> {
-        self.read("ledger").lines().map(str::to_owned).collect()
+        (0..=self.ledgers.load(Ordering::Relaxed)).flat_map(|number| self.ledger_of(number)).collect()
+    }
+
+    /// What scripts noted in the ledger with this number.
+    pub(crate) fn ledger_of(&self, number: usize) -> Vec<String> {
+        self.read(&ledger_name(number)).lines().map(str::to_owned).collect()
+    }
+
+    /// Gives the commands from now on a ledger of their own, and returns its number. What a script notes late is still found
+    /// where the command that started it has its ledger.
+    pub(crate) fn next_ledger(&self) -> usize {
+        self.ledgers.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Runs a command to its end.
@@ -231,7 +250,7 @@ impl Test {
             .env("NO_PROXY", "127.0.0.1")
             .env("USER", "tester")
             .env("ROOT", self.path(""))
-            .env("LEDGER", self.path("ledger"))
+            .env("LEDGER", self.path(&ledger_name(self.ledgers.load(Ordering::Relaxed))))
             .envs(self.env.iter().map(|(name, value)| (name, value)))
             .stdin(if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() });
         command

@@ -32,6 +32,10 @@ pub(super) struct Life {
     /// How often each effect began and finished its work, by id and try.
     pub(super) begun: BTreeMap<String, usize>,
     pub(super) finished: BTreeMap<String, usize>,
+    /// How often each effect began, by the process that started it; at 0 those of which the process is not known.
+    begun_by_process: Vec<BTreeMap<String, usize>>,
+    /// How many processes there were.
+    processes: usize,
     /// The keys of all records, in order.
     pub(super) keys: Vec<String>,
     deaths: Vec<Death>,
@@ -66,8 +70,10 @@ pub(super) enum Edit {
 pub(super) struct Death {
     /// The keys of the records: what had an outcome.
     pub(super) keys: Vec<String>,
-    /// How often each effect had begun.
-    begun: BTreeMap<String, usize>,
+    /// Which of the run's processes it was, from 1.
+    process: usize,
+    /// How often each effect had begun of those that note it in a ledger that all processes share.
+    shared: BTreeMap<String, usize>,
 }
 
 /// What is done next, with the run's id; for an approval what to approve, the first one next.
@@ -97,6 +103,7 @@ pub(super) fn live(construct: &Construct, server: &Server, moments: &[Moment]) -
         let args = args(construct, &next, life.edit == Some(Edit::Accepted));
         let words: Vec<&str> = args.iter().map(String::as_str).collect();
         life.resumes += usize::from(matches!(next, Next::Resume(_)));
+        let process_number = test.next_ledger();
         let since = Instant::now();
         let ran = match construct.stop {
             Some(stop) if !matches!(next, Next::Cancel(_) | Next::Look(_)) => {
@@ -109,9 +116,11 @@ pub(super) fn live(construct: &Construct, server: &Server, moments: &[Moment]) -
             }
         };
         life.took += since.elapsed();
+        life.processes = process_number;
         if ran.code() == KILLED {
             life.kills += 1;
-            life.deaths.push(Death { keys: keys(&test), begun: counted(&test, construct, '+') });
+            let shared = counted(&test.ledger_of(0), construct, '+');
+            life.deaths.push(Death { keys: keys(&test), process: process_number, shared });
             next = after_death(construct, &test, next);
             if let (Next::Resume(id), Some(edit)) = (&next, edit.take()) {
                 edit(&test);
@@ -245,6 +254,8 @@ impl Life {
         Self {
             document: Value::Null,
             begun: BTreeMap::new(),
+            begun_by_process: Vec::new(),
+            processes: 0,
             finished: BTreeMap::new(),
             keys: Vec::new(),
             deaths: Vec::new(),
@@ -302,8 +313,10 @@ impl Life {
             // A stage that restarted has cost what it cost.
             without_cost(&mut self.document);
         }
-        self.begun = counted(test, construct, '+');
-        self.finished = counted(test, construct, '-');
+        self.begun_by_process =
+            (0..=self.processes).map(|number| counted(&test.ledger_of(number), construct, '+')).collect();
+        self.begun = counted(&test.ledger(), construct, '+');
+        self.finished = counted(&test.ledger(), construct, '-');
         self.keys = keys(test);
         let shown = test.run(&["runs", "show", &ran.id(), "--format", "json"]);
         if shown.at("/status") != ran.at("/status") {
@@ -363,16 +376,21 @@ impl Life {
         if ids(self) != ids(whole) {
             found.push(format!("other effects: {:?} instead of {:?}", ids(self), ids(whole)));
         }
-        let settled = |id: &str| {
-            let deaths = self.deaths.iter().filter(|death| death.has_settled(id, construct, whole));
-            deaths.filter_map(|death| death.begun.get(id).copied()).min()
+        let of_process = |number: usize, id: &str| self.begun_by_process[number].get(id).copied().unwrap_or(0);
+        // What a process had started when it was killed may note it later, in the ledger of that process.
+        let is_settled_and_again = |id: &str| {
+            let mut deaths = self.deaths.iter().filter(|death| death.has_settled(id, construct, whole));
+            deaths.any(|death| {
+                let after = (death.process + 1..self.begun_by_process.len()).any(|number| of_process(number, id) > 0);
+                after || of_process(0, id) != death.shared.get(id).copied().unwrap_or(0)
+            })
         };
         for (id, times) in &self.begun {
             // What the edit has touched is done again, and the destructor after it.
             let is_touched = construct.edit.is_some() && (id.contains("/three") || id.starts_with("_destructor/"));
             // What the next attempt starts again had an outcome.
             let starts_again = whole.begun.get(id).is_some_and(|times| *times > 1);
-            if !is_touched && !starts_again && settled(id).is_some_and(|by_then| by_then != *times) {
+            if !is_touched && !starts_again && is_settled_and_again(id) {
                 found.push(format!("`{id}` had an outcome and was begun again: {times} times"));
             }
             let allowed = whole.begun.get(id).copied().unwrap_or(0) + self.kills + usize::from(edited.is_some());
@@ -398,10 +416,10 @@ fn is_of_destructor(effect: &str) -> bool {
     effect.strip_prefix("_destructor").is_some_and(|rest| rest.starts_with(['/', '@']))
 }
 
-/// The ledger's lines with this mark, counted by `ID@TRY` without the run's id.
-fn counted(test: &Test, construct: &Construct, mark: char) -> BTreeMap<String, usize> {
+/// A ledger's lines with this mark, counted by `ID@TRY` without the run's id.
+fn counted(ledger: &[String], construct: &Construct, mark: char) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
-    for line in test.ledger().iter().filter_map(|line| line.strip_prefix(mark)) {
+    for line in ledger.iter().filter_map(|line| line.strip_prefix(mark)) {
         let (_, path) = line.split_once('/').expect("an effect id is a path");
         let path = if construct.restarts { without_return(&without_tries(path)) } else { path.to_owned() };
         *counts.entry(path).or_insert(0) += 1;
