@@ -28,6 +28,25 @@ pub struct Plan {
     pub after: Option<Arc<Sequence>>,
     /// What reports call the body: a pipeline's business, or skill mode.
     pub phase: Phase,
+    /// What a deviation of the body leads to; without it, a deviation is a failure (L-50).
+    pub fallback: Option<Arc<Fallback>>,
+}
+
+/// Skill mode, in which a run continues after a deviation (L-67).
+#[derive(Debug, Clone)]
+pub struct Fallback {
+    /// One agent, which follows the app's own skill. `{{run.request}}` is what it is asked.
+    pub sequence: Arc<Sequence>,
+    /// What the pipeline does: with the input it stands for a request that there is not.
+    pub description: String,
+}
+
+impl Fallback {
+    /// What the ids of its effects begin with. They are below the pipeline, so that another attempt keeps them as it keeps
+    /// those of steps, and no step has such a name.
+    pub fn root(pipeline: &str) -> String {
+        format!("{pipeline}@skill")
+    }
 }
 
 impl Plan {
@@ -154,7 +173,7 @@ impl Step {
         let origin = self.origin.clone();
         let body =
             Sequence { name, dir, steps: vec![Arc::new(self)], output: OutputOf::Last, description: None, origin };
-        Plan { before: None, body: Arc::new(body), after: None, phase }
+        Plan { before: None, body: Arc::new(body), after: None, phase, fallback: None }
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use etude_core::failure::Phase;
 use etude_core::model::Tier;
 use etude_core::plan::stages::StageMachine;
-use etude_core::plan::{Agent, Llm, MachineCall, MachineInput, Origin, Plan, Sequence, Step, StepKind};
+use etude_core::plan::{Agent, Fallback, Llm, MachineCall, MachineInput, Origin, Plan, Sequence, Step, StepKind};
 use etude_core::schema::Schema;
 use etude_core::template::{Reference, Segment, Template};
 use etude_core::tool::ToolSelection;
@@ -27,23 +27,37 @@ const MAX_TURNS: u64 = 30;
 
 /// A pipeline with constructor and destructor.
 pub fn scope(before: Option<Arc<Sequence>>, body: Arc<Sequence>, after: Option<Arc<Sequence>>) -> Plan {
-    Plan { before, body, after, phase: Phase::Business }
+    Plan { before, body, after, phase: Phase::Business, fallback: None }
+}
+
+/// Skill mode after a deviation of a pipeline with this description (L-67): the agent of [`skill_mode`], asked for what the
+/// machine hands over.
+pub fn fallback(name: &str, instructions: Instructions, (tier, max_turns): (Tier, u32), description: &str) -> Fallback {
+    let (agent, origin) = app_agent(name, instructions, tier, max_turns, Template::reference(Reference::Request));
+    let sequence = Arc::clone(&one_agent(agent, origin).body);
+    Fallback { sequence, description: description.to_owned() }
 }
 
 /// An app's own `SKILL.md`, followed by one agent. Its input is `{"request": TEXT}`.
 pub fn skill_mode(name: &str, instructions: Instructions, tier: Tier, max_turns: u32) -> Plan {
+    let prompt = Template::reference(Reference::Input { path: vec![Segment::Field(REQUEST.to_owned())] });
+    let (agent, origin) = app_agent(name, instructions, tier, max_turns, prompt);
+    one_agent(agent, origin)
+}
+
+fn app_agent(name: &str, instructions: Instructions, tier: Tier, max_turns: u32, prompt: Template) -> (Agent, Origin) {
     let Instructions { allowed, body, origin, .. } = instructions;
     let agent = Agent {
         skill: name.to_owned(),
         tier,
         system: Template::literal(body),
-        prompt: Template::reference(Reference::Input { path: vec![Segment::Field(REQUEST.to_owned())] }),
+        prompt,
         tool_selection: Arc::new(ToolSelection { allowed, lists_skills: true, tier, ..ToolSelection::default() }),
         schema: None,
         turn_cap: max_turns,
         max_tokens: None,
     };
-    one_agent(agent, origin)
+    (agent, origin)
 }
 
 /// A prompt skill of system D, followed by an agent (D-14): `{"prompt", "name", "config", "returns", "allowedTools"}`.

@@ -15,6 +15,7 @@ use etude_spec::tool::AppTool;
 use etude_spec::{App, Diagnostic};
 
 use crate::disk::Disk;
+use crate::skill_mode::{self, Defaults};
 use crate::target::Target;
 
 /// What to run: a plan with the files that define it.
@@ -64,7 +65,8 @@ impl Definition {
             StepKind::Skill(_) | StepKind::Machine(_) | StepKind::Tool(_) => agents,
             _ => false,
         };
-        let steps = self.plan.steps().filter(|step| is_sandboxed(&step.kind));
+        let fallback = self.plan.fallback.iter().flat_map(|fallback| &fallback.sequence.steps);
+        let steps = self.plan.steps().chain(fallback).filter(|step| is_sandboxed(&step.kind));
         steps.map(|step| step.name.clone()).collect()
     }
 }
@@ -116,13 +118,21 @@ fn add_below(disk: &Disk, dir: &str, files: &mut Vec<String>) {
     }
 }
 
-/// Loads the pipeline `name` of the app in `disk`, with constructor and destructor. `machines` is what the user's
-/// configuration says about machines, which steps may run.
+/// What the user's configuration says about definitions.
+#[derive(Debug, Clone, Default)]
+pub struct Configuration {
+    /// About machines, which steps may run.
+    pub machines: Rules,
+    /// How agents work, unless something else is said: that of `fallback: skill`.
+    pub agent: Defaults,
+}
+
+/// Loads the pipeline `name` of the app in `disk`, with constructor and destructor.
 ///
 /// # Errors
 /// There is no such pipeline, or a definition does not hold.
-pub fn load(disk: &Disk, name: &str, machines: &Rules) -> Result<Definition, LoadError> {
-    let app = App::new(disk).with_machines(machines.clone());
+pub fn load(disk: &Disk, name: &str, configuration: &Configuration) -> Result<Definition, LoadError> {
+    let app = App::new(disk).with_machines(configuration.machines.clone());
     let discovery = app.discovery();
     if !discovery.contains(name) {
         return Err(LoadError::Unknown { known: discovery.pipelines.clone() });
@@ -145,17 +155,24 @@ pub fn load(disk: &Disk, name: &str, machines: &Rules) -> Result<Definition, Loa
     let after = part(DESTRUCTOR, discovery.destructor);
     match body {
         Some(body) if !diagnostics.iter().any(Diagnostic::is_error) => {
+            let fallback = match body.falls_back {
+                true => Some(skill_mode::fallback(disk, configuration.agent, &body.description)?),
+                false => None,
+            };
+            let tools = fallback.is_some().then(|| tools_of(disk)).transpose()?;
+            files.extend(fallback.iter().map(|_| skill_mode::FILE.to_owned()));
             add_tools(disk, &mut files);
             files.sort_unstable();
             files.dedup();
             let sequence = |pipeline: etude_spec::Pipeline| pipeline.sequence;
+            let plan = lower::scope(before.map(sequence), body.sequence, after.map(sequence));
             Ok(Definition {
                 target: Target::Pipeline(name.to_owned()),
                 app: disk.root().to_owned(),
-                plan: lower::scope(before.map(sequence), body.sequence, after.map(sequence)),
+                plan: Plan { fallback: fallback.map(Arc::new), ..plan },
                 input: body.input,
                 files,
-                tools: None,
+                tools,
                 warnings: diagnostics,
             })
         }

@@ -245,6 +245,7 @@ pub fn of(plan: &Plan, input: &Json, prices: Option<PriceOf<'_>>) -> DryRun {
     let phases = [
         (plan.before.as_ref(), Phase::Constructor),
         (Some(&plan.body), plan.phase),
+        (plan.fallback.as_ref().map(|fallback| &fallback.sequence), Phase::Skill),
         (plan.after.as_ref(), Phase::Destructor),
     ];
     for (sequence, phase) in phases {

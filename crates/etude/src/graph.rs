@@ -36,7 +36,7 @@ pub struct Node {
     pub id: String,
     /// The step's name; for the box around a constructor or destructor that pipeline's name.
     pub name: String,
-    /// The word for `type` in a pipeline file; `constructor` or `destructor` for the boxes around those.
+    /// The word for `type` in a pipeline file; `constructor`, `destructor` or `fallback` for the boxes around those.
     pub kind: &'static str,
     /// When it runs.
     pub phase: Phase,
@@ -73,9 +73,9 @@ etude_core::words! {
 }
 
 impl Node {
-    /// True for the boxes around constructor and destructor.
+    /// True for the boxes around constructor, destructor and skill mode after a deviation.
     fn is_dashed(&self) -> bool {
-        matches!(self.kind, "constructor" | "destructor")
+        matches!(self.kind, "constructor" | "destructor" | "fallback")
     }
 
     /// What stands in the box: the name, the type, and the facts.
@@ -98,9 +98,14 @@ pub fn of(plan: &Plan) -> Graph {
         graph.follow(&mut last, at);
     }
     graph.sequence(&plan.body, Phase::Business, None, &mut last);
+    let fallback = plan.fallback.as_ref().map(|fallback| graph.boxed(&fallback.sequence, Phase::Skill, "fallback"));
+    if let Some(at) = fallback {
+        graph.nodes[at].facts.push("after a deviation".to_owned());
+    }
     if let Some(after) = &plan.after {
         let at = graph.boxed(after, Phase::Destructor, "destructor");
         graph.follow(&mut last, at);
+        graph.edges.extend(fallback.map(|from| Edge { from, to: at, kind: EdgeKind::Order }));
     }
     graph
 }

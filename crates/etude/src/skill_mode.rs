@@ -1,6 +1,7 @@
 //! Skill mode: the app's own `SKILL.md` as the instructions of an agent.
 
 use etude_core::model::Tier;
+use etude_core::plan::Fallback;
 use etude_spec::lower;
 use etude_spec::pipeline::input::InputDecl;
 use etude_spec::skill::Instructions;
@@ -57,6 +58,16 @@ pub fn load(disk: &Disk, defaults: Defaults) -> Result<Definition, LoadError> {
         tools,
         warnings,
     })
+}
+
+/// Skill mode for a run whose pipeline deviates (L-67). `description` is what the pipeline does.
+///
+/// # Errors
+/// There is no `SKILL.md`, or it cannot be read.
+pub(crate) fn fallback(disk: &Disk, defaults: Defaults, description: &str) -> Result<Fallback, LoadError> {
+    let instructions = Instructions::read(disk, FILE).map_err(LoadError::Invalid)?;
+    let name = instructions.name.clone().unwrap_or_else(|| name_of(disk));
+    Ok(lower::fallback(&name, instructions, (defaults.tier, defaults.max_turns), description))
 }
 
 /// What an app without a name is called: as its directory.

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
-use etude::definition::{self, Definition, LoadError};
+use etude::definition::{self, Configuration, Definition, LoadError};
 use etude::disk::Disk;
 use etude::document::{Document, write_json};
 use etude::header::Granted;
@@ -203,8 +203,9 @@ pub(crate) fn load_target(context: &Context, disk: &Disk, target: &Target) -> Re
 
 /// Loads a pipeline, and says which ones there are if there is no such one.
 pub(crate) fn load(context: &Context, disk: &Disk, name: &str) -> Result<Definition, Refused> {
-    let machines = context.settings(disk.root())?.machines;
-    definition::load(disk, name, &machines).map_err(|error| match error {
+    let settings = context.settings(disk.root())?;
+    let configuration = Configuration { machines: settings.machines, agent: settings.agent };
+    definition::load(disk, name, &configuration).map_err(|error| match error {
         LoadError::Invalid(diagnostics) => diagnostics.into(),
         LoadError::Unknown { known } => {
             let problem = Problem::usage(format!("there is no pipeline `{name}`"));

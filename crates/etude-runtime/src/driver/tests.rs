@@ -98,6 +98,7 @@ fn plan() -> Plan {
         ),
         after: Some(sequence("_destructor", vec![step("after", "null")])),
         phase: etude_core::failure::Phase::Business,
+        fallback: None,
     }
 }
 
@@ -302,6 +303,7 @@ async fn layers_that_never_fall_silent_do_not_hold_up_a_run() {
         body: sequence("p", vec![step("only", "1")]),
         after: None,
         phase: etude_core::failure::Phase::Business,
+        fallback: None,
     };
     let models = Arc::new(NoModels);
     let driven = world

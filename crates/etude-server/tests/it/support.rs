@@ -40,7 +40,7 @@ impl Apps for Disks {
         let disk = Disk::open(app).map_err(|e| NotLoaded::Unreadable(e.to_string()))?;
         let loaded = match target {
             Target::Machine(id) => etude::stage_machine::load(&disk, id, &Rules::default()),
-            target => definition::load(&disk, target.pipeline().unwrap_or_default(), &Rules::default()),
+            target => definition::load(&disk, target.pipeline().unwrap_or_default(), &Default::default()),
         };
         match loaded {
             Ok(definition) => Ok((disk, definition)),

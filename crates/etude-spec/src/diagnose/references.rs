@@ -288,6 +288,20 @@ pub(crate) fn scope_pipeline(file: &File, at: Span, name: &str) -> Diagnostic {
     Diagnostic::error(Code::UnknownPipeline, file, at, message).label("runs before or after every pipeline, by itself")
 }
 
+pub(crate) fn scope_fallback(file: &File, at: Span, name: &str) -> Diagnostic {
+    let message = format!("{} cannot fall back to skill mode", quoted(name));
+    Diagnostic::error(Code::MisplacedField, file, at, message)
+        .label("only the pipeline of a run deviates")
+        .hint("remove the field")
+}
+
+pub(crate) fn no_skill_to_fall_back_to(file: &File, at: Span) -> Diagnostic {
+    let message = "`fallback: skill` needs SKILL.md, which this app does not have".to_owned();
+    Diagnostic::error(Code::MissingFile, file, at, message)
+        .label("there is no skill mode")
+        .hint("write SKILL.md in the app's directory, or remove `fallback`")
+}
+
 pub(crate) fn broken_pipeline(file: &File, at: Span, name: &str, errors: usize) -> Diagnostic {
     let count = if errors == 1 { "an error".to_owned() } else { format!("{} errors", number(errors as u64)) };
     Diagnostic::error(Code::BrokenPipeline, file, at, format!("pipeline {} has {count}", quoted(name)))

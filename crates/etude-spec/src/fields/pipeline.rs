@@ -46,6 +46,8 @@ pub static PIPELINE: Object = Object {
         optional "input": Inputs, "{repo: string}",
             "The parameters, as `name: type`, or `name: {…}` with a JSON Schema.";
         required "steps": Steps, "[{name: fetch, type: code, command: bash steps/fetch.sh}]", "The steps, in order.";
+        optional "fallback": Word(&["skill"]), "skill",
+            "After a deviation the run continues in skill mode instead of failing." => extension "L-67";
         optional "output": Text, "report",
             "The step whose output is the pipeline's; by default the last one."
             => instead "write the name of a step: `output: report`";

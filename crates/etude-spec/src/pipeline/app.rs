@@ -33,6 +33,8 @@ pub struct Pipeline {
     pub triggers: Vec<String>,
     /// Its parameters.
     pub input: InputDecl,
+    /// A deviation leads to skill mode instead of a failure (L-67).
+    pub falls_back: bool,
     /// Its steps.
     pub sequence: Arc<Sequence>,
     /// Every file that a run depends on, relative to the app, in order: definitions, schemas, validators, scripts.
@@ -117,6 +119,7 @@ impl<'s> App<'s> {
             description: loaded.description.clone(),
             triggers: loaded.triggers.clone(),
             input: loaded.input.clone(),
+            falls_back: loaded.falls_back,
             sequence: Arc::clone(sequence),
             files: loader.files_of(&loaded).into_iter().collect(),
             extensions,

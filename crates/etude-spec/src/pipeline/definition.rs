@@ -18,6 +18,8 @@ pub(crate) struct Definition<'n> {
     pub(crate) input: InputDecl,
     pub(crate) steps: Vec<StepDef<'n>>,
     pub(crate) output: Option<Text<'n>>,
+    /// A deviation leads to skill mode: where the file says so.
+    pub(crate) fallback: Option<Span>,
 }
 
 /// A text with its place.

@@ -18,7 +18,7 @@ use crate::pipeline::input::{InputDecl, fits};
 use crate::pipeline::lower::{self, Resolved};
 use crate::pipeline::resolve::Bringing;
 use crate::pipeline::shape::Shape;
-use crate::pipeline::{files, names, read, schema_file};
+use crate::pipeline::{files, names, read, schema_file, skill};
 use crate::source::{ReadFailure, SourceFile, Sources};
 use crate::stage_machine::{Machines, Rules};
 use crate::yaml::{self, Node};
@@ -32,6 +32,8 @@ pub(crate) struct Loaded {
     pub(crate) description: String,
     pub(crate) triggers: Vec<String>,
     pub(crate) input: InputDecl,
+    /// A deviation leads to skill mode.
+    pub(crate) falls_back: bool,
     /// Absent if there are errors.
     pub(crate) sequence: Option<Arc<Sequence>>,
     /// The files that its own steps depend on. Those of the pipelines that they run: [`Loader::files_of`].
@@ -57,6 +59,7 @@ impl Loaded {
             description: String::new(),
             triggers: Vec::new(),
             input: InputDecl::default(),
+            falls_back: false,
             sequence: None,
             files: BTreeSet::new(),
             diagnostics,
@@ -125,6 +128,7 @@ pub(crate) fn definition<'n>(
     let open_input = (name == CONSTRUCTOR || name == DESTRUCTOR) && definition.input.parameters.is_empty();
     names::check(found, &definition, open_input);
     files::check(found, sources, &discover::dir_of(name), &definition.steps);
+    skill::check_fallback(found, sources, name, definition.fallback);
     Some(definition)
 }
 
@@ -317,6 +321,7 @@ impl<'a> Loader<'a> {
             description: definition.description,
             triggers: definition.triggers,
             input: definition.input,
+            falls_back: definition.fallback.is_some(),
             sequence: sequence.flatten().map(Arc::new),
             files,
             diagnostics,

@@ -39,6 +39,7 @@ pub(crate) fn definition<'n>(found: &mut Findings<'_>, root: &'n Node<'n>, dir_n
         input,
         steps: steps(found, entries, &subject, &names, None),
         output: text(entries, "output"),
+        fallback: text(entries, "fallback").filter(|word| word.text == "skill").map(|word| word.at),
     })
 }
 

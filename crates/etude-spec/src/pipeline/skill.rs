@@ -6,10 +6,11 @@ use globset::GlobBuilder;
 
 use crate::diagnose::references;
 use crate::diagnostic::Diagnostic;
+use crate::discover::{CONSTRUCTOR, DESTRUCTOR};
 use crate::fields::check::Findings;
 use crate::pipeline::definition::Text;
 use crate::skill::{self, Instructions, SKILL_FILE};
-use crate::source::{FileKind, SourceFile, Sources};
+use crate::source::{FileKind, SourceFile, Sources, Span};
 use crate::tool::{self, AppTool};
 use crate::yaml::Node;
 
@@ -106,6 +107,17 @@ pub(crate) fn check_tool(found: &mut Findings<'_>, sources: &dyn Sources, name: 
         found.push(references::excluded_tool(found.file, name.at, name.text));
     }
     Some(allowed)
+}
+
+/// What `fallback: skill` of the pipeline `name` needs (L-75): the app's own `SKILL.md`. Constructor and destructor never
+/// deviate.
+pub(crate) fn check_fallback(found: &mut Findings<'_>, sources: &dyn Sources, name: &str, at: Option<Span>) {
+    let Some(at) = at else { return };
+    if [CONSTRUCTOR, DESTRUCTOR].contains(&name) {
+        found.push(references::scope_fallback(found.file, at, name));
+    } else if !matches!(sources.kind(SKILL_FILE), Ok(FileKind::File { .. })) {
+        found.push(references::no_skill_to_fall_back_to(found.file, at));
+    }
 }
 
 /// True if the pattern for names may match a tool of some MCP server.

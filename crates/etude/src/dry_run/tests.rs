@@ -32,6 +32,7 @@ steps: [{name: s, type: llm, retry: 0, max_tokens: 10, prompt: "{{input.a}} {{in
         body: sequence(&app, "p"),
         after: Some(sequence(&app, "_destructor")),
         phase: etude_core::failure::Phase::Business,
+        fallback: None,
     };
     of(&plan, &Json::parse(input).unwrap(), prices)
 }

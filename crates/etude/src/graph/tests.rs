@@ -59,6 +59,7 @@ fn graph() -> Graph {
         body: sequence("review"),
         after: Some(sequence("_destructor")),
         phase: etude_core::failure::Phase::Business,
+        fallback: None,
     })
 }
 

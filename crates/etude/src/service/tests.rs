@@ -80,7 +80,7 @@ impl World {
 
     fn parts(&self) -> Arc<Parts> {
         let disk = Disk::open(&self.app()).expect("an app");
-        let definition = definition::load(&disk, "two", &etude_spec::stage_machine::Rules::default());
+        let definition = definition::load(&disk, "two", &definition::Configuration::default());
         let runner = Runner {
             engine: Arc::clone(&self.engine),
             models: Arc::new(NoModels),

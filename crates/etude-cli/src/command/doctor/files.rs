@@ -5,7 +5,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use etude::definition;
+use etude::definition::{self, Configuration};
 use etude::disk::Disk;
 use etude_core::model::Tier;
 use etude_runtime::engine::Query;
@@ -46,7 +46,8 @@ impl App {
     pub(super) fn tiers(&self) -> BTreeSet<Tier> {
         let Some(disk) = &self.disk else { return BTreeSet::new() };
         let names = etude_spec::App::new(disk).discovery().pipelines.clone();
-        let loaded = names.iter().filter_map(|name| definition::load(disk, name, &self.rules).ok());
+        let configuration = Configuration { machines: self.rules.clone(), ..Configuration::default() };
+        let loaded = names.iter().filter_map(|name| definition::load(disk, name, &configuration).ok());
         loaded.flat_map(|definition| definition.tiers()).collect()
     }
 }

@@ -6,6 +6,7 @@ use etude::definition::Definition;
 use etude::dry_run::{self, DryRun, Question, Repeat, StepFacts, Work, WorstCase};
 use etude_core::data::Json;
 use etude_core::effect::Command;
+use etude_core::failure::Phase;
 use etude_core::machine::Limits;
 use etude_core::plan::OnTimeout;
 use etude_core::report::duration;
@@ -45,7 +46,9 @@ fn text(run: &DryRun, limits: &Limits) -> String {
     let mut phase = None;
     for step in &run.steps {
         if phase.replace(step.phase) != Some(step.phase) {
-            let _ = writeln!(out, "\n{}", step.phase.word());
+            let is_fallback = step.phase == Phase::Skill && run.steps[0].phase != Phase::Skill;
+            let why = if is_fallback { ", after a deviation" } else { "" };
+            let _ = writeln!(out, "\n{}{why}", step.phase.word());
         }
         draw(&mut out, step);
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use etude::definition::{self, Definition, LoadError};
+use etude::definition::{self, Configuration, Definition, LoadError};
 use etude::disk::Disk;
 use etude::runner::Runner;
 use etude::skill_mode;
@@ -47,7 +47,10 @@ impl Apps for Configured {
         let context = self.context(app);
         let settings = context.settings(disk.root()).map_err(|problem| NotLoaded::Unreadable(why(&problem)))?;
         let loaded = match target {
-            Target::Pipeline(name) => definition::load(&disk, name, &settings.machines),
+            Target::Pipeline(name) => {
+                let (machines, agent) = (settings.machines, settings.agent);
+                definition::load(&disk, name, &Configuration { machines, agent })
+            }
             Target::Machine(name) => etude::stage_machine::load(&disk, name, &settings.machines),
             Target::Skill(_) => skill_mode::load(&disk, settings.agent),
         };

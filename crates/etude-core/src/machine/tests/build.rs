@@ -44,6 +44,7 @@ pub(super) fn pipeline(steps: impl IntoIterator<Item = Step>) -> Case {
             body: Arc::new(sequence("p", steps)),
             after: None,
             phase: crate::failure::Phase::Business,
+            fallback: None,
         },
         start,
     }

@@ -56,6 +56,7 @@ fn asking() -> Plan {
         body: sequence("p", vec![Arc::new(step)]),
         after: None,
         phase: etude_core::failure::Phase::Business,
+        fallback: None,
     }
 }
 

@@ -25,7 +25,7 @@ fn shown(limits: &Limits) -> String {
     let input = Json::parse(r#"{"who":"Ada"}"#).unwrap();
     text(
         &dry_run::of(
-            &Plan { before: None, body, after: None, phase: etude_core::failure::Phase::Business },
+            &Plan { before: None, body, after: None, phase: etude_core::failure::Phase::Business, fallback: None },
             &input,
             None,
         ),
