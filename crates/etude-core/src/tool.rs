@@ -116,6 +116,13 @@ pub struct ToolCall {
     pub stage_execution: Option<String>,
 }
 
+impl ToolCall {
+    /// True if a step of type `tool` makes the call, and no model (L-43).
+    pub fn is_of_step(&self) -> bool {
+        self.id == self.key && self.name != APPLICATION_CALL
+    }
+}
+
 /// What became of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ToolReply {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use etude_core::effect::{Effect, EffectId, Gate};
 use etude_core::failure::Failure;
 use etude_core::machine::{Command, Machine, Start};
-use etude_core::model::{Request, TransportWait};
+use etude_core::model::TransportWait;
 use etude_core::outcome::{Completed, Exit, Outcome};
 use etude_core::plan::Plan;
 use etude_core::report::{Event, Remains, RunResult, StepRow, is_below};
@@ -314,8 +314,8 @@ struct Driver<'a, 'b> {
     gates: BTreeMap<EffectId, Gate>,
     /// Timers under way: those that count as deadlines, with the time at which they end.
     sleeping: BTreeMap<EffectId, Option<i64>>,
-    /// MiddlewareEventKind models are being asked, to be kept with their answers.
-    asked: BTreeMap<EffectId, Box<Request>>,
+    /// What models are being asked and what steps call, to be kept with what comes of it.
+    asked: BTreeMap<EffectId, Effect>,
     /// Nothing new begins.
     is_draining: bool,
     /// What would have begun since.
@@ -498,8 +498,8 @@ impl Driver<'_, '_> {
                 Ok(())
             }
             effect => {
-                if let Effect::Model(request) = &effect {
-                    self.asked.insert(id.clone(), request.clone());
+                if record::keeps_request(&effect) {
+                    self.asked.insert(id.clone(), effect.clone());
                 }
                 let handle = self.drive.host.begin(id.clone(), effect, self.sinks.clone());
                 self.running.insert(id, handle);
@@ -509,11 +509,8 @@ impl Driver<'_, '_> {
     }
 
     async fn journal(&mut self, id: &EffectId, effect: &Effect, completed: Completed) -> Result<(), Error> {
-        let asked = match effect {
-            Effect::Model(request) => Some(&**request),
-            _ => None,
-        };
-        self.drive.session.append(record::of_outcome(id, effect.digest(), &completed, asked, self.at_ms())).await?;
+        let record = record::of_outcome(id, effect.digest(), &completed, Some(effect), self.at_ms());
+        self.drive.session.append(record).await?;
         self.machine.complete(id, completed);
         Ok(())
     }
@@ -581,7 +578,7 @@ impl Driver<'_, '_> {
         self.handle_shortage(&completed.outcome)?;
         let Some(request) = self.machine.request(&id) else { return Ok(()) };
         let asked = self.asked.remove(&id);
-        let record = record::of_outcome(&id, request, &completed, asked.as_deref(), self.at_ms());
+        let record = record::of_outcome(&id, request, &completed, asked.as_ref(), self.at_ms());
         self.drive.session.append(record).await?;
         self.machine.complete(&id, completed);
         let commands = self.poll().await?;

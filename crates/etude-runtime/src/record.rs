@@ -11,7 +11,6 @@ use std::sync::Arc;
 use etude_core::data::{Json, Stored};
 use etude_core::digest::Digest;
 use etude_core::effect::{Command, Effect, EffectId, Gate};
-use etude_core::model::Request;
 use etude_core::outcome::{Completed, Decision, Outcome, ProcessEnd, Stdout};
 use etude_core::plan::stages::{Script, SlotForm, SlotForms};
 use etude_core::tree;
@@ -70,16 +69,19 @@ pub enum Error {
     },
 }
 
-/// The record of an effect that came to its end `at_ms` milliseconds after the run began. A model call is kept with what was
-/// asked.
-pub fn of_outcome(
-    id: &EffectId,
-    request: Digest,
-    completed: &Completed,
-    asked: Option<&Request>,
-    at_ms: u64,
-) -> Record {
-    let body = wire::Body::of(completed, asked, at_ms);
+/// True if the record of the effect's end holds what was asked.
+pub fn keeps_request(effect: &Effect) -> bool {
+    match effect {
+        Effect::Model(_) => true,
+        Effect::Tool(call) => call.is_of_step(),
+        _ => false,
+    }
+}
+
+/// The record of an effect that came to its end `at_ms` milliseconds after the run began. A model call, and a tool that a step
+/// calls, are kept with what was asked.
+pub fn of_outcome(id: &EffectId, request: Digest, completed: &Completed, asked: Option<&Effect>, at_ms: u64) -> Record {
+    let body = wire::Body::of(completed, asked.filter(|effect| keeps_request(effect)), at_ms);
     Record { key: id.as_str().to_owned(), request, body: body.to_text(), blobs: blobs(&completed.outcome) }
 }
 
@@ -107,6 +109,11 @@ pub fn to_checked_outcome(record: &Record, blobs: &dyn BlobStore) -> Result<Comp
 /// What was asked in the model call that a record tells of: a conversation as text, one heading per message.
 pub fn to_prompt(record: &Record) -> Option<String> {
     wire::Body::parse(&record.key, &record.body).ok()?.into_prompt()
+}
+
+/// Name and arguments of the tool that a step calls (L-43). Those of an agent's calls are in its answers.
+pub fn to_call(record: &Record) -> Option<(String, String)> {
+    wire::Body::parse(&record.key, &record.body).ok()?.called
 }
 
 /// When a record was written, in milliseconds since the run began: the end of an effect, whose duration is beside it. Earlier

@@ -120,7 +120,10 @@ pub fn effects(view: &RunView, blobs: &dyn BlobStore) -> Vec<Inspected> {
                     if let Outcome::Response(response) = &completed.outcome {
                         (usage, model) = (Some(response.usage), Some(response.model.clone()));
                     }
-                    let (summary, streams) = describe(&completed.outcome, completed.elapsed_ms);
+                    let (mut summary, streams) = describe(&completed.outcome, completed.elapsed_ms);
+                    if let Some((tool, arguments)) = record::to_call(record) {
+                        summary = format!("{tool} {arguments} {summary}");
+                    }
                     let is_failed = is_failure(&completed.outcome);
                     let conditions = match completed.outcome {
                         Outcome::Process(end) => end.conditions,

@@ -2,7 +2,6 @@
 //!
 //! Nothing of it is kept twice: the journal has every answer and every result, and the rest follows from them.
 
-use etude_core::model::ToolCall;
 use etude_core::outcome::{Outcome, Stdout};
 use etude_core::tool::{ToolReply, ToolResult};
 use etude_core::tree;
@@ -51,7 +50,7 @@ pub enum Source {
 /// Shorter texts are found everywhere, and prove nothing.
 const SHORTEST: usize = 3;
 
-/// The tool calls of a run, in the order in which the model made them.
+/// The tool calls of a run, in the order in which models and steps made them.
 pub fn of(view: &RunView, blobs: &dyn BlobStore) -> Vec<Call> {
     let mut seen: Vec<(Source, String)> = Vec::new();
     if let Ok(header) = Header::parse(&view.run.header, blobs)
@@ -65,12 +64,21 @@ pub fn of(view: &RunView, blobs: &dyn BlobStore) -> Vec<Call> {
         match completed.outcome {
             Outcome::Response(answer) => {
                 let made = answer.tool_calls.iter().enumerate();
-                calls.extend(made.map(|(n, call)| begun(&record.key, n, call, &seen)));
+                calls.extend(made.map(|(n, call)| {
+                    let effect = format!("{}/{}[{n}]", record.key, call.name);
+                    begun(effect, &call.name, &call.arguments, &seen)
+                }));
             }
             Outcome::Tool(reply) => {
-                let ToolReply::Done(result) = *reply else { continue };
                 // A call that was approved is made again, under its second name.
                 let key = record.key.strip_suffix("#2").unwrap_or(&record.key);
+                // A step calls without a model.
+                if let Some((tool, arguments)) = record::to_call(record)
+                    && !calls.iter().any(|call| call.effect == key)
+                {
+                    calls.push(begun(key.to_owned(), &tool, &arguments, &seen));
+                }
+                let ToolReply::Done(result) = *reply else { continue };
                 seen.push((Source::Effect(key.to_owned()), result.content.clone()));
                 if let Some(call) = calls.iter_mut().rev().find(|call| call.effect == key) {
                     call.result = Some(result);
@@ -89,15 +97,14 @@ pub fn of(view: &RunView, blobs: &dyn BlobStore) -> Vec<Call> {
     calls
 }
 
-fn begun(turn: &str, number: usize, call: &ToolCall, seen: &[(Source, String)]) -> Call {
-    let arguments = match call.arguments.trim() {
+fn begun(effect: String, tool: &str, arguments: &str, seen: &[(Source, String)]) -> Call {
+    let arguments = match arguments.trim() {
         "" => json!({}),
         text => tree::of_answer(text).unwrap_or_else(|_| text.into()),
     };
     let mut origins = Vec::new();
     trace(&arguments, &mut String::new(), seen, &mut origins);
-    let effect = format!("{turn}/{}[{number}]", call.name);
-    Call { effect, tool: call.name.clone(), arguments, result: None, origins }
+    Call { effect, tool: tool.to_owned(), arguments, result: None, origins }
 }
 
 /// Finds the origin of every plain value.

@@ -81,6 +81,34 @@ fn a_tool_step_waits_for_an_answer() {
     assert_eq!(tools, ["get", "cancel"]);
 }
 
+/// L-43: `runs show` lists the calls of steps with tool, arguments and result, as it lists those of an agent.
+#[test]
+fn calls_of_steps_are_shown() {
+    let each =
+        "  - {name: each, type: tool, tool: get, for_each: \"{{order.output.lines}}\", args: {id: \"{{item.sku}}\"}}\n";
+    let cancel = "  - {name: gone, type: tool, tool: cancel, args: {id: \"{{order.output.id}}\"}}\n";
+    let test = app(&format!("{GET}{each}{cancel}")).file("etude.yaml", "approvals: {unattended: wait}\n");
+    test.run(&["run", "--pipeline", "p", "-i", "id=A-1", "--format", "json"]).exit(5);
+    let call = |ran: &crate::ran::Ran, n: usize| {
+        ["effect", "tool", "arguments"].map(|member| ran.at(&format!("/calls/{n}/{member}")))
+    };
+    let row = |effect: &str, tool: &str, id: &str| [json!(effect), json!(tool), json!({ "id": id })];
+    let shown = test.run(&["runs", "show", "latest", "--format", "json"]).exit(0);
+    assert_eq!(call(&shown, 0), row("p/order", "get", "A-1"));
+    assert_eq!((call(&shown, 1), call(&shown, 2)), (row("p/each[0]", "get", "a"), row("p/each[1]", "get", "b")));
+    assert_eq!((call(&shown, 3), shown.at("/calls/3/result")), (row("p/gone", "cancel", "A-1"), json!(null)));
+    test.run(&["approve", "latest"]).exit(0);
+    test.run(&["runs", "resume", "latest"]).exit(0);
+    let shown = test.run(&["runs", "show", "latest", "--format", "json"]).exit(0);
+    assert_eq!(shown.at("/calls").as_array().map(Vec::len), Some(4), "{}", shown.at("/calls"));
+    assert!(shown.at("/calls/3/result").to_string().contains("A-1"), "{}", shown.at("/calls/3"));
+    assert_eq!(shown.at("/calls/3/origins/~1id"), json!("p/order"));
+    let text = test.run(&["runs", "show", "latest"]).exit(0);
+    assert!(text.out().contains(r#"cancel {"id":"A-1"}"#) && text.out().contains("get, 2 calls"), "{}", text.out());
+    let text = test.run(&["runs", "show", "latest", "order"]).exit(0);
+    assert!(text.out().contains(r#"get {"id":"A-1"} gave "#), "{}", text.out());
+}
+
 /// L-46: what a run would call and require is there before it starts.
 #[test]
 fn a_dry_run_shows_calls_and_requirements() {

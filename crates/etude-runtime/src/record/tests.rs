@@ -284,12 +284,39 @@ fn a_model_call_is_kept_with_what_was_asked() {
     let mut request = etude_core::model::Request { system: Some("be brief".into()), ..Default::default() };
     request.messages = vec![etude_core::model::Message::user("why?"), etude_core::model::Message::assistant("because")];
     let outcome = every_outcome(&blobs).remove(6);
-    let record =
-        of_outcome(&EffectId::new("p/a"), Digest::of(b"r"), &Completed { outcome, elapsed_ms: 1 }, Some(&request), 9);
+    let record = of_outcome(
+        &EffectId::new("p/a"),
+        Digest::of(b"r"),
+        &Completed { outcome, elapsed_ms: 1 },
+        Some(&Effect::Model(Box::new(request))),
+        9,
+    );
     assert_eq!(
         to_prompt(&record).unwrap(),
         "--- system ---\nbe brief\n--- user ---\nwhy?\n--- assistant ---\nbecause\n"
     );
+}
+
+/// L-43: a call that a step makes is kept with its tool and its arguments; an agent's is not, which stands in its answer.
+#[test]
+fn a_call_of_a_step_is_kept_with_what_was_asked() {
+    let call = |id: &str| {
+        Effect::Tool(Box::new(etude_core::tool::ToolCall {
+            tool_selection: Arc::default(),
+            name: "get".to_owned(),
+            arguments: r#"{"id":1}"#.to_owned(),
+            id: id.to_owned(),
+            key: "p/a".to_owned(),
+            is_approved: false,
+            is_confirmed: false,
+            approved_key: None,
+            stage_execution: None,
+        }))
+    };
+    let completed = Completed { outcome: Outcome::Slept, elapsed_ms: 1 };
+    let record = |id: &str| of_outcome(&EffectId::new("p/a"), Digest::of(b""), &completed, Some(&call(id)), 9);
+    assert_eq!(to_call(&record("p/a")), Some(("get".to_owned(), r#"{"id":1}"#.to_owned())));
+    assert_eq!(to_call(&record("c1")), None);
 }
 
 /// A-7.2: a turn of an agent is kept with what is new in it, so that a long conversation is kept once and not once a
@@ -302,8 +329,10 @@ fn a_turn_is_recorded_without_what_came_before() {
         vec![Message::user("first words"), Message::assistant("first answer"), Message::user("second words")];
     let request = Request { system: Some("s".into()), messages, tools: vec![tool], ..Request::default() };
     let completed = Completed { outcome: Outcome::Slept, elapsed_ms: 1 };
-    let record =
-        |request: &Request| of_outcome(&EffectId::new("p/x/turn2"), Digest::of(b""), &completed, Some(request), 9);
+    let record = |request: &Request| {
+        let asked = Effect::Model(Box::new(request.clone()));
+        of_outcome(&EffectId::new("p/x/turn2"), Digest::of(b""), &completed, Some(&asked), 9)
+    };
     let prompt = to_prompt(&record(&request)).unwrap();
     assert_eq!(prompt, "--- after 2 messages ---\n--- user ---\nsecond words\n");
     let whole = to_prompt(&record(&Request { tools: Vec::new(), ..request })).unwrap();

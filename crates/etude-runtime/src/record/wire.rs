@@ -4,6 +4,7 @@ mod tools;
 
 use etude_core::data::Json;
 use etude_core::digest::Digest;
+use etude_core::effect::Effect;
 use etude_core::model::{CallFailure, CallFailureKind, ModelResponse, Part, Request, Role, Stop, ToolCall, Usage};
 use etude_core::outcome::{Completed, Conditions, Decision, Exit, Outcome, ProcessEnd, Stderr, Stdout, Warmth};
 use etude_core::tree::{self, TreeError};
@@ -28,6 +29,9 @@ pub(super) struct Body {
     call_failed: Option<CallFailedBody>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     asked: Option<AskedBody>,
+    /// Name and arguments of the tool that a step calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) called: Option<(String, String)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     decided: Option<DecidedBody>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -186,7 +190,7 @@ struct DecidedBody {
 }
 
 impl Body {
-    pub(super) fn of(completed: &Completed, asked: Option<&Request>, at_ms: u64) -> Self {
+    pub(super) fn of(completed: &Completed, asked: Option<&Effect>, at_ms: u64) -> Self {
         let mut body = Self {
             v: VERSION,
             ms: completed.elapsed_ms,
@@ -194,7 +198,8 @@ impl Body {
             process: None,
             answer: None,
             call_failed: None,
-            asked: asked.map(AskedBody::of),
+            asked: None,
+            called: None,
             decided: None,
             recalled: None,
             opened: None,
@@ -203,6 +208,11 @@ impl Body {
             stopped: None,
             plain: None,
         };
+        match asked {
+            Some(Effect::Model(request)) => body.asked = Some(AskedBody::of(request)),
+            Some(Effect::Tool(call)) => body.called = Some((call.name.clone(), call.arguments.clone())),
+            _ => {}
+        }
         match &completed.outcome {
             Outcome::Process(end) => body.process = Some(ProcessBody::of(end)),
             Outcome::Response(answer) => body.answer = Some(ResponseBody::of(answer)),

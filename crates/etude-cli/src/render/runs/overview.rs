@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use etude::inspect::Place;
 use etude_core::report::duration;
 use serde_json::Value;
 
@@ -67,7 +68,9 @@ fn head(out: &mut String, document: &Value, extra: &Extra) {
     line("run", &format!("{BOLD}{}{BOLD:#}{attempt}", member(document, "run_id")));
     let target = match document["mode"].as_str() {
         Some("machine") => ("machine", member(document, "machine")),
-        Some("skill") => ("skill", member(document, "target").trim_start_matches("skill:").to_owned()),
+        Some("skill") => {
+            ("skill", member(document, "target").trim_start_matches("skill:").to_owned())
+        }
         _ => ("pipeline", member(document, "pipeline")),
     };
     line(target.0, &target.1);
@@ -216,7 +219,8 @@ fn steps(out: &mut String, document: &Value, width: usize) {
             }
             room -= 1;
         }
-        let facts = clip(&facts(row), width.saturating_sub(widest + 6).max(20));
+        let call = call_of(document, row).map(|call| format!("; {call}")).unwrap_or_default();
+        let facts = clip(&format!("{}{call}", facts(row)), width.saturating_sub(widest + 6).max(20));
         let _ = writeln!(out, "  {} {name:<widest$}  {DIM}{facts}{DIM:#}", mark(row));
     }
     let folded = [(succeeded, "that succeeded"), (untouched, "not started")];
@@ -225,6 +229,21 @@ fn steps(out: &mut String, document: &Value, width: usize) {
     if !folded.is_empty() {
         let _ = writeln!(out, "  {DIM}… {}{DIM:#}", folded.join(", "));
     }
+}
+
+/// What a tool step has called.
+fn call_of(document: &Value, row: &Value) -> Option<String> {
+    let (name, is_tool) = (row["name"].as_str()?, row["type"] == "tool");
+    let is_own = |call: &&Value| {
+        let place = call["effect"].as_str().and_then(|effect| Place::of(effect, name));
+        is_tool && place.is_some_and(|place| place.turn.is_none() && place.part.is_empty())
+    };
+    let calls: Vec<&Value> = document["calls"].as_array().into_iter().flatten().filter(is_own).collect();
+    let tool = member(calls.first()?, "tool");
+    Some(match calls.len() {
+        1 => harmless(&format!("{tool} {}", calls[0]["arguments"])).to_string(),
+        many => format!("{tool}, {many} calls"),
+    })
 }
 
 fn is_untouched(row: &Value) -> bool {
