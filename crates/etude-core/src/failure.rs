@@ -154,6 +154,33 @@ crate::words! {
     }
 }
 
+crate::words! {
+    /// Why a run deviates from its pipeline (L-50).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Reason {
+        /// A `require` does not hold.
+        Require = "require",
+        /// A `require` that reads the answer to the question whether something is allowed does not hold.
+        NotAllowed = "not_allowed",
+        /// No element of a list was chosen.
+        ChooseNone = "choose_none",
+        /// The list to choose from is empty.
+        ChooseEmpty = "choose_empty",
+        /// Two elements of the list have the same answer.
+        ChooseAmbiguous = "choose_ambiguous",
+        /// Every answer was outside the list.
+        ChooseExhausted = "choose_exhausted",
+        /// A tool failed.
+        ToolError = "tool_error",
+        /// A call of a tool was denied.
+        Denied = "denied",
+        /// A template refers to a value that is not there.
+        FieldMissing = "field_missing",
+        /// A value has another type than the step needs.
+        FieldType = "field_type",
+    }
+}
+
 /// One failure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failure {
@@ -179,6 +206,8 @@ pub struct Failure {
     pub elapsed_ms: Option<u64>,
     /// Further facts for programs, such as `item` of a `for_each`.
     pub details: Option<Json>,
+    /// Why the run deviates here, if its pipeline says `fallback: skill` (L-67).
+    pub reason: Option<Reason>,
 }
 
 impl Failure {
@@ -196,7 +225,14 @@ impl Failure {
             attempts: Vec::new(),
             elapsed_ms: None,
             details: None,
+            reason: None,
         }
+    }
+
+    /// The same as a reason to deviate.
+    #[must_use]
+    pub fn because(self, reason: Reason) -> Self {
+        Self { reason: Some(reason), ..self }
     }
 }
 

@@ -19,6 +19,7 @@ mod conversation;
 mod cx;
 mod deviation;
 mod fan_out;
+mod handover;
 mod llm;
 mod open_work;
 mod outcome_error;
@@ -297,11 +298,12 @@ impl Machine {
             status: Status::Waiting,
             output: None,
             errors: Vec::new(),
-            steps: self.cx.rows_so_far(),
+            steps: self.root.shown(self.cx.rows_so_far()),
             usage: self.cx.usage,
             stages: self.cx.stages.clone(),
             attempt: self.root.attempt(),
             remains: self.root.remains(&self.cx),
+            fell_back: self.root.fell_back().cloned(),
         })
     }
 

@@ -2,14 +2,14 @@
 
 use crate::data::Json;
 use crate::effect::EffectId;
-use crate::failure::{Failure, Phase, RejectedBy};
+use crate::failure::{Failure, Phase, Reason, RejectedBy};
 use crate::model::Usage;
 
 mod items;
 mod json;
 
 pub use items::{Item, Items};
-pub use json::{error_json, items_json, result_json, usage_json};
+pub use json::{error_json, fell_back_json, items_json, result_json, usage_json};
 
 crate::words! {
     /// How a run ended, or that it has not.
@@ -45,6 +45,21 @@ pub struct RunResult {
     pub attempt: u32,
     /// What another attempt has to do.
     pub remains: Remains,
+    /// The run has left its pipeline and continued in skill mode.
+    pub fell_back: Option<FellBack>,
+}
+
+/// How a run came from its pipeline into skill mode (L-67).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FellBack {
+    /// The pipeline.
+    pub pipeline: String,
+    /// The step that deviated.
+    pub step: String,
+    /// Why.
+    pub reason: Reason,
+    /// How many calls of the pipeline have changed something, or may have.
+    pub writes_done: usize,
 }
 
 /// What another attempt at a run has to do.
@@ -166,6 +181,13 @@ crate::words! {
 pub enum Event {
     /// A phase begins.
     PhaseStarted(Phase),
+    /// The pipeline has deviated, and the run continues in skill mode.
+    FellBack {
+        /// Where and why.
+        fell_back: FellBack,
+        /// What went wrong, as a sentence fragment.
+        message: String,
+    },
     /// A step begins.
     StepStarted {
         /// Its row in [`RunResult::steps`].

@@ -231,7 +231,7 @@ fn row_members(server: &Server, row: &RunRow, document: Option<&Document>) -> Ma
     let row = json!({
         "run_id": row.id,
         "status": runs::status(row),
-        "mode": target.mode(),
+        "mode": document.map_or_else(|| target.mode(), |document| document.mode),
         "app": server.slug(&row.app),
         "pipeline": target.pipeline(),
         "machine": target.machine(),
@@ -324,6 +324,7 @@ pub(crate) fn document(server: &Server, id: &str) -> Result<String, Problem> {
     let member = |name: &str| result.as_ref().and_then(|document| document.members.get(name).cloned());
     members.insert("errors".to_owned(), member("errors").unwrap_or_else(empty));
     members.insert("steps".to_owned(), member("steps").unwrap_or_else(empty));
+    members.insert("fell_back".to_owned(), member("fell_back").unwrap_or_default());
     if Target::parse(&row.target).machine().is_some() {
         members.insert("stages".to_owned(), member("stages").unwrap_or_else(empty));
     }

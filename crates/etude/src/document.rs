@@ -24,9 +24,9 @@ pub struct Document {
     pub pipeline: Option<String>,
     /// The machine of stages, if it is a run of one.
     pub machine: Option<String>,
-    /// `pipeline`, `skill` or `machine`.
+    /// `pipeline`, `skill` or `machine`; `skill` also after a deviation from a pipeline (L-67).
     pub mode: &'static str,
-    /// `status`, `errors`, `steps`, `usage`, in the published form.
+    /// `status`, `errors`, `steps`, `usage`, `fell_back`, in the published form.
     pub members: Map<String, Value>,
     /// The output.
     pub output: Option<Json>,
@@ -49,7 +49,7 @@ impl Document {
             run_id: Some(run_id.to_owned()),
             pipeline: target.pipeline().map(str::to_owned),
             machine: target.machine().map(str::to_owned),
-            mode: target.mode(),
+            mode: if result.fell_back.is_some() { Target::SKILL } else { target.mode() },
             members: result_json(result),
             output: match target {
                 // Also of a run that failed, and of one that waits.
@@ -121,7 +121,7 @@ impl Document {
             Some(output) => write_json(output, out)?,
             None => out.write_all(b"null")?,
         }
-        for name in ["errors", "steps", "usage"] {
+        for name in ["errors", "steps", "usage", "fell_back"] {
             write!(out, r#","{name}":{}"#, member(name))?;
         }
         if !self.waiting.is_empty() {
@@ -186,11 +186,7 @@ impl Document {
             run_id: parts.run_id,
             pipeline: parts.pipeline,
             machine: parts.machine,
-            mode: match parts.mode.as_str() {
-                "skill" => "skill",
-                "machine" => "machine",
-                _ => "pipeline",
-            },
+            mode: Target::mode_of(&parts.mode),
             members: parts.members,
             output,
             waiting: parts.waiting,

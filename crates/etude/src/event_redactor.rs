@@ -78,6 +78,7 @@ impl EventRedactor {
             Event::ToolStarted { arguments, .. } => *arguments = self.redactor.clean_cut(arguments),
             Event::ToolEnded { error, .. } => *error = error.take().map(|error| self.redactor.redact(&error)),
             Event::AgentText { text, .. } | Event::Detour { why: text, .. } => *text = self.redactor.redact(text),
+            Event::FellBack { message, .. } => *message = self.redactor.redact(message),
             Event::ToolsMissing { problems, .. } => {
                 problems.iter_mut().for_each(|problem| *problem = self.redactor.redact(problem));
             }
@@ -242,6 +243,7 @@ mod tests {
             stages: Stages::default(),
             attempt: 1,
             remains: Remains::default(),
+            fell_back: None,
         };
         EventRedactor::new(&[Secret::new(KEY.to_owned())]).redact(&mut result);
         let shown = format!("{:?}", result.errors);

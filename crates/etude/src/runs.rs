@@ -56,6 +56,8 @@ pub fn decision(signals: &[Signal], waiting: &Value) -> Option<Decision> {
 pub struct Listed {
     /// The run.
     pub row: RunRow,
+    /// `pipeline`, `skill` or `machine`; `skill` also after a deviation from a pipeline.
+    pub mode: &'static str,
     /// From its start to its end, to when it began to wait, or to now, in milliseconds.
     pub duration_ms: u64,
     /// US dollars; `None` if no price is known or no model was called.
@@ -82,6 +84,7 @@ pub fn listed(engine: &dyn Engine, row: RunRow, now_ms: i64) -> Result<Listed, E
     let end = if row.state == RunState::Running && row.is_live { now_ms } else { row.changed_at_ms };
     let mut listed = Listed {
         duration_ms: row.started_at_ms.map_or(0, |began| u64::try_from(end.saturating_sub(began)).unwrap_or(0)),
+        mode: Target::parse(&row.target).mode(),
         row,
         cost_usd: None,
         tokens: 0,
@@ -93,6 +96,7 @@ pub fn listed(engine: &dyn Engine, row: RunRow, now_ms: i64) -> Result<Listed, E
     let member = |name: &str| document.members.get(name).cloned().unwrap_or_default();
     let usage = member("usage");
     let tokens = |name: &str| usage[name].as_u64().unwrap_or(0);
+    listed.mode = document.mode;
     listed.duration_ms = document.duration_ms;
     listed.cost_usd = usage["cost_usd"].as_f64();
     listed.tokens = tokens("input_tokens") + tokens("output_tokens");
@@ -146,6 +150,7 @@ impl Listed {
     /// The run as a document.
     pub fn to_json(&self) -> Value {
         let mut out = row_json(&self.row);
+        out["mode"] = self.mode.into();
         out["duration_ms"] = self.duration_ms.into();
         out["tokens"] = self.tokens.into();
         out["cost_usd"] = self.cost_usd.into();

@@ -39,11 +39,23 @@ impl Target {
         }
     }
 
+    /// The word in `mode` of runs in skill mode.
+    pub const SKILL: &'static str = "skill";
+
+    /// The word in `mode` that `text` is; that of a pipeline if it is none.
+    pub fn mode_of(text: &str) -> &'static str {
+        match text {
+            "skill" => Self::SKILL,
+            "machine" => "machine",
+            _ => "pipeline",
+        }
+    }
+
     /// The word in `mode` of result documents.
     pub const fn mode(&self) -> &'static str {
         match self {
             Self::Pipeline(_) => "pipeline",
-            Self::Skill(_) => "skill",
+            Self::Skill(_) => Self::SKILL,
             Self::Machine(_) => "machine",
         }
     }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use etude_core::data::Json;
 use etude_core::effect::EffectId;
-use etude_core::failure::{Phase, RejectedBy};
+use etude_core::failure::{Phase, Reason, RejectedBy};
 use etude_core::model::Usage;
-use etude_core::report::{Event, Item, Items, StepRow, StepStatus};
+use etude_core::report::{Event, FellBack, Item, Items, StepRow, StepStatus};
 use etude_runtime::record;
 use serde_json::Value;
 
@@ -75,8 +75,10 @@ impl Steps {
             let name = STAGE_EVENTS.into_iter().find(|known| *known == name).unwrap_or_default();
             return Some(Event::Stage { name, payload: Json::of(&event["payload"]) });
         }
-        if name == "phase_started" {
-            return Phase::from_word(event["phase"].as_str()?).map(Event::PhaseStarted);
+        match name {
+            "phase_started" => return Phase::from_word(event["phase"].as_str()?).map(Event::PhaseStarted),
+            "fell_back" => return fell_back(event),
+            _ => {}
         }
         let row = self.row(event)?;
         Some(match name {
@@ -130,6 +132,18 @@ impl Steps {
             _ => return None,
         })
     }
+}
+
+/// A pipeline that has deviated.
+fn fell_back(event: &Value) -> Option<Event> {
+    let text = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
+    let fell_back = FellBack {
+        pipeline: text("pipeline"),
+        step: text("step"),
+        reason: Reason::from_word(event["reason"].as_str()?)?,
+        writes_done: event["writes_done"].as_u64().and_then(|number| usize::try_from(number).ok()).unwrap_or(0),
+    };
+    Some(Event::FellBack { fell_back, message: text("message") })
 }
 
 /// What became of a step.
@@ -189,6 +203,15 @@ mod tests {
         let effect = || EffectId::new("p/ask/turn1");
         let events = [
             Event::PhaseStarted(Phase::Business),
+            Event::FellBack {
+                fell_back: FellBack {
+                    pipeline: "p".to_owned(),
+                    step: "ask".to_owned(),
+                    reason: Reason::Denied,
+                    writes_done: 1,
+                },
+                message: "no".to_owned(),
+            },
             Event::StepStarted { row },
             Event::AttemptRejected {
                 row,

@@ -2,6 +2,7 @@
 
 use etude::document::Document;
 use etude::runner::Ended;
+use etude::target::Target;
 use etude_core::data::Json;
 use etude_core::failure::{Attempt, Failure, FailureKind, Phase, RejectedBy};
 use etude_core::machine::Limits;
@@ -48,15 +49,12 @@ impl RunDocument {
         let number = |name: &str| members.get(name).and_then(Value::as_u64);
         let id = word("run_id").ok_or("has no `run_id`")?;
         let status = word("status").ok_or("has no `status`")?;
-        let mode = match word("mode").as_deref() {
-            Some("skill") => "skill",
-            Some("machine") => "machine",
-            _ => "pipeline",
-        };
+        let mode = Target::mode_of(&word("mode").unwrap_or_default());
         let usage = members.get("usage").filter(|usage| usage.is_object()).cloned();
         let facts = json!({
             "status": status, "errors": list("errors"), "steps": list("steps"), "stages": list("stages"),
             "usage": usage.unwrap_or_else(|| usage_json(&Usage::default())),
+            "fell_back": members.get("fell_back"),
         });
         // A run that failed has no output; one that succeeded may have put out null.
         let output = raw.output.map(|output| Json::trusted(output.get()));

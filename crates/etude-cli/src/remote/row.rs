@@ -20,6 +20,7 @@ pub(crate) fn listed(row: &Value) -> Option<Listed> {
     let usage = &row["usage"];
     let tokens = |name: &str| usage[name].as_u64().unwrap_or(0);
     Some(Listed {
+        mode: Target::mode_of(row["mode"].as_str().unwrap_or_default()),
         row: RunRow {
             id: text("run_id")?,
             number: 0,

@@ -120,6 +120,14 @@ impl Face {
     fn show_event(&mut self, event: &Event, rows: &[StepRow], is_replay: bool) {
         match event {
             Event::PhaseStarted(_) => {}
+            Event::FellBack { .. } if is_replay => {}
+            Event::FellBack { fell_back, message } => {
+                let (name, step, reason) = (&fell_back.pipeline, &fell_back.step, fell_back.reason.word());
+                let why = clipped(message, 300);
+                self.line(&format!(
+                    "{YELLOW}  ↪ {name}{YELLOW:#} deviates at {step} ({reason}): {why}; following SKILL.md"
+                ));
+            }
             Event::StepStarted { .. } if is_replay => {}
             Event::StepStarted { row } => self.begin(*row, &rows[*row]),
             Event::AttemptRejected { .. } | Event::ItemStarted { .. } | Event::ItemEnded { .. } => {

@@ -111,7 +111,7 @@ fn the_runs_of_a_server_are_listed_and_shown_as_here() {
         let (here, there) = (here.exit(0).doc(), there.exit(0).doc());
         for member in [
             "run_id", "status", "mode", "pipeline", "output", "errors", "steps", "usage", "duration_ms", "attempt",
-            "input", "started_at", "changed_at", "target",
+            "input", "started_at", "changed_at", "target", "fell_back",
         ] {
             assert_eq!(there[member], here[member], "{member}");
         }

@@ -133,6 +133,13 @@ fn agents_in_a_fan_out_killed_anywhere_end_as_if_they_had_not_been() {
     holds(&construct::AGENTS);
 }
 
+/// L-71: the same for a pipeline that deviates, also between the deviation and the agent's first turn: no call of either
+/// is made twice.
+#[test]
+fn fallback_killed_anywhere_ends_as_if_it_had_not_been() {
+    holds(&construct::FALLBACK);
+}
+
 /// B-ST6, A-5.3: stages that were at work restart, the others are not repeated.
 #[test]
 fn stage_machine_killed_anywhere_ends_as_if_it_had_not_been() {

@@ -50,7 +50,7 @@ fn the_document_of_a_run_that_was_not_started() {
                     "hint": "pipelines of this app: p"}],
         "steps": [],
         "usage": {"calls": 0, "input_tokens": 0, "output_tokens": 0, "cached_tokens": 0, "reasoning_tokens": 0, "cost_usd": null},
-        "duration_ms": 0,
+        "fell_back": null, "duration_ms": 0,
     }));
 }
 
@@ -61,7 +61,7 @@ fn the_document_of_a_run_that_succeeded() {
     Test::new().pipeline("p", |p| p.note("a", "{\"k\":[1,null]}")).run_json("p").exit(0).stdout_json(json!({
         "run_id": "[RUN]", "status": "succeeded", "mode": "pipeline", "pipeline": "p", "output": {"k": [1, null]}, "errors": [],
         "steps": [{"phase": "business", "name": "a", "type": "code", "status": "succeeded", "attempts": 1, "duration_ms": 0}],
-        "usage": usage, "attempt": 1, "duration_ms": 0,
+        "usage": usage, "fell_back": null, "attempt": 1, "duration_ms": 0,
     }));
 }
 

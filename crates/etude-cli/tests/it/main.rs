@@ -44,6 +44,7 @@ mod doctor; // what is wrong with the environment
 mod dry_runs; // what would run
 mod exits; // exit statuses, stdout and stderr of every way to end
 mod extensions; // conditions, fan-out, groups, sub-pipelines, retries, time limits
+mod fallback; // pipelines that deviate and continue in skill mode
 mod faults; // disks, journals, clocks and limits that fail around a run
 #[cfg(all(unix, feature = "postgres"))]
 mod fleet; // runs in a database that machines share

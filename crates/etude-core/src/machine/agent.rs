@@ -43,7 +43,11 @@ struct AvailableTools {
 }
 
 impl Gatekeeper for AvailableTools {
-    fn admit(&mut self, _cx: &mut Cx, call: &Proposal) -> Poll<Result<Admission, Failure>> {
+    fn admit(&mut self, cx: &mut Cx, call: &Proposal) -> Poll<Result<Admission, Failure>> {
+        if cx.written.iter().any(|done| done.is_same(&call.name, &call.arguments)) {
+            let message = "the pipeline has made this call in this run already; it is not made again";
+            return Poll::Ready(Ok(Admission::Refuse(ToolResult::terminal("AlreadyMade", message))));
+        }
         if self.names.contains(&call.name) {
             return Poll::Ready(Ok(Admission::Run { is_approved: false }));
         }

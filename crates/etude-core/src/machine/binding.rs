@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 
 use super::values::Values;
 use crate::data::Json;
-use crate::failure::{Failure, FailureKind};
+use crate::failure::{Failure, FailureKind, Reason};
 use crate::plan::Binding;
 use crate::schema::Schema;
 use crate::template::Unresolved;
@@ -24,7 +24,7 @@ pub(super) fn bind(
         return Ok(input);
     }
     let message = format!("step `{step}` gives {taker} an input that it does not take: {}", violations.join("; "));
-    Err(Failure::new(FailureKind::InputInvalid, message))
+    Err(Failure::new(FailureKind::InputInvalid, message).because(Reason::FieldType))
 }
 
 /// Bound values as the text of a JSON object.
@@ -41,5 +41,5 @@ pub(super) fn members(bound: &[(String, Binding)], values: &Values) -> Result<St
 
 /// The failure for a reference without a value.
 pub(super) fn unresolved(why: &Unresolved) -> Failure {
-    Failure::new(FailureKind::TemplateUnresolved, why.to_string())
+    Failure::new(FailureKind::TemplateUnresolved, why.to_string()).because(Reason::FieldMissing)
 }

@@ -8,11 +8,12 @@ use serde_json::json;
 
 use super::binding::{members, unresolved};
 use super::conversation::batch::{Admission, Batch, BatchContext, Gatekeeper, Proposal};
+use super::handover::Call;
 use super::step_context::StepContext;
 use super::values::Values;
 use super::{Cx, Task};
 use crate::data::Json;
-use crate::failure::{Failure, FailureKind};
+use crate::failure::{Failure, FailureKind, Reason};
 use crate::plan::{Application, ToolStep};
 use crate::tool::{APPLICATION_CALL, ToolResult, ToolSelection};
 
@@ -24,6 +25,10 @@ pub(super) struct CallTask {
     batch: Batch,
     batch_context: BatchContext,
     stopped: Option<Failure>,
+    /// It was running when it was stopped.
+    is_cut_off: bool,
+    /// What is kept of the call of a tool.
+    kept: Option<Call>,
 }
 
 /// The pipeline's author wrote the call down; whether it may be made is for the host to say.
@@ -64,7 +69,16 @@ impl CallTask {
     pub(super) fn of_tool(call: &ToolStep, step_context: &StepContext, values: &Values) -> Result<Self, Failure> {
         let arguments = members(&call.args, values)?;
         let (what, selection) = (format!("`{}`", call.tool), Arc::clone(&call.tool_selection));
-        Ok(Self::new(what, (&call.tool, arguments), selection, Reads::Value, step_context))
+        let kept = Call {
+            id: step_context.path.as_str().to_owned(),
+            tool: call.tool.clone(),
+            arguments: arguments.clone(),
+            content: String::new(),
+            error: None,
+            is_cut_off: false,
+            writes: call.writes,
+        };
+        Ok(Self { kept: Some(kept), ..Self::new(what, (&call.tool, arguments), selection, Reads::Value, step_context) })
     }
 
     fn new(
@@ -89,7 +103,7 @@ impl CallTask {
             always: BTreeSet::new(),
         };
         let (step_context, batch) = (step_context.clone(), Batch::new(vec![proposal]));
-        Self { what, reads, step_context, batch, batch_context, stopped: None }
+        Self { what, reads, step_context, batch, batch_context, stopped: None, is_cut_off: false, kept: None }
     }
 
     fn judge(&self, result: &ToolResult) -> Result<Json, Failure> {
@@ -107,12 +121,28 @@ impl CallTask {
             "NotTrusted" => FailureKind::Environment,
             _ => FailureKind::StepFailed,
         };
-        Err(Failure::new(kind, format!("{}: {}", self.what, error.message)))
+        let failure = Failure::new(kind, format!("{}: {}", self.what, error.message));
+        Err(match (self.reads, kind) {
+            (Reads::Value, FailureKind::ApprovalDenied) => failure.because(Reason::Denied),
+            (Reads::Value, FailureKind::StepFailed) => failure.because(Reason::ToolError),
+            _ => failure,
+        })
+    }
+
+    /// Keeps the call for an agent that takes over.
+    fn keep(&mut self, cx: &mut Cx, result: &ToolResult) {
+        let Some(call) = self.kept.take() else { return };
+        cx.keep_call(Call {
+            content: result.content.clone(),
+            error: result.error.clone(),
+            is_cut_off: self.is_cut_off,
+            ..call
+        });
     }
 }
 
 /// The value that a tool gave (`result` of a trace): text that is one JSON object or array stands for that.
-fn value_of(content: &str) -> Json {
+pub(super) fn value_of(content: &str) -> Json {
     let is_structure = content.trim_start().starts_with(['{', '[']);
     let value = is_structure.then(|| Json::parse(content).ok()).flatten();
     value.unwrap_or_else(|| Json::of(&content.into()))
@@ -125,14 +155,20 @@ impl Task for CallTask {
             return Poll::Pending;
         };
         cx.count_attempt(self.step_context.ledger, 1);
+        if self.is_cut_off {
+            self.keep(cx, &ToolResult::cancelled());
+        }
         let results = results?;
         let missing = || Failure::new(FailureKind::Internal, "a call without a result");
         let (_, result) = results.first().ok_or_else(missing)?;
+        self.keep(cx, result);
         Poll::Ready(self.judge(result))
     }
 
     fn stop(&mut self, cx: &mut Cx, why: &Failure) {
         self.stopped = Some(why.clone());
+        let path = &self.step_context.path;
+        self.is_cut_off = [1, 2].into_iter().any(|attempt| cx.is_started(&path.attempt(attempt)));
         self.batch.stop(cx);
     }
 }

@@ -22,7 +22,7 @@ use super::step_context::StepContext;
 use super::values::Values;
 use super::{Cx, Task};
 use crate::data::Json;
-use crate::failure::{Failure, FailureKind};
+use crate::failure::{Failure, FailureKind, Reason};
 use crate::plan::{Choose, Step};
 use crate::schema::Schema;
 
@@ -107,7 +107,11 @@ impl Task for ChooseTask {
         let State::Asking { call, .. } = &mut self.state else { return Poll::Pending };
         let Poll::Ready(answers) = call.poll(cx) else { return Poll::Pending };
         let damaged = |why: String| Failure::new(FailureKind::Internal, why);
-        let answers = answers?.value().map_err(|e| damaged(e.to_string()))?;
+        let exhausted = |failure: Failure| match failure.kind {
+            FailureKind::ValidationExhausted => failure.because(Reason::ChooseExhausted),
+            _ => failure,
+        };
+        let answers = answers.map_err(exhausted)?.value().map_err(|e| damaged(e.to_string()))?;
         let State::Asking { questions, .. } = &self.state else { return Poll::Pending };
         for question in questions.iter().skip(1) {
             let name = question.step.name.as_str();
@@ -134,10 +138,10 @@ impl Question {
         let list = list.value().map_err(|e| Failure::new(FailureKind::Environment, e.to_string()))?;
         let Value::Array(list) = list else {
             let message = format!("`choose` of step `{name}` needs a list and got something else");
-            return Err(Failure::new(FailureKind::TemplateUnresolved, message));
+            return Err(Failure::new(FailureKind::TemplateUnresolved, message).because(Reason::FieldType));
         };
         if list.is_empty() {
-            return Err(deviation::of_choice(name, "choose_empty", "the list is empty"));
+            return Err(deviation::of_choice(name, Reason::ChooseEmpty, "the list is empty"));
         }
         let mut elements: Vec<(Value, Value)> = Vec::with_capacity(list.len());
         for element in list {
@@ -145,11 +149,11 @@ impl Question {
             if !matches!(answer, Value::String(_) | Value::Number(_) | Value::Bool(_)) {
                 let of = choose.by.as_ref().map_or_else(String::new, |by| format!("`{by}` of "));
                 let message = format!("{of}an element is no text and no number");
-                return Err(deviation::of_choice(name, "field_type", &message));
+                return Err(deviation::of_choice(name, Reason::FieldType, &message));
             }
             if answer == NONE || elements.iter().any(|(_, known)| *known == answer) {
                 let message = format!("two answers would be {answer}");
-                return Err(deviation::of_choice(name, "choose_ambiguous", &message));
+                return Err(deviation::of_choice(name, Reason::ChooseAmbiguous, &message));
             }
             elements.push((element, answer));
         }
@@ -175,7 +179,7 @@ impl Question {
     fn chosen(&self, answer: &Value) -> Result<Json, Failure> {
         let said: &[Value] = answer.as_array().map_or(std::slice::from_ref(answer), Vec::as_slice);
         let mut found = self.elements.iter().filter(|(_, known)| said.contains(known)).map(|(element, _)| element);
-        let nothing = || deviation::of_choice(&self.step.name, "choose_none", "no element was chosen");
+        let nothing = || deviation::of_choice(&self.step.name, Reason::ChooseNone, "no element was chosen");
         if self.many {
             let all: Vec<&Value> = found.collect();
             return if all.is_empty() { Err(nothing()) } else { Ok(Json::of(&json!(all))) };

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::task::Poll;
 
+use super::handover::Call;
 use super::open_work::OpenWork;
 use super::{Command, Limits, Paid};
 use crate::digest::Digest;
@@ -41,6 +42,11 @@ pub(crate) struct Cx {
     pub(crate) open_work: OpenWork,
     /// Answers to closed questions that were asked with an earlier one, by the path of their step (L-49).
     pub(crate) answers: BTreeMap<String, serde_json::Value>,
+    /// The calls of tool steps so far, if an agent may take over (L-68).
+    pub(crate) calls: Vec<Call>,
+    pub(crate) keeps_calls: bool,
+    /// Calls of the pipeline that the agent which has taken over must not make again (L-69).
+    pub(crate) written: Vec<Call>,
     /// How many machines are at work.
     pub(crate) machines: u32,
     /// The ids of those of them that keep something in their slots.
@@ -98,6 +104,9 @@ impl Cx {
             stages: Stages::default(),
             open_work: OpenWork::default(),
             answers: BTreeMap::new(),
+            calls: Vec::new(),
+            keeps_calls: false,
+            written: Vec::new(),
             machines: 0,
             kept: Vec::new(),
         }
@@ -189,6 +198,13 @@ impl Cx {
 
     pub(crate) fn emit(&mut self, event: Event) {
         self.commands.push(Command::Emit(event));
+    }
+
+    /// Keeps the call of a tool step for an agent that may take over.
+    pub(crate) fn keep_call(&mut self, call: Call) {
+        if self.keeps_calls {
+            self.calls.push(call);
+        }
     }
 
     /// Adds a row for a step that has not started.

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::values::Values;
 use crate::condition::Condition;
 use crate::data::Json;
-use crate::failure::{Failure, FailureKind};
+use crate::failure::{Failure, FailureKind, Reason};
 use crate::plan::{Binding, Requirement};
 
 /// The answer to the question whether a write is allowed: a `require` that reads it has a reason of its own.
@@ -14,11 +14,11 @@ const PERMISSION: &str = "allowed.output.allowed";
 /// The deviation of a step whose `require` is not met.
 pub(super) fn of_requirement(step: &str, require: &Requirement, values: &Values) -> Failure {
     let unmet = require.condition.first_unmet(values);
-    let reason = if reads_permission(unmet) { "not_allowed" } else { "require" };
+    let reason = if reads_permission(unmet) { Reason::NotAllowed } else { Reason::Require };
     let message = format!("the `require` of step `{step}` does not hold: {}", require.written);
     let mut failure = Failure::new(FailureKind::Deviated, message);
-    failure.details = Some(Json::of(&json!({"reason": reason, "condition": require.written})));
-    failure
+    failure.details = Some(Json::of(&json!({"reason": reason.word(), "condition": require.written})));
+    failure.because(reason)
 }
 
 fn reads_permission(condition: &Condition) -> bool {
@@ -27,8 +27,8 @@ fn reads_permission(condition: &Condition) -> bool {
 }
 
 /// The deviation of a step that cannot choose, or whose answer is that nothing fits (L-47).
-pub(super) fn of_choice(step: &str, reason: &str, why: &str) -> Failure {
+pub(super) fn of_choice(step: &str, reason: Reason, why: &str) -> Failure {
     let mut failure = Failure::new(FailureKind::Deviated, format!("step `{step}` has nothing to choose: {why}"));
-    failure.details = Some(Json::of(&json!({ "reason": reason })));
-    failure
+    failure.details = Some(Json::of(&json!({ "reason": reason.word() })));
+    failure.because(reason)
 }

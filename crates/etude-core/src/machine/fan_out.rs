@@ -15,7 +15,7 @@ use super::values::Values;
 use super::{Cx, Task};
 use crate::data::Json;
 use crate::digest::Digest;
-use crate::failure::{Failure, FailureKind};
+use crate::failure::{Failure, FailureKind, Reason};
 use crate::plan::{ForEach, OnFailure, OnTimeout, Parallel, Step, StepKind};
 use crate::report::{Event, Item, Items, StepStatus, error_json};
 
@@ -89,10 +89,8 @@ impl FanOut {
         let text = list.text().map_err(|e| Failure::new(FailureKind::Environment, e.to_string()))?;
         let raw: Vec<&serde_json::value::RawValue> = serde_json::from_str(&text).map_err(|_| {
             let start: String = text.chars().take(80).collect();
-            Failure::new(
-                FailureKind::TemplateUnresolved,
-                format!("`for_each` of step `{}` needs an array, found: {start}", step.name),
-            )
+            let message = format!("`for_each` of step `{}` needs an array, found: {start}", step.name);
+            Failure::new(FailureKind::TemplateUnresolved, message).because(Reason::FieldType)
         })?;
         if raw.len() > for_each.max_items {
             let message = format!(

@@ -4,7 +4,9 @@
 //! |--------|------------------------|----------------------------------------------------|
 //! | before | well                   | body, which ends at once if the run was cancelled  |
 //! | before | failed, cancelled      | over: neither body nor after runs          |
+//! | body   | deviated               | skill mode, if the pipeline says so (L-67)         |
 //! | body   | well, failed, stopped  | after, whatever happened                   |
+//! | skill  | well, failed, stopped  | after, whatever happened                   |
 //! | after  | well, failed           | over, with both failures, the body's first (A-5.4) |
 
 use std::sync::Arc;
@@ -12,14 +14,15 @@ use std::task::Poll;
 
 use serde_json::json;
 
+use super::handover::{Call, Handover};
 use super::sequence::SequenceTask;
 use super::values::Values;
 use super::{Attempt, Cx, Path, Start, Task};
 use crate::data::Json;
 use crate::effect::{Effect, EffectId};
-use crate::failure::{Failure, FailureKind, Phase};
-use crate::plan::{Plan, Sequence, Step, StepKind};
-use crate::report::{Event, Remains, RunResult, Status, error_json};
+use crate::failure::{Failure, FailureKind, Phase, Reason};
+use crate::plan::{Fallback, Plan, Sequence, Step, StepKind};
+use crate::report::{Event, FellBack, Remains, RunResult, Status, StepRow, error_json};
 use crate::template::compact;
 
 #[derive(Debug)]
@@ -30,6 +33,8 @@ pub(super) struct ScopeTask {
     attempt: Attempt,
     before: Option<Part>,
     body: Part,
+    /// Skill mode after a deviation, with what the pipeline does.
+    fallback: Option<(Part, String)>,
     after: Option<Part>,
     timeout: Option<(EffectId, u64)>,
     phase: Phase,
@@ -39,6 +44,8 @@ pub(super) struct ScopeTask {
     outcome: Option<Result<Json, Failure>>,
     stopped: Option<Failure>,
     killed: Option<Failure>,
+    /// The run has continued in skill mode, with this for its agent.
+    fallen: Option<(FellBack, Arc<str>)>,
 }
 
 /// A sequence of the scope with the rows of its steps in the report.
@@ -52,6 +59,9 @@ impl ScopeTask {
     pub(super) fn new(plan: &Plan, start: &Start, cx: &mut Cx) -> Self {
         let before = plan.before.as_ref().map(|s| Part::new(s, Phase::Constructor, cx));
         let body = Part::new(&plan.body, plan.phase, cx);
+        let fallback = plan.fallback.as_ref();
+        let fallback = fallback.map(|f| (Part::new(&f.sequence, Phase::Skill, cx), f.description.clone()));
+        cx.keeps_calls = fallback.is_some();
         let after = plan.after.as_ref().map(|s| Part::new(s, Phase::Destructor, cx));
         let phase = if before.is_some() { Phase::Constructor } else { Phase::Business };
         Self {
@@ -61,6 +71,7 @@ impl ScopeTask {
             attempt: start.attempt,
             before,
             body,
+            fallback,
             after,
             timeout: start.limits.timeout_ms.map(|ms| (Path::root(&plan.body.name).aside("timeout"), ms)),
             phase,
@@ -69,6 +80,7 @@ impl ScopeTask {
             outcome: None,
             stopped: None,
             killed: None,
+            fallen: None,
         }
     }
 
@@ -84,7 +96,13 @@ impl ScopeTask {
             let Poll::Ready(result) = current.poll(cx) else {
                 return Poll::Pending;
             };
-            self.current = None;
+            let ended = self.current.take();
+            if let (Err(failure), Some(ended)) = (&result, ended)
+                && let Some(reason) = self.deviates(failure)
+            {
+                self.fall_back(cx, failure, reason, &ended);
+                continue;
+            }
             let result = result.map_err(|mut failure| {
                 failure.phase.get_or_insert(self.reported_phase());
                 failure
@@ -114,7 +132,57 @@ impl ScopeTask {
 
     /// The phase as reports call it.
     fn reported_phase(&self) -> Phase {
-        if self.phase == Phase::Business { self.body_phase } else { self.phase }
+        match self.phase {
+            Phase::Business if self.fallen.is_some() => Phase::Skill,
+            Phase::Business => self.body_phase,
+            phase => phase,
+        }
+    }
+
+    /// Why the pipeline deviates with this failure, if the run then continues in skill mode.
+    fn deviates(&self, failure: &Failure) -> Option<Reason> {
+        let is_open = self.phase == Phase::Business && self.fallen.is_none() && self.stopped.is_none();
+        failure.reason.filter(|_| is_open && self.fallback.is_some())
+    }
+
+    /// Leaves the pipeline: what it has done stays done, and an agent goes on from there (L-68).
+    fn fall_back(&mut self, cx: &mut Cx, failure: &Failure, reason: Reason, ended: &SequenceTask) {
+        let Some((_, description)) = &self.fallback else { return };
+        // Another attempt deviates in the same way, with the same outcomes.
+        cx.open_work.succeed(&self.body.sequence.name);
+        let calls = std::mem::take(&mut cx.calls);
+        let fell_back = FellBack {
+            pipeline: self.body.sequence.name.clone(),
+            step: failure.step.clone().unwrap_or_default(),
+            reason,
+            writes_done: calls.iter().filter(|call| call.has_written()).count(),
+        };
+        let handover = Handover {
+            request: self.request.as_deref(),
+            description,
+            input: &self.input,
+            fell_back: &fell_back,
+            failure,
+            calls: &calls,
+            outputs: &ended.outputs(),
+        };
+        let text = handover.text().into();
+        cx.written = calls.into_iter().filter(Call::has_written).collect();
+        cx.emit(Event::FellBack { fell_back: fell_back.clone(), message: failure.message.clone() });
+        self.fallen = Some((fell_back, text));
+    }
+
+    /// How the run came into skill mode, if it did.
+    pub(super) fn fell_back(&self) -> Option<&FellBack> {
+        self.fallen.as_ref().map(|(fell_back, _)| fell_back)
+    }
+
+    /// The rows of a report: skill mode after a deviation has one only if there was one.
+    pub(super) fn shown(&self, mut rows: Vec<StepRow>) -> Vec<StepRow> {
+        if let (Some((part, _)), None) = (&self.fallback, &self.fallen) {
+            rows.remove(part.first_row);
+        }
+        rows
     }
 
     /// Stops the constructor or the pipeline. The destructor is a guarantee and goes on.
@@ -156,6 +224,7 @@ impl ScopeTask {
     /// Neither the time budget nor the others hold in the destructor.
     fn leave_limits(&mut self, cx: &mut Cx) {
         cx.is_limited = false;
+        cx.written.clear();
         if let Some((id, _)) = self.timeout.take() {
             cx.forget(&id);
         }
@@ -165,6 +234,7 @@ impl ScopeTask {
     fn enter(&mut self, cx: &mut Cx) {
         let part = match self.phase {
             Phase::Constructor => self.before.clone(),
+            Phase::Business if self.fallen.is_some() => self.fallback.as_ref().map(|(part, _)| part.clone()),
             Phase::Business => Some(self.body.clone()),
             _ => self.after.clone(),
         };
@@ -181,8 +251,13 @@ impl ScopeTask {
         cx.is_constructing = self.phase == Phase::Constructor;
         cx.emit(Event::PhaseStarted(self.reported_phase()));
         let request = part.sequence.description.as_ref().map(|description| self.request(description).into());
-        let values = Values::new(self.input.clone(), run.into()).with_request(request);
-        let path = Path::root(&part.sequence.name).again(attempt);
+        let values = Values::new(self.input.clone(), run.into());
+        let (path, values) = match &self.fallen {
+            Some((_, text)) if self.phase == Phase::Business => {
+                (Path::root(&Fallback::root(&self.body.sequence.name)), values.with_request(Some(Arc::clone(text))))
+            }
+            _ => (Path::root(&part.sequence.name).again(attempt), values.with_request(request)),
+        };
         let mut task = SequenceTask::new(part.sequence, part.first_row, path, values);
         // A stop that came before anything ran must still keep the constructor or the pipeline from running.
         if let Some(why) = self.stopped.as_ref().filter(|_| self.phase != Phase::Destructor) {
@@ -254,11 +329,12 @@ impl ScopeTask {
             status,
             output,
             errors,
-            steps: cx.rows.clone(),
+            steps: self.shown(cx.rows.clone()),
             usage: cx.usage,
             stages: cx.stages.clone(),
             attempt: self.attempt.number,
             remains: self.remains(cx),
+            fell_back: self.fell_back().cloned(),
         }
     }
 

@@ -56,6 +56,12 @@ impl SequenceTask {
         Self { row: None, ledger, item, ..Self::new(sequence, 0, caller.path.clone(), values) }
     }
 
+    /// The steps that ended well, by their paths, with their outputs.
+    pub(super) fn outputs(&self) -> Vec<(String, Json)> {
+        let known = self.values.outputs();
+        known.map(|(step, output)| (self.path.child(step).as_str().to_owned(), output.clone())).collect()
+    }
+
     fn output(&self) -> Result<Json, Failure> {
         let missing =
             || Failure::new(FailureKind::Internal, format!("pipeline `{}` has no output", self.sequence.name));

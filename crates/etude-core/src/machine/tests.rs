@@ -15,6 +15,7 @@ mod attempts;
 mod build;
 mod code;
 mod crash;
+mod fallback;
 mod fan_out;
 mod llm;
 mod log;

@@ -126,6 +126,11 @@ impl Values {
         self.outputs.iter().rev().find(|(name, _)| &**name == step).map(|(_, output)| output)
     }
 
+    /// The outputs of all steps so far.
+    pub(crate) fn outputs(&self) -> impl Iterator<Item = (&str, &Json)> {
+        self.outputs.iter().map(|(step, output)| (&**step, output))
+    }
+
     pub(crate) fn push(&mut self, step: &str, output: Json) {
         if !self.outputs.is_empty() {
             self.grow(",");

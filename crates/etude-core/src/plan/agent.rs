@@ -38,6 +38,8 @@ pub struct ToolStep {
     pub args: Vec<(String, Binding)>,
     /// What may be called: the tools that the app's skill allows.
     pub tool_selection: Arc<ToolSelection>,
+    /// The tool changes something, or it is not known that it does not.
+    pub writes: bool,
 }
 
 /// A command of an Agent Application (X-3 `application`).

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::{Attempt, Failure, FailureKind};
 use crate::model::Usage;
-use crate::report::{Items, RunResult, StageRow, StepRow, StepStatus};
+use crate::report::{FellBack, Items, RunResult, StageRow, StepRow, StepStatus};
 
 /// One entry of `errors`; also what a destructor is given.
 pub fn error_json(failure: &Failure) -> Value {
@@ -116,7 +116,7 @@ pub fn items_json(items: &Items) -> Value {
 }
 
 /// The members of a result document that follow from the run alone, without `output`, which may be too large to be
-/// parsed: `status`, `errors`, `steps`, `usage`, `stages`.
+/// parsed: `status`, `errors`, `steps`, `usage`, `stages`, `fell_back`.
 pub fn result_json(result: &RunResult) -> Map<String, Value> {
     let mut out = Map::new();
     out.insert("status".into(), result.status.word().into());
@@ -124,7 +124,18 @@ pub fn result_json(result: &RunResult) -> Map<String, Value> {
     out.insert("steps".into(), result.steps.iter().map(step_json).collect());
     out.insert("usage".into(), usage_json(&result.usage));
     out.insert("stages".into(), result.stages.rows.iter().map(stage_json).collect());
+    out.insert("fell_back".into(), result.fell_back.as_ref().map(fell_back_json).into());
     out
+}
+
+/// The form of `fell_back` (L-67).
+pub fn fell_back_json(fell_back: &FellBack) -> Value {
+    json!({
+        "pipeline": fell_back.pipeline,
+        "step": fell_back.step,
+        "reason": fell_back.reason.word(),
+        "writes_done": fell_back.writes_done,
+    })
 }
 
 fn stage_json(row: &StageRow) -> Value {

@@ -29,6 +29,8 @@ pub(crate) struct Resolved {
     pub(crate) machine: Option<Arc<CalledMachine>>,
     /// What the app's skill allows, for a step that calls a tool.
     pub(crate) allowed: Option<Vec<String>>,
+    /// The tool that a step calls may change something.
+    pub(crate) writes: bool,
     pub(crate) children: Vec<Self>,
 }
 
@@ -224,6 +226,7 @@ fn kind(context: &Context<'_>, def: &StepDef<'_>, resolved: Resolved) -> Option<
             tool: tool.as_ref()?.text.to_owned(),
             args: args.iter().map(|arg| (arg.name.text.to_owned(), arg.value.clone())).collect(),
             tool_selection: Arc::new(ToolSelection { allowed: resolved.allowed, ..ToolSelection::default() }),
+            writes: resolved.writes,
         })),
         Body::Unknown => return None,
     })

@@ -64,7 +64,7 @@ impl Bringing<'_, '_, '_, '_> {
             }
         }
         if let Body::Tool { tool: Some(name), .. } = &step.body {
-            resolved.allowed = skill::check_tool(self.found, self.loader.sources, *name);
+            (resolved.allowed, resolved.writes) = skill::check_tool(self.found, self.loader.sources, *name);
         }
         let shape = match (&step.body, &resolved.schema) {
             (Body::Approval(_), schema) => approval(schema.as_ref()),

@@ -14,6 +14,9 @@ use crate::source::{FileKind, SourceFile, Sources, Span};
 use crate::tool::{self, AppTool};
 use crate::yaml::Node;
 
+/// The built-in tools that only read.
+const READING: &[&str] = &["Read", "Glob", "Grep", "List"];
+
 /// The directories of an app's skills, the first one wins (`c-applications` 2.6).
 fn roots() -> impl Iterator<Item = &'static str> {
     std::iter::once(skill::APP_ROOT).chain(skill::ROOTS)
@@ -92,21 +95,36 @@ fn is_listed(name: &str, tool: &str, own: &[AppTool]) -> bool {
 }
 
 /// The tool that a step calls (L-43): one of the app's, a built-in one or one of a server, and one that the app's skill allows.
-/// Returns what that skill allows; `None`: everything.
-pub(crate) fn check_tool(found: &mut Findings<'_>, sources: &dyn Sources, name: Text<'_>) -> Option<Vec<String>> {
+/// Returns what that skill allows (`None`: everything), and whether the tool may change something.
+pub(crate) fn check_tool(
+    found: &mut Findings<'_>,
+    sources: &dyn Sources,
+    name: Text<'_>,
+) -> (Option<Vec<String>>, bool) {
     let own = tool::load(sources).0;
     let known: Vec<&str> = tool::BUILT_IN.iter().copied().chain(own.iter().map(|tool| tool.name.as_str())).collect();
     if !known.contains(&name.text) && !name.text.starts_with(tool::MCP_PREFIX) {
         found.push(references::unknown_tool(found.file, name.at, name.text, &known));
-        return None;
+        return (None, true);
     }
     let has_skill = matches!(sources.kind(SKILL_FILE), Ok(FileKind::File { .. }));
-    let allowed = has_skill.then(|| Instructions::read(sources, SKILL_FILE).ok()).flatten()?.allowed?;
-    let mut listed = allowed.iter().flat_map(|text| patterns(text));
-    if !listed.any(|pattern| is_listed(name_of(pattern), name.text, &own)) {
+    let skill = has_skill.then(|| Instructions::read(sources, SKILL_FILE).ok()).flatten();
+    let allowed = skill.and_then(|skill| skill.allowed);
+    let is_listed = |pattern| is_listed(name_of(pattern), name.text, &own);
+    if let Some(listed) = &allowed
+        && !listed.iter().flat_map(|text| patterns(text)).any(is_listed)
+    {
         found.push(references::excluded_tool(found.file, name.at, name.text));
     }
-    Some(allowed)
+    (allowed, may_write(name.text, &own))
+}
+
+/// True unless it is known that the tool only reads (`effect_class` of a trace). `own` are the tools of the app.
+fn may_write(name: &str, own: &[AppTool]) -> bool {
+    match own.iter().find(|tool| tool.name == name) {
+        Some(tool) => tool.gated,
+        None => !READING.contains(&name),
+    }
 }
 
 /// What `fallback: skill` of the pipeline `name` needs (L-75): the app's own `SKILL.md`. Constructor and destructor never

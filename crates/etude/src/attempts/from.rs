@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use etude_core::plan::{Plan, Step, StepKind};
+use etude_core::plan::{Fallback, Plan, Step, StepKind};
 use etude_core::report::is_below;
 use etude_runtime::engine::Record;
 use etude_runtime::record;
@@ -42,6 +42,8 @@ impl Discarded {
         let (root, steps) = (&plan.body.name, &plan.body.steps);
         for (at, candidate) in steps.iter().enumerate() {
             let after = steps[at + 1..].iter().map(|later| vec![root.clone(), later.name.clone()]);
+            // Whether the pipeline deviates is open again.
+            let after = after.chain([vec![Fallback::root(root)]]);
             if let Some(path) = path_to(candidate, step) {
                 let path = std::iter::once(root.clone()).chain(path).collect();
                 return Ok(Self { steps: std::iter::once(path).chain(after).collect(), places: BTreeSet::new() });
@@ -142,6 +144,7 @@ mod tests {
         for key in ["p/g/cc", "p/g/d", "p/gg/c", "p!timeout", "p/g[3]/d/c"] {
             assert!(!leads_to(&child, key), "{key}");
         }
+        assert!(leads_to(&[Fallback::root("p")], "p@skill/x/turn1") && !leads_to(&child, "p@skill/x/turn1"));
         assert!(leads_to(&path(&["p", "s"]), "p/s[0]") && !leads_to(&path(&["p", "s"]), "p/st"));
     }
 

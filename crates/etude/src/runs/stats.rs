@@ -181,7 +181,7 @@ mod tests {
             placement: Placement::default(),
         };
         let kind = (state == RunState::Failed).then(|| "step_failed".to_owned());
-        Listed { row, duration_ms, cost_usd: Some(0.5), tokens: 10, kind, reason: None, steps }
+        Listed { mode: "pipeline", row, duration_ms, cost_usd: Some(0.5), tokens: 10, kind, reason: None, steps }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The published form of events.
 
-use etude_core::report::{Event, Item, StepRow, items_json, usage_json};
+use etude_core::report::{Event, FellBack, Item, StepRow, fell_back_json, items_json, usage_json};
 use etude_core::tree;
 use serde_json::{Value, json};
 
@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 pub fn event_json(event: &Event, rows: &[StepRow]) -> Value {
     match event {
         Event::PhaseStarted(phase) => json!({"event": "phase_started", "phase": phase.word()}),
+        Event::FellBack { fell_back, message } => of_deviation(fell_back, message),
         Event::StepStarted { row } => step("step_started", &rows[*row]),
         Event::AttemptRejected { .. } | Event::ItemStarted { .. } | Event::ItemEnded { .. } => of_work(event, rows),
         Event::AgentText { row, turn, text } => {
@@ -71,6 +72,14 @@ pub fn event_json(event: &Event, rows: &[StepRow]) -> Value {
             out
         }
     }
+}
+
+/// A pipeline that has deviated.
+fn of_deviation(fell_back: &FellBack, message: &str) -> Value {
+    let mut out = fell_back_json(fell_back);
+    out["event"] = "fell_back".into();
+    out["message"] = message.into();
+    out
 }
 
 /// What becomes of attempts and of the elements of a `for_each`.

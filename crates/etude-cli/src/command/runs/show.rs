@@ -136,8 +136,12 @@ fn unfinished(view: &RunView, replayed: Option<&Replayed>) -> Value {
     let mut out = json!({
         "run_id": view.row.id, "status": status(&view.row), "mode": target.mode(), "pipeline": target.pipeline(),
         "output": null, "errors": [], "steps": member("steps").unwrap_or_else(|| json!([])), "usage": member("usage"),
+        "fell_back": member("fell_back"),
         "duration_ms": view.row.started_at_ms.map_or(0, |began| now.saturating_sub(began).max(0)),
     });
+    if out["fell_back"].is_object() {
+        out["mode"] = Target::SKILL.into();
+    }
     if let Some(machine) = target.machine() {
         out["machine"] = machine.into();
         out["stages"] = member("stages").unwrap_or_else(|| json!([]));

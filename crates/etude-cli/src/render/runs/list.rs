@@ -60,6 +60,7 @@ mod tests {
             placement: Placement::default(),
         };
         Listed {
+            mode: "pipeline",
             row,
             duration_ms: 2_050,
             cost_usd: cost,

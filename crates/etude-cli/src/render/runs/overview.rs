@@ -68,12 +68,21 @@ fn head(out: &mut String, document: &Value, extra: &Extra) {
     line("run", &format!("{BOLD}{}{BOLD:#}{attempt}", member(document, "run_id")));
     let target = match document["mode"].as_str() {
         Some("machine") => ("machine", member(document, "machine")),
-        Some("skill") => {
+        Some("skill") if document["fell_back"].is_null() => {
             ("skill", member(document, "target").trim_start_matches("skill:").to_owned())
         }
         _ => ("pipeline", member(document, "pipeline")),
     };
     line(target.0, &target.1);
+    if let Some(step) = document["fell_back"]["step"].as_str() {
+        let writes = match document["fell_back"]["writes_done"].as_u64() {
+            None | Some(0) => "before any write".to_owned(),
+            Some(1) => "after 1 write".to_owned(),
+            Some(many) => format!("after {many} writes"),
+        };
+        let reason = member(&document["fell_back"], "reason");
+        line("mode", &harmless(&format!("skill, since step {step} deviated ({reason}) {writes}")));
+    }
     let mut took = vec![duration(document["duration_ms"].as_u64().unwrap_or(0))];
     took.extend(usage(&document["usage"]));
     let status = member(document, "status");

@@ -93,6 +93,8 @@ pub(super) const AGENT_STEP: Construct = Construct {
 };
 pub(super) const AGENTS: Construct =
     Construct { run: AGENT_STEP.run, at_once: 2, ..plain("agents in for_each, two at once", agents) };
+pub(super) const FALLBACK: Construct =
+    Construct { run: AGENT_STEP.run, ..plain("tool steps that deviate, continued in skill mode", fallback) };
 pub(super) const STAGES: Construct =
     Construct { run: MACHINE, ..staged("stage machine with fan-out", machines::stages) };
 pub(super) const STAGES_STEP: Construct = staged("stage machine as a step", machines::step);
@@ -129,8 +131,9 @@ pub(super) const STAGES_CONTINUED: Construct = Construct {
 /// Every construct, in the order of the table.
 pub(super) const ALL: &[&Construct] = &[
     &SEQUENCE, &LARGE_VALUES, &PARALLEL, &FAN_OUT, &SUB_PIPELINE, &NESTED, &RETRIES, &MODEL, &FAILING, &APPROVAL,
-    &APPROVALS, &APPROVAL_RETRIES, &APPLICATION, &AGENT, &AGENT_STEP, &AGENTS, &STAGES, &STAGES_STEP, &MIGRATION,
-    &LAYERS, &WARM, &INTERRUPTED, &CANCELLED, &DEAD, &EDITED, &CONTINUED, &RETRIED, &RAISED, &STAGES_CONTINUED,
+    &APPROVALS, &APPROVAL_RETRIES, &APPLICATION, &AGENT, &AGENT_STEP, &AGENTS, &FALLBACK, &STAGES, &STAGES_STEP,
+    &MIGRATION, &LAYERS, &WARM, &INTERRUPTED, &CANCELLED, &DEAD, &EDITED, &CONTINUED, &RETRIED, &RAISED,
+    &STAGES_CONTINUED,
 ];
 
 impl Construct {
@@ -365,6 +368,16 @@ fn agents(test: Test) -> Test {
             "name: each\ntype: skill\nskill: helper\nrequest: \"work {{item}}\"\nfor_each: \"{{list.output}}\"\nmax_parallel: 2",
         );
         step(p, "last", "1", "").with("output: each")
+    })
+}
+
+/// The last step requires what the first one did not print.
+fn fallback(test: Test) -> Test {
+    scoped(agent(test)).pipeline("p", |p| {
+        let call = |name: &str, n: u32| format!("name: {name}\ntype: tool\ntool: work\nargs: {{n: {n}}}");
+        let p = step(p, "one", "1", "").step(&call("first", 1));
+        let p = p.step(&format!("{}\nrequire: {{value: \"{{{{one.output}}}}\", equals: 2}}", call("second", 2)));
+        step(p, "last", "1", "").with("fallback: skill")
     })
 }
 

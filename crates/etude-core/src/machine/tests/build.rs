@@ -14,7 +14,7 @@ use crate::machine::{Limits, Start};
 use crate::model::Tier;
 use crate::plan::{
     Agent, Approval, Binding, Cache, Code, CodeRetry, ForEach, Llm, OnFailure, OnTimeout, Origin, OutputOf, Parallel,
-    Plan, Requirement, RetryOn, SandboxRules, Sequence, Step, StepKind, SubPipeline,
+    Plan, Requirement, RetryOn, SandboxRules, Sequence, Step, StepKind, SubPipeline, ToolStep,
 };
 use crate::schema::Schema;
 use crate::template::{self, Template};
@@ -60,6 +60,18 @@ impl Case {
     /// With a destructor `_d`.
     pub(super) fn after(mut self, steps: impl IntoIterator<Item = Step>) -> Self {
         self.plan.after = Some(Arc::new(sequence("_d", steps)));
+        self
+    }
+
+    /// With skill mode after a deviation, by the agent `agent`.
+    pub(super) fn fallback(mut self) -> Self {
+        let sequence = Arc::new(sequence("skill", [skill("agent", "{{run.request}}")]));
+        self.plan.fallback = Some(Arc::new(crate::plan::Fallback { sequence, description: "Does p.".to_owned() }));
+        self
+    }
+
+    pub(super) fn request(mut self, text: &str) -> Self {
+        self.start.request = Some(text.to_owned());
         self
     }
 
@@ -188,6 +200,13 @@ pub(super) fn skill(name: &str, prompt: &str) -> Step {
         max_tokens: None,
     };
     step(name, StepKind::Skill(Box::new(agent)))
+}
+
+/// A call of a tool with one argument; the tool writes unless its name begins with `get`.
+pub(super) fn tool(name: &str, tool: &str, value: &str) -> Step {
+    let (args, writes) = (vec![("id".to_owned(), binding(value))], !tool.starts_with("get"));
+    let call = ToolStep { tool: tool.to_owned(), args, tool_selection: Arc::default(), writes };
+    step(name, StepKind::Tool(Box::new(call)))
 }
 
 pub(super) fn template(text: &str) -> Template {

@@ -290,6 +290,35 @@ pub(super) const STORIES: &[Story] = &[
         says: &[("p/b!recall", "found 7")],
     },
     Story {
+        name: "deviation after a write",
+        case: || {
+            let steps = [tool("t", "get", "1"), tool("b", "put", "{{t.output}}"), tool("c", "get", "2"), code("d")];
+            pipeline(steps).before([code("open")]).after([code("close")]).run_timeout(60).fallback()
+        },
+        says: &[
+            ("p/b", "held put(1)"),
+            ("p/c", "fails gone"),
+            ("p@skill/agent/turn1", r#"calls put {"id":"get-out"}; Write {"id":2}"#),
+            ("p@skill/agent/turn1/Write[1]", "held Write(2)"),
+            ("p@skill/agent/turn2", "calls Read 1"),
+        ],
+    },
+    Story {
+        name: "deviation in a group and in an element",
+        case: || {
+            let sub = sequence("sub", [tool("u", "get", "{{input.n}}")]);
+            let each = call("s", sub).with("n", "{{item}}").for_each("{{a.output}}").max_parallel(2);
+            let group = group("g", [tool("x", "put", "1"), code("y"), tool("z", "get", "2")]);
+            pipeline([code("a"), group, each]).after([code("close")]).fallback()
+        },
+        says: &[("p/a", "output [1,2,3]"), ("p/s[1]/u", "fails gone"), ("p/s[0]/u", "hangs")],
+    },
+    Story {
+        name: "agent that fails after a deviation",
+        case: || pipeline([tool("t", "put", "1"), code("b").when("{{t.output.no}}")]).after([code("close")]).fallback(),
+        says: &[("p@skill/agent/turn1", "calls Write 1"), ("p@skill/agent/turn2", "no_answer gone")],
+    },
+    Story {
         name: "approvals that no one answers",
         case: || {
             let ok =

@@ -58,6 +58,10 @@ pub(super) fn event(event: &Event, rows: &[StepRow]) -> String {
     let name = |row: &usize| &rows[*row].name;
     match event {
         Event::PhaseStarted(phase) => format!("{EVENT} phase {}", phase.word()),
+        Event::FellBack { fell_back, message } => {
+            let (step, reason, writes) = (&fell_back.step, fell_back.reason.word(), fell_back.writes_done);
+            format!("{EVENT} fell back at {step}: {reason}, writes {writes}: {message}")
+        }
         Event::StepStarted { row } => format!("{EVENT} step {} started", name(row)),
         Event::AttemptRejected { row, item, attempt, max_attempts, rejected_by, reasons } => {
             let (name, item) = (name(row), item.as_ref().map(ToString::to_string).unwrap_or_default());
