@@ -146,5 +146,6 @@ fn no_choice_deviates() {
     let ran = test.run(&["run", "--pipeline", "p", "-i", "id=A-1", "--format", "json"]).exit(1);
     assert_eq!(ran.at("/errors/0/kind"), json!("deviated"));
     assert_eq!(ran.at("/errors/0/reason"), json!("choose_none"));
+    assert_eq!(ran.at("/errors/0/condition"), json!("{{order.output.lines}}"));
     assert_eq!(test.read("app/ledger").lines().count(), 1);
 }

@@ -141,7 +141,7 @@ impl Question {
             return Err(Failure::new(FailureKind::TemplateUnresolved, message).because(Reason::FieldType));
         };
         if list.is_empty() {
-            return Err(deviation::of_choice(name, Reason::ChooseEmpty, "the list is empty"));
+            return Err(deviation::of_choice(name, &choose.from, Reason::ChooseEmpty, "the list is empty"));
         }
         let mut elements: Vec<(Value, Value)> = Vec::with_capacity(list.len());
         for element in list {
@@ -149,11 +149,11 @@ impl Question {
             if !matches!(answer, Value::String(_) | Value::Number(_) | Value::Bool(_)) {
                 let of = choose.by.as_ref().map_or_else(String::new, |by| format!("`{by}` of "));
                 let message = format!("{of}an element is no text and no number");
-                return Err(deviation::of_choice(name, Reason::FieldType, &message));
+                return Err(deviation::of_choice(name, &choose.from, Reason::FieldType, &message));
             }
             if answer == NONE || elements.iter().any(|(_, known)| *known == answer) {
                 let message = format!("two answers would be {answer}");
-                return Err(deviation::of_choice(name, Reason::ChooseAmbiguous, &message));
+                return Err(deviation::of_choice(name, &choose.from, Reason::ChooseAmbiguous, &message));
             }
             elements.push((element, answer));
         }
@@ -179,7 +179,14 @@ impl Question {
     fn chosen(&self, answer: &Value) -> Result<Json, Failure> {
         let said: &[Value] = answer.as_array().map_or(std::slice::from_ref(answer), Vec::as_slice);
         let mut found = self.elements.iter().filter(|(_, known)| said.contains(known)).map(|(element, _)| element);
-        let nothing = || deviation::of_choice(&self.step.name, Reason::ChooseNone, "no element was chosen");
+        let nothing = || {
+            deviation::of_choice(
+                &self.step.name,
+                &choose_of(&self.step).from,
+                Reason::ChooseNone,
+                "no element was chosen",
+            )
+        };
         if self.many {
             let all: Vec<&Value> = found.collect();
             return if all.is_empty() { Err(nothing()) } else { Ok(Json::of(&json!(all))) };

@@ -26,9 +26,13 @@ fn reads_permission(condition: &Condition) -> bool {
     condition.bindings().iter().any(reads)
 }
 
-/// The deviation of a step that cannot choose, or whose answer is that nothing fits (L-47).
-pub(super) fn of_choice(step: &str, reason: Reason, why: &str) -> Failure {
+/// The deviation of a step that cannot choose from `list`, or whose answer is that nothing fits (L-47).
+pub(super) fn of_choice(step: &str, list: &Binding, reason: Reason, why: &str) -> Failure {
     let mut failure = Failure::new(FailureKind::Deviated, format!("step `{step}` has nothing to choose: {why}"));
-    failure.details = Some(Json::of(&json!({ "reason": reason.word() })));
+    let condition = match list {
+        Binding::Reference(reference) => Some(format!("{{{{{reference}}}}}")),
+        Binding::Template(_) | Binding::Literal(_) => None,
+    };
+    failure.details = Some(Json::of(&json!({"reason": reason.word(), "condition": condition})));
     failure.because(reason)
 }

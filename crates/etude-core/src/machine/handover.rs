@@ -63,7 +63,7 @@ impl Handover<'_> {
         let mut text = self.request.unwrap_or(self.description).to_owned();
         let input = self.input.text().map(|text| compact(&text)).unwrap_or_default();
         if input != "{}" {
-            text.push_str(&format!("\n\nInput: {input}"));
+            text.push_str(&format!("\n\nInput: {}", cut(&input, ALL)));
         }
         let FellBack { step, reason, writes_done, .. } = self.fell_back;
         text.push_str(&format!(
@@ -125,6 +125,13 @@ fn value(json: Json, most: usize) -> Value {
     {
         return value;
     }
-    let start = text.floor_char_boundary(most);
-    format!("{} … ({} bytes in all)", &text[..start], text.len()).into()
+    cut(&text, most).into()
+}
+
+/// A text, or its beginning if it is long.
+fn cut(text: &str, most: usize) -> String {
+    match text.len() <= most {
+        true => text.to_owned(),
+        false => format!("{} … ({} bytes in all)", &text[..text.floor_char_boundary(most)], text.len()),
+    }
 }

@@ -170,6 +170,26 @@ fn both_modes_share_a_budget() {
     assert_eq!(result.fell_back.as_ref().map(|fell_back| fell_back.reason), Some(Reason::ToolError));
 }
 
+/// L-73: the time budget holds for both modes together, and the destructor runs after it.
+#[test]
+fn both_modes_share_a_time_budget() {
+    let case = pipeline([tool("a", "get", "1")]).after([code("close")]).run_timeout(60).fallback();
+    let script = "p/a fails no\nreach p@skill/agent/turn1\np!timeout over\np@skill/agent/turn1 abandoned";
+    let world = play(&case, script);
+    let result = world.machine.result().expect("it is over");
+    assert_eq!(result.errors[0].kind.word(), "budget_exceeded");
+    assert!(world.started.iter().any(|(id, _)| id.as_str() == "_d/close"), "{}", world.log);
+}
+
+/// L-68: long values are cut, so that what is handed over stays in bounds.
+#[test]
+fn long_values_are_cut() {
+    let case = pipeline([tool("a", "get", "1"), tool("b", "get", "2")]).fallback();
+    let script = format!("p/a gives {}\np/b fails gone\np@skill/agent/turn1 answer ok", "é".repeat(100_000));
+    let text = first_message(&play(&case, &script));
+    assert!(text.len() < 30_000 && text.contains("bytes in all)"), "{}", text.len());
+}
+
 /// L-67: skill mode after a deviation has a row only if there was one.
 #[test]
 fn a_run_without_a_deviation_has_no_row_for_it() {
