@@ -175,12 +175,13 @@ async fn pick(connection: &mut Connection, limits: &Limits, now_ms: i64) -> Resu
             left join full_groups on full_groups.limit_group = queue.limit_group
             where queue.queue = $1 and queue.not_before_ms <= $2 and (select count(*) from at_work) < $3
                 and (queue.limit_max is null or coalesce(full_groups.count, 0) < queue.limit_max)
+                and ($4::text[] is null or waiting.bundle is not null or waiting.app = any($4))
                 and (waiting.worker is null or not exists (select 1 from workers
                     where workers.worker = waiting.worker and lease_until > clock_timestamp()))
             order by queue.rank, queue.run limit 1)",
         columns()
     );
-    let row = connection.query_opt(&sql, &[&limits.queue, &now_ms, &i64::from(limits.max_runs)]).await?;
+    let row = connection.query_opt(&sql, &[&limits.queue, &now_ms, &i64::from(limits.max_runs), &limits.apps]).await?;
     row.as_ref().map(Run::from_row).transpose()
 }
 

@@ -377,9 +377,9 @@ fn replayed(server: &Server, view: &RunView, definition: &Definition) -> Option<
 }
 
 impl Server {
-    /// The limits of the queue.
+    /// The limits of the queue. Other servers on the same database may have other apps.
     pub(crate) fn limits(&self) -> Limits {
-        Limits::of_default_queue(self.settings().max_runs)
+        Limits { apps: Some(self.dirs()), ..Limits::of_default_queue(self.settings().max_runs) }
     }
 
     /// The definition with which a run was made: the one of today if it is the same, else that of its pins.

@@ -282,7 +282,8 @@ fn pick(
         return Ok(None);
     }
     let mut statement = connection.prepare_cached(
-        "select run, queue.limit_group, queue.limit_max, holder from queue cross join runs on number = run
+        "select run, queue.limit_group, queue.limit_max, holder, app, bundle is not null from queue
+         cross join runs on number = run
          where queue.queue = ?1 and queue.not_before_ms <= ?2 order by queue.rank, run",
     )?;
     let mut rows = statement.query((&limits.queue, now_ms))?;
@@ -291,9 +292,10 @@ fn pick(
         let max: Option<u32> = row.get(2)?;
         let waiting = Waiting { number: row.get(0)?, limit_group: group.zip(max) };
         // One that somebody has is being ended.
-        let holder: Option<String> = row.get(3)?;
+        let (holder, app): (Option<String>, String) = (row.get(3)?, row.get(4)?);
         let is_free = holder.is_none_or(|name| dead.contains(&name));
-        if is_free && at_work.has_room(limits, waiting.limit_group.as_ref()) {
+        let is_fit = row.get(5)? || limits.apps.as_ref().is_none_or(|apps| apps.contains(&app));
+        if is_free && is_fit && at_work.has_room(limits, waiting.limit_group.as_ref()) {
             return Run::by_number(connection, waiting.number).map(Some);
         }
     }

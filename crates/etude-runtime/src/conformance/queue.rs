@@ -23,6 +23,7 @@ pub(super) const CASES: &[Case] = &[
     ("many_submissions_with_one_key_are_one_run", one_of_many),
     ("a_full_queue_takes_no_more", full),
     ("a_run_is_taken_by_name_within_the_limits", take),
+    ("a_run_is_taken_by_who_has_its_app", of_apps),
     ("many_that_ask_at_once_get_different_runs", many_ask),
 ];
 
@@ -103,6 +104,27 @@ fn order(engine: &dyn Engine) {
         seen.push(id);
     }
     assert_eq!(seen, ["late-urgent", "old", "old-too", "new-raised", "newer", "newer-low"]);
+}
+
+/// A process takes runs of the apps that it has, and those that bring their app along.
+fn of_apps(engine: &dyn Engine) {
+    let of = |id: &str, at, app: &str, bundle| NewRun {
+        app: app.to_owned(),
+        ..placed(id, at, Placement { bundle, ..Placement::default() })
+    };
+    enqueue(engine, of("elsewhere", 1, "/elsewhere", None));
+    enqueue(engine, of("here", 2, "/here", None));
+    enqueue(engine, of("bundled", 3, "/elsewhere", Some(Digest::of(b"bundle"))));
+    let next = |apps: &[&str]| {
+        let apps = apps.iter().map(|app| (*app).to_owned()).collect();
+        let session = engine.next(&Limits { apps: Some(apps), ..limits(9) }, NOW).expect("the queue can be read")?;
+        block_on(session.set_state(RunState::Succeeded, None)).expect("set_state");
+        Some(session.run_id().to_owned())
+    };
+    assert_eq!(next(&["/here"]).as_deref(), Some("here"));
+    assert_eq!(next(&[]).as_deref(), Some("bundled"));
+    assert_eq!(next(&["/here"]), None);
+    assert_eq!(next(&["/here", "/elsewhere"]).as_deref(), Some("elsewhere"));
 }
 
 /// S-50.

@@ -103,12 +103,19 @@ pub struct Limits {
     pub queue: String,
     /// Number of runs that came from a queue.
     pub max_runs: u32,
+    /// The apps whose runs the process can drive; of any if `None`, of none if empty. A run with a bundle brings its app along.
+    pub apps: Option<Vec<String>>,
 }
 
 impl Limits {
     /// Limits of the queue for runs that name none.
     pub fn of_default_queue(max_runs: u32) -> Self {
-        Self { queue: DEFAULT_QUEUE.to_owned(), max_runs }
+        Self { queue: DEFAULT_QUEUE.to_owned(), max_runs, apps: None }
+    }
+
+    /// True if the process can drive a run of `app`.
+    pub fn fits(&self, app: &str, bundle: Option<&Digest>) -> bool {
+        bundle.is_some() || self.apps.as_ref().is_none_or(|apps| apps.iter().any(|of| of == app))
     }
 }
 
