@@ -20,7 +20,7 @@ mod ignored;
 mod list;
 mod read;
 mod text;
-mod walk;
+pub(crate) mod walk;
 mod write;
 
 pub use etude_spec::tool::BUILT_IN as NAMES;
@@ -99,13 +99,19 @@ impl Run for FileTool {
 
 /// When to give up, and what to leave out.
 #[derive(Debug)]
-struct Stop {
+pub(crate) struct Stop {
     token: CancellationToken,
     deadline: Instant,
     withheld: Arc<Withheld>,
 }
 
 impl Stop {
+    /// For work that takes as long as it takes.
+    pub(crate) fn unlimited(token: CancellationToken) -> Self {
+        let deadline = Instant::now() + std::time::Duration::from_secs(24 * 60 * 60);
+        Self { token, deadline, withheld: Arc::default() }
+    }
+
     /// An error if it is time to give up. Asked between files and between blocks of a long file.
     fn check(&self) -> Result<(), ToolError> {
         if self.token.is_cancelled() || Instant::now() > self.deadline { Err(late(&self.token)) } else { Ok(()) }

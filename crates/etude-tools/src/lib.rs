@@ -12,6 +12,7 @@ pub mod app;
 pub mod approval;
 mod bound;
 pub mod builtin;
+pub mod bundle;
 pub mod confine;
 pub mod disk;
 pub mod mcp;

@@ -23,20 +23,20 @@ const MAX_COUNT: usize = 1_000_000;
 const MAX_DEPTH: usize = 128;
 
 /// Something that a walk has found.
-pub(super) struct Entry<'w> {
+pub(crate) struct Entry<'w> {
     dir: &'w Dir,
     name: &'w OsStr,
     /// Its path below the start of the walk.
-    pub(super) below: &'w Path,
+    pub(crate) below: &'w Path,
     /// Its path without links.
     pub(super) real: &'w Path,
     /// What it is. Links are not followed, also not by looking at what they lead to.
-    pub(super) kind: Kind,
+    pub(crate) kind: Kind,
 }
 
 impl Entry<'_> {
     /// Opens it for reading, if it is a regular file.
-    pub(super) fn open(&self) -> io::Result<std::fs::File> {
+    pub(crate) fn open(&self) -> io::Result<std::fs::File> {
         self.dir.open_file(self.name)
     }
 
@@ -46,7 +46,7 @@ impl Entry<'_> {
     }
 
     /// Where it leads, if it is a link.
-    pub(super) fn target(&self) -> io::Result<PathBuf> {
+    pub(crate) fn target(&self) -> io::Result<PathBuf> {
         self.dir.read_link(self.name)
     }
 }
@@ -59,7 +59,7 @@ struct Folder {
 }
 
 /// Calls `visit` for everything below `start`, a directory, until it says false. Symbolic links are shown and not followed.
-pub(super) fn walk(
+pub(crate) fn walk(
     start: &Place,
     depth: Option<usize>,
     ignore: bool,

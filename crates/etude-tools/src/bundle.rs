@@ -1,0 +1,356 @@
+//! Bundles: an app as one archive, with the same bytes wherever it is made (K-50 to K-52).
+//!
+//! A bundle is an uncompressed POSIX tar of the regular files and links of an app, sorted by name. Times and owners are zero, modes are
+//! 0755 or 0644. What `.gitignore` excludes, `.git` and `.env` are not in it: keys never leave the machine in a bundle (K-53).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Component, Path, PathBuf};
+
+use etude_core::digest::Digest;
+use etude_files::beneath::Kind;
+use tar::{Archive, Builder, EntryType, Header};
+use tokio_util::sync::CancellationToken;
+
+use crate::builtin::{Stop, walk};
+use crate::confine::{Access, Roots};
+
+/// Largest bundle, in bytes.
+pub const MAX_BYTES: u64 = 64 * 1024 * 1024;
+
+/// The file with the keys of an app.
+const KEYS: &str = ".env";
+
+/// An app as an archive that was checked.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Bundle {
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+}
+
+/// A file or link of a bundle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its path below the app, with `/`.
+    pub path: String,
+    /// 0755 or 0644.
+    pub mode: u32,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// What is in it.
+    pub content: Content,
+}
+
+/// What an entry of a bundle is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    /// A file: the hash of its bytes.
+    File(Digest),
+    /// A link: what it leads to.
+    Link(String),
+}
+
+/// Why there is no bundle. Nothing was written.
+#[derive(Debug, thiserror::Error)]
+pub enum BundleError {
+    /// The app cannot be read.
+    #[error("`{path}` cannot be packed: {why}")]
+    Unreadable {
+        /// Below the app.
+        path: String,
+        /// Why.
+        why: String,
+    },
+    /// The archive is not one that this program makes (K-52).
+    #[error("the bundle is refused: `{entry}` {why}")]
+    Refused {
+        /// The entry.
+        entry: String,
+        /// Why.
+        why: String,
+    },
+    /// It has more than [`MAX_BYTES`].
+    #[error("the app has more than {} MiB; exclude what runs do not need with `.gitignore`", MAX_BYTES / 1024 / 1024)]
+    TooLarge,
+    /// It cannot be unpacked.
+    #[error("the bundle cannot be unpacked to {}: {why}", path.display())]
+    Write {
+        /// Where to.
+        path: PathBuf,
+        /// Why.
+        why: io::Error,
+    },
+}
+
+impl std::fmt::Debug for Bundle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bundle").field("entries", &self.entries).finish_non_exhaustive()
+    }
+}
+
+impl Bundle {
+    /// Packs the app in the directory `app` (K-51).
+    ///
+    /// # Errors
+    /// A file cannot be read, has a name that is not UTF-8, or is neither file nor link; a link leads out of the app; the bundle is too
+    /// large.
+    pub fn pack(app: &Path) -> Result<Self, BundleError> {
+        let fault = |path: &Path, why: &dyn std::fmt::Display| BundleError::Unreadable {
+            path: path.display().to_string(),
+            why: why.to_string(),
+        };
+        let roots = Roots::read_only(app, &[]).map_err(|e| fault(app, &e))?;
+        let start = roots.existing(".", Access::Read).map_err(|e| fault(app, &e))?;
+        let (mut found, mut failed, mut total) = (BTreeMap::new(), None, 0_u64);
+        walk::walk(&start, None, true, &Stop::unlimited(CancellationToken::new()), |entry| {
+            if entry.kind == Kind::Dir || entry.below.file_name().is_some_and(|name| name == KEYS) {
+                return Ok(true);
+            }
+            match packed(entry, MAX_BYTES.saturating_sub(total)) {
+                Ok((path, packed)) => {
+                    total += packed.data.len() as u64;
+                    found.insert(path, packed);
+                    Ok(true)
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    Ok(false)
+                }
+            }
+        })
+        .map_err(|e| fault(app, &e.message))?;
+        match failed {
+            Some(error) => Err(error),
+            None => Self::read(archive(&found).map_err(|e| fault(app, &e))?),
+        }
+    }
+
+    /// Checks an archive (K-52).
+    ///
+    /// # Errors
+    /// It has an entry that [`Bundle::pack`] does not make, such as one with `..`, an absolute name, a link that leads out, a device, or
+    /// a name that another one has.
+    pub fn read(bytes: Vec<u8>) -> Result<Self, BundleError> {
+        if bytes.len() as u64 > MAX_BYTES {
+            return Err(BundleError::TooLarge);
+        }
+        let entries = entries(&bytes)?;
+        Ok(Self { bytes, entries })
+    }
+
+    /// The archive.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The hash of the archive, by which it is known.
+    pub fn digest(&self) -> Digest {
+        Digest::of(&self.bytes)
+    }
+
+    /// Files and links in the order of their names.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Writes the app into `dir`, which must not be there yet.
+    ///
+    /// # Errors
+    /// It is there, or cannot be written.
+    pub fn unpack(&self, dir: &Path) -> Result<(), BundleError> {
+        let write = |path: &Path, why| BundleError::Write { path: path.to_owned(), why };
+        fs::create_dir(dir).map_err(|e| write(dir, e))?;
+        let mut archive = Archive::new(self.bytes.as_slice());
+        let contents = archive.entries().map_err(|e| write(dir, e))?;
+        for (entry, content) in self.entries.iter().zip(contents) {
+            // Checked: below the directory, and no part of it is a link.
+            let path = dir.join(&entry.path);
+            let done = (|| {
+                fs::create_dir_all(path.parent().unwrap_or(dir))?;
+                match &entry.content {
+                    Content::Link(target) => link(target, &path),
+                    Content::File(_) => {
+                        let mut data = Vec::new();
+                        content?.read_to_end(&mut data)?;
+                        let mut file = File::options().write(true).create_new(true).open(&path)?;
+                        file.write_all(&data)?;
+                        make_executable(&file, entry.mode)
+                    }
+                }
+            })();
+            done.map_err(|e| write(&path, e))?;
+        }
+        Ok(())
+    }
+}
+
+/// A file or link as it is put into an archive.
+struct Packed {
+    kind: EntryType,
+    mode: u32,
+    /// The bytes of a file, the target of a link.
+    data: Vec<u8>,
+}
+
+fn packed(entry: &walk::Entry<'_>, room: u64) -> Result<(String, Packed), BundleError> {
+    let shown = entry.below.display().to_string();
+    let fault = |why: &str| BundleError::Unreadable { path: shown.clone(), why: why.to_owned() };
+    let not_text = || fault("its name is not UTF-8");
+    let names: Option<Vec<&str>> = entry.below.iter().map(|name| name.to_str()).collect();
+    let path = names.ok_or_else(not_text)?.join("/");
+    let packed = match entry.kind {
+        Kind::File => {
+            let file = entry.open().map_err(|e| fault(&e.to_string()))?;
+            let mode = if is_executable(&file).map_err(|e| fault(&e.to_string()))? { 0o755 } else { 0o644 };
+            let mut data = Vec::new();
+            file.take(room + 1).read_to_end(&mut data).map_err(|e| fault(&e.to_string()))?;
+            if data.len() as u64 > room {
+                return Err(BundleError::TooLarge);
+            }
+            Packed { kind: EntryType::Regular, mode, data }
+        }
+        Kind::Link => {
+            let target = entry.target().map_err(|e| fault(&e.to_string()))?;
+            let target = target.to_str().ok_or_else(not_text)?;
+            if !stays_inside(&path, target) {
+                return Err(fault(
+                    "the link leads out of the app, or to an absolute path; exclude it with `.gitignore`",
+                ));
+            }
+            Packed { kind: EntryType::Symlink, mode: 0o644, data: target.as_bytes().to_owned() }
+        }
+        Kind::Dir | Kind::Other => return Err(fault("it is neither a file nor a link; exclude it with `.gitignore`")),
+    };
+    Ok((path, packed))
+}
+
+fn archive(found: &BTreeMap<String, Packed>) -> io::Result<Vec<u8>> {
+    let mut builder = Builder::new(Vec::new());
+    for (path, Packed { kind, mode, data }) in found {
+        let mut header = Header::new_ustar();
+        header.set_entry_type(*kind);
+        header.set_mode(*mode);
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_mtime(0);
+        if *kind == EntryType::Symlink {
+            header.set_size(0);
+            builder.append_link(&mut header, path, String::from_utf8_lossy(data).as_ref())?;
+        } else {
+            header.set_size(data.len() as u64);
+            builder.append_data(&mut header, path, data.as_slice())?;
+        }
+    }
+    builder.into_inner()
+}
+
+/// The checked entries of an archive.
+fn entries(bytes: &[u8]) -> Result<Vec<Entry>, BundleError> {
+    let refused = |entry: &str, why: &str| BundleError::Refused { entry: entry.to_owned(), why: why.to_owned() };
+    let broken = |error: io::Error| refused("the archive", &format!("cannot be read: {error}"));
+    let (mut all, mut files, mut links) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+    let mut archive = Archive::new(bytes);
+    for entry in archive.entries().map_err(broken)? {
+        let mut entry = entry.map_err(broken)?;
+        let name = entry.path_bytes().into_owned();
+        let path = String::from_utf8(name)
+            .map_err(|error| refused(&String::from_utf8_lossy(error.as_bytes()), "has a name that is not UTF-8"))?;
+        let refuse = |why: &str| refused(&path, why);
+        if !is_plain(&path) {
+            return Err(refuse("is no path below the app"));
+        }
+        let (size, mode) = (entry.size(), entry.header().mode().map_err(broken)?);
+        let content = match entry.header().entry_type() {
+            EntryType::Regular => {
+                let mut data = Vec::new();
+                entry.read_to_end(&mut data).map_err(broken)?;
+                if data.len() as u64 != size {
+                    return Err(refuse("has another size than it says"));
+                }
+                Content::File(Digest::of(&data))
+            }
+            EntryType::Symlink => {
+                let target = entry.link_name_bytes().map(|name| String::from_utf8(name.into_owned()));
+                let target = target.and_then(Result::ok).ok_or_else(|| refuse("is a link without a target"))?;
+                if !stays_inside(&path, &target) {
+                    return Err(refuse("is a link that leads out of the app"));
+                }
+                links.insert(path.clone());
+                Content::Link(target)
+            }
+            _ => return Err(refuse("is neither a file nor a link")),
+        };
+        if !files.insert(path.clone()) {
+            return Err(refuse("is there twice"));
+        }
+        let mode = if mode & 0o111 == 0 { 0o644 } else { 0o755 };
+        all.push(Entry { path, mode, bytes: size, content });
+    }
+    // Nothing lies in what is itself a file or a link.
+    let below = |path: &str| {
+        Path::new(path).ancestors().skip(1).any(|above| above.to_str().is_some_and(|above| files.contains(above)))
+    };
+    match all.iter().find(|entry| below(&entry.path)) {
+        Some(entry) => Err(refused(&entry.path, "lies below a file or a link")),
+        None => Ok(all),
+    }
+}
+
+/// True for a relative path of names alone, written in one way only.
+fn is_plain(path: &str) -> bool {
+    let is_name = |name: &str| !matches!(name, "" | "." | "..") && !name.contains(['\\', '\0', ':']);
+    path.split('/').all(is_name)
+}
+
+/// True if the link at `path` leads to a place below the app.
+fn stays_inside(path: &str, target: &str) -> bool {
+    let mut depth = path.split('/').count() - 1;
+    if target.is_empty() || target.contains(['\\', '\0']) {
+        return false;
+    }
+    for part in Path::new(target).components() {
+        match part {
+            Component::Normal(_) => depth += 1,
+            Component::CurDir => {}
+            Component::ParentDir if depth > 0 => depth -= 1,
+            _ => return false,
+        }
+    }
+    true
+}
+
+#[cfg(unix)]
+fn is_executable(file: &File) -> io::Result<bool> {
+    use std::os::unix::fs::PermissionsExt;
+    Ok(file.metadata()?.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_executable(_file: &File) -> io::Result<bool> {
+    Ok(false)
+}
+
+#[cfg(unix)]
+fn make_executable(file: &File, mode: u32) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    file.set_permissions(fs::Permissions::from_mode(mode))
+}
+
+#[cfg(not(unix))]
+fn make_executable(_file: &File, _mode: u32) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(unix)]
+fn link(target: &str, path: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink(target, path)
+}
+
+#[cfg(not(unix))]
+fn link(_target: &str, _path: &Path) -> io::Result<()> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "there are no links on this system"))
+}
+
+#[cfg(all(test, unix))]
+mod tests;
