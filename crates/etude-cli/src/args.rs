@@ -111,6 +111,12 @@ pub(crate) enum Command {
     #[cfg(feature = "postgres")]
     #[command(subcommand)]
     Engine(Engine),
+    /// Keep the app in the database that machines share
+    #[cfg(feature = "postgres")]
+    Push,
+    /// Drive runs that other machines have submitted to the database
+    #[cfg(all(feature = "postgres", feature = "serve"))]
+    Worker(Worker),
     /// Create an app or add to it
     New(New),
     /// Report every error in the app's definitions
@@ -204,7 +210,9 @@ impl Command {
             #[cfg(feature = "serve")]
             Self::Token(_) => false,
             #[cfg(feature = "postgres")]
-            Self::Engine(_) => false,
+            Self::Engine(_) | Self::Push => false,
+            #[cfg(all(feature = "postgres", feature = "serve"))]
+            Self::Worker(_) => true,
             Self::Approve(args) => args.resume,
             Self::Deny(args) => args.resume,
             Self::Apps(Apps::Run(_)) | Self::Skill(Skill::Run(_)) => true,

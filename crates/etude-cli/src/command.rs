@@ -14,6 +14,8 @@ pub(crate) mod list;
 pub(crate) mod machine;
 pub(crate) mod model;
 pub(crate) mod new;
+#[cfg(feature = "postgres")]
+pub(crate) mod push;
 pub(crate) mod route;
 pub(crate) mod run;
 pub(crate) mod runs;
@@ -26,6 +28,8 @@ pub(crate) mod test;
 #[cfg(feature = "serve")]
 pub(crate) mod token;
 pub(crate) mod trust;
+#[cfg(all(feature = "postgres", feature = "serve"))]
+pub(crate) mod worker;
 
 /// Who decides: the name of anyone who is logged in.
 pub(crate) fn user_name() -> String {

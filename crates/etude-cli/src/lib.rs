@@ -4,6 +4,8 @@
 //! Start at [`run`]; one file per command in `command/`, what people see in `render/`.
 
 mod args;
+#[cfg(feature = "postgres")]
+mod bundles;
 mod command;
 mod complete;
 mod context;

@@ -155,6 +155,10 @@ fn dispatch(context: &Context, command: Command) -> Exit {
         Command::Token(token) => command::token::token(context, &token),
         #[cfg(feature = "postgres")]
         Command::Engine(engine) => command::engine::engine(context, &engine),
+        #[cfg(feature = "postgres")]
+        Command::Push => command::push::push(context),
+        #[cfg(all(feature = "postgres", feature = "serve"))]
+        Command::Worker(args) => command::worker::worker(context, &args),
         Command::Apps(apps) => command::apps::apps(context, &apps),
         Command::Skill(skill) => command::skill::skill(context, &skill),
         Command::Host(host) => command::host::host(context, &host),

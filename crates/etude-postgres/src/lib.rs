@@ -182,6 +182,10 @@ impl Engine for Postgres {
 }
 
 impl Fleet for Postgres {
+    fn worker(&self) -> Option<String> {
+        Some(self.store.worker.clone())
+    }
+
     fn enqueue<'f>(&'f self, submission: &'f Submission) -> Boxed<'f, Result<Enqueued, Error>> {
         self.store.link.spawn(Arc::clone(&self.store).enqueue(submission.clone()))
     }

@@ -10,7 +10,9 @@ use crate::{listing, rows};
 /// Values that nothing refers to. Younger ones stay: a driver uploads a value first and appends the record that refers to it then.
 const UNNEEDED: &str = "uploaded_at < clock_timestamp() - interval '1 day'
     and not exists (select 1 from blob_refs where blob_refs.blob = blobs.hash)
-    and not exists (select 1 from cache where cache.blob = blobs.hash)";
+    and not exists (select 1 from cache where cache.blob = blobs.hash)
+    and not exists (select 1 from runs where runs.bundle = blobs.hash)
+    and not exists (select 1 from entries where book = 'bundles' and key = encode(blobs.hash, 'hex'))";
 
 /// The tables with rows of runs.
 const TABLES: [&str; 8] = ["keys", "labels", "queue", "signals", "results", "headers", "records", "blob_refs"];

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use etude_core::digest::Digest;
-use etude_runtime::engine::{Enqueued, Error, Limits, QueuePlace, QueueReason, RunState, Submission, UniqueKey};
+use etude_runtime::engine::{Enqueued, Error, Limits, QueuePlace, QueueReason, RunState, Submission, Takes, UniqueKey};
 
 use crate::error::Fault;
 use crate::link::{Connection, Parameter, attempt};
@@ -175,13 +175,20 @@ async fn pick(connection: &mut Connection, limits: &Limits, now_ms: i64) -> Resu
             left join full_groups on full_groups.limit_group = queue.limit_group
             where queue.queue = $1 and queue.not_before_ms <= $2 and (select count(*) from at_work) < $3
                 and (queue.limit_max is null or coalesce(full_groups.count, 0) < queue.limit_max)
-                and ($4::text[] is null or waiting.bundle is not null or waiting.app = any($4))
+                and ($4 or case when $5::text[] is null then waiting.bundle is not null
+                    else waiting.bundle is null and waiting.app = any($5) end)
                 and (waiting.worker is null or not exists (select 1 from workers
                     where workers.worker = waiting.worker and lease_until > clock_timestamp()))
             order by queue.rank, queue.run limit 1)",
         columns()
     );
-    let row = connection.query_opt(&sql, &[&limits.queue, &now_ms, &i64::from(limits.max_runs), &limits.apps]).await?;
+    let apps = match &limits.takes {
+        Takes::Apps(apps) => Some(apps),
+        Takes::Any | Takes::Bundles => None,
+    };
+    let is_any = limits.takes == Takes::Any;
+    let parameters: [Parameter<'_>; 5] = [&limits.queue, &now_ms, &i64::from(limits.max_runs), &is_any, &apps];
+    let row = connection.query_opt(&sql, &parameters).await?;
     row.as_ref().map(Run::from_row).transpose()
 }
 

@@ -17,7 +17,7 @@ use etude_core::digest::Digest;
 
 pub use fleet::{
     Cause, DEFAULT_QUEUE, Enqueued, Fleet, LimitGroup, Limits, MS_PER_PRIORITY, Placement, QueuePlace, QueueReason,
-    Submission, UniqueKey,
+    Submission, Takes, UniqueKey,
 };
 pub use ledger::{Entry, EntryQuery, Expected, Ledger, Write, Written};
 pub use query::{Counts, Cursor, Query, RunRow, name_of};

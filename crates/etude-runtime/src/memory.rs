@@ -245,7 +245,7 @@ impl Fleet for MemoryEngine {
         let mut memory = lock(&self.shared);
         let may_begin = |run: &&Run| {
             let is_time = run.run.placement.not_before_ms.is_none_or(|at| at <= now_ms);
-            let is_fit = limits.fits(&run.run.app, run.run.placement.bundle.as_ref());
+            let is_fit = limits.takes.fits(&run.run.app, run.run.placement.bundle.is_some());
             is_time && is_fit && !memory.held.contains_key(&run.run.id) && memory.has_room(run, limits)
         };
         let next = memory.queued(&limits.queue).into_iter().find(may_begin).map(|run| run.run.id.clone());

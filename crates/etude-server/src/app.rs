@@ -1,13 +1,13 @@
 //! The served apps: their definitions and their runs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use etude::definition::Definition;
 use etude::disk::Disk;
 use etude::runner::Runner;
 use etude::target::Target;
-use etude_runtime::engine::{RunRow, name_of};
+use etude_runtime::engine::{NewRun, RunRow, name_of};
 use etude_spec::Diagnostic;
 use etude_spec::automation::Automation;
 use serde_json::{Value, json};
@@ -20,6 +20,17 @@ use crate::token::Caller;
 
 /// Configuration, definitions and models, which the program around the server knows.
 pub trait Apps: Send + Sync {
+    /// The directory in which the app of a run lies. That of a run with a bundle is made.
+    ///
+    /// # Errors
+    /// Why there is none, such as a bundle that is not kept any more.
+    fn place(&self, run: &NewRun) -> Result<PathBuf, String> {
+        Ok(PathBuf::from(&run.app))
+    }
+
+    /// A run has ended here: what [`Apps::place`] made for it may go.
+    fn leave(&self, _run_id: &str) {}
+
     /// Loads a pipeline, machine or skill of the app in the directory `app`.
     ///
     /// # Errors
@@ -137,6 +148,12 @@ impl Server {
     /// The definition of a run's target as it is now.
     pub(crate) fn definition(&self, app: &str, target: &str) -> Result<(Disk, Definition), NotLoaded> {
         self.apps().load(Path::new(app), &Target::parse(target))
+    }
+
+    /// The definition of a run's target, of the app that it brings along if it does.
+    pub(crate) fn definition_for(&self, run: &NewRun) -> Result<(Disk, Definition), NotLoaded> {
+        let app = self.apps().place(run).map_err(NotLoaded::Unreadable)?;
+        self.apps().load(&app, &Target::parse(&run.target))
     }
 }
 

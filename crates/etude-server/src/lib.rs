@@ -37,6 +37,7 @@ pub mod token;
 mod tree;
 mod webhook;
 mod work;
+mod worker;
 
 pub use app::{Apps, NotLoaded, Ran};
 pub use page::leading_to;
@@ -44,6 +45,7 @@ pub use problem::{Code, Problem};
 pub use route::{Needs, Route, Takes, routes};
 pub use serve::serve;
 pub use server::{Log, LogLine, ServedApp, Server, Settings};
+pub use worker::{Event, Events, Stopped, Worker, work_alone};
 
 /// The description of the interface, OpenAPI 3.1.
 pub const OPENAPI: &str = include_str!("openapi.json");

@@ -10,7 +10,9 @@ use etude::runs;
 use etude::target::Target;
 use etude_core::data::Json;
 use etude_core::machine::Limits as RunLimits;
-use etude_runtime::engine::{Cause, Counts, Cursor, Engine, Error, Limits, Query, RunRow, RunState, RunView, name_of};
+use etude_runtime::engine::{
+    Cause, Counts, Cursor, Engine, Error, Limits, Query, RunRow, RunState, RunView, Takes, name_of,
+};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
@@ -379,7 +381,7 @@ fn replayed(server: &Server, view: &RunView, definition: &Definition) -> Option<
 impl Server {
     /// The limits of the queue. Other servers on the same database may have other apps.
     pub(crate) fn limits(&self) -> Limits {
-        Limits { apps: Some(self.dirs()), ..Limits::of_default_queue(self.settings().max_runs) }
+        Limits { takes: Takes::Apps(self.dirs()), ..Limits::of_default_queue(self.settings().max_runs) }
     }
 
     /// The definition with which a run was made: the one of today if it is the same, else that of its pins.

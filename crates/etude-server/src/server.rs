@@ -22,6 +22,7 @@ use crate::spending::Spending;
 use crate::stream::Stories;
 use crate::token::Tokens;
 use crate::work::Works;
+use crate::worker::Worker;
 
 /// An app that is served.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +58,8 @@ pub struct Settings {
     pub max_cost_per_day_usd: Option<f64>,
     /// Runs of the command line are adopted too.
     pub adopts_all: bool,
+    /// The process is a worker: it drives runs with bundles instead of those of its apps.
+    pub worker: Option<Worker>,
     /// How agents are served.
     pub mcp: etude_mcp::Settings,
     /// The version in documents.
@@ -78,6 +81,7 @@ impl Settings {
             max_queued: 10_000,
             max_cost_per_day_usd: None,
             adopts_all: false,
+            worker: None,
             mcp: etude_mcp::Settings::default(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }

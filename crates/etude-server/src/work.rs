@@ -12,7 +12,7 @@ use etude::service::{self, Parts, RunHandle};
 use etude::target::Target;
 use etude_core::failure::{Failure, FailureKind};
 use etude_core::machine::Limits as RunLimits;
-use etude_runtime::engine::{Cause, Engine, Query, RunRow, RunState, Session};
+use etude_runtime::engine::{Cause, Engine, NewRun, Query, RunRow, RunState, Session};
 use etude_runtime::record;
 use tokio::sync::{Notify, mpsc};
 
@@ -20,6 +20,7 @@ use crate::app::NotLoaded;
 use crate::problem::Problem;
 use crate::run::{blocking, engine_failed, result_of};
 use crate::server::Server;
+use crate::worker::{Event, Observer};
 
 /// The longest time between two looks for queued runs, runs to adopt, and answers.
 pub(crate) const LOOK: Duration = Duration::from_secs(1);
@@ -48,11 +49,18 @@ pub(crate) struct Works {
     /// Somebody has queued or ended a run.
     pub(crate) wake: Notify,
     over: Notify,
+    /// Where the events of a worker go.
+    pub(crate) observer: Observer,
 }
 
 impl Works {
     fn active(&self) -> MutexGuard<'_, BTreeMap<String, mpsc::UnboundedSender<Control>>> {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Number of runs that this process drives.
+    pub(crate) fn count(&self) -> usize {
+        self.active().len()
     }
 
     /// Tells a run something. False if this server does not drive it.
@@ -122,18 +130,18 @@ pub(crate) async fn drain(server: &Server) {
 }
 
 fn begin_queued(server: &Arc<Server>) -> Result<(), Problem> {
-    while !server.is_draining() {
-        let next = server.engine().next(&server.limits(), server.clock().now_ms());
-        let Some(session) = next.map_err(|e| engine_failed(&e))? else { return Ok(()) };
-        drive(server, session, Resume::default())?;
+    for limits in server.limits_of_queues() {
+        while !server.is_draining() && server.has_place() {
+            let next = server.engine().next(&limits, server.clock().now_ms());
+            let Some(session) = next.map_err(|e| engine_failed(&e))? else { break };
+            drive(server, session, Resume::default())?;
+        }
     }
     Ok(())
 }
 
 fn expire(server: &Arc<Server>) -> Result<(), Problem> {
-    let definition = |run: &etude_runtime::engine::NewRun| {
-        server.definition(&run.app, &run.target).ok().map(|(_, definition)| definition)
-    };
+    let definition = |run: &NewRun| server.definition_for(run).ok().map(|(_, definition)| definition);
     let expired = etude::queue::expire(&**server.engine(), definition, server.clock().now_ms());
     let runtime = tokio::runtime::Handle::current();
     runtime.block_on(expired).map(drop).map_err(|e| engine_failed(&e))
@@ -142,11 +150,14 @@ fn expire(server: &Arc<Server>) -> Result<(), Problem> {
 /// Continues interrupted runs of servers, and runs whose question has an answer or whose deadline has passed.
 fn adopt(server: &Arc<Server>) -> Result<(), Problem> {
     let engine = server.engine();
-    let apps = server.dirs();
-    if apps.is_empty() {
+    let (apps, worker) = (server.dirs(), &server.settings().worker);
+    if apps.is_empty() && worker.is_none() {
         return Ok(());
     }
-    let is_own = |row: &RunRow| server.settings().adopts_all || row.placement.cause != Cause::Cli;
+    let is_own = |row: &RunRow| match worker {
+        Some(worker) => row.placement.bundle.is_some() && worker.queues.iter().any(|of| of == row.placement.queue()),
+        None => row.placement.bundle.is_none() && (server.settings().adopts_all || row.placement.cause != Cause::Cli),
+    };
     let running =
         Query { apps: apps.clone(), states: vec![RunState::Running], is_interrupted: Some(true), ..Query::default() };
     for row in engine.list(&running).map_err(|e| engine_failed(&e))?.into_iter().filter(is_own) {
@@ -179,7 +190,7 @@ fn is_answered(server: &Server, row: &RunRow) -> Result<bool, Problem> {
 
 /// Continues a run that no process executes, within the limits of the queue. Nothing happens if somebody else was faster.
 pub(crate) fn continue_run(server: &Arc<Server>, run_id: &str) -> Result<(), Problem> {
-    if server.is_draining() || server.works().active().contains_key(run_id) {
+    if server.is_draining() || !server.has_place() || server.works().active().contains_key(run_id) {
         return Ok(());
     }
     let stopped = server.works().stopped.lock().unwrap_or_else(PoisonError::into_inner).get(run_id).copied();
@@ -189,7 +200,8 @@ pub(crate) fn continue_run(server: &Arc<Server>, run_id: &str) -> Result<(), Pro
     {
         return Ok(());
     }
-    match server.engine().take(run_id, &server.limits(), server.clock().now_ms()) {
+    let Some(limits) = server.limits_of_queues().into_iter().next() else { return Ok(()) };
+    match server.engine().take(run_id, &limits, server.clock().now_ms()) {
         Ok(Some(session)) => drive(server, session, Resume::default()),
         Ok(None) | Err(etude_runtime::engine::Error::Busy { .. }) => Ok(()),
         Err(error) => Err(engine_failed(&error)),
@@ -199,7 +211,8 @@ pub(crate) fn continue_run(server: &Arc<Server>, run_id: &str) -> Result<(), Pro
 /// Drives a run that this server has taken.
 pub(crate) fn drive(server: &Arc<Server>, session: Box<dyn Session>, resume: Resume) -> Result<(), Problem> {
     let run = session.run().clone();
-    let loaded = server.definition(&run.app, &run.target).map_err(|error| match error {
+    server.works().observer.say(&Event::Claimed { run_id: run.id.clone() });
+    let loaded = server.definition_for(&run).map_err(|error| match error {
         NotLoaded::Unknown { .. } => {
             (FailureKind::DefinitionInvalid, format!("the app has no `{}` any more", run.target))
         }
@@ -220,6 +233,7 @@ pub(crate) fn drive(server: &Arc<Server>, session: Box<dyn Session>, resume: Res
             let has_begun = session.records().map_err(|e| engine_failed(&e))?.iter().any(|r| !r.key.starts_with('!'));
             if has_begun {
                 note_stop(server, &run.id);
+                server.works().observer.say(&Event::Lost { run_id: run.id.clone(), reason: "gap" });
                 return Ok(());
             }
             let failure = Failure::new(kind, why);
@@ -228,6 +242,7 @@ pub(crate) fn drive(server: &Arc<Server>, session: Box<dyn Session>, resume: Res
             document.run_id = Some(run.id.clone());
             let text = document.to_journal();
             let ended = session.set_state(RunState::Failed, Some(&text));
+            server.works().observer.say(&Event::Released { run_id: run.id.clone(), reason: "finished" });
             return runtime.block_on(ended).map_err(|e| engine_failed(&e));
         }
     };
@@ -256,7 +271,19 @@ async fn attend(server: &Server, mut handle: RunHandle, mut controls: mpsc::Unbo
         }
     };
     let is_stopped = !matches!(&ended, Ok(Ok(_)));
+    let event = match &ended {
+        Ok(Ok(ended)) if ended.document.status() == "waiting" => {
+            Event::Released { run_id: run_id.clone(), reason: "waiting" }
+        }
+        Ok(Ok(_)) => {
+            server.apps().leave(&run_id);
+            Event::Released { run_id: run_id.clone(), reason: "finished" }
+        }
+        Ok(ended) if service::is_left(ended) => Event::Released { run_id: run_id.clone(), reason: "drained" },
+        _ => Event::Lost { run_id: run_id.clone(), reason: "overtaken" },
+    };
     server.works().active().remove(&run_id);
+    server.works().observer.say(&event);
     if is_stopped && !server.is_draining() {
         note_stop(server, &run_id);
     }

@@ -294,7 +294,7 @@ fn pick(
         // One that somebody has is being ended.
         let (holder, app): (Option<String>, String) = (row.get(3)?, row.get(4)?);
         let is_free = holder.is_none_or(|name| dead.contains(&name));
-        let is_fit = row.get(5)? || limits.apps.as_ref().is_none_or(|apps| apps.contains(&app));
+        let is_fit = limits.takes.fits(&app, row.get(5)?);
         if is_free && is_fit && at_work.has_room(limits, waiting.limit_group.as_ref()) {
             return Run::by_number(connection, waiting.number).map(Some);
         }

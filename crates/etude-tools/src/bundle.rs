@@ -3,6 +3,13 @@
 //! A bundle is an uncompressed POSIX tar of the regular files and links of an app, sorted by name. Times and owners are zero, modes are
 //! 0755 or 0644. What `.gitignore` excludes, `.git` and `.env` are not in it: keys never leave the machine in a bundle (K-53).
 
+#[cfg(unix)]
+#[path = "bundle/unix.rs"]
+mod os;
+#[cfg(windows)]
+#[path = "bundle/windows.rs"]
+mod os;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -169,13 +176,13 @@ impl Bundle {
             let done = (|| {
                 fs::create_dir_all(path.parent().unwrap_or(dir))?;
                 match &entry.content {
-                    Content::Link(target) => link(target, &path),
+                    Content::Link(target) => os::link(target, &path),
                     Content::File(_) => {
                         let mut data = Vec::new();
                         content?.read_to_end(&mut data)?;
                         let mut file = File::options().write(true).create_new(true).open(&path)?;
                         file.write_all(&data)?;
-                        make_executable(&file, entry.mode)
+                        os::set_mode(&file, entry.mode)
                     }
                 }
             })();
@@ -202,7 +209,7 @@ fn packed(entry: &walk::Entry<'_>, room: u64) -> Result<(String, Packed), Bundle
     let packed = match entry.kind {
         Kind::File => {
             let file = entry.open().map_err(|e| fault(&e.to_string()))?;
-            let mode = if is_executable(&file).map_err(|e| fault(&e.to_string()))? { 0o755 } else { 0o644 };
+            let mode = if os::is_executable(&file).map_err(|e| fault(&e.to_string()))? { 0o755 } else { 0o644 };
             let mut data = Vec::new();
             file.take(room + 1).read_to_end(&mut data).map_err(|e| fault(&e.to_string()))?;
             if data.len() as u64 > room {
@@ -318,38 +325,6 @@ fn stays_inside(path: &str, target: &str) -> bool {
         }
     }
     true
-}
-
-#[cfg(unix)]
-fn is_executable(file: &File) -> io::Result<bool> {
-    use std::os::unix::fs::PermissionsExt;
-    Ok(file.metadata()?.permissions().mode() & 0o111 != 0)
-}
-
-#[cfg(not(unix))]
-fn is_executable(_file: &File) -> io::Result<bool> {
-    Ok(false)
-}
-
-#[cfg(unix)]
-fn make_executable(file: &File, mode: u32) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    file.set_permissions(fs::Permissions::from_mode(mode))
-}
-
-#[cfg(not(unix))]
-fn make_executable(_file: &File, _mode: u32) -> io::Result<()> {
-    Ok(())
-}
-
-#[cfg(unix)]
-fn link(target: &str, path: &Path) -> io::Result<()> {
-    std::os::unix::fs::symlink(target, path)
-}
-
-#[cfg(not(unix))]
-fn link(_target: &str, _path: &Path) -> io::Result<()> {
-    Err(io::Error::new(io::ErrorKind::Unsupported, "there are no links on this system"))
 }
 
 #[cfg(all(test, unix))]

@@ -309,7 +309,12 @@ impl Runner {
 
     /// Who runs the processes of the run.
     fn processes(&self, definition: &Definition, run: &NewRun, header: &Header) -> ProcessHost {
-        let caller_dir = ("ETUDE_CALLER_DIR".to_owned(), header.caller_dir.clone().into());
+        // A run that no one started from a directory is called from that of its app.
+        let caller_dir = match header.caller_dir.as_str() {
+            "" => definition.app.clone().into_os_string(),
+            caller_dir => caller_dir.into(),
+        };
+        let caller_dir = ("ETUDE_CALLER_DIR".to_owned(), caller_dir);
         let settings =
             HostSettings { run_id: run.id.clone(), app_dir: definition.app.clone(), blobs: self.engine.blobs() };
         let environment = ChildEnvironment::without_keys(&self.withheld_env);

@@ -49,6 +49,33 @@ pub(crate) struct Run {
     pub(crate) raw: bool,
     #[command(flatten)]
     pub(crate) limits: Limits,
+    #[cfg(feature = "postgres")]
+    #[command(flatten)]
+    pub(crate) detached: Detached,
+}
+
+/// How a run is submitted to workers.
+#[cfg(feature = "postgres")]
+#[derive(Debug, Args)]
+pub(crate) struct Detached {
+    /// Submit the run with its app to the database that machines share, and do not wait for it
+    #[arg(long, conflicts_with_all = ["dry_run", "pull", "raw"])]
+    pub(crate) detach: bool,
+    /// The queue of the run [default: default]
+    #[arg(long, value_name = "NAME", requires = "detach")]
+    pub(crate) queue: Option<String>,
+    /// The priority of the run in its queue, from -100 to 100
+    #[arg(
+        long, value_name = "N", requires = "detach", default_value_t = 0, allow_negative_numbers = true,
+        value_parser = clap::value_parser!(i32).range(-100..=100),
+    )]
+    pub(crate) priority: i32,
+    /// Submit the run once: with the same key, target and input, it is the same run
+    #[arg(long, value_name = "KEY", requires = "detach")]
+    pub(crate) key: Option<String>,
+    /// Label the run. Repeatable
+    #[arg(long = "label", value_name = "KEY=VALUE", requires = "detach")]
+    pub(crate) labels: Vec<String>,
 }
 
 /// Rights of the run's agents beyond the configuration.

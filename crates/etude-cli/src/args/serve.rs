@@ -57,6 +57,23 @@ pub(crate) enum Adopt {
 }
 
 #[derive(Debug, Args)]
+#[cfg(feature = "postgres")]
+pub(crate) struct Worker {
+    /// Take runs from this queue. Repeatable; the first one comes first [default: default]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) queue: Vec<String>,
+    /// Drive at most this many runs at once [default: 64 for each core]
+    #[arg(long, value_name = "N")]
+    pub(crate) places: Option<usize>,
+    /// The time that runs have to finish their effects when the worker stops
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = crate::value::duration_ms)]
+    pub(crate) drain: u64,
+    /// Stop after this time without a run [default: never]
+    #[arg(long, value_name = "DURATION", value_parser = crate::value::duration_ms)]
+    pub(crate) idle: Option<u64>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Mcp {
     /// List only the tools whose name matches, and the fixed ones
     #[arg(long, value_name = "GLOB")]

@@ -24,6 +24,11 @@ fn named(context: &Context) -> Result<Address, Problem> {
     address(&context.global)?.ok_or_else(none)
 }
 
+/// Refuses a command that needs a shared database where none is named.
+pub(crate) fn check_named(context: &Context) -> Result<(), Problem> {
+    named(context).map(drop)
+}
+
 fn check(context: &Context) -> Result<Exit, Problem> {
     let report = Postgres::check(named(context)?, CONNECT).map_err(|error| of_engine(&error))?;
     let is_usable = report.checks.iter().all(|check| check.status != Status::Error);

@@ -2,6 +2,8 @@
 
 mod again;
 pub(crate) mod answer;
+#[cfg(feature = "postgres")]
+mod detach;
 mod dry;
 pub(crate) mod remote;
 #[cfg(feature = "serve")]
@@ -64,6 +66,10 @@ fn prepared_and_run(context: &Context, args: &args::Run, about: &mut Option<Targ
     *about = Some(prepared.definition.target.clone());
     if args.dry_run {
         return Ok(dry::show(context, &prepared.definition, &prepared.input, &limits(&args.limits)));
+    }
+    #[cfg(feature = "postgres")]
+    if args.detached.detach {
+        return Ok(detach::submit(context, args, prepared)?);
     }
     let spent = prepared.spent;
     start(context, args, prepared, granted).map_err(|problem| problem.spent_before(spent).into())

@@ -1,6 +1,6 @@
 //! `etude serve`: runs over HTTP.
 
-mod apps;
+pub(crate) mod apps;
 mod beside;
 mod browser;
 mod mcp;

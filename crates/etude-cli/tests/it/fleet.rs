@@ -7,6 +7,8 @@ use crate::ran::Ran;
 #[cfg(feature = "serve")]
 use crate::serve::Serving;
 #[cfg(feature = "serve")]
+use crate::test::Running;
+#[cfg(feature = "serve")]
 use crate::test::wait_until;
 use crate::test::{Test, noting, printing};
 
@@ -207,6 +209,124 @@ fn a_server_takes_over_the_runs_of_a_killed_one() {
     wait_until("the end of the run", || list(&test).doc()["runs"][0]["status"] == "succeeded");
     assert_eq!(test.ledger(), ["begin", "first", "second", "second", "end"]);
     assert_eq!(second.end().0, Some(0));
+}
+
+/// The events that a worker has printed so far.
+#[cfg(feature = "serve")]
+fn events(running: &Running) -> Vec<serde_json::Value> {
+    running.stdout_so_far().lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+#[cfg(feature = "serve")]
+const WORKER: [&str; 3] = ["worker", "--format", "jsonl"];
+
+/// K-28, K-29, K-50: a run is submitted with its app, and a worker that has never seen the app drives it, whatever the files of
+/// the submitter are by then. With the same key it is the same run.
+#[cfg(feature = "serve")]
+#[test]
+fn a_worker_drives_what_another_machine_has_submitted() {
+    let Some(server) = Server::start() else { return };
+    let test = Test::new().pipeline("p", |p| {
+        p.with("input: {n: {type: integer}}").sh("a", &format!(
+            "cat \"$ETUDE_APP_DIR/helper.txt\" >> \"$LEDGER\"; [ \"$ETUDE_CALLER_DIR\" = \"$ETUDE_APP_DIR\" ] && echo x > \"$ETUDE_APP_DIR/left\"; {}",
+            printing("\"done\"")
+        ))
+    });
+    let test = test.file("helper.txt", "packed\n").file(".env", "KEY=canary\n");
+    let test = fleet(&server, test);
+    let submit = |n: &str, key: &str| {
+        test.run(&["run", "-p", "p", "-i", n, "--detach", "--key", key, "--label", "of=test", "--format", "json"])
+    };
+    test.run(&["run", "-p", "p", "-i", "n=1", "--detach", "--engine", "embedded"]).exit(2).stderr_has("--engine");
+    test.run(&["run", "-p", "p", "-i", "n=1", "--detach", "--yolo"]).exit(2).stderr_has("--yolo");
+    let first = submit("n=1", "k").exit(0).has("/status", "queued").has("/replayed", false);
+    let id = first.id();
+    assert_eq!(submit("n=1", "k").exit(0).has("/replayed", true).id(), id);
+    submit("n=2", "k").exit(2).has("/errors/0/kind", "input_invalid");
+    list(&test).has("/total", 1).has("/runs/0/status", "queued");
+    let pushed = test.run(&["push", "--format", "json"]).exit(0).has("/uploaded", false).has("/name", "app");
+    assert!(pushed.at("/files").as_u64().is_some_and(|files| files >= 3), "{}", pushed.out());
+    // What is submitted stays what it is.
+    test.put("app/helper.txt", "edited later\n");
+    std::fs::remove_dir_all(test.path("app/pipelines")).expect("it is there");
+    let elsewhere = elsewhere(test, "second");
+    let worker = elsewhere.start(&[&WORKER[..], &["--idle", "1s"]].concat());
+    let ran = worker.finish().exit(0);
+    let said: Vec<serde_json::Value> =
+        ran.out().lines().map(|line| serde_json::from_str(line).expect("an event")).collect();
+    let words: Vec<&str> = said.iter().filter_map(|event| event["event"].as_str()).collect();
+    assert_eq!(words, ["ready", "claimed", "released", "stopped"], "{}", ran.err());
+    assert_eq!(
+        (&said[1]["run_id"], &said[2]["reason"], &said[3]["reason"]),
+        (&json!("[RUN]"), &json!("finished"), &json!("idle"))
+    );
+    elsewhere
+        .run(&["runs", "show", &id, "--format", "json"])
+        .exit(0)
+        .has("/status", "succeeded")
+        .has("/output", "done");
+    assert_eq!(elsewhere.ledger(), ["packed"]);
+    assert!(!elsewhere.path("app/left").exists(), "the submitter's files are its own");
+    assert!(!elsewhere.path("second/cache/etude/fleet/runs").join(&id).exists(), "the copy is gone");
+    let kept = server.sql("select string_agg(encode(body, 'escape'), '') from etude.chunks");
+    assert!(!kept.contains("canary"), "no key leaves the machine");
+}
+
+/// K-12, K-14: a run of a worker that is killed is continued by another one, no recorded step is started again, and the destructor
+/// runs there. A decision from any machine continues a run that waits (K-41), and a worker that drains hands its run over (K-27).
+#[cfg(feature = "serve")]
+#[test]
+fn workers_take_over_wait_and_drain() {
+    let Some(server) = Server::start() else { return };
+    let test = Test::new()
+        .pipeline("p", |p| {
+            p.note("first", "1")
+                .sh("second", &format!("{}; [ -e \"$ROOT/go\" ] || sleep 600; {}", noting("second"), printing("2")))
+                .step("name: gate\ntype: approval\nmessage: Go on?\n")
+                .sh(
+                    "third",
+                    &format!("{}; until [ -e \"$ROOT/on\" ]; do sleep 0.05; done; {}", noting("third"), printing("3")),
+                )
+                .note("fourth", "4")
+        })
+        .pipeline("_constructor", |p| p.note("begin", "0"))
+        .pipeline("_destructor", |p| p.note("end", "3"));
+    let test = fleet(&server, test);
+    let id = test.run(&["run", "-p", "p", "--detach", "--format", "json"]).exit(0).id();
+    let first = test.start(&WORKER);
+    test.wait_for("second");
+    first.kill();
+    test.put("go", "");
+    let test = elsewhere(test, "second");
+    let second = test.start(&WORKER);
+    wait_until("the question", || list(&test).doc()["runs"][0]["status"] == "waiting");
+    test.run(&["approve", &id]).exit(0);
+    test.wait_for("third");
+    second.terminate();
+    wait_until("the beginning of the end", || events(&second).iter().any(|event| event["event"] == "draining"));
+    test.put("on", "");
+    let ran = second.finish().exit(0);
+    assert!(ran.out().contains("\"drained\""), "{}", ran.out());
+    let test = elsewhere(test, "third");
+    let third = test.start(&[&WORKER[..], &["--idle", "60s"]].concat());
+    wait_until("the end of the run", || list(&test).doc()["runs"][0]["status"] == "succeeded");
+    third.terminate();
+    third.finish().exit(0);
+    assert_eq!(test.ledger(), ["begin", "first", "second", "second", "third", "fourth", "end"]);
+}
+
+/// A worker without a database is a usage error, and it takes runs of its queues alone.
+#[cfg(feature = "serve")]
+#[test]
+fn workers_need_a_database_and_have_queues() {
+    Test::new().run(&["worker", "--format", "json"]).exit(2).stderr_has("--engine");
+    let Some(server) = Server::start() else { return };
+    let test = fleet(&server, Test::new().pipeline("p", |p| p.note("a", "1")));
+    test.run(&["run", "-p", "p", "--detach", "--queue", "other", "--format", "json"]).exit(0);
+    let ran = test.run(&[&WORKER[..], &["--idle", "1s"]].concat()).exit(0);
+    assert!(!ran.out().contains("claimed"), "another queue: {}", ran.out());
+    let ran = test.run(&[&WORKER[..], &["--idle", "1s", "--queue", "other"]].concat()).exit(0);
+    assert!(ran.out().contains("claimed"), "{}", ran.out());
 }
 
 /// A database that does not answer is waited for, and then a matter of the environment.

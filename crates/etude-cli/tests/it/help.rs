@@ -60,7 +60,7 @@ fn without_arguments_the_help_is_a_usage_error() {
 }
 
 /// Examples that cannot run in a new app: they need a model, a package, a skill, another process, or a file.
-const NEEDY: [&str; 28] = [
+const NEEDY: [&str; 30] = [
     "etude runs show 8dmwnz5e extract",
     "etude run \"",
     "etude run -C demo \"",
@@ -74,6 +74,8 @@ const NEEDY: [&str; 28] = [
     "etude mcp",
     "etude token ",
     "etude engine ",
+    "etude push",
+    "etude worker",
     "etude test",
     "etude apps show",
     "etude apps run",

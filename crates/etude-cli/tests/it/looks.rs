@@ -202,6 +202,8 @@ const ROWS: &[(&str, Row)] = &[
     ("token revoke", Looks(&[&["token", "revoke", "deploy"]])),
     ("engine check", Looks(&[&["engine", "check"]])),
     ("engine migrate", Looks(&[&["engine", "migrate"]])),
+    ("push", Runs),
+    ("worker", Runs),
     ("doctor", Looks(&[&["doctor"], &["doctor", "--call"]])),
     ("explain", Looks(&[&["explain", "R0101"]])),
     ("completions", Looks(&[&["completions", "bash"]])),

@@ -7,7 +7,7 @@ use etude_core::digest::Digest;
 use super::{Case, block_on, ids, new_run, record, row};
 use crate::engine::{
     Engine, Enqueued, Error, LimitGroup, Limits, NewRun, Placement, Query, QueueReason, RunState, Session, Submission,
-    UniqueKey,
+    Takes, UniqueKey,
 };
 
 pub(super) const CASES: &[Case] = &[
@@ -106,7 +106,7 @@ fn order(engine: &dyn Engine) {
     assert_eq!(seen, ["late-urgent", "old", "old-too", "new-raised", "newer", "newer-low"]);
 }
 
-/// A process takes runs of the apps that it has, and those that bring their app along.
+/// A process takes runs of the apps that it has, or those that bring their app along.
 fn of_apps(engine: &dyn Engine) {
     let of = |id: &str, at, app: &str, bundle| NewRun {
         app: app.to_owned(),
@@ -115,16 +115,18 @@ fn of_apps(engine: &dyn Engine) {
     enqueue(engine, of("elsewhere", 1, "/elsewhere", None));
     enqueue(engine, of("here", 2, "/here", None));
     enqueue(engine, of("bundled", 3, "/elsewhere", Some(Digest::of(b"bundle"))));
-    let next = |apps: &[&str]| {
-        let apps = apps.iter().map(|app| (*app).to_owned()).collect();
-        let session = engine.next(&Limits { apps: Some(apps), ..limits(9) }, NOW).expect("the queue can be read")?;
+    let next = |takes: Takes| {
+        let session = engine.next(&Limits { takes, ..limits(9) }, NOW).expect("the queue can be read")?;
         block_on(session.set_state(RunState::Succeeded, None)).expect("set_state");
         Some(session.run_id().to_owned())
     };
-    assert_eq!(next(&["/here"]).as_deref(), Some("here"));
-    assert_eq!(next(&[]).as_deref(), Some("bundled"));
-    assert_eq!(next(&["/here"]), None);
-    assert_eq!(next(&["/here", "/elsewhere"]).as_deref(), Some("elsewhere"));
+    let of = |apps: &[&str]| Takes::Apps(apps.iter().map(|app| (*app).to_owned()).collect());
+    assert_eq!(next(of(&["/here"])).as_deref(), Some("here"));
+    assert_eq!(next(of(&["/here"])), None);
+    assert_eq!(next(of(&[])), None);
+    assert_eq!(next(Takes::Bundles).as_deref(), Some("bundled"));
+    assert_eq!(next(Takes::Bundles), None);
+    assert_eq!(next(Takes::Any).as_deref(), Some("elsewhere"));
 }
 
 /// S-50.

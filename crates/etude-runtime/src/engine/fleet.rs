@@ -17,6 +17,11 @@ pub const DEFAULT_QUEUE: &str = "default";
 
 /// Accepts runs, and hands them to the processes that drive them.
 pub trait Fleet: Send + Sync {
+    /// The name of this process as others see it; `None` if machines do not share the runs.
+    fn worker(&self) -> Option<String> {
+        None
+    }
+
     /// Accepts a run that no process has begun ([`super::RunState::Queued`]), together with its unique keys, or finds the run that
     /// has one of them. Once the future is ready, the run survives any death of this process.
     ///
@@ -103,19 +108,36 @@ pub struct Limits {
     pub queue: String,
     /// Number of runs that came from a queue.
     pub max_runs: u32,
-    /// The apps whose runs the process can drive; of any if `None`, of none if empty. A run with a bundle brings its app along.
-    pub apps: Option<Vec<String>>,
+    /// The runs that the process can drive.
+    pub takes: Takes,
+}
+
+/// Which queued runs a process takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Takes {
+    /// All.
+    Any,
+    /// Those of apps in these directories, which bring no bundle along.
+    Apps(Vec<String>),
+    /// Those that bring their app along as a bundle.
+    Bundles,
+}
+
+impl Takes {
+    /// True if a run of `app` is among them; `has_bundle` if it brings its app along.
+    pub fn fits(&self, app: &str, has_bundle: bool) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Apps(apps) => !has_bundle && apps.iter().any(|of| of == app),
+            Self::Bundles => has_bundle,
+        }
+    }
 }
 
 impl Limits {
     /// Limits of the queue for runs that name none.
     pub fn of_default_queue(max_runs: u32) -> Self {
-        Self { queue: DEFAULT_QUEUE.to_owned(), max_runs, apps: None }
-    }
-
-    /// True if the process can drive a run of `app`.
-    pub fn fits(&self, app: &str, bundle: Option<&Digest>) -> bool {
-        bundle.is_some() || self.apps.as_ref().is_none_or(|apps| apps.iter().any(|of| of == app))
+        Self { queue: DEFAULT_QUEUE.to_owned(), max_runs, takes: Takes::Any }
     }
 }
 

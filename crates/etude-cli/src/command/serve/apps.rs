@@ -1,6 +1,8 @@
 //! Configuration, definitions and models for the server.
 
 use std::path::Path;
+#[cfg(feature = "postgres")]
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use etude::definition::{self, Configuration, Definition, LoadError};
@@ -8,6 +10,8 @@ use etude::disk::Disk;
 use etude::runner::Runner;
 use etude::skill_mode;
 use etude::target::Target;
+#[cfg(feature = "postgres")]
+use etude_runtime::engine::NewRun;
 use etude_server::{Apps, NotLoaded, Ran};
 use etude_spec::automation::{Automation, Known};
 use etude_spec::stage_machine::{Machines, Rules};
@@ -18,13 +22,13 @@ use crate::context::{Context, Problem};
 use crate::settings::{Need, Purpose};
 
 /// The user's configuration, read for each app as the commands read it.
-pub(super) struct Configured {
+pub(crate) struct Configured {
     global: Global,
     engine: Arc<dyn etude_runtime::engine::Engine>,
 }
 
 impl Configured {
-    pub(super) fn new(global: &Global, engine: Arc<dyn etude_runtime::engine::Engine>) -> Self {
+    pub(crate) fn new(global: &Global, engine: Arc<dyn etude_runtime::engine::Engine>) -> Self {
         // Nothing that a request causes is printed, and no one is asked.
         let global = Global { quiet: true, verbose: false, format: crate::args::Format::Json, ..global.clone() };
         Self { global, engine }
@@ -42,6 +46,19 @@ fn why(problem: &Problem) -> String {
 }
 
 impl Apps for Configured {
+    #[cfg(feature = "postgres")]
+    fn place(&self, run: &NewRun) -> Result<PathBuf, String> {
+        match run.placement.bundle {
+            Some(digest) => crate::bundles::workspace::make(&*self.engine, run, digest),
+            None => Ok(PathBuf::from(&run.app)),
+        }
+    }
+
+    #[cfg(feature = "postgres")]
+    fn leave(&self, run_id: &str) {
+        crate::bundles::workspace::remove(run_id);
+    }
+
     fn load(&self, app: &Path, target: &Target) -> Result<(Disk, Definition), NotLoaded> {
         let disk = Disk::open(app).map_err(|e| NotLoaded::Unreadable(e.to_string()))?;
         let context = self.context(app);

@@ -1,0 +1,134 @@
+//! A worker: runs that bring their app along, taken from queues and driven without a listener.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use etude_runtime::engine::Limits;
+use etude_runtime::engine::Takes;
+use serde_json::{Value, json};
+
+use crate::server::Server;
+use crate::work;
+
+/// What a worker does.
+#[derive(Debug, Clone)]
+pub struct Worker {
+    /// The queues from which it takes runs, the first one first.
+    pub queues: Vec<String>,
+    /// Number of runs that it drives at once.
+    pub places: usize,
+    /// It stops after this time without a run.
+    pub idle: Option<Duration>,
+}
+
+/// What happened to a run of a worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// The worker drives it now.
+    Claimed {
+        /// The run.
+        run_id: String,
+    },
+    /// The worker does not drive it any more.
+    Released {
+        /// The run.
+        run_id: String,
+        /// `finished`, `waiting` or `drained`.
+        reason: &'static str,
+    },
+    /// The worker came to a stop with it, or another one has it.
+    Lost {
+        /// The run.
+        run_id: String,
+        /// `overtaken`, or `gap` if its records or its app cannot be used.
+        reason: &'static str,
+    },
+}
+
+impl Event {
+    /// The event as a line.
+    pub fn to_json(&self) -> Value {
+        match self {
+            Self::Claimed { run_id } => json!({"event": "claimed", "run_id": run_id}),
+            Self::Released { run_id, reason } => json!({"event": "released", "run_id": run_id, "reason": reason}),
+            Self::Lost { run_id, reason } => json!({"event": "lost", "run_id": run_id, "reason": reason}),
+        }
+    }
+}
+
+/// Receives the events of a worker.
+pub type Events = Box<dyn Fn(&Event) + Send + Sync>;
+
+/// Where events go.
+#[derive(Default)]
+pub(crate) struct Observer(std::sync::OnceLock<Events>);
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Observer")
+    }
+}
+
+impl Observer {
+    pub(crate) fn set(&self, events: Events) {
+        // Set once, before anything happens.
+        let _ = self.0.set(events);
+    }
+
+    pub(crate) fn say(&self, event: &Event) {
+        if let Some(events) = self.0.get() {
+            events(event);
+        }
+    }
+}
+
+/// Why a worker has stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stopped {
+    /// It was asked to.
+    Drained,
+    /// It had no run for as long as [`Worker::idle`] says.
+    Idle,
+}
+
+impl Server {
+    /// What a process may take from each queue: of a server, the runs of its apps; of a worker, those with bundles.
+    pub(crate) fn limits_of_queues(&self) -> Vec<Limits> {
+        let Some(worker) = &self.settings().worker else { return vec![self.limits()] };
+        let of = |queue: &String| Limits { queue: queue.clone(), max_runs: u32::MAX, takes: Takes::Bundles };
+        worker.queues.iter().map(of).collect()
+    }
+
+    /// Whether the process has a place for another run. The limit of a server holds for all processes together and is the engine's.
+    pub(crate) fn has_place(&self) -> bool {
+        self.settings().worker.as_ref().is_none_or(|worker| self.works().count() < worker.places)
+    }
+}
+
+/// Drives the runs of a worker until [`Server::drain`] is called, or it was idle. `events` gets what happens.
+pub async fn work_alone(server: Arc<Server>, events: Events) -> Stopped {
+    server.works().observer.set(events);
+    let idle = server.settings().worker.as_ref().and_then(|worker| worker.idle);
+    let working = tokio::spawn(work::work(Arc::clone(&server)));
+    let mut stopping = server.stopping();
+    let was_idle = async {
+        let Some(idle) = idle else { return std::future::pending().await };
+        let mut since = Instant::now();
+        while since.elapsed() < idle {
+            tokio::time::sleep(work::LOOK.min(idle)).await;
+            if server.works().count() > 0 {
+                since = Instant::now();
+            }
+        }
+    };
+    let stopped = tokio::select! {
+        _ = stopping.wait_for(|stop| *stop) => Stopped::Drained,
+        () = was_idle => Stopped::Idle,
+    };
+    server.drain();
+    // A look that has begun may take one more run, which is then drained too.
+    let _ = working.await;
+    work::drain(&server).await;
+    stopped
+}
