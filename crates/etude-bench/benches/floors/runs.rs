@@ -126,7 +126,7 @@ async fn all<F: Future<Output = ()> + Send + 'static>(runs: usize, one: impl Fn(
 
 fn definition(home: &Path) -> Definition {
     let disk = Disk::open(&home.join("app")).expect("an app");
-    load(&disk, "talk", &etude_spec::stage_machine::Rules::default()).expect("a pipeline")
+    load(&disk, "talk", &etude::definition::Configuration::default()).expect("a pipeline")
 }
 
 /// The models as runs ask them.
