@@ -38,15 +38,15 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// The tiers whose models the run may ask.
+    /// The tiers whose models the run asks, unless it deviates.
     pub fn tiers(&self) -> BTreeSet<Tier> {
-        let tier = |kind: &StepKind| match kind {
-            StepKind::Llm(llm) => Some(llm.tier),
-            StepKind::Skill(agent) => Some(agent.tier),
-            StepKind::Machine(call) => Some(call.machine.tier),
-            _ => None,
-        };
         self.plan.steps().filter_map(|step| tier(&step.kind)).collect()
+    }
+
+    /// The tiers whose models the run may ask, also after a deviation.
+    pub fn all_tiers(&self) -> BTreeSet<Tier> {
+        let fallback = self.plan.fallback.iter().flat_map(|fallback| &fallback.sequence.steps);
+        self.plan.steps().chain(fallback).filter_map(|step| tier(&step.kind)).collect()
     }
 
     /// The variables of etude's environment that steps take values from (`env: {NAME: {from_env: VARIABLE}}`).
@@ -68,6 +68,16 @@ impl Definition {
         let fallback = self.plan.fallback.iter().flat_map(|fallback| &fallback.sequence.steps);
         let steps = self.plan.steps().chain(fallback).filter(|step| is_sandboxed(&step.kind));
         steps.map(|step| step.name.clone()).collect()
+    }
+}
+
+/// The tier whose model a step asks.
+fn tier(kind: &StepKind) -> Option<Tier> {
+    match kind {
+        StepKind::Llm(llm) => Some(llm.tier),
+        StepKind::Skill(agent) => Some(agent.tier),
+        StepKind::Machine(call) => Some(call.machine.tier),
+        _ => None,
     }
 }
 

@@ -327,7 +327,7 @@ fn warn_of_unknown_prices(context: &Context, args: &args::Run, definition: &Defi
         return Ok(());
     }
     let models = settings::known_models(&context.settings(&definition.app)?);
-    for tier in definition.tiers() {
+    for tier in definition.all_tiers() {
         let known = models.as_ref().is_some_and(|models| models.price(tier).is_some());
         if !known {
             let model = models.as_ref().and_then(|models| models.describe(tier)).unwrap_or_else(|| tier.to_string());

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::ran::Ran;
 use crate::serve::Serving;
+use crate::server::Server;
 use crate::test::Test;
 
 /// A pipeline that succeeds, one that fails, and one that asks.
@@ -68,6 +69,28 @@ fn a_run_on_a_server_is_reported_as_one_here() {
     let (here, there) = both(&test, &serving, &["run", "-p", "invalid", "--format", "json"]);
     let (here, there) = (here.exit(3).doc(), there.exit(3).doc());
     assert_eq!(there["errors"], here["errors"]);
+    assert_eq!(serving.end().0, Some(0));
+}
+
+/// L-67, S-58: a run that fell back has its mode and the reason on a server as well.
+#[test]
+fn a_run_that_fell_back_on_a_server_is_reported_as_one_here() {
+    let models = Server::agent([]);
+    let steps = "steps: [{name: a, type: tool, tool: Read, args: {path: gone.txt}}]\n";
+    let test = Test::new()
+        .model(&models)
+        .skill("", "Help.\n")
+        .yaml("p", &format!("name: p\ndescription: d\nfallback: skill\n{steps}"));
+    let serving = Serving::start(&test, &["--port", "0"]);
+    let (here, there) = both(&test, &serving, &["run", "-p", "p", "--format", "json"]);
+    let (here, there) = (here.exit(0), there.exit(0));
+    assert_eq!(there.doc(), here.doc());
+    assert_eq!(there.at("/fell_back/reason"), json!("tool_error"));
+    for words in [&["runs", "show", "latest"] as &[&str], &["runs", "list", "-n", "1"]] {
+        let (here, there) = both(&test, &serving, &[words, &["--format", "json"]].concat());
+        let at = if words[1] == "show" { "/mode" } else { "/runs/0/mode" };
+        assert_eq!((there.exit(0).at(at), here.exit(0).at(at)), (json!("skill"), json!("skill")), "{words:?}");
+    }
     assert_eq!(serving.end().0, Some(0));
 }
 

@@ -177,6 +177,14 @@ fn a_deviation_is_reported_when_it_happens() {
     assert!(ran.err().contains("deviates at gone (require)"), "{}", ran.err());
 }
 
+/// a price that is not known is named before the run, also if only the agent of a deviation would have it.
+#[test]
+fn a_budget_that_does_not_bound_the_fallback_is_named() {
+    let server = Server::agent([]);
+    let ran = run(&app(&server, GET), &["--max-cost", "1"]).exit(0);
+    assert!(ran.err().contains("the price of `mock/m-std` is not known"), "{}", ran.err());
+}
+
 /// L-75: without `SKILL.md` there is nothing to fall back to; constructor and destructor never do.
 #[test]
 fn a_fallback_needs_a_skill() {

@@ -68,7 +68,8 @@ impl Handover<'_> {
         let FellBack { step, reason, writes_done, .. } = self.fell_back;
         text.push_str(&format!(
             "\n\nA pipeline has worked on this request and deviated at its step `{step}` ({}). Complete the request.\n\
-             - The results of its calls and the outputs of its steps are below. Do not make a call again whose result is there.\n",
+             - The results of its calls and the outputs of its steps are below. Do not make a call again whose result is there, \
+             unless something has changed since.\n",
             reason.word()
         ));
         if *writes_done > 0 {
