@@ -27,6 +27,8 @@ Server commands:
   token        Create, list and revoke access tokens of the server
   mcp          Offer pipelines and machines as tools over MCP, on stdin and stdout
   engine       Check and prepare the database that machines share
+  push         Keep the app in the database that machines share
+  worker       Drive runs that other machines have submitted to the database
 
 Authoring commands:
   new          Create an app or add to it
