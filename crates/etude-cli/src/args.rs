@@ -90,6 +90,9 @@ pub(crate) enum Command {
     /// List, inspect, resume, cancel and prune runs
     #[command(subcommand)]
     Runs(Runs),
+    /// Learn from runs in skill mode
+    #[command(subcommand)]
+    Learn(Learn),
     /// List and remove cached outputs
     #[command(subcommand)]
     Cache(Cache),
@@ -192,7 +195,7 @@ impl Command {
             Self::Runs(
                 Runs::List(_) | Runs::Show(_) | Runs::Resume(_) | Runs::Retry(_) | Runs::Cancel(_) | Runs::Watch(_),
             ) => Deals::Runs,
-            Self::Runs(_) | Self::Cache(_) => Deals::Journal,
+            Self::Runs(_) | Self::Cache(_) | Self::Learn(_) => Deals::Journal,
             _ => Deals::Files,
         }
     }
@@ -217,6 +220,7 @@ impl Command {
             Self::Deny(args) => args.resume,
             Self::Apps(Apps::Run(_)) | Self::Skill(Skill::Run(_)) => true,
             Self::Route(_) | Self::Check(_) | Self::List | Self::Graph(_) | Self::Machine(Machine::Show(_)) => false,
+            Self::Learn(_) | Self::Runs(Runs::Judge(_)) => false,
             Self::Runs(Runs::List(_) | Runs::Show(_) | Runs::Export(_) | Runs::Watch(_) | Runs::Diff(_)) => false,
             Self::Runs(Runs::Stats(_) | Runs::Prune(_) | Runs::Backup(_)) | Self::Cache(_) => false,
             Self::Apps(Apps::List(_) | Apps::Show(_) | Apps::Check(_)) => false,

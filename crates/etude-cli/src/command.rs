@@ -10,6 +10,7 @@ pub(crate) mod engine;
 pub(crate) mod explain;
 pub(crate) mod graph;
 pub(crate) mod host;
+pub(crate) mod learn;
 pub(crate) mod list;
 pub(crate) mod machine;
 pub(crate) mod model;

@@ -144,6 +144,7 @@ fn dispatch(context: &Context, command: Command) -> Exit {
         Command::Graph(args) => command::graph::graph(context, &args),
         Command::Test(args) => command::test::test(context, &args),
         Command::Runs(runs) => command::runs::runs(context, &runs),
+        Command::Learn(learn) => command::learn::learn(context, &learn),
         Command::Cache(cache) => command::cache::cache(context, &cache),
         Command::Approve(args) => command::decide::approve(context, &args),
         Command::Deny(args) => command::decide::deny(context, &args),

@@ -93,6 +93,7 @@ pub(crate) async fn start(call: Call) -> Respond {
         refresh: false,
         routing: None,
         again_of: None,
+        asked: None,
     };
     let keys =
         key.into_iter().map(|key| UniqueKey { key: format!("http runs {} {key}", caller.name), digest: Some(digest) });
@@ -186,6 +187,7 @@ pub(crate) async fn again(call: Call) -> Respond {
             refresh: false,
             routing: None,
             again_of: Some(again_of.clone()),
+            asked: header.asked,
         };
         let placement = Placement {
             cause: Cause::Api,

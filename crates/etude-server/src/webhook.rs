@@ -236,6 +236,7 @@ fn admit(
         refresh: false,
         routing: None,
         again_of: None,
+        asked: None,
     };
     let by = Some(format!("webhook:{}", webhook.name));
     let placement = Placement { cause: Cause::Webhook, by, ..Placement::default() };

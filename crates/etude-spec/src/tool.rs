@@ -50,6 +50,8 @@ pub struct AppTool {
     pub command: Command,
     /// Whether a call needs approval.
     pub gated: bool,
+    /// Whether a call changes something outside; `None`: nothing is said (L-1).
+    pub effects: Option<bool>,
     /// What patterns of a policy are matched with; `None`: the name.
     pub approval_key: Option<String>,
     /// Longest time for one call, in milliseconds.
@@ -202,6 +204,7 @@ fn tool(
         input_schema,
         command: command?,
         gated: boolean(entries, "gated").unwrap_or(true),
+        effects: boolean(entries, "effects"),
         approval_key,
         timeout_ms: duration(entries, "timeout").unwrap_or(DEFAULT_TIMEOUT_MS),
         tags: texts(entries, "tags"),

@@ -37,6 +37,8 @@ pub struct Header {
     pub again_of: Option<String>,
     /// The nominal time of the tick that began the run: `ETUDE_TICK` of its scripts.
     pub tick: Option<String>,
+    /// The request as typed and the values given besides, if the input joins them: `{"request", "input"}` (L-1).
+    pub asked: Option<Value>,
 }
 
 /// What a user grants one run: on the command line, and for as long as the run lasts.
@@ -76,13 +78,15 @@ struct Parts<'a> {
     again_of: Option<String>,
     #[serde(default)]
     tick: Option<String>,
+    #[serde(default)]
+    asked: Option<Value>,
 }
 
 impl Header {
     /// What a request starts a run with.
     pub fn of(request: Request) -> Self {
-        let Request { input, limits, caller_dir, spent, granted, refresh, routing, again_of } = request;
-        Self { input, limits, caller_dir, spent, granted, refresh, routing, again_of, tick: None }
+        let Request { input, limits, caller_dir, spent, granted, refresh, routing, again_of, asked } = request;
+        Self { input, limits, caller_dir, spent, granted, refresh, routing, again_of, asked, tick: None }
     }
 
     /// What the machine of the current attempt starts with, at the state of `records`.
@@ -123,6 +127,9 @@ impl Header {
         if let Some(tick) = &self.tick {
             more.push_str(&format!(r#","tick":{}"#, json!(tick)));
         }
+        if let Some(asked) = &self.asked {
+            more.push_str(&format!(r#","asked":{asked}"#));
+        }
         if let Some(routing) = &self.routing {
             more.push_str(&format!(r#","routing":{routing}"#));
         }
@@ -156,7 +163,7 @@ impl Header {
             _ => return Err("it has no input".to_owned()),
         };
         let (limits, spent) = (record::to_limits(&parts.limits), record::to_usage(&parts.spent));
-        let Parts { caller_dir, granted, refresh, routing, again_of, tick, .. } = parts;
-        Ok(Self { input, limits, caller_dir, spent, granted, refresh, routing, again_of, tick })
+        let Parts { caller_dir, granted, refresh, routing, again_of, tick, asked, .. } = parts;
+        Ok(Self { input, limits, caller_dir, spent, granted, refresh, routing, again_of, tick, asked })
     }
 }

@@ -55,6 +55,7 @@
 //!     refresh: false,
 //!     routing: None,
 //!     again_of: None,
+//!     asked: None,
 //! };
 //! let (_stop, stop) = tokio::sync::watch::channel(Stop::No);
 //! let mut events = 0;

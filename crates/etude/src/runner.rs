@@ -81,6 +81,8 @@ pub struct Request {
     pub routing: Option<Value>,
     /// The run whose target and input it has.
     pub again_of: Option<String>,
+    /// The request as typed and the values given besides, if the input joins them: `{"request", "input"}`.
+    pub asked: Option<Value>,
 }
 
 /// How a run is gone on with.

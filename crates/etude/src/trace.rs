@@ -1,6 +1,12 @@
-//! What the agents of a run did, call by call, with where each argument came from: what pipelines can be mined from.
+//! What the agents of a run did, call by call, with every place that each argument was seen in: what pipelines can be learned from
+//! (L-1 to L-3).
 //!
 //! Nothing of it is kept twice: the journal has every answer and every result, and the rest follows from them.
+
+mod class;
+mod places;
+
+use std::collections::BTreeMap;
 
 use etude_core::outcome::{Outcome, Stdout};
 use etude_core::tool::{ToolReply, ToolResult};
@@ -8,9 +14,16 @@ use etude_core::tree;
 use etude_process::blob::BlobStore;
 use etude_runtime::engine::RunView;
 use etude_runtime::record;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
+pub use self::class::effect_class;
+pub use self::places::Place;
+use self::places::Places;
 use crate::header::Header;
+use crate::skill_mode;
+
+/// The code of an error that says that a call was not let through.
+const DENIED: &str = "ApprovalDenied";
 
 /// A tool call of a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,194 +34,221 @@ pub struct Call {
     pub tool: String,
     /// Its arguments; a string if they were no JSON.
     pub arguments: Value,
+    /// Whether it needed an approval, and what came of it.
+    pub approval: Approval,
     /// What it gave; `None`: it was not let through, or never ended.
     pub result: Option<ToolResult>,
-    /// Where each plain value of the arguments came from.
-    pub origins: Vec<Origin>,
+    /// How long it took.
+    pub duration_ms: Option<u64>,
+    /// Where each text and number of the arguments was seen before, by JSON pointer into the arguments.
+    pub origins: Vec<(String, Vec<Place>)>,
 }
 
-/// Where a value came from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Origin {
-    /// JSON pointer into the arguments.
-    pub path: String,
-    /// Where it was seen last before the call.
-    pub from: Source,
+etude_core::words! {
+    /// Whether a call needed an approval.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Approval {
+        /// It needed none.
+        None = "none",
+        /// It waits for one.
+        Asked = "asked",
+        /// A person let it through.
+        Granted = "granted",
+        /// A person or the policy did not let it through.
+        Denied = "denied",
+    }
 }
 
-/// Something that a model could have a value from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
-    /// What the run was started with.
-    Input,
-    /// What an earlier effect gave.
-    Effect(String),
-    /// The model itself.
-    Model,
+/// What happened in a run, in order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// The agent said something beside its calls.
+    Said(String),
+    /// A tool was called.
+    Call(Box<Call>),
 }
 
-/// Shorter texts are found everywhere, and prove nothing.
-const SHORTEST: usize = 3;
+/// What a run was asked in words, and what was given besides.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Asked {
+    /// The request as typed.
+    pub request: String,
+    /// The values of `-i` and `--input`.
+    pub input: Map<String, Value>,
+}
+
+/// What a run was asked; its whole input if nothing else is known.
+pub fn asked(view: &RunView, blobs: &dyn BlobStore) -> Asked {
+    let Ok(header) = Header::parse(&view.run.header, blobs) else { return Asked::default() };
+    if let Some(asked) = &header.asked {
+        let input = asked["input"].as_object().cloned().unwrap_or_default();
+        return Asked { request: asked["request"].as_str().unwrap_or_default().to_owned(), input };
+    }
+    let Ok(Value::Object(mut input)) = header.input.value() else { return Asked::default() };
+    let request = header.routing.as_ref().and_then(|trail| trail["request"].as_str()).map(str::to_owned);
+    let request = request.or_else(|| Some(input.remove(skill_mode::REQUEST)?.as_str()?.to_owned()));
+    Asked { request: request.unwrap_or_default(), input }
+}
 
 /// The tool calls of a run, in the order in which models and steps made them.
 pub fn of(view: &RunView, blobs: &dyn BlobStore) -> Vec<Call> {
-    let mut seen: Vec<(Source, String)> = Vec::new();
-    if let Ok(header) = Header::parse(&view.run.header, blobs)
-        && let Ok(text) = header.input.text()
-    {
-        seen.push((Source::Input, text.to_string()));
-    }
-    let mut calls: Vec<Call> = Vec::new();
+    let calls = events(view, blobs).into_iter().filter_map(|event| match event {
+        Event::Call(call) => Some(*call),
+        Event::Said(_) => None,
+    });
+    calls.collect()
+}
+
+/// What happened in a run, in the order in which models said it and steps did it.
+pub fn events(view: &RunView, blobs: &dyn BlobStore) -> Vec<Event> {
+    let mut reader = Reader { events: Vec::new(), by_effect: BTreeMap::new(), places: Places::default() };
+    let Asked { request, input } = asked(view, blobs);
+    reader.places.add("input", "/request", &request.into());
+    reader.places.add("input", "", &Value::Object(input));
     for record in view.records.iter().filter(|record| !record.key.starts_with('!')) {
-        let Ok(completed) = record::to_outcome(record, blobs) else { continue };
+        if let Ok(completed) = record::to_outcome(record, blobs) {
+            reader.read(record, completed);
+        }
+    }
+    reader.events
+}
+
+struct Reader {
+    events: Vec<Event>,
+    /// The calls by their effect.
+    by_effect: BTreeMap<String, usize>,
+    places: Places,
+}
+
+impl Reader {
+    fn read(&mut self, record: &etude_runtime::engine::Record, completed: etude_core::outcome::Completed) {
+        let duration_ms = Some(completed.elapsed_ms);
         match completed.outcome {
             Outcome::Response(answer) => {
-                let made = answer.tool_calls.iter().enumerate();
-                calls.extend(made.map(|(n, call)| {
-                    let effect = format!("{}/{}[{n}]", record.key, call.name);
-                    begun(effect, &call.name, &call.arguments, &seen)
-                }));
-            }
-            Outcome::Tool(reply) => {
-                // A call that was approved is made again, under its second name.
-                let key = record.key.strip_suffix("#2").unwrap_or(&record.key);
-                // A step calls without a model.
-                if let Some((tool, arguments)) = record::to_call(record)
-                    && !calls.iter().any(|call| call.effect == key)
-                {
-                    calls.push(begun(key.to_owned(), &tool, &arguments, &seen));
+                let made: Vec<Call> = answer
+                    .tool_calls
+                    .iter()
+                    .enumerate()
+                    .map(|(n, call)| {
+                        self.begun(format!("{}/{}[{n}]", record.key, call.name), &call.name, &call.arguments)
+                    })
+                    .collect();
+                // The last text is the answer, and no message.
+                if !made.is_empty() && !answer.text.trim().is_empty() {
+                    let from = format!("event/{}", self.events.len());
+                    self.places.add(&from, "", &answer.text.as_str().into());
+                    self.events.push(Event::Said(answer.text));
                 }
-                let ToolReply::Done(result) = *reply else { continue };
-                seen.push((Source::Effect(key.to_owned()), result.content.clone()));
-                if let Some(call) = calls.iter_mut().rev().find(|call| call.effect == key) {
-                    call.result = Some(result);
+                made.into_iter().for_each(|call| self.push(call));
+            }
+            Outcome::Decided(decision) => {
+                let effect = record.key.strip_suffix("!ask").unwrap_or(&record.key);
+                let approval = if decision.approved { Approval::Granted } else { Approval::Denied };
+                if let Some(call) = self.call(effect) {
+                    call.approval = approval;
                 }
             }
+            Outcome::Tool(reply) => self.ended(record, *reply, duration_ms),
             Outcome::Process(end) => {
                 if let Stdout::Value(output) = end.stdout
                     && let Ok(text) = output.text()
                 {
-                    seen.push((Source::Effect(record.key.clone()), text.to_string()));
+                    self.places.add(&record.key, "", &value_of(&text));
                 }
             }
             _ => {}
         }
     }
-    calls
-}
 
-fn begun(effect: String, tool: &str, arguments: &str, seen: &[(Source, String)]) -> Call {
-    let arguments = match arguments.trim() {
-        "" => json!({}),
-        text => tree::of_answer(text).unwrap_or_else(|_| text.into()),
-    };
-    let mut origins = Vec::new();
-    trace(&arguments, &mut String::new(), seen, &mut origins);
-    Call { effect, tool: tool.to_owned(), arguments, result: None, origins }
-}
-
-/// Finds the origin of every plain value.
-fn trace(value: &Value, path: &mut String, seen: &[(Source, String)], origins: &mut Vec<Origin>) {
-    let mut below = |step: &str, inner: &Value, path: &mut String| {
-        let before = path.len();
-        path.push('/');
-        path.push_str(&step.replace('~', "~0").replace('/', "~1"));
-        trace(inner, path, seen, origins);
-        path.truncate(before);
-    };
-    match value {
-        Value::Object(members) => members.iter().for_each(|(name, inner)| below(name, inner, path)),
-        Value::Array(items) => items.iter().enumerate().for_each(|(n, inner)| below(&n.to_string(), inner, path)),
-        Value::Null => {}
-        plain => origins.push(Origin { path: path.clone(), from: origin(plain, seen) }),
-    }
-}
-
-fn origin(value: &Value, seen: &[(Source, String)]) -> Source {
-    let text = match value {
-        Value::String(text) => text.trim().to_owned(),
-        other => other.to_string(),
-    };
-    if text.len() < SHORTEST || value.is_boolean() {
-        return Source::Model;
-    }
-    // In the text of a JSON value quotes and line ends stand escaped.
-    let escaped = Value::from(text.as_str()).to_string();
-    let escaped = escaped.trim_matches('"');
-    let holds = |(_, all): &&(Source, String)| all.contains(&text) || all.contains(escaped);
-    seen.iter().rev().find(holds).map_or(Source::Model, |(source, _)| source.clone())
-}
-
-impl Source {
-    fn word(&self) -> String {
-        match self {
-            Self::Input => "input".to_owned(),
-            Self::Effect(id) => id.clone(),
-            Self::Model => "model".to_owned(),
+    fn ended(&mut self, record: &etude_runtime::engine::Record, reply: ToolReply, duration_ms: Option<u64>) {
+        // A call that was approved is made again, under its second name.
+        let key = record.key.strip_suffix("#2").unwrap_or(&record.key);
+        // A step calls without a model.
+        if let Some((tool, arguments)) = record::to_call(record)
+            && !self.by_effect.contains_key(key)
+        {
+            let call = self.begun(key.to_owned(), &tool, &arguments);
+            self.push(call);
+        }
+        match reply {
+            ToolReply::Held { .. } => {
+                if let Some(call) = self.call(key) {
+                    call.approval = Approval::Asked;
+                }
+            }
+            ToolReply::Done(result) => {
+                if result.error.is_none() {
+                    self.places.add(key, "", &value_of(&result.content));
+                }
+                if let Some(call) = self.call(key) {
+                    if result.error.as_ref().is_some_and(|error| error.code == DENIED) {
+                        call.approval = Approval::Denied;
+                    }
+                    call.duration_ms = duration_ms;
+                    call.result = Some(result);
+                }
+            }
         }
     }
+
+    fn call(&mut self, effect: &str) -> Option<&mut Call> {
+        match self.events.get_mut(*self.by_effect.get(effect)?)? {
+            Event::Call(call) => Some(call),
+            Event::Said(_) => None,
+        }
+    }
+
+    fn push(&mut self, call: Call) {
+        self.by_effect.insert(call.effect.clone(), self.events.len());
+        self.events.push(Event::Call(Box::new(call)));
+    }
+
+    fn begun(&self, effect: String, tool: &str, arguments: &str) -> Call {
+        let arguments = match arguments.trim() {
+            "" => json!({}),
+            text => tree::of_answer(text).unwrap_or_else(|_| text.into()),
+        };
+        let origins = self.places.origins(&arguments);
+        let (result, duration_ms) = (None, None);
+        Call { effect, tool: tool.to_owned(), arguments, approval: Approval::None, result, duration_ms, origins }
+    }
+}
+
+/// A text that is one JSON object or array as that value, every other one as it is (1.3).
+fn value_of(text: &str) -> Value {
+    let is_composed = text.trim_start().starts_with(['{', '[']);
+    let value = if is_composed { tree::of(text).ok() } else { None };
+    value.unwrap_or_else(|| text.into())
 }
 
 impl Call {
-    /// The call as a document.
+    /// The call as a document: with its result as text.
     pub fn to_json(&self) -> Value {
-        let origins: serde_json::Map<String, Value> =
-            self.origins.iter().map(|origin| (origin.path.clone(), origin.from.word().into())).collect();
+        let mut document = self.document();
+        document["result"] = self.result.as_ref().map(|result| result.content.as_str()).into();
+        document
+    }
+
+    /// The call as an event of a trace (1.3), with its result as a value.
+    pub fn to_trace(&self, effect_class: &str) -> Value {
+        let mut document = self.document();
+        document["effect_class"] = effect_class.into();
+        document["approval"] = self.approval.word().into();
+        document["duration_ms"] = self.duration_ms.into();
+        let result = self.result.as_ref().filter(|result| result.error.is_none());
+        document["result"] = result.map_or(Value::Null, |result| value_of(&result.content));
+        document
+    }
+
+    fn document(&self) -> Value {
+        let places =
+            |places: &[Place]| places.iter().map(|place| json!({"from": place.from, "at": place.at})).collect();
+        let origins: Map<String, Value> =
+            self.origins.iter().map(|(path, seen)| (path.clone(), Value::Array(places(seen)))).collect();
         let error = self.result.as_ref().and_then(|result| result.error.as_ref());
         json!({
-            "effect": self.effect,
-            "tool": self.tool,
-            "arguments": self.arguments,
-            "origins": origins,
-            "result": self.result.as_ref().map(|result| result.content.as_str()),
+            "effect": self.effect, "tool": self.tool, "arguments": self.arguments, "origins": origins, "result": null,
             "error": error.map(|e| json!({"class": e.class.word(), "code": e.code, "message": e.message})),
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn seen() -> Vec<(Source, String)> {
-        vec![
-            (Source::Input, r#"{"request":"tidy notes/a.md"}"#.to_owned()),
-            (Source::Effect("x/turn1/List[0]".to_owned()), "notes/a.md\nnotes/b \"q\".md\n".to_owned()),
-            (Source::Effect("x/turn2/count[0]".to_owned()), r#"{"words":1234,"title":"say \"hi\""}"#.to_owned()),
-        ]
-    }
-
-    fn of(arguments: Value) -> Vec<(String, String)> {
-        let mut origins = Vec::new();
-        trace(&arguments, &mut String::new(), &seen(), &mut origins);
-        origins.into_iter().map(|origin| (origin.path, origin.from.word())).collect()
-    }
-
-    /// A-7.2: where each argument's value came from: the latest place that it was seen in.
-    #[test]
-    fn a_value_comes_from_where_it_was_seen_last() {
-        let found = of(json!({"path": "notes/a.md", "n": 1234, "deep": [{"t": "say \"hi\""}], "new": "unheard of"}));
-        let found: Vec<_> = found.iter().map(|(path, from)| (path.as_str(), from.as_str())).collect();
-        assert_eq!(
-            found,
-            [
-                ("/path", "x/turn1/List[0]"),
-                ("/n", "x/turn2/count[0]"),
-                ("/deep/0/t", "x/turn2/count[0]"),
-                ("/new", "model")
-            ]
-        );
-    }
-
-    #[test]
-    fn what_the_user_typed_is_input_and_short_words_prove_nothing() {
-        assert_eq!(
-            of(json!({"what": "tidy", "ok": true, "n": 1})),
-            [
-                ("/what".to_owned(), "input".to_owned()),
-                ("/ok".to_owned(), "model".to_owned()),
-                ("/n".to_owned(), "model".to_owned()),
-            ]
-        );
     }
 }

@@ -182,6 +182,7 @@ async fn one_run(runner: Arc<Runner>, definition: Arc<Definition>, app: std::pat
         granted: Granted::default(),
         routing: None,
         again_of: None,
+        asked: None,
     };
     let mut emit = |_: etude_runtime::driver::Progress<'_>| {};
     let watch = Watch { emit: &mut emit, stop, streams_completions: false, observes_invocations: false };

@@ -14,7 +14,7 @@ pub(crate) const VERSION: &str = env!("ETUDE_VERSION");
 
 /// The commands as the top level of help groups them.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Run commands", &["run", "route", "machine", "runs", "cache", "approve", "deny"]),
+    ("Run commands", &["run", "route", "machine", "runs", "learn", "cache", "approve", "deny"]),
     ("Server commands", &["serve", "token", "mcp", "engine", "push", "worker"]),
     ("Authoring commands", &["new", "check", "list", "graph", "test", "schema"]),
     ("Agent commands", &["apps", "skill", "trust", "untrust", "host", "model"]),

@@ -23,6 +23,8 @@ pub(crate) enum Runs {
     Export(RunsId),
     /// Follow a run of another process until it ends or waits
     Watch(RunsId),
+    /// Record your verdict on a run, which decides what is learned from it
+    Judge(RunsJudge),
     /// Compare two runs: definition, input, steps, outputs
     Diff(RunsDiff),
     /// Count runs: success rate, duration, tokens, cost, failures
@@ -50,6 +52,37 @@ pub(crate) struct RunsList {
     /// List only runs with this status
     #[arg(long, value_name = "STATUS", add = ArgValueCandidates::new(complete::statuses))]
     pub(crate) status: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsJudge {
+    /// The run's id, a unique prefix of it, or `latest`
+    pub(crate) id: String,
+    /// The verdict: `bad` also reports that a write was undone
+    #[arg(value_enum)]
+    pub(crate) verdict: Verdict,
+}
+
+/// The verdict on a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Verdict {
+    /// It did what was asked
+    Good,
+    /// It did something that should not have been done
+    Bad,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Learn {
+    /// Print the traces of runs in skill mode as JSON lines, oldest first
+    Export(LearnExport),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LearnExport {
+    /// Print only these runs
+    #[arg(long, value_name = "RUN", num_args = 1..)]
+    pub(crate) runs: Vec<String>,
 }
 
 #[derive(Debug, Args)]

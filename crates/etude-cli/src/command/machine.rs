@@ -65,6 +65,7 @@ fn run(context: &Context, args: &args::MachineRun) -> Result<Exit, Refused> {
         granted: granted(&args.granted)?,
         routing: None,
         again_of: None,
+        asked: None,
     };
     Ok(run_to_end(context, &runner, &definition, &disk, request)?)
 }

@@ -86,6 +86,8 @@ struct Prepared {
     routing: Option<Value>,
     /// The run whose target and input it has.
     again_of: Option<String>,
+    /// The request as typed, and what was given besides, if the input joins them.
+    asked: Option<Value>,
 }
 
 fn prepare(context: &Context, args: &args::Run, about: &mut Option<Target>) -> Result<Prepared, Refused> {
@@ -106,7 +108,15 @@ fn prepare(context: &Context, args: &args::Run, about: &mut Option<Target>) -> R
         };
         let definition = load(context, &disk, name)?;
         let input = coerce(&definition.input, &pairs, json.as_deref())?;
-        return Ok(Prepared { disk, definition, input, spent: Usage::default(), routing: None, again_of: None });
+        return Ok(Prepared {
+            disk,
+            definition,
+            input,
+            spent: Usage::default(),
+            routing: None,
+            again_of: None,
+            asked: None,
+        });
     };
     let given = super::route::Given { pairs: &pairs, json: json.as_deref() };
     let asked =
@@ -151,7 +161,7 @@ fn clear(context: &Context, disk: Disk, mut found: Found, input: Json) -> Result
         crate::render::say!("input: {}", shown.join(", "));
     }
     let routing = Some(found.trail.to_json());
-    Ok(Prepared { disk, definition: found.definition, input, spent: found.spent, routing, again_of: None })
+    Ok(Prepared { disk, definition: found.definition, input, spent: found.spent, routing, again_of: None, asked: None })
 }
 
 /// What came before a run.
@@ -180,7 +190,18 @@ fn in_skill_mode(
         text.push_str(&format!("\n\n{name}: {value}"));
     }
     let input = Json::of(&serde_json::json!({ skill_mode::REQUEST: text }));
-    Ok(Prepared { disk, definition, input, spent, routing, again_of: None })
+    let asked = Some(asked(request, pairs, json));
+    Ok(Prepared { disk, definition, input, spent, routing, again_of: None, asked })
+}
+
+/// The request and what was given besides, apart (L-1).
+fn asked(request: &str, pairs: &[(String, String)], json: Option<&str>) -> Value {
+    let mut input = match json.map(serde_json::from_str) {
+        Some(Ok(Value::Object(members))) => members,
+        _ => serde_json::Map::new(),
+    };
+    input.extend(pairs.iter().map(|(name, value)| (name.clone(), value.as_str().into())));
+    serde_json::json!({"request": request, "input": input})
 }
 
 fn load_skill(context: &Context, disk: &Disk) -> Result<Definition, Refused> {
@@ -279,13 +300,13 @@ pub(crate) fn unfit(problems: Vec<InputProblem>) -> Problem {
 }
 
 fn start(context: &Context, args: &args::Run, prepared: Prepared, granted: Granted) -> Result<Exit, Problem> {
-    let Prepared { disk, definition, input, spent, routing, again_of } = prepared;
+    let Prepared { disk, definition, input, spent, routing, again_of, asked } = prepared;
     context.show(&definition.warnings);
     warn_of_unknown_prices(context, args, &definition)?;
     let runner = context.runner(&disk, &definition, context.engine(args.limits.strict)?, need(args))?;
     let (limits, caller_dir) = (limits(&args.limits), context.caller_dir());
     let refresh = args.refresh;
-    let request = Request { input, limits, caller_dir, spent, granted, refresh, routing, again_of };
+    let request = Request { input, limits, caller_dir, spent, granted, refresh, routing, again_of, asked };
     run_to_end(context, &runner, &definition, &disk, request)
 }
 

@@ -3,6 +3,7 @@
 mod backup;
 mod diff;
 pub(crate) mod find;
+pub(crate) mod judge;
 mod list;
 mod prune;
 pub(crate) mod remote;
@@ -37,6 +38,7 @@ pub(crate) fn runs(context: &Context, runs: &args::Runs) -> Exit {
         args::Runs::Retry(args) => return resume::retry(context, args),
         args::Runs::Cancel(args) => cancel(context, &args.id),
         args::Runs::Export(args) => show::export(context, &args.id).map_err(Refused::from),
+        args::Runs::Judge(args) => judge::judge(context, args).map_err(Refused::from),
         args::Runs::Watch(args) => watch::watch(context, &args.id),
         args::Runs::Diff(args) => diff::diff(context, args).map_err(Refused::from),
         args::Runs::Stats(args) => stats::stats(context, args).map_err(Refused::from),
@@ -62,7 +64,7 @@ fn succeeded(context: &Context, document: &Document) -> Exit {
     Exit::Done
 }
 
-pub(super) fn document_of(engine: &dyn Engine, view: &RunView) -> Result<Document, Problem> {
+pub(crate) fn document_of(engine: &dyn Engine, view: &RunView) -> Result<Document, Problem> {
     let text =
         view.result.as_deref().ok_or_else(|| Problem::environment(format!("run `{}` has no result", view.row.id)))?;
     Document::from_journal(text, &*engine.blobs()).map_err(|why| {

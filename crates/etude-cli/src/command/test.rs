@@ -137,6 +137,7 @@ fn run_one(
         refresh: false,
         routing: None,
         again_of: None,
+        asked: None,
     };
     let ended = block_on(async {
         let stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be caught: {e}")))?;

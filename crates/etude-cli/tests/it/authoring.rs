@@ -18,6 +18,7 @@ Run commands:
   route        Print which pipeline a request matches, and run nothing
   machine      Run and show stage machines
   runs         List, inspect, resume, cancel and prune runs
+  learn        Learn from runs in skill mode
   cache        List and remove cached outputs
   approve      Approve a waiting approval
   deny         Deny a waiting approval

@@ -146,6 +146,8 @@ const ROWS: &[(&str, Row)] = &[
     ("runs cancel", Runs),
     ("runs export", Looks(&[&["runs", "export", "latest"]])),
     ("runs watch", Looks(&[&["runs", "watch", "latest"]])),
+    ("runs judge", Runs),
+    ("learn export", Looks(&[&["learn", "export"]])),
     ("runs diff", Looks(&[&["runs", "diff", "latest", "latest"]])),
     ("runs stats", Looks(&[&["runs", "stats"]])),
     ("runs prune", Looks(&[&["runs", "prune", "--keep-last", "1"]])),

@@ -61,7 +61,8 @@ mod hostile_programs; // programs around steps that print without end
 #[cfg(unix)]
 mod hostile_terminal; // what of it reaches a terminal
 mod inputs; // what is given to a pipeline on the command line
-mod layers; // hooks, events, schemas and skills of chains; what is observed, and what is pinned
+mod layers;
+mod learn; // hooks, events, schemas and skills of chains; what is observed, and what is pinned
 mod llm_steps; // prompts, answers, validation and the conversation about it
 #[cfg(feature = "local-model")]
 mod local_model; // the model that needs no key, and `etude model`

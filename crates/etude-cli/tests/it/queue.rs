@@ -29,6 +29,7 @@ fn enqueue(test: &Test, pipeline: &str) -> String {
         refresh: false,
         routing: None,
         again_of: None,
+        asked: None,
     };
     let now = etude::clock::now_ms();
     let (id, enqueued) =

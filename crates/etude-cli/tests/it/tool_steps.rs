@@ -102,7 +102,10 @@ fn calls_of_steps_are_shown() {
     let shown = test.run(&["runs", "show", "latest", "--format", "json"]).exit(0);
     assert_eq!(shown.at("/calls").as_array().map(Vec::len), Some(4), "{}", shown.at("/calls"));
     assert!(shown.at("/calls/3/result").to_string().contains("A-1"), "{}", shown.at("/calls/3"));
-    assert_eq!(shown.at("/calls/3/origins/~1id"), json!("p/order"));
+    assert_eq!(
+        shown.at("/calls/3/origins/~1id"),
+        json!([{"from": "input", "at": "/id"}, {"from": "p/order", "at": "/id"}])
+    );
     let text = test.run(&["runs", "show", "latest"]).exit(0);
     assert!(text.out().contains(r#"cancel {"id":"A-1"}"#) && text.out().contains("get, 2 calls"), "{}", text.out());
     let text = test.run(&["runs", "show", "latest", "order"]).exit(0);

@@ -206,6 +206,7 @@ fn admit(server: &Server, found: &Found, tick: &Tick) -> Result<Admission, Probl
         refresh: false,
         routing: None,
         again_of: None,
+        asked: None,
     };
     let placement = Placement { cause: Cause::Schedule, ..Placement::default() };
     let candidate = Candidate { request, placement, has_priority: false, keys: Vec::new(), tick: Some(at.clone()) };

@@ -17,6 +17,8 @@ pub static TOOL: Object = Object {
             "The program; it runs in the app's directory."
             => instead "the program reads its arguments as one JSON object from stdin";
         optional "gated": Bool, "false", "Whether a call needs approval." => default "true";
+        optional "effects": Bool, "true", "Whether a call changes something outside: what runs are learned from."
+            => default "false if `gated: false`, otherwise not known";
         optional "approvalKey": ArgsTemplate, "\"issue_lookup({{args.number}})\"",
             "What patterns of `approvals` are matched with; by default the name.";
         optional "timeout": Duration, "5m", "Longest time for one call." => default "2m";

@@ -28,6 +28,7 @@ pub(super) fn read(sources: &dyn Sources, path: &str) -> (Option<AppTool>, Optio
         input_schema: serde_json::json!({"type": "object"}),
         command: Command::Direct(vec![format!("./{path}")]),
         gated: true,
+        effects: None,
         approval_key: None,
         timeout_ms: DEFAULT_TIMEOUT_MS,
         tags: Vec::new(),

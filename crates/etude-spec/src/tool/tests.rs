@@ -26,6 +26,7 @@ fn a_sidecar_is_read_in_full() {
         input_schema: json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}),
         command,
         gated: false,
+        effects: None,
         approval_key: Some("lookup({{args.n}})".to_owned()),
         timeout_ms: 5_000,
         tags: vec!["net".to_owned()],

@@ -105,6 +105,7 @@ impl World {
             refresh: false,
             routing: None,
             again_of: None,
+            asked: None,
         };
         queue::enqueue(&*self.engine, &self.parts().definition, request, terms, NOW).await
     }

@@ -33,6 +33,8 @@ pub(super) fn prepare(
     let disk = Disk::open(app.as_ref())
         .map_err(|e| Problem::environment(format!("the app of run `{id}`, `{app}`, cannot be opened: {e}")))?;
     let definition = load_target(context, &disk, &target)?;
+    // With another value, the words are no longer what was asked.
+    let asked = header.asked.clone().filter(|_| args.pairs.is_empty());
     let text = header.input.text().map_err(|e| damaged(e.to_string()))?;
     let mut input = Members::parse(&text).map_err(|e| damaged(e.to_string()))?;
     if let Some(given) = args.input.as_deref().map(input_text).transpose()? {
@@ -54,7 +56,7 @@ pub(super) fn prepare(
         input.0.retain(|(name, _)| !replaced.iter().any(|(replaced, _)| replaced == name));
         coerce(&definition.input, &replaced, Some(&input.to_text()))?
     };
-    Ok(Prepared { disk, definition, input, spent: Usage::default(), routing: None, again_of: Some(id) })
+    Ok(Prepared { disk, definition, input, spent: Usage::default(), routing: None, again_of: Some(id), asked })
 }
 
 /// The members of an object, in order, each with its value as it was written: numbers of any precision stay as they are.

@@ -23,7 +23,7 @@ pub(super) fn submit(context: &Context, args: &args::Run, prepared: Prepared) ->
             Problem::usage("a submitter grants nothing: `--detach` excludes `--read`, `--write` and `--yolo`");
         return Err(problem.hint("state what agents may do in the app's `approvals`"));
     }
-    let Prepared { disk, definition, input, spent, routing, again_of } = prepared;
+    let Prepared { disk, definition, input, spent, routing, again_of, asked } = prepared;
     let engine = context.engine(args.limits.strict)?;
     let text = input.text().map_err(|error| Problem::environment(error.to_string()))?;
     let mut digest = Hasher::new("submission");
@@ -50,6 +50,7 @@ pub(super) fn submit(context: &Context, args: &args::Run, prepared: Prepared) ->
         refresh: args.refresh,
         routing,
         again_of,
+        asked,
     };
     let now_ms = etude::clock::now_ms();
     let enqueued = block_on(etude::queue::enqueue(&*engine, &definition, request, terms, now_ms))?;

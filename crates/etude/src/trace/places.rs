@@ -1,0 +1,195 @@
+//! All places of a run in which a value was seen, found by the first word of the value.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+/// Where a value was seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// `input`, an effect, or `event/N`.
+    pub from: String,
+    /// JSON pointer to the text or number that it is in, or that it is.
+    pub at: String,
+}
+
+/// A text or number that was seen, as it is compared.
+#[derive(Debug)]
+struct Seen {
+    place: Place,
+    text: String,
+}
+
+/// Everything that was seen so far.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    seen: Vec<Seen>,
+    /// By each word: what has it.
+    by_word: HashMap<String, Vec<usize>>,
+}
+
+impl Places {
+    /// Notes all texts and numbers of `value`, which lies at the pointer `at` of `from`.
+    pub(super) fn add(&mut self, from: &str, at: &str, value: &Value) {
+        each(value, &mut at.to_owned(), &mut |at, plain| {
+            let text = normal(plain);
+            let number = self.seen.len();
+            let mut words: Vec<&str> = words(&text).collect();
+            words.sort_unstable();
+            words.dedup();
+            for word in words {
+                self.by_word.entry(word.to_owned()).or_default().push(number);
+            }
+            let place = Place { from: from.to_owned(), at: at.to_owned() };
+            self.seen.push(Seen { place, text });
+        });
+    }
+
+    /// All places of each text and number in `arguments`, by pointer (L-2).
+    pub(super) fn origins(&self, arguments: &Value) -> Vec<(String, Vec<Place>)> {
+        let mut origins = Vec::new();
+        each(arguments, &mut String::new(), &mut |path, plain| {
+            origins.push((path.to_owned(), self.places_of(&normal(plain))));
+        });
+        origins
+    }
+
+    fn places_of(&self, value: &str) -> Vec<Place> {
+        let holds = |seen: &&Seen| holds(&seen.text, value);
+        let places = |found: &mut dyn Iterator<Item = &Seen>| found.map(|seen| seen.place.clone()).collect();
+        match words(value).next() {
+            // At the bounds of words, a text has the words of what it holds.
+            Some(word) => match self.by_word.get(word) {
+                Some(found) => places(&mut found.iter().map(|number| &self.seen[*number]).filter(holds)),
+                None => Vec::new(),
+            },
+            None if value.is_empty() => Vec::new(),
+            None => places(&mut self.seen.iter().filter(holds)),
+        }
+    }
+}
+
+/// Calls `visit` with the pointer and the text of each text and number in `value`.
+fn each(value: &Value, path: &mut String, visit: &mut impl FnMut(&str, &str)) {
+    let mut below = |step: &str, inner: &Value, visit: &mut _| {
+        let before = path.len();
+        path.push('/');
+        path.push_str(&step.replace('~', "~0").replace('/', "~1"));
+        each(inner, path, visit);
+        path.truncate(before);
+    };
+    match value {
+        Value::Object(members) => members.iter().for_each(|(name, inner)| below(name, inner, visit)),
+        Value::Array(items) => items.iter().enumerate().for_each(|(n, inner)| below(&n.to_string(), inner, visit)),
+        Value::String(text) => visit(path, text),
+        Value::Number(number) => visit(path, &number.to_string()),
+        Value::Null | Value::Bool(_) => {}
+    }
+}
+
+/// A text as it is compared (2.1): without case, and with `_`, `#` and blanks as one blank.
+fn normal(text: &str) -> String {
+    let mut normal = String::with_capacity(text.len());
+    for c in text.chars().flat_map(char::to_lowercase) {
+        match c {
+            '_' | '#' => push_blank(&mut normal),
+            c if c.is_whitespace() => push_blank(&mut normal),
+            c => normal.push(c),
+        }
+    }
+    normal.truncate(normal.trim_end().len());
+    normal
+}
+
+fn push_blank(text: &mut String) {
+    if !text.is_empty() && !text.ends_with(' ') {
+        text.push(' ');
+    }
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
+}
+
+/// Whether `text` has `value` at the bounds of words and of numbers.
+fn holds(text: &str, value: &str) -> bool {
+    text.match_indices(value).any(|(at, _)| {
+        let (before, after) = (&text[..at], &text[at + value.len()..]);
+        let is_joined = |left: &str, right: &str| {
+            let (l, r) = (left.chars().next_back(), right.chars().next());
+            l.is_some_and(char::is_alphanumeric) && r.is_some_and(char::is_alphanumeric)
+                || is_number_joined(left, right)
+                || is_number_joined_after(left, right)
+        };
+        !is_joined(before, value) && !is_joined(value, after)
+    })
+}
+
+/// `left` ends in a point after a digit, and `right` begins with a digit: `12.|5`.
+fn is_number_joined(left: &str, right: &str) -> bool {
+    let head = left.strip_suffix('.');
+    head.is_some_and(|head| head.ends_with(|c: char| c.is_ascii_digit()))
+        && right.starts_with(|c: char| c.is_ascii_digit())
+}
+
+/// `left` ends in a digit, and `right` begins with a point before a digit: `12|.5`.
+fn is_number_joined_after(left: &str, right: &str) -> bool {
+    let tail = right.strip_prefix('.');
+    left.ends_with(|c: char| c.is_ascii_digit())
+        && tail.is_some_and(|tail| tail.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn found(arguments: &Value) -> Vec<(String, Vec<String>)> {
+        let mut places = Places::default();
+        places.add("input", "/request", &json!("Tidy  notes/a.md of order #W123_4, 12 times"));
+        places.add("input", "", &json!({"count": 1234, "a/b": ["deep"]}));
+        places.add("x/turn1/List[0]", "", &json!("notes/a.md\nnotes/b \"q\".md\n"));
+        places.add(
+            "x/turn2/count[0]",
+            "",
+            &json!({"words": "1234", "at": 12.5, "who": [{"id": "w123 4"}], "same": "12"}),
+        );
+        let shown = |place: &Place| format!("{}:{}", place.from, place.at);
+        places.origins(arguments).into_iter().map(|(path, places)| (path, places.iter().map(shown).collect())).collect()
+    }
+
+    fn one(value: Value) -> Vec<String> {
+        let mut all = found(&json!({ "v": value }));
+        assert_eq!(all.len(), 1, "{all:?}");
+        all.remove(0).1
+    }
+
+    /// L-2: every place, in order, with its pointer.
+    #[test]
+    fn every_place_is_an_origin() {
+        assert_eq!(one(json!("notes/a.md")), ["input:/request", "x/turn1/List[0]:"]);
+        assert_eq!(one(json!("W123_4")), ["input:/request", "x/turn2/count[0]:/who/0/id"]);
+        assert_eq!(one(json!("deep")), ["input:/a~1b/0"]);
+        assert_eq!(one(json!("unheard of")), [""; 0]);
+        assert_eq!(one(json!("")), [""; 0]);
+    }
+
+    /// L-3, 1.3: numbers and texts with the same digits are equal; a part of a number is not found.
+    #[test]
+    fn numbers_are_found_whole() {
+        assert_eq!(one(json!(1234)), ["input:/count", "x/turn2/count[0]:/words"]);
+        assert_eq!(one(json!(12)), ["input:/request", "x/turn2/count[0]:/same"]);
+        assert_eq!(one(json!("12.5")), ["x/turn2/count[0]:/at"]);
+        assert_eq!(one(json!(5)), [""; 0]);
+        assert_eq!(one(json!("23")), [""; 0]);
+    }
+
+    /// 1.3: members and elements have their own pointers; truth values and nulls have no origins.
+    #[test]
+    fn texts_and_numbers_have_origins() {
+        let paths: Vec<String> =
+            found(&json!({"a": [1, true, null, {"b/c": "x"}]})).into_iter().map(|(path, _)| path).collect();
+        assert_eq!(paths, ["/a/0", "/a/3/b~1c"]);
+    }
+}
