@@ -11,6 +11,7 @@ mod mentions; // every command line that a document mentions
 mod place; // a home and a directory to run commands in
 mod promises; // exit statuses, versions, sizes
 mod readme; // what README.md shows is done again
+mod schemas; // schemas in the repository
 mod transcript; // two texts, but for what differs from run to run
 mod usage; // what the binary's help says it takes
 
