@@ -60,7 +60,7 @@ fn without_arguments_the_help_is_a_usage_error() {
 }
 
 /// Examples that cannot run in a new app: they need a model, a package, a skill, another process, or a file.
-const NEEDY: [&str; 30] = [
+const NEEDY: [&str; 31] = [
     "etude runs show 8dmwnz5e extract",
     "etude run \"",
     "etude run -C demo \"",
@@ -74,6 +74,7 @@ const NEEDY: [&str; 30] = [
     "etude mcp",
     "etude token ",
     "etude engine ",
+    "etude learn export --runs",
     "etude push",
     "etude worker",
     "etude test",

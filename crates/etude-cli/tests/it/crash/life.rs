@@ -305,7 +305,7 @@ impl Life {
         if let Some(members) = self.document.as_object_mut() {
             let added = [
                 "started_at", "changed_at", "app", "input", "definition", "calls", "effects", "target", "routing",
-                "decisions",
+                "decisions", "judged",
             ];
             members.retain(|name, _| !added.contains(&name.as_str()));
         }
