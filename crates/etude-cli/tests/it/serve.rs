@@ -303,9 +303,13 @@ fn the_next_server_completes_what_a_killed_one_has_left() {
 /// S-161: a run that kills its server three times is left interrupted, and the next server stays.
 #[test]
 fn a_run_that_kills_its_servers_is_left_alone() {
-    let test = Test::new().pipeline("killer", |p| p.sh("a", "echo killed >> \"$LEDGER\"; kill -9 $PPID; sleep 300"));
+    // Not before the response is there.
+    let waits = "until [ -e \"$LEDGER.go\" ]; do sleep 0.02; done";
+    let kills = format!("{waits}; echo killed >> \"$LEDGER\"; kill -9 $PPID; sleep 300");
+    let test = Test::new().pipeline("killer", |p| p.sh("a", &kills));
     let mut serving = Serving::start(&test, &["--port", "0"]);
     let id = serving.post("/v1/runs", &json!({"pipeline": "killer"}))["run_id"].as_str().expect("an id").to_owned();
+    test.put("ledger.go", "");
     for _ in 0..2 {
         serving.child.wait().expect("it is killed");
         serving = Serving::start(&test, &["--port", "0"]);
