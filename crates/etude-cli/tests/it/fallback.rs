@@ -114,6 +114,22 @@ fn a_write_is_not_made_again() {
     assert!(results[0].contains("AlreadyMade") && results[1].contains("B-2"), "{results:?}");
 }
 
+/// L-69: `effects` of a tool says whether it writes, whatever needs approval.
+#[test]
+fn effects_of_a_tool_decide_what_a_write_is() {
+    let server = Server::agent([]);
+    let test = app(&server, &format!("{GET}{CANCEL}{BROKEN}"));
+    for (tool, effects) in [("get", true), ("cancel", false)] {
+        let path = format!("app/tools/{tool}.yaml");
+        test.put(&path, &format!("{}effects: {effects}\n", test.read(&path)));
+    }
+    let ran = run(&test, &["--yolo"]).exit(0);
+    assert_eq!((ran.at("/fell_back/step"), ran.at("/fell_back/writes_done")), (json!("again"), json!(1)));
+    let asked = server.seen()[0].request();
+    let changed: Vec<&str> = asked.lines().filter(|line| line.contains("\"changed\":true")).collect();
+    assert!(matches!(changed[..], [one] if one.contains("\"tool\":\"get\"")), "{changed:?}");
+}
+
 /// L-45: a denied call deviates; what the agent may do is what it might do in skill mode.
 #[test]
 fn a_denied_call_deviates() {

@@ -122,7 +122,7 @@ pub(crate) fn check_tool(
 /// True unless it is known that the tool only reads (`effect_class` of a trace). `own` are the tools of the app.
 fn may_write(name: &str, own: &[AppTool]) -> bool {
     match own.iter().find(|tool| tool.name == name) {
-        Some(tool) => tool.gated,
+        Some(tool) => tool.effects.unwrap_or(tool.gated),
         None => !READING.contains(&name),
     }
 }
