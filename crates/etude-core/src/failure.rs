@@ -178,6 +178,10 @@ crate::words! {
         FieldMissing = "field_missing",
         /// A value has another type than the step needs.
         FieldType = "field_type",
+        /// A model has not confirmed a write (L-64).
+        NotConfirmed = "not_confirmed",
+        /// Nothing says where a value comes from: a `require` that reads the step `open_hole` does not hold (L-22).
+        OpenHole = "open_hole",
     }
 }
 
@@ -236,7 +240,7 @@ impl Failure {
     }
 }
 
-/// One rejected or failed try of a step.
+/// One rejected or failed attempt of a step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attempt {
     /// Who rejected it.

@@ -141,7 +141,7 @@ pub struct Step {
     pub require: Option<Requirement>,
     /// It runs once for each element of an array.
     pub for_each: Option<ForEach>,
-    /// Longest time for the whole step, all its tries included, in milliseconds.
+    /// Longest time for the whole step, all its attempts included, in milliseconds.
     pub timeout_ms: Option<u64>,
     /// Reuse of the output of an earlier run.
     pub cache: Option<Cache>,
@@ -251,7 +251,7 @@ pub struct Code {
     pub allow_exit: Vec<i32>,
     /// Schema of the output. A violation fails the step without a retry.
     pub schema: Option<Arc<Schema>>,
-    /// When and how often a failed try is repeated.
+    /// When and how often a failed attempt is repeated.
     pub retry: Option<CodeRetry>,
     /// The warm interpreter that runs it where it can.
     pub worker: Option<Worker>,
@@ -273,7 +273,7 @@ pub struct SandboxRules {
 /// Retries of a code step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CodeRetry {
-    /// Most retries: tries beyond the first.
+    /// Most retries: attempts beyond the first.
     pub max: u32,
     /// Wait before the first retry, in milliseconds.
     pub backoff_ms: u64,

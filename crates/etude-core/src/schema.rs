@@ -16,6 +16,19 @@ pub struct Schema {
     compiled: OnceLock<Result<jsonschema::Validator, String>>,
 }
 
+/// The word for the type of a value in a JSON Schema. A number without a fraction is an integer.
+pub fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
 /// One fault of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {

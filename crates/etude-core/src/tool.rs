@@ -226,6 +226,9 @@ impl ToolResult {
         Self::terminal("ApprovalDenied", message)
     }
 
+    /// The code of a call that a model has not confirmed (L-64).
+    pub const NOT_CONFIRMED: &str = "NotConfirmed";
+
     /// A call that was cancelled.
     pub fn cancelled() -> Self {
         let error = ToolError::cancelled();
@@ -278,11 +281,20 @@ pub fn approval_key(template: &str, args: &Map<String, Value>) -> String {
     text + rest
 }
 
-/// The argument at `key`: the name of one, or a way such as `files[0].name` into one.
+/// The argument at `key`: a path such as `files[0].name` into one, or the name of one. A name that looks like a path hides nothing:
+/// a call could have an argument of that name beside the one that its tool reads.
 pub fn argument_at<'a>(args: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
-    if let Some(value) = args.get(key) {
-        return Some(value);
-    }
+    readings(args, key).next()
+}
+
+/// All that `key` can mean in a call: what is at the path, and the argument of that name.
+pub fn readings<'a>(args: &'a Map<String, Value>, key: &str) -> impl Iterator<Item = &'a Value> {
+    let is_path = key.contains(['.', '[']);
+    let found = if is_path { at_path(args, key) } else { None };
+    found.into_iter().chain(args.get(key))
+}
+
+fn at_path<'a>(args: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
     let mut parts = key.split(['.', '[']).map(|part| part.trim_end_matches(']'));
     let first = args.get(parts.next()?)?;
     parts.try_fold(first, |value, part| match value {

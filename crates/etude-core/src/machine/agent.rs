@@ -144,6 +144,9 @@ impl Task for AgentTask {
     fn poll(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
         if self.conversation.is_none() {
             let id = self.open_id();
+            if let (Some(why), false) = (&self.stopped, cx.is_started(&id)) {
+                return Poll::Ready(Err(why.clone()));
+            }
             cx.open_work.begin(id.as_str());
             let tool_selection = &agent_of(&self.step).tool_selection;
             let Poll::Ready(done) = cx.run_effect(&id, || Effect::Open(Arc::clone(tool_selection))) else {

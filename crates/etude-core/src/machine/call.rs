@@ -15,7 +15,7 @@ use super::{Cx, Task};
 use crate::data::Json;
 use crate::failure::{Failure, FailureKind, Reason};
 use crate::plan::{Application, ToolStep};
-use crate::tool::{APPLICATION_CALL, ToolResult, ToolSelection};
+use crate::tool::{APPLICATION_CALL, ToolError, ToolResult, ToolSelection};
 
 #[derive(Debug)]
 pub(super) struct CallTask {
@@ -124,6 +124,9 @@ impl CallTask {
         let failure = Failure::new(kind, format!("{}: {}", self.what, error.message));
         Err(match (self.reads, kind) {
             (Reads::Value, FailureKind::ApprovalDenied) => failure.because(Reason::Denied),
+            (Reads::Value, FailureKind::StepFailed) if error.code == ToolResult::NOT_CONFIRMED => {
+                failure.because(Reason::NotConfirmed)
+            }
             (Reads::Value, FailureKind::StepFailed) => failure.because(Reason::ToolError),
             _ => failure,
         })
@@ -132,10 +135,13 @@ impl CallTask {
     /// Keeps the call for an agent that takes over.
     fn keep(&mut self, cx: &mut Cx, result: &ToolResult) {
         let Some(call) = self.kept.take() else { return };
+        // Without an answer in time, what the call has done is not known either.
+        let has_no_answer =
+            |error: &ToolError| ["ExecutionTimeout", "ServerUnavailable"].contains(&error.code.as_str());
         cx.keep_call(Call {
             content: result.content.clone(),
             error: result.error.clone(),
-            is_cut_off: self.is_cut_off,
+            is_cut_off: self.is_cut_off || result.error.as_ref().is_some_and(has_no_answer),
             ..call
         });
     }

@@ -10,6 +10,7 @@
 //!
 //! An answer outside the list breaks the schema and is asked for again, as for every llm step.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -144,6 +145,8 @@ impl Question {
             return Err(deviation::of_choice(name, &choose.from, Reason::ChooseEmpty, "the list is empty"));
         }
         let mut elements: Vec<(Value, Value)> = Vec::with_capacity(list.len());
+        // As they are written: others made the list, and it may be long.
+        let mut known = BTreeSet::from([Value::from(NONE).to_string()]);
         for element in list {
             let answer = choose.by.as_ref().map_or(&element, |by| &element[by.as_str()]).clone();
             if !matches!(answer, Value::String(_) | Value::Number(_) | Value::Bool(_)) {
@@ -151,7 +154,7 @@ impl Question {
                 let message = format!("{of}an element is no text and no number");
                 return Err(deviation::of_choice(name, &choose.from, Reason::FieldType, &message));
             }
-            if answer == NONE || elements.iter().any(|(_, known)| *known == answer) {
+            if !known.insert(answer.to_string()) {
                 let message = format!("two answers would be {answer}");
                 return Err(deviation::of_choice(name, &choose.from, Reason::ChooseAmbiguous, &message));
             }

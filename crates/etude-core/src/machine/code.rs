@@ -115,7 +115,7 @@ impl CodeTask {
 
     fn fail(&mut self, mut failure: Failure) -> Poll<Result<Json, Failure>> {
         if self.attempt > 1 {
-            failure.message = format!("{} (after {} tries)", failure.message, self.attempt);
+            failure.message = format!("{} (after {} attempts)", failure.message, self.attempt);
         }
         failure.attempts = std::mem::take(&mut self.attempts);
         Poll::Ready(Err(failure))

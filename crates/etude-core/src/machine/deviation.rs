@@ -11,19 +11,26 @@ use crate::plan::{Binding, Requirement};
 /// The answer to the question whether a write is allowed: a `require` that reads it has a reason of its own.
 const PERMISSION: &str = "allowed.output.allowed";
 
+/// The output with the values that nothing determines: the same.
+const OPEN_HOLE: &str = "open_hole.output";
+
 /// The deviation of a step whose `require` is not met.
 pub(super) fn of_requirement(step: &str, require: &Requirement, values: &Values) -> Failure {
     let unmet = require.condition.first_unmet(values);
-    let reason = if reads_permission(unmet) { Reason::NotAllowed } else { Reason::Require };
+    let reason = match () {
+        () if reads(unmet, |of| of == PERMISSION) => Reason::NotAllowed,
+        () if reads(unmet, |of| of.starts_with(OPEN_HOLE)) => Reason::OpenHole,
+        () => Reason::Require,
+    };
     let message = format!("the `require` of step `{step}` does not hold: {}", require.written);
     let mut failure = Failure::new(FailureKind::Deviated, message);
     failure.details = Some(Json::of(&json!({"reason": reason.word(), "condition": require.written})));
     failure.because(reason)
 }
 
-fn reads_permission(condition: &Condition) -> bool {
-    let reads = |binding: &&Binding| matches!(binding, Binding::Reference(of) if of.to_string() == PERMISSION);
-    condition.bindings().iter().any(reads)
+fn reads(condition: &Condition, is_it: impl Fn(&str) -> bool) -> bool {
+    let is_read = |binding: &&Binding| matches!(binding, Binding::Reference(of) if is_it(&of.to_string()));
+    condition.bindings().iter().any(is_read)
 }
 
 /// The deviation of a step that cannot choose from `list`, or whose answer is that nothing fits (L-47).

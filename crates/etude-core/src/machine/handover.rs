@@ -21,7 +21,7 @@ pub(crate) struct Call {
     /// What the tool gave.
     pub(crate) content: String,
     pub(crate) error: Option<ToolError>,
-    /// It was stopped while it ran: what it has done is not known.
+    /// It was stopped while it ran, by the run or by its own time limit: what it has done is not known.
     pub(crate) is_cut_off: bool,
     /// It may change something.
     pub(crate) writes: bool,

@@ -247,8 +247,8 @@ impl LlmTask {
             let last = reasons.join("; ");
             let tries = match retry {
                 0 => "once (no retries)".to_owned(),
-                1 => "twice (1 try + 1 retry)".to_owned(),
-                n => format!("{} times (1 try + {n} retries)", n + 1),
+                1 => "twice (1 attempt + 1 retry)".to_owned(),
+                n => format!("{} times (1 attempt + {n} retries)", n + 1),
             };
             let message = format!("llm step `{}` was rejected {tries}; last reason: {last}", self.step.name);
             return Poll::Ready(Err(self.with_attempts(Failure::new(FailureKind::ValidationExhausted, message))));

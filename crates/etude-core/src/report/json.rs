@@ -39,9 +39,13 @@ pub fn error_json(failure: &Failure) -> Value {
     }
     if let Some(details) = failure.details.as_ref().and_then(|d| d.value().ok()) {
         let is_of_stages = failure.kind == FailureKind::StageFailed || details.get("class").is_some();
+        let is_decided = failure.kind == FailureKind::InputInvalid && details.get("decision").is_some();
         match details {
-            // System B has words of its own, which stand in the place of ours; a deviation adds `reason` and `condition`.
-            Value::Object(members) if is_of_stages || failure.kind == FailureKind::Deviated => out.extend(members),
+            // System B has words of its own, which stand in the place of ours; a deviation adds `reason` and `condition`, a question
+            // that has its answer the `decision`.
+            Value::Object(members) if is_of_stages || is_decided || failure.kind == FailureKind::Deviated => {
+                out.extend(members);
+            }
             details => drop(out.insert("details".into(), details)),
         }
     }

@@ -231,7 +231,7 @@ fn exhausted_retries_carry_every_attempt() {
             done p/a#2 exit 2 second
             emit step a failed
             result failed
-            error step_failed business/a code step `a` exited with status 2 (after 2 tries)
+            error step_failed business/a code step `a` exited with status 2 (after 2 attempts)
               at a.yaml
               exit 2
               stderr second
@@ -269,7 +269,7 @@ fn a_failure_that_is_not_listed_is_not_retried() {
             done p/a#3 exit 1
             emit step a failed
             result failed
-            error step_failed business/a code step `a` exited with status 1 (after 3 tries)
+            error step_failed business/a code step `a` exited with status 1 (after 3 attempts)
               at a.yaml
               exit 1
               try rejected by transport (10 ms, 0 tokens): code step `a` exited with status 75

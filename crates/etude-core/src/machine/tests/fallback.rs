@@ -137,6 +137,22 @@ fn a_write_that_was_stopped_may_have_been_made() {
     assert!(first_message(&world).contains("not known: it was stopped"), "{}", first_message(&world));
 }
 
+/// L-69: so may one whose tool did not answer in time; a read of that kind has changed nothing.
+#[test]
+fn a_write_without_an_answer_may_have_been_made() {
+    let script = "p/a hangs too long\np@skill/agent/turn1 calls put {\"id\": \"1\"}\np@skill/agent/turn2 answer ok";
+    let world = play(&pipeline([tool("a", "put", "1")]).fallback(), script);
+    let fell_back = world.machine.result().and_then(|result| result.fell_back.clone()).expect("it fell back");
+    assert_eq!((fell_back.reason, fell_back.writes_done), (Reason::ToolError, 1));
+    assert!(!world.started.iter().any(|(id, _)| id.as_str().contains("turn1/")), "it is not made again");
+    let world =
+        play(&pipeline([tool("a", "get", "1")]).fallback(), "p/a hangs too long\np@skill/agent/turn1 answer ok");
+    assert_eq!(
+        world.machine.result().and_then(|result| result.fell_back.clone()).map(|fell| fell.writes_done),
+        Some(0)
+    );
+}
+
 fn reason(case: &Case, script: &str) -> Option<Reason> {
     let world = play(case, script);
     world.machine.result().and_then(|result| result.fell_back.clone()).map(|fell_back| fell_back.reason)

@@ -194,7 +194,7 @@ fn exhausted_retries_carry_every_attempt() {
             done p/x#2/validate output {"valid": false, "errors": ["too small", "too plain"]}
             emit step x failed
             result failed
-            error validation_exhausted business/x llm step `x` was rejected twice (1 try + 1 retry); last reason: too small; too plain
+            error validation_exhausted business/x llm step `x` was rejected twice (1 attempt + 1 retry); last reason: too small; too plain
               at x.yaml
               try rejected by schema (10 ms, 5 tokens): the answer is not JSON (expected ident at line 1 column 2); it begins with: none at all
               try rejected by validate (10 ms, 5 tokens): too small; too plain

@@ -5,7 +5,7 @@ use crate::data::Json;
 use crate::effect::{Effect, EffectId, Protocol};
 use crate::model::{CallFailure, CallFailureKind, ModelResponse, Stop, Tool, ToolCall, Usage};
 use crate::outcome::{Completed, Conditions, Decision, Exit, Outcome, ProcessEnd, Stderr, Stdout, Warmth};
-use crate::tool::{AvailableTool, ToolCalling, ToolList, ToolReply, ToolResult};
+use crate::tool::{AvailableTool, ToolCalling, ToolError, ToolList, ToolReply, ToolResult};
 
 /// How long every effect takes, in milliseconds.
 pub(super) const ELAPSED_MS: u64 = 10;
@@ -68,6 +68,11 @@ pub(super) fn outcome(text: &str) -> Completed {
         "doubtful" => doubtful(rest),
         "gives" => Outcome::Tool(Box::new(ToolReply::Done(ToolResult::ok(rest)))),
         "fails" => Outcome::Tool(Box::new(ToolReply::Done(ToolResult::terminal("ToolExecutionFailed", rest)))),
+        // It took longer than it may.
+        "hangs" => {
+            let error = ToolError::transient("ExecutionTimeout", rest);
+            Outcome::Tool(Box::new(ToolReply::Done(error.into())))
+        }
         "held" => {
             let (key, question) = (rest.to_owned(), format!("may I {rest}?"));
             Outcome::Tool(Box::new(ToolReply::Held { key, question, is_once: false }))
