@@ -82,8 +82,12 @@ impl Root {
     /// Opens the regular file `below` for reading, with its metadata, if no symbolic link is on the way. `None` says only
     /// that it takes [`resolve`] to know more. Most files are opened so: in one system call in place of three a name.
     pub fn open_straight(&self, below: &Path) -> Option<(File, Metadata)> {
-        let is_plain = below.components().all(|component| matches!(component, Component::Normal(_)));
-        if is_plain { self.dir.open_straight(below) } else { None }
+        if is_plain(below) { self.dir.open_straight(below) } else { None }
+    }
+
+    /// What `below` is, in one system call or two, or why it is not there. `None` as for [`Self::open_straight`].
+    pub fn status_straight(&self, below: &Path) -> Option<io::Result<Status>> {
+        if is_plain(below) { self.dir.status_straight(below) } else { None }
     }
 
     /// The rest of `path` after the name of this root, and how long that name is.
@@ -92,6 +96,10 @@ impl Root {
         let found = names.filter_map(|name| Some((name.components().count(), path.strip_prefix(name).ok()?)));
         found.max_by_key(|(length, _)| *length)
     }
+}
+
+fn is_plain(below: &Path) -> bool {
+    below.components().all(|component| matches!(component, Component::Normal(_)))
 }
 
 /// A path that was resolved: an open directory, and names below it that are no directories.

@@ -349,6 +349,12 @@ pub fn reap_survivors_of(run_id: &str) {
     os::reap_survivors(format!("ETUDE_RUN_ID={run_id}"), DEFAULT_GRACE);
 }
 
+/// Ends the processes of the run `run_id` that this process has started, at once.
+pub fn end_children_of(run_id: &str) {
+    let mark = format!("ETUDE_RUN_ID={run_id}");
+    os::kill_leftovers(HashSet::new(), HashSet::new(), mark, false, Duration::ZERO);
+}
+
 fn not_started(why: String) -> ProcessEnd {
     let stdout = Stdout::Unusable { problem: "the process was not started".to_owned(), found: String::new() };
     ProcessEnd { exit: Exit::NotStarted(why), stdout, stderr: Stderr::default(), conditions: Conditions::default() }

@@ -40,6 +40,8 @@ mod document;
 #[cfg(unix)]
 mod exempted;
 #[cfg(unix)]
+pub mod guard;
+#[cfg(unix)]
 mod host;
 #[cfg(unix)]
 mod permits;
@@ -61,7 +63,8 @@ pub use self::{
     cancel::{Cancel, Cancelled},
     exempted::exempt,
     host::{
-        Bounded, DEFAULT_GRACE, HostBuilder, HostSettings, MAX_DOCUMENT, ProcessHost, reap_survivors_of, stdout_of,
+        Bounded, DEFAULT_GRACE, HostBuilder, HostSettings, MAX_DOCUMENT, ProcessHost, end_children_of,
+        reap_survivors_of, stdout_of,
     },
     permits::Permit,
     redactor::{Redaction, StreamRedactor},

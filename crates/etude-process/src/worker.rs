@@ -141,7 +141,9 @@ impl Workers {
     }
 
     fn slot(&self, ask: &Ask<'_>) -> Option<Arc<Slot>> {
-        let looked_at = ask.variables.iter().filter(|(name, _)| is_looked_at(name)).cloned();
+        // A step in a sandbox cannot write over the variables of its server, and must not find there what another step asked for.
+        let is_own = |name: &OsStr| ask.enclosure.is_some() && !name.as_encoded_bytes().starts_with(b"ETUDE_");
+        let looked_at = ask.variables.iter().filter(|(name, _)| is_looked_at(name) || is_own(name)).cloned();
         let key = Key {
             program: ask.python.program.clone(),
             words: ask.python.words[..=ask.python.flags].to_vec(),

@@ -156,4 +156,14 @@ fn a_file_is_opened_straight_only_without_links() {
         assert!(open(below).is_none(), "{below}");
     }
     assert!(open(absolute.to_str().expect("text")).is_none());
+    let status = |below: &str| disk.roots[0].status_straight(Path::new(below));
+    if cfg!(target_os = "linux") {
+        let kind = |below: &str| status(below).expect("it is known").map(|found| found.kind).ok();
+        let kinds = ["a/b/file", "a", "pipe", "nothing", "a/nothing", "a/b/file/x"].map(kind);
+        assert_eq!(kinds, [Some(Kind::File), Some(Kind::Dir), Some(Kind::Other), None, None, None]);
+    }
+    for below in ["link", "dirlink/b/file", "dirlink/nothing", "zero", "../secret/key", "a/../a/b/file", ""] {
+        assert!(status(below).is_none(), "{below}");
+    }
+    assert!(status(absolute.to_str().expect("text")).is_none());
 }

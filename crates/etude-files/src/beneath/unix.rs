@@ -2,10 +2,11 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 #[cfg(target_os = "linux")]
 use rustix::fs::ResolveFlags;
@@ -163,6 +164,26 @@ impl Dir {
         None
     }
 
+    /// What is at `below`, or that nothing is. `None` as for [`Self::open_straight`].
+    #[cfg(target_os = "linux")]
+    pub(super) fn status_straight(&self, below: &Path) -> Option<io::Result<Status>> {
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let found = match rustix::fs::openat2(&self.0, below, LEAF, Mode::empty(), resolve) {
+            Ok(leaf) => status(&rustix::fs::fstat(&leaf).ok()?),
+            Err(missing @ (Errno::NOENT | Errno::NOTDIR)) if !below.as_os_str().is_empty() => {
+                return Some(Err(missing.into()));
+            }
+            Err(_) => return None,
+        };
+        // The last name may be a link, which is not followed.
+        (found.kind != Kind::Link).then_some(Ok(found))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn status_straight(&self, _below: &Path) -> Option<io::Result<Status>> {
+        None
+    }
+
     /// Opens whatever `name` is without the right to read it: for rules about it.
     ///
     /// # Errors
@@ -237,6 +258,42 @@ impl Dir {
     /// It cannot be renamed.
     pub fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         Ok(rustix::fs::renameat(&self.0, from, &self.0, to)?)
+    }
+
+    /// Puts `content` in the place of the file `name`, or makes it: all of it or nothing, whatever happens meanwhile. A file that was
+    /// there gives its permissions.
+    ///
+    /// # Errors
+    /// It cannot be written, or something else than a file is in its place.
+    pub fn replace(&self, name: &OsStr, content: &[u8]) -> io::Result<()> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let mode = match self.status(name) {
+            Ok(status) if status.kind == Kind::File => Some(status.mode),
+            Ok(status) if status.kind == Kind::Dir => return Err(io::Error::other("it is a directory")),
+            Ok(_) => return Err(io::Error::other("it is not a regular file")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let temporary = OsString::from(format!(".etude-{}-{number}.tmp", std::process::id()));
+        let written = self.create_new(&temporary, mode).and_then(|mut file| {
+            file.write_all(content)?;
+            file.sync_data()
+        });
+        let result = written.and_then(|()| self.rename(&temporary, name));
+        if result.is_err() {
+            // The first error counts; what is left behind is hidden and harmless.
+            let _ = self.remove(&temporary);
+        }
+        result
+    }
+
+    /// Renames `from` to `to` in another directory.
+    ///
+    /// # Errors
+    /// It cannot be renamed.
+    pub fn rename_to(&self, from: &OsStr, dir: &Self, to: &OsStr) -> io::Result<()> {
+        Ok(rustix::fs::renameat(&self.0, from, &dir.0, to)?)
     }
 
     /// Removes the file `name`.
