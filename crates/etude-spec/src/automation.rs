@@ -16,7 +16,7 @@ pub use schedule::{CatchUp, Overlap, Schedule};
 use serde_json::{Map, Value};
 pub use webhook::{Verify, VerifyKind, Webhook};
 
-use crate::config::serve::{self, PipelineLimits};
+use crate::config::serve::{self, Mcp, PipelineLimits};
 use crate::diagnose::{automation as diagnose, references, values};
 use crate::diagnostic::{self, Diagnostic};
 use crate::fields::check::{Findings, Subject, object};
@@ -39,6 +39,8 @@ pub struct Automation {
     pub notices: Vec<Notice>,
     /// Limits of pipelines and stage machines, in the order of the file.
     pub limits: Vec<PipelineLimits>,
+    /// How the app is served to agents.
+    pub mcp: Mcp,
     /// All faults, also those of the entries.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -116,9 +118,11 @@ pub fn read(file: &Arc<SourceFile>, known: Option<Known<'_>>) -> Automation {
             found.push(diagnose::not_a_section(file, key.span, key.key(), wanted, node.kind()));
         }
     }
-    automation.limits = serve::read(sections).pipelines;
+    let serve = serve::read(sections);
+    (automation.limits, automation.mcp) = (serve.pipelines, serve.mcp);
     if let Some(known) = known {
         unknown_limits(&mut found, sections, known);
+        unknown_tools(&mut found, sections, known);
     }
     automation.diagnostics = found.list;
     diagnostic::sort(&mut automation.diagnostics);
@@ -132,6 +136,19 @@ fn unknown_limits(found: &mut Findings<'_>, sections: &Entries<'_>, known: Known
         if !known.pipelines.contains(&name) && !known.machines.contains(&name) {
             let names = [known.pipelines, known.machines].concat();
             found.push(references::unknown_pipeline(found.file, key.span, name, &names));
+        }
+    }
+}
+
+/// A tool that the app does not have is not read-only.
+fn unknown_tools(found: &mut Findings<'_>, sections: &Entries<'_>, known: Known<'_>) {
+    let mcp = sections.get("serve").and_then(Node::as_map).and_then(|serve| serve.get("mcp")).and_then(Node::as_map);
+    let names = mcp.and_then(|mcp| mcp.get("read_only")).and_then(Node::as_seq).unwrap_or_default();
+    for (node, name) in names.iter().filter_map(|node| Some((node, node.as_text()?))) {
+        let machine = name.strip_prefix("machine_").unwrap_or(name);
+        if !known.pipelines.contains(&name) && !known.machines.contains(&machine) {
+            let names = [known.pipelines, known.machines].concat();
+            found.push(references::unknown_pipeline(found.file, node.span, name, &names));
         }
     }
 }

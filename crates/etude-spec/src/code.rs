@@ -117,6 +117,9 @@ codes! {
     NotVerified = "P0804", "a webhook is not verified";
     UnsafeReceiver = "P0805", "a notice has no safe receiver";
 
+    Demoted = "P0901", "a learned pipeline is demoted";
+    EditedPipeline = "P0902", "a learned pipeline has changed since it was learned";
+
     NoFrontmatter = "P1101", "a file has no frontmatter";
     TooLong = "P1102", "a text is too long";
     NotPortable = "P1103", "a YAML notation is not portable";

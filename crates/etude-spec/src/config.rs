@@ -3,6 +3,8 @@
 //! `${env:NAME}` stays as it is: only the command line reads the environment. Merging several files is its work too:
 //! what a file does not say is `None` or empty here.
 
+pub mod engine;
+pub mod learn;
 pub mod serve;
 
 use std::sync::Arc;
@@ -45,6 +47,10 @@ pub struct Config {
     pub automation_variables: Vec<String>,
     /// Limits of a server.
     pub serve: serve::Serve,
+    /// The database that machines share, if the file says anything about it.
+    pub engine: Option<engine::EngineSettings>,
+    /// What is learned from runs in skill mode.
+    pub learn: learn::Learn,
     /// A stage may join one that its predecessor does not name.
     pub join_outside_next_stages: Option<bool>,
     /// A stage sees only what the stages before it hand on.
@@ -196,6 +202,8 @@ pub fn read(file: &Arc<SourceFile>) -> (Config, Vec<Diagnostic>) {
     object(&mut found, entries, &tables::CONFIG, Subject { name: "the configuration", at }, &[]);
     leave_automation(&mut found.list, entries);
     serve::check(&mut found, entries);
+    engine::check(&mut found, entries);
+    learn::check(&mut found, entries);
     let config = Config {
         model_mapping: mapping(entries),
         providers: each(entries, "providers", |name, node| provider(&mut found, name, node)),
@@ -222,6 +230,8 @@ pub fn read(file: &Arc<SourceFile>) -> (Config, Vec<Diagnostic>) {
         prices: each(entries, "prices", |_, node| price(node)),
         automation_variables: variables(file, entries),
         serve: serve::read(entries),
+        engine: engine::read(entries),
+        learn: learn::read(entries),
         join_outside_next_stages: boolean(entries, "joinOutsideNextStages"),
         strict_upstream: boolean(entries, "strictUpstream"),
     };

@@ -5,6 +5,7 @@ pub(crate) mod automation;
 pub(crate) mod cascade;
 pub(crate) mod fields;
 pub(crate) mod files;
+pub(crate) mod learn;
 pub(crate) mod references;
 pub(crate) mod skills;
 pub(crate) mod stage_machine;

@@ -109,6 +109,12 @@ impl Diagnostic {
         self
     }
 
+    /// The same, no worse than `severity`.
+    pub(crate) fn at_most(mut self, severity: Severity) -> Self {
+        self.severity = self.severity.max(severity);
+        self
+    }
+
     pub(crate) fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
         self

@@ -2,6 +2,7 @@
 
 use crate::diagnose::yaml as diagnose;
 use crate::diagnostic::Diagnostic;
+use crate::learned::LEARNED;
 use crate::source::{FileKind, ReadFailure, Sources};
 
 /// The directory that holds the pipelines.
@@ -25,6 +26,8 @@ pub struct Discovery {
     pub constructor: bool,
     /// There is a destructor.
     pub destructor: bool,
+    /// The one of them that lies in `learned/`, where candidates are.
+    pub candidate: Option<String>,
     /// What is wrong with the directory itself.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -62,17 +65,33 @@ fn has_file(sources: &dyn Sources, name: &str) -> bool {
     sources.kind(&file_of(name)) != Err(ReadFailure::Missing)
 }
 
-/// The directory of the pipeline `name`.
-pub fn dir_of(name: &str) -> String {
-    format!("{PIPELINES}/{name}")
-}
-
-/// The file of the pipeline `name`.
-pub fn file_of(name: &str) -> String {
+/// The file of the pipeline `name` in `pipelines/`.
+fn file_of(name: &str) -> String {
     format!("{PIPELINES}/{name}/{PIPELINE_FILE}")
 }
 
 impl Discovery {
+    /// With the candidate `name`, in place of a pipeline of that name.
+    pub(crate) fn with_candidate(mut self, name: &str) -> Self {
+        if !self.contains(name) {
+            self.pipelines.push(name.to_owned());
+            self.pipelines.sort_unstable();
+        }
+        self.candidate = Some(name.to_owned());
+        self
+    }
+
+    /// The directory of the pipeline `name`.
+    pub fn dir_of(&self, name: &str) -> String {
+        let base = if self.candidate.as_deref() == Some(name) { LEARNED } else { PIPELINES };
+        format!("{base}/{name}")
+    }
+
+    /// The file of the pipeline `name`.
+    pub fn file_of(&self, name: &str) -> String {
+        format!("{}/{PIPELINE_FILE}", self.dir_of(name))
+    }
+
     /// True if `name` is a business pipeline's directory.
     pub fn contains(&self, name: &str) -> bool {
         self.pipelines.binary_search_by(|known| known.as_str().cmp(name)).is_ok()

@@ -13,6 +13,7 @@ mod braces;
 pub(crate) mod check;
 pub mod config;
 mod kind;
+pub mod learn;
 pub mod package;
 pub mod pipeline;
 pub mod stage_machine;

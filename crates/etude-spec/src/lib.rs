@@ -21,6 +21,7 @@ pub mod duration;
 pub mod fields;
 pub mod frontmatter;
 mod json_text;
+pub mod learned;
 pub mod lower;
 pub mod pipeline;
 pub mod reference;

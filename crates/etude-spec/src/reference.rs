@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use crate::fields::{Field, Kind, Object, automation, config, package, pipeline, stage_machine, test, tool};
+use crate::fields::{Field, Kind, Object, automation, config, learn, package, pipeline, stage_machine, test, tool};
 
 /// A table of the reference: the name in the markers of a page, and the fields.
 pub type Named = (&'static str, Table);
@@ -62,6 +62,7 @@ pub const TABLES: &[Named] = &[
     ("notice", Table::Object(&automation::NOTICE)),
     ("serve", Table::Object(&automation::SERVE)),
     ("per-day", Table::Object(&automation::PER_DAY)),
+    ("serve-mcp", Table::Object(&automation::MCP)),
     ("limits", Table::Object(&automation::LIMITS)),
     ("test", Table::Object(&stage_machine::TEST)),
     ("case", Table::Object(&stage_machine::CASE)),
@@ -70,6 +71,12 @@ pub const TABLES: &[Named] = &[
     ("tool", Table::Object(&tool::TOOL)),
     ("test-file", Table::Object(&test::TEST)),
     ("expect", Table::Object(&test::EXPECT)),
+    ("recorded-call", Table::Object(&test::RECORDED_CALL)),
+    ("expected-call", Table::Object(&test::EXPECTED_CALL)),
+    ("learn-file", Table::Object(&learn::LEARN_FILE)),
+    ("learn", Table::Object(&learn::LEARN)),
+    ("learn-promote", Table::Object(&learn::PROMOTE)),
+    ("learn-demote", Table::Object(&learn::DEMOTE)),
     ("application-file", Table::Object(&package::APPLICATION)),
     ("entry", Table::Object(&package::ENTRY)),
     ("skill-file", Table::Object(&package::SKILL)),
@@ -87,6 +94,7 @@ pub const TABLES: &[Named] = &[
     ("worker", Table::Object(&config::WORKER)),
     ("python-worker", Table::Object(&config::PYTHON_WORKER)),
     ("price", Table::Object(&config::PRICE)),
+    ("engine", Table::Object(&config::ENGINE)),
 ];
 
 /// The table of this name.

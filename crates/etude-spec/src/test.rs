@@ -7,11 +7,12 @@ use serde_json::Value;
 use crate::diagnose::fields::missing_field;
 use crate::diagnose::values;
 use crate::diagnostic::{self, Diagnostic};
+use crate::fields::Kind;
 use crate::fields::check::{Findings, Subject, object};
-use crate::fields::test::TEST;
+use crate::fields::test::{FELL_BACK, TEST};
 use crate::source::SourceFile;
 use crate::wording::quoted;
-use crate::yaml::{self, Entries};
+use crate::yaml::{self, Entries, Node, Plain};
 
 /// The value of a test, or everything that is wrong with it. `name` is the test's.
 ///
@@ -42,6 +43,7 @@ fn fields(found: &mut Findings<'_>, entries: &Entries<'_>, name: &str) {
     let at = entries.0.first().map(|(key, _)| key.span).unwrap_or_default();
     let name = &format!("test {}", quoted(name));
     object(found, entries, &TEST, Subject { name, at }, &[]);
+    fell_back(found, entries);
     match (entries.entry("pipeline"), entries.entry("machine")) {
         (Some(_), Some((key, _))) => {
             let message = format!("{name} has both `pipeline` and `machine`");
@@ -53,6 +55,20 @@ fn fields(found: &mut Findings<'_>, entries: &Entries<'_>, name: &str) {
             found.list.extend(TEST.field("pipeline").map(|field| missing_field(found.file, at, field, &TEST, name)));
         }
         _ => {}
+    }
+}
+
+/// Checks `fell_back`, which may be `null`.
+fn fell_back(found: &mut Findings<'_>, root: &Entries<'_>) {
+    let expect = root.get("expect").and_then(Node::as_map);
+    let Some((key, node)) = expect.and_then(|expect| expect.entry("fell_back")) else { return };
+    match node.as_map() {
+        Some(entries) => object(found, entries, &FELL_BACK, Subject { name: "`fell_back`", at: key.span }, &[]),
+        None if matches!(node.as_plain(), Some(Plain::Null)) => {}
+        None => {
+            let table = &Kind::Object(&FELL_BACK);
+            found.push(values::wrong_type(found.file, node.span, ("fell_back", "`fell_back`"), table, node));
+        }
     }
 }
 

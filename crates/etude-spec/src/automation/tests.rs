@@ -161,3 +161,24 @@ fn limits_of_pipelines_are_read_and_checked() {
         assert_eq!(found, [wanted], "{limits}");
     }
 }
+
+#[test]
+fn settings_for_agents_are_read_and_checked() {
+    use crate::config::serve::{Approvals, Mcp, OnCancel};
+    let read = read_text(
+        "serve: {mcp: {read_only: [report, machine_triage], answer_within: 30s, on_cancel: cancel, approvals: client}}\n",
+    );
+    assert!(read.diagnostics.is_empty(), "{:?}", read.diagnostics);
+    let wanted = Mcp {
+        read_only: vec!["report".to_owned(), "machine_triage".to_owned()],
+        answer_within_ms: Some(30_000),
+        on_cancel: OnCancel::Cancel,
+        approvals: Approvals::Client,
+    };
+    assert_eq!((read.mcp, read_text("serve: {max_runs: 1}\n").mcp), (wanted, Mcp::default()));
+    let unknown = faults("serve: {mcp: {read_only: [reports]}}\n");
+    assert_eq!(unknown, ["P0311 line 1: there is no pipeline `reports`"]);
+    let (_, found) = crate::config::read(&SourceFile::new("etude.yaml", "serve: {mcp: {approvals: everybody}}\n"));
+    let found: Vec<String> = found.iter().map(|one| format!("{} {}", one.code, one.message)).collect();
+    assert_eq!(found, ["P0205 `approvals` cannot be `everybody`"]);
+}

@@ -1,4 +1,4 @@
-//! `serve`: the limits of a server, and of the pipelines that it runs.
+//! `serve`: the limits of a server and of the pipelines that it runs, and how it serves agents.
 
 use crate::automation::template;
 use crate::diagnose::automation as diagnose;
@@ -20,6 +20,45 @@ pub struct Serve {
     pub drain_timeout_ms: Option<u64>,
     /// Limits of pipelines and stage machines.
     pub pipelines: Vec<PipelineLimits>,
+    /// How agents are served.
+    pub mcp: Mcp,
+}
+
+/// `serve.mcp`: how the app is served to agents over the Model Context Protocol.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Mcp {
+    /// Tools that change nothing: names of pipelines and stage machines, or of their tools.
+    pub read_only: Vec<String>,
+    /// The longest time until a call returns, in milliseconds.
+    pub answer_within_ms: Option<u64>,
+    /// What becomes of the run of an abandoned call.
+    pub on_cancel: OnCancel,
+    /// Where questions that authorize something are decided.
+    pub approvals: Approvals,
+}
+
+etude_core::words! {
+    /// What becomes of the run of an abandoned call.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub enum OnCancel {
+        /// It continues.
+        #[default]
+        Leave = "leave",
+        /// It is cancelled.
+        Cancel = "cancel",
+    }
+}
+
+etude_core::words! {
+    /// Where questions of agents' runs that authorize something are decided.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub enum Approvals {
+        /// On the page, or with `etude approve`.
+        #[default]
+        Page = "page",
+        /// Also in a form of the client.
+        Client = "client",
+    }
 }
 
 /// Limits that the runs of one pipeline or stage machine share.
@@ -65,6 +104,18 @@ pub(crate) fn read(root: &Entries<'_>) -> Serve {
         max_cost_per_day_usd: per_day.and_then(|per_day| number(per_day, "max_cost_usd")),
         drain_timeout_ms: duration(entries, "drain_timeout"),
         pipelines: pipelines.filter_map(|(name, _, node)| Some(pipeline(name, node.as_map()?))).collect(),
+        mcp: entries.get("mcp").and_then(Node::as_map).map(mcp).unwrap_or_default(),
+    }
+}
+
+fn mcp(entries: &Entries<'_>) -> Mcp {
+    let word = |field: &str| text(entries, field).map(|word| word.text);
+    let names = entries.get("read_only").and_then(Node::as_seq).unwrap_or_default();
+    Mcp {
+        read_only: names.iter().filter_map(|name| name.as_text().map(str::to_owned)).collect(),
+        answer_within_ms: duration(entries, "answer_within"),
+        on_cancel: word("on_cancel").and_then(OnCancel::from_word).unwrap_or_default(),
+        approvals: word("approvals").and_then(Approvals::from_word).unwrap_or_default(),
     }
 }
 

@@ -288,6 +288,13 @@ pub(crate) fn scope_pipeline(file: &File, at: Span, name: &str) -> Diagnostic {
     Diagnostic::error(Code::UnknownPipeline, file, at, message).label("runs before or after every pipeline, by itself")
 }
 
+pub(crate) fn learned_pipeline(file: &File, at: Span, name: &str) -> Diagnostic {
+    let message = format!("learned pipeline {} cannot be run by a step", quoted(name));
+    Diagnostic::error(Code::UnknownPipeline, file, at, message)
+        .label("its writes are confirmed, and its demotions count, only in a run of its own")
+        .hint(format!("copy it to a directory of another name without `learn.yaml`: pipelines/{name}"))
+}
+
 pub(crate) fn scope_fallback(file: &File, at: Span, name: &str) -> Diagnostic {
     let message = format!("{} cannot fall back to skill mode", quoted(name));
     Diagnostic::error(Code::MisplacedField, file, at, message)

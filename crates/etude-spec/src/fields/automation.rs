@@ -96,6 +96,28 @@ pub static SERVE: Object = Object {
             "The time that runs have to finish their effects when the server stops." => default "30s";
         optional "pipelines": Entries(&LIMITS_KIND), "{deploy: {max_runs: 1, key: \"{{input.environment}}\"}}",
             "Limits of pipelines and stage machines, by name.";
+        optional "mcp": Kind::Object(&MCP), "{read_only: [report], answer_within: 30s}", "How agents are served over MCP.";
+    }],
+};
+
+/// Words of `serve.mcp.on_cancel`.
+pub const ON_CANCEL: &[&str] = &["leave", "cancel"];
+
+/// Words of `serve.mcp.approvals`.
+pub const APPROVALS: &[&str] = &["page", "client"];
+
+/// `serve.mcp`.
+pub static MCP: Object = Object {
+    name: "a setting for agents",
+    doc: "How an app is served to agents over MCP, by `etude mcp` and at `/mcp`.",
+    fields: &[fields! {
+        optional "read_only": List(&Text), "[report]", "Pipelines and stage machines that change nothing: clients may call them without asking.";
+        optional "answer_within": LongDuration, "30s",
+            "The longest time until a call returns; the run continues, and the result says so." => default "50s";
+        optional "on_cancel": Word(ON_CANCEL), "cancel",
+            "What becomes of the run of an abandoned call: it continues, or is cancelled." => default "leave";
+        optional "approvals": Word(APPROVALS), "client",
+            "Where questions that authorize something are decided: on the page, or also in a form of the client." => default "page";
     }],
 };
 

@@ -1,7 +1,7 @@
 //! The fields of etude.yaml (`design: cli`, "Configuration" and "Policy").
 
-use crate::fields::Kind::{Bool, Duration, Either, Entries, Integer, List, Number, Text, Word};
-use crate::fields::{Kind, Object, automation};
+use crate::fields::Kind::{Bool, Duration, Either, Entries, Integer, List, LongDuration, Number, Text, Word};
+use crate::fields::{Kind, Object, automation, learn};
 
 /// Words for a provider's `kind`.
 pub const PROVIDER_KINDS: &[&str] =
@@ -38,6 +38,10 @@ pub static CONFIG: Object = Object {
             "Messages to other programs about runs.";
         optional "serve": Kind::Object(&automation::SERVE), "{max_runs: 8, per_day: {max_cost_usd: 20}}",
             "Limits of a server and of the pipelines that it runs.";
+        optional "engine": Kind::Object(&ENGINE), "{url: \"${env:ETUDE_ENGINE}\", lease: 15s}",
+            "The database that machines share, and the leases of workers. Not in an app's own file.";
+        optional "learn": Kind::Object(&learn::LEARN), "{shadow: 0.5, redact: [email]}",
+            "What is learned from runs in skill mode, and how far a learned pipeline may go.";
         optional "joinOutsideNextStages": Bool, "true",
             "A stage may join one that its predecessor does not name." => default "false";
         optional "strictUpstream": Bool, "true",
@@ -130,6 +134,26 @@ pub static AGENT: Object = Object {
         optional "max_turns": Kind::Integer(1, 10_000), "80", "Most answers of the model." => default "50";
         optional "sandbox": Kind::Object(&SANDBOX), "{network: false}",
             "What programs that agents run may reach besides the folders of their tools.";
+    }],
+};
+
+/// `engine`.
+pub static ENGINE: Object = Object {
+    name: "an engine setting",
+    doc: "The database that machines share, and the leases of workers. Not in an app's own file.",
+    fields: &[fields! {
+        optional "url": Text, "\"${env:ETUDE_ENGINE}\"",
+            "The URL of a PostgreSQL database, or `embedded`; the environment and `--engine` override it.";
+        optional "lease": LongDuration, "15s",
+            "How long a worker has its runs after a heartbeat: at least three beats and a second, and longer than `grace`."
+            => default "15s";
+        optional "beat": LongDuration, "3s", "The time between two heartbeats." => default "3s";
+        optional "grace": LongDuration, "3s", "What remains of the lease when the connection is closed." => default "3s";
+        optional "poll": LongDuration, "500ms", "The longest time between two looks at the queue." => default "500ms";
+        optional "patience": LongDuration, "60s",
+            "How long effects continue and writes wait while the database is down." => default "60s";
+        optional "max_crashes": Integer(0, 1000), "3",
+            "The deaths of workers in a row after which the run fails; 0: any number." => default "3";
     }],
 };
 

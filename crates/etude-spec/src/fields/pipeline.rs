@@ -62,7 +62,7 @@ const HEAD: &[Field] = fields! {
 
 /// Fields of every step.
 const EVERY_STEP: &[Field] = fields! {
-    optional "timeout": Duration, "30s", "Longest time for the step, all its tries included." => extension "X-1";
+    optional "timeout": Duration, "30s", "Longest time for the step, all its attempts included." => extension "X-1";
     optional "when": Condition, "\"{{checks.output.ok}}\"",
         "The step runs only if this holds; else its output is null." => extension "X-1";
     optional "require": Condition, "{value: \"{{order.output.status}}\", equals: delivered}",
@@ -107,7 +107,7 @@ pub static CODE: Object = Object {
             optional "allow_exit": List(&Integer(0, 255)), "[0, 1]",
                 "Exit statuses that are results." => default "[0]", extension "X-2";
             optional "retry": Either(&RETRY_FORMS), "2",
-                "How often a failed try is repeated." => default "0", extension "X-2";
+                "How often a failed attempt is repeated." => default "0", extension "X-2";
             optional "worker": Word(&["python", "node"]), "python", "Run in a warm interpreter." => extension "X-2";
             optional "sandbox": Kind::Object(&SANDBOX), "{network: false}",
                 "What the process may reach." => extension "X-2";
@@ -317,9 +317,9 @@ pub static CACHE: Object = Object {
 /// The long form of `retry` in code steps.
 pub static RETRY: Object = Object {
     name: "a retry setting",
-    doc: "When and how often a failed try is repeated.",
+    doc: "When and how often a failed attempt is repeated.",
     fields: &[fields! {
-        required "max": Integer(0, MAX_RETRY), "3", "Most retries: tries beyond the first.";
+        required "max": Integer(0, MAX_RETRY), "3", "Most retries: attempts beyond the first.";
         optional "backoff": Duration, "500ms", "Wait before the first retry." => default "1s";
         optional "factor": Number(1.0, 100.0), "2", "The wait grows by this factor with every retry." => default "2";
         optional "max_backoff": Duration, "1m", "Longest wait." => default "30s";

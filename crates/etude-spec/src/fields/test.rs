@@ -1,6 +1,6 @@
 //! The fields of tests/*.yaml.
 
-use crate::fields::Kind::{Data, Entries, Path, Prose, Text, Word};
+use crate::fields::Kind::{Data, Entries, List, Path, Prose, Text, Word};
 use crate::fields::{Kind, Object};
 
 /// How a run can end.
@@ -17,6 +17,12 @@ pub static TEST: Object = Object {
         optional "input": Entries(&Data), "{name: Ada}", "Its input." => default "{}";
         optional "recordings": Path, "tests/recordings/greet",
             "Directory of the recorded model responses; by default `tests/recordings/` and the test's name.";
+        optional "request": Prose, "Return order A-17", "The request, for `{{run.request}}`.";
+        optional "digest": Text, "9c04d2aa31e7b650", "Digest of the request that a case was learned from.";
+        optional "tools": List(&RECORDED_CALL_KIND), "[{tool: get_order, arguments: {order_id: A-17}, result: {status: open}}]",
+            "Recorded calls. With them no tool is started: a call gets the result of an equal one.";
+        optional "answers": Entries(&Data), "{which: A-17}",
+            "Recorded answers of models, by step; then nothing is read from `recordings`.";
         optional "expect": Kind::Object(&EXPECT), "{status: failed}", "What must come of it.";
     }],
 };
@@ -30,5 +36,46 @@ pub static EXPECT: Object = Object {
         optional "output": Entries(&Data), "{/total: 3}",
             "Expected parts of the output, by JSON pointer; `\"\"` is the whole output.";
         optional "error": Text, "step_failed", "The kind of the first error.";
+        optional "calls": List(&EXPECTED_CALL_KIND), "[{tool: return_items, arguments: {order_id: A-17}}]",
+            "All calls that write, in order.";
+        optional "fell_back": Data, "{step: which, reason: choose_none}",
+            "Where and why the run continues in skill mode; `null`: it does not.";
+    }],
+};
+
+/// One of `tools`.
+pub static RECORDED_CALL: Object = Object {
+    name: "a recorded call",
+    doc: "A call of a tool, and its result.",
+    fields: &[fields! {
+        required "tool": Text, "get_order", "The tool.";
+        optional "arguments": Entries(&Data), "{order_id: A-17}", "Its arguments." => default "{}";
+        optional "result": Data, "{status: open}", "What it returned." => default "null";
+        optional "error": Data, "{class: ToolTerminal, code: NotFound, message: no such order}",
+            "Why it failed: an object, or the message alone." => default "null";
+    }],
+};
+
+/// One of `calls` of an expectation.
+pub static EXPECTED_CALL: Object = Object {
+    name: "an expected call",
+    doc: "A call that a run must make.",
+    fields: &[fields! {
+        required "tool": Text, "return_items", "The tool.";
+        optional "arguments": Entries(&Data), "{order_id: A-17}", "Its arguments." => default "{}";
+    }],
+};
+
+static RECORDED_CALL_KIND: Kind = Kind::Object(&RECORDED_CALL);
+
+static EXPECTED_CALL_KIND: Kind = Kind::Object(&EXPECTED_CALL);
+
+/// `fell_back` of an expectation.
+pub static FELL_BACK: Object = Object {
+    name: "a deviation",
+    doc: "Where and why a run leaves its pipeline.",
+    fields: &[fields! {
+        required "step": Text, "which", "The step.";
+        required "reason": Text, "choose_none", "The reason.";
     }],
 };

@@ -92,6 +92,11 @@ impl<'s> App<'s> {
         Self { sources, discovery: discover::discover(sources), machines: Rules::default() }
     }
 
+    /// The same with the candidate `name` of `learned/`, in place of a pipeline of that name.
+    pub fn of_candidate(sources: &'s dyn Sources, name: &str) -> Self {
+        Self { sources, discovery: discover::discover(sources).with_candidate(name), machines: Rules::default() }
+    }
+
     /// With what the user's configuration says about machines, which steps may run.
     #[must_use]
     pub fn with_machines(self, machines: Rules) -> Self {
@@ -171,13 +176,14 @@ impl<'s> App<'s> {
         Report { diagnostics: found.diagnostics, extensions: found.extensions, checked, broken }
     }
 
-    /// A summary of every business pipeline, in order of their names; directories without a definition are left out
+    /// A summary of every business pipeline that requests may be routed to, in order of their names; directories without a definition are left out
     /// and reported. Reads each definition once, and looks for files that it names, but opens none of them.
     pub fn summaries(&self) -> (Vec<Summary>, Vec<Diagnostic>) {
         let names: Vec<&str> = self.discovery.pipelines.iter().map(String::as_str).collect();
         let mut warnings = self.discovery.diagnostics.clone();
         let mut summaries = Vec::with_capacity(names.len());
-        for (summary, missing) in in_parallel(&names, |name| self.summary(name)) {
+        let summary = |name: &&str| crate::learned::is_routable(self.sources, name).then(|| self.summary(name));
+        for (summary, missing) in in_parallel(&names, summary).into_iter().flatten() {
             if missing {
                 warnings.extend(summary.diagnostics);
             } else {
@@ -201,7 +207,7 @@ impl<'s> App<'s> {
             valid: false,
             diagnostics,
         };
-        let file = match load::source(self.sources, &discover::file_of(name)) {
+        let file = match load::source(self.sources, &self.discovery.file_of(name)) {
             Ok(file) => file,
             Err((diagnostic, missing)) => return (failed(vec![diagnostic]), missing),
         };
@@ -211,7 +217,7 @@ impl<'s> App<'s> {
         };
         let mut found = Findings::new(&file);
         found.list = diagnostics;
-        let definition = load::definition(&mut found, self.sources, &root, name);
+        let definition = load::definition(&mut found, self.sources, &root, (name, &self.discovery.dir_of(name)));
         let mut diagnostics = found.list;
         diagnostic::sort(&mut diagnostics);
         let Some(definition) = definition else {

@@ -9,7 +9,7 @@ use etude_core::schema::Schema;
 
 use crate::diagnose::{files as diagnose_files, values, yaml as diagnose};
 use crate::diagnostic::Diagnostic;
-use crate::discover::{self, CONSTRUCTOR, DESTRUCTOR, Discovery};
+use crate::discover::{CONSTRUCTOR, DESTRUCTOR, Discovery};
 use crate::fields::check::Findings;
 use crate::pipeline::called::CalledMachine;
 use crate::pipeline::definition::{Body, Definition, StepDef};
@@ -122,12 +122,12 @@ pub(crate) fn definition<'n>(
     found: &mut Findings<'_>,
     sources: &dyn Sources,
     root: &'n Node<'n>,
-    name: &str,
+    (name, dir): (&str, &str),
 ) -> Option<Definition<'n>> {
     let definition = read::definition(found, root, name)?;
     let open_input = (name == CONSTRUCTOR || name == DESTRUCTOR) && definition.input.parameters.is_empty();
     names::check(found, &definition, open_input);
-    files::check(found, sources, &discover::dir_of(name), &definition.steps);
+    files::check(found, sources, dir, &definition.steps);
     skill::check_fallback(found, sources, name, definition.fallback);
     Some(definition)
 }
@@ -219,7 +219,7 @@ impl<'a> Loader<'a> {
 
     /// The pipelines that the file of one names, and perhaps more: it is read as a definition later.
     fn called(&mut self, name: &str) -> Vec<String> {
-        let Ok(file) = source(self.sources, &discover::file_of(name)) else { return Vec::new() };
+        let Ok(file) = source(self.sources, &self.discovery.file_of(name)) else { return Vec::new() };
         self.texts.insert(name.to_owned(), Arc::clone(&file));
         // Most pipelines run no other.
         if !file.text().contains("pipeline") && !file.text().contains('\\') {
@@ -261,7 +261,7 @@ impl<'a> Loader<'a> {
 
     /// The text of a pipeline, which [`Loader::called`] may have read already.
     fn text_of(&mut self, name: &str) -> Result<Arc<SourceFile>, (Diagnostic, bool)> {
-        self.texts.remove(name).map_or_else(|| source(self.sources, &discover::file_of(name)), Ok)
+        self.texts.remove(name).map_or_else(|| source(self.sources, &self.discovery.file_of(name)), Ok)
     }
 
     fn load_new(&mut self, name: &str) -> Loaded {
@@ -275,12 +275,13 @@ impl<'a> Loader<'a> {
         };
         let mut found = Findings::new(&file);
         found.list = diagnostics;
-        let Some(definition) = definition(&mut found, self.sources, &root, name) else {
+        let dir = self.discovery.dir_of(name);
+        let Some(definition) = definition(&mut found, self.sources, &root, (name, &dir)) else {
             return Loaded::failed(name, found.list);
         };
-        files::warn_of_scripts(&mut found, self.sources, &discover::dir_of(name), &definition.steps);
+        files::warn_of_scripts(&mut found, self.sources, &dir, &definition.steps);
         check_parameters(&mut found, &definition.input, root.as_map().and_then(|entries| entries.get("input")));
-        let dir = discover::dir_of(name);
+        let own = self.discovery.file_of(name);
         let mut pipeline = Bringing {
             loader: self,
             found: &mut found,
@@ -288,7 +289,7 @@ impl<'a> Loader<'a> {
             input: &definition.input,
             shapes: BTreeMap::new(),
             schemas: BTreeMap::new(),
-            files: BTreeSet::from([discover::file_of(name)]),
+            files: BTreeSet::from([own]),
             runs: BTreeSet::new(),
             is_cyclic: false,
             extent: Extent::new(count(&definition.steps), file.text().len()),
@@ -302,8 +303,7 @@ impl<'a> Loader<'a> {
             None => definition.steps.last().map(|step| step.name),
         };
         let output = output.and_then(|name| shapes.get(name).cloned()).unwrap_or(Shape::Any);
-        let Findings { list, extensions, .. } = found;
-        let mut diagnostics = list;
+        let Findings { list: mut diagnostics, extensions, .. } = found;
         diagnostics.extend(elsewhere);
         let all_files = self.with_files_of(&files, &definition.steps, &runs);
         let context = lower::Context {

@@ -9,8 +9,9 @@ use etude_core::template::Reference;
 
 use crate::diagnose::{files as diagnose_files, references, stage_machine as machine_words};
 use crate::diagnostic::Diagnostic;
-use crate::discover::{CONSTRUCTOR, DESTRUCTOR};
+use crate::discover::{CONSTRUCTOR, DESTRUCTOR, PIPELINES};
 use crate::fields::check::Findings;
+use crate::learned;
 use crate::pipeline::called::CalledMachine;
 use crate::pipeline::definition::{BindingDef, Body, LlmDef, SchemaDef, StepDef, Text};
 use crate::pipeline::extent::Extent;
@@ -203,6 +204,11 @@ impl Bringing<'_, '_, '_, '_> {
         if !self.loader.discovery.contains(name.text) {
             let all: Vec<&str> = self.loader.discovery.pipelines.iter().map(String::as_str).collect();
             self.found.push(references::unknown_pipeline(file, name.at, name.text, &all));
+            return None;
+        }
+        // Its state holds for a run of its own: here nothing would confirm its writes or end its use (L-63, L-80).
+        if learned::find(self.loader.sources, PIPELINES, name.text).is_some() {
+            self.found.push(references::learned_pipeline(file, name.at, name.text));
             return None;
         }
         if let Some(from) = self.loader.open.iter().position(|open| open == name.text) {

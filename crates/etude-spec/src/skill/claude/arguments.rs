@@ -30,11 +30,6 @@ pub fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// `text` as one word of a shell.
-pub(super) fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,6 +40,5 @@ mod tests {
         assert_eq!(words(r#""hello world" b 'c "d"' e\ f """#), ["hello world", "b", "c \"d\"", "e f", ""]);
         assert_eq!(words("don't stop"), ["dont stop"]);
         assert!(words("  ").is_empty());
-        assert_eq!(quoted("a'b"), r"'a'\''b'");
     }
 }

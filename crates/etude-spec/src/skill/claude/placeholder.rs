@@ -1,7 +1,9 @@
 //! Placeholders of a body and what is put in their place (C-3.3).
 
+use etude_core::shell;
+
 use super::Values;
-use super::arguments::{quoted, words};
+use super::arguments::words;
 
 /// Puts values into pieces of a body, and remembers whether there was a place for arguments.
 pub(super) struct Substitution<'v> {
@@ -64,7 +66,7 @@ impl<'v> Substitution<'v> {
             } else {
                 self.has_placeholder |= token.is_argument;
                 match token.value {
-                    Some(value) if is_command && token.is_argument => out.push_str(&quoted(&value)),
+                    Some(value) if is_command && token.is_argument => out.push_str(&shell::quoted(&value)),
                     Some(value) => out.push_str(&value),
                     None => out.push_str(&rest[..token.length]),
                 }

@@ -26,6 +26,17 @@ fn codes(sources: &MemorySources) -> Vec<Code> {
     App::new(sources).check(&[]).diagnostics.iter().map(|d| d.code).collect()
 }
 
+/// L-63, L-80: a step runs no learned pipeline, whose writes nothing would confirm there.
+#[test]
+fn a_learned_pipeline_is_no_sub_pipeline() {
+    let sources = MemorySources::new()
+        .with("pipelines/p/pipeline.yaml", pipeline("p", "steps:\n- {name: a, type: pipeline, pipeline: q}\n"))
+        .with("pipelines/q/pipeline.yaml", pipeline("q", STEP));
+    assert_eq!(codes(&sources), []);
+    let learned = sources.with("pipelines/q/learn.yaml", "learn: 1\nstate: active\nfamily: q\n");
+    assert_eq!(codes(&learned), [Code::UnknownPipeline]);
+}
+
 /// directories whose names start with `_` are no business pipelines, even broken ones.
 #[test]
 fn underscore_directories_are_not_routable() {

@@ -1,0 +1,45 @@
+//! Faults of learned pipelines, and of what the configuration says about learning.
+
+use std::sync::Arc;
+
+use crate::code::Code;
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::source::{SourceFile, Span};
+use crate::wording::quoted;
+
+pub(crate) fn bad_field_pattern(file: &Arc<SourceFile>, at: Span, pattern: &str, why: &str) -> Diagnostic {
+    let why = why.lines().last().unwrap_or_default().trim_start_matches("error: ");
+    let message = format!("{} in `redact` is not a regular expression: {why}", quoted(pattern));
+    Diagnostic::error(Code::BadCondition, file, at, message)
+        .hint("it is matched with the whole name of a field: `email`, `card_.*`")
+}
+
+/// A learned pipeline that nothing is routed to. `place` is where its state is written.
+pub(crate) fn demoted(file: &Arc<SourceFile>, place: Span, name: &str) -> Diagnostic {
+    let message = format!("learned pipeline {} is demoted: no request is routed to it", quoted(name));
+    Diagnostic::error(Code::Demoted, file, place, message)
+        .severity(Severity::Warning)
+        .hint(format!("see why: etude learn status; use it again: etude learn promote {name}"))
+}
+
+/// A learned pipeline whose files are not those that were learned.
+pub(crate) fn edited(file: &Arc<SourceFile>, place: Span, name: &str) -> Diagnostic {
+    let message = format!(
+        "learned pipeline {} or one of its tools has changed since it was learned: it has no evidence",
+        quoted(name)
+    );
+    Diagnostic::error(Code::EditedPipeline, file, place, message)
+        .severity(Severity::Warning)
+        .hint(format!("test the change: etude learn test {name}; then promote it: etude learn promote {name}"))
+}
+
+/// A state that its directory contradicts.
+pub(crate) fn misplaced(file: &Arc<SourceFile>, place: Span, name: &str, state: &str) -> Diagnostic {
+    let message = format!(
+        "learned pipeline {} is {}, but it lies in `learned/`, where nothing is routed to",
+        quoted(name),
+        quoted(state)
+    );
+    Diagnostic::error(Code::Contradiction, file, place, message)
+        .hint(format!("let the command move it: etude learn promote {name}"))
+}

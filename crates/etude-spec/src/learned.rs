@@ -1,0 +1,289 @@
+//! Learned pipelines: their state and provenance in learn.yaml (`learn.md` 1.2, 1.5), and the hash of their content.
+//!
+//! A candidate lies in `learned/NAME/`, a promoted pipeline in `pipelines/NAME/`. A pipeline without learn.yaml has no state.
+
+mod content;
+mod edit;
+mod rules;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::diagnose::{learn as diagnose, values};
+use crate::diagnostic::{self, Diagnostic};
+use crate::discover::PIPELINES;
+use crate::fields::check::{Findings, Subject, object};
+use crate::fields::learn::{COUNTS, LEARN_FILE};
+use crate::pipeline::{boolean, source_text, text};
+use crate::source::{FileKind, SourceFile, Sources, Span};
+use crate::wording::quoted;
+use crate::yaml::{self, Entries, Node};
+
+pub use content::{content, content_of};
+pub use edit::{with_accepted_risk, with_content, with_requests, with_state};
+pub use rules::rules_of;
+
+/// The directory of candidates.
+pub const LEARNED: &str = "learned";
+
+/// The file with the state.
+pub const FILE: &str = "learn.yaml";
+
+/// The page for people beside a candidate.
+pub const REPORT: &str = "REPORT.md";
+
+/// The directory of a candidate's cases, and of an app's tests.
+pub const TESTS: &str = "tests";
+
+etude_core::words! {
+    /// The states of a learned pipeline; each is one step above the one before, except the last.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum State {
+        /// Learned, and nothing else.
+        Proposed = "proposed",
+        /// It runs beside the agent, without effect.
+        Shadow = "shadow",
+        /// Requests are routed to it, and every write is confirmed.
+        Assisted = "assisted",
+        /// Requests are routed to it.
+        Active = "active",
+        /// It was taken out of the routing table.
+        Demoted = "demoted",
+    }
+}
+
+impl State {
+    /// Requests are routed to it.
+    pub const fn is_routed(self) -> bool {
+        matches!(self, Self::Assisted | Self::Active)
+    }
+
+    /// The state above; `None` above `active`. Above `demoted` is `proposed`.
+    pub const fn above(self) -> Option<Self> {
+        match self {
+            Self::Demoted => Some(Self::Proposed),
+            Self::Proposed => Some(Self::Shadow),
+            Self::Shadow => Some(Self::Assisted),
+            Self::Assisted => Some(Self::Active),
+            Self::Active => None,
+        }
+    }
+}
+
+/// Comparisons by their kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// The same writes.
+    pub agreed: u64,
+    /// The pipeline deviated before a write.
+    pub fell_back: u64,
+    /// Other writes.
+    pub disagreed: u64,
+}
+
+impl Counts {
+    /// Comparisons that did not fall back.
+    pub const fn decided(self) -> u64 {
+        self.agreed + self.disagreed
+    }
+
+    /// Both together.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            agreed: self.agreed + other.agreed,
+            fell_back: self.fell_back + other.fell_back,
+            disagreed: self.disagreed + other.disagreed,
+        }
+    }
+}
+
+/// What a learn.yaml says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Learned {
+    /// The state that a person has chosen.
+    pub state: State,
+    /// The family of runs.
+    pub family: String,
+    /// The hash of what was learned.
+    pub content: Option<String>,
+    /// A promotion was accepted without its evidence.
+    pub accept_risk: bool,
+    /// Distinct requests that it was learned from.
+    pub requests: u64,
+    /// Runs that it was learned from.
+    pub runs: u64,
+    /// The checks without one request each.
+    pub leave_one_out: Counts,
+    /// A hole has no closed set: the pipeline always deviates there (L-22).
+    pub has_open_hole: bool,
+    /// The whole file as JSON.
+    pub document: Value,
+}
+
+/// A learned pipeline, where it lies.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Located {
+    /// Its name: that of its directory.
+    pub name: String,
+    /// `learned` or `pipelines`.
+    pub base: &'static str,
+    /// What its learn.yaml says; `None` if that has errors.
+    pub learned: Option<Learned>,
+    /// What is wrong with learn.yaml.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl Located {
+    /// Its directory, relative to the app.
+    pub fn dir(&self) -> String {
+        format!("{}/{}", self.base, self.name)
+    }
+
+    /// It lies in `learned/`.
+    pub fn is_candidate(&self) -> bool {
+        self.base == LEARNED
+    }
+
+    /// The state as its file says.
+    pub fn state(&self) -> Option<State> {
+        Some(self.learned.as_ref()?.state)
+    }
+}
+
+/// Every directory with a learn.yaml, in `learned/` and in `pipelines/`, by name; a candidate comes before the pipeline of its
+/// name.
+pub fn all(sources: &dyn Sources) -> Vec<Located> {
+    let mut found: Vec<Located> = [LEARNED, PIPELINES]
+        .into_iter()
+        .flat_map(|base| names(sources, base).filter_map(move |name| find(sources, base, &name)))
+        .collect();
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    found
+}
+
+/// The learned pipeline in one directory; `None` if there is no learn.yaml.
+pub fn find(sources: &dyn Sources, base: &'static str, name: &str) -> Option<Located> {
+    let path = format!("{base}/{name}/{FILE}");
+    if !matches!(sources.kind(&path), Ok(FileKind::File { .. })) {
+        return None;
+    }
+    let (learned, diagnostics) = match source_text(sources, &path) {
+        Ok(file) => read(&file, name, base == LEARNED),
+        Err(diagnostic) => (None, vec![diagnostic]),
+    };
+    Some(Located { name: name.to_owned(), base, learned, diagnostics })
+}
+
+/// Requests may be routed to the pipeline `name` of `pipelines/`, if only its files count (L-36).
+pub fn is_routable(sources: &dyn Sources, name: &str) -> bool {
+    find(sources, PIPELINES, name).is_none_or(|located| located.state().is_some_and(State::is_routed))
+}
+
+fn names(sources: &dyn Sources, base: &str) -> impl Iterator<Item = String> + use<> {
+    let entries = sources.list(base).unwrap_or_default();
+    let dirs = entries.into_iter().filter(|entry| entry.kind == FileKind::Dir && !entry.name.starts_with(['.', '_']));
+    dirs.map(|entry| entry.name)
+}
+
+/// Reads the learn.yaml of the pipeline `name`; `is_candidate` if it lies in `learned/`.
+pub fn read(file: &Arc<SourceFile>, name: &str, is_candidate: bool) -> (Option<Learned>, Vec<Diagnostic>) {
+    let (root, diagnostics) = yaml::parse(file);
+    let mut found = Findings::new(file);
+    found.list = diagnostics;
+    let Some(root) = root else { return (None, found.list) };
+    let Some(entries) = root.as_map() else {
+        if !root.is_invalid() {
+            found.push(values::top_level(file, root.span, LEARN_FILE.name, root.kind()));
+        }
+        return (None, found.list);
+    };
+    let at = entries.0.first().map_or(root.span, |(key, _)| key.span);
+    object(&mut found, entries, &LEARN_FILE, Subject { name: &format!("the learn.yaml of {}", quoted(name)), at }, &[]);
+    counts(&mut found, entries);
+    let document = match root.to_json() {
+        Ok(text) => serde_json::from_str(&text).unwrap_or_default(),
+        Err(at) => {
+            found.push(values::not_json(file, at, "the learn.yaml"));
+            Value::Null
+        }
+    };
+    let learned = of(entries, document);
+    let place = entries.get("state").map_or(Span::default(), |node| node.span);
+    match &learned {
+        Some(learned) if learned.state == State::Demoted => found.push(diagnose::demoted(file, place, name)),
+        Some(learned) if is_candidate && learned.state.is_routed() => {
+            found.push(diagnose::misplaced(file, place, name, learned.state.word()));
+        }
+        _ => {}
+    }
+    diagnostic::sort(&mut found.list);
+    let is_sound = !found.list.iter().any(Diagnostic::is_error);
+    (learned.filter(|_| is_sound), found.list)
+}
+
+fn counts(found: &mut Findings<'_>, root: &Entries<'_>) {
+    let evidence = root.get("evidence").and_then(Node::as_map);
+    if let Some((key, node)) = evidence.and_then(|evidence| evidence.entry("leave_one_out"))
+        && let Some(entries) = node.as_map()
+    {
+        object(found, entries, &COUNTS, Subject { name: "`leave_one_out`", at: key.span }, &[]);
+    }
+}
+
+fn of(entries: &Entries<'_>, document: Value) -> Option<Learned> {
+    let count = |from: &Value, field: &str| from[field].as_u64().unwrap_or(0);
+    let evidence = &document["evidence"];
+    let of_checks = &evidence["leave_one_out"];
+    let holes = document["holes"].as_array();
+    Some(Learned {
+        state: State::from_word(text(entries, "state")?.text)?,
+        family: text(entries, "family")?.text.to_owned(),
+        content: text(entries, "content").map(|content| content.text.to_owned()),
+        accept_risk: boolean(entries, "accept_risk").unwrap_or(false),
+        requests: count(evidence, "requests"),
+        runs: count(evidence, "runs"),
+        leave_one_out: Counts {
+            agreed: count(of_checks, "agreed"),
+            fell_back: count(of_checks, "fell_back"),
+            disagreed: count(of_checks, "disagreed"),
+        },
+        has_open_hole: holes.into_iter().flatten().any(|hole| hole.get("set").is_some_and(Value::is_null)),
+        document,
+    })
+}
+
+/// Everything that is wrong with the learned pipelines of an app: a fault of a candidate is a warning (L-37), one of a
+/// pipeline in `pipelines/` stays what it is.
+pub fn check(sources: &dyn Sources) -> Vec<Diagnostic> {
+    all(sources).into_iter().flat_map(|located| diagnostics_of(sources, located)).collect()
+}
+
+fn diagnostics_of(sources: &dyn Sources, located: Located) -> Vec<Diagnostic> {
+    let mut found = located.diagnostics.clone();
+    if located.is_candidate() {
+        found.extend(crate::App::of_candidate(sources, &located.name).pipeline(&located.name).1);
+    }
+    if let Some(learned) = &located.learned
+        && located.state() != Some(State::Demoted)
+        && learned.content.as_ref().is_some_and(|known| *known != content_of(sources, &located.dir()))
+        && let Ok(file) = source_text(sources, &format!("{}/{FILE}", located.dir()))
+    {
+        let place = place_of_content(&file);
+        found.push(diagnose::edited(&file, place, &located.name));
+    }
+    match located.is_candidate() {
+        true => found.into_iter().map(|fault| fault.at_most(diagnostic::Severity::Warning)).collect(),
+        false => found,
+    }
+}
+
+fn place_of_content(file: &Arc<SourceFile>) -> Span {
+    let root = yaml::parse(file).0;
+    let entries = root.as_ref().and_then(Node::as_map);
+    entries.and_then(|entries| entries.get("content")).map_or(Span::default(), |node| node.span)
+}
+
+#[cfg(test)]
+mod tests;

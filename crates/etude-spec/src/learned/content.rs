@@ -1,0 +1,108 @@
+//! The hash that evidence is keyed by: of everything that decides what a learned pipeline does (`learn.md` 1.2).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use etude_core::digest::Hasher;
+
+use super::{FILE, REPORT, TESTS, rules_of};
+use crate::discover::PIPELINE_FILE;
+use crate::skill::{Instructions, SKILL_FILE};
+use crate::source::{FileKind, SourceFile, Sources};
+use crate::tool::AppTool;
+use crate::yaml::{self, Node};
+
+/// The step that asks whether the write is permitted (`learn.md` 2.7).
+const QUESTION: &str = "allowed";
+
+/// Largest file that is read, in bytes.
+const MAX_SIZE: u64 = 16 << 20;
+
+/// More files of one pipeline are not read.
+const MAX_COUNT: usize = 2_000;
+
+/// The hash of a pipeline, 64 hexadecimal digits. `files` are those of its directory, by their paths in it, of which learn.yaml,
+/// REPORT.md and the cases do not count. `skill` is the body of the app's SKILL.md: its rules count if the pipeline asks whether
+/// a write is permitted.
+pub fn content(files: &BTreeMap<String, Vec<u8>>, known: &[AppTool], skill: Option<&str>) -> String {
+    let mut hasher = Hasher::new("learned pipeline 1");
+    for (path, bytes) in files.iter().filter(|(path, _)| counts(path)) {
+        hasher.field(b"file").field(path.as_bytes()).field(bytes);
+    }
+    let definition = files.get(PIPELINE_FILE).and_then(|bytes| std::str::from_utf8(bytes).ok());
+    let steps = definition.map(Steps::of).unwrap_or_default();
+    for tool in known.iter().filter(|tool| steps.tools.contains(&tool.name)) {
+        hasher.field(b"tool").field(tool.name.as_bytes()).field(tool.description.as_bytes());
+        hasher.field(tool.input_schema.to_string().as_bytes());
+    }
+    if let Some(skill) = skill.filter(|_| steps.asks) {
+        let tools: Vec<&str> = steps.tools.iter().map(String::as_str).collect();
+        hasher.field(b"rules").field(rules_of(skill, &tools).as_bytes());
+        // The question has the rules of the tool that writes alone: the whole body if no section names it.
+        for name in tools.into_iter().filter(|name| !known.iter().any(|tool| tool.name == **name && only_reads(tool))) {
+            hasher.field(name.as_bytes()).field(rules_of(skill, &[name]).as_bytes());
+        }
+    }
+    hasher.finish().to_string()
+}
+
+/// Whether a tool is known to change nothing.
+fn only_reads(tool: &AppTool) -> bool {
+    tool.effects.map_or(!tool.gated, |effects| !effects)
+}
+
+/// The same for the pipeline in the directory `dir` of an app.
+pub fn content_of(sources: &dyn Sources, dir: &str) -> String {
+    let mut files = BTreeMap::new();
+    add(sources, dir, "", &mut files);
+    let (tools, _) = crate::tool::load(sources);
+    let skill = Instructions::read(sources, SKILL_FILE).ok();
+    content(&files, &tools, skill.as_ref().map(|skill| skill.body.as_str()))
+}
+
+fn counts(path: &str) -> bool {
+    path != FILE && path != REPORT && path.split('/').next() != Some(TESTS)
+}
+
+fn add(sources: &dyn Sources, dir: &str, below: &str, files: &mut BTreeMap<String, Vec<u8>>) {
+    for entry in sources.list(dir).unwrap_or_default() {
+        let path = format!("{below}{}", entry.name);
+        let is_made = entry.name.starts_with('.') || entry.name == "__pycache__";
+        if is_made || !counts(&path) || files.len() >= MAX_COUNT {
+            continue;
+        }
+        let full = format!("{dir}/{}", entry.name);
+        match entry.kind {
+            FileKind::File { .. } => {
+                // What cannot be read counts as empty: a hash is not the place to report it.
+                files.insert(path, sources.read(&full, MAX_SIZE).unwrap_or_default());
+            }
+            FileKind::Dir => add(sources, &full, &format!("{path}/"), files),
+            FileKind::Other => {}
+        }
+    }
+}
+
+/// What a definition says about its steps, however broken it is.
+#[derive(Default)]
+struct Steps {
+    tools: BTreeSet<String>,
+    asks: bool,
+}
+
+impl Steps {
+    fn of(text: &str) -> Self {
+        let file = SourceFile::new(PIPELINE_FILE, text);
+        let Some(root) = yaml::parse(&file).0 else { return Self::default() };
+        let mut found = Self::default();
+        let mut waiting: Vec<&Node<'_>> = root.as_map().and_then(|entries| entries.get("steps")).into_iter().collect();
+        while let Some(node) = waiting.pop() {
+            waiting.extend(node.as_seq().into_iter().flatten());
+            let Some(entries) = node.as_map() else { continue };
+            waiting.extend(entries.get("steps"));
+            let word = |field: &str| entries.get(field).and_then(Node::as_text);
+            found.asks |= word("name") == Some(QUESTION) && word("type") == Some("llm");
+            found.tools.extend(word("tool").map(str::to_owned));
+        }
+        found
+    }
+}

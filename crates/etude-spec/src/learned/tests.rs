@@ -1,0 +1,161 @@
+use super::*;
+use crate::source::MemorySources;
+
+const GOOD: &str = "learn: 1\nstate: shadow\nfamily: return_items\n";
+
+const PIPELINE: &str = "name: p\ndescription: d\nsteps:\n  - {name: a, type: tool, tool: get_order, args: {order_id: A}}\n  - {name: allowed, type: llm, prompt: May I?}\n";
+
+const TOOL: &str = "name: get_order\ndescription: Looks.\ncommand: python3 x.py\n";
+
+fn shown(found: &[Diagnostic]) -> Vec<String> {
+    let one = |d: &Diagnostic| {
+        let (line, column) = d.position().unwrap_or_default();
+        format!("{} {}:{line}:{column} {}", d.severity.word(), d.file.path(), d.message)
+    };
+    found.iter().map(one).collect()
+}
+
+fn read_text(text: &str) -> (Option<Learned>, Vec<String>) {
+    let (learned, found) = read(&SourceFile::new("learned/p/learn.yaml", text), "p", true);
+    (learned, shown(&found))
+}
+
+/// 1.2: `learn`, `state` and `family` are enough.
+#[test]
+fn three_fields_are_enough() {
+    let (learned, found) = read_text(GOOD);
+    let learned = learned.expect("read");
+    assert_eq!(
+        (learned.state, learned.family.as_str(), learned.content.clone()),
+        (State::Shadow, "return_items", None)
+    );
+    assert_eq!((learned.requests, learned.leave_one_out, found), (0, Counts::default(), Vec::new()));
+}
+
+/// 1.5: counts of the evidence, and an open hole.
+#[test]
+fn evidence_and_open_holes_are_read() {
+    let more = "evidence: {requests: 4, runs: 5, leave_one_out: {agreed: 3, fell_back: 1, disagreed: 0}, wrong_rate_bound: 0.6}\n\
+                holes: [{step: a, argument: /x, set: null}]\naccept_risk: true\n";
+    let learned = read_text(&format!("{GOOD}{more}")).0.expect("read");
+    let counts = Counts { agreed: 3, fell_back: 1, disagreed: 0 };
+    assert_eq!((learned.requests, learned.runs, learned.leave_one_out), (4, 5, counts));
+    assert!(learned.has_open_hole && learned.accept_risk);
+    assert!(!read_text(&format!("{GOOD}holes: [{{step: a, set: [x]}}]\n")).0.expect("read").has_open_hole);
+}
+
+/// L-37, A-2.2: mistakes have their place and a hint; a state that is none is no state.
+#[test]
+fn mistakes_are_located() {
+    assert_eq!(
+        read_text("learn: 2\nstat: shadow\nfamily: [x]\n"),
+        (
+            None,
+            vec![
+                "error learned/p/learn.yaml:1:8 `learn` cannot be 2".to_owned(),
+                "error learned/p/learn.yaml:2:1 unknown field `stat` in the learn.yaml of `p`".to_owned(),
+                "error learned/p/learn.yaml:3:9 `family` must be text, not a list".to_owned(),
+            ]
+        )
+    );
+    assert_eq!(read_text("").0, None);
+    let (learned, found) = read_text(&GOOD.replace("shadow", "ready"));
+    assert_eq!(learned, None);
+    assert_eq!(found, ["error learned/p/learn.yaml:2:8 `state` cannot be `ready`"]);
+}
+
+/// 1.2: what lies in `learned/` is routed to by no one, whatever its file says; a demoted pipeline warns.
+#[test]
+fn places_and_demotions_are_reported() {
+    let found = read_text(&GOOD.replace("shadow", "active")).1;
+    assert_eq!(
+        found,
+        [
+            "error learned/p/learn.yaml:2:8 learned pipeline `p` is `active`, but it lies in `learned/`, where nothing is routed to"
+        ]
+    );
+    let found = read_text(&GOOD.replace("shadow", "demoted")).1;
+    assert_eq!(found, ["warning learned/p/learn.yaml:2:8 learned pipeline `p` is demoted: no request is routed to it"]);
+}
+
+fn app(files: &[(&str, &str)]) -> MemorySources {
+    files.iter().fold(MemorySources::new(), |sources, (path, text)| sources.with(path, *text))
+}
+
+/// L-37: a broken candidate is a warning; a broken learn.yaml in `pipelines/` is an error.
+#[test]
+fn a_broken_candidate_is_a_warning() {
+    let broken = "name: p\ndescription: d\nsteps: [{name: a, type: tol}]\n";
+    let sources = app(&[
+        ("learned/p/learn.yaml", GOOD),
+        ("learned/p/pipeline.yaml", broken),
+        ("pipelines/q/learn.yaml", "learn: 1\n"),
+        ("pipelines/q/pipeline.yaml", PIPELINE),
+    ]);
+    let found = check(&sources);
+    let of =
+        |base: &str| found.iter().filter(|d| d.file.path().starts_with(base)).map(|d| d.severity).collect::<Vec<_>>();
+    assert_eq!(of("learned/"), [diagnostic::Severity::Warning]);
+    assert_eq!(of("pipelines/"), [diagnostic::Severity::Error, diagnostic::Severity::Error]);
+    let names: Vec<String> = all(&sources).iter().map(Located::dir).collect();
+    assert_eq!(names, ["learned/p", "pipelines/q"]);
+}
+
+/// L-65: pipeline, steps, schemas, descriptions and schemas of its tools, and the rules are content; all else is not.
+#[test]
+fn content_is_what_decides_about_a_pipeline() {
+    let base = [
+        ("p/pipeline.yaml", PIPELINE),
+        ("p/steps/a.py", "x = 1\n"),
+        ("p/learn.yaml", GOOD),
+        ("tools/get_order.yaml", TOOL),
+        ("tools/other.yaml", "name: other\ndescription: Other.\ncommand: python3 x.py\n"),
+        ("SKILL.md", "---\nname: s\ndescription: d\n---\n# Orders\n\nLook first.\n\n# Weather\n\nSunny.\n"),
+    ];
+    let hash = |changes: &[(&str, &str)]| {
+        let mut files: Vec<(&str, &str)> =
+            base.iter().filter(|(path, _)| changes.iter().all(|(p, _)| p != path)).copied().collect();
+        files.extend(changes);
+        content_of(&app(&files), "p")
+    };
+    let own = hash(&[]);
+    assert_eq!(own.len(), 64);
+    for kept in [
+        ("p/learn.yaml", "learn: 1\nstate: active\nfamily: x\n"),
+        ("p/REPORT.md", "x"),
+        ("p/tests/9c.yaml", "x"),
+        ("tools/other.yaml", "name: other\ndescription: New.\ncommand: python3 x.py\n"),
+        ("SKILL.md", "---\nname: s\ndescription: d\n---\n# Orders\n\nLook first.\n\n# Weather\n\nRain.\n"),
+    ] {
+        assert_eq!(hash(&[kept]), own, "{}", kept.0);
+    }
+    for changed in [
+        ("p/pipeline.yaml", "name: p\ndescription: e\nsteps: []\n"),
+        ("p/steps/a.py", "x = 2\n"),
+        ("p/schemas/s.json", "{}"),
+        ("tools/get_order.yaml", "name: get_order\ndescription: Sees.\ncommand: python3 x.py\n"),
+        (
+            "tools/get_order.yaml",
+            "name: get_order\ndescription: Looks.\ninputSchema: {type: object, required: [a]}\ncommand: python3 x.py\n",
+        ),
+        ("SKILL.md", "---\nname: s\ndescription: d\n---\n# Orders\n\nLook twice.\n\n# Weather\n\nSunny.\n"),
+    ] {
+        assert_ne!(hash(&[changed]), own, "{}", changed.0);
+    }
+    // No section names the tool that writes, so that the question has the whole body.
+    let write = "name: p\ndescription: d\nsteps:\n  - {name: a, type: tool, tool: get_order, args: {order_id: A}}\n  - {name: allowed, type: llm, prompt: May I?}\n  - {name: b, type: tool, tool: refund, args: {}}\n";
+    let read = "name: get_order\ndescription: Looks.\neffects: false\ncommand: python3 x.py\n";
+    let skill =
+        |weather: &str| format!("---\nname: s\ndescription: d\n---\n# Orders\n\nLook.\n\n# Weather\n\n{weather}.\n");
+    let with = |weather: &str| {
+        hash(&[("p/pipeline.yaml", write), ("tools/get_order.yaml", read), ("SKILL.md", &skill(weather))])
+    };
+    assert_ne!(with("Sunny"), with("Rain"));
+    let edited = [
+        ("learned/p/pipeline.yaml", "name: p\ndescription: d\nsteps: [{name: a, type: llm, prompt: x}]\n"),
+        ("learned/p/learn.yaml", "learn: 1\nstate: shadow\nfamily: x\ncontent: abc\n"),
+    ];
+    let found = check(&app(&edited));
+    assert_eq!(found.iter().map(|d| d.code.as_str()).collect::<Vec<_>>(), ["P0902"]);
+    assert_eq!(found[0].position(), Some((4, 10)));
+}
