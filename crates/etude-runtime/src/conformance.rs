@@ -17,8 +17,8 @@ use etude_core::digest::Digest;
 
 use crate::blob::{INLINE_LIMIT, put};
 use crate::engine::{
-    CacheLabel, CacheQuery, CacheRow, Engine, Error, NewRun, Placement, Query, Record, RunRow, RunState, Session,
-    Signal, Signalled,
+    CacheLabel, CacheQuery, CacheRow, Engine, Error, NewRun, Placement, Query, Record, RunRow, RunState, RunView,
+    Session, Signal, Signalled,
 };
 
 /// Waits for a future on this thread, which needs no runtime. For tests and benchmarks.
@@ -317,6 +317,11 @@ fn listing(engine: &dyn Engine) {
     assert_eq!(engine.count(&Query { created_since_ms: Some(30), ..all.clone() }).expect("count"), 3);
     assert!(engine.result("r-3").expect("result").is_none());
     assert_eq!(engine.result("r-4").expect("result"), engine.view("r-4").expect("view").result);
+    for id in ["r-3", "r-4"] {
+        let view = engine.view(id).expect("view");
+        let outline = RunView { records: Vec::new(), signals: Vec::new(), ..view };
+        assert!(engine.outline(id).expect("outline") == outline, "the outline of {id} differs from its view");
+    }
     assert!(matches!(engine.result("r-"), Err(Error::Unknown(_) | Error::Ambiguous { .. })));
     let states = vec![RunState::Failed, RunState::Succeeded];
     assert_eq!(ids(engine, &Query { states: states.clone(), ..all.clone() }), ["r-4", "r-2"]);

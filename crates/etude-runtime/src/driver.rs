@@ -61,7 +61,7 @@ pub enum OnMismatch {
 pub enum Progress<'a> {
     /// The machine has something to tell.
     Machine {
-        /// MiddlewareEventKind.
+        /// What happened.
         event: &'a Event,
         /// A row per step of the plan.
         rows: &'a [StepRow],
@@ -105,11 +105,11 @@ pub struct MiddlewareEvent {
     pub tool: String,
     /// What it is a layer of, if it is one.
     pub serves: Option<String>,
-    /// MiddlewareEventKind happened.
+    /// What happened.
     pub what: MiddlewareEventKind,
 }
 
-/// MiddlewareEventKind happened in a chain of layers.
+/// What happened in a chain of layers.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MiddlewareEventKind {
     /// An invocation began.
@@ -147,10 +147,12 @@ pub enum Driven {
     Finished(RunResult),
     /// It waits for decisions, and no process need wait with it.
     Waiting {
-        /// MiddlewareEventKind can be said so far.
+        /// What can be said so far.
         so_far: RunResult,
         /// What it waits for.
         gates: Vec<(EffectId, Gate)>,
+        /// The earliest deadline, in milliseconds since 1970.
+        wakes_at_ms: Option<i64>,
     },
 }
 
@@ -205,11 +207,11 @@ pub struct Drive<'a> {
     pub stop: watch::Receiver<Stop>,
     /// How records that do not fit are taken.
     pub on_mismatch: OnMismatch,
-    /// Models are to tell their answers as they come ([`Progress::Answer`]).
+    /// Models are to tell their answers as they come ([`Progress::ModelResponse`]).
     pub streams_completions: bool,
     /// Another process has run it before.
     pub is_resumed: bool,
-    /// MiddlewareEventKind its layers tell ([`Progress::Layers`]).
+    /// What its layers tell ([`Progress::Layers`]).
     pub middleware_events: Option<mpsc::UnboundedReceiver<MiddlewareEvent>>,
 }
 
@@ -257,7 +259,7 @@ impl Replayed<'_> {
     /// The journal fails. Whatever was under way has then been ended, and the run can be resumed.
     pub async fn run(self, emit: &mut (dyn FnMut(Progress<'_>) + Send)) -> Result<Driven, Error> {
         let Self { mut drive, machine, replay, live } = self;
-        let (ends, ended) = mpsc::unbounded_channel();
+        let (ends, mut ended) = mpsc::unbounded_channel();
         let (stderr, said) = mpsc::channel(STDERR_PIECES);
         let stream_buffer = Arc::<StreamBuffer>::default();
         let streams_completions = drive.streams_completions;
@@ -279,16 +281,15 @@ impl Replayed<'_> {
             held_back: Vec::new(),
             emit,
         };
-        let result = driver.event_loop(live, ended).await;
+        let result = driver.event_loop(live, &mut ended).await;
         if result.is_err() {
-            // The journal is gone: nothing that is under way may outlive its run.
-            driver.running.values().for_each(Handle::cancel);
+            driver.end_effects(ended).await;
         }
         result
     }
 }
 
-/// MiddlewareEventKind another attempt at a run that is over has to do, for runs whose result does not say it: versions of the program
+/// What another attempt at a run that is over has to do, for runs whose result does not say it: versions of the program
 /// before the third of the interpreter did not keep it. The run is only looked at.
 ///
 /// # Errors
@@ -304,9 +305,9 @@ struct Driver<'a, 'b> {
     machine: Machine,
     replay: Replay,
     sinks: EffectSinks,
-    /// MiddlewareEventKind processes write to stderr.
+    /// What processes write to stderr.
     said: mpsc::Receiver<(EffectId, Vec<u8>)>,
-    /// MiddlewareEventKind layers tell.
+    /// What layers tell.
     middleware_events: mpsc::UnboundedReceiver<MiddlewareEvent>,
     /// Waits of model calls, and what models say if somebody wants to hear it.
     stream_buffer: Arc<StreamBuffer>,
@@ -323,12 +324,30 @@ struct Driver<'a, 'b> {
     emit: &'b mut (dyn FnMut(Progress<'_>) + Send),
 }
 
+/// Where the ends of effects arrive; `None`: what performed the effect has panicked.
+type Ends = mpsc::UnboundedReceiver<(EffectId, Option<Completed>)>;
+
 impl Driver<'_, '_> {
-    async fn event_loop(
-        &mut self,
-        live: Vec<Command>,
-        mut ended: mpsc::UnboundedReceiver<(EffectId, Option<Completed>)>,
-    ) -> Result<Driven, Error> {
+    /// Ends what is under way, and waits for that: nothing may outlive its drive. The next one, which may begin in this process,
+    /// does the same effects again under the same ids, by which an effect that ends finds its processes.
+    async fn end_effects(self, mut ended: Ends) {
+        let Self { mut drive, running, sinks, said, .. } = self;
+        running.values().for_each(Handle::cancel);
+        // No one reads any more what processes say. Each effect holds the other end of `ended` until it is gone.
+        drop((sinks, said));
+        let killed = async {
+            let is_killed = drive.stop.wait_for(|stop| matches!(stop, Stop::Kill(_))).await.is_ok();
+            if !is_killed {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            () = async { while ended.recv().await.is_some() {} } => {}
+            () = killed => {}
+        }
+    }
+
+    async fn event_loop(&mut self, live: Vec<Command>, ended: &mut Ends) -> Result<Driven, Error> {
         let live = self.stop_before_anything_begins(live).await?;
         let live = self.resume_before_anything_begins(live).await?;
         self.execute_commands(live).await?;
@@ -473,6 +492,7 @@ impl Driver<'_, '_> {
     }
 
     async fn start(&mut self, id: EffectId, effect: Effect) -> Result<(), Error> {
+        self.drive.session.check_lease()?;
         // What is done again is cleaned up again: a destructor is never taken for done because it was before.
         let after = self.drive.plan.after.as_ref();
         let is_cleaning_up = after.is_some_and(|after| is_below(id.as_str(), &after.name));
@@ -585,7 +605,7 @@ impl Driver<'_, '_> {
         self.execute_commands(commands).await
     }
 
-    /// MiddlewareEventKind could not begin for want of room is no failure of the step: the run stops, and can begin it when there is room.
+    /// A lack of resources is not a failure of the step: the run stops, and a resume begins the step again.
     fn handle_shortage(&self, outcome: &Outcome) -> Result<(), Error> {
         let has_not_begun = match outcome {
             Outcome::Process(end) => matches!(end.exit, Exit::NotStarted(_)),
@@ -619,7 +639,9 @@ impl Driver<'_, '_> {
             }
         }
         if self.is_draining {
-            // What a drain held back belongs to a run that is now ended here.
+            // What a drain held back belongs to a run that is now ended here: what is given up does not begin.
+            let commands = self.poll().await?;
+            self.execute_commands(commands).await?;
             self.is_draining = false;
             for command in std::mem::take(&mut self.held_back) {
                 if let Command::Start(id, effect) = command {
@@ -689,7 +711,7 @@ impl Driver<'_, '_> {
     fn only_waits(&self) -> bool {
         let now = self.now_ms();
         let is_far = |id: &EffectId| matches!(self.sleeping.get(id), Some(Some(ends)) if *ends > now);
-        !self.gates.is_empty() && self.running.keys().all(is_far)
+        !self.gates.is_empty() && self.held_back.is_empty() && self.running.keys().all(is_far)
     }
 
     /// Leaves the run to wait outside any process. Deadlines are written down, so that they go on counting.
@@ -699,9 +721,10 @@ impl Driver<'_, '_> {
                 self.drive.session.append(record::of_deadline(id, at_ms)).await?;
             }
         }
+        let wakes_at_ms = self.sleeping.values().filter_map(|ends| *ends).min();
         self.running.values().for_each(Handle::cancel);
         let gates = std::mem::take(&mut self.gates).into_iter().collect();
-        Ok(Driven::Waiting { so_far: self.machine.snapshot(), gates })
+        Ok(Driven::Waiting { so_far: self.machine.snapshot(), gates, wakes_at_ms })
     }
 }
 

@@ -7,6 +7,7 @@
 mod fleet;
 mod ledger;
 mod query;
+mod worker;
 
 use std::fmt;
 use std::pin::Pin;
@@ -16,11 +17,12 @@ use etude_core::data::Json;
 use etude_core::digest::Digest;
 
 pub use fleet::{
-    Cause, DEFAULT_QUEUE, Enqueued, Fleet, LimitGroup, Limits, MS_PER_PRIORITY, Placement, QueuePlace, QueueReason,
-    Submission, Takes, UniqueKey,
+    Cause, DEFAULT_QUEUE, DEFAULT_TENANT, Enqueued, Fleet, LimitGroup, Limits, MS_PER_PRIORITY, Placement, QueuePlace,
+    QueueReason, Submission, Takes, UniqueKey,
 };
-pub use ledger::{Entry, EntryQuery, Expected, Ledger, Write, Written};
+pub use ledger::{Entry, EntryQuery, Expected, Ledger, OldEntries, Write, Written};
 pub use query::{Counts, Cursor, Query, RunRow, name_of};
+pub use worker::{Census, Figures, Health, LinkEvent, Profile, QueueRow, Standing, WorkerRow, WorkerState};
 
 use crate::blob::BlobStore;
 use crate::clock;
@@ -92,6 +94,14 @@ pub trait Engine: Fleet + Ledger + fmt::Debug {
     /// [`Error::Unknown`], [`Error::Ambiguous`].
     fn view(&self, run_id: &str) -> Result<RunView, Error>;
 
+    /// The same without the records and signals: cheap, however long the run is.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`], [`Error::Ambiguous`].
+    fn outline(&self, run_id: &str) -> Result<RunView, Error> {
+        Ok(RunView { records: Vec::new(), signals: Vec::new(), ..self.view(run_id)? })
+    }
+
     /// The records of a run after a position, in order, at most `limit`. Positions begin at 1 and may have gaps; a record keeps its
     /// position for ever, except those that a loss of power took from the end of the journal.
     ///
@@ -112,7 +122,7 @@ pub trait Engine: Fleet + Ledger + fmt::Debug {
     /// The store fails.
     fn last_change(&self) -> Result<u64, Error>;
 
-    /// A number that is another one after any write by any process, as it was a twentieth of a second ago at most. Anyone who
+    /// A number that is another one after any write by any process, as it was a moment ago, a tenth of a second at most. Anyone who
     /// follows runs asks this one question for all of them, and [`Engine::tail`] and [`Engine::changes`] only if it differs.
     ///
     /// # Errors
@@ -172,6 +182,11 @@ pub trait Engine: Fleet + Ledger + fmt::Debug {
     /// The store fails.
     fn forget(&self, query: &CacheQuery) -> Result<u64, Error>;
 
+    /// True if others than this user write to it: what a run was created with may be anyone's word.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     /// Where large values lie.
     fn blobs(&self) -> Arc<dyn BlobStore>;
 }
@@ -227,6 +242,29 @@ pub trait Session: Send + Sync + fmt::Debug {
     /// # Errors
     /// The store fails.
     fn set_state<'s>(&'s self, state: RunState, result: Option<&'s str>) -> Boxed<'s, Result<(), Error>>;
+
+    /// Notes that the run waits outside of any process: for a signal, and no longer than until `wakes_at_ms`, in milliseconds
+    /// since 1970. A signal that this session has not read makes it ready to continue.
+    ///
+    /// # Errors
+    /// The store fails.
+    fn suspend<'s>(&'s self, wakes_at_ms: Option<i64>, result: &'s str) -> Boxed<'s, Result<(), Error>> {
+        let _ = wakes_at_ms;
+        self.set_state(RunState::Waiting, Some(result))
+    }
+
+    /// The worker that died with the run before this session took it.
+    fn taken_from(&self) -> Option<&str> {
+        None
+    }
+
+    /// Whether others may have the run by now, by the clock of this machine. Asked immediately before each start of an effect.
+    ///
+    /// # Errors
+    /// [`Error::Lapsed`]: nothing may be started.
+    fn check_lease(&self) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// A run to be created.
@@ -428,6 +466,22 @@ pub enum Error {
         run: String,
         /// Who has it, if known.
         holder: Option<Holder>,
+    },
+    /// This process could not renew its lease in time. It has let go of the run before others may take it.
+    #[error("run `{run}` was left to other workers: the lease of this one could not be renewed in time")]
+    Lapsed {
+        /// The run.
+        run: String,
+    },
+    /// The store has lost records that it had acknowledged. Nothing was written after the gap.
+    #[error(
+        "the database has lost acknowledged records of run `{run}` after position {position}; `etude runs resume` continues from there"
+    )]
+    Gap {
+        /// The run.
+        run: String,
+        /// Position of the last record that is left.
+        position: u64,
     },
     /// Somebody else has taken the run from this session. What it wanted to write was not written.
     #[error("run `{run}` was taken over by another process")]

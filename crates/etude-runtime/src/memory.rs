@@ -369,7 +369,7 @@ impl Memory {
 
     /// Queues a run, or finds the one that has one of its keys.
     fn accept(&mut self, submission: &Submission) -> Result<Enqueued, Error> {
-        let Submission { run, keys, max_queued } = submission;
+        let Submission { run, keys, max_queued, needs_room } = submission;
         if let Some((found, of)) = keys.iter().find_map(|key| self.keys.get(&key.key)) {
             let is_same = keys.iter().any(|key| key == found);
             return Ok(Enqueued::Repeated { run_id: of.clone(), key: found.key.clone(), is_same });
@@ -379,6 +379,16 @@ impl Memory {
         }
         if max_queued.is_some_and(|max| self.queued(run.placement.queue()).len() as u64 >= max) {
             return Ok(Enqueued::Full);
+        }
+        if let Some(group) = run.placement.limit_group.as_ref().filter(|_| *needs_room) {
+            let is_holder = |other: &&Run| {
+                matches!(other.state, RunState::Queued | RunState::Running)
+                    && other.run.placement.group_name() == Some(group.name.as_str())
+            };
+            let mut holders = self.runs.iter().filter(is_holder);
+            if let Some(oldest) = holders.next().filter(|_| holders.count() + 1 >= group.max_runs as usize) {
+                return Ok(Enqueued::Held { run_id: oldest.run.id.clone() });
+            }
         }
         self.add(run, RunState::Queued);
         self.keys.extend(keys.iter().map(|key| (key.key.clone(), (key.clone(), run.id.clone()))));
@@ -410,6 +420,7 @@ impl Memory {
             target: run.run.target.clone(),
             state: run.state,
             is_live: self.held.contains_key(&run.run.id),
+            worker: None,
             created_at_ms: run.run.created_at_ms,
             started_at_ms: run.started_at_ms,
             changed_at_ms: run.changed_at_ms,

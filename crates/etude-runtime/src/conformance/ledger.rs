@@ -4,7 +4,7 @@ use std::thread;
 
 use super::{Case, block_on, new_run};
 use crate::engine::{
-    Engine, Entry, EntryQuery, Expected, Limits, Query, RunState, Submission, UniqueKey, Write, Written,
+    Engine, Entry, EntryQuery, Expected, Limits, OldEntries, Query, RunState, Submission, UniqueKey, Write, Written,
 };
 
 pub(super) const CASES: &[Case] = &[
@@ -14,6 +14,7 @@ pub(super) const CASES: &[Case] = &[
     ("an_entry_without_its_run_is_not_written", refused),
     ("entries_are_listed_newest_first", listed),
     ("many_that_write_one_entry_begin_one_run", many),
+    ("old_entries_go_when_their_runs_are_gone", old),
 ];
 
 fn entry(key: &str, at_ms: i64, state: &str) -> Entry {
@@ -26,7 +27,7 @@ fn write(entry: Entry) -> Write {
 }
 
 fn with_run(entry: Entry, id: &str) -> Write {
-    let submission = Submission { run: new_run(id, 1), keys: Vec::new(), max_queued: None };
+    let submission = Submission { run: new_run(id, 1), keys: Vec::new(), max_queued: None, needs_room: false };
     Write { submission: Some(submission), ..write(entry) }
 }
 
@@ -37,6 +38,31 @@ fn put(engine: &dyn Engine, write: &Write) -> Written {
 fn all(engine: &dyn Engine, query: EntryQuery) -> Vec<String> {
     let query = EntryQuery { book: "ticks demo".to_owned(), ..query };
     engine.entries(&query).expect("entries can be read").into_iter().map(|entry| entry.key).collect()
+}
+
+fn old(engine: &dyn Engine) {
+    let remove = |before_ms, limit| {
+        let states = vec!["ran".to_owned(), "skipped".to_owned()];
+        let old = OldEntries { book: "ticks demo".to_owned(), states, before_ms, limit };
+        engine.remove_entries(&old).expect("entries can be removed")
+    };
+    assert_eq!(remove(9, 9), 0);
+    put(engine, &with_run(entry("1", 1, "ran"), "a"));
+    for nth in 2..6 {
+        put(engine, &write(entry(&nth.to_string(), nth, "skipped")));
+    }
+    put(engine, &write(Entry { due_ms: Some(1), ..entry("due", 1, "skipped") }));
+    put(engine, &write(entry("other", 1, "waiting")));
+    put(engine, &write(Entry { book: "ticks other".to_owned(), ..entry("2", 1, "skipped") }));
+    assert_eq!((remove(5, 2), remove(5, 9), remove(5, 9)), (2, 1, 0), "the oldest first, and none twice");
+    assert_eq!(all(engine, EntryQuery::default()), ["5", "other", "due", "1"]);
+    let session = engine.next(&Limits::of_default_queue(1), i64::MAX).expect("a queue").expect("a run");
+    block_on(session.set_state(RunState::Succeeded, None)).expect("set_state");
+    drop(session);
+    assert_eq!(remove(5, 9), 0, "its run is there");
+    assert_eq!(engine.prune(&Query::default()).expect("prune"), 1);
+    assert_eq!(remove(5, 9), 1);
+    assert_eq!(all(engine, EntryQuery::default()), ["5", "other", "due"]);
 }
 
 fn once(engine: &dyn Engine) {
@@ -78,7 +104,7 @@ fn alone(engine: &dyn Engine) {
 fn refused(engine: &dyn Engine) {
     let keyed = |entry, id: &str, max_queued| {
         let keys = vec![UniqueKey { key: "delivery".to_owned(), digest: None }];
-        let submission = Submission { run: new_run(id, 1), keys, max_queued };
+        let submission = Submission { run: new_run(id, 1), keys, max_queued, needs_room: false };
         Write { submission: Some(submission), ..write(entry) }
     };
     assert_eq!(put(engine, &keyed(entry("1", 1, "x"), "a", Some(0))), Written::Full);

@@ -22,6 +22,7 @@ pub(super) const CASES: &[Case] = &[
     ("a_key_names_one_run_for_as_long_as_it_is_there", keys),
     ("many_submissions_with_one_key_are_one_run", one_of_many),
     ("a_full_queue_takes_no_more", full),
+    ("a_run_that_needs_room_is_refused_without_it", held),
     ("a_run_is_taken_by_name_within_the_limits", take),
     ("a_run_is_taken_by_who_has_its_app", of_apps),
     ("many_that_ask_at_once_get_different_runs", many_ask),
@@ -30,7 +31,7 @@ pub(super) const CASES: &[Case] = &[
 const NOW: i64 = 1_000_000_000;
 
 fn submit(engine: &dyn Engine, run: NewRun, keys: &[UniqueKey]) -> Enqueued {
-    let submission = Submission { run, keys: keys.to_vec(), max_queued: None };
+    let submission = Submission { run, keys: keys.to_vec(), max_queued: None, needs_room: false };
     block_on(engine.enqueue(&submission)).expect("a run can be queued")
 }
 
@@ -69,7 +70,7 @@ fn begins(engine: &dyn Engine) {
     assert_eq!((waiting.state, waiting.is_live, waiting.started_at_ms), (RunState::Queued, false, None));
     assert_eq!(ids(engine, &Query { states: vec![RunState::Queued], ..Query::default() }), ["r-1"]);
     assert_eq!(engine.prune(&Query::default()).expect("prune"), 0, "only what has ended is removed");
-    let again = Submission { run: run.clone(), keys: vec![], max_queued: None };
+    let again = Submission { run: run.clone(), keys: vec![], max_queued: None, needs_room: false };
     assert!(matches!(block_on(engine.enqueue(&again)), Err(Error::Exists(id)) if id == "r-1"));
     let session = next(engine, 1).expect("it is next");
     assert_eq!((session.run(), session.began_at_ms()), (&run, NOW));
@@ -278,7 +279,7 @@ fn one_of_many(engine: &dyn Engine) {
 /// S-95.
 fn full(engine: &dyn Engine) {
     let submit = |id: &str, keys: Vec<UniqueKey>| {
-        let submission = Submission { run: new_run(id, 1), keys, max_queued: Some(2) };
+        let submission = Submission { run: new_run(id, 1), keys, max_queued: Some(2), needs_room: false };
         block_on(engine.enqueue(&submission)).expect("the queue can be asked")
     };
     assert_eq!(submit("r-1", vec![key("k", b"")]), Enqueued::Accepted);
@@ -287,6 +288,31 @@ fn full(engine: &dyn Engine) {
     assert!(matches!(submit("r-3", vec![key("k", b"")]), Enqueued::Repeated { .. }), "it is there already");
     let _first = next(engine, 1).expect("one begins");
     assert_eq!(submit("r-3", vec![key("other", b"")]), Enqueued::Accepted, "what is refused leaves no key");
+}
+
+/// S-94: a run that needs room is refused in the transaction that would accept it, so that of many processes one is accepted.
+fn held(engine: &dyn Engine) {
+    let submit = |id: &str, group: &str, max_runs: u32, keys: Vec<UniqueKey>| {
+        let submission = Submission { run: of_group(id, 1, group, max_runs), keys, max_queued: None, needs_room: true };
+        block_on(engine.enqueue(&submission)).expect("the queue can be asked")
+    };
+    let held = |id: &str| Enqueued::Held { run_id: id.to_owned() };
+    let enqueued: Vec<Enqueued> = thread::scope(|scope| {
+        let one = |run: i64| scope.spawn(move || submit(&format!("r-{run}"), "a", 1, vec![]));
+        let threads: Vec<_> = (0..20).map(one).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    });
+    let queued = ids(engine, &Query::default());
+    assert_eq!(queued.len(), 1);
+    assert_eq!(enqueued.iter().filter(|end| **end == held(&queued[0])).count(), 19);
+    assert_eq!(submit("b-1", "b", 2, vec![key("k", b"")]), Enqueued::Accepted);
+    assert_eq!(submit("b-2", "b", 2, vec![]), Enqueued::Accepted, "two have room");
+    assert_eq!(submit("b-3", "b", 2, vec![key("other", b"")]), held("b-1"));
+    assert!(matches!(submit("b-3", "b", 2, vec![key("k", b"")]), Enqueued::Repeated { .. }), "it is there already");
+    let session = engine.take("b-1", &limits(9), NOW).expect("it can be asked for").expect("there is room");
+    assert_eq!(submit("b-3", "b", 2, vec![]), held("b-1"), "a run in progress has the room too");
+    block_on(session.set_state(RunState::Waiting, Some("{}"))).expect("set_state");
+    assert_eq!(submit("b-3", "b", 2, vec![key("other", b"")]), Enqueued::Accepted, "a suspended run has none");
 }
 
 fn take(engine: &dyn Engine) {

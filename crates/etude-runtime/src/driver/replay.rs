@@ -186,9 +186,14 @@ impl Replay {
             }
             return Ok(());
         }
+        let completed = record::to_checked_outcome(&record, &*self.blobs)?;
+        // A second signal, which is not in the journal, has ended an effect that the machine waits for: it is done again.
+        let is_ended = matches!(completed.outcome, Outcome::Abandoned | Outcome::Stopped(_));
+        if is_ended && !given_up.contains(&id) {
+            return Ok(());
+        }
         wanted.remove(at);
         given_up.retain(|i| *i != id);
-        let completed = record::to_checked_outcome(&record, &*self.blobs)?;
         match origin {
             Origin::Current => machine.complete(&id, completed),
             Origin::Earlier => machine.complete_kept(&id, completed),

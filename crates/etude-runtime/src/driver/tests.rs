@@ -328,6 +328,21 @@ async fn a_cancelled_run_stays_cancelled_after_a_crash() {
     assert_eq!(world.ledger(), ["after"]);
 }
 
+/// a destructor that a second signal ended, in a process that died before the run was over, is done again.
+#[tokio::test]
+async fn a_destructor_that_was_ended_is_done_again() {
+    let (_, records, first) = uninterrupted().await;
+    let world = World::of(&first.run_id);
+    let session = block_on(world.engine.create(&world.new_run())).unwrap();
+    let [before @ .., last] = &records[..] else { panic!("records") };
+    before.iter().for_each(|record| block_on(session.append(record.clone())).unwrap());
+    let ended = Completed { outcome: Outcome::Abandoned, elapsed_ms: 0 };
+    let id = EffectId::new(last.key.as_str());
+    block_on(session.append(record::of_outcome(&id, last.request, &ended, None, 0))).unwrap();
+    let result = finished(world.drive(&plan(), &*session, Stop::No).await.unwrap());
+    assert_eq!((result.status, world.ledger()), (Status::Succeeded, vec!["after".to_owned()]));
+}
+
 #[tokio::test]
 async fn a_stop_before_the_first_step_runs_nothing_of_the_pipeline() {
     let world = World::new();

@@ -7,13 +7,16 @@ use std::collections::BTreeMap;
 
 use etude_core::digest::Digest;
 
-use super::{Boxed, Error, NewRun, Session};
+use super::{Boxed, Census, Error, Health, LinkEvent, NewRun, Profile, Session};
 
 /// One minute of age is worth one unit of priority.
 pub const MS_PER_PRIORITY: i64 = 60_000;
 
 /// The name of the queue for runs that name none.
 pub const DEFAULT_QUEUE: &str = "default";
+
+/// The tenant of runs that name none.
+pub const DEFAULT_TENANT: &str = "default";
 
 /// Accepts runs, and hands them to the processes that drive them.
 pub trait Fleet: Send + Sync {
@@ -56,6 +59,68 @@ pub trait Fleet: Send + Sync {
     /// [`Error::Unknown`].
     fn deaths(&self, run_id: &str) -> Result<u32, Error>;
 
+    /// The workers that have died with the run since its last record, the last one included: see [`Fleet::deaths`].
+    ///
+    /// # Errors
+    /// [`Error::Unknown`].
+    fn dead_workers(&self, run_id: &str) -> Result<Vec<String>, Error> {
+        let _ = run_id;
+        Ok(Vec::new())
+    }
+
+    /// Puts a run that no process has into its queue, so that the next free worker takes it.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`], or [`Error::Busy`] if another process has it.
+    fn requeue<'f>(&'f self, run_id: &'f str) -> Boxed<'f, Result<(), Error>> {
+        let _ = run_id;
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Joins the fleet as a worker. Returns after the first heartbeat.
+    ///
+    /// # Errors
+    /// The store fails.
+    fn join(&self, profile: &Profile) -> Result<(), Error> {
+        let _ = profile;
+        Ok(())
+    }
+
+    /// Tells others that this worker takes no more runs.
+    fn retire(&self) {}
+
+    /// How this process stands with the store.
+    fn health(&self) -> Health {
+        Health::default()
+    }
+
+    /// What has happened to the connection since this was last asked.
+    fn link_events(&self) -> Vec<LinkEvent> {
+        Vec::new()
+    }
+
+    /// Returns when another process may have queued a run. It may never return: who waits for runs looks for them as well.
+    fn rung(&self) -> Boxed<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+
+    /// Whether a run waits in the queue of `limits`: a claim for no run, for a process that has no place.
+    ///
+    /// # Errors
+    /// The store fails.
+    fn is_waiting(&self, limits: &Limits, now_ms: i64) -> Result<bool, Error> {
+        let _ = (limits, now_ms);
+        Ok(false)
+    }
+
+    /// The workers and queues of the fleet.
+    ///
+    /// # Errors
+    /// The store fails.
+    fn census(&self) -> Result<Census, Error> {
+        Ok(Census::default())
+    }
+
     /// Takes the queued runs whose time to wait is over. They stay queued until their state is set.
     ///
     /// # Errors
@@ -72,6 +137,8 @@ pub struct Submission {
     pub keys: Vec<UniqueKey>,
     /// The queue takes no more runs than this.
     pub max_queued: Option<u64>,
+    /// The run is refused while as many runs of its limit group are queued or running as may run at once.
+    pub needs_room: bool,
 }
 
 /// A key that only one run has.
@@ -99,6 +166,11 @@ pub enum Enqueued {
     },
     /// The queue is full. Nothing was written.
     Full,
+    /// The run needs room, and its limit group has none. Nothing was written.
+    Held {
+        /// The oldest run of the group that is queued or running.
+        run_id: String,
+    },
 }
 
 /// What the processes of a journal may run at once, all together. Suspended runs do not count.

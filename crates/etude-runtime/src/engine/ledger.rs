@@ -18,6 +18,25 @@ pub trait Ledger: Send + Sync {
     /// # Errors
     /// The store fails.
     fn entries(&self, query: &EntryQuery) -> Result<Vec<Entry>, Error>;
+
+    /// Removes old entries. Returns how many; if there are none, nothing is written.
+    ///
+    /// # Errors
+    /// The store fails.
+    fn remove_entries(&self, old: &OldEntries) -> Result<u64, Error>;
+}
+
+/// Entries that are not needed any more: nothing is due, and the run that they began is gone, if there was one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OldEntries {
+    /// The book.
+    pub book: String,
+    /// Only those in one of these states.
+    pub states: Vec<String>,
+    /// Only those with `at_ms` before.
+    pub before_ms: i64,
+    /// At most this many.
+    pub limit: u32,
 }
 
 /// What became of one thing.
@@ -86,6 +105,11 @@ pub enum Written {
     },
     /// The queue is full. Nothing was written.
     Full,
+    /// The submission needs room, and its limit group has none. Nothing was written.
+    Held {
+        /// The oldest run of the group that is queued or running.
+        run_id: String,
+    },
 }
 
 /// Which entries are meant.

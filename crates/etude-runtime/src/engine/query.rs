@@ -1,6 +1,6 @@
 //! Which runs a list shows, and what it says about each.
 
-use super::{Cause, Placement, RunState};
+use super::{Cause, DEFAULT_TENANT, Placement, RunState};
 
 /// Which runs are meant.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub struct Query {
     pub text: Option<String>,
     /// Only those that began so.
     pub cause: Option<Cause>,
+    /// Only those of this tenant.
+    pub tenant: Option<String>,
     /// Only those with all of these labels.
     pub labels: Vec<(String, String)>,
     /// Only those that share this limit.
@@ -68,6 +70,10 @@ impl Query {
             && self.created_since_ms.is_none_or(|since| row.created_at_ms >= since)
             && self.text.as_ref().is_none_or(|text| row.contains(text))
             && self.cause.is_none_or(|cause| cause == row.placement.cause)
+            && self
+                .tenant
+                .as_deref()
+                .is_none_or(|tenant| row.placement.tenant.as_deref().unwrap_or(DEFAULT_TENANT) == tenant)
             && self.labels.iter().all(has)
             && self.limit_group.as_deref().is_none_or(|name| row.placement.group_name() == Some(name))
             && self.after.is_none_or(|after| row.cursor() < after)
@@ -89,6 +95,8 @@ pub struct RunRow {
     pub state: RunState,
     /// True if a driver has it right now. A run that is `running` without one was interrupted.
     pub is_live: bool,
+    /// The worker that has it, or had it when it died; `None` where machines do not share runs.
+    pub worker: Option<String>,
     /// When it was created, in milliseconds since 1970.
     pub created_at_ms: i64,
     /// When a driver first had it, in milliseconds since 1970; `None` if it never began.

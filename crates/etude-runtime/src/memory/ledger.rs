@@ -1,7 +1,7 @@
 //! The ledger in memory.
 
 use super::{Memory, MemoryEngine, lock};
-use crate::engine::{Boxed, Enqueued, Entry, EntryQuery, Error, Expected, Ledger, Write, Written};
+use crate::engine::{Boxed, Enqueued, Entry, EntryQuery, Error, Expected, Ledger, OldEntries, Write, Written};
 
 impl Ledger for MemoryEngine {
     fn write<'l>(&'l self, write: &'l Write) -> Boxed<'l, Result<Written, Error>> {
@@ -10,6 +10,10 @@ impl Ledger for MemoryEngine {
 
     fn entries(&self, query: &EntryQuery) -> Result<Vec<Entry>, Error> {
         Ok(lock(&self.shared).entries_of(query))
+    }
+
+    fn remove_entries(&self, old: &OldEntries) -> Result<u64, Error> {
+        Ok(lock(&self.shared).remove(old))
     }
 }
 
@@ -37,11 +41,26 @@ impl Memory {
                 Enqueued::Accepted => entry.run_id = Some(submission.run.id.clone()),
                 Enqueued::Repeated { run_id, key, .. } => return Ok(Written::Repeated { run_id, key }),
                 Enqueued::Full => return Ok(Written::Full),
+                Enqueued::Held { run_id } => return Ok(Written::Held { run_id }),
             }
         }
         self.entries.insert(place, entry);
         self.writes += 1;
         Ok(Written::Done)
+    }
+
+    fn remove(&mut self, old: &OldEntries) -> u64 {
+        let query = EntryQuery { book: old.book.clone(), ..EntryQuery::default() };
+        let is_old = |entry: &Entry| {
+            let is_begun = entry.run_id.as_ref().is_some_and(|id| self.find(id).is_ok());
+            entry.at_ms < old.before_ms && entry.due_ms.is_none() && old.states.contains(&entry.state) && !is_begun
+        };
+        let found: Vec<Entry> = self.entries_of(&query).into_iter().filter(is_old).take(old.limit as usize).collect();
+        for entry in &found {
+            self.entries.remove(&(entry.book.clone(), entry.key.clone()));
+        }
+        self.writes += u64::from(!found.is_empty());
+        found.len() as u64
     }
 
     fn entries_of(&self, query: &EntryQuery) -> Vec<Entry> {
