@@ -12,7 +12,7 @@ use crate::pool::lock;
 use crate::rows::{self, RUN_COLUMNS, Run};
 
 /// A look at the version of the journal is good for this long.
-const LOOK: Duration = Duration::from_millis(50);
+const LOOK: Duration = Duration::from_millis(2);
 
 /// What is known of the version of the journal, so that each of many streams need not look for itself.
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use etude_runtime::engine::{Enqueued, Entry, EntryQuery, Error, Expected, Write, Written};
+use etude_runtime::engine::{Enqueued, Entry, EntryQuery, Error, Expected, OldEntries, Write, Written};
 use rusqlite::{Connection, OptionalExtension as _, Row, ToSql};
 
 use crate::journal::Journal;
@@ -43,6 +43,18 @@ impl Journal {
         self.pool.read(|connection| find(connection, query))
     }
 
+    /// Removes old entries; a look comes first, since most of the time there are none.
+    pub(crate) fn remove_entries(&self, old: &OldEntries) -> Result<u64, Error> {
+        if !self.has_ledger()? || self.pool.read(|connection| old_keys(connection, old))?.is_empty() {
+            return Ok(0);
+        }
+        self.serve()?;
+        let removed = self.pool.transaction(|connection| remove(connection, old))?;
+        self.is_in_place()?;
+        self.syncer.committed(&[])?;
+        Ok(removed)
+    }
+
     fn has_ledger(&self) -> Result<bool, Error> {
         if self.has_ledger.load(Ordering::Relaxed) {
             return Ok(true);
@@ -79,6 +91,7 @@ fn put(connection: &Connection, write: &Write) -> rusqlite::Result<Option<Writte
             None => return Ok(None),
             Some(Enqueued::Accepted) => {}
             Some(Enqueued::Full) => return Ok(Some(Written::Full)),
+            Some(Enqueued::Held { run_id }) => return Ok(Some(Written::Held { run_id })),
             Some(Enqueued::Repeated { run_id, key, .. }) => return Ok(Some(Written::Repeated { run_id, key })),
         }
     }
@@ -88,6 +101,28 @@ fn put(connection: &Connection, write: &Write) -> rusqlite::Result<Option<Writte
         .prepare_cached(&sql)?
         .execute((&entry.book, &entry.key, entry.at_ms, &entry.state, entry.due_ms, run_id, &entry.body))?;
     Ok(Some(Written::Done))
+}
+
+/// The keys of old entries.
+fn old_keys(connection: &Connection, old: &OldEntries) -> rusqlite::Result<Vec<String>> {
+    let states = vec!["?"; old.states.len()].join(", ");
+    let sql = format!(
+        "select key from entries where book = ? and at_ms < ? and due_ms is null and state in ({states})
+         and (run is null or not exists (select 1 from runs where id = entries.run)) order by at_ms limit ?"
+    );
+    let mut values: Vec<&dyn ToSql> = vec![&old.book, &old.before_ms];
+    values.extend(old.states.iter().map(|state| state as &dyn ToSql));
+    values.push(&old.limit);
+    connection.prepare_cached(&sql)?.query_map(values.as_slice(), |row| row.get(0))?.collect()
+}
+
+fn remove(connection: &Connection, old: &OldEntries) -> rusqlite::Result<u64> {
+    let keys = old_keys(connection, old)?;
+    let mut statement = connection.prepare_cached("delete from entries where book = ?1 and key = ?2")?;
+    for key in &keys {
+        statement.execute((&old.book, key))?;
+    }
+    Ok(keys.len() as u64)
 }
 
 fn find(connection: &Connection, query: &EntryQuery) -> rusqlite::Result<Vec<Entry>> {

@@ -11,8 +11,8 @@ use etude_core::digest::Digest;
 use etude_runtime::blob::BlobStore;
 use etude_runtime::engine::{
     Boxed, CacheLabel, CacheQuery, CacheRow, Counts, Engine, Enqueued, Entry, EntryQuery, Error, Fleet, Ledger, Limits,
-    NewRun, Positioned, Prunable, Query, QueuePlace, RunRow, RunView, Session, Signal, Signalled, Submission, Write,
-    Written,
+    NewRun, OldEntries, Positioned, Prunable, Query, QueuePlace, RunRow, RunView, Session, Signal, Signalled,
+    Submission, Write, Written,
 };
 
 mod backup;
@@ -134,6 +134,10 @@ impl Engine for Sqlite {
         self.journal.view(run_id)
     }
 
+    fn outline(&self, run_id: &str) -> Result<RunView, Error> {
+        self.journal.outline(run_id)
+    }
+
     fn signal(&self, run_id: &str, signal: &Signal) -> Result<Signalled, Error> {
         self.journal.signal(run_id, signal)
     }
@@ -202,5 +206,9 @@ impl Ledger for Sqlite {
 
     fn entries(&self, query: &EntryQuery) -> Result<Vec<Entry>, Error> {
         self.journal.entries(query)
+    }
+
+    fn remove_entries(&self, old: &OldEntries) -> Result<u64, Error> {
+        self.journal.remove_entries(old)
     }
 }

@@ -110,8 +110,17 @@ impl Journal {
 
     /// Everything about the run that `prefix` names or begins to name.
     pub(crate) fn view(&self, prefix: &str) -> Result<RunView, Error> {
+        self.read_view(prefix, true)
+    }
+
+    /// The same without its records and signals.
+    pub(crate) fn outline(&self, prefix: &str) -> Result<RunView, Error> {
+        self.read_view(prefix, false)
+    }
+
+    fn read_view(&self, prefix: &str, is_whole: bool) -> Result<RunView, Error> {
         loop {
-            let (run, mut view) = self.view_once(prefix)?;
+            let (run, mut view) = self.view_once(prefix, is_whole)?;
             view.row.is_live = self.is_held(&run);
             if view.row.is_live || run.state != RunState::Running || self.find(&run.id)?.is_as(&run) {
                 return Ok(view);
@@ -121,7 +130,7 @@ impl Journal {
     }
 
     /// The same from one moment, without output on who has it; and the row.
-    fn view_once(&self, prefix: &str) -> Result<(Run, RunView), Error> {
+    fn view_once(&self, prefix: &str, is_whole: bool) -> Result<(Run, RunView), Error> {
         // All from one state of the journal: a run that goes on meanwhile must not seem to have a result too early.
         let found = self.pool.snapshot(|connection| {
             let Some(run) = find(connection, prefix)? else {
@@ -131,8 +140,10 @@ impl Journal {
                 Ok(run) => run,
                 Err(count) => return Ok(Some(Err(count))),
             };
-            let records = rows::records(connection, run.number)?;
-            let signals = rows::signals(connection, run.number)?;
+            let (records, signals) = match is_whole {
+                true => (rows::records(connection, run.number)?, rows::signals(connection, run.number)?),
+                false => (Vec::new(), Vec::new()),
+            };
             let result = result(connection, run.number)?;
             let created = run.created(connection)?;
             Ok(Some(Ok((run, created, records, signals, result))))
@@ -158,6 +169,7 @@ fn row_of(run: &Run, is_live: bool) -> RunRow {
         target: run.target.clone(),
         state: run.state,
         is_live,
+        worker: None,
         created_at_ms: run.created_at_ms,
         started_at_ms: run.started_at_ms,
         changed_at_ms: run.changed_at_ms,
@@ -242,6 +254,7 @@ impl Selection {
         parts.compare("target", "=", query.target.clone());
         parts.compare("id", "=", query.id.clone());
         parts.compare("limit_group", "=", query.limit_group.clone());
+        parts.compare("coalesce(tenant, 'default')", "=", query.tenant.clone());
         parts.compare(age, "<", query.created_before_ms);
         parts.compare(age, ">=", query.created_since_ms);
         match query.cause {
@@ -267,13 +280,20 @@ impl Selection {
     }
 
     /// Its rows, newest first.
-    fn rows(mut self, connection: &Connection, limit: Option<u32>) -> rusqlite::Result<Vec<Run>> {
-        self.values.push(limit.map_or(-1, i64::from).into());
-        let (Self { from, conditions, values, order: [age, number] }, limit) = (&self, self.values.len());
+    fn rows(self, connection: &Connection, limit: Option<u32>) -> rusqlite::Result<Vec<Run>> {
+        let (sql, values) = self.statement(limit);
+        connection.prepare_cached(&sql)?.query_map(params_from_iter(values), Run::from_row)?.collect()
+    }
+
+    /// The statement of its rows, and the values of its parameters.
+    fn statement(self, limit: Option<u32>) -> (String, Vec<Value>) {
+        let Self { from, conditions, mut values, order: [age, number] } = self;
+        values.push(limit.map_or(-1, i64::from).into());
+        let limit = values.len();
         let sql = format!(
             "select {RUN_COLUMNS} from {from} where {conditions} order by {age} desc, {number} desc limit ?{limit}"
         );
-        connection.prepare_cached(&sql)?.query_map(params_from_iter(values), Run::from_row)?.collect()
+        (sql, values)
     }
 }
 
@@ -323,3 +343,6 @@ pub(crate) fn select(connection: &Connection, query: &Query) -> rusqlite::Result
     runs.truncate(query.limit.map_or(usize::MAX, |limit| limit as usize));
     Ok(runs)
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use etude_core::digest::Digest;
-use etude_runtime::engine::{Enqueued, Error, Limits, QueuePlace, QueueReason, RunState, Submission, UniqueKey};
+use etude_runtime::engine::{
+    Enqueued, Error, LimitGroup, Limits, QueuePlace, QueueReason, RunState, Submission, UniqueKey,
+};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::journal::Journal;
@@ -230,7 +232,7 @@ pub(crate) fn accept(connection: &Connection, submission: &Submission) -> rusqli
 }
 
 fn enqueue(connection: &Connection, submission: &Submission) -> rusqlite::Result<Written> {
-    let Submission { run, keys, max_queued } = submission;
+    let Submission { run, keys, max_queued, needs_room } = submission;
     if let Some(found) = repeated(connection, keys)? {
         return Ok(Written::Done(found));
     }
@@ -242,6 +244,11 @@ fn enqueue(connection: &Connection, submission: &Submission) -> rusqlite::Result
         if count >= *max {
             return Ok(Written::Done(Enqueued::Full));
         }
+    }
+    if let Some(group) = placement.limit_group.as_ref().filter(|_| *needs_room)
+        && let Some(run_id) = holder(connection, group)?
+    {
+        return Ok(Written::Done(Enqueued::Held { run_id }));
     }
     let Some(number) = rows::insert(connection, run, RunState::Queued, None)? else { return Ok(Written::Exists) };
     let group = placement.limit_group.as_ref();
@@ -268,6 +275,17 @@ fn enqueue(connection: &Connection, submission: &Submission) -> rusqlite::Result
         ))?;
     }
     Ok(Written::Done(Enqueued::Accepted))
+}
+
+/// The oldest run of a group that has no room for another one.
+fn holder(connection: &Connection, group: &LimitGroup) -> rusqlite::Result<Option<String>> {
+    let mut statement = connection.prepare_cached(
+        "select id from runs where limit_group = ?1 and state in ('queued', 'running') order by number limit ?2",
+    )?;
+    let holders: Vec<String> =
+        statement.query_map((&group.name, group.max_runs), |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    let is_full = holders.len() >= group.max_runs as usize;
+    Ok(holders.into_iter().next().filter(|_| is_full))
 }
 
 /// The queued run that is next, if one may begin.

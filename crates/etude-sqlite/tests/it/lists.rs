@@ -41,7 +41,8 @@ fn measure_lists() {
             placement,
             ..new_run(&format!("{:016x}", (run as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)), run * 1_000)
         };
-        block_on(engine.enqueue(&Submission { run: of_run, keys: vec![], max_queued: None })).expect("enqueue");
+        block_on(engine.enqueue(&Submission { run: of_run, keys: vec![], max_queued: None, needs_room: false }))
+            .expect("enqueue");
     }
     println!("{:.0} runs queued per second", RUNS as f64 / since.elapsed().as_secs_f64());
     // All but the last ones have ended.

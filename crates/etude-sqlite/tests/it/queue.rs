@@ -19,7 +19,12 @@ fn submission(run: u64) -> Submission {
     let limit_group = Some(LimitGroup { name: "deploy".to_owned(), max_runs: 2 });
     let placement = Placement { limit_group, ..Placement::default() };
     let key = UniqueKey { key: format!("tick:{run}"), digest: None };
-    Submission { run: NewRun { placement, ..new_run(&format!("r-{run}"), 1) }, keys: vec![key], max_queued: None }
+    Submission {
+        run: NewRun { placement, ..new_run(&format!("r-{run}"), 1) },
+        keys: vec![key],
+        max_queued: None,
+        needs_room: false,
+    }
 }
 
 /// Submits runs until it is killed.
@@ -77,7 +82,7 @@ fn limits_hold_for_all_processes_together() {
     for run in 0..6 {
         block_on(one.enqueue(&submission(run))).expect("enqueue");
     }
-    let free = Submission { run: new_run("free", 2), keys: vec![], max_queued: None };
+    let free = Submission { run: new_run("free", 2), keys: vec![], max_queued: None, needs_room: false };
     block_on(two.enqueue(&free)).expect("enqueue");
     let names = |sessions: &[Box<dyn Session>]| -> Vec<String> {
         sessions.iter().map(|session| session.run_id().to_owned()).collect()
@@ -129,7 +134,7 @@ fn who_asks_an_empty_queue_writes_nothing() {
     let other = open(dir.path(), Sync::Normal);
     let later = Placement { not_before_ms: Some(NOW + 1), queue_timeout_ms: Some(1_000), ..Placement::default() };
     let run = NewRun { placement: later, ..new_run("r-1", 1) };
-    block_on(engine.enqueue(&Submission { run, keys: vec![], max_queued: None })).expect("enqueue");
+    block_on(engine.enqueue(&Submission { run, keys: vec![], max_queued: None, needs_room: false })).expect("enqueue");
     let log = || std::fs::read(dir.path().join("journal.db-wal")).expect("a log");
     let (before, version) = (log(), other.version().expect("a number"));
     for _ in 0..3 {
