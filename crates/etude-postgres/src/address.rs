@@ -118,6 +118,11 @@ impl Address {
         Ok(Self { config, schema: schema.to_owned() })
     }
 
+    /// The password, unless it is not UTF-8.
+    pub fn password(&self) -> Option<String> {
+        String::from_utf8(self.config.get_password()?.to_vec()).ok()
+    }
+
     /// Whether the URL has a password.
     pub fn has_password(&self) -> bool {
         self.config.get_password().is_some()

@@ -1,5 +1,7 @@
 //! What can go wrong with a database, in the contract's words.
 
+use std::io;
+
 use etude_runtime::engine::Error;
 use tokio_postgres::error::SqlState;
 
@@ -12,6 +14,8 @@ pub(crate) enum Fault {
     Database(tokio_postgres::Error),
     /// Something that the caller of the engine must know.
     Engine(Error),
+    /// There is no answer. The same statement may succeed on another connection.
+    Silence,
 }
 
 impl From<tokio_postgres::Error> for Fault {
@@ -30,8 +34,9 @@ impl From<Error> for Fault {
 pub(crate) fn is_passing(cause: &tokio_postgres::Error) -> bool {
     let Some(code) = cause.code() else {
         // An error without a code is not the server's. What it sent may be no value that was expected; all else is the connection.
-        let is_conversion = cause.to_string().starts_with("error deserializing");
-        return cause.is_closed() || !is_conversion;
+        let text = cause.to_string();
+        let is_ours = ["error deserializing", "invalid configuration", "authentication error"];
+        return cause.is_closed() || !is_ours.iter().any(|ours| text.starts_with(ours));
     };
     let of_server = [
         SqlState::ADMIN_SHUTDOWN,
@@ -47,6 +52,15 @@ pub(crate) fn is_passing(cause: &tokio_postgres::Error) -> bool {
         SqlState::UNIQUE_VIOLATION,
     ];
     of_server.contains(code) || of_others.contains(code) || code.code().starts_with("08")
+}
+
+/// Whether the answer to an attempt to connect says that the database is down. Anything else proves nothing.
+pub(crate) fn is_refusal(cause: &tokio_postgres::Error) -> bool {
+    if let Some(code) = cause.code() {
+        return [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::CANNOT_CONNECT_NOW].contains(code);
+    }
+    let source = std::error::Error::source(cause).and_then(|source| source.downcast_ref::<io::Error>());
+    source.is_some_and(|source| matches!(source.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound))
 }
 
 /// The error of a store.

@@ -2,41 +2,58 @@
 
 use std::sync::Arc;
 
-use etude_runtime::engine::{Enqueued, Entry, EntryQuery, Error, Expected, Write, Written};
+use etude_runtime::engine::{Enqueued, Entry, EntryQuery, Error, Expected, OldEntries, Write, Written};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use crate::error::Fault;
 use crate::link::{Connection, Parameter, attempt};
-use crate::store::{self, Store};
-use crate::{queue, rows};
+use crate::rows;
+use crate::store::Store;
+use crate::submission::{self, Attempted};
 
 const COLUMNS: &str = "book, key, at_ms, state, due_ms, run, body";
 
 impl Store {
     /// Writes an entry with its run.
     pub(crate) async fn write_entry(self: Arc<Self>, write: Write) -> Result<Written, Error> {
-        let session = store::random();
-        Ok(attempt!(self.link, |connection| transact(connection, &write, session)))
+        let mut attempted = Attempted::default();
+        let at_ms = write.submission.as_ref().and_then(|submission| self.given(submission.run.created_at_ms));
+        Ok(attempt!(self.link, |connection| transact(connection, &write, at_ms, attempted.next())))
     }
 
     /// The entries of a query, newest first.
     pub(crate) async fn entries(&self, query: &EntryQuery) -> Result<Vec<Entry>, Error> {
         Ok(attempt!(self.link, |connection| find(connection, query)))
     }
+
+    /// Removes old entries.
+    pub(crate) async fn remove_entries(&self, old: &OldEntries) -> Result<u64, Error> {
+        Ok(attempt!(self.link, |connection| remove(connection, old)))
+    }
 }
 
-async fn transact(connection: &mut Connection, write: &Write, session: i64) -> Result<Written, Fault> {
+async fn transact(
+    connection: &mut Connection,
+    write: &Write,
+    at_ms: Option<i64>,
+    attempted: Attempted,
+) -> Result<Written, Fault> {
     connection.batch("begin").await?;
     // One writer of a book at a time: what is looked at holds until the end.
     let sql = "select pg_advisory_xact_lock(1702131048, hashtext($1))";
     connection.query(sql, &[&write.entry.book]).await?;
-    let written = put(connection, write, session).await?;
+    let written = put(connection, write, at_ms, attempted).await?;
     connection.batch(if written == Written::Done { "commit" } else { "rollback" }).await?;
     Ok(written)
 }
 
-async fn put(connection: &mut Connection, write: &Write, session: i64) -> Result<Written, Fault> {
+async fn put(
+    connection: &mut Connection,
+    write: &Write,
+    at_ms: Option<i64>,
+    attempted: Attempted,
+) -> Result<Written, Fault> {
     let Write { entry, expected, submission, is_alone } = write;
     let sql = format!("select {COLUMNS} from entries where book = $1 and key = $2");
     let found = connection.query_opt(&sql, &[&entry.book, &entry.key]).await?;
@@ -62,9 +79,10 @@ async fn put(connection: &mut Connection, write: &Write, session: i64) -> Result
         }
     }
     if let Some(submission) = submission {
-        match queue::accept(connection, submission, session).await? {
+        match submission::accept(connection, submission, at_ms, attempted).await? {
             Enqueued::Accepted => {}
             Enqueued::Full => return Ok(Written::Full),
+            Enqueued::Held { run_id } => return Ok(Written::Held { run_id }),
             Enqueued::Repeated { run_id, key, .. } => return Ok(Written::Repeated { run_id, key }),
         }
     }
@@ -76,6 +94,17 @@ async fn put(connection: &mut Connection, write: &Write, session: i64) -> Result
     let Entry { book, key, at_ms, state, due_ms, run_id, body } = &wanted;
     connection.execute(&sql, &[book, key, at_ms, state, due_ms, run_id, &body.as_bytes()]).await?;
     Ok(Written::Done)
+}
+
+/// Removes old entries in a statement of its own. A reply that is lost makes the number too small, and nothing else.
+async fn remove(connection: &mut Connection, old: &OldEntries) -> Result<u64, Fault> {
+    let OldEntries { book, states, before_ms, limit } = old;
+    let limit = i64::from(*limit);
+    let sql = "delete from entries where book = $1 and key in (
+        select key from entries where book = $1 and at_ms < $2 and due_ms is null and state = any($3)
+        and (run is null or not exists (select 1 from runs where id = entries.run)) order by at_ms limit $4)";
+    let values: [Parameter<'_>; 4] = [book, before_ms, states, &limit];
+    connection.execute(sql, &values).await
 }
 
 async fn find(connection: &mut Connection, query: &EntryQuery) -> Result<Vec<Entry>, Fault> {

@@ -11,28 +11,35 @@ use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_runtime::blob::BlobStore;
 use etude_runtime::engine::{
-    Boxed, CacheLabel, CacheQuery, CacheRow, Counts, Engine, Enqueued, Entry, EntryQuery, Error, Fleet, Ledger, Limits,
-    NewRun, Positioned, Prunable, Query, QueuePlace, RunRow, RunView, Session, Signal, Signalled, Submission, Write,
-    Written,
+    Boxed, CacheLabel, CacheQuery, CacheRow, Census, Counts, Engine, Enqueued, Entry, EntryQuery, Error, Fleet, Health,
+    Ledger, Limits, LinkEvent, NewRun, OldEntries, Positioned, Profile, Prunable, Query, QueuePlace, RunRow, RunView,
+    Session, Signal, Signalled, Submission, Write, Written,
 };
 
 mod address;
 mod append;
+mod bell;
 mod blobs;
 mod cache;
+mod census;
 mod check;
+mod claim;
 mod error;
 mod follow;
+mod lease;
 mod ledger;
 mod link;
 mod listing;
 mod migrate;
 mod prune;
+mod pulse;
 mod queue;
 mod rows;
 mod session;
 mod signal;
 mod store;
+mod submission;
+mod wake;
 mod worker;
 
 pub use crate::address::{Address, AddressError};
@@ -41,6 +48,12 @@ use crate::link::Link;
 pub use crate::migrate::Migration;
 use crate::store::Store;
 pub use crate::worker::Times;
+
+/// The statement of a claim, for tests that read its plan (K-31).
+#[doc(hidden)]
+pub fn claim_statement() -> String {
+    claim::statement()
+}
 
 /// How the engine is used.
 #[derive(Debug, Clone)]
@@ -57,6 +70,12 @@ pub struct Settings {
     pub connect_timeout: Duration,
     /// How long statements wait for a database that does not answer later.
     pub patience: Duration,
+    /// For tests: this process never checks its own lease and never stops itself (K-7).
+    pub is_blind: bool,
+    /// For tests: the times that callers give count, not the clock of the database (K-25).
+    pub has_callers_clock: bool,
+    /// For tests: this process neither rings the bell nor listens (K-36).
+    pub has_no_bell: bool,
 }
 
 /// An open engine.
@@ -130,6 +149,14 @@ impl Engine for Postgres {
 
     fn view(&self, run_id: &str) -> Result<RunView, Error> {
         self.store.link.wait(self.store.view(run_id))
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn outline(&self, run_id: &str) -> Result<RunView, Error> {
+        self.store.link.wait(self.store.outline(run_id))
     }
 
     fn tail(&self, run_id: &str, after: u64, limit: u32) -> Result<Vec<Positioned>, Error> {
@@ -206,6 +233,42 @@ impl Fleet for Postgres {
         self.store.link.wait(self.store.deaths(run_id))
     }
 
+    fn dead_workers(&self, run_id: &str) -> Result<Vec<String>, Error> {
+        self.store.link.wait(self.store.dead_workers(run_id))
+    }
+
+    fn requeue<'f>(&'f self, run_id: &'f str) -> Boxed<'f, Result<(), Error>> {
+        Box::pin(self.store.requeue(run_id))
+    }
+
+    fn join(&self, profile: &Profile) -> Result<(), Error> {
+        self.store.link.wait(self.store.join(profile))
+    }
+
+    fn retire(&self) {
+        self.store.retire();
+    }
+
+    fn health(&self) -> Health {
+        self.store.pulse.health()
+    }
+
+    fn link_events(&self) -> Vec<LinkEvent> {
+        self.store.pulse.events()
+    }
+
+    fn rung(&self) -> Boxed<'_, ()> {
+        Box::pin(self.store.bell.rung())
+    }
+
+    fn is_waiting(&self, limits: &Limits, now_ms: i64) -> Result<bool, Error> {
+        self.store.link.wait(self.store.is_waiting(limits, now_ms))
+    }
+
+    fn census(&self) -> Result<Census, Error> {
+        self.store.link.wait(self.store.census())
+    }
+
     fn expired(&self, now_ms: i64) -> Result<Vec<Box<dyn Session>>, Error> {
         Ok(self.store.link.wait(self.store.expired(now_ms))?.into_iter().map(boxed).collect())
     }
@@ -218,5 +281,9 @@ impl Ledger for Postgres {
 
     fn entries(&self, query: &EntryQuery) -> Result<Vec<Entry>, Error> {
         self.store.link.wait(self.store.entries(query))
+    }
+
+    fn remove_entries(&self, old: &OldEntries) -> Result<u64, Error> {
+        self.store.link.wait(self.store.remove_entries(old))
     }
 }

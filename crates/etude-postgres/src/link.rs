@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use etude_runtime::engine::{Boxed, Error};
 use tokio::runtime::Runtime;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls, Row, Statement};
 
@@ -24,6 +24,9 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// While others are in the way.
 const SHORT_PAUSE: Duration = Duration::from_millis(5);
+
+/// A server that accepts a connection says something within this time.
+const GREETING: Duration = Duration::from_secs(5);
 
 /// Name of the runtime's threads.
 const THREAD: &str = "etude-postgres";
@@ -39,6 +42,8 @@ pub(crate) struct Link {
     runtime: Option<Runtime>,
     idle: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
+    /// How often all connections were given up.
+    breaks: watch::Sender<u64>,
 }
 
 /// A connection with its prepared statements.
@@ -57,7 +62,8 @@ impl Link {
             .build()
             .map_err(|cause| Error::Store { path: address.to_string(), why: cause.to_string() })?;
         let permits = Arc::new(Semaphore::new(connections.max(1)));
-        Ok(Self { address, patience, runtime: Some(runtime), idle: Mutex::default(), permits })
+        let breaks = watch::Sender::new(0);
+        Ok(Self { address, patience, runtime: Some(runtime), idle: Mutex::default(), permits, breaks })
     }
 
     pub(crate) fn address(&self) -> &Address {
@@ -73,8 +79,18 @@ impl Link {
         Attempts { link: self, until: Instant::now() + patience }
     }
 
+    /// The connection of the heartbeat does not answer: no other one is waited for any more. Statements in progress are repeated.
+    pub(crate) fn give_up(&self) {
+        lock(&self.idle).clear();
+        self.breaks.send_modify(|breaks| *breaks += 1);
+    }
+
     /// A connection that is not one of those for statements.
-    pub(crate) async fn connect(&self) -> Result<Connection, tokio_postgres::Error> {
+    pub(crate) async fn connect(&self) -> Result<Connection, Fault> {
+        tokio::time::timeout(GREETING, self.connect_now()).await.unwrap_or(Err(Fault::Silence))
+    }
+
+    async fn connect_now(&self) -> Result<Connection, Fault> {
         let (client, connection) = self.address.config().connect(NoTls).await?;
         self.start(async move {
             // Its end is seen by the user of the client.
@@ -141,7 +157,25 @@ pub(crate) struct Attempts<'l> {
 #[derive(Debug)]
 pub(crate) struct Loan {
     pub(crate) connection: Connection,
+    breaks: watch::Receiver<u64>,
     _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Loan {
+    /// The connection, which does not come back.
+    pub(crate) fn into_connection(self) -> Connection {
+        self.connection
+    }
+
+    /// Returns once all connections are given up.
+    pub(crate) fn given_up(&self) -> impl Future<Output = ()> + use<> {
+        let mut breaks = self.breaks.clone();
+        async move {
+            if breaks.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
 }
 
 impl Attempts<'_> {
@@ -149,13 +183,16 @@ impl Attempts<'_> {
     pub(crate) async fn next(&mut self) -> Result<Loan, Error> {
         let permit = Arc::clone(&self.link.permits).acquire_owned().await.ok();
         loop {
+            let breaks = self.link.breaks.subscribe();
             let idle = lock(&self.link.idle).pop();
             if let Some(connection) = idle.filter(|connection| !connection.client.is_closed()) {
-                return Ok(Loan { connection, _permit: permit });
+                return Ok(Loan { connection, breaks, _permit: permit });
             }
             match self.link.connect().await {
-                Ok(connection) => return Ok(Loan { connection, _permit: permit }),
-                Err(cause) => self.pause(&cause, PAUSE).await?,
+                Ok(connection) => return Ok(Loan { connection, breaks, _permit: permit }),
+                Err(Fault::Engine(cause)) => return Err(cause),
+                Err(Fault::Silence) => self.pause_after_silence().await?,
+                Err(Fault::Database(cause)) => self.pause(&cause, PAUSE).await?,
             }
         }
     }
@@ -171,8 +208,18 @@ impl Attempts<'_> {
         drop(loan);
         match fault {
             Fault::Engine(cause) => Err(cause),
+            Fault::Silence => self.pause_after_silence().await,
             Fault::Database(cause) => self.pause(&cause, if is_open { SHORT_PAUSE } else { PAUSE }).await,
         }
+    }
+
+    async fn pause_after_silence(&mut self) -> Result<(), Error> {
+        if Instant::now() + SHORT_PAUSE > self.until {
+            let why = "the database does not answer".to_owned();
+            return Err(Error::Store { path: self.link.address.to_string(), why });
+        }
+        tokio::time::sleep(SHORT_PAUSE).await;
+        Ok(())
     }
 
     async fn pause(&mut self, cause: &tokio_postgres::Error, pause: Duration) -> Result<(), Error> {
@@ -194,13 +241,19 @@ macro_rules! attempt {
         let mut attempts = $attempts;
         loop {
             let mut loan = attempts.next().await?;
+            let given_up = loan.given_up();
             let $connection = &mut loan.connection;
-            match $work.await {
+            let done = tokio::select! {
+                biased;
+                done = async { $work.await.map_err($crate::error::Fault::from) } => done,
+                () = given_up => Err($crate::error::Fault::Silence),
+            };
+            match done {
                 Ok(value) => {
                     attempts.succeeded(loan);
                     break value;
                 }
-                Err(fault) => attempts.failed(loan, $crate::error::Fault::from(fault)).await?,
+                Err(fault) => attempts.failed(loan, fault).await?,
             }
         }
     }};

@@ -33,7 +33,12 @@ impl Store {
 
     /// Everything about the run that `prefix` names or begins to name.
     pub(crate) async fn view(&self, prefix: &str) -> Result<RunView, Error> {
-        Ok(attempt!(self.link, |connection| view(connection, prefix)))
+        Ok(attempt!(self.link, |connection| view(connection, prefix, true)))
+    }
+
+    /// The same without its records and signals.
+    pub(crate) async fn outline(&self, prefix: &str) -> Result<RunView, Error> {
+        Ok(attempt!(self.link, |connection| view(connection, prefix, false)))
     }
 }
 
@@ -73,20 +78,24 @@ async fn counts(connection: &mut Connection, query: &Query) -> Result<Counts, Fa
 }
 
 /// From one snapshot: a run that continues meanwhile must not seem to have a result too early.
-async fn view(connection: &mut Connection, prefix: &str) -> Result<RunView, Fault> {
+async fn view(connection: &mut Connection, prefix: &str, is_whole: bool) -> Result<RunView, Fault> {
     connection.batch("begin transaction isolation level repeatable read read only").await?;
-    let view = view_within(connection, prefix).await;
+    let view = view_within(connection, prefix, is_whole).await;
     connection.batch("rollback").await?;
     view
 }
 
-async fn view_within(connection: &mut Connection, prefix: &str) -> Result<RunView, Fault> {
+async fn view_within(connection: &mut Connection, prefix: &str, is_whole: bool) -> Result<RunView, Fault> {
     let run = find(connection, prefix).await?;
     let number = run.row.number;
+    let (records, signals) = match is_whole {
+        true => (rows::records(connection, number).await?, rows::signals(connection, number).await?),
+        false => (Vec::new(), Vec::new()),
+    };
     Ok(RunView {
         run: run.created(connection).await?,
-        records: rows::records(connection, number).await?,
-        signals: rows::signals(connection, number).await?,
+        records,
+        signals,
         result: rows::result(connection, number).await?,
         row: run.row,
     })
@@ -138,6 +147,7 @@ impl Selection {
             let group = selection.bytes(group);
             selection.conditions.push(format!("limit_group = {group}"));
         }
+        selection.any_of("tenant", query.tenant.iter().cloned().collect());
         selection.compare("created_at_ms <", query.created_before_ms);
         selection.compare("created_at_ms >=", query.created_since_ms);
         match query.cause {

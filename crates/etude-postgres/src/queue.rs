@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use etude_core::digest::Digest;
-use etude_runtime::engine::{Enqueued, Error, Limits, QueuePlace, QueueReason, RunState, Submission, Takes, UniqueKey};
+use etude_runtime::engine::{Enqueued, Error, Limits, QueuePlace, QueueReason, Submission, Takes};
 
 use crate::error::Fault;
 use crate::link::{Connection, Parameter, attempt};
 use crate::rows::{self, Run, columns};
 use crate::session::PostgresSession;
-use crate::store::{self, Manner, Store, Taken};
-use crate::worker;
+use crate::store::{Manner, Store, Taken};
+use crate::submission::{Attempted, time, transact};
+use crate::{claim, worker};
 
 /// Runs that count and whose worker lives.
 const AT_WORK: &str = "select limit_group from runs join workers on workers.worker = runs.worker
-    where lease_until > clock_timestamp() and rank is not null and state <> 'queued'";
+    where is_alive(lease_until) and rank is not null and state <> 'queued'";
 
 /// What became of an attempt to take a run.
 enum Attempt {
@@ -27,21 +27,40 @@ enum Attempt {
 impl Store {
     /// Accepts a run, or finds the one that has one of its keys.
     pub(crate) async fn enqueue(self: Arc<Self>, submission: Submission) -> Result<Enqueued, Error> {
-        let session = store::random();
-        Ok(attempt!(self.link, |connection| transact(connection, &submission, session)))
+        let mut attempted = Attempted::default();
+        let at_ms = self.given(submission.run.created_at_ms);
+        let enqueued = attempt!(self.link, |connection| transact(connection, &submission, at_ms, attempted.next()));
+        if enqueued == Enqueued::Accepted {
+            self.ring().await;
+        }
+        Ok(enqueued)
     }
 
     /// Takes the queued run that is next.
     pub(crate) async fn next(self: &Arc<Self>, limits: &Limits, now_ms: i64) -> Result<Option<PostgresSession>, Error> {
         // A process that waits for runs is a worker: its heartbeat notices the death of others.
         worker::register(self).await?;
-        // An empty queue costs one look.
-        if !attempt!(self.link, |connection| waits(connection, limits, now_ms)) {
-            return Ok(None);
-        }
-        let session = store::random();
-        let taken = attempt!(self.link, |connection| self.take_next(connection, limits, now_ms, session));
-        Ok(taken.map(|(run, taken)| PostgresSession::new(Arc::clone(self), run, taken)))
+        let claiming = self.claiming();
+        let session = claiming.session;
+        let lapses = self.pulse.lapses();
+        let taken = if limits.takes == Takes::Bundles {
+            // Limits of a worker are its places, which it counts itself.
+            claim::claim(self, &limits.queue, session).await?
+        } else if self.is_waiting(limits, now_ms).await? {
+            attempt!(self.link, |connection| self.take_next(connection, limits, now_ms, session))
+        } else {
+            // An empty queue costs one look.
+            None
+        };
+        self.pulse.claimed(taken.is_some().then_some(limits.queue.as_str()), false);
+        Ok(taken.map(|(run, taken)| PostgresSession::new(Arc::clone(self), run, Taken { lapses, ..taken })))
+    }
+
+    /// Whether a run of the queue could be claimed.
+    pub(crate) async fn is_waiting(&self, limits: &Limits, now_ms: i64) -> Result<bool, Error> {
+        let waits = attempt!(self.link, |connection| waits(connection, limits, self.given(now_ms)));
+        self.pulse.claimed(None, false);
+        Ok(waits)
     }
 
     async fn take_next(
@@ -58,6 +77,7 @@ impl Store {
             return self.take(connection, &run, session, Manner::default()).await;
         }
         begin_claim(connection, self.link.address().schema()).await?;
+        let now_ms = time(connection, self.given(now_ms)).await?;
         let Some(run) = pick(connection, limits, now_ms).await? else {
             connection.batch("rollback").await?;
             return Ok(None);
@@ -75,16 +95,19 @@ impl Store {
         limits: &Limits,
         now_ms: i64,
     ) -> Result<Option<PostgresSession>, Error> {
-        let session = store::random();
+        let claiming = self.claiming();
+        let session = claiming.session;
         loop {
+            worker::register(self).await?;
             let run = self.find(run_id).await?;
             self.wait_until_free(&run).await?;
-            worker::register(self).await?;
+            let lapses = self.pulse.lapses();
             match attempt!(self.link, |connection| self.try_take(connection, &run, limits, now_ms, session)) {
                 Attempt::NoRoom => return Ok(None),
                 Attempt::Changed => {}
                 Attempt::Taken(taken) => {
                     let (run, taken) = *taken;
+                    let taken = Taken { lapses, ..taken };
                     return Ok(Some(PostgresSession::new(Arc::clone(self), run, taken)));
                 }
             }
@@ -116,6 +139,7 @@ impl Store {
             connection.batch("rollback").await?;
             return Ok(Attempt::NoRoom);
         }
+        let now_ms = time(connection, self.given(now_ms)).await?;
         let manner = Manner { begins_at_ms: Some(now_ms), counts: true };
         let taken = self.take(connection, run, session, manner).await?;
         connection.batch("commit").await?;
@@ -125,7 +149,7 @@ impl Store {
     /// Where a queued run stands.
     pub(crate) async fn place(&self, run_id: &str, limits: &Limits, now_ms: i64) -> Result<Option<QueuePlace>, Error> {
         let run = self.find(run_id).await?;
-        Ok(attempt!(self.link, |connection| place(connection, &run, limits, now_ms)))
+        Ok(attempt!(self.link, |connection| place(connection, &run, limits, self.given(now_ms))))
     }
 
     /// How many processes died with the run since its last record.
@@ -136,9 +160,17 @@ impl Store {
         Ok(noticed + u32::from(is_dead))
     }
 
+    /// The workers that have died with the run since its last record.
+    pub(crate) async fn dead_workers(&self, run_id: &str) -> Result<Vec<String>, Error> {
+        let run = self.find(run_id).await?;
+        let mut dead = attempt!(self.link, |connection| dead(connection, run.row.number));
+        dead.extend(run.worker.filter(|_| !run.row.is_live));
+        Ok(dead)
+    }
+
     /// Takes the queued runs whose time to wait is over.
     pub(crate) async fn expired(self: &Arc<Self>, now_ms: i64) -> Result<Vec<PostgresSession>, Error> {
-        let ids = attempt!(self.link, |connection| expired(connection, now_ms));
+        let ids = attempt!(self.link, |connection| expired(connection, self.given(now_ms)));
         let mut sessions = Vec::new();
         for id in ids {
             match self.claim(&id).await {
@@ -159,8 +191,8 @@ async fn begin_claim(connection: &mut Connection, schema: &str) -> Result<(), Fa
     Ok(())
 }
 
-async fn waits(connection: &mut Connection, limits: &Limits, now_ms: i64) -> Result<bool, Fault> {
-    let sql = "select 1 from queue where queue = $1 and not_before_ms <= $2 limit 1";
+async fn waits(connection: &mut Connection, limits: &Limits, now_ms: Option<i64>) -> Result<bool, Fault> {
+    let sql = "select 1 from queue where queue = $1 and not_before_ms <= (select coalesce($2, now_ms())) limit 1";
     Ok(connection.query_opt(sql, &[&limits.queue, &now_ms]).await?.is_some())
 }
 
@@ -177,8 +209,9 @@ async fn pick(connection: &mut Connection, limits: &Limits, now_ms: i64) -> Resu
                 and (queue.limit_max is null or coalesce(full_groups.count, 0) < queue.limit_max)
                 and ($4 or case when $5::text[] is null then waiting.bundle is not null
                     else waiting.bundle is null and waiting.app = any($5) end)
+                and waiting.state in ('queued', 'running', 'waiting')
                 and (waiting.worker is null or not exists (select 1 from workers
-                    where workers.worker = waiting.worker and lease_until > clock_timestamp()))
+                    where workers.worker = waiting.worker and is_alive(lease_until)))
             order by queue.rank, queue.run limit 1)",
         columns()
     );
@@ -196,8 +229,9 @@ async fn place(
     connection: &mut Connection,
     run: &Run,
     limits: &Limits,
-    now_ms: i64,
+    now_ms: Option<i64>,
 ) -> Result<Option<QueuePlace>, Fault> {
+    let now_ms = time(connection, now_ms).await?;
     let sql = format!(
         "with at_work as materialized ({AT_WORK})
         select own.not_before_ms,
@@ -226,76 +260,14 @@ async fn deaths(connection: &mut Connection, number: i64) -> Result<u32, Fault> 
     Ok(u32::try_from(deaths).unwrap_or(0))
 }
 
-async fn expired(connection: &mut Connection, now_ms: i64) -> Result<Vec<String>, Fault> {
-    let sql = "select id from queue join runs using (run) where expires_at_ms <= $1 order by expires_at_ms";
+async fn dead(connection: &mut Connection, number: i64) -> Result<Vec<String>, Fault> {
+    let sql = "select case when deaths_at = (select coalesce(max(seq), 0) from records
+            where records.run = runs.run and key <> '!claim') then dead else '{}' end from runs where run = $1";
+    Ok(connection.query_opt(sql, &[&number]).await?.map_or(Ok(Vec::new()), |row| row.try_get(0))?)
+}
+
+async fn expired(connection: &mut Connection, now_ms: Option<i64>) -> Result<Vec<String>, Fault> {
+    let sql = "select id from queue join runs using (run) where expires_at_ms <= (select coalesce($1, now_ms())) order by expires_at_ms";
     let rows = connection.query(sql, &[&now_ms]).await?;
     rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
-}
-
-async fn transact(connection: &mut Connection, submission: &Submission, session: i64) -> Result<Enqueued, Fault> {
-    connection.batch("begin").await?;
-    let enqueued = accept(connection, submission, session).await?;
-    let end = if enqueued == Enqueued::Accepted { "commit" } else { "rollback" };
-    connection.batch(end).await?;
-    Ok(enqueued)
-}
-
-/// Accepts a run inside a transaction.
-pub(crate) async fn accept(
-    connection: &mut Connection,
-    submission: &Submission,
-    session: i64,
-) -> Result<Enqueued, Fault> {
-    let Submission { run, keys, max_queued } = submission;
-    if let Some(found) = repeated(connection, keys, session).await? {
-        return Ok(found);
-    }
-    let placement = &run.placement;
-    if let Some(max) = max_queued {
-        // Who is counted and who counts must not pass each other.
-        connection.query("select pg_advisory_xact_lock(1702131047, hashtext($1))", &[&placement.queue()]).await?;
-        let count = connection.query_opt("select count(*) from queue where queue = $1", &[&placement.queue()]).await?;
-        let count = count.map_or(Ok(0), |row| row.try_get(0).map(rows::length))?;
-        if count >= *max {
-            return Ok(Enqueued::Full);
-        }
-    }
-    let number = rows::insert(connection, run, RunState::Queued, session, None).await?;
-    let number = number.ok_or_else(|| Error::Exists(run.id.clone()))?;
-    let group = placement.limit_group.as_ref();
-    let sql = "insert into queue (queue, rank, run, not_before_ms, expires_at_ms, limit_group, limit_max)
-        values ($1, $2, $3, $4, $5, $6, $7) on conflict do nothing";
-    let parameters: [Parameter<'_>; 7] = [
-        &placement.queue(),
-        &placement.rank(run.created_at_ms),
-        &number,
-        &placement.not_before_ms.unwrap_or(run.created_at_ms),
-        &placement.expires_at_ms(run.created_at_ms),
-        &group.map(|group| group.name.as_bytes()),
-        &group.map(|group| i64::from(group.max_runs)),
-    ];
-    connection.execute(sql, &parameters).await?;
-    for UniqueKey { key, digest } in keys {
-        let digest = digest.as_ref().map(|digest| &digest.as_bytes()[..]);
-        // Fails if another run takes the key at this moment; the next attempt finds that run.
-        let sql = "insert into keys (key, digest, run) values ($1, $2, $3)";
-        connection.execute(sql, &[&key.as_bytes(), &digest, &number]).await?;
-    }
-    Ok(Enqueued::Accepted)
-}
-
-/// The run that has one of the keys.
-async fn repeated(connection: &mut Connection, keys: &[UniqueKey], session: i64) -> Result<Option<Enqueued>, Fault> {
-    for UniqueKey { key, digest } in keys {
-        let sql = "select id, digest, session from keys join runs using (run) where keys.key = $1";
-        let Some(row) = connection.query_opt(sql, &[&key.as_bytes()]).await? else { continue };
-        let (run_id, of, by): (String, Option<Vec<u8>>, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-        if by == session {
-            // An attempt whose reply was lost.
-            return Ok(Some(Enqueued::Accepted));
-        }
-        let is_same = of.as_deref() == digest.as_ref().map(|digest: &Digest| &digest.as_bytes()[..]);
-        return Ok(Some(Enqueued::Repeated { run_id, key: key.clone(), is_same }));
-    }
-    Ok(None)
 }

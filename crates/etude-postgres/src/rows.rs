@@ -2,7 +2,9 @@
 
 use etude_core::digest::Digest;
 use etude_core::tree;
-use etude_runtime::engine::{Cause, LimitGroup, NewRun, Placement, Positioned, Record, RunRow, RunState, Signal};
+use etude_runtime::engine::{
+    Cause, DEFAULT_QUEUE, DEFAULT_TENANT, LimitGroup, NewRun, Placement, Positioned, Record, RunRow, RunState, Signal,
+};
 use serde_json::{Value, json};
 use tokio_postgres::Row;
 
@@ -14,7 +16,7 @@ pub(crate) const CLAIM: &str = "!claim";
 
 /// Whether a worker with an unexpired lease has the run of the row `runs`.
 pub(crate) const IS_LIVE: &str = "exists (select 1 from workers where workers.worker = runs.worker
-    and workers.lease_until > clock_timestamp())";
+    and is_alive(workers.lease_until))";
 
 /// A row of `runs`.
 #[derive(Debug)]
@@ -47,6 +49,7 @@ impl Run {
                 target: row.try_get("target")?,
                 state: RunState::from_word(&word).ok_or_else(|| damaged(format!("`{word}` is no state of a run")))?,
                 is_live: row.try_get("is_live")?,
+                worker: row.try_get("worker")?,
                 created_at_ms: row.try_get("created_at_ms")?,
                 started_at_ms: row.try_get("started_at_ms")?,
                 changed_at_ms: row.try_get("changed_at_ms")?,
@@ -106,21 +109,34 @@ fn placement(row: &Row) -> Result<Placement, Fault> {
         not_before_ms: row.try_get("not_before_ms")?,
         queue_timeout_ms: timeout.map(length),
         limit_group: group.zip(max_runs.map(number)).map(|(name, max_runs)| LimitGroup { name, max_runs }),
-        tenant: row.try_get("tenant")?,
-        queue: row.try_get("queue")?,
+        tenant: named(row, "tenant")?,
+        queue: named(row, "queue")?,
         bundle: bundle.map(digest).transpose()?,
     })
 }
 
+/// A name that is not the default one.
+fn named(row: &Row, column: &str) -> Result<Option<String>, Fault> {
+    let name: String = row.try_get(column)?;
+    Ok(Some(name).filter(|name| name != DEFAULT_QUEUE))
+}
+
+/// How the row of a run begins.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewRow<'m> {
+    pub(crate) state: RunState,
+    pub(crate) session: i64,
+    pub(crate) worker: Option<&'m str>,
+    /// The key under which it was submitted.
+    pub(crate) key: Option<&'m str>,
+    /// The time that counts for its place in the queue.
+    pub(crate) at_ms: i64,
+}
+
 /// Writes the row of a run, with its header and labels. `None` if there is a run of that id, unless an attempt of this session wrote
 /// it, whose reply was lost.
-pub(crate) async fn insert(
-    connection: &mut Connection,
-    run: &NewRun,
-    state: RunState,
-    session: i64,
-    worker: Option<&str>,
-) -> Result<Option<i64>, Fault> {
+pub(crate) async fn insert(connection: &mut Connection, run: &NewRun, new: NewRow<'_>) -> Result<Option<i64>, Fault> {
+    let NewRow { state, session, worker, key, at_ms } = new;
     let placement = &run.placement;
     let is_queued = state == RunState::Queued;
     let cause = (placement.cause != Cause::Cli).then(|| placement.cause.word());
@@ -131,13 +147,13 @@ pub(crate) async fn insert(
     let sql = "with inserted as (
             insert into runs (id, app, target, abi, state, epoch, session, worker, created_at_ms, changed_at_ms, cause, submitter,
                 labels, again_of, priority, not_before_ms, queue_timeout_ms, limit_group, limit_max, tenant, queue, bundle,
-                started_at_ms, rank)
-            values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)
+                started_at_ms, rank, key)
+            values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)
             on conflict (id) do nothing returning run),
-        header as (insert into headers (run, body) select run, $24 from inserted),
+        header as (insert into headers (run, body) select run, $25 from inserted),
         labelled as (
             insert into labels (key, value, created_at_ms, run)
-            select pair.key, pair.value, $9, run from inserted, unnest($25::bytea[], $26::bytea[]) as pair (key, value))
+            select pair.key, pair.value, $9, run from inserted, unnest($26::bytea[], $27::bytea[]) as pair (key, value))
         select run from inserted";
     let inserted = connection
         .query_opt(
@@ -161,11 +177,12 @@ pub(crate) async fn insert(
                 &placement.queue_timeout_ms.map(from_length),
                 &group.map(|group| group.name.as_bytes()),
                 &group.map(|group| i64::from(group.max_runs)),
-                &placement.tenant,
-                &placement.queue,
+                &placement.tenant.as_deref().unwrap_or(DEFAULT_TENANT),
+                &placement.queue(),
                 &placement.bundle.as_ref().map(|bundle| &bundle.as_bytes()[..]),
                 &(!is_queued).then_some(run.created_at_ms),
-                &is_queued.then(|| placement.rank(run.created_at_ms)),
+                &is_queued.then(|| placement.rank(at_ms)),
+                &key,
                 &run.header.as_bytes(),
                 &keys,
                 &values,
@@ -179,6 +196,12 @@ pub(crate) async fn insert(
         }
     };
     Ok(found.map(|row| row.try_get(0)).transpose()?)
+}
+
+/// Whether this run is in the database already, with the header that it is submitted with.
+pub(crate) async fn is_own(connection: &mut Connection, run: &NewRun) -> Result<bool, Fault> {
+    let sql = "select 1 from runs join headers using (run) where id = $1 and created_at_ms = $2 and body = $3";
+    Ok(connection.query_opt(sql, &[&run.id, &run.created_at_ms, &run.header.as_bytes()]).await?.is_some())
 }
 
 /// The records of a run after a position, in order, without the marks of claims.

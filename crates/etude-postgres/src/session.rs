@@ -9,8 +9,8 @@ use tokio::sync::{Mutex, oneshot};
 use crate::append::{Appended, Pending};
 use crate::error::Fault;
 use crate::link::{Connection, Link, attempt, lock};
-use crate::rows;
 use crate::store::{Store, Taken};
+use crate::{rows, wake};
 
 /// A claimed run.
 #[derive(Debug)]
@@ -18,8 +18,11 @@ pub(crate) struct PostgresSession {
     shared: Arc<Shared>,
     run: NewRun,
     began_at_ms: i64,
+    taken_from: Option<String>,
     /// The number of signals when news were last asked for.
     seen: AtomicI64,
+    /// The number of signals that were read last.
+    read: AtomicI64,
 }
 
 /// What a write needs that is finished even if no one waits for it any more.
@@ -33,12 +36,14 @@ struct Shared {
     position: Mutex<i32>,
     /// It has a row in the queue until its state is set.
     was_queued: bool,
+    /// How often this worker had lost all of its runs when it took this one.
+    lapses: u64,
     is_over: AtomicBool,
 }
 
 impl PostgresSession {
     pub(crate) fn new(store: Arc<Store>, run: NewRun, taken: Taken) -> Self {
-        let Taken { number, session, position, began_at_ms, was_queued } = taken;
+        let Taken { number, session, position, began_at_ms, was_queued, taken_from, lapses } = taken;
         store.hold(number, session);
         let shared = Arc::new(Shared {
             store,
@@ -47,9 +52,10 @@ impl PostgresSession {
             session,
             position: Mutex::new(position),
             was_queued,
+            lapses,
             is_over: AtomicBool::new(false),
         });
-        Self { shared, run, began_at_ms, seen: AtomicI64::new(-1) }
+        Self { shared, run, began_at_ms, taken_from, seen: AtomicI64::new(-1), read: AtomicI64::new(0) }
     }
 
     /// The run was queued when it was taken.
@@ -59,6 +65,18 @@ impl PostgresSession {
 }
 
 impl Shared {
+    /// Waits for an answer on this thread, which may be one of a runtime that must end the steps of a lost run: no longer than the lease
+    /// holds (K-19).
+    fn read<T>(&self, answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        self.store.link.wait(async {
+            tokio::select! {
+                biased;
+                answer = answer => answer,
+                () = self.store.pulse.lapsed(self.lapses) => Err(Error::Lapsed { run: self.run_id.clone() }),
+            }
+        })
+    }
+
     async fn append(self: Arc<Self>, record: Record) -> Result<(), Error> {
         let mut position = self.position.lock().await;
         let (done, end) = oneshot::channel();
@@ -67,26 +85,32 @@ impl Shared {
         let stopped =
             || Error::Store { path: self.store.link.address().to_string(), why: "the writers have stopped".to_owned() };
         self.store.appends.send(pending).map_err(|_| stopped())?;
-        match end.await.map_err(|_| stopped())?? {
+        let end = tokio::select! {
+            biased;
+            end = end => end.map_err(|_| stopped())??,
+            // The record may still be written: it stands before the mark of any later claim.
+            () = self.store.pulse.lapsed(self.lapses) => return Err(Error::Lapsed { run: self.run_id.clone() }),
+        };
+        match end {
             Appended::Done => {
                 *position += 1;
                 Ok(())
             }
             Appended::Refused => Err(self.fenced_off().await),
-            Appended::Gap(last) => Err(Error::Store {
-                path: self.store.link.address().to_string(),
-                why: format!(
-                    "the database has lost acknowledged records of run `{}` after position {last}; `etude runs resume` continues from there",
-                    self.run_id
-                ),
-            }),
+            Appended::Gap(last) => {
+                let position = u64::try_from(last).unwrap_or(0);
+                Err(Error::Gap { run: self.run_id.clone(), position })
+            }
         }
     }
 
     /// Why a write was refused: somebody else has the run, or it is gone.
     async fn fenced_off(&self) -> Error {
         match self.store.find(&self.run_id).await {
-            Ok(_) => Error::Overtaken { run: self.run_id.clone() },
+            Ok(_) => {
+                self.store.pulse.fenced();
+                Error::Overtaken { run: self.run_id.clone() }
+            }
             Err(cause) => cause,
         }
     }
@@ -103,10 +127,18 @@ impl Shared {
         Ok(())
     }
 
+    async fn suspend(self: Arc<Self>, read: i64, wakes_at_ms: Option<i64>, result: String) -> Result<(), Error> {
+        let of = (self.number, self.session);
+        let is_noted =
+            attempt!(self.store.link, |connection| wake::suspend(connection, of, read, wakes_at_ms, &result));
+        if is_noted { Ok(()) } else { Err(self.fenced_off().await) }
+    }
+
     /// False if the run is somebody else's by now.
     async fn note(&self, connection: &mut Connection, state: RunState, result: Option<&str>) -> Result<bool, Fault> {
-        let leaves_queue = self.was_queued && state != RunState::Queued;
-        let begins = leaves_queue && state == RunState::Running;
+        // A run that waits may have been woken by a signal just now. Every other one has a driver, or is over.
+        let leaves_queue = state != RunState::Queued && (self.was_queued || state != RunState::Waiting);
+        let begins = self.was_queued && state == RunState::Running;
         // No one needs a run that is over, and to release it here needs no statement of its own.
         let sql = "with noted as (
                 update runs set state = $3, changed_at_ms = now_ms(),
@@ -149,7 +181,7 @@ impl Session for PostgresSession {
 
     fn records(&self) -> Result<Vec<Record>, Error> {
         let link = &self.shared.store.link;
-        link.wait(async { Ok(attempt!(link, |connection| rows::records(connection, self.shared.number))) })
+        self.shared.read(async { Ok(attempt!(link, |connection| rows::records(connection, self.shared.number))) })
     }
 
     fn append(&self, record: Record) -> Boxed<'_, Result<(), Error>> {
@@ -158,7 +190,12 @@ impl Session for PostgresSession {
 
     fn signals(&self) -> Result<Vec<Signal>, Error> {
         let link = &self.shared.store.link;
-        link.wait(async { Ok(attempt!(link, |connection| rows::signals(connection, self.shared.number))) })
+        let signals =
+            self.shared.read(async { Ok(attempt!(link, |connection| rows::signals(connection, self.shared.number))) });
+        if let Ok(signals) = &signals {
+            self.read.store(wake::count(signals.len()), Ordering::Relaxed);
+        }
+        signals
     }
 
     fn has_news(&self) -> Result<bool, Error> {
@@ -170,6 +207,22 @@ impl Session for PostgresSession {
         let shared = Arc::clone(&self.shared);
         self.shared.store.link.spawn(shared.set_state(state, result.map(str::to_owned)))
     }
+
+    fn suspend<'s>(&'s self, wakes_at_ms: Option<i64>, result: &'s str) -> Boxed<'s, Result<(), Error>> {
+        let (shared, read) = (Arc::clone(&self.shared), self.read.load(Ordering::Relaxed));
+        self.shared.store.link.spawn(shared.suspend(read, wakes_at_ms, result.to_owned()))
+    }
+
+    fn taken_from(&self) -> Option<&str> {
+        self.taken_from.as_deref()
+    }
+
+    fn check_lease(&self) -> Result<(), Error> {
+        match self.shared.store.pulse.lapses() > self.shared.lapses {
+            true => Err(Error::Lapsed { run: self.run.id.clone() }),
+            false => Ok(()),
+        }
+    }
 }
 
 impl Drop for PostgresSession {
@@ -179,7 +232,10 @@ impl Drop for PostgresSession {
             return;
         }
         store.forget_hold(*number, *session);
-        if Link::is_own_thread() || store.link.wait(store.release(*number, *session)).is_err() {
+        if Link::is_own_thread()
+            || !store.pulse.is_connected()
+            || store.link.wait(store.release(*number, *session)).is_err()
+        {
             lock(&store.unreleased).push((*number, *session));
         }
     }

@@ -1,5 +1,7 @@
 //! Messages for runs.
 
+use std::sync::Arc;
+
 use etude_runtime::engine::{Error, Signal, Signalled};
 
 use crate::error::Fault;
@@ -9,20 +11,34 @@ use crate::store::{self, Store};
 
 impl Store {
     /// Leaves a signal; the first one of a key counts.
-    pub(crate) async fn signal(&self, run_id: &str, signal: &Signal) -> Result<Signalled, Error> {
+    pub(crate) async fn signal(self: &Arc<Self>, run_id: &str, signal: &Signal) -> Result<Signalled, Error> {
         let token = store::random();
         let run = self.find(run_id).await?;
         let left = attempt!(self.link, |connection| leave(connection, run.row.number, signal, token));
+        if left == Some(Signalled::Accepted) && run.row.placement.bundle.is_some() {
+            self.ring().await;
+        }
         left.ok_or_else(|| Error::Unknown(run_id.to_owned()))
     }
 }
 
 /// `None` if the run is pruned at this moment.
 async fn leave(connection: &mut Connection, run: i64, signal: &Signal, token: i64) -> Result<Option<Signalled>, Fault> {
-    let sql = "insert into signals (run, key, body, token, created_at_ms)
-        select run, $2, $3, $4, now_ms() from runs where run = $1 on conflict (run, key) do nothing";
-    let left = connection.execute(sql, &[&run, &signal.key, &signal.body.as_bytes(), &token]).await?;
-    if left == 1 {
+    // The row of the run is locked: a driver that notes at this moment that the run waits comes before or after.
+    let sql = "with locked as (select run, state, bundle, queue, rank, created_at_ms, limit_group, limit_max, abi
+            from runs where run = $1 for no key update),
+        left_here as (
+            insert into signals (run, key, body, token, created_at_ms) select run, $2, $3, $4, now_ms() from locked
+            on conflict (run, key) do nothing returning run),
+        ready as (
+            insert into queue (queue, rank, run, not_before_ms, limit_group, limit_max, abi, is_bundled)
+            select queue, coalesce(rank, created_at_ms), run, now_ms(), limit_group, limit_max, abi, true
+            from locked join left_here using (run) where state = 'waiting' and bundle is not null
+            on conflict (run) do update set not_before_ms = least(queue.not_before_ms, excluded.not_before_ms),
+                is_asleep = false)
+        select 1 from left_here";
+    let left = connection.query_opt(sql, &[&run, &signal.key, &signal.body.as_bytes(), &token]).await?;
+    if left.is_some() {
         return Ok(Some(Signalled::Accepted));
     }
     let sql = "select body, token from signals where run = $1 and key = $2";

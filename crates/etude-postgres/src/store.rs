@@ -1,6 +1,6 @@
 //! An open engine: what the engine and its sessions share; claims and releases of runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -9,14 +9,17 @@ use etude_runtime::engine::{Error, Holder, NewRun, RunState};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::append::Pending;
+use crate::bell::Bell;
 use crate::blobs::Blobs;
+use crate::claim::{DEAD, DEATHS};
 use crate::error::Fault;
 use crate::follow::Watch;
 use crate::link::{Connection, Link, attempt, lock};
+use crate::pulse::Pulse;
 use crate::rows::{CLAIM, IS_LIVE, Run};
 use crate::session::PostgresSession;
-use crate::worker::Times;
-use crate::{migrate, rows, worker};
+use crate::worker::{Enrolment, Times};
+use crate::{lease, migrate, rows, worker};
 
 /// How often a run of a dead worker is looked at until its lease is over.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -36,8 +39,17 @@ pub(crate) struct Store {
     pub(crate) registered: tokio::sync::Mutex<bool>,
     /// The runs that sessions here have: session number and signals by the number of the run.
     pub(crate) held: Mutex<BTreeMap<i64, Hold>>,
+    /// Sessions whose claim is in progress. The database may have it before this process knows.
+    claiming: Mutex<BTreeSet<i64>>,
     /// Runs that could not be released, each with its session.
     pub(crate) unreleased: Mutex<Vec<(i64, i64)>>,
+    /// How this process stands with the database.
+    pub(crate) pulse: Pulse,
+    pub(crate) bell: Bell,
+    /// What this process is to others.
+    pub(crate) profile: Mutex<Enrolment>,
+    /// The times that callers give count, for tests.
+    has_callers_clock: bool,
     /// The clock of the database: its time at a moment of this process.
     pub(crate) clock: Mutex<Option<(Instant, i64)>>,
     pub(crate) appends: UnboundedSender<Pending>,
@@ -52,6 +64,19 @@ pub(crate) struct Hold {
     pub(crate) signals: i64,
 }
 
+/// A claim in progress.
+#[derive(Debug)]
+pub(crate) struct Claiming<'s> {
+    store: &'s Store,
+    pub(crate) session: i64,
+}
+
+impl Drop for Claiming<'_> {
+    fn drop(&mut self) {
+        lock(&self.store.claiming).remove(&self.session);
+    }
+}
+
 /// What a session begins with.
 #[derive(Debug)]
 pub(crate) struct Taken {
@@ -61,6 +86,10 @@ pub(crate) struct Taken {
     pub(crate) position: i32,
     pub(crate) began_at_ms: i64,
     pub(crate) was_queued: bool,
+    /// The worker that died with it.
+    pub(crate) taken_from: Option<String>,
+    /// How often this worker had lost all of its runs before.
+    pub(crate) lapses: u64,
 }
 
 /// How a run is taken.
@@ -75,38 +104,74 @@ pub(crate) struct Manner {
 impl Store {
     /// Connects and looks at the schema.
     pub(crate) fn open(settings: crate::Settings) -> Result<Arc<Self>, Error> {
-        let crate::Settings { address, cache, times, connections, connect_timeout, patience } = settings;
+        let crate::Settings {
+            address,
+            cache,
+            times,
+            connections,
+            connect_timeout,
+            patience,
+            is_blind,
+            has_callers_clock,
+            has_no_bell,
+        } = settings;
         let link = Arc::new(Link::new(address, connections, patience)?);
         link.wait(migrate::check(&link, connect_timeout))?;
         let blobs = Arc::new(Blobs::new(cache, Arc::clone(&link)));
         let (appends, pending) = tokio::sync::mpsc::unbounded_channel();
         crate::append::start(&link, pending);
         let worker = worker::name();
-        let (registered, held, unreleased, clock, watch) = Default::default();
-        Ok(Arc::new(Self { link, blobs, times, worker, registered, held, unreleased, clock, appends, watch }))
+        let (pulse, bell) = (Pulse::new(times, is_blind), Bell::new(has_no_bell));
+        let (registered, held, claiming, unreleased, profile, clock, watch) = Default::default();
+        Ok(Arc::new(Self {
+            link,
+            blobs,
+            times,
+            worker,
+            registered,
+            held,
+            claiming,
+            unreleased,
+            pulse,
+            bell,
+            profile,
+            has_callers_clock,
+            clock,
+            appends,
+            watch,
+        }))
     }
 
     /// Creates a run and a session for it.
     pub(crate) async fn create(self: Arc<Self>, run: NewRun) -> Result<PostgresSession, Error> {
         worker::register(&self).await?;
-        let session = random();
+        let claiming = self.claiming();
+        let session = claiming.session;
         let inserted = attempt!(self.link, |connection| {
-            rows::insert(connection, &run, RunState::Running, session, Some(&self.worker))
+            let (state, worker, at_ms) = (RunState::Running, Some(self.worker.as_str()), run.created_at_ms);
+            rows::insert(connection, &run, rows::NewRow { state, session, worker, key: None, at_ms })
         });
         let number = inserted.ok_or_else(|| Error::Exists(run.id.clone()))?;
-        let began_at_ms = run.created_at_ms;
-        Ok(PostgresSession::new(self, run, Taken { number, session, position: 0, began_at_ms, was_queued: false }))
+        let (began_at_ms, lapses) = (run.created_at_ms, self.pulse.lapses());
+        let taken = Taken { number, session, position: 0, began_at_ms, was_queued: false, taken_from: None, lapses };
+        Ok(PostgresSession::new(Arc::clone(&self), run, taken))
     }
 
     /// A session for an existing run.
     pub(crate) async fn claim(self: &Arc<Self>, run_id: &str) -> Result<PostgresSession, Error> {
-        let session = random();
+        let claiming = self.claiming();
+        let session = claiming.session;
         loop {
+            // With a heartbeat: after a restart of the server, leases stand still until the first one.
+            worker::register(self).await?;
             let run = self.find(run_id).await?;
             self.wait_until_free(&run).await?;
-            worker::register(self).await?;
+            let lapses = self.pulse.lapses();
             let taken = attempt!(self.link, |connection| self.take(connection, &run, session, Manner::default()));
             if let Some((run, taken)) = taken {
+                let is_takeover = taken.taken_from.is_some();
+                self.pulse.claimed(is_takeover.then(|| run.placement.queue()), is_takeover);
+                let taken = Taken { lapses, ..taken };
                 return Ok(PostgresSession::new(Arc::clone(self), run, taken));
             }
             // Somebody else has taken it since it was looked at.
@@ -129,9 +194,9 @@ impl Store {
         // The connection of a killed process closes at once. A process that lives connects again within the grace.
         let until = Instant::now() + self.times.grace + self.times.beat;
         loop {
-            match attempt!(self.link, |connection| worker::lease_of(connection, name, self.times.grace)) {
-                worker::Lease::Over => return Ok(()),
-                worker::Lease::Disconnected if Instant::now() < until => tokio::time::sleep(PAUSE).await,
+            match attempt!(self.link, |connection| lease::lease_of(connection, name, self.times.grace)) {
+                lease::Lease::Over => return Ok(()),
+                lease::Lease::Disconnected if Instant::now() < until => tokio::time::sleep(PAUSE).await,
                 _ => return Err(busy()),
             }
         }
@@ -139,6 +204,8 @@ impl Store {
 
     /// Takes a run that was free when it was looked at; `None` if that has changed. The mark of the claim is written with it: of this
     /// and the previous session, one meets a record of the other.
+    ///
+    /// A running run leaves the queue. One that is queued or waits leaves it when its driver notes that it runs.
     pub(crate) async fn take(
         &self,
         connection: &mut Connection,
@@ -154,8 +221,7 @@ impl Store {
                 from records where run = $1),
             taken as (
                 update runs set epoch = epoch + 1, session = $4, worker = $5,
-                    deaths = case when worker is null then deaths
-                        else 1 + case when deaths_at = last.proper then deaths else 0 end end,
+                    deaths = {DEATHS}, dead = {DEAD},
                     deaths_at = case when worker is null then deaths_at else last.proper end,
                     state = case when $6::bigint is null then state else 'running' end,
                     started_at_ms = coalesce($6, started_at_ms), changed_at_ms = coalesce($6, changed_at_ms),
@@ -163,8 +229,8 @@ impl Store {
                 from last
                 where run = $1 and epoch = $2 and session = $3
                     and (worker is null or worker = $5 or not {IS_LIVE})
-                returning run),
-            begun as (delete from queue using taken where queue.run = taken.run and $6 is not null),
+                returning run, state),
+            begun as (delete from queue using taken where queue.run = taken.run and taken.state = 'running'),
             mark as (
                 insert into records (run, seq, session, key, request, body)
                 select taken.run, last.seq + 1, $4, '{CLAIM}', $8, convert_to($5, 'UTF8') from taken, last where $2 > 0)
@@ -183,7 +249,8 @@ impl Store {
         let run = seen.created(connection).await?;
         let began_at_ms = begins.or(seen.row.started_at_ms).unwrap_or(seen.row.created_at_ms);
         let was_queued = is_queued && begins.is_none();
-        Ok(Some((run, Taken { number, session, position, began_at_ms, was_queued })))
+        let taken_from = seen.worker.clone().filter(|name| *name != self.worker);
+        Ok(Some((run, Taken { number, session, position, began_at_ms, was_queued, taken_from, lapses: 0 })))
     }
 
     /// The position of the run if an earlier attempt of this session has taken it, whose reply was lost.
@@ -210,6 +277,33 @@ impl Store {
         lock(&self.held).contains_key(&number)
     }
 
+    /// Begins a claim for a new session. Until its end, the heartbeat does not release the run of that session.
+    pub(crate) fn claiming(&self) -> Claiming<'_> {
+        let session = random();
+        lock(&self.claiming).insert(session);
+        Claiming { store: self, session }
+    }
+
+    /// Releases the runs that this worker has in the database and nowhere else: the reply to their claim was lost, and no one
+    /// asked again (K-26).
+    ///
+    /// A claim in progress is noted before its statement is sent, so that what the database lists here is known or an orphan.
+    pub(crate) async fn release_orphans(&self, connection: &mut Connection) -> Result<(), Fault> {
+        let rows = connection.query("select run, session from runs where worker = $1", &[&self.worker]).await?;
+        for row in rows {
+            let (number, session) = (row.try_get(0)?, row.try_get(1)?);
+            // In this order: a claim ends once the run is held.
+            if !lock(&self.claiming).contains(&session) && !self.holds(number, session) {
+                release(connection, number, session).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn holds(&self, number: i64, session: i64) -> bool {
+        lock(&self.held).get(&number).is_some_and(|hold| hold.session == session)
+    }
+
     /// Notes that a session here has the run.
     pub(crate) fn hold(&self, number: i64, session: i64) {
         lock(&self.held).insert(number, Hold { session, signals: 0 });
@@ -227,6 +321,12 @@ impl Store {
     pub(crate) fn now_ms(&self) -> i64 {
         let elapsed = |(at, ms): (Instant, i64)| ms.saturating_add_unsigned(at.elapsed().as_millis() as u64);
         lock(&self.clock).map_or_else(clock::now_ms, elapsed)
+    }
+
+    /// A time that a caller gives, for a statement that takes the clock of the database where that is null. The clocks of machines
+    /// differ, and none of them decides about the runs of others (K-25).
+    pub(crate) fn given(&self, now_ms: i64) -> Option<i64> {
+        self.has_callers_clock.then_some(now_ms)
     }
 
     /// The run of exactly this id.

@@ -1,24 +1,27 @@
-//! This engine as a worker: its lease, its heartbeat, the news for its runs.
-//!
-//! A lease belongs to the worker, not to a run. The worker renews it with each beat and holds an advisory lock on the connection of
-//! its heartbeat. If the lock is gone, others shorten the lease to the grace.
+//! This engine as a worker: its heartbeat, its connection, the news for its runs.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use etude_runtime::engine::Error;
+use etude_runtime::engine::{Error, Profile};
 
-use crate::error::Fault;
+use crate::error::{Fault, is_refusal};
+use crate::lease::{beat, enlist};
 use crate::link::{Connection, attempt, lock};
 use crate::store::{self, Store};
+use crate::wake;
 
 /// How often signals for the runs here are looked for.
-const POLL: Duration = Duration::from_millis(50);
+const SIGNALS: Duration = Duration::from_millis(50);
 
-/// Whether the backend that holds a worker's lock lives; the lock is in this database.
-const HAS_LOCK: &str = "exists (select 1 from pg_locks where locktype = 'advisory' and objsubid = 1 and granted
-    and database = (select oid from pg_database where datname = current_database())
-    and ((classid::bigint << 32) | objid::bigint) = workers.lock)";
+/// A heartbeat without a reply counts as a lost connection.
+const REPLY: Duration = Duration::from_secs(5);
+
+/// Between two attempts to connect again.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// How often this process looks at its own clock.
+const CLOCK: Duration = Duration::from_millis(100);
 
 /// Times of leases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,30 +32,42 @@ pub struct Times {
     pub beat: Duration,
     /// What remains of a lease once the worker's connection is gone.
     pub grace: Duration,
+    /// Between two looks at the queue.
+    pub poll: Duration,
+    /// How long effects in progress continue while the database is down.
+    pub patience: Duration,
 }
 
 impl Default for Times {
     fn default() -> Self {
-        Self { lease: Duration::from_secs(15), beat: Duration::from_secs(3), grace: Duration::from_secs(3) }
+        Self {
+            lease: Duration::from_secs(15),
+            beat: Duration::from_secs(3),
+            grace: Duration::from_secs(3),
+            poll: Duration::from_millis(500),
+            patience: Duration::from_secs(60),
+        }
     }
 }
 
-/// How the lease of a worker stands.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Lease {
-    /// The worker lives.
-    Held,
-    /// Its connection is gone; at most the grace remains.
-    Disconnected,
-    /// It is over, or there is no such worker.
-    Over,
+/// What this process is to others.
+#[derive(Debug, Default)]
+pub(crate) struct Enrolment {
+    pub(crate) profile: Option<Profile>,
+    pub(crate) is_draining: bool,
+    /// The next round beats, whatever the time.
+    pub(crate) is_changed: bool,
+}
+
+/// The name of this host.
+pub(crate) fn host() -> String {
+    whoami::hostname().unwrap_or_else(|_| "unknown".to_owned())
 }
 
 /// A name for this engine: the host, the process, four random characters.
 pub(crate) fn name() -> String {
-    let host = whoami::hostname().unwrap_or_else(|_| "unknown".to_owned());
     let suffix = etude_runtime::run_id::new();
-    format!("{host}-{}-{}", std::process::id(), &suffix[suffix.len() - 4..])
+    format!("{}-{}-{}", host(), std::process::id(), &suffix[suffix.len() - 4..])
 }
 
 /// Registers this engine as a worker, before it has its first run.
@@ -61,96 +76,86 @@ pub(crate) async fn register(store: &Arc<Store>) -> Result<(), Error> {
     if *registered {
         return Ok(());
     }
-    let key = store::random();
     let mut attempts = store.link.attempts();
-    let loan = loop {
+    let (loan, key) = loop {
         let mut loan = attempts.next().await?;
-        match enlist(&mut loan.connection, store, key).await {
-            Ok(()) => break loan,
+        match enlist(&mut loan.connection, store).await {
+            Ok(key) => break (loan, key),
             Err(fault) => attempts.failed(loan, fault).await?,
         }
     };
     *registered = true;
-    store.link.start(attend(Arc::downgrade(store), store.times, key, Some(loan.connection)));
+    store.link.start(attend(Arc::downgrade(store), Some((loan.into_connection(), key))));
+    store.link.start(watch_clock(Arc::downgrade(store)));
     Ok(())
 }
 
-/// Takes the lock on a connection and renews the lease.
-async fn enlist(connection: &mut Connection, store: &Store, key: i64) -> Result<(), Fault> {
-    // Not released before the connection ends; another connection of this worker may be about to.
-    let sql = "select pg_try_advisory_lock($1)";
-    connection.query(sql, &[&key]).await?;
-    beat(connection, store, key).await
-}
-
-async fn beat(connection: &mut Connection, store: &Store, key: i64) -> Result<(), Fault> {
-    let Times { lease, grace, .. } = store.times;
-    let sql = "insert into workers (worker, lock, started_at, beat_at, lease_until)
-        values ($1, $2, clock_timestamp(), clock_timestamp(), clock_timestamp() + $3 * interval '1 millisecond')
-        on conflict (worker) do update set beat_at = excluded.beat_at, lease_until = excluded.lease_until
-        returning now_ms()";
-    let before = Instant::now();
-    let row = connection.query_opt(sql, &[&store.worker, &key, &ms(lease)]).await?;
-    if let Some(row) = row {
-        *lock(&store.clock) = Some((before, row.try_get(0)?));
+/// Looks at the clock until the store is gone: a lease ends whether or not anything else happens here.
+async fn watch_clock(store: Weak<Store>) {
+    while let Some(store) = store.upgrade() {
+        store.pulse.look();
+        drop(store);
+        tokio::time::sleep(CLOCK).await;
     }
-    let sql = format!(
-        "update workers set lease_until = clock_timestamp() + $2 * interval '1 millisecond'
-         where worker <> $1 and lease_until > clock_timestamp() + $2 * interval '1 millisecond' and not {HAS_LOCK}"
-    );
-    connection.execute(&sql, &[&store.worker, &ms(grace)]).await?;
-    let sql = "delete from workers where lease_until < clock_timestamp() - interval '1 hour'";
-    connection.execute(sql, &[]).await?;
-    Ok(())
 }
 
-/// How the lease of another worker stands. That of a worker without a connection is shortened to the grace.
-pub(crate) async fn lease_of(connection: &mut Connection, worker: &str, grace: Duration) -> Result<Lease, Fault> {
-    let sql = format!(
-        "update workers set lease_until = least(lease_until, clock_timestamp() + $2 * interval '1 millisecond')
-         where worker = $1 and not {HAS_LOCK}"
-    );
-    let is_disconnected = connection.execute(&sql, &[&worker, &ms(grace)]).await? == 1;
-    let sql = "select 1 from workers where worker = $1 and lease_until > clock_timestamp()";
-    let is_over = connection.query_opt(sql, &[&worker]).await?.is_none();
-    Ok(match (is_over, is_disconnected) {
-        (true, _) => Lease::Over,
-        (false, true) => Lease::Disconnected,
-        (false, false) => Lease::Held,
-    })
+/// What [`attend`] does when.
+struct Due {
+    beat: Instant,
+    wake: Instant,
 }
 
-/// Beats and looks for news until the store is gone.
-async fn attend(store: Weak<Store>, times: Times, key: i64, mut connection: Option<Connection>) {
-    let mut last_beat = Instant::now();
+/// Beats and looks for news until the store is gone. A connection comes with the key of its lock.
+async fn attend(store: Weak<Store>, mut connection: Option<(Connection, i64)>) {
+    let mut due = Due { beat: Instant::now(), wake: Instant::now() };
     loop {
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep(SIGNALS).await;
         let Some(store) = store.upgrade() else { return };
-        let is_due = last_beat.elapsed() >= times.beat;
-        match round(&store, key, connection.take(), is_due).await {
-            Ok(open) => {
-                connection = Some(open);
-                if is_due {
-                    last_beat = Instant::now();
+        if let Some((open, key)) = connection.take().filter(|(connection, _)| !connection.client.is_closed()) {
+            match tokio::time::timeout(REPLY, round(&store, key, open, &mut due)).await {
+                Ok(Ok(open)) => {
+                    connection = Some((open, key));
+                    continue;
                 }
+                // Other connections of this process are no better.
+                Ok(Err(_)) | Err(_) => store.link.give_up(),
             }
-            // The next round connects again, and beats.
-            Err(_) => last_beat = Instant::now().checked_sub(times.beat).unwrap_or(last_beat),
+        }
+        store.pulse.broken();
+        connection = connected(&store).await;
+        if connection.is_none() {
+            drop(store);
+            tokio::time::sleep(PAUSE).await;
         }
     }
 }
 
-async fn round(store: &Store, key: i64, open: Option<Connection>, is_due: bool) -> Result<Connection, Fault> {
-    let mut connection = match open.filter(|connection| !connection.client.is_closed()) {
-        Some(connection) => connection,
-        None => {
-            let mut connection = store.link.connect().await?;
-            enlist(&mut connection, store, key).await?;
-            connection
-        }
+/// Another connection with the lock and a heartbeat, if the database answers.
+async fn connected(store: &Store) -> Option<(Connection, i64)> {
+    let attempt = async {
+        let mut connection = store.link.connect().await?;
+        let key = enlist(&mut connection, store).await?;
+        Ok::<_, Fault>((connection, key))
     };
-    if is_due {
+    match tokio::time::timeout(REPLY, attempt).await {
+        Ok(Ok(connected)) => Some(connected),
+        Ok(Err(fault)) => {
+            store.pulse.not_connected(matches!(&fault, Fault::Database(cause) if is_refusal(cause)));
+            None
+        }
+        Err(_) => {
+            store.pulse.not_connected(false);
+            None
+        }
+    }
+}
+
+async fn round(store: &Store, key: i64, mut connection: Connection, due: &mut Due) -> Result<Connection, Fault> {
+    let is_changed = std::mem::take(&mut lock(&store.profile).is_changed);
+    if is_changed || due.beat.elapsed() >= store.times.beat {
         beat(&mut connection, store, key).await?;
+        store.release_orphans(&mut connection).await?;
+        due.beat = Instant::now();
     }
     let unreleased = std::mem::take(&mut *lock(&store.unreleased));
     for (number, session) in &unreleased {
@@ -159,11 +164,15 @@ async fn round(store: &Store, key: i64, open: Option<Connection>, is_due: bool) 
             return Err(fault);
         }
     }
+    if due.wake.elapsed() >= store.times.poll {
+        wake::wake(&mut connection).await?;
+        due.wake = Instant::now();
+    }
     count_signals(&mut connection, store).await?;
     Ok(connection)
 }
 
-/// Counts the signals of all runs here in one statement. A count, because numbers do not become visible in their order.
+/// Counts the signals of all runs here in one statement. A count, because numbers do not become visible in their order (K-39).
 async fn count_signals(connection: &mut Connection, store: &Store) -> Result<(), Fault> {
     let runs: Vec<i64> = lock(&store.held).keys().copied().collect();
     if runs.is_empty() {
@@ -181,23 +190,19 @@ async fn count_signals(connection: &mut Connection, store: &Store) -> Result<(),
 
 /// Ends the lease, if the database answers at once.
 pub(crate) fn leave(store: &mut Store) {
-    if !*store.registered.get_mut() {
+    if !*store.registered.get_mut() || !store.pulse.is_connected() {
+        // The lease ends by itself.
         return;
     }
     let (link, worker) = (Arc::clone(&store.link), store.worker.clone());
     let ending = async move {
-        let sql = "update workers set lease_until = clock_timestamp() where worker = $1";
+        let sql = "delete from workers where worker = $1";
         attempt!(link.attempts_for(Duration::from_secs(1)); |connection| connection.execute(sql, &[&worker]));
         Ok::<(), Error>(())
     };
-    // The lease ends by itself otherwise.
     if crate::link::Link::is_own_thread() {
         drop(store.link.spawn(ending));
     } else {
-        let _ = store.link.wait(ending);
+        let _ = store.link.wait(async { tokio::time::timeout(Duration::from_secs(2), ending).await.map(drop) });
     }
-}
-
-fn ms(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1000.0
 }

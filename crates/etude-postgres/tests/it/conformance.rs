@@ -17,6 +17,8 @@ fn check(connections: usize) {
         drop(crate::open(&server, &schema, dir.path()));
         let settings = Settings { connections, ..crate::settings(&server, &schema, dir.path()) };
         let engine: Box<dyn Engine> = Box::new(Postgres::open(settings).expect("the engine can be opened"));
+        // K-54: what its runs were created with may be anyone's word.
+        assert!(engine.is_shared());
         engine
     });
 }

@@ -82,8 +82,12 @@ impl Appender {
 
 /// Short leases, so that no one waits long.
 fn settings(url: &str, dir: &Path) -> Settings {
-    let times =
-        Times { lease: Duration::from_secs(2), beat: Duration::from_millis(400), grace: Duration::from_millis(400) };
+    let times = Times {
+        lease: Duration::from_secs(2),
+        beat: Duration::from_millis(400),
+        grace: Duration::from_millis(400),
+        ..Times::default()
+    };
     Settings {
         address: Address::parse(url).expect("an address"),
         cache: dir.to_owned(),
@@ -91,6 +95,10 @@ fn settings(url: &str, dir: &Path) -> Settings {
         connections: 6,
         connect_timeout: Duration::from_secs(10),
         patience: Duration::from_secs(60),
+        // Nothing but the position of its records stops the process (K-7).
+        is_blind: true,
+        has_callers_clock: true,
+        has_no_bell: false,
     }
 }
 
@@ -199,7 +207,7 @@ fn every_acknowledged_record_survives_the_death_of_the_database() {
     check(&claim(&engine).records().expect("records"), acknowledged);
 }
 
-/// K-6: a process that is stopped in the middle of its appends, for longer than its lease, has written before the claim or not at all.
+/// K-6, K-7: a process that is stopped in the middle of its appends, for longer than its lease, has written before the claim or not at all.
 #[test]
 fn a_stopped_process_writes_nothing_after_its_run_was_taken() {
     let Some(server) = Server::start() else { return };

@@ -1,10 +1,12 @@
 //! A session that lost its run writes nothing.
 
+use std::path::Path;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use etude_postgres::Postgres;
 use etude_runtime::conformance::{block_on, new_run, record};
-use etude_runtime::engine::{Engine as _, Error, Fleet as _, Limits, Record, RunState, Session, Submission};
+use etude_runtime::engine::{Engine as _, Error, Fleet as _, Limits, Record, RunState, Session, Standing, Submission};
 
 use crate::server::Server;
 
@@ -57,7 +59,7 @@ fn a_session_whose_run_was_taken_writes_nothing() {
     }
 }
 
-/// A failover that lost acknowledged records, here removed with SQL: their session builds nothing on the gap, and nothing on what
+/// K-24: a failover that lost acknowledged records, here removed with SQL: their session builds nothing on the gap, and nothing on what
 /// another session has put in their place.
 #[test]
 fn a_session_whose_records_were_lost_writes_nothing() {
@@ -72,8 +74,7 @@ fn a_session_whose_records_were_lost_writes_nothing() {
     block_on(session.append(record("lost", "1"))).expect("append");
     server.sql("delete from etude.records where seq > 3");
     let append = block_on(session.append(record("after the gap", "1")));
-    let Err(Error::Store { why, .. }) = &append else { panic!("{append:?}") };
-    assert!(why.contains("after position 3"), "{why}");
+    assert!(matches!(append, Err(Error::Gap { position: 3, .. })), "{append:?}");
     let next = take_over(&server, "etude", &other, &one, "r-1");
     block_on(next.append(record("d", "1"))).expect("append");
     let append = block_on(session.append(record("late", "1")));
@@ -114,7 +115,7 @@ fn a_queued_run_is_there_when_it_is_found() {
         scope.spawn(|| {
             for number in 0..RUNS {
                 let run = new_run(&format!("r-{number}"), 1);
-                let submission = Submission { run, keys: Vec::new(), max_queued: None };
+                let submission = Submission { run, keys: Vec::new(), max_queued: None, needs_room: false };
                 block_on(one.enqueue(&submission)).expect("enqueue");
             }
         });
@@ -127,4 +128,62 @@ fn a_queued_run_is_there_when_it_is_found() {
             begun += 1;
         }
     });
+}
+
+/// An engine whose leases are short, and a way to lose them: a database that says nothing for longer.
+fn hasty(server: &Server, cache: &Path) -> Postgres {
+    drop(crate::open(server, "etude", cache));
+    let mut settings = crate::settings(server, "etude", cache);
+    settings.times.beat = Duration::from_millis(100);
+    settings.times.lease = Duration::from_millis(700);
+    Postgres::open(settings).expect("the engine can be opened")
+}
+
+/// Waits until something is so.
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let since = Instant::now();
+    while !is_so() {
+        assert!(since.elapsed() < Duration::from_secs(30), "{what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// K-5: a worker that has lost all of its runs takes others later, in each of the ways.
+#[test]
+fn a_run_that_is_taken_after_a_lapse_is_held() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = hasty(&server, dir.path());
+    let session = block_on(engine.create(&new_run("r-1", 1))).expect("create");
+    server.freeze(true);
+    wait_until("the lease lapses", || engine.health().lapses > 0);
+    server.freeze(false);
+    wait_until("a heartbeat is answered", || engine.health().standing == Standing::Held);
+    assert!(matches!(session.check_lease(), Err(Error::Lapsed { .. })));
+    drop(session);
+    let lapses = engine.health().lapses;
+    let session = engine.take("r-1", &Limits::of_default_queue(9), 1).expect("take").expect("there is room");
+    // Another lapse would be a slow machine's.
+    if engine.health().lapses == lapses {
+        session.check_lease().expect("it is held");
+        block_on(session.append(record("a", "1"))).expect("append");
+    }
+}
+
+/// K-19: a thread that reads while the database says nothing waits no longer than the lease holds.
+#[test]
+fn a_read_from_a_silent_database_ends_with_the_lease() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = hasty(&server, dir.path());
+    let session = block_on(engine.create(&new_run("r-1", 1))).expect("create");
+    server.freeze(true);
+    let since = Instant::now();
+    let (signals, records) = (session.signals(), session.records());
+    let waited = since.elapsed();
+    server.freeze(false);
+    assert!(matches!(signals, Err(Error::Lapsed { .. })), "{signals:?}");
+    assert!(matches!(records, Err(Error::Lapsed { .. })), "{records:?}");
+    // A heartbeat without a reply is given up only after five seconds.
+    assert!(waited < Duration::from_secs(4), "{waited:?}");
 }

@@ -10,8 +10,10 @@ use etude_postgres::{Address, Postgres, Settings, Times};
 
 use server::Server;
 
+mod claims;
 mod conformance;
 mod crash;
+mod exhaustive;
 mod fencing;
 mod interleavings;
 mod replies;
@@ -26,6 +28,9 @@ fn settings(server: &Server, schema: &str, cache: &Path) -> Settings {
         connections: 6,
         connect_timeout: Duration::from_secs(10),
         patience: Duration::from_secs(60),
+        is_blind: false,
+        has_callers_clock: true,
+        has_no_bell: false,
     }
 }
 

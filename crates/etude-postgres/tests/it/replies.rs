@@ -3,16 +3,18 @@
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
+use etude_core::digest::Digest;
 use etude_postgres::{Address, Postgres, Settings};
 use etude_runtime::conformance::{block_on, new_run, record};
 use etude_runtime::engine::{
-    Engine as _, Enqueued, Entry, EntryQuery, Expected, Fleet as _, Ledger as _, RunState, Signal, Signalled,
-    Submission, UniqueKey, Write as Written, Written as Result,
+    Engine as _, Enqueued, Entry, EntryQuery, Expected, Fleet as _, Ledger as _, Placement, RunState, Signal,
+    Signalled, Submission, UniqueKey, Write as Written, Written as Result,
 };
 
 use crate::server::Server;
@@ -74,19 +76,22 @@ fn forward(client: &TcpStream, socket: PathBuf, left: &AtomicI64) {
     let _ = client.shutdown(Shutdown::Both);
 }
 
+/// An engine on the schema `etude` whose connections go through a proxy.
+fn behind_proxy(server: &Server, cache: &Path) -> (Proxy, Postgres) {
+    let proxy = Proxy::start(server);
+    let url = format!("postgres://etude@127.0.0.1:{}/postgres", proxy.port);
+    let settings =
+        Settings { address: Address::parse(&url).expect("an address"), ..crate::settings(server, "etude", cache) };
+    (proxy, Postgres::open(settings).expect("the engine can be opened"))
+}
+
 /// K-8: each write of a run is done once, whichever of its replies is lost, and no one hears of it.
 #[test]
 fn a_lost_reply_is_neither_repeated_nor_a_failure() {
     let Some(server) = Server::start() else { return };
     let dir = tempfile::tempdir().expect("a directory");
     drop(crate::open(&server, "etude", dir.path()));
-    let proxy = Proxy::start(&server);
-    let url = format!("postgres://etude@127.0.0.1:{}/postgres", proxy.port);
-    let settings = Settings {
-        address: Address::parse(&url).expect("an address"),
-        ..crate::settings(&server, "etude", dir.path())
-    };
-    let engine = Postgres::open(settings).expect("the engine can be opened");
+    let (proxy, engine) = behind_proxy(&server, dir.path());
     let mut lost = [0; 7];
     for replies in 0..4 {
         let id = format!("r-{replies}");
@@ -111,7 +116,8 @@ fn a_lost_reply_is_neither_repeated_nor_a_failure() {
         block_on(session.set_state(RunState::Succeeded, Some("[]"))).expect("set_state");
         lossy(5);
         let keys = vec![UniqueKey { key: id.clone(), digest: None }];
-        let submission = Submission { run: new_run(&format!("q-{replies}"), 1), keys, max_queued: None };
+        let submission =
+            Submission { run: new_run(&format!("q-{replies}"), 1), keys, max_queued: None, needs_room: false };
         assert_eq!(block_on(engine.enqueue(&submission)).expect("enqueue"), Enqueued::Accepted);
         lossy(6);
         let entry = Entry {
@@ -121,7 +127,12 @@ fn a_lost_reply_is_neither_repeated_nor_a_failure() {
             body: "{}".to_owned(),
             ..Entry::default()
         };
-        let submission = Submission { run: new_run(&format!("l-{replies}"), 1), keys: Vec::new(), max_queued: None };
+        let submission = Submission {
+            run: new_run(&format!("l-{replies}"), 1),
+            keys: Vec::new(),
+            max_queued: None,
+            needs_room: false,
+        };
         let write = Written { entry, expected: Expected::Nothing, submission: Some(submission), is_alone: false };
         assert_eq!(block_on(engine.write(&write)).expect("write"), Result::Done);
         proxy.has_lost();
@@ -138,6 +149,86 @@ fn a_lost_reply_is_neither_repeated_nor_a_failure() {
     assert_eq!(server.sql("select count(*) from etude.queue"), "8");
     // One mark for the one claim of each run.
     assert_eq!(server.sql("select count(*) from etude.records where key = '!claim'"), "4");
+}
+
+/// K-8: a submission whose reply is lost is accepted, also if a worker has the run before it is sent again.
+#[test]
+fn a_submission_is_recognized_after_its_run_is_claimed() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let local = crate::open(&server, "etude", dir.path());
+    let (proxy, engine) = behind_proxy(&server, dir.path());
+    let mut early = 0;
+    // The reply to the commit is the last one: the first numbers lose earlier replies.
+    for (number, key) in (0..16).flat_map(|replies| [(replies, true), (replies, false)]) {
+        let id = format!("r-{number}-{key}");
+        let keys = if key { vec![UniqueKey { key: id.clone(), digest: None }] } else { Vec::new() };
+        let mut run = new_run(&id, 1);
+        run.placement.bundle = Some(Digest::of(b"app"));
+        let submission = Submission { run, keys, max_queued: None, needs_room: false };
+        proxy.lose_after(number);
+        let claimed = thread::scope(|scope| {
+            let submitted = scope.spawn(|| block_on(engine.enqueue(&submission)));
+            let mut claimed = None;
+            while !submitted.is_finished() {
+                claimed = claimed.or_else(|| local.next(&crate::claims::limits(), 0).expect("next"));
+            }
+            assert_eq!(submitted.join().expect("no panic").expect("it is accepted"), Enqueued::Accepted);
+            claimed
+        });
+        early += usize::from(proxy.has_lost() && claimed.is_some());
+        let session = claimed.or_else(|| local.next(&crate::claims::limits(), 0).expect("next")).expect("a run");
+        assert_eq!(session.run_id(), id);
+        assert!(local.next(&crate::claims::limits(), 0).expect("next").is_none(), "it is there once");
+        block_on(session.set_state(RunState::Succeeded, None)).expect("set_state");
+    }
+    assert!(early > 0, "no run was claimed before its submission was sent again");
+}
+
+/// K-8, K-26: a claim from a queue whose reply is lost is found again, and takes no second run.
+#[test]
+fn a_lost_reply_to_a_claim_takes_no_second_run() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let local = crate::open(&server, "etude", dir.path());
+    let (proxy, engine) = behind_proxy(&server, dir.path());
+    for number in 0..12 {
+        crate::claims::submit(&local, &format!("r-{number}"), number, Placement::default());
+    }
+    let (mut sessions, mut lost) = (Vec::new(), 0);
+    for replies in 0..4 {
+        proxy.lose_after(replies);
+        sessions.push(engine.next(&crate::claims::limits(), 0).expect("next").expect("a run"));
+        lost += usize::from(proxy.has_lost());
+    }
+    assert!(lost > 1, "no reply was lost");
+    assert_eq!(server.sql("select count(*) from etude.runs where state = 'running'"), sessions.len().to_string());
+    assert_eq!(server.sql("select count(*) from etude.queue"), (12 - sessions.len()).to_string());
+    for session in &sessions {
+        block_on(session.append(record("a", "1"))).expect("append");
+    }
+}
+
+/// K-26: the heartbeat releases a run of this worker that no session here has, and no other.
+#[test]
+fn a_heartbeat_releases_what_only_the_database_knows() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    drop(crate::open(&server, "etude", dir.path()));
+    let mut settings = crate::settings(&server, "etude", dir.path());
+    settings.times.beat = Duration::from_millis(100);
+    let engine = Postgres::open(settings).expect("the engine can be opened");
+    let held = block_on(engine.create(&new_run("held", 1))).expect("create");
+    drop(block_on(engine.create(&new_run("orphan", 1))).expect("create"));
+    let worker = engine.worker();
+    server.sql(&format!("update etude.runs set worker = '{worker}', session = 7 where id = 'orphan'"));
+    let since = Instant::now();
+    while server.sql("select count(*) from etude.runs where id = 'orphan' and worker is null") == "0" {
+        assert!(since.elapsed() < Duration::from_secs(60), "it is not released");
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(server.sql("select worker from etude.runs where id = 'held'"), worker);
+    block_on(held.append(record("a", "1"))).expect("append");
 }
 
 /// K-11: an append waits for no one who has locked all rows of `runs`.

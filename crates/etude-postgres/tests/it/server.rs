@@ -94,6 +94,31 @@ impl Server {
         self.wait_until_ready();
     }
 
+    /// Shuts the server down; connections are refused until [`Server::start_again`].
+    #[allow(dead_code, reason = "the tests of the program use it")]
+    pub(crate) fn stop(&mut self) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process");
+        kill_process(pid, Signal::INT).expect("it is there");
+        self.child.wait().expect("it ends");
+    }
+
+    /// Starts the server after [`Server::stop`].
+    #[allow(dead_code, reason = "the tests of the program use it")]
+    pub(crate) fn start_again(&mut self) {
+        self.child = launch(&self.bin, self.dir.path());
+        self.wait_until_ready();
+    }
+
+    /// Stops or continues all processes of the server: it accepts connections and says nothing.
+    #[allow(dead_code, reason = "the tests of the program use it")]
+    pub(crate) fn freeze(&self, is_frozen: bool) {
+        let data = self.dir.path().join("data").canonicalize().expect("it is there");
+        for pid in processes_in(&data) {
+            // One that has just ended needs no signal.
+            let _ = kill_process(pid, if is_frozen { Signal::STOP } else { Signal::CONT });
+        }
+    }
+
     fn wait_until_ready(&self) {
         let since = Instant::now();
         let is_ready = || {

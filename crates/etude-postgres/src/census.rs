@@ -1,0 +1,102 @@
+//! Workers and queues as others see them.
+
+use std::sync::Arc;
+
+use etude_runtime::engine::{Census, DEFAULT_QUEUE, Error, Profile, QueueRow, WorkerRow, WorkerState};
+use tokio_postgres::Row;
+
+use crate::error::Fault;
+use crate::link::{Connection, attempt, lock};
+use crate::rows;
+use crate::store::Store;
+use crate::worker;
+
+impl Store {
+    /// Joins the fleet as a worker.
+    pub(crate) async fn join(self: &Arc<Self>, profile: &Profile) -> Result<(), Error> {
+        {
+            let mut enrolment = lock(&self.profile);
+            enrolment.profile = Some(profile.clone());
+            enrolment.is_changed = true;
+        }
+        worker::register(self).await?;
+        self.listen();
+        Ok(())
+    }
+
+    /// Takes no more runs: others see that from the next heartbeat on, which comes now.
+    pub(crate) fn retire(&self) {
+        let mut enrolment = lock(&self.profile);
+        enrolment.is_draining = true;
+        enrolment.is_changed = true;
+    }
+
+    /// The workers and queues.
+    pub(crate) async fn census(&self) -> Result<Census, Error> {
+        Ok(attempt!(self.link, |connection| census(connection)))
+    }
+}
+
+async fn census(connection: &mut Connection) -> Result<Census, Fault> {
+    let sql = "select worker, host, pid, version, abi, queues, places, live, is_draining, is_alive(lease_until),
+            (extract(epoch from started_at) * 1000)::bigint, (extract(epoch from beat_at) * 1000)::bigint,
+            (extract(epoch from lease_until) * 1000)::bigint
+        from workers where cardinality(queues) > 0 order by worker";
+    let workers = connection.query(sql, &[]).await?.iter().map(worker_of).collect::<Result<_, _>>()?;
+    let sql = "with names as (
+            select distinct queue from queue union select unnest(queues) from workers where is_alive(lease_until)
+            union select $1),
+        working as (
+            select runs.queue, count(*) as live from runs join workers using (worker)
+            where runs.state = 'running' and is_alive(lease_until) group by 1),
+        ready as (
+            select queue.queue, count(*) filter (where not is_asleep) as depth, count(*) filter (where is_asleep) as sleeping,
+                min(runs.created_at_ms) filter (where not is_asleep) as oldest,
+                count(*) filter (where not is_asleep and is_bundled and exists (
+                        select 1 from workers where is_alive(lease_until) and queue.queue = any(workers.queues))
+                    and not exists (select 1 from workers where is_alive(lease_until) and queue.queue = any(workers.queues)
+                        and workers.abi = queue.abi)) as unclaimable
+            from queue join runs using (run) group by 1)
+        select names.queue, coalesce(depth, 0), now_ms() - oldest, coalesce(sleeping, 0), coalesce(live, 0), coalesce(unclaimable, 0)
+        from names left join ready using (queue) left join working using (queue) order by 1";
+    let queues = connection.query(sql, &[&DEFAULT_QUEUE]).await?.iter().map(queue_of).collect::<Result<_, _>>()?;
+    Ok(Census { workers, queues })
+}
+
+fn worker_of(row: &Row) -> Result<WorkerRow, Fault> {
+    let (is_draining, is_alive): (bool, bool) = (row.try_get(8)?, row.try_get(9)?);
+    let state = match (is_alive, is_draining) {
+        (false, _) => WorkerState::Lost,
+        (true, true) => WorkerState::Draining,
+        (true, false) => WorkerState::Live,
+    };
+    let small = |at: usize| Ok::<_, Fault>(u32::try_from(row.try_get::<_, i64>(at)?).unwrap_or(0));
+    Ok(WorkerRow {
+        name: row.try_get(0)?,
+        host: row.try_get(1)?,
+        pid: small(2)?,
+        version: row.try_get(3)?,
+        abi: small(4)?,
+        state,
+        queues: row.try_get(5)?,
+        places: small(6)?,
+        live: rows::length(row.try_get(7)?),
+        started_at_ms: row.try_get(10)?,
+        last_beat_at_ms: row.try_get(11)?,
+        lease_until_ms: row.try_get(12)?,
+    })
+}
+
+fn queue_of(row: &Row) -> Result<QueueRow, Fault> {
+    let age: Option<i64> = row.try_get(2)?;
+    Ok(QueueRow {
+        name: row.try_get(0)?,
+        depth: rows::length(row.try_get(1)?),
+        oldest_age_ms: age.map(rows::length),
+        sleeping: rows::length(row.try_get(3)?),
+        live: rows::length(row.try_get(4)?),
+        unclaimable: rows::length(row.try_get(5)?),
+        limit: None,
+        untrusted: false,
+    })
+}

@@ -1,0 +1,145 @@
+//! Submissions: what accepts a run, once, whatever replies are lost.
+
+use etude_core::digest::Digest;
+use etude_runtime::engine::{Enqueued, Error, LimitGroup, RunState, Submission, UniqueKey};
+
+use crate::error::Fault;
+use crate::link::{Connection, Parameter};
+use crate::{rows, store};
+
+/// Attempts of one submission.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Attempted {
+    session: i64,
+    count: u32,
+}
+
+impl Default for Attempted {
+    fn default() -> Self {
+        Self { session: store::random(), count: 0 }
+    }
+}
+
+impl Attempted {
+    /// The next attempt.
+    pub(crate) fn next(&mut self) -> Self {
+        self.count += 1;
+        *self
+    }
+
+    /// Whether the reply of an earlier attempt may be lost. Its run may have a worker by now, and a session of that.
+    fn is_repeated(self) -> bool {
+        self.count > 1
+    }
+}
+
+/// Accepts a run in a transaction of its own.
+pub(crate) async fn transact(
+    connection: &mut Connection,
+    submission: &Submission,
+    at_ms: Option<i64>,
+    attempted: Attempted,
+) -> Result<Enqueued, Fault> {
+    connection.batch("begin").await?;
+    let enqueued = accept(connection, submission, at_ms, attempted).await?;
+    let end = if enqueued == Enqueued::Accepted { "commit" } else { "rollback" };
+    connection.batch(end).await?;
+    Ok(enqueued)
+}
+
+/// The time of the database, unless one is given.
+pub(crate) async fn time(connection: &mut Connection, given: Option<i64>) -> Result<i64, Fault> {
+    if let Some(now_ms) = given {
+        return Ok(now_ms);
+    }
+    let row = connection.query_opt("select now_ms()", &[]).await?;
+    row.map_or(Ok(0), |row| Ok(row.try_get(0)?))
+}
+
+/// Accepts a run inside a transaction. Its place in the queue is that of the time `at_ms`, or of now.
+pub(crate) async fn accept(
+    connection: &mut Connection,
+    submission: &Submission,
+    at_ms: Option<i64>,
+    attempted: Attempted,
+) -> Result<Enqueued, Fault> {
+    let Submission { run, keys, max_queued, needs_room } = submission;
+    if attempted.is_repeated() && rows::is_own(connection, run).await? {
+        return Ok(Enqueued::Accepted);
+    }
+    if let Some(found) = repeated(connection, keys).await? {
+        return Ok(found);
+    }
+    let placement = &run.placement;
+    if let Some(max) = max_queued {
+        // Who is counted and who counts must not pass each other.
+        connection.query("select pg_advisory_xact_lock(1702131047, hashtext($1))", &[&placement.queue()]).await?;
+        let count = connection.query_opt("select count(*) from queue where queue = $1", &[&placement.queue()]).await?;
+        let count = count.map_or(Ok(0), |row| row.try_get(0).map(rows::length))?;
+        if count >= *max {
+            return Ok(Enqueued::Full);
+        }
+    }
+    if let Some(group) = placement.limit_group.as_ref().filter(|_| *needs_room)
+        && let Some(run_id) = holder(connection, group).await?
+    {
+        return Ok(Enqueued::Held { run_id });
+    }
+    // Without the word for its kind.
+    let key = keys.first().map(|unique| unique.key.split_once(' ').map_or(unique.key.as_str(), |(_, key)| key));
+    let key = key.filter(|key| !key.contains('\0'));
+    let at_ms = time(connection, at_ms).await?;
+    let queued = rows::NewRow { state: RunState::Queued, session: attempted.session, worker: None, key, at_ms };
+    let number = rows::insert(connection, run, queued).await?;
+    let Some(number) = number else {
+        // The commit of an earlier attempt may have come only now.
+        let is_own = attempted.is_repeated() && rows::is_own(connection, run).await?;
+        return if is_own { Ok(Enqueued::Accepted) } else { Err(Error::Exists(run.id.clone()).into()) };
+    };
+    let group = placement.limit_group.as_ref();
+    let sql = "insert into queue (queue, rank, run, not_before_ms, expires_at_ms, limit_group, limit_max, abi, is_bundled, is_asleep)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $4 > now_ms() and $10) on conflict do nothing";
+    let parameters: [Parameter<'_>; 10] = [
+        &placement.queue(),
+        &placement.rank(at_ms),
+        &number,
+        &placement.not_before_ms.unwrap_or(at_ms),
+        &placement.expires_at_ms(at_ms),
+        &group.map(|group| group.name.as_bytes()),
+        &group.map(|group| i64::from(group.max_runs)),
+        &i64::from(run.abi),
+        &placement.bundle.is_some(),
+        &placement.not_before_ms.is_some(),
+    ];
+    connection.execute(sql, &parameters).await?;
+    for UniqueKey { key, digest } in keys {
+        let digest = digest.as_ref().map(|digest| &digest.as_bytes()[..]);
+        // Fails if another run takes the key at this moment; the next attempt finds that run.
+        let sql = "insert into keys (key, digest, run) values ($1, $2, $3)";
+        connection.execute(sql, &[&key.as_bytes(), &digest, &number]).await?;
+    }
+    Ok(Enqueued::Accepted)
+}
+
+/// The oldest run of a group that has no room for another one. Two that ask for one group do so one after the other.
+async fn holder(connection: &mut Connection, group: &LimitGroup) -> Result<Option<String>, Fault> {
+    let (name, max_runs) = (group.name.as_bytes(), i64::from(group.max_runs));
+    let lock = "select pg_advisory_xact_lock(1702131049, hashtext(encode($1::bytea, 'hex')))";
+    connection.query(lock, &[&name]).await?;
+    let sql = "select id from runs where limit_group = $1 and state in ('queued', 'running') order by run limit $2";
+    let holders = connection.query(sql, &[&name, &max_runs]).await?;
+    let oldest = holders.first().filter(|_| holders.len() >= group.max_runs as usize);
+    Ok(oldest.map(|row| row.try_get(0)).transpose()?)
+}
+
+/// The run that has one of the keys.
+async fn repeated(connection: &mut Connection, keys: &[UniqueKey]) -> Result<Option<Enqueued>, Fault> {
+    for UniqueKey { key, digest } in keys {
+        let sql = "select id, digest from keys join runs using (run) where keys.key = $1";
+        let Some(row) = connection.query_opt(sql, &[&key.as_bytes()]).await? else { continue };
+        let (run_id, of): (String, Option<Vec<u8>>) = (row.try_get(0)?, row.try_get(1)?);
+        let is_same = of.as_deref() == digest.as_ref().map(|digest: &Digest| &digest.as_bytes()[..]);
+        return Ok(Some(Enqueued::Repeated { run_id, key: key.clone(), is_same }));
+    }
+    Ok(None)
+}

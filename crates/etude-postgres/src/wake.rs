@@ -1,0 +1,88 @@
+//! Suspended runs: what puts them back into the queue, with no process that waits for them.
+
+use std::sync::Arc;
+
+use etude_runtime::engine::Error;
+
+use crate::error::Fault;
+use crate::link::{Connection, Parameter, attempt};
+use crate::rows::{self, IS_LIVE};
+use crate::store::Store;
+
+/// Puts the run `$1` into its queue, ready from now on. Runs without a bundle are driven by the processes that have their app.
+pub(crate) const READY: &str = "insert into queue (queue, rank, run, not_before_ms, limit_group, limit_max, abi, is_bundled)
+    select queue, coalesce(rank, created_at_ms), run, now_ms(), limit_group, limit_max, abi, true from runs
+    where run = $1 and bundle is not null
+    on conflict (run) do update set not_before_ms = least(queue.not_before_ms, excluded.not_before_ms), is_asleep = false";
+
+/// What is due is ready from now on.
+pub(crate) async fn wake(connection: &mut Connection) -> Result<(), Fault> {
+    let sql = "update queue set is_asleep = false where is_asleep and not_before_ms <= now_ms()";
+    connection.execute(sql, &[]).await?;
+    Ok(())
+}
+
+/// Notes that the run `number` of the session waits. False if another worker has the run.
+///
+/// A signal that comes at the same moment waits for the row of the run, or is seen by the statement that follows: each statement of a
+/// transaction sees what was committed before it.
+pub(crate) async fn suspend(
+    connection: &mut Connection,
+    (number, session): (i64, i64),
+    read: i64,
+    wakes_at_ms: Option<i64>,
+    result: &str,
+) -> Result<bool, Fault> {
+    connection.batch("begin").await?;
+    let sql = "with noted as (
+            update runs set state = 'waiting', changed_at_ms = now_ms(), worker = case when bundle is null then worker end
+            where run = $1 and session = $2 returning run),
+        kept as (
+            insert into results (run, body) select run, $3 from noted
+            on conflict (run) do update set body = excluded.body)
+        select run from noted";
+    let parameters: [Parameter<'_>; 3] = [&number, &session, &result.as_bytes()];
+    let is_noted = connection.query_opt(sql, &parameters).await?.is_some();
+    if is_noted {
+        let sql = "insert into queue (queue, rank, run, not_before_ms, limit_group, limit_max, abi, is_bundled, is_asleep)
+            select queue, coalesce(rank, created_at_ms), run, at_ms, limit_group, limit_max, abi, true, at_ms > now_ms() from runs,
+                (select case when (select count(*) from signals where run = $1) > $2 then now_ms() else $3::bigint end as at_ms) as due
+            where run = $1 and bundle is not null and at_ms is not null
+            on conflict (run) do update set not_before_ms = excluded.not_before_ms, is_asleep = excluded.is_asleep";
+        connection.execute(sql, &[&number, &read, &wakes_at_ms]).await?;
+    }
+    connection.batch(if is_noted { "commit" } else { "rollback" }).await?;
+    Ok(is_noted)
+}
+
+impl Store {
+    /// Puts a run that no process has into its queue. One that is over is queued again.
+    pub(crate) async fn requeue(self: &Arc<Self>, run_id: &str) -> Result<(), Error> {
+        let run = self.find(run_id).await?;
+        self.wait_until_free(&run).await?;
+        attempt!(self.link, |connection| requeue(connection, run.row.number));
+        self.ring().await;
+        Ok(())
+    }
+}
+
+async fn requeue(connection: &mut Connection, number: i64) -> Result<(), Fault> {
+    connection.batch("begin").await?;
+    let sql = format!(
+        "update runs set state = case when state in ('running', 'waiting') then state else 'queued' end, worker = null,
+            changed_at_ms = now_ms()
+         where run = $1 and (worker is null or not {IS_LIVE}) returning run"
+    );
+    if connection.query_opt(&sql, &[&number]).await?.is_some() {
+        let sql =
+            "delete from results using runs where runs.run = results.run and runs.run = $1 and runs.state = 'queued'";
+        connection.execute(sql, &[&number]).await?;
+        connection.execute(READY, &[&number]).await?;
+    }
+    connection.batch("commit").await
+}
+
+/// The number of a count that a session has read.
+pub(crate) fn count(signals: usize) -> i64 {
+    rows::from_length(signals as u64)
+}

@@ -1,0 +1,326 @@
+//! Claims of workers, suspended runs, and the census.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use etude_core::digest::Digest;
+use etude_postgres::{Postgres, Settings};
+use etude_runtime::conformance::{block_on, new_run, record};
+use etude_runtime::engine::{
+    Census, Engine as _, Enqueued, Fleet as _, Limits, Placement, Profile, RunState, Signal, Submission, Takes,
+    WorkerState,
+};
+
+use crate::server::Server;
+use crate::{open, settings};
+
+/// A worker of the queue `default`.
+fn join(engine: &Postgres) {
+    let queues = vec!["default".to_owned()];
+    engine.join(&Profile { version: "1".to_owned(), abi: 1, queues, places: 2 }).expect("a worker joins");
+}
+
+pub(crate) fn limits() -> Limits {
+    Limits { queue: "default".to_owned(), max_runs: u32::MAX, takes: Takes::Bundles }
+}
+
+pub(crate) fn submit(engine: &Postgres, id: &str, at: i64, placement: Placement) {
+    let mut run = new_run(id, at);
+    run.placement = Placement { bundle: Some(Digest::of(b"app")), ..placement };
+    run.abi = 1;
+    let submission = Submission { run, keys: Vec::new(), max_queued: None, needs_room: false };
+    assert_eq!(block_on(engine.enqueue(&submission)).expect("enqueue"), Enqueued::Accepted);
+}
+
+fn next(engine: &Postgres) -> Option<String> {
+    engine.next(&limits(), 0).expect("next").map(|session| session.run_id().to_owned())
+}
+
+/// K-30: the lower rank comes first, whatever came first; a run whose time has not come is in no one's way. K-62: nor is one of
+/// another version of the interpreter.
+#[test]
+fn claims_follow_the_rank() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = open(&server, "etude", dir.path());
+    join(&engine);
+    submit(&engine, "old", 1_000, Placement::default());
+    submit(&engine, "young", 2_000, Placement::default());
+    submit(&engine, "urgent", 3_000, Placement { priority: 1, ..Placement::default() });
+    submit(&engine, "later", 1, Placement { not_before_ms: Some(i64::MAX / 2), ..Placement::default() });
+    submit(&engine, "other", 1, Placement::default());
+    server.sql("update etude.queue set abi = 2 from etude.runs where runs.run = queue.run and id = 'other'");
+    let claimed: Vec<_> = std::iter::from_fn(|| next(&engine)).collect();
+    assert_eq!(claimed, ["urgent", "old", "young"]);
+    let Census { queues, .. } = engine.census().expect("census");
+    let [queue] = &queues[..] else { panic!("{queues:?}") };
+    assert_eq!((queue.depth, queue.sleeping, queue.unclaimable), (1, 1, 1));
+}
+
+/// K-31: the plan of a claim among many is a scan of an index, without a sort.
+#[test]
+fn a_claim_among_many_needs_no_sort() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    drop(open(&server, "etude", dir.path()));
+    server.sql(
+        "set search_path = etude;
+         insert into runs (id, app, target, abi, state, epoch, session, created_at_ms, changed_at_ms)
+            select 'r-' || n, '/a', 'p', 1, 'queued', 0, n, n, n from generate_series(1, 50000) n;
+         insert into queue (queue, rank, run, not_before_ms, abi, is_bundled)
+            select 'default', 100000 - run, run, 0, 1, true from runs; analyze",
+    );
+    let claim = etude_postgres::claim_statement()
+        .replace("$1", "'default'")
+        .replace("$2", "7::bigint")
+        .replace("$3", "'w'::text")
+        .replace("$4", "1")
+        .replace("$5", "''::bytea");
+    let plan = server.sql(&format!("set search_path = etude; explain {claim}"));
+    assert!(
+        plan.contains("Index Scan using queue_ready") || plan.contains("Index Only Scan using queue_ready"),
+        "{plan}"
+    );
+    assert!(!plan.contains("Sort") && !plan.contains("Seq Scan on queue"), "{plan}");
+    assert!(!plan.contains("Seq Scan on runs"), "{plan}");
+}
+
+/// K-39 to K-41: a signal for a suspended run puts it into the queue in the same transaction. One that came before the run was
+/// noted as waiting is not lost, and one that the run has read does not wake it.
+#[test]
+fn a_signal_wakes_a_suspended_run() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = open(&server, "etude", dir.path());
+    join(&engine);
+    let signal = |key: &str| Signal { key: key.to_owned(), body: "{}".to_owned() };
+    submit(&engine, "r-1", 1, Placement::default());
+    let session = engine.next(&limits(), 0).expect("next").expect("a run");
+    block_on(session.append(record("main/a", "1"))).expect("append");
+    block_on(session.suspend(None, "{}")).expect("suspend");
+    drop(session);
+    assert_eq!((engine.row("r-1").expect("row").state, next(&engine)), (RunState::Waiting, None));
+    engine.signal("r-1", &signal("a")).expect("signal");
+    let session = engine.next(&limits(), 0).expect("next").expect("it was woken");
+    assert_eq!(engine.row("r-1").expect("row").state, RunState::Running);
+    // Read: the run sleeps on.
+    assert_eq!(session.signals().expect("signals").len(), 1);
+    block_on(session.suspend(None, "{}")).expect("suspend");
+    drop(session);
+    assert_eq!(next(&engine), None);
+    engine.signal("r-1", &signal("b")).expect("signal");
+    let session = engine.next(&limits(), 0).expect("next").expect("it was woken");
+    // Not read before the run was noted as waiting.
+    engine.signal("r-1", &signal("c")).expect("signal");
+    block_on(session.suspend(None, "{}")).expect("suspend");
+    drop(session);
+    assert_eq!(next(&engine).as_deref(), Some("r-1"));
+}
+
+/// K-13, K-32: a run that was woken and then taken without the queue keeps no worker from the runs behind it, leaves the queue
+/// once it runs, and is not claimed again when it is over.
+#[test]
+fn a_run_that_is_driven_is_in_no_queue() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let (worker, other) = (open(&server, "etude", dir.path()), open(&server, "etude", dir.path()));
+    join(&worker);
+    submit(&worker, "woken", 1, Placement::default());
+    let session = worker.next(&limits(), 0).expect("next").expect("a run");
+    block_on(session.suspend(None, "{}")).expect("suspend");
+    drop(session);
+    worker.signal("woken", &Signal { key: "a".to_owned(), body: "{}".to_owned() }).expect("signal");
+    let session = other.take("woken", &limits(), 2).expect("take").expect("there is room");
+    submit(&worker, "behind", 2, Placement::default());
+    let behind = worker.next(&limits(), 0).expect("next").expect("nothing is in its way");
+    assert_eq!(behind.run_id(), "behind");
+    block_on(session.set_state(RunState::Running, None)).expect("set_state");
+    assert_eq!(server.sql("select count(*) from etude.queue"), "0");
+    block_on(session.set_state(RunState::Succeeded, Some("{}"))).expect("set_state");
+    drop(session);
+    // As an earlier version left it.
+    server.sql(
+        "insert into etude.queue (queue, rank, run, not_before_ms, abi, is_bundled)
+         select queue, 0, run, 0, abi, true from etude.runs where id = 'woken'",
+    );
+    assert_eq!(next(&worker), None);
+    assert_eq!(worker.row("woken").expect("row").state, RunState::Succeeded);
+}
+
+/// K-13: a run that was put back into the queue and taken over by then is not claimed a second time, not even by the same worker.
+#[test]
+fn a_run_that_was_taken_over_is_not_claimed_again() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let worker = open(&server, "etude", dir.path());
+    join(&worker);
+    submit(&worker, "r-1", 1, Placement::default());
+    drop(worker.next(&limits(), 0).expect("next").expect("a run"));
+    let ready = || server.sql("select count(*) from etude.queue");
+    block_on(worker.requeue("r-1")).expect("requeue");
+    assert_eq!(ready(), "1");
+    let session = worker.claim("r-1").expect("it is free");
+    assert_eq!((ready().as_str(), next(&worker)), ("0", None));
+    // As if it had been put back at the same moment.
+    server.sql(
+        "insert into etude.queue (queue, rank, run, not_before_ms, abi, is_bundled)
+         select queue, 0, run, 0, abi, true from etude.runs",
+    );
+    assert_eq!(next(&worker), None);
+    block_on(session.append(record("main/a", "1"))).expect("it still has the run");
+}
+
+/// K-25: the clock of no other machine decides when a run begins, in which order, or that it has waited too long.
+#[test]
+fn only_the_clock_of_the_database_counts() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    drop(open(&server, "etude", dir.path()));
+    let usual = settings(&server, "etude", dir.path());
+    let engine = Postgres::open(Settings { has_callers_clock: false, ..usual }).expect("an engine");
+    let year = 365 * 86_400_000;
+    let now: i64 = server.sql("select etude.now_ms()").parse().expect("a number");
+    // Of three submitters, the first has a clock that is ahead and the last one that is behind.
+    for (id, at) in [("a", now + year), ("b", now), ("c", now - year)] {
+        submit(&engine, id, at, Placement { queue_timeout_ms: Some(3_600_000), ..Placement::default() });
+    }
+    for clock in [0, now + 10 * year] {
+        assert!(engine.expired(clock).expect("expired").is_empty(), "{clock}");
+    }
+    assert!(engine.is_waiting(&limits(), 0).expect("is_waiting"));
+    let any = Limits { takes: Takes::Any, ..limits() };
+    let session = engine.next(&any, 0).expect("next").expect("it is due");
+    assert_eq!((session.run_id(), session.began_at_ms() >= now), ("a", true));
+    assert_eq!((next(&engine).as_deref(), next(&engine).as_deref()), (Some("b"), Some("c")));
+}
+
+/// K-42: a deadline wakes a suspended run by the clock of the database, with no process that waits for it.
+#[test]
+fn a_deadline_wakes_a_suspended_run() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = open(&server, "etude", dir.path());
+    join(&engine);
+    submit(&engine, "r-1", 1, Placement::default());
+    let session = engine.next(&limits(), 0).expect("next").expect("a run");
+    let now: i64 = server.sql("select etude.now_ms()").parse().expect("a number");
+    block_on(session.suspend(Some(now + 3_600_000), "{}")).expect("suspend");
+    drop(session);
+    assert_eq!((next(&engine), server.sql("select is_asleep from etude.queue").as_str()), (None, "t"));
+    server.sql("update etude.queue set not_before_ms = 1");
+    let since = std::time::Instant::now();
+    let woken = std::iter::from_fn(|| {
+        std::thread::sleep(Duration::from_millis(20));
+        (since.elapsed() < Duration::from_secs(60)).then(|| next(&engine))
+    });
+    assert_eq!(woken.flatten().next().as_deref(), Some("r-1"));
+}
+
+/// K-60: workers are listed with what they are, and are lost when their lease is over. K-35: the names of the dead are kept.
+#[test]
+fn workers_and_their_deaths_are_seen() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let second = open(&server, "etude", dir.path());
+    // Its next heartbeat would say that it lives.
+    let mut quiet = settings(&server, "etude", dir.path());
+    (quiet.times.lease, quiet.times.beat) = (Duration::from_secs(10_800), Duration::from_secs(3600));
+    let first = Postgres::open(quiet).expect("an engine");
+    join(&first);
+    submit(&first, "r-1", 1, Placement::default());
+    let held = first.next(&limits(), 0).expect("next").expect("a run");
+    let workers = second.census().expect("census").workers;
+    let [worker] = &workers[..] else { panic!("{workers:?}") };
+    assert_eq!((worker.name.as_str(), worker.state, worker.places), (first.worker(), WorkerState::Live, 2));
+    assert_eq!((worker.pid, worker.queues.join(",")), (std::process::id(), "default".to_owned()));
+    // The heartbeat with which it joined is the last one.
+    let since = std::time::Instant::now();
+    while server.sql("select beat_at > started_at + interval '10 milliseconds' from etude.workers") != "t" {
+        assert!(since.elapsed() < Duration::from_secs(30), "no heartbeat came");
+    }
+    // As if it had died long ago.
+    server.sql("update etude.workers set lease_until = clock_timestamp() - interval '1 second', lock = 1");
+    assert_eq!(second.census().expect("census").workers[0].state, WorkerState::Lost);
+    assert_eq!(
+        (second.deaths("r-1").expect("deaths"), second.dead_workers("r-1").expect("names")),
+        (1, vec![first.worker().to_owned()])
+    );
+    let taken = second.claim("r-1").expect("it is free");
+    assert_eq!((taken.taken_from(), second.health().figures.takeovers), (Some(first.worker()), 1));
+    assert_eq!(second.dead_workers("r-1").expect("names"), [first.worker()]);
+    block_on(taken.append(record("main/a", "1"))).expect("append");
+    assert_eq!((second.deaths("r-1").expect("deaths"), second.dead_workers("r-1").expect("names")), (0, Vec::new()));
+    assert!(block_on(held.append(record("main/b", "1"))).is_err());
+    assert_eq!(first.health().figures.fenced_writes, 1);
+}
+
+/// K-23: a restart of the server ends no lease before the first heartbeat after it, which extends all that had not expired before.
+#[test]
+fn the_time_that_a_database_is_down_counts_against_no_lease() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = open(&server, "etude", dir.path());
+    // A worker that has no connection now, and whose lease ran out while the server was down.
+    server.sql(
+        "set search_path = etude;
+         insert into workers (worker, lock, started_at, beat_at, lease_until)
+            select 'away', 1, now, now, now - interval '30 seconds' from (select clock_timestamp() as now) s;
+         insert into workers (worker, lock, started_at, beat_at, lease_until)
+            select 'gone', 2, now, now, now - interval '90 seconds' from (select clock_timestamp() as now) s;
+         update server set started_at = started_at - interval '1 day', beat_at = clock_timestamp() - interval '60 seconds'",
+    );
+    let alive = || {
+        server.sql("set search_path = etude; select worker from workers where is_alive(lease_until) and worker <> 'x' order by 1")
+    };
+    assert_eq!(alive().lines().last(), Some("away"));
+    join(&engine);
+    let names = server
+        .sql("select string_agg(worker, ',' order by worker) from etude.workers where lease_until > clock_timestamp()");
+    assert!(names.contains("away") && !names.contains("gone"), "{names}");
+}
+
+/// K-16, K-18: a worker that connects again has a lock although the server keeps the one of its previous connection, as after a
+/// partition.
+#[test]
+fn each_connection_of_a_worker_has_a_lock_of_its_own() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = open(&server, "etude", dir.path());
+    join(&engine);
+    let first = server.sql("select lock from etude.workers");
+    let holders = |key: &str| {
+        let is_key = format!("((classid::bigint << 32) | objid::bigint) = {key}");
+        format!("select pid from pg_locks where locktype = 'advisory' and objsubid = 1 and granted and {is_key}")
+    };
+    // Another process waits for the lock, and has it as soon as the connection is gone.
+    let mut psql = server.psql();
+    let mut stdin = psql.stdin.take().expect("a pipe");
+    writeln!(stdin, "select pg_advisory_lock({first});").expect("it listens");
+    let since = std::time::Instant::now();
+    let wait_for = |sql: &str| {
+        while server.sql(sql) != "1" {
+            assert!(since.elapsed() < Duration::from_secs(30), "{sql}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    wait_for("select count(*) from pg_locks where locktype = 'advisory' and not granted");
+    server.sql(&format!("select pg_terminate_backend(pid) from ({}) as holder", holders(&first)));
+    wait_for(&format!("select count(*) from etude.workers where lock <> {first}"));
+    let second = server.sql("select lock from etude.workers");
+    wait_for(&format!("select count(*) from ({}) as holder", holders(&second)));
+    drop(stdin);
+    psql.wait().expect("it ends");
+}
+
+/// K-36: polling finds what no bell announces.
+#[test]
+fn a_worker_without_a_bell_still_finds_its_runs() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    drop(open(&server, "etude", dir.path()));
+    let deaf = settings(&server, "etude", dir.path());
+    let deaf = Postgres::open(Settings { has_no_bell: true, ..deaf }).expect("an engine");
+    join(&deaf);
+    submit(&deaf, "r-1", 1, Placement::default());
+    assert_eq!(next(&deaf).as_deref(), Some("r-1"));
+}
