@@ -152,11 +152,22 @@ fn compile(project: &Project, kind: Kind) -> Result<Chain, Throw> {
     Ok(Chain { tool, is_idle, is_seen })
 }
 
-/// A name that patterns and skills can have: `code-review/analyze_files[3]` is `code-review-analyze-files`.
+/// A name that patterns and skills can have: the path without the numbers of elements and attempts. `code-review/each[3]/analyze#2`
+/// is `code-review-each-analyze`.
 pub(crate) fn tool_name(text: &str) -> String {
-    let text = text.split(['[', '#']).next().unwrap_or_default();
     let mut name = String::new();
+    let mut number = None;
     for c in text.chars() {
+        match (number, c) {
+            (Some('['), ']') => number = None,
+            // An attempt ends with its segment, or where the number of an element begins.
+            (Some('#'), '/') => number = None,
+            (Some('#'), '[') | (None, '[' | '#') => number = Some(c),
+            _ => {}
+        }
+        if number.is_some() || c == ']' {
+            continue;
+        }
         if c.is_ascii_alphanumeric() {
             name.extend(c.to_lowercase());
         } else if !name.is_empty() && !name.ends_with('-') {
@@ -176,6 +187,10 @@ mod tests {
     #[test]
     fn names_of_steps_are_names_of_tools() {
         assert_eq!(tool_name("code-review/analyze_files[3]#2"), "code-review-analyze-files");
+        assert_eq!(tool_name("release/each[3]/publish"), "release-each-publish");
+        assert_eq!(tool_name("p/step#2/validate"), "p-step-validate");
+        assert_eq!(tool_name("p/m/outline#1/setup"), "p-m-outline-setup");
+        assert_eq!(tool_name("p/a#2[4]/b"), "p-a-b");
         assert_eq!(tool_name("mcp__github__get_issue"), "mcp-github-get-issue");
         assert_eq!(tool_name("Bash"), "bash");
     }

@@ -63,7 +63,7 @@ impl Redactor {
 
     /// A scrubber for texts that are data: of all `secrets` that do not stand in them by chance. Words, paths, addresses and
     /// numbers, which headers and variables hold as well, do.
-    pub(crate) fn for_data<'a>(secrets: impl Iterator<Item = &'a Secret>) -> Self {
+    pub fn for_data<'a>(secrets: impl Iterator<Item = &'a Secret>) -> Self {
         Self::longer_than(SHORTEST_ENCODED, secrets.filter(|secret| is_peculiar(secret.0.trim())))
     }
 
@@ -100,11 +100,12 @@ impl Redactor {
     /// `value` without secrets in its texts and in its keys.
     pub fn redact_value(&self, value: Value) -> Value {
         match value {
-            Value::String(text) => Value::String(self.cleaned(&text).unwrap_or(text)),
+            // A text may be JSON itself.
+            Value::String(text) => Value::String(self.cleaned_json(&text).unwrap_or(text)),
             Value::Array(items) => items.into_iter().map(|item| self.redact_value(item)).collect(),
             Value::Object(members) => members
                 .into_iter()
-                .map(|(key, member)| (self.cleaned(&key).unwrap_or(key), self.redact_value(member)))
+                .map(|(key, member)| (self.cleaned_json(&key).unwrap_or(key), self.redact_value(member)))
                 .collect(),
             other => other,
         }
@@ -173,6 +174,8 @@ fn forms(secret: &str) -> Vec<String> {
     forms.push(json[1..json.len() - 1].to_owned());
     // Many programs escape slashes, too, though no one has to.
     forms.push(json[1..json.len() - 1].replace('/', "\\/"));
+    // In a JSON pointer.
+    forms.push(secret.replace('~', "~0").replace('/', "~1"));
     if secret.len() < SHORTEST_ENCODED {
         return forms;
     }
@@ -234,6 +237,10 @@ mod tests {
         let redactor = Redactor::new([&Secret::new("sk-canary")].into_iter());
         let value = serde_json::json!({"sk-canary": [1, {"a": "is sk-canary"}]});
         assert_eq!(redactor.redact_value(value), serde_json::json!({"***": [1, {"a": "is ***"}]}));
+        // L-4: a text that is JSON, and a pointer.
+        let redactor = Redactor::new([&Secret::new("sk/canary~0001")].into_iter());
+        let value = serde_json::json!({"/a/sk~1canary~00001": "{\"k\": \"\\u0073k\\/canary~0001\"}"});
+        assert_eq!(redactor.redact_value(value), serde_json::json!({"/a/***": "{\"k\": \"***\"}"}));
     }
 
     #[test]

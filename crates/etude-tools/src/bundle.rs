@@ -26,6 +26,15 @@ use crate::confine::{Access, Roots};
 /// Largest bundle, in bytes.
 pub const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
+/// Links of a bundle.
+const MAX_LINKS: usize = 10_000;
+
+/// How many links one path may lead through, as in Linux; others allow fewer.
+const MAX_FOLLOWED: usize = 40;
+
+/// Names on the way of a link, those of other links included.
+const MAX_STEPS: usize = 1_000;
+
 /// The file with the keys of an app.
 const KEYS: &str = ".env";
 
@@ -168,25 +177,55 @@ impl Bundle {
     pub fn unpack(&self, dir: &Path) -> Result<(), BundleError> {
         let write = |path: &Path, why| BundleError::Write { path: path.to_owned(), why };
         fs::create_dir(dir).map_err(|e| write(dir, e))?;
-        let mut archive = Archive::new(self.bytes.as_slice());
-        let contents = archive.entries().map_err(|e| write(dir, e))?;
-        for (entry, content) in self.entries.iter().zip(contents) {
-            // Checked: below the directory, and no part of it is a link.
+        self.each_file(|entry, data| {
             let path = dir.join(&entry.path);
-            let done = (|| {
-                fs::create_dir_all(path.parent().unwrap_or(dir))?;
-                match &entry.content {
-                    Content::Link(target) => os::link(target, &path),
-                    Content::File(_) => {
-                        let mut data = Vec::new();
-                        content?.read_to_end(&mut data)?;
-                        let mut file = File::options().write(true).create_new(true).open(&path)?;
-                        file.write_all(&data)?;
-                        os::set_mode(&file, entry.mode)
-                    }
-                }
-            })();
-            done.map_err(|e| write(&path, e))?;
+            let done = fs::create_dir_all(path.parent().unwrap_or(dir)).and_then(|()| {
+                let mut file = File::options().write(true).create_new(true).open(&path)?;
+                file.write_all(data)?;
+                os::set_mode(&file, entry.mode)
+            });
+            done.map_err(|e| write(&path, e))
+        })?;
+        // Links come last, so that nothing is written through one, also where the file system takes two names for one.
+        for entry in &self.entries {
+            let Content::Link(target) = &entry.content else { continue };
+            let path = dir.join(&entry.path);
+            let made = fs::create_dir_all(path.parent().unwrap_or(dir)).and_then(|()| os::link(target, &path));
+            made.map_err(|e| write(&path, e))?;
+        }
+        Ok(())
+    }
+
+    /// The first file with content that `is_wanted`.
+    ///
+    /// # Errors
+    /// The archive cannot be read.
+    pub fn find(&self, is_wanted: impl Fn(&[u8]) -> bool) -> Result<Option<&str>, BundleError> {
+        let mut found = None;
+        self.each_file(|entry, data| {
+            if found.is_none() && is_wanted(data) {
+                found = Some(entry.path.as_str());
+            }
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// Calls `visit` with each file and its bytes.
+    fn each_file<'b>(
+        &'b self,
+        mut visit: impl FnMut(&'b Entry, &[u8]) -> Result<(), BundleError>,
+    ) -> Result<(), BundleError> {
+        let unreadable =
+            |path: &str, why: io::Error| BundleError::Unreadable { path: path.to_owned(), why: why.to_string() };
+        let mut archive = Archive::new(self.bytes.as_slice());
+        let contents = archive.entries().map_err(|e| unreadable("the archive", e))?;
+        for (entry, content) in self.entries.iter().zip(contents) {
+            if let Content::File(_) = entry.content {
+                let mut data = Vec::new();
+                content.and_then(|mut c| c.read_to_end(&mut data)).map_err(|e| unreadable(&entry.path, e))?;
+                visit(entry, &data)?;
+            }
         }
         Ok(())
     }
@@ -256,7 +295,7 @@ fn archive(found: &BTreeMap<String, Packed>) -> io::Result<Vec<u8>> {
 fn entries(bytes: &[u8]) -> Result<Vec<Entry>, BundleError> {
     let refused = |entry: &str, why: &str| BundleError::Refused { entry: entry.to_owned(), why: why.to_owned() };
     let broken = |error: io::Error| refused("the archive", &format!("cannot be read: {error}"));
-    let (mut all, mut files, mut links) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+    let (mut all, mut files, mut links) = (Vec::new(), BTreeSet::new(), BTreeMap::new());
     let mut archive = Archive::new(bytes);
     for entry in archive.entries().map_err(broken)? {
         let mut entry = entry.map_err(broken)?;
@@ -283,7 +322,7 @@ fn entries(bytes: &[u8]) -> Result<Vec<Entry>, BundleError> {
                 if !stays_inside(&path, &target) {
                     return Err(refuse("is a link that leads out of the app"));
                 }
-                links.insert(path.clone());
+                links.insert(path.clone(), target.clone());
                 Content::Link(target)
             }
             _ => return Err(refuse("is neither a file nor a link")),
@@ -298,8 +337,15 @@ fn entries(bytes: &[u8]) -> Result<Vec<Entry>, BundleError> {
     let below = |path: &str| {
         Path::new(path).ancestors().skip(1).any(|above| above.to_str().is_some_and(|above| files.contains(above)))
     };
-    match all.iter().find(|entry| below(&entry.path)) {
-        Some(entry) => Err(refused(&entry.path, "lies below a file or a link")),
+    if let Some(entry) = all.iter().find(|entry| below(&entry.path)) {
+        return Err(refused(&entry.path, "lies below a file or a link"));
+    }
+    if links.len() > MAX_LINKS {
+        return Err(refused("the archive", &format!("has more than {MAX_LINKS} links")));
+    }
+    // By way of other links, `a/b/..` is not `a`.
+    match links.keys().find(|path| !leads_inside(path, &links)) {
+        Some(path) => Err(refused(path, "is a link that leads out of the app by way of others")),
         None => Ok(all),
     }
 }
@@ -310,7 +356,35 @@ fn is_plain(path: &str) -> bool {
     path.split('/').all(is_name)
 }
 
-/// True if the link at `path` leads to a place below the app.
+/// True if the link at `path` leads to a place below the app, or nowhere, when the links on its way are followed as well.
+fn leads_inside<'l>(path: &'l str, links: &'l BTreeMap<String, String>) -> bool {
+    let mut place: Vec<&str> = path.split('/').collect();
+    let mut todo: Vec<&str> = Vec::new();
+    let (mut followed, mut steps) = (0, 0);
+    loop {
+        if let Some(target) = links.get(&place.join("/")) {
+            followed += 1;
+            place.pop();
+            todo.extend(target.split('/').rev());
+        }
+        steps += 1;
+        match todo.pop() {
+            None => return true,
+            // No system follows it to its end.
+            Some(_) if followed > MAX_FOLLOWED => return true,
+            Some(_) if steps > MAX_STEPS => return false,
+            Some("" | ".") => {}
+            Some("..") => {
+                if place.pop().is_none() {
+                    return false;
+                }
+            }
+            Some(name) => place.push(name),
+        }
+    }
+}
+
+/// True if the link at `path` leads to a place below the app by its names alone.
 fn stays_inside(path: &str, target: &str) -> bool {
     let mut depth = path.split('/').count() - 1;
     if target.is_empty() || target.contains(['\\', '\0']) {

@@ -4,15 +4,13 @@
 //! out, a [`PathArgument`], is what patterns are judged on, what a person is asked about and what the tool opens: no name
 //! of a directory is looked up a second time.
 
-use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use etude_files::beneath::{self, Dir, Kind, Root, Spot, Unresolved, lexical};
+use etude_files::beneath::{self, Dir, Root, Spot, Unresolved, lexical};
 
 /// The folders that tools may read and write.
 #[derive(Debug, Clone)]
@@ -338,27 +336,8 @@ impl Place {
     /// # Errors
     /// It cannot be written, or a directory is in its place.
     pub fn replace(&self, content: &[u8]) -> io::Result<()> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
         let (dir, name) = self.spot.make_parent()?;
-        let mode = match dir.status(name) {
-            Ok(status) if status.kind == Kind::File => Some(status.mode),
-            Ok(status) if status.kind == Kind::Dir => return Err(io::Error::other("it is a directory")),
-            Ok(_) => return Err(io::Error::other("it is not a regular file")),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(error),
-        };
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let temporary = OsString::from(format!(".etude-{}-{number}.tmp", std::process::id()));
-        let written = dir.create_new(&temporary, mode).and_then(|mut file| {
-            file.write_all(content)?;
-            file.sync_data()
-        });
-        let result = written.and_then(|()| dir.rename(&temporary, name));
-        if result.is_err() {
-            // The first error counts; what is left behind is hidden and harmless.
-            let _ = dir.remove(&temporary);
-        }
-        result
+        dir.replace(name, content)
     }
 }
 

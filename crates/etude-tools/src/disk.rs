@@ -97,6 +97,15 @@ impl Sources for Disk {
     }
 
     fn kind(&self, path: &str) -> Result<FileKind, ReadFailure> {
+        // Most paths that are asked about are those of files that may be there, such as learn.yaml.
+        if let Some(found) = self.0.status_straight(Path::new(path)) {
+            let found = found.map_err(failure)?;
+            return Ok(match found.kind {
+                Kind::Dir => FileKind::Dir,
+                Kind::File => FileKind::File { executable: found.mode & 0o111 != 0 },
+                _ => FileKind::Other,
+            });
+        }
         let spot = self.find(path)?;
         Ok(match (spot.kind(), spot.entry()) {
             (None, _) => return Err(ReadFailure::Missing),

@@ -20,7 +20,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::OnceLock;
 
-use etude_core::tool::argument_at;
+use etude_core::tool::readings;
 use globset::{GlobBuilder, GlobMatcher};
 use serde_json::Value;
 
@@ -271,7 +271,9 @@ impl Pattern {
                 self.command().touches(line) || glob(&self.description(), text.trim())
             }
             Some(Primary::Text { line: Some(line), .. }) => self.command().touches(line) || self.is_text(call, false),
-            _ => self.is_text(call, false),
+            Some(_) => self.is_text(call, false),
+            // Nothing of the call can be held against the description: any of its calls may be one that it means.
+            None => true,
         }
     }
 
@@ -353,17 +355,36 @@ fn head(key: &str) -> &str {
 }
 
 impl Subject<'_> {
-    /// True if the argument at `key` matches `pattern`; an argument that is not there does not (`d-cascade` §3.1).
+    /// True if the argument at `key` matches `pattern`; an argument that is not there does not (`d-cascade` §3.1). Where `key` can mean
+    /// two of them, a denial holds for either, and nothing else holds unless it does for both.
     fn has(&self, key: &str, pattern: &str, is_strict: bool) -> bool {
-        let Some(value) = argument_at(self.args, key) else { return false };
+        let mut values = readings(self.args, key).peekable();
+        match is_strict {
+            true => values.peek().is_some() && values.all(|value| self.matches(key, value, pattern, true)),
+            false => values.any(|value| self.matches(key, value, pattern, false)),
+        }
+    }
+
+    fn matches(&self, key: &str, value: &Value, pattern: &str, is_strict: bool) -> bool {
         let (Value::String(text), Some(glob)) = (value, matcher(pattern, false)) else {
-            return glob(pattern, &shown(value));
+            return glob(pattern, &shown(value)) || !is_strict && self.has_element(key, value, pattern);
         };
         match &self.path {
             Some(path) if path.written() == text => path.is_named(&glob, is_strict),
             _ if paths::is_path(self.tool, key) => paths::holds(&self.roots.resolve(text), &glob, is_strict),
             _ => glob.is_match(text),
         }
+    }
+
+    /// True if an element of the list at `key` matches, each as the argument itself would. For denials.
+    fn has_element(&self, key: &str, value: &Value, pattern: &str) -> bool {
+        let (Value::Array(items), Some(glob)) = (value, matcher(pattern, false)) else { return false };
+        items.iter().any(|item| match item {
+            Value::String(text) if paths::is_path(self.tool, key) => {
+                glob.is_match(text) || paths::holds(&self.roots.resolve(text), &glob, false)
+            }
+            item => glob.is_match(&*shown(item)),
+        })
     }
 }
 

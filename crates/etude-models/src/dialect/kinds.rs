@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use etude_core::schema::type_of;
 use serde_json::{Value, json};
 
 /// Whether a value is made of others.
@@ -15,18 +16,6 @@ pub(super) fn allows(kind: Option<&Value>, wanted: &str) -> bool {
         Some(Value::String(kind)) => kind == wanted,
         Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == wanted),
         _ => false,
-    }
-}
-
-pub(super) fn type_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Number(number) if number.is_f64() => "number",
-        Value::Number(_) => "integer",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
     }
 }
 

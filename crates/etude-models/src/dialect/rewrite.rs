@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use etude_core::schema::type_of;
 use serde_json::{Map, Value, json};
 
 use super::keywords::{Fate, fate};
-use super::kinds::{allows, are_disjoint, is_composite, type_of, types_of};
+use super::kinds::{allows, are_disjoint, is_composite, types_of};
 use super::references::is_recursive;
 use super::{Dialect, allof, nullable};
 

@@ -69,7 +69,7 @@ pub(crate) enum FailedAs {
     Exhausted,
 }
 
-/// One failed try.
+/// One failed attempt.
 pub(super) struct TransportAttempt {
     kind: FailedAs,
     message: String,
@@ -86,7 +86,7 @@ impl Line {
         Self { policy, timeout, redactor, resume_at: Mutex::new(None) }
     }
 
-    /// Sends `request` until `decode` has read an answer, and returns it with a sentence for each failed try. With
+    /// Sends `request` until `decode` has read an answer, and returns it with a sentence for each failed attempt. With
     /// `streaming` the request is one for a stream. `hearing` receives each wait.
     pub(crate) async fn call<T>(
         &self,
@@ -110,12 +110,12 @@ impl Line {
                 self.pause_until(Instant::now() + asked);
             }
             if !failed.again || number == tries {
-                let tail = if number > 1 { format!(" (try {number} of {tries})") } else { String::new() };
+                let tail = if number > 1 { format!(" (attempt {number} of {tries})") } else { String::new() };
                 let message = format!("{}{tail}", failed.message);
                 return Err(Failed { kind: failed.kind, message, earlier });
             }
             let asked = failed.asked.map(|asked| format!("; asked to wait {} ms", asked.as_millis()));
-            earlier.push(format!("try {number} of {tries}: {}{}", failed.message, asked.unwrap_or_default()));
+            earlier.push(format!("attempt {number} of {tries}: {}{}", failed.message, asked.unwrap_or_default()));
             let wait = failed.asked.unwrap_or_else(|| backoff::wait(&self.policy, number));
             number += 1;
             if let Some(delta_sink) = delta_sink {

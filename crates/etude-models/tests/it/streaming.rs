@@ -103,7 +103,7 @@ async fn streams_that_break_off_are_tried_again() {
     let good = || Reply::Events(events(KIND, "four"));
     for (bad, sentence, reported) in [
         (Reply::Events(half()), "ended before the answer did", "half!four"),
-        (Reply::CutOff(format!("{0}{0}", half())), "try 1 of 3: the connection to http://127.0.0.1", "half!four"),
+        (Reply::CutOff(format!("{0}{0}", half())), "attempt 1 of 3: the connection to http://127.0.0.1", "half!four"),
         (
             Reply::Events(format!("{}data: {{\n\n", half())),
             "the answer is unreadable: an event is not JSON",
@@ -111,11 +111,11 @@ async fn streams_that_break_off_are_tried_again() {
         ),
         (
             Reply::Events(format!("{}data: {{\"error\":{{\"code\":503,\"message\":\"full\"}}}}\n\n", half())),
-            "try 1 of 3: failure 503: full",
+            "attempt 1 of 3: failure 503: full",
             "half!four",
         ),
         (Reply::Events(String::new()), "ended before the answer did", "four"),
-        (Reply::status(500, "oops"), "try 1 of 3: status 500: oops", "four"),
+        (Reply::status(500, "oops"), "attempt 1 of 3: status 500: oops", "four"),
     ] {
         let server = Server::new([bad, good()]);
         let (answer, deltas) = streamed(&models(vec![provider(KIND, &server.url())]), &ask("hi")).await;
@@ -140,7 +140,7 @@ async fn a_stream_may_take_long_but_not_be_silent() {
     let silent = Server::new([Reply::Stalls(half()), Reply::Events(events)]);
     let (answer, reported) = streamed(&models(vec![with_limit(&silent, 400)]), &ask("hi")).await;
     let failures = answer.expect("an answer").transport_failures;
-    assert!(failures[0].starts_with("try 1 of 3: no answer from http://127.0.0.1"), "{failures:?}");
+    assert!(failures[0].starts_with("attempt 1 of 3: no answer from http://127.0.0.1"), "{failures:?}");
     assert_eq!(reported, "half!four");
 }
 

@@ -17,16 +17,19 @@ async fn passing_failures_are_tried_again() {
     let good = || Reply::ok(answer(KIND, "four"));
     let body = answer(KIND, "four").to_string();
     for (bad, sentence) in [
-        (Reply::status(408, "slow"), "try 1 of 3: status 408: slow"),
-        (Reply::status(409, "busy"), "try 1 of 3: status 409: busy"),
-        (Reply::status(429, "calm down"), "try 1 of 3: status 429: calm down"),
-        (Reply::status(500, "oops"), "try 1 of 3: status 500: oops"),
-        (Reply::status(529, "full"), "try 1 of 3: status 529: full"),
-        (Reply::Drop, "try 1 of 3: the connection to http://127.0.0.1"),
-        (Reply::CutOff(body.clone()), "try 1 of 3: the connection to http://127.0.0.1"),
-        (Reply::text("<html>"), "try 1 of 3: the answer is unreadable: not JSON"),
-        (Reply::ok(json!({ "id": "x" })), "try 1 of 3: the answer is unreadable: the answer has no `choices`"),
-        (Reply::ok(json!({ "error": { "code": 502, "message": "upstream" } })), "try 1 of 3: failure 502: upstream"),
+        (Reply::status(408, "slow"), "attempt 1 of 3: status 408: slow"),
+        (Reply::status(409, "busy"), "attempt 1 of 3: status 409: busy"),
+        (Reply::status(429, "calm down"), "attempt 1 of 3: status 429: calm down"),
+        (Reply::status(500, "oops"), "attempt 1 of 3: status 500: oops"),
+        (Reply::status(529, "full"), "attempt 1 of 3: status 529: full"),
+        (Reply::Drop, "attempt 1 of 3: the connection to http://127.0.0.1"),
+        (Reply::CutOff(body.clone()), "attempt 1 of 3: the connection to http://127.0.0.1"),
+        (Reply::text("<html>"), "attempt 1 of 3: the answer is unreadable: not JSON"),
+        (Reply::ok(json!({ "id": "x" })), "attempt 1 of 3: the answer is unreadable: the answer has no `choices`"),
+        (
+            Reply::ok(json!({ "error": { "code": 502, "message": "upstream" } })),
+            "attempt 1 of 3: failure 502: upstream",
+        ),
     ] {
         let server = Server::new([bad, good()]);
         let answer = models(vec![provider(KIND, &server.url())]).call(&ask("hi")).await.expect(sentence);
@@ -63,8 +66,8 @@ async fn endless_failures_end() {
     let server = Server::new([Reply::status(500, "a"), Reply::status(503, "b"), Reply::status(502, "c")]);
     let failure = models(vec![provider(KIND, &server.url())]).call(&ask("hi")).await.expect_err("it fails");
     assert_eq!(failure.kind, CallFailureKind::Model);
-    assert_eq!(failure.message, "`p/m`: status 502: c (try 3 of 3)");
-    assert_eq!(failure.transport_failures, ["try 1 of 3: status 500: a", "try 2 of 3: status 503: b"]);
+    assert_eq!(failure.message, "`p/m`: status 502: c (attempt 3 of 3)");
+    assert_eq!(failure.transport_failures, ["attempt 1 of 3: status 500: a", "attempt 2 of 3: status 503: b"]);
 
     let server = Server::new([Reply::status(500, "a")]);
     let mut settings = settings(vec![provider(KIND, &server.url())]);
@@ -89,8 +92,10 @@ async fn the_wait_that_was_asked_for_is_kept_within_bounds() {
         Reply::ok(answer(KIND, "four")),
     ]);
     let answer = models(vec![provider(KIND, &server.url())]).call(&ask("hi")).await.expect("an answer");
-    let expected =
-        ["try 1 of 3: status 429: wait; asked to wait 5 ms", "try 2 of 3: status 429: wait; asked to wait 2 ms"];
+    let expected = [
+        "attempt 1 of 3: status 429: wait; asked to wait 5 ms",
+        "attempt 2 of 3: status 429: wait; asked to wait 2 ms",
+    ];
     assert_eq!(answer.transport_failures, expected);
 }
 

@@ -101,6 +101,9 @@ fn hostile_archives_are_refused() {
         ("up", vec![("up", Symlink, "../x")]),
         ("a/up", vec![("a/up", Symlink, "../../x")]),
         ("root", vec![("root", Symlink, "/")]),
+        // Each by its names alone stays inside.
+        ("x", vec![("deep/up", Symlink, ".."), ("x", Symlink, "deep/up/..")]),
+        ("x", vec![("deep/up", Symlink, ".."), ("deep/y", Symlink, "up"), ("x", Symlink, "./deep//y/../x")]),
         ("in/x", vec![("in", Symlink, "a"), ("in/x", Regular, "")]),
         ("in/x", vec![("in", Regular, "a"), ("in/x", Regular, "")]),
         ("x", vec![("x", Regular, "1"), ("x", Regular, "2")]),
@@ -114,6 +117,18 @@ fn hostile_archives_are_refused() {
     let mut cut = Bundle::pack(app().path()).expect("a bundle").bytes().to_owned();
     cut.truncate(700);
     assert!(Bundle::read(cut).is_err());
+}
+
+/// K-51: links that lead to each other lead nowhere, and are packed as they are.
+#[test]
+fn links_that_lead_nowhere_are_packed() {
+    let app = app();
+    for (name, target) in [("one", "two"), ("two", "one"), ("three", "deep/missing/../x.log")] {
+        symlink(target, app.path().join(name)).expect("a link");
+    }
+    let bundle = Bundle::pack(app.path()).expect("a bundle");
+    let links = bundle.entries().iter().filter(|entry| matches!(entry.content, Content::Link(_)));
+    assert_eq!(links.count(), 4);
 }
 
 /// What cannot be packed is named.

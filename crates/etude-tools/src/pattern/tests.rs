@@ -153,6 +153,25 @@ fn arguments_are_matched_by_name_and_denials_win() {
     assert_eq!(shell("shell($policy=allow)", json!({})), Verdict::Allow);
 }
 
+/// D-3.1: a denial holds where a list has what it is about, and where nothing of the call tells whether it is about it.
+#[test]
+fn a_denial_does_not_fail_open() {
+    let denied = |list: &str, name: &str, args: Value| ask(list, name, args) == Verdict::Deny;
+    for paths in [json!(["a", "secret/b"]), json!("secret/b"), json!(["x/../secret/b"])] {
+        assert!(denied("fetch fetch(paths=secret/**,$deny)", "fetch", json!({"paths": paths})), "{paths}");
+    }
+    assert!(!denied("fetch fetch(paths=secret/**,$deny)", "fetch", json!({"paths": ["a", "b"]})));
+    // An argument whose name looks like a path does not stand for the one at that path.
+    let two = json!({"target.env": "staging", "target": {"env": "prod"}});
+    assert!(denied("ship ship(target.env=prod,$deny)", "ship", two.clone()));
+    assert!(denied("ship ship(target.env=staging,$deny)", "ship", two.clone()));
+    assert_eq!(ask("ship(target.env=staging)", "ship", two), Verdict::Unlisted);
+    assert_eq!(ask("ship(target.env=staging)", "ship", json!({"target.env": "staging"})), Verdict::Allow);
+    // The tool has no approval key, so that no text of its calls is known.
+    assert!(denied("ship ship(prod,$deny)", "ship", json!({"env": "prod"})));
+    assert!(!denied("ship ship(env=prod,$deny)", "ship", json!({"env": "test"})));
+}
+
 #[test]
 fn a_denial_sees_every_part_of_a_command_line() {
     for line in ["rm x", "ls; rm x", "ls $(rm x)", "a | rm x"] {
