@@ -14,6 +14,6 @@ mod settings;
 mod span;
 mod tracer;
 
-pub use settings::Settings;
+pub use settings::{HEADERS, Settings, headers};
 pub use span::{Attribute, Span, Value};
 pub use tracer::{Run, Tracer};

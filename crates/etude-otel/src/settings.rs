@@ -24,6 +24,9 @@ pub struct Settings {
     pub parent: Option<(String, String)>,
 }
 
+/// The variables that the headers of exports come from; the first that is set counts.
+pub const HEADERS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
+
 impl Settings {
     /// The settings that variables make, each as `lookup` has it; `None` if no one wants spans.
     pub fn of(lookup: &dyn Fn(&str) -> Option<String>) -> Option<Self> {
@@ -36,13 +39,12 @@ impl Settings {
             Some(whole) => whole,
             None => format!("{}/v1/traces", text("OTEL_EXPORTER_OTLP_ENDPOINT")?.trim_end_matches('/')),
         };
-        let headers = text("OTEL_EXPORTER_OTLP_TRACES_HEADERS").or_else(|| text("OTEL_EXPORTER_OTLP_HEADERS"));
         let mut resource = pairs(&text("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default());
         let named = resource.iter().position(|(name, _)| name == "service.name").map(|at| resource.remove(at).1);
         let timeout = text("OTEL_EXPORTER_OTLP_TIMEOUT").and_then(|text| text.parse().ok());
         Some(Self {
             endpoint,
-            headers: pairs(&headers.unwrap_or_default()),
+            headers: headers(lookup),
             service: text("OTEL_SERVICE_NAME").or(named).unwrap_or_else(|| "etude".to_owned()),
             resource,
             timeout: timeout.map_or(TIMEOUT, Duration::from_millis),
@@ -50,6 +52,17 @@ impl Settings {
             parent: text("TRACEPARENT").and_then(|text| parent(&text)),
         })
     }
+
+    /// The same for a run that belongs to the span `traceparent`, if that is one.
+    pub fn below(self, traceparent: &str) -> Self {
+        Self { parent: parent(traceparent).or(self.parent), ..self }
+    }
+}
+
+/// The headers of exports, such as the key of the collector.
+pub fn headers(lookup: &dyn Fn(&str) -> Option<String>) -> Vec<(String, String)> {
+    let text = HEADERS.iter().find_map(|name| lookup(name).filter(|text| !text.trim().is_empty()));
+    pairs(&text.unwrap_or_default())
 }
 
 /// `a=1,b=two%20words`.
