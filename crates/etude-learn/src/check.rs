@@ -1,0 +1,259 @@
+//! What a candidate must pass before it is written (2.8).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::episode::{Episode, Family};
+use crate::guards::Contrast;
+use crate::program::{Program, StepKind};
+use crate::replay::{End, Kind, compare, replay};
+use crate::synth::synthesize;
+use crate::term::{Ref, Source};
+use crate::trace::Trace;
+use crate::value::{Path, at};
+
+/// A program is learned from at most N requests at a time, and from those that it gets wrong.
+const MAX_TRAINING: usize = 40;
+/// Requests are left out in at most N groups.
+const MAX_FOLDS: usize = 24;
+/// How often the search begins again with fewer expressions.
+const MAX_ROUNDS: usize = 12;
+
+/// Comparisons, each request counted once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// The same write, or none on both sides.
+    pub agreed: usize,
+    /// The pipeline deviated.
+    pub fell_back: usize,
+    /// Another write.
+    pub disagreed: usize,
+}
+
+impl Counts {
+    /// Requests that were not learned from are left out as well.
+    fn add_unseen(&mut self, program: &Program, all: &[Episode<'_>], training: &[Episode<'_>]) {
+        let known: BTreeSet<&str> = training.iter().map(|episode| episode.digest.as_str()).collect();
+        let mut unseen: BTreeMap<&str, Kind> = BTreeMap::new();
+        for episode in all.iter().filter(|episode| !known.contains(episode.digest.as_str())) {
+            let kind = compare(program, episode);
+            let before = unseen.entry(&episode.digest).or_insert(kind);
+            *before = worst(*before, kind);
+        }
+        unseen.into_values().for_each(|kind| self.add(kind));
+    }
+
+    fn add(&mut self, kind: Kind) {
+        match kind {
+            Kind::Agreed => self.agreed += 1,
+            Kind::FellBack => self.fell_back += 1,
+            Kind::Disagreed => self.disagreed += 1,
+        }
+    }
+}
+
+/// A program that passed.
+#[derive(Debug)]
+pub(crate) struct Learned<'t> {
+    pub(crate) program: Program,
+    pub(crate) episodes: Vec<Episode<'t>>,
+    pub(crate) leave_one_out: Counts,
+}
+
+/// Why there is no candidate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reason {
+    CheckFailed,
+    NoProgram,
+}
+
+/// Learns a family and checks what was learned.
+pub(crate) fn learn<'t>(family: &Family<'t>, contrast: &[&'t Trace]) -> Result<Learned<'t>, Reason> {
+    let write = family.write.as_deref();
+    let contrast = &Contrast::new(contrast);
+    if !family.folded.is_empty()
+        && let Ok(learned) = of_episodes(&family.folded, write, contrast)
+        && !learned.program.is_open()
+    {
+        return Ok(learned);
+    }
+    of_episodes(&family.episodes, write, contrast)
+}
+
+fn of_episodes<'t>(
+    episodes: &[Episode<'t>],
+    write: Option<&str>,
+    contrast: &Contrast<'t>,
+) -> Result<Learned<'t>, Reason> {
+    let mut training = sample(episodes);
+    let mut banned = BTreeSet::new();
+    for _ in 0..MAX_ROUNDS {
+        let synth = |some: &[Episode<'t>], banned: &BTreeSet<String>| synthesize(some, write, contrast, banned);
+        let program = synth(&training, &banned).ok_or(Reason::NoProgram)?;
+        // Runs that were not learned from, and that the program gets wrong, are learned from.
+        let wrong: Vec<&Episode<'t>> = episodes
+            .iter()
+            .filter(|one| compare(&program, one) == Kind::Disagreed)
+            .filter(|one| !training.iter().any(|known| is_same(known, one)))
+            .take(MAX_TRAINING / 4)
+            .collect();
+        if !wrong.is_empty() {
+            training.extend(wrong.into_iter().cloned());
+            continue;
+        }
+        let (mut counts, blamed) = leave_one_out(&training, &|some| synth(some, &banned));
+        counts.add_unseen(&program, episodes, &training);
+        let before = banned.len();
+        banned.extend(blamed);
+        banned.extend(blame_of_all(&program, &training));
+        if banned.len() > before {
+            continue;
+        }
+        let is_sound = counts.disagreed == 0
+            && episodes.iter().all(|one| compare(&program, one) != Kind::Disagreed)
+            && episodes.iter().all(|one| is_refused(&program, one))
+            && training.iter().take(4).all(|one| follows_changes(&program, one));
+        let is_useful = program.is_open() || episodes.iter().any(|one| compare(&program, one) == Kind::Agreed);
+        return match is_sound && is_useful {
+            true => Ok(Learned { program, episodes: episodes.to_vec(), leave_one_out: counts }),
+            false => Err(Reason::CheckFailed),
+        };
+    }
+    Err(Reason::CheckFailed)
+}
+
+fn is_same(one: &Episode<'_>, other: &Episode<'_>) -> bool {
+    std::ptr::eq(one.trace, other.trace)
+        && one.writes.len() == other.writes.len()
+        && one.writes.iter().zip(&other.writes).all(|(a, b)| std::ptr::eq(*a, *b))
+}
+
+/// Episodes of as many requests as are learned from at a time, two of each at most.
+fn sample<'t>(episodes: &[Episode<'t>]) -> Vec<Episode<'t>> {
+    let mut per_request: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut training = Vec::new();
+    for episode in episodes {
+        let is_new = !per_request.contains_key(episode.digest.as_str());
+        if is_new && per_request.len() >= MAX_TRAINING {
+            continue;
+        }
+        let count = per_request.entry(&episode.digest).or_default();
+        *count += 1;
+        if *count <= 2 {
+            training.push(episode.clone());
+        }
+    }
+    training
+}
+
+/// Learns without each request and replays it (2.8 b): how it compares, and the arguments that were wrong.
+fn leave_one_out<'t>(
+    training: &[Episode<'t>],
+    synth: &dyn Fn(&[Episode<'t>]) -> Option<Program>,
+) -> (Counts, BTreeSet<String>) {
+    let digests: Vec<&str> =
+        training.iter().map(|episode| episode.digest.as_str()).collect::<BTreeSet<_>>().into_iter().collect();
+    let folds = digests.len().min(MAX_FOLDS);
+    let mut counts = Counts::default();
+    let mut blamed = BTreeSet::new();
+    for fold in 0..folds {
+        let is_out = |episode: &Episode<'_>| {
+            let place = digests.iter().position(|digest| *digest == episode.digest);
+            place.is_some_and(|place| place % folds == fold)
+        };
+        let (out, rest): (Vec<Episode<'t>>, Vec<Episode<'t>>) = training.iter().cloned().partition(is_out);
+        let program = if rest.is_empty() { None } else { synth(&rest) };
+        let mut of_request: BTreeMap<&str, Kind> = BTreeMap::new();
+        for episode in &out {
+            let kind = program.as_ref().map_or(Kind::FellBack, |program| compare(program, episode));
+            if let (Kind::Disagreed, Some(program)) = (kind, &program) {
+                blamed.extend(blame(program, episode));
+            }
+            let known = of_request.entry(&episode.digest).or_insert(kind);
+            *known = worst(*known, kind);
+        }
+        of_request.into_values().for_each(|kind| counts.add(kind));
+    }
+    (counts, blamed)
+}
+
+fn worst(one: Kind, other: Kind) -> Kind {
+    match (one, other) {
+        (Kind::Disagreed, _) | (_, Kind::Disagreed) => Kind::Disagreed,
+        (Kind::FellBack, _) | (_, Kind::FellBack) => Kind::FellBack,
+        _ => Kind::Agreed,
+    }
+}
+
+fn blame_of_all(program: &Program, episodes: &[Episode<'_>]) -> BTreeSet<String> {
+    let wrong = episodes.iter().filter(|one| compare(program, one) == Kind::Disagreed);
+    wrong.flat_map(|one| blame(program, one)).collect()
+}
+
+/// The arguments that a wrong write has other than the run.
+fn blame(program: &Program, episode: &Episode<'_>) -> BTreeSet<String> {
+    let End::Wrote(writes) = replay(program, episode, "yes", &|_, _| None).end else { return BTreeSet::new() };
+    let Some(tool) = episode.writes.first().map(|write| write.tool.as_str()) else { return BTreeSet::new() };
+    let mut blamed = BTreeSet::new();
+    let recorded: Vec<&Value> = episode.writes.iter().map(|write| &write.arguments).collect();
+    for (n, wanted) in recorded.iter().enumerate() {
+        for (path, value) in crate::episode::leaves(wanted) {
+            if writes.get(n).and_then(|got| at(got, &path)) != Some(&value) {
+                blamed.insert(format!("{tool}{}", crate::value::pointer(&path)));
+            }
+        }
+    }
+    blamed
+}
+
+/// A run that must not write does not write (2.8 d): the question of 2.7 stands before every write.
+fn is_refused(program: &Program, episode: &Episode<'_>) -> bool {
+    let refused = |answer: &str| !matches!(replay(program, episode, answer, &|_, _| None).end, End::Wrote(_));
+    refused("no") && refused("unsure")
+}
+
+/// A field that the write depends on is taken away or changed: the write changes, or there is none (2.8 c).
+fn follows_changes(program: &Program, episode: &Episode<'_>) -> bool {
+    let End::Wrote(writes) = replay(program, episode, "yes", &|_, _| None).end else { return true };
+    let Some(step) = program.write() else { return true };
+    let StepKind::Call { args, .. } = &step.kind else { return true };
+    let direct: Vec<&Ref> = args.refs().into_iter().filter(|of| !of.path.is_empty()).collect();
+    direct.into_iter().all(|of| {
+        let Some(tool) = tool_of(program, of) else { return true };
+        let changed = |how: &dyn Fn(&Value, &Path) -> Option<Value>| {
+            let change = |called: &str, result: &Value| if called == tool { how(result, &of.path) } else { None };
+            replay(program, episode, "yes", &change).end
+        };
+        let is_member = |result: &Value| without(result, &of.path).is_some();
+        let recorded = episode.reads.iter().filter(|call| call.tool == tool);
+        recorded.into_iter().all(|call| !is_member(&call.result))
+            || changed(&|result, path| without(result, path)) != End::Wrote(writes.clone())
+                && changed(&|result, path| with(result, path)) != End::Wrote(writes.clone())
+    })
+}
+
+/// The tool whose single result a reference reads directly.
+fn tool_of<'p>(program: &'p Program, of: &Ref) -> Option<&'p str> {
+    let Source::Step(name) = &of.source else { return None };
+    let step = program.steps.iter().find(|step| step.name == *name)?;
+    match &step.kind {
+        StepKind::Call { tool, for_each: None, is_write: false, .. } => Some(tool),
+        _ => None,
+    }
+}
+
+fn without(value: &Value, path: &[String]) -> Option<Value> {
+    let (last, above) = path.split_last()?;
+    let mut changed = value.clone();
+    let inner = above.iter().try_fold(&mut changed, |value, name| value.get_mut(name.as_str()))?;
+    inner.as_object_mut()?.remove(last)?;
+    Some(changed)
+}
+
+fn with(value: &Value, path: &[String]) -> Option<Value> {
+    let mut changed = value.clone();
+    let inner = path.iter().try_fold(&mut changed, |value, name| value.get_mut(name.as_str()))?;
+    *inner = Value::from("changed");
+    Some(changed)
+}

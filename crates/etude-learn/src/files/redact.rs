@@ -1,0 +1,211 @@
+//! Values that are not written to files of the app (L-32): placeholders of the same form stand in their place.
+
+use std::collections::BTreeSet;
+
+use etude_core::verbatim::{holds, normal};
+use serde_json::Value;
+
+use crate::Candidate;
+use crate::trace::Trace;
+use crate::world::World;
+
+/// Values shorter than this look like words.
+const MIN_CHARS: usize = 3;
+
+/// A value that is not written.
+#[derive(Debug)]
+struct Secret {
+    text: String,
+    /// As texts are compared (2.1).
+    normal: String,
+    placeholder: String,
+}
+
+/// The values of redacted fields in some traces, the longest first.
+#[derive(Debug, Default)]
+pub(super) struct Redaction(Vec<Secret>);
+
+impl Redaction {
+    pub(super) fn new<'t>(traces: impl Iterator<Item = &'t Trace>, world: &dyn World) -> Self {
+        let mut values = BTreeSet::new();
+        for trace in traces {
+            trace.input.iter().for_each(|(name, value)| collect(value, world.is_redacted(name), world, &mut values));
+            for call in trace.calls() {
+                collect(&call.arguments, false, world, &mut values);
+                collect(&call.result, false, world, &mut values);
+            }
+        }
+        let mut secrets: Vec<Secret> = Vec::new();
+        for text in values {
+            let placeholder = placeholder(&text);
+            let normal = normal(&text);
+            // In code a text is written as JSON.
+            let (quoted, instead) = (quoted(&text), quoted(&placeholder));
+            if quoted != text {
+                secrets.push(Secret { text: quoted, normal: String::new(), placeholder: instead });
+            }
+            secrets.push(Secret { text, normal, placeholder });
+        }
+        secrets.sort_by(|a, b| b.text.len().cmp(&a.text.len()).then_with(|| a.text.cmp(&b.text)));
+        Self(secrets)
+    }
+
+    /// A text without the values: wherever one occurs byte for byte, and where its words do as texts are compared.
+    pub(super) fn text(&self, text: &str) -> String {
+        let compared = normal(text);
+        let is_in = |secret: &&Secret| text.contains(&secret.text) || secret.is_in(&compared);
+        self.0
+            .iter()
+            .filter(is_in)
+            .fold(text.to_owned(), |text, secret| secret.replaced(&text.replace(&secret.text, &secret.placeholder)))
+    }
+
+    /// What a candidate says about its values, without them.
+    pub(super) fn candidate(&self, candidate: &mut Candidate) {
+        for row in &mut candidate.bindings {
+            row.expression = self.text(&row.expression);
+            row.alternatives.iter_mut().for_each(|one| *one = self.text(one));
+        }
+        candidate.holes.iter_mut().for_each(|hole| hole.set = self.value(&hole.set));
+        candidate.guards.iter_mut().for_each(|guard| guard.condition = self.value(&guard.condition));
+        candidate.not_covered.iter_mut().for_each(|row| row["difference"] = self.value(&row["difference"]));
+    }
+
+    /// The same with all of its texts redacted; a number only as a whole.
+    pub(super) fn value(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => self.text(text).into(),
+            Value::Number(number) => {
+                let text = number.to_string();
+                let found = self.0.iter().find(|secret| secret.text == text);
+                found.and_then(|secret| serde_json::from_str(&secret.placeholder).ok()).unwrap_or_else(|| value.clone())
+            }
+            Value::Array(items) => items.iter().map(|item| self.value(item)).collect(),
+            Value::Object(members) => {
+                members.iter().map(|(name, inner)| (self.text(name), self.value(inner))).collect()
+            }
+            other => other.clone(),
+        }
+    }
+}
+
+impl Secret {
+    /// Whether a text that is written as it is compared has the value.
+    fn is_in(&self, compared: &str) -> bool {
+        !self.normal.is_empty() && holds(compared, &self.normal)
+    }
+
+    /// The text with every run of words that is the value as texts are compared replaced.
+    fn replaced(&self, text: &str) -> String {
+        if !self.is_in(&normal(text)) {
+            return text.to_owned();
+        }
+        let (letters, places) = with_places(text);
+        let is_bound = |at: usize| {
+            let joins = |n: usize| letters.get(n).is_some_and(|c| c.is_alphanumeric());
+            at == 0 || !joins(at - 1) || !joins(at)
+        };
+        let (mut out, mut done, mut at) = (String::new(), 0, 0);
+        let wanted: Vec<char> = self.normal.chars().collect();
+        while at + wanted.len() <= letters.len() {
+            let end = at + wanted.len();
+            if letters[at..end] == wanted[..] && is_bound(at) && is_bound(end) && places[at].0 >= done {
+                out.push_str(&text[done..places[at].0]);
+                out.push_str(&self.placeholder);
+                done = places[end - 1].1;
+                at = end;
+            } else {
+                at += 1;
+            }
+        }
+        out + &text[done..]
+    }
+}
+
+/// The characters of a text as it is compared, each with the bytes that it stands for.
+fn with_places(text: &str) -> (Vec<char>, Vec<(usize, usize)>) {
+    let (mut letters, mut places): (Vec<char>, Vec<(usize, usize)>) = (Vec::new(), Vec::new());
+    for (at, c) in text.char_indices() {
+        let end = at + c.len_utf8();
+        let is_blank = matches!(c, '_' | '#') || c.is_whitespace();
+        if is_blank && letters.last() == Some(&' ') {
+            places.iter_mut().last().into_iter().for_each(|place| place.1 = end);
+            continue;
+        }
+        for letter in c.to_lowercase() {
+            letters.push(if is_blank { ' ' } else { letter });
+            places.push((at, end));
+        }
+    }
+    (letters, places)
+}
+
+/// A text as JSON writes it, without its quotes.
+fn quoted(text: &str) -> String {
+    let json = Value::from(text).to_string();
+    json[1..json.len() - 1].to_owned()
+}
+
+fn collect(value: &Value, is_redacted: bool, world: &dyn World, values: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(members) => {
+            members
+                .iter()
+                .for_each(|(name, inner)| collect(inner, is_redacted || world.is_redacted(name), world, values));
+        }
+        Value::Array(items) => items.iter().for_each(|inner| collect(inner, is_redacted, world, values)),
+        Value::String(text) if is_redacted && text.trim().chars().count() >= MIN_CHARS => {
+            values.insert(text.clone());
+        }
+        Value::Number(number) if is_redacted && number.to_string().len() >= MIN_CHARS => {
+            values.insert(number.to_string());
+        }
+        _ => {}
+    }
+}
+
+/// Letters for letters and digits for digits, the same ones for the same value.
+fn placeholder(value: &str) -> String {
+    let mut bytes = blake3::Hasher::new().update(value.as_bytes()).finalize_xof();
+    let mut next = |of: u8| {
+        let mut byte = [0];
+        bytes.fill(&mut byte);
+        byte[0] % of
+    };
+    let replaced = value.chars().map(|c| match c {
+        c if c.is_uppercase() => char::from(b'A' + next(26)),
+        c if c.is_alphabetic() => char::from(b'a' + next(26)),
+        // No zero in front, so that a number stays one.
+        c if c.is_numeric() => char::from(b'1' + next(9)),
+        c => c,
+    });
+    replaced.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// L-32: a value is not written in any form in which the learner finds it again, nor as code writes it.
+    #[test]
+    fn values_are_replaced_as_they_are_compared() {
+        let secret = |text: &str| Secret { text: text.to_owned(), normal: normal(text), placeholder: "XX".to_owned() };
+        let one = Redaction(vec![secret("Ana Berg_7")]);
+        assert_eq!(
+            one.text("I am ANA  BERG#7, not Anana Berg 7 or Ana Berg 71."),
+            "I am XX, not Anana Berg 7 or Ana Berg 71."
+        );
+        assert_eq!(one.text("{{x}} Ana Berg_7"), "{{x}} XX");
+        assert_eq!(quoted("a\"b\n"), "a\\\"b\\n");
+    }
+
+    /// L-32: a placeholder has the form of its value, and is the same for the same value.
+    #[test]
+    fn placeholders_have_the_same_form() {
+        let one = placeholder("ana.b@mail7.example");
+        assert_eq!(one, placeholder("ana.b@mail7.example"));
+        assert!(one.len() == 19 && one.as_bytes()[3] == b'.' && one.as_bytes()[5] == b'@', "{one}");
+        assert!(!one.contains("ana") && !one.contains("example"), "{one}");
+        assert!(placeholder("4417").parse::<u64>().is_ok());
+    }
+}

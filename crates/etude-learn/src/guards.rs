@@ -1,0 +1,192 @@
+//! Guards (2.6): what held in all runs of a family and is violated elsewhere.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::program::{Condition, Guard};
+use crate::synth::{Assembly, NodeKind};
+use crate::term::Ref;
+use crate::text::proves;
+use crate::trace::Trace;
+use crate::value::{Path, at, fields, is_scalar};
+
+/// A condition must have held for N requests.
+const MIN_REQUESTS: usize = 3;
+
+/// Results of runs of other families, and of those that did not go well, by tool.
+pub(crate) struct Contrast<'t>(Vec<BTreeMap<&'t str, Vec<(usize, &'t Value)>>>);
+
+impl<'t> Contrast<'t> {
+    pub(crate) fn new(traces: &[&'t Trace]) -> Self {
+        let of_trace = |trace: &&'t Trace| {
+            let mut by_tool: BTreeMap<&'t str, Vec<(usize, &'t Value)>> = BTreeMap::new();
+            for (place, call) in trace.calls().enumerate().filter(|(_, call)| call.is_good()) {
+                by_tool.entry(call.tool.as_str()).or_default().push((place, &call.result));
+            }
+            by_tool
+        };
+        Self(traces.iter().map(of_trace).collect())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// For each run that has some, the results of these tools in order.
+    fn of(&self, tools: &[String]) -> BTreeMap<usize, Vec<&'t Value>> {
+        let of_run = |by_tool: &BTreeMap<&'t str, Vec<(usize, &'t Value)>>| {
+            let names: BTreeSet<&str> = tools.iter().map(String::as_str).collect();
+            let mut found: Vec<(usize, &'t Value)> =
+                names.into_iter().filter_map(|tool| by_tool.get(tool)).flatten().copied().collect();
+            found.sort_by_key(|(place, _)| *place);
+            found.into_iter().map(|(_, result)| result).collect::<Vec<_>>()
+        };
+        self.0.iter().map(of_run).enumerate().filter(|(_, results)| !results.is_empty()).collect()
+    }
+}
+
+/// The conditions for the write, with the guards noted in the program.
+pub(crate) fn equalities(assembly: &mut Assembly<'_, '_, '_>) -> Vec<Condition> {
+    let digests: BTreeSet<&str> = assembly.synth.episodes.iter().map(|episode| episode.digest.as_str()).collect();
+    if digests.len() < MIN_REQUESTS || assembly.synth.contrast.is_empty() {
+        return Vec::new();
+    }
+    use_records(assembly);
+    let nodes: Vec<usize> = assembly.of_node.keys().copied().filter(|n| is_of_one_call(assembly, *n)).collect();
+    let mut found: Vec<(Condition, usize)> = Vec::new();
+    for (k, node) in nodes.iter().enumerate() {
+        found.extend(constants(assembly, *node));
+        for other in nodes.iter().enumerate().filter(|(j, _)| *j != k).map(|(_, other)| *other) {
+            found.extend(relations(assembly, *node, other, *node < other));
+        }
+    }
+    let step = assembly.name_of_write();
+    let guards = found.iter().map(|(condition, violated)| {
+        let (step, condition) = (step.clone(), condition.to_json());
+        Guard { step, condition, violated: *violated }
+    });
+    let guards: Vec<Guard> = guards.collect();
+    assembly.program.guards = guards;
+    found.into_iter().map(|(condition, _)| condition).collect()
+}
+
+/// A record of a loop's results is what the write is about, even if no argument is read from it.
+fn use_records(assembly: &mut Assembly<'_, '_, '_>) {
+    let is_record = |n: &usize| match &assembly.synth.nodes[*n].kind {
+        NodeKind::Record { of, list, .. } => {
+            matches!(assembly.synth.nodes[*of].kind, NodeKind::Loop { .. })
+                && list.path.is_empty()
+                && assembly.of_node.contains_key(of)
+        }
+        _ => false,
+    };
+    let records: Vec<usize> = (0..assembly.synth.nodes.len()).filter(is_record).collect();
+    for record in records {
+        assembly.node(record);
+    }
+}
+
+/// Whether the node's value is the result of one call.
+fn is_of_one_call(assembly: &Assembly<'_, '_, '_>, node: usize) -> bool {
+    let synth = assembly.synth;
+    let has_all = || synth.nodes[node].values.iter().all(Option::is_some);
+    match &synth.nodes[node].kind {
+        NodeKind::Read { .. } => has_all(),
+        NodeKind::Role(_) => has_all(),
+        NodeKind::Record { of, list, .. } => {
+            has_all() && list.path.is_empty() && matches!(synth.nodes[*of].kind, NodeKind::Loop { .. })
+        }
+        NodeKind::Loop { .. } | NodeKind::Elements { .. } => false,
+    }
+}
+
+fn tools(assembly: &Assembly<'_, '_, '_>, node: usize) -> Vec<String> {
+    match &assembly.synth.nodes[node].kind {
+        NodeKind::Role(members) => members.iter().map(|n| assembly.synth.tool_of(*n)).collect(),
+        _ => vec![assembly.synth.tool_of(node)],
+    }
+}
+
+fn values<'s>(assembly: &'s Assembly<'_, '_, '_>, node: usize) -> Vec<&'s Value> {
+    assembly.synth.nodes[node].values.iter().flatten().collect()
+}
+
+fn reference(assembly: &Assembly<'_, '_, '_>, node: usize, path: &Path) -> Option<Ref> {
+    let base = assembly.of_node.get(&node)?;
+    Some(Ref::new(base.source.clone(), base.path.iter().chain(path).cloned().collect()))
+}
+
+/// Fields that had the same value in all runs, and another one elsewhere.
+fn constants(assembly: &Assembly<'_, '_, '_>, node: usize) -> Vec<(Condition, usize)> {
+    let own = values(assembly, node);
+    let Some(first) = own.first() else { return Vec::new() };
+    let contrast = assembly.synth.contrast.of(&tools(assembly, node));
+    let mut found = Vec::new();
+    for path in fields(first, &|value| matches!(value, Value::String(_) | Value::Bool(_))) {
+        let Some(wanted) = at(first, &path) else { continue };
+        if !own.iter().all(|value| at(value, &path) == Some(wanted)) {
+            continue;
+        }
+        let is_other = |result: &&Value| at(result, &path).is_some_and(|value| is_scalar(value) && value != wanted);
+        let violated = contrast.values().filter(|results| results.iter().any(&is_other)).count();
+        if violated > 0
+            && let Some(of) = reference(assembly, node, &path)
+        {
+            found.push((Condition::Equals(of, wanted.clone()), violated));
+        }
+    }
+    found
+}
+
+/// Fields of two results that were equal in all runs, or one in a list of the other, and not so elsewhere.
+fn relations(assembly: &Assembly<'_, '_, '_>, node: usize, other: usize, is_first: bool) -> Vec<(Condition, usize)> {
+    let (own, its) = (values(assembly, node), values(assembly, other));
+    let (of_own, of_its) = (tools(assembly, node), tools(assembly, other));
+    if of_own.iter().any(|tool| of_its.contains(tool)) || own.len() != its.len() {
+        return Vec::new();
+    }
+    let (Some(first), Some(second)) = (own.first(), its.first()) else { return Vec::new() };
+    let (ones, twos) = (assembly.synth.contrast.of(&of_own), assembly.synth.contrast.of(&of_its));
+    let last = |run: &usize| Some((*ones.get(run)?.last()?, *twos.get(run)?.last()?));
+    let both: Vec<(&Value, &Value)> = ones.keys().filter_map(last).collect();
+    let mut found = Vec::new();
+    for path in fields(first, &|value| value.is_string() && proves(value)) {
+        let Some(wanted) = at(first, &path) else { continue };
+        let is_related = |value: &Value| match value {
+            Value::Array(items) => items.contains(wanted),
+            value => is_first && value == wanted,
+        };
+        for twin in fields(second, &is_related) {
+            let holds = |one: &Value, two: &Value| match (at(one, &path), at(two, &twin)) {
+                (Some(one), Some(Value::Array(items))) => items.contains(one),
+                (Some(one), Some(two)) => one == two,
+                _ => false,
+            };
+            let is_varied = own.iter().any(|value| at(value, &path) != Some(wanted));
+            if !is_varied || !own.iter().zip(&its).all(|(one, two)| holds(one, two)) {
+                continue;
+            }
+            let is_violated =
+                |(a, b): &&(&Value, &Value)| at(a, &path).is_some() && at(b, &twin).is_some() && !holds(a, b);
+            let violated = both.iter().filter(is_violated).count();
+            let refs = reference(assembly, node, &path).zip(reference(assembly, other, &twin));
+            if let Some((of, to)) = refs.filter(|_| violated > 0) {
+                let condition = match at(second, &twin) {
+                    Some(Value::Array(_)) => Condition::Within(of, to),
+                    _ => Condition::Same(of, to),
+                };
+                found.push((condition, violated));
+            }
+        }
+    }
+    found
+}
+
+impl Assembly<'_, '_, '_> {
+    /// The step that writes is the last one that was named.
+    fn name_of_write(&self) -> String {
+        let rows = self.program.rows.last();
+        rows.map_or_else(String::new, |row| row.step.clone())
+    }
+}

@@ -1,0 +1,231 @@
+//! The learner: from traces of runs in skill mode to pipelines (docs/learn.md).
+//!
+//! Pure: traces in, candidates out. There is no IO, no model, no clock and no randomness in it, and the order of the traces does not
+//! matter: the same traces give the same bytes (L-10).
+//!
+//! | module | what |
+//! |---|---|
+//! | `trace`, `text` | traces as documents; how texts are compared |
+//! | `select`, `episode` | the traces that count; writes with the reads before them, as families |
+//! | `term`, `value` | expressions, evaluated as they are written; places and lists in results |
+//! | `synth` | aligned reads, bound arguments, and the steps that follow |
+//! | `guards`, `replay`, `check` | conditions that are violated elsewhere; programs on recorded results; what a candidate must pass |
+//! | `files` | the files of a candidate |
+
+mod check;
+mod episode;
+pub mod files;
+mod guards;
+mod program;
+mod replay;
+mod select;
+mod synth;
+mod term;
+pub mod text;
+pub mod trace;
+mod value;
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+pub use check::Counts;
+pub use files::Wording;
+pub use program::{Guard, Hole, Row};
+pub use select::Unusable;
+pub use trace::Trace;
+pub use world::{Class, Tool, World};
+
+use check::Reason;
+use episode::Family;
+use program::{Program, StepKind};
+use replay::{End, Kind, compare, replay};
+
+/// What was learned.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Learned {
+    /// How many traces count.
+    pub usable: usize,
+    /// The others.
+    pub unusable: Vec<Unusable>,
+    /// All families, by name.
+    pub families: Vec<FamilyRow>,
+    /// The candidates, by name.
+    pub candidates: Vec<Candidate>,
+}
+
+/// A family with what became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FamilyRow {
+    /// Its name.
+    pub family: String,
+    /// Distinct requests.
+    pub requests: usize,
+    /// Runs.
+    pub runs: usize,
+    /// The candidate, or why there is none: `too_few_requests`, `excluded`, `check_failed`, `no_program`.
+    pub outcome: Result<String, &'static str>,
+    /// The excluded tools.
+    pub tools: Vec<String>,
+}
+
+/// A learned pipeline.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Candidate {
+    /// Its name.
+    pub name: String,
+    /// Its family.
+    pub family: String,
+    /// Distinct requests that it was learned from.
+    pub requests: usize,
+    /// Runs.
+    pub runs: usize,
+    /// The tools that it reads with.
+    pub reads: Vec<String>,
+    /// The tools that it writes with.
+    pub writes: Vec<String>,
+    /// Its parameters.
+    pub parameters: Vec<String>,
+    /// Its questions with a closed set.
+    pub questions: Vec<String>,
+    /// Where each argument comes from.
+    pub bindings: Vec<Row>,
+    /// What the runs do not determine.
+    pub holes: Vec<Hole>,
+    /// What must hold before it writes.
+    pub guards: Vec<Guard>,
+    /// Digests of the requests that it covers.
+    pub covers: Vec<String>,
+    /// Digests of the others with the first difference (1.8).
+    pub not_covered: Vec<Value>,
+    /// Learned without each request, then compared with it.
+    pub leave_one_out: Counts,
+    /// `pipeline.yaml` as JSON.
+    pub definition: Value,
+    /// The files by their paths below the directory of the pipeline, without `learn.yaml`.
+    pub files: BTreeMap<String, String>,
+}
+
+/// Learns from traces; with `only`, one family.
+pub fn learn(traces: &[Trace], world: &dyn World, only: Option<&str>) -> Learned {
+    let selected = select::select(traces, world);
+    let mut learned = Learned {
+        usable: selected.usable.len(),
+        unusable: selected.unusable,
+        families: Vec::new(),
+        candidates: Vec::new(),
+    };
+    for family in episode::families(&selected.usable, world) {
+        if only.is_some_and(|name| name != family.name) {
+            continue;
+        }
+        let own: BTreeSet<*const Trace> =
+            family.episodes.iter().map(|episode| std::ptr::from_ref(episode.trace)).collect();
+        let others = selected.usable.iter().chain(&selected.contrast).copied();
+        let contrast: Vec<&Trace> = others.filter(|trace| !own.contains(&std::ptr::from_ref(*trace))).collect();
+        let tools = excluded(&family, world);
+        let outcome = if !tools.is_empty() {
+            Err("excluded")
+        } else if family.requests().len() < world.min_requests() {
+            Err("too_few_requests")
+        } else {
+            check::learn(&family, &contrast)
+                .map(|found| {
+                    let candidate = candidate(&family, &found, world);
+                    let name = candidate.name.clone();
+                    learned.candidates.push(candidate);
+                    name
+                })
+                .map_err(|reason| match reason {
+                    Reason::CheckFailed => "check_failed",
+                    Reason::NoProgram => "no_program",
+                })
+        };
+        let (requests, runs) = (family.requests().len(), family.runs());
+        learned.families.push(FamilyRow { family: family.name, requests, runs, outcome, tools });
+    }
+    learned.candidates.sort_by(|a, b| a.name.cmp(&b.name));
+    learned
+}
+
+/// The excluded tools that the family needs: its write, and reads that come before nearly every write.
+fn excluded(family: &Family<'_>, world: &dyn World) -> Vec<String> {
+    let mut uses: BTreeMap<&str, usize> = BTreeMap::new();
+    for episode in &family.episodes {
+        let tools: BTreeSet<&str> =
+            episode.reads.iter().chain(&episode.writes).map(|call| call.tool.as_str()).collect();
+        tools.into_iter().for_each(|tool| *uses.entry(tool).or_default() += 1);
+    }
+    let needed = uses.into_iter().filter(|(_, count)| synth::is_mostly(*count, family.episodes.len()));
+    needed.map(|(tool, _)| tool.to_owned()).filter(|tool| world.is_excluded(tool)).collect()
+}
+
+/// The name of a family as a pipeline (1.4).
+fn name_of(family: &str, world: &dyn World) -> String {
+    let mut name = String::new();
+    for c in family.to_lowercase().chars() {
+        match c {
+            'a'..='z' | '0'..='9' => name.push(c),
+            _ if name.ends_with('-') => {}
+            _ => name.push('-'),
+        }
+    }
+    let base = name.trim_matches('-').to_owned();
+    let names = std::iter::once(base.clone()).chain((2..).map(|n| format!("{base}-{n}")));
+    names.into_iter().find(|name| !world.is_taken(name, family)).unwrap_or(base)
+}
+
+fn candidate(family: &Family<'_>, found: &check::Learned<'_>, world: &dyn World) -> Candidate {
+    let program = &found.program;
+    let tools = |is_wanted: bool| -> Vec<String> {
+        let tools = program.steps.iter().filter_map(|step| match &step.kind {
+            StepKind::Call { tool, is_write, .. } if *is_write == is_wanted => Some(tool.clone()),
+            _ => None,
+        });
+        tools.collect::<BTreeSet<_>>().into_iter().collect()
+    };
+    let mut kinds: BTreeMap<&str, (Kind, Value)> = BTreeMap::new();
+    for episode in &found.episodes {
+        let kind = compare(program, episode);
+        if kind != Kind::Agreed {
+            kinds.insert(&episode.digest, (kind, difference(program, episode)));
+        } else {
+            kinds.entry(&episode.digest).or_insert((kind, Value::Null));
+        }
+    }
+    let of = |is_covered: bool| kinds.iter().filter(move |(_, (kind, _))| (*kind == Kind::Agreed) == is_covered);
+    let mut candidate = Candidate {
+        name: name_of(&family.name, world),
+        family: family.name.clone(),
+        requests: family.requests().len(),
+        runs: family.runs(),
+        reads: tools(false),
+        writes: tools(true),
+        parameters: program.params.iter().map(|param| param.name.clone()).collect(),
+        questions: program.questions().into_iter().map(str::to_owned).collect(),
+        bindings: program.rows.clone(),
+        holes: program.holes.clone(),
+        guards: program.guards.clone(),
+        covers: of(true).map(|(digest, _)| (*digest).to_owned()).collect(),
+        not_covered: of(false).map(|(digest, (_, why))| json!({"digest": digest, "difference": why})).collect(),
+        leave_one_out: found.leave_one_out,
+        definition: Value::Null,
+        files: BTreeMap::new(),
+    };
+    (candidate.files, candidate.definition) = files::write(&mut candidate, found, world);
+    candidate
+}
+
+/// Where a run leaves the pipeline, with the arguments that it would have needed.
+fn difference(program: &Program, episode: &episode::Episode<'_>) -> Value {
+    let expected: Vec<&Value> = episode.writes.iter().map(|write| &write.arguments).collect();
+    match replay(program, episode, "yes", &|_, _| None).end {
+        End::Deviated { step, reason } => {
+            let hole = program.rows.iter().find(|row| row.step == step);
+            json!({"step": step, "argument": hole.map(|row| row.argument.clone()), "expected": expected, "got": reason})
+        }
+        End::Wrote(writes) => json!({"step": null, "argument": null, "expected": expected, "got": writes}),
+        End::Answered => json!({"step": null, "argument": null, "expected": expected, "got": null}),
+    }
+}

@@ -1,0 +1,250 @@
+//! A program on the recorded results of a run: what it would have written (2.8 a).
+//!
+//! Questions are answered as the agent decided, if the closed set has it, and with `none` otherwise.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use crate::episode::Episode;
+use crate::program::{Argument, Condition, Program, Question, Step, StepKind};
+use crate::synth::{ALLOWED, OPEN_HOLE};
+use crate::term::{Scope, Source, Term};
+use crate::value::{Path, at, is_same_call};
+
+/// How a replay ended.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum End {
+    /// The arguments of its writes, in order.
+    Wrote(Vec<Value>),
+    /// It only read.
+    Answered,
+    /// It would have left the pipeline.
+    Deviated { step: String, reason: &'static str },
+}
+
+/// A replay with everything that a case needs.
+#[derive(Debug)]
+pub(crate) struct Replay {
+    pub(crate) end: End,
+    pub(crate) input: Map<String, Value>,
+    pub(crate) answers: Map<String, Value>,
+    /// The reads that it made.
+    pub(crate) reads: Vec<(String, Value)>,
+}
+
+/// A changed result of a read; `None`: as it was recorded.
+pub(crate) type Change<'c> = &'c dyn Fn(&str, &Value) -> Option<Value>;
+
+/// Runs a program on an episode. `permission` is the answer to the question of 2.7.
+pub(crate) fn replay(program: &Program, episode: &Episode<'_>, permission: &str, change: Change<'_>) -> Replay {
+    let (input, answers) = (Map::new(), Map::new());
+    let mut run = Run { episode, change, outputs: BTreeMap::new(), item: None, input, answers, reads: Vec::new() };
+    for param in &program.params {
+        if let Some(value) = param.argument.value(episode).filter(|value| episode.said.has(value)) {
+            run.input.insert(param.name.clone(), value);
+        }
+    }
+    let mut end = End::Answered;
+    for step in &program.steps {
+        match run.step(step, permission) {
+            Ok(Some(writes)) => end = End::Wrote(writes),
+            Ok(None) => {}
+            Err(reason) => {
+                end = End::Deviated { step: step.name.clone(), reason };
+                break;
+            }
+        }
+    }
+    Replay { end, input: run.input, answers: run.answers, reads: run.reads }
+}
+
+/// The comparison of a replay with what the agent did (2.10).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Agreed,
+    FellBack,
+    Disagreed,
+}
+
+/// How a program compares with a run.
+pub(crate) fn compare(program: &Program, episode: &Episode<'_>) -> Kind {
+    match replay(program, episode, "yes", &|_, _| None).end {
+        End::Deviated { .. } => Kind::FellBack,
+        End::Answered if episode.writes.is_empty() => Kind::Agreed,
+        End::Wrote(writes) if is_as_recorded(&writes, episode) => Kind::Agreed,
+        End::Answered | End::Wrote(_) => Kind::Disagreed,
+    }
+}
+
+fn is_as_recorded(writes: &[Value], episode: &Episode<'_>) -> bool {
+    let recorded: Vec<&Value> = episode.writes.iter().map(|write| &write.arguments).collect();
+    writes.len() == recorded.len() && writes.iter().all(|one| recorded.iter().any(|other| is_same_call(one, other)))
+}
+
+struct Run<'r> {
+    episode: &'r Episode<'r>,
+    change: Change<'r>,
+    outputs: BTreeMap<String, Value>,
+    item: Option<Value>,
+    input: Map<String, Value>,
+    answers: Map<String, Value>,
+    reads: Vec<(String, Value)>,
+}
+
+impl Scope for Run<'_> {
+    fn get(&self, source: &Source) -> Option<&Value> {
+        match source {
+            Source::Param(name) => self.input.get(name),
+            Source::Step(name) => self.outputs.get(name),
+            Source::Item => self.item.as_ref(),
+            Source::Node(_) | Source::Var(_) => None,
+        }
+    }
+}
+
+type Done = Result<Option<Vec<Value>>, &'static str>;
+
+impl Run<'_> {
+    fn step(&mut self, step: &Step, permission: &str) -> Done {
+        if !step.when.iter().all(|condition| condition.holds(self)) {
+            self.outputs.insert(step.name.clone(), Value::Null);
+            return Ok(None);
+        }
+        let unmet = step.require.iter().find(|condition| !condition.holds(self));
+        if let Some(unmet) = unmet {
+            return Err(reason_of(unmet));
+        }
+        match &step.kind {
+            StepKind::Code { func, .. } => {
+                let output = func.eval(self).unwrap_or(Value::Null);
+                self.outputs.insert(step.name.clone(), output);
+            }
+            StepKind::Call { tool, args, for_each, is_write } => {
+                return self.call(&step.name, tool, args, for_each.as_ref(), *is_write);
+            }
+            StepKind::Choose(question) => {
+                let (output, answer) = self.ask(question)?;
+                self.outputs.insert(step.name.clone(), output);
+                self.answers.extend(answer.map(|answer| (step.name.clone(), answer)));
+            }
+            StepKind::Allowed => {
+                let answer = json!({"allowed": permission, "rule": ""});
+                self.outputs.insert(ALLOWED.to_owned(), answer.clone());
+                self.answers.insert(ALLOWED.to_owned(), answer);
+            }
+            StepKind::Answer => {
+                let answer = self.episode.trace.answer.clone().unwrap_or_default();
+                self.answers.insert(step.name.clone(), answer.into());
+            }
+        }
+        Ok(None)
+    }
+
+    fn call(
+        &mut self,
+        name: &str,
+        tool: &str,
+        args: &Term,
+        for_each: Option<&crate::term::Ref>,
+        is_write: bool,
+    ) -> Done {
+        let items = match for_each {
+            None => vec![None],
+            Some(list) => {
+                let list = list.find(self).ok_or("field_missing")?.as_array().ok_or("field_type")?;
+                list.iter().cloned().map(Some).collect()
+            }
+        };
+        let mut results = Vec::new();
+        let mut writes = Vec::new();
+        for item in items {
+            self.item = item;
+            let arguments = args.eval(self).ok_or("field_missing")?;
+            if is_write {
+                writes.push(arguments);
+                continue;
+            }
+            let recorded = self.episode.recorded(tool, &arguments).ok_or("tool_error")?;
+            results.push((self.change)(tool, recorded).unwrap_or_else(|| recorded.clone()));
+            self.reads.push((tool.to_owned(), arguments));
+        }
+        self.item = None;
+        if is_write {
+            return Ok(Some(writes));
+        }
+        let output = if for_each.is_some() { Value::from(results) } else { results.pop().unwrap_or_default() };
+        self.outputs.insert(name.to_owned(), output);
+        Ok(None)
+    }
+
+    /// The output of a question, and the answer if a model is asked.
+    fn ask(&mut self, question: &Question) -> Result<(Value, Option<Value>), &'static str> {
+        let truth = question.truth.0.value(self.episode);
+        let Some(for_each) = &question.for_each else {
+            return self.choose(question, truth.as_ref());
+        };
+        let each = for_each.find(self).ok_or("field_missing")?.as_array().ok_or("field_type")?.clone();
+        let (mut outputs, mut answers) = (Vec::new(), Vec::new());
+        for element in each {
+            let truth = truth.as_ref().and_then(|all| self.truth_of(question, &element["of"], all));
+            self.item = Some(element);
+            let (output, answer) = self.choose(question, truth.as_ref())?;
+            outputs.push(output);
+            // One answer for each element: `null` where no model was asked.
+            answers.push(answer.unwrap_or_default());
+        }
+        self.item = None;
+        let answers = answers.iter().any(|answer| !answer.is_null()).then(|| answers.into());
+        Ok((outputs.into(), answers))
+    }
+
+    /// What was chosen for one element: lists that belong together have the same order.
+    fn truth_of(&self, question: &Question, element: &Value, all: &Value) -> Option<Value> {
+        let (argument, key): &(Argument, Path) = question.of_each.as_ref()?;
+        let named = argument.value(self.episode)?;
+        let place = named.as_array()?.iter().position(|name| at(element, key) == Some(name))?;
+        all.as_array()?.get(place).cloned()
+    }
+
+    fn choose(&self, question: &Question, truth: Option<&Value>) -> Result<(Value, Option<Value>), &'static str> {
+        let list = question.from.find(self).ok_or("field_missing")?.as_array().ok_or("field_type")?;
+        if list.is_empty() {
+            return Err("choose_empty");
+        }
+        let by = |element: &Value| match &question.by {
+            Some(by) => element.get(by).cloned(),
+            None => Some(element.clone()),
+        };
+        let names: Vec<Value> = list.iter().map(by).collect::<Option<_>>().ok_or("field_type")?;
+        if names.iter().enumerate().any(|(n, name)| names[..n].contains(name)) {
+            return Err("choose_ambiguous");
+        }
+        if list.len() == 1 && !question.many && !question.always {
+            return Ok((list[0].clone(), None));
+        }
+        let truth = truth.ok_or("choose_none")?;
+        let field = &question.truth.1;
+        if !question.many {
+            let place = list.iter().position(|element| at(element, field) == Some(truth)).ok_or("choose_none")?;
+            return Ok((list[place].clone(), Some(names[place].clone())));
+        }
+        let wanted = truth.as_array().filter(|wanted| !wanted.is_empty()).ok_or("choose_none")?;
+        let places: Vec<usize> =
+            (0..list.len()).filter(|n| at(&list[*n], field).is_some_and(|value| wanted.contains(value))).collect();
+        if places.len() != wanted.len() {
+            return Err("choose_none");
+        }
+        let of = |from: &[Value]| places.iter().map(|n| from[*n].clone()).collect::<Value>();
+        Ok((of(list), Some(of(&names))))
+    }
+}
+
+fn reason_of(unmet: &Condition) -> &'static str {
+    let reads = |name: &str| unmet.refs().iter().any(|of| of.source == Source::Step(name.to_owned()));
+    match (reads(OPEN_HOLE), reads(ALLOWED)) {
+        (true, _) => "open_hole",
+        (_, true) => "not_allowed",
+        _ => "require",
+    }
+}

@@ -1,0 +1,382 @@
+//! From bindings to steps: what the write needs, and what must stay, in an order that respects both.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::{Bound, Choice, NodeKind, Synth, shaped};
+use crate::guards;
+use crate::program::{Argument, Condition, Param, Program, Question, Step, StepKind};
+use crate::term::{Func, List, Ref, Source, Term};
+use crate::value::{Collection, Kind, Path};
+
+/// The step of arguments that nothing determines.
+pub(crate) const OPEN_HOLE: &str = "open_hole";
+/// The question of 2.7.
+pub(crate) const ALLOWED: &str = "allowed";
+/// The step that answers a run without writes.
+pub(crate) const ANSWER: &str = "answer";
+/// Names that a step cannot have.
+const RESERVED: [&str; 7] = ["input", "item", "index", "run", OPEN_HOLE, ALLOWED, ANSWER];
+
+/// Steps as they are found to be needed.
+pub(crate) struct Assembly<'s, 'a, 't> {
+    pub(crate) synth: &'s Synth<'a, 't>,
+    pub(crate) program: Program,
+    names: BTreeSet<String>,
+    pub(crate) of_node: BTreeMap<usize, Ref>,
+    pub(super) of_var: BTreeMap<usize, Term>,
+    lists: BTreeMap<(Ref, Kind), Ref>,
+    records: Vec<(Choice, usize, String)>,
+    pub(super) open: Vec<String>,
+}
+
+impl Synth<'_, '_> {
+    pub(super) fn assemble(&self, write: Option<&str>) -> Option<Program> {
+        let mut assembly = Assembly {
+            synth: self,
+            program: Program::default(),
+            names: RESERVED.iter().map(|name| (*name).to_owned()).collect(),
+            of_node: BTreeMap::new(),
+            of_var: BTreeMap::new(),
+            lists: BTreeMap::new(),
+            records: Vec::new(),
+            open: Vec::new(),
+        };
+        for node in &self.roles {
+            assembly.node(*node);
+        }
+        match write {
+            Some(tool) => assembly.write(tool)?,
+            None => assembly.program.steps.push(Step::new(ANSWER, StepKind::Answer)),
+        }
+        assembly.close();
+        assembly.order();
+        Some(assembly.program)
+    }
+}
+
+impl Assembly<'_, '_, '_> {
+    /// A name that no step has: `name`, `name_2`, …
+    pub(super) fn name(&mut self, wanted: &str) -> String {
+        let base: String = wanted.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        let base = base.trim_matches('_').to_owned();
+        let base =
+            if base.is_empty() || base.starts_with(|c: char| c.is_ascii_digit()) { "value".to_owned() } else { base };
+        let mut name = base.clone();
+        let mut n = 2;
+        while !self.names.insert(name.clone()) {
+            name = format!("{base}_{n}");
+            n += 1;
+        }
+        name
+    }
+
+    pub(super) fn term(&mut self, term: &Term) -> Term {
+        let refs: Vec<Ref> = term.refs().into_iter().cloned().collect();
+        let resolved: BTreeMap<Ref, Term> = refs.into_iter().map(|of| (of.clone(), self.resolve(&of))).collect();
+        term.map(&|of| resolved.get(of).cloned().unwrap_or_else(|| Term::Ref(of.clone())))
+    }
+
+    fn func(&mut self, func: &Func) -> Func {
+        let refs: Vec<Ref> = func.refs().into_iter().cloned().collect();
+        let resolved: BTreeMap<Ref, Term> = refs.into_iter().map(|of| (of.clone(), self.resolve(&of))).collect();
+        func.map(&|of| resolved.get(of).cloned().unwrap_or_else(|| Term::Ref(of.clone())))
+    }
+
+    fn resolve(&mut self, of: &Ref) -> Term {
+        let below = |base: Ref| {
+            let path = base.path.iter().chain(&of.path).cloned().collect();
+            Term::Ref(Ref::new(base.source, path))
+        };
+        match of.source {
+            Source::Node(n) => below(self.node(n)),
+            Source::Var(n) => match self.var(n) {
+                Term::Ref(base) => below(base),
+                other => other,
+            },
+            _ => Term::Ref(of.clone()),
+        }
+    }
+
+    /// The output that a node is.
+    pub(crate) fn node(&mut self, n: usize) -> Ref {
+        if let Some(known) = self.of_node.get(&n) {
+            return known.clone();
+        }
+        let output = match self.synth.nodes[n].kind.clone() {
+            NodeKind::Read { tool, args } => self.call(&tool, &args, None, Vec::new()),
+            NodeKind::Loop { tool, of, list, args } => {
+                let over = self.list(of, &list);
+                self.call(&tool, &args, Some(over), Vec::new())
+            }
+            NodeKind::Role(members) => self.role(&members),
+            NodeKind::Record { var, of, list, key } => self.record(var, of, &list, &key),
+            NodeKind::Elements { var, of, list, key } => self.elements(var, of, &list, &key),
+        };
+        self.of_node.insert(n, output.clone());
+        output
+    }
+
+    fn call(&mut self, tool: &str, unresolved: &Term, for_each: Option<Ref>, when: Vec<Condition>) -> Ref {
+        let args = self.term(unresolved);
+        let name = self.name(tool);
+        self.rows(&name, unresolved, &args);
+        let mut step = Step::new(&name, StepKind::Call { tool: tool.to_owned(), args, for_each, is_write: false });
+        step.require = self.computed(&step);
+        step.when = when;
+        self.program.steps.push(step);
+        Ref::step(&name)
+    }
+
+    /// What was computed for the step must be there: code that found nothing outputs `null`.
+    fn computed(&self, step: &Step) -> Vec<Condition> {
+        let is_code = |name: &&str| {
+            let found = self.program.steps.iter().find(|step| step.name == *name);
+            found.is_some_and(|step| matches!(step.kind, StepKind::Code { .. }))
+        };
+        let mut names: Vec<&str> = step.reads().into_iter().filter(is_code).collect();
+        names.sort_unstable();
+        names.dedup();
+        names.into_iter().map(|name| Condition::NotNull(Ref::step(name))).collect()
+    }
+
+    /// One step per read, selected by the parameter that is there (2.2).
+    fn role(&mut self, members: &[usize]) -> Ref {
+        let mut before: Vec<Condition> = Vec::new();
+        let mut outputs = Vec::new();
+        for member in members {
+            let NodeKind::Read { tool, args } = self.synth.nodes[*member].kind.clone() else { continue };
+            let params: Vec<Ref> = self.term(&args).refs().into_iter().cloned().collect();
+            let is_last = outputs.len() + 1 == members.len();
+            let mut when = before.clone();
+            if !is_last {
+                when.extend(params.iter().cloned().map(Condition::Exists));
+            }
+            before.extend(params.first().cloned().map(Condition::Missing));
+            let output = self.call(&tool, &args, None, when);
+            self.of_node.insert(*member, output.clone());
+            outputs.push(output);
+        }
+        self.code("found", Func::FirstOf(outputs), "the first of reads that do the same")
+    }
+
+    pub(super) fn code(&mut self, wanted: &str, func: Func, provenance: &str) -> Ref {
+        let same = self
+            .program
+            .steps
+            .iter()
+            .find(|step| matches!(&step.kind, StepKind::Code { func: known, .. } if *known == func));
+        if let Some(known) = same {
+            return Ref::step(&known.name);
+        }
+        let name = self.name(wanted);
+        let provenance = provenance.to_owned();
+        let step = Step::new(&name, StepKind::Code { func, provenance });
+        self.program.steps.push(step);
+        Ref::step(&name)
+    }
+
+    /// A list of a node's value, as an array.
+    fn list(&mut self, of: usize, list: &Collection) -> Ref {
+        let base = self.node(of);
+        let path: Path = base.path.iter().chain(&list.path).cloned().collect();
+        let place = Ref::new(base.source, path);
+        if list.kind == Kind::List {
+            return place;
+        }
+        if let Some(known) = self.lists.get(&(place.clone(), list.kind)) {
+            return known.clone();
+        }
+        let wanted = list.path.last().map_or("records", String::as_str).to_owned();
+        let func = Func::Records(List { of: place.clone(), kind: list.kind });
+        let output = self.code(&wanted, func, "the members of an object as a list");
+        self.lists.insert((place, list.kind), output.clone());
+        output
+    }
+
+    fn place(&mut self, of: usize, list: &Collection) -> List {
+        let base = self.node(of);
+        let path = base.path.iter().chain(&list.path).cloned().collect();
+        List { of: Ref::new(base.source, path), kind: list.kind }
+    }
+
+    fn choice_of(&self, var: usize) -> Option<&Choice> {
+        match &self.synth.bindings.get(&var)?.bound {
+            Bound::Choose(choice) => Some(choice),
+            _ => None,
+        }
+    }
+
+    fn record(&mut self, var: usize, of: usize, list: &Collection, key: &Path) -> Ref {
+        let chosen =
+            self.choice_of(var).filter(|choice| choice.of == of && choice.list == *list && !choice.many).cloned();
+        if let Some(choice) = chosen {
+            return Ref::step(&self.question(var, &choice));
+        }
+        let is = self.term(&Term::Ref(Ref::new(Source::Var(var), Path::new())));
+        let func = Func::Lookup { list: self.place(of, list), key: key.clone(), is };
+        let wanted = format!("{}_record", self.synth.vars[var].name);
+        self.code(&wanted, func, "the element that the argument names")
+    }
+
+    fn elements(&mut self, var: usize, of: usize, list: &Collection, key: &Path) -> Ref {
+        let chosen =
+            self.choice_of(var).filter(|choice| choice.of == of && choice.list == *list && choice.many).cloned();
+        if let Some(choice) = chosen {
+            return Ref::step(&self.question(var, &choice));
+        }
+        let are = self.term(&Term::Ref(Ref::new(Source::Var(var), Path::new())));
+        let func = Func::LookupAll { list: self.place(of, list), key: key.clone(), are };
+        let wanted = format!("{}_records", self.synth.vars[var].name);
+        self.code(&wanted, func, "the elements that the argument names")
+    }
+
+    /// The value of a variable.
+    pub(super) fn var(&mut self, n: usize) -> Term {
+        if let Some(known) = self.of_var.get(&n) {
+            return known.clone();
+        }
+        let bound = self.synth.bindings.get(&n).map_or(Bound::Open, |binding| binding.bound.clone());
+        let name = self.synth.vars[n].name.clone();
+        let value = match bound {
+            Bound::Param => Term::Ref(Ref::new(Source::Param(self.param(n)), Path::new())),
+            Bound::Term(term) => self.term(&term),
+            Bound::Code(func) => {
+                let func = self.func(&func);
+                Term::Ref(self.code(&name, func, "computed in the same way in every run"))
+            }
+            Bound::Choose(choice) => Term::Ref(self.chosen(n, &choice)),
+            Bound::Enumerate { values, always } => {
+                let from = self.code(&format!("{name}_values"), Func::Values(values), "the values that were seen");
+                let truth = (self.synth.vars[n].argument.clone(), Path::new());
+                let question = Question { from, by: None, many: false, always, for_each: None, truth, of_each: None };
+                let step = self.name(&name);
+                self.program.steps.push(Step::new(&step, StepKind::Choose(question)));
+                Term::Ref(Ref::step(&step))
+            }
+            Bound::Open => {
+                let key = self.synth.vars[n].argument.path.join("_");
+                if !self.open.contains(&key) {
+                    self.open.push(key.clone());
+                }
+                Term::Ref(Ref::new(Source::Step(OPEN_HOLE.to_owned()), vec![key]))
+            }
+        };
+        self.of_var.insert(n, value.clone());
+        value
+    }
+
+    fn param(&mut self, n: usize) -> String {
+        let var = &self.synth.vars[n];
+        let known = self.program.params.iter().find(|param| param.argument == var.argument);
+        if let Some(known) = known {
+            return known.name.clone();
+        }
+        let is_free = |name: &str| !self.program.params.iter().any(|param| param.name == name);
+        let long = format!("{}_{}", var.argument.tool, var.name);
+        let names = [var.name.clone(), long.clone()].into_iter().chain((2..).map(|n| format!("{long}_{n}")));
+        let name = names.into_iter().find(|name| is_free(name)).unwrap_or(long);
+        let example = var.values.iter().flatten().next().cloned().unwrap_or_default();
+        self.program.params.push(Param { name: name.clone(), argument: var.argument.clone(), example });
+        name
+    }
+
+    /// What a question's answer is as a value.
+    fn chosen(&mut self, var: usize, choice: &Choice) -> Ref {
+        let step = self.question(var, choice);
+        if choice.many || choice.each.is_some() {
+            if choice.field.is_empty() {
+                return Ref::step(&step);
+            }
+            let list = List { of: Ref::step(&step), kind: Kind::List };
+            let func = Func::Column { list, field: choice.field.clone() };
+            let wanted = format!("{}_list", self.synth.vars[var].name);
+            return self.code(&wanted, func, "a field of each element that was chosen");
+        }
+        Ref::new(Source::Step(step), choice.field.clone())
+    }
+
+    /// The step that asks; variables that name the same element share it (rule 4).
+    fn question(&mut self, var: usize, choice: &Choice) -> String {
+        let is_it = |(known, of, _): &&(Choice, usize, String)| {
+            let is_same_list = known.of == choice.of && known.list == choice.list && known.each == choice.each;
+            *of == var
+                || is_same_list
+                    && !known.many
+                    && !choice.many
+                    && choice.each.is_none()
+                    && self.synth.is_same_element(known, *of, (var, &choice.field))
+        };
+        if let Some((_, _, step)) = self.records.iter().find(is_it) {
+            return step.clone();
+        }
+        let argument = |var: usize| self.synth.vars[var].argument.clone();
+        let (from, for_each, of_each) = match choice.each.map(|each| (each, self.synth.nodes[each].kind.clone())) {
+            Some((each, NodeKind::Loop { of, .. })) => {
+                let (over, results) = (self.node(of), self.node(each));
+                let func = Func::Options { over, results, list: choice.list.clone() };
+                let wanted = format!("{}_options", self.synth.vars[var].name);
+                let options = self.code(&wanted, func, "for each element, the list that is chosen from");
+                let of_each = match &self.synth.nodes[of].kind {
+                    NodeKind::Elements { var, key, .. } => Some((argument(*var), key.clone())),
+                    _ => None,
+                };
+                (Ref::new(Source::Item, vec!["options".to_owned()]), Some(options), of_each)
+            }
+            _ => (self.list(choice.of, &choice.list), None, None),
+        };
+        let step = self.name(&self.synth.vars[var].name.clone());
+        let question = Question {
+            from,
+            by: choice.by.first().cloned(),
+            many: choice.many,
+            always: choice.always,
+            for_each,
+            truth: (argument(var), choice.field.clone()),
+            of_each,
+        };
+        self.program.steps.push(Step::new(&step, StepKind::Choose(question)));
+        self.records.push((choice.clone(), var, step.clone()));
+        step
+    }
+
+    fn write(&mut self, tool: &str) -> Option<()> {
+        let synth = self.synth;
+        let first = synth.episodes.iter().flat_map(|episode| &episode.writes).next()?;
+        // The order of the arguments is that of the first call; an argument that only other calls have is a hole.
+        let of_path = |path: &Path| {
+            let is_it = |argument: &Argument| argument.tool == tool && argument.path == *path;
+            synth.vars.iter().position(|var| var.of_write() && is_it(&var.argument))
+        };
+        let mut for_each = None;
+        let of_var = |var: usize| Term::Ref(Ref::new(Source::Var(var), Path::new()));
+        let is_empty = first.arguments.as_object().is_some_and(serde_json::Map::is_empty);
+        let shape = shaped(&first.arguments, &mut |path| of_path(path).map(of_var));
+        let mut unresolved = shape.or_else(|| is_empty.then(|| Term::Object(Vec::new())))?;
+        let has = |path: &Path| crate::value::at(&first.arguments, path).is_some();
+        for var in (0..synth.vars.len()).filter(|n| synth.vars[*n].of_write() && !has(&synth.vars[*n].argument.path)) {
+            if let Term::Object(members) = &mut unresolved {
+                members.push((synth.vars[var].name.clone(), of_var(var)));
+            }
+        }
+        let mut args = self.term(&unresolved);
+        let name = self.name(tool);
+        self.rows(&name, &unresolved, &args);
+        if let Some(spread) = synth.vars.iter().position(|var| var.spread()) {
+            let Term::Ref(list) = self.var(spread) else { return None };
+            let item = Term::Ref(Ref::new(Source::Item, Path::new()));
+            args = args.map(&|of| if *of == list { item.clone() } else { Term::Ref(of.clone()) });
+            for_each = Some(list);
+        }
+        let kind = StepKind::Call { tool: tool.to_owned(), args, for_each, is_write: true };
+        let mut step = Step::new(&name, kind);
+        step.require = self.computed(&step);
+        let allowed = Ref::new(Source::Step(ALLOWED.to_owned()), vec!["allowed".to_owned()]);
+        step.require.extend(guards::equalities(self));
+        step.require.push(Condition::Equals(allowed, Value::from("yes")));
+        self.program.steps.push(Step::new(ALLOWED, StepKind::Allowed));
+        self.program.steps.push(step);
+        Some(())
+    }
+}

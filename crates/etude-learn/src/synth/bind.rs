@@ -1,0 +1,334 @@
+//! Which expression an argument gets (2.5): the rules first, then the length.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::expressions::{Candidate, is_same};
+use super::{Binding, Bound, Choice, NodeKind, Synth};
+use crate::episode::leaves;
+use crate::term::{Func, Ref, Source, Term};
+use crate::value::{Path, at, fields, is_scalar};
+
+/// An enumeration was seen this many times as often as it has values (rule 5).
+const SEEN_PER_VALUE: usize = 3;
+/// A program has at most this many branches (2.3).
+const MAX_BRANCHES: usize = 3;
+
+impl Synth<'_, '_> {
+    /// Binds every variable.
+    pub(super) fn bind(&mut self) {
+        self.bind_commands();
+        for var in self.unbound() {
+            if self.said_count(var) == self.episodes_with(var) && self.said_count(var) > 0 && self.is_always_there(var)
+            {
+                let alternatives = self.alternatives(var);
+                self.bindings.insert(var, Binding { bound: Bound::Param, alternatives, why: "words_first" });
+            }
+        }
+        while self.bind_derived() || self.bind_constants() || self.bind_question() {}
+        for var in 0..self.vars.len() {
+            if !self.bindings.contains_key(&var) {
+                // Words of the user determine it where there are any; other requests deviate.
+                let is_said = self.said_requests(var) * 3 >= self.requests() * 2;
+                let by_words = (self.said_requests(var) > 1 && self.is_always_there(var)).then_some(Bound::Param);
+                let bound = match is_said {
+                    true => by_words.or_else(|| self.enumeration(var)),
+                    false => self.enumeration(var).or(by_words),
+                };
+                let why = if matches!(bound, Some(Bound::Param)) { "words_first" } else { "asked" };
+                let bound = bound.unwrap_or(Bound::Open);
+                self.bindings.insert(var, Binding { bound, alternatives: Vec::new(), why });
+            }
+        }
+        self.complete_records();
+    }
+
+    /// A command line is a constant, also if the user said it.
+    fn bind_commands(&mut self) {
+        for var in 0..self.vars.len() {
+            let value = self.vars[var].values.first().cloned().flatten();
+            if self.vars[var].argument.tool == super::SHELL
+                && self.vars[var].name == super::COMMAND
+                && let Some(value) = value
+            {
+                let (bound, alternatives) = (Bound::Term(Term::Const(value)), Vec::new());
+                self.bindings.insert(var, Binding { bound, alternatives, why: "only_alternative" });
+            }
+        }
+    }
+
+    fn episodes_with(&self, var: usize) -> usize {
+        self.vars[var].values.iter().flatten().count()
+    }
+
+    /// An argument of the write is in every call; one of a read is there where the read is.
+    fn is_always_there(&self, var: usize) -> bool {
+        !self.vars[var].of_write() || self.episodes_with(var) == self.episodes.len()
+    }
+
+    fn said_count(&self, var: usize) -> usize {
+        (0..self.episodes.len()).filter(|n| self.is_said(var, *n)).count()
+    }
+
+    fn is_banned(&self, var: usize) -> bool {
+        self.banned.contains(&self.vars[var].argument.key())
+    }
+
+    /// In how many episodes the user may have said the value.
+    fn maybe_said_count(&self, var: usize) -> usize {
+        (0..self.episodes.len()).filter(|n| self.may_be_said(var, *n)).count()
+    }
+
+    /// Rule 3: what one run may have taken from the user's words is never derived.
+    fn may_be_derived(&self, var: usize) -> bool {
+        let is_said = self.vars[var].of_write() && self.maybe_said_count(var) > 0;
+        !is_said && !self.is_banned(var) && self.is_always_there(var)
+    }
+
+    /// An argument of a read that may have been said in every run cannot be a constant, however short it is (L-14).
+    fn may_be_constant(&self, var: usize) -> bool {
+        let count = self.maybe_said_count(var);
+        self.may_be_derived(var) && (count == 0 || count < self.episodes_with(var))
+    }
+
+    /// How many requests say the value.
+    fn said_requests(&self, var: usize) -> usize {
+        let said = (0..self.episodes.len()).filter(|n| self.is_said(var, *n));
+        said.map(|n| self.episodes[n].digest.as_str()).collect::<BTreeSet<_>>().len()
+    }
+
+    fn requests(&self) -> usize {
+        self.episodes.iter().map(|episode| episode.digest.as_str()).collect::<BTreeSet<_>>().len()
+    }
+
+    /// The name of a thing that was read by this name is not a default: it is the field with the argument's own name, or the whole
+    /// output, and the user named the thing in every run.
+    fn is_identity(&self, var: usize, bound: &Bound) -> bool {
+        let Bound::Term(Term::Ref(Ref { source: Source::Node(node), path })) = bound else { return false };
+        let NodeKind::Read { args, .. } = &self.nodes[*node].kind else { return false };
+        let is_named = |of: &Ref| match of.source {
+            Source::Var(n) => self.bindings.get(&n).is_some_and(|binding| match &binding.bound {
+                Bound::Param => true,
+                Bound::Choose(choice) => choice.always,
+                Bound::Enumerate { always, .. } => *always,
+                _ => false,
+            }),
+            _ => false,
+        };
+        let refs = args.refs();
+        let has_value = |n: usize| {
+            let own = self.vars[var].values[n].as_ref();
+            let named = args.eval(&self.scope(n)).map(|args| leaves(&args));
+            own.is_none_or(|own| named.is_none_or(|named| named.iter().any(|(_, value)| value == own)))
+        };
+        (path.is_empty() || path[..] == [self.vars[var].name.clone()])
+            && !refs.is_empty()
+            && refs.into_iter().all(is_named)
+            && (0..self.episodes.len()).all(has_value)
+    }
+
+    fn unbound(&self) -> Vec<usize> {
+        (0..self.vars.len()).filter(|var| !self.bindings.contains_key(var)).collect()
+    }
+
+    fn bind_derived(&mut self) -> bool {
+        for var in self.unbound() {
+            if self.is_banned(var)
+                || !self.is_always_there(var)
+                || self.vars[var].of_write() && self.is_one_of_several(var)
+            {
+                continue;
+            }
+            let mut found = self.derived(var, &|n| self.bindings.contains_key(&n));
+            if !self.may_be_derived(var) {
+                found.retain(|one| self.is_identity(var, &one.bound));
+            }
+            if let Some(binding) = chosen(found) {
+                self.bindings.insert(var, binding);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// A constant, or a branch.
+    fn bind_constants(&mut self) -> bool {
+        for var in self.unbound() {
+            if !self.may_be_constant(var) || self.vars[var].of_write() && self.is_one_of_several(var) {
+                continue;
+            }
+            let values: Vec<&Value> = self.vars[var].values.iter().flatten().collect();
+            let Some(first) = values.first() else { continue };
+            let is_constant = values.iter().all(|value| is_same(first, value));
+            let bound = match is_constant {
+                true => Some(Bound::Term(Term::Const((*first).clone()))),
+                false => self.branch(var),
+            };
+            if let Some(bound) = bound {
+                let alternatives = Vec::new();
+                self.bindings.insert(var, Binding { bound, alternatives, why: "only_alternative" });
+                return true;
+            }
+        }
+        false
+    }
+
+    fn bind_question(&mut self) -> bool {
+        for var in self.unbound() {
+            if !self.is_always_there(var) {
+                continue;
+            }
+            let is_known = |n: usize| self.bindings.contains_key(&n);
+            let Some(choice) = self.choice(var, &is_known) else { continue };
+            let alternatives = self.alternatives(var);
+            let always = self.maybe_said_count(var) > 0;
+            let bound = Bound::Choose(Choice { always, ..choice });
+            self.bindings.insert(var, Binding { bound, alternatives, why: "asked" });
+            return true;
+        }
+        false
+    }
+
+    /// Values that were seen often enough to be all that there are.
+    fn enumeration(&self, var: usize) -> Option<Bound> {
+        if !self.is_always_there(var) || self.vars[var].is_list() {
+            return None;
+        }
+        let mut values: Vec<Value> = Vec::new();
+        for value in self.vars[var].values.iter().flatten() {
+            if !values.contains(value) {
+                values.push(value.clone());
+            }
+        }
+        let requests: BTreeSet<&str> = self.episodes.iter().map(|episode| episode.digest.as_str()).collect();
+        let is_closed = requests.len() >= SEEN_PER_VALUE * values.len() && values.iter().all(is_scalar);
+        values.sort_by_key(Value::to_string);
+        let is_none = |value: &Value| value == "none";
+        (is_closed && !values.iter().any(is_none)).then(|| Bound::Enumerate { values, always: true })
+    }
+
+    /// Up to three expressions, each for runs of two requests, distinguished by an earlier output (2.3).
+    fn branch(&self, var: usize) -> Option<Bound> {
+        let is_known = |n: usize| self.bindings.contains_key(&n);
+        let mut terms: Vec<Term> = Vec::new();
+        for seed in self.seeds(6, &|n| self.vars[var].values[n].is_some()) {
+            let value = self.vars[var].values[seed].as_ref()?;
+            let mut found = vec![Term::Const(value.clone())];
+            for node in (0..self.nodes.len()).filter(|n| self.is_open_to(*n, var, &is_known)) {
+                let paths =
+                    self.nodes[node].values[seed].iter().flat_map(|result| fields(result, &|inner| inner == value));
+                found.extend(paths.map(|path| Term::Ref(Ref::new(Source::Node(node), path))));
+            }
+            terms.extend(found.into_iter().filter(|term| !terms.contains(term)).collect::<Vec<_>>());
+        }
+        let holds = |term: &Term, n: usize| term.eval(&self.scope(n)) == self.vars[var].values[n];
+        let digest = |n: usize| self.episodes[n].digest.as_str();
+        let mut rest: BTreeSet<usize> = (0..self.episodes.len()).collect();
+        let mut branches: Vec<(Term, BTreeSet<usize>)> = Vec::new();
+        while !rest.is_empty() && branches.len() < MAX_BRANCHES {
+            let covered = |term: &Term| rest.iter().copied().filter(|n| holds(term, *n)).collect::<BTreeSet<usize>>();
+            let (term, runs) =
+                terms.iter().map(|term| (term, covered(term))).max_by_key(|(_, runs)| (runs.len(), 0))?;
+            if runs.iter().map(|n| digest(*n)).collect::<BTreeSet<_>>().len() < 2 {
+                return None;
+            }
+            rest.retain(|n| !runs.contains(n));
+            branches.push((term.clone(), runs));
+        }
+        (rest.is_empty() && branches.len() > 1).then(|| self.distinguished(var, &branches, &is_known)).flatten()
+    }
+
+    fn distinguished(
+        &self,
+        var: usize,
+        branches: &[(Term, BTreeSet<usize>)],
+        is_known: &dyn Fn(usize) -> bool,
+    ) -> Option<Bound> {
+        for node in (0..self.nodes.len()).filter(|n| self.is_open_to(*n, var, is_known)) {
+            let Some(first) = self.nodes[node].values.iter().flatten().next() else { continue };
+            for path in fields(first, &is_scalar) {
+                let value = |n: &usize| at(self.nodes[node].values[*n].as_ref()?, &path);
+                let mut cases: Vec<(Value, Term)> = Vec::new();
+                let is_apart = branches.iter().all(|(term, runs)| {
+                    let mut values = runs.iter().map(value);
+                    let Some(Some(one)) = values.next() else { return false };
+                    let is_new = cases.iter().all(|(known, _)| known != one);
+                    cases.push((one.clone(), term.clone()));
+                    is_new && values.all(|other| other == Some(one))
+                });
+                if is_apart {
+                    let on = Ref::new(Source::Node(node), path);
+                    return Some(Bound::Code(Func::Branch { on, cases }));
+                }
+            }
+        }
+        None
+    }
+
+    /// Rule 4: what else the chosen record has is taken from it as well.
+    fn complete_records(&mut self) {
+        let chosen = |synth: &Self, var: usize| match &synth.bindings.get(&var)?.bound {
+            Bound::Choose(choice) if !choice.many && choice.each.is_none() => Some(choice.clone()),
+            _ => None,
+        };
+        let write_vars: Vec<usize> = (0..self.vars.len()).filter(|var| self.vars[*var].of_write()).collect();
+        for var in &write_vars {
+            let Some(choice) = chosen(self, *var) else { continue };
+            let has_company = write_vars
+                .iter()
+                .filter(|n| chosen(self, **n).is_some_and(|c| c.list == choice.list && c.of == choice.of))
+                .count()
+                > 1;
+            for other in write_vars.iter().filter(|_| has_company) {
+                let is_constant =
+                    matches!(self.bindings.get(other).map(|b| &b.bound), Some(Bound::Term(Term::Const(_))));
+                if is_constant && let Some(field) = self.field_of_record(*var, &choice, *other) {
+                    let bound = Bound::Choose(Choice { field, ..choice.clone() });
+                    self.bindings.insert(*other, Binding { bound, alternatives: Vec::new(), why: "asked" });
+                }
+            }
+        }
+    }
+
+    /// The field of the element that `var` chooses which has the values of another variable.
+    fn field_of_record(&self, var: usize, choice: &Choice, other: usize) -> Option<Path> {
+        let element = |n: usize| {
+            let elements = choice.list.elements(self.nodes[choice.of].values[n].as_ref()?)?;
+            elements.into_iter().find(|one| at(one, &choice.field) == self.vars[var].values[n].as_ref())
+        };
+        let first = element(0)?;
+        let wanted = self.vars[other].values[0].as_ref()?;
+        let has =
+            |path: &Path, n: usize| element(n).is_none_or(|one| at(one, path) == self.vars[other].values[n].as_ref());
+        fields(first, &|inner| inner == wanted).into_iter().find(|path| (0..self.episodes.len()).all(|n| has(path, n)))
+    }
+
+    /// Whether two variables name the same element wherever both name one.
+    pub(super) fn is_same_element(&self, choice: &Choice, one: usize, other: (usize, &Path)) -> bool {
+        (0..self.episodes.len()).all(|n| {
+            let Some(elements) = self.nodes[choice.of].values[n].as_ref().and_then(|value| choice.list.elements(value))
+            else {
+                return true;
+            };
+            let is_it = |element: &&Value| {
+                at(element, &choice.field) == self.vars[one].values[n].as_ref()
+                    && at(element, other.1) == self.vars[other.0].values[n].as_ref()
+            };
+            elements.iter().any(is_it)
+        })
+    }
+}
+
+fn chosen(found: Vec<Candidate>) -> Option<Binding> {
+    let mut found = found.into_iter();
+    let best = found.next()?;
+    let rest: Vec<Candidate> = found.collect();
+    let why = match rest.first() {
+        None => "only_alternative",
+        Some(next) if next.bits > best.bits => "shortest",
+        Some(_) => "nearest",
+    };
+    let alternatives = rest.into_iter().map(|one| one.bound).collect();
+    Some(Binding { bound: best.bound, alternatives, why })
+}

@@ -1,0 +1,379 @@
+//! Terms and functions: how a pipeline gets a value. Templates are written from terms, Python from functions, and both are
+//! evaluated here over recorded results, so that what is checked is what is written.
+
+use serde_json::{Map, Value, json};
+
+use crate::text::plain;
+use crate::value::{Collection, Kind, Path, at, only};
+
+/// Where a reference begins.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Source {
+    /// A parameter of the pipeline.
+    Param(String),
+    /// The output of a step of the finished program.
+    Step(String),
+    /// The element of a `for_each`.
+    Item,
+    /// A read that may become a step.
+    Node(usize),
+    /// An argument whose binding is not known yet.
+    Var(usize),
+}
+
+/// A value inside a source.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ref {
+    pub(crate) source: Source,
+    pub(crate) path: Path,
+}
+
+impl Ref {
+    pub(crate) fn new(source: Source, path: Path) -> Self {
+        Self { source, path }
+    }
+
+    pub(crate) fn step(name: &str) -> Self {
+        Self::new(Source::Step(name.to_owned()), Path::new())
+    }
+
+    /// As a template: `{{user.output.orders}}`.
+    pub(crate) fn template(&self) -> String {
+        format!("{{{{{}}}}}", self.dotted())
+    }
+
+    fn dotted(&self) -> String {
+        let head = match &self.source {
+            Source::Param(name) => format!("input.{name}"),
+            Source::Step(name) => format!("{name}.output"),
+            Source::Item => "item".to_owned(),
+            Source::Node(n) => format!("node {n}"),
+            Source::Var(n) => format!("var {n}"),
+        };
+        self.path.iter().fold(head, |text, name| format!("{text}.{name}"))
+    }
+
+    pub(crate) fn find<'s>(&self, scope: &'s dyn Scope) -> Option<&'s Value> {
+        at(scope.get(&self.source)?, &self.path)
+    }
+
+    fn eval(&self, scope: &dyn Scope) -> Option<Value> {
+        self.find(scope).cloned()
+    }
+}
+
+/// The values of sources.
+pub(crate) trait Scope {
+    /// The value of a source; `None`: there is none.
+    fn get(&self, source: &Source) -> Option<&Value>;
+}
+
+/// A value with references in it, which a template can express.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Term {
+    Const(Value),
+    Ref(Ref),
+    /// A text composed of parts.
+    Text(Vec<Part>),
+    List(Vec<Self>),
+    Object(Vec<(String, Self)>),
+}
+
+/// A part of a text.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Part {
+    Plain(String),
+    Ref(Ref),
+}
+
+impl Term {
+    pub(crate) fn eval(&self, scope: &dyn Scope) -> Option<Value> {
+        match self {
+            Self::Const(value) => Some(value.clone()),
+            Self::Ref(reference) => reference.eval(scope),
+            Self::Text(parts) => {
+                let texts = parts.iter().map(|part| match part {
+                    Part::Plain(text) => Some(text.clone()),
+                    Part::Ref(reference) => reference.eval(scope).map(|value| plain(&value)),
+                });
+                Some(Value::String(texts.collect::<Option<String>>()?))
+            }
+            Self::List(items) => items.iter().map(|item| item.eval(scope)).collect::<Option<Vec<_>>>().map(Value::from),
+            Self::Object(members) => {
+                let members = members.iter().map(|(name, term)| Some((name.clone(), term.eval(scope)?)));
+                members.collect::<Option<Map<_, _>>>().map(Value::Object)
+            }
+        }
+    }
+
+    /// As it is written in `pipeline.yaml`.
+    pub(crate) fn to_json(&self) -> Value {
+        match self {
+            Self::Const(value) => escaped(value),
+            Self::Ref(reference) => reference.template().into(),
+            Self::Text(parts) => {
+                let text = parts.iter().map(|part| match part {
+                    Part::Plain(text) => escape(text),
+                    Part::Ref(reference) => reference.template(),
+                });
+                Value::String(text.collect())
+            }
+            Self::List(items) => items.iter().map(Self::to_json).collect(),
+            Self::Object(members) => members.iter().map(|(name, term)| (name.clone(), term.to_json())).collect(),
+        }
+    }
+
+    /// Every reference in it.
+    pub(crate) fn refs(&self) -> Vec<&Ref> {
+        match self {
+            Self::Const(_) => Vec::new(),
+            Self::Ref(reference) => vec![reference],
+            Self::Text(parts) => parts
+                .iter()
+                .filter_map(|part| match part {
+                    Part::Ref(reference) => Some(reference),
+                    Part::Plain(_) => None,
+                })
+                .collect(),
+            Self::List(items) => items.iter().flat_map(Self::refs).collect(),
+            Self::Object(members) => members.iter().flat_map(|(_, term)| term.refs()).collect(),
+        }
+    }
+
+    /// The same with other references.
+    pub(crate) fn map(&self, change: &dyn Fn(&Ref) -> Self) -> Self {
+        match self {
+            Self::Const(value) => Self::Const(value.clone()),
+            Self::Ref(reference) => change(reference),
+            Self::Text(parts) => Self::Text(
+                parts
+                    .iter()
+                    .map(|part| match part {
+                        Part::Plain(text) => Part::Plain(text.clone()),
+                        Part::Ref(reference) => match change(reference) {
+                            Self::Ref(reference) => Part::Ref(reference),
+                            Self::Const(value) => Part::Plain(plain(&value)),
+                            _ => Part::Ref(reference.clone()),
+                        },
+                    })
+                    .collect(),
+            ),
+            Self::List(items) => Self::List(items.iter().map(|item| item.map(change)).collect()),
+            Self::Object(members) => {
+                Self::Object(members.iter().map(|(name, term)| (name.clone(), term.map(change))).collect())
+            }
+        }
+    }
+}
+
+/// A text in which nothing is a reference.
+pub(crate) fn escape(text: &str) -> String {
+    text.replace("{{", "\\{{")
+}
+
+/// A value in which no text has a reference.
+pub(crate) fn escaped(value: &Value) -> Value {
+    match value {
+        Value::String(text) => escape(text).into(),
+        Value::Array(items) => items.iter().map(escaped).collect(),
+        Value::Object(members) => members.iter().map(|(name, value)| (name.clone(), escaped(value))).collect(),
+        other => other.clone(),
+    }
+}
+
+/// A list: an array, or the members of an object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct List {
+    pub(crate) of: Ref,
+    pub(crate) kind: Kind,
+}
+
+impl List {
+    pub(crate) fn elements<'s>(&self, scope: &'s dyn Scope) -> Option<Vec<&'s Value>> {
+        let whole = Collection { path: Path::new(), kind: self.kind };
+        whole.elements(self.of.find(scope)?)
+    }
+}
+
+/// What a template cannot express: a function of `steps/bindings.py`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Func {
+    /// The members of an object as a list.
+    Records(List),
+    /// The same field of every element.
+    Column { list: List, field: Path },
+    /// The field of the only element; no value if there are several.
+    Only { list: List, field: Path, as_list: bool },
+    /// The element whose field has a value.
+    Lookup { list: List, key: Path, is: Term },
+    /// The elements whose field is one of several values, in the order of these.
+    LookupAll { list: List, key: Path, are: Term },
+    /// The first of several outputs that is there.
+    FirstOf(Vec<Ref>),
+    /// The sum of a field of every element.
+    Sum { list: List, field: Path },
+    /// Two numbers.
+    Arithmetic { op: Op, left: Ref, right: Ref },
+    /// One term or another, by the value of an earlier output.
+    Branch { on: Ref, cases: Vec<(Value, Term)> },
+    /// The values that were seen.
+    Values(Vec<Value>),
+    /// For each element of a list, the element and the list in its own result.
+    Options { over: Ref, results: Ref, list: Collection },
+    /// Arguments that nothing determines: each is `null`.
+    Open(Vec<String>),
+}
+
+/// How two numbers make one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Op {
+    Add,
+    Subtract,
+    Multiply,
+}
+
+impl Op {
+    pub(crate) const ALL: [Self; 3] = [Self::Add, Self::Subtract, Self::Multiply];
+
+    pub(crate) fn sign(self) -> char {
+        match self {
+            Self::Add => '+',
+            Self::Subtract => '-',
+            Self::Multiply => '*',
+        }
+    }
+
+    pub(crate) fn of(self, left: f64, right: f64) -> f64 {
+        match self {
+            Self::Add => left + right,
+            Self::Subtract => left - right,
+            Self::Multiply => left * right,
+        }
+    }
+}
+
+/// Whole numbers from here on are not exact as `f64`.
+const MAX_WHOLE: f64 = 9_007_199_254_740_992.0;
+
+/// A number as results write it: whole if it is, otherwise to cents. `files/head.py` rounds in the same steps.
+fn number(value: f64, is_whole: bool) -> Option<Value> {
+    if is_whole {
+        return (value.abs() < MAX_WHOLE).then(|| Value::from(value as i64));
+    }
+    let cents = (value.abs() * 100.0 + 0.5).floor() / 100.0;
+    serde_json::Number::from_f64(if value < 0.0 { -cents } else { cents }).map(Value::Number)
+}
+
+/// The value at a path; `null` counts as missing.
+fn there(value: &Value, path: &Path) -> Option<Value> {
+    at(value, path).filter(|value| !value.is_null()).cloned()
+}
+
+impl Func {
+    pub(crate) fn eval(&self, scope: &dyn Scope) -> Option<Value> {
+        match self {
+            Self::Records(list) => {
+                let all = list.elements(scope).filter(|all| !all.is_empty())?;
+                Some(all.into_iter().cloned().collect())
+            }
+            Self::Column { list, field } => {
+                let all = list.elements(scope).filter(|all| !all.is_empty())?;
+                all.iter().map(|one| there(one, field)).collect::<Option<Vec<_>>>().map(Value::from)
+            }
+            Self::Only { list, field, as_list } => match &list.elements(scope)?[..] {
+                [one] => {
+                    let value = there(one, field)?;
+                    Some(if *as_list { Value::Array(vec![value]) } else { value })
+                }
+                _ => None,
+            },
+            Self::Lookup { list, key, is } => {
+                let is = is.eval(scope)?;
+                only(&list.elements(scope)?, key, &is).cloned()
+            }
+            Self::LookupAll { list, key, are } => {
+                let (are, all) = (are.eval(scope)?, list.elements(scope)?);
+                let found = are.as_array().filter(|are| !are.is_empty())?.iter().map(|is| only(&all, key, is).cloned());
+                found.collect::<Option<Vec<_>>>().map(Value::from)
+            }
+            Self::FirstOf(refs) => refs.iter().find_map(|one| one.eval(scope).filter(|value| !value.is_null())),
+            Self::Sum { list, field } => {
+                let all = list.elements(scope).filter(|all| !all.is_empty())?;
+                let numbers: Vec<&Value> = all.iter().map(|one| at(one, field)).collect::<Option<_>>()?;
+                let sum = numbers.iter().map(|one| one.as_f64()).sum::<Option<f64>>()?;
+                number(sum, numbers.iter().all(|one| one.is_i64()))
+            }
+            Self::Arithmetic { op, left, right } => {
+                let (left, right) = (left.eval(scope)?, right.eval(scope)?);
+                number(op.of(left.as_f64()?, right.as_f64()?), left.is_i64() && right.is_i64())
+            }
+            Self::Branch { on, cases } => {
+                let on = on.eval(scope)?;
+                cases.iter().find(|(is, _)| *is == on)?.1.eval(scope)
+            }
+            Self::Values(values) => Some(values.clone().into()),
+            Self::Options { over, results, list } => {
+                let (over, results) = (over.find(scope)?.as_array()?, results.find(scope)?.as_array()?);
+                let options = over.iter().zip(results).map(|(of, result)| {
+                    let options: Vec<Value> = list.elements(result)?.into_iter().cloned().collect();
+                    (!options.is_empty()).then_some(())?;
+                    Some(json!({"of": of, "options": options}))
+                });
+                options.collect::<Option<Vec<_>>>().filter(|_| over.len() == results.len()).map(Value::from)
+            }
+            Self::Open(names) => Some(names.iter().map(|name| (name.clone(), Value::Null)).collect()),
+        }
+    }
+
+    /// Every reference in it.
+    pub(crate) fn refs(&self) -> Vec<&Ref> {
+        match self {
+            Self::Records(list) | Self::Column { list, .. } | Self::Only { list, .. } | Self::Sum { list, .. } => {
+                vec![&list.of]
+            }
+            Self::Lookup { list, is: term, .. } | Self::LookupAll { list, are: term, .. } => {
+                std::iter::once(&list.of).chain(term.refs()).collect()
+            }
+            Self::FirstOf(refs) => refs.iter().collect(),
+            Self::Arithmetic { left, right, .. } => vec![left, right],
+            Self::Options { over, results, .. } => vec![over, results],
+            Self::Branch { on, cases } => {
+                std::iter::once(on).chain(cases.iter().flat_map(|(_, term)| term.refs())).collect()
+            }
+            Self::Values(_) | Self::Open(_) => Vec::new(),
+        }
+    }
+
+    /// The same with other references; a reference stays one.
+    pub(crate) fn map(&self, change: &dyn Fn(&Ref) -> Term) -> Self {
+        let of = |reference: &Ref| match change(reference) {
+            Term::Ref(reference) => reference,
+            _ => reference.clone(),
+        };
+        let list = |list: &List| List { of: of(&list.of), kind: list.kind };
+        match self {
+            Self::Records(all) => Self::Records(list(all)),
+            Self::Column { list: all, field } => Self::Column { list: list(all), field: field.clone() },
+            Self::Only { list: all, field, as_list } => {
+                Self::Only { list: list(all), field: field.clone(), as_list: *as_list }
+            }
+            Self::Lookup { list: all, key, is } => {
+                Self::Lookup { list: list(all), key: key.clone(), is: is.map(change) }
+            }
+            Self::LookupAll { list: all, key, are } => {
+                Self::LookupAll { list: list(all), key: key.clone(), are: are.map(change) }
+            }
+            Self::FirstOf(refs) => Self::FirstOf(refs.iter().map(of).collect()),
+            Self::Sum { list: all, field } => Self::Sum { list: list(all), field: field.clone() },
+            Self::Arithmetic { op, left, right } => Self::Arithmetic { op: *op, left: of(left), right: of(right) },
+            Self::Branch { on, cases } => Self::Branch {
+                on: of(on),
+                cases: cases.iter().map(|(is, term)| (is.clone(), term.map(change))).collect(),
+            },
+            Self::Options { over, results, list } => {
+                Self::Options { over: of(over), results: of(results), list: list.clone() }
+            }
+            Self::Values(_) | Self::Open(_) => self.clone(),
+        }
+    }
+}

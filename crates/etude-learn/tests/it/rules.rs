@@ -1,0 +1,308 @@
+//! The rules of 2.2 to 2.6: what becomes a step, where values come from, what is asked.
+
+use serde_json::json;
+
+use crate::shop::{Run, Shop, User, binding, learned, one, returning};
+
+/// L-9: three runs with different requests; not two, and not three with the same request.
+#[test]
+fn three_requests_are_needed() {
+    let outcome = |runs: &[Run]| learned(runs, &Shop::default()).families[0].outcome.clone();
+    assert_eq!(outcome(&[returning(0), returning(1), returning(2)]), Ok("return-items".to_owned()));
+    assert_eq!(outcome(&[returning(0), returning(1)]), Err("too_few_requests"));
+    let same = || returning(0).with("run", json!("other"));
+    assert_eq!(outcome(&[returning(0), same(), same()]), Err("too_few_requests"));
+}
+
+/// L-13, L-14, L-15, L-19: words first, with the other source as alternative; results instead of constants; a check stays.
+#[test]
+fn values_are_bound_to_their_sources() {
+    let candidate = one(&[returning(0), returning(1), returning(2)]);
+    assert_eq!(candidate.reads, ["get_order", "get_user"]);
+    assert_eq!(candidate.parameters.len(), 2);
+    let row = candidate.bindings.iter().rfind(|row| row.argument == "/order_id").expect("a row");
+    assert_eq!((row.source, row.why, row.expression.as_str()), ("input", "words_first", "{{input.order_id}}"));
+    assert_eq!(row.alternatives, ["{{get_order.output.order_id}}"]);
+    assert_eq!(binding(&candidate, "/item_ids").0, "computed");
+    assert!(candidate.holes.is_empty() && candidate.not_covered.is_empty(), "{:?}", candidate.holes);
+    assert_eq!(candidate.leave_one_out.agreed, 3);
+}
+
+/// L-14: a value that was the same in all runs but is in the request is a parameter; otherwise it is a constant.
+#[test]
+fn a_value_in_the_request_is_a_parameter() {
+    let run = |n: usize, words: &str| {
+        let user = User(n);
+        Run::new(n, &format!("I am {}. {words} {}", user.email(), user.order(0))).user(&user, 2).call(
+            "tag_order",
+            json!({"order_id": user.order(0), "tag": "gold"}),
+            json!("ok"),
+        )
+    };
+    let said: Vec<Run> = (0..4).map(|n| run(n, "Tag as gold")).collect();
+    assert_eq!(binding(&one(&said), "/tag").0, "input");
+    let unsaid: Vec<Run> = (0..4).map(|n| run(n, "Tag")).collect();
+    assert_eq!(binding(&one(&unsaid), "/tag"), ("constant".into(), "gold".into(), "only_alternative".into()));
+}
+
+fn paying(n: usize, cards: usize, card: usize, words: &str) -> Run {
+    let user = User(n);
+    Run::new(n, &format!("I am {}. Pay {} {words}", user.email(), user.order(0)))
+        .user(&user, cards)
+        .order(&user, 0)
+        .call("pay_order", json!({"order_id": user.order(0), "card_id": user.card(card)}), json!("ok"))
+}
+
+/// L-23, L-21: one of several cards is asked for, with the list as closed set; the only card is not.
+#[test]
+fn a_choice_is_asked_and_the_only_alternative_is_not() {
+    let several = one(&[paying(0, 2, 0, ""), paying(1, 2, 0, ""), paying(2, 2, 0, "")]);
+    assert_eq!(several.questions, ["card_id"]);
+    assert_eq!(several.holes[0].set, json!("{{get_user.output.cards}}"));
+    assert_eq!((several.holes[0].by.as_deref(), several.holes[0].why), (Some("card_id"), "choice"));
+    let only = one(&[paying(0, 1, 0, ""), paying(1, 1, 0, ""), paying(2, 1, 0, "")]);
+    assert_eq!((only.questions.len(), only.holes.len()), (0, 0));
+}
+
+/// L-24: a card that one user named is never filled in for another, also if there is but one.
+#[test]
+fn what_one_user_said_is_asked_of_all() {
+    let said = format!("with {}", User(0).card(0));
+    let candidate = one(&[paying(0, 1, 0, &said), paying(1, 1, 0, ""), paying(2, 1, 0, ""), paying(3, 1, 0, "")]);
+    assert_eq!(candidate.questions, ["card_id"]);
+    assert_eq!(candidate.holes[0].why, "default_not_universal");
+    assert!(candidate.files["pipeline.yaml"].contains("always: true"));
+}
+
+/// L-24: a field with the argument's own name is a default as well.
+#[test]
+fn a_field_of_the_same_name_is_no_default_for_what_one_user_said() {
+    let run = |n: usize, words: &str| {
+        let user = User(n);
+        let mut order = user.order_document(0, "delivered");
+        order["card_id"] = json!(user.card(0));
+        Run::new(n, &format!("I am {}. Pay {} {words}", user.email(), user.order(0)))
+            .call("get_order", json!({"order_id": user.order(0)}), order)
+            .call("pay_order", json!({"order_id": user.order(0), "card_id": user.card(0)}), json!("ok"))
+    };
+    let said = format!("with {}", User(0).card(0));
+    let candidate = one(&[run(0, &said), run(1, ""), run(2, ""), run(3, "")]);
+    assert_eq!(binding(&candidate, "/card_id").0, "question");
+    let unsaid = one(&[run(0, ""), run(1, ""), run(2, ""), run(3, "")]);
+    assert_eq!(binding(&unsaid, "/card_id").0, "result");
+}
+
+/// L-14, L-24: a value too short to prove anything cannot be a constant if the request has it; it is asked.
+#[test]
+fn a_short_value_in_the_request_is_asked() {
+    let run = |n: usize, words: &str| {
+        let user = User(n);
+        let arguments = json!({"order_id": user.order(0), "quantity": 2});
+        Run::new(n, &format!("I am {}. Tag {words} of {}", user.email(), user.order(0))).user(&user, 2).call(
+            "tag_order",
+            arguments,
+            json!("ok"),
+        )
+    };
+    let said: Vec<Run> = (0..3).map(|n| run(n, "2 boxes")).collect();
+    let candidate = one(&said);
+    assert_eq!(binding(&candidate, "/quantity").0, "question");
+    assert!(candidate.files["pipeline.yaml"].contains("always: true"), "also if it is the only value that was seen");
+    let unsaid: Vec<Run> = (0..3).map(|n| run(n, "boxes")).collect();
+    assert_eq!(binding(&one(&unsaid), "/quantity").0, "constant");
+}
+
+/// L-23: a short value that is one of several is not derived.
+#[test]
+fn a_short_value_that_is_one_of_several_is_not_derived() {
+    let run = |n: usize, slots: &[usize]| {
+        let user = User(n);
+        let mut document = user.document(2);
+        document["default_slot"] = json!(slots[0]);
+        document["slots"] = slots.iter().map(|slot| json!({"slot": slot})).collect();
+        let arguments = json!({"order_id": user.order(0), "slot": slots[0]});
+        Run::new(n, &format!("I am {}. Tag {}", user.email(), user.order(0)))
+            .call("get_user", json!({"email": user.email()}), document)
+            .call("tag_order", arguments, json!("ok"))
+    };
+    let several = one(&[run(0, &[7, 1]), run(1, &[4, 2]), run(2, &[9, 3])]);
+    assert_eq!(binding(&several, "/slot").0, "question");
+    let single = one(&[run(0, &[7]), run(1, &[4]), run(2, &[9])]);
+    assert_eq!(binding(&single, "/slot").1, "{{get_user.output.default_slot}}");
+}
+
+/// L-22: what nothing determines is an open hole, named with `set: null`.
+#[test]
+fn what_nothing_determines_is_an_open_hole() {
+    let runs: Vec<Run> = (0..4)
+        .map(|n| {
+            let user = User(n);
+            Run::new(n, &format!("I am {}. Tag {}", user.email(), user.order(0))).user(&user, 2).call(
+                "tag_order",
+                json!({"order_id": user.order(0), "tag": format!("made up {}", n * 7919)}),
+                json!("ok"),
+            )
+        })
+        .collect();
+    let candidate = one(&runs);
+    assert_eq!((&candidate.holes[0].set, candidate.holes[0].argument.as_str()), (&json!(null), "/tag"));
+    assert_eq!(candidate.covers.len(), 0);
+    assert_eq!(candidate.not_covered[0]["difference"]["got"], "open_hole");
+}
+
+/// L-16: calls over a list of an earlier result are one `for_each`.
+#[test]
+fn calls_over_a_list_are_one_step() {
+    let runs: Vec<Run> = (0..4)
+        .map(|n| {
+            let user = User(n);
+            let run = Run::new(n, &format!("I am {}. Cancel the newest", user.email())).user(&user, 2);
+            run.order(&user, 0).order(&user, 1).call("cancel_order", json!({"order_id": user.order(1)}), json!("ok"))
+        })
+        .collect();
+    let candidate = one(&runs);
+    let yaml = &candidate.files["pipeline.yaml"];
+    assert!(yaml.contains("for_each: \"{{get_user.output.orders}}\""), "{yaml}");
+    assert_eq!(candidate.questions, ["order_id"], "which of the two is a choice");
+}
+
+/// L-18, L-19: what feeds nothing is left out; two tools that do the same are one role, selected by the parameter that is there.
+#[test]
+fn substitutes_are_one_role_and_exploration_is_left_out() {
+    let runs: Vec<Run> = (0..6)
+        .map(|n| {
+            let user = User(n);
+            let (who, tool, argument) = if n % 2 == 0 {
+                (user.email(), "get_user", json!({"email": user.email()}))
+            } else {
+                (user.name(), "find_user", json!({"name": user.name()}))
+            };
+            let mut run = Run::new(n, &format!("I am {who}. Return {}", user.order(0)));
+            if n == 3 {
+                run = run.call("look", json!({}), json!({"open": true}));
+            }
+            run.call(tool, argument, user.document(2)).order(&user, 0).call(
+                "return_items",
+                json!({"order_id": user.order(0), "item_ids": user.items(0)}),
+                json!("ok"),
+            )
+        })
+        .collect();
+    let candidate = one(&runs);
+    assert_eq!(candidate.reads, ["find_user", "get_order", "get_user"]);
+    assert_eq!(candidate.parameters.len(), 3, "{:?}", candidate.parameters);
+    assert_eq!(candidate.covers.len(), 6);
+}
+
+/// L-25: fields of an address come from one record.
+#[test]
+fn fields_of_a_record_are_chosen_together() {
+    let runs: Vec<Run> = (0..6)
+        .map(|n| {
+            let user = User(n);
+            let mut arguments = user.address(if n % 2 == 0 { "home" } else { "work" });
+            arguments["user_id"] = json!(format!("u_{}", n + 10));
+            let run = Run::new(n, &format!("I am {}. Send to the other place", user.email())).user(&user, 2);
+            run.call("set_address", arguments, json!("ok"))
+        })
+        .collect();
+    let candidate = one(&runs);
+    assert_eq!(candidate.questions.len(), 1, "{:?}", candidate.questions);
+    let of = |argument: &str| binding(&candidate, argument).1;
+    assert_eq!(
+        [of("/street"), of("/city"), of("/code")],
+        ["street", "city", "code"].map(|field| format!("{{{{street.output.{field}}}}}"))
+    );
+}
+
+/// L-26: a branch needs two runs on each side and a condition that distinguishes them.
+#[test]
+fn a_branch_needs_two_runs_on_each_side() {
+    let run = |n: usize, status: &str, tag: &str| {
+        let user = User(n);
+        let run = Run::new(n, &format!("I am {}. Tag {}", user.email(), user.order(0))).user(&user, 2);
+        run.call("get_order", json!({"order_id": user.order(0)}), user.order_document(0, status)).call(
+            "tag_order",
+            json!({"order_id": user.order(0), "tag": tag}),
+            json!("ok"),
+        )
+    };
+    let both: Vec<Run> =
+        (0..8).map(|n| if n % 2 == 0 { run(n, "pending", "late") } else { run(n, "delivered", "done") }).collect();
+    let candidate = one(&both);
+    assert_eq!(binding(&candidate, "/tag").0, "computed");
+    assert_eq!(candidate.covers.len(), 8);
+    let odd: Vec<Run> =
+        (0..4).map(|n| if n == 0 { run(n, "pending", "late") } else { run(n, "delivered", "done") }).collect();
+    assert_ne!(binding(&one(&odd), "/tag").0, "computed");
+}
+
+/// 2.6: what held in all runs and is violated by a run that failed is a guard; what holds everywhere is none.
+#[test]
+fn guards_are_conditions_that_are_violated_elsewhere() {
+    let failed = User(9);
+    let late = Run::new(9, &format!("I am {}. Return {}", failed.email(), failed.order(0)))
+        .user(&failed, 2)
+        .call("get_order", json!({"order_id": failed.order(0)}), failed.order_document(0, "pending"))
+        .with("status", json!("failed"));
+    let candidate = one(&[returning(0), returning(1), returning(2), late]);
+    let guards: Vec<_> = candidate.guards.iter().map(|guard| (guard.condition.clone(), guard.violated)).collect();
+    assert_eq!(guards, [(json!({"value": "{{get_order.output.status}}", "equals": "delivered"}), 1)]);
+    assert!(one(&[returning(0), returning(1), returning(2)]).guards.is_empty());
+}
+
+/// L-30: a text of a result in a guard is not a template.
+#[test]
+fn a_text_in_a_guard_is_no_template() {
+    let run = |n: usize, status: &str| {
+        let user = User(n);
+        Run::new(n, &format!("I am {}. Return {}", user.email(), user.order(0))).user(&user, 2).call(
+            "get_order",
+            json!({"order_id": user.order(0)}),
+            user.order_document(0, status),
+        )
+    };
+    let good = |n: usize| {
+        let arguments = json!({"order_id": User(n).order(0), "item_ids": User(n).items(0)});
+        run(n, "{{input.order_id}}").call("return_items", arguments, json!("ok"))
+    };
+    let candidate = one(&[good(0), good(1), good(2), run(9, "pending").with("status", json!("failed"))]);
+    let conditions: Vec<_> = candidate.guards.iter().map(|guard| guard.condition.clone()).collect();
+    assert_eq!(conditions, [json!({"value": "{{get_order.output.status}}", "equals": "\\{{input.order_id}}"})]);
+    assert_eq!(candidate.covers.len(), 3);
+}
+
+/// L-31: an excluded tool is in no candidate, and its family is listed with it.
+#[test]
+fn excluded_tools_are_not_learned() {
+    let shop = Shop { exclude: vec!["get_user"], ..Shop::default() };
+    let found = learned(&[returning(0), returning(1), returning(2)], &shop);
+    assert_eq!(
+        (&found.families[0].outcome, &found.families[0].tools),
+        (&Err("excluded"), &vec!["get_user".to_owned()])
+    );
+}
+
+/// L-33: a command line that differs is not learned; one that is the same is a constant.
+#[test]
+fn nothing_is_put_into_a_command_line() {
+    let run = |n: usize, command: String| {
+        Run::new(n, &format!("Run it for {n}00: {command}")).call("Bash", json!({"command": command}), json!("ok"))
+    };
+    let differs: Vec<Run> = (0..3).map(|n| run(n, format!("make tag{n}00"))).collect();
+    assert_eq!(learned(&differs, &Shop::default()).families[0].outcome, Err("no_program"));
+    let same: Vec<Run> = (0..3).map(|n| run(n, "make all".to_owned())).collect();
+    assert_eq!(binding(&one(&same), "/command").0, "constant");
+}
+
+/// L-6, L-8, 2.1: runs that failed, were denied or judged bad do not count.
+#[test]
+fn runs_that_did_not_go_well_do_not_count() {
+    let denied = returning(5)
+        .with("run", json!("a"))
+        .with("events", json!([{"tool": "look", "arguments": {}, "approval": "denied"}]));
+    let runs = [returning(0), returning(1), returning(2).with("judged", json!("bad")), denied];
+    let found = learned(&runs, &Shop::default());
+    let reasons: Vec<(&str, &str)> = found.unusable.iter().map(|one| (one.run.as_str(), one.reason)).collect();
+    assert_eq!((found.usable, reasons), (2, vec![("a", "denied"), ("run2", "judged_bad")]));
+}
