@@ -1,0 +1,62 @@
+//! Code steps: the commands of a statement, as they are.
+
+use serde_json::{Map, Value, json};
+
+use super::{Pipeline, Stdout};
+use crate::command::Command;
+use crate::skill::Skill;
+use crate::statement::Statement;
+
+impl Pipeline<'_> {
+    pub(super) fn code(&mut self, name: &str, statement: &Statement, command: &Command) -> Value {
+        let stdout = match self.stdout {
+            Stdout::Suggested => suggested(self.source.skill, command),
+            stdout => stdout,
+        };
+        let line = match command.needs_bash {
+            true => {
+                let text = format!(
+                    "# Statement {} of SKILL.md, line {}.\nset -e\ncd \"$ETUDE_CALLER_DIR\"\n{}\n",
+                    statement.id, statement.line, command.text
+                );
+                let path = format!("steps/{name}.sh");
+                self.file(path.clone(), text);
+                format!("bash {path}")
+            }
+            false if command.text.contains('\n') => format!("set -e\ncd \"$ETUDE_CALLER_DIR\"\n{}", command.text),
+            false => format!("cd \"$ETUDE_CALLER_DIR\" && {}", command.text),
+        };
+        // A value that is no object with `output` becomes one.
+        let line = match (stdout, line.contains('\n')) {
+            (Stdout::Json, true) => format!("printf '{{\"output\": '\n{line}\nprintf '}}'"),
+            (Stdout::Json, false) => format!("printf '{{\"output\": ' && {line} && printf '}}'"),
+            _ => line,
+        };
+        let mut step = json!({"name": name, "type": "code", "command": line});
+        if !command.parameters.is_empty() {
+            let value =
+                |(name, variable): (&String, &String)| (variable.clone(), json!(format!("{{{{input.{name}}}}}")));
+            step["env"] = Value::Object(command.parameters.iter().map(value).collect::<Map<_, _>>());
+        }
+        if stdout == Stdout::Text {
+            step["output"] = json!("text");
+        }
+        step
+    }
+}
+
+/// What the sources of the scripts suggest: the protocol if one reads stdin and names `output`, JSON if one writes JSON.
+fn suggested(skill: &Skill, command: &Command) -> Stdout {
+    let [script] = command.scripts.as_slice() else { return Stdout::Text };
+    let Some(text) = skill.file(script).and_then(|file| file.text.as_deref()) else { return Stdout::Text };
+    let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    if command.text.contains('\n') || command.text.contains('|') {
+        Stdout::Text
+    } else if has(&["\"output\"", "'output'"]) && has(&["stdin", "/dev/fd/0", "readFileSync(0", "cat -"]) {
+        Stdout::Protocol
+    } else if has(&["json.dump", "JSON.stringify", "to_json", "encode_json"]) {
+        Stdout::Json
+    } else {
+        Stdout::Text
+    }
+}

@@ -1,0 +1,130 @@
+//! Drafts of pipelines, as a model gives them: names, and the statements that become steps.
+
+use serde_json::{Value, json};
+
+/// Most pipelines, and most steps of one.
+const MAX_PIPELINES: usize = 20;
+const MAX_STEPS: usize = 100;
+
+/// A pipeline that a model drafted. Its names are safe: they can be names of directories, files and steps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Draft {
+    /// Its name, unique among the drafts.
+    pub name: String,
+    /// What it does, on one line.
+    pub description: String,
+    /// Example requests, each on one line.
+    pub triggers: Vec<String>,
+    /// Its steps.
+    pub steps: Vec<DraftStep>,
+}
+
+/// A step of a draft.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DraftStep {
+    /// Its name, unique in its pipeline.
+    pub name: String,
+    /// The id of the statement that it is made from.
+    pub statement: u32,
+}
+
+/// The schema of the drafts (1.6).
+pub fn schema() -> Value {
+    let text = json!({"type": "string"});
+    json!({
+        "type": "object", "required": ["pipelines"], "additionalProperties": false,
+        "properties": {"pipelines": {"type": "array", "items": {
+            "type": "object", "required": ["name", "description", "triggers", "steps"], "additionalProperties": false,
+            "properties": {
+                "name": text, "description": text, "triggers": {"type": "array", "items": text},
+                "steps": {"type": "array", "items": {
+                    "type": "object", "required": ["name", "statement"], "additionalProperties": false,
+                    "properties": {"name": text, "statement": {"type": "integer"}},
+                }},
+            },
+        }}},
+    })
+}
+
+/// The drafts in a value that fits the schema.
+pub fn read(value: &Value) -> Vec<Draft> {
+    let mut names = Vec::new();
+    let pipelines = value["pipelines"].as_array().into_iter().flatten().take(MAX_PIPELINES);
+    pipelines
+        .map(|pipeline| {
+            let text = |name: &str| one_line(pipeline[name].as_str().unwrap_or_default());
+            let triggers =
+                pipeline["triggers"].as_array().into_iter().flatten().filter_map(Value::as_str).map(one_line);
+            let description = text("description");
+            let name = unique(&mut names, &safe(&text("name"), "pipeline"));
+            Draft {
+                description: if description.is_empty() { name.replace('-', " ") } else { description },
+                triggers: triggers.filter(|trigger| !trigger.is_empty()).take(MAX_PIPELINES).collect(),
+                steps: steps(&pipeline["steps"]),
+                name,
+            }
+        })
+        .collect()
+}
+
+fn steps(value: &Value) -> Vec<DraftStep> {
+    // No step may have one of these names.
+    let mut names = ["input", "item", "index", "run"].map(str::to_owned).to_vec();
+    let steps = value.as_array().into_iter().flatten().take(MAX_STEPS);
+    steps
+        .map(|step| DraftStep {
+            name: unique(&mut names, &safe(step["name"].as_str().unwrap_or_default(), "step")),
+            statement: step["statement"].as_u64().and_then(|id| u32::try_from(id).ok()).unwrap_or(0),
+        })
+        .collect()
+}
+
+/// A text as a name: letters, digits, `_` and `-`, with a letter first. `other` if nothing is left of it.
+pub fn safe(text: &str, other: &str) -> String {
+    const MAX: usize = 60;
+    let mut name = String::new();
+    for c in text.chars() {
+        match c {
+            _ if c.is_ascii_alphanumeric() || c == '_' => name.push(c),
+            _ if !name.is_empty() && !name.ends_with('-') => name.push('-'),
+            _ => {}
+        }
+    }
+    let name: String = name.trim_start_matches(|c: char| !c.is_ascii_alphabetic()).chars().take(MAX).collect();
+    let name = name.trim_end_matches(['-', '_']);
+    if name.is_empty() { other.to_owned() } else { name.to_owned() }
+}
+
+/// `name`, with a number if `taken` has it; added to `taken`.
+pub fn unique(taken: &mut Vec<String>, name: &str) -> String {
+    let numbered = (2..).map(|n| format!("{name}-{n}"));
+    let free = std::iter::once(name.to_owned()).chain(numbered).find(|name| !taken.contains(name));
+    let free = free.unwrap_or_else(|| name.to_owned());
+    taken.push(free.clone());
+    free
+}
+
+fn one_line(text: &str) -> String {
+    const MAX: usize = 1_000;
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ").chars().filter(|c| !c.is_control()).take(MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// L-30, L-85: names from a model can be names of files and steps, and are unique.
+    #[test]
+    fn names_of_a_model_are_made_safe() {
+        let steps = json!([{"name": "Run it!", "statement": 2}, {"name": "input", "statement": 3}, {"name": "", "statement": -1}]);
+        let pipeline =
+            |name: &str| json!({"name": name, "description": "  A\n b ", "triggers": ["", "x\ny"], "steps": steps});
+        let drafts = read(&json!({"pipelines": [pipeline("../../_Evil name"), pipeline("Evil name"), pipeline("…")]}));
+        let names: Vec<&str> = drafts.iter().map(|draft| draft.name.as_str()).collect();
+        assert_eq!(names, ["Evil-name", "Evil-name-2", "pipeline"]);
+        let steps: Vec<(&str, u32)> = drafts[0].steps.iter().map(|step| (step.name.as_str(), step.statement)).collect();
+        assert_eq!(steps, [("Run-it", 2), ("input-2", 3), ("step", 0)]);
+        assert_eq!((drafts[0].description.as_str(), drafts[0].triggers.as_slice()), ("A b", &["x y".to_owned()][..]));
+    }
+}

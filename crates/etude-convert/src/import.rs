@@ -1,0 +1,290 @@
+//! From definitions of other programs to an app: text in, files and findings out. Whatever is not imported is listed with its
+//! place and the reason.
+
+mod actions;
+mod claude;
+mod dagu;
+mod lobster;
+mod shell;
+
+use std::sync::Arc;
+
+use etude_spec::source::SourceFile;
+use etude_spec::yaml::{Entries, Node};
+use serde_json::{Map, Value, json};
+
+use crate::compile::File;
+use crate::draft::{safe, unique};
+use crate::yaml;
+
+/// Most bytes of a file that is read.
+pub const MAX_BYTES: u64 = 1 << 20;
+
+/// Which program definitions are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Commands and skills of Claude Code.
+    ClaudeCode,
+    /// A workflow in the form of GitHub Actions.
+    Actions,
+    /// A DAG of Dagu.
+    Dagu,
+    /// A workflow of Lobster.
+    Lobster,
+}
+
+impl Kind {
+    /// All kinds with their words.
+    pub const WORDS: [(&'static str, Self); 4] = [
+        ("claude-code", Self::ClaudeCode),
+        ("github-actions", Self::Actions),
+        ("dagu", Self::Dagu),
+        ("lobster", Self::Lobster),
+    ];
+
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        Self::WORDS.iter().find(|(_, kind)| *kind == self).map_or("", |(word, _)| word)
+    }
+
+    /// The kind of a file, by its path and text.
+    pub fn detect(path: &str, text: &str) -> Option<Self> {
+        let has = |start: &str| text.lines().any(|line| line.starts_with(start));
+        let is_yaml = [".yml", ".yaml"].iter().any(|end| path.ends_with(end));
+        if path.ends_with(".lobster") || path.ends_with(".lobster.yaml") {
+            return Some(Self::Lobster);
+        }
+        match is_yaml {
+            true if has("jobs:") => Some(Self::Actions),
+            true if has("steps:") && (text.contains("$") && text.contains(".approved") || has("args:")) => {
+                Some(Self::Lobster)
+            }
+            true if has("steps:") => Some(Self::Dagu),
+            true => None,
+            // Texts beside workflows, such as a README, are not commands.
+            false => {
+                let is_below = path.split('/').rev().skip(1).any(|part| ["commands", "skills"].contains(&part));
+                (path.ends_with(".md") && is_below).then_some(Self::ClaudeCode)
+            }
+        }
+    }
+
+    /// The folder of a project in which files of this kind are; `None` if they may be in any.
+    pub fn folder(self) -> Option<&'static str> {
+        match self {
+            Self::ClaudeCode => Some(".claude"),
+            Self::Actions => Some(".github/workflows"),
+            Self::Dagu | Self::Lobster => None,
+        }
+    }
+}
+
+/// A file that is imported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// Its path as the user knows it, with `/` between its parts.
+    pub path: String,
+    /// Its text; `None` if it is not UTF-8 or too large.
+    pub text: Option<String>,
+}
+
+/// A pipeline that was imported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pipeline {
+    /// Its name.
+    pub name: String,
+    /// The file that it comes from.
+    pub source: String,
+    /// How many steps it has.
+    pub steps: usize,
+}
+
+/// Something that was not imported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The file.
+    pub file: String,
+    /// The line, from 1.
+    pub line: u32,
+    /// What it is.
+    pub what: String,
+    /// Why it was not imported.
+    pub reason: String,
+}
+
+/// What became of the files.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// The pipelines.
+    pub pipelines: Vec<Pipeline>,
+    /// The names of the skills.
+    pub skills: Vec<String>,
+    /// The files to write.
+    pub files: Vec<File>,
+    /// Files to copy as they are: from, and to below the app's directory.
+    pub copies: Vec<(String, String)>,
+    /// What was not imported, in order.
+    pub not_imported: Vec<Finding>,
+}
+
+/// Imports files of one kind.
+pub fn import(kind: Kind, sources: &[Source]) -> Imported {
+    let mut imported = Imported::default();
+    for source in sources {
+        let Some(text) = &source.text else {
+            if kind != Kind::ClaudeCode {
+                imported.find(&source.path, 1, "the file", "it is not UTF-8, or has more than 1 MiB");
+            }
+            continue;
+        };
+        match kind {
+            Kind::ClaudeCode => claude::file(&mut imported, sources, &source.path, text),
+            Kind::Actions => actions::file(&mut imported, &source.path, text),
+            Kind::Dagu => dagu::file(&mut imported, &source.path, text),
+            Kind::Lobster => lobster::file(&mut imported, &source.path, text),
+        }
+    }
+    imported
+}
+
+impl Imported {
+    fn find(&mut self, file: &str, line: u32, what: impl Into<String>, reason: impl Into<String>) {
+        self.not_imported.push(Finding { file: file.to_owned(), line, what: what.into(), reason: reason.into() });
+    }
+
+    /// A name that no pipeline has.
+    fn free(&self, text: &str) -> String {
+        let mut taken: Vec<String> = self.pipelines.iter().map(|pipeline| pipeline.name.clone()).collect();
+        unique(&mut taken, &safe(text, "pipeline"))
+    }
+
+    fn add(&mut self, pipeline: Building, source: &str) {
+        let Building { name, description, input, steps, files, .. } = pipeline;
+        let mut definition = json!({"name": name, "description": description});
+        if !input.is_empty() {
+            definition["input"] = Value::Object(input);
+        }
+        self.pipelines.push(Pipeline { name: name.clone(), source: source.to_owned(), steps: steps.len() });
+        definition["steps"] = Value::Array(steps);
+        self.files.push(File { path: format!("pipelines/{name}/pipeline.yaml"), text: yaml::text(&definition) });
+        let below = |file: File| File { path: format!("pipelines/{name}/{}", file.path), ..file };
+        self.files.extend(files.into_iter().map(below));
+    }
+}
+
+/// A pipeline that is being made.
+struct Building {
+    name: String,
+    description: String,
+    input: Map<String, Value>,
+    steps: Vec<Value>,
+    files: Vec<File>,
+    names: Vec<String>,
+}
+
+impl Building {
+    fn new(name: String, description: &str) -> Self {
+        let words: Vec<&str> = description.split_whitespace().collect();
+        let description = if words.is_empty() { name.replace(['-', '_'], " ") } else { words.join(" ") };
+        let names = ["input", "item", "index", "run"].map(str::to_owned).to_vec();
+        Self { name, description, input: Map::new(), steps: Vec::new(), files: Vec::new(), names }
+    }
+
+    /// A name for a step.
+    fn step_name(&mut self, text: &str) -> String {
+        unique(&mut self.names, &safe(text, "step"))
+    }
+
+    /// Adds an optional string parameter, unless it is there.
+    fn parameter(&mut self, name: &str, default: Option<&str>) {
+        let declared = match default {
+            Some(default) => json!({"type": "string", "default": default}),
+            None => json!("string"),
+        };
+        self.input.entry(name.to_owned()).or_insert(declared);
+    }
+}
+
+/// A YAML file with the places of its nodes.
+struct Document {
+    file: Arc<SourceFile>,
+}
+
+impl Document {
+    fn new(path: &str, text: &str) -> Self {
+        Self { file: SourceFile::new(path, text) }
+    }
+
+    /// The mapping at the top; what is wrong is a finding.
+    fn read<T>(&self, imported: &mut Imported, work: impl FnOnce(&mut Imported, &Entries<'_>) -> T) -> Option<T> {
+        let (root, diagnostics) = etude_spec::yaml::parse(&self.file);
+        if let Some(error) = diagnostics.iter().find(|diagnostic| diagnostic.is_error()) {
+            let line = error.position().map_or(1, |(line, _)| line);
+            imported.find(self.file.path(), line, "the file", error.message.clone());
+            return None;
+        }
+        match root.as_ref().and_then(Node::as_map) {
+            Some(entries) => Some(work(imported, entries)),
+            None => {
+                imported.find(self.file.path(), 1, "the file", "it is not a mapping");
+                None
+            }
+        }
+    }
+
+    fn line(&self, node: &Node<'_>) -> u32 {
+        self.file.position(node.span.start).0
+    }
+
+    /// Finds the fields without which a file must not run. True if there is one.
+    fn guarded(&self, imported: &mut Imported, entries: &Entries<'_>, is_guard: impl Fn(&str) -> bool) -> bool {
+        let guards: Vec<_> = entries
+            .0
+            .iter()
+            .filter(|(key, _)| is_guard(key.as_text().unwrap_or_default()))
+            .map(|(key, _)| key)
+            .collect();
+        for key in &guards {
+            let what = format!("`{}`", key.as_text().unwrap_or_default());
+            let reason = "etude has no counterpart of it, and the file must not run without it";
+            imported.find(self.file.path(), self.line(key), what, reason);
+        }
+        !guards.is_empty()
+    }
+
+    /// Finds every field that is not `known`.
+    fn unknown(&self, imported: &mut Imported, entries: &Entries<'_>, known: &[&str], place: &str) {
+        for (key, _) in &entries.0 {
+            let name = key.as_text().unwrap_or_default();
+            if !known.contains(&name) {
+                let what = if place.is_empty() { format!("`{name}`") } else { format!("`{name}` of {place}") };
+                imported.find(self.file.path(), self.line(key), what, "etude has no counterpart of it");
+            }
+        }
+    }
+}
+
+/// A scalar as text.
+fn text_of(node: &Node<'_>) -> Option<String> {
+    match node.to_json().ok().and_then(|json| serde_json::from_str(&json).ok())? {
+        Value::String(text) => Some(text),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(word) => Some(word.to_string()),
+        _ => None,
+    }
+}
+
+/// The reason for which a trigger on a schedule is listed.
+const SCHEDULE: &str = "declare it in `etude.yaml` under `schedules`";
+
+/// Whether a text can be the name of a variable.
+fn is_name(text: &str) -> bool {
+    let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_';
+    text.starts_with(is_letter) && text.chars().all(|c| is_letter(c) || c.is_ascii_digit())
+}
+
+/// The name of a file without folders and endings.
+fn stem(path: &str) -> &str {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name.split('.').next().unwrap_or(name)
+}

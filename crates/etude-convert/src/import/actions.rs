@@ -1,0 +1,355 @@
+//! Workflows in the form of GitHub Actions: each job is a pipeline of its `run` steps, and several jobs are one pipeline that
+//! runs them in the order of `needs`.
+
+use std::sync::LazyLock;
+
+use etude_spec::yaml::{Entries, Node};
+use regex::Regex;
+use serde_json::{Map, Value, json};
+
+use super::shell::{Provider, Script, Variables, literal, place};
+use super::{Building, Document, Imported, SCHEDULE, is_name, stem, text_of};
+use crate::command::words::{expansion, open_quote};
+
+/// `${{ … }}`.
+static EXPRESSION: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\$\{\{\s*(.*?)\s*\}\}").ok());
+
+const ROOT: [&str; 6] = ["name", "run-name", "on", "env", "jobs", "permissions"];
+
+/// Fields of a workflow that decide what its steps do.
+const GUARDS: [&str; 1] = ["defaults"];
+
+/// Variables that GitHub's runner sets.
+const RUNNER: Provider =
+    Provider { name: "GitHub Actions", prefixes: &["GITHUB_", "RUNNER_", "ACTIONS_"], words: &["CI"] };
+
+/// Fields of a job that do not change what its commands do on another machine.
+const JOB: [&str; 7] = ["name", "runs-on", "steps", "needs", "env", "permissions", "timeout-minutes"];
+
+/// Fields of a step that has a counterpart.
+const STEP: [&str; 7] = ["name", "id", "run", "env", "shell", "working-directory", "timeout-minutes"];
+
+struct Workflow<'d> {
+    document: &'d Document,
+    /// Its inputs as parameters.
+    inputs: Map<String, Value>,
+    env: Variables,
+}
+
+/// What the steps of a job have in common.
+struct Job {
+    env: Variables,
+    /// The runner has Windows, where the default shell is PowerShell.
+    is_windows: bool,
+}
+
+pub(super) fn file(imported: &mut Imported, path: &str, text: &str) {
+    let document = Document::new(path, text);
+    document.read(imported, |imported, root| {
+        if document.guarded(imported, root, |name| GUARDS.contains(&name)) {
+            return;
+        }
+        document.unknown(imported, root, &ROOT, "");
+        let mut workflow = Workflow { document: &document, inputs: Map::new(), env: Variables::default() };
+        workflow.triggers(imported, root);
+        workflow.env = workflow.common(imported, Variables::default(), root.get("env"));
+        let title = root.get("name").and_then(text_of).unwrap_or_else(|| stem(path).to_owned());
+        let jobs = root.get("jobs").and_then(Node::as_map).map(|jobs| jobs.0.as_slice()).unwrap_or_default();
+        let mut made: Vec<(String, String)> = Vec::new();
+        for (key, job) in in_order(imported, &document, jobs) {
+            let id = key.as_text().unwrap_or_default();
+            let name = if jobs.len() == 1 { stem(path).to_owned() } else { format!("{}-{id}", stem(path)) };
+            let name = imported.free(&name);
+            let needs = needs(job);
+            if let Some(lost) = needs.iter().find(|need| !made.iter().any(|(known, _)| known == *need)) {
+                imported.find(
+                    path,
+                    document.line(key),
+                    format!("job `{id}`"),
+                    format!("it needs `{lost}`, which was not imported"),
+                );
+                continue;
+            }
+            let mut building = Building::new(name.clone(), &format!("{title}: {id}"));
+            building.input.clone_from(&workflow.inputs);
+            if workflow.job(imported, &mut building, (key, job)) {
+                imported.add(building, path);
+                made.push((id.to_owned(), name));
+            }
+        }
+        if made.len() > 1 {
+            let name = imported.free(stem(path));
+            let mut all = Building::new(name, &title);
+            all.input.clone_from(&workflow.inputs);
+            let input: Map<String, Value> =
+                workflow.inputs.keys().map(|name| (name.clone(), json!(format!("{{{{input.{name}}}}}")))).collect();
+            for (id, pipeline) in made {
+                let step = all.step_name(&id);
+                let mut step = json!({"name": step, "type": "pipeline", "pipeline": pipeline});
+                if !input.is_empty() {
+                    step["input"] = json!(input);
+                }
+                all.steps.push(step);
+            }
+            imported.add(all, path);
+        }
+    });
+}
+
+fn needs(job: &Node<'_>) -> Vec<String> {
+    let node = job.as_map().and_then(|job| job.get("needs"));
+    match node.and_then(Node::as_seq) {
+        Some(items) => items.iter().filter_map(text_of).collect(),
+        None => node.and_then(text_of).into_iter().collect(),
+    }
+}
+
+/// The jobs in the order of `needs`. Those that need each other are findings.
+fn in_order<'n, 's>(
+    imported: &mut Imported,
+    document: &Document,
+    jobs: &'n [(Node<'s>, Node<'s>)],
+) -> Vec<(&'n Node<'s>, &'n Node<'s>)> {
+    let is_job = |name: &String| jobs.iter().any(|(key, _)| key.as_text() == Some(name.as_str()));
+    let mut open: Vec<_> = jobs.iter().map(|(key, job)| (key, job)).collect();
+    let mut done: Vec<(&Node<'_>, &Node<'_>)> = Vec::new();
+    while !open.is_empty() {
+        let is_done = |name: &String| !is_job(name) || done.iter().any(|(key, _)| key.as_text() == Some(name.as_str()));
+        match open.iter().position(|(_, job)| needs(job).iter().all(is_done)) {
+            Some(at) => done.push(open.remove(at)),
+            None => break,
+        }
+    }
+    for (key, _) in open {
+        let what = format!("job `{}`", key.as_text().unwrap_or_default());
+        imported.find(document.file.path(), document.line(key), what, "it needs a job that needs it");
+    }
+    done
+}
+
+impl Workflow<'_> {
+    /// The inputs of manual and reusable workflows; other triggers are findings.
+    fn triggers(&mut self, imported: &mut Imported, root: &Entries<'_>) {
+        let Some((key, on)) = root.entry("on") else { return };
+        let path = self.document.file.path();
+        for (event, node) in on.as_map().map(|map| map.0.as_slice()).unwrap_or_default() {
+            let name = event.as_text().unwrap_or_default();
+            match name {
+                "workflow_dispatch" | "workflow_call" => self.inputs(node),
+                "schedule" => imported.find(path, self.document.line(event), "trigger `schedule`", SCHEDULE),
+                _ => imported.find(
+                    path,
+                    self.document.line(event),
+                    format!("trigger `{name}`"),
+                    "declare a webhook in `etude.yaml` under `webhooks`",
+                ),
+            }
+        }
+        let words = match on.as_seq() {
+            Some(items) => items.iter().filter_map(text_of).collect(),
+            None => text_of(on).into_iter().collect::<Vec<_>>(),
+        };
+        for word in words.iter().filter(|word| !["workflow_dispatch", "workflow_call"].contains(&word.as_str())) {
+            imported.find(
+                path,
+                self.document.line(key),
+                format!("trigger `{word}`"),
+                "declare a webhook in `etude.yaml` under `webhooks`",
+            );
+        }
+    }
+
+    fn inputs(&mut self, node: &Node<'_>) {
+        let inputs = node.as_map().and_then(|map| map.get("inputs")).and_then(Node::as_map);
+        for (key, input) in inputs.map(|map| map.0.as_slice()).unwrap_or_default() {
+            let Some(name) = key.as_text().map(parameter) else { continue };
+            let field = |field: &str| input.as_map().and_then(|map| map.get(field));
+            let options: Vec<String> =
+                field("options").and_then(Node::as_seq).into_iter().flatten().filter_map(text_of).collect();
+            let mut declared = match field("type").and_then(text_of).as_deref() {
+                Some(word @ ("boolean" | "number")) => json!({"type": word}),
+                Some("choice") if !options.is_empty() => json!({"type": "string", "enum": options}),
+                _ => json!({"type": "string"}),
+            };
+            let default = field("default").and_then(|node| serde_json::from_str::<Value>(&node.to_json().ok()?).ok());
+            let is_required = field("required").and_then(text_of).is_some_and(|word| word == "true");
+            match default {
+                Some(default) => declared["default"] = default,
+                None if !is_required && declared["type"] == "string" && declared.get("enum").is_none() => {
+                    declared["default"] = json!("")
+                }
+                None => {}
+            }
+            self.inputs.insert(name, declared);
+        }
+    }
+
+    /// Adds the variables of a workflow or a job to those that are there. What has no counterpart is a finding, and is dropped.
+    fn common(&self, imported: &mut Imported, mut known: Variables, node: Option<&Node<'_>>) -> Variables {
+        for (line, name, value) in self.variables(node) {
+            match value {
+                Ok(value) => known.set(&name, value),
+                Err(reason) => {
+                    known.drop(&name);
+                    imported.find(self.document.file.path(), line, format!("variable `{name}`"), reason);
+                }
+            }
+        }
+        known
+    }
+
+    /// A mapping of variables: the line, name and value of each, or why it has no counterpart.
+    fn variables(&self, node: Option<&Node<'_>>) -> Vec<(u32, String, Result<Value, String>)> {
+        let entries = node.and_then(Node::as_map).map(|map| map.0.as_slice()).unwrap_or_default();
+        let read = |(key, value): &(Node<'_>, Node<'_>)| {
+            let value = text_of(value).ok_or_else(|| "its value is not text".to_owned());
+            let value = value.and_then(|text| self.value(&text));
+            (self.document.line(key), key.as_text().unwrap_or_default().to_owned(), value)
+        };
+        entries.iter().map(read).collect()
+    }
+
+    /// The value of a variable: text, a parameter, or a secret from the environment.
+    fn value(&self, text: &str) -> Result<Value, String> {
+        let Some(found) = EXPRESSION.as_ref().and_then(|pattern| pattern.captures(text)) else {
+            return Ok(literal(text));
+        };
+        let (all, inner) = (found.get(0), found.get(1).map_or("", |inner| inner.as_str()));
+        let is_whole = all.is_some_and(|all| all.as_str() == text.trim());
+        match (inner.strip_prefix("secrets."), input(inner)) {
+            (Some(secret), _) if is_whole && is_name(secret) => Ok(json!({"from_env": secret})),
+            (_, Some(name)) if is_whole && self.inputs.contains_key(&name) => {
+                Ok(json!(format!("{{{{input.{name}}}}}")))
+            }
+            _ => Err(format!("the expression `{inner}` has no counterpart")),
+        }
+    }
+
+    /// Adds the steps of a job; false if there are none.
+    fn job(&self, imported: &mut Imported, building: &mut Building, (key, node): (&Node<'_>, &Node<'_>)) -> bool {
+        let id = key.as_text().unwrap_or_default();
+        let (path, line, what) = (self.document.file.path(), self.document.line(key), format!("job `{id}`"));
+        let Some(job) = node.as_map() else {
+            imported.find(path, line, what, "it is not a mapping");
+            return false;
+        };
+        // Conditions, matrices, containers and reusable workflows decide what the commands mean.
+        let other = job.0.iter().filter_map(|(key, _)| key.as_text()).find(|name| !JOB.contains(name));
+        if let Some(other) = other {
+            imported.find(path, line, what, format!("`{other}` has no counterpart"));
+            return false;
+        }
+        if let Some((key, _)) = job.entry("timeout-minutes") {
+            let reason = "a pipeline has no time limit; set `timeout` in its steps";
+            imported.find(path, self.document.line(key), format!("`timeout-minutes` of {what}"), reason);
+        }
+        let runner = job.get("runs-on").and_then(|node| node.to_json().ok()).unwrap_or_default();
+        let common = Job {
+            env: self.common(imported, self.env.clone(), job.get("env")),
+            is_windows: runner.to_ascii_lowercase().contains("windows"),
+        };
+        for node in job.get("steps").and_then(Node::as_seq).into_iter().flatten() {
+            if let Err((what, reason)) = self.step(building, node, &common) {
+                imported.find(path, self.document.line(node), what, reason);
+            }
+        }
+        if building.steps.is_empty() {
+            imported.find(path, line, what, "no step of it could be imported");
+        }
+        !building.steps.is_empty()
+    }
+
+    /// Adds a step.
+    ///
+    /// # Errors
+    /// It has no counterpart: what it is, and why.
+    fn step(&self, building: &mut Building, node: &Node<'_>, job: &Job) -> Result<(), (String, String)> {
+        let step = node.as_map().ok_or_else(|| ("a step".to_owned(), "it is not a mapping".to_owned()))?;
+        let field = |name: &str| step.get(name).and_then(text_of);
+        let title = field("name").or_else(|| field("id")).or_else(|| field("uses")).or_else(|| field("run"));
+        let title = title.unwrap_or_default().lines().next().unwrap_or_default().to_owned();
+        let id = field("id").unwrap_or_else(|| title.clone());
+        self.run(building, step, job, &id).map_err(|reason| (format!("step `{title}`"), reason))
+    }
+
+    fn run(&self, building: &mut Building, step: &Entries<'_>, job: &Job, id: &str) -> Result<(), String> {
+        let field = |name: &str| step.get(name).and_then(text_of);
+        if let Some(action) = field("uses") {
+            return Err(format!("the action `{action}` has no counterpart; the caller's directory is used as it is"));
+        }
+        if let Some(other) = step.0.iter().filter_map(|(key, _)| key.as_text()).find(|name| !STEP.contains(name)) {
+            return Err(format!("`{other}` has no counterpart"));
+        }
+        let run = field("run").ok_or_else(|| "it has no `run`".to_owned())?;
+        let shell = match field("shell").as_deref() {
+            None if job.is_windows => return Err("its shell is PowerShell, the default on Windows".to_owned()),
+            None => "bash -e",
+            Some("bash") => "bash -eo pipefail",
+            Some("sh") => "sh -e",
+            Some(other) => return Err(format!("the shell `{other}` has no counterpart")),
+        };
+        let timeout = match field("timeout-minutes") {
+            None => None,
+            Some(minutes) if minutes.parse::<f64>().is_ok_and(|minutes| minutes > 0.0) => Some(format!("{minutes}m")),
+            Some(other) => return Err(format!("its time limit `{other}` has no counterpart")),
+        };
+        let place = place(field("working-directory").as_deref())?;
+        let mut variables = job.env.clone();
+        for (_, name, value) in self.variables(step.get("env")) {
+            variables.set(&name, value.map_err(|reason| format!("its variable `{name}`: {reason}"))?);
+        }
+        let text = self.text(&run, &mut variables)?;
+        if let Some(reason) = variables.refusal(&text, &RUNNER) {
+            return Err(reason);
+        }
+        let name = building.step_name(id);
+        let script = Script { name: &name, text: &text, shell, env: variables.values, place: &place, stdin: None };
+        let mut made = building.script(script);
+        if let Some(timeout) = timeout {
+            made["timeout"] = json!(timeout);
+        }
+        building.steps.push(made);
+        Ok(())
+    }
+
+    /// Shell text with its expressions as variables.
+    fn text(&self, run: &str, variables: &mut Variables) -> Result<String, String> {
+        let Some(pattern) = EXPRESSION.as_ref() else { return Ok(run.to_owned()) };
+        let (mut text, mut from) = (String::new(), 0);
+        for found in pattern.captures_iter(run) {
+            let (Some(all), Some(inner)) = (found.get(0), found.get(1)) else { continue };
+            let (inner, is_input) =
+                (inner.as_str(), input(inner.as_str()).filter(|name| self.inputs.contains_key(name)));
+            let variable = match (is_input, inner.strip_prefix("env."), inner.strip_prefix("secrets.")) {
+                (Some(name), _, _) => {
+                    let variable = format!("INPUT_{}", name.to_ascii_uppercase());
+                    variables.set(&variable, json!(format!("{{{{input.{name}}}}}")));
+                    variable
+                }
+                (_, Some(name), _) if variables.values.contains_key(name) => name.to_owned(),
+                (_, _, Some(secret)) if is_name(secret) => {
+                    variables.set(secret, json!({"from_env": secret}));
+                    secret.to_owned()
+                }
+                _ => return Err(format!("the expression `{inner}` has no counterpart")),
+            };
+            text.push_str(&run[from..all.start()]);
+            text.push_str(&expansion(open_quote(&run[..all.start()]), &variable));
+            from = all.end();
+        }
+        text.push_str(&run[from..]);
+        Ok(text)
+    }
+}
+
+/// The parameter that an expression reads.
+fn input(expression: &str) -> Option<String> {
+    let name = expression.strip_prefix("inputs.").or_else(|| expression.strip_prefix("github.event.inputs."))?;
+    let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    is_name.then(|| parameter(name))
+}
+
+/// A name of an input as one of a parameter.
+fn parameter(name: &str) -> String {
+    name.replace('-', "_")
+}

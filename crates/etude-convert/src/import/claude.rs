@@ -1,0 +1,297 @@
+//! Commands and skills of Claude Code: each becomes a skill of the app and a pipeline that follows it.
+
+use std::sync::LazyLock;
+
+use etude_spec::frontmatter;
+use etude_spec::source::SourceFile;
+use etude_spec::yaml::Node;
+use regex::Regex;
+use serde_json::{Value, json};
+
+use super::shell::{CALLER, Provider, Script, Variables, literal};
+use super::{Building, Imported, Source, stem, text_of};
+use crate::compile::File;
+use crate::draft::safe;
+
+/// `` !`command` `` at the start of a word: its output is part of the prompt.
+static COMMAND: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(?m)(^|\s)!`([^`]+)`").ok());
+
+/// `$ARGUMENTS`, `$ARGUMENTS[1]`, `$1`.
+static ARGUMENTS: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"\$ARGUMENTS\[\d+\]|\$ARGUMENTS\b|\$\{ARGUMENTS\}|\$\d+\b").ok());
+
+/// An argument in any form of shell text: `"$1"`, `${ARGUMENTS:-x}`.
+static ARGUMENT_OF_SHELL: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\$\{?[#!]?(?:ARGUMENTS|\d)").ok());
+
+/// Variables that Claude Code puts in.
+const CLAUDE: Provider = Provider { name: "Claude Code", prefixes: &["CLAUDE_"], words: &[] };
+
+/// Fields that mean the same here, or only change how Claude Code shows the command.
+const KNOWN: [&str; 8] =
+    ["name", "description", "argument-hint", "allowed-tools", "model", "license", "metadata", "compatibility"];
+
+/// What a path is, by the folders above it.
+enum Place<'p> {
+    Command(&'p str),
+    /// The folder of the skill.
+    Skill(&'p str),
+    Other,
+}
+
+pub(super) fn file(imported: &mut Imported, sources: &[Source], path: &str, text: &str) {
+    match place(path) {
+        Place::Command(name) => command(imported, path, name, text),
+        Place::Skill(folder) => skill(imported, sources, (path, folder), text),
+        Place::Other if path.contains("/skills/") || path.starts_with("skills/") => {}
+        Place::Other => imported.find(path, 1, "the file", "only `commands/*.md` and `skills/*/SKILL.md` are imported"),
+    }
+}
+
+fn place(path: &str) -> Place<'_> {
+    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+    if name == "SKILL.md" {
+        return Place::Skill(folder);
+    }
+    let is_command = folder.split('/').any(|part| part == "commands") || folder.is_empty();
+    match name.strip_suffix(".md") {
+        Some(_) if is_command => Place::Command(stem(path)),
+        _ => Place::Other,
+    }
+}
+
+/// The frontmatter of a file as it is, its fields, and the body with the line before it.
+struct Parts {
+    description: String,
+    tools: Option<String>,
+    tier: Option<&'static str>,
+    /// The names of its arguments.
+    arguments: Vec<String>,
+    body: String,
+    line: u32,
+}
+
+fn parts(imported: &mut Imported, path: &str, text: &str) -> Option<Parts> {
+    let file = SourceFile::new(path, text);
+    let parts = match frontmatter::split(&file) {
+        Ok(parts) => parts,
+        Err(fault) => {
+            imported.find(path, 1, "the file", fault.message.clone());
+            return None;
+        }
+    };
+    let (root, diagnostics) = frontmatter::parse(&file, &parts);
+    if let Some(error) = diagnostics.iter().find(|diagnostic| diagnostic.is_error()) {
+        imported.find(path, error.position().map_or(1, |(line, _)| line), "the frontmatter", error.message.clone());
+        return None;
+    }
+    let entries = root.as_ref().and_then(Node::as_map);
+    let field = |name: &str| entries.and_then(|entries| entries.get(name)).and_then(text_of);
+    for (key, _) in entries.map(|entries| entries.0.as_slice()).unwrap_or_default() {
+        let name = key.as_text().unwrap_or_default();
+        if !KNOWN.contains(&name) {
+            imported.find(path, file.position(key.span.start).0, format!("`{name}`"), "etude has no counterpart of it");
+        }
+    }
+    let tier = field("model").and_then(|model| {
+        let tiers = [("haiku", "lite"), ("sonnet", "standard"), ("opus", "reasoning")];
+        let tier = tiers.iter().find(|(name, _)| model.contains(name)).map(|(_, tier)| *tier);
+        if tier.is_none() && model != "inherit" {
+            let line = entries
+                .and_then(|entries| entries.entry("model"))
+                .map_or(1, |(key, _)| file.position(key.span.start).0);
+            imported.find(path, line, format!("model `{model}`"), "no tier is known for it");
+        }
+        tier
+    });
+    let tools = entries.and_then(|entries| entries.get("allowed-tools")).and_then(|node| match node.as_seq() {
+        Some(items) => Some(items.iter().filter_map(text_of).collect::<Vec<_>>().join(", ")),
+        None => text_of(node),
+    });
+    let arguments = entries.and_then(|entries| entries.get("arguments"));
+    let arguments = match arguments.and_then(Node::as_seq) {
+        Some(items) => items.iter().filter_map(text_of).collect(),
+        None => {
+            arguments.and_then(text_of).iter().flat_map(|text| text.split_whitespace()).map(str::to_owned).collect()
+        }
+    };
+    let body = file.slice(parts.body);
+    Some(Parts {
+        arguments,
+        description: field("description").unwrap_or_default(),
+        tools,
+        tier,
+        body: body.trim().to_owned(),
+        line: file.position(parts.body.start).0 + lines(&body[..body.len() - body.trim_start().len()]),
+    })
+}
+
+/// The number of line breaks in a text.
+fn lines(text: &str) -> u32 {
+    u32::try_from(text.matches('\n').count()).unwrap_or(0)
+}
+
+impl Parts {
+    /// The line of a place in the body.
+    fn line_of(&self, at: usize) -> u32 {
+        self.line + lines(&self.body[..at])
+    }
+
+    /// The different references to arguments in the body, with the place of the first.
+    fn arguments(&self) -> Vec<(&str, usize)> {
+        let mut found: Vec<(&str, usize)> = Vec::new();
+        for one in ARGUMENTS.iter().flat_map(|pattern| pattern.find_iter(&self.body)) {
+            if !found.iter().any(|(text, _)| *text == one.as_str()) {
+                found.push((one.as_str(), one.start()));
+            }
+        }
+        found
+    }
+
+    /// Why a command in the body cannot be a code step.
+    fn refusal(&self, line: &str) -> Option<String> {
+        let mut named = Variables::default();
+        self.arguments.iter().for_each(|name| named.drop(name));
+        if ARGUMENT_OF_SHELL.as_ref().is_none_or(|pattern| pattern.is_match(line)) {
+            return Some("arguments in its text have no counterpart".to_owned());
+        }
+        named.refusal(line, &CLAUDE)
+    }
+}
+
+fn command(imported: &mut Imported, path: &str, name: &str, text: &str) {
+    let Some(parts) = parts(imported, path, text) else { return };
+    let first = parts.body.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    let description = match parts.description.is_empty() {
+        true => first.trim_start_matches(['#', ' ']).chars().take(200).collect(),
+        false => parts.description.clone(),
+    };
+    if parts.body.is_empty() {
+        return imported.find(path, parts.line, "the command", "it has no text");
+    }
+    let arguments = parts.arguments();
+    if let [(first, at), (second, _), ..] = arguments.as_slice() {
+        let reason = format!("its arguments `{first}` and `{second}` look alike in a request");
+        return imported.find(path, parts.line_of(*at), "the command", reason);
+    }
+    let name = imported.free(&lower(name));
+    let mut building = Building::new(name.clone(), &description);
+    let mut request = "{{run.request}}".to_owned();
+    if !arguments.is_empty() {
+        building.parameter("arguments", Some(""));
+        request = "Arguments: {{input.arguments}}".to_owned();
+    }
+    let body = context(imported, path, &parts, (&mut building, &mut request));
+    let body = match ARGUMENTS.as_ref() {
+        Some(pattern) => pattern.replace_all(&body, "(the arguments in the request)").into_owned(),
+        None => body,
+    };
+    let mut head = json!({"name": name, "description": building.description});
+    if let Some(tools) = &parts.tools {
+        head["allowed-tools"] = json!(tools);
+    }
+    let text = format!("---\n{}---\n{body}\n", crate::yaml::text(&head));
+    imported.files.push(File { path: format!("skills/{name}/SKILL.md"), text });
+    follow(imported, building, &request, parts.tier, path);
+}
+
+/// Makes the commands of a prompt code steps, whose outputs are part of the request. The body with references to them.
+fn context(
+    imported: &mut Imported,
+    path: &str,
+    parts: &Parts,
+    (building, request): (&mut Building, &mut String),
+) -> String {
+    let (mut body, mut from) = (String::new(), 0);
+    for found in COMMAND.iter().flat_map(|pattern| pattern.captures_iter(&parts.body)) {
+        let (Some(all), Some(lead), Some(line)) = (found.get(0), found.get(1), found.get(2)) else { continue };
+        body.push_str(&parts.body[from..lead.end()]);
+        from = all.end();
+        let line = line.as_str();
+        match parts.refusal(line) {
+            None => {
+                let name = building.step_name("context");
+                let env = serde_json::Map::new();
+                let script = Script { name: &name, text: line, shell: "bash", env, place: CALLER, stdin: None };
+                let step = building.script(script);
+                building.steps.push(step);
+                let shown = literal(line);
+                let shown = shown.as_str().unwrap_or_default();
+                request.push_str(&format!("\n\nThe output of `{shown}`:\n{{{{{name}.output}}}}"));
+                body.push_str(&format!("(the output of `{line}` in the request)"));
+            }
+            Some(reason) => {
+                imported.find(path, parts.line_of(lead.end()), format!("command `{line}`"), reason);
+                body.push_str(&format!("(not available: the output of `{line}`)"));
+            }
+        }
+    }
+    body.push_str(&parts.body[from..]);
+    unmapped(imported, path, parts, &body);
+    body
+}
+
+/// Lists blocks of commands, and variables that Claude Code puts in.
+fn unmapped(imported: &mut Imported, path: &str, parts: &Parts, body: &str) {
+    if let Some(at) = parts.body.find("```!") {
+        let reason = "it has no counterpart, and its text stays as it is";
+        imported.find(path, parts.line_of(at), "a block of commands", reason);
+    }
+    if let Some(at) = body.find("${CLAUDE_") {
+        let name: String = body[at..].chars().take_while(|c| *c != '}').chain(['}']).collect();
+        let line = parts.body.find(&name).map_or(parts.line, |at| parts.line_of(at));
+        imported.find(path, line, format!("`{name}`"), "it has no counterpart, and stays as it is");
+    }
+}
+
+fn skill(imported: &mut Imported, sources: &[Source], (path, folder): (&str, &str), text: &str) {
+    let Some(parts) = parts(imported, path, text) else { return };
+    let folder_name = folder.rsplit('/').next().unwrap_or_default();
+    if parts.description.is_empty() || folder_name.is_empty() || lower(folder_name) != folder_name {
+        return imported.find(
+            path,
+            1,
+            "the skill",
+            "it needs a description, and a folder with a name of lower-case letters, digits and hyphens",
+        );
+    }
+    let name = imported.free(folder_name);
+    if name != folder_name {
+        return imported.find(path, 1, "the skill", format!("another import is called `{folder_name}`"));
+    }
+    for source in sources {
+        if let Some(below) = source.path.strip_prefix(folder).and_then(|below| below.strip_prefix('/')) {
+            imported.copies.push((source.path.clone(), format!("skills/{name}/{below}")));
+        }
+    }
+    // The files are copied as they are.
+    for (text, at) in parts.arguments() {
+        let reason = "a copied skill has no arguments; its text stays as it is";
+        imported.find(path, parts.line_of(at), format!("`{text}`"), reason);
+    }
+    for found in COMMAND.iter().flat_map(|pattern| pattern.captures_iter(&parts.body)) {
+        let (Some(lead), Some(line)) = (found.get(1), found.get(2)) else { continue };
+        let reason = "a copied skill runs no commands; its text stays as it is";
+        imported.find(path, parts.line_of(lead.end()), format!("command `{}`", line.as_str()), reason);
+    }
+    unmapped(imported, path, &parts, &parts.body);
+    let building = Building::new(name, &parts.description);
+    follow(imported, building, "{{run.request}}", parts.tier, path);
+}
+
+/// Adds the pipeline that follows a skill.
+fn follow(imported: &mut Imported, mut building: Building, request: &str, tier: Option<&str>, path: &str) {
+    let step = building.step_name("follow");
+    let mut step = json!({"name": step, "type": "skill", "skill": building.name, "request": request});
+    if let Some(tier) = tier {
+        step["model"] = Value::from(tier);
+    }
+    building.steps.push(step);
+    imported.skills.push(building.name.clone());
+    imported.add(building, path);
+}
+
+/// A name of a skill: lower-case letters, digits and single hyphens.
+fn lower(text: &str) -> String {
+    let name = safe(&text.to_ascii_lowercase().replace('_', "-"), "skill");
+    name.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
+}

@@ -1,0 +1,298 @@
+//! DAGs of Dagu: shell steps in the order of their dependencies, with parameters, outputs and retries.
+
+mod head;
+mod retry;
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use etude_spec::yaml::{Entries, Node};
+use regex::Regex;
+use serde_json::{Value, json};
+
+use super::shell::{Provider, Script, Variables, literal, place};
+use super::{Building, Document, Imported, is_name, stem, text_of};
+
+/// References that Dagu resolves itself: `${{ … }}`, `${step.stdout}`, `step.outputs.name`.
+static EXPRESSION: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"\$\{\{|\$\{[A-Za-z0-9_]+\.|\.outputs\.").ok());
+
+/// Variables that Dagu sets.
+const DAGU: Provider = Provider { name: "Dagu", prefixes: &["DAG_", "DAGU_"], words: &[] };
+
+/// Fields of a step that has a counterpart, in their present spelling.
+const STEP: [&str; 13] = [
+    "name", "id", "description", "run", "command", "script", "args", "depends", "output", "env", "working_dir",
+    "retry_policy", "timeout_sec",
+];
+
+pub(super) fn file(imported: &mut Imported, path: &str, text: &str) {
+    let document = Document::new(path, text);
+    document.read(imported, |imported, root| {
+        if !head::is_importable(imported, &document, root) {
+            return;
+        }
+        let named = root.get("name").and_then(text_of);
+        let name = imported.free(named.as_deref().unwrap_or_else(|| stem(path)));
+        let building = Building::new(name, &root.get("description").and_then(text_of).unwrap_or_default());
+        let dir = field(root, "working_dir").and_then(text_of);
+        let variables = Variables::default();
+        let mut dag = Dag { document: &document, building, dir, variables, steps: BTreeMap::new() };
+        if let Err(reason) = dag.parameters(imported, root.get("params")) {
+            return imported.find(path, 1, "`params`", reason);
+        }
+        dag.environment(imported, root.get("env"));
+        let is_chain = root.get("type").and_then(text_of).is_some_and(|word| word == "chain");
+        for (index, (node, step)) in ordered(imported, &document, root, is_chain).into_iter().enumerate() {
+            let known = names(step).first().cloned().unwrap_or_else(|| format!("step_{}", index + 1));
+            if let Err(reason) = dag.step(step, &known) {
+                imported.find(path, document.line(node), format!("step `{known}`"), reason);
+            }
+        }
+        match dag.building.steps.is_empty() {
+            true => imported.find(path, 1, "the DAG", "no step of it could be imported"),
+            false => imported.add(dag.building, path),
+        }
+    });
+}
+
+struct Dag<'d> {
+    document: &'d Document,
+    building: Building,
+    /// The directory of all steps.
+    dir: Option<String>,
+    /// Variables of parameters, of the environment and of outputs, with their templates.
+    variables: Variables,
+    /// The names of the steps that were imported, by their names in the DAG.
+    steps: BTreeMap<String, String>,
+}
+
+/// The present spelling of a field: `retry_policy` for `retryPolicy`.
+fn snake(name: &str) -> String {
+    if name == "dir" {
+        return "working_dir".to_owned();
+    }
+    let mut out = String::new();
+    for c in name.chars() {
+        if c.is_ascii_uppercase() {
+            out.push('_');
+        }
+        out.push(c.to_ascii_lowercase());
+    }
+    out
+}
+
+/// The value of a field in either spelling.
+fn field<'n, 's>(entries: &'n Entries<'s>, name: &str) -> Option<&'n Node<'s>> {
+    entries.0.iter().find(|(key, _)| key.as_text().is_some_and(|key| snake(key) == name)).map(|(_, value)| value)
+}
+
+/// Variables as a mapping, or a list of mappings and of texts `NAME=value`: the line, name and value of each. A value that is
+/// missing or computed is `None`.
+fn pairs(document: &Document, node: Option<&Node<'_>>) -> Vec<(u32, String, Option<String>)> {
+    let constant = |text: String| (!text.contains(['`', '$'])).then_some(text);
+    let mut found = Vec::new();
+    for item in node.map(|node| node.as_seq().unwrap_or(std::slice::from_ref(node))).unwrap_or_default() {
+        for (key, value) in item.as_map().map(|map| map.0.as_slice()).unwrap_or_default() {
+            let name = key.as_text().unwrap_or_default().to_owned();
+            found.push((document.line(key), name, text_of(value).and_then(constant)));
+        }
+        if let Some(text) = text_of(item) {
+            let (name, value) = text.split_once('=').map_or((text.as_str(), None), |(name, value)| (name, Some(value)));
+            found.push((document.line(item), name.to_owned(), value.map(str::to_owned).and_then(constant)));
+        }
+    }
+    found
+}
+
+/// The steps in the order of their dependencies. What depends on something that is not there, or on itself, is a finding.
+fn ordered<'n, 's>(
+    imported: &mut Imported,
+    document: &Document,
+    root: &'n Entries<'s>,
+    is_chain: bool,
+) -> Vec<(&'n Node<'s>, &'n Entries<'s>)> {
+    let nodes = root.get("steps").and_then(Node::as_seq).into_iter().flatten();
+    let mut open = Vec::new();
+    for node in nodes {
+        match node.as_map() {
+            Some(step) => open.push((node, step)),
+            None => imported.find(document.file.path(), document.line(node), "a step", "it is not a mapping"),
+        }
+    }
+    if is_chain {
+        return open;
+    }
+    let mut done: Vec<(&Node<'_>, &Entries<'_>)> = Vec::new();
+    while !open.is_empty() {
+        let is_done = |name: &String| done.iter().any(|(_, step)| names(step).contains(name));
+        let next = open.iter().position(|(_, step)| list(step.get("depends")).iter().all(is_done));
+        match next {
+            Some(at) => done.push(open.remove(at)),
+            None => break,
+        }
+    }
+    for (node, step) in open {
+        let what = format!("step `{}`", names(step).first().cloned().unwrap_or_default());
+        let reason = "it depends on a step that is not there, or that depends on it";
+        imported.find(document.file.path(), document.line(node), what, reason);
+    }
+    done
+}
+
+/// The names by which other steps know a step.
+fn names(step: &Entries<'_>) -> Vec<String> {
+    ["name", "id"].iter().filter_map(|field| step.get(field).and_then(text_of)).collect()
+}
+
+/// A text or a list of texts.
+fn list(node: Option<&Node<'_>>) -> Vec<String> {
+    match node.and_then(Node::as_seq) {
+        Some(items) => items.iter().filter_map(text_of).collect(),
+        None => node.and_then(text_of).into_iter().collect(),
+    }
+}
+
+impl Dag<'_> {
+    /// Adds a step.
+    ///
+    /// # Errors
+    /// Why it has no counterpart.
+    fn step(&mut self, step: &Entries<'_>, known: &str) -> Result<(), String> {
+        if let Some(lost) = list(step.get("depends")).into_iter().find(|name| !self.steps.contains_key(name)) {
+            return Err(format!("it depends on `{lost}`, which was not imported"));
+        }
+        // A step whose condition or program is another one must not run without it.
+        let other =
+            step.0.iter().filter_map(|(key, _)| key.as_text()).find(|name| !STEP.contains(&snake(name).as_str()));
+        if let Some(other) = other {
+            return Err(format!("`{other}` has no counterpart"));
+        }
+        let text = self.text(step)?;
+        let shell = shell(&text)?;
+        let mut variables = self.variables.clone();
+        for (_, name, value) in pairs(self.document, step.get("env")) {
+            let value = value.ok_or_else(|| format!("the value of its variable `{name}` is computed"))?;
+            variables.set(&name, literal(&value));
+        }
+        if let Some(reason) = variables.refusal(&text, &DAGU) {
+            return Err(reason);
+        }
+        // Positional parameters have names that only these steps know.
+        variables.values.retain(|name, _| !name.starts_with(ARGUMENT) || text.contains(&format!("${{{name}}}")));
+        let place = place(self.dir_of(step).as_deref())?;
+        let (retry, timeout) = limits(step)?;
+        let output = output(step)?;
+        let name = self.building.step_name(known);
+        let script =
+            Script { name: &name, text: &text, shell: &shell, env: variables.values, place: &place, stdin: None };
+        let mut made = self.building.script(script);
+        if let Some(retry) = retry {
+            made["retry"] = retry;
+        }
+        if let Some(timeout) = timeout {
+            made["timeout"] = json!(timeout);
+        }
+        self.building.steps.push(made);
+        names(step).into_iter().for_each(|known| drop(self.steps.insert(known, name.clone())));
+        if let Some(variable) = output {
+            self.variables.set(&variable, json!(format!("{{{{{name}.output}}}}")));
+        }
+        Ok(())
+    }
+
+    /// The shell text of a step.
+    fn text(&self, step: &Entries<'_>) -> Result<String, String> {
+        if step.get("script").is_some() && (step.get("command").is_some() || step.get("run").is_some()) {
+            return Err("its command runs its script, which has no counterpart".to_owned());
+        }
+        // Earlier versions start another DAG with `run`, later ones a shell command.
+        if let Some(run) = step.get("run").and_then(text_of).filter(|run| may_be_dag(run)) {
+            return Err(format!("`run: {run}` may start another DAG; write `command` if it is a shell command"));
+        }
+        let text = ["run", "script", "command"].iter().find_map(|field| step.get(field).and_then(text_of));
+        let mut text = text.ok_or_else(|| "it has no shell command".to_owned())?;
+        for argument in list(step.get("args")) {
+            if argument.contains(['$', '`']) {
+                return Err(format!("its argument `{argument}` is computed"));
+            }
+            text.push_str(&format!(" {}", etude_core::shell::quoted(&argument)));
+        }
+        if EXPRESSION.as_ref().is_none_or(|pattern| pattern.is_match(&text)) {
+            return Err("its expressions have no counterpart".to_owned());
+        }
+        for number in (1..10).filter(|number| self.variables.values.contains_key(&format!("{ARGUMENT}{number}"))) {
+            let variable = format!("${{{ARGUMENT}{number}}}");
+            text = text.replace(&format!("${{{number}}}"), &variable).replace(&format!("${number}"), &variable);
+        }
+        Ok(text)
+    }
+
+    /// The directory of a step: its own, below that of the DAG.
+    fn dir_of(&self, step: &Entries<'_>) -> Option<String> {
+        let own = field(step, "working_dir").and_then(text_of);
+        match (&self.dir, own) {
+            (Some(dir), Some(own)) if !own.starts_with(['/', '~', '$']) => Some(format!("{dir}/{own}")),
+            (_, Some(own)) => Some(own),
+            (dir, None) => dir.clone(),
+        }
+    }
+}
+
+/// How the names of variables for positional parameters start.
+const ARGUMENT: &str = "argument_";
+
+/// Whether the text of `run` can be the name or the path of a DAG.
+fn may_be_dag(run: &str) -> bool {
+    let is_word = run.chars().all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c));
+    let is_yaml = [".yaml", ".yml"].iter().any(|end| run.ends_with(end));
+    is_word && (is_yaml || !run.starts_with(['.', '/']))
+}
+
+/// The shell of a text: that of its first line, or Dagu's own, which ends at the first error.
+fn shell(text: &str) -> Result<String, String> {
+    let Some(line) = text.strip_prefix("#!").and_then(|text| text.lines().next()) else {
+        return Ok("bash -e".to_owned());
+    };
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let words = match words.as_slice() {
+        [env, "-S", rest @ ..] | [env, rest @ ..] if env.ends_with("/env") => rest,
+        words => words,
+    };
+    let (program, options) = words.split_first().ok_or_else(|| "its first line names no program".to_owned())?;
+    let program = program.rsplit('/').next().unwrap_or_default();
+    let is_option = |option: &&str| option.starts_with('-') && option[1..].chars().all(|c| c.is_ascii_lowercase());
+    match ["sh", "bash"].contains(&program) && options.iter().all(is_option) {
+        true => Ok([&[program], options].concat().join(" ")),
+        false => Err(format!("its program `{}` has no counterpart", line.trim())),
+    }
+}
+
+/// The variable that takes the output of a step.
+fn output(step: &Entries<'_>) -> Result<Option<String>, String> {
+    let Some(node) = step.get("output") else { return Ok(None) };
+    let name = text_of(node).map(|text| text.trim_start_matches('$').to_owned());
+    match name.filter(|name| is_name(name)) {
+        Some(name) => Ok(Some(name)),
+        None => Err("its `output` has no counterpart".to_owned()),
+    }
+}
+
+/// The retries and the time limit of a step.
+fn limits(step: &Entries<'_>) -> Result<(Option<Value>, Option<String>), String> {
+    let retry = match field(step, "retry_policy") {
+        Some(node) => Some(retry::of(node.as_map().ok_or("its retry policy is not a mapping")?)?),
+        None => None,
+    };
+    let seconds = field(step, "timeout_sec").map(|node| text_of(node).and_then(|text| text.parse::<u64>().ok()));
+    let timeout = match seconds {
+        Some(None) => return Err("its time limit is not a number of seconds".to_owned()),
+        // No limit.
+        Some(Some(0)) | None => None,
+        Some(Some(seconds)) => Some(format!("{seconds}s")),
+    };
+    match (&retry, &timeout) {
+        (Some(_), Some(_)) => Err("its time limit is for one attempt, and `timeout` is for all of them".to_owned()),
+        _ => Ok((retry, timeout)),
+    }
+}

@@ -1,0 +1,101 @@
+//! Labels of statements, as a model gives them.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+/// What a statement is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Label {
+    /// A part of a path that is always followed.
+    MainPath,
+    /// Something that must, or must never, be.
+    Rule,
+    /// When something applies.
+    Condition,
+    /// Something that needs judgement.
+    Judgement,
+    /// An example.
+    Example,
+    /// Everything else.
+    Background,
+}
+
+impl Label {
+    /// All labels with their words.
+    pub const WORDS: [(&'static str, Self); 6] = [
+        ("main_path", Self::MainPath),
+        ("rule", Self::Rule),
+        ("condition", Self::Condition),
+        ("judgement", Self::Judgement),
+        ("example", Self::Example),
+        ("background", Self::Background),
+    ];
+
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        Self::WORDS.iter().find(|(_, label)| *label == self).map_or("", |(word, _)| word)
+    }
+
+    /// Whether statements with this label may be steps.
+    pub fn is_for_steps(self) -> bool {
+        !matches!(self, Self::Example | Self::Background)
+    }
+}
+
+/// Labels by the id of their statement.
+pub type Labels = BTreeMap<u32, Label>;
+
+/// The schema of the labels (1.6).
+pub fn schema() -> Value {
+    let words: Vec<&str> = Label::WORDS.iter().map(|(word, _)| *word).collect();
+    json!({
+        "type": "object", "required": ["labels"], "additionalProperties": false,
+        "properties": {"labels": {"type": "array", "items": {
+            "type": "object", "required": ["id", "label"], "additionalProperties": false,
+            "properties": {"id": {"type": "integer"}, "label": {"enum": words}},
+        }}},
+    })
+}
+
+/// The labels in a value that fits the schema; of several for one statement the last one.
+pub fn read(value: &Value) -> Labels {
+    let label = |entry: &Value| {
+        let id = u32::try_from(entry["id"].as_u64()?).ok()?;
+        let word = entry["label"].as_str()?;
+        Label::WORDS.iter().find(|(known, _)| *known == word).map(|(_, label)| (id, *label))
+    };
+    value["labels"].as_array().into_iter().flatten().filter_map(label).collect()
+}
+
+/// What keeps labels from being one for every statement, as sentences for a model. `statements` are their ids.
+pub fn faults(labels: &Labels, statements: &[u32]) -> Vec<String> {
+    let missing: Vec<String> =
+        statements.iter().filter(|id| !labels.contains_key(id)).map(ToString::to_string).collect();
+    let unknown: Vec<String> = labels.keys().filter(|id| !statements.contains(id)).map(ToString::to_string).collect();
+    let mut faults = Vec::new();
+    if !missing.is_empty() {
+        faults.push(format!("these statements have no label: {}", missing.join(", ")));
+    }
+    if !unknown.is_empty() {
+        faults.push(format!("there are no statements with these ids: {}", unknown.join(", ")));
+    }
+    faults
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// L-87: a statement without a label, and a label without a statement, are reported.
+    #[test]
+    fn every_statement_needs_a_label() {
+        let value = json!({"labels": [{"id": 1, "label": "rule"}, {"id": 9, "label": "example"}, {"id": 1, "label": "background"}]});
+        let labels = read(&value);
+        assert_eq!(labels.get(&1), Some(&Label::Background));
+        assert_eq!(
+            faults(&labels, &[1, 2, 3]),
+            ["these statements have no label: 2, 3", "there are no statements with these ids: 9"]
+        );
+    }
+}

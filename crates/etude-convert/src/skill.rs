@@ -1,0 +1,81 @@
+//! A skill as the conversion sees it: name, description, statements and files.
+
+use std::collections::BTreeSet;
+
+use etude_spec::frontmatter;
+use etude_spec::skill::SKILL_FILE;
+use etude_spec::source::SourceFile;
+
+use crate::statement::{self, MAX_STATEMENTS, Statement};
+
+/// A skill and its files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skill {
+    /// Its name; empty if the frontmatter has none.
+    pub name: String,
+    /// Its numbered statements.
+    pub statements: Vec<Statement>,
+    /// Its files, `SKILL.md` included, ordered by path.
+    pub files: Vec<SkillFile>,
+}
+
+/// One file of a skill.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SkillFile {
+    /// Its path below the skill's directory, with `/` between its parts.
+    pub path: String,
+    /// One of its execute bits is set.
+    pub is_executable: bool,
+    /// Its text, if it is one and not large.
+    pub text: Option<String>,
+}
+
+impl Skill {
+    /// Reads a skill from the text of its `SKILL.md` and its files.
+    ///
+    /// # Errors
+    /// The frontmatter has no end, or there are too many statements: a sentence without a full stop.
+    pub fn read(text: &str, files: Vec<SkillFile>) -> Result<Self, String> {
+        let file = SourceFile::new(SKILL_FILE, text);
+        let parts = frontmatter::split(&file).map_err(|fault| fault.message.clone())?;
+        let (root, _) = frontmatter::parse(&file, &parts);
+        let name = root.as_ref().and_then(|root| root.as_map()?.get("name")?.as_text().map(str::to_owned));
+        let statements = statement::split(text, parts.body.start as usize).map_err(|found| {
+            format!("`{SKILL_FILE}` has {found} statements; at most {MAX_STATEMENTS} are converted")
+        })?;
+        Ok(Self { name: name.unwrap_or_default(), statements, files })
+    }
+
+    /// The statement with this id.
+    pub fn statement(&self, id: u32) -> Option<&Statement> {
+        self.statements.get(usize::try_from(id).ok()?.checked_sub(1)?)
+    }
+
+    /// The file at this path.
+    pub fn file(&self, path: &str) -> Option<&SkillFile> {
+        self.files.iter().find(|file| file.path == path)
+    }
+
+    /// The directories that hold files of the skill.
+    pub fn directories(&self) -> BTreeSet<&str> {
+        let above = |path| std::iter::successors(Some(path), |path: &&str| Some(path.rsplit_once('/')?.0)).skip(1);
+        self.files.iter().flat_map(|file| above(file.path.as_str())).collect()
+    }
+}
+
+impl SkillFile {
+    /// The program that runs it as a script: an interpreter by extension, nothing for an executable file. `None` if it is no
+    /// script.
+    pub fn interpreter(&self) -> Option<&'static str> {
+        match self.path.rsplit_once('.').map(|(_, extension)| extension) {
+            Some("py") => Some("python3"),
+            Some("sh") => Some("sh"),
+            Some("bash") => Some("bash"),
+            Some("js" | "mjs" | "cjs") => Some("node"),
+            Some("rb") => Some("ruby"),
+            Some("pl") => Some("perl"),
+            _ if self.is_executable => Some(""),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! What is imported means the same as before; everything else is listed with a reason.
+
+use etude_convert::import::{Imported, Kind, Source, import};
+
+use super::shown;
+
+/// Imports one file, all of which must be sound.
+fn one(kind: Kind, text: &str) -> Imported {
+    let path = match kind {
+        Kind::ClaudeCode => "p/commands/x.md",
+        Kind::Lobster => "p/x.lobster",
+        Kind::Actions | Kind::Dagu => "p/x.yaml",
+    };
+    let sources = [Source { path: path.to_owned(), text: Some(text.to_owned()) }];
+    let imported = import(kind, &sources);
+    shown(&imported, &sources);
+    imported
+}
+
+fn steps(imported: &Imported) -> usize {
+    imported.pipelines.iter().map(|pipeline| pipeline.steps).sum()
+}
+
+/// The text of the file whose path ends so.
+fn file<'i>(imported: &'i Imported, end: &str) -> &'i str {
+    let file = imported.files.iter().find(|file| file.path.ends_with(end));
+    file.map_or_else(|| panic!("no `{end}` in {imported:#?}"), |file| file.text.as_str())
+}
+
+/// Nothing of these texts may be imported, and a reason says why.
+fn refuses(kind: Kind, rows: &[(&str, &str)]) {
+    for (text, reason) in rows {
+        let imported = one(kind, text);
+        assert_eq!(steps(&imported), 0, "{text}\n{imported:#?}");
+        let is_listed = imported.not_imported.iter().any(|finding| finding.reason.contains(reason));
+        assert!(is_listed, "{text}\n{reason}\n{:#?}", imported.not_imported);
+    }
+}
+
+fn job(step: &str) -> String {
+    format!(
+        "env:\n  COMMIT: ${{{{ github.sha }}}}\njobs:\n  a:\n    runs-on: ubuntu-latest\n    steps:\n      - {step}\n"
+    )
+}
+
+#[test]
+fn steps_of_actions_without_the_same_meaning_are_refused() {
+    let rows = [
+        ("run: echo $GITHUB_SHA", "`GITHUB_SHA`, a variable that only GitHub Actions sets"),
+        ("run: echo a=b >> \"$GITHUB_OUTPUT\"", "`GITHUB_OUTPUT`"),
+        ("run: echo a=b >> $GITHUB_ENV", "`GITHUB_ENV`"),
+        ("run: ls ${RUNNER_TEMP}", "`RUNNER_TEMP`"),
+        ("run: test \"$CI\" = true", "`CI`"),
+        ("run: echo $COMMIT", "`COMMIT`, whose value has no counterpart"),
+        ("run: echo ${COMMIT:0:7}", "`COMMIT`"),
+        ("{run: ./a, env: {REF: \"${{ github.ref }}\"}}", "its variable `REF`"),
+        ("{run: ./a, working-directory: \"${{ inputs.dir }}\"}", "its directory"),
+        ("{run: ./a, working-directory: ~/x}", "its directory"),
+        ("{run: ./a, working-directory: $HOME/x}", "its directory"),
+        ("{run: ./a, timeout-minutes: \"${{ inputs.minutes }}\"}", "its time limit"),
+        ("{run: ./a, shell: python}", "the shell `python`"),
+        ("run: echo ${{ secrets.A || 'b' }}", "the expression"),
+    ];
+    let rows: Vec<(String, &str)> = rows.iter().map(|(step, reason)| (job(step), *reason)).collect();
+    refuses(Kind::Actions, &rows.iter().map(|(text, reason)| (text.as_str(), *reason)).collect::<Vec<_>>());
+    let whole = "defaults: {run: {working-directory: x}}\njobs: {a: {steps: [{run: make}]}}\n";
+    let windows = "jobs: {a: {runs-on: windows-latest, steps: [{run: make}]}}\n";
+    refuses(Kind::Actions, &[(whole, "must not run without it"), (windows, "PowerShell")]);
+}
+
+#[test]
+fn variables_with_a_value_are_kept() {
+    let secret = "{run: gh issue list --token $GITHUB_TOKEN, env: {GITHUB_TOKEN: \"${{ secrets.GITHUB_TOKEN }}\"}}";
+    for step in [secret, "{run: echo $COMMIT, env: {COMMIT: abc}}", "run: ./tool --COMMIT x"] {
+        assert_eq!(steps(&one(Kind::Actions, &job(step))), 1, "{step}");
+    }
+}
+
+#[test]
+fn the_shell_of_a_step_is_that_of_the_workflow() {
+    for (step, command) in [
+        ("{id: s, run: a; b}", "bash -e steps/s.sh"),
+        ("{id: s, run: a | b, shell: bash}", "bash -eo pipefail steps/s.sh"),
+        ("{id: s, run: a; b, shell: sh}", "sh -e steps/s.sh"),
+    ] {
+        let imported = one(Kind::Actions, &job(step));
+        assert!(file(&imported, "pipeline.yaml").contains(&format!("command: \"{command}\"")), "{imported:#?}");
+    }
+}
+
+#[test]
+fn the_time_limit_of_a_job_is_listed() {
+    let imported = one(Kind::Actions, "jobs: {a: {timeout-minutes: 5, steps: [{run: make}]}}\n");
+    assert_eq!(imported.not_imported[0].what, "`timeout-minutes` of job `a`");
+}
+
+#[test]
+fn steps_of_dagu_without_the_same_meaning_are_refused() {
+    let dag = |step: &str| format!("env:\n  - TODAY: \"`date`\"\nparams: P=\"`id`\" Q=1\nsteps:\n  - {step}\n");
+    let rows = [
+        ("{command: python3, script: print(1)}", "its command runs its script"),
+        ("{script: \"#!/usr/bin/env python3\\nprint(1)\"}", "its program"),
+        ("{script: \"#!/bin/bash --rcfile=x\\nls\"}", "its program"),
+        ("{run: child}", "may start another DAG"),
+        ("{run: jobs/child.yaml}", "may start another DAG"),
+        ("{run: ./child.yml}", "may start another DAG"),
+        ("{call: child}", "`call` has no counterpart"),
+        ("{command: echo $TODAY}", "`TODAY`, whose value has no counterpart"),
+        ("{command: \"echo ${P}\"}", "`P`, whose value has no counterpart"),
+        ("{command: echo $DAG_RUN_ID}", "`DAG_RUN_ID`"),
+        ("{command: \"echo ${a.stdout}\"}", "its expressions"),
+        ("{command: ./a, env: [\"A=$HOME\"]}", "`A` is computed"),
+        ("{command: ./a, env: [{A: \"`date`\"}]}", "`A` is computed"),
+        ("{command: ./a, args: [$Q]}", "its argument"),
+        ("{command: ./a, dir: $HOME}", "its directory"),
+        ("{command: ./a, dir: ~/x}", "its directory"),
+        ("{command: ./a, output: {name: A}}", "its `output`"),
+        ("{command: ./a, timeoutSec: $Q}", "its time limit"),
+        ("{command: ./a, timeoutSec: 5, retryPolicy: {limit: 1, intervalSec: 1}}", "one attempt"),
+        ("{command: ./a, retryPolicy: {intervalSec: 1}}", "`limit`"),
+        ("{command: ./a, retryPolicy: {limit: $Q, intervalSec: 1}}", "`limit`"),
+        ("{command: ./a, retryPolicy: {limit: 1, exitCode: [0]}}", "`exit_code`"),
+        ("{command: ./a, retryPolicy: {limit: 1, backoff: 0.5}}", "`backoff`"),
+        ("{command: ./a, retryPolicy: {limit: 500, intervalSec: 9, backoff: 9}}", "`backoff`"),
+        ("{command: ./a, retryPolicy: {limit: 1, jitter: 1}}", "`jitter`"),
+    ];
+    let rows: Vec<(String, &str)> = rows.iter().map(|(step, reason)| (dag(step), *reason)).collect();
+    refuses(Kind::Dagu, &rows.iter().map(|(text, reason)| (text.as_str(), *reason)).collect::<Vec<_>>());
+}
+
+#[test]
+fn dags_that_must_not_run_without_a_field_are_refused() {
+    let steps = "steps: [{command: make}]\n";
+    for head in ["preconditions: [{condition: a}]", "precondition: a", "container: {image: x}", "dotenv: a", "ssh: {}"]
+    {
+        refuses(Kind::Dagu, &[(&format!("{head}\n{steps}"), "must not run without it")]);
+    }
+    refuses(Kind::Dagu, &[(&format!("type: agent\n{steps}"), "no counterpart")]);
+    refuses(Kind::Dagu, &[(&format!("params: [{{name: a, type: string}}]\n{steps}"), "types or other settings")]);
+    let imported = one(Kind::Dagu, &format!("schedule: 0 2 * * *\nmailOn: {{failure: true}}\n{steps}"));
+    let reasons: Vec<&str> = imported.not_imported.iter().map(|finding| finding.reason.as_str()).collect();
+    assert_eq!(reasons, ["declare it in `etude.yaml` under `schedules`", "etude has no counterpart of it"]);
+}
+
+#[test]
+fn retry_policies_have_exact_counterparts() {
+    for (policy, expected) in [
+        ("{limit: 3, intervalSec: 10}", "max: 3 backoff: \"10s\" factor: 1 jitter: false"),
+        ("{limit: 1, interval_sec: 90}", "max: 1 backoff: \"90s\" factor: 1 jitter: false max_backoff: \"90s\""),
+        ("{limit: 2, intervalSec: 5, exitCode: [1, 75]}", "jitter: false \"on\": - 1 - 75"),
+        ("{limit: 2, intervalSec: 2, backoff: true}", "backoff: \"2s\" factor: 2.0 jitter: false"),
+        ("{limit: 5, intervalSec: 9, backoff: 2}", "factor: 2.0 jitter: false max_backoff: \"144s\""),
+        ("{limit: 5, intervalSec: 9, backoff: 2, maxIntervalSec: 20}", "jitter: false max_backoff: \"20s\""),
+        ("{limit: 5, intervalSec: 9, maxIntervalSec: 5}", "backoff: \"9s\" factor: 1 jitter: false"),
+    ] {
+        let imported = one(Kind::Dagu, &format!("steps: [{{command: make, retryPolicy: {policy}}}]\n"));
+        let words: Vec<&str> = file(&imported, "pipeline.yaml").split_whitespace().collect();
+        assert!(words.join(" ").ends_with(expected), "{policy}: {}", words.join(" "));
+    }
+}
+
+#[test]
+fn constants_and_parameters_reach_every_step_of_a_dag() {
+    let text = "params: DAY=\"last week\" five\nenv: [A=1, {B: 2}]\nworking_dir: /srv/app\nsteps:\n  - command: ./report.py\n    dir: jobs\n    env: [C=3, {D: 4}]\n  - script: |\n      #!/bin/bash -u\n      echo $2\n    dir: /tmp\n";
+    let imported = one(Kind::Dagu, text);
+    let words = file(&imported, "pipeline.yaml").split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("default: \"last week\""), "{words}");
+    assert!(words.contains("env: DAY: \"{{input.day}}\" A: \"1\" B: \"2\" C: \"3\" D: \"4\""), "{words}");
+    assert!(words.contains("command: \"bash -u steps/step_2.sh\""), "{words}");
+    assert!(words.ends_with("argument_2: \"{{input.argument_2}}\" A: \"1\" B: \"2\""), "{words}");
+    assert!(file(&imported, "step_1.sh").starts_with("cd '/srv/app/jobs' || exit 1\n"), "{imported:#?}");
+    assert!(file(&imported, "step_2.sh").starts_with("cd '/tmp' || exit 1\n"), "{imported:#?}");
+}
+
+#[test]
+fn steps_of_lobster_without_the_same_meaning_are_refused() {
+    let flow = |step: &str| format!("args: {{tag: {{default: a}}}}\nsteps:\n  - {step}\n");
+    let rows = [
+        ("{id: a, approval: {prompt: Go?, required_approver: bob}}", "`required_approver` of its approval"),
+        ("{id: a, approval: {prompt: Go?, require_different_approver: true}}", "`require_different_approver`"),
+        ("{id: a, command: ls, approval: {initiated_by: bob}}", "`initiated_by`"),
+        ("{id: a, command: ls, for_each: $b.json}", "`for_each`"),
+        ("{id: a, command: ls, on_error: continue}", "`on_error`"),
+        ("{id: a, command: ls, retry: {max: 2}}", "`retry`"),
+        ("{id: a, command: ls, timeout_ms: 5}", "`timeout_ms`"),
+        ("{id: a, command: echo $LOBSTER_ARGS_JSON}", "`LOBSTER_ARGS_JSON`"),
+        ("{id: a, command: echo $a.approved}", "`$a.approved` has no counterpart"),
+        ("{id: a, command: ls, env: {A: \"x-${tag}\"}}", "its variable `A`"),
+        ("{id: a, command: ls, cwd: \"${tag}\"}", "its directory"),
+        ("{id: a, command: cat, stdin: \"x $tag\"}", "its stdin"),
+        ("{id: a, command: cat, stdin: {a: 1}}", "its `stdin`"),
+    ];
+    let rows: Vec<(String, &str)> = rows.iter().map(|(step, reason)| (flow(step), *reason)).collect();
+    refuses(Kind::Lobster, &rows.iter().map(|(text, reason)| (text.as_str(), *reason)).collect::<Vec<_>>());
+    refuses(Kind::Lobster, &[("cost_limit: {max_usd: 1}\nsteps: [{id: a, command: ls}]\n", "must not run without it")]);
+}
+
+/// A denial ends a workflow of Lobster, so nothing after an approval may run without it.
+#[test]
+fn approvals_guard_the_steps_after_them() {
+    let imported = one(Kind::Lobster, "steps: [{id: a, approval: Go?}, {id: b, command: ls}]\n");
+    assert_eq!(steps(&imported), 2);
+    assert!(!file(&imported, "pipeline.yaml").contains("on_deny"), "{imported:#?}");
+    let lost = "steps: [{id: a, approval: {initiated_by: bob}}, {id: b, command: ls}]\n";
+    refuses(Kind::Lobster, &[(lost, "it follows the approval `a`")]);
+}
+
+#[test]
+fn arguments_of_lobster_keep_their_quotes() {
+    let text = "args: {my-tag: a}\nenv: {TAG: \"${my-tag}\"}\nsteps: [{id: a, command: \"echo '${my-tag}' ${my-tag}; ls x.$HOME.txt\"}]\n";
+    let imported = one(Kind::Lobster, text);
+    let script = file(&imported, "steps/a.sh");
+    assert!(script.ends_with("echo ''\"$LOBSTER_ARG_MY_TAG\"'' ${LOBSTER_ARG_MY_TAG}; ls x.$HOME.txt\n"), "{script}");
+    let definition = file(&imported, "pipeline.yaml");
+    assert!(definition.contains("LOBSTER_ARG_MY_TAG: \"{{input.my_tag}}\""), "{definition}");
+    assert!(definition.contains("TAG: \"{{input.my_tag}}\""), "{definition}");
+    assert!(definition.contains("command: \"sh steps/a.sh\""), "{definition}");
+}
+
+#[test]
+fn commands_of_claude_code_that_read_arguments_are_refused() {
+    let lines = [
+        "gh view $ARGUMENTS",
+        "gh view \"${ARGUMENTS}\"",
+        "gh view ${ARGUMENTS:-1}",
+        "gh view $1",
+        "echo \"${2}\"",
+        "gh view $ARGUMENTS[0]",
+        "awk '{print $9}'",
+        "ls ${CLAUDE_PROJECT_DIR}",
+        "gh view $issue",
+    ];
+    for line in lines {
+        let imported = one(Kind::ClaudeCode, &format!("---\narguments: [issue]\n---\nLook: !`{line}`\n"));
+        assert_eq!(steps(&imported), 1, "{line}\n{imported:#?}");
+        let what = format!("command `{line}`");
+        assert!(imported.not_imported.iter().any(|finding| finding.what == what && finding.line == 4), "{imported:#?}");
+        assert!(file(&imported, "SKILL.md").contains("Look: (not available: the output of"), "{imported:#?}");
+    }
+    let imported = one(Kind::ClaudeCode, "Look: !`a; b {{x}}` and x!`c`\n");
+    assert_eq!(steps(&imported), 2);
+    assert!(file(&imported, "steps/context.sh").ends_with("\na; b {{x}}\n"), "{imported:#?}");
+    assert!(file(&imported, "SKILL.md").contains("and x!`c`"), "{imported:#?}");
+}
+
+#[test]
+fn arguments_that_look_alike_are_refused() {
+    for text in ["From $1 to $2.\n", "Do $ARGUMENTS, first $1.\n", "$ARGUMENTS[0] and $ARGUMENTS[1]\n"] {
+        refuses(Kind::ClaudeCode, &[(text, "look alike in a request")]);
+    }
+    let imported = one(Kind::ClaudeCode, "Fix $ARGUMENTS[0] and $ARGUMENTS[0].\n");
+    assert!(file(&imported, "SKILL.md").contains("Fix (the arguments in the request) and (the arg"), "{imported:#?}");
+}
+
+#[test]
+fn skills_with_arguments_and_commands_are_listed() {
+    let text = "---\nname: a\ndescription: Does a.\n---\n\nFix $ARGUMENTS.\n\nNow: !`git status`\n\n```!\nls\n```\nSee ${CLAUDE_SESSION_ID}.\n";
+    let sources = [Source { path: "skills/a/SKILL.md".to_owned(), text: Some(text.to_owned()) }];
+    let imported = import(Kind::ClaudeCode, &sources);
+    shown(&imported, &sources);
+    let found: Vec<_> = imported.not_imported.iter().map(|found| (found.line, found.what.as_str())).collect();
+    let expected =
+        [(6, "`$ARGUMENTS`"), (8, "command `git status`"), (10, "a block of commands"), (13, "`${CLAUDE_SESSION_ID}`")];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn texts_are_commands_only_below_their_folders() {
+    assert_eq!(Kind::detect("dags/README.md", "# DAGs\n"), None);
+    assert_eq!(Kind::detect("README.md", "# DAGs\n"), None);
+    assert_eq!(Kind::detect("x/commands/git/fix.md", "Fix it.\n"), Some(Kind::ClaudeCode));
+    assert_eq!(Kind::detect("skills/a/SKILL.md", "Do it.\n"), Some(Kind::ClaudeCode));
+}
+
+/// Runs the scripts of imported steps: the first error ends them, and all of a text runs in its directory.
+#[cfg(unix)]
+#[test]
+fn scripts_run_as_they_did() {
+    let root = std::env::temp_dir().join(format!("etude-import-{}", std::process::id()));
+    std::fs::create_dir_all(root.join("caller/sub")).expect("folders");
+    std::fs::create_dir_all(root.join("app/steps")).expect("folders");
+    let run = |kind: Kind, text: &str| {
+        let imported = one(kind, text);
+        let definition = file(&imported, "pipeline.yaml");
+        let line = definition.lines().find_map(|line| line.trim().strip_prefix("command: ")).expect("a command");
+        let command: String = serde_json::from_str(line).expect("a text in quotes");
+        let script = imported.files.iter().find(|file| file.path.ends_with(".sh")).expect("a script");
+        let name = script.path.rsplit('/').next().expect("a name");
+        std::fs::write(root.join("app/steps").join(name), &script.text).expect("a script");
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &command]).current_dir(root.join("app")).env("ETUDE_CALLER_DIR", root.join("caller"));
+        let output = shell.env("STDIN_TEXT", "text").output().expect("a shell");
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let sub = std::fs::canonicalize(root.join("caller/sub")).expect("a path").display().to_string();
+    let job = |step: &str| format!("jobs: {{a: {{steps: [{step}]}}}}\n");
+    assert_eq!(run(Kind::Actions, &job("{run: false; echo b}")), (false, String::new()));
+    assert_eq!(
+        run(Kind::Actions, &job("{run: \"[[ a == a ]] && cat; false | true; echo b\"}")),
+        (true, "b".to_owned())
+    );
+    assert!(!run(Kind::Actions, &job("{run: false | true; echo b, shell: bash}")).0);
+    assert_eq!(run(Kind::Actions, &job("{run: true; pwd -P, working-directory: sub}")), (true, sub));
+    assert_eq!(run(Kind::Actions, &job("{run: true; pwd, working-directory: /}")), (true, "/".to_owned()));
+    assert!(!run(Kind::Actions, &job("{run: pwd, working-directory: missing}")).0);
+    assert_eq!(run(Kind::Dagu, "steps: [{command: false; echo b}]\n"), (false, String::new()));
+    assert_eq!(run(Kind::Lobster, "steps: [{id: a, command: false; echo b}]\n"), (true, "b".to_owned()));
+    assert_eq!(run(Kind::Lobster, "steps: [{id: a, command: cat, stdin: text}]\n"), (true, "text".to_owned()));
+    assert_eq!(run(Kind::ClaudeCode, "!`false; echo b`\n"), (true, "b".to_owned()));
+    std::fs::remove_dir_all(&root).expect("removal");
+}
