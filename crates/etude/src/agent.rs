@@ -3,6 +3,7 @@
 //! Nothing is loaded before the first agent asks: a run without agents starts no server and opens no folder.
 
 mod application_tool;
+mod assisted;
 mod skill_tool;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use etude_core::tool::{APPLICATION_CALL, AvailableTool, ToolCall, ToolList, Tool
 use etude_models::{Redactor, Secret};
 use etude_process::ProcessHost;
 use etude_runtime::host::{Boxed, ModelPort, ToolPort};
+use etude_spec::config::learn::Confirm;
 use etude_spec::tool::AppTool;
 use etude_tools::app::AppTools;
 use etude_tools::approval::Mode;
@@ -29,13 +31,15 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use application_tool::{Applications, Caller};
+use assisted::Assisted;
 
 pub use application_tool::ApplicationAccess;
 
 use crate::definition::Definition;
 use crate::disk::Disk;
-use crate::header::Granted;
+use crate::header::{Granted, Header};
 use crate::invocation::ToolForm;
+use crate::rehearsal::Rehearsal;
 use etude_invoke::{Asker, Checks, Invocation, Invoker, Kind};
 use etude_packages::applications::RunEffect;
 use etude_packages::skills::{Compat, Places, SkillCatalog};
@@ -66,6 +70,10 @@ pub struct Grants {
     pub applications: ApplicationAccess,
     /// Where it is kept what the user has approved: agents know of nothing else that was only found.
     pub trust: Option<Store>,
+    /// Nothing is called: what stands in for tools and models.
+    pub rehearsal: Option<Arc<Rehearsal>>,
+    /// Who confirms writes of pipelines in the state `assisted`.
+    pub confirm: Confirm,
 }
 
 impl Grants {
@@ -99,6 +107,8 @@ struct Inner {
     last_lines: LastLines,
     invoker: Invoker,
     policy: Arc<Policy>,
+    /// The pipeline is in the state `assisted`.
+    assisted: Option<Assisted>,
     redactor: Arc<Redactor>,
     set: OnceCell<Result<ToolSet, String>>,
     skills: OnceLock<Skills>,
@@ -119,7 +129,7 @@ impl RunTools {
     pub(crate) fn new(
         grants: Grants,
         definition: &Definition,
-        (run_id, caller_dir): (&str, &str),
+        (run_id, header): (&str, &Header),
         processes: Arc<ProcessHost>,
         models: Arc<dyn ModelPort>,
         invoker: Invoker,
@@ -134,7 +144,7 @@ impl RunTools {
             ..McpSettings::default()
         };
         let servers = Arc::new(Servers::new(grants.servers.clone(), settings));
-        let (run_id, caller_dir) = (run_id.to_owned(), caller_dir.to_owned());
+        let (run_id, caller_dir) = (run_id.to_owned(), header.caller_dir.clone());
         let redactor = Arc::new(Redactor::new(grants.secrets.iter()));
         let policy = Arc::new(grants.policy.clone());
         Self(Arc::new(Inner {
@@ -149,6 +159,7 @@ impl RunTools {
             last_lines,
             invoker,
             policy,
+            assisted: Assisted::of(definition, header),
             redactor,
             set: OnceCell::new(),
             skills: OnceLock::new(),
@@ -345,7 +356,14 @@ impl Inner {
             redactor: Some(Arc::clone(&self.redactor)),
             ..Checks::default()
         };
-        let found = self.target(&call, &mut checks).await;
+        // A confirmation asks for more than the policy does.
+        let assisted = self.assisted.as_ref().filter(|_| self.grants.confirm == Confirm::Person);
+        checks.is_confirmed_later = assisted.is_some_and(|assisted| assisted.must_confirm(&call));
+        let found = tokio::select! {
+            found = self.target(&call, &mut checks) => found,
+            // A server that does not start holds up neither a timeout nor the end of the run.
+            () = cancel.cancelled() => Err(ToolResult::cancelled()),
+        };
         let (target, args) = found.unwrap_or_else(|result| (Target::Nothing(result), Arc::new(json!({}))));
         let invocation = Invocation {
             kind: Kind::Call,
@@ -419,6 +437,38 @@ impl Inner {
         found.unwrap_or_else(|error| Err(ToolResult::terminal("ToolExecutionFailed", &error.to_string())))
     }
 
+    /// What stands in for a call that needs a confirmation of its own and has none (L-63, L-64).
+    async fn unconfirmed(
+        &self,
+        tool: &Tool,
+        args: &Value,
+        call: &ToolCall,
+        cancel: &CancellationToken,
+    ) -> Option<ToolReply> {
+        let assisted = self.assisted.as_ref().filter(|assisted| assisted.must_confirm(call))?;
+        if self.grants.confirm == Confirm::Model {
+            let asked = tokio::select! {
+                asked = assisted.ask(&*self.models, &call.name, args) => asked,
+                () = cancel.cancelled() => return Some(ToolReply::Done(ToolResult::cancelled())),
+            };
+            let refused = asked.err()?;
+            return Some(ToolReply::Done(ToolResult::terminal(
+                ToolResult::NOT_CONFIRMED,
+                &self.redactor.redact(&refused),
+            )));
+        }
+        if call.is_confirmed {
+            return None;
+        }
+        let key = match tool.approval_key.template(&tool.name) {
+            Some(template) => etude_core::tool::approval_key(&template, members(args)),
+            None => tool.name.clone(),
+        };
+        let question = format!("a learned pipeline in the state `assisted` calls `{key}`");
+        let redact = |text: String| self.redactor.redact(&text);
+        Some(ToolReply::Held { key: redact(key), question: redact(question), is_once: true })
+    }
+
     /// Does what is left when a call has passed its layers.
     async fn run_effect(
         &self,
@@ -443,6 +493,9 @@ impl Inner {
                 return applications.invoke(*command, caller, run_effect, &self.invoker, cancel).await;
             }
             Target::Tool(found, judged) => {
+                if let Some(reply) = self.unconfirmed(&found.tool, &args, &call, &cancel).await {
+                    return reply;
+                }
                 let context = CallContext {
                     cancel,
                     call_id: call.id,

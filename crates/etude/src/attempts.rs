@@ -138,7 +138,14 @@ impl Ended<'_> {
         let last = Continuation::last(&self.view.records).map(|(_, last)| last);
         let limits = self.limits(last.as_ref())?;
         let now = last.unwrap_or_else(|| Continuation { at_ms: self.view.run.created_at_ms, ..first() });
-        Ok(Continuation { limits, without: Vec::new(), ..now })
+        // The moment at which the time that it had is over was written down when the run began to wait.
+        let timer = timer(&self.definition.plan);
+        let is_of_timer = |record: &Record| {
+            record.key == timer || record::to_deadline(record).is_some_and(|(id, _)| id.as_str() == timer)
+        };
+        let is_void = |(_, record): &(usize, &Record)| self.limits.timeout_ms.is_some() && is_of_timer(record);
+        let without = record::counting(&self.view.records).filter(is_void).map(|(at, _)| at).collect();
+        Ok(Continuation { limits, without, ..now })
     }
 
     /// The next attempt, without the outcomes of the pipeline that `discards` names.

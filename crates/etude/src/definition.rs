@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use etude_core::model::Tier;
 use etude_core::plan::{Plan, StepKind};
-use etude_spec::discover::{CONSTRUCTOR, DESTRUCTOR};
+use etude_spec::discover::{CONSTRUCTOR, DESTRUCTOR, PIPELINES};
+use etude_spec::learned::LEARNED;
 use etude_spec::lower;
 use etude_spec::pipeline::input::InputDecl;
 use etude_spec::source::{FileKind, Sources};
@@ -15,6 +16,7 @@ use etude_spec::tool::AppTool;
 use etude_spec::{App, Diagnostic};
 
 use crate::disk::Disk;
+use crate::learned::Pinned;
 use crate::skill_mode::{self, Defaults};
 use crate::target::Target;
 
@@ -35,6 +37,8 @@ pub struct Definition {
     pub tools: Option<Arc<[AppTool]>>,
     /// What is worth knowing about the definitions although they hold.
     pub warnings: Vec<Diagnostic>,
+    /// Its state and content, if it is a learned pipeline.
+    pub learned: Option<Pinned>,
 }
 
 impl Definition {
@@ -142,8 +146,21 @@ pub struct Configuration {
 /// # Errors
 /// There is no such pipeline, or a definition does not hold.
 pub fn load(disk: &Disk, name: &str, configuration: &Configuration) -> Result<Definition, LoadError> {
-    let app = App::new(disk).with_machines(configuration.machines.clone());
+    load_from(App::new(disk), disk, name, configuration)
+}
+
+/// The same for the candidate `name` of `learned/`.
+///
+/// # Errors
+/// The candidate does not exist, or a definition does not hold.
+pub fn load_candidate(disk: &Disk, name: &str, configuration: &Configuration) -> Result<Definition, LoadError> {
+    load_from(App::of_candidate(disk, name), disk, name, configuration)
+}
+
+fn load_from(app: App<'_>, disk: &Disk, name: &str, configuration: &Configuration) -> Result<Definition, LoadError> {
+    let app = app.with_machines(configuration.machines.clone());
     let discovery = app.discovery();
+    let base = if discovery.candidate.is_some() { LEARNED } else { PIPELINES };
     if !discovery.contains(name) {
         return Err(LoadError::Unknown { known: discovery.pipelines.clone() });
     }
@@ -184,6 +201,7 @@ pub fn load(disk: &Disk, name: &str, configuration: &Configuration) -> Result<De
                 files,
                 tools,
                 warnings: diagnostics,
+                learned: Pinned::find(disk, base, name),
             })
         }
         // A directory without a definition is a warning, and no pipeline.

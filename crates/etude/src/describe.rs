@@ -3,6 +3,7 @@
 use etude_core::condition::Condition;
 use etude_core::effect::Command;
 use etude_core::plan::{Binding, MachineInput, Step, StepKind};
+use etude_core::shell;
 use etude_core::template::{Reference, Scope, Template};
 
 /// Everything that a step refers to, in the order of its fields. The children of a group speak for themselves.
@@ -113,17 +114,9 @@ impl Scope for Nothing {
 /// A command as one line; words that a shell would split or change are quoted.
 pub(crate) fn command(command: &Command) -> String {
     match command {
-        Command::Direct(words) => words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "),
+        Command::Direct(words) => shell::line(words),
         Command::Shell(line) | Command::Script(line) => line.clone(),
     }
-}
-
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "_-./=:,@%+".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use etude_runtime::record;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use crate::learned::shadow;
 use crate::target::Target;
 
 /// A result document. Its output is kept apart, because it may be larger than memory should hold.
@@ -100,6 +101,15 @@ impl Document {
         self.members.get("status").and_then(Value::as_str).unwrap_or_default()
     }
 
+    /// What the run has used, with what a candidate beside it has used: nothing until a shadow has ended (L-56).
+    pub fn usage(&self) -> Value {
+        let mut usage = self.members.get("usage").cloned().unwrap_or_default();
+        if let Value::Object(members) = &mut usage {
+            members.entry("shadow").or_insert_with(|| shadow::usage_json(&Usage::default()));
+        }
+        usage
+    }
+
     /// Writes the document as one line of JSON. A large output goes through in pieces.
     ///
     /// # Errors
@@ -121,9 +131,10 @@ impl Document {
             Some(output) => write_json(output, out)?,
             None => out.write_all(b"null")?,
         }
-        for name in ["errors", "steps", "usage", "fell_back"] {
+        for name in ["errors", "steps"] {
             write!(out, r#","{name}":{}"#, member(name))?;
         }
+        write!(out, r#","usage":{},"fell_back":{}"#, self.usage(), member("fell_back"))?;
         if !self.waiting.is_empty() {
             write!(out, r#","waiting":{}"#, json!(self.waiting))?;
         }
@@ -135,6 +146,14 @@ impl Document {
         }
         write!(out, r#","duration_ms":{}}}"#, self.duration_ms)?;
         out.write_all(b"\n")
+    }
+
+    /// With what a candidate beside the run has used (L-56).
+    pub fn shadowed(mut self, usage: Value) -> Self {
+        if let Some(Value::Object(own)) = self.members.get_mut("usage") {
+            own.insert("shadow".into(), usage);
+        }
+        self
     }
 
     /// The document as the journal keeps it: a stored output is referred to, not copied.

@@ -47,7 +47,7 @@ pub struct StepFacts {
     pub require: Option<When>,
     /// What it is repeated over.
     pub for_each: Option<Repeat>,
-    /// Longest time for all its tries, in milliseconds.
+    /// Longest time for all its attempts, in milliseconds.
     pub timeout_ms: Option<u64>,
     /// An earlier output may be reused.
     pub is_cached: bool,

@@ -13,6 +13,7 @@ use etude_runtime::record::{self, Continuation};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use crate::learned::Pinned;
 use crate::pins;
 use crate::runner::Request;
 
@@ -39,6 +40,10 @@ pub struct Header {
     pub tick: Option<String>,
     /// The request as typed and the values given besides, if the input joins them: `{"request", "input"}` (L-1).
     pub asked: Option<Value>,
+    /// The learned pipeline that the run began with (L-83).
+    pub learned: Option<Pinned>,
+    /// The span that the run belongs to, as W3C Trace Context writes it.
+    pub traceparent: Option<String>,
 }
 
 /// What a user grants one run: on the command line, and for as long as the run lasts.
@@ -80,13 +85,32 @@ struct Parts<'a> {
     tick: Option<String>,
     #[serde(default)]
     asked: Option<Value>,
+    #[serde(default)]
+    learned: Option<Value>,
+    #[serde(default)]
+    traceparent: Option<String>,
 }
 
 impl Header {
     /// What a request starts a run with.
     pub fn of(request: Request) -> Self {
-        let Request { input, limits, caller_dir, spent, granted, refresh, routing, again_of, asked } = request;
-        Self { input, limits, caller_dir, spent, granted, refresh, routing, again_of, asked, tick: None }
+        let Request { input, limits, caller_dir, spent, granted, refresh, routing, again_of, asked, traceparent } =
+            request;
+        let (tick, learned) = (None, None);
+        Self {
+            input,
+            limits,
+            caller_dir,
+            spent,
+            granted,
+            refresh,
+            routing,
+            again_of,
+            asked,
+            tick,
+            learned,
+            traceparent,
+        }
     }
 
     /// What the machine of the current attempt starts with, at the state of `records`.
@@ -127,8 +151,14 @@ impl Header {
         if let Some(tick) = &self.tick {
             more.push_str(&format!(r#","tick":{}"#, json!(tick)));
         }
+        if let Some(traceparent) = &self.traceparent {
+            more.push_str(&format!(r#","traceparent":{}"#, json!(traceparent)));
+        }
         if let Some(asked) = &self.asked {
             more.push_str(&format!(r#","asked":{asked}"#));
+        }
+        if let Some(learned) = &self.learned {
+            more.push_str(&format!(r#","learned":{}"#, learned.to_json()));
         }
         if let Some(routing) = &self.routing {
             more.push_str(&format!(r#","routing":{routing}"#));
@@ -142,6 +172,15 @@ impl Header {
             ));
         }
         Ok(format!(r#"{{"v":1,"limits":{limits},"caller_dir":{caller},"spent":{spent}{more},"input":{input}}}"#))
+    }
+
+    /// The span that a run belongs to, from its header's text alone.
+    pub fn traceparent_of(text: &str) -> Option<String> {
+        #[derive(serde::Deserialize)]
+        struct Part {
+            traceparent: Option<String>,
+        }
+        serde_json::from_str::<Part>(text).ok()?.traceparent
     }
 
     /// A header from its text.
@@ -163,7 +202,21 @@ impl Header {
             _ => return Err("it has no input".to_owned()),
         };
         let (limits, spent) = (record::to_limits(&parts.limits), record::to_usage(&parts.spent));
-        let Parts { caller_dir, granted, refresh, routing, again_of, tick, asked, .. } = parts;
-        Ok(Self { input, limits, caller_dir, spent, granted, refresh, routing, again_of, tick, asked })
+        let Parts { caller_dir, granted, refresh, routing, again_of, tick, asked, learned, traceparent, .. } = parts;
+        let learned = learned.as_ref().and_then(Pinned::of_json);
+        Ok(Self {
+            input,
+            limits,
+            caller_dir,
+            spent,
+            granted,
+            refresh,
+            routing,
+            again_of,
+            tick,
+            asked,
+            learned,
+            traceparent,
+        })
     }
 }

@@ -1,5 +1,6 @@
 //! What the journal knows about the effects of a run, for people and programs.
 
+mod bytes;
 mod place;
 mod replay;
 
@@ -20,6 +21,7 @@ use serde_json::{Value, json};
 use crate::definition::Definition;
 use crate::header::Header;
 
+pub use bytes::{Bytes, bytes};
 pub use place::Place;
 pub use replay::{Replay, Replayed, replay};
 
@@ -273,38 +275,6 @@ pub fn read(view: &RunView, effect: &str, stream: Stream, blobs: &dyn BlobStore)
         }
         _ => None,
     })
-}
-
-/// A part of what a process wrote to stderr: the bytes that `range` takes of their number, and nothing else is read. `None` if
-/// the effect has no stderr, or `range` takes nothing.
-///
-/// # Errors
-/// The journal is damaged.
-pub fn stderr_part(
-    view: &RunView,
-    effect: &str,
-    blobs: &dyn BlobStore,
-    range: impl FnOnce(u64) -> Option<(u64, u64)>,
-) -> Result<Option<Vec<u8>>, String> {
-    let Some(record) = view.records.iter().rev().find(|record| record.key == effect) else { return Ok(None) };
-    let outcome = record::to_outcome(record, blobs).map_err(|e| e.to_string())?.outcome;
-    let (Outcome::Process(ProcessEnd { stderr, .. }) | Outcome::Stopped(stderr)) = outcome else { return Ok(None) };
-    let total = if stderr.blob.is_some() { stderr.bytes } else { stderr.tail.len() as u64 };
-    let Some((from, to)) = range(total) else { return Ok(None) };
-    let size = |bytes: u64| usize::try_from(bytes).map_err(|_| "it is larger than memory".to_owned());
-    let Some(digest) = stderr.blob else {
-        return Ok(stderr.tail.as_bytes().get(size(from)?..size(to)?).map(<[u8]>::to_vec));
-    };
-    let blob = blobs.open(digest).map_err(|e| e.to_string())?;
-    let mut bytes = vec![0; size(to.saturating_sub(from))?];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match blob.read_at(from + filled as u64, &mut bytes[filled..])? {
-            0 => return Err("the stored stderr is shorter than it was".to_owned()),
-            got => filled += got,
-        }
-    }
-    Ok(Some(bytes))
 }
 
 /// The text of an answer, and a line for each tool that it calls.

@@ -11,8 +11,8 @@
 //! use std::{fs, sync::Arc};
 //!
 //! use etude::runner::{Request, Runner, Watch};
-//! use etude::{agent::Grants, definition, disk::Disk, header::Granted};
-//! use etude_core::{data::Json, machine::Limits, model::Usage};
+//! use etude::{agent::Grants, definition, disk::Disk};
+//! use etude_core::data::Json;
 //! use etude_runtime::{blob::FileBlobs, driver::Stop, memory::MemoryEngine};
 //! # use etude_core::model::{CallFailure, ModelResponse};
 //! # use etude_runtime::host::{Boxed, ModelPort};
@@ -46,17 +46,7 @@
 //!     sandboxes: None,
 //!     is_exclusive: false,
 //! };
-//! let request = Request {
-//!     input: Json::trusted("{}"),
-//!     limits: Limits::default(),
-//!     caller_dir: String::new(),
-//!     spent: Usage::default(),
-//!     granted: Granted::default(),
-//!     refresh: false,
-//!     routing: None,
-//!     again_of: None,
-//!     asked: None,
-//! };
+//! let request = Request::new(Json::trusted("{}"), String::new());
 //! let (_stop, stop) = tokio::sync::watch::channel(Stop::No);
 //! let mut events = 0;
 //! let mut emit = |_: etude_runtime::driver::Progress<'_>| events += 1;
@@ -76,6 +66,7 @@ pub mod agent;
 pub mod app;
 pub mod attempts;
 pub mod budget;
+pub mod crash;
 pub mod definition;
 mod describe;
 pub mod document;
@@ -85,11 +76,13 @@ pub mod graph;
 pub mod header;
 pub mod inspect;
 pub mod invocation;
+pub mod learned;
 #[cfg(feature = "local-model")]
 pub mod local;
 pub mod pins;
 pub mod queue;
 pub mod readable;
+pub mod rehearsal;
 mod resume_plan;
 pub mod routing;
 pub mod runner;

@@ -6,7 +6,7 @@ use etude_core::machine::{ABI, Machine};
 use etude_core::report::{Remains, RunResult, Status, duration};
 use etude_process::blob::BlobStore;
 use etude_runtime::engine::{
-    self, Engine, Enqueued, Error, NewRun, Placement, RunState, Session, Submission, UniqueKey,
+    self, Engine, Enqueued, Error, NewRun, Placement, RunRow, RunState, Session, Submission, UniqueKey,
 };
 use etude_spec::pipeline::input::InputProblem;
 
@@ -26,6 +26,8 @@ pub struct Terms {
     pub keys: Vec<UniqueKey>,
     /// The queue takes no more runs than this.
     pub max_queued: Option<u64>,
+    /// The run is refused while its limit group has no room.
+    pub needs_room: bool,
     /// The nominal time of the tick that begins it, RFC 3339.
     pub tick: Option<String>,
 }
@@ -75,7 +77,7 @@ pub fn submission(
         Fault::Problems(problems) => Refused::Input(problems),
         Fault::Unreadable(why) => Refused::Engine(store(why)),
     })?;
-    let Terms { mut placement, keys, max_queued, tick } = terms;
+    let Terms { mut placement, keys, max_queued, needs_room, tick } = terms;
     placement.again_of = placement.again_of.or_else(|| request.again_of.clone());
     let run = NewRun {
         id: run_id::new(),
@@ -83,10 +85,12 @@ pub fn submission(
         target: definition.target.to_string(),
         abi: ABI,
         created_at_ms: now_ms,
-        header: Header { tick, ..Header::of(Request { input, ..request }) }.to_text(&*blobs).map_err(store)?,
+        header: Header { tick, learned: definition.learned.clone(), ..Header::of(Request { input, ..request }) }
+            .to_text(&*blobs)
+            .map_err(store)?,
         placement,
     };
-    Ok(Submission { run, keys, max_queued })
+    Ok(Submission { run, keys, max_queued, needs_room })
 }
 
 enum Fault {
@@ -110,7 +114,8 @@ pub async fn cancel(
     run_id: &str,
     reason: &str,
 ) -> Result<bool, Error> {
-    if engine.row(run_id)?.state != RunState::Queued {
+    let has_begun = |row: &RunRow| row.state != RunState::Queued || row.started_at_ms.is_some();
+    if has_begun(&engine.row(run_id)?) {
         return Ok(false);
     }
     let session = match engine.claim(run_id) {
@@ -118,7 +123,7 @@ pub async fn cancel(
         claimed => claimed?,
     };
     // It may have begun, and its process died, since its row was read.
-    if engine.row(run_id)?.state != RunState::Queued {
+    if has_begun(&engine.row(run_id)?) {
         return Ok(false);
     }
     end(engine, &*session, definition, Failure::new(FailureKind::Cancelled, reason.to_owned())).await?;

@@ -11,12 +11,12 @@ use etude_core::report::Event;
 use etude_invoke::{Modules, Project};
 use etude_process::blob::BlobStore;
 use etude_runtime::driver::{Drive, OnMismatch, Progress, Replayed};
-use etude_runtime::engine::{self, NewRun, Record, RunState, RunView, Session};
+use etude_runtime::engine::{self, Engine, NewRun, Record, RunState, RunView, Session};
 use etude_spec::source::Sources;
 use serde_json::json;
 
 use crate::definition::Definition;
-use crate::header::Header;
+use crate::header::{Granted, Header};
 use crate::pins::{self, Change, Pins, Unreadable};
 use crate::runner::{Error, Resume};
 use crate::target::Target;
@@ -64,12 +64,12 @@ impl<'a> Facts<'a> {
         definition: &'a Definition,
         sources: &'a dyn Sources,
         records: Vec<Record>,
-        blobs: Arc<dyn BlobStore>,
+        engine: &dyn Engine,
     ) -> Result<Self, Error> {
         if !machine::replays(run.abi, &definition.plan) {
             return Err(Error::OtherAbi { run_id: run.id.clone(), found: run.abi });
         }
-        let header = header_of(run, &*blobs)?;
+        let (header, blobs) = (header_of(run, engine)?, engine.blobs());
         let project = Project::of_app(&definition.app, Modules::Run);
         let files = files_of(definition, project.as_ref());
         let now = Pins::look(sources, &files)?;
@@ -168,13 +168,13 @@ impl ResumePlan {
         definition: &Definition,
         project: Option<Project>,
         sources: &dyn Sources,
-        blobs: &dyn BlobStore,
+        engine: &dyn Engine,
     ) -> Result<Self, Error> {
         if !machine::replays(run.abi, &definition.plan) {
             return Err(Error::OtherAbi { run_id: run.id.clone(), found: run.abi });
         }
-        let header = header_of(run, blobs)?;
-        let pins = Pins::take(sources, &files_of(definition, project.as_ref()), blobs)?;
+        let header = header_of(run, engine)?;
+        let pins = Pins::take(sources, &files_of(definition, project.as_ref()), &*engine.blobs())?;
         let pinned = pins.to_record(&definition.plan.slots());
         Ok(Self::first(header, project, vec![pinned]))
     }
@@ -187,9 +187,9 @@ impl ResumePlan {
         run: &NewRun,
         definition: &Definition,
         records: Vec<Record>,
-        blobs: &dyn BlobStore,
+        engine: &dyn Engine,
     ) -> Result<Self, Error> {
-        let header = header_of(run, blobs)?;
+        let header = header_of(run, engine)?;
         let project = Project::of_app(&definition.app, Modules::Run);
         let on_mismatch = if Pins::count(&records) > 1 { OnMismatch::Redo } else { OnMismatch::Refuse };
         Ok(Self { on_mismatch, is_resumed: true, ..Self::first(header, project, records) })
@@ -236,8 +236,16 @@ impl ResumePlan {
     }
 }
 
-fn header_of(run: &NewRun, blobs: &dyn BlobStore) -> Result<Header, Error> {
-    Header::parse(&run.header, blobs).map_err(|why| Error::Header { run_id: run.id.clone(), why })
+/// What is in the header of a run that was read from the engine. A run that brings its app along was submitted from another machine,
+/// and any run of a shared database may have been: whatever the header says, it is granted nothing, and is called from the directory
+/// of its app (K-54).
+pub(crate) fn header_of(run: &NewRun, engine: &dyn Engine) -> Result<Header, Error> {
+    let header = Header::parse(&run.header, &*engine.blobs());
+    let header = header.map_err(|why| Error::Header { run_id: run.id.clone(), why })?;
+    Ok(match run.placement.bundle.is_some() || engine.is_shared() {
+        true => Header { granted: Granted::default(), caller_dir: String::new(), ..header },
+        false => header,
+    })
 }
 
 /// The files that define a run: those of its target, and of the layers that everything in its app passes.

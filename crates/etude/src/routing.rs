@@ -16,9 +16,9 @@ use etude_core::failure::{Failure, FailureKind, Phase};
 use etude_core::model::Usage;
 use etude_route::{Decision, Route, Router, Verdict};
 use etude_runtime::host::ModelPort;
-use etude_spec::App;
 use etude_spec::source::Sources;
 use etude_spec::stage_machine::{Machines, Rules};
+use etude_spec::{App, Summary};
 use meaning::Meaning;
 
 pub use ask::Call;
@@ -93,9 +93,11 @@ impl Table {
     /// The table of an app: every pipeline whose definition holds. A large one is built once and then taken from the
     /// directory `cache`, if there is one.
     ///
-    /// Machines with a description or example requests are routes as well; a pipeline of the same name goes before.
-    pub fn of_app(sources: &dyn Sources, rules: Rules, cache: Option<&Path>) -> Self {
-        let (summaries, _) = App::new(sources).summaries();
+    /// Machines with a description or example requests are routes as well; a pipeline of the same name goes before. Pipelines
+    /// in `left_out` are none.
+    pub fn of_app(sources: &dyn Sources, rules: Rules, cache: Option<&Path>, left_out: &[String]) -> Self {
+        let (mut summaries, _) = App::new(sources).summaries();
+        summaries.retain(|summary| !left_out.contains(&summary.name));
         let mut broken = summaries.iter().filter(|summary| !summary.valid).count();
         let mut routes: Vec<Route> = summaries
             .into_iter()
@@ -113,6 +115,16 @@ impl Table {
         }
         let router = cache::router(cache, &routes, None, || Router::new(&routes));
         Self { routes, router, meaning: None, broken }
+    }
+
+    /// A table of pipelines that need not be those of an app.
+    pub fn of_summaries(summaries: impl IntoIterator<Item = Summary>) -> Self {
+        let route = |summary: Summary| Route {
+            name: summary.name,
+            description: summary.description,
+            triggers: summary.triggers,
+        };
+        Self::new(summaries.into_iter().filter(|summary| summary.valid).map(route).collect())
     }
 
     /// A table of these routes.

@@ -15,7 +15,7 @@ use etude_process::sandbox::SandboxSettings;
 use etude_process::{ChildEnvironment, HostSettings, ProcessHost, PythonWorker, Redaction};
 use etude_runtime::driver::{self, Drive, Driven, MiddlewareEvent, Progress, Stop};
 use etude_runtime::engine::{self, Engine, NewRun, Placement, RunState, Session};
-use etude_runtime::host::{CacheUse, Host, ModelPort, ToolPort};
+use etude_runtime::host::{CacheUse, EffectMiddleware, Host, ModelPort, ToolPort};
 use etude_runtime::record::Continuation;
 use etude_spec::source::Sources;
 use serde_json::{Map, Value};
@@ -30,6 +30,7 @@ use crate::event_redactor::{EventRedactor, KeyRedactor};
 use crate::header::{Granted, Header};
 use crate::invocation::{EventRelay, Passing, agent::Agent};
 use crate::pins::{Change, Pins, Unreadable};
+use crate::rehearsal::{Answers, Rehearsed};
 use crate::resume_plan::{Facts, ResumePlan, files_of, refused_slot};
 use crate::run_id;
 use crate::target::Target;
@@ -83,6 +84,26 @@ pub struct Request {
     pub again_of: Option<String>,
     /// The request as typed and the values given besides, if the input joins them: `{"request", "input"}`.
     pub asked: Option<Value>,
+    /// The span that the run belongs to, as W3C Trace Context writes it.
+    pub traceparent: Option<String>,
+}
+
+impl Request {
+    /// A run of `input` that is called from `caller_dir`: without limits and grants, and with nothing spent before it.
+    pub fn new(input: Json, caller_dir: String) -> Self {
+        Self {
+            input,
+            limits: Limits::default(),
+            caller_dir,
+            spent: Usage::default(),
+            granted: Granted::default(),
+            refresh: false,
+            routing: None,
+            again_of: None,
+            asked: None,
+            traceparent: None,
+        }
+    }
 }
 
 /// How a run is gone on with.
@@ -100,7 +121,7 @@ pub struct Watch<'a> {
     pub emit: &'a mut (dyn FnMut(Progress<'_>) + Send),
     /// What the user says about stopping.
     pub stop: watch::Receiver<Stop>,
-    /// Models are to tell their answers as they come ([`Progress::Answer`]). Their providers are then asked to stream.
+    /// Models are to tell their answers as they come ([`Progress::ModelResponse`]). Their providers are then asked to stream.
     pub streams_completions: bool,
     /// Every invocation must be reported, with its layers ([`Progress::Layers`]). Else only what layers say is.
     pub observes_invocations: bool,
@@ -188,7 +209,7 @@ impl Runner {
         let project = Project::of_app(&definition.app, Modules::Run);
         let pins = Pins::take(sources, &files_of(definition, project.as_ref()), &*blobs)?;
         let placement = Placement { again_of: request.again_of.clone(), ..Placement::default() };
-        let header = Header::of(request);
+        let header = Header { learned: definition.learned.clone(), ..Header::of(request) };
         let run = NewRun {
             id: run_id::new(),
             app: definition.app.display().to_string(),
@@ -221,8 +242,8 @@ impl Runner {
             return self.resume(session, definition, sources, Resume::default(), watch).await;
         }
         let run = session.run().clone();
-        let (blobs, project) = (self.engine.blobs(), Project::of_app(&definition.app, Modules::Run));
-        let plan = ResumePlan::queued(&run, definition, project, sources, &*blobs)?;
+        let project = Project::of_app(&definition.app, Modules::Run);
+        let plan = ResumePlan::queued(&run, definition, project, sources, &*self.engine)?;
         for record in &plan.records {
             session.append(record.clone()).await?;
         }
@@ -245,7 +266,7 @@ impl Runner {
         watch: Watch<'_>,
     ) -> Result<Ended, Error> {
         let run = session.run().clone();
-        let facts = Facts::gather(&run, definition, sources, session.records()?, self.engine.blobs())?;
+        let facts = Facts::gather(&run, definition, sources, session.records()?, &*self.engine)?;
         // A run that is only to be cancelled may be anything.
         let is_going_on = !matches!(*watch.stop.borrow(), Stop::Cancel(_) | Stop::Kill(_));
         if is_going_on {
@@ -262,7 +283,7 @@ impl Runner {
     /// What the run itself has changed of its files is for a later resume to compare.
     ///
     /// # Errors
-    /// Somebody else has the run, or the journal fails.
+    /// Another process has the run, or the journal fails.
     pub async fn proceed(
         &self,
         session: Box<dyn Session>,
@@ -270,7 +291,7 @@ impl Runner {
         watch: Watch<'_>,
     ) -> Result<Ended, Error> {
         let run = session.run().clone();
-        let plan = ResumePlan::unchanged(&run, definition, session.records()?, &*self.engine.blobs())?;
+        let plan = ResumePlan::unchanged(&run, definition, session.records()?, &*self.engine)?;
         self.drive(definition, &*session, &run, plan, watch).await
     }
 
@@ -330,6 +351,19 @@ impl Runner {
             .build()
     }
 
+    /// What the run's calls and effects pass: those of a rehearsal stay inside it.
+    fn ports(&self, tools: &Arc<RunTools>, invoker: &Invoker) -> (Arc<dyn ToolPort>, Arc<dyn EffectMiddleware>) {
+        let tools = Arc::clone(tools) as Arc<dyn ToolPort>;
+        let passing = Arc::new(Passing(invoker.clone())) as Arc<dyn EffectMiddleware>;
+        match &self.grants.rehearsal {
+            Some(rehearsal) => (
+                Arc::new(Rehearsed { rehearsal: Arc::clone(rehearsal), tools }),
+                Arc::new(Answers { rehearsal: Arc::clone(rehearsal), inner: passing }),
+            ),
+            None => (tools, passing),
+        }
+    }
+
     async fn drive(
         &self,
         definition: &Definition,
@@ -348,7 +382,7 @@ impl Runner {
         let tools = Arc::new(RunTools::new(
             self.grants.with(&header.granted),
             definition,
-            (&run.id, &header.caller_dir),
+            (&run.id, header),
             Arc::clone(&processes),
             Arc::clone(&self.models),
             invoker.clone(),
@@ -359,13 +393,14 @@ impl Runner {
         };
         let attempt = Continuation::last(&records).map(|(_, last)| last);
         let refresh = header.refresh || attempt.as_ref().is_some_and(|attempt| attempt.refresh);
+        let (port, effect_middleware) = self.ports(&tools, &invoker);
         let host = Host {
             cache: CacheUse { app: run.app.clone(), refresh },
             processes: Arc::clone(&processes),
             models: Arc::clone(&self.models),
-            tools: Arc::clone(&tools) as Arc<dyn ToolPort>,
+            tools: port,
             engine: Arc::clone(&self.engine),
-            effect_middleware: Some(Arc::new(Passing(invoker.clone()))),
+            effect_middleware: Some(effect_middleware),
         };
         let limits = attempt.map_or(header.limits, |attempt| attempt.limits);
         let drive = Drive {
@@ -388,16 +423,24 @@ impl Runner {
         tools.close().await;
         processes.kill_leftovers();
         let driven = driven.map_err(|source| Error::Drive { run_id: run.id.clone(), source })?;
-        let (mut result, gates) = match driven {
-            Driven::Finished(result) => (result, Vec::new()),
-            Driven::Waiting { so_far, gates } => (so_far, gates),
-        };
+        let (mut result, gates, wakes_at_ms) = parts(driven);
         passing.redact(&mut result);
         let took = active.saturating_add(u64::try_from(now_ms() - began_at_ms).unwrap_or(0));
         let mut document = Document::of(&run.id, &definition.target, &result, &gates, took);
         document.again_of.clone_from(&header.again_of);
-        session.set_state(state_of(&result), Some(&document.to_journal())).await?;
+        match state_of(&result) {
+            RunState::Waiting => session.suspend(wakes_at_ms, &document.to_journal()).await?,
+            state => session.set_state(state, Some(&document.to_journal())).await?,
+        }
         Ok(Ended { run_id: run.id.clone(), document, errors: result.errors, gates, limits })
+    }
+}
+
+/// The result so far, the gates that wait, and when the earliest of them times out.
+fn parts(driven: Driven) -> (RunResult, Vec<(EffectId, Gate)>, Option<i64>) {
+    match driven {
+        Driven::Finished(result) => (result, Vec::new(), None),
+        Driven::Waiting { so_far, gates, wakes_at_ms } => (so_far, gates, wakes_at_ms),
     }
 }
 

@@ -5,7 +5,7 @@ mod stats;
 
 use etude_core::outcome::Decision;
 use etude_process::blob::BlobStore;
-use etude_runtime::engine::{Engine, Error, Query, RunRow, RunState, Signal};
+use etude_runtime::engine::{DEFAULT_TENANT, Engine, Error, Query, RunRow, RunState, Signal};
 use etude_runtime::record;
 use serde_json::{Value, json};
 
@@ -18,6 +18,9 @@ pub use stats::{Group, Stats, stats};
 
 /// The word that stands for the newest run wherever a run's id is expected.
 pub const LATEST: &str = "latest";
+
+/// The book of the ledger with the verdicts of users on runs: `good` or `bad`, by the run's id.
+pub const JUDGED: &str = "judged";
 
 /// The status of a run that is `running` although no process executes it.
 pub const INTERRUPTED: &str = "interrupted";
@@ -143,6 +146,19 @@ pub fn row_json(row: &RunRow) -> Value {
         "app": row.app,
         "started_at": row.started_at_ms.map(clock::rfc3339),
         "changed_at": clock::rfc3339(row.changed_at_ms),
+    })
+}
+
+/// What listings and documents say of a run on a fleet besides.
+pub fn placement_json(row: &RunRow) -> Value {
+    let placement = &row.placement;
+    json!({
+        "queue": placement.queue(),
+        "priority": placement.priority,
+        "labels": placement.labels,
+        "tenant": placement.tenant.as_deref().unwrap_or(DEFAULT_TENANT),
+        "bundle": placement.bundle.map(|bundle| bundle.to_string()),
+        "worker": row.worker,
     })
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use etude_runtime::driver::{self, Progress, Stop};
-use etude_runtime::engine::Session;
+use etude_runtime::engine::{self, Session};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
 
@@ -35,19 +35,19 @@ pub struct RunHandle {
 }
 
 /// Drives a run that the caller has taken, in a task of the current runtime: a queued one begins, one that was interrupted or waited
-/// is resumed as `resume` says. `streams_completions`: models report their responses as they come.
+/// is resumed as `resume` says. `observes_invocations`: what layers around effects do is observed too.
 pub fn drive(
     parts: Arc<Parts>,
     session: Box<dyn Session>,
     resume: Resume,
-    streams_completions: bool,
+    observes_invocations: bool,
     mut observer: Observer,
 ) -> RunHandle {
     let run_id = session.run_id().to_owned();
     let (stop, stopped) = watch::channel(Stop::No);
     let task = tokio::spawn(async move {
         let Parts { runner, definition, disk } = &*parts;
-        let watch = Watch { emit: &mut *observer, stop: stopped, streams_completions, observes_invocations: false };
+        let watch = Watch { emit: &mut *observer, stop: stopped, streams_completions: false, observes_invocations };
         match resume == Resume::default() {
             true => runner.begin(session, definition, disk, watch).await,
             false => runner.resume(session, definition, disk, resume, watch).await,
@@ -104,6 +104,19 @@ impl RunHandle {
 /// Whether a run stopped because it was left to another process.
 pub fn is_left(ended: &Result<Ended, Error>) -> bool {
     matches!(ended, Err(Error::Drive { source: driver::Error::Left, .. }))
+}
+
+/// The error of the journal that stopped a run.
+pub fn engine_error(ended: &Result<Ended, Error>) -> Option<&engine::Error> {
+    match ended {
+        Err(Error::Engine(error) | Error::Drive { source: driver::Error::Engine(error), .. }) => Some(error),
+        _ => None,
+    }
+}
+
+/// Ends the processes of a run of this process at once, without asking them first.
+pub fn end_processes(run_id: &str) {
+    etude_process::end_children_of(run_id);
 }
 
 #[cfg(test)]

@@ -57,6 +57,7 @@ pub fn load(disk: &Disk, defaults: Defaults) -> Result<Definition, LoadError> {
         files,
         tools,
         warnings,
+        learned: None,
     })
 }
 

@@ -36,5 +36,6 @@ pub fn load(disk: &Disk, name: &str, rules: &Rules) -> Result<Definition, LoadEr
         files,
         tools,
         warnings: diagnostics,
+        learned: None,
     })
 }

@@ -174,6 +174,7 @@ mod tests {
             target: target.to_owned(),
             state,
             is_live: false,
+            worker: None,
             created_at_ms: 0,
             started_at_ms: Some(0),
             changed_at_ms: 0,

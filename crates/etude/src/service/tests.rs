@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use etude_core::data::Json;
 use etude_core::machine::Limits;
-use etude_core::model::{CallFailure, ModelResponse, Request as ModelRequest, Usage};
+use etude_core::model::{CallFailure, ModelResponse, Request as ModelRequest};
 use etude_invoke::LayerSettings;
 use etude_process::PythonWorker;
 use etude_process::blob::FileBlobs;
@@ -96,17 +96,7 @@ impl World {
     }
 
     async fn enqueue(&self, input: &str, terms: Terms) -> Result<(String, Enqueued), Refused> {
-        let request = Request {
-            input: Json::trusted(input),
-            limits: Limits::default(),
-            caller_dir: String::new(),
-            spent: Usage::default(),
-            granted: Granted::default(),
-            refresh: false,
-            routing: None,
-            again_of: None,
-            asked: None,
-        };
+        let request = Request::new(Json::trusted(input), String::new());
         queue::enqueue(&*self.engine, &self.parts().definition, request, terms, NOW).await
     }
 
@@ -252,22 +242,47 @@ async fn a_run_that_waited_too_long_fails_without_starting() {
     assert_eq!(world.next().expect("it still may").run_id(), patient);
 }
 
-/// S-159: a process that will end lets what is under way come to its end, begins nothing, and another one continues.
-#[tokio::test]
-async fn a_drained_run_is_continued_by_another_process() {
-    let world = World::new();
-    let id = world.accepted(Placement::default()).await;
+/// Drives the next run, and leaves it when its first step has ended.
+async fn drained_in_its_first_step(world: &World) {
     let (mut handle, mut said) = watched(world.parts(), world.next().expect("it is next"));
     assert_eq!(said.recv().await.as_deref(), Some("began\n"));
     handle.drain();
     world.let_go();
     let end = ended(&mut handle).await;
     assert!(is_left(&end), "{end:?}");
+}
+
+/// S-159: a process that will end lets what is under way come to its end, begins nothing, and another one continues.
+#[tokio::test]
+async fn a_drained_run_is_continued_by_another_process() {
+    let world = World::new();
+    let id = world.accepted(Placement::default()).await;
+    drained_in_its_first_step(&world).await;
     assert_eq!(world.state(&id), (RunState::Running, false));
     assert_eq!(world.ledger(), ["first"], "the second step did not begin");
     let (mut handle, _) = watched(world.parts(), world.engine.claim(&id).expect("claim"));
     assert_eq!(ended(&mut handle).await.expect("it ran").document.status(), "succeeded");
     assert_eq!(world.ledger(), ["first", "second"], "no step ran twice");
+}
+
+/// S-159: a run that waits for an answer and has other work to do is left, so that the next process does that work.
+#[tokio::test]
+async fn a_drained_run_with_a_question_and_work_is_left() {
+    let world = World::new();
+    let pipelines = world.app().join("pipelines");
+    std::fs::rename(pipelines.join("two"), pipelines.join("inner")).expect("moved");
+    std::fs::create_dir(pipelines.join("two")).expect("made");
+    let inner = PIPELINE.replace("name: two", "name: inner").replace("input: {name: string,", "input: {");
+    std::fs::write(pipelines.join("inner/pipeline.yaml"), inner).expect("written");
+    let (head, _) = PIPELINE.split_once("steps:").expect("steps");
+    let both = "steps:\n  - name: both\n    type: parallel\n    steps:\n      - {name: ask, type: approval, message: Go on?}\n      \
+                - {name: inner, type: pipeline, pipeline: inner}\n";
+    std::fs::write(pipelines.join("two/pipeline.yaml"), format!("{head}{both}")).expect("written");
+    let id = world.accepted(Placement::default()).await;
+    drained_in_its_first_step(&world).await;
+    let (mut handle, _) = watched(world.parts(), world.engine.claim(&id).expect("claim"));
+    assert_eq!(ended(&mut handle).await.expect("it ran").document.status(), "waiting");
+    assert_eq!(world.ledger(), ["first", "second"], "the work is done before the answer");
 }
 
 /// S-159: what does not end in time is ended, and runs again in the next process.
@@ -286,6 +301,45 @@ async fn a_run_that_is_left_begins_its_step_again_elsewhere() {
     let (mut handle, _) = watched(world.parts(), world.engine.claim(&id).expect("claim"));
     assert_eq!(ended(&mut handle).await.expect("it ran").document.status(), "succeeded");
     assert_eq!(world.ledger(), ["first", "first", "second"]);
+}
+
+/// S-159: a drive that is over has nothing under way any more, however long its steps take to end.
+#[tokio::test]
+async fn a_run_is_left_when_its_steps_have_ended() {
+    let world = World::new();
+    let slow = "cd \"$ETUDE_APP_DIR\"\n\
+        trap 'echo > ending; until [ -e go ]; do sleep 0.01; done; exit 1' TERM\n\
+        echo $$ >&2\n\
+        while :; do sleep 0.01; done\n";
+    std::fs::write(world.app().join("pipelines/two/steps/first.sh"), slow).expect("written");
+    world.accepted(Placement::default()).await;
+    let (mut handle, mut said) = watched(world.parts(), world.next().expect("it is next"));
+    let pid = said.recv().await.expect("it says its id");
+    handle.leave();
+    while !world.app().join("ending").exists() {
+        tokio::task::yield_now().await;
+    }
+    assert!(!handle.is_over(), "its step has not ended");
+    world.let_go();
+    let end = ended(&mut handle).await;
+    assert!(is_left(&end), "{end:?}");
+    assert!(!std::path::Path::new("/proc").join(pid.trim()).exists(), "its step is still there");
+}
+
+/// K-54: where a run brings its app along, its header grants nothing.
+#[tokio::test]
+async fn a_submitter_grants_nothing_to_a_run_elsewhere() {
+    let world = World::new();
+    let (id, blobs) = (world.accepted(Placement::default()).await, world.engine.blobs());
+    let mut run = world.engine.view(&id).expect("view").run;
+    let mut header = crate::header::Header::parse(&run.header, &*blobs).expect("a header");
+    header.granted = Granted { yolo: true, read: vec!["/".into()], write: vec!["/".into()] };
+    header.caller_dir = "/home".to_owned();
+    run.header = header.to_text(&*blobs).expect("a text");
+    let of = |run: &engine::NewRun| crate::resume_plan::header_of(run, &*world.engine).expect("a header");
+    assert_eq!(of(&run), header, "here, it is the user's own");
+    run.placement.bundle = Some(etude_core::digest::Digest::of(b"bundle"));
+    assert_eq!((of(&run).granted, of(&run).caller_dir), (Granted::default(), String::new()));
 }
 
 /// A cancellation counts, although the process is about to end.

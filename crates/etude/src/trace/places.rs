@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use etude_core::verbatim::{holds, normal, words};
 use serde_json::Value;
 
 /// Where a value was seen.
@@ -85,58 +86,6 @@ fn each(value: &Value, path: &mut String, visit: &mut impl FnMut(&str, &str)) {
         Value::Number(number) => visit(path, &number.to_string()),
         Value::Null | Value::Bool(_) => {}
     }
-}
-
-/// A text as it is compared (2.1): without case, and with `_`, `#` and blanks as one blank.
-fn normal(text: &str) -> String {
-    let mut normal = String::with_capacity(text.len());
-    for c in text.chars().flat_map(char::to_lowercase) {
-        match c {
-            '_' | '#' => push_blank(&mut normal),
-            c if c.is_whitespace() => push_blank(&mut normal),
-            c => normal.push(c),
-        }
-    }
-    normal.truncate(normal.trim_end().len());
-    normal
-}
-
-fn push_blank(text: &mut String) {
-    if !text.is_empty() && !text.ends_with(' ') {
-        text.push(' ');
-    }
-}
-
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
-}
-
-/// Whether `text` has `value` at the bounds of words and of numbers.
-fn holds(text: &str, value: &str) -> bool {
-    text.match_indices(value).any(|(at, _)| {
-        let (before, after) = (&text[..at], &text[at + value.len()..]);
-        let is_joined = |left: &str, right: &str| {
-            let (l, r) = (left.chars().next_back(), right.chars().next());
-            l.is_some_and(char::is_alphanumeric) && r.is_some_and(char::is_alphanumeric)
-                || is_number_joined(left, right)
-                || is_number_joined_after(left, right)
-        };
-        !is_joined(before, value) && !is_joined(value, after)
-    })
-}
-
-/// `left` ends in a point after a digit, and `right` begins with a digit: `12.|5`.
-fn is_number_joined(left: &str, right: &str) -> bool {
-    let head = left.strip_suffix('.');
-    head.is_some_and(|head| head.ends_with(|c: char| c.is_ascii_digit()))
-        && right.starts_with(|c: char| c.is_ascii_digit())
-}
-
-/// `left` ends in a digit, and `right` begins with a point before a digit: `12|.5`.
-fn is_number_joined_after(left: &str, right: &str) -> bool {
-    let tail = right.strip_prefix('.');
-    left.ends_with(|c: char| c.is_ascii_digit())
-        && tail.is_some_and(|tail| tail.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 #[cfg(test)]

@@ -1,0 +1,120 @@
+//! The bytes of an effect's stream, of which only the part that is asked for is read.
+
+use std::sync::Arc;
+
+use etude_core::data::Blob;
+use etude_core::outcome::{Outcome, ProcessEnd, Stdout};
+use etude_process::blob::BlobStore;
+use etude_runtime::engine::RunView;
+use etude_runtime::record;
+
+use super::{Stream, read};
+
+/// The bytes of a stream. Large ones stay in the store until they are read.
+#[derive(Debug)]
+pub struct Bytes(Source);
+
+#[derive(Debug)]
+enum Source {
+    Memory(Vec<u8>),
+    Stored { blob: Arc<dyn Blob>, offset: u64, len: u64 },
+}
+
+/// The bytes of a stream of an effect; `None` if the effect has no such stream. [`super::stdin`] has what a process was given.
+///
+/// # Errors
+/// The journal is damaged.
+pub fn bytes(view: &RunView, effect: &str, stream: Stream, blobs: &dyn BlobStore) -> Result<Option<Bytes>, String> {
+    let Some(record) = view.records.iter().rev().find(|record| record.key == effect) else { return Ok(None) };
+    let (blob, offset, len) = match (stream, record::to_outcome(record, blobs).map_err(|e| e.to_string())?.outcome) {
+        (Stream::Stderr, Outcome::Process(ProcessEnd { stderr, .. }) | Outcome::Stopped(stderr)) => match stderr.blob {
+            Some(digest) => (blobs.open(digest).map_err(|e| e.to_string())?, 0, stderr.bytes),
+            None => return Ok(Some(Bytes::from(stderr.tail.into_bytes()))),
+        },
+        (Stream::Stdout, Outcome::Process(ProcessEnd { stdout: Stdout::Value(json), .. })) => match json.as_stored() {
+            Some(stored) => (Arc::clone(&stored.source), stored.offset, stored.len),
+            None => return read(view, effect, stream, blobs).map(|bytes| bytes.map(Bytes::from)),
+        },
+        _ => return read(view, effect, stream, blobs).map(|bytes| bytes.map(Bytes::from)),
+    };
+    Ok(Some(Bytes(Source::Stored { blob, offset, len })))
+}
+
+impl From<Vec<u8>> for Bytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(Source::Memory(bytes))
+    }
+}
+
+impl Bytes {
+    /// How many there are.
+    pub fn len(&self) -> u64 {
+        match &self.0 {
+            Source::Memory(bytes) => bytes.len() as u64,
+            Source::Stored { len, .. } => *len,
+        }
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Those from `from` up to `to`, which is not among them.
+    ///
+    /// # Errors
+    /// The store fails, or has fewer bytes than there were.
+    pub fn read(&self, from: u64, to: u64) -> Result<Vec<u8>, String> {
+        let size = |bytes: u64| usize::try_from(bytes).map_err(|_| "it is larger than memory".to_owned());
+        let shorter = || "the stored bytes are fewer than they were".to_owned();
+        if to > self.len() {
+            return Err(shorter());
+        }
+        match &self.0 {
+            Source::Memory(bytes) => bytes.get(size(from)?..size(to)?).map(<[u8]>::to_vec).ok_or_else(shorter),
+            Source::Stored { blob, offset, .. } => {
+                let mut bytes = vec![0; size(to.saturating_sub(from))?];
+                let mut filled = 0;
+                while filled < bytes.len() {
+                    match blob.read_at(offset + from + filled as u64, &mut bytes[filled..])? {
+                        0 => return Err(shorter()),
+                        got => filled += got,
+                    }
+                }
+                Ok(bytes)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Text(&'static [u8]);
+
+    impl Blob for Text {
+        fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize, String> {
+            // A store may give less than was asked for.
+            let rest = self.0.get(usize::try_from(offset).unwrap_or(usize::MAX)..).unwrap_or_default();
+            let got = rest.len().min(into.len()).min(3);
+            into[..got].copy_from_slice(&rest[..got]);
+            Ok(got)
+        }
+    }
+
+    /// S-59: parts of stored bytes are those of their text, wherever it lies in the store.
+    #[test]
+    fn parts_are_those_of_the_whole() {
+        let stored = Bytes(Source::Stored { blob: Arc::new(Text(b"..0123456789..")), offset: 2, len: 10 });
+        let memory = Bytes::from(b"0123456789".to_vec());
+        for bytes in [&stored, &memory] {
+            assert_eq!((bytes.len(), bytes.is_empty()), (10, false));
+            assert_eq!(bytes.read(0, 10).expect("all"), b"0123456789");
+            assert_eq!(bytes.read(3, 8).expect("a part"), b"34567");
+            assert_eq!(bytes.read(4, 4).expect("nothing"), b"");
+            assert!(bytes.read(8, 13).is_err(), "{bytes:?}");
+        }
+    }
+}

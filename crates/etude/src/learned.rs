@@ -1,0 +1,200 @@
+//! Learned pipelines of an app as they stand: what their files say, and what the journal knows of them (`learn.md` 1.2, 2.10, 2.11).
+//!
+//! A person's choices are in learn.yaml. Evidence and demotions by the program are entries of the journal's ledger, in a book per
+//! content hash. Whatever follows from runs is read from the journal again until it has been noted, so a crash loses nothing.
+
+mod book;
+pub mod bounds;
+pub mod compare;
+mod demote;
+pub mod family;
+pub mod needs;
+mod observe;
+pub mod shadow;
+mod standing;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use etude_runtime::engine::{Engine, Error};
+use etude_spec::config::learn::Learning;
+use etude_spec::discover::PIPELINES;
+use etude_spec::learned::{self, Located, State};
+use etude_spec::source::Sources;
+use serde_json::{Value, json};
+
+use crate::disk::Disk;
+
+pub use book::{Accepted, Demotion, Row, RowKind, accept, tested};
+pub use demote::Settled;
+pub use standing::Standing;
+
+etude_core::words! {
+    /// What a run or a comparison says about a pipeline.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Verdict {
+        /// The same writes as the agent, or writes that were confirmed.
+        Agreed = "agreed",
+        /// The pipeline deviated.
+        FellBack = "fell_back",
+        /// Other writes than the agent, or writes that a person denied or judged bad.
+        Disagreed = "disagreed",
+        /// The run succeeded, and no one has judged it.
+        Done = "done",
+        /// A step failed.
+        Failed = "failed",
+        /// Its run was forgotten.
+        Forgotten = "forgotten",
+    }
+}
+
+/// A learned pipeline as a run began with it: kept in the run's header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pinned {
+    /// The state that holds: `active` is `assisted` where the content is not that of learn.yaml (L-65).
+    pub state: State,
+    /// The hash of its content.
+    pub content: String,
+}
+
+impl Pinned {
+    /// The pipeline in the directory `base/name`; `None` if it is no learned one, or its learn.yaml has errors.
+    pub fn find(sources: &dyn Sources, base: &'static str, name: &str) -> Option<Self> {
+        let located = learned::find(sources, base, name)?;
+        let content = learned::content_of(sources, &located.dir());
+        Some(Self { state: state_of(&located, &content)?, content })
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        json!({"state": self.state.word(), "content": self.content})
+    }
+
+    pub(crate) fn of_json(value: &Value) -> Option<Self> {
+        let state = State::from_word(value["state"].as_str()?)?;
+        Some(Self { state, content: value["content"].as_str()?.to_owned() })
+    }
+}
+
+/// The state that the files come to.
+fn state_of(located: &Located, content: &str) -> Option<State> {
+    let learned = located.learned.as_ref()?;
+    let is_edited = learned.content.as_deref().is_some_and(|known| known != content);
+    Some(if is_edited && learned.state == State::Active { State::Assisted } else { learned.state })
+}
+
+/// Every learned pipeline of the app as it stands.
+///
+/// # Errors
+/// The journal cannot be read.
+pub fn standings(engine: &dyn Engine, disk: &Disk) -> Result<Vec<Standing>, Error> {
+    learned::all(disk).into_iter().map(|located| Standing::read(engine, disk, located)).collect()
+}
+
+/// Notes what runs have come to, and demotes what has to be demoted. Returns the demotions that have not been reported.
+///
+/// # Errors
+/// The journal cannot be read or written.
+pub async fn settle(engine: &dyn Engine, disk: &Disk, learning: &Learning) -> Result<Vec<Settled>, Error> {
+    let all = learned::all(disk);
+    if all.is_empty() || !learning.enabled {
+        return Ok(Vec::new());
+    }
+    let (tools, _) = etude_spec::tool::load(disk);
+    let mut settled = Vec::new();
+    for located in all {
+        if !located.is_candidate() {
+            observe::note_runs(engine, disk.root(), &located.name, &tools).await?;
+        }
+        let standing = Standing::read(engine, disk, located)?;
+        settled.extend(demote::settle(engine, disk.root(), &standing, learning).await?);
+    }
+    Ok(settled)
+}
+
+/// The names of pipelines in `pipelines/` that no request is routed to: those of the states before `assisted` and demoted ones.
+///
+/// # Errors
+/// The journal cannot be read.
+pub fn unrouted(engine: &dyn Engine, disk: &Disk) -> Result<Vec<String>, Error> {
+    let all = standings(engine, disk)?.into_iter().filter(|standing| !standing.located.is_candidate());
+    Ok(all.filter(|standing| !standing.is_routed()).map(|standing| standing.located.name).collect())
+}
+
+/// Requests may be routed to the pipeline `name` of `pipelines/` (L-36): always, unless it is learned and not in use. Looks at
+/// this pipeline alone.
+///
+/// # Errors
+/// The journal cannot be read.
+pub fn is_routed(engine: &dyn Engine, disk: &Disk, name: &str) -> Result<bool, Error> {
+    match learned::find(disk, PIPELINES, name) {
+        Some(located) => Ok(Standing::read(engine, disk, located)?.is_routed()),
+        None => Ok(true),
+    }
+}
+
+/// Keeps a person's demotion, so that evidence is asked for that is later (L-81).
+///
+/// # Errors
+/// The journal cannot be written.
+pub async fn demote(engine: &dyn Engine, disk: &Disk, standing: &Standing, demotion: &Demotion) -> Result<(), Error> {
+    book::demote(engine, disk.root(), &standing.located.dir(), demotion).await
+}
+
+/// Ends the demotion of a pipeline that a person has promoted. `standing` is the pipeline before the promotion, `dir` its directory
+/// after it. Another pipeline of that name stays demoted.
+///
+/// # Errors
+/// The journal cannot be read or written.
+pub async fn promoted(
+    engine: &dyn Engine,
+    disk: &Disk,
+    standing: &Standing,
+    dir: &str,
+    at_ms: i64,
+) -> Result<(), Error> {
+    let dirs: BTreeSet<String> = [standing.located.dir(), dir.to_owned()].into();
+    for dir in dirs {
+        book::clear_name(engine, disk.root(), &dir, at_ms).await?;
+    }
+    match standing.demoted.is_some() || standing.state == Some(State::Demoted) {
+        true => book::clear_content(engine, &standing.content, at_ms).await,
+        false => Ok(()),
+    }
+}
+
+/// Forgets what a run has said about learned pipelines (L-40).
+///
+/// # Errors
+/// The journal cannot be read or written.
+pub async fn forget(engine: &dyn Engine, disk: &Disk, run: &str) -> Result<(), Error> {
+    for standing in standings(engine, disk)? {
+        for row in standing.rows.iter().filter(|row| row.run == run) {
+            let forgotten = Row {
+                verdict: Verdict::Forgotten,
+                step: None,
+                reason: None,
+                digest: String::new(),
+                calls: Value::Null,
+                ..row.clone()
+            };
+            book::add_row(engine, &standing.content, &forgotten).await?;
+        }
+    }
+    book::forget(engine, run, etude_runtime::clock::now_ms()).await
+}
+
+/// Whether a person has had a run forgotten: nothing is learned from it.
+///
+/// # Errors
+/// The journal cannot be read.
+pub fn is_forgotten(engine: &dyn Engine, run: &str) -> Result<bool, Error> {
+    book::is_forgotten(engine, run)
+}
+
+/// The key of an app in books.
+fn app_key(app: &Path) -> String {
+    app.display().to_string()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,274 @@
+//! What the ledger keeps of learned pipelines.
+//!
+//! | book | key | what |
+//! |---|---|---|
+//! | `learned:CONTENT` | `run/ID`, `shadow/ID` | a run of the pipeline, a comparison with an agent |
+//! | `learned:CONTENT` | `tested`, `risk`, `demoted` | the cases passed, a risk was accepted, the program demoted it |
+//! | `learned-names:APP` | `BASE/NAME` | the last demotion of that name, until a promotion |
+//! | `learned-runs:APP` | ID | the run has been noted |
+//! | `learned-forgotten` | ID | nothing is learned from the run |
+
+use std::path::Path;
+
+use etude_runtime::engine::{Engine, Entry, EntryQuery, Error, Expected, Write};
+use etude_spec::learned::{Located, State};
+use serde_json::{Value, json};
+
+use super::{Verdict, app_key};
+
+/// The word of an entry that no longer holds.
+const CLEARED: &str = "cleared";
+
+/// Whether a row is a run of the pipeline or a comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowKind {
+    /// The pipeline ran.
+    Run,
+    /// It ran beside an agent.
+    Shadow,
+}
+
+impl RowKind {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Shadow => "shadow",
+        }
+    }
+}
+
+/// One run of a pipeline, or one comparison.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Which of the two.
+    pub kind: RowKind,
+    /// The run.
+    pub run: String,
+    /// When the run was created, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// When the run ended, in milliseconds since 1970: what a person answered was answered before.
+    pub ended_at_ms: i64,
+    /// What it says.
+    pub verdict: Verdict,
+    /// The step at which it deviated or failed.
+    pub step: Option<String>,
+    /// Why it deviated or failed.
+    pub reason: Option<String>,
+    /// The digest of the request.
+    pub digest: String,
+    /// A call that changes something was made, or would have been.
+    pub writes: bool,
+    /// Of a comparison: the writes of the agent, and those of the pipeline.
+    pub calls: Value,
+    /// Of a comparison: usage of models.
+    pub usage: Value,
+}
+
+impl Row {
+    fn of(entry: &Entry) -> Option<Self> {
+        let (kind, run) = match entry.key.split_once('/')? {
+            ("run", run) => (RowKind::Run, run),
+            ("shadow", run) => (RowKind::Shadow, run),
+            _ => return None,
+        };
+        let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
+        let text = |member: &str| body[member].as_str().map(str::to_owned);
+        Some(Self {
+            kind,
+            run: run.to_owned(),
+            at_ms: entry.at_ms,
+            ended_at_ms: body["ended_at_ms"].as_i64().unwrap_or(entry.at_ms),
+            verdict: Verdict::from_word(&entry.state)?,
+            step: text("step"),
+            reason: text("reason"),
+            digest: text("digest").unwrap_or_default(),
+            writes: body["writes"].as_bool().unwrap_or(false),
+            calls: body["calls"].clone(),
+            usage: body["usage"].clone(),
+        })
+    }
+
+    fn body(&self) -> Value {
+        let Self { step, reason, digest, writes, calls, usage, ended_at_ms, .. } = self;
+        json!({
+            "step": step, "reason": reason, "digest": digest, "writes": writes, "calls": calls, "usage": usage,
+            "ended_at_ms": ended_at_ms,
+        })
+    }
+}
+
+/// Why the program has demoted a pipeline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Demotion {
+    /// The state that it led to: `demoted`, or `proposed` from `shadow`.
+    pub to: State,
+    /// The run that led to it.
+    pub run: Option<String>,
+    /// The reason: a word, or the text of a person.
+    pub reason: String,
+    /// When, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// The content that was demoted.
+    pub content: String,
+}
+
+/// A risk that a person has accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Accepted {
+    /// Who.
+    pub by: String,
+    /// When, in milliseconds since 1970.
+    pub at_ms: i64,
+}
+
+fn book_of(content: &str) -> String {
+    format!("learned:{content}")
+}
+
+fn names_of(app: &Path) -> String {
+    format!("learned-names:{}", app_key(app))
+}
+
+fn runs_of(app: &Path) -> String {
+    format!("learned-runs:{}", app_key(app))
+}
+
+async fn write(
+    engine: &dyn Engine,
+    book: String,
+    key: String,
+    (at_ms, state): (i64, &str),
+    body: &Value,
+) -> Result<(), Error> {
+    let entry = Entry { book, key, at_ms, state: state.to_owned(), body: body.to_string(), ..Entry::default() };
+    let write = Write { entry, expected: Expected::Anything, submission: None, is_alone: false };
+    engine.write(&write).await.map(|_| ())
+}
+
+fn one(engine: &dyn Engine, book: String, key: &str) -> Result<Option<Entry>, Error> {
+    let query = EntryQuery { book, key: Some(key.to_owned()), ..EntryQuery::default() };
+    Ok(engine.entries(&query)?.into_iter().next().filter(|entry| entry.state != CLEARED))
+}
+
+/// The rows of a content, newest first, without forgotten ones.
+pub(super) fn rows(engine: &dyn Engine, content: &str) -> Result<Vec<Row>, Error> {
+    let entries = engine.entries(&EntryQuery { book: book_of(content), ..EntryQuery::default() })?;
+    let mut rows: Vec<Row> = entries.iter().filter_map(Row::of).collect();
+    rows.retain(|row| row.verdict != Verdict::Forgotten);
+    Ok(rows)
+}
+
+/// Keeps a row.
+pub(super) async fn add_row(engine: &dyn Engine, content: &str, row: &Row) -> Result<(), Error> {
+    let key = format!("{}/{}", row.kind.word(), row.run);
+    write(engine, book_of(content), key, (row.at_ms, row.verdict.word()), &row.body()).await
+}
+
+/// The ids of runs that have been noted.
+pub(super) fn noted(engine: &dyn Engine, app: &Path) -> Result<Vec<String>, Error> {
+    let entries = engine.entries(&EntryQuery { book: runs_of(app), ..EntryQuery::default() })?;
+    Ok(entries.into_iter().map(|entry| entry.key).collect())
+}
+
+/// Notes that a run has been read.
+pub(super) async fn note(engine: &dyn Engine, app: &Path, run: &str, at_ms: i64) -> Result<(), Error> {
+    write(engine, runs_of(app), run.to_owned(), (at_ms, "noted"), &json!({})).await
+}
+
+/// The demotion that holds for a pipeline: of its name in this app, or of its content in any.
+pub(super) fn demotion(
+    engine: &dyn Engine,
+    app: &Path,
+    located: &Located,
+    content: &str,
+) -> Result<Option<Demotion>, Error> {
+    let of_name = one(engine, names_of(app), &located.dir())?;
+    let entry = match of_name {
+        Some(entry) => Some(entry),
+        None => one(engine, book_of(content), "demoted")?,
+    };
+    Ok(entry.and_then(|entry| {
+        let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
+        Some(Demotion {
+            to: State::from_word(&entry.state)?,
+            run: body["run"].as_str().map(str::to_owned),
+            reason: body["reason"].as_str().unwrap_or_default().to_owned(),
+            at_ms: entry.at_ms,
+            content: body["content"].as_str().unwrap_or_default().to_owned(),
+        })
+    }))
+}
+
+/// When the last promotion ended a demotion; what a person did before does not count towards another one.
+pub(super) fn cleared_at(engine: &dyn Engine, app: &Path, located: &Located) -> Result<i64, Error> {
+    let query = EntryQuery {
+        book: names_of(app),
+        key: Some(located.dir()),
+        state: Some(CLEARED.to_owned()),
+        ..EntryQuery::default()
+    };
+    Ok(engine.entries(&query)?.first().map_or(i64::MIN, |entry| entry.at_ms))
+}
+
+/// Keeps a demotion.
+pub(super) async fn demote(engine: &dyn Engine, app: &Path, dir: &str, demotion: &Demotion) -> Result<(), Error> {
+    let body = json!({"run": demotion.run, "reason": demotion.reason, "content": demotion.content});
+    let when = (demotion.at_ms, demotion.to.word());
+    write(engine, book_of(&demotion.content), "demoted".to_owned(), when, &body).await?;
+    write(engine, names_of(app), dir.to_owned(), when, &body).await
+}
+
+/// Ends the demotion of a name, if there is one: a person has promoted.
+pub(super) async fn clear_name(engine: &dyn Engine, app: &Path, dir: &str, at_ms: i64) -> Result<(), Error> {
+    match one(engine, names_of(app), dir)? {
+        Some(_) => write(engine, names_of(app), dir.to_owned(), (at_ms, CLEARED), &json!({})).await,
+        None => Ok(()),
+    }
+}
+
+/// Ends the demotion of a content.
+pub(super) async fn clear_content(engine: &dyn Engine, content: &str, at_ms: i64) -> Result<(), Error> {
+    write(engine, book_of(content), "demoted".to_owned(), (at_ms, CLEARED), &json!({})).await
+}
+
+/// The risk that was accepted for a content.
+pub(super) fn accepted(engine: &dyn Engine, content: &str) -> Result<Option<Accepted>, Error> {
+    Ok(one(engine, book_of(content), "risk")?.map(|entry| {
+        let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
+        Accepted { by: body["by"].as_str().unwrap_or_default().to_owned(), at_ms: entry.at_ms }
+    }))
+}
+
+/// Keeps who accepted a risk, and when (L-59).
+///
+/// # Errors
+/// The journal cannot be written.
+pub async fn accept(engine: &dyn Engine, content: &str, accepted: &Accepted) -> Result<(), Error> {
+    write(engine, book_of(content), "risk".to_owned(), (accepted.at_ms, "accepted"), &json!({"by": accepted.by})).await
+}
+
+/// Whether the cases of a content have passed.
+pub(super) fn is_tested(engine: &dyn Engine, content: &str) -> Result<bool, Error> {
+    Ok(one(engine, book_of(content), "tested")?.is_some())
+}
+
+/// Keeps that the cases of a content have passed.
+///
+/// # Errors
+/// The journal cannot be written.
+pub async fn tested(engine: &dyn Engine, content: &str, at_ms: i64) -> Result<(), Error> {
+    write(engine, book_of(content), "tested".to_owned(), (at_ms, "passed"), &json!({})).await
+}
+
+/// The book of forgotten runs.
+const FORGOTTEN: &str = "learned-forgotten";
+
+/// Notes that a run is forgotten.
+pub(super) async fn forget(engine: &dyn Engine, run: &str, at_ms: i64) -> Result<(), Error> {
+    write(engine, FORGOTTEN.to_owned(), run.to_owned(), (at_ms, "forgotten"), &json!({})).await
+}
+
+/// Whether a run is forgotten.
+pub(super) fn is_forgotten(engine: &dyn Engine, run: &str) -> Result<bool, Error> {
+    Ok(one(engine, FORGOTTEN.to_owned(), run)?.is_some())
+}

@@ -1,0 +1,106 @@
+//! When the program demotes (`learn.md` 2.10, 2.11).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use etude_runtime::clock::now_ms;
+use etude_runtime::engine::{Engine, EntryQuery, Error};
+use etude_spec::config::learn::Learning;
+use etude_spec::learned::State;
+
+use super::book::{self, Demotion, Row, RowKind};
+use super::standing::Standing;
+use super::{Verdict, bounds};
+
+/// Runs before a pipeline can be retired as useless.
+const MIN_RUNS: u64 = 20;
+
+/// The lower bound of the hit rate below which it is.
+const MIN_HIT_RATE: f64 = 0.2;
+
+/// A demotion that has just been noted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settled {
+    /// The pipeline.
+    pub name: String,
+    /// Its state before.
+    pub from: State,
+    /// What happened to it.
+    pub demotion: Demotion,
+}
+
+/// Demotes the pipeline if its rows say so.
+pub(super) async fn settle(
+    engine: &dyn Engine,
+    app: &Path,
+    standing: &Standing,
+    learning: &Learning,
+) -> Result<Option<Settled>, Error> {
+    let from = match standing.state {
+        Some(state @ (State::Shadow | State::Assisted | State::Active)) => state,
+        _ => return Ok(None),
+    };
+    let since = book::cleared_at(engine, app, &standing.located)?;
+    let bad: BTreeSet<String> =
+        bad_runs(engine, &standing.rows)?.into_iter().filter(|(_, at_ms)| *at_ms > since).map(|(run, _)| run).collect();
+    let judged = standing.rows.iter().find(|row| row.kind == RowKind::Run && row.writes && bad.contains(&row.run));
+    let rows: Vec<&Row> = standing.rows.iter().filter(|row| row.ended_at_ms > since).collect();
+    let Some((run, reason)) = reason(from, &rows, judged, learning) else { return Ok(None) };
+    let to = if from == State::Shadow { State::Proposed } else { State::Demoted };
+    let demotion = Demotion { to, run, reason: reason.to_owned(), at_ms: now_ms(), content: standing.content.clone() };
+    book::demote(engine, app, &standing.located.dir(), &demotion).await?;
+    Ok(Some(Settled { name: standing.located.name.clone(), from, demotion }))
+}
+
+/// The runs that were judged bad, with when they were.
+pub(super) fn bad_runs(engine: &dyn Engine, rows: &[Row]) -> Result<BTreeMap<String, i64>, Error> {
+    if rows.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let query =
+        EntryQuery { book: crate::runs::JUDGED.to_owned(), state: Some("bad".to_owned()), ..EntryQuery::default() };
+    Ok(engine.entries(&query)?.into_iter().map(|entry| (entry.key, entry.at_ms)).collect())
+}
+
+/// Why a pipeline in the state `from` is demoted, and the run that led to it. `rows` are newest first; `judged` is a run with a write
+/// that was judged bad.
+fn reason(
+    from: State,
+    rows: &[&Row],
+    judged: Option<&Row>,
+    learning: &Learning,
+) -> Option<(Option<String>, &'static str)> {
+    let run_of = |row: &&&Row| Some(row.run.clone());
+    if from == State::Shadow {
+        let other = rows.iter().find(|row| row.verdict == Verdict::Disagreed && row.writes);
+        return other.map(|row| (run_of(&row), "disagreed")).or_else(|| useless(rows, learning));
+    }
+    let runs: Vec<&Row> = rows.iter().filter(|row| row.kind == RowKind::Run).copied().collect();
+    if let Some(denied) = runs.iter().find(|row| row.verdict == Verdict::Disagreed) {
+        return Some((run_of(&denied), "denied"));
+    }
+    if let Some(judged) = judged {
+        return Some((Some(judged.run.clone()), "judged_bad"));
+    }
+    let window = &runs[..runs.len().min(learning.demote_window)];
+    let kind = |row: &&Row| {
+        matches!(row.verdict, Verdict::FellBack | Verdict::Failed).then(|| (row.step.clone(), row.reason.clone()))
+    };
+    let is_too_many = |row: &&&Row| {
+        kind(row).is_some_and(|own| {
+            window.iter().filter(|other| kind(other).as_ref() == Some(&own)).count() >= learning.demote_after
+        })
+    };
+    if let Some(last) = window.iter().find(is_too_many) {
+        return Some((run_of(&last), "deviations"));
+    }
+    useless(rows, learning)
+}
+
+/// A pipeline that mostly falls back (L-82).
+fn useless(rows: &[&Row], learning: &Learning) -> Option<(Option<String>, &'static str)> {
+    let is_hit = |row: &&&Row| matches!(row.verdict, Verdict::Agreed | Verdict::Done | Verdict::Disagreed);
+    let (all, hits) = (rows.len() as u64, rows.iter().filter(is_hit).count() as u64);
+    let is_useless = all >= MIN_RUNS && bounds::lower_hit_rate(all, hits, learning.confidence) < MIN_HIT_RATE;
+    is_useless.then(|| (rows.first().map(|row| row.run.clone()), "useless"))
+}

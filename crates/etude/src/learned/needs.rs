@@ -1,0 +1,177 @@
+//! What a promotion needs (`learn.md` 1.8, 2.10).
+
+use etude_runtime::engine::{Engine, Error, Query, RunState};
+use etude_spec::config::learn::Learning;
+use etude_spec::learned::{Counts, State};
+use etude_spec::tool::AppTool;
+use serde_json::{Value, json};
+
+use super::standing::Standing;
+use super::{app_key, bounds};
+use crate::disk::Disk;
+use crate::target::Target;
+use crate::trace;
+
+/// Runs in skill mode that are looked at for new evidence.
+const MAX_RUNS: u32 = 200;
+
+/// A condition that does not hold.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Need {
+    /// Its word.
+    pub need: &'static str,
+    /// What there is.
+    pub have: Value,
+    /// What there must be.
+    pub want: Value,
+}
+
+impl Need {
+    fn new(need: &'static str, have: impl Into<Value>, want: impl Into<Value>) -> Self {
+        Self { need, have: have.into(), want: want.into() }
+    }
+
+    /// `--accept-risk` stands in for it (L-59).
+    pub fn is_risk(&self) -> bool {
+        ["comparisons", "live_comparisons", "wrong_rate", "writes"].contains(&self.need)
+    }
+
+    /// `{"need", "have", "want"}`.
+    pub fn to_json(&self) -> Value {
+        json!({"need": self.need, "have": self.have, "want": self.want})
+    }
+}
+
+/// What is known besides the standing of a pipeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Facts {
+    /// Cases that passed, of how many; `None`: they were not run.
+    pub tests: Option<(usize, usize)>,
+    /// Recorded requests that would be answered by another pipeline.
+    pub conflicts: usize,
+    /// The pipeline has calls that may write.
+    pub writes: bool,
+    /// There is evidence later than the last demotion.
+    pub has_new_evidence: bool,
+}
+
+/// The states on the way from one to a higher one, without the first; empty if the second is not higher.
+pub fn way(from: State, to: State) -> Vec<State> {
+    let mut way = Vec::new();
+    let mut at = from;
+    while let Some(next) = at.above() {
+        way.push(next);
+        if next == to {
+            return way;
+        }
+        at = next;
+    }
+    Vec::new()
+}
+
+/// Every condition of the states on `way` that does not hold.
+pub fn missing(standing: &Standing, way: &[State], learning: &Learning, facts: Facts) -> Vec<Need> {
+    let mut needs = Vec::new();
+    let is_above = |state: State| way.iter().any(|step| *step >= state && *step != State::Demoted);
+    if standing.demoted.is_some() || standing.state == Some(State::Demoted) {
+        needs.extend((!facts.has_new_evidence).then(|| Need::new("new_evidence", false, true)));
+    }
+    if !is_above(State::Shadow) {
+        return needs;
+    }
+    // What was learned has cases; a person may write a pipeline without any.
+    let is_learned = standing.learned().is_some_and(|learned| learned.content.is_some());
+    if let Some((passed, all)) = facts.tests.map(|(passed, all)| (passed, all.max(usize::from(is_learned))))
+        && passed < all
+    {
+        needs.push(Need::new("tests", passed, all));
+    }
+    if standing.edited && !standing.is_tested {
+        needs.push(Need::new("unchanged_files", false, true));
+    }
+    if standing.learned().is_some_and(|learned| learned.has_open_hole) {
+        needs.push(Need::new("open_hole", true, false));
+    }
+    if is_above(State::Assisted) {
+        needs.extend(of_evidence(standing, way.contains(&State::Active), learning));
+        needs.extend((facts.conflicts > 0).then(|| Need::new("routing", facts.conflicts, 0)));
+        let highest = way.iter().copied().max().unwrap_or(State::Proposed);
+        if facts.writes && highest > learning.writes {
+            needs.push(Need::new("writes", learning.writes.word(), highest.word()));
+        }
+    }
+    needs
+}
+
+/// The bound of the wrong rate, and the comparisons that it needs. Towards `active` at least half of them are live.
+fn of_evidence(standing: &Standing, is_active: bool, learning: &Learning) -> Vec<Need> {
+    let (learned, live) = (standing.leave_one_out_only(), standing.live());
+    let all = learned.plus(live);
+    let wanted = bounds::comparisons_for(learning.wrong_rate, all.disagreed, learning.confidence);
+    let n = match is_active {
+        // More comparisons of the learning than live ones count for nothing.
+        true => all.disagreed + live.agreed + learned.agreed.min(live.decided()),
+        false => all.decided(),
+    };
+    let bound = bounds::upper_wrong_rate(n, all.disagreed, learning.confidence);
+    let mut needs = Vec::new();
+    if bound > learning.wrong_rate {
+        needs.push(Need::new("comparisons", n.min(all.decided()), wanted));
+    }
+    if is_active && live.decided() < wanted.div_ceil(2) {
+        needs.push(Need::new("live_comparisons", live.decided(), wanted.div_ceil(2)));
+    }
+    if bound > learning.wrong_rate {
+        needs.push(Need::new("wrong_rate", bounds::shown(bound), learning.wrong_rate));
+    }
+    needs
+}
+
+/// Whether a run in skill mode that began after the demotion did what the pipeline is for (L-81).
+///
+/// # Errors
+/// The journal cannot be read.
+pub fn has_new_evidence(
+    engine: &dyn Engine,
+    disk: &Disk,
+    standing: &Standing,
+    tools: &[AppTool],
+) -> Result<bool, Error> {
+    let Some(learned) = standing.learned() else { return Ok(false) };
+    // Learned again, from other runs.
+    let is_learned_again = standing.demoted.as_ref().is_some_and(|demotion| demotion.content != standing.content);
+    if is_learned_again && learned.content.is_some() && !standing.edited {
+        return Ok(true);
+    }
+    let wanted: Vec<&str> = match learned.family.strip_prefix("read:") {
+        Some(reads) => reads.split('+').collect(),
+        None => vec![learned.family.as_str()],
+    };
+    let query = Query {
+        apps: vec![app_key(disk.root())],
+        states: vec![RunState::Succeeded],
+        created_since_ms: standing.demoted.as_ref().map(|demotion| demotion.at_ms),
+        limit: Some(MAX_RUNS),
+        ..Query::default()
+    };
+    let blobs = engine.blobs();
+    for row in engine.list(&query)? {
+        if !matches!(Target::parse(&row.target), Target::Skill(_)) {
+            continue;
+        }
+        let calls = trace::of(&engine.view(&row.id)?, &*blobs);
+        let has = |tool: &&str| {
+            calls.iter().any(|call| call.tool == **tool && call.result.as_ref().is_some_and(|r| !r.is_error()))
+        };
+        let only_reads = || calls.iter().all(|call| trace::effect_class(&call.tool, tools) == "reads");
+        if wanted.iter().all(has) && (!learned.family.starts_with("read:") || only_reads()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Counts as a document.
+pub fn counts_json(counts: Counts) -> Value {
+    json!({"agreed": counts.agreed, "fell_back": counts.fell_back, "disagreed": counts.disagreed})
+}

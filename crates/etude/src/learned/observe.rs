@@ -1,0 +1,130 @@
+//! What runs of learned pipelines say about them.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use etude_core::verbatim::request_digest;
+use etude_process::blob::BlobStore;
+use etude_runtime::engine::{Engine, Error, Query, RunState, RunView};
+use etude_spec::tool::AppTool;
+use serde_json::Value;
+
+use super::book::{self, Row, RowKind};
+use super::{Pinned, Verdict};
+use crate::document::Document;
+use crate::header::Header;
+use crate::trace::{self, Approval, Call, effect_class};
+
+/// Runs of one pipeline that are looked at.
+const MAX_RUNS: u32 = 1_000;
+
+/// Failures that come from the pipeline itself, and not from its surroundings.
+const OF_PIPELINE: [&str; 4] = ["step_failed", "deviated", "template_unresolved", "validation_exhausted"];
+
+/// Notes every finished run of the pipeline that has not been noted.
+pub(super) async fn note_runs(engine: &dyn Engine, app: &Path, name: &str, tools: &[AppTool]) -> Result<(), Error> {
+    let query = Query {
+        apps: vec![app.display().to_string()],
+        target: Some(name.to_owned()),
+        states: vec![RunState::Succeeded, RunState::Failed, RunState::Cancelled],
+        limit: Some(MAX_RUNS),
+        ..Query::default()
+    };
+    let rows = engine.list(&query)?;
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let noted: BTreeSet<String> = book::noted(engine, app)?.into_iter().collect();
+    let blobs = engine.blobs();
+    for row in rows.into_iter().filter(|row| !noted.contains(&row.id)) {
+        let view = engine.view(&row.id)?;
+        if let Some((pinned, row)) = row_of(&view, &*blobs, tools) {
+            book::add_row(engine, &pinned.content, &row).await?;
+        }
+        book::note(engine, app, &row.id, row.created_at_ms).await?;
+    }
+    Ok(())
+}
+
+/// What a run says; `None` if it was no run of a learned pipeline, or says nothing.
+fn row_of(view: &RunView, blobs: &dyn BlobStore, tools: &[AppTool]) -> Option<(Pinned, Row)> {
+    let pinned = Header::parse(&view.run.header, blobs).ok()?.learned?;
+    let document = Document::from_journal(view.result.as_deref()?, blobs).ok()?;
+    let document = Value::Object(document.members);
+    let calls = trace::of(view, blobs);
+    let writes: Vec<&Call> = calls.iter().filter(|call| is_own_write(call, tools)).collect();
+    let is_made = |call: &&&Call| call.result.as_ref().is_some_and(|result| !result.is_error());
+    let has_written = writes.iter().any(|call| is_made(&call));
+    let text = |at: &str| document.pointer(at).and_then(Value::as_str).map(str::to_owned);
+    let denied = writes.iter().find(|call| is_denied_by_person(call, view));
+    let (verdict, step, reason) = if let Some(denied) = denied {
+        (Verdict::Disagreed, step_of(&denied.effect), Some("denied".to_owned()))
+    } else if document["fell_back"].is_object() {
+        (Verdict::FellBack, text("/fell_back/step"), text("/fell_back/reason"))
+    } else {
+        match view.row.state {
+            RunState::Succeeded if pinned.state == etude_spec::learned::State::Assisted && has_written => {
+                (Verdict::Agreed, None, None)
+            }
+            RunState::Succeeded => (Verdict::Done, None, None),
+            RunState::Failed => {
+                let kind = text("/errors/0/kind").filter(|kind| OF_PIPELINE.contains(&kind.as_str()))?;
+                (Verdict::Failed, text("/errors/0/step"), Some(kind))
+            }
+            _ => return None,
+        }
+    };
+    let row = Row {
+        kind: RowKind::Run,
+        run: view.row.id.clone(),
+        at_ms: view.row.created_at_ms,
+        ended_at_ms: view.row.changed_at_ms,
+        verdict,
+        step,
+        reason,
+        digest: request_digest([trace::asked(view, blobs).request.as_str()]),
+        writes: has_written || denied.is_some(),
+        calls: Value::Null,
+        usage: Value::Null,
+    };
+    Some((pinned, row))
+}
+
+/// A call of the pipeline that may write. After a deviation the agent calls, below `NAME@skill`.
+fn is_own_write(call: &Call, tools: &[AppTool]) -> bool {
+    let is_of_agent = call.effect.split('/').next().is_some_and(|first| first.ends_with("@skill"));
+    !is_of_agent && effect_class(&call.tool, tools) != "reads"
+}
+
+/// A person has said no to a call. What policy denies has no answer in the journal.
+fn is_denied_by_person(call: &Call, view: &RunView) -> bool {
+    let question = format!("{}!ask", call.effect);
+    call.approval == Approval::Denied && view.records.iter().any(|record| record.key == question)
+}
+
+/// The step in the id of an effect.
+fn step_of(effect: &str) -> Option<String> {
+    let last = effect.rsplit('/').next()?;
+    last.split(['#', '[', '!']).next().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// L-78: after a deviation the calls are those of the agent, and say nothing about the pipeline.
+    #[test]
+    fn calls_of_the_agent_are_not_of_the_pipeline() {
+        let call = |effect: &str| Call {
+            effect: effect.to_owned(),
+            tool: "Write".to_owned(),
+            arguments: Value::Null,
+            approval: Approval::Denied,
+            result: None,
+            duration_ms: None,
+            origins: Vec::new(),
+        };
+        assert!(is_own_write(&call("p/return"), &[]));
+        assert!(!is_own_write(&call("p@skill/agent/turn1/Write[0]"), &[]));
+    }
+}

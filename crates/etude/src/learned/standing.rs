@@ -1,0 +1,145 @@
+//! One learned pipeline as it stands.
+
+use std::collections::BTreeMap;
+
+use etude_runtime::engine::{Engine, Error};
+use etude_spec::config::learn::Learning;
+use etude_spec::learned::{self, Counts, Learned, Located, State};
+
+use serde_json::Value;
+
+use super::book::{self, Accepted, Demotion, Row, RowKind};
+use super::{Verdict, bounds, demote, state_of};
+use crate::disk::Disk;
+
+/// A learned pipeline: its files, its evidence, its state.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Standing {
+    /// Where it lies, and what its learn.yaml says.
+    pub located: Located,
+    /// The hash of its content as it is now.
+    pub content: String,
+    /// The state that holds; `None` if learn.yaml has errors.
+    pub state: Option<State>,
+    /// The content is not that of learn.yaml.
+    pub edited: bool,
+    /// Its runs and comparisons with this content, newest first.
+    pub rows: Vec<Row>,
+    /// The demotion that holds.
+    pub demoted: Option<Demotion>,
+    /// A risk that was accepted.
+    pub accepted_risk: Option<Accepted>,
+    /// Its cases have passed with this content.
+    pub is_tested: bool,
+}
+
+/// The rows of a content. A comparison with a run that was judged bad says nothing (L-55).
+fn rows(engine: &dyn Engine, content: &str) -> Result<Vec<Row>, Error> {
+    let mut rows = book::rows(engine, content)?;
+    let bad = demote::bad_runs(engine, &rows)?;
+    rows.retain(|row| row.kind == RowKind::Run || !bad.contains_key(&row.run));
+    Ok(rows)
+}
+
+impl Standing {
+    /// Reads files and journal.
+    pub(super) fn read(engine: &dyn Engine, disk: &Disk, located: Located) -> Result<Self, Error> {
+        let content = learned::content_of(disk, &located.dir());
+        let demoted = book::demotion(engine, disk.root(), &located, &content)?;
+        let learned = located.learned.as_ref();
+        let edited = learned.is_some_and(|learned| learned.content.as_deref().is_some_and(|known| known != content));
+        let state = state_of(&located, &content).map(|state| match &demoted {
+            // A person's own demotion, or a state below, stays.
+            Some(demotion) if state != State::Demoted && state != State::Proposed => demotion.to,
+            _ => state,
+        });
+        // A candidate that is the same as what was demoted needs later evidence as well (L-81).
+        let demoted = demoted.filter(|demotion| state == Some(demotion.to) || state == Some(State::Proposed));
+        Ok(Self {
+            rows: rows(engine, &content)?,
+            accepted_risk: book::accepted(engine, &content)?,
+            is_tested: book::is_tested(engine, &content)?,
+            located,
+            content,
+            state,
+            edited,
+            demoted,
+        })
+    }
+
+    /// What its learn.yaml says; nothing if that has errors.
+    pub fn learned(&self) -> Option<&Learned> {
+        self.located.learned.as_ref()
+    }
+
+    /// Requests are routed to it.
+    pub fn is_routed(&self) -> bool {
+        !self.located.is_candidate() && self.state.is_some_and(State::is_routed)
+    }
+
+    /// Comparisons of the learning, which an edit makes worthless.
+    pub fn leave_one_out(&self) -> Counts {
+        let counts = self.learned().map(|learned| learned.leave_one_out).unwrap_or_default();
+        if self.edited { Counts::default() } else { counts }
+    }
+
+    /// The same without requests that have live comparisons: each request counts once.
+    pub(super) fn leave_one_out_only(&self) -> Counts {
+        let mut counts = self.leave_one_out();
+        let document = self.learned().map(|learned| &learned.document);
+        let rows = |member: &str| document.and_then(|document| document[member].as_array()).into_iter().flatten();
+        let live = self.live_verdicts();
+        let is_live = |digest: &Value| digest.as_str().is_some_and(|digest| live.contains_key(digest));
+        let covered = rows("covers").filter(|digest| is_live(digest)).count() as u64;
+        let others = rows("not_covered").filter(|row| is_live(&row["digest"])).count() as u64;
+        counts.agreed = counts.agreed.saturating_sub(covered);
+        counts.fell_back = counts.fell_back.saturating_sub(others);
+        counts
+    }
+
+    /// Comparisons with people and agents by request: the worst that was seen of each.
+    fn live_verdicts(&self) -> BTreeMap<&str, Verdict> {
+        let mut by_request: BTreeMap<&str, Verdict> = BTreeMap::new();
+        let rank = |verdict: Verdict| match verdict {
+            Verdict::Disagreed => 3,
+            Verdict::Agreed => 2,
+            Verdict::FellBack => 1,
+            Verdict::Done | Verdict::Failed | Verdict::Forgotten => 0,
+        };
+        for row in self.rows.iter().filter(|row| rank(row.verdict) > 0) {
+            let known = by_request.entry(&row.digest).or_insert(row.verdict);
+            if rank(row.verdict) > rank(*known) {
+                *known = row.verdict;
+            }
+        }
+        by_request
+    }
+
+    /// Comparisons with people and agents; each request counts once, with the worst that was seen of it.
+    pub fn live(&self) -> Counts {
+        let by_request = self.live_verdicts();
+        let count = |wanted: Verdict| by_request.values().filter(|verdict| **verdict == wanted).count() as u64;
+        Counts {
+            agreed: count(Verdict::Agreed),
+            fell_back: count(Verdict::FellBack),
+            disagreed: count(Verdict::Disagreed),
+        }
+    }
+
+    /// The upper bound of the rate of wrong writes, from all comparisons.
+    pub fn wrong_rate_bound(&self, learning: &Learning) -> f64 {
+        let all = self.leave_one_out_only().plus(self.live());
+        bounds::shown(bounds::upper_wrong_rate(all.decided(), all.disagreed, learning.confidence))
+    }
+
+    /// The deviations of the last runs by kind: step, reason, how many.
+    pub fn deviations(&self, learning: &Learning) -> Vec<(String, String, u64)> {
+        let mut kinds: BTreeMap<(String, String), u64> = BTreeMap::new();
+        let runs = self.rows.iter().filter(|row| row.kind == RowKind::Run).take(learning.demote_window);
+        for row in runs.filter(|row| matches!(row.verdict, Verdict::FellBack | Verdict::Failed)) {
+            let kind = (row.step.clone().unwrap_or_default(), row.reason.clone().unwrap_or_default());
+            *kinds.entry(kind).or_default() += 1;
+        }
+        kinds.into_iter().map(|((step, reason), count)| (step, reason, count)).collect()
+    }
+}

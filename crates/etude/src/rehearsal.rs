@@ -1,0 +1,164 @@
+//! A run without effects: its tools and models are replaced by what was recorded, and its writes are only noted.
+//!
+//! Cases of learned pipelines run like this (`learn.md` 1.4): nothing is started and nothing is asked. A shadow runs like this
+//! as well, with live reads and models (1.2).
+
+mod models;
+mod tools;
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use etude_core::tool::{ErrorClass, ToolError, ToolResult};
+use etude_spec::tool::AppTool;
+use serde_json::{Map, Value, json};
+
+use crate::trace::effect_class;
+
+pub(crate) use models::Answers;
+pub(crate) use tools::Rehearsed;
+
+/// A call of a tool that was recorded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recorded {
+    /// Which tool.
+    pub tool: String,
+    /// Its arguments.
+    pub arguments: Value,
+    /// What it returned, as a value (1.3).
+    pub result: Value,
+    /// Why it failed: `{"class", "code", "message"}`, or the message alone; `null` if it did not.
+    pub error: Value,
+}
+
+impl Recorded {
+    /// A call as cases write it: `{"tool", "arguments", "result", "error"}`.
+    pub fn of(value: &Value) -> Self {
+        let arguments = value.get("arguments").cloned().unwrap_or_else(|| json!({}));
+        let tool = value["tool"].as_str().unwrap_or_default().to_owned();
+        Self { tool, arguments, result: value["result"].clone(), error: value["error"].clone() }
+    }
+
+    fn reply(&self) -> ToolResult {
+        match &self.error {
+            Value::Null => ToolResult::ok(text_of(&self.result)),
+            Value::String(message) => ToolError::failed(message.as_str()).into(),
+            error => {
+                let text = |member: &str| error[member].as_str().unwrap_or_default();
+                let class = ErrorClass::from_word(text("class")).unwrap_or(ErrorClass::ToolTerminal);
+                ToolError { class, code: text("code").to_owned(), message: text("message").to_owned() }.into()
+            }
+        }
+    }
+}
+
+/// The text that a tool prints for a value: a string as it is, everything else as JSON.
+fn text_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
+    }
+}
+
+/// A call, without its result.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Call {
+    /// Which tool.
+    pub tool: String,
+    /// Its arguments.
+    pub arguments: Value,
+}
+
+impl Call {
+    /// `{"tool", "arguments"}`.
+    pub fn to_json(&self) -> Value {
+        json!({"tool": self.tool, "arguments": self.arguments})
+    }
+}
+
+/// What a rehearsal has come to.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Made {
+    /// The calls that would have changed something, in order.
+    pub writes: Vec<Call>,
+    /// Calls without a recorded result.
+    pub unrecorded: Vec<Call>,
+}
+
+/// Which programs of steps may run in a rehearsal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Programs {
+    /// All.
+    #[default]
+    All,
+    /// Those that are kept in a sandbox.
+    Sandboxed,
+    /// None.
+    Nothing,
+}
+
+/// What stands in for the tools and models of one run.
+#[derive(Debug, Default)]
+pub struct Rehearsal {
+    /// Recorded calls, each used in its turn; the last of equal ones is used again.
+    recorded: Vec<Recorded>,
+    /// Recorded answers of models by step; `None`: the models are asked.
+    answers: Option<Map<String, Value>>,
+    /// The app's tools, which say whether they only read.
+    tools: Vec<AppTool>,
+    /// Reads that are not recorded are made where they need no approval.
+    is_live: bool,
+    /// Which programs of steps may run.
+    programs: Programs,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// How often a recorded call was used, by its place.
+    used: BTreeMap<usize, usize>,
+    made: Made,
+}
+
+impl Rehearsal {
+    /// A case: no tool is started. Without `answers` the models of the run are asked. `tools` are those of the app.
+    pub fn of_case(recorded: Vec<Recorded>, answers: Option<Map<String, Value>>, tools: Vec<AppTool>) -> Self {
+        Self { recorded, answers, tools, ..Self::default() }
+    }
+
+    /// A shadow: reads that the agent has not made are made if they need no approval, and models are asked.
+    pub fn of_shadow(recorded: Vec<Recorded>, tools: Vec<AppTool>, programs: Programs) -> Self {
+        Self { recorded, tools, programs, is_live: true, ..Self::default() }
+    }
+
+    /// What it has come to so far.
+    pub fn made(&self) -> Made {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).made.clone()
+    }
+
+    fn reads(&self, tool: &str) -> bool {
+        effect_class(tool, &self.tools) == "reads"
+    }
+
+    /// The tool reads, and its description asks for no approval (L-52).
+    fn needs_no_approval(&self, tool: &str) -> bool {
+        let own = self.tools.iter().find(|own| own.name == tool);
+        self.reads(tool) && own.is_none_or(|own| !own.gated)
+    }
+
+    /// The recorded result of a call, in the order of equal calls.
+    fn result_of(&self, call: &Call) -> Option<ToolResult> {
+        let is_same = |known: &Recorded| known.tool == call.tool && known.arguments == call.arguments;
+        let places: Vec<usize> = (0..self.recorded.len()).filter(|at| is_same(&self.recorded[*at])).collect();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = places.iter().find(|at| !state.used.contains_key(*at)).or(places.last())?;
+        *state.used.entry(*next).or_default() += 1;
+        Some(self.recorded[*next].reply())
+    }
+
+    fn note(&self, call: &Call, is_write: bool, is_recorded: bool) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.made.writes.extend(is_write.then(|| call.clone()));
+        state.made.unrecorded.extend((!is_recorded).then(|| call.clone()));
+    }
+}

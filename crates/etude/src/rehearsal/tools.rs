@@ -1,0 +1,51 @@
+//! The tools of a rehearsal.
+
+use std::sync::Arc;
+
+use etude_core::tool::{ToolCall, ToolList, ToolReply, ToolResult, ToolSelection, shown_arguments};
+use etude_runtime::host::{Boxed, ToolPort};
+use tokio_util::sync::CancellationToken;
+
+use super::{Call, Rehearsal};
+
+/// Tools whose results are recorded, in front of those of the run.
+#[derive(Debug)]
+pub(crate) struct Rehearsed {
+    pub(crate) rehearsal: Arc<Rehearsal>,
+    /// The tools of the run, for reads of a shadow.
+    pub(crate) tools: Arc<dyn ToolPort>,
+}
+
+impl ToolPort for Rehearsed {
+    /// An agent, which follows a deviation, has no tools: what it does is not rehearsed.
+    fn open(&self, _tool_selection: Arc<ToolSelection>) -> Boxed<ToolList> {
+        Box::pin(std::future::ready(ToolList::default()))
+    }
+
+    fn call(&self, call: ToolCall, cancel: CancellationToken) -> Boxed<ToolReply> {
+        let made = Call { tool: call.name.clone(), arguments: shown_arguments(&call.arguments) };
+        let is_write = !self.rehearsal.reads(&call.name);
+        let recorded = self.rehearsal.result_of(&made);
+        self.rehearsal.note(&made, is_write, recorded.is_some());
+        let done = |result| Box::pin(std::future::ready(ToolReply::Done(result))) as Boxed<ToolReply>;
+        match recorded {
+            Some(result) => done(result),
+            None if is_write => done(ToolResult::ok("null")),
+            None if self.rehearsal.is_live && self.rehearsal.needs_no_approval(&made.tool) => {
+                let reply = self.tools.call(call, cancel);
+                Box::pin(async move {
+                    match reply.await {
+                        // A shadow asks no one.
+                        ToolReply::Held { .. } => ToolReply::Done(unrecorded(&made)),
+                        reply @ ToolReply::Done(_) => reply,
+                    }
+                })
+            }
+            None => done(unrecorded(&made)),
+        }
+    }
+}
+
+fn unrecorded(call: &Call) -> ToolResult {
+    ToolResult::terminal("NotRecorded", &format!("no result of this call of `{}` is recorded", call.tool))
+}
