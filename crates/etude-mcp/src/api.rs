@@ -1,8 +1,11 @@
 //! The port to runs: the HTTP interface of the server, without a connection.
 
+use std::collections::BTreeMap;
 use std::pin::Pin;
 
 use tokio::sync::watch;
+
+use crate::service::Settings;
 
 /// A method of the interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,17 +27,19 @@ pub struct Request {
     pub body: Option<String>,
     /// The name under which a decision is recorded instead of that of the token: `mcp:CLIENT`.
     pub decider: Option<String>,
+    /// The number of bytes that are wanted, from the first one on; `None`: all.
+    pub first_bytes: Option<u64>,
 }
 
 impl Request {
     /// Reads a document.
     pub fn get(path: impl Into<String>) -> Self {
-        Self { method: Method::Get, path: path.into(), body: None, decider: None }
+        Self { method: Method::Get, path: path.into(), body: None, decider: None, first_bytes: None }
     }
 
     /// Sends a document.
     pub fn post(path: impl Into<String>, body: impl Into<String>) -> Self {
-        Self { method: Method::Post, path: path.into(), body: Some(body.into()), decider: None }
+        Self { method: Method::Post, body: Some(body.into()), ..Self::get(path) }
     }
 }
 
@@ -64,6 +69,9 @@ pub struct Skill {
     pub description: String,
 }
 
+/// The future of the settings of apps, by their slugs.
+pub type Configuring<'a> = Pin<Box<dyn Future<Output = BTreeMap<String, Settings>> + Send + 'a>>;
+
 /// The future of a list of skills.
 pub type Listing<'a> = Pin<Box<dyn Future<Output = Vec<Skill>> + Send + 'a>>;
 
@@ -75,14 +83,17 @@ pub trait Api: Send + Sync {
     /// The status of a run that the caller sees, read without its journal.
     fn status<'a>(&'a self, run_id: &'a str) -> Finding<'a>;
 
+    /// The settings of the apps as their files are now; an app without any has the defaults.
+    fn settings(&self) -> Configuring<'_>;
+
     /// The skills that agents may use.
     fn skills(&self) -> Listing<'_>;
 
     /// The text of such a skill.
     fn skill<'a>(&'a self, skill: &'a Skill) -> Finding<'a>;
 
-    /// Changes with each write to the journal.
-    fn news(&self) -> watch::Receiver<u64>;
+    /// Changes whenever the run may have: its status, its effects or its questions.
+    fn news(&self, run_id: &str) -> watch::Receiver<()>;
 
     /// The name of the caller's token.
     fn caller(&self) -> &str;

@@ -11,6 +11,9 @@ use crate::result::{Run, ToolResult, sentence};
 use crate::service::{Approvals, Context, Service, Transport};
 use crate::wire::{Params, Revision, RpcError, raw};
 
+/// The longest name of a client, in characters.
+const MAX_CLIENT: usize = 64;
+
 /// What became of a question.
 pub(crate) enum Asked {
     /// The run goes on, or is about to.
@@ -42,11 +45,12 @@ struct Form {
     authorizes: bool,
 }
 
-fn questions(service: &Service, run: &Run) -> Vec<Question> {
-    run.waiting.iter().filter_map(|waiting| question(service, waiting)).collect()
+fn questions(context: &Context, run: &Run) -> Vec<Question> {
+    let approvals = context.settings(run.app.as_deref().unwrap_or_default()).approvals;
+    run.waiting.iter().filter_map(|waiting| question(approvals, waiting)).collect()
 }
 
-fn question(service: &Service, waiting: &Value) -> Option<Question> {
+fn question(approvals: Approvals, waiting: &Value) -> Option<Question> {
     let payload = &waiting["payload"];
     let is_named = payload["approvers"].as_array().is_some_and(|approvers| !approvers.is_empty());
     let asks = waiting["kind"].as_str().is_some_and(|kind| kind.eq_ignore_ascii_case("ask"));
@@ -54,7 +58,7 @@ fn question(service: &Service, waiting: &Value) -> Option<Question> {
         flat(&payload["schema"]).filter(|_| !is_named).map(|schema| Form { schema, authorizes: false })
     } else {
         // An answer from a client does not prove that a person answered.
-        let is_allowed = service.settings.approvals == Approvals::Client && !is_named && payload["schema"].is_null();
+        let is_allowed = approvals == Approvals::Client && !is_named && payload["schema"].is_null();
         is_allowed.then(|| Form { schema: decision_schema(), authorizes: true })
     };
     Some(Question {
@@ -145,7 +149,7 @@ pub(crate) fn requests(service: &Service, context: &Context, run: &Run) -> (Map<
     let url = run.url(&*service.api);
     let mut requests = Map::new();
     let mut links = Vec::new();
-    for question in questions(service, run) {
+    for question in questions(context, run) {
         if let Some(params) = elicitation(context, &question, url.as_deref()) {
             requests.insert(question.digest.clone(), json!({"method": "elicitation/create", "params": params}));
         }
@@ -159,14 +163,14 @@ pub(crate) async fn ask(
     service: &Service,
     context: &Context,
     run: &Run,
-    news: &mut watch::Receiver<u64>,
+    news: &mut watch::Receiver<()>,
     deadline: Instant,
     is_repeated: bool,
 ) -> Result<Asked, RpcError> {
     if run.status != "waiting" {
         return Ok(Asked::Nothing);
     }
-    let (url, open) = (run.url(&*service.api), questions(service, run));
+    let (url, open) = (run.url(&*service.api), questions(context, run));
     let Some(first) = open.first() else { return Ok(Asked::Nothing) };
     let links = || format!("Run {} waits for a person.\n{}", run.run_id, requests(service, context, run).1);
     if is_decided(&*service.api, first).await {
@@ -213,12 +217,19 @@ async fn is_decided(api: &dyn Api, question: &Question) -> bool {
 }
 
 /// Waits until somebody else has decided.
-async fn elsewhere(api: &dyn Api, question: &Question, news: &mut watch::Receiver<u64>) {
+async fn elsewhere(api: &dyn Api, question: &Question, news: &mut watch::Receiver<()>) {
     while !is_decided(api, question).await {
         if news.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
+}
+
+/// The name under which a client decides. It chooses its own name, which the journal keeps and terminals show.
+fn decider(client: &str) -> String {
+    let is_plain = |c: &char| c.is_ascii_alphanumeric() || " ._-/()".contains(*c);
+    let name: String = client.chars().filter(is_plain).take(MAX_CLIENT).collect();
+    format!("mcp:{}", if name.trim().is_empty() { "client" } else { name.trim() })
 }
 
 /// Records the answer of a form.
@@ -239,7 +250,7 @@ async fn decide(service: &Service, context: &Context, question: &Question, answe
         body["answer"] = content;
     }
     let request = Request {
-        decider: Some(format!("mcp:{}", context.client)),
+        decider: Some(decider(&context.client)),
         ..Request::post(format!("/v1/decisions/{}", escaped(&question.id)), body.to_string())
     };
     let reply = service.api.send(request).await;
@@ -249,7 +260,7 @@ async fn decide(service: &Service, context: &Context, question: &Question, answe
 /// Records `inputResponses` to the open questions of a run. A response to a question that was not asked as a form decides nothing.
 pub(crate) async fn answered(service: &Service, context: &Context, run: &Run, params: &Params) -> Result<(), Reply> {
     let responses = params.members.get("inputResponses").and_then(Value::as_object);
-    for question in questions(service, run) {
+    for question in questions(context, run) {
         let Some(response) = responses.and_then(|responses| responses.get(&question.digest)) else { continue };
         if response["action"] == "accept" {
             decide(service, context, &question, response).await?;
@@ -273,4 +284,18 @@ pub(crate) async fn resumed(
         Ok(()) => Ok(run_id.to_owned()),
         Err(reply) => Err(ToolResult::problem(&reply, true)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SECURITY.md: a client's name steers no terminal, is bounded, and is never that of a token.
+    #[test]
+    fn a_client_decides_under_a_plain_name() {
+        assert_eq!(decider("Claude Code (1.2)"), "mcp:Claude Code (1.2)");
+        assert_eq!(decider("\u{1b}[2J\u{202e}evil\n"), "mcp:2Jevil");
+        assert_eq!(decider("\u{202e} "), "mcp:client");
+        assert_eq!(decider(&"x".repeat(1 << 20)).len(), 68);
+    }
 }

@@ -1,12 +1,15 @@
 //! `tools/call`: starts a run and follows it until it ends, waits, or takes too long.
 
+mod progress;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
+use self::progress::Progress;
 use crate::api::{Api, Reply, Request};
 use crate::ask::{self, Asked};
 use crate::catalog::{Target, Tool};
@@ -19,16 +22,10 @@ use crate::wire::{Outcome, Params, RpcError};
 /// A call that takes longer becomes a task.
 const TASK: Duration = Duration::from_secs(2);
 
-/// The interval of progress while nothing happens, which resets the timers of clients.
-const PROGRESS: Duration = Duration::from_secs(10);
-
-/// The longest message of a progress notification, in characters.
-const MAX_MESSAGE: usize = 200;
-
 /// `tools/call`.
 pub(crate) async fn call(service: &Service, context: &Context, params: &Params) -> Outcome {
     let name = params.text("name")?;
-    let catalog = service.catalog().await?;
+    let catalog = service.catalog(context).await?;
     let unknown = |name: &str| RpcError::params(format!("there is no tool `{name}`"));
     let tool = catalog.tool(name).ok_or_else(|| unknown(name))?;
     let empty = RawValue::from_string("{}".to_owned()).map_err(|e| RpcError::internal(e.to_string()))?;
@@ -176,6 +173,7 @@ pub(crate) fn escaped(text: &str) -> String {
 /// The call of a pipeline or machine.
 async fn run(service: &Service, context: &Context, params: &Params, target: &Target, arguments: &RawValue) -> Outcome {
     let api = &service.api;
+    let settings = context.settings(&target.app);
     let key = joined::key(api.caller(), target, arguments.get());
     let run_id = match params.members.get("requestState") {
         Some(state) => match ask::resumed(service, context, state, params).await? {
@@ -190,11 +188,12 @@ async fn run(service: &Service, context: &Context, params: &Params, target: &Tar
     let mut abandoned = Abandoned {
         unfinished: Arc::clone(&service.unfinished),
         api: Arc::clone(api),
-        on_cancel: service.settings.on_cancel,
+        on_cancel: settings.on_cancel,
         key: Some(key),
         run_id: run_id.clone(),
     };
-    let followed = follow(service, context, &run_id, params.members.contains_key("requestState")).await?;
+    let limit = if context.has_tasks() { TASK } else { settings.answer_within };
+    let followed = follow(service, context, &run_id, limit, params.members.contains_key("requestState")).await?;
     match followed {
         Followed::Task(run) => {
             abandoned.key = None;
@@ -266,13 +265,18 @@ enum Followed {
     Result { result: ToolResult, is_over: bool },
 }
 
-/// Follows a run until it ends, waits for an answer that the client cannot give now, or takes too long. `is_repeated`: the client
-/// has been asked before.
-async fn follow(service: &Service, context: &Context, run_id: &str, is_repeated: bool) -> Result<Followed, RpcError> {
+/// Follows a run until it ends, waits for an answer that the client cannot give now, or takes longer than `limit`. `is_repeated`: the
+/// client has been asked before.
+async fn follow(
+    service: &Service,
+    context: &Context,
+    run_id: &str,
+    limit: Duration,
+    is_repeated: bool,
+) -> Result<Followed, RpcError> {
     let api = &*service.api;
-    let mut news = api.news();
-    let mut progress = Progress::new(context);
-    let limit = if context.has_tasks() { TASK } else { service.settings.answer_within };
+    let mut news = api.news(run_id);
+    let mut progress = Progress::new(context, progress::INTERVAL);
     let deadline = Instant::now() + limit;
     loop {
         let status = api.status(run_id).await.ok_or_else(|| RpcError::internal("the run is gone"))?;
@@ -325,59 +329,5 @@ pub(crate) async fn read(api: &dyn Api, run_id: &str) -> Result<Run, RpcError> {
     match (reply.status, Run::parse(&reply.body)) {
         (200, Some(run)) => Ok(run),
         _ => Err(RpcError::internal(crate::result::sentence(&reply))),
-    }
-}
-
-/// Progress notifications of one call.
-struct Progress<'a> {
-    context: &'a Context,
-    sent: u64,
-    after: Option<String>,
-    began: Instant,
-    ticks: tokio::time::Interval,
-}
-
-impl<'a> Progress<'a> {
-    fn new(context: &'a Context) -> Self {
-        let began = Instant::now();
-        let mut ticks = interval_at(began + PROGRESS, PROGRESS);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { context, sent: 0, after: None, began, ticks }
-    }
-
-    fn send(&mut self, message: &str) {
-        let Some(token) = &self.context.progress else { return };
-        self.sent += 1;
-        let message: String = message.chars().take(MAX_MESSAGE).collect();
-        let params = json!({"progressToken": token, "progress": self.sent, "message": message});
-        self.context.peer.notify("notifications/progress", &params);
-    }
-
-    /// Reports the steps since the last call.
-    async fn steps(&mut self, api: &dyn Api, run_id: &str) {
-        if self.context.progress.is_none() {
-            return;
-        }
-        let after = self.after.as_ref().map(|id| format!("&after={id}")).unwrap_or_default();
-        let reply = api.send(Request::get(format!("/v1/runs/{run_id}/events?limit=1000{after}"))).await;
-        let page: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
-        for event in page["events"].as_array().into_iter().flatten() {
-            self.after = event["id"].as_str().map(str::to_owned).or_else(|| self.after.take());
-            let step = event["step"].as_str().unwrap_or_default();
-            match event["event"].as_str() {
-                Some("step_started") => self.send(&format!("step {step} started")),
-                Some("step_ended") => {
-                    self.send(&format!("step {step} {}", event["status"].as_str().unwrap_or("ended")));
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Reports the time that has passed, every 10 s.
-    async fn tick(&mut self) {
-        self.ticks.tick().await;
-        let seconds = self.began.elapsed().as_secs();
-        self.send(&format!("running for {seconds} s"));
     }
 }

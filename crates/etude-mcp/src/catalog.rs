@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::api::{Api, Request};
 use crate::naming;
 use crate::schema;
-use crate::service::Settings;
+use crate::service::Context;
 use crate::wire::RpcError;
 
 /// With more tools than this, the list has the compact set. Cursor sends the first 40.
@@ -77,7 +77,7 @@ pub(crate) struct Catalog {
 }
 
 impl Catalog {
-    pub(crate) async fn read(api: &dyn Api, selection: &Selection, settings: &Settings) -> Result<Self, RpcError> {
+    pub(crate) async fn read(api: &dyn Api, selection: &Selection, context: &Context) -> Result<Self, RpcError> {
         let reply = api.send(Request::get("/v1/apps")).await;
         let document: Value = match reply.status {
             200 => serde_json::from_slice(&reply.body).map_err(|e| RpcError::internal(e.to_string()))?,
@@ -101,7 +101,8 @@ impl Catalog {
             .map(|target| (target.name.clone(), format!("{} {} {}", target.app, target.kind, target.of)))
             .collect();
         for (target, name) in targets.iter_mut().zip(naming::unique(&wanted, &FIXED.map(|(name, _)| name))) {
-            target.is_read_only = settings.read_only.contains(&target.of) || settings.read_only.contains(&name);
+            let read_only = context.settings(&target.app).read_only;
+            target.is_read_only = read_only.contains(&target.of) || read_only.contains(&name);
             target.name = name;
         }
         let is_compact =

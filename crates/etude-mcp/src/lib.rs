@@ -20,7 +20,7 @@ pub mod stdio;
 mod task;
 mod wire;
 
-pub use api::{Api, Finding, Listing, Method, Reply, Replying, Request, Skill};
+pub use api::{Api, Configuring, Finding, Listing, Method, Reply, Replying, Request, Skill};
 pub use catalog::Selection;
 pub use joined::Unfinished;
 pub use peer::Peer;

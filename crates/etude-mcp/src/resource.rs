@@ -56,23 +56,27 @@ pub(crate) async fn read(service: &Service, context: &Context, params: &Params) 
         RpcError { data: Some(json!({"uri": uri})), ..RpcError::new(code, format!("there is no resource `{uri}`")) }
     })?;
     let is_stream = uri.contains("/effects/");
-    let mime = match (is_stream, std::str::from_utf8(&bytes)) {
+    let found = text(&bytes);
+    let mime = match (is_stream, found) {
         (false, _) => "application/json",
-        (true, Ok(_)) => "text/plain",
-        (true, Err(_)) => "application/octet-stream",
+        (true, Some(_)) => "text/plain",
+        (true, None) => "application/octet-stream",
     };
-    let content = match text(&bytes) {
+    let content = match found {
         Some(text) => json!({"uri": uri, "mimeType": mime, "text": text}),
         None => json!({"uri": uri, "mimeType": mime, "blob": STANDARD.encode(&bytes[..bytes.len().min(MAX_READ)])}),
     };
     Ok(json!({"contents": [content]}))
 }
 
-/// Bytes that are text, up to the limit.
+/// Bytes that are text, up to the limit. The last character may be cut.
 fn text(bytes: &[u8]) -> Option<&str> {
-    let text = std::str::from_utf8(bytes).ok()?;
-    let end = (0..=text.len().min(MAX_READ)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-    Some(&text[..end])
+    let bytes = &bytes[..bytes.len().min(MAX_READ)];
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Some(text),
+        Err(error) if error.error_len().is_none() => std::str::from_utf8(&bytes[..error.valid_up_to()]).ok(),
+        Err(_) => None,
+    }
 }
 
 async fn bytes(service: &Service, uri: &str) -> Option<Vec<u8>> {
@@ -82,6 +86,7 @@ async fn bytes(service: &Service, uri: &str) -> Option<Vec<u8>> {
     if parts.iter().any(|part| part.is_empty() || matches!(*part, "." | "..") || part.contains(['?', '#'])) {
         return None;
     }
+    let first_bytes = (parts.len() == 5).then_some(MAX_READ as u64);
     let path = match parts.as_slice() {
         ["runs", id, "output"] => {
             let run = run(&*service.api, id).await.ok()?;
@@ -90,6 +95,11 @@ async fn bytes(service: &Service, uri: &str) -> Option<Vec<u8>> {
         ["runs", _] | ["runs", _, "effects", _, _] | ["apps", _, "pipelines", _] => format!("/v1/{path}"),
         _ => return None,
     };
-    let reply = service.api.send(Request::get(path)).await;
-    (reply.status == 200).then_some(reply.body)
+    let reply = service.api.send(Request { first_bytes, ..Request::get(path) }).await;
+    match reply.status {
+        200 | 206 => Some(reply.body),
+        // A stream without a byte has no first one.
+        416 => Some(Vec::new()),
+        _ => None,
+    }
 }

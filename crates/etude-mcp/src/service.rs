@@ -35,7 +35,7 @@ pub enum Approvals {
     Client,
 }
 
-/// `serve.mcp` of the configuration.
+/// `serve.mcp` of an app's configuration.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Names of tools that change nothing.
@@ -73,7 +73,6 @@ pub enum Transport {
 pub struct Service {
     pub(crate) api: Arc<dyn Api>,
     pub(crate) selection: Selection,
-    pub(crate) settings: Settings,
     pub(crate) transport: Transport,
     pub(crate) unfinished: Arc<Unfinished>,
     pub(crate) seal: SealKey,
@@ -94,12 +93,19 @@ pub(crate) struct Context {
     pub(crate) client: String,
     pub(crate) progress: Option<Value>,
     pub(crate) peer: Arc<Peer>,
+    /// The settings of the apps, by their slugs.
+    pub(crate) settings: BTreeMap<String, Settings>,
 }
 
 impl Context {
     /// True if the client polls tasks.
     pub(crate) fn has_tasks(&self) -> bool {
         self.revision == Revision::July2026 && self.capabilities["extensions"].get(TASKS).is_some()
+    }
+
+    /// The settings of an app.
+    pub(crate) fn settings(&self, app: &str) -> Settings {
+        self.settings.get(app).cloned().unwrap_or_default()
     }
 }
 
@@ -118,7 +124,6 @@ impl Service {
         Self {
             api,
             selection: Selection::default(),
-            settings: Settings::default(),
             transport,
             unfinished: Arc::default(),
             seal,
@@ -129,11 +134,6 @@ impl Service {
     /// With a choice of tools.
     pub fn selection(self, selection: Selection) -> Self {
         Self { selection, ..self }
-    }
-
-    /// With the settings of the configuration.
-    pub fn settings(self, settings: Settings) -> Self {
-        Self { settings, ..self }
     }
 
     /// With runs of earlier calls that equal ones join.
@@ -157,7 +157,7 @@ impl Service {
         params: &Params,
     ) -> Response {
         let context = match self.context(peer, headers, method, params) {
-            Ok(context) => context,
+            Ok(context) => Context { settings: self.api.settings().await, ..context },
             Err(error) => {
                 let status = if headers.is_some() { 400 } else { error.http_status(None) };
                 return Response { text: response(Some(id), &Err(error)), status };
@@ -200,7 +200,7 @@ impl Service {
                 }
             };
             let Greeting { revision, capabilities, client } = greeting;
-            return Ok(Context { revision, capabilities, client, progress, peer });
+            return Ok(Context { revision, capabilities, client, progress, peer, settings: BTreeMap::new() });
         };
         let word = given.as_str().ok_or_else(|| RpcError::params(format!("`{}` is a string", meta::REVISION)))?;
         if headers.is_some() && of_header.is_some_and(|header| header != word) {
@@ -216,7 +216,8 @@ impl Service {
             return Err(RpcError::params(format!("`{}` is an object and is required", meta::CAPABILITIES)));
         }
         let client = params.meta(meta::CLIENT).and_then(|client| client["name"].as_str()).unwrap_or("client");
-        Ok(Context { revision, capabilities, client: client.to_owned(), progress, peer })
+        let client = client.to_owned();
+        Ok(Context { revision, capabilities, client, progress, peer, settings: BTreeMap::new() })
     }
 
     async fn dispatch(&self, context: &Context, method: &str, params: &Params) -> Outcome {
@@ -224,13 +225,13 @@ impl Service {
         match method {
             "initialize" if !is_new => raw(&self.initialize(context, params).await?),
             "ping" if !is_new => raw(&json!({})),
-            "server/discover" if is_new => raw(&self.discover().await?),
+            "server/discover" if is_new => raw(&self.discover(context).await?),
             "tools/list" => {
-                let tools = self.catalog().await?.documents();
+                let tools = self.catalog(context).await?.documents();
                 raw(&listed(context, "tools", tools.into()))
             }
             "tools/call" => call::call(self, context, params).await,
-            "resources/list" => raw(&listed(context, "resources", resource::list(&self.catalog().await?))),
+            "resources/list" => raw(&listed(context, "resources", resource::list(&self.catalog(context).await?))),
             "resources/templates/list" => raw(&listed(context, "resourceTemplates", resource::templates())),
             "resources/read" => raw(&cached(context, resource::read(self, context, params).await?)),
             "prompts/list" => raw(&listed(context, "prompts", prompt::list(self).await)),
@@ -259,16 +260,16 @@ impl Service {
         raw(&members)
     }
 
-    pub(crate) async fn catalog(&self) -> Result<Catalog, RpcError> {
-        Catalog::read(&*self.api, &self.selection, &self.settings).await
+    pub(crate) async fn catalog(&self, context: &Context) -> Result<Catalog, RpcError> {
+        Catalog::read(&*self.api, &self.selection, context).await
     }
 
     fn info(&self) -> Value {
         json!({"name": "etude", "version": self.version})
     }
 
-    async fn instructions(&self) -> Result<String, RpcError> {
-        let catalog = self.catalog().await?;
+    async fn instructions(&self, context: &Context) -> Result<String, RpcError> {
+        let catalog = self.catalog(context).await?;
         let tools = match catalog.is_compact() {
             false => "Each pipeline and machine is a tool.",
             true => {
@@ -293,16 +294,16 @@ impl Service {
             "protocolVersion": revision.word(),
             "capabilities": {"tools": {}, "resources": {}, "prompts": {}},
             "serverInfo": self.info(),
-            "instructions": self.instructions().await?,
+            "instructions": self.instructions(context).await?,
         }))
     }
 
-    async fn discover(&self) -> Result<Value, RpcError> {
+    async fn discover(&self, context: &Context) -> Result<Value, RpcError> {
         let supported: Vec<&str> = Revision::ALL.into_iter().map(Revision::word).collect();
         Ok(json!({
             "supportedVersions": supported,
             "capabilities": {"tools": {}, "resources": {}, "prompts": {}, "extensions": {TASKS: {}}},
-            "instructions": self.instructions().await?,
+            "instructions": self.instructions(context).await?,
             "ttlMs": 0,
             "cacheScope": "private",
         }))

@@ -9,6 +9,8 @@ use serde_json::value::RawValue;
 pub(crate) struct Run {
     pub(crate) run_id: String,
     pub(crate) status: String,
+    #[serde(default)]
+    pub(crate) app: Option<String>,
     pub(crate) cause: String,
     pub(crate) by: Option<String>,
     pub(crate) created_at: String,

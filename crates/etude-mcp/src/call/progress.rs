@@ -1,0 +1,114 @@
+//! Progress notifications of a call, for clients that asked for them.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+
+use crate::api::{Api, Request};
+use crate::service::Context;
+
+/// The interval of progress while nothing happens, which resets the timers of clients.
+pub(super) const INTERVAL: Duration = Duration::from_secs(10);
+
+/// The longest message of a progress notification, in characters.
+const MAX_MESSAGE: usize = 200;
+
+/// Progress notifications of one call.
+pub(super) struct Progress<'a> {
+    context: &'a Context,
+    sent: u64,
+    after: Option<String>,
+    began: Instant,
+    ticks: tokio::time::Interval,
+}
+
+impl<'a> Progress<'a> {
+    pub(super) fn new(context: &'a Context, interval: Duration) -> Self {
+        let began = Instant::now();
+        let mut ticks = interval_at(began + interval, interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self { context, sent: 0, after: None, began, ticks }
+    }
+
+    fn send(&mut self, message: &str) {
+        let Some(token) = &self.context.progress else { return };
+        self.sent += 1;
+        let message: String = message.chars().take(MAX_MESSAGE).collect();
+        let params = json!({"progressToken": token, "progress": self.sent, "message": message});
+        self.context.peer.notify("notifications/progress", &params);
+    }
+
+    /// Reports the steps since the last call.
+    pub(super) async fn steps(&mut self, api: &dyn Api, run_id: &str) {
+        if self.context.progress.is_none() {
+            return;
+        }
+        let after = self.after.as_ref().map(|id| format!("&after={id}")).unwrap_or_default();
+        let reply = api.send(Request::get(format!("/v1/runs/{run_id}/events?limit=1000{after}"))).await;
+        let page: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+        for event in page["events"].as_array().into_iter().flatten() {
+            self.after = event["id"].as_str().map(str::to_owned).or_else(|| self.after.take());
+            let step = event["step"].as_str().unwrap_or_default();
+            match event["event"].as_str() {
+                Some("step_started") => self.send(&format!("step {step} started")),
+                Some("step_ended") => {
+                    self.send(&format!("step {step} {}", event["status"].as_str().unwrap_or("ended")));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Reports the time that has passed, every 10 s.
+    pub(super) async fn tick(&mut self) {
+        self.ticks.tick().await;
+        let seconds = self.began.elapsed().as_secs();
+        self.send(&format!("running for {seconds} s"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::peer::Peer;
+    use crate::wire::Revision;
+
+    /// S-151: while nothing happens, a client that requested progress gets some every 10 s, and others get none.
+    #[tokio::test]
+    async fn a_quiet_call_reports_progress_where_it_was_requested() {
+        for (token, wanted) in [(Some(json!("t")), 3), (None, 0)] {
+            let (out, mut sent) = mpsc::unbounded_channel();
+            let context = Context {
+                revision: Revision::November2025,
+                capabilities: Value::Null,
+                client: "client".to_owned(),
+                progress: token.clone(),
+                peer: Arc::new(Peer::new(out)),
+                settings: BTreeMap::new(),
+            };
+            let mut progress = Progress::new(&context, Duration::from_millis(1));
+            for _ in 0..3 {
+                progress.tick().await;
+            }
+            progress.send(&"x".repeat(MAX_MESSAGE + 1));
+            let mut notes = Vec::new();
+            while let Ok(text) = sent.try_recv() {
+                notes.push(serde_json::from_str::<Value>(&text).expect("JSON"));
+            }
+            assert_eq!(notes.len(), if wanted > 0 { wanted + 1 } else { 0 }, "{notes:?}");
+            for (nth, note) in notes.iter().enumerate() {
+                assert_eq!(note["method"], "notifications/progress");
+                let params = &note["params"];
+                assert_eq!((&params["progressToken"], &params["progress"]), (&json!("t"), &json!(nth + 1)), "it rises");
+                assert!(params["message"].as_str().is_some_and(|text| text.len() <= MAX_MESSAGE));
+            }
+        }
+        assert_eq!(INTERVAL, Duration::from_secs(10));
+    }
+}
