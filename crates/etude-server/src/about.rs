@@ -1,6 +1,7 @@
 //! Documents about the server itself: health, identity, description.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use etude_runtime::engine::Query;
 use http::header::CONTENT_TYPE;
@@ -11,6 +12,7 @@ use crate::OPENAPI;
 use crate::door::tokens_failed;
 use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond, json_response, tagged};
+use crate::run::{blocking, engine_failed};
 use crate::token::{Caller, Scope};
 
 /// `GET /healthz`: the process responds.
@@ -18,19 +20,33 @@ pub(crate) async fn health(_: Call) -> Respond {
     Ok(json_response(StatusCode::OK, &json!({"status": "ok"})))
 }
 
-/// `GET /readyz`: the journal is usable and the server accepts runs.
+/// Bytes that show that the disk has room.
+const PROBE: usize = 4 * 1024;
+
+/// The longest time between two looks of a clock loop that turns.
+const MAX_TURN: Duration = Duration::from_secs(60);
+
+/// `GET /readyz`: the journal can be read and its disk written, the clock loop turns, and the server is not about to stop.
 pub(crate) async fn readiness(call: Call) -> Respond {
-    if call.server.is_draining() {
+    let server = Arc::clone(&call.server);
+    if server.is_draining() {
         return Err(Problem::new(Code::Draining, "the server is about to stop"));
     }
-    let engine = Arc::clone(call.server.engine());
-    let query = Query { limit: Some(1), ..Query::default() };
-    let listed = tokio::task::spawn_blocking(move || engine.list(&query)).await;
-    match listed {
-        Ok(Ok(_)) => Ok(json_response(StatusCode::OK, &json!({"status": "ok"}))),
-        Ok(Err(error)) => Err(Problem::new(Code::JournalUnavailable, error.to_string())),
-        Err(_) => Err(Problem::new(Code::Bug, "the check of the journal panicked")),
+    let unavailable = |why: String| Problem::new(Code::JournalUnavailable, why);
+    if let Some(since) = server.schedules().since_turn().filter(|since| *since > MAX_TURN) {
+        return Err(unavailable(format!("the clock loop has not turned for {} s", since.as_secs())));
     }
+    let checked = blocking(move || {
+        server.engine().list(&Query { limit: Some(1), ..Query::default() }).map_err(|e| engine_failed(&e))?;
+        // A read changes no row of the journal, so a file beside it shows that there is room.
+        let dir = server.settings().state_dir.join("serve");
+        let probe = dir.join(format!("{}.ready", etude_runtime::run_id::new()));
+        let written = std::fs::write(&probe, [0; PROBE]);
+        let removed = std::fs::remove_file(&probe);
+        written.and(removed).map_err(|e| unavailable(format!("`{}` cannot be written: {e}", dir.display())))
+    });
+    checked.await?;
+    Ok(json_response(StatusCode::OK, &json!({"status": "ok"})))
 }
 
 /// `GET /v1/openapi.json`.

@@ -10,16 +10,16 @@ use etude::queue;
 use etude::runner::Resume;
 use etude_core::machine::Limits;
 use etude_runtime::engine::{Query, RunRow, RunState};
-use etude_runtime::record::{self, Continuation};
+use etude_runtime::record;
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::app::not_loaded;
 use crate::problem::{Code, Problem};
-use crate::request::{Call, Respond, json_response};
-use crate::run::{blocking, engine_failed, row_json, visible};
+use crate::request::{Call, Respond, text_response};
+use crate::run::{blocking, engine_failed, row_text, visible};
 use crate::server::Server;
-use crate::start::{idempotency_key, limits};
+use crate::start::limits;
 use crate::work::{self, Control};
 
 fn over(row: &RunRow) -> Problem {
@@ -32,14 +32,13 @@ async fn accepted(server: &Arc<Server>, id: String) -> Respond {
     let of = Arc::clone(server);
     let document = blocking(move || {
         let row = of.engine().row(&id).map_err(|e| engine_failed(&e))?;
-        row_json(&of, &row)
+        row_text(&of, &row)
     });
-    Ok(json_response(StatusCode::ACCEPTED, &document.await?))
+    Ok(text_response(StatusCode::ACCEPTED, document.await?.get().to_owned()))
 }
 
 /// `POST /v1/runs/{id}/cancel`.
 pub(crate) async fn cancel(call: Call) -> Respond {
-    idempotency_key(&call)?;
     let members = call.json(&["reason", "mode"]).await?;
     let caller = call.caller()?.clone();
     let reason = members.text("reason")?.unwrap_or_else(|| format!("cancelled by {}", caller.name));
@@ -63,22 +62,26 @@ pub(crate) async fn cancel(call: Call) -> Respond {
 
 /// Cancels or kills a run that has not ended, also one of another process. Blocks.
 pub(crate) fn cancel_run(server: &Arc<Server>, row: &RunRow, reason: &str, kills: bool) -> Result<(), Problem> {
+    let runtime = tokio::runtime::Handle::current();
+    let engine = server.engine();
+    if !server.works().has(&row.id) {
+        let definition = server.definition(&row.app, &row.target).ok().map(|(_, definition)| definition);
+        let is_done = queue::cancel(&**engine, definition.as_ref(), &row.id, reason);
+        if runtime.block_on(is_done).map_err(|e| engine_failed(&e))? {
+            return Ok(());
+        }
+    }
+    let view = engine.view(&row.id).map_err(|e| engine_failed(&e))?;
+    let attempt = record::attempt_number(&view.records);
+    // In the journal first: this process may die now, and a run that is about to wait reads no message.
+    engine.signal(&row.id, &record::cancel_signal(reason, attempt)).map_err(|e| engine_failed(&e))?;
     let control = if kills { Control::Kill(reason.to_owned()) } else { Control::Cancel(reason.to_owned()) };
     if server.works().control(&row.id, control) {
         return Ok(());
     }
-    let runtime = tokio::runtime::Handle::current();
-    let engine = server.engine();
-    let definition = server.definition(&row.app, &row.target).ok().map(|(_, definition)| definition);
-    let is_done = queue::cancel(&**engine, definition.as_ref(), &row.id, reason);
-    if runtime.block_on(is_done).map_err(|e| engine_failed(&e))? {
-        return Ok(());
-    }
-    let view = engine.view(&row.id).map_err(|e| engine_failed(&e))?;
-    let attempt = Continuation::last(&view.records).map_or(1, |(_, last)| last.number);
-    engine.signal(&row.id, &record::cancel_signal(reason, attempt)).map_err(|e| engine_failed(&e))?;
     // A run that no process executes is continued, so that its destructor runs.
-    if !view.row.is_live
+    if server.drives(&row.placement)
+        && !view.row.is_live
         && let Ok(session) = engine.claim(&row.id)
     {
         work::drive(server, session, Resume { accept_changes: true, attempt: None })?;
@@ -88,7 +91,6 @@ pub(crate) fn cancel_run(server: &Arc<Server>, row: &RunRow, reason: &str, kills
 
 /// `POST /v1/runs/{id}/resume`.
 pub(crate) async fn resume(call: Call) -> Respond {
-    idempotency_key(&call)?;
     let members = call.json(&["accept_changes", "limits"]).await?;
     let (accepts, limits) = (members.flag("accept_changes")?.unwrap_or(false), limits(&members)?);
     continued(&call, accepts, limits, None).await
@@ -96,7 +98,6 @@ pub(crate) async fn resume(call: Call) -> Respond {
 
 /// `POST /v1/runs/{id}/retry`.
 pub(crate) async fn retry(call: Call) -> Respond {
-    idempotency_key(&call)?;
     let members = call.json(&["from", "accept_changes"]).await?;
     let from = members.text("from")?.ok_or_else(|| members.invalid("from", "`from` names a step"))?;
     let accepts = members.flag("accept_changes")?.unwrap_or(false);
@@ -115,8 +116,23 @@ async fn continued(call: &Call, accept_changes: bool, limits: Limits, from: Opti
             return Ok(());
         }
         let engine = server.engine();
-        // A process that holds the run is named before anything else is checked.
-        let session = engine.claim(&of).map_err(|e| engine_failed(&e))?;
+        if !server.drives(&row.placement) {
+            // It runs from its own files (K-50), which only workers unpack.
+            if row.state.is_final() || limits != Limits::default() || from.is_some() {
+                let problem =
+                    Problem::new(Code::RunIsBusy, "the run brings its app along, and only workers execute it");
+                return Err(problem.with("run_id", of.as_str()).hint("continue it with `etude runs resume`"));
+            }
+            let queued = tokio::runtime::Handle::current().block_on(engine.requeue(&of));
+            return queued.map_err(|e| engine_failed(&e));
+        }
+        // A process that holds the run is named before anything else is checked. It counts like one from the queue (S-91, S-92).
+        let session = engine.take(&of, &server.limits(), server.clock().now_ms()).map_err(|e| engine_failed(&e))?;
+        let session = session.ok_or_else(|| {
+            let detail =
+                "the server, or the pipeline with this key, has as many runs in progress as its `max_runs` allows";
+            Problem::new(Code::RunIsBusy, detail).with("run_id", of.as_str()).hint("resume it when one has ended")
+        })?;
         let view = engine.view(&of).map_err(|e| engine_failed(&e))?;
         let loaded = server.definition(&row.app, &row.target);
         let (disk, definition) = loaded.map_err(|error| not_loaded(error, "", &row.target))?;

@@ -10,7 +10,6 @@ use etude_runtime::engine::{LimitGroup, Placement, Query, RunRow, RunState, Subm
 use etude_spec::automation::template;
 use etude_spec::config::serve::{PipelineLimits, WhenFull};
 use serde_json::Value;
-use tokio::sync::OwnedMutexGuard;
 
 use crate::act;
 use crate::problem::{Code, Problem};
@@ -29,13 +28,12 @@ pub(crate) struct Candidate {
     pub(crate) tick: Option<String>,
 }
 
-/// A run that an engine can accept. While this lives, no other run of a pipeline with `when_full: skip` is looked at.
+/// A run that an engine can accept.
 pub(crate) struct Admission {
     pub(crate) submission: Submission,
     /// Why the engine finds its queue full.
     pub(crate) full: Full,
     when_full: WhenFull,
-    _turn: Option<OwnedMutexGuard<()>>,
 }
 
 /// Why no more runs are accepted.
@@ -93,25 +91,17 @@ pub(crate) fn admit(
     }
     placement.queue_timeout_ms = limits.queue_timeout_ms;
     placement.limit_group = group(definition, &limits, &request.input)?;
-    let (mut turn, mut full) = (None, Full::Queue);
-    if let Some(group) = placement.limit_group.as_ref().filter(|_| limits.when_full == WhenFull::Skip) {
-        turn = Some(Arc::clone(server.admissions()).blocking_lock_owned());
-        let holders = holders(server, &group.name)?;
-        if holders.len() >= group.max_runs as usize {
-            full = holders.into_iter().next_back().map_or(Full::Queue, |row| Full::Pipeline(row.id));
-        }
-    }
-    if server.is_budget_spent()? {
-        full = Full::Budget;
-    }
+    let full = if server.is_budget_spent()? { Full::Budget } else { Full::Queue };
     let max_queued = if full == Full::Queue { u64::from(server.settings().max_queued) } else { 0 };
-    let terms = Terms { placement, keys, max_queued: Some(max_queued), tick };
+    // The engine looks for room in the transaction that accepts the run, so that the limit holds for all servers of a journal.
+    let needs_room = limits.when_full == WhenFull::Skip;
+    let terms = Terms { placement, keys, max_queued: Some(max_queued), needs_room, tick };
     let submission = queue::submission(&**server.engine(), definition, request, terms, server.clock().now_ms());
     let submission = submission.map_err(|refused| match refused {
         Refused::Input(problems) => invalid_input(problems),
         Refused::Engine(error) => engine_failed(&error),
     })?;
-    Ok(Admission { submission, full, when_full: limits.when_full, _turn: turn })
+    Ok(Admission { submission, full, when_full: limits.when_full })
 }
 
 impl Admission {
@@ -119,9 +109,13 @@ impl Admission {
     pub(crate) fn accepted(self, server: &Arc<Server>) -> Result<(), Problem> {
         let run = &self.submission.run;
         if let Some(group) = run.placement.limit_group.as_ref().filter(|_| self.when_full == WhenFull::Cancel) {
-            let others = holders(server, &group.name)?.into_iter().filter(|row| row.id != run.id);
+            // Later runs make room for themselves: of two that are accepted together, the second one is left. Which one that is, their
+            // numbers say: a run with an earlier time may have been written later.
+            let mut holders = holders(server, &group.name)?;
+            holders.sort_by_key(|row| std::cmp::Reverse(row.number));
+            let own_and_earlier = holders.into_iter().skip_while(|row| row.id != run.id);
             let reason = format!("run `{}` takes its place", run.id);
-            for row in others.skip((group.max_runs - 1) as usize) {
+            for row in own_and_earlier.skip(group.max_runs as usize) {
                 act::cancel_run(server, &row, &reason, false)?;
             }
         }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use etude::definition::Definition;
 use etude::disk::Disk;
-use etude::runner::Runner;
+use etude::runner::{Ended, Error, Runner};
 use etude::target::Target;
-use etude_runtime::engine::{NewRun, RunRow, name_of};
+use etude_runtime::driver::Progress;
+use etude_runtime::engine::{Boxed, NewRun, RunRow, name_of};
 use etude_spec::Diagnostic;
 use etude_spec::automation::Automation;
 use serde_json::{Value, json};
@@ -23,8 +24,8 @@ pub trait Apps: Send + Sync {
     /// The directory in which the app of a run lies. That of a run with a bundle is made.
     ///
     /// # Errors
-    /// Why there is none, such as a bundle that is not kept any more.
-    fn place(&self, run: &NewRun) -> Result<PathBuf, String> {
+    /// Why there is none, such as a bundle that is not kept any more, or a database that does not answer.
+    fn place(&self, run: &NewRun) -> Result<PathBuf, NotLoaded> {
         Ok(PathBuf::from(&run.app))
     }
 
@@ -42,6 +43,11 @@ pub trait Apps: Send + Sync {
     /// # Errors
     /// Why it cannot run here, such as a missing key.
     fn runner(&self, disk: &Disk, definition: &Definition) -> Result<Runner, String>;
+
+    /// What follows a run that is about to be driven, such as an exporter of spans; `None` if nothing does.
+    fn observer(&self, _run: &NewRun) -> Option<Box<dyn RunObserver>> {
+        None
+    }
 
     /// The document of `etude list` for the app, with its diagnostics.
     ///
@@ -90,6 +96,15 @@ pub trait Apps: Send + Sync {
     }
 }
 
+/// Follows one run in this process.
+pub trait RunObserver: Send {
+    /// Takes what the driver reports. It must not wait for anything.
+    fn observe(&mut self, progress: &Progress<'_>);
+
+    /// The run has ended, waits, or was left to another process.
+    fn end<'a>(self: Box<Self>, ended: &'a Result<Ended, Error>) -> Boxed<'a, ()>;
+}
+
 /// What became of a command, with its envelope (C-1.13) as JSON.
 #[derive(Debug)]
 pub enum Ran {
@@ -117,6 +132,8 @@ pub enum NotLoaded {
     Invalid(Vec<Diagnostic>),
     /// The app or the configuration cannot be read.
     Unreadable(String),
+    /// Where the app is kept does not answer. Nothing is known of it (K-23).
+    Unreachable(String),
 }
 
 impl Server {
@@ -145,6 +162,19 @@ impl Server {
         self.slug(&row.app).is_some() && caller.covers(name_of(&row.target))
     }
 
+    /// The definition of a target that a new run may begin with. A learned pipeline that is not in use is unknown to whatever starts
+    /// runs: requests, webhooks and schedules (L-36).
+    pub(crate) fn startable(&self, app: &Path, target: &Target) -> Result<(Disk, Definition), NotLoaded> {
+        let (disk, definition) = self.apps().load(app, target)?;
+        if let (Some(name), true) = (target.pipeline(), definition.learned.is_some()) {
+            let is_routed = etude::learned::is_routed(&**self.engine(), &disk, name);
+            if !is_routed.map_err(|error| NotLoaded::Unreachable(error.to_string()))? {
+                return Err(NotLoaded::Unknown { known: Vec::new() });
+            }
+        }
+        Ok((disk, definition))
+    }
+
     /// The definition of a run's target as it is now.
     pub(crate) fn definition(&self, app: &str, target: &str) -> Result<(Disk, Definition), NotLoaded> {
         self.apps().load(Path::new(app), &Target::parse(target))
@@ -152,7 +182,7 @@ impl Server {
 
     /// The definition of a run's target, of the app that it brings along if it does.
     pub(crate) fn definition_for(&self, run: &NewRun) -> Result<(Disk, Definition), NotLoaded> {
-        let app = self.apps().place(run).map_err(NotLoaded::Unreadable)?;
+        let app = self.apps().place(run)?;
         self.apps().load(&app, &Target::parse(&run.target))
     }
 }
@@ -169,15 +199,16 @@ pub(crate) fn not_loaded(error: NotLoaded, pointer: &str, name: &str) -> Problem
             Problem::new(Code::DefinitionInvalid, format!("the definition of `{name}` has errors"))
                 .with("diagnostics", documents)
         }
-        NotLoaded::Unreadable(why) => Problem::new(Code::DefinitionInvalid, why),
+        NotLoaded::Unreadable(why) | NotLoaded::Unreachable(why) => Problem::new(Code::DefinitionInvalid, why),
     }
 }
 
 /// `GET /v1/apps`.
 pub(crate) async fn list(call: Call) -> Respond {
-    let server = Arc::clone(&call.server);
+    let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
     let listed = tokio::task::spawn_blocking(move || {
-        server.settings().apps.iter().map(|app| document(&server, app)).collect::<Result<Vec<Value>, Problem>>()
+        let apps = server.settings().apps.iter().map(|app| document(&server, &caller, app));
+        apps.collect::<Result<Vec<Value>, Problem>>()
     });
     let apps = listed.await.map_err(|_| Problem::new(Code::Bug, "the list of apps panicked"))??;
     Ok(json_response(http::StatusCode::OK, &json!({ "apps": apps })))
@@ -186,15 +217,25 @@ pub(crate) async fn list(call: Call) -> Respond {
 /// `GET /v1/apps/{app}`.
 pub(crate) async fn show(call: Call) -> Respond {
     let app = call.server.app(call.param("app")).cloned().ok_or_else(|| Problem::not_found("there is no such app"))?;
-    let server = Arc::clone(&call.server);
-    let document = tokio::task::spawn_blocking(move || document(&server, &app)).await;
+    let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
+    let document = tokio::task::spawn_blocking(move || document(&server, &caller, &app)).await;
     let document = document.map_err(|_| Problem::new(Code::Bug, "the document of the app panicked"))??;
     Ok(crate::request::tagged(&call.headers, document.to_string()))
 }
 
-fn document(server: &Server, app: &ServedApp) -> Result<Value, Problem> {
+/// An app with what the caller sees of it (S-16): a token for some targets sees neither the others nor their faults.
+fn document(server: &Server, caller: &Caller, app: &ServedApp) -> Result<Value, Problem> {
     let mut document = server.apps().list(&app.dir).map_err(|why| Problem::new(Code::DefinitionInvalid, why))?;
     document["app"] = app.slug.as_str().into();
+    if caller.only.is_empty() {
+        return Ok(document);
+    }
+    for (list, name) in [("pipelines", "name"), ("machines", "name"), ("applications", "slug")] {
+        if let Some(entries) = document[list].as_array_mut() {
+            entries.retain(|entry| entry[name].as_str().is_some_and(|name| caller.covers(name)));
+        }
+    }
+    document["diagnostics"] = json!([]);
     Ok(document)
 }
 

@@ -6,7 +6,7 @@ use etude::runs;
 use etude_core::data::Json;
 use etude_core::outcome::Decision;
 use etude_core::schema::Schema;
-use etude_runtime::engine::{Query, RunRow, RunState, RunView, Signalled, name_of};
+use etude_runtime::engine::{Cursor, Query, RunRow, RunState, RunView, Signalled, name_of};
 use etude_runtime::record;
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -15,12 +15,14 @@ use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond, json_response, tagged};
 use crate::run::{blocking, engine_failed, result_of, visible};
 use crate::server::Server;
-use crate::start::idempotency_key;
 use crate::token::Caller;
 use crate::work;
 
-/// Runs that wait, of which a list shows the questions.
-const MAX_RUNS: u32 = 1_000;
+/// Runs whose questions a list shows: those that wait longest.
+const MAX_RUNS: usize = 1_000;
+
+/// Rows that are read at once.
+const PAGE: u32 = 1_000;
 
 fn no_decision() -> Problem {
     Problem::not_found("there is no such open question")
@@ -34,10 +36,10 @@ pub(crate) async fn list(call: Call) -> Respond {
         if apps.is_empty() {
             return Ok(Vec::new());
         }
-        let query = Query { apps, states: vec![RunState::Waiting], limit: Some(MAX_RUNS), ..Query::default() };
-        let mut rows = server.engine().list(&query).map_err(|e| engine_failed(&e))?;
+        let mut rows = waiting(&server, apps)?;
         rows.retain(|row| caller.covers(name_of(&row.target)));
         rows.sort_by_key(|row| (row.changed_at_ms, row.number));
+        rows.truncate(MAX_RUNS);
         let mut open = Vec::new();
         for row in &rows {
             open.extend(open_of(&server, row)?);
@@ -45,6 +47,21 @@ pub(crate) async fn list(call: Call) -> Respond {
         Ok(open)
     });
     Ok(json_response(StatusCode::OK, &json!({"decisions": decisions.await?, "next": null})))
+}
+
+/// All runs that wait.
+fn waiting(server: &Server, apps: Vec<String>) -> Result<Vec<RunRow>, Problem> {
+    let mut query = Query { apps, states: vec![RunState::Waiting], limit: Some(PAGE), ..Query::default() };
+    let mut rows: Vec<RunRow> = Vec::new();
+    loop {
+        let page = server.engine().list(&query).map_err(|e| engine_failed(&e))?;
+        let is_last = page.len() < PAGE as usize;
+        rows.extend(page);
+        query.after = rows.last().map(|row| Cursor { created_at_ms: row.created_at_ms, number: row.number });
+        if is_last {
+            return Ok(rows);
+        }
+    }
 }
 
 /// `GET /v1/decisions/{id}`.
@@ -70,19 +87,25 @@ fn open_of(server: &Server, row: &RunRow) -> Result<Vec<Value>, Problem> {
 }
 
 /// When the question of an effect ends without an answer: the first deadline of its step or of anything around it.
-fn deadline(view: &RunView, effect: &str) -> Option<i64> {
+pub(crate) fn deadline(view: &RunView, effect: &str) -> Option<i64> {
     let is_around = |id: &str| {
         let rest = id.split('!').next().and_then(|path| effect.strip_prefix(path));
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '[', '#']))
     };
-    let is_over = |id: &str| view.records.iter().any(|record| record.key == id);
-    let deadlines = view.records.iter().filter_map(record::to_deadline);
+    let records = || record::counting(&view.records).map(|(_, record)| record);
+    let is_over = |id: &str| records().any(|record| record.key == id);
+    let deadlines = records().filter_map(record::to_deadline);
     deadlines.filter(|(id, _)| is_around(id.as_str()) && !is_over(id.as_str())).map(|(_, at_ms)| at_ms).min()
+}
+
+/// The effect that an entry of `waiting` is about.
+pub(crate) fn effect_of(waiting: &Value) -> &str {
+    waiting["id"].as_str().and_then(|id| id.split_once(':')).map_or("", |(_, effect)| effect)
 }
 
 fn decision_json(row: &RunRow, view: &RunView, waiting: &Value) -> Value {
     let payload = &waiting["payload"];
-    let effect = waiting["id"].as_str().and_then(|id| id.split_once(':')).map_or("", |(_, effect)| effect);
+    let effect = effect_of(waiting);
     json!({
         "id": waiting["id"], "run_id": row.id, "kind": waiting["kind"], "message": payload["message"],
         "schema": payload["schema"], "approvers": payload["approvers"], "payload": payload,
@@ -98,7 +121,6 @@ struct Given {
 
 /// `POST /v1/decisions/{id}`.
 pub(crate) async fn decide(call: Call) -> Respond {
-    idempotency_key(&call)?;
     let members = call.json(&["approved", "question", "answer", "reason"]).await?;
     let caller = call.caller()?.clone();
     let approved = members.flag("approved")?;

@@ -1,13 +1,16 @@
 //! The bytes of effects: what processes, models and tools were given and gave.
 
+use std::io;
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::response::Response;
-use etude::inspect::{self, Inspected, Stream};
+use etude::inspect::{self, Bytes, Inspected, Stream};
 use etude_core::tree;
-use http::header::{ACCEPT_RANGES, CONTENT_RANGE, CONTENT_TYPE, RANGE};
+use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, RANGE};
 use http::{HeaderValue, StatusCode};
+use http_body_util::StreamBody;
+use hyper::body::Frame;
 use serde_json::{Value, json};
 
 use crate::problem::{Code, Problem};
@@ -15,6 +18,9 @@ use crate::query::invalid;
 use crate::request::{Call, Respond, json_response, text_response};
 use crate::run::{blocking, engine_failed, visible};
 use crate::tree::Tree;
+
+/// Bytes of a stream that are in memory at once.
+const PIECE: u64 = 256 * 1024;
 
 fn no_stream() -> Problem {
     Problem::not_found("the run has no such effect, or the effect has no such stream")
@@ -72,23 +78,20 @@ pub(crate) async fn stream(call: Call) -> Respond {
     let tail = call.query.get("tail").map(|_| call.query.number("tail", 1, u64::MAX, 0)).transpose()?;
     let range = call.headers.get(RANGE).and_then(|value| parse_range(value.to_str().ok()?));
     let wanted = Wanted { range, tail };
-    if call.param("stream") == Stream::Stderr.word() {
-        return stderr(&call, wanted).await;
-    }
     let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
     let (id, effect) = (call.param("id").to_owned(), call.param("effect").to_owned());
     let word = call.param("stream").to_owned();
-    let of = word.clone();
-    let bytes = blocking(move || {
+    let response = blocking(move || {
         visible(&server, &caller, &id)?;
         let (engine, damaged) = (server.engine(), |why| Problem::new(Code::JournalUnavailable, why));
         let view = engine.view(&id).map_err(|e| engine_failed(&e))?;
-        let read = |stream| inspect::read(&view, &effect, stream, &*engine.blobs()).map_err(damaged);
+        let read = |stream| inspect::bytes(&view, &effect, stream, &*engine.blobs()).map_err(damaged);
         let stdin = || {
             let definition = server.definition_of(&view).ok_or_else(no_stream)?;
-            inspect::stdin(&view, &definition, &effect, &engine.blobs()).map_err(damaged)
+            let stdin = inspect::stdin(&view, &definition, &effect, &engine.blobs()).map_err(damaged)?;
+            Ok(stdin.map(Bytes::from))
         };
-        let found = match of.as_str() {
+        let found = match word.as_str() {
             "input" => match stdin()? {
                 None => read(Stream::Prompt)?,
                 found => found,
@@ -102,43 +105,58 @@ pub(crate) async fn stream(call: Call) -> Respond {
                 stream => read(stream)?,
             },
         };
-        found.ok_or_else(no_stream)
+        let bytes = found.ok_or_else(no_stream)?;
+        if ["input", "output"].contains(&word.as_str()) {
+            if bytes.len() > MAX_DOCUMENT {
+                let detail = format!("`{word}` has {} bytes; a document has at most {MAX_DOCUMENT}", bytes.len());
+                let hint = "read `stdin`, `stdout`, `answer` or `result` with `Range`";
+                return Err(Problem::new(Code::TooLarge, detail).hint(hint));
+            }
+            return document(&bytes).map_err(damaged);
+        }
+        wanted.respond(bytes)
     });
-    let bytes = bytes.await?;
-    if ["input", "output"].contains(&word.as_str()) {
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        // Text that is no JSON is a JSON string.
-        let document = if tree::is_json(&text) { text } else { Value::from(text).to_string() };
-        return Ok(text_response(StatusCode::OK, document));
-    }
-    let (from, to) = wanted.span(bytes.len())?;
-    Ok(wanted.respond(bytes[from..to].to_vec(), from, bytes.len()))
+    response.await
+}
+
+/// The longest input or output that is a document. A longer one is read as a stream, by ranges.
+const MAX_DOCUMENT: u64 = 16 * 1024 * 1024;
+
+/// Bytes as a JSON document. Text that is no JSON is a JSON string.
+fn document(bytes: &Bytes) -> Result<Response, String> {
+    let bytes = bytes.read(0, bytes.len())?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let document = if tree::is_json(&text) { text } else { Value::from(text).to_string() };
+    Ok(text_response(StatusCode::OK, document))
 }
 
 /// The part of a stream that a request asks for.
+#[derive(Clone, Copy)]
 struct Wanted {
-    range: Option<(Option<usize>, Option<usize>)>,
+    range: Option<(Option<u64>, Option<u64>)>,
     tail: Option<u64>,
 }
 
 impl Wanted {
     /// The first byte, and the one after the last, of `total` bytes.
-    fn span(&self, total: usize) -> Result<(usize, usize), Problem> {
+    fn span(self, total: u64) -> Result<(u64, u64), Problem> {
         match (self.tail, self.range) {
-            (Some(tail), _) => Ok((total.saturating_sub(usize::try_from(tail).unwrap_or(usize::MAX)), total)),
+            (Some(tail), _) => Ok((total.saturating_sub(tail), total)),
             (None, Some(range)) => resolve(range, total)
                 .ok_or_else(|| Problem::new(Code::RangeNotSatisfiable, format!("the stream has {total} bytes"))),
             (None, None) => Ok((0, total)),
         }
     }
 
-    /// The response with the bytes from `from` on, of `total`.
-    fn respond(&self, part: Vec<u8>, from: usize, total: usize) -> Response {
-        let to = from + part.len();
-        let mut response = Response::new(Body::from(part));
+    /// The response with its part of `bytes`.
+    fn respond(self, bytes: Bytes) -> Respond {
+        let total = bytes.len();
+        let (from, to) = self.span(total)?;
+        let mut response = Response::new(body(bytes, from, to));
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
         headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        headers.insert(CONTENT_LENGTH, (to - from).into());
         if self.range.is_some() && self.tail.is_none() {
             let text = format!("bytes {from}-{}/{total}", to.saturating_sub(1));
             if let Ok(value) = HeaderValue::from_str(&text) {
@@ -146,37 +164,31 @@ impl Wanted {
             }
             *response.status_mut() = StatusCode::PARTIAL_CONTENT;
         }
-        response
+        Ok(response)
     }
 }
 
-/// `GET …/stderr`, of which only the part that is asked for is read.
-async fn stderr(call: &Call, wanted: Wanted) -> Respond {
-    let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
-    let (id, effect) = (call.param("id").to_owned(), call.param("effect").to_owned());
-    let response = blocking(move || {
-        visible(&server, &caller, &id)?;
-        let engine = server.engine();
-        let view = engine.view(&id).map_err(|e| engine_failed(&e))?;
-        let mut asked = Ok((0, 0, 0));
-        let part = inspect::stderr_part(&view, &effect, &*engine.blobs(), |total| {
-            let total = usize::try_from(total).unwrap_or(usize::MAX);
-            asked = wanted.span(total).map(|(from, to)| (from, to, total));
-            asked.as_ref().ok().map(|(from, to, _)| (*from as u64, *to as u64))
-        });
-        let part = part.map_err(|why| Problem::new(Code::JournalUnavailable, why))?;
-        let (from, _, total) = asked?;
-        Ok(wanted.respond(part.ok_or_else(no_stream)?, from, total))
+/// The bytes in pieces, each of which is read when the one before is on its way. What cannot be read ends the connection.
+fn body(bytes: Bytes, from: u64, to: u64) -> Body {
+    let pieces = futures_util::stream::try_unfold((bytes, from), move |(bytes, at)| async move {
+        if at >= to {
+            return Ok(None);
+        }
+        let next = at.saturating_add(PIECE).min(to);
+        let read = move || (bytes.read(at, next), bytes);
+        let (piece, bytes) = tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?;
+        let piece = piece.map_err(io::Error::other)?;
+        Ok::<_, io::Error>(Some((Frame::data(piece.into()), (bytes, next))))
     });
-    response.await
+    Body::new(StreamBody::new(pieces))
 }
 
 /// The first and last byte of a range; a suffix has no first one. `None` for anything else, which is ignored.
-fn parse_range(text: &str) -> Option<(Option<usize>, Option<usize>)> {
+fn parse_range(text: &str) -> Option<(Option<u64>, Option<u64>)> {
     let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
     let number = |text: &str| match text.trim() {
         "" => Some(None),
-        text => text.parse::<usize>().ok().map(Some),
+        text => text.parse::<u64>().ok().map(Some),
     };
     let range = (number(first)?, number(last)?);
     let is_range = match range {
@@ -187,7 +199,7 @@ fn parse_range(text: &str) -> Option<(Option<usize>, Option<usize>)> {
     is_range.then_some(range)
 }
 
-fn resolve((first, last): (Option<usize>, Option<usize>), total: usize) -> Option<(usize, usize)> {
+fn resolve((first, last): (Option<u64>, Option<u64>), total: u64) -> Option<(u64, u64)> {
     let (from, to) = match (first, last) {
         (Some(first), last) => (first, last.map_or(total, |last| last.saturating_add(1).min(total))),
         (None, suffix) => (total.saturating_sub(suffix?), total),

@@ -1,5 +1,9 @@
 //! Entries of the journal's ledger, for threads that may block.
 
+pub(crate) mod retention;
+
+use std::time::Instant;
+
 use etude_runtime::engine::{Entry, EntryQuery, Write, Written};
 
 use crate::problem::Problem;
@@ -10,8 +14,10 @@ use crate::server::Server;
 
 /// Writes an entry.
 pub(crate) fn write(server: &Server, write: &Write) -> Result<Written, Problem> {
-    let runtime = tokio::runtime::Handle::current();
-    runtime.block_on(server.engine().write(write)).map_err(|e| engine_failed(&e))
+    let (runtime, since) = (tokio::runtime::Handle::current(), Instant::now());
+    let written = runtime.block_on(server.engine().write(write));
+    server.metrics().journal_write(since.elapsed());
+    written.map_err(|e| engine_failed(&e))
 }
 
 /// The entries of a query.

@@ -18,19 +18,23 @@ pub(crate) async fn login(call: Call) -> Respond {
     let given = |name: &str| form.iter().find(|(key, value)| key == name && !value.is_empty()).map(|(_, value)| value);
     let token = match (given("code"), given("token")) {
         (Some(code), None) => match call.server.sessions().take_code(code, now) {
-            true => Some(call.server.tokens().owner().map_err(|e| door::tokens_failed(&e))?),
-            false => None,
+            Some(Some(token)) => Some(token),
+            Some(None) => {
+                let owner = call.server.tokens().owner().map_err(|e| door::tokens_failed(&e))?;
+                Some(token::hash(&owner))
+            }
+            None => None,
         },
         (None, Some(token)) => {
             let found = call.server.tokens().find(token, now).map_err(|e| door::tokens_failed(&e))?;
-            found.map(|_| token.clone())
+            found.map(|_| token::hash(token))
         }
         _ => return Err(Problem::new(Code::InputInvalid, "a login has either `code` or `token`")),
     };
     let Some(token) = token else {
         return Err(door::wrong_token(&call.server, &call.peer));
     };
-    let cookie = call.server.sessions().begin(token::hash(&token), now);
+    let cookie = call.server.sessions().begin(token, now);
     let (name, attributes) = call.server.cookie();
     let base = &call.server.settings().base_path;
     let next = given("next").filter(|next| is_below(next, base)).cloned();
@@ -64,7 +68,9 @@ fn redirect(to: &str, cookie: &str) -> Respond {
 /// `POST /v1/server/links`: another login link.
 pub(crate) async fn link(call: Call) -> Respond {
     call.json(&[]).await?;
-    let (url, expires_at_ms) = call.server.login_link();
+    // A session has the rights of the token that made its link, and ends with it.
+    let token = call.caller()?.token;
+    let (url, expires_at_ms) = call.server.login_link_of(token, "/");
     let document = json!({"url": url, "expires_at": etude::clock::rfc3339(expires_at_ms)});
     Ok(json_response(StatusCode::CREATED, &document))
 }

@@ -1,13 +1,16 @@
 //! The protocol of agents: `/mcp`, and `etude mcp` on a pair of streams. Both call the routes of `/v1` in this process.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use etude_mcp::{
-    Api, Finding, Listing, Method, Reply, Replying, Request, SealKey, Service, Skill, Transport, Unfinished,
+    Api, Configuring, Finding, Listing, Method, Reply, Replying, Request, SealKey, Service, Skill, Transport,
+    Unfinished,
 };
 use etude_runtime::engine::Cause;
-use http::header::CONTENT_TYPE;
+use etude_spec::config::serve::{Approvals, Mcp, OnCancel};
+use http::header::{CONTENT_TYPE, RANGE};
 use http_body_util::BodyExt;
 use tokio::sync::watch;
 
@@ -42,7 +45,24 @@ impl Server {
         let secret = self.tokens().owner().map_err(|error| error.to_string())?;
         let routes = Arc::new(Routes { server: Arc::clone(self), caller });
         let service = Service::new(routes, transport, SealKey::derive(&secret), &self.settings().version);
-        Ok(service.settings(self.settings().mcp.clone()).unfinished(Arc::clone(&self.protocol_shared().unfinished)))
+        Ok(service.unfinished(Arc::clone(&self.protocol_shared().unfinished)))
+    }
+}
+
+/// `serve.mcp` of an app's configuration.
+fn settings(mcp: &Mcp) -> etude_mcp::Settings {
+    let defaults = etude_mcp::Settings::default();
+    etude_mcp::Settings {
+        read_only: mcp.read_only.clone(),
+        answer_within: mcp.answer_within_ms.map_or(defaults.answer_within, Duration::from_millis),
+        on_cancel: match mcp.on_cancel {
+            OnCancel::Leave => etude_mcp::OnCancel::Leave,
+            OnCancel::Cancel => etude_mcp::OnCancel::Cancel,
+        },
+        approvals: match mcp.approvals {
+            Approvals::Page => etude_mcp::Approvals::Page,
+            Approvals::Client => etude_mcp::Approvals::Client,
+        },
     }
 }
 
@@ -67,6 +87,10 @@ impl Routes {
         };
         let body = request.body.map_or_else(Body::empty, Body::from);
         let built = http::Request::builder().method(method).uri(request.path).header(CONTENT_TYPE, "application/json");
+        let built = match request.first_bytes {
+            Some(count) => built.header(RANGE, format!("bytes=0-{}", count.saturating_sub(1))),
+            None => built,
+        };
         let Ok(built) = built.body(body) else { return bug() };
         let server = Arc::clone(&self.server);
         let entered = Entered { server, caller: Some(caller), peer: Peer::Socket, cause: Cause::Mcp };
@@ -92,6 +116,18 @@ impl Api for Routes {
         Box::pin(async move {
             let row = blocking(move || visible(&server, &caller, &id)).await.ok()?;
             Some(etude::runs::status(&row).to_owned())
+        })
+    }
+
+    fn settings(&self) -> Configuring<'_> {
+        let server = Arc::clone(&self.server);
+        Box::pin(async move {
+            let read = blocking(move || {
+                // A file that cannot be read changes no setting; `etude check` reports it.
+                let of = |app: &ServedApp| Some((app.slug.clone(), settings(&server.automation(app).ok()?.mcp)));
+                Ok(server.settings().apps.iter().filter_map(of).collect())
+            });
+            read.await.unwrap_or_default()
         })
     }
 
@@ -121,8 +157,8 @@ impl Api for Routes {
         })
     }
 
-    fn news(&self) -> watch::Receiver<u64> {
-        self.server.news_of_journal()
+    fn news(&self, run_id: &str) -> watch::Receiver<()> {
+        self.server.stories().news_of_run(run_id)
     }
 
     fn caller(&self) -> &str {

@@ -1,8 +1,15 @@
 //! `/metrics` in the text format of Prometheus and in OpenMetrics.
+//!
+//! Counters begin with the process. Those of runs are read from the journal's changes at each scrape, so that they cost nothing before, and have
+//! the runs of all processes.
+
+mod ended;
+pub(crate) mod text;
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::fmt::Error;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
@@ -10,14 +17,22 @@ use etude_runtime::engine::{Counts, Query};
 use http::HeaderValue;
 use http::header::{ACCEPT, CONTENT_TYPE};
 
+use self::ended::Ended;
+use self::text::{Histogram, Kind, Text};
 use crate::request::{Call, Respond};
-use crate::run::{blocking, engine_failed};
-use crate::server::LogLine;
+use crate::run::{blocking, counted};
+use crate::server::{LogLine, Server};
+use crate::token::Caller;
 
 /// The numbers that only this process has.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     requests: Mutex<BTreeMap<(&'static str, u16), Requests>>,
+    ended: Mutex<Ended>,
+    ticks: Mutex<BTreeMap<(String, &'static str), u64>>,
+    tick_lag: Mutex<Histogram>,
+    notices: Mutex<BTreeMap<&'static str, u64>>,
+    journal_writes: Mutex<Histogram>,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -26,32 +41,63 @@ struct Requests {
     ms: u64,
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Metrics {
     /// Counts a request. Its path is its pattern: no label has the id of a run.
     pub(crate) fn count(&self, line: &LogLine) {
-        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut requests = lock(&self.requests);
         let entry = requests.entry((line.route.unwrap_or("none"), line.status)).or_default();
         entry.count += 1;
         entry.ms += line.duration_ms;
+    }
+
+    /// Counts a tick of a schedule. `lag` is the time after which it was taken.
+    pub(crate) fn tick(&self, schedule: String, outcome: &'static str, lag: Option<Duration>) {
+        *lock(&self.ticks).entry((schedule, outcome)).or_default() += 1;
+        if let Some(lag) = lag {
+            lock(&self.tick_lag).observe(lag.as_secs_f64());
+        }
+    }
+
+    /// Counts an attempt to deliver a notice.
+    pub(crate) fn notice(&self, outcome: &'static str) {
+        *lock(&self.notices).entry(outcome).or_default() += 1;
+    }
+
+    /// Notes the time of a write to the journal.
+    pub(crate) fn journal_write(&self, took: Duration) {
+        lock(&self.journal_writes).observe(took.as_secs_f64());
+    }
+
+    /// Runs that end from this change on are counted.
+    pub(crate) fn begin_at(&self, change: u64) {
+        lock(&self.ended).change = change;
     }
 }
 
 /// `GET /metrics`.
 pub(crate) async fn metrics(call: Call) -> Respond {
-    let server = Arc::clone(&call.server);
+    let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
     let counts = blocking(move || {
         let query = Query { apps: server.dirs(), ..Query::default() };
         if query.apps.is_empty() {
             return Ok(Counts::default());
         }
-        server.engine().counts(&query).map_err(|e| engine_failed(&e))
+        lock(&server.metrics().ended).advance(&server)?;
+        counted(&server, &caller, query)
     });
     let counts = counts.await?;
     let schedules = crate::schedule::states(&call).await?;
     let accepts = call.headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let is_open = accepts.contains("application/openmetrics-text");
-    let text = text(&call, &counts, &schedules, is_open).unwrap_or_default();
-    let mut response = Response::new(Body::from(text));
+    let mut text = Text::new(is_open);
+    // Writing to a string does not fail.
+    let _ = whole(&mut text, &call.server, call.caller()?, &counts, &schedules);
+    let _ = crate::fleet::metrics(&mut text, &call.server).await;
+    let mut response = Response::new(Body::from(text.finish()));
     let kind = match is_open {
         true => "application/openmetrics-text; version=1.0.0; charset=utf-8",
         false => "text/plain; version=0.0.4; charset=utf-8",
@@ -60,49 +106,63 @@ pub(crate) async fn metrics(call: Call) -> Respond {
     Ok(response)
 }
 
-fn text(
-    call: &Call,
+/// All families. A token for some targets gets only what is about these.
+fn whole(
+    text: &mut Text,
+    server: &Server,
+    caller: &Caller,
     counts: &Counts,
     schedules: &[(String, String, &'static str)],
-    is_open: bool,
-) -> Result<String, std::fmt::Error> {
-    let mut out = String::new();
-    writeln!(out, "# HELP etude_runs Runs by status.\n# TYPE etude_runs gauge")?;
+) -> Result<(), Error> {
+    let metrics = server.metrics();
+    text.family("etude_runs", Kind::Gauge, "Runs by status.")?;
+    let Counts { queued, running, waiting, interrupted, succeeded, failed, cancelled } = counts;
     for (status, count) in [
-        ("queued", counts.queued),
-        ("running", counts.running),
-        ("waiting", counts.waiting),
-        ("interrupted", counts.interrupted),
-        ("succeeded", counts.succeeded),
-        ("failed", counts.failed),
-        ("cancelled", counts.cancelled),
+        ("queued", queued),
+        ("running", running),
+        ("waiting", waiting),
+        ("interrupted", interrupted),
+        ("succeeded", succeeded),
+        ("failed", failed),
+        ("cancelled", cancelled),
     ] {
-        writeln!(out, "etude_runs{{status=\"{status}\"}} {count}")?;
+        text.sample(&[("status", status)], *count as f64)?;
     }
-    writeln!(out, "# HELP etude_streams Open event streams.\n# TYPE etude_streams gauge")?;
-    writeln!(out, "etude_streams {}", call.server.open_streams())?;
-    if !schedules.is_empty() {
-        writeln!(out, "# HELP etude_schedules Schedules by state.\n# TYPE etude_schedules gauge")?;
-    }
+    lock(&metrics.ended).write(text, caller)?;
+    text.family("etude_streams", Kind::Gauge, "Open event streams.")?;
+    text.sample(&[], server.open_streams() as f64)?;
+    text.family("etude_schedules", Kind::Gauge, "Schedules by state.")?;
     for (app, name, state) in schedules {
-        let name = name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-        writeln!(out, "etude_schedules{{app=\"{app}\",schedule=\"{name}\",state=\"{state}\"}} 1")?;
+        text.sample(&[("app", app), ("schedule", name), ("state", state)], 1.0)?;
     }
-    // The family of a counter has no suffix in OpenMetrics.
-    let family = if is_open { "etude_http_requests" } else { "etude_http_requests_total" };
-    writeln!(out, "# HELP {family} Requests by route and status.\n# TYPE {family} counter")?;
-    let requests = call.server.metrics().requests.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    if caller.only.is_empty() {
+        automation(text, metrics)?;
+    }
+    let requests = lock(&metrics.requests).clone();
+    text.family("etude_http_requests", Kind::Counter, "Requests by route and status.")?;
     for ((route, status), requests) in &requests {
-        writeln!(out, "etude_http_requests_total{{route=\"{route}\",status=\"{status}\"}} {}", requests.count)?;
+        text.sample(&[("route", route), ("status", &status.to_string())], requests.count as f64)?;
     }
-    writeln!(out, "# HELP etude_http_seconds Time to the responses.\n# TYPE etude_http_seconds summary")?;
+    text.family("etude_http_seconds", Kind::Summary, "Time to the responses.")?;
     for ((route, status), requests) in &requests {
-        let labels = format!("{{route=\"{route}\",status=\"{status}\"}}");
-        writeln!(out, "etude_http_seconds_sum{labels} {}", requests.ms as f64 / 1_000.0)?;
-        writeln!(out, "etude_http_seconds_count{labels} {}", requests.count)?;
+        let labels: [(&str, &str); 2] = [("route", route), ("status", &status.to_string())];
+        text.part("_sum", &labels, requests.ms as f64 / 1_000.0)?;
+        text.part("_count", &labels, requests.count as f64)?;
     }
-    if is_open {
-        writeln!(out, "# EOF")?;
+    Ok(())
+}
+
+/// Ticks, notices and the writes of all runs.
+fn automation(text: &mut Text, metrics: &Metrics) -> Result<(), Error> {
+    text.family("etude_ticks", Kind::Counter, "Ticks of schedules by outcome.")?;
+    for ((schedule, outcome), count) in lock(&metrics.ticks).iter() {
+        text.sample(&[("schedule", schedule), ("outcome", outcome)], *count as f64)?;
     }
-    Ok(out)
+    text.histogram("etude_tick_lag_seconds", "Time from a tick to its run.", &lock(&metrics.tick_lag))?;
+    text.family("etude_notices", Kind::Counter, "Attempts to deliver notices by outcome.")?;
+    for (outcome, count) in lock(&metrics.notices).iter() {
+        text.sample(&[("outcome", outcome)], *count as f64)?;
+    }
+    let writes = "Time of the writes that accept runs, ticks, deliveries and notices.";
+    text.histogram("etude_journal_write_seconds", writes, &lock(&metrics.journal_writes))
 }

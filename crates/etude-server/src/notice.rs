@@ -63,7 +63,8 @@ impl Found {
     }
 }
 
-fn book(app: &ServedApp, notice: &str) -> String {
+/// The book of a notice's deliveries.
+pub(crate) fn book(app: &ServedApp, notice: &str) -> String {
     format!("notice {} {notice}", app.dir.display())
 }
 

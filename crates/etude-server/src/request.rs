@@ -8,13 +8,13 @@ use axum::response::Response;
 use etude_runtime::engine::Cause;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
 use url::form_urlencoded;
 
+use crate::body::{self, Taken};
 use crate::listen::Peer;
 use crate::problem::{Code, Problem};
 use crate::query::{Query, hinted};
@@ -43,6 +43,8 @@ pub(crate) struct Call {
     /// The largest body of the route.
     pub(crate) limit: usize,
     pub(crate) body: Mutex<Option<Body>>,
+    /// The room that the body takes until the call is over.
+    pub(crate) taken: Mutex<Taken>,
 }
 
 impl Call {
@@ -58,16 +60,10 @@ impl Call {
 
     /// The bytes of the body, at most as many as the route allows (S-26).
     pub(crate) async fn bytes(&self) -> Result<Vec<u8>, Problem> {
-        let Some(mut body) = self.body.lock().await.take() else { return Ok(Vec::new()) };
-        let mut bytes = Vec::new();
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|_| Problem::new(Code::Malformed, "the body ended early"))?;
-            let Ok(piece) = frame.into_data() else { continue };
-            if bytes.len() + piece.len() > self.limit {
-                return Err(too_large(self.limit));
-            }
-            bytes.extend_from_slice(&piece);
-        }
+        let Some(body) = self.body.lock().await.take() else { return Ok(Vec::new()) };
+        let room = self.caller.is_none().then(|| self.server.room());
+        let (bytes, taken) = body::read(body, self.limit, room).await?;
+        *self.taken.lock().await = taken;
         Ok(bytes)
     }
 
@@ -93,14 +89,10 @@ impl Call {
     }
 }
 
-fn too_large(limit: usize) -> Problem {
-    Problem::new(Code::TooLarge, format!("the body has more than {limit} bytes"))
-}
-
 /// Refuses a body whose declared length is over the limit, before it is read.
 pub(crate) fn check_length(headers: &HeaderMap, limit: usize) -> Result<(), Problem> {
     let declared = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if declared.is_some_and(|length| length > limit as u64) { Err(too_large(limit)) } else { Ok(()) }
+    if declared.is_some_and(|length| length > limit as u64) { Err(body::too_large(limit)) } else { Ok(()) }
 }
 
 /// Refuses a body of another media type (S-25).

@@ -297,8 +297,11 @@ async fn enter(methods: &[Route], params: &RawPathParams, request: Request<Body>
     if route.takes != Nothing {
         request::check_length(&parts.headers, limit)?;
     }
+    if route.method == "POST" && route.path.starts_with("/v1/") {
+        start::idempotency_key(&parts.headers)?;
+    }
     let query = Query::parse(parts.uri.query().unwrap_or_default(), route.parameters)?;
     let params = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    let body = Mutex::new(Some(body));
-    (route.handler)(Call { server, caller, peer, cause, params, query, headers: parts.headers, limit, body }).await
+    let (body, taken, headers) = (Mutex::new(Some(body)), Mutex::default(), parts.headers);
+    (route.handler)(Call { server, caller, peer, cause, params, query, headers, limit, body, taken }).await
 }

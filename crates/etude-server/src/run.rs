@@ -6,21 +6,26 @@ use etude::definition::Definition;
 use etude::document::Document;
 use etude::header::Header;
 use etude::inspect::Replay;
-use etude::runs;
 use etude::target::Target;
 use etude_core::data::Json;
 use etude_core::machine::Limits as RunLimits;
-use etude_runtime::engine::{
-    Cause, Counts, Cursor, Engine, Error, Limits, Query, RunRow, RunState, RunView, Takes, name_of,
-};
+use etude_runtime::engine::{Cause, Counts, Cursor, Error, Limits, Query, RunRow, RunState, RunView, Takes, name_of};
 use http::StatusCode;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::problem::{Code, Problem};
 use crate::query::invalid;
-use crate::request::{Call, Respond, json_response, tagged};
+use crate::request::{Call, Respond, json_response, tagged, text_response};
 use crate::server::Server;
 use crate::token::Caller;
+
+mod row;
+mod wire;
+
+pub(crate) use row::{Summaries, result_in, result_of, row_text};
+
+use row::Summary;
+use wire::Page;
 
 /// The parameters that select runs.
 const FILTERS: [&str; 9] = ["status", "app", "pipeline", "machine", "cause", "label", "q", "since", "until"];
@@ -59,6 +64,14 @@ pub(crate) fn visible(server: &Server, caller: &Caller, id: &str) -> Result<RunR
     if server.shows(caller, &row) { Ok(row) } else { Err(no_run()) }
 }
 
+/// The same without its records.
+fn outline(server: &Server, caller: &Caller, id: &str) -> Result<RunView, Problem> {
+    let outline = server.engine().outline(id).map_err(|e| engine_failed(&e))?;
+    // The beginning of an id names no run here.
+    let is_visible = outline.row.id == id && server.shows(caller, &outline.row);
+    if is_visible { Ok(outline) } else { Err(no_run()) }
+}
+
 /// `GET /v1/runs`.
 pub(crate) async fn list(call: Call) -> Respond {
     let caller = call.caller()?.clone();
@@ -67,14 +80,15 @@ pub(crate) async fn list(call: Call) -> Respond {
     let filters = filters_text(&call);
     let after = call.query.get("cursor").map(|text| from_cursor(text, &filters)).transpose()?;
     let server = Arc::clone(&call.server);
-    let document = blocking(move || {
-        let Some(query) = query else { return Ok(json!({"runs": [], "next": null})) };
+    let page = blocking(move || {
+        let Some(query) = query else { return Ok(Page::default()) };
         let (rows, has_more) = page(&server, &caller, query, after, limit)?;
         let next = rows.last().filter(|_| has_more).map(|row| to_cursor(row.cursor(), &filters));
-        let rows: Vec<Value> = rows.iter().map(|row| row_json(&server, row)).collect::<Result<_, _>>()?;
-        Ok(json!({"runs": rows, "next": next}))
+        let runs = rows.iter().map(|row| row_text(&server, row)).collect::<Result<_, _>>()?;
+        Ok(Page { runs, next })
     });
-    Ok(json_response(StatusCode::OK, &document.await?))
+    let text = serde_json::to_string(&page.await?).map_err(|error| Problem::new(Code::Bug, error.to_string()))?;
+    Ok(text_response(StatusCode::OK, text))
 }
 
 /// At most `limit` runs that the caller sees, and whether there are more.
@@ -106,28 +120,31 @@ pub(crate) async fn counts(call: Call) -> Respond {
     let caller = call.caller()?.clone();
     let query = filter(&call)?;
     let server = Arc::clone(&call.server);
-    let counts = blocking(move || {
-        let Some(query) = query else { return Ok(Counts::default()) };
-        if caller.only.is_empty() {
-            return server.engine().counts(&query).map_err(|e| engine_failed(&e));
-        }
-        let mut counts = Counts::default();
-        let mut after = None;
-        loop {
-            let (rows, has_more) = page(&server, &caller, query.clone(), after, PAGE as usize)?;
-            rows.iter().for_each(|row| counts.add(row.state, row.is_live, 1));
-            after = rows.last().map(RunRow::cursor);
-            if !has_more {
-                return Ok(counts);
-            }
-        }
-    });
+    let counts =
+        blocking(move || query.map_or_else(|| Ok(Counts::default()), |query| counted(&server, &caller, query)));
     let Counts { queued, running, waiting, interrupted, succeeded, failed, cancelled } = counts.await?;
     let document = json!({
         "queued": queued, "running": running, "waiting": waiting, "interrupted": interrupted, "succeeded": succeeded,
         "failed": failed, "cancelled": cancelled,
     });
     Ok(json_response(StatusCode::OK, &document))
+}
+
+/// The number of runs that the caller sees, by state.
+pub(crate) fn counted(server: &Server, caller: &Caller, query: Query) -> Result<Counts, Problem> {
+    if caller.only.is_empty() {
+        return server.engine().counts(&query).map_err(|e| engine_failed(&e));
+    }
+    let mut counts = Counts::default();
+    let mut after = None;
+    loop {
+        let (rows, has_more) = page(server, caller, query.clone(), after, PAGE as usize)?;
+        rows.iter().for_each(|row| counts.add(row.state, row.is_live, 1));
+        after = rows.last().map(RunRow::cursor);
+        if !has_more {
+            return Ok(counts);
+        }
+    }
 }
 
 /// The runs that the query's parameters select; `None` if there can be none.
@@ -157,7 +174,11 @@ pub(crate) fn filter(call: &Call) -> Result<Option<Query>, Problem> {
         }
     }
     query.target = match (given("pipeline"), given("machine")) {
-        (Some(_), Some(_)) => return Err(invalid("machine", "`pipeline` and `machine` exclude each other")),
+        // No run is of both.
+        (Some(_), Some(_)) => {
+            is_empty = true;
+            None
+        }
         (Some(name), None) => Some(Target::Pipeline(name.to_owned()).to_string()),
         (None, Some(name)) => Some(Target::Machine(name.to_owned()).to_string()),
         (None, None) => None,
@@ -209,84 +230,23 @@ fn from_cursor(text: &str, filters: &str) -> Result<Cursor, Problem> {
     if parts.next() == Some(&cursor_check(cursor, filters)) { Ok(cursor) } else { Err(foreign()) }
 }
 
-/// The result document of a run, if it has one.
-pub(crate) fn result_of(engine: &dyn Engine, row: &RunRow) -> Result<Option<Document>, Problem> {
-    if matches!(row.state, RunState::Queued | RunState::Running) {
-        return Ok(None);
-    }
-    let text = engine.result(&row.id).map_err(|e| engine_failed(&e))?;
-    Ok(text.and_then(|text| Document::from_journal(&text, &*engine.blobs()).ok()))
-}
-
-/// The row of a run as a document.
-pub(crate) fn row_json(server: &Server, row: &RunRow) -> Result<Value, Problem> {
-    let document = result_of(&**server.engine(), row)?;
-    Ok(Value::Object(row_members(server, row, document.as_ref())))
-}
-
-fn row_members(server: &Server, row: &RunRow, document: Option<&Document>) -> Map<String, Value> {
-    let (target, placement) = (Target::parse(&row.target), &row.placement);
-    let rfc3339 = etude::clock::rfc3339;
-    let end = if row.state == RunState::Running && row.is_live { etude::clock::now_ms() } else { row.changed_at_ms };
-    let lasted = row.started_at_ms.map(|start| u64::try_from(end.saturating_sub(start)).unwrap_or(0));
-    let base = format!("{}/v1/runs/{}", server.settings().base_path, row.id);
-    let row = json!({
-        "run_id": row.id,
-        "status": runs::status(row),
-        "mode": document.map_or_else(|| target.mode(), |document| document.mode),
-        "app": server.slug(&row.app),
-        "pipeline": target.pipeline(),
-        "machine": target.machine(),
-        "cause": placement.cause.word(),
-        "by": placement.by,
-        "labels": placement.labels,
-        "priority": placement.priority,
-        "created_at": rfc3339(row.created_at_ms),
-        "started_at": row.started_at_ms.map(rfc3339),
-        "changed_at": rfc3339(row.changed_at_ms),
-        "ended_at": row.state.is_final().then(|| rfc3339(row.changed_at_ms)),
-        "duration_ms": document.map(|document| document.duration_ms).or(lasted),
-        "usage": document.and_then(|document| document.members.get("usage")),
-        "waiting_count": document.map_or(0, |document| document.waiting.len()),
-        "attempt": document.and_then(|document| document.attempt),
-        "kind": document.and_then(runs::kind),
-        "reason": document.and_then(runs::reason),
-        "progress": document.and_then(progress),
-        "again_of": placement.again_of,
-        "links": {
-            "self": base, "events": format!("{base}/events"), "tree": format!("{base}/tree"),
-            "page": format!("{}/runs/{}", server.settings().base_path, row.id),
-        },
-    });
-    match row {
-        Value::Object(members) => members,
-        _ => Map::new(),
-    }
-}
-
-/// The status of each step, in the order of the plan.
-fn progress(document: &Document) -> Option<Value> {
-    let steps = document.members.get("steps")?.as_array()?;
-    Some(steps.iter().map(|step| step["status"].clone()).collect())
-}
-
 /// `GET /v1/runs/{id}`.
 pub(crate) async fn show(call: Call) -> Respond {
     let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
     let text = blocking(move || {
-        visible(&server, &caller, &id)?;
-        document(&server, &id)
+        let outline = outline(&server, &caller, &id)?;
+        if outline.row.state == RunState::Queued {
+            // Another process may have queued it a moment ago, and waits for it.
+            server.works().wake.notify_one();
+        }
+        document_of(&server, outline)
     });
     Ok(tagged(&call.headers, text.await?))
 }
 
 /// `GET /v1/runs/{id}/output`: what the run has returned, and null before.
 pub(crate) async fn output(call: Call) -> Respond {
-    value(call, |server, view| {
-        let document = result_of(&**server.engine(), &view.row)?;
-        Ok(document.and_then(|document| document.output))
-    })
-    .await
+    value(call, |server, view| Ok(result_in(&**server.engine(), view).and_then(|document| document.output))).await
 }
 
 /// `GET /v1/runs/{id}/input`.
@@ -302,46 +262,60 @@ pub(crate) async fn input(call: Call) -> Respond {
 async fn value(call: Call, of: fn(&Server, &RunView) -> Result<Option<Json>, Problem>) -> Respond {
     let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
     let text = blocking(move || {
-        visible(&server, &caller, &id)?;
-        let view = server.engine().view(&id).map_err(|e| engine_failed(&e))?;
-        let value = of(&server, &view)?;
+        let value = of(&server, &outline(&server, &caller, &id)?)?;
         let text = value.map_or_else(|| Ok("null".to_owned()), |json| json.text().map(|text| text.to_string()));
         text.map_err(|error| Problem::new(Code::JournalUnavailable, error.to_string()))
     });
     Ok(tagged(&call.headers, text.await?))
 }
 
-/// The document of a run, as text: its input and its output keep their digits.
+/// The document of a run, as text.
 pub(crate) fn document(server: &Server, id: &str) -> Result<String, Problem> {
+    document_of(server, server.engine().outline(id).map_err(|e| engine_failed(&e))?)
+}
+
+/// The document of a run, as text: its input and its output keep their digits. Only a run without a result is read whole.
+fn document_of(server: &Server, outline: RunView) -> Result<String, Problem> {
     let engine = server.engine();
-    let view = engine.view(id).map_err(|e| engine_failed(&e))?;
+    let (view, result) = match result_in(&**engine, &outline) {
+        Some(document) => (outline, Some(document)),
+        None => {
+            let view = engine.view(&outline.row.id).map_err(|e| engine_failed(&e))?;
+            let result = result_so_far(server, &view);
+            (view, result)
+        }
+    };
     let (row, blobs) = (&view.row, engine.blobs());
     let header = Header::parse(&view.run.header, &*blobs).ok();
-    let result = match result_of(&**engine, row)? {
-        Some(document) => Some(document),
-        None => so_far(server, &view),
-    };
-    let mut members = row_members(server, row, result.as_ref());
+    let summary = result.as_ref().map(Summary::of).transpose()?;
+    let mut text = row::text(server, row, summary.as_ref())?.get().to_owned();
     let empty = || Value::from(Vec::<Value>::new());
     let member = |name: &str| result.as_ref().and_then(|document| document.members.get(name).cloned());
-    members.insert("errors".to_owned(), member("errors").unwrap_or_else(empty));
-    members.insert("steps".to_owned(), member("steps").unwrap_or_else(empty));
-    members.insert("fell_back".to_owned(), member("fell_back").unwrap_or_default());
-    if Target::parse(&row.target).machine().is_some() {
-        members.insert("stages".to_owned(), member("stages").unwrap_or_else(empty));
-    }
-    members.insert("not_before".to_owned(), json!(row.placement.not_before_ms.map(etude::clock::rfc3339)));
     let limits = header.as_ref().map_or_else(RunLimits::default, |header| header.limits);
-    let limits = json!({
-        "max_cost_usd": limits.max_cost_usd, "max_tokens": limits.max_tokens, "timeout_ms": limits.timeout_ms,
-    });
-    members.insert("limits".to_owned(), limits);
     let waiting = result.as_ref().filter(|_| row.state == RunState::Waiting).map(|document| document.waiting.clone());
-    members.insert("waiting".to_owned(), waiting.unwrap_or_default().into());
-    let place = engine.place(id, &server.limits(), server.clock().now_ms()).map_err(|e| engine_failed(&e))?;
-    let place = place.map(|place| json!({"position": place.position, "reason": place.reason.word()}));
-    members.insert("queue".to_owned(), json!(place));
-    let mut text = Value::Object(members).to_string();
+    let place = match row.state {
+        RunState::Queued => engine.place(&row.id, &server.limits(), server.clock().now_ms()),
+        _ => Ok(None),
+    };
+    let place = place.map_err(|e| engine_failed(&e))?;
+    let mut rest = json!({
+        "errors": member("errors").unwrap_or_else(empty),
+        "steps": member("steps").unwrap_or_else(empty),
+        "fell_back": member("fell_back"),
+        "not_before": row.placement.not_before_ms.map(etude::clock::rfc3339),
+        "limits": {
+            "max_cost_usd": limits.max_cost_usd, "max_tokens": limits.max_tokens, "timeout_ms": limits.timeout_ms,
+        },
+        "waiting": waiting.unwrap_or_default(),
+        "queue": place.map(|place| json!({"position": place.position, "reason": place.reason.word()})),
+    });
+    if Target::parse(&row.target).machine().is_some() {
+        rest["stages"] = member("stages").unwrap_or_else(empty);
+    }
+    // Both are objects with members.
+    text.pop();
+    text.push(',');
+    text.push_str(&rest.to_string()[1..]);
     text.pop();
     let raw = |json: Option<&etude_core::data::Json>| match json.map(etude_core::data::Json::text) {
         None => Ok("null".into()),
@@ -365,11 +339,8 @@ fn so_far(server: &Server, view: &RunView) -> Option<Document> {
 }
 
 /// The result of a run, or what its journal says so far.
-pub(crate) fn result_so_far(server: &Server, view: &RunView) -> Result<Option<Document>, Problem> {
-    Ok(match result_of(&**server.engine(), &view.row)? {
-        Some(document) => Some(document),
-        None => so_far(server, view),
-    })
+pub(crate) fn result_so_far(server: &Server, view: &RunView) -> Option<Document> {
+    result_in(&**server.engine(), view).or_else(|| so_far(server, view))
 }
 
 fn replayed(server: &Server, view: &RunView, definition: &Definition) -> Option<etude_core::report::RunResult> {

@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use etude::clock::rfc3339;
+use etude_core::digest::Digest;
 use etude_runtime::engine::{Entry, EntryQuery, Expected, Write};
 use etude_spec::automation::{Automation, Schedule, Target};
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
 use crate::ledger::{self, Page};
@@ -21,6 +22,7 @@ use crate::query::invalid;
 use crate::request::{Call, Respond, json_response, tagged};
 use crate::run::{blocking, parse_time};
 use crate::server::{ServedApp, Server};
+use crate::start;
 use crate::token::Caller;
 
 pub(crate) use turn::turns;
@@ -36,11 +38,22 @@ const MAX_BACKFILL: usize = 1_000;
 pub(crate) struct Schedules {
     definitions: Mutex<BTreeMap<PathBuf, (Instant, Arc<Automation>)>>,
     looks: Mutex<BTreeMap<(PathBuf, String), turn::Look>>,
+    /// The last look of the clock loop.
+    turned: Mutex<Option<Instant>>,
 }
 
 impl Schedules {
     fn definitions(&self) -> MutexGuard<'_, BTreeMap<PathBuf, (Instant, Arc<Automation>)>> {
         self.definitions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The time since the clock loop has looked at the schedules; `None` if it has not begun.
+    pub(crate) fn since_turn(&self) -> Option<Duration> {
+        self.turned.lock().unwrap_or_else(PoisonError::into_inner).map(|turned| turned.elapsed())
+    }
+
+    fn note_turn(&self) {
+        *self.turned.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 }
 
@@ -74,8 +87,13 @@ impl Found {
 
     /// The book of its ticks.
     fn book(&self) -> String {
-        format!("ticks {} {}", self.app.dir.display(), self.schedule().name)
+        book(&self.app, &self.schedule().name)
     }
+}
+
+/// The book of a schedule's ticks.
+pub(crate) fn book(app: &ServedApp, schedule: &str) -> String {
+    format!("ticks {} {schedule}", app.dir.display())
 }
 
 /// What the journal keeps of a schedule.
@@ -278,23 +296,45 @@ async fn moved(call: &Call, change: impl FnOnce(Kept) -> Kept + Send + 'static) 
     Ok(json_response(StatusCode::OK, &document.await?))
 }
 
-/// `POST /v1/schedules/{app}/{name}/fire`.
+/// `POST /v1/schedules/{app}/{name}/fire`. The same idempotency key of the same token fires once.
 pub(crate) async fn fire(call: Call) -> Respond {
     call.json(&[]).await?;
     let (server, find) = (Arc::clone(&call.server), find(&call)?);
-    let document = blocking(move || {
+    let caller = call.caller()?.name.clone();
+    let given = start::idempotency_key(&call.headers)?.map(|key| Digest::of(format!("{caller} {key}").as_bytes()));
+    let key = format!("fire {}", given.map_or_else(|| uuid::Uuid::new_v4().to_string(), |digest| digest.to_string()));
+    let fired = blocking(move || {
         let found = sound(find()?)?;
+        if given.is_some()
+            && let Some(before) = fired_before(&server, &found, &key)?
+        {
+            return Ok((before, true));
+        }
         let now = server.clock().now_ms();
-        let key = format!("fire {}", uuid::Uuid::new_v4());
-        let fired = tick::Tick { key, at_ms: now, due_ms: now, kind: "fire", expected: Expected::Nothing };
-        match tick::begin(&server, &found, &fired, false)? {
-            tick::Taken::Ran(run_id) => Ok(json!({"at": rfc3339(now), "run_id": run_id})),
+        let tick = tick::Tick { key: key.clone(), at_ms: now, due_ms: now, kind: "fire", expected: Expected::Nothing };
+        match tick::begin(&server, &found, &tick, false)? {
+            tick::Taken::Ran(run_id) => Ok((json!({"at": rfc3339(now), "run_id": run_id}), false)),
             tick::Taken::Full(full) => Err(full.problem(&server)),
             tick::Taken::Invalid(problem) => Err(*problem),
-            tick::Taken::Busy | tick::Taken::Other => Err(Problem::new(Code::Bug, "a tick of its own is taken")),
+            tick::Taken::Busy | tick::Taken::Other => match fired_before(&server, &found, &key)? {
+                Some(before) => Ok((before, true)),
+                None => Err(Problem::new(Code::Bug, "a tick of its own is taken")),
+            },
         }
     });
-    Ok(json_response(StatusCode::ACCEPTED, &document.await?))
+    let (document, is_replayed) = fired.await?;
+    let mut response = json_response(StatusCode::ACCEPTED, &document);
+    if is_replayed {
+        response.headers_mut().insert("idempotency-replayed", HeaderValue::from_static("true"));
+    }
+    Ok(response)
+}
+
+/// The response to the request that has fired with this key.
+fn fired_before(server: &Server, found: &Found, key: &str) -> Result<Option<Value>, Problem> {
+    let query = EntryQuery { book: found.book(), key: Some(key.to_owned()), ..EntryQuery::default() };
+    let entry = ledger::entries(server, &query)?.pop();
+    Ok(entry.map(|entry| json!({"at": rfc3339(entry.at_ms), "run_id": entry.run_id})))
 }
 
 /// `POST /v1/schedules/{app}/{name}/backfill`.

@@ -36,8 +36,8 @@ use crate::server::{LogLine, Server};
 use crate::stream;
 use crate::work;
 
-/// Connections at once.
-const MAX_CONNECTIONS: usize = 1_024;
+/// Connections over the socket at once. They are the owner's, and no one on the network can take their places.
+const MAX_OWN: usize = 256;
 
 /// The time in which the headers of a request must arrive.
 const HEADERS: Duration = Duration::from_secs(10);
@@ -50,6 +50,10 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Accepts connections until [`Server::drain`] is called, then lets runs and responses in progress end.
 pub async fn serve(server: Arc<Server>, listening: Listening) {
+    // Without a journal there is nothing to count from; requests report it.
+    if let Ok(change) = server.engine().last_change() {
+        server.metrics().begin_at(change);
+    }
     let worker = tokio::spawn(work::work(Arc::clone(&server)));
     let turns = tokio::spawn(schedule::turns(Arc::clone(&server)));
     let notices = tokio::spawn(notice::work(Arc::clone(&server)));
@@ -90,7 +94,7 @@ type Connections = mpsc::UnboundedReceiver<JoinHandle<()>>;
 /// Accepts on all addresses and on the socket, each in a task of its own.
 fn accept(server: &Arc<Server>, listening: Listening) -> (JoinSet<()>, Connections) {
     let Listening { tcp, socket, tls, .. } = listening;
-    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(server.settings().max_connections));
     let mut loops = JoinSet::new();
     let (connected, connections) = mpsc::unbounded_channel();
     for listener in tcp {
@@ -118,7 +122,7 @@ fn accept(server: &Arc<Server>, listening: Listening) -> (JoinSet<()>, Connectio
             }
         });
     }
-    let server = Arc::clone(server);
+    let (server, permits) = (Arc::clone(server), Arc::new(Semaphore::new(MAX_OWN)));
     loops.spawn(async move {
         while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
             match socket.accept().await {
@@ -202,7 +206,8 @@ async fn checked(server: &Arc<Server>, peer: Peer, mut request: Request<Body>, t
         let (method, uri, headers) = (request.method(), request.uri(), request.headers());
         door::check_host(server, &peer, uri, headers)?;
         let path = below_base(server, &peer, uri.path());
-        door::check_origin(server, method, headers, is_page, path == Some("/login"))?;
+        let is_login = path == Some("/login") && *method == Method::POST;
+        door::check_origin(server, method, headers, is_page, is_login)?;
         if *method == Method::OPTIONS && is_allowed_origin(server, headers) {
             return Ok(None);
         }

@@ -11,11 +11,14 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::app::Apps;
+use crate::body::Room;
 use crate::clock::Clock;
 use crate::door::Names;
+use crate::ledger::retention::Retention;
 use crate::listen::Addresses;
 use crate::metrics::Metrics;
 use crate::notice::Notices;
+use crate::run::Summaries;
 use crate::schedule::Schedules;
 use crate::session::{Sessions, Throttle};
 use crate::spending::Spending;
@@ -54,14 +57,14 @@ pub struct Settings {
     pub max_runs: u32,
     /// Runs that wait for their start.
     pub max_queued: u32,
+    /// Connections over the network at once, loopback included.
+    pub max_connections: usize,
     /// What the runs of a day (UTC) may cost before no more are accepted, in US dollars.
     pub max_cost_per_day_usd: Option<f64>,
     /// Runs of the command line are adopted too.
     pub adopts_all: bool,
     /// The process is a worker: it drives runs with bundles instead of those of its apps.
     pub worker: Option<Worker>,
-    /// How agents are served.
-    pub mcp: etude_mcp::Settings,
     /// The version in documents.
     pub version: String,
 }
@@ -79,10 +82,10 @@ impl Settings {
             drain_timeout: Duration::from_secs(30),
             max_runs: 32,
             max_queued: 10_000,
+            max_connections: 1_024,
             max_cost_per_day_usd: None,
             adopts_all: false,
             worker: None,
-            mcp: etude_mcp::Settings::default(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }
@@ -126,16 +129,18 @@ pub struct Server {
     engine: Arc<dyn Engine>,
     apps: Box<dyn Apps>,
     stories: Stories,
+    summaries: Summaries,
     works: Works,
     spending: Spending,
-    admissions: Arc<tokio::sync::Mutex<()>>,
     protocol: crate::mcp::Shared,
     schedules: Schedules,
     notices: Notices,
+    retention: Retention,
     metrics: Metrics,
     tokens: Tokens,
     sessions: Sessions,
     throttle: Throttle,
+    room: Room,
     clock: Clock,
     names: Names,
     addresses: Addresses,
@@ -169,16 +174,18 @@ impl Server {
             engine,
             apps,
             stories: Stories::default(),
+            summaries: Summaries::default(),
             works: Works::default(),
             spending: Spending::default(),
-            admissions: Arc::default(),
             protocol: crate::mcp::Shared::default(),
             schedules: Schedules::default(),
             notices: Notices::default(),
+            retention: Retention::default(),
             metrics: Metrics::default(),
             tokens,
             sessions,
             throttle: Throttle::default(),
+            room: Room::default(),
             clock,
             names,
             addresses,
@@ -213,13 +220,13 @@ impl Server {
         &self.works
     }
 
-    pub(crate) fn spending(&self) -> &Spending {
-        &self.spending
+    /// What the rows of runs have from their result documents.
+    pub(crate) fn summaries(&self) -> &Summaries {
+        &self.summaries
     }
 
-    /// Held while a run of a pipeline that refuses others is accepted.
-    pub(crate) fn admissions(&self) -> &Arc<tokio::sync::Mutex<()>> {
-        &self.admissions
+    pub(crate) fn spending(&self) -> &Spending {
+        &self.spending
     }
 
     pub(crate) fn protocol_shared(&self) -> &crate::mcp::Shared {
@@ -234,6 +241,10 @@ impl Server {
         &self.notices
     }
 
+    pub(crate) fn retention(&self) -> &Retention {
+        &self.retention
+    }
+
     pub(crate) fn tokens(&self) -> &Tokens {
         &self.tokens
     }
@@ -244,6 +255,10 @@ impl Server {
 
     pub(crate) fn throttle(&self) -> &Throttle {
         &self.throttle
+    }
+
+    pub(crate) fn room(&self) -> &Room {
+        &self.room
     }
 
     pub(crate) fn clock(&self) -> &Clock {
@@ -276,7 +291,12 @@ impl Server {
 
     /// The same to the page at `path`, which begins with `/`.
     pub fn login_link_to(&self, path: &str) -> (String, i64) {
-        let (code, expires_at_ms) = self.sessions.new_code(self.clock.now_ms());
+        self.login_link_of(None, path)
+    }
+
+    /// The same for a session of the token with this hash; `None`: the owner's.
+    pub(crate) fn login_link_of(&self, token: Option<blake3::Hash>, path: &str) -> (String, i64) {
+        let (code, expires_at_ms) = self.sessions.new_code(token, self.clock.now_ms());
         let address = self.addresses.urls().into_iter().next().unwrap_or_default();
         (format!("{address}{}{path}#login={code}", self.settings.base_path), expires_at_ms)
     }

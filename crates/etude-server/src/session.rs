@@ -40,8 +40,8 @@ pub(crate) struct Sessions {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The end of each login code.
-    codes: BTreeMap<[u8; 32], i64>,
+    /// The end of each login code, and the token whose session it begins; `None`: the owner's.
+    codes: BTreeMap<[u8; 32], (i64, Option<Hash>)>,
     sessions: BTreeMap<[u8; 32], Session>,
 }
 
@@ -94,20 +94,22 @@ impl Sessions {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A login code, and the end of its validity in milliseconds since 1970.
-    pub(crate) fn new_code(&self, now_ms: i64) -> (String, i64) {
+    /// A login code for a session of the token with this hash, or of the owner's; and the end of its validity in milliseconds
+    /// since 1970.
+    pub(crate) fn new_code(&self, token: Option<Hash>, now_ms: i64) -> (String, i64) {
         let (code, end) = (encoded(&random()), now_ms.saturating_add(CODE_VALID_MS));
         let mut state = self.state();
-        state.codes.retain(|_, end| now_ms < *end);
+        state.codes.retain(|_, (end, _)| now_ms < *end);
         if state.codes.len() < MAX_KEPT {
-            state.codes.insert(*hash(&code).as_bytes(), end);
+            state.codes.insert(*hash(&code).as_bytes(), (end, token));
         }
         (code, end)
     }
 
-    /// Uses a login code up. True if it was valid.
-    pub(crate) fn take_code(&self, code: &str, now_ms: i64) -> bool {
-        self.state().codes.remove(hash(code).as_bytes()).is_some_and(|end| now_ms < end)
+    /// Uses a login code up. If it was valid, the token whose session it begins; `None` in it is the owner's.
+    pub(crate) fn take_code(&self, code: &str, now_ms: i64) -> Option<Option<Hash>> {
+        let (end, token) = self.state().codes.remove(hash(code).as_bytes())?;
+        (now_ms < end).then_some(token)
     }
 
     /// Begins a session for the token with this hash and returns the cookie's value.
@@ -186,12 +188,15 @@ mod tests {
     #[test]
     fn a_login_code_works_once_for_two_minutes() {
         let sessions = Sessions::new(Path::new("none"));
-        let (code, end) = sessions.new_code(1_000);
+        let (code, end) = sessions.new_code(None, 1_000);
         assert_eq!(end, 121_000);
-        assert!(sessions.take_code(&code, 120_999));
-        assert!(!sessions.take_code(&code, 120_999));
-        let (code, _) = sessions.new_code(1_000);
-        assert!(!sessions.take_code(&code, 121_000));
+        assert_eq!(sessions.take_code(&code, 120_999), Some(None));
+        assert_eq!(sessions.take_code(&code, 120_999), None);
+        let (code, _) = sessions.new_code(None, 1_000);
+        assert_eq!(sessions.take_code(&code, 121_000), None);
+        let token = hash("a token");
+        let (code, _) = sessions.new_code(Some(token), 1_000);
+        assert_eq!(sessions.take_code(&code, 2_000), Some(Some(token)));
     }
 
     /// S-20: a session ends with its logout, and after twelve idle hours.

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use etude_runtime::engine::{RunRow, RunState};
 
 use crate::problem::Problem;
-use crate::run::{engine_failed, result_so_far};
+use crate::run::{engine_failed, result_of, result_so_far};
 use crate::server::Server;
 
 /// A day, in milliseconds.
@@ -75,8 +75,11 @@ impl Seen {
 
 /// What a run has cost so far, in US dollars; nothing if its journal cannot be read any more.
 fn cost(server: &Server, row: &RunRow) -> Result<f64, Problem> {
-    let Ok(view) = server.engine().view(&row.id) else { return Ok(0.0) };
-    let document = result_so_far(server, &view)?;
+    let engine = server.engine();
+    let document = match result_of(&**engine, row) {
+        Ok(Some(document)) => Some(document),
+        _ => engine.view(&row.id).ok().and_then(|view| result_so_far(server, &view)),
+    };
     let usage = document.as_ref().and_then(|document| document.members.get("usage"));
     Ok(usage.and_then(|usage| usage["cost_usd"].as_f64()).unwrap_or(0.0))
 }

@@ -2,24 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::response::Response;
 use etude::definition::Definition;
-use etude::header::{Granted, Header};
+use etude::header::Header;
 use etude::runner::Request;
 use etude::target::Target;
 use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_core::machine::Limits;
-use etude_core::model::Usage;
 use etude_runtime::engine::{Cause, Enqueued, Placement, RunState, UniqueKey};
 use http::header::LOCATION;
-use http::{HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::admission::{self, Candidate};
+use crate::admission::{self, Candidate, Full};
 use crate::app::{NotLoaded, not_loaded};
 use crate::problem::{Code, Problem};
 use crate::request::{Call, Members, Respond, json_response, text_response};
@@ -39,7 +38,7 @@ const MAX_WAIT: u64 = 60;
 /// `POST /v1/runs`.
 pub(crate) async fn start(call: Call) -> Respond {
     let is_dry = call.query.flag("dry_run")?;
-    let key = idempotency_key(&call)?;
+    let key = idempotency_key(&call.headers)?;
     let bytes = call.bytes().await?;
     if bytes.is_empty() {
         let problem = Problem::new(Code::Malformed, "the body is empty; it is a JSON object");
@@ -69,7 +68,7 @@ pub(crate) async fn start(call: Call) -> Respond {
     let wait = wait(&call);
     let (server, dir) = (Arc::clone(&call.server), app.dir.clone());
     let definition = blocking(move || {
-        let loaded = server.apps().load(&dir, &target);
+        let loaded = server.startable(&dir, &target);
         loaded.map(|(_, definition)| definition).map_err(|error| not_loaded(error, pointer, &name))
     });
     let definition = definition.await?;
@@ -84,17 +83,8 @@ pub(crate) async fn start(call: Call) -> Respond {
         let document = etude::dry_run::of(&definition.plan, &input, None).json();
         return Ok(json_response(StatusCode::OK, &document));
     }
-    let request = Request {
-        input,
-        limits,
-        caller_dir: definition.app.display().to_string(),
-        spent: Usage::default(),
-        granted: Granted::default(),
-        refresh: false,
-        routing: None,
-        again_of: None,
-        asked: None,
-    };
+    let traceparent = traceparent(&call.headers);
+    let request = Request { limits, traceparent, ..Request::new(input, definition.app.display().to_string()) };
     let keys =
         key.into_iter().map(|key| UniqueKey { key: format!("http runs {} {key}", caller.name), digest: Some(digest) });
     let candidate = Candidate { request, placement, has_priority, keys: keys.collect(), tick: None };
@@ -159,35 +149,33 @@ fn with_stated(input: &str, stated: Map<String, Value>) -> Result<String, Proble
 
 /// `POST /v1/runs/{id}/again`.
 pub(crate) async fn again(call: Call) -> Respond {
-    let key = idempotency_key(&call)?;
+    let key = idempotency_key(&call.headers)?;
     let bytes = call.bytes().await?;
     let digest = Digest::of(&bytes);
     let members = Members::parse(bytes, &["input"])?;
     let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
     let given = members.raw("input").map(str::to_owned);
     let (by, again_of) = (caller.name.clone(), id.clone());
+    let traceparent = traceparent(&call.headers);
     let prepared = blocking(move || {
         let row = run::visible(&server, &caller, &id)?;
         let app = server.app_of(&row).cloned().ok_or_else(|| Problem::not_found("the app is not served"))?;
         let view = server.engine().view(&id).map_err(|e| engine_failed(&e))?;
         let header = Header::parse(&view.run.header, &*server.engine().blobs())
             .map_err(|why| Problem::new(Code::JournalUnavailable, why))?;
-        let loaded = server.definition(&row.app, &row.target);
+        // Another run is a new one: of a pipeline that is not in use any more, there is none.
+        let loaded = server.startable(&app.dir, &Target::parse(&row.target));
         let (_, definition) = loaded.map_err(|error| not_loaded(error, "", &row.target))?;
         let input = match given {
             Some(text) => Json::parse(&text).map_err(|_| Problem::invalid("/input", "`input` is an object"))?,
             None => header.input,
         };
         let request = Request {
-            input,
             limits: header.limits,
-            caller_dir: header.caller_dir,
-            spent: Usage::default(),
-            granted: Granted::default(),
-            refresh: false,
-            routing: None,
             again_of: Some(again_of.clone()),
             asked: header.asked,
+            traceparent,
+            ..Request::new(input, header.caller_dir)
         };
         let placement = Placement {
             cause: Cause::Api,
@@ -208,6 +196,14 @@ pub(crate) async fn again(call: Call) -> Respond {
     enqueue(&call.server, app, definition, candidate, wait(&call)).await
 }
 
+/// The span that the run of a request belongs to (W3C Trace Context). What has another form is ignored, as that asks for.
+fn traceparent(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get("traceparent")?.to_str().ok()?;
+    let lengths: Vec<usize> = text.split('-').map(str::len).collect();
+    let is_hex = |c: char| matches!(c, '0'..='9' | 'a'..='f' | '-');
+    (lengths == [2, 32, 16, 2] && text.chars().all(is_hex)).then(|| text.to_owned())
+}
+
 /// Accepts a run durably, then responds with it (S-36, S-37).
 async fn enqueue(
     server: &Arc<Server>,
@@ -218,7 +214,10 @@ async fn enqueue(
 ) -> Respond {
     let of = Arc::clone(server);
     let admission = blocking(move || admission::admit(&of, &app, &definition, candidate)).await?;
-    let enqueued = server.engine().enqueue(&admission.submission).await.map_err(|error| engine_failed(&error))?;
+    let since = Instant::now();
+    let enqueued = server.engine().enqueue(&admission.submission).await;
+    server.metrics().journal_write(since.elapsed());
+    let enqueued = enqueued.map_err(|error| engine_failed(&error))?;
     let (id, is_replayed) = match enqueued {
         Enqueued::Accepted => {
             let (of, id) = (Arc::clone(server), admission.submission.run.id.clone());
@@ -231,6 +230,7 @@ async fn enqueue(
             return Err(problem.with("run_id", run_id));
         }
         Enqueued::Full => return Err(admission.full.problem(server)),
+        Enqueued::Held { run_id } => return Err(Full::Pipeline(run_id).problem(server)),
     };
     if let Some(seconds) = wait {
         wait_for(server, &id, Duration::from_secs(seconds)).await;
@@ -257,14 +257,13 @@ fn header(response: &mut Response, name: &'static str, value: &str) -> Result<()
 
 /// Waits until a run has ended or waits for somebody, at most for `limit`, or until the server stops.
 async fn wait_for(server: &Arc<Server>, id: &str, limit: Duration) {
-    let (mut news, mut stopping) = (server.news_of_journal(), server.stopping());
+    let (mut news, mut stopping) = (server.stories().news_of_run(id), server.stopping());
     let ended = async {
         loop {
             let (engine, id) = (Arc::clone(server.engine()), id.to_owned());
             let row = blocking(move || engine.row(&id).map_err(|e| engine_failed(&e))).await;
-            if !row.is_ok_and(|row| matches!(row.state, RunState::Queued | RunState::Running))
-                || news.changed().await.is_err()
-            {
+            let is_on_its_way = row.is_ok_and(|row| matches!(row.state, RunState::Queued | RunState::Running));
+            if !is_on_its_way || news.changed().await.is_err() {
                 return;
             }
         }
@@ -312,8 +311,10 @@ pub(crate) fn limits(members: &Members) -> Result<Limits, Problem> {
     let timeout_ms = match limits.raw("timeout") {
         None => None,
         Some(raw) => {
-            let text = serde_json::from_str::<String>(raw).unwrap_or_else(|_| raw.to_owned());
-            let ms = duration_ms(&text);
+            // `2.0` is a whole number of seconds too.
+            let whole = serde_json::from_str::<f64>(raw).ok().filter(|seconds| seconds.fract() == 0.0);
+            let text = serde_json::from_str::<String>(raw).ok().or(whole.map(|seconds| format!("{seconds:.0}")));
+            let ms = text.and_then(|text| duration_ms(&text));
             Some(ms.ok_or_else(|| limits.invalid("timeout", "a duration is `500ms`, `2s`, `5m` or `1h`"))?)
         }
     };
@@ -369,8 +370,8 @@ fn placement(members: &Members, by: &str) -> Result<Placement, Problem> {
 }
 
 /// The header `Idempotency-Key`.
-pub(crate) fn idempotency_key(call: &Call) -> Result<Option<String>, Problem> {
-    let Some(value) = call.headers.get("idempotency-key") else { return Ok(None) };
+pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
     let text = value
         .to_str()
         .ok()

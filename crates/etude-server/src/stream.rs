@@ -1,31 +1,42 @@
 //! The events of a run, as a page or as a stream; the feed of all runs.
 
+mod aside;
+mod feed;
+mod news;
+mod wire;
+
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::fmt::Write as _;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::response::Response;
+use blake3::Hash;
 use etude::story::{self, EventId, Story};
 use etude_runtime::engine::{Engine, Error};
+use futures_util::StreamExt as _;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body_util::StreamBody;
 use hyper::body::Frame;
 use serde_json::Value;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::Interval;
 
+use self::aside::Asides;
+use self::news::Awaited;
 use crate::problem::{Code, Problem};
 use crate::query::invalid;
 use crate::request::{Call, Respond, json_response};
-use crate::run::{blocking, engine_failed, row_json, visible};
+use crate::run::{blocking, engine_failed, visible};
 use crate::server::Server;
 use crate::token::Caller;
 
-/// How often the journal is asked for news, with one question for all runs.
-const PAUSE: Duration = Duration::from_millis(100);
+pub(crate) use feed::{feed, live};
+pub(crate) use news::look_for_news;
 
 /// The interval of comments, which keep proxies from closing the connection.
 const COMMENT: Duration = Duration::from_secs(15);
@@ -33,16 +44,23 @@ const COMMENT: Duration = Duration::from_secs(15);
 /// Streams of one token at once.
 const MAX_STREAMS: usize = 100;
 
-/// Bytes that wait for a client.
+/// Bytes after which a piece ends.
 const PIECE: usize = 64 * 1024;
 
-/// Stories of runs that somebody reads.
+/// Stories of runs that are read.
 #[derive(Debug, Default)]
 pub(crate) struct Stories {
     open: Mutex<BTreeMap<String, Weak<Mutex<Followed>>>>,
     streams: Mutex<BTreeMap<String, usize>>,
+    /// What runs of this server say on their way.
+    pub(crate) asides: Asides,
     /// [`Engine::version`] as it was asked last.
     news: watch::Sender<u64>,
+    /// The same of the last look, which may have been a short one.
+    looked: AtomicU64,
+    awaited: Mutex<BTreeMap<String, Awaited>>,
+    /// A request has begun to wait for a run.
+    is_awaited: Notify,
 }
 
 /// A story, and the version of the journal up to which it goes.
@@ -50,31 +68,55 @@ pub(crate) struct Stories {
 struct Followed {
     story: Story,
     version: u64,
+    /// The number of its events.
+    length: watch::Sender<u64>,
+    /// Its last events as they are sent. All streams that have sent the others share them.
+    last: Piece,
+    /// The run was deleted, or the journal is gone.
+    is_gone: bool,
+}
+
+/// Events in the form of `text/event-stream`: those from the one at `from` on, before the one at `to`.
+#[derive(Debug, Clone, Default)]
+struct Piece {
+    from: usize,
+    to: usize,
+    text: Bytes,
 }
 
 impl Followed {
-    fn advance(&mut self, engine: &dyn Engine, version: u64) -> Result<(), Error> {
-        if self.version != version {
-            self.story.advance(engine)?;
-            self.version = version;
-        }
-        Ok(())
+    fn new(story: Story, version: u64) -> Self {
+        let length = watch::Sender::new(story.events().len() as u64);
+        Self { story, version, length, last: Piece::default(), is_gone: false }
     }
-}
 
-/// Asks the journal for news, for all streams, until the server stops.
-pub(crate) async fn look_for_news(server: Arc<Server>) {
-    let mut stopping = server.stopping();
-    loop {
-        let engine = Arc::clone(server.engine());
-        // A journal that fails has no news; requests report it.
-        if let Ok(Ok(version)) = tokio::task::spawn_blocking(move || engine.version()).await {
-            server.stories().news.send_if_modified(|last| std::mem::replace(last, version) != version);
+    /// Takes what the journal has, and wakes the streams if there is more.
+    fn advance(&mut self, engine: &dyn Engine) -> Result<(), Error> {
+        let was_over = self.story.is_over();
+        let advanced = self.story.advance(engine);
+        self.is_gone = advanced.is_err();
+        let length = self.story.events().len() as u64;
+        let has_changed = self.is_gone || self.story.is_over() != was_over;
+        self.length.send_if_modified(|last| std::mem::replace(last, length) != length || has_changed);
+        advanced.map(drop)
+    }
+
+    /// The events from the one at `from` on, at most about [`PIECE`] bytes of them.
+    fn piece(&mut self, from: usize) -> Piece {
+        let events = self.story.events();
+        if self.last.from == from && self.last.to == events.len() {
+            return self.last.clone();
         }
-        let stop = tokio::time::timeout(PAUSE, stopping.wait_for(|stop| *stop)).await.is_ok();
-        if stop {
-            return;
+        let (mut text, mut to) = (String::new(), from);
+        while let Some(event) = events.get(to).filter(|_| text.len() < PIECE) {
+            push_event(&mut text, &event.id.to_string(), &event.body);
+            to += 1;
         }
+        let piece = Piece { from, to, text: text.into() };
+        if to == events.len() {
+            self.last = piece.clone();
+        }
+        piece
     }
 }
 
@@ -82,6 +124,14 @@ pub(crate) async fn look_for_news(server: Arc<Server>) {
 struct Permit {
     server: Arc<Server>,
     name: String,
+    token: Option<Hash>,
+}
+
+impl Permit {
+    /// True if the token is neither revoked nor expired.
+    fn is_valid(&self) -> bool {
+        self.server.tokens().is_valid(self.token, self.server.clock().now_ms())
+    }
 }
 
 impl Drop for Permit {
@@ -97,29 +147,19 @@ impl Drop for Permit {
 }
 
 impl Server {
-    fn stream_permit(self: &Arc<Self>, name: &str) -> Result<Permit, Problem> {
+    fn stream_permit(self: &Arc<Self>, caller: &Caller) -> Result<Permit, Problem> {
         let mut streams = self.stories().streams.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = streams.entry(name.to_owned()).or_default();
+        let count = streams.entry(caller.name.clone()).or_default();
         if *count >= MAX_STREAMS {
             return Err(Problem::new(Code::TooManyRequests, "the token has 100 open streams"));
         }
         *count += 1;
-        Ok(Permit { server: Arc::clone(self), name: name.to_owned() })
+        Ok(Permit { server: Arc::clone(self), name: caller.name.clone(), token: caller.token })
     }
 
     /// The number of open streams.
     pub(crate) fn open_streams(&self) -> usize {
         self.stories().streams.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
-    }
-
-    /// Changes with each write to the journal, a moment later.
-    pub(crate) fn news_of_journal(&self) -> watch::Receiver<u64> {
-        self.stories().news.subscribe()
-    }
-
-    /// The version of the journal as it was asked last.
-    fn news(&self) -> u64 {
-        *self.stories().news.borrow()
     }
 
     /// The events of a run that have one of these names.
@@ -141,7 +181,7 @@ impl Server {
             open.get(id).and_then(Weak::upgrade)
         };
         if let Some(followed) = known {
-            let advanced = followed.lock().unwrap_or_else(PoisonError::into_inner).story.advance(&**self.engine());
+            let advanced = followed.lock().unwrap_or_else(PoisonError::into_inner).advance(&**self.engine());
             advanced.map_err(|e| engine_failed(&e))?;
             return Ok(followed);
         }
@@ -149,10 +189,14 @@ impl Server {
         let definition = self.definition_of(&view).ok_or_else(|| {
             Problem::new(Code::DefinitionInvalid, "the run's definition is not kept, and the present one has errors")
         })?;
-        let version = self.news();
+        let version = *self.stories().news.borrow();
         let story = Story::read(&**self.engine(), id, definition).map_err(|e| engine_failed(&e))?;
-        let followed = Arc::new(Mutex::new(Followed { story, version }));
+        let followed = Arc::new(Mutex::new(Followed::new(story, version)));
         let mut open = self.stories().open.lock().unwrap_or_else(PoisonError::into_inner);
+        // Only the one that is kept goes on: another request may have read the run at the same time.
+        if let Some(other) = open.get(id).and_then(Weak::upgrade) {
+            return Ok(other);
+        }
         open.insert(id.to_owned(), Arc::downgrade(&followed));
         Ok(followed)
     }
@@ -211,47 +255,37 @@ pub(crate) async fn events(call: Call) -> Respond {
         }
         from
     };
-    let permit = server.stream_permit(&caller.name)?;
-    let (sender, body) = stream();
-    tokio::spawn(follow(permit, story, from, sender));
-    Ok(body)
+    let waiting = Waiting::of_run(&server, &id, &story);
+    Ok(stream(Following { permit: server.stream_permit(&caller)?, story, next: from, waiting }))
 }
 
-/// Sends the events of a run, from the one at `next` on, until the run or the server ends or the client goes.
-async fn follow(permit: Permit, story: Arc<Mutex<Followed>>, mut next: usize, sender: Sender) {
-    let server = Arc::clone(&permit.server);
-    let mut waiting = Waiting::new(&server);
-    loop {
+/// A stream of the events of a run.
+struct Following {
+    permit: Permit,
+    story: Arc<Mutex<Followed>>,
+    /// The place of the first event that was not sent.
+    next: usize,
+    waiting: Waiting,
+}
+
+impl Pieces for Following {
+    /// The next events, or what else is sent. `None` when the run, the server or the token has ended.
+    async fn next(&mut self) -> Option<Bytes> {
         loop {
-            let (text, is_over) = {
-                let followed = story.lock().unwrap_or_else(PoisonError::into_inner);
-                let story = &followed.story;
-                let mut text = String::new();
-                while let Some(event) = story.events().get(next).filter(|_| text.len() < PIECE) {
-                    push_event(&mut text, Some(&event.id.to_string()), &event.body);
-                    next += 1;
+            {
+                let mut followed = self.story.lock().unwrap_or_else(PoisonError::into_inner);
+                let piece = followed.piece(self.next);
+                self.next = piece.to;
+                if !piece.text.is_empty() {
+                    return Some(piece.text);
                 }
-                (text, story.is_over() && next >= story.events().len())
-            };
-            let is_empty = text.is_empty();
-            if !is_empty && sender.send(text).await.is_err() || is_over {
-                return;
+                if followed.story.is_over() || followed.is_gone {
+                    return None;
+                }
             }
-            if is_empty {
-                break;
+            if let Wake::Send(text) = self.waiting.next(&self.permit).await? {
+                return Some(text);
             }
-        }
-        if !waiting.next(&sender).await {
-            return;
-        }
-        let (engine, story, now) = (Arc::clone(server.engine()), Arc::clone(&story), server.news());
-        let advanced = blocking(move || {
-            let mut followed = story.lock().unwrap_or_else(PoisonError::into_inner);
-            followed.advance(&*engine, now).map_err(|e| engine_failed(&e))
-        });
-        // The run was deleted, or the journal is gone.
-        if advanced.await.is_err() {
-            return;
         }
     }
 }
@@ -261,135 +295,96 @@ struct Waiting {
     news: watch::Receiver<u64>,
     stopping: watch::Receiver<bool>,
     comments: Interval,
+    /// What the run says, if it is the stream of one.
+    asides: Option<broadcast::Receiver<Bytes>>,
+    /// The stream has said that the server ends.
+    is_ending: bool,
 }
 
 /// Why a stream wakes up.
 enum Wake {
     News,
-    Comment,
-    Stop,
-    Gone,
+    Send(Bytes),
 }
 
 impl Waiting {
-    fn new(server: &Server) -> Self {
-        let mut comments = tokio::time::interval(COMMENT);
-        comments.reset();
-        Self { news: server.stories().news.subscribe(), stopping: server.stopping(), comments }
+    /// For all changes of the journal.
+    fn of_journal(server: &Server) -> Self {
+        Self::new(server, server.stories().news.subscribe(), None)
     }
 
-    /// Waits for news of the journal. False if the stream ends.
-    async fn next(&mut self, sender: &Sender) -> bool {
+    /// For the events of one run, and for what it says.
+    fn of_run(server: &Server, id: &str, story: &Mutex<Followed>) -> Self {
+        let length = story.lock().unwrap_or_else(PoisonError::into_inner).length.subscribe();
+        Self::new(server, length, Some(server.stories().asides.subscribe(id)))
+    }
+
+    fn new(server: &Server, news: watch::Receiver<u64>, asides: Option<broadcast::Receiver<Bytes>>) -> Self {
+        let mut comments = tokio::time::interval(COMMENT);
+        comments.reset();
+        Self { news, stopping: server.stopping(), comments, asides, is_ending: false }
+    }
+
+    /// Waits for news, or for something else to send. `None` if the stream ends, as it does soon after its token.
+    async fn next(&mut self, permit: &Permit) -> Option<Wake> {
         loop {
-            let wake = tokio::select! {
-                news = self.news.changed() => if news.is_ok() { Wake::News } else { Wake::Gone },
-                _ = self.comments.tick() => Wake::Comment,
+            if self.is_ending {
+                return None;
+            }
+            tokio::select! {
+                news = self.news.changed() => return news.ok().map(|()| Wake::News),
+                _ = self.comments.tick() => {
+                    return permit.is_valid().then_some(Wake::Send(Bytes::from_static(b":\n\n")));
+                }
+                Some(said) = said(&mut self.asides) => match aside::text(said) {
+                    Some(text) => return Some(Wake::Send(text)),
+                    None => self.asides = None,
+                },
                 stopping = self.stopping.wait_for(|stop| *stop) => {
                     drop(stopping);
-                    Wake::Stop
-                }
-                () = sender.closed() => Wake::Gone,
-            };
-            match wake {
-                Wake::News => return true,
-                Wake::Gone => return false,
-                Wake::Comment if sender.send(":\n\n".to_owned()).await.is_err() => return false,
-                Wake::Comment => {}
-                Wake::Stop => {
-                    // The client may be gone as well.
-                    let _ = sender.send("event: restart\ndata: {}\n\n".to_owned()).await;
-                    return false;
+                    self.is_ending = true;
+                    return Some(Wake::Send(Bytes::from_static(b"event: restart\ndata: {}\n\n")));
                 }
             }
         }
     }
 }
 
-/// Appends an event in the form of `text/event-stream`.
-fn push_event(text: &mut String, id: Option<&str>, body: &str) {
-    if let Some(id) = id {
-        text.push_str(&format!("id: {id}\n"));
+/// The next piece of what a run says.
+async fn said(asides: &mut Option<broadcast::Receiver<Bytes>>) -> Option<Result<Bytes, broadcast::error::RecvError>> {
+    match asides {
+        Some(receiver) => Some(receiver.recv().await),
+        None => None,
     }
-    let name = serde_json::from_str::<Value>(body).ok();
-    let name = name.as_ref().and_then(|body| body["event"].as_str()).unwrap_or("message");
-    text.push_str(&format!("event: {}\ndata: {body}\n\n", name.replace(['\n', '\r'], " ")));
 }
 
-type Sender = mpsc::Sender<String>;
+/// Appends an event in the form of `text/event-stream`.
+fn push_event(text: &mut String, id: &str, body: &str) {
+    let named = serde_json::from_str::<wire::Named<'_>>(body);
+    let name = named.as_ref().map_or("message", |named| &named.event);
+    // Writing to a string does not fail.
+    let _ = write!(text, "id: {id}\nevent: {}\ndata: {body}\n\n", name.replace(['\n', '\r'], " "));
+}
 
-/// The body of a stream. It holds two pieces: a slow client reads the journal later instead.
-fn stream() -> (Sender, Response) {
-    let (sender, mut pieces) = mpsc::channel::<String>(2);
-    let frames = futures_util::stream::poll_fn(move |cx| {
-        pieces.poll_recv(cx).map(|piece| piece.map(|text| Ok::<_, Infallible>(Frame::data(Bytes::from(text)))))
-    });
+/// What a stream sends.
+trait Pieces: Send + 'static {
+    /// The next piece, which the client is ready for; `None` if there is none.
+    fn next(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
+}
+
+/// A response that sends these pieces.
+fn stream(pieces: impl Pieces) -> Response {
     // Clients wait a second before they reconnect.
-    let _ = sender.try_send("retry: 1000\n\n".to_owned());
+    let retry = futures_util::stream::iter([Bytes::from_static(b"retry: 1000\n\n")]);
+    let rest = futures_util::stream::unfold(pieces, |mut pieces| async {
+        let piece = pieces.next().await?;
+        Some((piece, pieces))
+    });
+    let frames = retry.chain(rest).map(|piece| Ok::<_, Infallible>(Frame::data(piece)));
     let mut response = Response::new(Body::new(StreamBody::new(frames)));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    (sender, response)
-}
-
-/// `GET /live`: says that the journal has changed. Pages then read their own routes again, so it carries no content.
-pub(crate) async fn live(call: Call) -> Respond {
-    form(&call.headers, false)?;
-    let permit = call.server.stream_permit(&call.caller()?.name)?;
-    let (sender, body) = stream();
-    tokio::spawn(async move {
-        let mut waiting = Waiting::new(&permit.server);
-        while sender.send("event: news\ndata: {}\n\n".to_owned()).await.is_ok() && waiting.next(&sender).await {}
-    });
-    Ok(body)
-}
-
-/// `GET /v1/events`: the runs whose state changes.
-pub(crate) async fn feed(call: Call) -> Respond {
-    form(&call.headers, false)?;
-    let unknown = || invalid("Last-Event-ID", "`Last-Event-ID` is the id of an event of this feed");
-    let header = call.headers.get("last-event-id").map(|value| value.to_str().unwrap_or_default());
-    let after = header.map(|text| text.parse::<u64>().map_err(|_| unknown())).transpose()?;
-    let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
-    let engine = Arc::clone(server.engine());
-    let last = blocking(move || engine.last_change().map_err(|e| engine_failed(&e))).await?;
-    if after.is_some_and(|after| after > last) {
-        return Err(unknown());
-    }
-    let permit = server.stream_permit(&caller.name)?;
-    let (sender, body) = stream();
-    tokio::spawn(follow_all(permit, caller, after.unwrap_or(last), sender));
-    Ok(body)
-}
-
-async fn follow_all(permit: Permit, caller: Caller, mut after: u64, sender: Sender) {
-    const PAGE: u32 = 100;
-    let server = Arc::clone(&permit.server);
-    let mut waiting = Waiting::new(&server);
-    loop {
-        let (of, to) = (Arc::clone(&server), caller.clone());
-        let changed = blocking(move || {
-            let rows = of.engine().changes(after, PAGE).map_err(|e| engine_failed(&e))?;
-            let last = rows.last().map_or(after, |row| row.change);
-            let mut text = String::new();
-            for row in rows.iter().filter(|row| of.shows(&to, row)) {
-                // It may be deleted by now.
-                let Ok(document) = row_json(&of, row) else { continue };
-                text.push_str(&format!("id: {}\nevent: run\ndata: {document}\n\n", row.change));
-            }
-            Ok((text, last, rows.len() == PAGE as usize))
-        });
-        let Ok((text, last, has_more)) = changed.await else { return };
-        after = last;
-        if !text.is_empty() && sender.send(text).await.is_err() {
-            return;
-        }
-        if has_more {
-            continue;
-        }
-        if !waiting.next(&sender).await {
-            return;
-        }
-    }
+    response
 }

@@ -58,12 +58,14 @@ pub struct Caller {
     pub only: Vec<String>,
     /// The end of its validity, in milliseconds since 1970.
     pub expires_at_ms: Option<i64>,
+    /// The hash of the token; `None` for the owner of the process itself.
+    pub(crate) token: Option<Hash>,
 }
 
 impl Caller {
     /// The owner of the server.
     pub fn owner() -> Self {
-        Self { name: OWNER.to_owned(), scopes: vec![Scope::Admin], only: Vec::new(), expires_at_ms: None }
+        Self { name: OWNER.to_owned(), scopes: vec![Scope::Admin], only: Vec::new(), expires_at_ms: None, token: None }
     }
 
     /// True if the token permits `scope`.
@@ -312,7 +314,7 @@ impl Tokens {
     /// The file cannot be used.
     pub(crate) fn find_hash(&self, given: Hash, now_ms: i64) -> Result<Option<Caller>, Error> {
         if self.owner_hash() == Some(given) {
-            return Ok(Some(Caller::owner()));
+            return Ok(Some(Caller { token: Some(given), ..Caller::owner() }));
         }
         self.with(|tokens| {
             // All are compared, whichever fits.
@@ -324,8 +326,14 @@ impl Tokens {
                 scopes: found.scopes.iter().filter_map(|word| Scope::from_word(word)).collect(),
                 only: found.only.clone(),
                 expires_at_ms: found.expires_at_ms,
+                token: Some(given),
             })
         })
+    }
+
+    /// True if the token of a caller is valid still.
+    pub(crate) fn is_valid(&self, token: Option<Hash>, now_ms: i64) -> bool {
+        token.is_none_or(|token| matches!(self.find_hash(token, now_ms), Ok(Some(_))))
     }
 
     /// The hash of the owner's token. The token never changes, so that it is read once.

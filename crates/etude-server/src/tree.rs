@@ -57,7 +57,7 @@ pub(crate) struct Tree {
 
 impl Tree {
     pub(crate) fn read(server: &Server, view: &RunView) -> Result<Self, Problem> {
-        let document = result_so_far(server, view)?;
+        let document = result_so_far(server, view);
         let member = |name: &str| {
             let found = document.as_ref().and_then(|document| document.members.get(name)).and_then(Value::as_array);
             found.cloned().unwrap_or_default()

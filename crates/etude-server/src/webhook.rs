@@ -6,19 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use etude::clock::rfc3339;
-use etude::header::Granted;
 use etude::runner::Request;
 use etude::target::Target as RunTarget;
 use etude_core::data::Json;
 use etude_core::digest::Digest;
-use etude_core::machine::Limits;
-use etude_core::model::Usage;
 use etude_runtime::engine::{Cause, Entry, EntryQuery, Expected, Placement, UniqueKey, Write, Written};
 use etude_spec::automation::{Automation, Target, Verify, Webhook, template};
 use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value, json};
 
-use crate::admission::{self, Admission, Candidate};
+use crate::admission::{self, Admission, Candidate, Full};
 use crate::app::not_loaded;
 use crate::ledger::{self, Page};
 use crate::problem::{Code, Problem};
@@ -77,7 +74,8 @@ impl Incoming {
     }
 }
 
-fn book(app: &ServedApp, webhook: &str) -> String {
+/// The book of a webhook's deliveries.
+pub(crate) fn book(app: &ServedApp, webhook: &str) -> String {
     format!("webhook {} {webhook}", app.dir.display())
 }
 
@@ -154,6 +152,7 @@ fn accept(server: &Arc<Server>, incoming: &Incoming) -> Result<Value, Problem> {
             return Ok(json!({"delivery_id": id, "run_id": run_id}));
         }
         Written::Full => return Err(admission.full.problem(server)),
+        Written::Held { run_id } => return Err(Full::Pipeline(run_id).problem(server)),
         Written::Other(first) => first.map(|first| *first),
         Written::Repeated { run_id, .. } => {
             let query = EntryQuery { book: incoming.book(), run_id: Some(run_id), ..EntryQuery::default() };
@@ -212,7 +211,7 @@ fn admit(
         Some(Target::Machine(name)) => RunTarget::Machine(name.clone()),
         None => return Err(Problem::not_found("there is no such webhook")),
     };
-    let loaded = server.apps().load(&incoming.app.dir, &target);
+    let loaded = server.startable(&incoming.app.dir, &target);
     let (_, definition) = loaded.map_err(|error| not_loaded(error, "", &target.to_string()))?;
     let text = match &webhook.input {
         // As it came: numbers keep their digits.
@@ -227,17 +226,7 @@ fn admit(
     let book = incoming.book();
     let by_id = own_id.map(|id| UniqueKey { key: format!("{book} id {id}"), digest: None });
     let by_body = (!webhook.repeats).then(|| UniqueKey { key: format!("{book} body {digest}"), digest: None });
-    let request = Request {
-        input,
-        limits: Limits::default(),
-        caller_dir: definition.app.display().to_string(),
-        spent: Usage::default(),
-        granted: Granted::default(),
-        refresh: false,
-        routing: None,
-        again_of: None,
-        asked: None,
-    };
+    let request = Request::new(input, definition.app.display().to_string());
     let by = Some(format!("webhook:{}", webhook.name));
     let placement = Placement { cause: Cause::Webhook, by, ..Placement::default() };
     let keys = by_id.into_iter().chain(by_body).collect();

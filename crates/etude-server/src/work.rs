@@ -1,25 +1,31 @@
 //! The runs that this server drives: taken from the queue, adopted, and left to the next server at the end.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use etude::attempts;
+use etude::crash;
 use etude::document::Document;
-use etude::runner::{self, Resume};
-use etude::runs;
+use etude::runner::{self, Ended, Resume};
 use etude::service::{self, Parts, RunHandle};
 use etude::target::Target;
 use etude_core::failure::{Failure, FailureKind};
 use etude_core::machine::Limits as RunLimits;
-use etude_runtime::engine::{Cause, Engine, NewRun, Query, RunRow, RunState, Session};
-use etude_runtime::record;
+use etude_runtime::driver::Progress;
+use etude_runtime::engine::{self, Engine, NewRun, RunState, Session};
 use tokio::sync::{Notify, mpsc};
 
-use crate::app::NotLoaded;
+mod adopt;
+
+use self::adopt::Settled;
+pub(crate) use self::adopt::continue_run;
+use crate::app::{NotLoaded, RunObserver};
 use crate::problem::Problem;
-use crate::run::{blocking, engine_failed, result_of};
+use crate::run::{blocking, engine_failed};
 use crate::server::Server;
+use crate::stopped::Stops;
 use crate::worker::{Event, Observer};
 
 /// The longest time between two looks for queued runs, runs to adopt, and answers.
@@ -28,9 +34,6 @@ pub(crate) const LOOK: Duration = Duration::from_secs(1);
 /// The time that runs have to stop after the drain timeout.
 const LEAVE: Duration = Duration::from_millis(700);
 
-/// How often this server tries to continue a run that stops without a new record.
-const MAX_ATTEMPTS: u32 = 3;
-
 /// A message to a run in progress.
 #[derive(Debug, Clone)]
 pub(crate) enum Control {
@@ -38,17 +41,22 @@ pub(crate) enum Control {
     Kill(String),
     Drain,
     Leave,
+    /// Others may have the run soon: it is left at once, and nothing of it is written.
+    Lapse,
 }
 
 /// The runs that this server drives.
 #[derive(Debug, Default)]
 pub(crate) struct Works {
     active: Mutex<BTreeMap<String, mpsc::UnboundedSender<Control>>>,
-    /// Runs that stopped here without an end: how often, and how many records they had.
-    stopped: Mutex<BTreeMap<String, (u32, usize)>>,
+    /// Runs that stopped here without an end.
+    stops: Stops,
+    settled: Mutex<Option<Settled>>,
     /// Somebody has queued or ended a run.
     pub(crate) wake: Notify,
     over: Notify,
+    /// Runs that have ended and of which something is still sent, such as spans.
+    sending: AtomicUsize,
     /// Where the events of a worker go.
     pub(crate) observer: Observer,
 }
@@ -58,9 +66,22 @@ impl Works {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn settled(&self) -> Option<Settled> {
+        *self.settled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn settle(&self, settled: Option<Settled>) {
+        *self.settled.lock().unwrap_or_else(PoisonError::into_inner) = settled;
+    }
+
     /// Number of runs that this process drives.
     pub(crate) fn count(&self) -> usize {
         self.active().len()
+    }
+
+    /// True if this server drives the run.
+    pub(crate) fn has(&self, run_id: &str) -> bool {
+        self.active().contains_key(run_id)
     }
 
     /// Tells a run something. False if this server does not drive it.
@@ -75,7 +96,7 @@ impl Works {
     async fn all_over(&self) {
         loop {
             let over = self.over.notified();
-            if self.active().is_empty() {
+            if self.active().is_empty() && self.sending.load(Ordering::SeqCst) == 0 {
                 return;
             }
             over.await;
@@ -87,6 +108,7 @@ impl Works {
 pub(crate) async fn work(server: Arc<Server>) {
     let mut stopping = server.stopping();
     let mut news = server.news_of_journal();
+    let pause = server.settings().worker.as_ref().map_or(LOOK, |worker| worker.poll);
     let mut adopted: Option<Instant> = None;
     loop {
         if server.is_draining() {
@@ -100,7 +122,8 @@ pub(crate) async fn work(server: Arc<Server>) {
         tokio::select! {
             () = server.works().wake.notified() => {}
             _ = news.changed() => {}
-            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep(pause) => {}
+            () = server.engine().rung() => {}
             _ = stopping.wait_for(|stop| *stop) => return,
         }
     }
@@ -113,7 +136,7 @@ pub(crate) async fn look(server: &Arc<Server>, adopts: bool) {
     let _ = blocking(move || {
         begin_queued(&of)?;
         expire(&of)?;
-        if adopts { adopt(&of) } else { Ok(()) }
+        if adopts { adopt::adopt(&of) } else { Ok(()) }
     })
     .await;
 }
@@ -129,8 +152,27 @@ pub(crate) async fn drain(server: &Server) {
     }
 }
 
+/// Leaves all runs: what is in progress is ended, and begins again elsewhere.
+pub(crate) fn leave(server: &Server) {
+    server.works().control_all(&Control::Leave);
+}
+
+/// Lets go of all runs because the lease could not be renewed. `at_once`: their processes are not asked to end first.
+pub(crate) fn lapse(server: &Arc<Server>, at_once: bool) {
+    let works = server.works();
+    works.control_all(&Control::Lapse);
+    if at_once {
+        let runs: Vec<String> = works.active().keys().cloned().collect();
+        tokio::task::spawn_blocking(move || runs.iter().for_each(|run| service::end_processes(run)));
+    }
+}
+
 fn begin_queued(server: &Arc<Server>) -> Result<(), Problem> {
     for limits in server.limits_of_queues() {
+        if !server.has_place() {
+            // A process without a place learns as well whether claims are answered (K-22).
+            server.engine().is_waiting(&limits, server.clock().now_ms()).map_err(|e| engine_failed(&e))?;
+        }
         while !server.is_draining() && server.has_place() {
             let next = server.engine().next(&limits, server.clock().now_ms());
             let Some(session) = next.map_err(|e| engine_failed(&e))? else { break };
@@ -147,72 +189,18 @@ fn expire(server: &Arc<Server>) -> Result<(), Problem> {
     runtime.block_on(expired).map(drop).map_err(|e| engine_failed(&e))
 }
 
-/// Continues interrupted runs of servers, and runs whose question has an answer or whose deadline has passed.
-fn adopt(server: &Arc<Server>) -> Result<(), Problem> {
-    let engine = server.engine();
-    let (apps, worker) = (server.dirs(), &server.settings().worker);
-    if apps.is_empty() && worker.is_none() {
-        return Ok(());
-    }
-    let is_own = |row: &RunRow| match worker {
-        Some(worker) => row.placement.bundle.is_some() && worker.queues.iter().any(|of| of == row.placement.queue()),
-        None => row.placement.bundle.is_none() && (server.settings().adopts_all || row.placement.cause != Cause::Cli),
-    };
-    let running =
-        Query { apps: apps.clone(), states: vec![RunState::Running], is_interrupted: Some(true), ..Query::default() };
-    for row in engine.list(&running).map_err(|e| engine_failed(&e))?.into_iter().filter(is_own) {
-        // A run that takes its servers down is left alone, and shown as interrupted.
-        if engine.deaths(&row.id).map_err(|e| engine_failed(&e))? < MAX_ATTEMPTS {
-            continue_run(server, &row.id)?;
-        }
-    }
-    let waiting = Query { apps, states: vec![RunState::Waiting], ..Query::default() };
-    for row in engine.list(&waiting).map_err(|e| engine_failed(&e))?.into_iter().filter(is_own) {
-        if is_answered(server, &row)? {
-            continue_run(server, &row.id)?;
-        }
-    }
-    Ok(())
-}
-
-/// True if a waiting run has a reason to continue.
-fn is_answered(server: &Server, row: &RunRow) -> Result<bool, Problem> {
-    let Some(document) = result_of(&**server.engine(), row)? else { return Ok(false) };
-    let view = server.engine().view(&row.id).map_err(|e| engine_failed(&e))?;
-    let is_decided = |waiting| runs::decision(&view.signals, waiting).is_some();
-    let taken: BTreeSet<&str> = view.records.iter().map(|record| record.key.as_str()).collect();
-    let now = etude::clock::now_ms();
-    let mut deadlines = view.records.iter().filter_map(record::to_deadline);
-    Ok(document.waiting.iter().any(is_decided)
-        || deadlines.any(|(id, at_ms)| at_ms <= now && !taken.contains(id.as_str()))
-        || view.signals.iter().any(|signal| signal.key.starts_with(record::CANCEL) && !taken.contains(&*signal.key)))
-}
-
-/// Continues a run that no process executes, within the limits of the queue. Nothing happens if somebody else was faster.
-pub(crate) fn continue_run(server: &Arc<Server>, run_id: &str) -> Result<(), Problem> {
-    if server.is_draining() || !server.has_place() || server.works().active().contains_key(run_id) {
-        return Ok(());
-    }
-    let stopped = server.works().stopped.lock().unwrap_or_else(PoisonError::into_inner).get(run_id).copied();
-    if let Some((count, records)) = stopped
-        && count >= MAX_ATTEMPTS
-        && server.engine().view(run_id).map_err(|e| engine_failed(&e))?.records.len() == records
-    {
-        return Ok(());
-    }
-    let Some(limits) = server.limits_of_queues().into_iter().next() else { return Ok(()) };
-    match server.engine().take(run_id, &limits, server.clock().now_ms()) {
-        Ok(Some(session)) => drive(server, session, Resume::default()),
-        Ok(None) | Err(etude_runtime::engine::Error::Busy { .. }) => Ok(()),
-        Err(error) => Err(engine_failed(&error)),
-    }
-}
-
 /// Drives a run that this server has taken.
 pub(crate) fn drive(server: &Arc<Server>, session: Box<dyn Session>, resume: Resume) -> Result<(), Problem> {
     let run = session.run().clone();
-    server.works().observer.say(&Event::Claimed { run_id: run.id.clone() });
-    let loaded = server.definition_for(&run).map_err(|error| match error {
+    let taken_from = session.taken_from().map(str::to_owned);
+    server.works().observer.say(&Event::Claimed { run_id: run.id.clone(), taken_from });
+    let loaded = server.definition_for(&run);
+    if let Err(NotLoaded::Unreachable(_)) = &loaded {
+        // No run fails because the database is away: this one is taken again later.
+        server.works().observer.say(&Event::Lost { run_id: run.id, reason: "lease" });
+        return Ok(());
+    }
+    let loaded = loaded.map_err(|error| match error {
         NotLoaded::Unknown { .. } => {
             (FailureKind::DefinitionInvalid, format!("the app has no `{}` any more", run.target))
         }
@@ -220,7 +208,7 @@ pub(crate) fn drive(server: &Arc<Server>, session: Box<dyn Session>, resume: Res
             let first = found.iter().find(|diagnostic| diagnostic.is_error()).map(|found| found.message.clone());
             (FailureKind::DefinitionInvalid, first.unwrap_or_else(|| "the definition has errors".to_owned()))
         }
-        NotLoaded::Unreadable(why) => (FailureKind::Environment, why),
+        NotLoaded::Unreadable(why) | NotLoaded::Unreachable(why) => (FailureKind::Environment, why),
     });
     let parts = loaded.and_then(|(disk, definition)| {
         let runner = server.apps().runner(&disk, &definition).map_err(|why| (FailureKind::Environment, why))?;
@@ -232,7 +220,7 @@ pub(crate) fn drive(server: &Arc<Server>, session: Box<dyn Session>, resume: Res
         Err((kind, why)) => {
             let has_begun = session.records().map_err(|e| engine_failed(&e))?.iter().any(|r| !r.key.starts_with('!'));
             if has_begun {
-                note_stop(server, &run.id);
+                note_stop(server, &run.id, why);
                 server.works().observer.say(&Event::Lost { run_id: run.id.clone(), reason: "gap" });
                 return Ok(());
             }
@@ -250,14 +238,55 @@ pub(crate) fn drive(server: &Arc<Server>, session: Box<dyn Session>, resume: Res
     server.works().active().insert(run.id.clone(), control);
     let server = Arc::clone(server);
     runtime.spawn(async move {
-        let handle = service::drive(parts, session, resume, false, Box::new(|_| ()));
-        attend(&server, handle, controls).await;
+        let following = Following::new(server.apps().observer(&run));
+        let (of, id, also) = (Arc::clone(&server), run.id, following.clone());
+        let observer = Box::new(move |progress: Progress<'_>| {
+            of.stories().asides.say(&id, &progress);
+            also.observe(&progress);
+        });
+        let handle = service::drive(parts, session, resume, following.is_there(), observer);
+        attend(&server, handle, controls, following).await;
     });
     Ok(())
 }
 
-async fn attend(server: &Server, mut handle: RunHandle, mut controls: mpsc::UnboundedReceiver<Control>) {
+/// An observer until it is taken.
+type Observed = Mutex<Option<Box<dyn RunObserver>>>;
+
+/// What else follows a run of this process.
+#[derive(Clone)]
+struct Following(Option<Arc<Observed>>);
+
+impl Following {
+    fn new(observer: Option<Box<dyn RunObserver>>) -> Self {
+        Self(observer.map(|observer| Arc::new(Mutex::new(Some(observer)))))
+    }
+
+    fn is_there(&self) -> bool {
+        self.0.is_some()
+    }
+
+    fn observe(&self, progress: &Progress<'_>) {
+        let Some(observer) = &self.0 else { return };
+        if let Some(observer) = &mut *observer.lock().unwrap_or_else(PoisonError::into_inner) {
+            observer.observe(progress);
+        }
+    }
+
+    /// The observer, which sees no more.
+    fn take(self) -> Option<Box<dyn RunObserver>> {
+        self.0?.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+async fn attend(
+    server: &Server,
+    mut handle: RunHandle,
+    mut controls: mpsc::UnboundedReceiver<Control>,
+    following: Following,
+) {
     let run_id = handle.run_id().to_owned();
+    let mut is_lapsed = false;
     let ended = loop {
         let control = tokio::select! {
             ended = handle.wait() => break ended,
@@ -268,9 +297,12 @@ async fn attend(server: &Server, mut handle: RunHandle, mut controls: mpsc::Unbo
             Control::Kill(reason) => handle.kill(&reason),
             Control::Drain => handle.drain(),
             Control::Leave => handle.leave(),
+            Control::Lapse => {
+                is_lapsed = true;
+                handle.leave();
+            }
         }
     };
-    let is_stopped = !matches!(&ended, Ok(Ok(_)));
     let event = match &ended {
         Ok(Ok(ended)) if ended.document.status() == "waiting" => {
             Event::Released { run_id: run_id.clone(), reason: "waiting" }
@@ -279,27 +311,80 @@ async fn attend(server: &Server, mut handle: RunHandle, mut controls: mpsc::Unbo
             server.apps().leave(&run_id);
             Event::Released { run_id: run_id.clone(), reason: "finished" }
         }
-        Ok(ended) if service::is_left(ended) => Event::Released { run_id: run_id.clone(), reason: "drained" },
-        _ => Event::Lost { run_id: run_id.clone(), reason: "overtaken" },
+        Ok(ended) if service::is_left(ended) && !is_lapsed => {
+            Event::Released { run_id: run_id.clone(), reason: "drained" }
+        }
+        Ok(ended) => Event::Lost { run_id: run_id.clone(), reason: reason_of(ended, is_lapsed) },
+        Err(_) => Event::Lost { run_id: run_id.clone(), reason: "gap" },
     };
-    server.works().active().remove(&run_id);
-    server.works().observer.say(&event);
-    if is_stopped && !server.is_draining() {
-        note_stop(server, &run_id);
+    if let Ok(ended) = &ended
+        && let Some(engine::Error::Gap { position, .. }) = service::engine_error(ended)
+    {
+        end_after_gap(server, &run_id, *position).await;
     }
-    server.works().over.notify_waiters();
-    server.works().wake.notify_one();
+    let works = server.works();
+    works.sending.fetch_add(1, Ordering::SeqCst);
+    works.active().remove(&run_id);
+    works.observer.say(&event);
+    if !is_lapsed
+        && !server.is_draining()
+        && let Some(cause) = cause_of_stop(&ended, server.settings().worker.is_some())
+    {
+        note_stop(server, &run_id, cause);
+    }
+    works.wake.notify_one();
+    server.stories().note_end(&run_id);
+    // The place of the run is free already: a collector that does not respond holds up no other run.
+    if let (Ok(ended), Some(observer)) = (&ended, following.take()) {
+        observer.end(ended).await;
+    }
+    works.sending.fetch_sub(1, Ordering::SeqCst);
+    works.over.notify_waiters();
+}
+
+/// The word for why a run was lost.
+fn reason_of(ended: &Result<Ended, runner::Error>, is_lapsed: bool) -> &'static str {
+    match service::engine_error(ended) {
+        Some(engine::Error::Lapsed { .. }) => "lease",
+        Some(engine::Error::Gap { .. }) => "gap",
+        _ if is_lapsed => "lease",
+        _ => "overtaken",
+    }
+}
+
+/// Ends a run whose acknowledged records the database has lost (K-24). Nothing follows the gap; `etude runs resume` continues from
+/// what is left.
+async fn end_after_gap(server: &Server, run_id: &str, position: u64) {
+    let engine = server.engine();
+    // Another worker may have the run by now; it continues from the remaining records.
+    let Ok(session) = engine.claim(run_id) else { return };
+    let Ok(view) = engine.view(run_id) else { return };
+    let definition = server.definition_for(session.run()).ok().map(|(_, definition)| definition);
+    let failure = crash::gap(position);
+    // If that fails, the run is interrupted, and another worker continues it.
+    let _ = crash::end(engine, &*session, &view, definition.as_ref(), failure).await;
+}
+
+/// Why a run came to a stop here. On a worker, a database that is away and another worker that has the run are no reasons: no run
+/// fails because of them (K-23).
+fn cause_of_stop<E>(ended: &Result<Result<Ended, runner::Error>, E>, is_worker: bool) -> Option<String> {
+    use engine::Error::{Busy, Lapsed, Overtaken, Store};
+    match ended {
+        Ok(Ok(_)) => None,
+        Ok(stopped) if is_worker => match service::engine_error(stopped) {
+            Some(Busy { .. } | Lapsed { .. } | Overtaken { .. } | Store { .. }) => None,
+            _ if service::is_left(stopped) => None,
+            _ => stopped.as_ref().err().map(ToString::to_string),
+        },
+        Ok(Err(error)) => Some(error.to_string()),
+        Err(_) => Some("internal error: the driver panicked".to_owned()),
+    }
 }
 
 /// Notes that a run came to a stop here, so that it is not continued for ever.
-fn note_stop(server: &Server, run_id: &str) {
+fn note_stop(server: &Server, run_id: &str, cause: String) {
     let records = server.engine().view(run_id).map_or(0, |view| view.records.len());
-    let mut stopped = server.works().stopped.lock().unwrap_or_else(PoisonError::into_inner);
-    let (count, at) = stopped.entry(run_id.to_owned()).or_insert((0, records));
-    if *at != records {
-        (*count, *at) = (0, records);
-    }
-    *count += 1;
+    server.works().stops.note(run_id, records, cause);
 }
 
 /// What a resume of a run does, or why it does nothing.
@@ -317,3 +402,6 @@ pub(crate) fn next_of(
         Some(step) => ended.retry(step).map(attempts::Next::Attempt),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,12 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use etude_runtime::engine::Limits;
-use etude_runtime::engine::Takes;
+use etude_runtime::engine::{Limits, LinkEvent, Placement, Standing, Takes};
 use serde_json::{Value, json};
 
 use crate::server::Server;
 use crate::work;
+
+/// How often a worker looks at its own standing.
+const CLOCK: Duration = Duration::from_millis(100);
 
 /// What a worker does.
 #[derive(Debug, Clone)]
@@ -20,6 +22,10 @@ pub struct Worker {
     pub places: usize,
     /// It stops after this time without a run.
     pub idle: Option<Duration>,
+    /// Between two looks at the queues.
+    pub poll: Duration,
+    /// Workers that may die in a row with a run that gains no record, until the run ends as failed (K-35); 0: any number.
+    pub max_crashes: u32,
 }
 
 /// What happened to a run of a worker.
@@ -29,6 +35,8 @@ pub enum Event {
     Claimed {
         /// The run.
         run_id: String,
+        /// The worker that died with it.
+        taken_from: Option<String>,
     },
     /// The worker does not drive it any more.
     Released {
@@ -41,8 +49,15 @@ pub enum Event {
     Lost {
         /// The run.
         run_id: String,
-        /// `overtaken`, or `gap` if its records or its app cannot be used.
+        /// `lease`, `overtaken`, or `gap` if its records or its app cannot be used.
         reason: &'static str,
+    },
+    /// The database cannot be reached.
+    Disconnected,
+    /// There is one again.
+    Connected {
+        /// The time without one, in milliseconds.
+        after_ms: u64,
     },
 }
 
@@ -50,9 +65,13 @@ impl Event {
     /// The event as a line.
     pub fn to_json(&self) -> Value {
         match self {
-            Self::Claimed { run_id } => json!({"event": "claimed", "run_id": run_id}),
+            Self::Claimed { run_id, taken_from } => {
+                json!({"event": "claimed", "run_id": run_id, "taken_from": taken_from})
+            }
             Self::Released { run_id, reason } => json!({"event": "released", "run_id": run_id, "reason": reason}),
             Self::Lost { run_id, reason } => json!({"event": "lost", "run_id": run_id, "reason": reason}),
+            Self::Disconnected => json!({"event": "disconnected"}),
+            Self::Connected { after_ms } => json!({"event": "connected", "after_ms": after_ms}),
         }
     }
 }
@@ -100,6 +119,16 @@ impl Server {
         worker.queues.iter().map(of).collect()
     }
 
+    /// Hands all runs over at once: what is in progress is ended, and begins again elsewhere.
+    pub fn leave(&self) {
+        work::leave(self);
+    }
+
+    /// Whether the process drives runs like this one. Those with a bundle are the workers'.
+    pub(crate) fn drives(&self, placement: &Placement) -> bool {
+        placement.bundle.is_none() || self.settings().worker.is_some()
+    }
+
     /// Whether the process has a place for another run. The limit of a server holds for all processes together and is the engine's.
     pub(crate) fn has_place(&self) -> bool {
         self.settings().worker.as_ref().is_none_or(|worker| self.works().count() < worker.places)
@@ -122,6 +151,7 @@ pub async fn work_alone(server: Arc<Server>, events: Events) -> Stopped {
             }
         }
     };
+    let attending = tokio::spawn(attend_link(Arc::clone(&server)));
     let stopped = tokio::select! {
         _ = stopping.wait_for(|stop| *stop) => Stopped::Drained,
         () = was_idle => Stopped::Idle,
@@ -130,5 +160,25 @@ pub async fn work_alone(server: Arc<Server>, events: Events) -> Stopped {
     // A look that has begun may take one more run, which is then drained too.
     let _ = working.await;
     work::drain(&server).await;
+    attending.abort();
     stopped
+}
+
+/// Reports what happens to the connection, and lets go of all runs if the lease could not be renewed.
+async fn attend_link(server: Arc<Server>) {
+    let mut lapses = 0;
+    loop {
+        let health = server.engine().health();
+        for event in server.engine().link_events() {
+            server.works().observer.say(&match event {
+                LinkEvent::Disconnected => Event::Disconnected,
+                LinkEvent::Connected { after_ms } => Event::Connected { after_ms },
+            });
+        }
+        if health.lapses > lapses {
+            lapses = health.lapses;
+            work::lapse(&server, health.standing == Standing::Closed);
+        }
+        tokio::time::sleep(CLOCK).await;
+    }
 }

@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::beside;
 use crate::server::Server;
-use crate::token::{Caller, OWNER, Scope};
+use crate::token::Caller;
 use crate::{stream, work};
 
 /// Serves one client of the protocol as the owner, until it closes its end or the server is asked to stop. Runs are driven in this
@@ -22,7 +22,7 @@ pub async fn stdio(
     input: impl AsyncRead + Unpin + Send,
     output: impl AsyncWrite + Unpin + Send + 'static,
 ) -> io::Result<()> {
-    let caller = Caller { name: OWNER.to_owned(), scopes: vec![Scope::Admin], only: Vec::new(), expires_at_ms: None };
+    let caller = Caller::owner();
     let service = server.protocol(caller, Transport::Stdio).map_err(io::Error::other)?.selection(selection);
     let worker = tokio::spawn(beside::work(Arc::clone(&server)));
     let news = tokio::spawn(stream::look_for_news(Arc::clone(&server)));

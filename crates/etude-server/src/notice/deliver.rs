@@ -64,6 +64,7 @@ async fn attempt(server: Arc<Server>, found: Found, entry: Entry) {
         Some(delay) => ("pending", Some(server.clock().now_ms() + delay)),
         None => ("failed", None),
     };
+    server.metrics().notice(if state == "pending" { "retried" } else { state });
     let next = Entry { state: state.to_owned(), due_ms, body: body.to_string(), ..entry.clone() };
     // A journal that fails lets the lease end, and the notice is sent again.
     let _ = blocking(move || replace(&server, &entry, next)).await;
@@ -86,7 +87,7 @@ fn parcel(server: &Server, found: &Found, id: &str, body: &str, now_ms: i64) -> 
 
 /// The signature of Standard Webhooks; `None` if the secret is not `whsec_` and base64.
 fn sign(secret: &str, id: &str, time: &str, body: &str) -> Option<String> {
-    let key = STANDARD.decode(secret.strip_prefix("whsec_")?).ok()?;
+    let key = STANDARD.decode(secret.strip_prefix("whsec_")?).ok().filter(|key| !key.is_empty())?;
     let tag = hmac::sign(&Key::new(HMAC_SHA256, &key), format!("{id}.{time}.{body}").as_bytes());
     Some(format!("v1,{}", STANDARD.encode(tag)))
 }
@@ -102,5 +103,6 @@ mod tests {
         let signature = sign(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", "{\"test\": 2432232314}");
         assert_eq!(signature.as_deref(), Some("v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="));
         assert_eq!(sign("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "a", "1", "{}"), None);
+        assert_eq!(sign("whsec_", "a", "1", "{}"), None);
     }
 }

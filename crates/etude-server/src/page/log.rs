@@ -41,7 +41,7 @@ pub(crate) async fn show(call: Call) -> Respond {
     let (id, effect, stream) = (call.param("id"), call.param("effect"), call.param("stream"));
     let place = format!("/runs/{}/effects/{}/{}", segment(id), segment(effect), segment(stream));
     let is_end = call.query.flag("end")?;
-    let is_wrapped = call.query.get("wrap") != Some("false");
+    let is_wrapped = call.query.get("wrap").is_none() || call.query.flag("wrap")?;
     let from = match call.query.get("from") {
         None => 0,
         Some(text) => text.parse().map_err(|_| invalid("from", "`from` is a number of bytes"))?,
@@ -97,7 +97,7 @@ fn list(read: &Lines, wanted: Option<&str>, link: &dyn Fn(&str) -> String) -> Ma
 
 /// The lines of one page. With `keeps_last`, the last ones, otherwise the first.
 async fn lines(call: &Call, source: &str, from: u64, keeps_last: bool) -> Result<Lines, Problem> {
-    let (bytes, total) = source::range(call, source, from, from + PAGE).await?;
+    let (bytes, total) = source::range(call, source, from, from.saturating_add(PAGE)).await?;
     let mut lines = split(&bytes, from, total);
     if lines.len() > MAX_LINES {
         match keeps_last {
@@ -117,10 +117,10 @@ async fn lines(call: &Call, source: &str, from: u64, keeps_last: bool) -> Result
 
 /// Lines with a text, from `from` on.
 async fn search(call: &Call, source: &str, mut from: u64, wanted: &str) -> Result<Lines, Problem> {
-    let end = from + SEARCHED;
+    let end = from.saturating_add(SEARCHED);
     let mut found = Vec::new();
     loop {
-        let (bytes, total) = source::range(call, source, from, from + 16 * PAGE).await?;
+        let (bytes, total) = source::range(call, source, from, from.saturating_add(16 * PAGE)).await?;
         let read = split(&bytes, from, total);
         let is_last = from + bytes.len() as u64 >= total || bytes.is_empty();
         // A line that goes beyond the range is read again with the next.

@@ -1,14 +1,12 @@
 //! One tick: its entry in the ledger, and its run.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use etude::clock::rfc3339;
-use etude::header::Granted;
 use etude::runner::Request;
 use etude::target::Target as RunTarget;
 use etude_core::data::Json;
-use etude_core::machine::Limits;
-use etude_core::model::Usage;
 use etude_runtime::engine::{Cause, Entry, EntryQuery, Expected, Placement, Write, Written};
 use etude_spec::automation::{Overlap, Target, template};
 use serde_json::{Value, json};
@@ -110,9 +108,25 @@ pub(super) fn report_skipped(server: &Arc<Server>, found: &Found) -> Result<(), 
     Ok(())
 }
 
-fn note(server: &Server, found: &Found, tick: &Tick, state: &str, reason: Option<&str>) -> Result<Written, Problem> {
+fn note(
+    server: &Server,
+    found: &Found,
+    tick: &Tick,
+    state: &'static str,
+    reason: Option<&str>,
+) -> Result<Written, Problem> {
     let (entry, expected) = (tick.entry(found, state, reason), tick.expected.clone());
-    ledger::write(server, &Write { entry, expected, submission: None, is_alone: false })
+    let written = ledger::write(server, &Write { entry, expected, submission: None, is_alone: false })?;
+    if written == Written::Done {
+        server.metrics().tick(label(server, found), state, None);
+    }
+    Ok(written)
+}
+
+/// The name of a schedule in the metrics.
+fn label(server: &Server, found: &Found) -> String {
+    let name = &found.schedule().name;
+    if server.settings().apps.len() > 1 { format!("{}/{name}", found.app.slug) } else { name.clone() }
 }
 
 /// The tick that waits for the end of an earlier run.
@@ -170,11 +184,15 @@ pub(super) fn begin(server: &Arc<Server>, found: &Found, tick: &Tick, is_alone: 
     let (entry, expected) = (tick.entry(found, "ran", None), tick.expected.clone());
     Ok(match ledger::write(server, &Write { entry, expected, submission: Some(submission), is_alone })? {
         Written::Done => {
+            let lag = u64::try_from(server.clock().now_ms().saturating_sub(tick.due_ms)).unwrap_or(0);
+            let lag = (tick.kind == "tick").then_some(Duration::from_millis(lag));
+            server.metrics().tick(label(server, found), "ran", lag);
             admission.accepted(server)?;
             Taken::Ran(id)
         }
         Written::Busy(_) => Taken::Busy,
         Written::Full => Taken::Full(admission.full),
+        Written::Held { run_id } => Taken::Full(Full::Pipeline(run_id)),
         Written::Other(_) | Written::Repeated { .. } => Taken::Other,
     })
 }
@@ -186,7 +204,7 @@ fn admit(server: &Server, found: &Found, tick: &Tick) -> Result<Admission, Probl
         Target::Pipeline(name) => RunTarget::Pipeline(name.clone()),
         Target::Machine(name) => RunTarget::Machine(name.clone()),
     };
-    let loaded = server.apps().load(&found.app.dir, &target);
+    let loaded = server.startable(&found.app.dir, &target);
     let (_, definition) = loaded.map_err(|error| not_loaded(error, "", &target.to_string()))?;
     let at = rfc3339(tick.at_ms);
     let lookup = |reference: &str| match reference {
@@ -197,17 +215,7 @@ fn admit(server: &Server, found: &Found, tick: &Tick) -> Result<Admission, Probl
     let unknown = |reference| Problem::new(Code::DefinitionInvalid, format!("`{reference}` has no value"));
     let input = Value::from(template::fill(&schedule.input, &lookup).map_err(unknown)?);
     let input = Json::parse(&input.to_string()).map_err(|e| Problem::new(Code::Bug, e.to_string()))?;
-    let request = Request {
-        input,
-        limits: Limits::default(),
-        caller_dir: definition.app.display().to_string(),
-        spent: Usage::default(),
-        granted: Granted::default(),
-        refresh: false,
-        routing: None,
-        again_of: None,
-        asked: None,
-    };
+    let request = Request::new(input, definition.app.display().to_string());
     let placement = Placement { cause: Cause::Schedule, ..Placement::default() };
     let candidate = Candidate { request, placement, has_priority: false, keys: Vec::new(), tick: Some(at.clone()) };
     admission::admit(server, &found.app, &definition, candidate)

@@ -7,7 +7,7 @@ use std::time::Duration;
 use etude_runtime::engine::EntryQuery;
 
 use super::{Found, Kept, due, tick};
-use crate::ledger;
+use crate::ledger::{self, retention};
 use crate::problem::Problem;
 use crate::run::blocking;
 use crate::server::Server;
@@ -39,6 +39,8 @@ pub(crate) async fn turns(server: Arc<Server>) {
         // A journal that fails is reported by requests, and the next look may find it again.
         let _ = blocking(move || {
             turn(&of);
+            retention::turn(&of);
+            of.schedules().note_turn();
             Ok(())
         })
         .await;
@@ -58,10 +60,11 @@ fn turn(server: &Arc<Server>) {
             let key = (app.dir.clone(), found.schedule().name.clone());
             let looks = || server.schedules().looks.lock().unwrap_or_else(PoisonError::into_inner);
             let mut look = looks().get(&key).cloned().unwrap_or_else(|| Look { has_waiting: true, ..Look::default() });
+            let at_ms = look.at_ms;
             match look_at(server, &found, &mut look) {
                 Ok(()) => drop(looks().insert(key, look)),
-                // Everything is looked at again.
-                Err(_) => drop(looks().remove(&key)),
+                // Everything is looked at again; but this server was there, so no tick since the last look was missed.
+                Err(_) => drop(looks().insert(key, Look { at_ms, has_waiting: true, ..Look::default() })),
             }
         }
     }
@@ -109,6 +112,8 @@ fn look_at(server: &Arc<Server>, found: &Found, look: &mut Look) -> Result<(), P
         ..EntryQuery::default()
     };
     let taken = ledger::entries(server, &query)?;
+    // Another server may have taken it, and be gone when there is room.
+    look.has_waiting |= taken.iter().any(|entry| entry.state == "waiting");
     let taken: BTreeSet<String> = taken.into_iter().map(|entry| entry.key).collect();
     let (ticks, next_ms) = due::due(schedule, window, |at_ms| taken.contains(&at_ms.to_string()));
     for due in ticks {

@@ -48,6 +48,8 @@ fn fits(verify: &Verify, secret: &str, delivery: &Delivery<'_>) -> Option<bool> 
         VerifyKind::Standard => {
             let (id, time) = (delivery.header("webhook-id")?, delivery.time(delivery.header("webhook-timestamp")?)?);
             let key = STANDARD.decode(secret.strip_prefix("whsec_").unwrap_or(secret)).ok()?;
+            // With an empty key, anybody can sign.
+            let key = Some(key).filter(|key| !key.is_empty())?;
             let message = [id.as_bytes(), b".", time.as_bytes(), b".", body];
             let signatures = delivery.header("webhook-signature")?.split(' ').filter_map(|one| one.strip_prefix("v1,"));
             let signatures = signatures.filter_map(|one| STANDARD.decode(one).ok());
@@ -120,6 +122,10 @@ mod tests {
         Verify { kind, secrets: Vec::new(), header, is_sha512: false, is_base64: false, prefix, id_header }
     }
 
+    fn sign_with(key: &[u8], message: &str) -> String {
+        STANDARD.encode(hmac::sign(&Key::new(HMAC_SHA256, key), message.as_bytes()))
+    }
+
     fn holds(verify_by: &Verify, secrets: &[&str], headers: &[(&'static str, &str)], body: &str, now_s: i64) -> bool {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
@@ -170,6 +176,10 @@ mod tests {
         assert!(!holds(&verify_by, &[secret], &headers(time), body, now + 301));
         assert!(!holds(&verify_by, &[secret], &headers(time), body, now - 301));
         assert!(!holds(&verify_by, &[secret], &headers("1614265331"), body, now));
+        // A secret without a key signs nothing.
+        let signed = sign_with(b"", &["msg_p5jXN8AQM9LWM0D4loKWxJek", time, body].join("."));
+        let forged = [headers(time)[0], headers(time)[1], ("webhook-signature", &*format!("v1,{signed}"))];
+        assert!(!holds(&verify_by, &["whsec_"], &forged, body, now));
         // S-121: the bytes count, not the document.
         assert!(!holds(&verify_by, &[secret], &headers(time), "{\"test\":2432232314}", now));
     }

@@ -2,13 +2,20 @@
 
 use crate::support::Running;
 use etude_server::routes;
+use etude_server::token::{Scope, Tokens};
+use serde_json::json;
 
 const CROSS: &[(&str, &str)] = &[("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "no-cors")];
 
 fn login(server: &Running) -> String {
+    login_by(server, &format!("token={}", server.owner))
+}
+
+/// Logs in with a form; the cookie.
+fn login_by(server: &Running, form_text: &str) -> String {
     let origin = format!("http://{}", server.address);
     let form = [("Content-Type", "application/x-www-form-urlencoded"), ("Origin", &*origin)];
-    let reply = server.raw("POST", "/login", &form, Some(format!("token={}", server.owner)));
+    let reply = server.raw("POST", "/login", &form, Some(form_text.to_owned()));
     assert_eq!((reply.status, reply.header("location")), (303, Some("/")));
     let cookie = reply.header("set-cookie").expect("a cookie").split(';').next().expect("a pair").to_owned();
     assert!(cookie.starts_with(&format!("etude_{}=", server.address.port())));
@@ -146,6 +153,22 @@ fn loopback_names_with_the_port_pass() {
     }
 }
 
+/// S-16, S-17: a login link of a token leads to a session with the rights of that token, which ends with it.
+#[test]
+fn a_session_has_the_rights_of_the_token_that_made_its_link() {
+    let server = Running::start();
+    let token = server.token("ops", &[Scope::Admin], &["deploy"], None);
+    let bearer = format!("Bearer {token}");
+    let made = server.raw("POST", "/v1/server/links", &[("Authorization", &bearer)], Some("{}".to_owned()));
+    assert_eq!(made.status, 201, "{}", made.text());
+    let url = made.json()["url"].as_str().expect("a link").to_owned();
+    let cookie = login_by(&server, &format!("code={}", url.split_once("login=").expect("a code").1));
+    let me = || server.raw("GET", "/v1/me", &[("Cookie", &*cookie), ("Sec-Fetch-Site", "same-origin")], None);
+    assert_eq!((&me().json()["name"], &me().json()["only"]), (&json!("ops"), &json!(["deploy"])));
+    Tokens::new(&server.dir().join("serve")).revoke("ops").expect("revoked");
+    assert_eq!(me().status, 401);
+}
+
 /// S-20, S-21: the cookie is confined, and logout ends the session on the server.
 #[test]
 fn logout_ends_the_session() {
@@ -208,4 +231,33 @@ fn a_login_link_works_once() {
     let code = link().split_once("/#login=").expect("a code").1.to_owned();
     server.clock.set_offset(120_000);
     assert_eq!(post(&code), 401);
+}
+
+/// SECURITY.md: connections that others hold on the network leave the owner's socket alone.
+#[cfg(unix)]
+#[test]
+fn no_one_on_the_network_takes_the_places_of_the_socket() {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::os::unix::net::UnixStream;
+
+    let server = Running::with(|settings| settings.max_connections = 4);
+    let head = format!("POST /in/demo/x HTTP/1.1\r\nHost: {}\r\nContent-Length: 9\r\n\r\nx", server.address);
+    let held: Vec<TcpStream> = (0..8)
+        .map(|_| {
+            let mut stream = TcpStream::connect(server.address).expect("a connection");
+            stream.write_all(head.as_bytes()).expect("written");
+            stream
+        })
+        .collect();
+    let mut socket = UnixStream::connect(&server.server.addresses().socket).expect("a connection");
+    let request = format!(
+        "GET /v1/me HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nConnection: close\r\n\r\n",
+        server.owner
+    );
+    socket.write_all(request.as_bytes()).expect("written");
+    let mut reply = String::new();
+    socket.read_to_string(&mut reply).expect("a reply");
+    assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
+    drop(held);
 }

@@ -53,12 +53,14 @@ fn a_run_without_room_is_skipped() {
     assert_eq!(post(&server, "prod").status, 201);
 }
 
-/// S-94: of many requests at once, one is accepted with `skip`.
+/// S-94: of many requests to two servers at once, one is accepted with `skip`.
 #[test]
 fn of_many_runs_one_is_not_skipped() {
     let server = deploying("{max_runs: 1, when_full: skip}");
+    let other = server.beside();
     let statuses: Vec<u16> = std::thread::scope(|scope| {
-        let posts: Vec<_> = (0..12).map(|_| scope.spawn(|| post(&server, "prod").status)).collect();
+        let at = |nth: usize| if nth.is_multiple_of(2) { &server } else { &other };
+        let posts: Vec<_> = (0..12).map(|nth| scope.spawn(move || post(at(nth), "prod").status)).collect();
         posts.into_iter().map(|post| post.join().expect("no panic")).collect()
     });
     assert_eq!(statuses.iter().filter(|status| **status == 201).count(), 1, "{statuses:?}");
@@ -86,6 +88,38 @@ fn a_run_takes_the_place_of_earlier_ones() {
     until(&server, &second, "running");
     std::fs::write(server.dir().join("go"), "").expect("written");
     until(&server, &second, "succeeded");
+}
+
+/// S-91, S-92: a run that is resumed counts like any other: it is refused while another one with its key is in progress.
+#[test]
+fn a_resumed_run_has_a_place_as_well() {
+    let server = deploying("{max_runs: 1, key: \"{{input.environment}}\"}");
+    let first = id(&post(&server, "prod").json());
+    until(&server, &first, "running");
+    server.send("POST", &format!("/v1/runs/{first}/cancel"), Some(&json!({})));
+    until(&server, &first, "cancelled");
+    let second = id(&post(&server, "prod").json());
+    until(&server, &second, "running");
+    let resume = || server.send("POST", &format!("/v1/runs/{first}/resume"), Some(&json!({})));
+    assert_eq!(resume().problem(), (409, "run_is_busy".to_owned()));
+    std::fs::write(server.dir().join("go"), "").expect("written");
+    until(&server, &second, "succeeded");
+    assert_eq!(resume().status, 202);
+    until(&server, &first, "succeeded");
+}
+
+/// S-94: of many runs that are accepted at once with `cancel`, one is left.
+#[test]
+fn of_runs_accepted_together_one_is_left() {
+    let server = deploying("{max_runs: 1, when_full: cancel}");
+    let runs: Vec<String> = std::thread::scope(|scope| {
+        let posts: Vec<_> = (0..8).map(|_| scope.spawn(|| id(&post(&server, "a").json()))).collect();
+        posts.into_iter().map(|post| post.join().expect("no panic")).collect()
+    });
+    let left = |document: &Value| document["cancelled"] == runs.len() - 1;
+    server.poll("/v1/runs/counts", left);
+    std::fs::write(server.dir().join("go"), "").expect("written");
+    server.poll("/v1/runs/counts", |document| document["succeeded"] == 1);
 }
 
 /// S-94: with `queue`, which is the default, a run waits; the pipeline's priority is that of a run without one.

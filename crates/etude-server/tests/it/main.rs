@@ -13,5 +13,6 @@ mod schedules;
 mod stages;
 mod support;
 mod tokens;
+mod waiting;
 mod webhooks;
 mod wire;

@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::net::TcpStream;
 
-use etude_mcp::Approvals;
 use etude_server::token::Scope;
 use serde_json::{Value, json};
 
@@ -174,7 +173,10 @@ fn decision(server: &Running, approved: bool) -> (String, Value) {
 /// S-154: a tampered `requestState` is refused.
 #[test]
 fn a_form_settles_an_approval_only_if_configured() {
-    let server = Running::with(|settings| settings.mcp.approvals = Approvals::Client);
+    let dir = tempfile::tempdir().expect("a directory");
+    std::fs::create_dir_all(dir.path().join("demo")).expect("an app");
+    std::fs::write(dir.path().join("demo/etude.yaml"), "serve: {mcp: {approvals: client}}\n").expect("written");
+    let server = Running::at(dir, |_| ());
     server.pipeline("open", "", &["approval: message: go on?", "echo '{\"output\": 1}'"]);
     server.pipeline("named", "", &["approval: message: go on?, approvers: [boss]", "echo '{\"output\": 2}'"]);
     let mut client = Client::owner(&server);
@@ -229,4 +231,31 @@ fn an_approval_is_an_address_for_clients_that_open_them() {
         assert_eq!(server.send("POST", &path, Some(&body)).status, 200);
         assert_eq!(repeated.join().expect("no panic")["structuredContent"]["output"], 1);
     });
+}
+
+/// `serve.mcp` of the app says which tools are read-only, when a call returns, and what becomes of its run; a change holds at once.
+#[test]
+fn an_app_says_how_agents_are_served() {
+    let server = Running::start();
+    server.pipeline("slow", "", &[SLOW]);
+    server.configure("serve: {mcp: {read_only: [slow], answer_within: 10ms}}\n");
+    let client = Client::owner(&server);
+    let is_read_only = || {
+        let listed = client.result("tools/list", &json!({}));
+        let tools = listed["tools"].as_array().expect("tools").clone();
+        let tool = tools.into_iter().find(|tool| tool["name"] == "slow").expect("a tool");
+        tool["annotations"]["readOnlyHint"] == true
+    };
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !is_read_only() {
+        assert!(std::time::Instant::now() < deadline, "the file was not read again");
+    }
+    let called = client.call("slow", &json!({}));
+    assert_eq!(
+        (&called["structuredContent"]["status"], &called["isError"]),
+        (&json!("running"), &json!(false)),
+        "{called}"
+    );
+    std::fs::write(server.dir().join("demo/pipelines/slow/go"), "").expect("written");
+    server.until(called["structuredContent"]["run_id"].as_str().expect("an id"), &["succeeded"]);
 }

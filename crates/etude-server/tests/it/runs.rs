@@ -249,13 +249,21 @@ fn lists_are_filtered_and_paged() {
 fn only_hides_other_runs() {
     let server = server();
     let id = server.run(&json!({"pipeline": "p"}))["run_id"].as_str().expect("an id").to_owned();
-    let bearer = format!("Bearer {}", server.token("ci", &[Scope::Read, Scope::Run], &["bar*"], None));
+    let bearer = format!("Bearer {}", server.token("ci", &[Scope::Read, Scope::Run], &["bad*"], None));
     let get = |path: &str| server.raw("GET", path, &[("Authorization", &bearer)], None);
     for path in [format!("/v1/runs/{id}"), format!("/v1/runs/{id}/events")] {
         assert_eq!(get(&path).problem(), (404, "not_found".to_owned()), "{path}");
     }
     assert_eq!(get("/v1/runs").json()["runs"], json!([]));
     assert_eq!(get("/v1/runs/counts").json()["succeeded"], 0);
+    assert!(get("/metrics").text().contains("etude_runs{status=\"succeeded\"} 0"));
+    let names = |app: &Value| app["pipelines"].as_array().into_iter().flatten().map(|p| p["name"].clone()).collect();
+    let all: Vec<Value> = names(&server.send("GET", "/v1/apps/demo", None).json());
+    assert!(all.contains(&json!("p")) && all.contains(&json!("bad")), "{all:?}");
+    let (one, listed) = (get("/v1/apps/demo").json(), get("/v1/apps").json());
+    for app in [&one, &listed["apps"][0]] {
+        assert_eq!((names(app) as Vec<Value>, &app["diagnostics"]), (vec![json!("bad")], &json!([])));
+    }
     let cancel = server.raw("POST", &format!("/v1/runs/{id}/cancel"), &[("Authorization", &bearer)], None);
     assert_eq!(cancel.status, 404);
 }
@@ -318,6 +326,13 @@ fn a_decision_continues_the_run_and_its_stream() {
     let run = server.run(&json!({"pipeline": "ask"}));
     assert_eq!((&run["status"], &run["waiting_count"]), (&json!("waiting"), &json!(1)));
     let id = run["run_id"].as_str().expect("an id").to_owned();
+    let row = || {
+        let row = server.send("GET", "/v1/runs?pipeline=ask", None).json()["runs"][0].clone();
+        assert_eq!(row, server.send("GET", "/v1/runs?pipeline=ask", None).json()["runs"][0], "it is the same twice");
+        ["status", "waiting_count", "reason", "ended_at"].map(|name| row[name].clone())
+    };
+    let [status, waiting, reason, ended] = row();
+    assert_eq!((status, waiting, reason, ended), (json!("waiting"), json!(1), json!("Deploy?"), json!(null)));
     let reader = {
         let (server, id) = (Arc::clone(&server), id.clone());
         std::thread::spawn(move || read_stream(&server, &id, None))
@@ -347,7 +362,54 @@ fn a_decision_continues_the_run_and_its_stream() {
         events.last().map(|(_, name, data)| (name.as_str(), data["status"].clone())),
         Some(("ended", json!("succeeded")))
     );
+    // What was kept of its row when it waited is not shown any more.
+    let [status, waiting, reason, ended] = row();
+    assert_eq!((status, waiting, reason), (json!("succeeded"), json!(0), json!(null)));
+    assert!(ended.is_string());
     assert_eq!(server.send("GET", "/v1/decisions", None).json()["decisions"], json!([]));
+}
+
+/// S-69: streams that begin at the same moment all see the run go on and end.
+#[test]
+fn streams_that_begin_at_once_all_go_on() {
+    let server = Arc::new(server());
+    for _ in 0..5 {
+        let run = server.run(&json!({"pipeline": "ask"}));
+        let id = run["run_id"].as_str().expect("an id").to_owned();
+        let begin = Arc::new(std::sync::Barrier::new(16));
+        let readers: Vec<_> = (0..16)
+            .map(|_| {
+                let (server, id, begin) = (Arc::clone(&server), id.clone(), Arc::clone(&begin));
+                std::thread::spawn(move || {
+                    begin.wait();
+                    read_stream(&server, &id, None)
+                })
+            })
+            .collect();
+        // The streams are open before the run goes on.
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        let decision = server.send("GET", "/v1/decisions", None).json()["decisions"][0].clone();
+        let path = format!("/v1/decisions/{}", decision["id"].as_str().expect("an id").replace('/', "%2F"));
+        let body = json!({"approved": true, "question": decision["question"]});
+        assert_eq!(server.send("POST", &path, Some(&body)).status, 200);
+        let all: Vec<_> = readers.into_iter().map(|reader| reader.join().expect("events")).collect();
+        assert!(all.iter().all(|events| *events == all[0]), "all streams have the same events");
+        assert_eq!(all[0].last().map(|(_, name, _)| name.as_str()), Some("ended"));
+    }
+}
+
+/// L-36: another run of a learned pipeline that is not in use any more is refused as the first one would be.
+#[test]
+fn no_run_is_started_again_of_a_pipeline_that_is_not_in_use() {
+    let server = server();
+    server.pipeline("p", "", &[OK]);
+    let id = server.run(&json!({"pipeline": "p"}))["run_id"].as_str().expect("an id").to_owned();
+    for (state, status) in [("active", 201), ("demoted", 422)] {
+        let learn = format!("learn: 1\nstate: {state}\nfamily: read:p\n");
+        std::fs::write(server.dir().join("demo/pipelines/p/learn.yaml"), learn).expect("written");
+        let again = server.send("POST", &format!("/v1/runs/{id}/again"), Some(&json!({})));
+        assert_eq!(again.status, status, "{state}: {}", again.text());
+    }
 }
 
 /// S-85: of concurrent opposite decisions one counts, and the others name it.
@@ -504,6 +566,9 @@ fn metrics_have_no_run_ids() {
         text.contains("etude_http_requests_total{route=\"/v1/runs/{id}\",status=\"200\"} 1\n") && !text.contains(&id),
         "{text}"
     );
+    let ended = "etude_runs_ended_total{pipeline=\"p\",status=\"succeeded\",cause=\"api\"} 1\n";
+    assert!(text.contains(ended) && text.contains("etude_run_seconds_count 1\n"), "{text}");
+    assert!(text.contains("etude_journal_write_seconds_count 1\n"), "{text}");
     assert_metrics(&text, false);
     let bearer = format!("Bearer {}", server.owner);
     let accept = "application/openmetrics-text; version=1.0.0";
@@ -526,7 +591,7 @@ fn assert_metrics(text: &str, is_open: bool) {
             ["#", "TYPE", name, of] => {
                 assert_eq!(name, family, "{line}");
                 kind = of.to_owned();
-                assert!(["gauge", "counter", "summary"].contains(&of), "{line}");
+                assert!(["gauge", "counter", "summary", "histogram"].contains(&of), "{line}");
             }
             _ => {
                 let (series, value) = line.rsplit_once(' ').expect("a value");
@@ -536,6 +601,7 @@ fn assert_metrics(text: &str, is_open: bool) {
                 let endings: &[&str] = match kind.as_str() {
                     "counter" if is_open => &["_total"],
                     "summary" => &["", "_sum", "_count"],
+                    "histogram" => &["_bucket", "_sum", "_count"],
                     _ => &[""],
                 };
                 assert!(endings.contains(&ending), "{line}");
@@ -620,6 +686,28 @@ fn streams_of_effects_have_ranges() {
     for unknown in [path("nothing"), path("prompt"), format!("/v1/runs/{id}/effects/x/stderr")] {
         assert_eq!(server.send("GET", &unknown, None).problem(), (404, "not_found".to_owned()), "{unknown}");
     }
+}
+
+/// S-59: a stream that is larger than what is kept in memory comes whole, and its parts are those of the whole.
+#[test]
+fn large_streams_come_in_pieces() {
+    let server = server();
+    let print = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); echo \"line $i of the log\"; done >&2; printf '{\"output\": \"'; head -c 700000 /dev/zero | tr '\\0' x; echo '\"}'";
+    server.pipeline("large", "", &[print]);
+    let id = server.run(&json!({"pipeline": "large"}))["run_id"].as_str().expect("an id").to_owned();
+    let path = |stream: &str| format!("/v1/runs/{id}/effects/large%2Fs0/{stream}");
+    let whole = server.send("GET", &path("stderr"), None);
+    let expected: String = (1..=60_000).map(|nth| format!("line {nth} of the log\n")).collect();
+    assert!(expected.len() > 1024 * 1024 && whole.text() == expected);
+    assert_eq!(whole.header("content-length"), Some(expected.len().to_string().as_str()));
+    let head = server.send("HEAD", &path("stderr"), None);
+    assert_eq!((head.header("content-length"), head.body.len()), (whole.header("content-length"), 0));
+    let bearer = format!("Bearer {}", server.owner);
+    let headers = [("Authorization", &*bearer), ("Range", "bytes=262000-800000")];
+    assert_eq!(server.raw("GET", &path("stderr"), &headers, None).text(), expected[262_000..=800_000]);
+    let stdout = server.send("GET", &path("stdout"), None).text();
+    assert_eq!(stdout.matches('x').count(), 700_000);
+    assert_eq!(server.send("GET", &path("output"), None).json().as_str().map(str::len), Some(700_000));
 }
 
 /// S-60: the tree has phases and steps in the order of the plan, and the elements of a fan-out in pages.
@@ -825,4 +913,54 @@ fn an_answer_fits_its_schema_and_comes_from_an_approver() {
     let reply = answer("lin", "xl");
     assert_eq!((reply.status, &reply.json()["errors"][0]["pointer"]), (422, &json!("/answer")), "{}", reply.text());
     assert_eq!(server.send("GET", "/v1/decisions", None).json()["decisions"].as_array().map(Vec::len), Some(1));
+}
+
+/// S-67: what a step writes to stderr on its way comes without an id, and is no part of the run's events. S-73: a reader that reads nothing
+/// keeps no other from the whole stream.
+#[test]
+fn words_on_the_way_have_no_id_and_a_stalled_reader_slows_no_other() {
+    let server = server();
+    server.pipeline(
+        "talks",
+        "",
+        &["while [ ! -e go ]; do echo tick >&2; sleep 0.02; done; echo '{\"output\": 1}'", OK],
+    );
+    let run = server.send("POST", "/v1/runs", Some(&json!({"pipeline": "talks"}))).json();
+    let id = run["run_id"].as_str().expect("an id").to_owned();
+    let open = || {
+        let mut stream = TcpStream::connect(server.address).expect("a connection");
+        let head = format!(
+            "GET /v1/runs/{id}/events HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nAccept: text/event-stream\r\nConnection: close\r\n\r\n",
+            server.address, server.owner
+        );
+        stream.write_all(head.as_bytes()).expect("written");
+        stream
+    };
+    let stalled = open();
+    let mut blocks: Vec<Vec<String>> = vec![Vec::new()];
+    let mut has_gone = false;
+    for line in BufReader::new(open()).lines().map_while(Result::ok) {
+        match line.as_str() {
+            "" => blocks.push(Vec::new()),
+            line => blocks.last_mut().expect("a block").push(line.to_owned()),
+        }
+        let is_said = blocks.iter().any(|block| block.contains(&"event: stderr".to_owned()) && block.len() > 1);
+        if is_said && !has_gone {
+            has_gone = true;
+            std::fs::write(server.dir().join("demo/pipelines/talks/go"), "").expect("written");
+        }
+    }
+    let ids_of = |block: &[String]| {
+        block.iter().filter_map(|line| line.strip_prefix("id: ").map(str::to_owned)).collect::<Vec<_>>()
+    };
+    let said: Vec<&Vec<String>> = blocks.iter().filter(|block| block.contains(&"event: stderr".to_owned())).collect();
+    assert!(!said.is_empty() && said.iter().all(|block| ids_of(block).is_empty()), "{said:?}");
+    assert!(said[0].iter().any(|line| line.starts_with("data: {") && line.contains("tick")), "{said:?}");
+    let ids: Vec<String> = blocks.iter().flat_map(|block| ids_of(block)).collect();
+    let page = server.send("GET", &format!("/v1/runs/{id}/events"), None).json();
+    let of_page: Vec<&str> =
+        page["events"].as_array().expect("events").iter().filter_map(|event| event["id"].as_str()).collect();
+    assert_eq!(ids, of_page);
+    assert!(page["events"].as_array().expect("events").iter().all(|event| event["event"] != "stderr"));
+    drop(stalled);
 }

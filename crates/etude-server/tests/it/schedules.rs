@@ -139,6 +139,26 @@ fn overlap_decides_while_a_run_has_not_ended() {
     });
 }
 
+/// S-104, S-162: a tick that waits is begun by a server that is left, also if another one had it wait.
+#[test]
+fn a_waiting_tick_outlives_its_server() {
+    let first = server("  queue: {pipeline: ask, every: 1h, overlap: queue}\n");
+    seen(&first, "queue");
+    let other = first.beside();
+    set_time(&other, 0);
+    for hour in 1..=2 {
+        set_time(&first, hour);
+        ticks(&first, "queue", usize::try_from(hour).expect("small"));
+    }
+    let queued = ticks(&first, "queue", 2);
+    assert_eq!(brief(&queued), ["12:00 waiting -", "11:00 ran -"]);
+    let _dir = first.stop();
+    set_time(&other, 2);
+    let run = queued[1]["run_id"].as_str().expect("a run");
+    other.send("POST", &format!("/v1/runs/{run}/cancel"), Some(&json!({})));
+    other.poll("/v1/schedules/demo/queue/ticks", |document| document["ticks"][0]["outcome"] == "ran");
+}
+
 /// S-107: a pause survives a restart, and its ticks are kept.
 #[test]
 fn a_pause_survives_a_restart() {
@@ -208,9 +228,17 @@ fn a_backfill_makes_each_tick_once() {
     assert_eq!(backfill().json()["ticks"], json!([]));
     let fired = server.send("POST", "/v1/schedules/demo/a/fire", Some(&json!({})));
     assert_eq!((fired.status, fired.json()["run_id"].is_string()), (202, true));
-    let all = ticks(&server, "a", 4);
+    // The same key fires once.
+    let bearer = format!("Bearer {}", server.owner);
+    let headers = [("Authorization", &*bearer), ("Idempotency-Key", "k")];
+    let fire = || server.raw("POST", "/v1/schedules/demo/a/fire", &headers, Some("{}".to_owned()));
+    let (once, again) = (fire(), fire());
+    assert_eq!((once.status, again.status), (202, 202));
+    assert_eq!(once.json(), again.json());
+    assert_eq!((once.header("idempotency-replayed"), again.header("idempotency-replayed")), (None, Some("true")));
+    let all = ticks(&server, "a", 5);
     assert_eq!(all.iter().filter(|tick| tick["kind"] == "backfill").count(), 3);
-    assert_eq!(all.iter().filter(|tick| tick["kind"] == "fire").count(), 1);
+    assert_eq!(all.iter().filter(|tick| tick["kind"] == "fire").count(), 2);
     let wrong = json!({"from": "2030-07-15T08:00:00Z", "to": "2030-07-15T08:00:00Z"});
     assert_eq!(server.send("POST", "/v1/schedules/demo/a/backfill", Some(&wrong)).problem().0, 422);
     let wide = json!({"from": "2029-07-15T08:00:00Z", "to": "2030-07-15T08:00:00Z"});

@@ -1,5 +1,6 @@
 //! Tokens and scopes.
 
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt;
 
 use crate::support::Running;
@@ -67,6 +68,26 @@ fn expired_and_revoked_tokens_are_refused_at_once() {
     assert_eq!((status(&short), status(&ci)), (401, 200));
     Tokens::new(&server.dir().join("serve")).revoke("ci").expect("revoked");
     assert_eq!(status(&ci), 401);
+}
+
+/// S-17: a stream ends soon after its token.
+#[test]
+fn the_stream_of_a_revoked_token_ends() {
+    let server = Running::start();
+    let token = server.token("ci", &[Scope::Read], &[], None);
+    let mut stream = std::net::TcpStream::connect(server.address).expect("a connection");
+    let request = format!(
+        "GET /v1/events HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\nAccept: text/event-stream\r\nConnection: close\r\n\r\n",
+        server.address
+    );
+    stream.write_all(request.as_bytes()).expect("written");
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).expect("a response");
+    assert_eq!(&head, b"HTTP/1.1 200");
+    Tokens::new(&server.dir().join("serve")).revoke("ci").expect("revoked");
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(60))).expect("a socket");
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).expect("the stream ends");
 }
 
 /// S-18: no secret is in the log, and all files are the owner's alone.

@@ -57,6 +57,18 @@ fn a_delivery_is_one_run() {
     assert!(!list.to_string().contains("s3cret"), "{list:#}");
 }
 
+/// L-36: a learned pipeline that is not in use is unknown to webhooks too.
+#[test]
+fn a_delivery_starts_no_learned_pipeline_that_is_not_in_use() {
+    for (state, status, begun) in [("shadow", 422, 0), ("demoted", 422, 0), ("active", 202, 1)] {
+        let server = server(&format!("{TOKEN}}}"));
+        let learn = format!("learn: 1\nstate: {state}\nfamily: read:p\n");
+        std::fs::write(server.dir().join("demo/pipelines/p/learn.yaml"), learn).expect("written");
+        let reply = deliver(&server, "d1", "s3cret", "{\"n\": 1}");
+        assert_eq!((reply.status, runs(&server)), (status, begun), "{state}: {}", reply.text());
+    }
+}
+
 /// S-120: a `when` that does not hold is `ignored`, and so is one without a value.
 #[test]
 fn a_delivery_that_does_not_fit_is_ignored() {
@@ -114,4 +126,23 @@ fn refused_deliveries_do_not_fill_the_journal() {
     let count = list["deliveries"].as_array().map_or(0, Vec::len);
     assert!((1..=100).contains(&count), "{count}");
     assert_eq!(runs(&server), 0);
+}
+
+/// Old deliveries leave the journal, except those whose run is there: a repetition of one of these still finds it.
+#[test]
+fn old_deliveries_leave_the_journal() {
+    let server = server(&format!("{TOKEN}, when: {{header.x-kind: push, body.n: 1}}}}"));
+    let first = deliver(&server, "d1", "s3cret", "{\"n\": 1}");
+    server.until(first.json()["run_id"].as_str().expect("a run"), &["succeeded"]);
+    deliver(&server, "d2", "s3cret", "{\"n\": 2}");
+    let verdicts = |document: &Value| -> Vec<String> {
+        let deliveries = document["deliveries"].as_array().expect("deliveries").iter();
+        deliveries.filter_map(|one| one["verdict"].as_str().map(str::to_owned)).collect()
+    };
+    let path = "/v1/webhooks/demo/hook/deliveries";
+    assert_eq!(verdicts(&server.send("GET", path, None).json()).len(), 2);
+    server.clock.set_offset(91 * 24 * 3_600_000);
+    server.poll(path, |document| verdicts(document) == ["accepted"]);
+    assert_eq!(deliver(&server, "d1", "s3cret", "{\"n\": 1}").json(), first.json());
+    assert_eq!(runs(&server), 1);
 }

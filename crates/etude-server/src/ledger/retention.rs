@@ -1,0 +1,109 @@
+//! Entries of the ledger that are not needed any more: the clock loop looks for them once an hour.
+//!
+//! An entry lives as long as its run, and at least 90 days: a tick longer than its schedule catches up, a delivery as long as its repetition
+//! must find the first one.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use etude_runtime::engine::OldEntries;
+use etude_spec::automation::{Automation, Schedule};
+
+use crate::problem::Problem;
+use crate::run::engine_failed;
+use crate::server::{ServedApp, Server};
+use crate::{notice, schedule, webhook};
+
+const HOUR_MS: i64 = 60 * 60 * 1_000;
+
+/// How old an entry must be.
+const KEPT_MS: i64 = 90 * 24 * HOUR_MS;
+
+/// Entries that are removed at once: other writes come in between.
+const BATCH: u32 = 500;
+
+/// The next look for old entries.
+#[derive(Debug, Default)]
+pub(crate) struct Retention {
+    next_ms: AtomicI64,
+}
+
+impl Retention {
+    /// True once an hour, and after a change of the clock.
+    fn is_due(&self, now_ms: i64) -> bool {
+        let next_ms = self.next_ms.load(Ordering::Relaxed);
+        let is_due = !(next_ms - HOUR_MS..next_ms).contains(&now_ms);
+        if is_due {
+            self.next_ms.store(now_ms + HOUR_MS, Ordering::Relaxed);
+        }
+        is_due
+    }
+}
+
+/// Removes old entries if it is time to look for some. Blocks.
+pub(crate) fn turn(server: &Server) {
+    let now_ms = server.clock().now_ms();
+    if !server.retention().is_due(now_ms) {
+        return;
+    }
+    for app in &server.settings().apps {
+        let Ok(automation) = server.automation(app) else { continue };
+        for (book, states, before_ms) in books(app, &automation, now_ms) {
+            // A journal that fails is reported by requests, and the next look finds them again.
+            let _ = remove(server, &book, states, before_ms);
+        }
+    }
+}
+
+/// The books of an app, with the states of entries that are settled, and the time before which none is needed.
+fn books(app: &ServedApp, automation: &Automation, now_ms: i64) -> Vec<(String, &'static [&'static str], i64)> {
+    let ticks = |schedule: &Schedule| {
+        let window = i64::try_from(schedule.catch_up_within_ms.saturating_add(schedule.jitter_ms)).unwrap_or(i64::MAX);
+        let kept_ms = KEPT_MS.max(window.saturating_add(24 * HOUR_MS));
+        (schedule::book(app, &schedule.name), &["ran", "skipped"] as &[_], now_ms.saturating_sub(kept_ms))
+    };
+    let before_ms = now_ms - KEPT_MS;
+    let mut books: Vec<_> = automation.schedules.iter().map(ticks).collect();
+    let webhooks = automation.webhooks.iter().map(|webhook| webhook::book(app, &webhook.name));
+    books.extend(webhooks.map(|book| (book, &["accepted", "repeated", "ignored"] as &[_], before_ms)));
+    let notices = automation.notices.iter().map(|notice| notice::book(app, &notice.name));
+    books.extend(notices.map(|book| (book, &["delivered", "failed"] as &[_], before_ms)));
+    books
+}
+
+fn remove(server: &Server, book: &str, states: &[&str], before_ms: i64) -> Result<(), Problem> {
+    let states = states.iter().map(|state| (*state).to_owned()).collect();
+    let old = OldEntries { book: book.to_owned(), states, before_ms, limit: BATCH };
+    while server.engine().remove_entries(&old).map_err(|e| engine_failed(&e))? == u64::from(BATCH) {}
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use etude_spec::automation;
+    use etude_spec::source::SourceFile;
+
+    use super::*;
+
+    /// S-102: a tick is kept for longer than its schedule catches up, so that a look back finds that it was taken.
+    #[test]
+    fn a_tick_is_kept_for_longer_than_it_is_caught_up() {
+        let text = "schedules:\n  a: {pipeline: p, every: 1h}\n  b: {pipeline: p, every: 1h, catch_up: all, catch_up_within: 400d}\n";
+        let read = automation::read(&SourceFile::new("etude.yaml", text), None);
+        assert!(read.diagnostics.is_empty(), "{:?}", read.diagnostics);
+        let app = ServedApp { slug: "demo".to_owned(), dir: "/demo".into() };
+        let days = |book: &str| {
+            let (_, _, before_ms) = books(&app, &read, 0).into_iter().find(|(of, _, _)| of == book).expect("a book");
+            -before_ms / 24 / HOUR_MS
+        };
+        assert_eq!((days("ticks /demo a"), days("ticks /demo b")), (90, 401));
+    }
+
+    #[test]
+    fn old_entries_are_looked_for_once_an_hour() {
+        let retention = Retention::default();
+        let now = 1_000_000_000_000;
+        let looks: Vec<bool> =
+            [0, 1, HOUR_MS - 1, HOUR_MS, HOUR_MS + 1, -5 * HOUR_MS].map(|ms| retention.is_due(now + ms)).into();
+        assert_eq!(looks, [true, false, false, true, false, true]);
+    }
+}

@@ -1,0 +1,146 @@
+//! The row of a run, as lists, feeds and documents have it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use etude::clock::rfc3339;
+use etude::document::Document;
+use etude::runs;
+use etude::target::Target;
+use etude_runtime::engine::{Engine, RunRow, RunState, RunView};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::engine_failed;
+use super::wire::{Links, Row, raw};
+use crate::problem::Problem;
+use crate::server::Server;
+
+/// Summaries that are kept, about half a kilobyte each.
+const MAX_KEPT: usize = 2_000;
+
+/// Bytes of the longest reason that is kept.
+const MAX_REASON: usize = 1_024;
+
+/// What the row of a run has from its result document.
+#[derive(Debug)]
+pub(super) struct Summary {
+    mode: &'static str,
+    duration_ms: u64,
+    usage: Box<RawValue>,
+    waiting_count: usize,
+    attempt: Option<u32>,
+    kind: Option<String>,
+    reason: Option<String>,
+    /// The status of each step, in the order of the plan.
+    progress: Option<Box<RawValue>>,
+}
+
+impl Summary {
+    pub(super) fn of(document: &Document) -> Result<Self, Problem> {
+        let steps = document.members.get("steps").and_then(Value::as_array);
+        let statuses = steps.map(|steps| steps.iter().map(|step| &step["status"]).collect::<Vec<_>>());
+        Ok(Self {
+            mode: document.mode,
+            duration_ms: document.duration_ms,
+            usage: raw(&document.usage())?,
+            waiting_count: document.waiting.len(),
+            attempt: document.attempt,
+            kind: runs::kind(document),
+            reason: runs::reason(document),
+            progress: statuses.as_ref().map(raw).transpose()?,
+        })
+    }
+}
+
+/// Summaries of runs that have a result document, so that a list which is read again parses none. Each is of one change of its run:
+/// the next change makes another.
+#[derive(Debug, Default)]
+pub(crate) struct Summaries(Mutex<HashMap<String, (u64, Arc<Summary>)>>);
+
+impl Summaries {
+    /// The summary of a run, if it has a result document.
+    fn of(&self, engine: &dyn Engine, row: &RunRow) -> Result<Option<Arc<Summary>>, Problem> {
+        let kept = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, summary)) = kept().get(&row.id).filter(|(change, _)| *change == row.change) {
+            return Ok(Some(Arc::clone(summary)));
+        }
+        let Some(document) = result_of(engine, row)? else { return Ok(None) };
+        let summary = Arc::new(Summary::of(&document)?);
+        if summary.reason.as_ref().is_none_or(|reason| reason.len() <= MAX_REASON) {
+            let mut kept = kept();
+            if kept.len() >= MAX_KEPT {
+                kept.clear();
+            }
+            kept.insert(row.id.clone(), (row.change, Arc::clone(&summary)));
+        }
+        Ok(Some(summary))
+    }
+}
+
+/// The row of a run as JSON text, with what `summary` says.
+pub(super) fn text(server: &Server, row: &RunRow, summary: Option<&Summary>) -> Result<Box<RawValue>, Problem> {
+    let (target, placement) = (Target::parse(&row.target), &row.placement);
+    let end = if row.state == RunState::Running && row.is_live { etude::clock::now_ms() } else { row.changed_at_ms };
+    let lasted = row.started_at_ms.map(|start| u64::try_from(end.saturating_sub(start)).unwrap_or(0));
+    let (base, id) = (&server.settings().base_path, &row.id);
+    raw(&Row {
+        run_id: id,
+        status: runs::status(row),
+        mode: summary.map_or_else(|| target.mode(), |summary| summary.mode),
+        app: server.slug(&row.app),
+        pipeline: target.pipeline(),
+        machine: target.machine(),
+        cause: placement.cause.word(),
+        by: placement.by.as_deref(),
+        labels: &placement.labels,
+        priority: placement.priority,
+        created_at: rfc3339(row.created_at_ms),
+        started_at: row.started_at_ms.map(rfc3339),
+        changed_at: rfc3339(row.changed_at_ms),
+        ended_at: row.state.is_final().then(|| rfc3339(row.changed_at_ms)),
+        duration_ms: summary.map(|summary| summary.duration_ms).or(lasted),
+        usage: summary.map(|summary| &*summary.usage),
+        waiting_count: summary.map_or(0, |summary| summary.waiting_count),
+        attempt: summary.and_then(|summary| summary.attempt),
+        kind: summary.and_then(|summary| summary.kind.as_deref()),
+        reason: summary.and_then(|summary| summary.reason.as_deref()),
+        progress: summary.and_then(|summary| summary.progress.as_deref()),
+        again_of: placement.again_of.as_deref(),
+        links: Links {
+            own: format!("{base}/v1/runs/{id}"),
+            events: format!("{base}/v1/runs/{id}/events"),
+            tree: format!("{base}/v1/runs/{id}/tree"),
+            page: format!("{base}/runs/{id}"),
+        },
+    })
+}
+
+/// The row of a run as JSON text.
+pub(crate) fn row_text(server: &Server, row: &RunRow) -> Result<Box<RawValue>, Problem> {
+    let summary = server.summaries().of(&**server.engine(), row)?;
+    text(server, row, summary.as_deref())
+}
+
+/// The result document of a run, if it has one.
+pub(crate) fn result_of(engine: &dyn Engine, row: &RunRow) -> Result<Option<Document>, Problem> {
+    if !has_result(row.state) {
+        return Ok(None);
+    }
+    let text = engine.result(&row.id).map_err(|e| engine_failed(&e))?;
+    Ok(text.and_then(|text| parsed(engine, &text)))
+}
+
+/// The same of a run whose result was read.
+pub(crate) fn result_in(engine: &dyn Engine, view: &RunView) -> Option<Document> {
+    view.result.as_ref().filter(|_| has_result(view.row.state)).and_then(|text| parsed(engine, text))
+}
+
+/// What an earlier attempt has left is not the result of a run that goes on.
+const fn has_result(state: RunState) -> bool {
+    !matches!(state, RunState::Queued | RunState::Running)
+}
+
+fn parsed(engine: &dyn Engine, text: &str) -> Option<Document> {
+    Document::from_journal(text, &*engine.blobs()).ok()
+}

@@ -1,0 +1,164 @@
+//! News of the journal: it is asked once for all that wait.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use etude_runtime::engine::{Engine, Error};
+use tokio::sync::watch;
+
+use super::Stories;
+use crate::server::Server;
+
+/// How often the journal is asked for news, with one question for all runs.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The shortest pause while a request waits for a run that another process drives.
+const SHORT: Duration = Duration::from_millis(2);
+
+/// A run whose end requests wait for.
+#[derive(Debug)]
+pub(super) struct Awaited {
+    news: watch::Sender<()>,
+    since: Instant,
+}
+
+/// Asks the journal for news until the server stops.
+pub(crate) async fn look_for_news(server: Arc<Server>) {
+    let mut stopping = server.stopping();
+    let mut last: Option<Instant> = None;
+    loop {
+        let is_whole = last.is_none_or(|last| last.elapsed() >= PAUSE);
+        if is_whole {
+            last = Some(Instant::now());
+        }
+        let of = Arc::clone(&server);
+        // A journal that fails has no news; requests report it.
+        let look = tokio::task::spawn_blocking(move || of.stories().look(&**of.engine(), is_whole));
+        drop(look.await);
+        let looked = Instant::now();
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep_until((looked + pause(&server)).into()) => break,
+                () = server.stories().is_awaited.notified() => {}
+                _ = stopping.wait_for(|stop| *stop) => return,
+            }
+        }
+    }
+}
+
+/// The time until the next look: short after requests have begun to wait for a run of another process, and longer the longer they
+/// wait.
+fn pause(server: &Server) -> Duration {
+    let awaited = server.stories().awaited();
+    let elsewhere = awaited.iter().filter(|(run, _)| !server.works().has(run));
+    elsewhere.map(|(_, run)| (run.since.elapsed() / 10).max(SHORT)).fold(PAUSE, Duration::min)
+}
+
+impl Server {
+    /// Changes with each write to the journal, a moment later.
+    pub(crate) fn news_of_journal(&self) -> watch::Receiver<u64> {
+        self.stories().news.subscribe()
+    }
+}
+
+impl Stories {
+    fn awaited(&self) -> MutexGuard<'_, BTreeMap<String, Awaited>> {
+        self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes with each write to the journal, a moment later, and at once when this server has driven the run to an end or to a stop.
+    pub(crate) fn news_of_run(&self, run_id: &str) -> watch::Receiver<()> {
+        let mut awaited = self.awaited();
+        let new = || Awaited { news: watch::Sender::default(), since: Instant::now() };
+        let news = awaited.entry(run_id.to_owned()).or_insert_with(new).news.subscribe();
+        self.is_awaited.notify_one();
+        news
+    }
+
+    /// One look at the journal. Each wakes the requests that wait for runs; a whole one also wakes all that follow the journal, and
+    /// adds to the stories that are read.
+    fn look(&self, engine: &dyn Engine, is_whole: bool) -> Result<(), Error> {
+        let version = engine.version()?;
+        let is_new = self.looked.swap(version, Ordering::Relaxed) != version;
+        // A run for which no request waits any more is removed.
+        self.awaited().retain(|_, run| if is_new { run.news.send(()).is_ok() } else { run.news.receiver_count() > 0 });
+        if !is_whole {
+            return Ok(());
+        }
+        self.news.send_if_modified(|last| std::mem::replace(last, version) != version);
+        let open: Vec<_> = {
+            let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            open.values().filter_map(Weak::upgrade).collect()
+        };
+        for story in open {
+            let mut followed = story.lock().unwrap_or_else(PoisonError::into_inner);
+            // One that was opened during the last look may not have all of it.
+            if followed.version != version {
+                followed.version = version;
+                // If it fails, the streams of this run end, and those of others go on.
+                let _ = followed.advance(engine);
+            }
+        }
+        Ok(())
+    }
+
+    /// This server drives the run no more.
+    pub(crate) fn note_end(&self, run_id: &str) {
+        if let Some(run) = self.awaited().get(run_id) {
+            // The last request that waited may have ended.
+            let _ = run.news.send(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use etude_process::blob::FileBlobs;
+    use etude_runtime::conformance::block_on;
+    use etude_runtime::engine::{NewRun, Placement};
+    use etude_runtime::memory::MemoryEngine;
+
+    use super::*;
+
+    /// S-41: an end in this process wakes who waits for that run, and no one else; a write by another process wakes all.
+    #[test]
+    fn who_waits_for_a_run_is_woken_by_its_end() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let engine = MemoryEngine::new(Arc::new(FileBlobs::new(dir.path().join("blobs"), false)));
+        let stories = Stories::default();
+        let [mut first, mut second] = ["r-1", "r-2"].map(|run| stories.news_of_run(run));
+        let woken = |run: &mut watch::Receiver<()>| {
+            let is_woken = run.has_changed().expect("there is a sender");
+            run.mark_unchanged();
+            is_woken
+        };
+        stories.note_end("r-1");
+        stories.note_end("r-3");
+        assert_eq!([woken(&mut first), woken(&mut second)], [true, false]);
+        let run = NewRun {
+            id: "r-4".to_owned(),
+            app: "/app".to_owned(),
+            target: "p".to_owned(),
+            abi: 1,
+            created_at_ms: 1,
+            header: "{}".to_owned(),
+            placement: Placement::default(),
+        };
+        drop(block_on(engine.create(&run)).expect("created"));
+        stories.look(&engine, false).expect("the engine works");
+        assert_eq!([woken(&mut first), woken(&mut second)], [true, true]);
+        stories.look(&engine, false).expect("the engine works");
+        assert_eq!([woken(&mut first), woken(&mut second)], [false, false]);
+        let mut news = stories.news.subscribe();
+        stories.look(&engine, true).expect("the engine works");
+        assert!(news.has_changed().expect("there is a sender"), "a short look leaves the others to the next whole one");
+        news.mark_unchanged();
+        // A run that no request waits for is forgotten.
+        drop((first, second));
+        drop(engine.claim("r-4").expect("claimed"));
+        stories.look(&engine, false).expect("the engine works");
+        assert!(stories.awaited.lock().expect("no panic").is_empty());
+    }
+}

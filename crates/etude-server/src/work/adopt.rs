@@ -1,0 +1,208 @@
+//! Runs that are continued without the queue: of workers that died, of servers that stopped, and those whose question has an answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use etude::crash;
+use etude::runner::Resume;
+use etude::runs;
+use etude_core::failure::{Failure, FailureKind};
+use etude_core::machine::ABI;
+use etude_runtime::engine::{Cause, Error, Query, RunRow, RunState, RunView};
+use etude_runtime::record;
+
+use super::drive;
+use crate::decision;
+use crate::problem::Problem;
+use crate::run::{engine_failed, result_in};
+use crate::server::Server;
+use crate::stopped::{MAX_ATTEMPTS, Next};
+
+/// A worker leaves a run that stopped on it to other workers for this number of looks.
+const POLLS_FOR_OTHERS: u32 = 10;
+
+/// Continues interrupted runs of servers, and runs whose question has an answer or whose deadline has passed.
+pub(super) fn adopt(server: &Arc<Server>) -> Result<(), Problem> {
+    let engine = server.engine();
+    let (apps, worker) = (server.dirs(), &server.settings().worker);
+    if apps.is_empty() && worker.is_none() {
+        return Ok(());
+    }
+    let is_own = |row: &RunRow| match worker {
+        Some(worker) => row.placement.bundle.is_some() && worker.queues.iter().any(|of| of == row.placement.queue()),
+        None => row.placement.bundle.is_none() && (server.settings().adopts_all || row.placement.cause != Cause::Cli),
+    };
+    let running =
+        Query { apps: apps.clone(), states: vec![RunState::Running], is_interrupted: Some(true), ..Query::default() };
+    for row in engine.list(&running).map_err(|e| engine_failed(&e))?.into_iter().filter(is_own) {
+        let deaths = engine.deaths(&row.id).map_err(|e| engine_failed(&e))?;
+        match worker {
+            Some(worker) if worker.max_crashes == 0 || deaths < worker.max_crashes => {
+                take_over(server, &row.id, worker.poll * POLLS_FOR_OTHERS)?;
+            }
+            Some(_) => crashed(server, &row.id)?,
+            // A run that takes its servers down is left alone, and shown as interrupted.
+            None if deaths < MAX_ATTEMPTS => continue_run(server, &row.id)?,
+            None => {}
+        }
+    }
+    if worker.is_some() {
+        // The queue has those of its runs that wait and have an answer.
+        return Ok(());
+    }
+    // Before the list: what is written after it makes another version.
+    let version = engine.version().map_err(|e| engine_failed(&e))?;
+    let now_ms = etude::clock::now_ms();
+    if server.works().settled().is_some_and(|settled| settled.holds(version, now_ms)) {
+        return Ok(());
+    }
+    let waiting = Query { apps, states: vec![RunState::Waiting], ..Query::default() };
+    let (mut is_settled, mut until_ms) = (true, None);
+    for row in engine.list(&waiting).map_err(|e| engine_failed(&e))?.into_iter().filter(is_own) {
+        match wait(server, &row, now_ms)? {
+            Wait::Over => {
+                is_settled = false;
+                continue_run(server, &row.id)?;
+            }
+            Wait::Until(at_ms) => until_ms = until_ms.into_iter().chain(at_ms).min(),
+        }
+    }
+    server.works().settle(is_settled.then_some(Settled { version, until_ms }));
+    Ok(())
+}
+
+/// No waiting run of this server has a reason to continue in this version of the journal, until the first of their deadlines. Without
+/// it, each look would read every run that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Settled {
+    version: u64,
+    until_ms: Option<i64>,
+}
+
+impl Settled {
+    fn holds(self, version: u64, now_ms: i64) -> bool {
+        self.version == version && self.until_ms.is_none_or(|until_ms| now_ms < until_ms)
+    }
+}
+
+/// How long a waiting run waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// It has a reason to continue.
+    Over,
+    /// Until it has an answer, at most until this deadline.
+    Until(Option<i64>),
+}
+
+/// Takes a run of a worker that died or let go of it. One that this worker cannot continue is left to others for a while, and ends
+/// as failed if it stops too often (K-46). One of another version of the interpreter is left alone (K-62).
+fn take_over(server: &Arc<Server>, run_id: &str, pause: Duration) -> Result<(), Problem> {
+    if server.is_draining() || !server.has_place() || server.works().active().contains_key(run_id) {
+        return Ok(());
+    }
+    match next_step(server, run_id, pause)? {
+        Next::Later => return Ok(()),
+        Next::Stuck(cause) => {
+            let message = format!("the run stopped {MAX_ATTEMPTS} times without a new record: {cause}");
+            return end_as_failed(server, run_id, |_| Failure::new(FailureKind::Environment, message));
+        }
+        Next::Continue => {}
+    }
+    if server.engine().view(run_id).map_err(|e| engine_failed(&e))?.run.abi != ABI {
+        return Ok(());
+    }
+    match server.engine().claim(run_id) {
+        Ok(session) => drive(server, session, Resume::default()),
+        Err(Error::Busy { .. } | Error::Unknown(_)) => Ok(()),
+        Err(error) => Err(engine_failed(&error)),
+    }
+}
+
+/// Ends a run that took too many workers down (K-35).
+fn crashed(server: &Arc<Server>, run_id: &str) -> Result<(), Problem> {
+    let engine = server.engine();
+    let dead = engine.dead_workers(run_id).map_err(|e| engine_failed(&e))?;
+    end_as_failed(server, run_id, |view| crash::failure(view, &dead))
+}
+
+/// Ends a run that nothing can go on with. Nothing happens if another process has it.
+fn end_as_failed(server: &Arc<Server>, run_id: &str, failure: impl FnOnce(&RunView) -> Failure) -> Result<(), Problem> {
+    let engine = server.engine();
+    let session = match engine.claim(run_id) {
+        Ok(session) => session,
+        Err(Error::Busy { .. } | Error::Unknown(_)) => return Ok(()),
+        Err(error) => return Err(engine_failed(&error)),
+    };
+    let view = engine.view(run_id).map_err(|e| engine_failed(&e))?;
+    let definition = server.definition_for(session.run()).ok().map(|(_, definition)| definition);
+    let failure = failure(&view);
+    let ended = crash::end(engine, &*session, &view, definition.as_ref(), failure);
+    tokio::runtime::Handle::current().block_on(ended).map_err(|e| engine_failed(&e))?;
+    server.works().stops.forget(run_id);
+    server.apps().leave(run_id);
+    Ok(())
+}
+
+/// What becomes of a run that may have stopped here.
+fn next_step(server: &Server, run_id: &str, pause: Duration) -> Result<Next, Problem> {
+    let records = || server.engine().view(run_id).map(|view| view.records.len()).map_err(|e| engine_failed(&e));
+    server.works().stops.next(run_id, pause, records)
+}
+
+/// How long a waiting run waits.
+fn wait(server: &Server, row: &RunRow, now_ms: i64) -> Result<Wait, Problem> {
+    let view = server.engine().view(&row.id).map_err(|e| engine_failed(&e))?;
+    let Some(document) = result_in(&**server.engine(), &view) else { return Ok(Wait::Until(None)) };
+    let is_answered = |waiting| runs::decision(&view.signals, waiting).is_some();
+    if document.waiting.iter().any(is_answered) || is_to_be_cancelled(&view) {
+        return Ok(Wait::Over);
+    }
+    // A deadline counts as long as something waits within it: one that was given up leaves no record.
+    let deadlines = document.waiting.iter().filter_map(|of| decision::deadline(&view, decision::effect_of(of)));
+    Ok(match deadlines.min() {
+        Some(at_ms) if at_ms <= now_ms => Wait::Over,
+        at_ms => Wait::Until(at_ms),
+    })
+}
+
+/// True if a cancellation of the current attempt was requested and is not in its journal yet.
+fn is_to_be_cancelled(view: &RunView) -> bool {
+    let last = record::Continuation::last(&view.records);
+    let (from, number) = last.map_or((0, 1), |(at, last)| (at, last.attempt().number));
+    let key = record::cancel_key(number);
+    let is_cancelled = view.records.iter().skip(from).any(|record| record.key == record::CANCEL);
+    !is_cancelled && view.signals.iter().any(|signal| signal.key == key)
+}
+
+/// Continues a run that no process executes, within the limits of the queue. Nothing happens if another process was faster, or if
+/// workers take the run from its queue.
+pub(crate) fn continue_run(server: &Arc<Server>, run_id: &str) -> Result<(), Problem> {
+    if server.is_draining() || !server.has_place() || server.works().active().contains_key(run_id) {
+        return Ok(());
+    }
+    if !server.drives(&server.engine().row(run_id).map_err(|e| engine_failed(&e))?.placement) {
+        return Ok(());
+    }
+    if next_step(server, run_id, Duration::ZERO)? != Next::Continue {
+        return Ok(());
+    }
+    let Some(limits) = server.limits_of_queues().into_iter().next() else { return Ok(()) };
+    match server.engine().take(run_id, &limits, server.clock().now_ms()) {
+        Ok(Some(session)) => drive(server, session, Resume::default()),
+        Ok(None) | Err(Error::Busy { .. }) => Ok(()),
+        Err(error) => Err(engine_failed(&error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// S-84: waiting runs are read again after each write, and when the first of their deadlines has come.
+    #[test]
+    fn waiting_runs_are_settled_until_something_changes() {
+        let settled = |until_ms| Settled { version: 7, until_ms };
+        assert!(settled(None).holds(7, i64::MAX) && settled(Some(10)).holds(7, 9));
+        assert!(!settled(None).holds(8, 0) && !settled(Some(10)).holds(7, 10));
+    }
+}

@@ -1,0 +1,124 @@
+//! Runs with bundles: a server leaves them to workers, and a worker gives up one that it cannot continue.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use etude::definition::Definition;
+use etude::disk::Disk;
+use etude::runner::Runner;
+use etude::target::Target;
+use etude_core::digest::Digest;
+use etude_core::machine::ABI;
+use etude_runtime::conformance::{new_run, record};
+use etude_runtime::engine::{Engine, NewRun, Placement, RunState};
+use tempfile::TempDir;
+
+use super::{continue_run, look};
+use crate::act::cancel_run;
+use crate::app::{Apps, NotLoaded};
+use crate::clock::Clock;
+use crate::listen::Addresses;
+use crate::run::blocking;
+use crate::server::{LogLine, Server, Settings};
+use crate::stopped::Next;
+use crate::worker::Worker;
+
+/// No bundle can be unpacked.
+struct NoBundles;
+
+impl Apps for NoBundles {
+    fn place(&self, _: &NewRun) -> Result<PathBuf, NotLoaded> {
+        Err(NotLoaded::Unreadable("the bundle b0 is not kept".to_owned()))
+    }
+
+    fn load(&self, _: &Path, _: &Target) -> Result<(Disk, Definition), NotLoaded> {
+        Err(NotLoaded::Unknown { known: Vec::new() })
+    }
+
+    fn runner(&self, _: &Disk, _: &Definition) -> Result<Runner, String> {
+        Err("no app is served".to_owned())
+    }
+
+    fn list(&self, _: &Path) -> Result<serde_json::Value, String> {
+        Err("no app is served".to_owned())
+    }
+}
+
+/// A server, or a worker with a place for one run, on a journal of its own.
+fn process(is_worker: bool) -> (TempDir, Arc<Server>) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let settings = etude_sqlite::Settings { dir: dir.path().to_owned(), sync: etude_sqlite::Sync::Normal };
+    let engine = Arc::new(etude_sqlite::Sqlite::open(settings).expect("a journal"));
+    let queues = vec!["default".to_owned()];
+    let worker = Worker { queues, places: 1, idle: None, poll: Duration::ZERO, max_crashes: 3 };
+    let settings = Settings { worker: is_worker.then_some(worker), ..Settings::new(dir.path(), Vec::new()) };
+    let log = Box::new(|_: &LogLine| ());
+    let server = Server::new(settings, engine, Box::new(NoBundles), Addresses::default(), Clock::default(), log);
+    (dir, server)
+}
+
+/// A run with a bundle that has begun and that no process has.
+async fn begun(engine: &Arc<dyn Engine>, abi: u32, state: RunState) {
+    let placement = Placement { bundle: Some(Digest::of(b"app")), ..Placement::default() };
+    let run = NewRun { abi, placement, ..new_run("r-1", 1) };
+    let session = engine.create(&run).await.expect("create");
+    session.append(record("main/a", "1")).await.expect("append");
+    session.set_state(state, None).await.expect("set_state");
+}
+
+/// K-46: a run whose bundle is gone ends as failed after three attempts, with the cause.
+#[tokio::test]
+async fn a_run_that_no_worker_can_continue_ends_as_failed() {
+    let (_dir, server) = process(true);
+    let engine = Arc::clone(server.engine());
+    begun(&engine, ABI, RunState::Running).await;
+    for _ in 0..3 {
+        look(&server, true).await;
+        assert_eq!(engine.row("r-1").expect("row").state, RunState::Running);
+    }
+    look(&server, true).await;
+    assert_eq!(engine.row("r-1").expect("row").state, RunState::Failed);
+    let result = engine.result("r-1").expect("result").expect("a document");
+    assert!(result.contains("environment") && result.contains("the bundle b0 is not kept"), "{result}");
+}
+
+/// K-62: a run of another version of the interpreter is left as it is.
+#[tokio::test]
+async fn a_run_of_another_version_is_left_alone() {
+    let (_dir, server) = process(true);
+    let engine = Arc::clone(server.engine());
+    begun(&engine, ABI + 1, RunState::Running).await;
+    // The first look of a process makes what lists need.
+    look(&server, true).await;
+    let moment = || tokio::time::sleep(Duration::from_millis(10));
+    moment().await;
+    let before = engine.version().expect("version");
+    for _ in 0..5 {
+        look(&server, true).await;
+    }
+    moment().await;
+    assert_eq!(
+        (engine.row("r-1").expect("row").state, engine.version().expect("version")),
+        (RunState::Running, before)
+    );
+}
+
+/// K-40, K-50: a server neither continues a run with a bundle nor drives its cancellation: both are for workers.
+#[tokio::test]
+async fn a_server_leaves_runs_with_bundles_to_workers() {
+    let (_dir, server) = process(false);
+    let engine = Arc::clone(server.engine());
+    begun(&engine, ABI, RunState::Waiting).await;
+    let (of, row) = (Arc::clone(&server), engine.row("r-1").expect("row"));
+    let left = blocking(move || {
+        continue_run(&of, "r-1")?;
+        cancel_run(&of, &row, "no more", false)
+    });
+    assert!(left.await.is_ok());
+    let view = engine.view("r-1").expect("view");
+    assert_eq!((view.row.state, view.signals.len()), (RunState::Waiting, 1));
+    // It was not taken: nothing stopped here.
+    let stops = &server.works().stops;
+    assert_eq!(stops.next("r-1", Duration::from_secs(3600), || Ok::<_, ()>(0)), Ok(Next::Continue));
+}
