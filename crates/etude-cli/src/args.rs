@@ -4,8 +4,10 @@
 
 mod agents;
 mod author;
+mod convert;
 mod examples;
 mod help;
+mod import;
 mod journal;
 mod run;
 #[cfg(feature = "serve")]
@@ -19,7 +21,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 pub(crate) use agents::*;
 pub(crate) use author::*;
+pub(crate) use convert::*;
 pub(crate) use help::{VERSION, command};
+pub(crate) use import::*;
 pub(crate) use journal::*;
 pub(crate) use run::*;
 #[cfg(feature = "serve")]
@@ -91,7 +95,6 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Runs(Runs),
     /// Learn from runs in skill mode
-    #[command(subcommand)]
     Learn(Learn),
     /// List and remove cached outputs
     #[command(subcommand)]
@@ -116,12 +119,26 @@ pub(crate) enum Command {
     Engine(Engine),
     /// Keep the app in the database that machines share
     #[cfg(feature = "postgres")]
-    Push,
+    Push(Push),
+    /// List and show the apps in the database that machines share
+    #[cfg(feature = "postgres")]
+    #[command(subcommand)]
+    Bundles(Bundles),
+    /// List the workers and queues of the database that machines share
+    #[cfg(feature = "postgres")]
+    Workers,
     /// Drive runs that other machines have submitted to the database
     #[cfg(all(feature = "postgres", feature = "serve"))]
     Worker(Worker),
     /// Create an app or add to it
     New(New),
+    /// Convert a skill to an app with pipelines and tests
+    Convert(Convert),
+    /// Import commands, skills and workflows of other programs
+    Import(Import),
+    /// The steps of a conversion
+    #[command(subcommand, hide = true)]
+    Conversion(Conversion),
     /// Report every error in the app's definitions
     Check(Check),
     /// List pipelines, machines, skills and applications
@@ -195,7 +212,7 @@ impl Command {
             Self::Runs(
                 Runs::List(_) | Runs::Show(_) | Runs::Resume(_) | Runs::Retry(_) | Runs::Cancel(_) | Runs::Watch(_),
             ) => Deals::Runs,
-            Self::Runs(_) | Self::Cache(_) | Self::Learn(_) => Deals::Journal,
+            Self::Runs(_) | Self::Cache(_) | Self::Learn(_) | Self::Convert(_) => Deals::Journal,
             _ => Deals::Files,
         }
     }
@@ -204,7 +221,7 @@ impl Command {
     pub(crate) fn purpose(&self) -> Purpose {
         let runs = match self {
             Self::Run(args) => !args.dry_run,
-            Self::Machine(Machine::Run(_)) | Self::Test(_) => true,
+            Self::Machine(Machine::Run(_)) | Self::Test(_) | Self::Convert(_) | Self::Conversion(_) => true,
             Self::Runs(Runs::Resume(_) | Runs::Retry(_) | Runs::Cancel(_)) => true,
             #[cfg(feature = "serve")]
             Self::Serve(args) => !args.link,
@@ -213,13 +230,18 @@ impl Command {
             #[cfg(feature = "serve")]
             Self::Token(_) => false,
             #[cfg(feature = "postgres")]
-            Self::Engine(_) | Self::Push => false,
+            Self::Engine(_) | Self::Push(_) | Self::Bundles(_) | Self::Workers => false,
             #[cfg(all(feature = "postgres", feature = "serve"))]
             Self::Worker(_) => true,
             Self::Approve(args) => args.resume,
             Self::Deny(args) => args.resume,
             Self::Apps(Apps::Run(_)) | Self::Skill(Skill::Run(_)) => true,
             Self::Route(_) | Self::Check(_) | Self::List | Self::Graph(_) | Self::Machine(Machine::Show(_)) => false,
+            Self::Learn(Learn { action: None, .. }) => true,
+            Self::Learn(Learn {
+                action: Some(LearnAction::Test(_) | LearnAction::Promote(_) | LearnAction::Shadow(_)),
+                ..
+            }) => true,
             Self::Learn(_) | Self::Runs(Runs::Judge(_)) => false,
             Self::Runs(Runs::List(_) | Runs::Show(_) | Runs::Export(_) | Runs::Watch(_) | Runs::Diff(_)) => false,
             Self::Runs(Runs::Stats(_) | Runs::Prune(_) | Runs::Backup(_)) | Self::Cache(_) => false,
@@ -228,7 +250,7 @@ impl Command {
             Self::Skill(Skill::Explain(_) | Skill::Graph(_)) | Self::Trust(_) | Self::Untrust(_) => false,
             Self::Model(Model::List | Model::Pull(_) | Model::Test(_)) | Self::Doctor(_) => false,
             Self::Model(Model::Serve(_) | Model::Process(_)) => false,
-            Self::New(_) | Self::Schema(_) | Self::Host(_) | Self::Explain(_) => false,
+            Self::New(_) | Self::Import(_) | Self::Schema(_) | Self::Host(_) | Self::Explain(_) => false,
             Self::Completions(_) | Self::Man | Self::Help(_) => false,
         };
         if runs { Purpose::Run } else { Purpose::Look }

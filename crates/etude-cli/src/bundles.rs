@@ -1,17 +1,21 @@
 //! Bundles of apps in the database that machines share.
 
-#[cfg(feature = "serve")]
 pub(crate) mod workspace;
 
+use std::io;
 use std::path::Path;
 
 use etude_core::digest::Digest;
+use etude_core::failure::FailureKind;
+use etude_models::Redactor;
 use etude_process::blob;
-use etude_runtime::engine::{Boxed, Engine, Entry, Error, Expected, Write};
-use etude_tools::bundle::Bundle;
-use serde_json::json;
+use etude_runtime::engine::{Boxed, Engine, Entry, EntryQuery, Error, Expected, Write};
+use etude_tools::bundle::{Bundle, BundleError, MAX_BYTES};
+use serde_json::{Value, json};
 
-use crate::context::Problem;
+use crate::context::{Context, Problem};
+use crate::exit::Exit;
+use crate::render::stopped::of_engine;
 
 /// The book of the ledger that lists bundles.
 const BOOK: &str = "bundles";
@@ -19,37 +23,166 @@ const BOOK: &str = "bundles";
 /// The word of a bundle that is there.
 const PUSHED: &str = "pushed";
 
+/// Digits of a hash that are enough to name a bundle.
+const MIN_PREFIX: usize = 8;
+
 /// A bundle in the database.
-pub(crate) struct Pushed {
+pub(crate) struct Kept {
     pub(crate) digest: Digest,
     pub(crate) name: String,
-    pub(crate) files: usize,
+    pub(crate) files: u64,
     pub(crate) bytes: u64,
-    /// It was not there before.
-    pub(crate) uploaded: bool,
+    /// In milliseconds since 1970.
+    pub(crate) pushed_at_ms: i64,
 }
 
-/// Packs the app in `dir` and keeps the bundle in the database, unless it is there.
-pub(crate) fn push(engine: &dyn Engine, dir: &Path) -> Result<Pushed, Problem> {
-    let bundle = Bundle::pack(dir).map_err(|error| Problem::usage(error.to_string()))?;
-    let digest = bundle.digest();
-    let name = dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let uploaded = engine.blobs().open(digest).is_err();
-    let failed = |why: &dyn std::fmt::Display| Problem::environment(format!("the bundle cannot be kept: {why}"));
-    if uploaded {
-        blob::put(&*engine.blobs(), bundle.bytes()).map_err(|error| failed(&error))?;
+/// The problem of an app or an archive that is no bundle: its entry is named (K-52).
+pub(crate) fn refused(error: &BundleError) -> Problem {
+    match error {
+        BundleError::Refused { .. } | BundleError::TooLarge => {
+            Problem::new(Exit::Definition, FailureKind::DefinitionInvalid, error.to_string())
+        }
+        BundleError::Unreadable { .. } | BundleError::Write { .. } => Problem::usage(error.to_string()),
     }
-    let pushed = Pushed { digest, name, files: bundle.entries().len(), bytes: bundle.bytes().len() as u64, uploaded };
+}
+
+/// Refuses a bundle with a known key (K-53); the settings are those of the app or the archive in `dir`.
+fn refuse_keys(context: &Context, bundle: &Bundle, dir: &Path) -> Result<(), Problem> {
+    let redactor = Redactor::for_data(context.settings(dir)?.grants.secrets.iter());
+    let has_key = |bytes: &[u8]| redactor.finds_in(&String::from_utf8_lossy(bytes));
+    match bundle.find(has_key).map_err(|error| refused(&error))? {
+        None => Ok(()),
+        Some(path) => Err(Problem::usage(format!("`{path}` holds a key of yours, and a bundle is for every worker"))
+            .hint("exclude the file with `.gitignore`, or take the key from a variable of the workers")),
+    }
+}
+
+/// Keeps the bundle of the app or archive in `dir` in the database under a name. True if it was not there.
+///
+/// Always uploaded: this machine's cache may have it from another database. The store writes no value twice.
+pub(crate) fn push(
+    context: &Context,
+    engine: &dyn Engine,
+    bundle: &Bundle,
+    dir: &Path,
+    name: &str,
+) -> Result<bool, Problem> {
+    refuse_keys(context, bundle, dir)?;
+    let digest = bundle.digest();
+    let failed = |why: &dyn std::fmt::Display| Problem::environment(format!("the bundle cannot be kept: {why}"));
+    let query = EntryQuery { book: BOOK.to_owned(), key: Some(digest.to_string()), ..EntryQuery::default() };
+    let is_new = engine.entries(&query).map_err(|error| of_engine(&error))?.is_empty();
+    blob::put(&*engine.blobs(), bundle.bytes()).map_err(|error| failed(&error))?;
+    let (files, bytes) = (bundle.entries().len(), bundle.bytes().len());
     let entry = Entry {
         book: BOOK.to_owned(),
         key: digest.to_string(),
         at_ms: etude::clock::now_ms(),
         state: PUSHED.to_owned(),
-        body: json!({"name": pushed.name, "files": pushed.files, "bytes": pushed.bytes}).to_string(),
+        body: json!({"name": name, "files": files, "bytes": bytes}).to_string(),
         ..Entry::default()
     };
     let write = Write { entry, expected: Expected::Anything, submission: None, is_alone: false };
     let written: Boxed<'_, Result<_, Error>> = engine.write(&write);
     crate::context::block_on(written)?.map_err(|error| failed(&error))?;
-    Ok(pushed)
+    Ok(is_new)
+}
+
+/// The bundles after a cursor, the one that was pushed last first, and the cursor of the next page.
+pub(crate) fn list(
+    engine: &dyn Engine,
+    after: Option<&str>,
+    limit: u32,
+) -> Result<(Vec<Kept>, Option<String>), Problem> {
+    let position = |text: &str| {
+        let (at, key) = text.split_once('-')?;
+        Some((at.parse().ok()?, key.to_owned()))
+    };
+    let after = after.map(|text| {
+        let none = || Problem::usage(format!("`--after {text}` is no cursor")).hint("it is `next` of the page before");
+        position(text).ok_or_else(none)
+    });
+    let query = EntryQuery {
+        book: BOOK.to_owned(),
+        after: after.transpose()?,
+        limit: Some(limit.saturating_add(1)),
+        ..EntryQuery::default()
+    };
+    let mut found = engine.entries(&query).map_err(|error| of_engine(&error))?;
+    let has_more = found.len() > limit as usize;
+    found.truncate(limit as usize);
+    let next = found.last().filter(|_| has_more).map(|entry| format!("{}-{}", entry.at_ms, entry.key));
+    Ok((found.iter().filter_map(kept).collect(), next))
+}
+
+fn kept(entry: &Entry) -> Option<Kept> {
+    let body: Value = serde_json::from_str(&entry.body).ok()?;
+    Some(Kept {
+        digest: Digest::from_hex(&entry.key)?,
+        name: body["name"].as_str().unwrap_or_default().to_owned(),
+        files: body["files"].as_u64().unwrap_or(0),
+        bytes: body["bytes"].as_u64().unwrap_or(0),
+        pushed_at_ms: entry.at_ms,
+    })
+}
+
+/// The bundle of this name that was pushed last, or of this hash or the only one whose hash begins so.
+pub(crate) fn find(engine: &dyn Engine, named: &str) -> Result<Kept, Problem> {
+    let query = EntryQuery { book: BOOK.to_owned(), ..EntryQuery::default() };
+    let all = engine.entries(&query).map_err(|error| of_engine(&error))?;
+    let mut of_hash: Vec<Kept> =
+        all.iter().filter(|entry| named.len() >= MIN_PREFIX && entry.key.starts_with(named)).filter_map(kept).collect();
+    if let (Some(found), true) = (of_hash.pop(), of_hash.is_empty()) {
+        return Ok(found);
+    }
+    let of_name = all.iter().filter_map(kept).find(|kept| kept.name == named);
+    let none = || Problem::usage(format!("there is no bundle `{named}`")).hint("list them with `etude bundles list`");
+    of_name.ok_or_else(none)
+}
+
+/// The bytes of a bundle (K-46).
+///
+/// # Errors
+/// It is not kept, or is not what its name says.
+pub(crate) fn bytes(engine: &dyn Engine, digest: Digest) -> Result<Vec<u8>, Unusable> {
+    let failed = |why: &dyn std::fmt::Display| format!("the bundle {digest} cannot be used: {why}");
+    let mut bytes = Vec::new();
+    let blob = engine.blobs().open(digest).map_err(|error| match error.kind() {
+        io::ErrorKind::Other => Unusable::Unreachable(failed(&error)),
+        _ => Unusable::Damaged(failed(&error)),
+    })?;
+    let mut part = vec![0; 64 * 1024];
+    loop {
+        let count = blob.read_at(bytes.len() as u64, &mut part).map_err(|error| failed(&error))?;
+        if count == 0 || bytes.len() as u64 > MAX_BYTES {
+            break;
+        }
+        bytes.extend_from_slice(&part[..count]);
+    }
+    match Digest::of(&bytes) == digest {
+        true => Ok(bytes),
+        false => Err(failed(&"its bytes have another hash").into()),
+    }
+}
+
+/// Why there is no app of a bundle.
+#[derive(Debug)]
+pub(crate) enum Unusable {
+    /// It is not kept, is not what its name says, or has no place here.
+    Damaged(String),
+    /// The database does not answer.
+    Unreachable(String),
+}
+
+impl From<String> for Unusable {
+    fn from(why: String) -> Self {
+        Self::Damaged(why)
+    }
+}
+
+impl From<Unusable> for Problem {
+    fn from(unusable: Unusable) -> Self {
+        let (Unusable::Damaged(why) | Unusable::Unreachable(why)) = unusable;
+        Self::environment(why)
+    }
 }

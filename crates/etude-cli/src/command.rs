@@ -1,8 +1,11 @@
 //! One file per command.
 
 pub(crate) mod apps;
+#[cfg(feature = "postgres")]
+pub(crate) mod bundles;
 pub(crate) mod cache;
 pub(crate) mod check;
+pub(crate) mod convert;
 pub(crate) mod decide;
 pub(crate) mod doctor;
 #[cfg(feature = "postgres")]
@@ -10,6 +13,7 @@ pub(crate) mod engine;
 pub(crate) mod explain;
 pub(crate) mod graph;
 pub(crate) mod host;
+pub(crate) mod import;
 pub(crate) mod learn;
 pub(crate) mod list;
 pub(crate) mod machine;
@@ -31,6 +35,15 @@ pub(crate) mod token;
 pub(crate) mod trust;
 #[cfg(all(feature = "postgres", feature = "serve"))]
 pub(crate) mod worker;
+#[cfg(feature = "postgres")]
+pub(crate) mod workers;
+
+/// A label as it is typed: `KEY=VALUE`.
+pub(crate) fn label(text: &str) -> Result<(String, String), crate::context::Problem> {
+    let pair = text.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let none = || crate::context::Problem::usage(format!("`--label {text}` has no `=`"));
+    pair.ok_or_else(|| none().hint("write it as --label KEY=VALUE"))
+}
 
 /// Who decides: the name of anyone who is logged in.
 pub(crate) fn user_name() -> String {

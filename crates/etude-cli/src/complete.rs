@@ -157,7 +157,9 @@ fn values(input: &InputDecl, name: &str) -> Vec<CompletionCandidate> {
     if schema["type"] == "boolean" {
         values.extend(["true", "false"].map(str::to_owned));
     }
-    values.into_iter().map(|value| candidate(format!("{name}={value}"), "")).collect()
+    // A shell inserts a candidate as it is.
+    let is_inert = |value: &String| !value.contains(|c: char| c.is_control() || "$`\\\"';&|<>()".contains(c));
+    values.into_iter().filter(is_inert).map(|value| candidate(format!("{name}={value}"), "")).collect()
 }
 
 fn plain(value: &Value) -> String {

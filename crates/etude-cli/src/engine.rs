@@ -1,36 +1,69 @@
 //! Which engine keeps the runs: the journal of this machine, or a PostgreSQL database that machines share.
+//!
+//! `--engine` comes first, then the environment, then `engine.url` of the user's configuration. An app cannot set it.
 
 use std::sync::Arc;
 
-use etude_process::ENGINE_VARIABLE;
+use etude_process::{ENGINE_VARIABLE, TOKEN_VARIABLE};
 use etude_runtime::engine::Engine;
+use etude_spec::config::engine::EngineSettings;
 
 use crate::args::Global;
 use crate::context::Problem;
+use crate::settings;
+
+#[cfg(feature = "otel")]
+use etude_otel::{HEADERS, headers};
 
 #[cfg(feature = "postgres")]
 mod postgres;
 
 #[cfg(feature = "postgres")]
-pub(crate) use postgres::{CONNECT, address};
+use postgres::password;
+
+#[cfg(feature = "postgres")]
+pub(crate) use postgres::{CONNECT, address, open_patiently};
 
 /// The word for the journal of this machine, whatever else is set.
 const EMBEDDED: &str = "embedded";
 
-/// The URL of the engine that the command line or the environment names; `None` stands for the journal of this machine.
-fn url(global: &Global) -> Option<String> {
-    let named = global.engine.clone().or_else(|| std::env::var(ENGINE_VARIABLE).ok());
+/// The URL of the engine; `None` stands for the journal of this machine.
+///
+/// # Errors
+/// The configuration that may name it cannot be used.
+fn url(global: &Global) -> Result<Option<String>, Problem> {
+    let configured = || Ok(settings(global)?.url);
+    of_command(global).map_or_else(configured, |_| Ok(None)).map(|configured| named(global, configured.as_deref()))
+}
+
+fn of_command(global: &Global) -> Option<String> {
+    let given = global.engine.clone().or_else(|| std::env::var(ENGINE_VARIABLE).ok());
+    given.filter(|text| !text.is_empty())
+}
+
+/// The URL of the engine, given what the user's configuration names.
+fn named(global: &Global, configured: Option<&str>) -> Option<String> {
+    let named = of_command(global).or_else(|| configured.map(settings::secrets_in));
     named.filter(|text| !text.is_empty() && text != EMBEDDED)
+}
+
+/// What the user's configuration says of the engine.
+///
+/// # Errors
+/// It cannot be used.
+pub(crate) fn settings(global: &Global) -> Result<EngineSettings, Problem> {
+    Ok(settings::engine(global)?.unwrap_or_default())
 }
 
 /// Whether machines share the runs.
 pub(crate) fn is_shared(global: &Global) -> bool {
-    url(global).is_some()
+    // A configuration that cannot be used is reported when the engine is opened.
+    url(global).is_ok_and(|url| url.is_some())
 }
 
 /// The shared engine; `None` stands for the journal of this machine.
 pub(crate) fn shared(global: &Global) -> Result<Option<Arc<dyn Engine>>, Problem> {
-    if !is_shared(global) {
+    if url(global)?.is_none() {
         return Ok(None);
     }
     #[cfg(feature = "postgres")]
@@ -40,13 +73,46 @@ pub(crate) fn shared(global: &Global) -> Result<Option<Arc<dyn Engine>>, Problem
         .hint("build it with the feature `postgres`, or use the journal of this machine: --engine embedded"))
 }
 
-/// The variables that no child inherits because of the engine: those with which libpq finds the database and its password.
-pub(crate) fn withheld(global: &Global) -> Vec<String> {
-    if !is_shared(global) {
-        return Vec::new();
-    }
+/// What is etude's own in the environment.
+#[derive(Debug, Default)]
+pub(crate) struct Own {
+    /// The names of variables: the access token for a server, the address of a shared database, those that the configured address is
+    /// made of, those with which libpq finds the database and its password, and the headers for a collector of spans. No child
+    /// inherits them, and no app gets one by its name.
+    pub(crate) variables: Vec<String>,
+    /// What must not be in anything that etude writes: the values that the configured address is made of, the password of the
+    /// database, wherever it comes from, and the values of the headers.
+    pub(crate) secrets: Vec<String>,
+}
+
+/// What is etude's own in the environment. Each start asks, so the configuration is read once.
+pub(crate) fn own(global: &Global) -> Own {
+    // A configuration that cannot be used is reported when the engine is opened.
+    let configured = settings(global).ok().and_then(|settings| settings.url);
+    // These are its own, whether or not that is the engine now.
+    let of_url = configured.as_deref().map(settings::variables_in).unwrap_or_default();
+    let is_shared = named(global, configured.as_deref()).is_some();
+    let is_of_libpq =
+        |name: &String| name.strip_prefix("PG").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()));
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    names
-        .filter(|name| name.strip_prefix("PG").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase())))
-        .collect()
+    let of_libpq = names.filter(|name| is_shared && is_of_libpq(name));
+    let variable = |name: &str| std::env::var(name).ok();
+    let password = if is_shared { password(global) } else { None };
+    let headers = headers(&variable).into_iter().map(|(_, value)| value);
+    let secrets = of_url.iter().filter_map(|name| variable(name)).chain(password).chain(headers).collect();
+    let always = [ENGINE_VARIABLE, TOKEN_VARIABLE].into_iter().chain(HEADERS);
+    Own { variables: always.map(str::to_owned).chain(of_libpq).chain(of_url).collect(), secrets }
+}
+
+#[cfg(not(feature = "otel"))]
+const HEADERS: [&str; 0] = [];
+
+#[cfg(not(feature = "otel"))]
+fn headers(_: &dyn Fn(&str) -> Option<String>) -> Vec<(String, String)> {
+    Vec::new()
+}
+
+#[cfg(not(feature = "postgres"))]
+fn password(_: &Global) -> Option<String> {
+    None
 }

@@ -11,6 +11,8 @@ mod complete;
 mod context;
 mod engine;
 mod exit;
+#[cfg(feature = "postgres")]
+mod follow;
 mod local;
 mod paths;
 mod remote;

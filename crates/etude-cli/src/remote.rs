@@ -22,6 +22,8 @@ use tokio::runtime::Runtime;
 pub(crate) use address::SERVER;
 pub(crate) use follow::Watching;
 pub(crate) use result::RunDocument;
+#[cfg(feature = "postgres")]
+pub(crate) use result::failure as failure_of;
 pub(crate) use row::listed;
 
 use crate::args::Global;

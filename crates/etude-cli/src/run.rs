@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
-use clap::FromArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory as _, FromArgMatches};
 use etude_core::failure::FailureKind;
-use etude_process::sandbox;
+use etude_process::{guard, sandbox};
 
 use crate::args::{self, Cli, Command, Deals, Format};
 use crate::command;
@@ -21,10 +21,15 @@ use crate::stdout;
 pub fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     // Before anything else: this process is to become another one.
-    if args.next().is_some_and(|word| word == sandbox::WORD) {
+    let word = args.next();
+    if word.as_ref().is_some_and(|word| word == sandbox::WORD) {
         let (why, status) = sandbox::enter(args.collect(), std::io::stdin());
         crate::render::say!("{why}");
         return status.into();
+    }
+    if word.is_some_and(|word| word == guard::WORD) {
+        guard::attend(std::io::stdin());
+        return Exit::Done.into();
     }
     keep_keys();
     clap_complete::CompleteEnv::with_factory(args::command).complete();
@@ -86,9 +91,16 @@ fn parse() -> Result<Cli, Exit> {
     Err(Exit::Usage)
 }
 
+/// Parses a command line. Only help needs the examples of all commands, which take longer to make than all else.
 fn matches(words: &[OsString]) -> Result<Cli, clap::Error> {
-    let command = args::command().color(clap::ColorChoice::Auto);
-    command.try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches))
+    let parse = |command: clap::Command| {
+        let matches = command.color(clap::ColorChoice::Auto).try_get_matches_from(words)?;
+        Cli::from_arg_matches(&matches)
+    };
+    parse(Cli::command()).or_else(|error| match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => parse(args::command()),
+        _ => Err(error),
+    })
 }
 
 /// Where a word that is no command stands: it is the name of a command one level below, or of a pipeline here.
@@ -157,7 +169,11 @@ fn dispatch(context: &Context, command: Command) -> Exit {
         #[cfg(feature = "postgres")]
         Command::Engine(engine) => command::engine::engine(context, &engine),
         #[cfg(feature = "postgres")]
-        Command::Push => command::push::push(context),
+        Command::Push(args) => command::push::push(context, &args),
+        #[cfg(feature = "postgres")]
+        Command::Bundles(bundles) => command::bundles::bundles(context, &bundles),
+        #[cfg(feature = "postgres")]
+        Command::Workers => command::workers::workers(context),
         #[cfg(all(feature = "postgres", feature = "serve"))]
         Command::Worker(args) => command::worker::worker(context, &args),
         Command::Apps(apps) => command::apps::apps(context, &apps),
@@ -167,6 +183,9 @@ fn dispatch(context: &Context, command: Command) -> Exit {
         Command::Untrust(args) => command::trust::untrust(context, &args),
         Command::Model(model) => command::model::model(context, &model),
         Command::New(args) => command::new::new(context, &args),
+        Command::Convert(args) => command::convert::convert(context, &args),
+        Command::Import(args) => command::import::import(context, &args),
+        Command::Conversion(step) => command::convert::step::conversion(context, &step),
         Command::Schema(args) => command::schema::schema(args.what),
         Command::Doctor(args) => command::doctor::doctor(context, &args),
         Command::Explain(args) => command::explain::explain(context, &args),

@@ -31,6 +31,8 @@ use etude_models::{
 use etude_process::{PythonWorker, SECRET_VARIABLES, TOKEN_VARIABLE};
 use etude_runtime::host::ModelPort;
 use etude_spec::automation::{self, Automation, Known};
+use etude_spec::config::engine::EngineSettings;
+use etude_spec::config::learn::Learning;
 #[cfg(feature = "serve")]
 use etude_spec::config::serve::Serve;
 use etude_spec::config::{Config, Provider};
@@ -76,6 +78,10 @@ pub(crate) struct Resolved {
     pub(crate) local: BTreeMap<String, Provider>,
     /// Variables with the hosts that the user lets them go to.
     pub(crate) sent: Vec<(String, Origin)>,
+    /// etude's own variables, which no app gets by their names.
+    pub(crate) own: Vec<String>,
+    /// What is learned from runs, and how far a learned pipeline may go.
+    pub(crate) learning: Learning,
 }
 
 /// One file of the configuration.
@@ -103,14 +109,23 @@ pub(crate) fn resolve(global: &Global, app: &Path, purpose: Purpose) -> Result<R
             crate::render::say!("configured by {shown}");
         }
         let is_of_app = global.config.is_none() && path == own_file(app);
+        if is_of_app && config.engine.is_some() {
+            let why = format!("`engine` in {shown} is not the app's to set: it names the database of all runs");
+            let problem = Problem::new(Exit::Definition, FailureKind::DefinitionInvalid, why);
+            return Err(problem.hint("put it into your own configuration, or into a file that `--config` names"));
+        }
         layers.push(Layer { path: shown, config, is_of_app });
     }
-    let mut resolved = merge(&layers, app, purpose)?;
-    for name in crate::engine::withheld(global) {
-        secrets::note(&mut resolved.withheld_env, &name);
-        secrets::note(&mut resolved.settings.withheld_env, &name);
+    let crate::engine::Own { variables: own, secrets: own_secrets } = crate::engine::own(global);
+    let mut resolved = merge(&layers, app, purpose, &own)?;
+    for name in &own {
+        secrets::note(&mut resolved.withheld_env, name);
+        secrets::note(&mut resolved.settings.withheld_env, name);
     }
-    Ok(resolved)
+    // A step could only print them by mistake.
+    resolved.grants.secrets.extend(own_secrets.iter().filter_map(|value| grants::secret("", value)));
+    resolved.settings.secrets = resolved.grants.secrets.clone();
+    Ok(Resolved { own, ..resolved })
 }
 
 /// Everything that is wrong with the configuration; what lies in the app is named from there.
@@ -133,6 +148,34 @@ pub(crate) fn automation(global: &Global, app: &Path, known: Option<Known<'_>>) 
     Ok(automation)
 }
 
+/// What the user's configuration says of the engine that machines share: the file that `--config` names, or the user's own. `None` if
+/// it says nothing.
+pub(crate) fn engine(global: &Global) -> Result<Option<EngineSettings>, Problem> {
+    let Some(path) = global.config.clone().or_else(paths::user_config) else { return Ok(None) };
+    let text = match etude::regular::read_text(&path, MAX_SIZE) {
+        Ok(text) => text,
+        // The reader of the whole configuration reports it.
+        Err(_) => return Ok(None),
+    };
+    let (config, diagnostics) = config::read(&SourceFile::new(path.display().to_string(), text));
+    match config.engine {
+        Some(_) if diagnostics.iter().any(Diagnostic::is_error) => Err(refused(&diagnostics)),
+        engine => Ok(engine),
+    }
+}
+
+/// The variables that a text of the configuration takes values from, without those that every program needs, such as `HOME`.
+pub(crate) fn variables_in(text: &str) -> Vec<String> {
+    let mut names = secrets::expand(text, &mut Vec::new()).variables;
+    names.retain(|name| !grants::BASE.contains(&name.as_str()));
+    names
+}
+
+/// A text of the configuration with its `${env:NAME}` replaced; nothing for a variable that is not set.
+pub(crate) fn secrets_in(text: &str) -> String {
+    secrets::expand(text, &mut Vec::new()).text
+}
+
 /// Limits of a server, the nearest file first: the app's own counts if no other app is served.
 #[cfg(feature = "serve")]
 pub(crate) fn serve(global: &Global, app: &Path, is_only: bool) -> Result<Serve, Problem> {
@@ -145,7 +188,7 @@ pub(crate) fn serve(global: &Global, app: &Path, is_only: bool) -> Result<Serve,
         if diagnostics.iter().any(Diagnostic::is_error) {
             return Err(refused(&diagnostics));
         }
-        let Serve { max_runs, max_queued, max_cost_per_day_usd, drain_timeout_ms, pipelines: _ } = config.serve;
+        let Serve { max_runs, max_queued, max_cost_per_day_usd, drain_timeout_ms, pipelines: _, mcp: _ } = config.serve;
         limits.max_runs = limits.max_runs.or(max_runs);
         limits.max_queued = limits.max_queued.or(max_queued);
         limits.max_cost_per_day_usd = limits.max_cost_per_day_usd.or(max_cost_per_day_usd);
@@ -232,9 +275,9 @@ fn refused(diagnostics: &[Diagnostic]) -> Problem {
     )
 }
 
-/// One configuration of all layers, the nearest first.
-fn merge(layers: &[Layer], app: &Path, purpose: Purpose) -> Result<Resolved, Problem> {
-    let consent = Consent::of(layers, purpose);
+/// One configuration of all layers, the nearest first. `own` are etude's own variables.
+fn merge(layers: &[Layer], app: &Path, purpose: Purpose, own: &[String]) -> Result<Resolved, Problem> {
+    let consent = Consent::of(layers, purpose, own);
     let mut resolved = Resolved {
         settings: Settings { app_dir: app.to_owned(), ..Settings::default() },
         withheld_env: Vec::new(),
@@ -248,6 +291,8 @@ fn merge(layers: &[Layer], app: &Path, purpose: Purpose) -> Result<Resolved, Pro
         redirects: BTreeMap::new(),
         local: BTreeMap::new(),
         sent: consent.pairs().to_vec(),
+        own: Vec::new(),
+        learning: Learning::of(layers.iter().map(|layer| &layer.config.learn)),
     };
     for layer in layers {
         for (name, provider) in &layer.config.providers {
@@ -283,6 +328,7 @@ fn merge(layers: &[Layer], app: &Path, purpose: Purpose) -> Result<Resolved, Pro
     let unused = SECRET_VARIABLES.iter().filter_map(|name| std::env::var(name).ok()).map(Secret::new);
     let keys = resolved.settings.providers.iter().flat_map(ProviderSettings::secrets).chain(unused);
     resolved.grants = grants::read(layers, &consent, &mut resolved.withheld_env, keys);
+    resolved.grants.confirm = resolved.learning.confirm;
     secrets::note(&mut resolved.withheld_env, TOKEN_VARIABLE);
     // A program that answers as a model may need a key that etude does not use itself.
     resolved.settings.withheld_env = resolved.withheld_env.clone();
@@ -394,9 +440,14 @@ fn words(name: &str, line: &str) -> Result<Vec<String>, Problem> {
     }
 }
 
-/// Refuses steps that take a value from a variable that is not set, and redacts the values that they take.
+/// Refuses steps that take a value from a variable that is not set or etude's own, and redacts the values that they take.
 pub(crate) fn given(resolved: &mut Resolved, variables: &BTreeSet<&str>) -> Result<(), Problem> {
     for name in variables {
+        if resolved.own.iter().any(|own| own == name) {
+            let message = format!("`{name}` is not given to a step: etude reaches its own database or server with it");
+            return Err(Problem::new(Exit::Definition, FailureKind::DefinitionInvalid, message)
+                .hint("put what the step needs into another variable, and name that one with `from_env`"));
+        }
         let Some(value) = std::env::var_os(name) else {
             let message =
                 format!("the environment variable `{name}` is not set; a step takes a value from it with `from_env`");

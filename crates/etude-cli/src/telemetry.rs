@@ -1,6 +1,9 @@
 //! Spans of runs for OpenTelemetry, in programs that are built with the feature `otel` and where the environment says where they
 //! go. Everywhere else this is nothing.
 
+#[cfg(feature = "otel")]
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use etude::runner::{Ended, Error};
 use etude::target::Target;
 use etude_invoke::chain::Event;
@@ -18,10 +21,7 @@ pub(crate) struct Telemetry(#[cfg(feature = "otel")] Option<etude_otel::Tracer>)
 impl Telemetry {
     /// Begins the span of a run.
     pub(crate) fn of_run(target: &Target) -> Self {
-        let name = match target {
-            Target::Pipeline(name) | Target::Skill(name) | Target::Machine(name) => name,
-        };
-        Self::begin(target.mode(), name)
+        Self::begin(target.mode(), name_of(target))
     }
 
     /// Begins the span of a call of a skill through its chain.
@@ -29,9 +29,23 @@ impl Telemetry {
         Self::begin("call", name)
     }
 
+    /// Begins the span of a run that a server drives, below the span of the request that started it.
+    #[cfg(feature = "serve")]
+    pub(crate) fn of_served(target: &Target, traceparent: impl FnOnce() -> Option<String>) -> Self {
+        let (mode, name) = (target.mode(), name_of(target));
+        let settings = Self::settings().map(|settings| match traceparent() {
+            Some(traceparent) => settings.below(&traceparent),
+            None => settings,
+        });
+        Self(settings.map(|settings| etude_otel::Tracer::new(settings, mode, name)))
+    }
+
     fn begin(mode: &str, name: &str) -> Self {
-        let lookup = |name: &str| std::env::var(name).ok();
-        Self(etude_otel::Settings::of(&lookup).map(|settings| etude_otel::Tracer::new(settings, mode, name)))
+        Self(Self::settings().map(|settings| etude_otel::Tracer::new(settings, mode, name)))
+    }
+
+    fn settings() -> Option<etude_otel::Settings> {
+        etude_otel::Settings::of(&|name| std::env::var(name).ok())
     }
 
     /// Takes what the driver tells.
@@ -90,10 +104,32 @@ impl Telemetry {
     }
 
     async fn finish(self, run: etude_otel::Run) {
+        static IS_REPORTED: AtomicBool = AtomicBool::new(false);
         let Some(tracer) = self.0 else { return };
-        if let Err(why) = tracer.finish(&run).await {
+        // Once a process: a server has many runs, and one collector.
+        if let Err(why) = tracer.finish(&run).await
+            && !IS_REPORTED.swap(true, Ordering::Relaxed)
+        {
             crate::render::say!("warning: spans could not be sent to the OpenTelemetry collector: {why}");
         }
+    }
+}
+
+#[cfg(feature = "otel")]
+fn name_of(target: &Target) -> &str {
+    match target {
+        Target::Pipeline(name) | Target::Skill(name) | Target::Machine(name) => name,
+    }
+}
+
+#[cfg(feature = "serve")]
+impl etude_server::RunObserver for Telemetry {
+    fn observe(&mut self, progress: &Progress<'_>) {
+        Telemetry::observe(self, progress);
+    }
+
+    fn end<'a>(self: Box<Self>, ended: &'a Result<Ended, Error>) -> etude_runtime::engine::Boxed<'a, ()> {
+        Box::pin((*self).finish_run(ended))
     }
 }
 
@@ -113,6 +149,11 @@ impl Telemetry {
     }
 
     pub(crate) fn of_call(_name: &str) -> Self {
+        Self()
+    }
+
+    #[cfg(feature = "serve")]
+    pub(crate) fn of_served(_target: &Target, _traceparent: impl FnOnce() -> Option<String>) -> Self {
         Self()
     }
 

@@ -17,6 +17,11 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
+/// A time as RFC 3339, in milliseconds since 1970.
+pub(crate) fn time_ms(text: &str) -> Result<i64, String> {
+    etude::clock::from_rfc3339(text).ok_or_else(|| "a time is RFC 3339, such as `2026-01-31T08:00:00Z`".to_owned())
+}
+
 /// A tier by its word.
 pub(crate) fn tier(text: &str) -> Result<etude_core::model::Tier, String> {
     etude_core::model::Tier::from_word(text)

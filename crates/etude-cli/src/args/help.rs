@@ -15,8 +15,8 @@ pub(crate) const VERSION: &str = env!("ETUDE_VERSION");
 /// The commands as the top level of help groups them.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Run commands", &["run", "route", "machine", "runs", "learn", "cache", "approve", "deny"]),
-    ("Server commands", &["serve", "token", "mcp", "engine", "push", "worker"]),
-    ("Authoring commands", &["new", "check", "list", "graph", "test", "schema"]),
+    ("Server commands", &["serve", "token", "mcp", "engine", "push", "bundles", "worker", "workers"]),
+    ("Authoring commands", &["new", "convert", "import", "check", "list", "graph", "test", "schema"]),
     ("Agent commands", &["apps", "skill", "trust", "untrust", "host", "model"]),
     ("Other commands", &["doctor", "explain", "help", "completions", "man"]),
 ];

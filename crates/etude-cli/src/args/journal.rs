@@ -52,6 +52,18 @@ pub(crate) struct RunsList {
     /// List only runs with this status
     #[arg(long, value_name = "STATUS", add = ArgValueCandidates::new(complete::statuses))]
     pub(crate) status: Option<String>,
+    /// List only runs with this label. Repeatable
+    #[arg(long = "label", value_name = "KEY=VALUE")]
+    pub(crate) labels: Vec<String>,
+    /// List only runs of this tenant
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tenant: Option<String>,
+    /// List only runs that were created at or after this time, such as `2026-01-31T08:00:00Z`
+    #[arg(long, value_name = "TIME", value_parser = crate::value::time_ms)]
+    pub(crate) created_after: Option<i64>,
+    /// List the runs after this cursor: `next` of the page before
+    #[arg(long, value_name = "CURSOR")]
+    pub(crate) after: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -72,10 +84,128 @@ pub(crate) enum Verdict {
     Bad,
 }
 
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Learn {
+    #[command(subcommand)]
+    pub(crate) action: Option<LearnAction>,
+    #[command(flatten)]
+    pub(crate) options: LearnOptions,
+}
+
 #[derive(Debug, Subcommand)]
-pub(crate) enum Learn {
+pub(crate) enum LearnAction {
+    /// List learned pipelines with state, evidence and missing conditions
+    Status,
+    /// Show where each value of a learned pipeline comes from
+    Show(LearnShow),
+    /// Run the recorded cases of learned pipelines, without models, network and tools
+    Test(LearnTest),
+    /// Move a learned pipeline to a higher state
+    Promote(LearnPromote),
+    /// Remove a learned pipeline from the routing table
+    Demote(LearnDemote),
+    /// Delete a candidate, or all data kept from a run
+    Forget(LearnForget),
     /// Print the traces of runs in skill mode as JSON lines, oldest first
     Export(LearnExport),
+    /// Compare candidates with a finished run
+    #[command(hide = true)]
+    Shadow(LearnShadow),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LearnTest {
+    /// The learned pipeline; without it, all of them
+    pub(crate) name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LearnPromote {
+    /// The learned pipeline
+    pub(crate) name: String,
+    /// The state [default: one state up]
+    #[arg(long, value_enum, value_name = "STATE")]
+    pub(crate) to: Option<PromotedState>,
+    /// Promote without enough comparisons, and with writes beyond `learn.writes`; your name and the time are kept
+    #[arg(long)]
+    pub(crate) accept_risk: bool,
+}
+
+/// The states that a person may choose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PromotedState {
+    /// It waits
+    Proposed,
+    /// It runs beside the agent, without effect
+    Shadow,
+    /// Requests are routed to it, and every write is confirmed
+    Assisted,
+    /// Requests are routed to it
+    Active,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LearnDemote {
+    /// The learned pipeline
+    pub(crate) name: String,
+    /// The reason, which `etude learn status` shows
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct LearnForget {
+    /// The candidate
+    pub(crate) name: Option<String>,
+    /// The run: cases made from it, its comparisons, its verdict
+    #[arg(long, value_name = "ID")]
+    pub(crate) run: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LearnShadow {
+    /// The run's id
+    pub(crate) id: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LearnOptions {
+    /// Learn only from runs that started within this time: `12h`, `7d`, `4w`
+    #[arg(long, value_name = "DURATION", value_parser = crate::value::long_duration_ms)]
+    pub(crate) since: Option<u64>,
+    /// Learn only from these runs
+    #[arg(long, value_name = "RUN", num_args = 1..)]
+    pub(crate) runs: Vec<String>,
+    /// Read these files instead of the journal: traces as JSON lines, or ATIF trajectories
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub(crate) traces: Vec<PathBuf>,
+    /// Learn only this family
+    #[arg(long, value_name = "NAME")]
+    pub(crate) family: Option<String>,
+    /// The model that words descriptions
+    #[arg(long, value_enum, value_name = "MODEL", default_value = "none")]
+    pub(crate) model: Wording,
+    /// Print the result and write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// Where the wording of learned pipelines comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Wording {
+    /// The requests themselves; no model is called
+    None,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LearnShow {
+    /// The pipeline
+    pub(crate) name: String,
+    /// Print the difference between its files and the last learning result
+    #[arg(long)]
+    pub(crate) diff: bool,
 }
 
 #[derive(Debug, Args)]
@@ -294,4 +424,44 @@ pub(crate) enum Engine {
     Check,
     /// Create the schema, or bring it to the format of this version
     Migrate,
+}
+
+/// Commands on the apps in the database.
+#[cfg(feature = "postgres")]
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bundles {
+    /// List bundles, the one that was pushed last first
+    List(BundlesList),
+    /// Show a bundle and its files
+    Show(BundlesShow),
+}
+
+#[cfg(feature = "postgres")]
+#[derive(Debug, Args)]
+pub(crate) struct BundlesList {
+    /// List at most N bundles
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) limit: u32,
+    /// List the bundles after this cursor: `next` of the page before
+    #[arg(long, value_name = "CURSOR")]
+    pub(crate) after: Option<String>,
+}
+
+#[cfg(feature = "postgres")]
+#[derive(Debug, Args)]
+pub(crate) struct BundlesShow {
+    /// The name of a bundle, its hash, or at least 8 digits of the hash
+    #[arg(value_name = "BUNDLE")]
+    pub(crate) bundle: String,
+}
+
+#[cfg(feature = "postgres")]
+#[derive(Debug, Args)]
+pub(crate) struct Push {
+    /// The app's directory, or a bundle that was made before [default: the app]
+    #[arg(value_name = "SOURCE", value_hint = clap::ValueHint::AnyPath)]
+    pub(crate) source: Option<PathBuf>,
+    /// The name of the bundle [default: the name of the directory]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
 }

@@ -51,31 +51,54 @@ pub(crate) struct Run {
     pub(crate) limits: Limits,
     #[cfg(feature = "postgres")]
     #[command(flatten)]
-    pub(crate) detached: Detached,
+    pub(crate) submission: Submission,
 }
 
-/// How a run is submitted to workers.
+/// How a run is submitted to the workers of a fleet.
 #[cfg(feature = "postgres")]
-#[derive(Debug, Args)]
-pub(crate) struct Detached {
-    /// Submit the run with its app to the database that machines share, and do not wait for it
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Options for runs in a shared database")]
+pub(crate) struct Submission {
+    /// Submit the run and do not wait for it
     #[arg(long, conflicts_with_all = ["dry_run", "pull", "raw"])]
     pub(crate) detach: bool,
     /// The queue of the run [default: default]
-    #[arg(long, value_name = "NAME", requires = "detach")]
+    #[arg(long, value_name = "NAME")]
     pub(crate) queue: Option<String>,
-    /// The priority of the run in its queue, from -100 to 100
+    /// The priority of the run in its queue, from -100 to 100 [default: 0]
     #[arg(
-        long, value_name = "N", requires = "detach", default_value_t = 0, allow_negative_numbers = true,
-        value_parser = clap::value_parser!(i32).range(-100..=100),
+        long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-100..=100),
     )]
-    pub(crate) priority: i32,
+    pub(crate) priority: Option<i32>,
     /// Submit the run once: with the same key, target and input, it is the same run
-    #[arg(long, value_name = "KEY", requires = "detach")]
+    #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<String>,
     /// Label the run. Repeatable
-    #[arg(long = "label", value_name = "KEY=VALUE", requires = "detach")]
+    #[arg(long = "label", value_name = "KEY=VALUE")]
     pub(crate) labels: Vec<String>,
+    /// Begin the run no earlier than at this time, such as `2026-01-31T08:00:00Z`
+    #[arg(long, value_name = "TIME", value_parser = crate::value::time_ms)]
+    pub(crate) not_before: Option<i64>,
+    /// Run the app of this bundle, by its name or hash, instead of the one here
+    #[arg(long, value_name = "BUNDLE")]
+    pub(crate) bundle: Option<String>,
+}
+
+#[cfg(feature = "postgres")]
+impl Submission {
+    /// The first option that only a shared database heeds.
+    pub(crate) fn first_given(&self) -> Option<&'static str> {
+        let given = [
+            (self.detach, "--detach"),
+            (self.queue.is_some(), "--queue"),
+            (self.priority.is_some(), "--priority"),
+            (self.key.is_some(), "--key"),
+            (!self.labels.is_empty(), "--label"),
+            (self.not_before.is_some(), "--not-before"),
+            (self.bundle.is_some(), "--bundle"),
+        ];
+        given.into_iter().find_map(|(is_given, name)| is_given.then_some(name))
+    }
 }
 
 /// Rights of the run's agents beyond the configuration.

@@ -71,6 +71,9 @@ pub(crate) struct Worker {
     /// Stop after this time without a run [default: never]
     #[arg(long, value_name = "DURATION", value_parser = crate::value::duration_ms)]
     pub(crate) idle: Option<u64>,
+    /// Serve `/healthz`, `/readyz` and `/metrics` on this address; port 0 takes a free one
+    #[arg(long, value_name = "ADDR", value_parser = crate::value::address)]
+    pub(crate) health: Option<std::net::SocketAddr>,
 }
 
 #[derive(Debug, Args)]

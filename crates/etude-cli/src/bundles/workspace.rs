@@ -1,53 +1,82 @@
-//! The places where runs of workers find their apps.
+//! The places where commands and workers find apps of bundles.
 
 use std::fs;
 use std::path::PathBuf;
 
 use etude_core::digest::Digest;
-use etude_runtime::engine::{Engine, NewRun};
+use etude_runtime::engine::Engine;
+#[cfg(feature = "serve")]
+use etude_runtime::engine::NewRun;
+use etude_runtime::run_id;
 use etude_tools::bundle::Bundle;
 
+use super::Unusable;
 use crate::paths;
 
 /// The directory of a run that brings its app along, with a copy of its own (K-50).
 ///
 /// # Errors
 /// The bundle is not kept, or is not what its name says (K-46).
-pub(crate) fn make(engine: &dyn Engine, run: &NewRun, digest: Digest) -> Result<PathBuf, String> {
-    let dir = place_of(&run.id)?;
+#[cfg(feature = "serve")]
+pub(crate) fn make(engine: &dyn Engine, run: &NewRun, digest: Digest) -> Result<PathBuf, Unusable> {
+    unpacked(engine, digest, place_of(&run.id)?)
+}
+
+/// The directory of a bundle that commands read and none writes to.
+///
+/// # Errors
+/// As those of [`make`].
+pub(crate) fn shared(engine: &dyn Engine, digest: Digest) -> Result<PathBuf, Unusable> {
+    unpacked(engine, digest, paths::cache_dir()?.join("fleet").join("apps").join(digest.to_string()))
+}
+
+/// The bundle as a directory in `dir`.
+fn unpacked(engine: &dyn Engine, digest: Digest, dir: PathBuf) -> Result<PathBuf, Unusable> {
     let app = dir.join("app");
     if app.is_dir() {
         return Ok(app);
     }
     let failed = |why: &dyn std::fmt::Display| format!("the bundle {digest} cannot be used: {why}");
-    let mut bytes = Vec::new();
-    let blob = engine.blobs().open(digest).map_err(|error| failed(&error))?;
-    let mut part = vec![0; 64 * 1024];
-    loop {
-        let count = blob.read_at(bytes.len() as u64, &mut part).map_err(|error| failed(&error))?;
-        if count == 0 {
-            break;
-        }
-        bytes.extend_from_slice(&part[..count]);
-    }
-    if Digest::of(&bytes) != digest {
-        return Err(failed(&"its bytes have another hash"));
-    }
-    let bundle = Bundle::read(bytes).map_err(|error| failed(&error))?;
+    let bundle = Bundle::read(super::bytes(engine, digest)?).map_err(|error| failed(&error))?;
     etude::private::create_dir_all(&dir).map_err(|error| failed(&error))?;
     // A copy that is not whole is none.
-    let part = dir.join(format!("part-{}", etude_runtime::run_id::new()));
+    let part = dir.join(format!("part-{}", run_id::new()));
     bundle.unpack(&part).map_err(|error| failed(&error))?;
-    fs::rename(&part, &app).map_err(|error| failed(&error))?;
+    match fs::rename(&part, &app) {
+        Ok(()) => {}
+        // Another process was faster.
+        Err(_) if app.is_dir() => drop(fs::remove_dir_all(&part)),
+        Err(error) => return Err(failed(&error).into()),
+    }
     Ok(app)
 }
 
 /// Removes the directory of a run that is over.
+#[cfg(feature = "serve")]
 pub(crate) fn remove(run_id: &str) {
     // What stays is a copy, which may be removed at any time.
     let _ = place_of(run_id).map(fs::remove_dir_all);
 }
 
+#[cfg(feature = "serve")]
 fn place_of(run_id: &str) -> Result<PathBuf, String> {
+    // Others write the database, and this is the name of a directory that is made and removed.
+    if !run_id::is_id(run_id) {
+        return Err(format!("`{run_id}` is no id of a run"));
+    }
     Ok(paths::cache_dir()?.join("fleet").join("runs").join(run_id))
+}
+
+#[cfg(all(test, feature = "serve"))]
+mod tests {
+    use super::*;
+
+    /// SECURITY.md: what a database names as a run names no other directory.
+    #[test]
+    fn only_ids_of_runs_name_directories() {
+        for id in ["", ".", "..", "../../state", "/etc", "8dmwnz5ebmypx8x0/..", "8DMWNZ5EBMYPX8X0"] {
+            assert!(place_of(id).is_err(), "{id}");
+        }
+        assert!(place_of(&run_id::new()).is_ok_and(|place| place.ends_with(place.file_name().expect("a name"))));
+    }
 }

@@ -62,6 +62,7 @@ fn of_app(context: &Context, args: &args::Check, disk: &Disk) -> Exit {
     report.broken.extend(of_machines.broken);
     let checked = [report.checked, of_machines.checked];
     let tools = if names.is_empty() { etude_spec::tool::load(disk).1 } else { Vec::new() };
+    let learned = if names.is_empty() { etude_spec::learned::check(disk) } else { Vec::new() };
     let skill = if names.is_empty() { of_skill(disk) } else { Vec::new() };
     // An app with a main skill has a search path with chains; both are checked with everything else.
     // Not dropped, since the program ends here: to take thousands of skills apart is a twentieth of what all of this takes.
@@ -75,7 +76,7 @@ fn of_app(context: &Context, args: &args::Check, disk: &Disk) -> Exit {
     }
     let files: BTreeSet<&str> = configured.iter().filter(|d| d.is_error()).map(|d| d.file.path()).collect();
     report.broken.extend(files.into_iter().map(str::to_owned));
-    let of_definitions = report.diagnostics.iter().chain(&skill).chain(&tools).chain(&chains);
+    let of_definitions = report.diagnostics.iter().chain(&learned).chain(&skill).chain(&tools).chain(&chains);
     let mut diagnostics: Vec<&Diagnostic> = configured.iter().chain(of_definitions).collect();
     let unsandboxed = sandbox::support().err().map(|why| report.without_sandbox(&why)).unwrap_or_default();
     diagnostics.extend(&unsandboxed);

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use etude_core::data::Json;
 use etude_core::outcome::Decision;
+use etude_core::shell;
 use etude_packages::applications::{Answer, AnswerError, Confirmations};
-use etude_runtime::engine::{Engine, RunState, RunView, Signalled};
+use etude_runtime::engine::{Engine, RunState, RunView, Signal, Signalled};
 use etude_runtime::record;
 use serde_json::{Value, json};
 
@@ -17,7 +18,6 @@ use crate::exit::Exit;
 use crate::remote::{Remote, percent, refuse_options};
 use crate::render::runs::waiting::{details, is_named};
 use crate::render::stopped::of_engine;
-use crate::render::summary::words;
 use crate::render::text::{harmless, visible};
 use crate::stdout;
 
@@ -109,6 +109,11 @@ fn decide(context: &Context, typed: &Typed<'_>) -> Result<Option<String>, Proble
         RunState::Waiting => super::runs::document_of(&*engine, &view)?.waiting,
         _ => Vec::new(),
     };
+    if waiting.is_empty()
+        && let Some((effect, signal)) = decided_before(&view.signals, wanted)
+    {
+        return Err(already_decided(&view.row.id, &effect, &signal.body, &signal.key));
+    }
     let gate = find_gate(&view.row.id, view.row.state.word(), &waiting, wanted, typed.question)?;
     let by = typed.by.map_or_else(super::user_name, str::to_owned);
     check_approver(&gate, &by)?;
@@ -131,10 +136,35 @@ fn decide(context: &Context, typed: &Typed<'_>) -> Result<Option<String>, Proble
     let signal = record::decision_signal(effect, gate["payload"]["question"].as_str().unwrap_or_default(), &decision);
     match engine.signal(id, &signal).map_err(|e| of_engine(&e))? {
         Signalled::Accepted => {}
-        Signalled::TooLate(_) => return Err(Problem::usage(format!("`{id}:{effect}` has already been answered"))),
+        Signalled::TooLate(first) => return Err(already_decided(id, effect, &first, &signal.key)),
     }
-    say_decision(context, typed, id, &gate, &format!("continue the run: etude runs resume {id}"));
+    let hint = match view.run.placement.bundle {
+        Some(_) => format!("a worker continues the run: etude runs watch {id}"),
+        None => format!("continue the run: etude runs resume {id}"),
+    };
+    say_decision(context, typed, id, &gate, &hint);
     Ok(Some(id.clone()))
+}
+
+/// The last decision of a run that waits no more, or that about `wanted`, with the effect that it is about.
+fn decided_before<'s>(signals: &'s [Signal], wanted: Option<&str>) -> Option<(String, &'s Signal)> {
+    let decided = signals.iter().rev().filter(|signal| record::to_decision(signal).is_some());
+    let mut with_effect = decided.filter_map(|signal| Some((signal.key.split_once('@')?.0.to_owned(), signal)));
+    with_effect.find(|(effect, _)| wanted.is_none_or(|wanted| wanted == effect))
+}
+
+/// The first decision counts: it is in the error (K-38).
+fn already_decided(id: &str, effect: &str, first: &str, key: &str) -> Problem {
+    let first = record::to_decision(&Signal { key: key.to_owned(), body: first.to_owned() });
+    let mut problem = Problem::usage(format!("`{id}:{effect}` has already been answered"));
+    if let (Some(first), Some(failure)) = (first, problem.failures.first_mut()) {
+        let answer = first.answer.value().unwrap_or_default();
+        let decision = json!({"approved": first.approved, "answer": answer, "by": first.by, "at": first.at});
+        failure.details = Some(Json::of(&json!({ "decision": decision })));
+        let word = if first.approved { "approved" } else { "denied" };
+        problem = problem.hint(format!("{} {word} it at {}", first.by, first.at));
+    }
+    problem
 }
 
 /// Says what was decided; with `--resume`, the end of the run follows.
@@ -235,7 +265,7 @@ fn answer(context: &Context, typed: &Typed<'_>) -> Result<(), Problem> {
             &json!({"id": request.id, "slug": request.slug, "argv": request.argv, "env": names, "decision": word}),
         );
     } else if !context.global.quiet {
-        crate::render::say!("{word} once: {}", visible(&words(&request.argv)));
+        crate::render::say!("{word} once: {}", visible(&shell::line(&request.argv)));
         crate::render::say!("hint: give the same command again: etude apps run {} …", harmless(&request.slug));
     }
     Ok(())

@@ -40,5 +40,8 @@ fn load(context: &Context, name: &str) -> Result<Graph, Refused> {
             return Ok(graph::stages::of(&call.machine));
         }
     }
-    run::load(context, &disk, name).map(|definition| graph::of(&definition.plan))
+    let is_candidate = !App::new(&disk).discovery().contains(name)
+        && etude_spec::learned::find(&disk, etude_spec::learned::LEARNED, name).is_some();
+    let loaded = if is_candidate { run::load_candidate(context, &disk, name) } else { run::load(context, &disk, name) };
+    loaded.map(|definition| graph::of(&definition.plan))
 }

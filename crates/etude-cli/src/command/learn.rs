@@ -1,112 +1,205 @@
-//! `etude learn`: what the runs in skill mode teach.
+//! `etude learn`: what runs in skill mode teach, and the states of what was learned (`learn.md`).
+
+mod candidates;
+mod demote;
+mod export;
+mod files;
+mod forget;
+mod now;
+mod overlay;
+mod promote;
+mod routing;
+mod shadow;
+mod show;
+mod source;
+mod status;
+mod world;
+
+use std::sync::Arc;
 
 use etude::disk::Disk;
-use etude::runs;
-use etude::target::Target;
-use etude::trace::{self, Asked, Event, effect_class};
-use etude_models::Redactor;
-use etude_runtime::engine::{Engine, Query, RunState, RunView};
-use etude_spec::tool::AppTool;
+use etude::learned::{self, Settled, Standing};
+use etude_runtime::engine::Engine;
+use etude_spec::config::learn::Learning;
+use etude_spec::did_you_mean;
+use etude_spec::discover::PIPELINES;
 use serde_json::{Value, json};
 
-use super::runs::{document_of, find, judge};
+use super::test;
 use crate::args;
-use crate::context::{Context, Problem};
+use crate::context::{Context, Problem, Refused, block_on};
 use crate::exit::Exit;
 use crate::render::stopped::of_engine;
-use crate::stdout;
+
+pub(crate) use shadow::{begin as begin_shadow, usage as shadow_usage};
 
 pub(crate) fn learn(context: &Context, command: &args::Learn) -> Exit {
-    match command {
-        args::Learn::Export(args) => {
-            export(context, &args.runs).unwrap_or_else(|problem| context.report(None, &problem))
-        }
-    }
-}
-
-/// One line for each finished run in skill mode, the oldest first (L-1).
-fn export(context: &Context, ids: &[String]) -> Result<Exit, Problem> {
-    let disk = context.disk()?;
-    let engine = context.engine(false)?;
-    let views = match ids {
-        [] => views(&*engine, &disk)?,
-        ids => named(context, &*engine, ids)?,
+    let done = match &command.action {
+        None => now::learn(context, &command.options),
+        Some(args::LearnAction::Status) => status::status(context).map_err(Refused::Problem),
+        Some(args::LearnAction::Show(args)) => show::show(context, args).map_err(Refused::Problem),
+        Some(args::LearnAction::Test(args)) => tests(context, args),
+        Some(args::LearnAction::Promote(args)) => promote::promote(context, args),
+        Some(args::LearnAction::Demote(args)) => demote::demote(context, args).map_err(Refused::Problem),
+        Some(args::LearnAction::Forget(args)) => forget::forget(context, args).map_err(Refused::Problem),
+        Some(args::LearnAction::Export(args)) => export::export(context, &args.runs).map_err(Refused::Problem),
+        Some(args::LearnAction::Shadow(args)) => shadow::shadow(context, &args.id),
     };
-    let (tools, _) = etude_spec::tool::load(&disk);
-    let redactor = context.redactor(disk.root())?;
-    for view in views {
-        let line = redactor.redact_value(line(&*engine, &view, &tools)?);
-        stdout::documents(|out| writeln!(out, "{line}"));
-    }
-    Ok(Exit::Done)
+    done.unwrap_or_else(|refused| context.refuse(None, &refused))
 }
 
-/// The finished runs in skill mode of the app.
-fn views(engine: &dyn Engine, disk: &Disk) -> Result<Vec<RunView>, Problem> {
-    let query = Query {
-        apps: vec![disk.root().display().to_string()],
-        states: vec![RunState::Succeeded, RunState::Failed, RunState::Cancelled],
-        ..Query::default()
-    };
-    let mut rows = engine.list(&query).map_err(|e| of_engine(&e))?;
-    rows.retain(|row| skill_of(&row.target).is_some());
-    rows.sort_by_key(|row| (row.created_at_ms, row.number));
-    rows.iter().map(|row| engine.view(&row.id).map_err(|e| of_engine(&e))).collect()
-}
-
-/// The runs that the command line names.
-fn named(context: &Context, engine: &dyn Engine, ids: &[String]) -> Result<Vec<RunView>, Problem> {
-    let mut views = ids.iter().map(|id| find::find(context, engine, id)).collect::<Result<Vec<_>, _>>()?;
-    for view in &views {
-        let (id, row) = (&view.row.id, &view.row);
-        if skill_of(&row.target).is_none() {
-            return Err(Problem::usage(format!("run `{id}` did not follow a skill, so there is no trace of it")));
-        }
-        if !row.state.is_final() {
-            return Err(Problem::usage(format!("run `{id}` has not ended: it is {}", runs::status(row)))
-                .hint(format!("continue it: etude runs resume {id}")));
-        }
-    }
-    views.sort_by_key(|view| (view.row.created_at_ms, view.row.number));
-    views.dedup_by(|a, b| a.row.id == b.row.id);
-    Ok(views)
-}
-
-fn skill_of(target: &str) -> Option<String> {
-    match Target::parse(target) {
-        Target::Skill(name) => Some(name),
-        Target::Pipeline(_) | Target::Machine(_) => None,
+/// Refuses everything that reads or keeps traces where learning is switched off (L-5).
+fn check_enabled(learning: &Learning) -> Result<(), Problem> {
+    match learning.enabled {
+        true => Ok(()),
+        false => Err(Problem::usage("learning is switched off: `learn.enabled` is `false` in the configuration")
+            .hint("remove it, or set it to `true`, to use `etude learn`")),
     }
 }
 
-/// The trace of a run as a document (1.3).
-fn line(engine: &dyn Engine, view: &RunView, tools: &[AppTool]) -> Result<Value, Problem> {
-    let blobs = engine.blobs();
-    let Asked { request, input } = trace::asked(view, &*blobs);
-    let events: Vec<Value> = trace::events(view, &*blobs)
-        .iter()
-        .map(|event| match event {
-            Event::Said(text) => json!({"said": "agent", "text": text}),
-            Event::Call(call) => call.to_trace(effect_class(&call.tool, tools)),
+/// What the commands on states work with.
+struct Learnt {
+    disk: Disk,
+    engine: Arc<dyn Engine>,
+    learning: Learning,
+}
+
+impl Learnt {
+    /// Opens the app and the journal; what runs have come to is noted first.
+    fn open(context: &Context) -> Result<Self, Problem> {
+        let disk = context.disk()?;
+        let learning = context.settings(disk.root())?.learning;
+        check_enabled(&learning)?;
+        let engine = context.engine(false)?;
+        settle(context, &*engine, &disk, &learning)?;
+        Ok(Self { disk, engine, learning })
+    }
+
+    fn standings(&self) -> Result<Vec<Standing>, Problem> {
+        learned::standings(&*self.engine, &self.disk).map_err(|error| of_engine(&error))
+    }
+
+    /// The learned pipeline `name`: a candidate before the pipeline of its name.
+    fn find(&self, name: &str) -> Result<Standing, Problem> {
+        let all = self.standings()?;
+        let names: Vec<String> = all.iter().map(|standing| standing.located.name.clone()).collect();
+        all.into_iter().find(|standing| standing.located.name == name).ok_or_else(|| {
+            let problem = Problem::usage(format!("there is no learned pipeline `{name}`"));
+            match did_you_mean(name, names.iter().map(String::as_str)) {
+                Some(near) => problem.hint(format!("did you mean `{near}`?")),
+                None => problem.hint("list them with `etude learn status`"),
+            }
         })
-        .collect();
-    let document = document_of(engine, view)?;
-    let answer = document.output.as_ref().and_then(|output| output.value().ok());
-    let usage = document.members.get("usage").cloned().unwrap_or_default();
-    let count = |name: &str| usage[name].as_u64().unwrap_or(0);
-    Ok(json!({
-        "trace": 1, "run": view.row.id, "request": request, "input": input, "skill": skill_of(&view.row.target),
-        "status": runs::status(&view.row), "judged": judge::verdict(engine, &view.row.id)?, "events": events,
-        "answer": answer,
-        "usage": {
-            "calls": count("calls"), "input_tokens": count("input_tokens"), "output_tokens": count("output_tokens"),
-        },
-    }))
+    }
 }
 
-impl Context {
-    /// What replaces the secrets of the configuration (L-4).
-    fn redactor(&self, app: &std::path::Path) -> Result<Redactor, Problem> {
-        Ok(Redactor::new(self.settings(app)?.grants.secrets.iter()))
+/// `etude learn test`: the cases of one learned pipeline, or of all.
+fn tests(context: &Context, args: &args::LearnTest) -> Result<Exit, Refused> {
+    let learnt = Learnt::open(context)?;
+    let standings = match &args.name {
+        Some(name) => vec![learnt.find(name)?],
+        None => learnt.standings()?,
+    };
+    let mut all = Vec::new();
+    for standing in &standings {
+        let tested = test::of_learned(context, &learnt.disk, std::slice::from_ref(&standing.located), false)?;
+        if !tested.is_empty() && tested.iter().all(|tested| tested.faults.is_empty()) {
+            let now = etude::clock::now_ms();
+            block_on(learned::tested(&*learnt.engine, &standing.content, now))?.map_err(|error| of_engine(&error))?;
+        }
+        all.extend(tested);
     }
+    Ok(test::conclude(context, &all))
+}
+
+/// Notes what runs have come to, and reports each new demotion once (L-80).
+pub(crate) fn settle(context: &Context, engine: &dyn Engine, disk: &Disk, learning: &Learning) -> Result<(), Problem> {
+    let settled = block_on(learned::settle(engine, disk, learning))?.map_err(|error| of_engine(&error))?;
+    settled.iter().for_each(|settled| report(context, settled));
+    Ok(())
+}
+
+/// The same after a run or a verdict, in an app that may have learned nothing.
+pub(crate) fn settle_after(context: &Context, disk: &Disk) -> Result<(), Problem> {
+    if etude_spec::learned::all(disk).is_empty() {
+        return Ok(());
+    }
+    let learning = context.settings(disk.root())?.learning;
+    settle(context, &*context.engine(false)?, disk, &learning)
+}
+
+fn report(context: &Context, settled: &Settled) {
+    if context.global.quiet {
+        return;
+    }
+    let Settled { name, from, demotion } = settled;
+    let run = demotion.run.as_ref().map(|run| format!(", run {run}")).unwrap_or_default();
+    crate::render::say!(
+        "note: learned pipeline `{name}` is no longer `{}` but `{}` ({}{run}): etude learn status",
+        from.word(),
+        demotion.to.word(),
+        demotion.reason
+    );
+}
+
+/// Says when a run in skill mode has made its family learnable.
+pub(crate) fn notice(context: &Context, disk: &Disk, run: &str) -> Result<(), Problem> {
+    let learning = context.settings(disk.root())?.learning;
+    if !(learning.enabled && learning.notice) {
+        return Ok(());
+    }
+    let (tools, _) = etude_spec::tool::load(disk);
+    if tools.is_empty() {
+        return Ok(());
+    }
+    let engine = context.engine(false)?;
+    let known: Vec<String> = etude_spec::learned::all(disk)
+        .into_iter()
+        .filter_map(|located| located.learned.map(|learned| learned.family))
+        .collect();
+    let of = (learning.min_requests, learning.exclude.as_slice());
+    let families =
+        block_on(learned::family::note(&*engine, disk, (run, &tools), of))?.map_err(|error| of_engine(&error))?;
+    for family in families.iter().filter(|family| !known.contains(family) && !context.global.quiet) {
+        crate::render::say!(
+            "note: {} requests have led to `{family}`: etude learn makes a pipeline of them",
+            learning.min_requests
+        );
+    }
+    Ok(())
+}
+
+/// The pipelines of `pipelines/` that no request is routed to, after what runs have come to is noted.
+pub(crate) fn unrouted(context: &Context, disk: &Disk) -> Result<Vec<String>, Problem> {
+    if etude_spec::learned::all(disk).is_empty() {
+        return Ok(Vec::new());
+    }
+    learned::unrouted(&*settled(context, disk)?, disk).map_err(|error| of_engine(&error))
+}
+
+/// Refuses a learned pipeline that is named and that no request may be routed to (L-36). Of a pipeline that a person wrote, no
+/// other file is looked at.
+pub(crate) fn check_named(context: &Context, disk: &Disk, name: &str) -> Result<(), Problem> {
+    if etude_spec::learned::find(disk, PIPELINES, name).is_none() {
+        return Ok(());
+    }
+    let engine = settled(context, disk)?;
+    if learned::is_routed(&*engine, disk, name).map_err(|error| of_engine(&error))? {
+        return Ok(());
+    }
+    Err(Problem::usage(format!("the learned pipeline `{name}` is not in use: it is not `assisted` or `active`"))
+        .hint(format!("see its state: etude learn status; change it: etude learn promote {name}")))
+}
+
+/// The engine, after what runs have come to is noted.
+fn settled(context: &Context, disk: &Disk) -> Result<Arc<dyn Engine>, Problem> {
+    let learning = context.settings(disk.root())?.learning;
+    let engine = context.engine(false)?;
+    settle(context, &*engine, disk, &learning)?;
+    Ok(engine)
+}
+
+/// What `etude learn promote` and `demote` print.
+fn moved(name: &str, (from, to): (&str, &str), paths: &[String], missing: &[Value], conflicts: &[Value]) -> Value {
+    json!({"name": name, "from": from, "to": to, "paths": paths, "missing": missing, "conflicts": conflicts})
 }

@@ -7,11 +7,14 @@ use etude::disk::Disk;
 use etude::graph::stages;
 use etude::runner::Request;
 use etude::target::Target;
-use etude_core::model::Usage;
+#[cfg(feature = "postgres")]
+use etude_core::data::Json;
 use etude_core::plan::stages::StageMachine;
 use etude_spec::did_you_mean;
 use etude_spec::stage_machine::{Machine, Machines};
 
+#[cfg(feature = "postgres")]
+use super::run::submit;
 use super::run::{coerce, granted, input_text, limits, pairs, run_to_end};
 use crate::args;
 use crate::context::{Context, Problem, Refused};
@@ -54,20 +57,34 @@ fn run(context: &Context, args: &args::MachineRun) -> Result<Exit, Refused> {
     let definition = load(context, &disk, &args.name)?;
     let json = args.input.as_deref().map(input_text).transpose()?;
     let input = coerce(&definition.input, &pairs(&args.pairs)?, json.as_deref())?;
+    #[cfg(feature = "postgres")]
+    if context.is_shared() {
+        return Ok(submitted(context, args, &disk, &definition, input)?);
+    }
     context.show(&definition.warnings);
     let runner = context.runner(&disk, &definition, context.engine(args.limits.strict)?, Need::Ask)?;
     let request = Request {
-        refresh: false,
-        input,
         limits: limits(&args.limits),
-        caller_dir: context.caller_dir(),
-        spent: Usage::default(),
         granted: granted(&args.granted)?,
-        routing: None,
-        again_of: None,
-        asked: None,
+        ..Request::new(input, context.caller_dir())
     };
     Ok(run_to_end(context, &runner, &definition, &disk, request)?)
+}
+
+/// Submits the run to the workers of a fleet, and follows it.
+#[cfg(feature = "postgres")]
+fn submitted(
+    context: &Context,
+    args: &args::MachineRun,
+    disk: &Disk,
+    definition: &Definition,
+    input: Json,
+) -> Result<Exit, Problem> {
+    submit::refuse_grants(&args.granted)?;
+    let request = Request { limits: limits(&args.limits), ..Request::new(input, String::new()) };
+    let terms = args::Submission::default();
+    let submitted = submit::Submitted { disk, definition, request, terms: &terms };
+    submit::submit(context, &*context.engine(args.limits.strict)?, submitted)
 }
 
 fn show(context: &Context, name: &str) -> Result<Exit, Refused> {

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use etude::beneath::{self, Root, Unresolved};
 use etude_core::failure::{Failure, FailureKind};
+use etude_core::shell;
 use etude_core::template::is_step_name;
 use etude_spec::did_you_mean;
 use serde_json::json;
@@ -118,7 +119,7 @@ fn app(dir: &Path) -> Result<Made, Problem> {
     let name = place.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     check_name(name)?;
     let files = write(dir, filled("", templates::APP, name), &[Schema::Pipeline])?;
-    let at = shell_word(&dir.display().to_string());
+    let at = shell::word(&dir.display().to_string());
     let next = vec![
         format!("etude run -C {at} --pipeline hello -i name=Ada    # no model is asked"),
         format!(
@@ -185,12 +186,12 @@ fn package(dir: &Path, name: &str) -> Result<Made, Problem> {
 /// A path as it is typed from here.
 fn relative(path: &Path) -> String {
     let here = here().unwrap_or_default();
-    shell_word(&path.strip_prefix(&here).unwrap_or(path).display().to_string())
+    shell::word(&path.strip_prefix(&here).unwrap_or(path).display().to_string())
 }
 
 /// How the app was named on the command line, to be repeated.
 fn named(given: Option<&Path>) -> String {
-    given.map(|dir| format!(" -C {}", shell_word(&dir.display().to_string()))).unwrap_or_default()
+    given.map(|dir| format!(" -C {}", shell::word(&dir.display().to_string()))).unwrap_or_default()
 }
 
 /// Names are those of steps (A-2.1), without a `_` at the start: such a pipeline would not be found (A-1.2).
@@ -349,10 +350,4 @@ impl Undo {
         self.files.iter().for_each(|file| drop(fs::remove_file(file)));
         self.dirs.iter().rev().for_each(|dir| drop(fs::remove_dir(dir)));
     }
-}
-
-/// `text` as one word of a command line.
-fn shell_word(text: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "_-./:".contains(c);
-    if text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }

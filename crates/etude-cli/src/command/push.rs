@@ -1,30 +1,72 @@
 //! `etude push`: keeps an app in the database that machines share.
 
+use std::path::{Path, PathBuf};
+
+use etude_tools::bundle::{Bundle, MAX_BYTES};
 use serde_json::json;
 
+use crate::args;
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
 use crate::{bundles, stdout};
 
-pub(crate) fn push(context: &Context) -> Exit {
-    pushed(context).unwrap_or_else(|problem| context.report(None, &problem))
+pub(crate) fn push(context: &Context, args: &args::Push) -> Exit {
+    pushed(context, args).unwrap_or_else(|problem| context.report(None, &problem))
 }
 
-fn pushed(context: &Context) -> Result<Exit, Problem> {
+fn pushed(context: &Context, args: &args::Push) -> Result<Exit, Problem> {
     super::engine::check_named(context)?;
-    let dir = context.disk()?.root().to_owned();
-    let pushed = bundles::push(&*context.engine(false)?, &dir)?;
-    let (digest, name) = (pushed.digest.to_string(), &pushed.name);
+    let source = match &args.source {
+        Some(source) => source.clone(),
+        None => context.disk()?.root().to_owned(),
+    };
+    let bundle = match source.is_file() {
+        true => archive(&source)?,
+        false => app(&source)?,
+    };
+    let name = args.name.clone().unwrap_or_else(|| name_of(&source));
+    let dir = if source.is_file() { source.parent().unwrap_or(Path::new(".")) } else { &source };
+    let uploaded = bundles::push(context, &*context.engine(false)?, &bundle, dir, &name)?;
+    let (digest, files, bytes) = (bundle.digest().to_string(), bundle.entries().len(), bundle.bytes().len());
     if context.is_json() {
         stdout::json(&json!({
-            "bundle": digest, "name": name, "files": pushed.files, "bytes": pushed.bytes, "uploaded": pushed.uploaded,
+            "bundle": digest, "name": name, "files": files, "bytes": bytes, "uploaded": uploaded,
         }));
     } else {
         stdout::line(&digest);
         if !context.global.quiet {
-            let what = if pushed.uploaded { "is kept now" } else { "was kept already" };
-            crate::render::say!("{name}: {} files, {} bytes; the bundle {what}", pushed.files, pushed.bytes);
+            let what = if uploaded { "is kept now" } else { "was kept already" };
+            crate::render::say!("{name}: {files} files, {bytes} bytes; the bundle {what}");
         }
     }
     Ok(Exit::Done)
+}
+
+/// The bundle of an app in a directory.
+fn app(dir: &Path) -> Result<Bundle, Problem> {
+    if !dir.is_dir() {
+        return Err(Problem::usage(format!("there is no directory or archive `{}`", dir.display())));
+    }
+    if !etude::app::is_app(dir) {
+        let problem = Problem::usage(format!("`{}` is not an app", dir.display()));
+        return Err(problem.hint("an app has `SKILL.md`, `pipelines/` or `machines/`"));
+    }
+    Bundle::pack(dir).map_err(|error| bundles::refused(&error))
+}
+
+/// A bundle that was made before (K-52).
+fn archive(path: &Path) -> Result<Bundle, Problem> {
+    use std::io::Read;
+    let unreadable = |e| Problem::usage(format!("the archive `{}` cannot be read: {e}", path.display()));
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    Bundle::read(bytes).map_err(|error| bundles::refused(&error))
+}
+
+/// The name of a directory, or of an archive without its extension.
+pub(crate) fn name_of(source: &Path) -> String {
+    let whole = source.canonicalize().unwrap_or_else(|_| PathBuf::from(source));
+    let name = if whole.is_file() { whole.file_stem() } else { whole.file_name() };
+    name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }

@@ -9,7 +9,7 @@ use etude_core::model::{Tier, Usage};
 use etude_runtime::driver::Stop;
 use serde_json::{Value, json};
 
-use super::run::{load, unfit};
+use super::run::{load, load_candidate, unfit};
 use crate::args::{self, Format, RouterMode};
 use crate::context::{Context, Problem, Refused, block_on};
 use crate::exit::Exit;
@@ -63,7 +63,7 @@ pub(crate) fn find(context: &Context, disk: &Disk, asked: &Asked<'_>, given: &Gi
     let name = match asked.pipeline {
         Some(name) => name.to_owned(),
         None => {
-            let table = table(disk, &lite.resolved);
+            let table = table(context, disk, &lite.resolved)?;
             let routed = routed(&table, asked.request, mode, &mut lite)?;
             spent.add(&routed.usage);
             trail.decision = Some((routed.pipeline.clone(), routed.decided_by, routed.embedded.score));
@@ -96,6 +96,31 @@ pub(crate) fn find(context: &Context, disk: &Disk, asked: &Asked<'_>, given: &Gi
     Ok(Finding::Pipeline(Box::new(found)))
 }
 
+/// What a request comes to if `candidates` of `learned/` were in the routing table; `None` if none of them fits (1.7).
+pub(crate) fn find_candidate(
+    context: &Context,
+    disk: &Disk,
+    request: &str,
+    candidates: &[String],
+    given: &Given<'_>,
+) -> Result<(Option<Found>, Usage), Refused> {
+    let resolved = context.settings(disk.root())?;
+    let mode = mode_of(None, &resolved);
+    let mut lite = Lite::new(context, resolved, Need::Look);
+    let left_out = super::learn::unrouted(context, disk)?;
+    let (summaries, _) = etude_spec::App::new(disk).summaries();
+    let others = summaries.into_iter().filter(|own| !left_out.contains(&own.name) && !candidates.contains(&own.name));
+    let own = candidates.iter().filter_map(|name| etude_spec::App::of_candidate(disk, name).summary_of(name));
+    let table = Table::of_summaries(others.chain(own));
+    let routed = routed(&table, request, mode, &mut lite)?;
+    let Some(name) = routed.pipeline.filter(|name| candidates.contains(name)) else { return Ok((None, routed.usage)) };
+    let definition = load_candidate(context, disk, &name)?;
+    let mut found = parameters::find(request, definition, disk, given, &mut lite)?;
+    found.spent.add(&routed.usage);
+    let spent = found.spent;
+    Ok((Some(found), spent))
+}
+
 /// The pipeline or machine that a request was routed to.
 fn load_routed(context: &Context, disk: &Disk, name: &str) -> Result<Definition, Refused> {
     match etude_spec::App::new(disk).discovery().contains(name) {
@@ -105,13 +130,14 @@ fn load_routed(context: &Context, disk: &Disk, name: &str) -> Result<Definition,
 }
 
 /// The app's routing table; meaning has a say where its model is on this machine.
-fn table(disk: &Disk, resolved: &Resolved) -> Table {
+fn table(context: &Context, disk: &Disk, resolved: &Resolved) -> Result<Table, Problem> {
     let cache = paths::cache_dir().ok().map(|dir| dir.join("router"));
-    let table = Table::of_app(disk, resolved.machines.clone(), cache.as_deref());
-    match local::sentences(&resolved.settings.providers) {
+    let left_out = super::learn::unrouted(context, disk)?;
+    let table = Table::of_app(disk, resolved.machines.clone(), cache.as_deref(), &left_out);
+    Ok(match local::sentences(&resolved.settings.providers) {
         Some(sentences) => table.with_meaning(sentences, cache.as_deref()),
         None => table,
-    }
+    })
 }
 
 /// Where a request goes; a model is looked for only if one has to decide.
@@ -227,7 +253,7 @@ fn look(context: &Context, mode: Option<RouterMode>, request: &str) -> Result<(R
     let resolved = context.settings(disk.root())?;
     let mode = mode_of(mode, &resolved);
     let mut lite = Lite::new(context, resolved, Need::Look);
-    let table = table(&disk, &lite.resolved);
+    let table = table(context, &disk, &lite.resolved)?;
     let routed = routed(&table, request, mode, &mut lite)?;
     let mut found = None;
     if let Some(name) = &routed.pipeline {
@@ -311,7 +337,7 @@ fn measure(context: &Context, mode: Option<RouterMode>, path: &std::path::Path) 
     let text = std::fs::read_to_string(path).map_err(|e| Problem::usage(format!("`{shown}` cannot be read: {e}")))?;
     let labelled: Vec<Labelled> =
         routing::parse_labelled(&text).map_err(|why| Problem::usage(format!("`{shown}`: {why}")))?;
-    let table = table(&disk, &resolved);
+    let table = table(context, &disk, &resolved)?;
     let models = match mode {
         Mode::Embedded => None,
         Mode::Auto | Mode::Llm => {

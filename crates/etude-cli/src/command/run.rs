@@ -2,10 +2,10 @@
 
 mod again;
 pub(crate) mod answer;
-#[cfg(feature = "postgres")]
-mod detach;
 mod dry;
 pub(crate) mod remote;
+#[cfg(feature = "postgres")]
+pub(crate) mod submit;
 #[cfg(feature = "serve")]
 mod web;
 
@@ -68,8 +68,9 @@ fn prepared_and_run(context: &Context, args: &args::Run, about: &mut Option<Targ
         return Ok(dry::show(context, &prepared.definition, &prepared.input, &limits(&args.limits)));
     }
     #[cfg(feature = "postgres")]
-    if args.detached.detach {
-        return Ok(detach::submit(context, args, prepared)?);
+    match context.is_shared() {
+        true => return Ok(submitted(context, args, prepared)?),
+        false => submit::refuse_without_database(&args.submission)?,
     }
     let spent = prepared.spent;
     start(context, args, prepared, granted).map_err(|problem| problem.spent_before(spent).into())
@@ -91,9 +92,12 @@ struct Prepared {
 }
 
 fn prepare(context: &Context, args: &args::Run, about: &mut Option<Target>) -> Result<Prepared, Refused> {
-    let disk = context.disk()?;
+    let disk = disk_of(context, args)?;
     if args.request.as_deref().is_some_and(|request| request.trim().is_empty()) {
         return Err(Problem::usage("the request is empty").hint("say what you want in words").into());
+    }
+    if let Some(name) = &args.pipeline {
+        super::learn::check_named(context, &disk, name)?;
     }
     let pairs = pairs(&args.pairs)?;
     let json = args.input.as_deref().map(input_text).transpose()?;
@@ -230,9 +234,21 @@ pub(crate) fn load_target(context: &Context, disk: &Disk, target: &Target) -> Re
 
 /// Loads a pipeline, and says which ones there are if there is no such one.
 pub(crate) fn load(context: &Context, disk: &Disk, name: &str) -> Result<Definition, Refused> {
+    loaded(name, definition::load(disk, name, &configuration(context, disk)?))
+}
+
+/// Loads a candidate of `learned/`.
+pub(crate) fn load_candidate(context: &Context, disk: &Disk, name: &str) -> Result<Definition, Refused> {
+    loaded(name, definition::load_candidate(disk, name, &configuration(context, disk)?))
+}
+
+fn configuration(context: &Context, disk: &Disk) -> Result<Configuration, Problem> {
     let settings = context.settings(disk.root())?;
-    let configuration = Configuration { machines: settings.machines, agent: settings.agent };
-    definition::load(disk, name, &configuration).map_err(|error| match error {
+    Ok(Configuration { machines: settings.machines, agent: settings.agent })
+}
+
+fn loaded(name: &str, loaded: Result<Definition, LoadError>) -> Result<Definition, Refused> {
+    loaded.map_err(|error| match error {
         LoadError::Invalid(diagnostics) => diagnostics.into(),
         LoadError::Unknown { known } => {
             let problem = Problem::usage(format!("there is no pipeline `{name}`"));
@@ -299,6 +315,53 @@ pub(crate) fn unfit(problems: Vec<InputProblem>) -> Problem {
     Problem { exit: Exit::Usage, failures, hints, usage: Usage::default() }
 }
 
+/// Runs a definition of which no one sees anything before it has ended.
+pub(crate) fn unwatched(
+    runner: &Runner,
+    (definition, disk): (&Definition, &Disk),
+    request: Request,
+) -> Result<Result<Ended, Error>, Problem> {
+    block_on(async {
+        let stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be caught: {e}")))?;
+        let watch = Watch { emit: &mut |_| {}, stop, streams_completions: false, observes_invocations: false };
+        Ok(runner.start(definition, disk, request, watch).await)
+    })?
+}
+
+/// Submits the run to the workers of a fleet. It happens elsewhere, in the directory of its app.
+#[cfg(feature = "postgres")]
+fn submitted(context: &Context, args: &args::Run, prepared: Prepared) -> Result<Exit, Problem> {
+    submit::refuse_grants(&args.granted)?;
+    let Prepared { disk, definition, input, spent, routing, again_of, asked } = prepared;
+    warn_of_unknown_prices(context, args, &definition)?;
+    let request = Request {
+        limits: limits(&args.limits),
+        spent,
+        refresh: args.refresh,
+        routing,
+        again_of,
+        asked,
+        ..Request::new(input, String::new())
+    };
+    let submitted = submit::Submitted { disk: &disk, definition: &definition, request, terms: &args.submission };
+    submit::submit(context, &*context.engine(args.limits.strict)?, submitted)
+}
+
+/// The app to run: that of a bundle, or the one here.
+fn disk_of(context: &Context, args: &args::Run) -> Result<Disk, Problem> {
+    #[cfg(feature = "postgres")]
+    if let Some(named) = &args.submission.bundle {
+        crate::command::engine::check_named(context)?;
+        let engine = context.engine(false)?;
+        let kept = crate::bundles::find(&*engine, named)?;
+        let dir = crate::bundles::workspace::shared(&*engine, kept.digest)?;
+        return Disk::open(&dir)
+            .map_err(|e| Problem::environment(format!("`{}` cannot be opened: {e}", dir.display())));
+    }
+    let _ = args;
+    context.disk()
+}
+
 fn start(context: &Context, args: &args::Run, prepared: Prepared, granted: Granted) -> Result<Exit, Problem> {
     let Prepared { disk, definition, input, spent, routing, again_of, asked } = prepared;
     context.show(&definition.warnings);
@@ -306,7 +369,8 @@ fn start(context: &Context, args: &args::Run, prepared: Prepared, granted: Grant
     let runner = context.runner(&disk, &definition, context.engine(args.limits.strict)?, need(args))?;
     let (limits, caller_dir) = (limits(&args.limits), context.caller_dir());
     let refresh = args.refresh;
-    let request = Request { input, limits, caller_dir, spent, granted, refresh, routing, again_of, asked };
+    let request =
+        Request { limits, spent, granted, refresh, routing, again_of, asked, ..Request::new(input, caller_dir) };
     run_to_end(context, &runner, &definition, &disk, request)
 }
 
@@ -321,7 +385,35 @@ pub(crate) fn run_to_end(
     let started = async |watch: Watch<'_>| runner.start(definition, disk, request, watch).await;
     let ended = watched(context, &definition.target, started)?;
     let ended = answer::while_waiting(context, runner, definition, ended)?;
-    finish(context, Some(disk), ended)
+    conclude(context, definition, disk, ended)
+}
+
+/// Prints how a run ended, then does what follows it.
+pub(crate) fn conclude(
+    context: &Context,
+    definition: &Definition,
+    disk: &Disk,
+    ended: Result<Ended, Error>,
+) -> Result<Exit, Problem> {
+    let is_good = |ended: &&Ended| ended.document.status() == "succeeded";
+    let succeeded = ended.as_ref().ok().filter(is_good).map(|ended| ended.run_id.clone());
+    let exit = finish(context, Some(disk), ended)?;
+    after(context, definition, disk, succeeded.as_deref());
+    Ok(exit)
+}
+
+/// What follows a run: its pipeline may be demoted, candidates may shadow it. Nothing of it changes what the run came to.
+fn after(context: &Context, definition: &Definition, disk: &Disk, succeeded: Option<&str>) {
+    let done = match (&definition.target, succeeded) {
+        (Target::Skill(_), Some(run)) => {
+            super::learn::begin_shadow(context, disk, run).and_then(|()| super::learn::notice(context, disk, run))
+        }
+        (Target::Pipeline(_), _) if definition.learned.is_some() => super::learn::settle_after(context, disk),
+        _ => Ok(()),
+    };
+    if let Err(problem) = done {
+        context.say_more(|| problem.failures.first().map(|failure| failure.message.clone()).unwrap_or_default());
+    }
 }
 
 /// What the command line grants, with folders as they will be found on a resume from elsewhere.
@@ -400,7 +492,7 @@ pub(crate) fn watched(
 }
 
 /// Prints how a run ended, and says so in the exit status.
-pub(crate) fn finish(context: &Context, disk: Option<&Disk>, ended: Result<Ended, Error>) -> Result<Exit, Problem> {
+fn finish(context: &Context, disk: Option<&Disk>, ended: Result<Ended, Error>) -> Result<Exit, Problem> {
     let ended = ended.map_err(|error| render::stopped::problem(&error))?;
     Ok(finished(context, disk.map(Disk::root), &ended))
 }

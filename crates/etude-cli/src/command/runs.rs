@@ -11,7 +11,7 @@ mod resume;
 mod show;
 mod stats;
 mod step;
-mod watch;
+pub(crate) mod watch;
 
 use etude::definition::Definition;
 use etude::disk::Disk;
@@ -19,7 +19,7 @@ use etude::document::Document;
 use etude::pins;
 use etude::queue;
 use etude::target::Target;
-use etude_runtime::engine::{Engine, Record, RunState, RunView};
+use etude_runtime::engine::{Engine, NewRun, Record, RunState, RunView};
 use etude_runtime::record;
 use serde_json::{Value, json};
 
@@ -49,6 +49,7 @@ pub(crate) fn runs(context: &Context, runs: &args::Runs) -> Exit {
 }
 
 pub(crate) use etude::runs::{INTERRUPTED, status};
+pub(crate) use list::since_ms;
 
 /// A run that succeeded is not run again; its result is printed once more.
 fn over(context: &Context, engine: &dyn Engine, view: &RunView) -> Result<Exit, Problem> {
@@ -73,7 +74,22 @@ pub(crate) fn document_of(engine: &dyn Engine, view: &RunView) -> Result<Documen
     })
 }
 
-pub(super) fn definition_of(context: &Context, app: &str, target: &str) -> Result<(Disk, Definition), Refused> {
+/// What a run is a run of, as that is now. The app of a run with a bundle is the bundle.
+pub(crate) fn definition_of_run(
+    context: &Context,
+    engine: &dyn Engine,
+    run: &NewRun,
+) -> Result<(Disk, Definition), Refused> {
+    #[cfg(feature = "postgres")]
+    if let Some(bundle) = run.placement.bundle {
+        let dir = crate::bundles::workspace::shared(engine, bundle).map_err(Problem::from)?;
+        return definition_of(context, &dir.display().to_string(), &run.target);
+    }
+    let _ = engine;
+    definition_of(context, &run.app, &run.target)
+}
+
+fn definition_of(context: &Context, app: &str, target: &str) -> Result<(Disk, Definition), Refused> {
     let disk = Disk::open(app.as_ref())
         .map_err(|e| Problem::environment(format!("the app of this run, `{app}`, cannot be opened: {e}")))?;
     let definition = load_target(context, &disk, &Target::parse(target))?;
@@ -99,6 +115,12 @@ fn cancel(context: &Context, id: &str) -> Result<Exit, Refused> {
     }
     if view.row.state == RunState::Queued && cancel_queued(context, &*engine, &view, reason)? {
         return Ok(Exit::Done);
+    }
+    #[cfg(feature = "postgres")]
+    if view.run.placement.bundle.is_some() {
+        // A worker runs its destructor.
+        crate::follow::cancel(&*engine, &view, None, reason)?;
+        return Ok(cancelling(context, &id));
     }
     drop(engine);
     match resume::cancelled(context, &id, reason)? {
@@ -128,7 +150,7 @@ fn cancelling(context: &Context, id: &str) -> Exit {
 /// Cancels a run that has not begun: nothing of it runs. False if it has begun meanwhile.
 fn cancel_queued(context: &Context, engine: &dyn Engine, view: &RunView, reason: &str) -> Result<bool, Problem> {
     // Its steps are shown if the definition can be read.
-    let definition = definition_of(context, &view.run.app, &view.run.target).ok();
+    let definition = definition_of_run(context, engine, &view.run).ok();
     let definition = definition.as_ref().map(|(_, definition)| definition);
     let cancelled = block_on(queue::cancel(engine, definition, &view.row.id, reason))?.map_err(|e| of_engine(&e))?;
     if cancelled {

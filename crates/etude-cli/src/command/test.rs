@@ -5,6 +5,7 @@
 //! packages, each test runs in a copy of it without their state.
 
 mod case;
+mod verdict;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,24 +13,24 @@ use std::time::Instant;
 
 use etude::agent::Grants;
 use etude::disk::Disk;
-use etude::header::Granted;
-use etude::runner::{Ended, Request, Runner, Watch};
-use etude_core::failure::Failure;
-use etude_core::machine::Limits;
-use etude_core::model::{Tier, Usage};
+use etude::rehearsal::Rehearsal;
+use etude::runner::{Request, Runner};
+use etude::target::Target;
+use etude_core::model::Tier;
 use etude_core::report::duration;
 use etude_models::{ModelId, ProviderKind, ProviderSettings};
 use etude_packages::applications::copy_without_state;
 use etude_process::blob::FileBlobs;
 use etude_runtime::memory::MemoryEngine;
+use etude_spec::learned::Located;
 use serde_json::{Value, json};
 
-use super::run::{coerce, load_target};
+use super::run::{coerce, load_target, unwatched};
 use crate::args;
-use crate::context::{Context, Problem, Refused, block_on};
+use crate::context::{Context, Problem, Refused};
 use crate::exit::Exit;
 use crate::render::text::harmless;
-use crate::{settings, signals, stdout};
+use crate::{settings, stdout};
 use case::Case;
 
 pub(crate) fn test(context: &Context, args: &args::Test) -> Exit {
@@ -48,40 +49,98 @@ fn run_all(context: &Context, args: &args::Test) -> Result<Exit, Refused> {
     if cases.is_empty() {
         return Err(none(args.name.as_deref()).into());
     }
+    let results = run_cases(context, &disk, &cases, (args.record, false))?;
+    Ok(conclude(context, &results))
+}
+
+/// What came of a case: everything that was not as expected, and how long it took.
+pub(crate) struct Tested {
+    name: String,
+    target: Target,
+    /// What was not as expected.
+    pub(crate) faults: Vec<String>,
+    duration_ms: u64,
+}
+
+/// Runs the cases of learned pipelines: those of candidates in `learned/NAME/tests/`, those of others in `tests/`.
+pub(crate) fn of_learned(
+    context: &Context,
+    disk: &Disk,
+    learned: &[Located],
+    is_quiet: bool,
+) -> Result<Vec<Tested>, Refused> {
+    let mut cases = Vec::new();
+    for one in learned {
+        match one.is_candidate() {
+            true => cases.extend(case::of_candidate(disk, &one.name)?),
+            false => cases.extend(case::find(disk)?.into_iter().filter(|case| case.is_of(&one.name))),
+        }
+    }
+    run_cases(context, disk, &cases, (false, is_quiet))
+}
+
+/// Runs the first cases of a candidate, and says nothing about them.
+pub(crate) fn first_of_candidate(
+    context: &Context,
+    disk: &Disk,
+    name: &str,
+    count: usize,
+) -> Result<Vec<Tested>, Refused> {
+    let mut cases = case::of_candidate(disk, name)?;
+    cases.truncate(count);
+    run_cases(context, disk, &cases, (false, true))
+}
+
+/// `record` asks models for what is not recorded, `is_quiet` says nothing about each case.
+fn run_cases(
+    context: &Context,
+    disk: &Disk,
+    cases: &[Case],
+    (record, is_quiet): (bool, bool),
+) -> Result<Vec<Tested>, Refused> {
     // The app's own configuration is the one that is remembered: copies of the app have the same.
     let resolved = context.settings(disk.root())?;
-    if args.record {
+    if record {
         settings::announce(context, &resolved, &Tier::ALL);
     }
-    let scratch = std::env::temp_dir().join(format!("etude-test-{}", std::process::id()));
+    let scratch = crate::paths::scratch("test").map_err(Problem::environment)?;
+    let scratch = scratch.path();
     let mut results = Vec::new();
     for (number, case) in cases.iter().enumerate() {
         let start = Instant::now();
-        let own = fresh(&disk, &scratch.join(format!("app-{number}")))?;
-        let faults = run_one(context, (&disk, own.as_ref().unwrap_or(&disk)), case, &scratch, args.record)?;
-        let ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
-        if !context.global.quiet {
+        let own = fresh(disk, &scratch.join(format!("app-{number}")))?;
+        let responses = recorded(context.settings(disk.root())?, disk, case, record)?;
+        let faults = run_one(context, own.as_ref().unwrap_or(disk), case, scratch, responses)?;
+        let duration_ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        if !context.global.quiet && !is_quiet {
             let word = if faults.is_empty() { "ok" } else { "FAILED" };
-            crate::render::say!("{word:<6} {}  {}", case.name, duration(ms));
+            crate::render::say!("{word:<6} {}  {}", case.name, duration(duration_ms));
             for fault in &faults {
                 crate::render::say!("       {}", harmless(fault));
             }
         }
-        results.push((case, faults, ms));
+        results.push(Tested { name: case.name.clone(), target: case.target.clone(), faults, duration_ms });
     }
-    // What is left behind is a directory of temporary files.
-    let _ = std::fs::remove_dir_all(&scratch);
-    let failed = results.iter().filter(|(_, faults, _)| !faults.is_empty()).count();
+    Ok(results)
+}
+
+/// Prints what came of the cases; one that failed is the exit status.
+pub(crate) fn conclude(context: &Context, results: &[Tested]) -> Exit {
+    let failed = results.iter().filter(|tested| !tested.faults.is_empty()).count();
     if context.is_json() {
-        let tests: Vec<Value> = results
-            .iter()
-            .map(|(case, faults, ms)| json!({"name": case.name, "pipeline": case.target.pipeline(), "machine": case.target.machine(), "passed": faults.is_empty(), "faults": faults, "duration_ms": ms}))
-            .collect();
+        let row = |tested: &Tested| {
+            let Tested { name, target, faults, duration_ms } = tested;
+            json!({
+                "name": name, "pipeline": target.pipeline(), "machine": target.machine(), "passed": faults.is_empty(),
+                "faults": faults, "duration_ms": duration_ms,
+            })
+        };
+        let tests: Vec<Value> = results.iter().map(row).collect();
         stdout::json(&json!({"tests": tests, "passed": results.len() - failed, "failed": failed}));
     } else if !context.global.quiet {
         crate::render::say!("{} passed, {failed} failed", results.len() - failed);
     }
-    Ok(if failed == 0 { Exit::Done } else { Exit::Failed })
+    if failed == 0 { Exit::Done } else { Exit::Failed }
 }
 
 /// The app that a test runs in, if it is not the app itself: packages keep their state in it, and a test begins with none
@@ -95,15 +154,41 @@ fn fresh(disk: &Disk, to: &Path) -> Result<Option<Disk>, Problem> {
     copy.map(|dir| Disk::open(&dir).map_err(broken)).transpose()
 }
 
-/// Runs one test of the app of the first directory in the second; what was not as expected.
+/// Runs the test `name` of an app; what was not as expected. With `completion`, every model prints that file, and what it
+/// prints is recorded; else all responses are recordings.
+pub(crate) fn faults_of(
+    context: &Context,
+    disk: &Disk,
+    name: &str,
+    scratch: &Path,
+    completion: Option<&Path>,
+) -> Result<Vec<String>, Refused> {
+    let case = case::one(disk, name)?;
+    let mut resolved = context.settings(disk.root())?;
+    if let Some(path) = completion {
+        let mut provider = ProviderSettings::new("case", ProviderKind::Command);
+        provider.command = vec!["cat".to_owned(), path.display().to_string()];
+        resolved.settings.providers.push(provider);
+        let model = ModelId { provider: "case".to_owned(), model: "case".to_owned() };
+        resolved.settings.mapping.extend(Tier::ALL.map(|tier| (tier, vec![model.clone()])));
+    }
+    let responses = recorded(resolved, disk, &case, completion.is_some())?;
+    Ok(run_one(context, disk, &case, scratch, responses)?)
+}
+
+/// Runs one test in the app of `disk`; what was not as expected.
 fn run_one(
     context: &Context,
-    (app, disk): (&Disk, &Disk),
+    disk: &Disk,
     case: &Case,
     scratch: &Path,
-    record: bool,
+    resolved: settings::Resolved,
 ) -> Result<Vec<String>, Problem> {
-    let definition = match load_target(context, disk, &case.target) {
+    let loaded = match &case.candidate {
+        Some(name) => super::run::load_candidate(context, disk, name),
+        None => load_target(context, disk, &case.target),
+    };
+    let definition = match loaded {
         Ok(definition) => definition,
         Err(Refused::Problem(problem)) => return Ok(problem.failures.iter().map(|f| f.message.clone()).collect()),
         Err(Refused::Invalid(diagnostics, _)) => return Ok(diagnostics.iter().map(|d| d.message.clone()).collect()),
@@ -112,13 +197,16 @@ fn run_one(
         Ok(input) => input,
         Err(problem) => return Ok(problem.failures.iter().map(|f| f.message.clone()).collect()),
     };
-    let resolved = context.settings(app.root())?;
     let (withheld_env, python_worker) = (resolved.withheld_env.clone(), resolved.python_worker.clone());
+    let rehearsal = case.recorded.as_ref().map(|recorded| {
+        let (tools, _) = etude_spec::tool::load(disk);
+        Arc::new(Rehearsal::of_case(recorded.calls.clone(), recorded.answers.clone(), tools))
+    });
     let runner = Runner {
         engine: Arc::new(MemoryEngine::new(Arc::new(FileBlobs::new(scratch, false)))),
-        models: settings::models(recorded(resolved, app, case, record)?),
+        models: settings::models(resolved),
         withheld_env,
-        grants: Grants::default(),
+        grants: Grants { rehearsal: rehearsal.clone(), ..Grants::default() },
         // What scripts keep for themselves does not get into the user's home.
         extra_env: vec![("XDG_STATE_HOME".to_owned(), scratch.join("state").into_os_string())],
         layers: crate::command::skill::layer_settings(),
@@ -129,23 +217,12 @@ fn run_one(
     // A test means the same wherever it is started from: relative paths in its input begin in the app.
     let caller_dir = disk.root().display().to_string();
     let request = Request {
-        input,
-        limits: Limits::default(),
-        caller_dir,
-        spent: Usage::default(),
-        granted: Granted::default(),
-        refresh: false,
-        routing: None,
-        again_of: None,
-        asked: None,
+        routing: case.request.as_ref().map(|request| json!({"request": request})),
+        ..Request::new(input, caller_dir)
     };
-    let ended = block_on(async {
-        let stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be caught: {e}")))?;
-        let watch = Watch { emit: &mut |_| {}, stop, streams_completions: false, observes_invocations: false };
-        Ok::<_, Problem>(runner.start(&definition, disk, request, watch).await)
-    })??;
+    let ended = unwatched(&runner, (&definition, disk), request)?;
     Ok(match ended {
-        Ok(ended) => judge(case, &ended),
+        Ok(ended) => verdict::faults(case, &ended, rehearsal.map(|rehearsal| rehearsal.made())),
         Err(error) => vec![error.to_string()],
     })
 }
@@ -175,49 +252,9 @@ fn recorded(
     Ok(resolved)
 }
 
-fn judge(case: &Case, ended: &Ended) -> Vec<String> {
-    let mut faults = Vec::new();
-    let status = ended.document.status();
-    if status != case.status {
-        faults.push(format!("status is `{status}`, expected `{}`", case.status));
-        faults.extend(ended.errors.iter().map(reason));
-    }
-    let output = ended.document.output.as_ref().and_then(|output| output.value().ok()).unwrap_or_default();
-    for (pointer, wanted) in &case.output {
-        let place = if pointer.is_empty() { "the output".to_owned() } else { format!("output {pointer}") };
-        match output.pointer(pointer) {
-            Some(found) if found == wanted => {}
-            Some(found) => faults.push(format!("{place} is {}, expected {}", clipped(found), clipped(wanted))),
-            None => faults.push(format!("output has nothing at {pointer}, expected {wanted}")),
-        }
-    }
-    if let Some(kind) = &case.kind {
-        let found: Vec<&str> = ended.errors.iter().map(|failure| failure.kind.word()).collect();
-        if found.first() != Some(&kind.as_str()) {
-            faults.push(format!("the run failed with {found:?}, expected `{kind}` first"));
-        }
-    }
-    faults
-}
-
-/// Why a run failed, with what the step said last.
-fn reason(failure: &Failure) -> String {
-    let said = failure.stderr.as_ref().and_then(|stderr| stderr.tail.lines().rfind(|line| !line.trim().is_empty()));
-    said.map_or_else(|| failure.message.clone(), |line| format!("{}: {}", failure.message, line.trim()))
-}
-
 fn none(name: Option<&str>) -> Problem {
     match name {
         Some(name) => Problem::usage(format!("no test has a name with `{name}` in it")),
         None => Problem::usage("the app has no tests").hint("a test is a file `tests/NAME.yaml` of the app"),
-    }
-}
-
-/// A value as JSON, cut where it becomes too long to be read.
-fn clipped(value: &Value) -> String {
-    let text = value.to_string();
-    match text.char_indices().nth(200) {
-        Some((end, _)) => format!("{}… ({} bytes)", &text[..end], text.len()),
-        None => text,
     }
 }

@@ -1,18 +1,26 @@
 //! `etude worker`: drives runs that other machines have submitted to a shared database.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use etude_core::machine::ABI;
+use etude_process::guard::Guard;
 use etude_runtime::driver::Stop;
+use etude_runtime::engine::{Engine, Profile};
+use etude_server::health::{self, Subject};
 use etude_server::listen::Addresses;
 use etude_server::{Event, Server, Settings, Stopped, Worker, work_alone};
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 use super::serve::{apps, clock};
 use crate::args;
 use crate::context::{Context, Problem, block_on};
 use crate::exit::Exit;
-use crate::{paths, signals, stdout};
+use crate::render::stopped::of_engine;
+use crate::{engine, paths, signals, stdout};
 
 /// Runs at once for each core, if `--places` does not say.
 const PLACES_PER_CORE: usize = 64;
@@ -21,64 +29,171 @@ pub(crate) fn worker(context: &Context, args: &args::Worker) -> Exit {
     work(context, args).unwrap_or_else(|problem| context.report(None, &problem))
 }
 
+/// Prints events: lines for programs, sentences for people.
+#[derive(Clone, Copy)]
+struct Voice {
+    is_json: bool,
+    is_quiet: bool,
+}
+
+impl Voice {
+    fn say(self, event: &Value) {
+        match self.is_json {
+            true => stdout::json(event),
+            false if self.is_quiet => {}
+            false => crate::render::say!("{}", sentence(event)),
+        }
+    }
+}
+
 fn work(context: &Context, args: &args::Worker) -> Result<Exit, Problem> {
     super::engine::check_named(context)?;
-    let engine = context.engine(false)?;
-    let name = engine.worker().unwrap_or_default();
-    let state = paths::state_dir().map_err(Problem::environment)?;
+    engine::settings(&context.global)?;
+    let voice = Voice { is_json: context.is_json(), is_quiet: context.global.quiet };
+    block_on(async {
+        let mut stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be caught: {e}")))?;
+        let subject = Arc::<Subject>::default();
+        let health = match args.health {
+            Some(address) => Some(listen(address, &subject).await?),
+            None => None,
+        };
+        let profile = profile(args);
+        let joining = joined(context, profile.clone());
+        let engine = tokio::select! {
+            engine = joining => engine?,
+            _ = stop.wait_for(|stop| *stop != Stop::No) => {
+                voice.say(&json!({"event": "draining"}));
+                voice.say(&json!({"event": "stopped", "reason": "drained"}));
+                // The attempt to connect is a thread that no one can end.
+                std::process::exit(Exit::Done as i32);
+            }
+        };
+        let name = engine.worker().unwrap_or_default();
+        let server = server(context, args, &profile, engine)?;
+        subject.set(&server);
+        voice.say(&json!({
+            "event": "ready", "worker": name, "pid": std::process::id(), "health": health.map(|at| at.to_string()),
+            "queues": profile.queues, "places": profile.places,
+        }));
+        Ok(until_stopped(server, stop, voice).await)
+    })?
+}
+
+/// What this worker says of itself.
+fn profile(args: &args::Worker) -> Profile {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let queues = match args.queue.is_empty() {
-        true => vec![etude_runtime::engine::DEFAULT_QUEUE.to_owned()],
-        false => args.queue.clone(),
-    };
     let places = args.places.unwrap_or(cores * PLACES_PER_CORE);
-    let idle = args.idle.map(Duration::from_millis);
+    Profile {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        abi: ABI,
+        queues: match args.queue.is_empty() {
+            true => vec![etude_runtime::engine::DEFAULT_QUEUE.to_owned()],
+            false => args.queue.clone(),
+        },
+        places: u32::try_from(places).unwrap_or(u32::MAX),
+    }
+}
+
+/// The address on which the health is served; 0 has become a port.
+async fn listen(address: SocketAddr, subject: &Arc<Subject>) -> Result<SocketAddr, Problem> {
+    let failed = |e| Problem::environment(format!("cannot listen on {address}: {e}")).hint("give another `--health`");
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    tokio::spawn(health::attend(Arc::clone(subject), listener));
+    Ok(bound)
+}
+
+/// The engine, once the database answers and has acknowledged the first heartbeat.
+async fn joined(context: &Context, profile: Profile) -> Result<Arc<dyn Engine>, Problem> {
+    let global = context.global.clone();
+    let patience = Duration::from_millis(engine::settings(&context.global)?.patience_ms);
+    let joining = tokio::task::spawn_blocking(move || {
+        loop {
+            let engine = engine::open_patiently(&global)?;
+            let since = Instant::now();
+            match engine.join(&profile) {
+                Ok(()) => return Ok(engine),
+                // It went away in between, for longer than statements wait.
+                Err(_) if since.elapsed() >= patience => {}
+                Err(error) => return Err(of_engine(&error)),
+            }
+        }
+    });
+    joining.await.unwrap_or_else(|e| Err(Problem::environment(format!("the worker cannot start: {e}"))))
+}
+
+fn server(
+    context: &Context,
+    args: &args::Worker,
+    profile: &Profile,
+    engine: Arc<dyn Engine>,
+) -> Result<Arc<Server>, Problem> {
+    let given = engine::settings(&context.global)?;
+    let state = paths::state_dir().map_err(Problem::environment)?;
     let mut settings = Settings::new(&state, Vec::new());
-    settings.worker = Some(Worker { queues: queues.clone(), places, idle });
+    settings.worker = Some(Worker {
+        queues: profile.queues.clone(),
+        places: profile.places as usize,
+        idle: args.idle.map(Duration::from_millis),
+        poll: Duration::from_millis(given.poll_ms),
+        max_crashes: given.max_crashes,
+    });
     settings.drain_timeout = Duration::from_millis(args.drain);
     let configured = Box::new(apps::Configured::new(&context.global, Arc::clone(&engine)));
     let addresses = Addresses { tcp: Vec::new(), socket: state.join("serve"), is_tls: false };
-    let is_json = context.is_json();
-    let is_quiet = context.global.quiet;
-    let show = Arc::new(move |event: &Value| match is_json {
-        true => stdout::json(event),
-        false if is_quiet => {}
-        false => crate::render::say!("{}", sentence(event)),
+    Ok(Server::new(settings, engine, configured, addresses, clock(), Box::new(|_| ())))
+}
+
+/// Works until it is asked to stop, or was idle. The first signal drains, the second one hands all runs over at once.
+async fn until_stopped(server: Arc<Server>, mut stop: watch::Receiver<Stop>, voice: Voice) -> Exit {
+    let stopped = Arc::clone(&server);
+    let signals = tokio::spawn(async move {
+        if stop.wait_for(|stop| *stop != Stop::No).await.is_ok() {
+            voice.say(&json!({"event": "draining"}));
+            stopped.drain();
+        }
+        if stop.wait_for(|stop| matches!(stop, Stop::Kill(_))).await.is_ok() {
+            stopped.leave();
+        }
     });
-    block_on(async {
-        let mut stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be caught: {e}")))?;
-        let server = Server::new(settings, engine, configured, addresses, clock(), Box::new(|_| ()));
-        show(&json!({
-            "event": "ready", "worker": name, "pid": std::process::id(), "health": null, "queues": queues, "places": places,
-        }));
-        let (stopped, shows) = (Arc::clone(&server), Arc::clone(&show));
-        let signals = tokio::spawn(async move {
-            if stop.wait_for(|stop| *stop != Stop::No).await.is_ok() {
-                shows(&json!({"event": "draining"}));
-                stopped.drain();
-            }
-            if stop.wait_for(|stop| matches!(stop, Stop::Kill(_))).await.is_ok() {
-                std::process::exit(Exit::Done as i32);
-            }
-        });
-        let shows = Arc::clone(&show);
-        let reason = match work_alone(server, Box::new(move |event: &Event| shows(&event.to_json()))).await {
-            Stopped::Drained => "drained",
-            Stopped::Idle => "idle",
-        };
-        signals.abort();
-        show(&json!({"event": "stopped", "reason": reason}));
-        Ok(Exit::Done)
-    })?
+    let guard = guard();
+    let report = move |event: &Event| {
+        match (&guard, event) {
+            (Some(guard), Event::Claimed { run_id, .. }) => guard.watch(run_id),
+            (Some(guard), Event::Released { run_id, .. } | Event::Lost { run_id, .. }) => guard.forget(run_id),
+            _ => {}
+        }
+        voice.say(&event.to_json());
+    };
+    let reason = match work_alone(server, Box::new(report)).await {
+        Stopped::Drained => "drained",
+        Stopped::Idle => "idle",
+    };
+    signals.abort();
+    voice.say(&json!({"event": "stopped", "reason": reason}));
+    Exit::Done
+}
+
+/// The process that ends the steps of this worker when it is dead (K-20).
+fn guard() -> Option<Guard> {
+    let started = std::env::current_exe().and_then(|program| Guard::start(&program));
+    started.inspect_err(|e| crate::render::say!("warning: no guard ends the steps of a killed worker: {e}")).ok()
 }
 
 /// An event for people.
 fn sentence(event: &Value) -> String {
     let text = |name: &str| event[name].as_str().unwrap_or_default();
     match text("event") {
-        "ready" => format!("worker {} takes runs from {}", text("worker"), event["queues"]),
-        "claimed" => format!("run {}: claimed", text("run_id")),
+        "ready" => {
+            let health = event["health"].as_str().map(|at| format!("; health on http://{at}"));
+            format!("worker {} takes runs from {}{}", text("worker"), event["queues"], health.unwrap_or_default())
+        }
+        "claimed" => match event["taken_from"].as_str() {
+            Some(worker) => format!("run {}: taken over from {worker}", text("run_id")),
+            None => format!("run {}: claimed", text("run_id")),
+        },
         word @ ("released" | "lost") => format!("run {}: {word}, {}", text("run_id"), text("reason")),
+        "connected" => format!("connected again after {} ms", event["after_ms"]),
         "stopped" => format!("stopped: {}", text("reason")),
         word => word.to_owned(),
     }

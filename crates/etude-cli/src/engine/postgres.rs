@@ -7,7 +7,7 @@ use etude_postgres::{Address, AddressError, Postgres, Settings, Times};
 use etude_process::ENGINE_VARIABLE;
 use etude_runtime::engine::Engine;
 
-use super::url;
+use super::{settings, url};
 use crate::args::Global;
 use crate::context::Problem;
 use crate::paths;
@@ -16,15 +16,21 @@ use crate::render::stopped::of_engine;
 /// Commands wait for a database that does not answer.
 pub(crate) const CONNECT: Duration = Duration::from_secs(10);
 
-/// Statements of a run wait for a database that is down.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than any process lives.
+const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+/// What tests want of the engine, as words separated by commas.
+const TEST_VARIABLE: &str = "ETUDE_ENGINE_TEST";
+
+/// The file of a clock that tests move.
+const TEST_CLOCK: &str = "ETUDE_TEST_CLOCK";
 
 /// Connections for statements.
 const CONNECTIONS: usize = 6;
 
 /// The address of the database that the command line or the environment names.
 pub(crate) fn address(global: &Global) -> Result<Option<Address>, Problem> {
-    let Some(url) = url(global) else { return Ok(None) };
+    let Some(url) = url(global)? else { return Ok(None) };
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let refused = |error: AddressError| {
         let problem = match error {
@@ -47,16 +53,53 @@ pub(crate) fn address(global: &Global) -> Result<Option<Address>, Problem> {
     Ok(Some(address))
 }
 
+/// The password of the database, wherever it comes from.
+pub(super) fn password(global: &Global) -> Option<String> {
+    // An address that cannot be used is reported when the engine is opened.
+    address(global).ok().flatten()?.password()
+}
+
 pub(super) fn open(global: &Global) -> Result<Arc<dyn Engine>, Problem> {
+    opened(global, CONNECT)
+}
+
+/// Opens the engine of a worker, which waits for its database for as long as that takes (K-26). What another attempt would not change
+/// is reported: a refused login, a missing right, another format.
+pub(crate) fn open_patiently(global: &Global) -> Result<Arc<dyn Engine>, Problem> {
+    opened(global, FOR_EVER)
+}
+
+fn opened(global: &Global, connect_timeout: Duration) -> Result<Arc<dyn Engine>, Problem> {
     let Some(address) = address(global)? else { return Err(Problem::usage("no engine is named")) };
+    let given = settings(global)?;
+    let ms = Duration::from_millis;
+    let times = Times {
+        lease: ms(given.lease_ms),
+        beat: ms(given.beat_ms),
+        grace: ms(given.grace_ms),
+        poll: ms(given.poll_ms),
+        patience: ms(given.patience_ms),
+    };
     let settings = Settings {
         address,
         cache: paths::cache_dir().map_err(Problem::environment)?.join("fleet"),
-        times: Times::default(),
+        times,
         connections: CONNECTIONS,
-        connect_timeout: CONNECT,
-        patience: PATIENCE,
+        connect_timeout,
+        patience: times.patience,
+        is_blind: tested("blind"),
+        has_callers_clock: std::env::var_os(TEST_CLOCK).is_some(),
+        has_no_bell: tested("no-bell"),
     };
     let engine = Postgres::open(settings).map_err(|error| of_engine(&error))?;
     Ok(Arc::new(engine))
+}
+
+/// Whether a test wants this of the engine; said on stderr, so that no one works like that.
+fn tested(word: &str) -> bool {
+    let is_wanted = std::env::var(TEST_VARIABLE).is_ok_and(|words| words.split(',').any(|one| one.trim() == word));
+    if is_wanted {
+        crate::render::say!("warning: {TEST_VARIABLE} has `{word}`, which is for tests only");
+    }
+    is_wanted
 }

@@ -108,7 +108,7 @@ pub(super) fn is_on_its_way(status: &str) -> bool {
 }
 
 /// An entry of `errors`. A kind that this program does not know is a failed run all the same.
-pub(super) fn failure(error: &Value) -> Option<Failure> {
+pub(crate) fn failure(error: &Value) -> Option<Failure> {
     let text = |name: &str| error[name].as_str().map(str::to_owned);
     let number = |name: &str| error[name].as_u64();
     let small = |name: &str| number(name).and_then(|number| u32::try_from(number).ok());

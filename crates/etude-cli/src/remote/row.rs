@@ -28,6 +28,7 @@ pub(crate) fn listed(row: &Value) -> Option<Listed> {
             target: target.to_string(),
             state: state?,
             is_live: word == RunState::Running.word(),
+            worker: None,
             created_at_ms: time("created_at")?,
             started_at_ms: time("started_at"),
             changed_at_ms: time("changed_at")?,

@@ -63,19 +63,8 @@ fn next_attempt(ended: &Ended, first: &Failure) -> String {
         FailureKind::BudgetExceeded if let Some(option) = budget::raised(&ended.limits, &usage, &first.message) => {
             format!("continue with a larger budget: {resume} {option}")
         }
-        _ => format!("fix the cause, then run: {resume}"),
+        _ => format!("fix the cause, then run: {resume}; after an edit of the app: {resume} --accept-changes"),
     }
-}
-
-/// A word as a shell takes it: ids of tool calls have brackets, which are patterns in shells, and `!`, which is history.
-pub(crate) fn quoted(word: &str) -> String {
-    let is_plain = !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "_-./:".contains(c));
-    if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
-}
-
-/// A command line as a shell takes it, so that blanks in a word are not taken for more words.
-pub(crate) fn words(argv: &[String]) -> String {
-    argv.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
 /// The steps that nothing became of, the first few by name.

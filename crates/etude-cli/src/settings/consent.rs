@@ -32,6 +32,8 @@ pub(super) struct Consent {
     hosts: Vec<Origin>,
     /// Variables that the user's configuration or a built-in kind names: programs of apps are not given them unasked.
     keys: BTreeSet<String>,
+    /// Variables with which etude reaches its database and servers: no app gets one by its name.
+    own: Vec<String>,
 }
 
 /// What an app wants to contact or start.
@@ -51,9 +53,10 @@ pub(super) struct Wish<'a> {
 }
 
 impl Consent {
-    /// What the layers that are the user's own say.
-    pub(super) fn of(layers: &[Layer], purpose: Purpose) -> Self {
-        let mut consent = Self { purpose, pairs: Vec::new(), hosts: Vec::new(), keys: BTreeSet::new() };
+    /// What the layers that are the user's own say. `own` are etude's own variables.
+    pub(super) fn of(layers: &[Layer], purpose: Purpose, own: &[String]) -> Self {
+        let own = own.to_vec();
+        let mut consent = Self { purpose, pairs: Vec::new(), hosts: Vec::new(), keys: BTreeSet::new(), own };
         for kind in ProviderKind::ALL {
             consent.lets(kind.default_base_url(), kind.key_variable().map(str::to_owned));
         }
@@ -141,7 +144,8 @@ impl Consent {
     fn handed_over(&self, wish: &Wish<'_>, given: &McpServer) -> Option<String> {
         let texts: Vec<&str> = given.env.values().chain(&given.args).map(String::as_str).collect();
         let is_set = |name: &String| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        let is_kept = |name: &String| self.keys.contains(name) && !BASE.contains(&name.as_str()) && is_set(name);
+        let is_key = |name: &String| self.keys.contains(name) || self.own.contains(name);
+        let is_kept = |name: &String| is_key(name) && !BASE.contains(&name.as_str()) && is_set(name);
         let key = variables(&texts).into_iter().find(is_kept)?;
         Some(format!(
             "`{key}` is not given to a program: line {} of the app's `{}` names it for {}, and your configuration does not",
@@ -200,8 +204,9 @@ impl Consent {
         });
         let is_same = |known: &Origin| known == to || (known.is_loopback() && to.is_loopback());
         // Programs of the app have such a variable anyway, and could listen there.
+        let is_own = self.own.iter().any(|own| own == variable);
         let is_open = to.is_loopback() && !self.keys.contains(variable);
-        is_built_in || is_open || self.pairs.iter().any(|(name, known)| name == variable && is_same(known))
+        (is_built_in || is_open) && !is_own || self.pairs.iter().any(|(name, known)| name == variable && is_same(known))
     }
 }
 
@@ -303,7 +308,7 @@ mod tests {
     fn refused(app: &str, user: &str, purpose: Purpose) -> Option<String> {
         let layers =
             [layer(APP, &format!("providers: {{x: {app}}}\n"), true), layer("user", &format!("{user}\n"), false)];
-        let consent = Consent::of(&layers, purpose);
+        let consent = Consent::of(&layers, purpose, &[]);
         let given = &layers[0].config.providers["x"];
         consent.provider("x", given, ProviderKind::from_word(&given.kind).expect("a kind"), APP)
     }
@@ -366,7 +371,8 @@ mod tests {
         let account = |app: &str| {
             let layers = [layer(APP, &format!("providers: {{x: {app}}}\n"), true)];
             let given = &layers[0].config.providers["x"];
-            Consent::of(&layers, Purpose::Run).account(given, ProviderKind::from_word(&given.kind).expect("a kind"))
+            Consent::of(&layers, Purpose::Run, &[])
+                .account(given, ProviderKind::from_word(&given.kind).expect("a kind"))
         };
         for own in [
             "{kind: openai, api_key: sk-of-the-author}",
@@ -424,9 +430,32 @@ mod tests {
     }
 
     fn server_refused(server: &str, user: &str) -> Option<String> {
+        server_refused_beside(server, user, &[])
+    }
+
+    /// The same where `own` are etude's own variables.
+    fn server_refused_beside(server: &str, user: &str, own: &[String]) -> Option<String> {
         let app = layer(APP, &format!("mcp: {{servers: {{x: {server}}}}}\n"), true);
         let layers = [app, layer("user", &format!("{user}\n"), false)];
-        Consent::of(&layers, Purpose::Run).server("x", &layers[0].config.mcp_servers["x"], APP)
+        Consent::of(&layers, Purpose::Run, own).server("x", &layers[0].config.mcp_servers["x"], APP)
+    }
+
+    /// K-53: what etude reaches its own database with is handed to no program and host that only an app names, loopback included.
+    /// `CARGO_MANIFEST_DIR` stands for it.
+    #[test]
+    fn no_server_of_an_app_gets_etudes_own_variables() {
+        let (key, own) = ("${env:CARGO_MANIFEST_DIR}", ["CARGO_MANIFEST_DIR".to_owned()]);
+        for server in [
+            format!("{{command: sh, env: {{T: \"a {key}\"}}}}"),
+            format!("{{url: \"http://127.0.0.1:1/{key}\"}}"),
+            format!("{{url: \"https://api.openai.com/v1\", headers: {{X-T: \"{key}\"}}}}"),
+        ] {
+            assert_eq!(server_refused_beside(&server, "", &[]), None, "{server}");
+            let refused = server_refused_beside(&server, "", &own).expect("refused");
+            assert!(refused.contains("`CARGO_MANIFEST_DIR` is not"), "{refused}");
+        }
+        let users = format!("mcp: {{servers: {{y: {{url: \"http://127.0.0.1:1/{key}\"}}}}}}");
+        assert_eq!(server_refused_beside(&format!("{{url: \"http://127.0.0.1:1/{key}\"}}"), &users, &own), None);
     }
 
     /// SECURITY.md: a program of the app is not handed a key of the user. `CARGO_MANIFEST_DIR` stands for one.
@@ -460,7 +489,7 @@ mod tests {
     fn names_of_an_app_hide_no_keys_of_the_user() {
         let app = layer(APP, "providers: {mine: {kind: recorded, path: none}}\n", true);
         let user = layer("user", "providers: {mine: {kind: openai, api_key: \"${env:MINE}\"}}\n", false);
-        let consent = Consent::of(&[app, user], Purpose::Run);
+        let consent = Consent::of(&[app, user], Purpose::Run, &[]);
         assert_eq!(consent.users_keys().collect::<Vec<_>>(), ["MINE"]);
     }
 }

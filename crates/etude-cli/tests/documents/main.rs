@@ -31,7 +31,7 @@ fn read(path: &str) -> String {
 
 /// The documents that people read, as paths in the repository, in order.
 fn documents() -> Vec<String> {
-    let mut found: Vec<String> = ["", "docs", "docs/adr", "docs/errors", "docs/spec"]
+    let mut found: Vec<String> = ["", "docs", "docs/adr", "docs/errors", "docs/guides", "docs/spec"]
         .into_iter()
         .flat_map(files)
         .filter(|path| path.ends_with(".md"))

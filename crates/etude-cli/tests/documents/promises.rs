@@ -78,7 +78,7 @@ fn cargo_run_means_the_binary() {
 #[test]
 fn each_block_says_what_it_is() {
     for path in documents() {
-        let known = ["sh", "console", "text", "yaml", "toml", "json", "python", "rust", "mermaid"];
+        let known = ["sh", "console", "text", "yaml", "toml", "json", "python", "rust", "mermaid", "markdown"];
         let drawings = ["ARCHITECTURE.md", "docs/"];
         for block in blocks(&read(&path)) {
             let is_free = block.language.is_empty() && drawings.iter().any(|prefix| path.starts_with(prefix));

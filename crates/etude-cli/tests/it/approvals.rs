@@ -110,7 +110,7 @@ fn answers_and_approvers_are_checked() {
         .stderr_has("already been answered");
     resume(&test, &id).output("sent");
     assert_eq!(output_of_gate(&test)["answer"], json!({"amount": 1}));
-    test.run(&["approve", &id]).exit(2).stderr_has("does not wait");
+    test.run(&["approve", &id]).exit(2).stderr_has("already been answered");
 }
 
 /// the time to answer goes on while no process runs; what happens then is what the step says.

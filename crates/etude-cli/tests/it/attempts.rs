@@ -147,6 +147,21 @@ fn a_timed_out_run_continues_with_more_time() {
     assert_eq!(test.ledger(), ["a"]);
 }
 
+/// `--timeout` is a new limit also for a run that waits: the moment that was written down for the old one ends nothing.
+#[test]
+fn a_waiting_run_gets_a_new_time_budget() {
+    let test = Test::new().pipeline("p", |p| p.step("{name: ok, type: approval, message: \"Ship?\"}").note("a", "1"));
+    let begun = std::time::Instant::now();
+    let id = test.run(&["run", "-p", "p", "--format", "json", "--timeout", "1s"]).exit(5).id();
+    std::thread::sleep(std::time::Duration::from_millis(1_200).saturating_sub(begun.elapsed()));
+    runs(&test, &["resume", &id, "--timeout", "1h"]).exit(5).has("/status", "waiting");
+    test.run(&["approve", &id]).exit(0);
+    runs(&test, &["resume", &id]).output(1);
+    let late = test.run(&["run", "-p", "p", "--format", "json", "--timeout", "1s"]).exit(5).id();
+    std::thread::sleep(std::time::Duration::from_millis(1_200));
+    runs(&test, &["resume", &late]).exit(1).failed_with(&["business ok: budget_exceeded"]);
+}
+
 /// a denied approval fails the run; a resume asks again.
 #[test]
 fn a_denied_approval_is_asked_again() {

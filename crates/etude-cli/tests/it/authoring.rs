@@ -29,10 +29,14 @@ Server commands:
   mcp          Offer pipelines and machines as tools over MCP, on stdin and stdout
   engine       Check and prepare the database that machines share
   push         Keep the app in the database that machines share
+  bundles      List and show the apps in the database that machines share
   worker       Drive runs that other machines have submitted to the database
+  workers      List the workers and queues of the database that machines share
 
 Authoring commands:
   new          Create an app or add to it
+  convert      Convert a skill to an app with pipelines and tests
+  import       Import commands, skills and workflows of other programs
   check        Report every error in the app's definitions
   list         List pipelines, machines, skills and applications
   graph        Draw a pipeline or machine as Mermaid, DOT or SVG

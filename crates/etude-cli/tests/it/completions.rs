@@ -47,6 +47,14 @@ fn pipelines_of_the_app_are_listed() {
     assert_eq!(values(&test, &["-C", &app, "run", "-p", ""]), ["other", "sort-mail"]);
 }
 
+/// cli: no candidate is one that a shell would evaluate, or that would steer the terminal.
+#[test]
+fn candidates_are_inert() {
+    let declared = "input: {mode: {enum: [fast, \"fast$(touch x)\", \"a;b\", \"`x`\", \"\\e]0;title\\a\"]}}";
+    let test = Test::new().pipeline("p", |p| p.with(declared).note("a", "1"));
+    assert_eq!(values(&test, &["run", "-p", "p", "-i", "mode="]), ["mode=fast"]);
+}
+
 /// cli: after `-i`, the parameters of the pipeline that the command line names are offered, then their values.
 #[test]
 fn parameters_of_the_named_pipeline_are_listed() {

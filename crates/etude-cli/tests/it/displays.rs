@@ -61,14 +61,14 @@ fn exhausted_retries_report_every_attempt() {
   ↻ analyze_files answer rejected by validate: Analyzed 12 files but the diff only has 8, attempt 4 of 4
   ✗ analyze_files [TIME], 3 retries, 740 tokens, mock/m-std
 
-error[R0203]: llm step `analyze_files` was rejected 4 times (1 try + 3 retries); last reason: Analyzed 12 files but the diff only has 8
+error[R0203]: llm step `analyze_files` was rejected 4 times (1 attempt + 3 retries); last reason: Analyzed 12 files but the diff only has 8
   --> pipelines/code-review/pipeline.yaml:9:11
   |
 9 |   - name: analyze_files
   |           ^^^^^^^^^^^^^
   |
 
-   try  rejected by  reason                                                 time   tokens
+   #    rejected by  reason                                                 time   tokens
    1    schema       /severity: "urgent" is not one of "low" or "high" [TIME]      110
    2    validate     Analyzed 12 files but the diff only has 8 [TIME]      210
    3    validate     Analyzed 12 files but the diff only has 8 [TIME]      210
@@ -76,7 +76,7 @@ error[R0203]: llm step `analyze_files` was rejected 4 times (1 try + 3 retries);
 
 code-review failed in [TIME], 4 model calls, 740 tokens, run [RUN]
 not started: gen_report
-hint: fix the cause, then run: etude runs resume [RUN]
+hint: fix the cause, then run: etude runs resume [RUN]; after an edit of the app: etude runs resume [RUN] --accept-changes
 hint: see every prompt and answer: etude runs show [RUN]
 hint: what this code means: etude explain R0203"#,
         );
@@ -151,7 +151,7 @@ error[R0102]: code step `fetch_diff`: text before the JSON document; print diagn
 
 code-review failed in [TIME], run [RUN]
 not started: analyze_files, gen_report
-hint: fix the cause, then run: etude runs resume [RUN]
+hint: fix the cause, then run: etude runs resume [RUN]; after an edit of the app: etude runs resume [RUN] --accept-changes
 hint: see what the step was given and what it printed: etude runs show [RUN]
 hint: what this code means: etude explain R0102"#,
         );
@@ -169,21 +169,21 @@ fn a_failing_provider_is_reported_attempt_by_attempt() {
   ↻ analyze_files 503, next attempt in [TIME] (3 of 5)
   ✗ analyze_files [TIME]
 
-error[R0201]: llm step `analyze_files` got no answer: `mock/m-std`: status 404: no such model: m-std (try 3 of 5)
+error[R0201]: llm step `analyze_files` got no answer: `mock/m-std`: status 404: no such model: m-std (attempt 3 of 5)
   --> pipelines/code-review/pipeline.yaml:9:11
   |
 9 |   - name: analyze_files
   |           ^^^^^^^^^^^^^
   |
 
-   try  rejected by  reason                                                           time   tokens
-   1    transport    try 1 of 5: status 503: overloaded; asked to wait [TIME]
-        transport    try 2 of 5: status 503: overloaded; asked to wait [TIME]
-        transport    `mock/m-std`: status 404: no such model: m-std (try 3 of 5) [TIME]
+   #    rejected by  reason                                                            time   tokens
+   1    transport    attempt 1 of 5: status 503: overloaded; asked to wait [TIME]
+        transport    attempt 2 of 5: status 503: overloaded; asked to wait [TIME]
+        transport    `mock/m-std`: status 404: no such model: m-std (attempt 3 o… [TIME]
 
 code-review failed in [TIME], run [RUN]
 not started: gen_report
-hint: fix the cause, then run: etude runs resume [RUN]
+hint: fix the cause, then run: etude runs resume [RUN]; after an edit of the app: etude runs resume [RUN] --accept-changes
 hint: see every prompt and answer: etude runs show [RUN]
 hint: what this code means: etude explain R0201",
     );
@@ -214,7 +214,7 @@ error[R0205]: validator `steps/validate_analysis.sh` did not do its job: it exit
 
 code-review failed in [TIME], 1 model call, 110 tokens, run [RUN]
 not started: gen_report
-hint: fix the cause, then run: etude runs resume [RUN]
+hint: fix the cause, then run: etude runs resume [RUN]; after an edit of the app: etude runs resume [RUN] --accept-changes
 hint: see what the step was given and what it printed: etude runs show [RUN]
 hint: what this code means: etude explain R0205",
         );
@@ -306,7 +306,7 @@ error[R0101]: code step `check_tools` exited with status 1
 
 code-review failed in [TIME], run [RUN]
 not started: fetch_diff, analyze_files, gen_report
-hint: fix the cause, then run: etude runs resume [RUN]
+hint: fix the cause, then run: etude runs resume [RUN]; after an edit of the app: etude runs resume [RUN] --accept-changes
 hint: see what the step was given and what it printed: etude runs show [RUN]
 hint: what this code means: etude explain R0101",
         );

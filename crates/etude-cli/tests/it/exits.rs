@@ -49,7 +49,8 @@ fn the_document_of_a_run_that_was_not_started() {
         "errors": [{"code": "R0301", "kind": "input_invalid", "phase": null, "step": null, "message": "there is no pipeline `q`",
                     "hint": "pipelines of this app: p"}],
         "steps": [],
-        "usage": {"calls": 0, "input_tokens": 0, "output_tokens": 0, "cached_tokens": 0, "reasoning_tokens": 0, "cost_usd": null},
+        "usage": {"calls": 0, "input_tokens": 0, "output_tokens": 0, "cached_tokens": 0, "reasoning_tokens": 0, "cost_usd": null,
+            "shadow": {"calls": 0, "input_tokens": 0, "output_tokens": 0}},
         "fell_back": null, "duration_ms": 0,
     }));
 }
@@ -57,7 +58,8 @@ fn the_document_of_a_run_that_was_not_started() {
 /// cli: the whole document of a small run that succeeded.
 #[test]
 fn the_document_of_a_run_that_succeeded() {
-    let usage = json!({"calls": 0, "input_tokens": 0, "output_tokens": 0, "cached_tokens": 0, "reasoning_tokens": 0, "cost_usd": null});
+    let usage = json!({"calls": 0, "input_tokens": 0, "output_tokens": 0, "cached_tokens": 0, "reasoning_tokens": 0, "cost_usd": null,
+            "shadow": {"calls": 0, "input_tokens": 0, "output_tokens": 0}});
     Test::new().pipeline("p", |p| p.note("a", "{\"k\":[1,null]}")).run_json("p").exit(0).stdout_json(json!({
         "run_id": "[RUN]", "status": "succeeded", "mode": "pipeline", "pipeline": "p", "output": {"k": [1, null]}, "errors": [],
         "steps": [{"phase": "business", "name": "a", "type": "code", "status": "succeeded", "attempts": 1, "duration_ms": 0}],

@@ -155,7 +155,7 @@ fn a_code_step_is_tried_again_as_its_retry_says() {
         .exit(1)
         .failed_with(&["business a: step_failed"])
         .steps(&["a failed 2"])
-        .has("/errors/0/message", "code step `a` exited with status 75 (after 2 tries)");
+        .has("/errors/0/message", "code step `a` exited with status 75 (after 2 attempts)");
     let unlisted = test("retry: {max: 5, backoff: 10ms, on: [1, timeout]}");
     unlisted.run_json("p").exit(1).steps(&["a failed 1"]);
     assert_eq!(unlisted.ledger(), ["try"]);
@@ -203,7 +203,7 @@ fn text_is_an_output_wherever_a_step_runs() {
     test.run_json("p").output("\"n: 2\"").has("/steps/2/cached", true);
 }
 
-/// a step's time limit holds all its tries, model calls included; the run goes on to its destructor.
+/// a step's time limit holds all its attempts, model calls included; the run goes on to its destructor.
 #[test]
 fn a_time_limit_holds_for_model_steps_as_well() {
     let server = Server::new([Reply::Hang]);

@@ -3,38 +3,38 @@
 use serde_json::json;
 
 use crate::database::Server;
+#[cfg(feature = "serve")]
+use crate::fleet_workers::WORKER;
 use crate::ran::Ran;
 #[cfg(feature = "serve")]
 use crate::serve::Serving;
-#[cfg(feature = "serve")]
-use crate::test::Running;
 #[cfg(feature = "serve")]
 use crate::test::wait_until;
 use crate::test::{Test, noting, printing};
 
 /// Nothing of it may ever be seen.
-const PASSWORD: &str = "canary-0815-never-shown";
+pub(crate) const PASSWORD: &str = "canary-0815-never-shown";
 
 /// The URL of the server, with a password, for `ETUDE_ENGINE`.
-fn url(server: &Server) -> String {
+pub(crate) fn url(server: &Server) -> String {
     server.url("etude").replace("postgres://etude@", &format!("postgres://etude:{PASSWORD}@"))
 }
 
 /// A schema, and a test whose commands use it.
-fn fleet(server: &Server, test: Test) -> Test {
+pub(crate) fn fleet(server: &Server, test: Test) -> Test {
     let test = test.env("ETUDE_ENGINE", &url(server));
-    test.run(&["engine", "migrate", "--format", "json"]).exit(0).has("/to", 1);
+    test.run(&["engine", "migrate", "--format", "json"]).exit(0).has("/to", 2);
     test
 }
 
 /// The same app on another machine.
-fn elsewhere(test: Test, machine: &str) -> Test {
+pub(crate) fn elsewhere(test: Test, machine: &str) -> Test {
     let home = test.path(machine);
     test.env("XDG_STATE_HOME", &home.join("state").display().to_string())
         .env("XDG_CACHE_HOME", &home.join("cache").display().to_string())
 }
 
-fn list(test: &Test) -> Ran {
+pub(crate) fn list(test: &Test) -> Ran {
     test.run(&["runs", "list", "--format", "json"]).exit(0)
 }
 
@@ -58,7 +58,14 @@ fn an_engine_is_chosen_and_its_url_checked() {
     test.run(&["runs", "list", "--engine", "embedded", "--format", "json"]).has("/total", 1);
 }
 
-/// A run, its record and its decision from two machines that share nothing but the database.
+/// How many runs are listed.
+pub(crate) fn count(test: &Test) -> usize {
+    list(test).at("/runs").as_array().map_or(0, Vec::len)
+}
+
+/// A run, its record and its decision from two machines that share nothing but the database. `etude run` follows what a worker
+/// drives. K-38: a later decision gets the first one.
+#[cfg(feature = "serve")]
 #[test]
 fn machines_share_runs() {
     let Some(server) = Server::start() else { return };
@@ -81,55 +88,38 @@ fn machines_share_runs() {
         .exit(4)
         .has("/engine/kind", "postgresql")
         .has("/engine/schema", "etude")
-        .has("/engine/format", 1)
+        .has("/engine/format", 2)
         // The server of the tests does not sync.
         .has("/checks/1/id", "fsync")
         .has("/checks/1/status", "error")
         .has("/checks/3/status", "ok")
         .has("/checks/4/status", "ok");
+    let worker = test.start(&WORKER);
     let id = test.run_json("p").exit(5).has("/status", "waiting").id();
     assert!(test.files_below("home/.local").iter().all(|file| !file.ends_with("journal.db")), "no journal here");
     let test = elsewhere(test, "second");
-    list(&test).has("/total", 1).has("/runs/0/status", "waiting");
-    test.run(&["runs", "show", &id, "--format", "json"]).exit(0).has("/status", "waiting");
-    test.run(&["approve", &id, "--format", "json"]).exit(0).has("/decision", "approved");
-    test.run(&["deny", &id]).exit(2);
+    assert_eq!(count(&test), 1);
+    list(&test).has("/runs/0/status", "waiting").has("/next", json!(null)).has("/runs/0/queue", "default");
+    test.run(&["runs", "show", &id, "--format", "json"]).exit(0).has("/status", "waiting").has("/tenant", "default");
+    test.run(&["approve", &id, "--format", "json", "--by", "ada"]).exit(0).has("/decision", "approved");
+    test.run(&["deny", &id, "--format", "json"])
+        .exit(2)
+        .has("/errors/0/decision/approved", true)
+        .has("/errors/0/decision/by", "ada");
+    wait_until("the end of the run", || list(&test).doc()["runs"][0]["status"] == "succeeded");
+    test.run(&["deny", &id, "--format", "json"]).exit(2).has("/errors/0/decision/by", "ada");
     test.run(&["runs", "resume", &id, "--format", "json"]).output(true);
     assert_eq!(test.ledger(), ["large"]);
-    list(&test).has("/runs/0/status", "succeeded");
+    worker.terminate();
+    worker.finish().exit(0);
     test.run(&["runs", "backup", "copy.tar"]).exit(2).stderr_has("pg_dump");
     assert!(test.run(&["doctor"]).out().contains("in a database"));
     test.run(&["runs", "prune", "--older-than", "0s"]).exit(0);
-    list(&test).has("/total", 0);
+    assert_eq!(count(&test), 0);
 }
 
-/// K-14: a run whose process is killed is continued on another machine, no recorded step is started again, and the destructor runs
-/// there.
-#[test]
-fn a_killed_run_continues_on_another_machine() {
-    let Some(server) = Server::start() else { return };
-    let test = Test::new()
-        .pipeline("p", |p| {
-            p.note("first", "1")
-                .sh("second", &format!("{}; [ -e \"$ROOT/go\" ] || sleep 600; {}", noting("second"), printing("2")))
-        })
-        .pipeline("_constructor", |p| p.note("begin", "0"))
-        .pipeline("_destructor", |p| p.note("end", "3"));
-    let test = fleet(&server, test);
-    let running = test.start(&["run", "-p", "p", "--format", "json"]);
-    test.wait_for("second");
-    let busy = test.run(&["runs", "resume", "latest", "--format", "json"]).exit(4);
-    let name = format!("-{}-", running.id());
-    assert!(busy.out().contains(&name), "it names the worker: {}", busy.out());
-    running.kill();
-    test.put("go", "");
-    let test = elsewhere(test, "second");
-    test.run(&["runs", "resume", "latest", "--format", "json"]).output(2);
-    assert_eq!(test.ledger(), ["begin", "first", "second", "second", "end"]);
-    list(&test).has("/total", 1).has("/runs/0/status", "succeeded");
-}
-
-/// Steps get neither the URL nor a variable of libpq, and the password is in no document, journal or file.
+/// K-53: steps get neither the URL nor a variable of libpq, and the password is in no document, journal or file.
+#[cfg(feature = "serve")]
 #[test]
 fn no_step_and_no_record_has_the_password() {
     let Some(server) = Server::start() else { return };
@@ -138,7 +128,10 @@ fn no_step_and_no_record_has_the_password() {
         .env("PGPASSWORD", PASSWORD)
         .env("PGAPPNAME", PASSWORD);
     let test = fleet(&server, test);
+    let worker = test.start(&WORKER);
     let ran = test.run_json("p").output(1);
+    worker.terminate();
+    worker.finish().exit(0);
     let names: Vec<String> = test
         .read("env")
         .lines()
@@ -163,6 +156,98 @@ fn no_step_and_no_record_has_the_password() {
     assert!(test.read("env").contains("PGAPPNAME"));
 }
 
+/// K-53: what the configured address is made of reaches no step, by its name either, also where the address is not used.
+#[test]
+fn no_step_gets_what_the_configured_address_is_made_of() {
+    let test = Test::new()
+        .pipeline("p", |p| p.sh("show", &format!("env > \"$ROOT/env\"; {}", printing("1"))))
+        .pipeline("named", |p| p.sh_with("a", &noting("a"), "env: {X: {from_env: FLEET_WORD}}"))
+        .user_config("engine: {url: \"postgres://ada:${env:FLEET_WORD}@localhost/x\"}\n")
+        .env("FLEET_WORD", PASSWORD);
+    test.run(&["run", "-p", "p", "--engine", "embedded", "--format", "json"]).output(1);
+    assert!(!test.read("env").contains("FLEET_WORD") && !test.read("env").contains(PASSWORD));
+    let ran = test.run(&["run", "-p", "named", "--engine", "embedded", "--format", "json"]).exit(3);
+    assert!(ran.out().contains("is not given to a step"), "{}", ran.out());
+}
+
+/// K-53: a file with a key of the user is in no bundle, however the key is written in it.
+#[test]
+fn no_key_is_packed() {
+    let Some(server) = Server::start() else { return };
+    let test = Test::new().pipeline("p", |p| p.note("a", "1")).env("OPENAI_API_KEY", PASSWORD);
+    let test = fleet(&server, test);
+    for text in [PASSWORD.to_owned(), "eyJrIjoiY2FuYXJ5LTA4MTUtbmV2ZXItc2hvd24ifQ==".to_owned()] {
+        test.put("app/notes/keys.txt", &format!("k = {text}\n"));
+        let ran = test.run(&["push"]).exit(2).stderr_has("`notes/keys.txt` holds a key of yours");
+        assert!(!ran.err().contains(&text), "{}", ran.err());
+    }
+    assert_eq!(server.sql("select count(*) from etude.entries").trim(), "0");
+    test.put("app/notes/keys.txt", "k = ${OPENAI_API_KEY}\n");
+    test.run(&["push"]).exit(0);
+}
+
+/// K-53: the password of the database is a key of the user, wherever it comes from.
+#[test]
+fn no_password_of_the_database_is_packed() {
+    let Some(server) = Server::start() else { return };
+    let named = fleet(&server, Test::new().pipeline("p", |p| p.note("a", "1")));
+    let without = server.url("etude");
+    let apart = |test: Test| test.env("ETUDE_ENGINE", &without);
+    let of_libpq = || apart(Test::new().pipeline("p", |p| p.note("a", "1")).env("PGPASSWORD", PASSWORD));
+    let of_file = || {
+        let test = apart(Test::new().pipeline("p", |p| p.note("a", "1")));
+        test.put("home/.pgpass", &format!("*:*:*:*:{PASSWORD}\n"));
+        test
+    };
+    for test in [named, of_libpq(), of_file()] {
+        test.put("app/notes.txt", &format!("k = {PASSWORD}\n"));
+        test.run(&["push"]).exit(2).stderr_has("`notes.txt` holds a key of yours");
+    }
+}
+
+/// K-54: a server takes no `--yolo` from the header of a run that someone has written into the database.
+#[cfg(feature = "serve")]
+#[test]
+fn the_database_grants_a_run_nothing() {
+    let Some(server) = Server::start() else { return };
+    let tool = "name: cancel\ndescription: Cancels it.\ncommand: sh tools/cancel.sh\ngated: true\ninputSchema: {type: object}\n";
+    let test = Test::new()
+        .file("tools/cancel.yaml", tool)
+        .file(
+            "tools/cancel.sh",
+            &format!("cat >/dev/null; {}; printf '{{\"ok\": true, \"value\": 1}}'\n", noting("cancel")),
+        )
+        .pipeline("p", |p| p.step("name: gone\ntype: tool\ntool: cancel\nargs: {}"));
+    let test = fleet(&server, test);
+    let serving = Serving::start(&test, &["--port", "0"]);
+    let later = json!({"pipeline": "p", "not_before": "2199-01-01T00:00:00Z"});
+    let id = serving.post("/v1/runs", &later)["run_id"].as_str().expect("an id").to_owned();
+    let text = "convert_from(body, 'UTF8')";
+    let granted = r#"{"granted":{"yolo":true,"read":["/"],"write":["/"]},"#;
+    server.sql(&format!("update etude.headers set body = convert_to('{granted}' || substr({text}, 2), 'UTF8')"));
+    assert_eq!(server.sql(&format!("select count(*) from etude.headers where {text} like '%yolo%'")).trim(), "1");
+    server.sql("update etude.queue set not_before_ms = 0, is_asleep = false");
+    let path = format!("/v1/runs/{id}");
+    wait_until("the end of the run", || serving.document("GET", &path, "")["ended_at"].is_string());
+    assert_eq!((serving.document("GET", &path, "")["status"].clone(), test.ledger()), (json!("failed"), Vec::new()));
+    assert_eq!(serving.end().0, Some(0));
+}
+
+/// K-53: no step gets etude's own variables by naming them, and nothing is started.
+#[test]
+fn no_step_takes_the_address_of_the_database() {
+    let test = Test::new()
+        .env("ETUDE_ENGINE", "embedded")
+        .env("ETUDE_TOKEN", PASSWORD)
+        .pipeline("engine", |p| p.sh_with("a", &noting("a"), "env: {X: {from_env: ETUDE_ENGINE}}"))
+        .pipeline("token", |p| p.sh_with("a", &noting("a"), "env: {X: {from_env: ETUDE_TOKEN}}"));
+    for name in ["engine", "token"] {
+        let ran = test.run_json(name).exit(3).has("/errors/0/kind", "definition_invalid");
+        assert!(ran.out().contains("is not given to a step"), "{}", ran.out());
+    }
+    assert_eq!(test.ledger(), [""; 0]);
+}
+
 /// A server's runs are in the database: another server lists them, and its queue is the same.
 #[cfg(feature = "serve")]
 #[test]
@@ -178,7 +263,7 @@ fn servers_share_runs() {
     assert_eq!((&runs["runs"][0]["status"], runs["runs"].as_array().map(Vec::len)), (&json!("succeeded"), Some(1)));
     assert_eq!(first.end().0, Some(0));
     other.run(&["run", "-p", "p", "--server", "local", "--format", "json"]).output(1);
-    list(&other).has("/total", 2);
+    assert_eq!(count(&other), 2);
     assert_eq!(second.end().0, Some(0));
 }
 
@@ -198,7 +283,7 @@ fn a_server_takes_over_the_runs_of_a_killed_one() {
     let test = fleet(&server, test);
     let mut first = Serving::start(&test, &["--port", "0"]);
     let accepted = first.document("POST", "/v1/runs", r#"{"pipeline": "p"}"#);
-    assert_eq!(accepted["status"], "queued", "{accepted}");
+    assert!(accepted["run_id"].is_string(), "{accepted}");
     test.wait_for("second");
     let test = elsewhere(test, "second");
     let second = Serving::start(&test, &["--port", "0"]);
@@ -209,124 +294,6 @@ fn a_server_takes_over_the_runs_of_a_killed_one() {
     wait_until("the end of the run", || list(&test).doc()["runs"][0]["status"] == "succeeded");
     assert_eq!(test.ledger(), ["begin", "first", "second", "second", "end"]);
     assert_eq!(second.end().0, Some(0));
-}
-
-/// The events that a worker has printed so far.
-#[cfg(feature = "serve")]
-fn events(running: &Running) -> Vec<serde_json::Value> {
-    running.stdout_so_far().lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
-}
-
-#[cfg(feature = "serve")]
-const WORKER: [&str; 3] = ["worker", "--format", "jsonl"];
-
-/// K-28, K-29, K-50: a run is submitted with its app, and a worker that has never seen the app drives it, whatever the files of
-/// the submitter are by then. With the same key it is the same run.
-#[cfg(feature = "serve")]
-#[test]
-fn a_worker_drives_what_another_machine_has_submitted() {
-    let Some(server) = Server::start() else { return };
-    let test = Test::new().pipeline("p", |p| {
-        p.with("input: {n: {type: integer}}").sh("a", &format!(
-            "cat \"$ETUDE_APP_DIR/helper.txt\" >> \"$LEDGER\"; [ \"$ETUDE_CALLER_DIR\" = \"$ETUDE_APP_DIR\" ] && echo x > \"$ETUDE_APP_DIR/left\"; {}",
-            printing("\"done\"")
-        ))
-    });
-    let test = test.file("helper.txt", "packed\n").file(".env", "KEY=canary\n");
-    let test = fleet(&server, test);
-    let submit = |n: &str, key: &str| {
-        test.run(&["run", "-p", "p", "-i", n, "--detach", "--key", key, "--label", "of=test", "--format", "json"])
-    };
-    test.run(&["run", "-p", "p", "-i", "n=1", "--detach", "--engine", "embedded"]).exit(2).stderr_has("--engine");
-    test.run(&["run", "-p", "p", "-i", "n=1", "--detach", "--yolo"]).exit(2).stderr_has("--yolo");
-    let first = submit("n=1", "k").exit(0).has("/status", "queued").has("/replayed", false);
-    let id = first.id();
-    assert_eq!(submit("n=1", "k").exit(0).has("/replayed", true).id(), id);
-    submit("n=2", "k").exit(2).has("/errors/0/kind", "input_invalid");
-    list(&test).has("/total", 1).has("/runs/0/status", "queued");
-    let pushed = test.run(&["push", "--format", "json"]).exit(0).has("/uploaded", false).has("/name", "app");
-    assert!(pushed.at("/files").as_u64().is_some_and(|files| files >= 3), "{}", pushed.out());
-    // What is submitted stays what it is.
-    test.put("app/helper.txt", "edited later\n");
-    std::fs::remove_dir_all(test.path("app/pipelines")).expect("it is there");
-    let elsewhere = elsewhere(test, "second");
-    let worker = elsewhere.start(&[&WORKER[..], &["--idle", "1s"]].concat());
-    let ran = worker.finish().exit(0);
-    let said: Vec<serde_json::Value> =
-        ran.out().lines().map(|line| serde_json::from_str(line).expect("an event")).collect();
-    let words: Vec<&str> = said.iter().filter_map(|event| event["event"].as_str()).collect();
-    assert_eq!(words, ["ready", "claimed", "released", "stopped"], "{}", ran.err());
-    assert_eq!(
-        (&said[1]["run_id"], &said[2]["reason"], &said[3]["reason"]),
-        (&json!("[RUN]"), &json!("finished"), &json!("idle"))
-    );
-    elsewhere
-        .run(&["runs", "show", &id, "--format", "json"])
-        .exit(0)
-        .has("/status", "succeeded")
-        .has("/output", "done");
-    assert_eq!(elsewhere.ledger(), ["packed"]);
-    assert!(!elsewhere.path("app/left").exists(), "the submitter's files are its own");
-    assert!(!elsewhere.path("second/cache/etude/fleet/runs").join(&id).exists(), "the copy is gone");
-    let kept = server.sql("select string_agg(encode(body, 'escape'), '') from etude.chunks");
-    assert!(!kept.contains("canary"), "no key leaves the machine");
-}
-
-/// K-12, K-14: a run of a worker that is killed is continued by another one, no recorded step is started again, and the destructor
-/// runs there. A decision from any machine continues a run that waits (K-41), and a worker that drains hands its run over (K-27).
-#[cfg(feature = "serve")]
-#[test]
-fn workers_take_over_wait_and_drain() {
-    let Some(server) = Server::start() else { return };
-    let test = Test::new()
-        .pipeline("p", |p| {
-            p.note("first", "1")
-                .sh("second", &format!("{}; [ -e \"$ROOT/go\" ] || sleep 600; {}", noting("second"), printing("2")))
-                .step("name: gate\ntype: approval\nmessage: Go on?\n")
-                .sh(
-                    "third",
-                    &format!("{}; until [ -e \"$ROOT/on\" ]; do sleep 0.05; done; {}", noting("third"), printing("3")),
-                )
-                .note("fourth", "4")
-        })
-        .pipeline("_constructor", |p| p.note("begin", "0"))
-        .pipeline("_destructor", |p| p.note("end", "3"));
-    let test = fleet(&server, test);
-    let id = test.run(&["run", "-p", "p", "--detach", "--format", "json"]).exit(0).id();
-    let first = test.start(&WORKER);
-    test.wait_for("second");
-    first.kill();
-    test.put("go", "");
-    let test = elsewhere(test, "second");
-    let second = test.start(&WORKER);
-    wait_until("the question", || list(&test).doc()["runs"][0]["status"] == "waiting");
-    test.run(&["approve", &id]).exit(0);
-    test.wait_for("third");
-    second.terminate();
-    wait_until("the beginning of the end", || events(&second).iter().any(|event| event["event"] == "draining"));
-    test.put("on", "");
-    let ran = second.finish().exit(0);
-    assert!(ran.out().contains("\"drained\""), "{}", ran.out());
-    let test = elsewhere(test, "third");
-    let third = test.start(&[&WORKER[..], &["--idle", "60s"]].concat());
-    wait_until("the end of the run", || list(&test).doc()["runs"][0]["status"] == "succeeded");
-    third.terminate();
-    third.finish().exit(0);
-    assert_eq!(test.ledger(), ["begin", "first", "second", "second", "third", "fourth", "end"]);
-}
-
-/// A worker without a database is a usage error, and it takes runs of its queues alone.
-#[cfg(feature = "serve")]
-#[test]
-fn workers_need_a_database_and_have_queues() {
-    Test::new().run(&["worker", "--format", "json"]).exit(2).stderr_has("--engine");
-    let Some(server) = Server::start() else { return };
-    let test = fleet(&server, Test::new().pipeline("p", |p| p.note("a", "1")));
-    test.run(&["run", "-p", "p", "--detach", "--queue", "other", "--format", "json"]).exit(0);
-    let ran = test.run(&[&WORKER[..], &["--idle", "1s"]].concat()).exit(0);
-    assert!(!ran.out().contains("claimed"), "another queue: {}", ran.out());
-    let ran = test.run(&[&WORKER[..], &["--idle", "1s", "--queue", "other"]].concat()).exit(0);
-    assert!(ran.out().contains("claimed"), "{}", ran.out());
 }
 
 /// A database that does not answer is waited for, and then a matter of the environment.

@@ -60,7 +60,7 @@ fn without_arguments_the_help_is_a_usage_error() {
 }
 
 /// Examples that cannot run in a new app: they need a model, a package, a skill, another process, or a file.
-const NEEDY: [&str; 31] = [
+const NEEDY: [&str; 41] = [
     "etude runs show 8dmwnz5e extract",
     "etude run \"",
     "etude run -C demo \"",
@@ -74,9 +74,17 @@ const NEEDY: [&str; 31] = [
     "etude mcp",
     "etude token ",
     "etude engine ",
+    "etude learn --traces",
     "etude learn export --runs",
+    "etude learn show",
+    "etude learn test",
+    "etude learn promote",
+    "etude learn demote",
+    "etude learn forget",
     "etude push",
+    "etude bundles ",
     "etude worker",
+    "etude workers",
     "etude test",
     "etude apps show",
     "etude apps run",
@@ -92,6 +100,8 @@ const NEEDY: [&str; 31] = [
     "etude model test",
     "etude doctor",
     "etude new",
+    "etude convert",
+    "etude import",
 ];
 
 /// The words of a line as a shell would split it.

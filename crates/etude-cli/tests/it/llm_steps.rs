@@ -139,7 +139,7 @@ fn exhausted_retries_carry_every_attempt() {
         .has("/errors/0/attempts", json!([schema, validate(25), validate(35)]))
         .has(
             "/errors/0/message",
-            "llm step `ask` was rejected 3 times (1 try + 2 retries); last reason: n is not 7; seven was asked for",
+            "llm step `ask` was rejected 3 times (1 attempt + 2 retries); last reason: n is not 7; seven was asked for",
         )
         .has("/errors/0/file", "pipelines/p/pipeline.yaml")
         .has("/errors/0/line", 4);
@@ -221,6 +221,7 @@ fn refusals_and_truncated_answers_are_named_and_not_repeated() {
             .has("/errors/0/message", message)
             .has("/usage", json!({
                 "calls": 1, "input_tokens": 100, "output_tokens": 10, "cached_tokens": 0, "reasoning_tokens": 0, "cost_usd": null,
+                "shadow": {"calls": 0, "input_tokens": 0, "output_tokens": 0},
             }));
         assert_eq!(server.calls(), 1);
         assert_eq!(server.seen()[0].body["max_tokens"], 9);

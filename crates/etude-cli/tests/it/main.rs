@@ -28,6 +28,7 @@ mod caches; // outputs of earlier runs
 mod canary; // keys are nowhere in what runs of all kinds leave behind
 mod cancellation; // Ctrl-C, SIGTERM, and `runs cancel`
 mod cascade; // skills that are tools, and the chains that their calls pass
+mod cases; // tests with recorded calls and answers
 mod chains; // one chain for the whole program
 #[cfg(all(unix, feature = "serve"))]
 mod clients; // commands that deal with the runs of a server
@@ -36,6 +37,8 @@ mod completions; // what shells offer while a command line is typed
 mod configuration; // files, environment and flags, and who wins
 mod confirmations; // what people approve before packages are read and run
 mod consent; // where keys go when an app configures hosts
+#[cfg(target_os = "linux")]
+mod convert; // a skill becomes an app
 mod crash; // kill -9 at every write, and what a resume makes of it
 mod definitions; // what a pipeline.yaml may say
 mod discovery; // which app is found, and which pipelines it has
@@ -48,6 +51,10 @@ mod fallback; // pipelines that deviate and continue in skill mode
 mod faults; // disks, journals, clocks and limits that fail around a run
 #[cfg(all(unix, feature = "postgres"))]
 mod fleet; // runs in a database that machines share
+#[cfg(all(unix, feature = "postgres", feature = "serve"))]
+mod fleet_commands; // what commands do with them
+#[cfg(all(unix, feature = "postgres", feature = "serve"))]
+mod fleet_workers; // who drives them
 mod help; // help, words that are no command, and what usage errors repeat
 #[cfg(unix)]
 mod hostile; // how hostile tests bound what they run
@@ -61,8 +68,9 @@ mod hostile_programs; // programs around steps that print without end
 #[cfg(unix)]
 mod hostile_terminal; // what of it reaches a terminal
 mod inputs; // what is given to a pipeline on the command line
-mod layers;
-mod learn; // hooks, events, schemas and skills of chains; what is observed, and what is pinned
+mod layers; // hooks, events, schemas and skills of chains; what is observed, and what is pinned
+mod learn; // what is kept of runs in skill mode to learn from
+mod learned; // pipelines that are made of runs in skill mode
 mod llm_steps; // prompts, answers, validation and the conversation about it
 #[cfg(feature = "local-model")]
 mod local_model; // the model that needs no key, and `etude model`
@@ -85,10 +93,17 @@ mod scope; // constructor and destructor
 mod secrets; // where keys never are
 #[cfg(all(unix, feature = "serve"))]
 mod serve; // the server and its tokens as commands
+#[cfg(all(unix, feature = "serve"))]
+mod served; // what reading leaves alone, what a full disk allows, what the configuration changes
 mod skill_mode; // an app's SKILL.md, followed by an agent with tools
 mod skill_runs; // how runs in skill mode end, resume, and are reported
 mod skills; // SKILL.md: lists, checks, the catalog, activations
+#[cfg(all(unix, feature = "postgres", feature = "serve"))]
+mod soak; // a fleet under random faults
+mod states; // shadow, assisted, active, demoted: learned pipelines
 mod streaming; // events as they come
+#[cfg(all(unix, feature = "otel", feature = "serve"))]
+mod telemetry; // spans of runs, as a collector receives them
 mod terminal; // what a terminal shows while a run goes on
 mod tool_approvals; // tool calls that somebody has to allow
 mod tool_steps; // steps that call tools

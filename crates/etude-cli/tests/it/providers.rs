@@ -61,13 +61,13 @@ fn endless_failures_end_after_a_bounded_number_of_attempts() {
         let server = Server::new([Reply::status(status).header("retry-after", "0").message("overloaded, sorry")]);
         let ran =
             asks(&server).run_json("p").exit(1).failed_with(&["business ask: model_error"]).steps(&["ask failed 0"]);
-        let last = format!("`mock/m-std`: status {status}: overloaded, sorry (try 5 of 5)");
-        let try_number = |n| format!("try {n} of 5: status {status}: overloaded, sorry; asked to wait [TIME]");
-        let mut tries: Vec<String> = (1..5).map(try_number).collect();
-        tries.push(last.clone());
+        let last = format!("`mock/m-std`: status {status}: overloaded, sorry (attempt 5 of 5)");
+        let attempt = |n| format!("attempt {n} of 5: status {status}: overloaded, sorry; asked to wait [TIME]");
+        let mut attempts: Vec<String> = (1..5).map(attempt).collect();
+        attempts.push(last.clone());
         ran.has("/errors/0/message", format!("llm step `ask` got no answer: {last}")).has(
             "/errors/0/attempts",
-            json!([{"rejected_by": "transport", "errors": tries, "duration_ms": 0, "tokens": 0}]),
+            json!([{"rejected_by": "transport", "errors": attempts, "duration_ms": 0, "tokens": 0}]),
         );
         assert_eq!(server.calls(), 5);
     }

@@ -1,12 +1,9 @@
 //! Runs that another program has queued, as the command line shows and ends them.
 
 use etude::disk::Disk;
-use etude::header::Granted;
 use etude::queue::{self, Terms};
 use etude::runner::Request;
 use etude_core::data::Json;
-use etude_core::machine::Limits;
-use etude_core::model::Usage;
 use etude_runtime::conformance::block_on;
 use etude_runtime::engine::Enqueued;
 use etude_sqlite::{Settings, Sqlite, Sync};
@@ -20,17 +17,7 @@ fn enqueue(test: &Test, pipeline: &str) -> String {
         Sqlite::open(Settings { dir: test.path("home/.local/state/etude"), sync: Sync::Normal }).expect("a journal");
     let disk = Disk::open(&test.path("app")).expect("an app");
     let definition = etude::definition::load(&disk, pipeline, &Default::default()).expect("it holds");
-    let request = Request {
-        input: Json::trusted("{}"),
-        limits: Limits::default(),
-        caller_dir: String::new(),
-        spent: Usage::default(),
-        granted: Granted::default(),
-        refresh: false,
-        routing: None,
-        again_of: None,
-        asked: None,
-    };
+    let request = Request::new(Json::trusted("{}"), String::new());
     let now = etude::clock::now_ms();
     let (id, enqueued) =
         block_on(queue::enqueue(&engine, &definition, request, Terms::default(), now)).expect("accepted");

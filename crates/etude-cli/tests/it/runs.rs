@@ -32,14 +32,17 @@ fn runs_are_listed_newest_first() {
     };
     test.run(&["runs", "list", "--format", "json"])
         .exit(0)
-        .stdout_json(json!({"runs": [row("bad", "failed"), row("good", "succeeded")], "total": 2}));
+        .stdout_json(json!({"runs": [row("bad", "failed"), row("good", "succeeded")], "next": null, "total": 2}));
     test.run(&["runs", "list", "--status", "failed", "--format", "json"])
-        .stdout_json(json!({"runs": [row("bad", "failed")], "total": 1}));
+        .stdout_json(json!({"runs": [row("bad", "failed")], "next": null, "total": 1}));
     // The limit counts what is listed, not what the status leaves out.
     test.run(&["runs", "list", "--status", "succeeded", "-n", "1", "--format", "json"])
-        .stdout_json(json!({"runs": [row("good", "succeeded")], "total": 1}));
-    let newest = json!({"runs": [row("bad", "failed")], "total": 2});
-    test.run(&["runs", "list", "-n", "1", "--format", "json"]).stdout_json(newest);
+        .stdout_json(json!({"runs": [row("good", "succeeded")], "next": null, "total": 1}));
+    let page = test.run(&["runs", "list", "-n", "1", "--format", "json"]);
+    assert_eq!((page.at("/runs"), page.at("/total")), (json!([row("bad", "failed")]), json!(2)));
+    let cursor = page.at("/next").as_str().expect("there is another page").to_owned();
+    let rest = json!({"runs": [row("good", "succeeded")], "next": null, "total": 2});
+    test.run(&["runs", "list", "-n", "1", "--after", &cursor, "--format", "json"]).stdout_json(rest);
     test.run(&["runs", "list", "-n", "1"]).exit(0).stderr("1 of 2 shown; more: -n 2");
     let listed = test.run(&["runs", "list"]).exit(0).stderr("");
     let reason =
@@ -55,7 +58,7 @@ fn runs_are_listed_newest_first() {
     assert_eq!(ids(&["--since", "0"]), [""; 0]);
     test.put("elsewhere/other/pipelines/x/pipeline.yaml", "");
     let test = test.cwd("elsewhere/other");
-    test.run(&["runs", "list", "--format", "json"]).stdout_json(json!({"runs": [], "total": 0}));
+    test.run(&["runs", "list", "--format", "json"]).stdout_json(json!({"runs": [], "next": null, "total": 0}));
     test.run(&["runs", "list", "--all", "--format", "json"]).has("/runs/1/pipeline", "good");
 }
 

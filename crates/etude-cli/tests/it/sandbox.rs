@@ -196,6 +196,30 @@ fn a_sandboxed_step_can_do_its_work() {
     }
 }
 
+/// X-2: a warm step in a sandbox finds no variable that another step has asked for, in the memory of its interpreter neither.
+#[test]
+fn a_warm_step_has_no_key_of_another() {
+    if !is_supported() {
+        return;
+    }
+    let code = "import json, os\n\
+        has = 'c4nary' in open('/proc/self/environ').read() or 'c4nary' in str(os.environ)\n\
+        print(json.dumps({'output': has}))";
+    let step = |name: &str, more: &str| {
+        format!("name: {name}\ntype: code\ncommand: python3 a.py\nsandbox: {{}}\nworker: python{more}")
+    };
+    let key = "\nenv: {OPENAI_API_KEY: {from_env: OPENAI_API_KEY}}";
+    for (output, has) in [("one", true), ("two", false)] {
+        let test = Test::new()
+            .env("OPENAI_API_KEY", "c4nary-c4nary")
+            .file("pipelines/p/a.py", code)
+            .pipeline("p", |p| p.step(&step("one", key)).step(&step("two", "")).with(&format!("output: {output}")));
+        let ran = test.run_json("p").exit(0).output(json!(has));
+        let shown = test.run(&["runs", "show", &ran.id(), "--format", "json"]).exit(0).doc();
+        assert_eq!([0, 1].map(|at| shown["effects"][at]["worker"].clone()), [json!("warm"), json!("warm")]);
+    }
+}
+
 /// X-2: a home that is declared is `HOME`, also where it lies behind a link; any other is not.
 #[test]
 fn a_declared_home_behind_a_link_is_home() {

@@ -22,7 +22,11 @@ impl Serving {
     pub(crate) fn start(test: &Test, args: &[&str]) -> Self {
         let args = [&["serve", "--format", "json"], args].concat();
         let mut command = test.command(&args);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+        Self::of(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts"))
+    }
+
+    /// The same of a process whose output is piped.
+    pub(crate) fn of(mut child: Child) -> Self {
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
         let line = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line:?}"));
@@ -49,8 +53,13 @@ impl Serving {
 
     /// The document of a response over the socket.
     pub(crate) fn document(&self, method: &str, path: &str, body: &str) -> Value {
+        self.document_with(method, path, "", body)
+    }
+
+    /// The same of a request with more headers, each with its end of line.
+    pub(crate) fn document_with(&self, method: &str, path: &str, headers: &str, body: &str) -> Value {
         let text = format!(
-            "{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n{headers}\r\n{body}",
             self.token(),
             body.len()
         );

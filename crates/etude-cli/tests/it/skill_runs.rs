@@ -34,7 +34,7 @@ fn the_result_document_says_that_a_skill_was_followed() {
             "duration_ms": 0, "usage": {"calls": 2, "input_tokens": 200, "output_tokens": 20, "cached_tokens": 0,
             "reasoning_tokens": 0, "cost_usd": null}, "model": "mock/m-std"}],
         "usage": {"calls": 2, "input_tokens": 200, "output_tokens": 20, "cached_tokens": 0, "reasoning_tokens": 0,
-            "cost_usd": null},
+            "cost_usd": null, "shadow": {"calls": 0, "input_tokens": 0, "output_tokens": 0}},
         "fell_back": null, "attempt": 1, "duration_ms": 0,
     }));
 }

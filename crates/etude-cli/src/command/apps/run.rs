@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use etude::clock;
+use etude_core::shell;
 use etude_invoke::Invoker;
 use etude_invoke::invoker::CancellationToken;
 use etude_packages::applications::{
@@ -21,7 +22,6 @@ use crate::context::{Context, Problem, block_on};
 use crate::exit::Exit;
 use crate::render::layers;
 use crate::render::runs::waiting::details;
-use crate::render::summary::words;
 use crate::render::text::{harmless, visible};
 use crate::typed::{Typed, typed};
 use crate::{paths, signals, stdout};
@@ -191,7 +191,7 @@ fn unconfirmed(context: &Context, call: &Call, why: Unconfirmed, is_cancelled: b
 
 /// Shows what exactly would be started.
 pub(crate) fn show_request(request: &Request) {
-    crate::render::say!("{} wants to run: {}", harmless(&request.slug), visible(&words(&request.argv)));
+    crate::render::say!("{} wants to run: {}", harmless(&request.slug), visible(&shell::line(&request.argv)));
     crate::render::say!("in {}", visible(&request.root.display().to_string()));
     if !request.env.is_empty() {
         let names: Vec<&str> = request.env.keys().map(String::as_str).collect();

@@ -178,10 +178,8 @@ pub(crate) fn unclear(unclear: &[Unclear]) -> Option<Problem> {
     let value = first.example.as_deref().or(first.default.as_deref()).unwrap_or("…");
     let problem =
         Problem { exit: Exit::Usage, failures: failures.collect(), hints: Vec::new(), usage: Usage::default() };
-    let pair = format!("{}={value}", first.name);
-    let is_plain = pair.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '=' | '_' | '-' | '.' | '/'));
-    let quoted = if is_plain { pair } else { crate::render::summary::quoted(&pair) };
-    Some(problem.hint(format!("say what is meant with `-i {}`", harmless(&quoted))))
+    let pair = etude_core::shell::word(&format!("{}={value}", first.name));
+    Some(problem.hint(format!("say what is meant with `-i {}`", harmless(&pair))))
 }
 
 /// The model of the lite tier, looked for when it is needed first.

@@ -32,6 +32,9 @@ pub(super) fn prepare(
     let app = &view.run.app;
     let disk = Disk::open(app.as_ref())
         .map_err(|e| Problem::environment(format!("the app of run `{id}`, `{app}`, cannot be opened: {e}")))?;
+    if let Some(name) = target.pipeline() {
+        crate::command::learn::check_named(context, &disk, name)?;
+    }
     let definition = load_target(context, &disk, &target)?;
     // With another value, the words are no longer what was asked.
     let asked = header.asked.clone().filter(|_| args.pairs.is_empty());

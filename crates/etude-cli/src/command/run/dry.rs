@@ -143,7 +143,7 @@ fn work(lines: &mut Vec<String>, work: &Work) {
                 format!("in a sandbox {network}{}{}", paths("read", &asked.read), paths("write", &asked.write))
             }));
             if *retry > 0 {
-                lines.push(format!("a failed try is repeated, retries: {retry}"));
+                lines.push(format!("a failed attempt is repeated, retries: {retry}"));
             }
         }
         Work::Llm(ask) => question(lines, ask),

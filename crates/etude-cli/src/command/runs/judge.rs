@@ -1,5 +1,6 @@
 //! `etude runs judge`: the user's verdict on a run.
 
+use etude::runs::JUDGED;
 use etude_runtime::engine::{Engine, Entry, EntryQuery, Expected, Write};
 use serde_json::json;
 
@@ -9,9 +10,6 @@ use crate::context::{Context, Problem, block_on};
 use crate::exit::Exit;
 use crate::render::stopped::of_engine;
 use crate::stdout;
-
-/// The book of the ledger with the verdicts.
-const BOOK: &str = "judged";
 
 /// There is no verdict.
 const UNKNOWN: &str = "unknown";
@@ -24,7 +22,7 @@ pub(super) fn judge(context: &Context, args: &args::RunsJudge) -> Result<Exit, P
         args::Verdict::Bad => "bad",
     };
     let entry = Entry {
-        book: BOOK.to_owned(),
+        book: JUDGED.to_owned(),
         key: id.clone(),
         at_ms: etude::clock::now_ms(),
         state: verdict.to_owned(),
@@ -34,6 +32,9 @@ pub(super) fn judge(context: &Context, args: &args::RunsJudge) -> Result<Exit, P
     };
     let write = Write { entry, expected: Expected::Anything, submission: None, is_alone: false };
     block_on(engine.write(&write))?.map_err(|error| of_engine(&error))?;
+    if let Ok(disk) = context.disk() {
+        crate::command::learn::settle_after(context, &disk)?;
+    }
     if context.is_json() {
         stdout::json(&json!({"run_id": id, "judged": verdict}));
     } else if !context.global.quiet {
@@ -44,7 +45,7 @@ pub(super) fn judge(context: &Context, args: &args::RunsJudge) -> Result<Exit, P
 
 /// `good`, `bad` or `unknown`.
 pub(crate) fn verdict(engine: &dyn Engine, run_id: &str) -> Result<String, Problem> {
-    let query = EntryQuery { book: BOOK.to_owned(), key: Some(run_id.to_owned()), ..EntryQuery::default() };
+    let query = EntryQuery { book: JUDGED.to_owned(), key: Some(run_id.to_owned()), ..EntryQuery::default() };
     let found = engine.entries(&query).map_err(|error| of_engine(&error))?;
     Ok(found.into_iter().next().map_or_else(|| UNKNOWN.to_owned(), |entry| entry.state))
 }

@@ -2,7 +2,7 @@
 
 use etude::clock;
 use etude::runs::{self, INTERRUPTED, Listed};
-use etude_runtime::engine::{Engine, Query, RunRow, RunState};
+use etude_runtime::engine::{Cursor, Query, RunState};
 use serde_json::{Value, json};
 
 use super::find::app_of;
@@ -18,64 +18,123 @@ use crate::stdout;
 pub(super) fn list(context: &Context, args: &args::RunsList) -> Result<Exit, Problem> {
     args.status.as_deref().map_or(Ok(()), check_status)?;
     let now = clock::now_ms();
-    let (listed, total) = match context.server()? {
-        Some(remote) => remote::list(&remote, args)?,
+    let page = match context.server()? {
+        Some(remote) => {
+            refuse_filters(args)?;
+            remote::list(&remote, args)?
+        }
         None => of_journal(context, args, now)?,
     };
+    let Page { listed, next, total } = page;
+    let is_shared = context.is_shared();
     match context.global.format {
         Format::Json => {
-            let runs: Vec<Value> = listed.iter().map(Listed::to_json).collect();
-            stdout::json(&json!({ "runs": runs, "total": total }));
+            let runs: Vec<Value> = listed.iter().map(|run| row(run, is_shared)).collect();
+            let mut document = json!({ "runs": runs, "next": next });
+            if let Some(total) = total {
+                document["total"] = total.into();
+            }
+            stdout::json(&document);
         }
         Format::Jsonl => {
-            stdout::documents(|out| listed.iter().try_for_each(|run| writeln!(out, "{}", run.to_json())));
+            stdout::documents(|out| listed.iter().try_for_each(|run| writeln!(out, "{}", row(run, is_shared))));
         }
         Format::Human => {
             stdout::styled(&render::text(&listed, now, layout::width()));
             if !context.global.quiet {
-                say(context, args, &listed, total);
+                say(context, args, &listed, total, next.as_deref());
             }
         }
     }
     Ok(Exit::Done)
 }
 
-/// The runs of the journal here that are listed, and how many match.
-fn of_journal(context: &Context, args: &args::RunsList, now: i64) -> Result<(Vec<Listed>, u64), Problem> {
+/// A page of a list.
+pub(super) struct Page {
+    pub(super) listed: Vec<Listed>,
+    /// The cursor of the next page.
+    pub(super) next: Option<String>,
+    /// How many runs match. On a fleet they are not counted: there may be millions.
+    pub(super) total: Option<u64>,
+}
+
+/// A row as a document; on a fleet with where the run is.
+fn row(run: &Listed, is_shared: bool) -> Value {
+    let mut row = run.to_json();
+    if let (true, Some(members), Value::Object(more)) = (is_shared, row.as_object_mut(), runs::placement_json(&run.row))
+    {
+        members.extend(more);
+    }
+    row
+}
+
+/// A server has pages and filters of its own.
+fn refuse_filters(args: &args::RunsList) -> Result<(), Problem> {
+    let way = "list the runs of the journal, without `--server`";
+    crate::remote::refuse_options(&[
+        (!args.labels.is_empty(), "--label", way),
+        (args.tenant.is_some(), "--tenant", way),
+        (args.created_after.is_some(), "--created-after", way),
+    ])
+}
+
+/// A cursor as it is printed.
+fn shown(cursor: Cursor) -> String {
+    format!("{}-{}", cursor.created_at_ms, cursor.number)
+}
+
+fn cursor(text: &str) -> Result<Cursor, Problem> {
+    let parsed = text
+        .split_once('-')
+        .and_then(|(at, number)| Some(Cursor { created_at_ms: at.parse().ok()?, number: number.parse().ok()? }));
+    let none = || Problem::usage(format!("`--after {text}` is no cursor")).hint("it is `next` of the page before");
+    parsed.ok_or_else(none)
+}
+
+/// The runs of the journal here that are listed.
+fn of_journal(context: &Context, args: &args::RunsList, now: i64) -> Result<Page, Problem> {
     let engine = context.engine(false)?;
     let query = Query {
         apps: app_of(context, args.all).into_iter().collect(),
         target: args.pipeline.clone(),
-        created_since_ms: args.since.map(since_ms),
+        created_since_ms: args.since.map(since_ms).max(args.created_after),
+        labels: args.labels.iter().map(|text| crate::command::label(text)).collect::<Result<_, _>>()?,
+        tenant: args.tenant.clone(),
+        after: args.after.as_deref().map(cursor).transpose()?,
         ..Query::default()
     };
-    let (rows, total) = rows(&*engine, query, args)?;
+    let query = of_status(query, args.status.as_deref());
+    let total = match context.is_shared() {
+        true => None,
+        false => Some(engine.count(&Query { after: None, ..query.clone() }).map_err(|e| of_engine(&e))?),
+    };
+    let one_more = args.limit.saturating_add(1);
+    let mut rows = engine.list(&Query { limit: Some(one_more), ..query }).map_err(|e| of_engine(&e))?;
+    let has_more = rows.len() > args.limit as usize;
+    rows.truncate(args.limit as usize);
+    let next = rows.last().filter(|_| has_more).map(|row| shown(row.cursor()));
     let listed = rows.into_iter().map(|row| runs::listed(&*engine, row, now)).collect::<Result<Vec<_>, _>>();
-    Ok((listed.map_err(|e| of_engine(&e))?, total))
+    Ok(Page { listed: listed.map_err(|e| of_engine(&e))?, next, total })
 }
 
 /// The moment that many milliseconds ago.
-pub(super) fn since_ms(ago: u64) -> i64 {
+pub(crate) fn since_ms(ago: u64) -> i64 {
     clock::now_ms().saturating_sub_unsigned(ago)
 }
 
-/// The runs that are listed, and how many match.
-fn rows(engine: &dyn Engine, query: Query, args: &args::RunsList) -> Result<(Vec<RunRow>, u64), Problem> {
-    let limit = Some(args.limit);
-    let query = match args.status.as_deref() {
-        None => Query { limit, ..query },
+/// The query for the runs of a status, which may be a word that only listings have.
+fn of_status(query: Query, word: Option<&str>) -> Query {
+    match word {
+        None => query,
         Some(word) => {
             let is_interrupted = Some(word == INTERRUPTED);
             let state = if word == INTERRUPTED { Some(RunState::Running) } else { RunState::from_word(word) };
-            Query { states: state.into_iter().collect(), is_interrupted, limit, ..query }
+            Query { states: state.into_iter().collect(), is_interrupted, ..query }
         }
-    };
-    let rows = engine.list(&query).map_err(|e| of_engine(&e))?;
-    let total = engine.count(&query).map_err(|e| of_engine(&e))?;
-    Ok((rows, total))
+    }
 }
 
-fn say(context: &Context, args: &args::RunsList, listed: &[Listed], total: u64) {
+fn say(context: &Context, args: &args::RunsList, listed: &[Listed], total: Option<u64>, next: Option<&str>) {
     if listed.is_empty() {
         let is_filtered = args.status.is_some() || args.pipeline.is_some() || args.since.is_some();
         match is_filtered || args.all || context.is_remote() || context.disk().is_err() {
@@ -84,8 +143,12 @@ fn say(context: &Context, args: &args::RunsList, listed: &[Listed], total: u64) 
         }
         return;
     }
-    if total > listed.len() as u64 {
-        crate::render::say!("{} of {total} shown; more: -n {total}", listed.len());
+    match (total, next) {
+        (Some(total), _) if total > listed.len() as u64 => {
+            crate::render::say!("{} of {total} shown; more: -n {total}", listed.len());
+        }
+        (None, Some(next)) => crate::render::say!("more: etude runs list --after {next}"),
+        _ => {}
     }
     if let Some(run) = listed.iter().find(|run| runs::status(&run.row) == INTERRUPTED) {
         crate::render::say!("hint: continue an interrupted run: etude runs resume {}", run.row.id);

@@ -1,7 +1,6 @@
 //! `etude runs` on a server.
 
 use etude::clock;
-use etude::runs::Listed;
 use etude::target::Target;
 use etude_runtime::engine::RunState;
 use serde_json::{Value, json};
@@ -21,7 +20,7 @@ use crate::stdout;
 const PAGE: u64 = 200;
 
 /// The runs that are listed, and how many match.
-pub(super) fn list(remote: &Remote, args: &args::RunsList) -> Result<(Vec<Listed>, u64), Problem> {
+pub(super) fn list(remote: &Remote, args: &args::RunsList) -> Result<list::Page, Problem> {
     let mut query = remote.of_app();
     query.extend(args.status.iter().map(|status| ("status", status.clone())));
     query.extend(args.since.map(|ago| ("since", clock::rfc3339(list::since_ms(ago)))));
@@ -38,7 +37,7 @@ pub(super) fn list(remote: &Remote, args: &args::RunsList) -> Result<(Vec<Listed
     let counts = remote.get("/v1/runs/counts", &query)?;
     let total = counts.as_object().into_iter().flat_map(|counts| counts.values()).filter_map(Value::as_u64).sum();
     let mut found = Vec::new();
-    let mut cursor = None;
+    let mut cursor = args.after.clone();
     while found.len() < args.limit as usize {
         let left = u64::from(args.limit) - found.len() as u64;
         let mut query = query.clone();
@@ -51,7 +50,7 @@ pub(super) fn list(remote: &Remote, args: &args::RunsList) -> Result<(Vec<Listed
             break;
         }
     }
-    Ok((found, total))
+    Ok(list::Page { listed: found, next: cursor, total: Some(total) })
 }
 
 /// Shows a run.

@@ -9,18 +9,20 @@ use etude::target::Target;
 use etude_core::failure::{Failure, FailureKind};
 use etude_core::machine::Limits;
 use etude_core::report::Event;
+use etude_core::shell;
 use etude_runtime::driver::{Progress, Stop};
 use etude_runtime::engine::{Engine, RunState, RunView};
 use etude_runtime::record::Continuation;
 
 use super::find::find;
-use super::{definition_of, document_of, over, remote};
+use super::{definition_of_run, document_of, over, remote};
 use crate::args;
-use crate::command::run::{answer, finish, watched};
+use crate::command::run::{answer, conclude, watched};
+#[cfg(feature = "postgres")]
+use crate::context::block_on;
 use crate::context::{About, Context, Problem, Refused};
 use crate::exit::Exit;
 use crate::render::stopped::of_engine;
-use crate::render::summary::quoted;
 use crate::settings::Need;
 use crate::signals;
 
@@ -75,7 +77,11 @@ fn continued(context: &Context, wanted: Wanted<'_>) -> Result<Exit, Refused> {
     if wanted.from.is_none() && view.row.state == RunState::Succeeded {
         return Ok(over(context, &*engine, &view)?);
     }
-    let (disk, definition) = definition_of(context, &view.run.app, &view.run.target)?;
+    let (disk, definition) = definition_of_run(context, &*engine, &view.run)?;
+    #[cfg(feature = "postgres")]
+    if view.run.placement.bundle.is_some() {
+        return Ok(on_fleet(context, &*engine, &view, &definition, &wanted)?);
+    }
     next(&*engine, &view, &definition, &wanted)?;
     // Somebody may be asked for something, and take their time: no one else is kept from the run meanwhile.
     let runner = context.runner(&disk, &definition, Arc::clone(&engine), Need::Ask)?;
@@ -109,7 +115,38 @@ fn continued(context: &Context, wanted: Wanted<'_>) -> Result<Exit, Refused> {
         runner.resume(session, &definition, &disk, Resume { accept_changes, attempt }, watch).await
     })?;
     let ended = answer::while_waiting(context, &runner, &definition, ended)?;
-    Ok(finish(context, Some(&disk), ended)?)
+    Ok(conclude(context, &definition, &disk, ended)?)
+}
+
+/// Puts a run of a fleet into its queue, with what another attempt begins with, and follows it.
+#[cfg(feature = "postgres")]
+fn on_fleet(
+    context: &Context,
+    engine: &dyn Engine,
+    view: &RunView,
+    definition: &Definition,
+    wanted: &Wanted<'_>,
+) -> Result<Exit, Problem> {
+    if view.row.state == RunState::Queued {
+        return crate::follow::proceed(context, engine, view, Some(definition));
+    }
+    // A worker that has the run is named before anything else is checked.
+    let session = engine.claim(&view.row.id).map_err(|e| of_engine(&e))?;
+    let view = engine.view(&view.row.id).map_err(|e| of_engine(&e))?;
+    let attempt = match next(engine, &view, definition, wanted)? {
+        Next::Over => return over(context, engine, &view),
+        Next::Continues => None,
+        Next::Attempt(attempt) => Some(attempt),
+    };
+    if let Some(attempt) = &attempt {
+        if let Some(note) = announcement(context, &view, attempt) {
+            crate::render::say!("{note}");
+        }
+        block_on(session.append(attempt.to_record()))?.map_err(|e| of_engine(&e))?;
+    }
+    drop(session);
+    let view = engine.view(&view.row.id).map_err(|e| of_engine(&e))?;
+    crate::follow::proceed(context, engine, &view, Some(definition))
 }
 
 fn announcement(context: &Context, view: &RunView, attempt: &Continuation) -> Option<String> {
@@ -132,7 +169,7 @@ fn problem(refused: &NotContinued, wanted: &Wanted<'_>) -> Problem {
             let failure = Failure::new(FailureKind::BudgetExceeded, refused.to_string());
             let again = match wanted.from {
                 None => format!("etude runs resume {}", exhausted.run_id),
-                Some(step) => format!("etude runs retry {} --from {}", exhausted.run_id, quoted(step)),
+                Some(step) => format!("etude runs retry {} --from {}", exhausted.run_id, shell::word(step)),
             };
             let changes = if wanted.accept_changes { " --accept-changes" } else { "" };
             Problem::of(Exit::Failed, failure)

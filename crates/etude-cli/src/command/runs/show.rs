@@ -15,8 +15,9 @@ use etude_runtime::engine::{Engine, RunState, RunView};
 use serde_json::{Value, json};
 
 use super::find::find;
-use super::{definition_of, document_of, pinned, step};
+use super::{definition_of_run, document_of, pinned, step};
 use crate::args::{self, Format};
+use crate::command::learn::shadow_usage;
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
 use crate::render::layout;
@@ -50,7 +51,7 @@ pub(crate) fn show(context: &Context, args: &args::RunsShow) -> Result<Exit, Pro
 
 /// What follows from the journal with the definition as it is now; `None` if that is not what the run was made with.
 fn replayed(context: &Context, engine: &Arc<dyn Engine>, view: &RunView) -> Option<Replayed> {
-    let (_, definition) = definition_of(context, &view.run.app, &view.run.target).ok()?;
+    let (_, definition) = definition_of_run(context, &**engine, &view.run).ok()?;
     inspect::replay(view, &definition, &engine.blobs()).ok().flatten()
 }
 
@@ -113,7 +114,7 @@ pub(super) fn facts(engine: &dyn Engine, view: &RunView, replayed: Option<&Repla
     let mut facts = match (&view.result, view.row.state) {
         (None, _) | (_, RunState::Running) => unfinished(view, replayed),
         _ => {
-            let mut document = document_of(engine, view)?;
+            let mut document = document_of(engine, view)?.shadowed(shadow_usage(engine, &view.row.id));
             document.output = None;
             let mut bytes = Vec::new();
             document.write(&mut bytes).map_err(|e| Problem::environment(e.to_string()))?;
@@ -152,7 +153,7 @@ fn unfinished(view: &RunView, replayed: Option<&Replayed>) -> Value {
 /// What `runs show` adds to the result document: the input, and where the streams of each step are.
 fn beside(engine: &dyn Engine, view: &RunView) -> Value {
     let effects = inspect::effects(view, &*engine.blobs());
-    json!({
+    let mut beside = json!({
         "decisions": decisions(engine, view),
         "judged": super::judge::verdict(engine, &view.row.id).ok(),
         "started_at": view.row.started_at_ms.map(clock::rfc3339),
@@ -164,7 +165,13 @@ fn beside(engine: &dyn Engine, view: &RunView) -> Value {
         "definition": pinned(&view.records),
         "calls": trace::of(view, &*engine.blobs()).iter().map(trace::Call::to_json).collect::<Vec<_>>(),
         "effects": effects.iter().map(|effect| effect.to_json(&view.row.id)).collect::<Vec<_>>(),
-    })
+    });
+    if let (true, Some(members), Value::Object(more)) =
+        (engine.worker().is_some(), beside.as_object_mut(), runs::placement_json(&view.row))
+    {
+        members.extend(more);
+    }
+    beside
 }
 
 /// The decisions about what the run waits for, which the next resume finds.
@@ -184,7 +191,7 @@ fn decisions(engine: &dyn Engine, view: &RunView) -> Vec<Value> {
 fn json_document(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed>) -> Result<Exit, Problem> {
     let document = match &view.result {
         Some(_) => {
-            let document = document_of(engine, view)?;
+            let document = document_of(engine, view)?.shadowed(shadow_usage(engine, &view.row.id));
             let mut bytes = Vec::new();
             document.write(&mut bytes).map_err(|e| {
                 Problem::environment(format!("the output of run `{}` cannot be read: {e}", view.row.id))
@@ -239,7 +246,7 @@ pub(super) fn read(
 ) -> Result<Option<Vec<u8>>, Problem> {
     let bytes = match stream {
         Stream::Stdin => {
-            let (_, definition) = definition_of(context, &view.run.app, &view.run.target).map_err(|_| {
+            let (_, definition) = definition_of_run(context, &**engine, &view.run).map_err(|_| {
                 Problem::environment("stdin is made again from the definition, which no longer holds")
                     .hint("etude check")
             })?;

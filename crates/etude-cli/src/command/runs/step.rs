@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use etude::inspect::{self, Inspected, Place, Replayed, Stream};
+use etude_core::shell;
 use etude_runtime::engine::{Engine, RunView};
 use serde_json::{Value, json};
 
@@ -13,7 +14,6 @@ use crate::exit::Exit;
 use crate::render::layout;
 use crate::render::runs::short;
 use crate::render::runs::step::{self as render, Shown};
-use crate::render::summary::quoted;
 use crate::stdout;
 
 /// Lines of a stream that are shown.
@@ -161,7 +161,7 @@ fn excerpt(
     stream: Stream,
     width: usize,
 ) -> (&'static str, String, Result<layout::Excerpt, String>) {
-    let name = quoted(&format!("{}/{}", effect.id, stream.word()));
+    let name = shell::word(&format!("{}/{}", effect.id, stream.word()));
     let command = format!("etude runs show {} --stream {name}", short(&view.row.id));
     let content = match show::read(context, engine, view, &effect.id, stream) {
         Ok(Some(bytes)) => Ok(layout::head(&String::from_utf8_lossy(&bytes), MAX_LINES, width.saturating_sub(2))),

@@ -11,12 +11,13 @@ use etude::runs::{INTERRUPTED, status};
 use etude::target::Target;
 use etude_core::failure::FailureKind;
 use etude_core::machine::Command;
+use etude_process::blob::BlobStore;
 use etude_runtime::driver::Progress;
-use etude_runtime::engine::{Engine, RunState, RunView};
+use etude_runtime::engine::{RunState, RunView};
 use etude_runtime::record;
 use serde_json::Value;
 
-use super::{definition_of, document_of, find};
+use super::{definition_of_run, document_of, find};
 use crate::command::run::print;
 use crate::context::{Context, Problem, Refused};
 use crate::exit::Exit;
@@ -40,25 +41,27 @@ pub(super) fn watch(context: &Context, id: &str) -> Result<Exit, Refused> {
     let engine = context.engine(false)?;
     let mut view = find::find(context, &*engine, id)?;
     let id = view.row.id.clone();
-    let definition = match definition_of(context, &view.run.app, &view.run.target) {
+    let definition = match definition_of_run(context, &*engine, &view.run) {
         Ok((_, definition)) => Some(definition),
         Err(_) => {
             note(context, "the definition of this run cannot be read: its steps are not shown");
             None
         }
     };
-    let mut follower = Follower::new(context, &engine, &view, definition.as_ref())?;
+    let mut follower = Follower::new(context, engine.blobs(), &view, definition.as_ref())?;
     loop {
         let since = Instant::now();
         follower.feed(&view)?;
         let is_on_its_way = matches!(view.row.state, RunState::Queued | RunState::Running);
-        if !is_on_its_way || status(&view.row) == INTERRUPTED {
+        // Workers of a fleet continue what was interrupted.
+        let is_left = status(&view.row) == INTERRUPTED && view.run.placement.bundle.is_none();
+        if !is_on_its_way || is_left {
             break;
         }
         thread::sleep(PAUSE.max(since.elapsed() * SHARE));
         view = engine.view(&id).map_err(|e| of_engine(&e))?;
     }
-    follower.face.close();
+    follower.close();
     if status(&view.row) == INTERRUPTED {
         let problem = Problem::environment(format!("run `{id}` was interrupted: no process executes it"));
         return Err(problem.hint(format!("continue it: etude runs resume {id}")).into());
@@ -74,9 +77,9 @@ fn note(context: &Context, text: &str) {
 }
 
 /// Shows what new records of a run lead to.
-struct Follower<'a> {
+pub(crate) struct Follower<'a> {
     context: &'a Context,
-    engine: &'a Arc<dyn Engine>,
+    blobs: Arc<dyn BlobStore>,
     definition: Option<&'a Definition>,
     replay: Option<Replay>,
     /// How many records have been taken.
@@ -87,38 +90,57 @@ struct Follower<'a> {
 }
 
 impl<'a> Follower<'a> {
-    fn new(
+    /// Begins with the run as it is; nothing of it has been shown.
+    pub(crate) fn new(
         context: &'a Context,
-        engine: &'a Arc<dyn Engine>,
+        blobs: Arc<dyn BlobStore>,
         view: &RunView,
         definition: Option<&'a Definition>,
     ) -> Result<Self, Problem> {
         let is_of_machine = Target::parse(&view.row.target).machine().is_some();
         let lines = context.streams().then(|| Lines::new(is_of_machine));
         let (face, replay) = (context.face(), None);
-        let mut follower = Self { context, engine, definition, replay, taken: 0, has_noted: false, face, lines };
+        let mut follower = Self { context, blobs, definition, replay, taken: 0, has_noted: false, face, lines };
         follower.restart(view, false)?;
         Ok(follower)
     }
 
     /// Begins the replay, or begins it again without records that no longer count.
     fn restart(&mut self, view: &RunView, is_shown_before: bool) -> Result<(), Problem> {
+        self.taken = view.records.len();
         let Some(definition) = self.definition else { return Ok(()) };
-        let (replay, commands) = Replay::new(view, definition, self.engine.blobs()).map_err(Problem::environment)?;
+        let (replay, commands) =
+            Replay::new(view, definition, Arc::clone(&self.blobs)).map_err(Problem::environment)?;
         self.replay = Some(replay);
         self.show(&commands, is_shown_before);
         Ok(())
     }
 
-    fn feed(&mut self, view: &RunView) -> Result<(), Problem> {
+    /// Shows nothing of what has happened so far.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn skip(&mut self, view: &RunView) -> Result<(), Problem> {
+        self.restart(view, true)?;
+        self.take(view, true)
+    }
+
+    /// Nothing more is shown.
+    pub(crate) fn close(self) {
+        self.face.close();
+    }
+
+    /// Shows what is new.
+    pub(crate) fn feed(&mut self, view: &RunView) -> Result<(), Problem> {
+        self.take(view, false)
+    }
+
+    fn take(&mut self, view: &RunView, is_shown_before: bool) -> Result<(), Problem> {
         let new = view.records.get(self.taken..).unwrap_or_default();
-        let mut is_replay = false;
-        if new.iter().any(|record| [record::ATTEMPT, record::REOPENED].contains(&record.key.as_str())) && self.taken > 0
-        {
+        let mut is_replay = is_shown_before;
+        if new.iter().any(|record| [record::ATTEMPT, record::REOPENED].contains(&record.key.as_str())) {
             // Another attempt: some of the records no longer count, and their order is another one.
             is_replay = true;
             self.restart(view, is_replay)?;
-        } else if self.taken > 0 {
+        } else {
             self.replay.iter_mut().for_each(|replay| new.iter().cloned().for_each(|record| replay.push(record)));
         }
         self.taken = view.records.len();

@@ -7,19 +7,22 @@ use std::sync::Arc;
 
 use etude::definition::{self, Configuration, Definition, LoadError};
 use etude::disk::Disk;
+use etude::header::Header;
 use etude::runner::Runner;
 use etude::skill_mode;
 use etude::target::Target;
-#[cfg(feature = "postgres")]
 use etude_runtime::engine::NewRun;
-use etude_server::{Apps, NotLoaded, Ran};
+use etude_server::{Apps, NotLoaded, Ran, RunObserver};
 use etude_spec::automation::{Automation, Known};
 use etude_spec::stage_machine::{Machines, Rules};
 use serde_json::Value;
 
 use crate::args::Global;
+#[cfg(feature = "postgres")]
+use crate::bundles::Unusable;
 use crate::context::{Context, Problem};
 use crate::settings::{Need, Purpose};
+use crate::telemetry::Telemetry;
 
 /// The user's configuration, read for each app as the commands read it.
 pub(crate) struct Configured {
@@ -35,7 +38,11 @@ impl Configured {
     }
 
     fn context(&self, app: &Path) -> Context {
-        Context::new(Global { app: Some(app.to_owned()), ..self.global.clone() }, false, Purpose::Run)
+        self.context_for(app, Purpose::Run)
+    }
+
+    fn context_for(&self, app: &Path, purpose: Purpose) -> Context {
+        Context::new(Global { app: Some(app.to_owned()), ..self.global.clone() }, false, purpose)
     }
 }
 
@@ -46,10 +53,22 @@ fn why(problem: &Problem) -> String {
 }
 
 impl Apps for Configured {
+    fn observer(&self, run: &NewRun) -> Option<Box<dyn RunObserver>> {
+        let traceparent = || Header::traceparent_of(&run.header);
+        let telemetry = Telemetry::of_served(&Target::parse(&run.target), traceparent);
+        telemetry.is_on().then(|| Box::new(telemetry) as Box<dyn RunObserver>)
+    }
+
     #[cfg(feature = "postgres")]
-    fn place(&self, run: &NewRun) -> Result<PathBuf, String> {
+    fn place(&self, run: &NewRun) -> Result<PathBuf, NotLoaded> {
         match run.placement.bundle {
-            Some(digest) => crate::bundles::workspace::make(&*self.engine, run, digest),
+            Some(digest) => {
+                let made = crate::bundles::workspace::make(&*self.engine, run, digest);
+                made.map_err(|unusable| match unusable {
+                    Unusable::Damaged(why) => NotLoaded::Unreadable(why),
+                    Unusable::Unreachable(why) => NotLoaded::Unreachable(why),
+                })
+            }
             None => Ok(PathBuf::from(&run.app)),
         }
     }
@@ -105,7 +124,8 @@ impl Apps for Configured {
 
     fn route(&self, app: &Path, request: &str) -> Result<Value, etude_server::Problem> {
         use crate::context::Refused;
-        let context = self.context(app);
+        // Who may only read starts no program of the app.
+        let context = self.context_for(app, Purpose::Look);
         crate::command::route::document_of(&context, request).map_err(|refused| match refused {
             Refused::Problem(problem) => etude_server::Problem::new(etude_server::Code::InputInvalid, why(&problem)),
             Refused::Invalid(diagnostics, _) => {

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use etude::disk::Disk;
+use etude::rehearsal::{Call, Recorded as RecordedCall};
 use etude::target::Target;
-use etude_spec::source::{FileKind, ReadFailure, SourceFile, Sources};
+use etude_spec::learned::{LEARNED, TESTS};
+use etude_spec::source::{Entry, FileKind, ReadFailure, SourceFile, Sources};
 use serde_json::{Map, Value};
 
 use crate::context::{Problem, Refused};
@@ -16,6 +18,8 @@ use etude_core::failure::FailureKind;
 pub(super) struct Case {
     /// Its file's name, without the ending.
     pub(super) name: String,
+    /// The candidate that is run, if its files lie in `learned/`.
+    pub(super) candidate: Option<String>,
     /// What is run: a pipeline, or a machine.
     pub(super) target: Target,
     /// The input object.
@@ -28,6 +32,32 @@ pub(super) struct Case {
     pub(super) output: Map<String, Value>,
     /// The expected kind of the first failure.
     pub(super) kind: Option<String>,
+    /// The digest of the request that a case was learned from.
+    pub(super) digest: Option<String>,
+    /// The request that the run answers.
+    pub(super) request: Option<String>,
+    /// Recorded calls and answers; `None`: tools are started.
+    pub(super) recorded: Option<Recorded>,
+    /// The expected calls that write, in order.
+    pub(super) calls: Option<Vec<Call>>,
+    /// Where and why the run leaves its pipeline, `null` if it does not; `None`: nothing is expected.
+    pub(super) fell_back: Option<Value>,
+}
+
+/// What stands in for tools and models.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    /// Calls of tools.
+    pub(super) calls: Vec<RecordedCall>,
+    /// Answers of models, by step; `None`: they are in the recordings.
+    pub(super) answers: Option<Map<String, Value>>,
+}
+
+impl Case {
+    /// It is a case of the learned pipeline `name`.
+    pub(super) fn is_of(&self, name: &str) -> bool {
+        self.digest.is_some() && self.target.pipeline() == Some(name)
+    }
 }
 
 /// The tests of an app, in the order of their names.
@@ -37,6 +67,19 @@ pub(super) fn find(disk: &Disk) -> Result<Vec<Case>, Refused> {
         Err(ReadFailure::Missing) => Vec::new(),
         Err(failure) => return Err(Problem::environment(format!("`tests` cannot be listed: {failure:?}")).into()),
     };
+    of_directory(disk, "tests", entries)
+}
+
+/// The cases of the candidate `name`.
+pub(super) fn of_candidate(disk: &Disk, name: &str) -> Result<Vec<Case>, Refused> {
+    let dir = format!("{LEARNED}/{name}/{TESTS}");
+    let entries = disk.list(&dir).unwrap_or_default();
+    let mut cases = of_directory(disk, &dir, entries)?;
+    cases.iter_mut().for_each(|case| case.candidate = Some(name.to_owned()));
+    Ok(cases)
+}
+
+fn of_directory(disk: &Disk, dir: &str, entries: Vec<Entry>) -> Result<Vec<Case>, Refused> {
     let mut names: Vec<String> = entries
         .into_iter()
         .filter(|entry| matches!(entry.kind, FileKind::File { .. }))
@@ -45,7 +88,7 @@ pub(super) fn find(disk: &Disk) -> Result<Vec<Case>, Refused> {
     names.sort();
     let (mut cases, mut faults) = (Vec::new(), Vec::new());
     for name in names {
-        match etude_spec::test::read(&open(disk, &name)?, &name) {
+        match etude_spec::test::read(&open(disk, dir, &name)?, &name) {
             Ok(value) => cases.push(of_value(name, &value)),
             Err(found) => faults.extend(found),
         }
@@ -53,8 +96,14 @@ pub(super) fn find(disk: &Disk) -> Result<Vec<Case>, Refused> {
     if faults.is_empty() { Ok(cases) } else { Err(faults.into()) }
 }
 
-fn open(disk: &Disk, name: &str) -> Result<Arc<SourceFile>, Problem> {
-    let path = format!("tests/{name}.yaml");
+/// The test of that name in `tests/`.
+pub(super) fn one(disk: &Disk, name: &str) -> Result<Case, Refused> {
+    let value = etude_spec::test::read(&open(disk, "tests", name)?, name)?;
+    Ok(of_value(name.to_owned(), &value))
+}
+
+fn open(disk: &Disk, dir: &str, name: &str) -> Result<Arc<SourceFile>, Problem> {
+    let path = format!("{dir}/{name}.yaml");
     let wrong =
         |why: String| Problem::new(Exit::Definition, FailureKind::DefinitionInvalid, format!("`{path}`: {why}"));
     let bytes = disk.read(&path, 1024 * 1024).map_err(|e| wrong(format!("it cannot be read: {e:?}")))?;
@@ -68,6 +117,7 @@ fn of_value(name: String, value: &Value) -> Case {
     let object = |value: Option<&Value>| value.cloned().unwrap_or_else(|| Value::Object(Map::new()));
     let expect = object(value.get("expect"));
     Case {
+        candidate: None,
         target: match text(value, "machine") {
             Some(machine) => Target::Machine(machine),
             None => Target::Pipeline(text(value, "pipeline").unwrap_or_default()),
@@ -77,6 +127,25 @@ fn of_value(name: String, value: &Value) -> Case {
         status: text(&expect, "status").unwrap_or_else(|| "succeeded".to_owned()),
         output: expect.get("output").and_then(Value::as_object).cloned().unwrap_or_default(),
         kind: text(&expect, "error"),
+        digest: text(value, "digest"),
+        request: text(value, "request"),
+        recorded: recorded(value),
+        calls: expect["calls"].as_array().map(|calls| calls.iter().map(call).collect()),
+        fell_back: expect.get("fell_back").cloned(),
         name,
     }
+}
+
+/// What a test that starts no tool has recorded.
+fn recorded(value: &Value) -> Option<Recorded> {
+    let (tools, answers) = (value.get("tools"), value.get("answers"));
+    (tools.is_some() || answers.is_some()).then(|| Recorded {
+        calls: tools.and_then(Value::as_array).into_iter().flatten().map(RecordedCall::of).collect(),
+        answers: answers.and_then(Value::as_object).cloned(),
+    })
+}
+
+fn call(value: &Value) -> Call {
+    let RecordedCall { tool, arguments, .. } = RecordedCall::of(value);
+    Call { tool, arguments }
 }

@@ -70,7 +70,7 @@ pub(crate) fn table(attempts: &[Attempt], max: usize, width: usize) -> String {
     let reason = widest.min(width.saturating_sub(OTHER_COLUMNS)).max(6);
     let bold = super::BOLD;
     let mut out = String::new();
-    let _ = writeln!(out, "   {bold}try  rejected by  {:<reason$}  {:>8}  {:>7}{bold:#}", "reason", "time", "tokens");
+    let _ = writeln!(out, "   {bold}#    rejected by  {:<reason$}  {:>8}  {:>7}{bold:#}", "reason", "time", "tokens");
     if hidden > 0 {
         let _ = writeln!(out, "   …    {hidden} earlier");
     }
@@ -130,7 +130,7 @@ mod tests {
     fn the_table_fits_the_terminal() {
         assert_eq!(
             plain(80),
-            "   try  rejected by  reason                                        time   tokens
+            "   #    rejected by  reason                                        time   tokens
    1    schema       /files: 12 is more than the 8 files tha…     1.2 s      110
    2    transport    HTTP 503
         transport    HTTP 429                                     1.2 s

@@ -53,6 +53,7 @@ mod tests {
             target: "review".to_owned(),
             state,
             is_live: false,
+            worker: None,
             created_at_ms: started,
             started_at_ms: Some(started),
             changed_at_ms: 0,

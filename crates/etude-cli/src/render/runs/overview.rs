@@ -4,12 +4,12 @@ use std::fmt::Write;
 
 use etude::inspect::Place;
 use etude_core::report::duration;
+use etude_core::shell;
 use serde_json::Value;
 
 use super::attempts::{self, Attempt};
 use super::{BLUE, BOLD, DIM, RED, YELLOW, facts, mark, short, text as member, usage};
 use crate::render::layout::{self, Excerpt, clip, wrap};
-use crate::render::summary::quoted;
 use crate::render::text::harmless;
 
 /// Lines of stderr that are shown.
@@ -292,7 +292,7 @@ fn next(out: &mut String, document: &Value, extra: &Extra) {
         _ => {}
     }
     if let Some(step) = &step {
-        let step = quoted(&layout::clip(step, 64));
+        let step = shell::word(&layout::clip(step, 64));
         commands.push((format!("etude runs show {id} {step}"), "the step's attempts, input and output"));
     }
     commands.extend(extra.resume.iter().map(|command| (command.clone(), "continue when the cause is fixed")));

@@ -1,9 +1,9 @@
 //! What a run waits for, as a question to a person.
 
 use etude::readable;
+use etude_core::shell;
 use serde_json::Value;
 
-use crate::render::summary::quoted;
 use crate::render::text::visible;
 
 /// What exactly is asked about, to its last character: nothing may be approved that was not shown.
@@ -28,7 +28,7 @@ pub(crate) fn is_named(question: &str, named: &str) -> bool {
 
 /// What follows `etude approve` and `etude deny` to answer this question and no other.
 pub(crate) fn command(waiting: &Value) -> String {
-    let id = quoted(&visible(waiting["id"].as_str().unwrap_or_default()));
+    let id = shell::word(&visible(waiting["id"].as_str().unwrap_or_default()));
     match waiting["payload"]["question"].as_str() {
         Some(question) => format!("{id} --question {}", short(question)),
         None => id,

@@ -41,7 +41,7 @@ business
   list (code)  changes the outside world
       runs a shell: ls | sort
       in pipelines/p
-      a failed try is repeated, retries: 1
+      a failed attempt is repeated, retries: 1
       at most 5 s
   both (parallel)
       all of these at once:

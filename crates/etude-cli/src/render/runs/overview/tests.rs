@@ -23,7 +23,7 @@ fn a_failed_run_says_why_and_what_to_do_next_on_one_screen() {
         "run_id": "9x0db7nsqx7cyhbh", "status": "failed", "mode": "pipeline", "pipeline": "code-review", "attempt": 2,
         "errors": [{
             "code": "R0203", "kind": "validation_exhausted", "step": "analyze", "file": "pipelines/p.yaml", "line": 9,
-            "message": "llm step `analyze` was rejected 6 times (1 try + 5 retries); last reason: 12 files, but the diff has 8",
+            "message": "llm step `analyze` was rejected 6 times (1 attempt + 5 retries); last reason: 12 files, but the diff has 8",
             "stderr_tail": "a\nb\n\nc\nd\ne\nf\ng\n", "stderr_lines": 40,
             "attempts": [attempt, attempt, attempt, attempt, attempt, attempt],
         }],
@@ -42,8 +42,8 @@ started   2026-11-23 01:12:14
 app       /apps/review
 input     {\"pr\":42}
 
-error[R0203]: llm step `analyze` was rejected 6 times (1 try + 5 retries); last
-reason: 12 files, but the diff has 8
+error[R0203]: llm step `analyze` was rejected 6 times (1 attempt + 5 retries);
+last reason: 12 files, but the diff has 8
   --> pipelines/p.yaml:9
   stderr, last 6 of 40 lines:
   | b
@@ -52,7 +52,7 @@ reason: 12 files, but the diff has 8
   | e
   | f
   | g
-   try  rejected by  reason                            time   tokens
+   #    rejected by  reason                            time   tokens
    …    2 earlier
    3    validate     12 files, but the diff has 8     1.2 s      210
    4    validate     12 files, but the diff has 8     1.2 s      210

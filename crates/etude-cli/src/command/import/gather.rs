@@ -1,0 +1,157 @@
+//! The files that an import reads: bounded in number, size and depth, and never through a link.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use etude::regular;
+use etude_convert::import::{Finding, Kind, MAX_BYTES, Source};
+
+use crate::context::Problem;
+
+/// Most files, and most directories inside each other.
+const MAX_FILES: usize = 2_000;
+const MAX_DEPTH: usize = 8;
+
+/// Files to import.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    /// What is not read, and why.
+    pub(super) findings: Vec<Finding>,
+    sources: Vec<Source>,
+    /// Folders that are not read.
+    skipped: Vec<PathBuf>,
+    /// Where each file is.
+    places: BTreeMap<String, PathBuf>,
+}
+
+/// The kinds that have a folder of their own, in the order in which they are looked for.
+const IN_FOLDERS: [Kind; 2] = [Kind::ClaudeCode, Kind::Actions];
+
+/// The files of a workflow file or folder, by the names that the user knows them by. `root` is the same place without links.
+/// `from` decides which folder of a project is read; without it, the first one that exists.
+pub(super) fn gather(given: &Path, root: &Path, from: Option<Kind>) -> Result<Gathered, Problem> {
+    let mut gathered = Gathered::default();
+    if root.is_file() {
+        gathered.file(given.display().to_string(), root)?;
+        return Ok(gathered);
+    }
+    let kinds: Vec<Kind> = from.map_or_else(|| IN_FOLDERS.to_vec(), |kind| vec![kind]);
+    let there: Vec<(&str, Kind)> = kinds
+        .into_iter()
+        .filter_map(|kind| Some((kind.folder()?, kind)))
+        .filter(|(folder, _)| is_straight(root, folder))
+        .collect();
+    let (dir, name) = match there.first() {
+        Some((folder, _)) => (root.join(folder), given.join(folder)),
+        None => (root.to_owned(), given.to_owned()),
+    };
+    if there.is_empty() && from.is_some_and(|kind| kind.folder().is_none()) {
+        // Files of other programs are none of this one.
+        gathered.skipped = IN_FOLDERS.iter().filter_map(|kind| kind.folder()).map(|folder| root.join(folder)).collect();
+    }
+    for (folder, kind) in there.iter().skip(1) {
+        let reason = format!("only one folder is imported; import this one with `--from {}`", kind.word());
+        gathered.find(&given.join(folder).display().to_string(), "the folder", &reason);
+    }
+    gathered.dir(&dir, &name.display().to_string(), 0)?;
+    Ok(gathered)
+}
+
+impl Gathered {
+    fn dir(&mut self, dir: &Path, name: &str, depth: usize) -> Result<(), Problem> {
+        let broken = |e: io::Error| Problem::environment(format!("`{name}` cannot be read: {e}"));
+        if depth > MAX_DEPTH {
+            self.find(name, "the folder", "it is too deep");
+            return Ok(());
+        }
+        let mut entries = fs::read_dir(dir).map_err(broken)?.collect::<Result<Vec<_>, _>>().map_err(broken)?;
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            let Ok(own) = entry.file_name().into_string() else { continue };
+            let shown = format!("{}/{own}", name.trim_end_matches('/'));
+            let kind = entry.file_type().map_err(broken)?;
+            if kind.is_symlink() {
+                self.find(&shown, "the file", "it is a link");
+            } else if kind.is_dir() {
+                if self.skipped.contains(&entry.path()) {
+                    continue;
+                }
+                self.dir(&entry.path(), &shown, depth + 1)?;
+            } else {
+                self.file(shown, &entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, name: String, place: &Path) -> Result<(), Problem> {
+        if self.sources.len() == MAX_FILES {
+            return Err(
+                Problem::usage(format!("there are more than {MAX_FILES} files")).hint("name a folder with fewer files")
+            );
+        }
+        let text = match regular::read_text(place, MAX_BYTES) {
+            Ok(text) => Some(text),
+            Err(error) if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::FileTooLarge) => None,
+            Err(error) => {
+                self.find(&name, "the file", &error.to_string());
+                return Ok(());
+            }
+        };
+        self.places.insert(name.clone(), place.to_owned());
+        self.sources.push(Source { path: name, text });
+        Ok(())
+    }
+
+    fn find(&mut self, file: &str, what: &str, reason: &str) {
+        self.findings.push(Finding {
+            file: file.to_owned(),
+            line: 1,
+            what: what.to_owned(),
+            reason: reason.to_owned(),
+        });
+    }
+
+    /// The kind of the files: that of the first one that shows it.
+    pub(super) fn kind(&self) -> Option<Kind> {
+        let of_claude = |source: &Source| source.path.split('/').any(|part| part == ".claude");
+        if self.sources.iter().any(of_claude) {
+            return Some(Kind::ClaudeCode);
+        }
+        self.sources.iter().find_map(|source| Kind::detect(&source.path, source.text.as_deref()?))
+    }
+
+    /// The files of this kind: for workflows, those with their endings.
+    pub(super) fn sources_of(&self, kind: Kind) -> Vec<Source> {
+        let is_workflow =
+            |source: &&Source| [".yml", ".yaml", ".lobster", ".json"].iter().any(|end| source.path.ends_with(end));
+        match kind {
+            Kind::ClaudeCode => self.sources.clone(),
+            _ if self.sources.len() == 1 => self.sources.clone(),
+            _ => self.sources.iter().filter(is_workflow).cloned().collect(),
+        }
+    }
+
+    /// Copies a file with its mode.
+    pub(super) fn copy(&self, from: &str, to: &Path) -> io::Result<()> {
+        let place = self.places.get(from).ok_or(io::ErrorKind::NotFound)?;
+        if let Some(parent) = to.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        fs::copy(place, to).map(drop)
+    }
+}
+
+/// True if `folder` is a directory below `root`, and no link is on the way.
+fn is_straight(root: &Path, folder: &str) -> bool {
+    let mut path = root.to_owned();
+    folder.split('/').all(|name| {
+        path.push(name);
+        fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir())
+    })
+}

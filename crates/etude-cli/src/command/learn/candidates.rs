@@ -1,0 +1,188 @@
+//! Candidates on disk: `learned/NAME/`, and what was learned for a candidate that a person has edited (L-34).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use etude::disk::Disk;
+use etude_core::digest::Digest;
+use etude_learn::Candidate;
+use etude_runtime::run_id;
+use etude_spec::learned::{self, LEARNED, State};
+use etude_spec::source::{FileKind, Sources};
+use serde_json::{Value, json};
+
+use super::world::World;
+use crate::context::Problem;
+use crate::paths;
+
+/// Most files of a candidate that are read, and the largest of them in bytes.
+const MAX_FILES: usize = 1_000;
+const MAX_SIZE: u64 = 1 << 20;
+
+/// How deep the files of a candidate lie at most.
+const MAX_DEPTH: usize = 4;
+
+/// Files by their paths below a directory.
+pub(super) type Files = BTreeMap<String, String>;
+
+etude_core::words! {
+    /// What a learning result is for the files that are there.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(super) enum Change {
+        /// There was no candidate.
+        New = "new",
+        /// The candidate is written again.
+        Updated = "updated",
+        /// It is the same.
+        Unchanged = "unchanged",
+        /// A person has edited the candidate: it stays.
+        Edited = "edited",
+    }
+}
+
+impl Change {
+    /// The candidate's directory is written.
+    pub(super) fn is_written(self) -> bool {
+        matches!(self, Self::New | Self::Updated)
+    }
+}
+
+/// What becomes of a candidate.
+pub(super) struct Decided {
+    pub(super) change: Change,
+    pub(super) state: State,
+    files: Files,
+    before: Files,
+}
+
+/// Compares a candidate with what lies in its directory.
+pub(super) fn decide(disk: &Disk, candidate: &Candidate, world: &World) -> Decided {
+    let content = {
+        let bytes = candidate.files.iter().map(|(path, text)| (path.clone(), text.clone().into_bytes()));
+        learned::content(&bytes.collect(), &world.tools, world.skill())
+    };
+    let dir = format!("{LEARNED}/{}", candidate.name);
+    let existing = files(disk, &dir);
+    let known = learned::find(disk, LEARNED, &candidate.name).and_then(|located| located.learned);
+    let eligibility = known.as_ref().map(|known| known.document["eligibility"].clone());
+    let eligibility = eligibility.filter(|kept| !kept.is_null()).unwrap_or_else(|| json!("asked"));
+    let state = known.as_ref().map_or(State::Proposed, |known| known.state);
+    let accept_risk = known.as_ref().is_some_and(|known| known.accept_risk);
+    let learn_yaml = candidate.learn_yaml(&content, (state.word(), accept_risk), &eligibility);
+    let mut files = candidate.files.clone();
+    files.insert(learned::FILE.to_owned(), learn_yaml);
+    let is_own = known.is_some_and(|known| known.content == Some(learned::content_of(disk, &dir)));
+    let change = match () {
+        () if existing.is_empty() => Change::New,
+        () if !is_own => Change::Edited,
+        () if existing == files => Change::Unchanged,
+        () => Change::Updated,
+    };
+    Decided { change, state, files, before: existing }
+}
+
+/// Writes what was decided.
+///
+/// # Errors
+/// The directory cannot be written, or `learned` leads out of the app.
+pub(super) fn store(disk: &Disk, name: &str, decided: &Decided) -> Result<(), Problem> {
+    let pending = pending(disk, name)?;
+    match decided.change {
+        Change::Edited => replace(&pending, &decided.files),
+        Change::New | Change::Updated => {
+            forget_pending(&pending);
+            let base = disk.root().join(LEARNED);
+            if fs::symlink_metadata(&base).is_ok_and(|kind| kind.is_symlink()) {
+                return Err(Problem::environment(format!(
+                    "`{LEARNED}` is a symbolic link; candidates are written below it"
+                ))
+                .hint(format!("replace it with a directory: rm {LEARNED} && mkdir {LEARNED}")));
+            }
+            replace(&base.join(name), &decided.files)
+        }
+        Change::Unchanged => {
+            forget_pending(&pending);
+            Ok(())
+        }
+    }
+}
+
+/// Puts the files back that were there before.
+///
+/// # Errors
+/// The directory cannot be written.
+pub(super) fn take_back(disk: &Disk, name: &str, decided: &Decided) -> Result<(), Problem> {
+    let dir = disk.root().join(LEARNED).join(name);
+    if !decided.before.is_empty() {
+        return replace(&dir, &decided.before);
+    }
+    fs::remove_dir_all(&dir)
+        .map_err(|why| Problem::environment(format!("`{}` cannot be removed: {why}", dir.display())))
+}
+
+fn forget_pending(dir: &Path) {
+    // What is not there need not be removed.
+    let _ = fs::remove_dir_all(dir);
+}
+
+/// The directory of what was learned for an edited candidate.
+pub(super) fn pending(disk: &Disk, name: &str) -> Result<PathBuf, Problem> {
+    let state = paths::state_dir().map_err(Problem::environment)?;
+    let app: String = Digest::of(disk.root().display().to_string().as_bytes()).to_string().chars().take(16).collect();
+    Ok(state.join(LEARNED).join(app).join(name))
+}
+
+/// Puts files in the place of a directory; nothing of it is half written when it is read.
+fn replace(dir: &Path, files: &Files) -> Result<(), Problem> {
+    let broken = |why: std::io::Error| Problem::environment(format!("`{}` cannot be written: {why}", dir.display()));
+    let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    // A name that no one has put there: a link of the app would lead elsewhere.
+    let new = dir.with_file_name(format!(".{name}.{}", run_id::new()));
+    let written = files.iter().try_for_each(|(path, text)| {
+        let path = new.join(path);
+        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        fs::write(&path, text)
+    });
+    let removed = || if dir.exists() { fs::remove_dir_all(dir) } else { Ok(()) };
+    written.and_then(|()| removed()).and_then(|()| fs::rename(&new, dir)).map_err(|why| {
+        // The first error counts.
+        let _ = fs::remove_dir_all(&new);
+        broken(why)
+    })
+}
+
+/// The text files below a directory of the app; nothing if there is none. Links that lead out of the app are not followed.
+pub(super) fn files(sources: &dyn Sources, dir: &str) -> Files {
+    fn walk(sources: &dyn Sources, (dir, below): (&str, &str), depth: usize, found: &mut Files) {
+        let mut entries = sources.list(dir).unwrap_or_default();
+        entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        for entry in entries {
+            let inner = if dir.is_empty() { entry.name.clone() } else { format!("{dir}/{}", entry.name) };
+            let path = format!("{below}{}", entry.name);
+            match entry.kind {
+                FileKind::Dir if depth > 0 && entry.name != "__pycache__" => {
+                    walk(sources, (&inner, &format!("{path}/")), depth - 1, found);
+                }
+                FileKind::File { .. } if found.len() < MAX_FILES => {
+                    let text = sources.read(&inner, MAX_SIZE).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+                    found.insert(path, text.unwrap_or_default());
+                }
+                _ => {}
+            }
+        }
+    }
+    let mut found = Files::new();
+    walk(sources, (dir, ""), MAX_DEPTH, &mut found);
+    found
+}
+
+/// The row of a candidate in the document of `learn` (1.8).
+pub(super) fn row(candidate: &Candidate, decided: &Decided) -> Value {
+    json!({
+        "name": candidate.name, "family": candidate.family, "state": decided.state.word(), "change": decided.change.word(),
+        "path": format!("{LEARNED}/{}", candidate.name), "requests": candidate.requests, "runs": candidate.runs,
+        "reads": candidate.reads, "writes": candidate.writes, "parameters": candidate.parameters,
+        "questions": candidate.questions, "not_covered": candidate.not_covered.len(),
+    })
+}

@@ -1,0 +1,165 @@
+//! The files of learned pipelines: states are written, candidates moved.
+//!
+//! A move leaves the pipeline unrouted until its last step, so that one that was interrupted can be made again.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use etude::beneath::{self, Dir, Root, Spot, Unresolved};
+use etude::disk::Disk;
+use etude_spec::discover::PIPELINES;
+use etude_spec::learned::{self, FILE, LEARNED, Located, State, TESTS};
+use etude_spec::source::{FileKind, Sources};
+
+use crate::context::Problem;
+
+/// Largest learn.yaml and case, in bytes.
+const MAX_SIZE: u64 = 1 << 20;
+
+fn broken(path: &str, error: &io::Error) -> Problem {
+    Problem::environment(format!("`{path}` cannot be changed: {error}"))
+}
+
+/// The text of a file of the app.
+pub(super) fn text(disk: &Disk, path: &str) -> Result<String, Problem> {
+    let bytes = disk.read(path, MAX_SIZE);
+    let bytes = bytes.map_err(|why| Problem::environment(format!("`{path}` cannot be read: {why:?}")))?;
+    String::from_utf8(bytes).map_err(|_| Problem::environment(format!("`{path}` is not UTF-8")))
+}
+
+/// The place of `path` in the app. Links of the app that lead out of it are not followed.
+fn find(root: &Root, path: &str) -> Result<Spot, Problem> {
+    beneath::resolve(std::slice::from_ref(root), &root.real().join(path)).map_err(|why| match why {
+        Unresolved::Outside(to) => Problem::usage(format!("`{path}` leads out of the app, to `{}`", to.display()))
+            .hint("replace the link on the way with a directory"),
+        why => Problem::environment(format!("`{path}` cannot be changed: {why}")),
+    })
+}
+
+fn root(disk: &Disk) -> Result<Root, Problem> {
+    Root::open(disk.root()).map_err(|error| broken(".", &error))
+}
+
+/// A directory of the app, made where it is missing.
+pub(super) fn dir(disk: &Disk, path: &str) -> Result<Arc<Dir>, Problem> {
+    find(&root(disk)?, path)?.make_dir().map_err(|error| broken(path, &error))
+}
+
+/// The directory in which `path` lies, and its name in there.
+fn place<'p>(disk: &Disk, path: &'p str) -> Result<(Arc<Dir>, &'p OsStr), Problem> {
+    let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
+    Ok((dir(disk, above)?, OsStr::new(name)))
+}
+
+/// Replaces a file of the app as a whole.
+pub(super) fn replace(disk: &Disk, path: &str, text: &str) -> Result<(), Problem> {
+    let (dir, name) = place(disk, path)?;
+    dir.replace(name, text.as_bytes()).map_err(|error| broken(path, &error))
+}
+
+/// Writes the state of a learned pipeline; the path of the file.
+pub(super) fn set_state(disk: &Disk, located: &Located, state: State) -> Result<String, Problem> {
+    edit(disk, located, |text| learned::with_state(text, state))
+}
+
+/// Changes a learn.yaml; the path of the file.
+pub(super) fn edit(disk: &Disk, located: &Located, change: impl Fn(&str) -> Option<String>) -> Result<String, Problem> {
+    let path = format!("{}/{FILE}", located.dir());
+    let changed = change(&text(disk, &path)?);
+    let changed = changed.ok_or_else(|| Problem::usage(format!("`{path}` has no `state`")))?;
+    replace(disk, &path, &changed)?;
+    Ok(path)
+}
+
+/// Moves a candidate to `pipelines/` and its cases to `tests/`; the new paths.
+pub(super) fn to_pipelines(disk: &Disk, located: &Located) -> Result<Vec<String>, Problem> {
+    let mut paths = Vec::new();
+    let target = format!("{PIPELINES}/{}", located.name);
+    if located.is_candidate() {
+        let is_there = matches!(disk.kind(&target), Ok(FileKind::Dir));
+        if is_there && learned::find(disk, PIPELINES, &located.name).is_none() {
+            return Err(Problem::usage(format!("`{target}` exists, and was not learned"))
+                .hint(format!("rename it, or the candidate `{}`", located.dir())));
+        }
+        // Whatever has no place is found before anything moves.
+        dir(disk, PIPELINES)?;
+        if !digests(disk, &format!("{}/{TESTS}", located.dir())).is_empty() {
+            dir(disk, TESTS)?;
+        }
+        if is_there {
+            remove(disk, &target)?;
+        }
+        rename(disk, &located.dir(), &target)?;
+    }
+    let cases = format!("{target}/{TESTS}");
+    for digest in digests(disk, &cases) {
+        let path = format!("{TESTS}/{}-{digest}.yaml", located.name);
+        rename(disk, &format!("{cases}/{digest}.yaml"), &path)?;
+        paths.push(path);
+    }
+    // An empty directory of cases says nothing, and one that holds something else stays.
+    let _ = fs::remove_dir(disk.root().join(cases));
+    paths.insert(0, target);
+    Ok(paths)
+}
+
+/// Moves a demoted pipeline back to `learned/`, with its cases; the new paths.
+pub(super) fn to_learned(disk: &Disk, located: &Located) -> Result<Vec<String>, Problem> {
+    let target = format!("{LEARNED}/{}", located.name);
+    if located.is_candidate() {
+        return Ok(vec![target]);
+    }
+    if disk.kind(&target).is_ok() {
+        return Err(Problem::usage(format!("`{target}` exists: the family was learned again"))
+            .hint(format!("promote that, or delete it first: etude learn forget {}", located.name)));
+    }
+    dir(disk, LEARNED)?;
+    let mut paths = vec![target.clone()];
+    for path in cases_of(disk, &located.name) {
+        let digest = path.trim_end_matches(".yaml").rsplit('-').next().unwrap_or_default().to_owned();
+        rename(disk, &path, &format!("{}/{TESTS}/{digest}.yaml", located.dir()))?;
+        paths.push(format!("{target}/{TESTS}/{digest}.yaml"));
+    }
+    rename(disk, &located.dir(), &target)?;
+    Ok(paths)
+}
+
+/// The cases of a promoted pipeline: `tests/NAME-DIGEST.yaml`.
+pub(super) fn cases_of(disk: &Disk, name: &str) -> Vec<String> {
+    let own = digests(disk, TESTS)
+        .into_iter()
+        .filter(|stem| stem.strip_prefix(name).and_then(|rest| rest.strip_prefix('-')).is_some_and(is_digest));
+    own.map(|stem| format!("{TESTS}/{stem}.yaml")).collect()
+}
+
+fn is_digest(text: &str) -> bool {
+    text.len() == 16 && text.chars().all(|c| c.is_ascii_hexdigit())
+}
+
+/// The names of the YAML files in a directory, without the ending.
+pub(super) fn digests(disk: &Disk, dir: &str) -> Vec<String> {
+    let entries = disk.list(dir).unwrap_or_default().into_iter();
+    let files = entries.filter(|entry| matches!(entry.kind, FileKind::File { .. }));
+    let mut names: Vec<String> =
+        files.filter_map(|entry| entry.name.strip_suffix(".yaml").map(str::to_owned)).collect();
+    names.sort_unstable();
+    names
+}
+
+fn rename(disk: &Disk, from: &str, to: &str) -> Result<(), Problem> {
+    let ((source, old), (target, new)) = (place(disk, from)?, place(disk, to)?);
+    source.rename_to(old, &target, new).map_err(|error| broken(from, &error))
+}
+
+/// Removes a file or directory of the app. A link is removed, not followed.
+pub(super) fn remove(disk: &Disk, path: &str) -> Result<(), Problem> {
+    let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let root = root(disk)?;
+    let target = root.real().join(find(&root, above)?.below()).join(name);
+    let is_dir = |path: &Path| fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
+    let done = if is_dir(&target) { fs::remove_dir_all(&target) } else { fs::remove_file(&target) };
+    done.map_err(|error| broken(path, &error))
+}

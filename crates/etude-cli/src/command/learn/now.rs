@@ -1,0 +1,139 @@
+//! `etude learn`: reads traces and writes candidates.
+
+use etude_learn::Learned;
+use serde_json::{Value, json};
+
+use super::candidates::{self, Change};
+use super::overlay::Overlay;
+use super::source;
+use super::world::World;
+use crate::args;
+use crate::command::test;
+use crate::context::{Context, Refused};
+use crate::exit::Exit;
+use crate::stdout;
+
+/// How many cases of a new candidate without code are run.
+const MAX_CASES: usize = 3;
+/// The code of a candidate.
+const CODE: &str = "steps/bindings.py";
+
+pub(super) fn learn(context: &Context, options: &args::LearnOptions) -> Result<Exit, Refused> {
+    let disk = context.disk()?;
+    let world = World::of(context, &disk)?;
+    super::check_enabled(&world.learning)?;
+    let read = source::read(context, &disk, options)?;
+    let mut learned = etude_learn::learn(&read.traces, &world, options.family.as_deref());
+    refuse_broken(&disk, &mut learned);
+    let (mut rows, mut refused) = (Vec::new(), Vec::new());
+    let mut is_pending = false;
+    for candidate in &learned.candidates {
+        let decided = candidates::decide(&disk, candidate, &world);
+        if !options.dry_run {
+            candidates::store(&disk, &candidate.name, &decided)?;
+            if decided.change.is_written() && fails_its_cases(context, &disk, candidate) {
+                candidates::take_back(&disk, &candidate.name, &decided)?;
+                refused.push(candidate.name.clone());
+                continue;
+            }
+        }
+        is_pending |= decided.change == Change::Edited;
+        rows.push(candidates::row(candidate, &decided));
+    }
+    refuse(&mut learned, &refused);
+    let document = document(options, &read, &learned, rows);
+    if context.is_json() {
+        stdout::json(&document);
+    } else {
+        report(&document);
+    }
+    Ok(if is_pending { Exit::Waiting } else { Exit::Done })
+}
+
+/// Takes candidates out that `etude check` would refuse (L-12).
+fn refuse_broken(app: &etude::disk::Disk, learned: &mut Learned) {
+    let is_broken = |candidate: &etude_learn::Candidate| {
+        let errors = Overlay::new(app, &candidate.name, &candidate.files).errors();
+        !errors.is_empty()
+    };
+    let broken: Vec<String> =
+        learned.candidates.iter().filter(|one| is_broken(one)).map(|one| one.name.clone()).collect();
+    refuse(learned, &broken);
+}
+
+fn refuse(learned: &mut Learned, names: &[String]) {
+    learned.candidates.retain(|candidate| !names.contains(&candidate.name));
+    for family in &mut learned.families {
+        if family.outcome.as_ref().is_ok_and(|name| names.contains(name)) {
+            family.outcome = Err("check_failed");
+        }
+    }
+}
+
+/// Runs a candidate's cases as `etude learn test` does: all of them if it has code, which the learner has not run (L-12). A case that
+/// cannot be run has failed.
+fn fails_its_cases(context: &Context, disk: &etude::disk::Disk, candidate: &etude_learn::Candidate) -> bool {
+    let count = if candidate.files.contains_key(CODE) { usize::MAX } else { MAX_CASES };
+    match test::first_of_candidate(context, disk, &candidate.name, count) {
+        Ok(tested) => tested.iter().any(|tested| !tested.faults.is_empty()),
+        Err(Refused::Problem(problem)) => {
+            context.say_problem(&problem);
+            true
+        }
+        Err(Refused::Invalid(..)) => true,
+    }
+}
+
+fn document(options: &args::LearnOptions, read: &source::Read, learned: &Learned, rows: Vec<Value>) -> Value {
+    let unusable: Vec<Value> =
+        learned.unusable.iter().map(|one| json!({"run": one.run, "reason": one.reason, "tools": one.tools})).collect();
+    let families: Vec<Value> = learned
+        .families
+        .iter()
+        .map(|row| {
+            json!({
+                "family": row.family, "requests": row.requests, "runs": row.runs, "candidate": row.outcome.as_ref().ok(),
+                "reason": row.outcome.as_ref().err(), "tools": row.tools,
+            })
+        })
+        .collect();
+    json!({
+        "dry_run": options.dry_run, "traces": {"read": read.count, "usable": learned.usable}, "unusable": unusable,
+        "malformed": read.malformed, "families": families, "candidates": rows,
+    })
+}
+
+/// The document in words.
+fn report(document: &Value) {
+    let list = |name: &str| document[name].as_array().cloned().unwrap_or_default();
+    let text =
+        |value: &Value| crate::render::text::harmless(&value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+    stdout::documents(|out| {
+        writeln!(out, "read {} traces, {} usable", document["traces"]["read"], document["traces"]["usable"])?;
+        for row in list("malformed") {
+            writeln!(out, "  {}:{}: {}", text(&row["file"]), row["line"], text(&row["message"]))?;
+        }
+        for row in list("unusable") {
+            writeln!(out, "  run {} is not used: {}", text(&row["run"]), text(&row["reason"]))?;
+        }
+        for row in list("families").iter().filter(|row| row["candidate"].is_null()) {
+            writeln!(
+                out,
+                "  {} ({} requests): nothing learned, {}",
+                text(&row["family"]),
+                row["requests"],
+                text(&row["reason"])
+            )?;
+        }
+        for row in list("candidates") {
+            let (name, change, path) = (text(&row["name"]), text(&row["change"]), text(&row["path"]));
+            writeln!(out, "{name}  {change}  {path}  from {} requests", row["requests"])?;
+        }
+        Ok(())
+    });
+    if list("candidates").iter().any(|row| row["change"] == "edited") {
+        crate::render::say!(
+            "hint: an edited candidate stays as it is; `etude learn show NAME --diff` prints the pending change"
+        );
+    }
+}

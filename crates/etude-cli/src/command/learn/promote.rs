@@ -1,0 +1,165 @@
+//! `etude learn promote`: moves a learned pipeline to a higher state, if its conditions hold (L-58 to L-62).
+
+use std::collections::BTreeSet;
+
+use etude::learned::needs::{self, Facts, Need};
+use etude::learned::{self, Accepted, Standing};
+use etude_core::plan::StepKind;
+use etude_spec::discover::PIPELINES;
+use etude_spec::learned::{Located, State};
+use serde_json::Value;
+
+use super::status::shown_need;
+use super::{Learnt, files, moved, routing};
+use crate::args::{self, PromotedState};
+use crate::command::run::{load, load_candidate};
+use crate::command::{test, user_name};
+use crate::context::{Context, Problem, Refused, block_on};
+use crate::exit::Exit;
+use crate::render::stopped::of_engine;
+use crate::stdout;
+use etude::disk::Disk;
+
+pub(super) fn promote(context: &Context, args: &args::LearnPromote) -> Result<Exit, Refused> {
+    let learnt = Learnt::open(context)?;
+    let standing = learnt.find(&args.name)?;
+    let Some(from) = standing.state else { return Err(standing.located.diagnostics.into()) };
+    let to = args.to.map(state_of).or_else(|| from.above());
+    let to = to.ok_or_else(|| Problem::usage(format!("`{}` is `active`: there is no higher state", args.name)))?;
+    let way = needs::way(from, to);
+    if way.is_empty() {
+        let message = format!("`{}` is `{}`, so `{}` is not a higher state", args.name, from.word(), to.word());
+        return Err(Problem::usage(message)
+            .hint(format!("take it out of use: etude learn demote {}", args.name))
+            .into());
+    }
+    let (facts, conflicts) = facts(context, &learnt, &standing, &way)?;
+    let missing = needs::missing(&standing, &way, &learnt.learning, facts);
+    let documents: Vec<Value> = missing.iter().map(Need::to_json).collect();
+    let blocking: Vec<&Need> = missing.iter().filter(|need| !(args.accept_risk && need.is_risk())).collect();
+    if !blocking.is_empty() {
+        refuse(context, args, &blocking);
+        if context.is_json() {
+            stdout::json(&moved(&args.name, (from.word(), from.word()), &[], &documents, &conflicts));
+        }
+        return Ok(Exit::Usage);
+    }
+    let accepts = missing.iter().any(Need::is_risk);
+    let paths = apply(&learnt, &standing, (from, to), accepts)?;
+    if context.is_json() {
+        stdout::json(&moved(&args.name, (from.word(), to.word()), &paths, &documents, &conflicts));
+    } else if !context.global.quiet {
+        crate::render::say!("`{}` is `{}`: {}", args.name, to.word(), paths.join(", "));
+    }
+    Ok(Exit::Done)
+}
+
+const fn state_of(word: PromotedState) -> State {
+    match word {
+        PromotedState::Proposed => State::Proposed,
+        PromotedState::Shadow => State::Shadow,
+        PromotedState::Assisted => State::Assisted,
+        PromotedState::Active => State::Active,
+    }
+}
+
+/// Everything that the conditions of the way are about.
+fn facts(
+    context: &Context,
+    learnt: &Learnt,
+    standing: &Standing,
+    way: &[State],
+) -> Result<(Facts, Vec<Value>), Refused> {
+    let Learnt { disk, engine, .. } = learnt;
+    let located = &standing.located;
+    let is_up = way.iter().any(|state| *state != State::Proposed);
+    let mut facts = Facts::default();
+    if is_up {
+        // A definition that does not hold is reported as such (exit 3).
+        loaded(context, disk, located)?;
+        let tested = test::of_learned(context, disk, std::slice::from_ref(located), true)?;
+        facts.tests = Some((tested.iter().filter(|tested| tested.faults.is_empty()).count(), tested.len()));
+        facts.writes = writes(context, disk, located);
+    }
+    if standing.demoted.is_some() || standing.state == Some(State::Demoted) {
+        let (tools, _) = etude_spec::tool::load(disk);
+        let found = needs::has_new_evidence(&**engine, disk, standing, &tools);
+        facts.has_new_evidence = found.map_err(|error| of_engine(&error))?;
+    }
+    let mut conflicts = Vec::new();
+    if way.contains(&State::Assisted) {
+        let left_out = learned::unrouted(&**engine, disk).map_err(|error| of_engine(&error))?;
+        conflicts = routing::conflicts(&**engine, disk, standing, &left_out)?;
+        facts.conflicts = conflicts.len();
+    }
+    Ok((facts, conflicts))
+}
+
+fn loaded(context: &Context, disk: &Disk, located: &Located) -> Result<etude::definition::Definition, Refused> {
+    match located.is_candidate() {
+        true => load_candidate(context, disk, &located.name),
+        false => load(context, disk, &located.name),
+    }
+}
+
+/// Whether a learned pipeline has steps whose calls may write. One that does not hold counts as one.
+pub(super) fn writes(context: &Context, disk: &Disk, located: &Located) -> bool {
+    let Ok(definition) = loaded(context, disk, located) else { return true };
+    let kinds = definition.plan.steps().map(|step| &step.kind);
+    kinds.into_iter().any(|kind| match kind {
+        StepKind::Tool(tool) => tool.writes,
+        StepKind::Skill(_) | StepKind::Machine(_) | StepKind::Application(_) => true,
+        _ => false,
+    })
+}
+
+/// Says why a promotion is refused.
+fn refuse(context: &Context, args: &args::LearnPromote, blocking: &[&Need]) {
+    let words: BTreeSet<&str> = blocking.iter().map(|need| need.need).collect();
+    let shown: Vec<String> = blocking.iter().map(|need| shown_need(&need.to_json())).collect();
+    let mut problem = Problem::usage(format!("`{}` is not promoted: {}", args.name, shown.join(", ")));
+    if blocking.iter().all(|need| need.is_risk()) {
+        problem = problem.hint("wait for more comparisons, or accept the risk: --accept-risk");
+    }
+    if words.contains("unchanged_files") || words.contains("tests") {
+        problem = problem.hint(format!("test its files: etude learn test {}", args.name));
+    }
+    if words.contains("routing") {
+        problem = problem.hint("change its `triggers` or `description`; `--format json` lists the requests");
+    }
+    context.say_problem(&problem);
+}
+
+/// Moves files and writes the state, which is last: until then nothing is routed to the pipeline.
+fn apply(
+    learnt: &Learnt,
+    standing: &Standing,
+    (from, to): (State, State),
+    accepts: bool,
+) -> Result<Vec<String>, Problem> {
+    let Learnt { disk, engine, .. } = learnt;
+    let now = etude::clock::now_ms();
+    let mut located = standing.located.clone();
+    let mut paths = Vec::new();
+    if to.is_routed() {
+        paths = files::to_pipelines(disk, &located)?;
+        located.base = PIPELINES;
+    } else if from == State::Demoted {
+        paths = files::to_learned(disk, &located)?;
+        located.base = etude_spec::learned::LEARNED;
+    }
+    if accepts {
+        let accepted = Accepted { by: user_name(), at_ms: now };
+        block_on(learned::accept(&**engine, &standing.content, &accepted))?.map_err(|error| of_engine(&error))?;
+    }
+    let content = &standing.content;
+    let change = |text: &str| {
+        let text = if standing.edited { etude_spec::learned::with_content(text, content) } else { text.to_owned() };
+        let text = if accepts { etude_spec::learned::with_accepted_risk(&text) } else { text };
+        etude_spec::learned::with_state(&text, to)
+    };
+    let path = files::edit(disk, &located, change)?;
+    block_on(learned::promoted(&**engine, disk, standing, &located.dir(), now))?.map_err(|error| of_engine(&error))?;
+    paths.push(path);
+    Ok(paths)
+}

@@ -1,0 +1,179 @@
+//! Candidates in `shadow` beside a run in skill mode (L-51 to L-57).
+//!
+//! A shadow is a process of its own, started when the run has ended: it delays nothing, and its end changes nothing.
+
+use std::process::Stdio;
+use std::sync::Arc;
+
+use etude::definition::Definition;
+use etude::disk::Disk;
+use etude::header::Header;
+use etude::learned::shadow::{self, Agent, Shadowed};
+use etude::rehearsal::{Programs, Rehearsal};
+use etude::runner::{Ended, Request};
+use etude::target::Target;
+use etude::trace::{self, Asked};
+use etude_core::data::Json;
+use etude_core::model::Usage;
+use etude_process::blob::FileBlobs;
+use etude_process::{ChildEnvironment, detached, sandbox};
+use etude_runtime::engine::{Engine, RunState, RunView};
+use etude_runtime::memory::MemoryEngine;
+use etude_spec::learned::{self, State};
+use serde_json::{Value, json};
+
+use super::Learnt;
+use crate::command::route::{Given, find_candidate};
+use crate::command::run::{coerce, unwatched};
+use crate::command::runs::{document_of, find, judge};
+use crate::context::{Context, Problem, Refused, block_on};
+use crate::exit::Exit;
+use crate::render::stopped::of_engine;
+use crate::settings::Need;
+
+/// Starts the shadow of a run that has succeeded in skill mode, if there is a candidate for one.
+pub(crate) fn begin(context: &Context, disk: &Disk, run: &str) -> Result<(), Problem> {
+    if candidates(disk).is_empty() {
+        return Ok(());
+    }
+    let learning = context.settings(disk.root())?.learning;
+    if !learning.enabled || !shadow::is_selected(run, learning.shadow) {
+        return Ok(());
+    }
+    let failed =
+        |error: std::io::Error| Problem::environment(format!("the shadow of run `{run}` cannot be started: {error}"));
+    let mut command = detached(std::env::current_exe().map_err(failed)?, ChildEnvironment::without(&[]));
+    command.arg("--app").arg(disk.root()).arg("--quiet");
+    if let Some(config) = &context.global.config {
+        command.arg("--config").arg(config);
+    }
+    command.args(["learn", "shadow", run]).stdout(Stdio::null()).stderr(Stdio::null());
+    // No one waits for it: it ends by itself after a few seconds, and is not ended with the run.
+    command.spawn().map(|child| etude_process::exempt(&child)).map_err(failed)
+}
+
+/// What the shadow of a run has used, for `usage.shadow`.
+pub(crate) fn usage(engine: &dyn Engine, run: &str) -> Value {
+    shadow::usage_of(engine, run).unwrap_or_else(|_| shadow::usage_json(&Usage::default()))
+}
+
+/// The candidates in `shadow`.
+fn candidates(disk: &Disk) -> Vec<String> {
+    let all = learned::all(disk).into_iter();
+    let own = all.filter(|located| located.is_candidate() && located.state() == Some(State::Shadow));
+    own.map(|located| located.name).collect()
+}
+
+/// `etude learn shadow`: one comparison of a run with the candidate that its request is routed to.
+pub(super) fn shadow(context: &Context, id: &str) -> Result<Exit, Refused> {
+    let learnt = Learnt::open(context)?;
+    let Learnt { disk, engine, .. } = &learnt;
+    let view = find::find(context, &**engine, id)?;
+    let is_good = view.row.state == RunState::Succeeded && judge::verdict(&**engine, &view.row.id)? != "bad";
+    if !matches!(Target::parse(&view.row.target), Target::Skill(_)) || !is_good {
+        return Ok(Exit::Done);
+    }
+    let standings = learnt.standings()?;
+    let in_shadow = |name: &String| {
+        standings
+            .iter()
+            .any(|one| one.located.is_candidate() && one.located.name == *name && one.state == Some(State::Shadow))
+    };
+    let candidates: Vec<String> = candidates(disk).into_iter().filter(in_shadow).collect();
+    let Asked { request, input } = trace::asked(&view, &*engine.blobs());
+    let json = Value::Object(input).to_string();
+    let given = Given { pairs: &[], json: Some(&json) };
+    let (found, mut spent) = find_candidate(context, disk, &request, &candidates, &given)?;
+    if let Some(found) = found {
+        let name = found.definition.target.pipeline().unwrap_or_default().to_owned();
+        let standing = standings.iter().find(|one| one.located.is_candidate() && one.located.name == name);
+        let Some(standing) = standing else { return Ok(Exit::Done) };
+        let (tools, _) = etude_spec::tool::load(disk);
+        let agent = Agent::of(&view, &*engine.blobs(), &tools);
+        let is_trusted = !standing.edited && standing.learned().is_some_and(|learned| learned.content.is_some());
+        let shadowed = match coerce(&found.definition.input, &found.pairs, Some(&found.json)) {
+            Ok(input) => {
+                let begun = Begun { view: &view, request: &request, input, is_trusted };
+                let (shadowed, usage) = beside(context, &learnt, found.definition, &agent, begun)?;
+                spent.add(&usage);
+                shadowed
+            }
+            // As a run: the request does not say what the pipeline needs, so the agent takes it.
+            Err(_) => Shadowed { fell_back: Some((None, "input_invalid".to_owned())), ..Shadowed::default() },
+        };
+        let row = shadow::comparison(&view, &request, &agent, &shadowed, &spent);
+        block_on(shadow::keep(&**engine, &standing.content, &row))?.map_err(|error| of_engine(&error))?;
+    }
+    let now = etude::clock::now_ms();
+    block_on(shadow::keep_usage(&**engine, &view.row.id, &spent, now))?.map_err(|error| of_engine(&error))?;
+    Ok(Exit::Done)
+}
+
+/// With what a shadow begins.
+struct Begun<'a> {
+    view: &'a RunView,
+    request: &'a str,
+    input: Json,
+    /// The files of the candidate are those that were learned.
+    is_trusted: bool,
+}
+
+/// Runs a candidate as a rehearsal; what it came to, and what it has used.
+fn beside(
+    context: &Context,
+    learnt: &Learnt,
+    definition: Definition,
+    agent: &Agent,
+    begun: Begun<'_>,
+) -> Result<(Shadowed, Usage), Refused> {
+    let Learnt { disk, engine, .. } = learnt;
+    let has_sandboxes = sandbox::support().is_ok();
+    let programs = match (has_sandboxes, begun.is_trusted) {
+        (true, _) => Programs::Sandboxed,
+        // Generated code computes values from values.
+        (false, true) => Programs::All,
+        (false, false) => Programs::Nothing,
+    };
+    let definition = shadow::harmless(definition, has_sandboxes);
+    let (tools, _) = etude_spec::tool::load(disk);
+    let rehearsal = Arc::new(Rehearsal::of_shadow(agent.recorded.clone(), tools, programs));
+    let scratch = crate::paths::scratch("shadow").map_err(Problem::environment)?;
+    let memory = Arc::new(MemoryEngine::new(Arc::new(FileBlobs::new(scratch.path(), false))));
+    let mut runner = context.runner(disk, &definition, memory, Need::Look)?;
+    runner.grants.rehearsal = Some(Arc::clone(&rehearsal));
+    // A shadow asks no one.
+    runner.grants.can_ask = false;
+    let header = Header::parse(&begun.view.run.header, &*engine.blobs()).map_err(Problem::environment)?;
+    let document = document_of(&**engine, begun.view)?;
+    let request = Request {
+        limits: shadow::limits(&header, &used(document.members.get("usage"))),
+        routing: Some(json!({"request": begun.request})),
+        ..Request::new(begun.input, header.caller_dir)
+    };
+    let ended = unwatched(&runner, (&definition, disk), request)?;
+    let ended = ended.map_err(|error| crate::render::stopped::problem(&error))?;
+    let usage = used(ended.document.members.get("usage"));
+    Ok((Shadowed { made: rehearsal.made(), fell_back: left(&ended) }, usage))
+}
+
+/// Where a shadow has left its pipeline: by a deviation, a failure, or a question that no one answers.
+fn left(ended: &Ended) -> Option<(Option<String>, String)> {
+    let text = |value: &Value, member: &str| value[member].as_str().map(str::to_owned);
+    let deviation = ended.document.members.get("fell_back").filter(|value| value.is_object());
+    if let Some(deviation) = deviation {
+        return Some((text(deviation, "step"), text(deviation, "reason").unwrap_or_default()));
+    }
+    match ended.document.status() {
+        "succeeded" => None,
+        "failed" => {
+            let failure = ended.errors.first();
+            let reason = failure.map_or_else(|| "failed".to_owned(), |failure| failure.kind.word().to_owned());
+            Some((failure.and_then(|failure| failure.step.clone()), reason))
+        }
+        status => Some((None, status.to_owned())),
+    }
+}
+
+fn used(usage: Option<&Value>) -> Usage {
+    usage.map(etude_runtime::record::to_usage).unwrap_or_default()
+}

@@ -1,0 +1,100 @@
+//! `etude learn status`: every learned pipeline with its state, its evidence, and what a promotion waits for.
+
+use etude::clock;
+use etude::learned::needs::{self, Facts, Need, counts_json};
+use etude::learned::{Accepted, Demotion, Standing};
+use etude_spec::learned::State;
+use serde_json::{Value, json};
+
+use super::Learnt;
+use crate::context::{Context, Problem};
+use crate::exit::Exit;
+use crate::render::stopped::of_engine;
+use crate::stdout;
+
+pub(super) fn status(context: &Context) -> Result<Exit, Problem> {
+    let learnt = Learnt::open(context)?;
+    let standings = learnt.standings()?;
+    let rows = standings.iter().map(|standing| row(context, &learnt, standing)).collect::<Result<Vec<_>, _>>()?;
+    if context.is_json() {
+        stdout::json(&json!({"pipelines": rows}));
+        return Ok(Exit::Done);
+    }
+    if rows.is_empty() && !context.global.quiet {
+        crate::render::say!("nothing was learned in this app: etude learn");
+    }
+    rows.iter().for_each(|row| stdout::line(&shown(row)));
+    Ok(Exit::Done)
+}
+
+fn row(context: &Context, learnt: &Learnt, standing: &Standing) -> Result<Value, Problem> {
+    let Learnt { disk, engine, learning } = learnt;
+    let state = standing.state.map(State::word);
+    let learned = standing.learned();
+    let way = standing.state.and_then(State::above).into_iter().collect::<Vec<_>>();
+    let (tools, _) = etude_spec::tool::load(disk);
+    let is_demoted = standing.demoted.is_some() || standing.state == Some(State::Demoted);
+    let has_new_evidence =
+        is_demoted && needs::has_new_evidence(&**engine, disk, standing, &tools).map_err(|error| of_engine(&error))?;
+    let facts = Facts {
+        writes: super::promote::writes(context, disk, &standing.located),
+        has_new_evidence,
+        ..Facts::default()
+    };
+    let waits_for: Vec<Value> = needs::missing(standing, &way, learning, facts).iter().map(Need::to_json).collect();
+    let deviations = standing.deviations(learning);
+    let deviations: Vec<Value> = deviations
+        .iter()
+        .map(|(step, reason, count)| json!({"step": step, "reason": reason, "count": count}))
+        .collect();
+    Ok(json!({
+        "name": standing.located.name, "family": learned.map(|learned| &learned.family), "state": state,
+        "path": standing.located.dir(), "edited": standing.edited,
+        "evidence": {
+            "requests": learned.map_or(0, |learned| learned.requests), "runs": learned.map_or(0, |learned| learned.runs),
+            "leave_one_out": counts_json(standing.leave_one_out()), "live": counts_json(standing.live()),
+            "wrong_rate_bound": standing.wrong_rate_bound(learning),
+        },
+        "waits_for": waits_for, "deviations": deviations,
+        "demoted": standing.demoted.as_ref().map(demotion), "accepted_risk": standing.accepted_risk.as_ref().map(accepted),
+    }))
+}
+
+fn demotion(demotion: &Demotion) -> Value {
+    json!({"run": demotion.run, "reason": demotion.reason, "at": clock::rfc3339(demotion.at_ms)})
+}
+
+fn accepted(accepted: &Accepted) -> Value {
+    json!({"by": accepted.by, "at": clock::rfc3339(accepted.at_ms)})
+}
+
+/// One line for people: `return-items  shadow  4 requests, wrong rate at most 53 %; waits for comparisons (4 of 59)`.
+fn shown(row: &Value) -> String {
+    let text = |at: &str| row.pointer(at).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let count = |at: &str| row.pointer(at).and_then(Value::as_u64).unwrap_or(0);
+    let bound = row["evidence"]["wrong_rate_bound"].as_f64().unwrap_or(1.0) * 100.0;
+    let mut line = format!(
+        "{}  {}  {} requests, {} live comparisons, wrong rate at most {bound:.1} %",
+        text("/path"),
+        text("/state"),
+        count("/evidence/requests"),
+        count("/evidence/live/agreed") + count("/evidence/live/disagreed"),
+    );
+    let waits = row["waits_for"].as_array().into_iter().flatten();
+    let waits: Vec<String> = waits.map(shown_need).collect();
+    if !waits.is_empty() {
+        line.push_str(&format!("; waits for {}", waits.join(", ")));
+    }
+    if row["demoted"].is_object() {
+        line.push_str(&format!("; demoted: {}", text("/demoted/reason")));
+    }
+    if row["accepted_risk"].is_object() {
+        line.push_str(&format!("; risk accepted by {} at {}", text("/accepted_risk/by"), text("/accepted_risk/at")));
+    }
+    line
+}
+
+/// A condition for people: `comparisons (4, not 59)`.
+pub(super) fn shown_need(need: &Value) -> String {
+    format!("{} ({}, must be {})", need["need"].as_str().unwrap_or_default(), need["have"], need["want"])
+}

@@ -1,0 +1,113 @@
+//! `etude run` on a shared database: submits the run with its app to the workers, and follows it.
+
+use std::collections::BTreeMap;
+
+use etude::definition::Definition;
+use etude::disk::Disk;
+use etude::queue::{Refused, Terms};
+use etude::runner::Request;
+use etude_core::digest::{Digest, Hasher};
+use etude_runtime::engine::{Engine, Enqueued, Placement, UniqueKey};
+use etude_tools::bundle::Bundle;
+use serde_json::json;
+
+use super::unfit;
+use crate::args;
+use crate::command::push::name_of;
+use crate::context::{Context, Problem, block_on};
+use crate::exit::Exit;
+use crate::follow::{Followed, follow};
+use crate::render::stopped::of_engine;
+use crate::{bundles, command, stdout};
+
+/// A run to be submitted.
+pub(crate) struct Submitted<'a> {
+    pub(crate) disk: &'a Disk,
+    pub(crate) definition: &'a Definition,
+    /// Its input and limits. Folders and rights are those of the worker.
+    pub(crate) request: Request,
+    pub(crate) terms: &'a args::Submission,
+}
+
+/// Refuses options that only a shared database heeds.
+pub(super) fn refuse_without_database(given: &args::Submission) -> Result<(), Problem> {
+    let Some(name) = given.first_given() else { return Ok(()) };
+    let problem = Problem::usage(format!("`{name}` is for runs in a shared database, and none is named"));
+    Err(problem.hint("name the database: --engine postgres://USER@HOST/DATABASE"))
+}
+
+/// Refuses what a submitter cannot grant (K-54).
+pub(crate) fn refuse_grants(granted: &args::Granted) -> Result<(), Problem> {
+    let given = [
+        (!granted.read.is_empty(), "--read", "folders"),
+        (!granted.write.is_empty(), "--write", "folders"),
+        (granted.yolo, "--yolo", "yolo"),
+    ];
+    let Some((_, option, member)) = given.into_iter().find(|(is_given, ..)| *is_given) else { return Ok(()) };
+    let message = format!("`{option}` is refused: `allow.{member}` of the queue does not grant it");
+    Err(Problem::usage(message).hint("state what agents may do in the app's `approvals`"))
+}
+
+/// Submits the run, and follows it unless it is detached.
+pub(crate) fn submit(context: &Context, engine: &dyn Engine, submitted: Submitted<'_>) -> Result<Exit, Problem> {
+    let Submitted { disk, definition, request, terms: given } = submitted;
+    context.show(&definition.warnings);
+    let text = request.input.text().map_err(|error| Problem::environment(error.to_string()))?;
+    let mut digest = Hasher::new("submission");
+    digest.field(definition.target.to_string().as_bytes()).field(text.as_bytes());
+    let digest = Some(digest.finish());
+    let placement = Placement {
+        by: Some(command::user_name()),
+        labels: labels(&given.labels)?,
+        priority: given.priority.unwrap_or(0),
+        queue: given.queue.clone(),
+        not_before_ms: given.not_before,
+        bundle: Some(bundle(context, engine, disk, given)?),
+        ..Placement::default()
+    };
+    let keys = given.key.iter().map(|key| UniqueKey { key: format!("run {key}"), digest }).collect();
+    let terms = Terms { placement, keys, ..Terms::default() };
+    let now_ms = etude::clock::now_ms();
+    let enqueued = block_on(etude::queue::enqueue(engine, definition, request, terms, now_ms))?;
+    let (id, enqueued) = enqueued.map_err(|refused| match refused {
+        Refused::Input(problems) => unfit(problems),
+        Refused::Engine(error) => of_engine(&error),
+    })?;
+    let (run_id, replayed) = match enqueued {
+        Enqueued::Accepted => (id, false),
+        Enqueued::Repeated { run_id, is_same: true, .. } => (run_id, true),
+        Enqueued::Repeated { run_id, .. } => {
+            let message = format!("`--key` belongs to run `{run_id}`, which has another target or input");
+            return Err(Problem::usage(message).hint("give another key"));
+        }
+        Enqueued::Full => return Err(Problem::environment("the queue is full")),
+        Enqueued::Held { run_id } => return Err(Problem::environment(format!("run `{run_id}` has its room"))),
+    };
+    if !given.detach {
+        let followed = Followed { run_id: &run_id, definition: Some(definition), before: None, cancels: true };
+        return follow(context, engine, followed);
+    }
+    if context.is_json() {
+        stdout::json(&json!({"run_id": run_id, "status": "queued", "replayed": replayed}));
+    } else {
+        stdout::line(&run_id);
+        if !context.global.quiet {
+            crate::render::say!("hint: follow it with: etude runs watch {run_id}");
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// The bundle of the run: the one that is named, or that of the app, which is uploaded if it is missing.
+fn bundle(context: &Context, engine: &dyn Engine, disk: &Disk, given: &args::Submission) -> Result<Digest, Problem> {
+    if let Some(named) = &given.bundle {
+        return Ok(bundles::find(engine, named)?.digest);
+    }
+    let bundle = Bundle::pack(disk.root()).map_err(|error| bundles::refused(&error))?;
+    bundles::push(context, engine, &bundle, disk.root(), &name_of(disk.root()))?;
+    Ok(bundle.digest())
+}
+
+fn labels(given: &[String]) -> Result<BTreeMap<String, String>, Problem> {
+    given.iter().map(|text| crate::command::label(text)).collect()
+}

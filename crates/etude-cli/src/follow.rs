@@ -1,0 +1,130 @@
+//! Follows a run that a worker drives, with the events, documents and exit statuses of a run of this process.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use etude::definition::Definition;
+use etude::document::Document;
+use etude::queue;
+use etude::runner::Ended;
+use etude_core::machine::Limits;
+use etude_runtime::driver::Stop;
+use etude_runtime::engine::{Engine, Error, RunState, RunView};
+use etude_runtime::record;
+use serde_json::Value;
+
+use crate::command::run::finished;
+use crate::command::runs::watch::Follower;
+use crate::context::{About, Context, Problem, block_on};
+use crate::exit::Exit;
+use crate::remote::failure_of;
+use crate::render::stopped::of_engine;
+use crate::signals;
+
+/// How often the run is looked at.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A look at a run with many records takes long: a tenth of the time at most goes into looks.
+const SHARE: u32 = 10;
+
+/// What is followed.
+pub(crate) struct Followed<'a> {
+    pub(crate) run_id: &'a str,
+    /// What it is a run of; without it its steps are not shown.
+    pub(crate) definition: Option<&'a Definition>,
+    /// The run before something was asked of it: what it had done by then is not shown, and a state counts only when it has changed.
+    pub(crate) before: Option<&'a RunView>,
+    /// The first signal cancels the run.
+    pub(crate) cancels: bool,
+}
+
+/// Follows a run until it has ended or waits, and prints how it ended.
+pub(crate) fn follow(context: &Context, engine: &dyn Engine, followed: Followed<'_>) -> Result<Exit, Problem> {
+    let (run_id, definition) = (followed.run_id, followed.definition);
+    match until_rest(context, engine, &followed) {
+        Ok(Some(view)) => Ok(finished(context, definition.map(|of| of.app.as_path()), &ended(engine, &view)?)),
+        // Two signals: the run goes on without a listener.
+        Ok(None) => Ok(Exit::Interrupted),
+        Err(problem) => {
+            let target = definition.map(|definition| definition.target.clone());
+            let about = About { run_id: Some(run_id), target: target.as_ref(), so_far: None };
+            let problem = problem.hint(format!("the run is kept in the database: etude runs watch {run_id}"));
+            Ok(context.report(about, &problem))
+        }
+    }
+}
+
+/// The run when nothing happens in it any more; `None` if the user does not want to wait for that.
+fn until_rest(context: &Context, engine: &dyn Engine, followed: &Followed<'_>) -> Result<Option<RunView>, Problem> {
+    let failed = |error: Error| of_engine(&error);
+    let stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be caught: {e}")))?;
+    let mut has_cancelled = false;
+    let mut view = match followed.before {
+        Some(before) => before.clone(),
+        None => engine.view(followed.run_id).map_err(failed)?,
+    };
+    let blobs = engine.blobs();
+    let mut follower = Follower::new(context, blobs, &view, followed.definition)?;
+    if followed.before.is_some() {
+        follower.skip(&view)?;
+    }
+    let before = followed.before.map(|view| view.row.change);
+    loop {
+        let since = Instant::now();
+        view = engine.view(followed.run_id).map_err(failed)?;
+        follower.feed(&view)?;
+        let is_at_rest = view.row.state.is_final() || view.row.state == RunState::Waiting;
+        if is_at_rest && before.is_none_or(|before| view.row.change != before) {
+            follower.close();
+            return Ok(Some(view));
+        }
+        let said = stop.borrow().clone();
+        match said {
+            Stop::Cancel(reason) if followed.cancels && !has_cancelled => {
+                has_cancelled = true;
+                cancel(engine, &view, followed.definition, &reason)?;
+            }
+            Stop::Kill(_) => return Ok(None),
+            Stop::Cancel(_) if !followed.cancels => return Ok(None),
+            _ => thread::sleep(PAUSE.max(since.elapsed() * SHARE)),
+        }
+    }
+}
+
+/// Cancels a run: one that has not begun is over at once, any other one gets a signal, which the worker that has it or takes it finds.
+pub(crate) fn cancel(
+    engine: &dyn Engine,
+    view: &RunView,
+    definition: Option<&Definition>,
+    reason: &str,
+) -> Result<bool, Problem> {
+    let id = &view.row.id;
+    if view.row.state == RunState::Queued
+        && block_on(queue::cancel(engine, definition, id, reason))?.map_err(|error| of_engine(&error))?
+    {
+        return Ok(true);
+    }
+    let attempt = record::attempt_number(&view.records);
+    engine.signal(id, &record::cancel_signal(reason, attempt)).map_err(|error| of_engine(&error))?;
+    Ok(false)
+}
+
+/// How a run ended, from its result document.
+fn ended(engine: &dyn Engine, view: &RunView) -> Result<Ended, Problem> {
+    let document: Document = crate::command::runs::document_of(engine, view)?;
+    let errors = document.members.get("errors").and_then(Value::as_array);
+    let errors = errors.into_iter().flatten().filter_map(failure_of).collect();
+    Ok(Ended { run_id: view.row.id.clone(), document, errors, gates: Vec::new(), limits: Limits::default() })
+}
+
+/// Continues a run that no worker has: it is put into its queue and followed.
+pub(crate) fn proceed(
+    context: &Context,
+    engine: &dyn Engine,
+    before: &RunView,
+    definition: Option<&Definition>,
+) -> Result<Exit, Problem> {
+    block_on(engine.requeue(&before.row.id))?.map_err(|error| of_engine(&error))?;
+    let followed = Followed { run_id: &before.row.id, definition, before: Some(before), cancels: true };
+    follow(context, engine, followed)
+}

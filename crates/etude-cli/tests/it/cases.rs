@@ -1,0 +1,110 @@
+//! Tests with recorded calls and answers, and faults of learned pipelines (L-37, L-39).
+
+use serde_json::json;
+
+use crate::test::Test;
+
+const PIPELINE: &str = r#"name: back
+description: Returns an order.
+fallback: skill
+input: {id: string}
+steps:
+  - {name: order, type: tool, tool: get, args: {id: "{{input.id}}"}}
+  - {name: which, type: llm, prompt: "{{run.request}} Which?", choose: {from: "{{order.output.lines}}", by: sku, always: true}}
+  - {name: card, type: llm, prompt: "Which card?", choose: {from: "{{order.output.cards}}"}}
+  - {name: allowed, type: llm, prompt: "May I?", schema: {type: object, required: [allowed], properties: {allowed: {enum: ["yes", "no"]}}}}
+  - {name: gone, type: tool, tool: cancel, require: {value: "{{allowed.output.allowed}}", equals: "yes"}, args: {id: "{{order.output.id}}", sku: "{{which.output.sku}}", card: "{{card.output}}"}}
+"#;
+
+const CASE: &str = r#"name: back 9c04d2aa31e7b650
+digest: 9c04d2aa31e7b650
+pipeline: back
+request: Return the lamp
+input: {id: A-1}
+tools:
+  - {tool: get, arguments: {id: A-1}, result: {id: A-1, lines: [{sku: lamp}], cards: [c-1, c-2]}, error: null}
+  - {tool: cancel, arguments: {id: A-1, sku: lamp, card: c-2}, result: cancelled}
+answers: {which: lamp, card: c-2, allowed: {allowed: "yes"}}
+expect: {status: succeeded, calls: [{tool: cancel, arguments: {id: A-1, sku: lamp, card: c-2}}], fell_back: null}
+"#;
+
+fn app() -> Test {
+    let tool = |name: &str, gated: bool| {
+        format!("name: {name}\ndescription: Does it.\ncommand: sh tools/started.sh\ngated: {gated}\n")
+    };
+    Test::new()
+        .skill("", "Be brief.\n")
+        .file("tools/started.sh", "touch started\n")
+        .file("tools/get.yaml", &tool("get", false))
+        .file("tools/cancel.yaml", &tool("cancel", true))
+        .file("pipelines/back/pipeline.yaml", PIPELINE)
+}
+
+/// L-39, 1.4: a case runs without key, network and tools: reads, answers and writes are those that are recorded.
+#[test]
+fn a_case_starts_no_tool_and_asks_no_model() {
+    let test = app().file("tests/back-9c04d2aa31e7b650.yaml", CASE);
+    let ran = test.run(&["test", "--format", "json"]).exit(0);
+    assert_eq!((ran.at("/passed"), ran.at("/tests/0/pipeline")), (json!(1), json!("back")));
+    assert!(!test.path("app/started").exists());
+}
+
+/// L-39: an edited binding fails: a write with other arguments, a read that is not recorded, a write that is not expected.
+#[test]
+fn a_case_fails_if_a_binding_is_edited() {
+    let faults = |pipeline: &str, case: &str| {
+        let test = app().file("pipelines/back/pipeline.yaml", pipeline).file("tests/c.yaml", case);
+        test.run(&["test", "--format", "json"]).exit(1).at("/tests/0/faults").to_string()
+    };
+    let found = faults(&PIPELINE.replace("card: \"{{card.output}}\"", "card: c-1"), CASE);
+    assert!(found.contains("unrecorded_call: `cancel`") && found.contains("expected `cancel`"), "{found}");
+    let found = faults(&PIPELINE.replace("args: {id: \"{{input.id}}\"}", "args: {id: A-2}"), CASE);
+    assert!(
+        found.contains("unrecorded_call: `get`") && found.contains("left the pipeline at `order` (tool_error)"),
+        "{found}"
+    );
+    let found = faults(
+        PIPELINE,
+        &CASE.replace("calls: [{tool: cancel, arguments: {id: A-1, sku: lamp, card: c-2}}]", "calls: []"),
+    );
+    assert!(found.contains("a call is not expected: `cancel`"), "{found}");
+    let found = faults(PIPELINE, &CASE.replace("card: c-2, allowed: {allowed: \"yes\"}", "card: c-2"));
+    assert!(found.contains("the case has no answer for step `allowed`"), "{found}");
+}
+
+/// 1.4: a case of a deviation names step and reason; the agent that continues is not asked.
+#[test]
+fn a_case_may_expect_a_deviation() {
+    let case = CASE.replace("allowed: {allowed: \"yes\"}", "allowed: {allowed: \"no\"}").replace(
+        "calls: [{tool: cancel, arguments: {id: A-1, sku: lamp, card: c-2}}], fell_back: null",
+        "calls: [], fell_back: {step: gone, reason: not_allowed}",
+    );
+    app().file("tests/c.yaml", &case).run(&["test"]).exit(0);
+    let other = case.replace("step: gone", "step: which");
+    let ran = app().file("tests/c.yaml", &other).run(&["test", "--format", "json"]).exit(1);
+    assert!(ran.at("/tests/0/faults/0").to_string().contains("left the pipeline at `gone` (not_allowed), expected"));
+}
+
+/// L-37: `check` passes with candidates, and a broken one is a warning; L-36: no list has it.
+#[test]
+fn a_broken_candidate_is_a_warning_of_check() {
+    let learn = "learn: 1\nstate: shadow\nfamily: cancel\n";
+    let test = app()
+        .file("learned/cancel/learn.yaml", learn)
+        .file("learned/cancel/pipeline.yaml", "name: cancel\ndescription: d\nsteps: [{name: a, type: tol}]\n");
+    let ran = test.run(&["check", "--format", "json"]).exit(0);
+    assert_eq!(
+        (ran.at("/diagnostics/0/severity"), ran.at("/diagnostics/0/file")),
+        (json!("warning"), json!("learned/cancel/pipeline.yaml"))
+    );
+    assert!(!test.run(&["list"]).exit(0).out().contains("cancel"));
+    test.run(&["run", "--pipeline", "cancel"]).exit(2);
+}
+
+/// 1.7, A-2.2: a mistake under `learn` is an error of the configuration with its place.
+#[test]
+fn a_mistake_under_learn_is_located() {
+    let test = app().file("etude.yaml", "learn: {writes: proposed}\n");
+    let ran = test.run(&["check", "--format", "json"]).exit(3);
+    assert_eq!((ran.at("/diagnostics/0/file"), ran.at("/diagnostics/0/line")), (json!("etude.yaml"), json!(1)));
+}

@@ -1,0 +1,183 @@
+//! Commands on a fleet: following, cancelling, listing, bundles, and where the engine is named.
+
+use serde_json::json;
+
+use crate::database::Server;
+use crate::fleet::{count, fleet, list, url};
+use crate::fleet_workers::WORKER;
+use crate::test::{Test, noting, printing, wait_until};
+
+/// K-15: a followed run has the events, the document and the exit status of a run of this machine.
+#[test]
+fn a_followed_run_looks_like_one_of_this_machine() {
+    let Some(server) = Server::start() else { return };
+    let test = Test::new()
+        .pipeline("p", |p| p.note("a", "{\"n\": 1}").note("b", "2"))
+        .pipeline("bad", |p| p.note("a", "1").sh("b", "echo no >&2; exit 3"));
+    let test = fleet(&server, test);
+    let worker = test.start(&WORKER);
+    for (name, code) in [("p", 0), ("bad", 1)] {
+        let of = |engine: &[&str]| {
+            let ran = test.run(&[&["run", "-p", name, "--format", "jsonl"], engine].concat()).exit(code);
+            let mut lines = ran.lines();
+            // What a process prints to stderr is not in the journal as it comes.
+            lines.retain(|line| line["event"] != "stderr");
+            lines
+        };
+        assert_eq!(of(&[]), of(&["--engine", "embedded"]), "{name}");
+    }
+    worker.terminate();
+    worker.finish().exit(0);
+}
+
+/// The first signal cancels the run, whose destructor runs on its worker; a follower that is killed leaves it as it is.
+#[test]
+fn a_signal_to_a_follower_cancels_the_run() {
+    let Some(server) = Server::start() else { return };
+    let test = Test::new()
+        .pipeline("p", |p| {
+            p.sh("a", &format!("{}; until [ -e \"$ROOT/go\" ]; do sleep 0.05; done; {}", noting("a"), printing("1")))
+        })
+        .pipeline("_destructor", |p| p.note("end", "3"));
+    let test = fleet(&server, test);
+    let worker = test.start(&WORKER);
+    let follower = test.start(&["run", "-p", "p", "--format", "json"]);
+    test.wait_for("a");
+    follower.interrupt();
+    follower.finish().exit(130).has("/status", "cancelled");
+    assert_eq!(test.ledger(), ["a", "end"]);
+    let follower = test.start(&["run", "-p", "p", "--format", "json"]);
+    wait_until("the step", || test.ledger().len() == 3);
+    follower.kill();
+    assert_eq!(list(&test).at("/runs/0/status"), "running");
+    test.put("go", "");
+    wait_until("the end", || list(&test).doc()["runs"][0]["status"] == "succeeded");
+    worker.terminate();
+    worker.finish().exit(0);
+}
+
+/// K-40: a run that never began is cancelled at once, one that waits by a worker. Its destructor runs there.
+#[test]
+fn runs_are_cancelled_wherever_they_are() {
+    let Some(server) = Server::start() else { return };
+    let test = Test::new()
+        .pipeline("p", |p| p.step("name: gate\ntype: approval\nmessage: Go on?\n").note("a", "1"))
+        .pipeline("_destructor", |p| p.note("end", "3"));
+    let test = fleet(&server, test);
+    let queued = test
+        .run(&["run", "-p", "p", "--detach", "--not-before", "2999-01-01T00:00:00Z", "--format", "json"])
+        .exit(0)
+        .id();
+    assert_eq!(server.sql("select is_asleep from etude.queue"), "t");
+    test.run(&["runs", "cancel", &queued, "--format", "json"]).exit(0).has("/status", "cancelled");
+    assert_eq!(test.ledger(), [""; 0]);
+    let worker = test.start(&WORKER);
+    let waiting = test.run_json("p").exit(5).id();
+    test.run(&["runs", "cancel", &waiting, "--format", "json"]).exit(0).has("/cancelling", true);
+    wait_until("the end", || list(&test).doc()["runs"][0]["status"] == "cancelled");
+    assert_eq!(test.ledger(), ["end"]);
+    worker.terminate();
+    worker.finish().exit(0);
+}
+
+/// Lists have pages, labels, tenants and times; keys make submissions repeatable (K-29).
+#[test]
+fn lists_have_pages_and_filters() {
+    let Some(server) = Server::start() else { return };
+    let test = fleet(&server, Test::new().pipeline("p", |p| p.note("a", "1")));
+    for label in ["n=1", "n=2", "n=3"] {
+        test.run(&["run", "-p", "p", "--detach", "--label", label, "--priority", "5", "--queue", "slow"]).exit(0);
+    }
+    let page = test.run(&["runs", "list", "-n", "2", "--format", "json"]).exit(0);
+    let value = page.value();
+    assert_eq!((value["runs"].as_array().map(Vec::len), &value["total"]), (Some(2), &json!(null)));
+    assert_eq!((&value["runs"][0]["labels"], &value["runs"][0]["priority"]), (&json!({"n": "3"}), &json!(5)));
+    assert!(value["runs"][0]["bundle"].as_str().is_some_and(|hash| hash.len() == 64), "{value}");
+    let cursor = value["next"].as_str().expect("a cursor").to_owned();
+    test.run(&["runs", "list", "-n", "2", "--after", &cursor, "--format", "json"])
+        .exit(0)
+        .has("/next", json!(null))
+        .has("/runs/0/labels", json!({"n": "1"}));
+    test.run(&["runs", "list", "--after", "x"]).exit(2).stderr_has("cursor");
+    let of = |args: &[&str]| {
+        let ran = test.run(&[&["runs", "list", "--format", "json"], args].concat()).exit(0);
+        ran.at("/runs").as_array().map_or(0, Vec::len)
+    };
+    assert_eq!((of(&["--label", "n=2"]), of(&["--label", "n=9"])), (1, 0));
+    assert_eq!((of(&["--tenant", "default"]), of(&["--tenant", "acme"])), (3, 0));
+    assert_eq!(
+        (of(&["--created-after", "2020-01-01T00:00:00Z"]), of(&["--created-after", "2999-01-01T00:00:00Z"])),
+        (3, 0)
+    );
+    assert_eq!(server.sql("select distinct queue, tenant, priority from etude.runs"), "slow|default|5");
+}
+
+/// K-45, K-50: a push uploads what the database has not, whatever the cache of this machine has from another one.
+#[test]
+fn a_push_does_not_trust_the_cache() {
+    let Some(server) = Server::start() else { return };
+    let test = fleet(&server, Test::new().pipeline("p", |p| p.note("a", "1")));
+    test.run(&["push", "--format", "json"]).exit(0).has("/uploaded", true);
+    server.sql("delete from etude.blobs; delete from etude.chunks");
+    test.run(&["push", "--format", "json"]).exit(0).has("/uploaded", false);
+    let test = test.env("ETUDE_ENGINE", &server.url("other"));
+    test.run(&["engine", "migrate"]).exit(0);
+    test.run(&["push", "--format", "json"]).exit(0).has("/uploaded", true);
+    for schema in ["etude", "other"] {
+        assert_eq!(server.sql(&format!("select count(*) from {schema}.blobs join {schema}.chunks using (hash)")), "1");
+    }
+}
+
+/// Bundles are listed and shown; an archive is checked before anything is kept (K-51, K-52).
+#[test]
+fn bundles_are_listed_shown_and_checked() {
+    let Some(server) = Server::start() else { return };
+    let test = fleet(&server, Test::new().pipeline("p", |p| p.note("a", "1")).file("notes.txt", "hi\n"));
+    test.run(&["push", "--name", "first", "--format", "json"]).exit(0).has("/uploaded", true).has("/name", "first");
+    let listed = test
+        .run(&["bundles", "list", "--format", "json"])
+        .exit(0)
+        .has("/next", json!(null))
+        .has("/bundles/0/name", "first");
+    let hash = listed.value()["bundles"][0]["bundle"].as_str().expect("a hash").to_owned();
+    for named in ["first", &hash, &hash[..8]] {
+        let shown = test.run(&["bundles", "show", named, "--format", "json"]).exit(0);
+        let entries = shown.at("/entries").as_array().cloned().unwrap_or_default();
+        let notes = entries.iter().find(|entry| entry["path"] == "notes.txt").expect("it is there");
+        assert_eq!((&notes["mode"], &notes["bytes"]), (&json!("0644"), &json!(3)), "{notes}");
+    }
+    test.run(&["bundles", "show", "nowhere"]).exit(2).stderr_has("etude bundles list");
+    // A run of the bundle, with no app here.
+    let test = test.cwd("elsewhere");
+    test.run(&["run", "-p", "p", "--bundle", "first", "--detach", "--format", "json"]).exit(0).has("/status", "queued");
+    assert_eq!((count(&test), server.sql("select encode(bundle, 'hex') from etude.runs")), (1, hash));
+    let mut archive = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_ustar();
+    header.as_ustar_mut().expect("ustar").name[..9].copy_from_slice(b"../escape");
+    header.set_entry_type(tar::EntryType::Regular);
+    header.set_size(0);
+    header.set_cksum();
+    archive.append(&header, std::io::empty()).expect("an entry");
+    std::fs::write(test.path("evil.tar"), archive.into_inner().expect("an archive")).expect("a file");
+    let path = test.path("evil.tar").display().to_string();
+    test.run(&["push", &path]).exit(3).stderr_has("../escape");
+}
+
+/// The user's configuration names the engine, below the environment and `--engine`; an app cannot, and leases have room for beats.
+#[test]
+fn the_configuration_names_the_engine() {
+    let Some(server) = Server::start() else { return };
+    let test = fleet(&server, Test::new().pipeline("p", |p| p.note("a", "1")));
+    test.run(&["run", "-p", "p", "--detach"]).exit(0);
+    let test = test.without_env("ETUDE_ENGINE").env("WHERE", &url(&server));
+    let test = test.user_config("engine: {url: \"${env:WHERE}\"}\n");
+    assert_eq!(count(&test), 1);
+    test.run(&["runs", "list", "--engine", "embedded", "--format", "json"]).exit(0).has("/total", 0);
+    let test = test.user_config("engine: {url: \"${env:WHERE}\", lease: 9s}\n");
+    test.run(&["runs", "list"]).exit(3).stderr_has("engine.lease");
+    let test = test.user_config("{}\n").file("etude.yaml", "engine: {url: \"postgres://localhost/x\"}\n");
+    test.run(&["run", "-p", "p"]).exit(3).stderr_has("not the app's to set");
+    // Options of a fleet need one.
+    std::fs::remove_file(test.path("app/etude.yaml")).expect("it is there");
+    test.run(&["run", "-p", "p", "--queue", "x"]).exit(2).stderr_has("--queue");
+}

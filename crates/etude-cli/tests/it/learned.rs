@@ -1,0 +1,135 @@
+//! From runs in skill mode to a pipeline that makes the same calls: `learn`, `learn show`.
+
+use serde_json::{Value, json};
+
+use crate::ran::Ran;
+use crate::server::{Reply, Seen, Server};
+use crate::test::Test;
+
+/// An app with a skill, a tool that reads an order, and one that returns its items.
+fn shop(server: &Server) -> Test {
+    let order = "import json, sys\ncall = json.load(sys.stdin)\nid = call['args']['order_id']\nitems = [{'item_id': f'{id}-{n}'} for n in range(1 + int(id[-1]) % 3)]\nprint(json.dumps({'ok': True, 'value': {'order_id': id, 'status': 'delivered', 'items': items}}))\n";
+    let back = "import json, sys\ncall = json.load(sys.stdin)\nopen('ledger', 'a').write(json.dumps(call['args'], sort_keys=True) + '\\n')\nprint(json.dumps({'ok': True, 'value': 'returned'}))\n";
+    let head = |name: &str, more: &str| {
+        format!(
+            "name: {name}\ndescription: Does it.\ninputSchema: {{type: object, properties: {{order_id: {{type: string}}}}}}\n{more}command: python3 -S tools/{name}.py\n"
+        )
+    };
+    Test::new()
+        .skill("", "# Desk\n\nHello.\n\n## Returns\n\nOnly once.\n")
+        .model(server)
+        .file("tools/get_order.yaml", &head("get_order", "gated: false\n"))
+        .file("tools/get_order.py", order)
+        .file("tools/return_items.yaml", &head("return_items", "effects: true\n"))
+        .file("tools/return_items.py", back)
+}
+
+/// An agent that returns all items of the order that is asked for, and lets every call pass.
+fn agent(seen: &Seen) -> Reply {
+    if seen.tools().is_empty() {
+        return Reply::json(&json!({"allowed": "yes", "rule": "Only once."}));
+    }
+    let request = seen.request();
+    let id = request.split(|c: char| c.is_whitespace() || c == ',').find(|word| word.starts_with("ORD-"));
+    let id = id.unwrap_or_default().to_owned();
+    let last = id.bytes().last().unwrap_or(b'0');
+    let items: Vec<String> = (0..=(last - b'0') % 3).map(|n| format!("{id}-{n}")).collect();
+    match seen.turn() {
+        0 => Reply::call("get_order", json!({"order_id": id})),
+        1 => Reply::call("return_items", json!({"order_id": id, "item_ids": items})),
+        _ => Reply::says("done"),
+    }
+}
+
+const ORDERS: [&str; 3] = ["ORD-100", "ORD-205", "ORD-311"];
+
+/// An app in which the agent has returned the items of three orders.
+fn learned() -> (Server, Test, Ran) {
+    let server = Server::by(|seen, _| agent(seen));
+    let test = shop(&server);
+    for id in ORDERS {
+        test.follow(&format!("Return everything of {id}, please"), &["--yolo"]).exit(0);
+    }
+    let ran = test.run(&["learn", "--format", "json"]).exit(0);
+    (server, test, ran)
+}
+
+/// L-9, L-13, L-14, L-23, L-37: three runs become a candidate that passes `check` and makes the right calls for another request.
+#[test]
+fn three_runs_become_a_pipeline_that_makes_the_same_calls() {
+    let (_server, test, ran) = learned();
+    let row = ran.at("/candidates/0");
+    assert_eq!((&row["name"], &row["change"]), (&json!("return-items"), &json!("new")), "{row}");
+    assert_eq!((&row["reads"], &row["writes"]), (&json!(["get_order"]), &json!(["return_items"])));
+    assert_eq!((&row["parameters"], &row["questions"]), (&json!(["order_id"]), &json!([])));
+    test.run(&["check"]).exit(0);
+    let shown = test.run(&["learn", "show", "return-items", "--format", "json"]).exit(0);
+    let binding = shown.at("/bindings").as_array().cloned().unwrap_or_default();
+    let of = |argument: &str| {
+        binding.iter().rfind(|row| row["argument"] == argument).map(|row| (row["source"].clone(), row["why"].clone()))
+    };
+    assert_eq!(of("/order_id"), Some((json!("input"), json!("words_first"))));
+    assert_eq!(of("/item_ids"), Some((json!("computed"), json!("only_alternative"))));
+    let pipelines = test.path("app/pipelines");
+    std::fs::create_dir_all(&pipelines).unwrap();
+    std::fs::rename(test.path("app/learned/return-items"), pipelines.join("return-items")).unwrap();
+    std::fs::remove_file(pipelines.join("return-items/learn.yaml")).unwrap();
+    test.run(&["check"]).exit(0);
+    std::fs::remove_file(test.path("app/ledger")).unwrap();
+    let ran = test.run(&["run", "-p", "return-items", "-i", "order_id=ORD-902", "--yolo", "--format", "json"]).exit(0);
+    assert_eq!(ran.at("/fell_back"), json!(null), "{}", ran.out());
+    let ledger = std::fs::read_to_string(test.path("app/ledger")).unwrap();
+    let wanted = json!({"item_ids": ["ORD-902-0", "ORD-902-1", "ORD-902-2"], "order_id": "ORD-902"});
+    assert_eq!(serde_json::from_str::<Value>(&ledger).unwrap(), wanted);
+}
+
+/// L-10, L-34: the same runs give the same bytes; an edited candidate stays, `learn` exits with 5, and `show --diff` has the change.
+#[test]
+fn an_edited_candidate_stays() {
+    let (_server, test, _) = learned();
+    let file = test.path("app/learned/return-items/pipeline.yaml");
+    let before = std::fs::read_to_string(&file).unwrap();
+    let again = test.run(&["learn", "--format", "json"]).exit(0);
+    assert_eq!(again.at("/candidates/0/change"), json!("unchanged"));
+    test.run(&["learn", "show", "return-items", "--diff", "--format", "json"]).exit(0).has("/diff", "");
+    std::fs::write(&file, before.clone() + "# mine\n").unwrap();
+    let again = test.run(&["learn", "--format", "json"]).exit(5);
+    assert_eq!(again.at("/candidates/0/change"), json!("edited"));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), before + "# mine\n");
+    let diff = test.run(&["learn", "show", "return-items", "--diff", "--format", "json"]).exit(0);
+    assert!(diff.at("/diff").as_str().is_some_and(|diff| diff.contains("-# mine")), "{}", diff.out());
+}
+
+/// L-5, L-7, L-8, L-11: files in the form of the export; lines that are none; missing tools; nothing is written by a dry run.
+#[test]
+fn traces_are_read_from_files() {
+    let server = Server::agent([Reply::says("unused")]);
+    let test = shop(&server);
+    let trace = |n: usize, tool: &str| {
+        let id = format!("ORD-10{n}");
+        json!({"trace": 1, "run": format!("r{n}"), "request": format!("Return {id}"), "events": [
+            {"tool": "get_order", "arguments": {"order_id": id}, "result": {"order_id": id, "items": [{"item_id": format!("{id}-a")}, {"item_id": format!("{id}-b")}]}},
+            {"tool": tool, "arguments": {"order_id": id, "item_ids": [format!("{id}-a"), format!("{id}-b")]}, "result": "ok"},
+        ]})
+        .to_string()
+    };
+    let lines = [
+        "{".to_owned(),
+        trace(1, "return_items"),
+        trace(2, "return_items"),
+        trace(3, "return_items"),
+        trace(4, "teleport"),
+    ];
+    let test = test.file("traces.jsonl", &(lines.join("\n") + "\n"));
+    let ran = test.run(&["learn", "--traces", "traces.jsonl", "--dry-run", "--format", "json"]).exit(0);
+    assert_eq!(ran.at("/traces"), json!({"read": 5, "usable": 3}));
+    assert_eq!(
+        (ran.at("/malformed/0/line"), ran.at("/unusable")),
+        (json!(1), json!([{"run": "r4", "reason": "missing_tool", "tools": ["teleport"]}]))
+    );
+    assert_eq!(ran.at("/candidates/0/name"), json!("return-items"));
+    assert!(!test.path("app/learned").exists());
+    test.run(&["learn", "--traces", "nothing.jsonl"]).exit(2).stderr_has("cannot be read");
+    let test = test.file("etude.yaml", "learn: {enabled: false}\n");
+    test.run(&["learn", "--traces", "traces.jsonl"]).exit(2).stderr_has("switched off");
+}

@@ -1,0 +1,196 @@
+//! A fleet under random faults: workers that are killed or stopped, connections that are cut, a database that crashes or freezes.
+//!
+//! The short form is a test. `cargo run -p xtask -- soak` runs the long one.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use crate::database::Server;
+use crate::fleet::fleet;
+use crate::fleet_workers::{WORKER, events};
+use crate::test::{Running, Test, printing, wait_until};
+
+/// Seconds of the long form.
+const SECONDS: &str = "ETUDE_SOAK_S";
+
+/// Steps of a run.
+const STEPS: usize = 4;
+
+/// Workers at once.
+const WORKERS: usize = 2;
+
+/// Short times, so that many deaths fit into a short test.
+const TIMES: &str = "engine: {lease: 4s, beat: 1s, grace: 1s, poll: 100ms, max_crashes: 0}\n";
+
+/// Numbers that are the same each time.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Fault {
+    KillWorker,
+    StopWorker,
+    CutConnections,
+    CrashDatabase,
+    FreezeDatabase,
+}
+
+const FAULTS: [Fault; 5] =
+    [Fault::KillWorker, Fault::StopWorker, Fault::CutConnections, Fault::CrashDatabase, Fault::FreezeDatabase];
+
+/// A fleet with runs whose steps note each of their starts.
+struct Soak {
+    server: Server,
+    test: Test,
+    workers: Vec<Running>,
+    submitted: usize,
+    deaths: usize,
+}
+
+impl Soak {
+    fn start() -> Option<Self> {
+        let server = Server::start()?;
+        let test = Test::new().user_config(TIMES).pipeline("p", |p| {
+            (0..STEPS).fold(p, |p, step| {
+                let script =
+                    format!("echo \"$ETUDE_RUN_ID {step}\" >> \"$LEDGER\"; sleep 0.2; {}", printing(&step.to_string()));
+                p.sh(&format!("s{step}"), &script)
+            })
+        });
+        let test = fleet(&server, test);
+        let mut soak = Self { server, test, workers: Vec::new(), submitted: 0, deaths: 0 };
+        (0..WORKERS).for_each(|_| soak.employ());
+        Some(soak)
+    }
+
+    fn employ(&mut self) {
+        self.workers.push(self.test.start(&[&WORKER[..], &["--places", "4"]].concat()));
+    }
+
+    fn submit(&mut self, runs: usize) {
+        for _ in 0..runs {
+            self.test.run(&["run", "-p", "p", "--detach", "--format", "json"]).exit(0);
+        }
+        self.submitted += runs;
+    }
+
+    fn inject(&mut self, fault: Fault, random: &mut Random) {
+        let victim = usize::try_from(random.below(WORKERS as u64)).expect("a small number");
+        match fault {
+            Fault::KillWorker => {
+                self.workers.swap_remove(victim).kill();
+                self.employ();
+                self.deaths += 1;
+            }
+            Fault::StopWorker => {
+                self.workers[victim].signal("STOP");
+                // Longer than its lease: what happens then is the subject.
+                std::thread::sleep(Duration::from_secs(6));
+                self.workers[victim].signal("CONT");
+                self.deaths += 1;
+            }
+            Fault::CutConnections => {
+                let sql =
+                    "select count(pg_terminate_backend(pid)) from pg_stat_activity where application_name = 'etude'";
+                self.server.sql(sql);
+            }
+            Fault::CrashDatabase => self.server.crash(),
+            Fault::FreezeDatabase => {
+                self.server.freeze(true);
+                std::thread::sleep(Duration::from_secs(4));
+                self.server.freeze(false);
+                // Each worker may have stopped itself.
+                self.deaths += WORKERS;
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.server.sql("select count(*) from etude.runs where state <> 'succeeded'") == "0"
+    }
+
+    /// All runs are over, none is lost, and no step was started after a later one of its run had begun (K-12).
+    fn check(self) {
+        let state = |state: &str| {
+            let sql = format!("select count(*) from etude.runs where state = '{state}'");
+            self.server.sql(&sql).parse::<usize>().expect("a number")
+        };
+        let since = Instant::now();
+        while state("succeeded") < self.submitted {
+            let why = "select string_agg(convert_from(body, 'UTF8'), ' ') from etude.results join etude.runs using (run) where state = 'failed'";
+            assert_eq!((state("failed"), state("cancelled")), (0, 0), "a fault fails a run: {}", self.server.sql(why));
+            let printed: Vec<_> = self.workers.iter().map(|worker| events(worker).len()).collect();
+            assert!(
+                since.elapsed() < Duration::from_secs(120),
+                "{} of {} runs; {printed:?}",
+                state("succeeded"),
+                self.submitted
+            );
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let gaps =
+            "select count(*) from (select run, count(*) as count, max(seq) as last from etude.records group by run) r
+            where count <> last";
+        assert_eq!(self.server.sql(gaps), "0", "positions have gaps");
+        let twice = "select count(*) from (select run, key from etude.records where left(key, 1) <> '!' group by 1, 2 having count(*) > 1) r";
+        assert_eq!(self.server.sql(twice), "0", "an effect is recorded twice");
+        let mut furthest: BTreeMap<String, usize> = BTreeMap::new();
+        let ledger = self.test.ledger();
+        for line in &ledger {
+            let (run, step) = line.split_once(' ').expect("a run and a step");
+            let (step, last) = (step.parse::<usize>().expect("a number"), furthest.entry(run.to_owned()).or_default());
+            assert!(step >= *last, "{run}: step {step} began again after step {last}");
+            *last = step;
+        }
+        assert_eq!(furthest.len(), self.submitted);
+        assert!(furthest.values().all(|last| *last == STEPS - 1));
+        let again = ledger.len() - self.submitted * STEPS;
+        eprintln!("{} runs, {} deaths, {again} effects started again", self.submitted, self.deaths);
+        // K-13: at most the effects in progress, once for each death.
+        assert!(again <= self.deaths * 4 * WORKERS, "{again} effects started again for {} deaths", self.deaths);
+        for worker in self.workers {
+            worker.terminate();
+            worker.finish().exit(0);
+        }
+    }
+}
+
+/// K-2, K-3, K-12, K-13, K-16 to K-18, K-21, K-23: one fault of each kind under load loses no run, repeats no recorded effect and
+/// fails nothing.
+#[test]
+fn a_fleet_survives_one_fault_of_each_kind() {
+    let Some(mut soak) = Soak::start() else { return };
+    let mut random = Random(20);
+    for fault in FAULTS {
+        soak.submit(3);
+        let before = soak.test.ledger().len();
+        wait_until("a step", || soak.test.ledger().len() > before || soak.is_over());
+        soak.inject(fault, &mut random);
+    }
+    soak.check();
+}
+
+/// The long form, for as many seconds as the variable says.
+#[test]
+#[ignore = "the long form, for `cargo run -p xtask -- soak`"]
+fn a_fleet_survives_random_faults() {
+    let seconds = std::env::var(SECONDS).ok().and_then(|seconds| seconds.parse().ok()).unwrap_or(60);
+    let Some(mut soak) = Soak::start() else { return };
+    let (mut random, mut counts) = (Random(seconds), BTreeMap::new());
+    let until = Instant::now() + Duration::from_secs(seconds);
+    while Instant::now() < until {
+        soak.submit(2);
+        let fault = FAULTS[usize::try_from(random.below(FAULTS.len() as u64)).expect("a small number")];
+        *counts.entry(fault).or_insert(0) += 1;
+        soak.inject(fault, &mut random);
+        std::thread::sleep(Duration::from_millis(random.below(3_000)));
+    }
+    eprintln!("faults: {counts:?}");
+    soak.check();
+}
