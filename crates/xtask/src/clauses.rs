@@ -35,11 +35,31 @@ pub struct Citation {
     pub clauses: BTreeSet<String>,
 }
 
-/// Every test of every crate that cites a clause in its doc comment, but for tests that are not run.
+/// Every test of every crate that cites a clause in its doc comment, but for tests that are not run; and every stage of `.ci/run` that
+/// cites one where it says what it does.
 pub fn citations(tree: &Tree) -> Vec<Citation> {
     let files =
         tree.ending(".rs").filter(|(path, _)| path.starts_with("crates/") && !path.starts_with("crates/xtask/"));
-    files.flat_map(|(path, text)| in_file(path, text)).collect()
+    files.flat_map(|(path, text)| in_file(path, text)).chain(stages(tree)).collect()
+}
+
+/// The scripts that `.ci/run` runs, with the clauses at the beginnings of their lines: `S-138: the official suites pass`.
+fn stages(tree: &Tree) -> Vec<Citation> {
+    let run = tree.text(".ci/run").unwrap_or_default();
+    let is_stage = |path: &str| path != ".ci/run" && run.split_whitespace().any(|word| word == path);
+    let scripts = tree.texts().filter(|(path, _)| path.starts_with(".ci/") && is_stage(path));
+    let stage = |(path, text): (&str, &str)| {
+        let ids = |line: &str| {
+            let (ids, _) = line.trim_start_matches(['#', '"', ' ']).split_once(": ")?;
+            let found = cited(ids);
+            (found.join(", ") == ids).then_some(found)
+        };
+        let clauses: BTreeSet<String> = text.lines().filter_map(ids).flatten().collect();
+        let test = path.trim_start_matches(".ci/").to_owned();
+        let citation = Citation { package: ".ci".to_owned(), test, path: path.to_owned(), line: 1, clauses };
+        (!citation.clauses.is_empty()).then_some(citation)
+    };
+    scripts.filter_map(stage).collect()
 }
 
 fn in_file(path: &str, text: &str) -> Vec<Citation> {
@@ -145,6 +165,9 @@ fn of_list(tree: &Tree, list: &List, citations: &[Citation]) -> Vec<Violation> {
         let is_cited = citations.iter().any(|citation| citation.clauses.contains(clause.id));
         match clause.standing {
             Standing::Held if !is_cited => found.push(of(format!("no test cites {}: {}", clause.id, clause.says))),
+            Standing::Untested(_) if list.is_whole => {
+                found.push(of(format!("{} is untested, and every clause of this list has a test", clause.id)));
+            }
             Standing::Untested(_) if is_cited => {
                 found.push(of(format!("{} has a test and a reason for none; drop the reason", clause.id)));
             }

@@ -1,5 +1,5 @@
 //! `cargo run -p xtask -- crash`: kills the program at every write of every construct and prints the table of
-//! `docs/proof.md`. A word after the form picks the constructs that have it in their names. `--short` is what runs with every test; `--full` kills each write before it, after it and in its middle.
+//! `docs/proof.md`. `soak` does the same to a fleet, at random. A word after the form picks the constructs that have it in their names. `--short` is what runs with every test; `--full` kills each write before it, after it and in its middle.
 
 use std::process::{Command, ExitCode};
 
@@ -21,6 +21,18 @@ pub fn run(form: &str, only: Option<&str>) -> ExitCode {
     if let Some(only) = only {
         command.env("ETUDE_CRASH_ONLY", only);
     }
+    ended(&mut command)
+}
+
+/// Runs a fleet under random faults for this time, and ends as its test does.
+pub fn soak(seconds: &str) -> ExitCode {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["test", "-p", "etude-cli", "--test", "it", "--"]).current_dir(root());
+    command.args(["soak::a_fleet_survives_random_faults", "--ignored", "--nocapture"]).env("ETUDE_SOAK_S", seconds);
+    ended(&mut command)
+}
+
+fn ended(command: &mut Command) -> ExitCode {
     match command.status() {
         Ok(status) if status.success() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,

@@ -103,7 +103,7 @@ fn resolve(from: &str, target: &str) -> Option<String> {
 }
 
 /// Documents that are read whole, and how many lines they may have for that.
-const LENGTHS: &[(&str, usize)] = &[("README.md", 200), ("ARCHITECTURE.md", 320), ("AGENTS.md", 120)];
+const LENGTHS: &[(&str, usize)] = &[("README.md", 200), ("ARCHITECTURE.md", 360), ("AGENTS.md", 120)];
 
 /// Documents that are read whole stay short.
 pub fn lengths(tree: &Tree) -> Vec<Violation> {

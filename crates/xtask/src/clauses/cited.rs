@@ -60,11 +60,11 @@ fn kind(id: &str) -> &str {
     &id[..number]
 }
 
-/// True for `A-3.3`, `X-2`, `B-20.3`, `B-GT5`, `C-1.13`, `AA-45`, `SK-22`, `S-36`, `D-4.3`, `D-X01`.
+/// True for `A-3.3`, `X-2`, `B-20.3`, `B-GT5`, `C-1.13`, `AA-45`, `SK-22`, `S-36`, `K-16`, `D-4.3`, `D-X01`.
 fn is_id(word: &str) -> bool {
     match word.split_once('-') {
         Some(("A", rest)) => rest.split('.').count() == 2 && rest.split('.').all(is_number),
-        Some(("X" | "AA" | "SK" | "S", rest)) => is_number(rest),
+        Some(("X" | "AA" | "SK" | "S" | "K", rest)) => is_number(rest),
         Some(("C", rest)) => rest.split('.').all(is_number),
         Some(("B" | "D", rest)) => {
             let rest = rest.trim_start_matches(|c: char| c.is_ascii_uppercase());
@@ -93,6 +93,7 @@ mod tests {
                 " C-1.13, AA-45, SK-20; D-4.3, D-X01, D-0.1.9.",
                 vec!["C-1.13", "AA-45", "SK-20", "D-4.3", "D-X01", "D-0.1.9"],
             ),
+            (" K-12, K-40 to K-42: a fleet", vec!["K-12", "K-40", "K-41", "K-42"]),
             (" D-G01 to D-G04: globs", vec!["D-G01", "D-G02", "D-G03", "D-G04"]),
             (" B-5 to B-6.1: walks", vec!["B-5", "B-5.1", "B-5.2", "B-6", "B-6.1"]),
             (" B-P1, cases 99 to 101: walks", vec!["B-P1", "B-21.99", "B-21.100", "B-21.101"]),

@@ -92,3 +92,25 @@ fn the_table_names_tests_by_crate_and_says_where_there_are_none() {
     assert!(made.contains("| etude-runtime: `stdout_is_one_document` |"), "{made}");
     assert!(made.lines().any(|line| line.starts_with("| A-1.1 |") && line.ends_with("| none yet |")), "{made}");
 }
+
+#[test]
+fn stages_of_the_run_cite_clauses_at_the_beginnings_of_lines() {
+    let script = "#!/bin/sh\n# S-138, S-29: both.\n# It shows S-1 as well.\necho S-2: no\n";
+    let of = |run: &str| {
+        let tree =
+            Tree::made_up(&[(".ci/run", run), (".ci/suite", script), (".ci/suite.py", "\"\"\"S-3: no stage.\"\"\"\n")]);
+        let clauses = |citation: Citation| (citation.test, citation.clauses.into_iter().collect::<Vec<_>>());
+        citations(&tree).into_iter().map(clauses).collect::<Vec<_>>()
+    };
+    assert_eq!(of("stage 'a suite' .ci/suite\n"), [("suite".to_owned(), vec!["S-138".to_owned(), "S-29".to_owned()])]);
+    assert_eq!(of("stage 'another' .ci/suites\n"), []);
+}
+
+#[test]
+fn no_reason_stands_in_for_a_test_in_a_whole_list() {
+    let list = List { document: "d.md", text: "untested S-1 it works -- a reason\n", is_whole: true };
+    let tree = Tree::made_up(&[("d.md", "")]);
+    assert!(of_list(&tree, &list, &[])[0].what.starts_with("S-1 is untested"));
+    let list = List { is_whole: false, ..list };
+    assert!(!of_list(&tree, &list, &[]).iter().any(|violation| violation.what.contains("untested")));
+}

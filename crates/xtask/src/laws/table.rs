@@ -135,8 +135,17 @@ pub const LAWS: &[Ban] = &[
         ..NOTHING
     },
     Ban {
+        law: 1,
+        crates: Crates::Only(&["etude-learn"]),
+        paths: &IMPURE,
+        words: &IMPURE_WORDS,
+        dependencies: NETWORK_AND_ASYNC,
+        why: "the same traces give the same bytes: traces are handed in, candidates are handed out",
+        ..NOTHING
+    },
+    Ban {
         law: 2,
-        crates: Crates::Only(&["etude-spec"]),
+        crates: Crates::Only(&["etude-convert", "etude-spec"]),
         paths: &[
             "std::fs", "std::net", "std::process", "std::env", "std::os", "std::time::SystemTime", "std::time::Instant",
         ],
@@ -288,9 +297,11 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ("etude-core", &[]),
     ("etude-files", &[]),
     ("etude-spec", &["etude-core"]),
+    ("etude-convert", &["etude-core", "etude-spec"]),
     // A program that is a model, and pip, are started like every process.
     ("etude-models", &["etude-core", "etude-files", "etude-process"]),
     ("etude-local", &["etude-core", "etude-process"]),
+    ("etude-learn", &["etude-core"]),
     ("etude-route", &[]),
     ("etude-process", &["etude-core", "etude-files"]),
     ("etude-runtime", &["etude-core", "etude-process"]),
@@ -321,9 +332,9 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     (
         "etude-cli",
         &[
-            "etude", "etude-core", "etude-invoke", "etude-mcp", "etude-models", "etude-otel", "etude-packages",
-            "etude-postgres", "etude-process", "etude-route", "etude-runtime", "etude-server", "etude-spec",
-            "etude-sqlite", "etude-tools",
+            "etude", "etude-convert", "etude-core", "etude-invoke", "etude-learn", "etude-mcp", "etude-models",
+            "etude-otel", "etude-packages", "etude-postgres", "etude-process", "etude-route", "etude-runtime",
+            "etude-server", "etude-spec", "etude-sqlite", "etude-tools",
         ],
     ),
     (

@@ -1,0 +1,70 @@
+//! The program that is packaged, and the C library that it needs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::Error;
+use super::options::Options;
+
+/// The path of the program: the one that was given, or one that is built with the profile `dist`.
+pub(super) fn read_or_build(options: &Options) -> Result<PathBuf, Error> {
+    if let Some(binary) = &options.binary {
+        return fs::canonicalize(binary).map_err(Error::at(binary));
+    }
+    let words = ["build", "--locked", "--profile", "dist", "-p", "etude-cli", "--target", &options.target];
+    let status = Command::new(env!("CARGO")).args(words).current_dir(crate::tree::root()).status();
+    let failed = |reason: String| Error::Command { command: format!("cargo {}", words.join(" ")), reason };
+    let status = status.map_err(|error| failed(error.to_string()))?;
+    if !status.success() {
+        return Err(failed(status.to_string()));
+    }
+    Ok(crate::tree::root().join("target").join(&options.target).join("dist/etude"))
+}
+
+/// What the program prints for some arguments. The program runs here, so it must be one for this machine.
+pub(super) fn output(binary: &Path, arguments: &[&str]) -> Result<Vec<u8>, Error> {
+    let failed = |reason: String| {
+        let command = [&[&*binary.to_string_lossy()], arguments].concat().join(" ");
+        Error::Command { command, reason }
+    };
+    let done = Command::new(binary).args(arguments).output().map_err(|error| failed(error.to_string()))?;
+    if done.status.success() {
+        return Ok(done.stdout);
+    }
+    let stderr = String::from_utf8_lossy(&done.stderr);
+    Err(failed(stderr.lines().last().map_or_else(|| done.status.to_string(), str::to_owned)))
+}
+
+/// The oldest glibc that has all symbols which the program names, as minor version of 2; `None` if it names none.
+///
+/// A linked program lists the versions of its symbols as strings such as `GLIBC_2.34`. `GLIBC_ABI_DT_RELR` stands for packed
+/// relocations, which glibc reads from 2.36 on.
+pub(super) fn glibc(program: &[u8]) -> Option<u32> {
+    const PREFIX: &[u8] = b"\0GLIBC_2.";
+    let mut newest = None;
+    for at in positions(program, PREFIX) {
+        let digits = program[at + PREFIX.len()..].iter().take_while(|byte| byte.is_ascii_digit());
+        let minor = digits.fold(0u32, |sum, digit| sum.saturating_mul(10).saturating_add(u32::from(digit - b'0')));
+        newest = newest.max(Some(minor));
+    }
+    let is_packed = positions(program, b"\0GLIBC_ABI_DT_RELR\0").next().is_some();
+    newest.map(|minor| if is_packed { minor.max(36) } else { minor })
+}
+
+fn positions<'p>(program: &'p [u8], wanted: &'p [u8]) -> impl Iterator<Item = usize> + 'p {
+    program.windows(wanted.len()).enumerate().filter(move |(_, window)| *window == wanted).map(|(at, _)| at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_symbol_decides_about_the_c_library() {
+        assert_eq!(glibc(b"\x7fELF\0GLIBC_2.17\0GLIBC_2.34\0GLIBC_2.4\0"), Some(34));
+        assert_eq!(glibc(b"\0GLIBC_2.2.5\0"), Some(2));
+        assert_eq!(glibc(b"\0GLIBC_2.2.5\0GLIBC_ABI_DT_RELR\0"), Some(36));
+        assert_eq!(glibc(b"a static program mentions GLIBC_2.99"), None);
+    }
+}

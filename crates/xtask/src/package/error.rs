@@ -1,0 +1,77 @@
+//! Why a package cannot be made.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The reasons, each with a way out where there is one.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The command line is wrong.
+    #[error("{0}")]
+    Usage(String),
+    /// A file cannot be read or written.
+    #[error("`{}`: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// An archive cannot be assembled.
+    #[error("the archive cannot be made: {0}")]
+    Archive(#[from] io::Error),
+    /// A zip archive cannot be assembled.
+    #[error("the wheel cannot be made: {0}")]
+    Zip(#[from] zip::result::ZipError),
+    /// No package is made for this target.
+    #[error("there are no packages for the target `{target}`\nhint: the targets are {known}")]
+    Target {
+        /// The triple.
+        target: String,
+        /// All triples that have packages.
+        known: String,
+    },
+    /// The root manifest lacks a fact.
+    #[error("`Cargo.toml` has no `{0}` in `[workspace.package]`")]
+    Manifest(&'static str),
+    /// A program could not be started, or failed.
+    #[error("`{command}` failed: {reason}")]
+    Command {
+        /// The command line.
+        command: String,
+        /// The last line of its stderr, or the system's reason.
+        reason: String,
+    },
+    /// The binary is of another version.
+    #[error("the binary reports `{found}`, and `Cargo.toml` has version {version}\nhint: build it again")]
+    Stale {
+        /// The first line of `etude --version`.
+        found: String,
+        /// The version of the workspace.
+        version: String,
+    },
+    /// A version has no form in another packaging system.
+    #[error("version {version} has no form for {system}\nhint: pre-releases are `-alpha.N`, `-beta.N` and `-rc.N`")]
+    Version {
+        /// The version.
+        version: String,
+        /// The packaging system.
+        system: &'static str,
+    },
+    /// The formula has no archive to refer to.
+    #[error("`{}` has no archive of version {version}\nhint: make the tarballs first", out.display())]
+    NoTarballs {
+        /// The output directory.
+        out: PathBuf,
+        /// The version of the workspace.
+        version: String,
+    },
+}
+
+impl Error {
+    /// Names the file in an error of the system.
+    pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |source| Self::File { path, source }
+    }
+}
