@@ -93,17 +93,33 @@ def budgets(root, figures):
     return ["| what | kind | bound | measured | kept |", "|---|---|---|---|---|", *rows], exceeded
 
 
-def floors(figures):
+def is_service(name):
+    """A scenario of `etude serve`."""
+    return name.startswith("serve/")
+
+
+def floors(figures, wanted):
+    """Two tables of the scenarios whose names are `wanted`: those with a floor, and single figures."""
+    chosen = [figure for name, figure in figures["floors"].items() if wanted(name)]
     rows = ["| what | median | floor | ratio | difference | the floor is |", "|---|--:|--:|--:|--:|---|"]
-    for figure in figures["floors"].values():
+    for figure in chosen:
         if "ms" in figure:
             rows.append(
                 f"| {figure['what']} | {number(figure['ms'])} ms | {number(figure['floor_ms'])} ms | {figure['ratio']:.2f} | "
                 f"{number(max(figure['difference_ms'], 0))} ms | {figure['floor_is']} |"
             )
     rows += ["", "| what | figure |", "|---|--:|"]
-    rows += [f"| {figure['what']} | {number(figure['value'])} {figure['unit']} |" for figure in figures["floors"].values() if "value" in figure]
+    rows += [f"| {figure['what']} | {number(figure['value'])} {figure['unit']} |" for figure in chosen if "value" in figure]
     return rows
+
+
+def pages(figures):
+    rows = ["| page | first paint | of the same bytes, static | compressed | elements | heap | longest task |", "|---|--:|--:|--:|--:|--:|--:|"]
+    return rows + [
+        f"| {page['what']} | {number(page['paint_ms'])} ms | {number(page['static_paint_ms'])} ms | {number(page['compressed_kib'])} KiB | "
+        f"{number(page['elements'])} | {number(page['heap_mib'])} MiB | {number(page['longest_task_ms'])} ms |"
+        for page in figures["pages"].values()
+    ]
 
 
 def of_peer(figures, kind, who):
@@ -267,7 +283,17 @@ Python {machine.get('python')}, Node {figures['peers'].get('node')}. Measured on
 
 What the same work costs without a runner.
 
-{chr(10).join(floors(figures))}
+{chr(10).join(floors(figures, lambda name: not is_service(name)))}
+
+## The service
+
+`etude serve` and `etude mcp`, each beside the least that does the same: a route or a loop with the same bytes, a bare query, a bare process.
+
+{chr(10).join(floors(figures, is_service))}
+
+Pages in Chromium, each beside a static page of the same bytes:
+
+{chr(10).join(pages(figures))}
 
 ## Against what one would use instead
 

@@ -13,7 +13,7 @@ use etude_runtime::engine::Engine as _;
 use etude_sqlite::{Settings, Sqlite, Sync};
 use serde_json::{Value, json};
 
-use crate::measure::{Pair, Report, quartiles};
+use crate::measure::{Pair, Report, quantile, quartiles};
 
 /// A record as a short code step makes it, in bytes.
 const BODY: usize = 400;
@@ -38,12 +38,6 @@ pub(crate) fn durable(report: &mut Report, home: &Path) {
         report.figure(&format!("{key}-60"), &format!("{what}, of 60 runs at once"), ms(quartiles(times)[1]), "ms");
         report.figure(&format!("{key}-60-rate"), "the same", per_second, "steps a second");
     }
-}
-
-/// What `share` of a hundred are not above.
-fn quantile(mut times: Vec<Duration>, share: usize) -> Duration {
-    times.sort();
-    times[(times.len() * share / 100).min(times.len() - 1)]
 }
 
 fn ms(time: Duration) -> f64 {

@@ -14,6 +14,7 @@ mod measure;
 mod processes;
 mod resume;
 mod runs;
+mod serve;
 mod server;
 
 use std::path::Path;
@@ -43,6 +44,15 @@ const SCENARIOS: &[Scenario] = &[
     ("llm/strict", calls::strict),
     ("concurrent", runs::concurrent),
     ("concurrent/100", runs::hundred),
+    ("serve/get", serve::get),
+    ("serve/list", serve::list),
+    ("serve/post", serve::post),
+    ("serve/starts", serve::starts),
+    ("serve/tool", serve::tool),
+    ("serve/listening", serve::listening),
+    ("serve/idle", serve::idle),
+    ("serve/streams", serve::streams),
+    ("serve/catch-up", serve::catch_up),
 ];
 
 fn main() {
@@ -50,7 +60,10 @@ fn main() {
     if let Some((child, rest)) = args.split_first()
         && child.starts_with("--child-")
     {
-        return runs::child(child, rest);
+        return match child.as_str() {
+            "--child-routes" | "--child-writer" => serve::child(child, rest),
+            _ => runs::child(child, rest),
+        };
     }
     let wanted: Vec<&String> = args.iter().filter(|arg| !arg.starts_with('-')).collect();
     if let Some(unknown) = wanted.iter().find(|name| !SCENARIOS.iter().any(|(known, _)| *known == name.as_str())) {

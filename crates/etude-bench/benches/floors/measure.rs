@@ -32,8 +32,14 @@ impl Report {
         if self.is_quick { rounds.div_ceil(5).max(2) } else { rounds }
     }
 
-    /// Does both in turn, after a first time that does not count, and tells their medians.
-    pub(crate) fn compare(&mut self, pair: &Pair<'_>, rounds: usize, mut ours: impl FnMut(), mut floor: impl FnMut()) {
+    /// Does both in turn, after a first time that does not count, and tells their medians. Returns the quartiles of ours.
+    pub(crate) fn compare(
+        &mut self,
+        pair: &Pair<'_>,
+        rounds: usize,
+        mut ours: impl FnMut(),
+        mut floor: impl FnMut(),
+    ) -> [Duration; 3] {
         let mut times = [Vec::new(), Vec::new()];
         ours();
         floor();
@@ -45,13 +51,14 @@ impl Report {
             }
         }
         let [ours, floor] = times;
-        self.pair(pair, ours, floor);
+        self.pair(pair, ours, floor)
     }
 
-    /// Tells the medians of two series.
-    pub(crate) fn pair(&mut self, pair: &Pair<'_>, ours: Vec<Duration>, floor: Vec<Duration>) {
+    /// Tells the medians of two series. Returns the quartiles of ours.
+    pub(crate) fn pair(&mut self, pair: &Pair<'_>, ours: Vec<Duration>, floor: Vec<Duration>) -> [Duration; 3] {
         let rounds = ours.len();
         let ([low, ours, high], [_, floor, _]) = (quartiles(ours), quartiles(floor));
+        let found = [low, ours, high];
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let ratio = ours.as_secs_f64() / floor.as_secs_f64();
         if self.is_json {
@@ -66,6 +73,7 @@ impl Report {
                 ours.saturating_sub(floor)
             );
         }
+        found
     }
 
     /// Tells a single figure.
@@ -82,6 +90,12 @@ impl Report {
 pub(crate) fn quartiles(mut times: Vec<Duration>) -> [Duration; 3] {
     times.sort();
     [times[times.len() / 4], times[times.len() / 2], times[times.len() * 3 / 4]]
+}
+
+/// What `share` of a hundred are not above.
+pub(crate) fn quantile(mut times: Vec<Duration>, share: usize) -> Duration {
+    times.sort();
+    times[(times.len() * share / 100).min(times.len() - 1)]
 }
 
 /// The program that is measured: the one that is named, or the one that was built with this.

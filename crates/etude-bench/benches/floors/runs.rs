@@ -11,11 +11,9 @@ use std::time::{Duration, Instant};
 use etude::agent::Grants;
 use etude::definition::{Definition, load};
 use etude::disk::Disk;
-use etude::header::Granted;
 use etude::runner::{Request, Runner, Watch};
 use etude_core::data::Json;
-use etude_core::machine::Limits;
-use etude_core::model::{self, Tier, Usage};
+use etude_core::model::{self, Tier};
 use etude_invoke::LayerSettings;
 use etude_models::{ModelId, Models, ProviderKind, ProviderSettings, Secret, Settings};
 use etude_process::PythonWorker;
@@ -173,17 +171,7 @@ fn runner(home: &Path, address: SocketAddr) -> Runner {
 async fn one_run(runner: Arc<Runner>, definition: Arc<Definition>, app: std::path::PathBuf) {
     let disk = Disk::open(&app).expect("an app");
     let (_stop, stop) = tokio::sync::watch::channel(Stop::No);
-    let request = Request {
-        refresh: false,
-        input: Json::trusted("{}"),
-        limits: Limits::default(),
-        caller_dir: String::new(),
-        spent: Usage::default(),
-        granted: Granted::default(),
-        routing: None,
-        again_of: None,
-        asked: None,
-    };
+    let request = Request::new(Json::trusted("{}"), String::new());
     let mut emit = |_: etude_runtime::driver::Progress<'_>| {};
     let watch = Watch { emit: &mut emit, stop, streams_completions: false, observes_invocations: false };
     let ended = runner.start(&definition, &disk, request, watch).await.expect("a run");
