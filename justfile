@@ -32,7 +32,7 @@ test-ci:
 # acceptance tests of the binary
 acceptance:
     cargo build
-    ETUDE_BIN=target/debug/etude python3 -B -m unittest discover -s acceptance -p 'test_[abc]_*.py'
+    ETUDE_BIN=target/debug/etude python3 -B -m unittest discover -s acceptance -p 'test_[abcls]_*.py'
 
 # clippy, warnings are errors
 lint:
@@ -77,6 +77,14 @@ fields:
 # update the table of clauses and tests
 clauses:
     cargo run -p xtask -- clauses
+
+# packages of a release
+package *ARGS:
+    cargo run -p xtask -- package "$@"
+
+# write a version into the tree
+release VERSION:
+    cargo run -p xtask -- release "$1"
 
 # mutations of the fuzz corpus, more than the tests make
 fuzz:

@@ -24,12 +24,12 @@ def environment(home: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def serving():
-    """The home of a running server, its port, and its token."""
-    with tempfile.TemporaryDirectory(prefix="etude-mcp-") as home:
-        command = [binary(), "serve", str(APP), "--port", "0", "--format", "json"]
+def serving(app=APP, more={}):
+    """The home of a running server of `app`, its port, and its token. `more` is added to its environment."""
+    with tempfile.TemporaryDirectory(prefix="etude-clients-") as home:
+        command = [binary(), "serve", str(app), "--port", "0", "--format", "json"]
         with open(f"{home}/requests.log", "wb") as log:
-            child = subprocess.Popen(command, env=environment(home), stdout=subprocess.PIPE, stderr=log, text=True)
+            child = subprocess.Popen(command, env={**environment(home), **more}, stdout=subprocess.PIPE, stderr=log, text=True)
             try:
                 line = json.loads(child.stdout.readline())
                 token = pathlib.Path(line["socket"]).with_name("owner.token").read_text().strip()
