@@ -6,7 +6,7 @@ use etude_core::schema::type_of;
 use serde_json::{Map, Value, json};
 
 use crate::command::Values;
-use crate::draft::{safe, unique};
+use crate::draft::{Names, safe};
 use crate::skill::Skill;
 
 /// Most cases of a conversion.
@@ -104,8 +104,8 @@ fn case_with_output(value: &Value) -> Option<Case> {
 
 /// Cases with names that are unique, at most [`MAX_CASES`].
 pub fn named(cases: Vec<Case>) -> Vec<Case> {
-    let mut names = Vec::new();
-    let named = |case: Case| Case { name: unique(&mut names, &case.name), ..case };
+    let mut names = Names::default();
+    let named = |case: Case| Case { name: names.unique(&case.name), ..case };
     cases.into_iter().take(MAX_CASES).map(named).collect()
 }
 

@@ -1,5 +1,7 @@
 //! Drafts of pipelines, as a model gives them: names, and the statements that become steps.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::{Value, json};
 
 /// Most pipelines, and most steps of one.
@@ -48,7 +50,7 @@ pub fn schema() -> Value {
 
 /// The drafts in a value that fits the schema.
 pub fn read(value: &Value) -> Vec<Draft> {
-    let mut names = Vec::new();
+    let mut names = Names::default();
     let pipelines = value["pipelines"].as_array().into_iter().flatten().take(MAX_PIPELINES);
     pipelines
         .map(|pipeline| {
@@ -56,7 +58,7 @@ pub fn read(value: &Value) -> Vec<Draft> {
             let triggers =
                 pipeline["triggers"].as_array().into_iter().flatten().filter_map(Value::as_str).map(one_line);
             let description = text("description");
-            let name = unique(&mut names, &safe(&text("name"), "pipeline"));
+            let name = names.unique(&safe(&text("name"), "pipeline"));
             Draft {
                 description: if description.is_empty() { name.replace('-', " ") } else { description },
                 triggers: triggers.filter(|trigger| !trigger.is_empty()).take(MAX_PIPELINES).collect(),
@@ -68,12 +70,11 @@ pub fn read(value: &Value) -> Vec<Draft> {
 }
 
 fn steps(value: &Value) -> Vec<DraftStep> {
-    // No step may have one of these names.
-    let mut names = ["input", "item", "index", "run"].map(str::to_owned).to_vec();
+    let mut names = Names::new(&RESERVED);
     let steps = value.as_array().into_iter().flatten().take(MAX_STEPS);
     steps
         .map(|step| DraftStep {
-            name: unique(&mut names, &safe(step["name"].as_str().unwrap_or_default(), "step")),
+            name: names.unique(&safe(step["name"].as_str().unwrap_or_default(), "step")),
             statement: step["statement"].as_u64().and_then(|id| u32::try_from(id).ok()).unwrap_or(0),
         })
         .collect()
@@ -95,13 +96,49 @@ pub fn safe(text: &str, other: &str) -> String {
     if name.is_empty() { other.to_owned() } else { name.to_owned() }
 }
 
-/// `name`, with a number if `taken` has it; added to `taken`.
-pub fn unique(taken: &mut Vec<String>, name: &str) -> String {
-    let numbered = (2..).map(|n| format!("{name}-{n}"));
-    let free = std::iter::once(name.to_owned()).chain(numbered).find(|name| !taken.contains(name));
-    let free = free.unwrap_or_else(|| name.to_owned());
-    taken.push(free.clone());
-    free
+/// Names that no step may have.
+pub const RESERVED: [&str; 4] = ["input", "item", "index", "run"];
+
+/// Names of which each is given once.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Names {
+    taken: BTreeSet<String>,
+    /// The number with which a name is tried next.
+    next: BTreeMap<String, u64>,
+}
+
+impl Names {
+    /// Names of which some are taken.
+    pub fn new(taken: &[&str]) -> Self {
+        Self { taken: taken.iter().map(|name| (*name).to_owned()).collect(), next: BTreeMap::new() }
+    }
+
+    /// `name`, with a number if it is taken.
+    pub fn free(&mut self, name: &str) -> String {
+        if !self.taken.contains(name) {
+            return name.to_owned();
+        }
+        let next = self.next.entry(name.to_owned()).or_insert(2);
+        loop {
+            let numbered = format!("{name}-{next}");
+            if !self.taken.contains(&numbered) {
+                return numbered;
+            }
+            *next += 1;
+        }
+    }
+
+    /// Takes a name.
+    pub fn take(&mut self, name: &str) {
+        self.taken.insert(name.to_owned());
+    }
+
+    /// Takes `name`, with a number if it is taken.
+    pub fn unique(&mut self, name: &str) -> String {
+        let free = self.free(name);
+        self.take(&free);
+        free
+    }
 }
 
 fn one_line(text: &str) -> String {

@@ -5,6 +5,7 @@ mod actions;
 mod claude;
 mod dagu;
 mod lobster;
+mod order;
 mod shell;
 
 use std::sync::Arc;
@@ -14,11 +15,17 @@ use etude_spec::yaml::{Entries, Node};
 use serde_json::{Map, Value, json};
 
 use crate::compile::File;
-use crate::draft::{safe, unique};
+use crate::draft::{Names, RESERVED, safe};
 use crate::yaml;
 
 /// Most bytes of a file that is read.
 pub const MAX_BYTES: u64 = 1 << 20;
+
+/// Most bytes of a pipeline: a definition has at most a mebibyte.
+const MAX_PIPELINE: usize = 1 << 20;
+
+/// Most bytes of all files that an import makes.
+const MAX_TOTAL: usize = 64 << 20;
 
 /// Which program definitions are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,6 +132,10 @@ pub struct Imported {
     pub copies: Vec<(String, String)>,
     /// What was not imported, in order.
     pub not_imported: Vec<Finding>,
+    /// The names of the pipelines.
+    names: Names,
+    /// The bytes of the files to write.
+    bytes: usize,
 }
 
 /// Imports files of one kind.
@@ -153,22 +164,42 @@ impl Imported {
     }
 
     /// A name that no pipeline has.
-    fn free(&self, text: &str) -> String {
-        let mut taken: Vec<String> = self.pipelines.iter().map(|pipeline| pipeline.name.clone()).collect();
-        unique(&mut taken, &safe(text, "pipeline"))
+    fn free(&mut self, text: &str) -> String {
+        self.names.free(&safe(text, "pipeline"))
     }
 
-    fn add(&mut self, pipeline: Building, source: &str) {
+    /// # Errors
+    /// No file can be added any more: the reason.
+    fn has_room(&self) -> Result<(), String> {
+        if self.bytes <= MAX_TOTAL {
+            Ok(())
+        } else {
+            Err(format!("the app would have more than {} MiB", MAX_TOTAL >> 20))
+        }
+    }
+
+    /// Adds a pipeline with its files, unless the app would have too many bytes. False if it would.
+    fn add(&mut self, pipeline: Building, source: &str) -> bool {
         let Building { name, description, input, steps, files, .. } = pipeline;
         let mut definition = json!({"name": name, "description": description});
         if !input.is_empty() {
             definition["input"] = Value::Object(input);
         }
-        self.pipelines.push(Pipeline { name: name.clone(), source: source.to_owned(), steps: steps.len() });
+        let count = steps.len();
         definition["steps"] = Value::Array(steps);
-        self.files.push(File { path: format!("pipelines/{name}/pipeline.yaml"), text: yaml::text(&definition) });
+        let made = File { path: format!("pipelines/{name}/pipeline.yaml"), text: yaml::text(&definition) };
         let below = |file: File| File { path: format!("pipelines/{name}/{}", file.path), ..file };
-        self.files.extend(files.into_iter().map(below));
+        let files: Vec<File> = std::iter::once(made).chain(files.into_iter().map(below)).collect();
+        let bytes: usize = files.iter().map(|file| file.text.len()).sum();
+        self.bytes += bytes;
+        if let Err(reason) = self.has_room() {
+            self.find(source, 1, format!("pipeline `{name}`"), reason);
+            return false;
+        }
+        self.files.extend(files);
+        self.names.take(&name);
+        self.pipelines.push(Pipeline { name, source: source.to_owned(), steps: count });
+        true
     }
 }
 
@@ -179,20 +210,37 @@ struct Building {
     input: Map<String, Value>,
     steps: Vec<Value>,
     files: Vec<File>,
-    names: Vec<String>,
+    names: Names,
+    /// About how many bytes its definition and its files have.
+    bytes: usize,
 }
 
 impl Building {
     fn new(name: String, description: &str) -> Self {
         let words: Vec<&str> = description.split_whitespace().collect();
         let description = if words.is_empty() { name.replace(['-', '_'], " ") } else { words.join(" ") };
-        let names = ["input", "item", "index", "run"].map(str::to_owned).to_vec();
-        Self { name, description, input: Map::new(), steps: Vec::new(), files: Vec::new(), names }
+        let names = Names::new(&RESERVED);
+        Self { name, description, input: Map::new(), steps: Vec::new(), files: Vec::new(), names, bytes: 0 }
     }
 
     /// A name for a step.
     fn step_name(&mut self, text: &str) -> String {
-        unique(&mut self.names, &safe(text, "step"))
+        self.names.unique(&safe(text, "step"))
+    }
+
+    /// Counts bytes of a step.
+    ///
+    /// # Errors
+    /// It is more than a pipeline may have: the reason.
+    fn charge(&mut self, bytes: usize) -> Result<(), String> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.has_room()
+    }
+
+    /// # Errors
+    /// No step can be added any more: the reason.
+    fn has_room(&self) -> Result<(), String> {
+        if self.bytes <= MAX_PIPELINE { Ok(()) } else { Err("the pipeline would have more than 1 MiB".to_owned()) }
     }
 
     /// Adds an optional string parameter, unless it is there.
@@ -233,7 +281,7 @@ impl Document {
     }
 
     fn line(&self, node: &Node<'_>) -> u32 {
-        self.file.position(node.span.start).0
+        self.file.line(node.span.start)
     }
 
     /// Finds the fields without which a file must not run. True if there is one.

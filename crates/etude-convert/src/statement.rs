@@ -92,6 +92,8 @@ struct Splitter<'t> {
     containers: Vec<bool>,
     /// How many block quotes are open.
     quotes: usize,
+    /// A place in the text, and how many lines end before it.
+    counted: (usize, u32),
 }
 
 impl Splitter<'_> {
@@ -208,7 +210,10 @@ impl Splitter<'_> {
 
     fn push(&mut self, form: Form, start: usize, text: String) {
         let id = u32::try_from(self.found.len() + 1).unwrap_or(u32::MAX);
-        let line = self.lines_before + count_lines(&self.text[..start]) + 1;
+        // Statements come in order, but for a code block inside of an item.
+        let (at, lines) = if start < self.counted.0 { (0, 0) } else { self.counted };
+        self.counted = (start, lines + count_lines(&self.text[at..start]));
+        let line = self.lines_before + self.counted.1 + 1;
         self.found.push(Statement { id, line, text, form });
     }
 }

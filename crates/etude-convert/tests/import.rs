@@ -145,3 +145,63 @@ fn hostile_files_are_findings() {
     let unreadable = [Source { path: "x.yaml".to_owned(), text: None }];
     assert_eq!(import(Kind::Dagu, &unreadable).not_imported.len(), 1);
 }
+
+/// Imports one text of about a mebibyte, the most that a file has.
+fn large(kind: Kind, path: &str, head: &str, part: impl Fn(usize) -> String) -> Imported {
+    let mut text = head.to_owned();
+    for part in (0..).map(part) {
+        if text.len() + part.len() > 1 << 20 {
+            break;
+        }
+        text.push_str(&part);
+    }
+    import(kind, &[Source { path: path.to_owned(), text: Some(text) }])
+}
+
+fn bytes(imported: &Imported) -> usize {
+    imported.files.iter().map(|file| file.text.len()).sum()
+}
+
+/// What each step repeats is bounded: a file of a mebibyte with variables and steps would otherwise become gigabytes.
+#[test]
+fn what_steps_repeat_has_a_limit() {
+    let variables: String = (0..5_000).fold(String::new(), |mut text, n| {
+        writeln!(text, "  V{n}: some text that is not short at all").expect("memory");
+        text
+    });
+    let actions = format!("on: push\nenv:\n{variables}jobs:\n  a:\n    steps:\n");
+    let imported = large(Kind::Actions, "x.yml", &actions, |n| format!("      - run: echo {n}\n"));
+    assert!(imported.not_imported.iter().any(|finding| finding.reason == "the pipeline would have more than 1 MiB"));
+    assert!((1..4 << 20).contains(&bytes(&imported)), "{}", bytes(&imported));
+    let dagu = format!("env:\n{variables}steps:\n");
+    let imported = large(Kind::Dagu, "x.yaml", &dagu, |n| format!("  - name: s{n}\n    command: echo {n}\n"));
+    assert!(imported.not_imported.iter().any(|finding| finding.reason == "the pipeline would have more than 1 MiB"));
+    assert!((1..4 << 20).contains(&bytes(&imported)), "{}", bytes(&imported));
+}
+
+/// No file takes time that grows with the square of its length: each of these took minutes to days.
+#[test]
+fn long_files_are_imported() {
+    let chain = |n: usize| format!("  j{n}:\n    needs: [j{}]\n    steps: [run: echo {n}]\n", n + 1);
+    let imported = large(Kind::Actions, "x.yml", "on: push\njobs:\n", chain);
+    assert!(imported.pipelines.is_empty() && imported.not_imported.len() > 10_000, "{}", imported.not_imported.len());
+    let expressions = |_: usize| " ${{ inputs.a }}".to_owned();
+    let head = "on:\n  workflow_dispatch:\n    inputs: {a: {}}\njobs:\n  a:\n    steps:\n      - run: echo";
+    assert_eq!(large(Kind::Actions, "x.yml", head, expressions).pipelines.len(), 1);
+    let steps = |n: usize| format!("  - name: s{n}\n    command: echo {n}\n    depends: s{}\n", n + 1);
+    let imported = large(Kind::Dagu, "x.yaml", "steps:\n", steps);
+    assert!(imported.pipelines.is_empty() && imported.not_imported.len() > 10_000, "{}", imported.not_imported.len());
+    let same = |_: usize| "  - name: same\n    command: echo\n".to_owned();
+    assert!(large(Kind::Dagu, "x.yaml", "type: chain\nsteps:\n", same).pipelines[0].steps > 5_000);
+    let words = large(Kind::Dagu, "x.yaml", "params: x", |n| format!(" p{n}"));
+    assert_eq!(words.not_imported[0].reason, "there are more than 100 parameters");
+    let results = |_: usize| " $a.stdout".to_owned();
+    let head = "steps:\n  - id: a\n    command: echo\n  - id: b\n    command: echo";
+    let imported = large(Kind::Lobster, "x.lobster", head, results);
+    let reasons: Vec<&str> = imported.not_imported.iter().map(|finding| finding.reason.as_str()).collect();
+    assert_eq!((imported.pipelines[0].steps, reasons), (1, vec!["the pipeline would have more than 1 MiB"]));
+    let head = "---\nname: s\ndescription: x\n---\n";
+    let path = ".claude/skills/s/SKILL.md";
+    let imported = large(Kind::ClaudeCode, path, head, |n| format!("$ARGUMENTS[{n}] !`echo`\n"));
+    assert!(imported.not_imported.len() > 50_000, "{}", imported.not_imported.len());
+}

@@ -135,12 +135,16 @@ impl SourceFile {
 
     /// Line and column of a byte, both from 1; columns count characters.
     pub fn position(&self, byte: u32) -> (u32, u32) {
-        let lines = self.lines();
-        let line = lines.partition_point(|start| *start <= byte).max(1);
-        let start = lines[line - 1] as usize;
+        let line = self.line(byte);
+        let start = self.lines()[line as usize - 1] as usize;
         let until = self.text.floor_char_boundary((byte as usize).min(self.text.len()).max(start));
         let column = self.characters_before(until) - self.characters_before(start) + 1;
-        (count(line), count(column))
+        (line, count(column))
+    }
+
+    /// The line of a byte, from 1.
+    pub fn line(&self, byte: u32) -> u32 {
+        count(self.lines().partition_point(|start| *start <= byte).max(1))
     }
 
     /// How many characters begin before byte `at`.

@@ -31,8 +31,14 @@ static FORBIDS: LazyLock<Option<Regex>> =
 /// A code span, or the target of a link.
 static SPANS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"`+([^`]+)`+|\]\(([^)\s]+)\)").ok());
 
+/// Most bytes of a statement in which commands are looked for.
+const MAX_BYTES: usize = 64 * 1024;
+
 /// The commands in a statement.
 pub(super) fn lines(skill: &Skill, statement: &Statement) -> Option<Found> {
+    if statement.text.len() > MAX_BYTES {
+        return None;
+    }
     match &statement.form {
         Form::Code { language } => of_block(skill, &statement.text, language),
         Form::Item | Form::Sentence | Form::Row => of_prose(skill, &statement.text),

@@ -78,3 +78,10 @@ fn directories_of_a_skill_have_one_name() {
     assert_eq!(command.text, "python3 $ETUDE_APP_DIR/scripts/total.py x");
     assert_eq!(command.scripts, ["scripts/total.py"]);
 }
+
+/// In a block of a mebibyte no command is looked for: each of its words would be looked up in all of it.
+#[test]
+fn long_blocks_are_no_commands() {
+    let skill = skill(&format!("```sh\necho{}\n```\n", " $FOO".repeat(200_000)));
+    assert_eq!(of_statement(&skill, &skill.statements[0], &Values::new()), None);
+}

@@ -1,5 +1,6 @@
 //! The words of shell text: placeholders become parameters, files of the skill are named from the app's directory.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use regex::{Captures, NoExpand, Regex};
@@ -30,16 +31,27 @@ static PLACEHOLDER: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"\{\{ *([A-Za-z][A-Za-z0-9_. -]*?) *\}\}|<([A-Za-z][A-Za-z0-9_. -]*)>|\$\{([A-Z][A-Z0-9_]+)\}|\$([A-Z][A-Z0-9_]+|[1-9@*])|(?:^|[^$])\{([A-Za-z][A-Za-z0-9_-]*)\}").ok()
 });
 
+/// `NAME=`, `for NAME`, `read NAME`.
+static ASSIGNED: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"\b([A-Za-z_][A-Za-z0-9_]*)=|\b(?:for|read)\s+([A-Za-z_][A-Za-z0-9_]*)").ok());
+
 /// The text with its placeholders and paths replaced; parameters and scripts are added to `command`.
 pub(super) fn replace(skill: &Skill, text: &str, values: &Values, command: &mut Command) -> String {
+    let assigned = assigned(text);
     let mut out = String::new();
     for piece in pieces(text) {
         match piece {
             Piece::Between(between) => out.push_str(between),
-            Piece::Word(word) => out.push_str(&replaced(skill, word, (values, text), command)),
+            Piece::Word(word) => out.push_str(&replaced(skill, word, (values, &assigned), command)),
         }
     }
     out
+}
+
+/// The variables to which a text gives values itself.
+fn assigned(text: &str) -> BTreeSet<&str> {
+    let found = ASSIGNED.iter().flat_map(|pattern| pattern.captures_iter(text));
+    found.filter_map(|found| Some(found.get(1).or(found.get(2))?.as_str())).collect()
 }
 
 enum Piece<'t> {
@@ -82,7 +94,12 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
     found
 }
 
-fn replaced(skill: &Skill, word: &str, (values, whole): (&Values, &str), command: &mut Command) -> String {
+fn replaced(
+    skill: &Skill,
+    word: &str,
+    (values, assigned): (&Values, &BTreeSet<&str>),
+    command: &mut Command,
+) -> String {
     let bare = word.trim_matches(['"', '\'']);
     let plain = bare.strip_prefix("./").unwrap_or(bare).trim_end_matches('/');
     if let Some(file) = skill.file(plain) {
@@ -107,22 +124,22 @@ fn replaced(skill: &Skill, word: &str, (values, whole): (&Values, &str), command
     {
         command.scripts.push(path.to_owned());
     }
-    placeholders(&word, whole, command)
+    placeholders(&word, assigned, command)
 }
 
 /// Replaces placeholders, each as the quotes around it need it.
-fn placeholders(word: &str, whole: &str, command: &mut Command) -> String {
+fn placeholders(word: &str, assigned: &BTreeSet<&str>, command: &mut Command) -> String {
     let Some(pattern) = PLACEHOLDER.as_ref() else { return word.to_owned() };
     let mut out = String::new();
-    let mut from = 0;
+    let (mut from, mut quotes) = (0, Quotes::new(word));
     for found in pattern.captures_iter(word) {
         let (Some(all), Some(name)) = (found.get(0), name(&found)) else { continue };
         let is_braces = found.get(5).is_some();
         let lead = if is_braces { all.as_str().find('{').unwrap_or(0) } else { 0 };
-        let quote = open_quote(&word[..all.start() + lead]);
+        let quote = quotes.open_at(all.start() + lead);
         let is_variable = found.get(3).or(found.get(4)).is_some();
         // In single quotes braces belong to another language, and `$` is only a character.
-        if quote == Some('\'') && (is_braces || is_variable) || is_variable && !is_parameter(name, whole) {
+        if quote == Some('\'') && (is_braces || is_variable) || is_variable && !is_parameter(name, assigned) {
             continue;
         }
         let variable = parameter(name, command);
@@ -147,21 +164,35 @@ pub(crate) fn expansion(quote: Option<char>, variable: &str) -> String {
     }
 }
 
-/// The quote that is open at the end of a text.
-pub(crate) fn open_quote(text: &str) -> Option<char> {
-    text.chars().fold(None, |open, c| match open {
-        Some(quote) if quote == c => None,
-        None if matches!(c, '"' | '\'') => Some(c),
-        _ => open,
-    })
+/// Follows the quotes of shell text from its start.
+pub(crate) struct Quotes<'t> {
+    text: &'t str,
+    at: usize,
+    open: Option<char>,
+}
+
+impl<'t> Quotes<'t> {
+    pub(crate) fn new(text: &'t str) -> Self {
+        Self { text, at: 0, open: None }
+    }
+
+    /// The quote that is open at a place, which is not before the last one.
+    pub(crate) fn open_at(&mut self, at: usize) -> Option<char> {
+        let passed = self.text.get(self.at..at).unwrap_or_default();
+        self.open = passed.chars().fold(self.open, |open, c| match open {
+            Some(quote) if quote == c => None,
+            None if matches!(c, '"' | '\'') => Some(c),
+            _ => open,
+        });
+        self.at = at;
+        self.open
+    }
 }
 
 /// Whether a variable stands for a value that the user gives: neither the system has it, nor the text, nor is it a secret.
-fn is_parameter(name: &str, whole: &str) -> bool {
-    let is_assigned =
-        [format!("{name}="), format!("for {name} "), format!("read {name}")].iter().any(|text| whole.contains(text));
+fn is_parameter(name: &str, assigned: &BTreeSet<&str>) -> bool {
     let is_secret = ["KEY", "TOKEN", "SECRET", "PASSWORD"].iter().any(|part| name.contains(part));
-    !is_assigned && !is_secret && !KNOWN.contains(&name) && !name.starts_with("ETUDE_")
+    !assigned.contains(name) && !is_secret && !KNOWN.contains(&name) && !name.starts_with("ETUDE_")
 }
 
 /// Adds a parameter; its variable.

@@ -1,15 +1,17 @@
 //! Workflows in the form of GitHub Actions: each job is a pipeline of its `run` steps, and several jobs are one pipeline that
 //! runs them in the order of `needs`.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use etude_spec::yaml::{Entries, Node};
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
-use super::shell::{Provider, Script, Variables, literal, place};
+use super::order::{Dependent, in_order};
+use super::shell::{Provider, STEP, Script, Variables, literal, place};
 use super::{Building, Document, Imported, SCHEDULE, is_name, stem, text_of};
-use crate::command::words::{expansion, open_quote};
+use crate::command::words::{Quotes, expansion};
 
 /// `${{ … }}`.
 static EXPRESSION: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\$\{\{\s*(.*?)\s*\}\}").ok());
@@ -27,7 +29,7 @@ const RUNNER: Provider =
 const JOB: [&str; 7] = ["name", "runs-on", "steps", "needs", "env", "permissions", "timeout-minutes"];
 
 /// Fields of a step that has a counterpart.
-const STEP: [&str; 7] = ["name", "id", "run", "env", "shell", "working-directory", "timeout-minutes"];
+const STEP_FIELDS: [&str; 7] = ["name", "id", "run", "env", "shell", "working-directory", "timeout-minutes"];
 
 struct Workflow<'d> {
     document: &'d Document,
@@ -56,44 +58,54 @@ pub(super) fn file(imported: &mut Imported, path: &str, text: &str) {
         let title = root.get("name").and_then(text_of).unwrap_or_else(|| stem(path).to_owned());
         let jobs = root.get("jobs").and_then(Node::as_map).map(|jobs| jobs.0.as_slice()).unwrap_or_default();
         let mut made: Vec<(String, String)> = Vec::new();
-        for (key, job) in in_order(imported, &document, jobs) {
+        let mut known = BTreeSet::new();
+        for (key, job) in sorted(imported, &document, jobs) {
             let id = key.as_text().unwrap_or_default();
-            let name = if jobs.len() == 1 { stem(path).to_owned() } else { format!("{}-{id}", stem(path)) };
-            let name = imported.free(&name);
-            let needs = needs(job);
-            if let Some(lost) = needs.iter().find(|need| !made.iter().any(|(known, _)| known == *need)) {
-                imported.find(
-                    path,
-                    document.line(key),
-                    format!("job `{id}`"),
-                    format!("it needs `{lost}`, which was not imported"),
-                );
+            let line = document.line(key);
+            let lost = needs(job).into_iter().find(|need| !known.contains(need));
+            let lost = lost.map(|lost| format!("it needs `{lost}`, which was not imported"));
+            if let Some(reason) = lost.or_else(|| imported.has_room().err()) {
+                imported.find(path, line, format!("job `{id}`"), reason);
                 continue;
             }
+            let name = if jobs.len() == 1 { stem(path).to_owned() } else { format!("{}-{id}", stem(path)) };
+            let name = imported.free(&name);
             let mut building = Building::new(name.clone(), &format!("{title}: {id}"));
             building.input.clone_from(&workflow.inputs);
-            if workflow.job(imported, &mut building, (key, job)) {
-                imported.add(building, path);
+            if workflow.job(imported, &mut building, (key, job)) && imported.add(building, path) {
+                known.insert(id.to_owned());
                 made.push((id.to_owned(), name));
             }
         }
         if made.len() > 1 {
             let name = imported.free(stem(path));
-            let mut all = Building::new(name, &title);
-            all.input.clone_from(&workflow.inputs);
-            let input: Map<String, Value> =
-                workflow.inputs.keys().map(|name| (name.clone(), json!(format!("{{{{input.{name}}}}}")))).collect();
-            for (id, pipeline) in made {
-                let step = all.step_name(&id);
-                let mut step = json!({"name": step, "type": "pipeline", "pipeline": pipeline});
-                if !input.is_empty() {
-                    step["input"] = json!(input);
-                }
-                all.steps.push(step);
+            let all = Building { input: workflow.inputs.clone(), ..Building::new(name, &title) };
+            match together(all, &made) {
+                Ok(all) => drop(imported.add(all, path)),
+                Err(reason) => imported.find(path, 1, "the pipeline of all jobs", reason),
             }
-            imported.add(all, path);
         }
     });
+}
+
+/// The pipeline that runs those of the jobs, with its input.
+///
+/// # Errors
+/// It has too many bytes: the reason.
+fn together(mut all: Building, made: &[(String, String)]) -> Result<Building, String> {
+    let input: Map<String, Value> =
+        all.input.keys().map(|name| (name.clone(), json!(format!("{{{{input.{name}}}}}")))).collect();
+    let bytes: usize = input.keys().map(|name| 2 * name.len() + STEP).sum();
+    for (id, pipeline) in made {
+        all.charge(bytes + STEP)?;
+        let step = all.step_name(id);
+        let mut step = json!({"name": step, "type": "pipeline", "pipeline": pipeline});
+        if !input.is_empty() {
+            step["input"] = json!(input);
+        }
+        all.steps.push(step);
+    }
+    Ok(all)
 }
 
 fn needs(job: &Node<'_>) -> Vec<String> {
@@ -105,26 +117,23 @@ fn needs(job: &Node<'_>) -> Vec<String> {
 }
 
 /// The jobs in the order of `needs`. Those that need each other are findings.
-fn in_order<'n, 's>(
+fn sorted<'n, 's>(
     imported: &mut Imported,
     document: &Document,
     jobs: &'n [(Node<'s>, Node<'s>)],
-) -> Vec<(&'n Node<'s>, &'n Node<'s>)> {
-    let is_job = |name: &String| jobs.iter().any(|(key, _)| key.as_text() == Some(name.as_str()));
-    let mut open: Vec<_> = jobs.iter().map(|(key, job)| (key, job)).collect();
-    let mut done: Vec<(&Node<'_>, &Node<'_>)> = Vec::new();
-    while !open.is_empty() {
-        let is_done = |name: &String| !is_job(name) || done.iter().any(|(key, _)| key.as_text() == Some(name.as_str()));
-        match open.iter().position(|(_, job)| needs(job).iter().all(is_done)) {
-            Some(at) => done.push(open.remove(at)),
-            None => break,
-        }
-    }
-    for (key, _) in open {
+) -> Vec<&'n (Node<'s>, Node<'s>)> {
+    let ids: BTreeSet<&str> = jobs.iter().filter_map(|(key, _)| key.as_text()).collect();
+    let dependent = |(key, job): &(Node<'_>, Node<'_>)| {
+        // A job that is not there is a finding of its own.
+        let needs = needs(job).into_iter().filter(|name| ids.contains(name.as_str())).collect();
+        Dependent { names: key.as_text().map(str::to_owned).into_iter().collect(), needs }
+    };
+    let (done, left) = in_order(&jobs.iter().map(dependent).collect::<Vec<_>>());
+    for (key, _) in left.into_iter().map(|index| &jobs[index]) {
         let what = format!("job `{}`", key.as_text().unwrap_or_default());
         imported.find(document.file.path(), document.line(key), what, "it needs a job that needs it");
     }
-    done
+    done.into_iter().map(|index| &jobs[index]).collect()
 }
 
 impl Workflow<'_> {
@@ -277,7 +286,8 @@ impl Workflow<'_> {
         if let Some(action) = field("uses") {
             return Err(format!("the action `{action}` has no counterpart; the caller's directory is used as it is"));
         }
-        if let Some(other) = step.0.iter().filter_map(|(key, _)| key.as_text()).find(|name| !STEP.contains(name)) {
+        if let Some(other) = step.0.iter().filter_map(|(key, _)| key.as_text()).find(|name| !STEP_FIELDS.contains(name))
+        {
             return Err(format!("`{other}` has no counterpart"));
         }
         let run = field("run").ok_or_else(|| "it has no `run`".to_owned())?;
@@ -294,6 +304,7 @@ impl Workflow<'_> {
             Some(other) => return Err(format!("its time limit `{other}` has no counterpart")),
         };
         let place = place(field("working-directory").as_deref())?;
+        building.has_room()?;
         let mut variables = job.env.clone();
         for (_, name, value) in self.variables(step.get("env")) {
             variables.set(&name, value.map_err(|reason| format!("its variable `{name}`: {reason}"))?);
@@ -304,7 +315,7 @@ impl Workflow<'_> {
         }
         let name = building.step_name(id);
         let script = Script { name: &name, text: &text, shell, env: variables.values, place: &place, stdin: None };
-        let mut made = building.script(script);
+        let mut made = building.script(script)?;
         if let Some(timeout) = timeout {
             made["timeout"] = json!(timeout);
         }
@@ -315,7 +326,7 @@ impl Workflow<'_> {
     /// Shell text with its expressions as variables.
     fn text(&self, run: &str, variables: &mut Variables) -> Result<String, String> {
         let Some(pattern) = EXPRESSION.as_ref() else { return Ok(run.to_owned()) };
-        let (mut text, mut from) = (String::new(), 0);
+        let (mut text, mut from, mut quotes) = (String::new(), 0, Quotes::new(run));
         for found in pattern.captures_iter(run) {
             let (Some(all), Some(inner)) = (found.get(0), found.get(1)) else { continue };
             let (inner, is_input) =
@@ -334,7 +345,7 @@ impl Workflow<'_> {
                 _ => return Err(format!("the expression `{inner}` has no counterpart")),
             };
             text.push_str(&run[from..all.start()]);
-            text.push_str(&expansion(open_quote(&run[..all.start()]), &variable));
+            text.push_str(&expansion(quotes.open_at(all.start()), &variable));
             from = all.end();
         }
         text.push_str(&run[from..]);

@@ -1,5 +1,6 @@
 //! Commands and skills of Claude Code: each becomes a skill of the app and a pipeline that follows it.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use etude_spec::frontmatter;
@@ -64,9 +65,11 @@ struct Parts {
     description: String,
     tools: Option<String>,
     tier: Option<&'static str>,
-    /// The names of its arguments.
-    arguments: Vec<String>,
+    /// Its named arguments, as variables without a value.
+    arguments: Variables,
     body: String,
+    /// Where the lines of the body end.
+    ends: Vec<usize>,
     line: u32,
 }
 
@@ -89,16 +92,15 @@ fn parts(imported: &mut Imported, path: &str, text: &str) -> Option<Parts> {
     for (key, _) in entries.map(|entries| entries.0.as_slice()).unwrap_or_default() {
         let name = key.as_text().unwrap_or_default();
         if !KNOWN.contains(&name) {
-            imported.find(path, file.position(key.span.start).0, format!("`{name}`"), "etude has no counterpart of it");
+            imported.find(path, file.line(key.span.start), format!("`{name}`"), "etude has no counterpart of it");
         }
     }
     let tier = field("model").and_then(|model| {
         let tiers = [("haiku", "lite"), ("sonnet", "standard"), ("opus", "reasoning")];
         let tier = tiers.iter().find(|(name, _)| model.contains(name)).map(|(_, tier)| *tier);
         if tier.is_none() && model != "inherit" {
-            let line = entries
-                .and_then(|entries| entries.entry("model"))
-                .map_or(1, |(key, _)| file.position(key.span.start).0);
+            let line =
+                entries.and_then(|entries| entries.entry("model")).map_or(1, |(key, _)| file.line(key.span.start));
             imported.find(path, line, format!("model `{model}`"), "no tier is known for it");
         }
         tier
@@ -108,20 +110,24 @@ fn parts(imported: &mut Imported, path: &str, text: &str) -> Option<Parts> {
         None => text_of(node),
     });
     let arguments = entries.and_then(|entries| entries.get("arguments"));
-    let arguments = match arguments.and_then(Node::as_seq) {
+    let arguments: Vec<String> = match arguments.and_then(Node::as_seq) {
         Some(items) => items.iter().filter_map(text_of).collect(),
         None => {
             arguments.and_then(text_of).iter().flat_map(|text| text.split_whitespace()).map(str::to_owned).collect()
         }
     };
+    let mut named = Variables::default();
+    arguments.iter().for_each(|name| named.drop(name));
     let body = file.slice(parts.body);
+    let shown = body.trim().to_owned();
     Some(Parts {
-        arguments,
+        arguments: named,
         description: field("description").unwrap_or_default(),
         tools,
         tier,
-        body: body.trim().to_owned(),
-        line: file.position(parts.body.start).0 + lines(&body[..body.len() - body.trim_start().len()]),
+        ends: shown.match_indices('\n').map(|(at, _)| at).collect(),
+        body: shown,
+        line: file.line(parts.body.start) + lines(&body[..body.len() - body.trim_start().len()]),
     })
 }
 
@@ -133,28 +139,22 @@ fn lines(text: &str) -> u32 {
 impl Parts {
     /// The line of a place in the body.
     fn line_of(&self, at: usize) -> u32 {
-        self.line + lines(&self.body[..at])
+        self.line + u32::try_from(self.ends.partition_point(|end| *end < at)).unwrap_or(0)
     }
 
     /// The different references to arguments in the body, with the place of the first.
     fn arguments(&self) -> Vec<(&str, usize)> {
-        let mut found: Vec<(&str, usize)> = Vec::new();
-        for one in ARGUMENTS.iter().flat_map(|pattern| pattern.find_iter(&self.body)) {
-            if !found.iter().any(|(text, _)| *text == one.as_str()) {
-                found.push((one.as_str(), one.start()));
-            }
-        }
-        found
+        let mut known = BTreeSet::new();
+        let found = ARGUMENTS.iter().flat_map(|pattern| pattern.find_iter(&self.body));
+        found.filter(|one| known.insert(one.as_str())).map(|one| (one.as_str(), one.start())).collect()
     }
 
     /// Why a command in the body cannot be a code step.
     fn refusal(&self, line: &str) -> Option<String> {
-        let mut named = Variables::default();
-        self.arguments.iter().for_each(|name| named.drop(name));
         if ARGUMENT_OF_SHELL.as_ref().is_none_or(|pattern| pattern.is_match(line)) {
             return Some("arguments in its text have no counterpart".to_owned());
         }
-        named.refusal(line, &CLAUDE)
+        self.arguments.refusal(line, &CLAUDE)
     }
 }
 
@@ -190,8 +190,10 @@ fn command(imported: &mut Imported, path: &str, name: &str, text: &str) {
         head["allowed-tools"] = json!(tools);
     }
     let text = format!("---\n{}---\n{body}\n", crate::yaml::text(&head));
-    imported.files.push(File { path: format!("skills/{name}/SKILL.md"), text });
-    follow(imported, building, &request, parts.tier, path);
+    if follow(imported, building, &request, parts.tier, path) {
+        imported.bytes += text.len();
+        imported.files.push(File { path: format!("skills/{name}/SKILL.md"), text });
+    }
 }
 
 /// Makes the commands of a prompt code steps, whose outputs are part of the request. The body with references to them.
@@ -212,8 +214,14 @@ fn context(
                 let name = building.step_name("context");
                 let env = serde_json::Map::new();
                 let script = Script { name: &name, text: line, shell: "bash", env, place: CALLER, stdin: None };
-                let step = building.script(script);
-                building.steps.push(step);
+                match building.script(script) {
+                    Ok(step) => building.steps.push(step),
+                    Err(reason) => {
+                        imported.find(path, parts.line_of(lead.end()), format!("command `{line}`"), reason);
+                        body.push_str(&format!("(not available: the output of `{line}`)"));
+                        continue;
+                    }
+                }
                 let shown = literal(line);
                 let shown = shown.as_str().unwrap_or_default();
                 request.push_str(&format!("\n\nThe output of `{shown}`:\n{{{{{name}.output}}}}"));
@@ -258,6 +266,10 @@ fn skill(imported: &mut Imported, sources: &[Source], (path, folder): (&str, &st
     if name != folder_name {
         return imported.find(path, 1, "the skill", format!("another import is called `{folder_name}`"));
     }
+    let building = Building::new(name.clone(), &parts.description);
+    if !follow(imported, building, "{{run.request}}", parts.tier, path) {
+        return;
+    }
     for source in sources {
         if let Some(below) = source.path.strip_prefix(folder).and_then(|below| below.strip_prefix('/')) {
             imported.copies.push((source.path.clone(), format!("skills/{name}/{below}")));
@@ -274,20 +286,22 @@ fn skill(imported: &mut Imported, sources: &[Source], (path, folder): (&str, &st
         imported.find(path, parts.line_of(lead.end()), format!("command `{}`", line.as_str()), reason);
     }
     unmapped(imported, path, &parts, &parts.body);
-    let building = Building::new(name, &parts.description);
-    follow(imported, building, "{{run.request}}", parts.tier, path);
 }
 
-/// Adds the pipeline that follows a skill.
-fn follow(imported: &mut Imported, mut building: Building, request: &str, tier: Option<&str>, path: &str) {
+/// Adds the pipeline that follows a skill, and the skill. False if it is too much for the app.
+fn follow(imported: &mut Imported, mut building: Building, request: &str, tier: Option<&str>, path: &str) -> bool {
     let step = building.step_name("follow");
     let mut step = json!({"name": step, "type": "skill", "skill": building.name, "request": request});
     if let Some(tier) = tier {
         step["model"] = Value::from(tier);
     }
     building.steps.push(step);
-    imported.skills.push(building.name.clone());
-    imported.add(building, path);
+    let name = building.name.clone();
+    let is_added = imported.add(building, path);
+    if is_added {
+        imported.skills.push(name);
+    }
+    is_added
 }
 
 /// A name of a skill: lower-case letters, digits and single hyphens.

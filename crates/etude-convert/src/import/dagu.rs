@@ -10,6 +10,7 @@ use etude_spec::yaml::{Entries, Node};
 use regex::Regex;
 use serde_json::{Value, json};
 
+use super::order::{Dependent, in_order};
 use super::shell::{Provider, Script, Variables, literal, place};
 use super::{Building, Document, Imported, is_name, stem, text_of};
 
@@ -51,7 +52,7 @@ pub(super) fn file(imported: &mut Imported, path: &str, text: &str) {
         }
         match dag.building.steps.is_empty() {
             true => imported.find(path, 1, "the DAG", "no step of it could be imported"),
-            false => imported.add(dag.building, path),
+            false => drop(imported.add(dag.building, path)),
         }
     });
 }
@@ -123,21 +124,15 @@ fn ordered<'n, 's>(
     if is_chain {
         return open;
     }
-    let mut done: Vec<(&Node<'_>, &Entries<'_>)> = Vec::new();
-    while !open.is_empty() {
-        let is_done = |name: &String| done.iter().any(|(_, step)| names(step).contains(name));
-        let next = open.iter().position(|(_, step)| list(step.get("depends")).iter().all(is_done));
-        match next {
-            Some(at) => done.push(open.remove(at)),
-            None => break,
-        }
-    }
-    for (node, step) in open {
+    let dependent =
+        |(_, step): &(&Node<'_>, &Entries<'_>)| Dependent { names: names(step), needs: list(step.get("depends")) };
+    let (done, left) = in_order(&open.iter().map(dependent).collect::<Vec<_>>());
+    for (node, step) in left.into_iter().map(|index| open[index]) {
         let what = format!("step `{}`", names(step).first().cloned().unwrap_or_default());
         let reason = "it depends on a step that is not there, or that depends on it";
         imported.find(document.file.path(), document.line(node), what, reason);
     }
-    done
+    done.into_iter().map(|index| open[index]).collect()
 }
 
 /// The names by which other steps know a step.
@@ -170,6 +165,7 @@ impl Dag<'_> {
         }
         let text = self.text(step)?;
         let shell = shell(&text)?;
+        self.building.has_room()?;
         let mut variables = self.variables.clone();
         for (_, name, value) in pairs(self.document, step.get("env")) {
             let value = value.ok_or_else(|| format!("the value of its variable `{name}` is computed"))?;
@@ -186,7 +182,7 @@ impl Dag<'_> {
         let name = self.building.step_name(known);
         let script =
             Script { name: &name, text: &text, shell: &shell, env: variables.values, place: &place, stdin: None };
-        let mut made = self.building.script(script);
+        let mut made = self.building.script(script)?;
         if let Some(retry) = retry {
             made["retry"] = retry;
         }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::shell::{Provider, Script, Variables, literal, place};
 use super::{Building, Document, Imported, stem, text_of};
-use crate::command::words::{expansion, open_quote};
+use crate::command::words::{Quotes, expansion};
 
 /// `$step.stdout`, `$step.json.items`.
 static REFERENCE: LazyLock<Option<Regex>> =
@@ -78,7 +78,7 @@ pub(super) fn file(imported: &mut Imported, path: &str, text: &str) {
         }
         match workflow.building.steps.is_empty() {
             true => imported.find(path, 1, "the workflow", "no step of it could be imported"),
-            false => imported.add(workflow.building, path),
+            false => drop(imported.add(workflow.building, path)),
         }
     });
 }
@@ -211,6 +211,7 @@ impl Workflow<'_> {
     }
 
     fn command(&mut self, step: &Entries<'_>, id: &str, command: &str) -> Result<(String, Value), String> {
+        self.building.has_room()?;
         let mut variables = self.env.clone();
         for (_, name, value) in self.variables(step.get("env")) {
             variables.set(&name, value.map_err(|reason| format!("its variable `{name}`: {reason}"))?);
@@ -232,7 +233,7 @@ impl Workflow<'_> {
         let (env, stdin) = (variables.values, stdin.as_deref());
         // Lobster runs commands with `sh -c`, which does not end at the first error.
         let script = Script { name: &name, text: &text, shell: "sh", env, place: &place, stdin };
-        let made = self.building.script(script);
+        let made = self.building.script(script)?;
         Ok((name, made))
     }
 
@@ -260,14 +261,14 @@ impl Workflow<'_> {
     /// Names arguments in shell text by the variables that Lobster sets for them.
     fn arguments(&self, command: &str) -> String {
         let Some(pattern) = ARGUMENT.as_ref() else { return command.to_owned() };
-        let (mut text, mut from) = (String::new(), 0);
+        let (mut text, mut from, mut quotes) = (String::new(), 0, Quotes::new(command));
         for found in pattern.captures_iter(command) {
             let (Some(all), Some(name)) = (found.get(0), found.get(1)) else { continue };
             if !self.arguments.contains_key(name.as_str()) {
                 continue;
             }
             text.push_str(&command[from..all.start()]);
-            match (open_quote(&command[..all.start()]), alias(name.as_str())) {
+            match (quotes.open_at(all.start()), alias(name.as_str())) {
                 (Some('\''), variable) => text.push_str(&expansion(Some('\''), &variable)),
                 // Lobster puts the value in as it is, and the shell divides it.
                 (_, variable) => text.push_str(&format!("${{{variable}}}")),
@@ -281,7 +282,7 @@ impl Workflow<'_> {
     /// Replaces outputs of steps in shell text by variables.
     fn results(&self, command: &str, variables: &mut Variables) -> Result<String, String> {
         let Some(pattern) = REFERENCE.as_ref() else { return Ok(command.to_owned()) };
-        let (mut text, mut from) = (String::new(), 0);
+        let (mut text, mut from, mut quotes) = (String::new(), 0, Quotes::new(command));
         for found in pattern.captures_iter(command) {
             let (Some(all), Some(id), Some(path)) = (found.get(0), found.get(1), found.get(2)) else { continue };
             if !self.ids.contains(id.as_str()) {
@@ -292,7 +293,7 @@ impl Workflow<'_> {
             }
             let variable = self.variable(id.as_str(), variables)?;
             text.push_str(&command[from..all.start()]);
-            text.push_str(&expansion(open_quote(&command[..all.start()]), &variable));
+            text.push_str(&expansion(quotes.open_at(all.start()), &variable));
             from = all.end();
         }
         text.push_str(&command[from..]);

@@ -14,6 +14,10 @@ use crate::compile::File;
 /// A word that can be the name of a variable.
 static WORD: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"[A-Za-z_][A-Za-z0-9_]*").ok());
 
+/// About how many bytes a step has without its texts, and a variable that takes its value from the environment.
+pub(super) const STEP: usize = 100;
+const NAME: usize = 50;
+
 /// Shell text of a step.
 pub(super) struct Script<'a> {
     /// The name of the step.
@@ -32,8 +36,13 @@ pub(super) struct Script<'a> {
 
 impl Building {
     /// A code step that runs the text as a script file.
-    pub(super) fn script(&mut self, script: Script<'_>) -> Value {
+    ///
+    /// # Errors
+    /// The pipeline has too many bytes: the reason.
+    pub(super) fn script(&mut self, script: Script<'_>) -> Result<Value, String> {
         let Script { name, text, shell, env, place, stdin } = script;
+        let of_env = |(name, value): (&String, &Value)| name.len() + value.as_str().map_or(NAME, str::len);
+        self.charge(STEP + text.len() + env.iter().map(of_env).sum::<usize>())?;
         let path = format!("steps/{name}.sh");
         let (command, input) = match stdin {
             Some(variable) => (format!("printf '%s' \"${variable}\" | {shell} {path}"), ""),
@@ -45,7 +54,7 @@ impl Building {
         if !env.is_empty() {
             step["env"] = Value::Object(env);
         }
-        step
+        Ok(step)
     }
 }
 

@@ -65,3 +65,9 @@ fn a_skill_has_a_bounded_number_of_statements() {
     assert_eq!(split(&"- a\n".repeat(MAX_STATEMENTS + 1), 0), Err(MAX_STATEMENTS + 1));
     assert!(split(&"> ".repeat(20_000), 0).is_ok_and(|found| found.is_empty()));
 }
+
+/// A mebibyte of statements takes no time that grows with the square of their number.
+#[test]
+fn long_skills_are_split() {
+    assert_eq!(split(&"- a\n".repeat(1 << 18), 0), Err(1 << 18));
+}

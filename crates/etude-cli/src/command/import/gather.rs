@@ -17,12 +17,17 @@ use crate::context::Problem;
 const MAX_FILES: usize = 2_000;
 const MAX_DEPTH: usize = 8;
 
+/// Most bytes of all texts.
+const MAX_TOTAL: usize = 64 << 20;
+
 /// Files to import.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
     /// What is not read, and why.
     pub(super) findings: Vec<Finding>,
     sources: Vec<Source>,
+    /// How many bytes their texts have.
+    bytes: usize,
     /// Folders that are not read.
     skipped: Vec<PathBuf>,
     /// Where each file is.
@@ -103,6 +108,11 @@ impl Gathered {
                 return Ok(());
             }
         };
+        self.bytes += text.as_deref().map_or(0, str::len);
+        if self.bytes > MAX_TOTAL {
+            return Err(Problem::usage(format!("the files have more than {} MiB", MAX_TOTAL >> 20))
+                .hint("name a folder with fewer files"));
+        }
         self.places.insert(name.clone(), place.to_owned());
         self.sources.push(Source { path: name, text });
         Ok(())

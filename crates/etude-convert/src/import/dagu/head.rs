@@ -21,6 +21,9 @@ const LISTED: [&str; 28] = [
     "max_output_size", "queue", "otel", "run_config", "webhook", "registry_auths", "step_types", "actions",
 ];
 
+/// Most parameters of a DAG: each step looks for each of them.
+const MAX_PARAMETERS: usize = 100;
+
 /// Lists the fields that have no counterpart. False if the DAG must not run without one of them.
 pub(super) fn is_importable(imported: &mut Imported, document: &Document, root: &Entries<'_>) -> bool {
     let is_known = |name: &str| KNOWN.contains(&name) || LISTED.contains(&name);
@@ -52,7 +55,11 @@ impl Dag<'_> {
     /// The parameters have types or other settings.
     pub(super) fn parameters(&mut self, imported: &mut Imported, node: Option<&Node<'_>>) -> Result<(), String> {
         let Some(node) = node else { return Ok(()) };
-        for (index, (name, default)) in declared(node)?.into_iter().enumerate() {
+        let declared = declared(node)?;
+        if declared.len() > MAX_PARAMETERS {
+            return Err(format!("there are more than {MAX_PARAMETERS} parameters"));
+        }
+        for (index, (name, default)) in declared.into_iter().enumerate() {
             let name = name.unwrap_or_else(|| format!("{ARGUMENT}{}", index + 1));
             if default.contains(['`', '$']) {
                 let what = format!("parameter `{name}`");
