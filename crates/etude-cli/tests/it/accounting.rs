@@ -94,7 +94,7 @@ fn a_time_budget_ends_the_run_and_not_its_destructor() {
     let test = Test::new()
         .pipeline("p", |p| p.sh("slow", &format!("{}; exec sleep 300", noting("slow"))).note("never", "1"))
         .pipeline("_destructor", |p| p.note("end", "1"));
-    test.run(&["run", "-p", "p", "--timeout", "1s", "--format", "json"])
+    test.run(&["run", "-p", "p", "--timeout", "5s", "--format", "json"])
         .exit(1)
         .failed_with(&["business slow: budget_exceeded"])
         .has("/status", "failed");

@@ -117,7 +117,7 @@ fn answers_and_approvers_are_checked() {
 #[test]
 fn the_time_to_answer_goes_on_outside_any_process() {
     for (policy, exit, approved) in [("fail", 1, None), ("deny", 1, None), ("approve", 0, Some(true))] {
-        let test = gate(&format!("timeout: 100ms\non_timeout: {policy}"));
+        let test = gate(&format!("timeout: 3s\non_timeout: {policy}"));
         let id = test.run(&RUN).exit(5).id();
         let mut ended = None;
         crate::test::wait_until("the end of the time to answer", || {

@@ -134,8 +134,8 @@ fn a_cancelled_run_continues() {
 fn a_timed_out_run_continues_with_more_time() {
     let wait = format!("test -e \"$ROOT/go\" || sleep 300; {}", printing("2"));
     let test = Test::new().pipeline("p", |p| p.note("a", "1").sh("wait", &wait));
-    let ran = test.run(&["run", "-p", "p", "--format", "json", "--timeout", "1s"]).exit(1);
-    assert!(ran.err().contains("--timeout 2s"), "{}", ran.err());
+    let ran = test.run(&["run", "-p", "p", "--format", "json", "--timeout", "5s"]).exit(1);
+    assert!(ran.err().contains("--timeout 10s"), "{}", ran.err());
     let id = ran.failed_with(&["business wait: budget_exceeded"]).id();
     let refused = runs(&test, &["resume", &id]).exit(1).failed_with(&["- -: budget_exceeded"]);
     assert!(refused.err().contains("hint: raise it: etude runs resume"), "{}", refused.err());
@@ -152,13 +152,13 @@ fn a_timed_out_run_continues_with_more_time() {
 fn a_waiting_run_gets_a_new_time_budget() {
     let test = Test::new().pipeline("p", |p| p.step("{name: ok, type: approval, message: \"Ship?\"}").note("a", "1"));
     let begun = std::time::Instant::now();
-    let id = test.run(&["run", "-p", "p", "--format", "json", "--timeout", "1s"]).exit(5).id();
-    std::thread::sleep(std::time::Duration::from_millis(1_200).saturating_sub(begun.elapsed()));
+    let id = test.run(&["run", "-p", "p", "--format", "json", "--timeout", "5s"]).exit(5).id();
+    std::thread::sleep(std::time::Duration::from_millis(5_200).saturating_sub(begun.elapsed()));
     runs(&test, &["resume", &id, "--timeout", "1h"]).exit(5).has("/status", "waiting");
     test.run(&["approve", &id]).exit(0);
     runs(&test, &["resume", &id]).output(1);
-    let late = test.run(&["run", "-p", "p", "--format", "json", "--timeout", "1s"]).exit(5).id();
-    std::thread::sleep(std::time::Duration::from_millis(1_200));
+    let late = test.run(&["run", "-p", "p", "--format", "json", "--timeout", "5s"]).exit(5).id();
+    std::thread::sleep(std::time::Duration::from_millis(5_200));
     runs(&test, &["resume", &late]).exit(1).failed_with(&["business ok: budget_exceeded"]);
 }
 

@@ -1,6 +1,7 @@
 //! Ctrl-C, SIGTERM and `etude runs cancel`: the first one cancels and the destructor runs, the second one kills.
 
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -84,25 +85,37 @@ fn two_signals_end_a_program_that_is_held_up() {
 /// a second signal while a step is still being stopped: the destructor does not run.
 #[test]
 fn a_second_signal_during_the_grace_period_kills_the_run() {
-    let test = Test::new()
-        .pipeline("p", |p| {
-            p.sh(
-                "slow",
-                &format!(
-                    "trap '{}' TERM; {}; while :; do sleep 0.05; done",
-                    noting("asked").replace('\'', ""),
-                    noting("slow")
-                ),
-            )
-        })
-        .pipeline("_destructor", |p| p.note("d", "1"));
-    let running = test.start(&RUN);
-    test.wait_for("slow");
-    running.terminate();
-    test.wait_for("asked");
-    running.terminate();
-    running.finish().exit(130).has("/status", "cancelled").has("/steps/1/status", "not_started");
-    assert_eq!(test.ledger(), ["slow", "asked"]);
+    // The second signal has to come within the grace of two seconds, which a busy machine may let pass.
+    for _ in 0..10 {
+        let test = Test::new()
+            .pipeline("p", |p| {
+                p.sh(
+                    "slow",
+                    &format!(
+                        "trap '{}' TERM; {}; while :; do sleep 0.05; done",
+                        noting("asked").replace('\'', ""),
+                        noting("slow")
+                    ),
+                )
+            })
+            .pipeline("_destructor", |p| p.note("d", "1"));
+        let mut running = test.start(&RUN);
+        test.wait_for("slow");
+        let since = Instant::now();
+        running.terminate();
+        wait_until("the trap", || running.is_over() || test.ledger().contains(&"asked".to_owned()));
+        if !running.is_over() {
+            running.terminate();
+        }
+        let is_in_time = since.elapsed() < Duration::from_millis(1_500);
+        let ran = running.finish().exit(130).has("/status", "cancelled");
+        if is_in_time {
+            ran.has("/steps/1/status", "not_started");
+            assert_eq!(test.ledger(), ["slow", "asked"]);
+            return;
+        }
+    }
+    panic!("this machine never sends two signals within two seconds");
 }
 
 /// a signal while the destructor runs after a success does not cut it short.
@@ -209,12 +222,20 @@ fn a_dead_run_is_cancelled_and_still_gets_its_destructor() {
 /// cancellations are recorded: a run that dies while its destructor runs stays cancelled when it is resumed.
 #[test]
 fn a_cancelled_run_that_died_stays_cancelled() {
-    let wait = "[ -e \"$ROOT/go\" ] || exec sleep 300";
-    let test = Test::new()
-        .pipeline("p", |p| p.sh("slow", &format!("{}; exec sleep 300", noting("slow"))))
-        .pipeline("_destructor", |p| {
-            p.sh("d", &format!("{}; {wait}; {}; echo '{{\"output\":1}}'", noting("d"), noting("end")))
-        });
+    let test = Test::new().pipeline("p", |p| p.sh("slow", &format!("{}; exec sleep 300", noting("slow")))).pipeline(
+        "_destructor",
+        |p| {
+            // What the killed run has started decides before it is killed.
+            let (decided, noted) = ("[ -e \"$ROOT/go\" ] && on=1", noting("d"));
+            p.sh(
+                "d",
+                &format!(
+                    "{decided}; {noted}; [ \"$on\" ] || exec sleep 300; {}; echo '{{\"output\":1}}'",
+                    noting("end")
+                ),
+            )
+        },
+    );
     let running = test.start(&RUN);
     test.wait_for("slow");
     let id = test.run(&["runs", "list", "--format", "json"]).id_of_first_run();

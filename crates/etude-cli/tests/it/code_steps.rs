@@ -136,7 +136,7 @@ fn a_step_that_takes_too_long_is_ended() {
         noting("asked").replace('\'', ""),
         noting("begun")
     );
-    let test = Test::new().pipeline("p", |p| p.sh_with("a", &script, "timeout: 500ms"));
+    let test = Test::new().pipeline("p", |p| p.sh_with("a", &script, "timeout: 5s"));
     let ran = test.run_json("p").exit(1).failed_with(&["business a: step_timeout"]).has("/errors/0/code", "R0103");
     assert_eq!(test.ledger(), ["begun", "asked"]);
     let said = test.run(&["runs", "show", &ran.id(), "--stream", "p/a/stderr"]).exit(0);

@@ -81,6 +81,7 @@ fn a_group_runs_its_children_at_once() {
 #[test]
 fn a_failing_child_stops_or_awaits_its_siblings() {
     let test = |policy: &str| {
+        let pause = if policy.ends_with("stop") { "exec sleep 300" } else { "sleep 0.5" };
         Test::new().pipeline("p", |p| {
             p.step(&format!(
                 "name: g\ntype: parallel\n{policy}\nsteps:\n  - {{name: bad, type: code, command: sh steps/bad.sh}}\n  \
@@ -94,7 +95,7 @@ fn a_failing_child_stops_or_awaits_its_siblings() {
                 "steps/slow.sh",
                 &format!(
                     "touch \"$ROOT/begun\"; while [ ! -e \"$ROOT/failed\" ]; do sleep 0.01; done; {}; {}; {}\n",
-                    "sleep 0.5",
+                    pause,
                     noting("slow"),
                     printing("1")
                 ),
@@ -209,7 +210,7 @@ fn a_time_limit_holds_for_model_steps_as_well() {
     let server = Server::new([Reply::Hang]);
     let test = Test::new()
         .model(&server)
-        .pipeline("p", |p| p.llm("ask", "x", "timeout: 300ms"))
+        .pipeline("p", |p| p.llm("ask", "x", "timeout: 5s"))
         .pipeline("_destructor", |p| p.note("d", "1"));
     test.run_json("p").exit(1).failed_with(&["business ask: step_timeout"]);
     assert_eq!((server.calls(), test.ledger()), (1, vec!["d".to_owned()]));

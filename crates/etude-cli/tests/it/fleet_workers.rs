@@ -49,16 +49,18 @@ fn a_worker_drives_what_another_machine_has_submitted() {
     test.put("app/helper.txt", "edited later\n");
     std::fs::remove_dir_all(test.path("app/pipelines")).expect("it is there");
     let elsewhere = elsewhere(test, "second");
-    let worker = elsewhere.start(&[&WORKER[..], &["--idle", "1s"]].concat());
+    let worker = elsewhere.start(&WORKER);
+    wait_until("the end of the run", || events(&worker).iter().any(|event| event["event"] == "released"));
+    worker.terminate();
     let ran = worker.finish().exit(0);
     let said: Vec<serde_json::Value> =
         ran.out().lines().map(|line| serde_json::from_str(line).expect("an event")).collect();
     let words: Vec<&str> = said.iter().filter_map(|event| event["event"].as_str()).collect();
-    assert_eq!(words, ["ready", "claimed", "released", "stopped"], "{}", ran.err());
+    assert_eq!(words, ["ready", "claimed", "released", "draining", "stopped"], "{}", ran.err());
     assert_eq!((&said[0]["health"], &said[1]["taken_from"]), (&json!(null), &json!(null)));
     assert_eq!(
-        (&said[1]["run_id"], &said[2]["reason"], &said[3]["reason"]),
-        (&json!("[RUN]"), &json!("finished"), &json!("idle"))
+        (&said[1]["run_id"], &said[2]["reason"], &said[4]["reason"]),
+        (&json!("[RUN]"), &json!("finished"), &json!("drained"))
     );
     elsewhere
         .run(&["runs", "show", &id, "--format", "json"])
@@ -125,12 +127,12 @@ fn workers_need_a_database_and_have_queues() {
     test.run(&["run", "-p", "p", "--detach", "--queue", "other", "--format", "json"]).exit(0);
     let ran = test.run(&[&WORKER[..], &["--idle", "1s"]].concat()).exit(0);
     assert!(!ran.out().contains("claimed"), "another queue: {}", ran.out());
-    let ran = test.run(&[&WORKER[..], &["--idle", "1s", "--queue", "other"]].concat()).exit(0);
+    let ran = test.run(&[&WORKER[..], &["--idle", "5s", "--queue", "other"]].concat()).exit(0);
     assert!(ran.out().contains("claimed"), "{}", ran.out());
 }
 
 /// Times so short that a test need not wait long for a death.
-const SHORT: &str = "engine: {lease: 4s, beat: 1s, grace: 1s, poll: 100ms, max_crashes: 2}\n";
+const SHORT: &str = "engine: {lease: 12s, beat: 1s, grace: 1s, poll: 100ms, max_crashes: 2}\n";
 
 /// A response of the health of a worker: its status and body.
 fn health(worker: &Running, path: &str) -> (u16, String) {
@@ -161,18 +163,24 @@ fn a_worker_has_health_and_figures() {
     let test = fleet(&server, test);
     let worker = test.start(&[&WORKER[..], &["--health", "0", "--places", "3"]].concat());
     wait_until("the worker", || is_ready(&worker));
-    wait_until("a claim", || health(&worker, "/readyz").0 == 200);
-    assert_eq!(health(&worker, "/readyz").1.trim(), r#"{"ready":true,"reason":null}"#);
+    let mut last = (0, String::new());
+    wait_until("a claim", || {
+        last = health(&worker, "/readyz");
+        last.0 == 200
+    });
+    assert_eq!(last.1.trim(), r#"{"ready":true,"reason":null}"#);
     test.run(&["run", "-p", "p", "--format", "json"]).output(1);
-    let (status, text) = health(&worker, "/metrics");
-    assert_eq!(status, 200);
-    for line in [
+    let lines = [
         "etude_worker_places 3",
         "etude_worker_claims_total{queue=\"default\"} 1",
         "etude_queue_depth{queue=\"default\"} 0",
-    ] {
-        assert!(text.lines().any(|found| found == line), "{line}: {text}");
-    }
+    ];
+    // What the database does not say in time is left out.
+    wait_until("the figures", || {
+        let (status, text) = health(&worker, "/metrics");
+        assert_eq!(status, 200);
+        lines.iter().all(|line| text.lines().any(|found| found == *line))
+    });
     assert_eq!(health(&worker, "/nowhere").0, 404);
     let ran = test.run(&["workers", "--format", "json"]).exit(0);
     let doc: Value = serde_json::from_slice(&ran.raw).expect("a document");
@@ -236,7 +244,7 @@ fn a_worker_that_slept_loses_its_runs_and_works_on() {
         first.signal("STOP");
         let test = elsewhere(test.without_env("ETUDE_ENGINE_TEST"), "second");
         let second = test.start(&[&WORKER[..], &["--places", "1"]].concat());
-        wait_until("the takeover", || test.ledger().iter().filter(|line| *line == "a").count() == 2);
+        wait_until("the takeover", || test.ledger().iter().filter(|line| *line == "a").count() >= 2);
         first.signal("CONT");
         if !is_blind {
             wait_until("the loss", || {

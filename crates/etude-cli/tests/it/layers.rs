@@ -127,11 +127,12 @@ fn a_handler_that_hangs_can_be_given_up() {
         )
         .file("skills/waits.sh", "cat >/dev/null; echo waits >> \"$LEDGER\"; sleep 600\n")
         .pipeline("p", |p| p.note("a", "1"));
-    let child = test.start(&["run", "-p", "p", "--format", "json"]);
+    let child = test.start(&["run", "-p", "p", "--format", "jsonl"]);
     crate::test::wait_until("the handler", || test.ledger().contains(&"waits".to_owned()));
-    crate::test::wait_until("the step", || test.ledger().contains(&"a".to_owned()));
+    crate::test::wait_until("the end of the step", || child.stdout_so_far().contains("\"step_ended\""));
     child.interrupt();
-    child.finish().exit(0).output(1);
+    let lines = child.finish().exit(0).lines();
+    assert_eq!(lines.last().map(|line| &line["output"]), Some(&json!(1)));
 }
 
 /// D-9.1, D-F04: a file may have several skills, which have names and addresses of their own.

@@ -176,7 +176,7 @@ fn a_directory_of_weights_can_be_named() {
 #[test]
 fn a_file_that_is_no_model_is_reported_by_the_models_process() {
     let test = app().file("weights/mine.gguf", "GGUF? No.").user_config(
-        "model_mapping: {standard: local/mine}\nproviders: {local: {path: weights/mine.gguf, idle: 1s, threads: 1}}\n",
+        "model_mapping: {standard: local/mine}\nproviders: {local: {path: weights/mine.gguf, idle: 30s, threads: 1}}\n",
     );
     let ran = test.run_json("tell").exit(4).failed_with(&["business ask: environment"]);
     let message = ran.at("/errors/0/message").as_str().unwrap_or_default().to_owned();

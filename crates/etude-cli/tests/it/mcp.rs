@@ -318,6 +318,8 @@ fn cancelling_a_task_runs_the_destructor() {
     let mut client = Client::start(&test, &[]).with_tasks();
     let task = client.call("slow", &json!({}));
     let id = json!({"taskId": task["taskId"]});
+    // A run that has not begun has no destructor.
+    wait_until("the run has begun", || test.path("ledger").exists());
     assert_eq!(client.request("tasks/cancel", &id)["result"]["resultType"], "complete");
     wait_until("the task is cancelled", || client.request("tasks/get", &id)["result"]["status"] == "cancelled");
     let ledger = std::fs::read_to_string(test.path("ledger")).expect("a file");
@@ -330,8 +332,10 @@ fn cancelling_a_task_runs_the_destructor() {
 fn an_abandoned_call_leaves_its_run_which_an_equal_call_joins() {
     let test = slow();
     let mut client = Client::connected(&test, "2025-11-25", &json!({}));
-    let id = client.send("tools/call", &json!({"name": "slow", "arguments": {}}));
-    wait_until("the run has begun", || test.path("ledger").exists());
+    let params = json!({"name": "slow", "arguments": {}, "_meta": {"progressToken": "t"}});
+    let id = client.send("tools/call", &params);
+    // A call that tells of its progress has the id of its run.
+    while client.read()["method"] != "notifications/progress" {}
     client.write(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}));
     let run_id = only_run(&mut client);
     until(&mut client, &run_id, "running");
@@ -373,8 +377,9 @@ fn a_form_does_not_settle_an_approval() {
     let mut client = Client::start(&test, &[]).with_tasks();
     client.capabilities["elicitation"] = json!({"form": {}});
     let task = client.call("deploy", &json!({}));
-    assert_eq!(task["status"], "input_required");
     let id = task["taskId"].clone();
+    let of_task = json!({"taskId": id});
+    wait_until("the question", || client.request("tasks/get", &of_task)["result"]["status"] == "input_required");
     let run = client.call("etude_show", &json!({"run_id": id}));
     let question =
         run["structuredContent"]["waiting"][0]["payload"]["question"].as_str().expect("a question").to_owned();
@@ -387,7 +392,9 @@ fn a_form_does_not_settle_an_approval() {
 /// S-156: a server beside `etude mcp` drives its runs, which the end of the client does not end.
 #[test]
 fn a_server_drives_the_runs_of_its_clients() {
-    let test = slow();
+    let test = slow().pipeline("first", |p| p.sh("a", "echo '{\"output\": 1}'"));
+    // A journal without a run does not say that a server is there.
+    test.run_json("first").exit(0);
     let serving = Serving::start(&test, &["--port", "0"]);
     let mut client = Client::start(&test, &[]).with_tasks();
     let task = client.call("slow", &json!({}));

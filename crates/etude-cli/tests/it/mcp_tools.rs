@@ -163,7 +163,7 @@ fn servers_are_started_when_needed_and_end_with_the_run() {
     test.follow("go", &["--yolo"]).output("done");
     let calls = test.read("home/calls");
     let pid = calls.split(' ').next().expect("the server noted its id");
-    assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists(), "the server is gone");
+    crate::skill_runs::is_gone(pid);
     let test = app(&server, "allowed-tools: Read\n", "");
     test.follow("go", &["--yolo"]).output("done");
     assert!(!test.path("home/server.env").exists(), "no server was started");

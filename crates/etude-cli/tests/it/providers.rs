@@ -160,7 +160,7 @@ fn a_call_that_takes_too_long_is_tried_again() {
     Test::new()
         .pipeline("p", |p| p.llm("ask", "x", ""))
         .user_config(&format!(
-            "model_mapping: {{standard: mock/m}}\nproviders: {{mock: {{kind: openai-compatible, base_url: \"{}\", timeout: 300ms}}}}\n",
+            "model_mapping: {{standard: mock/m}}\nproviders: {{mock: {{kind: openai-compatible, base_url: \"{}\", timeout: 5s}}}}\n",
             server.url()
         ))
         .run_json("p")

@@ -6,6 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
 
 use serde_json::{Value, json};
 
@@ -16,6 +17,8 @@ use crate::test::Test;
 pub(crate) struct Serving {
     pub(crate) child: Child,
     pub(crate) line: Value,
+    /// Reads its stderr, which would hold up the server if it were full.
+    said: JoinHandle<String>,
 }
 
 impl Serving {
@@ -30,7 +33,13 @@ impl Serving {
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
         let line = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line:?}"));
-        Self { child, line }
+        let mut stderr = child.stderr.take().expect("a pipe");
+        let said = std::thread::spawn(move || {
+            let mut text = String::new();
+            stderr.read_to_string(&mut text).expect("text");
+            text
+        });
+        Self { child, line, said }
     }
 
     pub(crate) fn signal(&self, name: &str) {
@@ -41,9 +50,8 @@ impl Serving {
     /// Ends it; its exit status and stderr.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         self.signal("TERM");
-        let mut stderr = String::new();
-        self.child.stderr.take().expect("a pipe").read_to_string(&mut stderr).expect("text");
-        (self.child.wait().expect("it ends").code(), stderr)
+        let code = self.child.wait().expect("it ends").code();
+        (code, self.said.join().expect("stderr is text"))
     }
 
     pub(crate) fn token(&self) -> String {
@@ -374,15 +382,11 @@ impl FakeBrowser {
 fn open_leads_a_browser_to_the_pages() {
     let test = test();
     let browser = FakeBrowser::new();
-    let mut child = browser.start(&test, &["serve", "--format", "json", "--port", "0", "--open"]);
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
-    let line: Value = serde_json::from_str(&line).expect("JSON");
-    let link = format!("{}/#login=", line["addresses"][0].as_str().expect("an address"));
+    let serving = Serving::of(browser.start(&test, &["serve", "--format", "json", "--port", "0", "--open"]));
+    let link = format!("{}/#login=", serving.line["addresses"][0].as_str().expect("an address"));
     let page = browser.page();
     assert!(page.contains(&link), "{page}");
-    let (status, _) = Serving { child, line }.end();
-    assert_eq!(status, Some(0));
+    assert_eq!(serving.end().0, Some(0));
 }
 
 /// `run --web` opens the page of the run, goes on when its question is answered, and stays until Ctrl-C.

@@ -87,6 +87,13 @@ fn reading_every_route_changes_no_row() {
     wait_until("the schedule and the notice are noted", || {
         rows(&test).get("entries").is_some_and(|rows| rows.len() >= 2)
     });
+    // A run waits before the server has let it go.
+    wait_until("the waiting run is let go", || {
+        let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
+        let journal = rusqlite::Connection::open_with_flags(test.path(JOURNAL), flags).expect("the journal");
+        let held = "select count(*) from runs where holder is not null";
+        journal.query_row(held, [], |row| row.get::<_, i64>(0)).expect("sql") == 0
+    });
     let before = rows_of_requests(&test);
     let mut seen: BTreeMap<u16, usize> = BTreeMap::new();
     for route in routes().iter().filter(|route| route.method == "GET") {

@@ -122,7 +122,7 @@ fn tokens_and_money_are_bounded() {
 fn time_is_bounded() {
     let server = Server::agent([Reply::bash("echo $$ > \"$ROOT/pid\"; sleep 300")]);
     let test = app(&server);
-    let ran = test.follow("go", &["--yolo", "--timeout", "2s"]).exit(1);
+    let ran = test.follow("go", &["--yolo", "--timeout", "8s"]).exit(1);
     ran.failed_with(&["skill helper: budget_exceeded"]).has("/status", "failed");
     is_gone(&test.read("pid"));
 }

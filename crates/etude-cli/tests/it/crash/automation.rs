@@ -78,10 +78,14 @@ fn app(config: &str) -> Test {
     test.env("ETUDE_TEST_CLOCK", &clock)
 }
 
-/// Sets the clock to half past an hour, so that no tick is near.
+/// Sets the clock to half past the hour in which the test began, so that no tick is near, and some hours later.
 fn set_clock(test: &Test, hours: i64) {
-    let now = etude::clock::now_ms();
-    test.put("clock", &(HOUR / 2 - now % HOUR + hours * HOUR).to_string());
+    let began = test.path("began");
+    if !began.exists() {
+        test.put("began", &etude::clock::now_ms().to_string());
+    }
+    let began: i64 = test.read("began").trim().parse().expect("milliseconds");
+    test.put("clock", &(HOUR / 2 - began % HOUR + hours * HOUR).to_string());
 }
 
 /// A server with a fault. `act` gets its socket if it came to accept connections; the server is killed once `is_over` holds.

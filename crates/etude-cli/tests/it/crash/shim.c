@@ -283,7 +283,11 @@ int unlink(const char *path) {
 /* Only opens that may create a file are events. */
 static int around_open(const char *path, int flags, mode_t permissions) {
     if (!(flags & O_CREAT) || !is_watched(path)) return (int)syscall(SYS_openat, AT_FDCWD, path, flags, permissions);
-    AROUND(int, event("open", path, 0), (int)syscall(SYS_openat, AT_FDCWD, path, flags, permissions), (void)0);
+    long number = event("open", path, 0);
+    /* A full disk keeps no program from opening what is there. */
+    if (is_to_fail(number) && error_number == ENOSPC && !access(path, F_OK))
+        return (int)syscall(SYS_openat, AT_FDCWD, path, flags, permissions);
+    AROUND(int, number, (int)syscall(SYS_openat, AT_FDCWD, path, flags, permissions), (void)0);
 }
 
 #define OPEN(name)                                                                                                      \

@@ -16,7 +16,7 @@ fn a_stopped_step_is_ended_by_its_timeout() {
     let script =
         format!("cat >/dev/null; echo $$ > \"$ROOT/pid\"; {}; kill -s STOP $$; {}", noting("begun"), noting("on"));
     let test = Test::new()
-        .pipeline("p", |p| p.sh_with("a", &script, "timeout: 300ms"))
+        .pipeline("p", |p| p.sh_with("a", &script, "timeout: 5s"))
         .pipeline("_destructor", |p| step(p, "end"));
     test.run(&RUN).exit(1).failed_with(&["business a: step_timeout"]);
     assert_eq!(test.ledger(), ["begun", "end"]);

@@ -42,7 +42,7 @@ fn a_script_that_takes_too_long_is_ended() {
     walk(
         r#"
         hook assert outline sh echo "last words" >&2; sleep 30
-        at outline assert: {script: sh scripts/hook.sh assert-outline, timeoutMs: 1500}
+        at outline assert: {script: sh scripts/hook.sh assert-outline, timeoutMs: 8000}
         outline done {"summary":"s"}
         ==> run
         exit 1
