@@ -12,6 +12,7 @@ use etude_runtime::driver::Stop;
 use etude_runtime::engine::{Engine, Error, RunState, RunView};
 use etude_runtime::record;
 use serde_json::Value;
+use tokio::sync::watch;
 
 use crate::command::run::finished;
 use crate::command::runs::watch::Follower;
@@ -34,8 +35,8 @@ pub(crate) struct Followed<'a> {
     pub(crate) definition: Option<&'a Definition>,
     /// The run before something was asked of it: what it had done by then is not shown, and a state counts only when it has changed.
     pub(crate) before: Option<&'a RunView>,
-    /// The first signal cancels the run.
-    pub(crate) cancels: bool,
+    /// What the user asks with signals; the first one cancels the run.
+    pub(crate) stop: watch::Receiver<Stop>,
 }
 
 /// Follows a run until it has ended or waits, and prints how it ended.
@@ -57,7 +58,6 @@ pub(crate) fn follow(context: &Context, engine: &dyn Engine, followed: Followed<
 /// The run when nothing happens in it any more; `None` if the user does not want to wait for that.
 fn until_rest(context: &Context, engine: &dyn Engine, followed: &Followed<'_>) -> Result<Option<RunView>, Problem> {
     let failed = |error: Error| of_engine(&error);
-    let stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be caught: {e}")))?;
     let mut has_cancelled = false;
     let mut view = match followed.before {
         Some(before) => before.clone(),
@@ -78,14 +78,13 @@ fn until_rest(context: &Context, engine: &dyn Engine, followed: &Followed<'_>) -
             follower.close();
             return Ok(Some(view));
         }
-        let said = stop.borrow().clone();
+        let said = followed.stop.borrow().clone();
         match said {
-            Stop::Cancel(reason) if followed.cancels && !has_cancelled => {
+            Stop::Cancel(reason) if !has_cancelled => {
                 has_cancelled = true;
                 cancel(engine, &view, followed.definition, &reason)?;
             }
             Stop::Kill(_) => return Ok(None),
-            Stop::Cancel(_) if !followed.cancels => return Ok(None),
             _ => thread::sleep(PAUSE.max(since.elapsed() * SHARE)),
         }
     }
@@ -124,7 +123,8 @@ pub(crate) fn proceed(
     before: &RunView,
     definition: Option<&Definition>,
 ) -> Result<Exit, Problem> {
+    let stop = signals::listen()?;
     block_on(engine.requeue(&before.row.id))?.map_err(|error| of_engine(&error))?;
-    let followed = Followed { run_id: &before.row.id, definition, before: Some(before), cancels: true };
+    let followed = Followed { run_id: &before.row.id, definition, before: Some(before), stop };
     follow(context, engine, followed)
 }

@@ -16,6 +16,7 @@ use std::time::Duration;
 use etude_runtime::driver::Stop;
 use tokio::sync::watch;
 
+use crate::context::Problem;
 use crate::exit::Exit;
 
 /// How long the program has to end after the second signal: longer than children have between `SIGTERM` and `SIGKILL`.
@@ -40,8 +41,8 @@ static RECEIVING: OnceLock<Result<(), String>> = OnceLock::new();
 ///
 /// # Errors
 /// The operating system does not let us listen.
-pub(crate) fn listen() -> io::Result<watch::Receiver<Stop>> {
-    listen_after(Stop::No)
+pub(crate) fn listen() -> Result<watch::Receiver<Stop>, Problem> {
+    listen_after(Stop::No).map_err(|error| Problem::environment(format!("signals cannot be caught: {error}")))
 }
 
 /// The same where the user has said something already: after a cancellation the next signal is the second one.

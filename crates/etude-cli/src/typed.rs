@@ -28,7 +28,7 @@ impl Typed {
 /// nothing while it reads. Not for where others wait for what this thread does.
 pub(crate) fn typed(question: &str) -> Result<Typed, Problem> {
     block_on(async {
-        let mut stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be caught: {e}")))?;
+        let mut stop = signals::listen()?;
         // Only now: a Ctrl-C at a question that is seen must be received.
         crate::render::say_part!("{question}");
         let _ = std::io::stderr().flush();

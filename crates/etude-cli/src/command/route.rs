@@ -171,7 +171,7 @@ fn mode_of(flag: Option<RouterMode>, resolved: &settings::Resolved) -> Mode {
 /// Does `work`; a signal ends it.
 fn interruptible<T>(work: impl Future<Output = Result<T, Refused>>) -> Result<T, Refused> {
     block_on(async {
-        let mut stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be caught: {e}")))?;
+        let mut stop = signals::listen()?;
         tokio::select! {
             result = work => result,
             _ = stop.changed() => {

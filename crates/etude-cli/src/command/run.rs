@@ -322,7 +322,7 @@ pub(crate) fn unwatched(
     request: Request,
 ) -> Result<Result<Ended, Error>, Problem> {
     block_on(async {
-        let stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be caught: {e}")))?;
+        let stop = signals::listen()?;
         let watch = Watch { emit: &mut |_| {}, stop, streams_completions: false, observes_invocations: false };
         Ok(runner.start(definition, disk, request, watch).await)
     })?
@@ -466,7 +466,7 @@ pub(crate) fn watched(
     let mut lines = context.streams().then(|| events::Lines::new(is_of_machine));
     let mut telemetry = Telemetry::of_run(target);
     let result = block_on(async {
-        let stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be caught: {e}")))?;
+        let stop = signals::listen()?;
         let is_verbose = context.global.verbose;
         let (streams_completions, observes_invocations) =
             (context.streams_completions(), is_verbose || telemetry.is_on());

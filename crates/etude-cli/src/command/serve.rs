@@ -113,7 +113,7 @@ fn start(context: &Context, args: &args::Serve) -> Result<Exit, NotStarted> {
     let clock = clock();
     watch_clock(clock.clone());
     block_on(async {
-        let mut stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be caught: {e}")))?;
+        let mut stop = signals::listen()?;
         let mut listening = Listening::bind(&wanted, &dir, std::process::id()).await.map_err(|error| {
             let message = error.to_string();
             let port = error.address.parse::<SocketAddr>().map(|address| address.port());

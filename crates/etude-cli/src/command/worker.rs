@@ -51,7 +51,7 @@ fn work(context: &Context, args: &args::Worker) -> Result<Exit, Problem> {
     engine::settings(&context.global)?;
     let voice = Voice { is_json: context.is_json(), is_quiet: context.global.quiet };
     block_on(async {
-        let mut stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be caught: {e}")))?;
+        let mut stop = signals::listen()?;
         let subject = Arc::<Subject>::default();
         let health = match args.health {
             Some(address) => Some(listen(address, &subject).await?),

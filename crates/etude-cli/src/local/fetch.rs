@@ -46,7 +46,7 @@ pub(crate) fn fetch(context: &Context, weights: &Weights) -> Result<Fetched, Pro
     }
     let mut shown = Shown::new(context, entry.size);
     let result = block_on(async {
-        let mut stop = signals::listen().map_err(|e| e.to_string())?;
+        let mut stop = signals::listen()?;
         let (emit, mut reported) = mpsc::unbounded_channel();
         // A thread of its own: the end of the program does not wait for it, and what has arrived is kept.
         let work = thread::spawn(move || local::pull(entry, &places, &mut |progress| drop(emit.send(progress))));
@@ -56,13 +56,13 @@ pub(crate) fn fetch(context: &Context, weights: &Weights) -> Result<Fetched, Pro
                     Some(progress) => shown.show(progress),
                     None => return Ok(work.join().ok()),
                 },
-                _ = stop.changed() => return Ok::<_, String>(None),
+                _ = stop.changed() => return Ok::<_, Problem>(None),
             }
         }
     })?;
     shown.clear();
     let hint = "what has arrived is kept: the same command goes on where it was broken off";
-    match result.map_err(Problem::environment)? {
+    match result? {
         Some(Ok(path)) => Ok(Fetched { path, was_there: false }),
         Some(Err(error)) => Err(Problem::environment(error.to_string()).hint(hint)),
         None => Err(Problem::new(Exit::Interrupted, FailureKind::Cancelled, "the download was interrupted").hint(hint)),

@@ -13,7 +13,7 @@ use super::result::{RunDocument, is_on_its_way};
 use super::stream::{ENDED, Message, Stream};
 use crate::context::{Context, Problem};
 use crate::render::progress::Face;
-use crate::{signals, stdout};
+use crate::stdout;
 
 /// How often a run is looked at that says nothing.
 const LOOK: Duration = Duration::from_secs(5);
@@ -28,8 +28,8 @@ pub(crate) struct Watching {
     pub(crate) after: Option<String>,
     /// The state before something was asked of the run: it counts only when it has changed.
     pub(crate) changed_at: Option<String>,
-    /// Ctrl-C cancels the run.
-    pub(crate) cancels: bool,
+    /// What the user asks with signals; the first one cancels the run.
+    pub(crate) stop: Option<watch::Receiver<Stop>>,
 }
 
 /// Shows events.
@@ -61,8 +61,7 @@ impl Remote {
     }
 
     async fn followed(&self, shown: &mut Shown<'_>, id: &str, watching: Watching) -> Result<RunDocument, Problem> {
-        let mut stop = watching.cancels.then(signals::listen).transpose();
-        let stop = stop.as_mut().map_err(|e| Problem::environment(format!("signals cannot be caught: {e}")))?;
+        let mut stop = watching.stop;
         let mut events = Stream::new(self, &format!("/v1/runs/{id}/events"), watching.after);
         let mut feed = Stream::new(self, "/v1/events", None);
         let began = Instant::now();

@@ -74,7 +74,7 @@ fn exit(tried: &[TierTest]) -> Exit {
 }
 
 async fn stoppable(tier: Tier, models: &Models) -> Result<TierTest, Problem> {
-    let mut stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be caught: {e}")))?;
+    let mut stop = signals::listen()?;
     tokio::select! {
         tried = test_tier(tier, models) => Ok(tried),
         _ = stop.changed() => Err(Problem::new(

@@ -11,7 +11,7 @@ use crate::args;
 use crate::context::{Context, Problem, Refused};
 use crate::exit::Exit;
 use crate::remote::{Remote, Watching, percent, refuse_options};
-use crate::stdout;
+use crate::{signals, stdout};
 
 /// What to do about an option that a server does not take.
 const HERE: &str = "leave it out, or run without `--server` and `--web`";
@@ -156,8 +156,10 @@ fn names(remote: &Remote, app: &str, kind: &str) -> Result<Vec<String>, Problem>
 
 /// Starts a run and follows it to its end.
 fn started(context: &Context, remote: &Remote, body: &str) -> Result<Exit, Problem> {
+    // A signal from now on is for the run, also before its id is known.
+    let stop = Some(signals::listen()?);
     let run = remote.post("/v1/runs", body)?;
     let id = run["run_id"].as_str().unwrap_or_default();
-    let ended = remote.follow(context, id, Watching { cancels: true, ..Watching::default() })?.into_ended();
+    let ended = remote.follow(context, id, Watching { stop, ..Watching::default() })?.into_ended();
     Ok(finished(context, None, &ended))
 }

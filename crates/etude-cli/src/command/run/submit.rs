@@ -18,7 +18,7 @@ use crate::context::{Context, Problem, block_on};
 use crate::exit::Exit;
 use crate::follow::{Followed, follow};
 use crate::render::stopped::of_engine;
-use crate::{bundles, command, stdout};
+use crate::{bundles, command, signals, stdout};
 
 /// A run to be submitted.
 pub(crate) struct Submitted<'a> {
@@ -68,6 +68,8 @@ pub(crate) fn submit(context: &Context, engine: &dyn Engine, submitted: Submitte
     let keys = given.key.iter().map(|key| UniqueKey { key: format!("run {key}"), digest }).collect();
     let terms = Terms { placement, keys, ..Terms::default() };
     let now_ms = etude::clock::now_ms();
+    // A signal from now on is for the run, also before its id is known.
+    let stop = if given.detach { None } else { Some(signals::listen()?) };
     let enqueued = block_on(etude::queue::enqueue(engine, definition, request, terms, now_ms))?;
     let (id, enqueued) = enqueued.map_err(|refused| match refused {
         Refused::Input(problems) => unfit(problems),
@@ -83,8 +85,8 @@ pub(crate) fn submit(context: &Context, engine: &dyn Engine, submitted: Submitte
         Enqueued::Full => return Err(Problem::environment("the queue is full")),
         Enqueued::Held { run_id } => return Err(Problem::environment(format!("run `{run_id}` has its room"))),
     };
-    if !given.detach {
-        let followed = Followed { run_id: &run_id, definition: Some(definition), before: None, cancels: true };
+    if let Some(stop) = stop {
+        let followed = Followed { run_id: &run_id, definition: Some(definition), before: None, stop };
         return follow(context, engine, followed);
     }
     if context.is_json() {

@@ -26,11 +26,13 @@ pub(super) fn run(context: &Context, args: &args::Run, about: &mut Option<Target
 fn followed(context: &Context, beside: &Beside, args: &args::Run, about: &mut Option<Target>) -> Result<Exit, Refused> {
     let remote = Remote::of_process()?;
     let body = remote::body(context, &remote, args, about)?;
+    // A signal from now on is for the run, also before its id is known.
+    let stop = Some(signals::listen()?);
     let run = remote.post("/v1/runs", &body)?;
     let id = run["run_id"].as_str().unwrap_or_default();
     beside.show(id);
     let page = beside.page(id);
-    let mut watching = Watching { cancels: true, ..Watching::default() };
+    let mut watching = Watching { stop, ..Watching::default() };
     let mut is_reported = false;
     let ended = loop {
         let run = remote.follow(context, id, watching)?;
@@ -45,7 +47,7 @@ fn followed(context: &Context, beside: &Beside, args: &args::Run, about: &mut Op
         }
         // Without a change, Ctrl-C ends the process as it is: the run waits in the journal.
         let after = remote.last_event(id)?;
-        watching = Watching { after, changed_at: Some(run.changed_at), cancels: false };
+        watching = Watching { after, changed_at: Some(run.changed_at), stop: None };
     };
     let exit = finished(context, None, &ended);
     stay(&page)?;
@@ -55,8 +57,7 @@ fn followed(context: &Context, beside: &Beside, args: &args::Run, about: &mut Op
 /// Keeps the pages until the user has seen enough.
 fn stay(page: &str) -> Result<(), Problem> {
     block_on(async {
-        let listening = signals::listen();
-        let mut stop = listening.map_err(|e| Problem::environment(format!("signals cannot be caught: {e}")))?;
+        let mut stop = signals::listen()?;
         crate::render::say!("\nthe page stays until Ctrl-C: {page}");
         // The sender lives as long as the process.
         let _ = stop.wait_for(|stop| *stop != Stop::No).await;

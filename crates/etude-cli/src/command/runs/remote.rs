@@ -14,7 +14,7 @@ use crate::exit::Exit;
 use crate::remote::{Remote, RunDocument, Watching, listed, percent, refuse_options};
 use crate::render::layout;
 use crate::render::runs::{overview as render, short};
-use crate::stdout;
+use crate::{signals, stdout};
 
 /// Runs in one page of a list.
 const PAGE: u64 = 200;
@@ -228,8 +228,9 @@ pub(crate) fn proceed(
     ask: impl FnOnce(&Remote) -> Result<(), Problem>,
 ) -> Result<Exit, Problem> {
     let after = remote.last_event(&run.id)?;
+    let stop = Some(signals::listen()?);
     ask(remote)?;
-    let watching = Watching { after, changed_at: Some(run.changed_at.clone()), cancels: true };
+    let watching = Watching { after, changed_at: Some(run.changed_at.clone()), stop };
     let ended = remote.follow(context, &run.id, watching)?.into_ended();
     Ok(finished(context, None, &ended))
 }

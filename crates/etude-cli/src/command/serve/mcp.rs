@@ -36,7 +36,7 @@ fn serve(context: &Context, args: &args::Mcp) -> Result<Exit, Problem> {
     let clock = clock();
     watch_clock(clock.clone());
     block_on(async {
-        let mut stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be caught: {e}")))?;
+        let mut stop = signals::listen()?;
         let apps = Box::new(apps::Configured::new(&context.global, Arc::clone(&engine)));
         let log = Box::new(|_: &LogLine| ());
         let server = Server::new(settings, engine, apps, Addresses::default(), clock, log);

@@ -125,7 +125,7 @@ pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
     let face = Face::new(context.global.quiet, context.global.verbose, context.streams(), log.as_ref(), asked);
     let (followed, telemetry) = Followed::new(face, Telemetry::of_call(name));
     let mut ended = block_on(async {
-        let mut stop = signals::listen().map_err(|e| Problem::environment(format!("signals cannot be caught: {e}")))?;
+        let mut stop = signals::listen()?;
         let (withheld, on_log) = (withheld(&access.withheld_env), Some(said(context)));
         let settings =
             BridgeSettings { base_env, dir: &dir, env: &access.env, withheld: &withheld, sent: &sent, on_log };
