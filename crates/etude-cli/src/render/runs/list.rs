@@ -18,7 +18,8 @@ pub(crate) fn text(runs: &[Listed], now_ms: i64, width: usize) -> String {
             run.row.id.clone(),
             status(&run.row).to_owned(),
             age(now_ms.saturating_sub(run.row.created_at_ms)),
-            duration(run.duration_ms),
+            // No record says when the process of an interrupted run died.
+            if status(&run.row) == "interrupted" { "-".to_owned() } else { duration(run.duration_ms) },
             run.cost_usd.filter(|cost| *cost > 0.0).map_or("-".to_owned(), dollars),
             clip(&run.row.target, MAX_NAME),
             run.reason.clone().unwrap_or_default(),
@@ -84,7 +85,7 @@ mod tests {
             text(&runs, now, 100),
             "RUN               STATUS       STARTED     TIME     COST  PIPELINE  REASON
 9x0db7nsqx7cyhbh  failed       5 s ago    2.0 s        -  review    code step `bad` exited with sta…
-aaaaaaaaaaaaaaaa  interrupted  5 min ago  2.0 s        -  review
+aaaaaaaaaaaaaaaa  interrupted  5 min ago      -        -  review
 bbbbbbbbbbbbbbbb  succeeded    10 d ago   2.0 s  $0.0123  review
 "
         );
