@@ -1,6 +1,6 @@
 //! Removing finished runs and what only they needed.
 
-use etude_runtime::engine::{Error, Prunable, Query};
+use etude_runtime::engine::{Error, OF_RUN, Prunable, Query};
 
 use crate::error::Fault;
 use crate::link::{Connection, attempt};
@@ -45,15 +45,18 @@ impl Store {
 /// Removes a run with everything that is of it, unless somebody has taken it since it was looked at. True if it was there.
 async fn remove(connection: &mut Connection, number: i64, change: u64) -> Result<bool, Fault> {
     connection.batch("begin").await?;
-    let sql = "delete from runs where run = $1 and change = $2 and worker is null";
-    let is_removed = connection.execute(sql, &[&number, &rows::from_length(change)]).await? == 1;
-    if is_removed {
+    let sql = "delete from runs where run = $1 and change = $2 and worker is null returning id";
+    let removed = connection.query_opt(sql, &[&number, &rows::from_length(change)]).await?;
+    if let Some(row) = &removed {
+        let id: String = row.try_get(0)?;
+        let sql = "delete from entries where run = $1 and starts_with(book, $2)";
+        connection.execute(sql, &[&id, &OF_RUN]).await?;
         for table in TABLES {
             connection.execute(&format!("delete from {table} where run = $1"), &[&number]).await?;
         }
     }
     connection.batch("commit").await?;
-    Ok(is_removed)
+    Ok(removed.is_some())
 }
 
 async fn remove_values(connection: &mut Connection) -> Result<(), Fault> {

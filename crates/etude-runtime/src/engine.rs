@@ -20,7 +20,7 @@ pub use fleet::{
     Cause, DEFAULT_QUEUE, DEFAULT_TENANT, Enqueued, Fleet, LimitGroup, Limits, MS_PER_PRIORITY, Placement, QueuePlace,
     QueueReason, Submission, Takes, UniqueKey,
 };
-pub use ledger::{Entry, EntryQuery, Expected, Ledger, OldEntries, Write, Written};
+pub use ledger::{Entry, EntryQuery, Expected, Ledger, OF_RUN, OldEntries, Write, Written};
 pub use query::{Counts, Cursor, Query, RunRow, name_of};
 pub use worker::{Census, Figures, Health, LinkEvent, Profile, QueueRow, Standing, WorkerRow, WorkerState};
 
@@ -135,7 +135,8 @@ pub trait Engine: Fleet + Ledger + fmt::Debug {
     /// [`Error::Unknown`].
     fn signal(&self, run_id: &str, signal: &Signal) -> Result<Signalled, Error>;
 
-    /// Removes finished runs that `query` asks for, with all values that no other run needs. Returns how many.
+    /// Removes finished runs that `query` asks for, with all values that no other run needs and their entries in books that
+    /// begin with [`OF_RUN`]. Returns how many.
     ///
     /// # Errors
     /// The store fails.

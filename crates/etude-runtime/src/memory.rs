@@ -9,9 +9,9 @@ use etude_core::digest::Digest;
 use crate::blob::BlobStore;
 use crate::clock::now_ms;
 use crate::engine::{
-    Boxed, CacheLabel, CacheQuery, CacheRow, Engine, Enqueued, Entry, Error, Fleet, Holder, Limits, NewRun, Positioned,
-    Query, QueuePlace, QueueReason, Record, RunRow, RunState, RunView, Session, Signal, Signalled, Submission,
-    UniqueKey,
+    Boxed, CacheLabel, CacheQuery, CacheRow, Engine, Enqueued, Entry, Error, Fleet, Holder, Limits, NewRun, OF_RUN,
+    Positioned, Query, QueuePlace, QueueReason, Record, RunRow, RunState, RunView, Session, Signal, Signalled,
+    Submission, UniqueKey,
 };
 
 mod ledger;
@@ -169,6 +169,8 @@ impl Engine for MemoryEngine {
             matching.into_iter().filter(|row| !nothing && !row.is_live).map(|row| row.id).collect();
         memory.runs.retain(|run| !gone.contains(&run.run.id));
         memory.keys.retain(|_, (_, run)| !gone.contains(run));
+        let is_gone = |entry: &Entry| entry.run_id.as_ref().is_some_and(|run| gone.contains(run));
+        memory.entries.retain(|(book, _), entry| !(book.starts_with(OF_RUN) && is_gone(entry)));
         memory.writes += 1;
         if let Some(before) = query.cache_before_ms() {
             memory.cache.retain(|_, (row, _)| row.created_at_ms >= before);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use etude_runtime::engine::{Enqueued, Entry, EntryQuery, Error, Expected, OldEntries, Write, Written};
+use etude_runtime::engine::{Enqueued, Entry, EntryQuery, Error, Expected, OF_RUN, OldEntries, Write, Written};
 use rusqlite::{Connection, OptionalExtension as _, Row, ToSql};
 
 use crate::journal::Journal;
@@ -55,7 +55,7 @@ impl Journal {
         Ok(removed)
     }
 
-    fn has_ledger(&self) -> Result<bool, Error> {
+    pub(crate) fn has_ledger(&self) -> Result<bool, Error> {
         if self.has_ledger.load(Ordering::Relaxed) {
             return Ok(true);
         }
@@ -114,6 +114,13 @@ fn old_keys(connection: &Connection, old: &OldEntries) -> rusqlite::Result<Vec<S
     values.extend(old.states.iter().map(|state| state as &dyn ToSql));
     values.push(&old.limit);
     connection.prepare_cached(&sql)?.query_map(values.as_slice(), |row| row.get(0))?.collect()
+}
+
+/// Removes what has values of a run.
+pub(crate) fn remove_of_run(connection: &Connection, run: &str) -> rusqlite::Result<()> {
+    let sql = "delete from entries where run = ?1 and substr(book, 1, length(?2)) = ?2";
+    connection.prepare_cached(sql)?.execute((run, OF_RUN))?;
+    Ok(())
 }
 
 fn remove(connection: &Connection, old: &OldEntries) -> rusqlite::Result<u64> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use etude_core::digest::Digest;
 use etude_runtime::blob::Kept;
@@ -11,6 +11,7 @@ use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::error::file_error;
 use crate::journal::Journal;
+use crate::ledger;
 use crate::listing;
 use crate::lock_owner;
 use crate::rows::{self, Run};
@@ -22,8 +23,8 @@ const BLOB_GRACE: Duration = Duration::from_secs(60 * 60);
 /// The file is rewritten if at least this number of its pages (of 4 KiB), and at least half of them, are empty.
 const EMPTY_PAGES: i64 = 2_048;
 
-/// So often, and with such pauses, a prune tries to empty the log.
-const MAX_CHECKPOINT_ATTEMPTS: u32 = 200;
+/// So long, and with such pauses, a prune tries to empty the log.
+const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(30);
 const CHECKPOINT_PAUSE: Duration = Duration::from_millis(10);
 
 impl Journal {
@@ -37,11 +38,17 @@ impl Journal {
             true => Vec::new(),
             false => self.pool.read(|connection| listing::select(connection, &query_finished))?,
         };
-        let mut removed = 0;
+        let (mut removed, has_ledger) = (0, self.has_ledger()?);
         for run in runs {
             // Looked at before the transaction, for which everybody who writes waits.
             if !self.is_held(&run) {
-                removed += u64::from(self.pool.transaction(|connection| remove_unchanged(connection, &run))?);
+                removed += u64::from(self.pool.transaction(|connection| {
+                    let is_removed = remove_unchanged(connection, &run)?;
+                    if is_removed && has_ledger {
+                        ledger::remove_of_run(connection, &run.id)?;
+                    }
+                    Ok(is_removed)
+                })?);
             }
         }
         lock_owner::remove_stale(&self.locks).map_err(|cause| file_error(&self.locks, &cause))?;
@@ -123,7 +130,8 @@ impl Journal {
             return Ok(());
         }
         // SQLite does not wait for a checkpoint that is under way, nor for readers.
-        for _ in 0..MAX_CHECKPOINT_ATTEMPTS {
+        let since = Instant::now();
+        while since.elapsed() < CHECKPOINT_PATIENCE {
             let sql = "pragma wal_checkpoint(truncate)";
             if self.pool.read(|connection| connection.query_row(sql, [], |row| row.get::<_, i64>(0)))? == 0 {
                 return Ok(());

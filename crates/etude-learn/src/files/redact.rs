@@ -27,7 +27,7 @@ pub(super) struct Redaction(Vec<Secret>);
 
 impl Redaction {
     pub(super) fn new<'t>(traces: impl Iterator<Item = &'t Trace>, world: &dyn World) -> Self {
-        let mut values = BTreeSet::new();
+        let mut values = Values::default();
         for trace in traces {
             trace.input.iter().for_each(|(name, value)| collect(value, world.is_redacted(name), world, &mut values));
             for call in trace.calls() {
@@ -36,8 +36,9 @@ impl Redaction {
             }
         }
         let mut secrets: Vec<Secret> = Vec::new();
-        for text in values {
-            let placeholder = placeholder(&text);
+        let mut taken = BTreeSet::new();
+        for text in values.0 {
+            let placeholder = placeholder(&text, &mut taken);
             let normal = normal(&text);
             // In code a text is written as JSON.
             let (quoted, instead) = (quoted(&text), quoted(&placeholder));
@@ -146,7 +147,7 @@ fn quoted(text: &str) -> String {
     json[1..json.len() - 1].to_owned()
 }
 
-fn collect(value: &Value, is_redacted: bool, world: &dyn World, values: &mut BTreeSet<String>) {
+fn collect(value: &Value, is_redacted: bool, world: &dyn World, values: &mut Values) {
     match value {
         Value::Object(members) => {
             members
@@ -155,31 +156,54 @@ fn collect(value: &Value, is_redacted: bool, world: &dyn World, values: &mut BTr
         }
         Value::Array(items) => items.iter().for_each(|inner| collect(inner, is_redacted, world, values)),
         Value::String(text) if is_redacted && text.trim().chars().count() >= MIN_CHARS => {
-            values.insert(text.clone());
+            values.add(text.clone());
         }
         Value::Number(number) if is_redacted && number.to_string().len() >= MIN_CHARS => {
-            values.insert(number.to_string());
+            values.add(number.to_string());
         }
         _ => {}
     }
 }
 
-/// Letters for letters and digits for digits, the same ones for the same value.
-fn placeholder(value: &str) -> String {
-    let mut bytes = blake3::Hasher::new().update(value.as_bytes()).finalize_xof();
-    let mut next = |of: u8| {
-        let mut byte = [0];
-        bytes.fill(&mut byte);
-        byte[0] % of
+/// Values in the order in which they appear first.
+#[derive(Debug, Default)]
+struct Values(Vec<String>, BTreeSet<String>);
+
+impl Values {
+    fn add(&mut self, text: String) {
+        if self.1.insert(text.clone()) {
+            self.0.push(text);
+        }
+    }
+}
+
+/// How many placeholders are tried: a value of three digits has only so many.
+const TRIES: u64 = 1_000;
+
+/// Letters for letters and digits for digits, unlike those that are taken. They say nothing of the value but its form: a hash of
+/// a value with few possibilities could be searched for.
+fn placeholder(value: &str, taken: &mut BTreeSet<String>) -> String {
+    let of = |number: u64| {
+        let mut bytes = blake3::Hasher::new().update(&number.to_le_bytes()).finalize_xof();
+        let mut next = |of: u8| {
+            let mut byte = [0];
+            bytes.fill(&mut byte);
+            byte[0] % of
+        };
+        let replaced = value.chars().map(|c| match c {
+            c if c.is_uppercase() => char::from(b'A' + next(26)),
+            c if c.is_alphabetic() => char::from(b'a' + next(26)),
+            // No zero in front, so that a number stays one.
+            c if c.is_numeric() => char::from(b'1' + next(9)),
+            c => c,
+        });
+        replaced.collect::<String>()
     };
-    let replaced = value.chars().map(|c| match c {
-        c if c.is_uppercase() => char::from(b'A' + next(26)),
-        c if c.is_alphabetic() => char::from(b'a' + next(26)),
-        // No zero in front, so that a number stays one.
-        c if c.is_numeric() => char::from(b'1' + next(9)),
-        c => c,
-    });
-    replaced.collect()
+    let first = taken.len() as u64;
+    let free = (first..first + TRIES).map(of).find(|one| one != value && !taken.contains(one));
+    let free = free.unwrap_or_else(|| of(first));
+    taken.insert(free.clone());
+    free
 }
 
 #[cfg(test)]
@@ -199,13 +223,17 @@ mod tests {
         assert_eq!(quoted("a\"b\n"), "a\\\"b\\n");
     }
 
-    /// L-32: a placeholder has the form of its value, and is the same for the same value.
+    /// L-32: a placeholder has the form of its value, and nothing else of it.
     #[test]
-    fn placeholders_have_the_same_form() {
-        let one = placeholder("ana.b@mail7.example");
-        assert_eq!(one, placeholder("ana.b@mail7.example"));
+    fn placeholders_have_the_form_and_nothing_else() {
+        let first = |value: &str| placeholder(value, &mut BTreeSet::new());
+        let one = first("ana.b@mail7.example");
+        assert_eq!(one, first("bob.c@home3.example"));
+        let mut taken = BTreeSet::new();
+        let all: BTreeSet<String> = (0..300).map(|n| placeholder(&format!("{n:03}"), &mut taken)).collect();
+        assert_eq!(all.len(), 300);
         assert!(one.len() == 19 && one.as_bytes()[3] == b'.' && one.as_bytes()[5] == b'@', "{one}");
         assert!(!one.contains("ana") && !one.contains("example"), "{one}");
-        assert!(placeholder("4417").parse::<u64>().is_ok());
+        assert!(first("4417").parse::<u64>().is_ok());
     }
 }

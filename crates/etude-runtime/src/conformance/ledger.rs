@@ -60,7 +60,13 @@ fn old(engine: &dyn Engine) {
     block_on(session.set_state(RunState::Succeeded, None)).expect("set_state");
     drop(session);
     assert_eq!(remove(5, 9), 0, "its run is there");
+    // What is about a run and has values of it goes with it.
+    let about =
+        |run: &str| Entry { book: "run:demo".to_owned(), run_id: Some(run.to_owned()), ..entry(run, 1, "kept") };
+    put(engine, &write(about("a")));
+    put(engine, &write(about("b")));
     assert_eq!(engine.prune(&Query::default()).expect("prune"), 1);
+    assert_eq!(all(engine, EntryQuery { book: "run:demo".to_owned(), ..EntryQuery::default() }), ["b"]);
     assert_eq!(remove(5, 9), 1);
     assert_eq!(all(engine, EntryQuery::default()), ["5", "other", "due"]);
 }

@@ -52,11 +52,14 @@ pub struct Entry {
     pub state: String,
     /// When something must be done about it, in milliseconds since 1970.
     pub due_ms: Option<i64>,
-    /// The run that it began.
+    /// The run that it began, or is about.
     pub run_id: Option<String>,
     /// Everything else: a JSON document.
     pub body: String,
 }
+
+/// How the names of books begin whose entries are removed with their runs: they have values of these.
+pub const OF_RUN: &str = "run:";
 
 /// An entry to be written.
 #[derive(Debug, Clone)]

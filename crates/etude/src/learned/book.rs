@@ -4,13 +4,15 @@
 //! |---|---|---|
 //! | `learned:CONTENT` | `run/ID`, `shadow/ID` | a run of the pipeline, a comparison with an agent |
 //! | `learned:CONTENT` | `tested`, `risk`, `demoted` | the cases passed, a risk was accepted, the program demoted it |
+//! | `run:learned:CONTENT` | `shadow/ID` | the writes of a comparison, which go with the run |
 //! | `learned-names:APP` | `BASE/NAME` | the last demotion of that name, until a promotion |
 //! | `learned-runs:APP` | ID | the run has been noted |
 //! | `learned-forgotten` | ID | nothing is learned from the run |
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use etude_runtime::engine::{Engine, Entry, EntryQuery, Error, Expected, Write};
+use etude_runtime::engine::{Engine, Entry, EntryQuery, Error, Expected, OF_RUN, Write};
 use etude_spec::learned::{Located, State};
 use serde_json::{Value, json};
 
@@ -58,14 +60,14 @@ pub struct Row {
     pub digest: String,
     /// A call that changes something was made, or would have been.
     pub writes: bool,
-    /// Of a comparison: the writes of the agent, and those of the pipeline.
+    /// Of a comparison whose run is still there: the writes of the agent, and those of the pipeline.
     pub calls: Value,
     /// Of a comparison: usage of models.
     pub usage: Value,
 }
 
 impl Row {
-    fn of(entry: &Entry) -> Option<Self> {
+    fn of(entry: &Entry, calls: Value) -> Option<Self> {
         let (kind, run) = match entry.key.split_once('/')? {
             ("run", run) => (RowKind::Run, run),
             ("shadow", run) => (RowKind::Shadow, run),
@@ -83,15 +85,15 @@ impl Row {
             reason: text("reason"),
             digest: text("digest").unwrap_or_default(),
             writes: body["writes"].as_bool().unwrap_or(false),
-            calls: body["calls"].clone(),
+            calls,
             usage: body["usage"].clone(),
         })
     }
 
     fn body(&self) -> Value {
-        let Self { step, reason, digest, writes, calls, usage, ended_at_ms, .. } = self;
+        let Self { step, reason, digest, writes, usage, ended_at_ms, .. } = self;
         json!({
-            "step": step, "reason": reason, "digest": digest, "writes": writes, "calls": calls, "usage": usage,
+            "step": step, "reason": reason, "digest": digest, "writes": writes, "usage": usage,
             "ended_at_ms": ended_at_ms,
         })
     }
@@ -125,6 +127,11 @@ fn book_of(content: &str) -> String {
     format!("learned:{content}")
 }
 
+/// The book with values of runs.
+fn values_of(content: &str) -> String {
+    format!("{OF_RUN}learned:{content}")
+}
+
 fn names_of(app: &Path) -> String {
     format!("learned-names:{}", app_key(app))
 }
@@ -140,7 +147,10 @@ async fn write(
     (at_ms, state): (i64, &str),
     body: &Value,
 ) -> Result<(), Error> {
-    let entry = Entry { book, key, at_ms, state: state.to_owned(), body: body.to_string(), ..Entry::default() };
+    put(engine, Entry { book, key, at_ms, state: state.to_owned(), body: body.to_string(), ..Entry::default() }).await
+}
+
+async fn put(engine: &dyn Engine, entry: Entry) -> Result<(), Error> {
     let write = Write { entry, expected: Expected::Anything, submission: None, is_alone: false };
     engine.write(&write).await.map(|_| ())
 }
@@ -152,8 +162,13 @@ fn one(engine: &dyn Engine, book: String, key: &str) -> Result<Option<Entry>, Er
 
 /// The rows of a content, newest first, without forgotten ones.
 pub(super) fn rows(engine: &dyn Engine, content: &str) -> Result<Vec<Row>, Error> {
-    let entries = engine.entries(&EntryQuery { book: book_of(content), ..EntryQuery::default() })?;
-    let mut rows: Vec<Row> = entries.iter().filter_map(Row::of).collect();
+    let of = |book: String| engine.entries(&EntryQuery { book, ..EntryQuery::default() });
+    let values = of(values_of(content))?.into_iter();
+    let mut values: BTreeMap<String, String> = values.map(|entry| (entry.key, entry.body)).collect();
+    let mut calls =
+        |key: &str| values.remove(key).and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+    let mut rows: Vec<Row> =
+        of(book_of(content))?.iter().filter_map(|entry| Row::of(entry, calls(&entry.key))).collect();
     rows.retain(|row| row.verdict != Verdict::Forgotten);
     Ok(rows)
 }
@@ -161,6 +176,18 @@ pub(super) fn rows(engine: &dyn Engine, content: &str) -> Result<Vec<Row>, Error
 /// Keeps a row.
 pub(super) async fn add_row(engine: &dyn Engine, content: &str, row: &Row) -> Result<(), Error> {
     let key = format!("{}/{}", row.kind.word(), row.run);
+    if row.kind == RowKind::Shadow {
+        let entry = Entry {
+            book: values_of(content),
+            key: key.clone(),
+            at_ms: row.at_ms,
+            state: "kept".to_owned(),
+            run_id: Some(row.run.clone()),
+            body: row.calls.to_string(),
+            ..Entry::default()
+        };
+        put(engine, entry).await?;
+    }
     write(engine, book_of(content), key, (row.at_ms, row.verdict.word()), &row.body()).await
 }
 

@@ -1,6 +1,6 @@
 //! Rules of states, without a run.
 
-use etude_runtime::engine::{Entry, Expected, Ledger, Write};
+use etude_runtime::engine::{Entry, EntryQuery, Expected, Ledger, Write};
 use etude_runtime::memory::MemoryEngine;
 use std::sync::Arc;
 
@@ -295,4 +295,20 @@ async fn a_learned_pipeline_without_cases_is_not_tested() {
     let text = format!("learn: 1\nstate: proposed\nfamily: cancel\ncontent: {}\n", world.standing().content);
     std::fs::write(&learn, text).expect("written");
     assert_eq!(needs(), "tests");
+}
+
+/// What a comparison has of the values of its run is where it goes with the run.
+#[tokio::test]
+async fn the_writes_of_a_comparison_go_with_its_run() {
+    let world = World::new("shadow");
+    let calls = json!({"agent": [{"tool": "pay", "arguments": {"card": "canary"}}], "pipeline": []});
+    world.add(1, RowKind::Shadow, Verdict::Disagreed, None).await;
+    let content = world.standing().content;
+    let row = Row { calls: calls.clone(), ..world.standing().rows.remove(0) };
+    book::add_row(&world.engine, &content, &row).await.expect("kept");
+    assert_eq!(world.standing().rows[0].calls, calls);
+    let of = |book: String| world.engine.entries(&EntryQuery { book, ..EntryQuery::default() }).expect("read");
+    assert!(of(format!("learned:{content}")).iter().all(|entry| !entry.body.contains("canary")));
+    let kept = of(format!("run:learned:{content}"));
+    assert_eq!((kept.len(), kept[0].run_id.as_deref()), (1, Some("r1")));
 }
