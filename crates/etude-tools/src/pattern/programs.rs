@@ -4,23 +4,24 @@ use super::shell::Word;
 
 /// They run text, from an argument, a file or their input, or give names another meaning.
 const RUN_TEXT: &[&str] = &[
-    ".", "alias", "ash", "at", "bash", "batch", "bind", "chpst", "compgen", "complete", "compopt", "csh", "dash",
-    "dtach", "emacs", "enable", "entr", "eval", "ex", "expect", "fc", "fish", "flock", "gdb", "hash", "hush", "ksh",
-    "loksh", "mapfile", "mksh", "nvim", "oksh", "parallel", "posh", "rbash", "readarray", "rksh", "rsh", "runuser",
-    "rzsh", "screen", "script", "set", "sg", "sh", "shopt", "source", "ssh", "su", "tclsh", "tcsh", "tmux", "trap",
-    "unalias", "vi", "view", "vim", "watch", "xargs", "yash", "zsh",
+    ".", "alias", "ash", "at", "bash", "batch", "bind", "capsh", "chpst", "compgen", "complete", "compopt", "csh",
+    "daemonize", "dash", "dtach", "emacs", "enable", "entr", "eval", "ex", "expect", "fc", "fish", "flock", "gdb",
+    "hash", "hush", "ksh", "loksh", "machinectl", "mapfile", "mksh", "nsjail", "nvim", "oksh", "parallel", "pkexec",
+    "posh", "rbash", "readarray", "rksh", "rsh", "run0", "runuser", "rzsh", "screen", "script", "set", "sg", "sh",
+    "shopt", "source", "ssh", "start-stop-daemon", "su", "tclsh", "tcsh", "tmux", "trap", "unalias", "vi", "view",
+    "vim", "watch", "xargs", "yash", "zsh",
 ];
 
 /// They run their arguments.
 const RUN_ARGUMENTS: &[&str] = &[
-    "arch", "builtin", "busybox", "bwrap", "caffeinate", "catchsegv", "choom", "chronic", "chroot", "chrt", "command",
-    "cpulimit", "dbus-run-session", "doas", "dumb-init", "eatmydata", "env", "envdir", "exec", "fakeroot", "faketime",
-    "fd", "fdfind", "find", "firejail", "genv", "gfind", "gnice", "gosu", "gtime", "gtimeout", "i386", "i486", "i586",
-    "i686", "ionice", "jobs", "linux32", "linux64", "logsave", "ltrace", "nice", "nocorrect", "noglob", "nohup",
-    "nsenter", "numactl", "perf", "prlimit", "proot", "rlwrap", "schedtool", "setarch", "setpriv", "setsid",
-    "setuidgid", "softlimit", "ssh-agent", "stdbuf", "strace", "su-exec", "sudo", "systemd-run", "taskset", "time",
-    "timeout", "tini", "torsocks", "toybox", "uname26", "unbuffer", "unshare", "valgrind", "winpty", "x86_64",
-    "xvfb-run",
+    "aa-exec", "arch", "builtin", "busybox", "bwrap", "caffeinate", "catchsegv", "cgexec", "choom", "chronic",
+    "chroot", "chrt", "command", "cpulimit", "dbus-run-session", "doas", "dumb-init", "eatmydata", "env", "envdir",
+    "exec", "fakeroot", "faketime", "fd", "fdfind", "find", "firejail", "genv", "gfind", "gnice", "gosu", "gtime",
+    "gtimeout", "i386", "i486", "i586", "i686", "ionice", "jobs", "linux32", "linux64", "logsave", "ltrace", "nice",
+    "nocorrect", "noglob", "nohup", "nsenter", "numactl", "perf", "prlimit", "proot", "rlwrap", "runcon", "schedtool",
+    "setarch", "setpriv", "setsid", "setuidgid", "softlimit", "ssh-agent", "stdbuf", "strace", "su-exec", "sudo",
+    "systemd-inhibit", "systemd-run", "taskset", "time", "timeout", "tini", "torsocks", "toybox", "uname26",
+    "unbuffer", "unshare", "valgrind", "winpty", "x86_64", "xvfb-run",
 ];
 
 /// Builtins that change what later commands of a line mean.
@@ -55,7 +56,8 @@ pub(super) fn runs_arguments(name: &str) -> bool {
 
 /// True for an option of `find` or `fd` that a program follows.
 pub(super) fn takes_program(option: &str) -> bool {
-    ["-exec", "-ok", "--exec"].iter().any(|start| option.starts_with(start)) || matches!(option, "-x" | "-X")
+    let is_short = option.starts_with('-') && !option.starts_with("--") && option.ends_with(['x', 'X']);
+    is_short || ["-exec", "-ok", "--exec"].iter().any(|start| option.starts_with(start))
 }
 
 /// True for what changes the meaning of later commands, or runs another in its place.
@@ -74,6 +76,18 @@ pub(super) fn splits_text(name: &str, words: &[Word]) -> bool {
     match name {
         "env" | "genv" => is_option(&["s"], &['S']),
         "sudo" | "doas" => is_option(&["s", "l", "e"], &['s', 'i', 'e']),
+        // A program may follow within the word of its option.
+        "fd" | "fdfind" => {
+            words[1..].iter().filter_map(|word| word.text.as_deref()).any(|text| match text.strip_prefix("--") {
+                Some(text) => text.starts_with("exec") && text.contains('='),
+                None => text.starts_with('-') && text.find(['x', 'X']).is_some_and(|at| at + 1 < text.len()),
+            })
+        }
+        // Its output may be the input of a command.
+        "ltrace" | "strace" => words[1..].iter().filter_map(|word| word.text.as_deref()).any(|text| {
+            let output = text.strip_prefix("--output=").or_else(|| text.strip_prefix("-o")).unwrap_or(text);
+            output.starts_with(['|', '!'])
+        }),
         "unshare" | "nsenter" | "chroot" | "fakeroot" | "proot" => words.len() < 3,
         _ => false,
     }
