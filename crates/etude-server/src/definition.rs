@@ -1,5 +1,6 @@
 //! Pipelines and machines of an app: definition, input schema, graph.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -76,11 +77,14 @@ async fn with_states(call: &Call, definition: &Definition, mut graph: Graph, run
         }
         let view = server.engine().view(&id).map_err(|e| engine_failed(&e))?;
         let states = Tree::read(&server, &view)?.outline();
+        // Of the visits of a stage, the last one.
+        let by_id: HashMap<&str, &Value> =
+            states.iter().filter_map(|state| Some((state["id"].as_str()?, state))).collect();
+        let stages = states.iter().filter(|state| state["kind"] == "stage");
+        let by_name: HashMap<&str, &Value> =
+            stages.filter_map(|state| Some((state["name"].as_str()?, state))).collect();
         for node in &mut graph.nodes {
-            // Of the visits of a stage, the last one.
-            let is_same = |state: &&Value| state["id"] == *node.id;
-            let is_stage = |state: &&Value| state["kind"] == "stage" && state["name"] == *node.name;
-            let state = states.iter().rfind(is_same).or_else(|| states.iter().rfind(is_stage));
+            let state = by_id.get(&*node.id).or_else(|| by_name.get(&*node.name));
             let document = state.map(|state| json!({"status": state["status"], "duration_ms": state["duration_ms"]}));
             let status = state.and_then(|state| state["status"].as_str());
             node.facts.extend(status.map(|status| status.replace('_', " ")));
@@ -93,21 +97,20 @@ async fn with_states(call: &Call, definition: &Definition, mut graph: Graph, run
 
 /// `GET …/graph`.
 pub(crate) async fn graph(call: Call) -> Respond {
-    let (text, kind) = {
-        let definition = load(&call).await?;
-        let graph = graph_of(&definition);
-        let graph = match call.query.get("run") {
-            Some(run) => with_states(&call, &definition, graph, run).await?,
-            None => graph,
-        };
-        match call.query.get("format") {
-            None | Some("json") => return Ok(json_response(StatusCode::OK, &graph.json())),
-            Some("svg") => (graph.svg(), "image/svg+xml"),
-            Some("mermaid") => (graph.mermaid(), "text/plain; charset=utf-8"),
-            Some("dot") => (graph.dot(), "text/vnd.graphviz; charset=utf-8"),
-            Some(_) => return Err(invalid("format", "`format` is `json`, `svg`, `mermaid` or `dot`")),
-        }
+    let definition = load(&call).await?;
+    let graph = graph_of(&definition);
+    let graph = match call.query.get("run") {
+        Some(run) => with_states(&call, &definition, graph, run).await?,
+        None => graph,
     };
+    let (draw, kind): (fn(&Graph) -> String, _) = match call.query.get("format") {
+        None | Some("json") => return Ok(json_response(StatusCode::OK, &graph.json())),
+        Some("svg") => (Graph::svg, "image/svg+xml"),
+        Some("mermaid") => (Graph::mermaid, "text/plain; charset=utf-8"),
+        Some("dot") => (Graph::dot, "text/vnd.graphviz; charset=utf-8"),
+        Some(_) => return Err(invalid("format", "`format` is `json`, `svg`, `mermaid` or `dot`")),
+    };
+    let text = blocking(move || Ok(draw(&graph))).await?;
     let mut response = Response::new(Body::from(text));
     let kind = HeaderValue::from_str(kind).map_err(|_| Problem::new(Code::Bug, "a media type is malformed"))?;
     response.headers_mut().insert(CONTENT_TYPE, kind);

@@ -1,6 +1,6 @@
 //! The graph of a pipeline or machine as a drawing: each node a link, with the states of a run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use maud::{Markup, html};
 use serde_json::Value;
@@ -21,6 +21,9 @@ const COLUMNS: usize = 5;
 /// Letters of a name that a box has space for.
 const LETTERS: usize = 16;
 
+/// Most boxes of a drawing: more can neither be read nor drawn at once by a browser.
+const MAX_BOXES: usize = 1_000;
+
 /// A drawing: the graph's document, whose nodes may have the states of a run, and where the link of a node leads.
 pub(super) struct Drawing<'d> {
     pub(super) graph: &'d Value,
@@ -36,34 +39,64 @@ struct Place {
     height: usize,
 }
 
-impl Drawing<'_> {
-    fn nodes(&self) -> &[Value] {
+/// The boxes of a graph, with what is looked up for each of them.
+struct Boxes<'d> {
+    drawing: &'d Drawing<'d>,
+    /// The boxes inside another one, by its id.
+    inner: BTreeMap<&'d str, Vec<&'d Value>>,
+    /// The ids whose data a box uses, by its id.
+    uses: BTreeMap<&'d str, Vec<&'d str>>,
+}
+
+impl<'d> Drawing<'d> {
+    fn nodes(&self) -> &'d [Value] {
         self.graph["nodes"].as_array().map(Vec::as_slice).unwrap_or_default()
     }
 
-    fn edges(&self) -> impl Iterator<Item = (&str, &str, &str)> {
+    fn edges(&self) -> impl Iterator<Item = (&'d str, &'d str, &'d str)> + use<'d> {
         let edges = self.graph["edges"].as_array().map(Vec::as_slice).unwrap_or_default();
         edges.iter().filter_map(|edge| Some((edge["from"].as_str()?, edge["to"].as_str()?, edge["kind"].as_str()?)))
     }
 
     /// The drawing.
     pub(super) fn render(&self) -> Markup {
-        match self.nodes().iter().any(|node| node["type"] == "stage") {
-            true => self.stages(),
-            false => self.steps(),
+        let nodes = self.nodes();
+        if nodes.len() > MAX_BOXES {
+            return html! { p.empty { "A graph of " (nodes.len()) " boxes is not drawn. " code { "etude graph" } " prints it." } };
         }
+        let (mut inner, mut uses) = (BTreeMap::<_, Vec<_>>::new(), BTreeMap::<_, Vec<_>>::new());
+        for node in nodes {
+            if let Some(outer) = node["inside"].as_str() {
+                inner.entry(outer).or_default().push(node);
+            }
+        }
+        for (from, to, _) in self.edges().filter(|(.., kind)| *kind == "data") {
+            uses.entry(to).or_default().push(from);
+        }
+        let boxes = Boxes { drawing: self, inner, uses };
+        match nodes.iter().any(|node| node["type"] == "stage") {
+            true => boxes.stages(),
+            false => boxes.steps(),
+        }
+    }
+}
+
+impl<'d> Boxes<'d> {
+    /// The boxes inside of one.
+    fn inner(&self, id: &Value) -> &[&'d Value] {
+        id.as_str().and_then(|id| self.inner.get(id)).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// Steps in their order, line by line like a text; the branches of a parallel step are below each other.
     fn steps(&self) -> Markup {
         let is_phase = |node: &Value| matches!(node["type"].as_str(), Some("constructor" | "destructor"));
-        let is_top = |node: &&Value| {
-            let inside = &node["inside"];
-            !is_phase(node)
-                && (inside.is_null() || self.nodes().iter().any(|outer| is_phase(outer) && outer["id"] == *inside))
-        };
-        let cells: Vec<&Value> = self.nodes().iter().filter(is_top).collect();
-        let inner = |id: &Value| -> Vec<&Value> { self.nodes().iter().filter(|node| node["inside"] == *id).collect() };
+        let nodes = self.drawing.nodes();
+        let phases: BTreeSet<&str> =
+            nodes.iter().filter(|node| is_phase(node)).filter_map(|node| node["id"].as_str()).collect();
+        let is_top =
+            |node: &&Value| !is_phase(node) && node["inside"].as_str().is_none_or(|outer| phases.contains(outer));
+        let cells: Vec<&Value> = nodes.iter().filter(is_top).collect();
+        let inner = |id: &Value| self.inner(id);
         // The frame around branches is a little wider than a box.
         let framed = |cell: &Value, place: Place| match inner(&cell["id"]).is_empty() {
             true => place,
@@ -113,7 +146,12 @@ impl Drawing<'_> {
 
     /// Stages in columns by their distance from the first.
     fn stages(&self) -> Markup {
-        let entry = self.nodes().iter().find(|node| node["entry"] == true).or(self.nodes().first());
+        let nodes = self.drawing.nodes();
+        let entry = nodes.iter().find(|node| node["entry"] == true).or(nodes.first());
+        let mut following: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (from, to, _) in self.drawing.edges() {
+            following.entry(from).or_default().push(to);
+        }
         let mut columns: BTreeMap<&str, usize> = BTreeMap::new();
         let mut reached: Vec<&str> = entry.and_then(|node| node["id"].as_str()).into_iter().collect();
         columns.extend(reached.iter().map(|id| (*id, 0)));
@@ -121,7 +159,7 @@ impl Drawing<'_> {
         while let Some(from) = reached.get(next).copied() {
             next += 1;
             let column = columns.get(from).copied().unwrap_or(0) + 1;
-            for (_, to, _) in self.edges().filter(|(source, ..)| *source == from) {
+            for to in following.get(from).into_iter().flatten() {
                 if !columns.contains_key(to) {
                     columns.insert(to, column);
                     reached.push(to);
@@ -130,7 +168,7 @@ impl Drawing<'_> {
         }
         let mut filled: BTreeMap<usize, usize> = BTreeMap::new();
         let mut places: BTreeMap<&str, Place> = BTreeMap::new();
-        for node in self.nodes() {
+        for node in nodes {
             let id = node["id"].as_str().unwrap_or_default();
             let column = columns.get(id).copied().unwrap_or(0);
             let row = filled.entry(column).or_default();
@@ -150,12 +188,12 @@ impl Drawing<'_> {
         let height = boxes + 44;
         html! {
             svg width=(width) height=(height) viewBox={ "0 0 " (width) " " (height) } role="group" aria-label="Graph" {
-                @for (nth, (from, to, _)) in self.edges().enumerate() {
+                @for (nth, (from, to, _)) in self.drawing.edges().enumerate() {
                     @if let (Some(from), Some(to)) = (places.get(from), places.get(to)) {
                         @if to.x > from.x { (arrow(*from, *to)) } @else { (back(*from, *to, boxes + 12 + nth % 4 * 6)) }
                     }
                 }
-                @for node in self.nodes() {
+                @for node in nodes {
                     @if let Some(place) = places.get(node["id"].as_str().unwrap_or_default()) { (self.node(node, *place)) }
                 }
             }
@@ -176,11 +214,10 @@ impl Drawing<'_> {
             (Some(_), Some(ms)) => duration(ms),
             _ => String::new(),
         };
-        let uses: Vec<&str> =
-            self.edges().filter(|(_, to, kind)| *to == id && *kind == "data").map(|(from, ..)| from).collect();
+        let uses = self.uses.get(id).map(Vec::as_slice).unwrap_or_default();
         let text = if sub.is_empty() { format!("{kind}{each}") } else { format!("{kind}{each} · {sub}") };
         html! {
-            a href=((self.link)(id)) class=(status.unwrap_or("plain")) data-row {
+            a href=((self.drawing.link)(id)) class=(status.unwrap_or("plain")) data-row {
                 title { (visible(name)) ", " (text) @if !uses.is_empty() { ", uses " (uses.join(", ")) } }
                 rect.box x=(place.x) y=(place.y) width=(WIDTH) height=(place.height) rx="8" {}
                 @let start = if status.is_some() { 36 } else { 14 };

@@ -1,5 +1,7 @@
 //! A pipeline or a machine: its graph, its input form, and how its last runs went.
 
+use std::collections::BTreeMap;
+
 use http::{Method, StatusCode};
 use maud::{Markup, html};
 use serde_json::{Value, json};
@@ -224,7 +226,12 @@ fn parts(definition: &Value) -> Markup {
     let steps: Vec<&Value> =
         nodes.iter().filter(|node| !matches!(node["type"].as_str(), Some("constructor" | "destructor"))).collect();
     let is_machine = steps.iter().any(|node| node["type"] == "stage");
-    let edges = definition["graph"]["edges"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut following: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for edge in definition["graph"]["edges"].as_array().into_iter().flatten() {
+        if let (Some(from), Some(to)) = (edge["from"].as_str(), edge["to"].as_str()) {
+            following.entry(from).or_default().push(to);
+        }
+    }
     html! {
         section.card {
             header { h2.grow { @if is_machine { "Stages" } @else { "Steps" } } span.dim { (steps.len()) } }
@@ -238,8 +245,7 @@ fn parts(definition: &Value) -> Markup {
                         p.small.second { "May call " @for (nth, tool) in tools.iter().filter_map(Value::as_str).enumerate() { @if nth > 0 { ", " } code { (visible(tool)) } } }
                     }
                     @if is_machine {
-                        @let next: Vec<&str> = edges.iter().filter(|edge| edge["from"] == node["id"]).filter_map(|edge| edge["to"].as_str()).collect();
-                        @if !next.is_empty() { p.small.dim { "then " (next.join(" or ")) } }
+                        @if let Some(next) = node["id"].as_str().and_then(|id| following.get(id)) { p.small.dim { "then " (next.join(" or ")) } }
                     }
                 }
             } }
