@@ -178,7 +178,8 @@ pub(crate) fn caller(server: &Server, peer: &Peer, headers: &HeaderMap) -> Resul
     let cookie = cookie(headers, &server.cookie().0).ok_or_else(unauthenticated)?;
     let token = server.sessions().find(&cookie, now).ok_or_else(unauthenticated)?;
     let found = server.tokens().find_hash(token, now).map_err(|e| tokens_failed(&e))?;
-    found.ok_or_else(unauthenticated)
+    let session = Some(crate::token::hash(&cookie));
+    found.map(|caller| Caller { session, ..caller }).ok_or_else(unauthenticated)
 }
 
 /// The problem of a wrong token, which counts against its address (S-22).

@@ -132,13 +132,14 @@ impl Api for Routes {
     }
 
     fn skills(&self) -> Listing<'_> {
-        let (server, is_reader) = (Arc::clone(&self.server), self.caller.may(Scope::Read));
+        let (server, caller) = (Arc::clone(&self.server), self.caller.clone());
         Box::pin(async move {
             let listed = blocking(move || {
-                let apps = server.settings().apps.iter().filter(|_| is_reader);
+                let apps = server.settings().apps.iter().filter(|_| caller.may(Scope::Read));
                 let of = |app: &ServedApp| {
                     let skills = server.apps().skills(&app.dir).into_iter();
                     skills
+                        .filter(|(name, _)| caller.covers(name))
                         .map(|(name, description)| Skill { app: app.slug.clone(), name, description })
                         .collect::<Vec<_>>()
                 };

@@ -152,6 +152,11 @@ impl Sessions {
         Some(session.token)
     }
 
+    /// True if the session of a cookie with this hash is not over.
+    pub(crate) fn is_open(&self, cookie: Hash, now_ms: i64) -> bool {
+        self.state().sessions.get(cookie.as_bytes()).is_some_and(|session| !session.is_over(now_ms))
+    }
+
     /// Ends the session of a cookie.
     pub(crate) fn end(&self, cookie: &str) {
         let id = *hash(cookie).as_bytes();

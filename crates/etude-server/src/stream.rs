@@ -125,12 +125,15 @@ struct Permit {
     server: Arc<Server>,
     name: String,
     token: Option<Hash>,
+    session: Option<Hash>,
 }
 
 impl Permit {
-    /// True if the token is neither revoked nor expired.
+    /// True if the token is neither revoked nor expired, nor its session over.
     fn is_valid(&self) -> bool {
-        self.server.tokens().is_valid(self.token, self.server.clock().now_ms())
+        let now_ms = self.server.clock().now_ms();
+        self.server.tokens().is_valid(self.token, now_ms)
+            && self.session.is_none_or(|session| self.server.sessions().is_open(session, now_ms))
     }
 }
 
@@ -154,7 +157,8 @@ impl Server {
             return Err(Problem::new(Code::TooManyRequests, "the token has 100 open streams"));
         }
         *count += 1;
-        Ok(Permit { server: Arc::clone(self), name: caller.name.clone(), token: caller.token })
+        let (name, token, session) = (caller.name.clone(), caller.token, caller.session);
+        Ok(Permit { server: Arc::clone(self), name, token, session })
     }
 
     /// The number of open streams.

@@ -54,18 +54,27 @@ pub struct Caller {
     pub name: String,
     /// Its scopes.
     pub scopes: Vec<Scope>,
-    /// Globs of the pipelines and machines that it sees; empty: all.
+    /// Globs of the pipelines, machines and skills that it sees; empty: all.
     pub only: Vec<String>,
     /// The end of its validity, in milliseconds since 1970.
     pub expires_at_ms: Option<i64>,
     /// The hash of the token; `None` for the owner of the process itself.
     pub(crate) token: Option<Hash>,
+    /// The session that stands for the token in this request.
+    pub(crate) session: Option<Hash>,
 }
 
 impl Caller {
     /// The owner of the server.
     pub fn owner() -> Self {
-        Self { name: OWNER.to_owned(), scopes: vec![Scope::Admin], only: Vec::new(), expires_at_ms: None, token: None }
+        Self {
+            name: OWNER.to_owned(),
+            scopes: vec![Scope::Admin],
+            only: Vec::new(),
+            expires_at_ms: None,
+            token: None,
+            session: None,
+        }
     }
 
     /// True if the token permits `scope`.
@@ -73,7 +82,7 @@ impl Caller {
         self.scopes.iter().any(|own| *own == scope || *own == Scope::Admin)
     }
 
-    /// True if the token covers the pipeline or machine `name`.
+    /// True if the token covers the pipeline, machine or skill `name`.
     pub fn covers(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|glob| matches_glob(glob, name))
     }
@@ -171,7 +180,7 @@ pub struct NewToken {
     pub name: String,
     /// Its scopes.
     pub scopes: Vec<Scope>,
-    /// Globs of the pipelines and machines that it sees; empty: all.
+    /// Globs of the pipelines, machines and skills that it sees; empty: all.
     pub only: Vec<String>,
     /// The end of its validity, in milliseconds since 1970.
     pub expires_at_ms: Option<i64>,
@@ -327,6 +336,7 @@ impl Tokens {
                 only: found.only.clone(),
                 expires_at_ms: found.expires_at_ms,
                 token: Some(given),
+                session: None,
             })
         })
     }

@@ -1,5 +1,7 @@
 //! Host, Origin, fetch metadata.
 
+use std::io::{Read, Write};
+
 use crate::support::Running;
 use etude_server::routes;
 use etude_server::token::{Scope, Tokens};
@@ -182,6 +184,26 @@ fn logout_ends_the_session() {
     let cleared = reply.header("set-cookie").expect("a cookie");
     assert!(cleared.ends_with(&format!("{attributes}; Max-Age=0")), "{cleared}");
     assert_eq!(server.raw("GET", "/v1/me", &[("Cookie", &cookie)], None).problem().1, "unauthenticated");
+}
+
+/// S-20: a stream ends soon after the session that asked for it.
+#[test]
+fn a_stream_ends_with_its_session() {
+    let server = Running::start();
+    let cookie = login(&server);
+    let origin = format!("http://{}", server.address);
+    let mut stream = std::net::TcpStream::connect(server.address).expect("a connection");
+    let request = format!(
+        "GET /v1/events HTTP/1.1\r\nHost: {}\r\nCookie: {cookie}\r\nOrigin: {origin}\r\nAccept: text/event-stream\r\nConnection: close\r\n\r\n",
+        server.address
+    );
+    stream.write_all(request.as_bytes()).expect("written");
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).expect("a response");
+    assert_eq!(&head, b"HTTP/1.1 200");
+    assert_eq!(server.raw("POST", "/logout", &[("Cookie", &*cookie), ("Origin", &*origin)], None).status, 303);
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(60))).expect("a socket");
+    stream.read_to_string(&mut String::new()).expect("the stream ends");
 }
 
 /// S-13, S-35: without a session, a browser sees the login page, with its policy.
