@@ -122,7 +122,7 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=9)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="etude-pages-") as home:
+    with tempfile.TemporaryDirectory(prefix="etude-pages-", ignore_cleanup_errors=True) as home:
         server = Server(home)
         browser = Browser()
         try:

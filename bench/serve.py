@@ -182,7 +182,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--streams", type=int, default=1000)
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="etude-load-") as home:
+    with tempfile.TemporaryDirectory(prefix="etude-load-", ignore_cleanup_errors=True) as home:
         for name, text in PIPELINES.items():
             directory = pathlib.Path(home, "app/pipelines", name)
             directory.mkdir(parents=True)

@@ -26,7 +26,7 @@ def environment(home: str) -> dict[str, str]:
 @contextlib.contextmanager
 def serving(app=APP, more={}):
     """The home of a running server of `app`, its port, and its token. `more` is added to its environment."""
-    with tempfile.TemporaryDirectory(prefix="etude-clients-") as home:
+    with tempfile.TemporaryDirectory(prefix="etude-clients-", ignore_cleanup_errors=True) as home:
         command = [binary(), "serve", str(app), "--port", "0", "--format", "json"]
         with open(f"{home}/requests.log", "wb") as log:
             child = subprocess.Popen(command, env={**environment(home), **more}, stdout=subprocess.PIPE, stderr=log, text=True)

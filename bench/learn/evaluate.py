@@ -215,7 +215,7 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, help="writes every outcome as a line of JSON")
     parser.add_argument("--verbose", action="store_true")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
         args.scratch = args.scratch or pathlib.Path(directory)
         bench = Bench(args)
         measures = {

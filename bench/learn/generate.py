@@ -102,7 +102,7 @@ def main():
     parser.add_argument("--traces", type=int, default=1000)
     parser.add_argument("--keep", type=pathlib.Path, help="makes app and traces in this new directory, and keeps them")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         place = args.keep or pathlib.Path(scratch)
         write_app(place / "app")
         file = place / "traces.jsonl"
