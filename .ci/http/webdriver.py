@@ -21,8 +21,11 @@ class Browser:
         self.session = f"/session/{self.post('/session', {'capabilities': {'alwaysMatch': wanted}})['sessionId']}"
 
     def post(self, path: str, body: dict):
+        return self.send("POST", path, json.dumps(body))
+
+    def send(self, method: str, path: str, body: str | None = None):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
-        connection.request("POST", f"{self.session}{path}", json.dumps(body), {"Content-Type": "application/json"})
+        connection.request(method, f"{self.session}{path}", body, {"Content-Type": "application/json"})
         value = json.loads(connection.getresponse().read())["value"]
         assert not (isinstance(value, dict) and value.get("error")), value
         return value
@@ -38,5 +41,9 @@ class Browser:
         return value
 
     def close(self):
-        self.driver.terminate()
+        try:
+            # The browser outlives its driver, unless its session is ended.
+            self.send("DELETE", "")
+        finally:
+            self.driver.terminate()
         self.driver.wait(PATIENCE_S)
