@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use etude::clock::rfc3339;
 use etude_core::digest::Digest;
-use etude_runtime::engine::{Entry, EntryQuery, Expected, Write};
+use etude_runtime::engine::{Entry, EntryQuery, Expected, Write, Written};
 use etude_spec::automation::{Automation, Schedule, Target};
 use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
@@ -97,7 +97,7 @@ pub(crate) fn book(app: &ServedApp, schedule: &str) -> String {
 }
 
 /// What the journal keeps of a schedule.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Kept {
     /// The pattern that was seen last.
     pattern: String,
@@ -126,18 +126,36 @@ impl Kept {
         }))
     }
 
-    fn write(&self, server: &Server, found: &Found) -> Result<(), Problem> {
+    /// Changes what is kept: `change` gets it, and gets it again if another server or request has written meanwhile.
+    fn change(server: &Server, found: &Found, change: impl Fn(Option<Self>) -> Self) -> Result<Self, Problem> {
+        loop {
+            let before = Self::read(server, found)?;
+            let kept = change(before.clone());
+            if before.as_ref() == Some(&kept) || kept.write(server, found, before.as_ref())? {
+                return Ok(kept);
+            }
+        }
+    }
+
+    /// Writes it in the place of `before`. False if something else is there.
+    fn write(&self, server: &Server, found: &Found, before: Option<&Self>) -> Result<bool, Problem> {
         let body = json!({"pattern": self.pattern, "reason": self.reason, "until_ms": self.until_ms});
         let entry = Entry {
             book: state_book(&found.app),
             key: found.schedule().name.clone(),
             at_ms: self.since_ms,
-            state: if self.is_paused { "paused" } else { "active" }.to_owned(),
+            state: self.state(),
             body: body.to_string(),
             ..Entry::default()
         };
-        let write = Write { entry, expected: Expected::Anything, submission: None, is_alone: false };
-        ledger::write(server, &write).map(drop)
+        let there = |before: &Self| Expected::Entry { state: before.state(), due_ms: None };
+        let expected = before.map_or(Expected::Nothing, there);
+        let write = Write { entry, expected, submission: None, is_alone: false };
+        Ok(ledger::write(server, &write)? == Written::Done)
+    }
+
+    fn state(&self) -> String {
+        if self.is_paused { "paused" } else { "active" }.to_owned()
     }
 
     fn is_paused_at(&self, now_ms: i64) -> bool {
@@ -274,7 +292,7 @@ pub(crate) async fn pause(call: Call) -> Respond {
     let until = members.text("until")?;
     let time = |text: String| parse_time(&text).ok_or_else(|| members.invalid("until", "`until` is an RFC 3339 time"));
     let (reason, until_ms) = (members.text("reason")?, until.map(time).transpose()?);
-    moved(&call, move |kept| Kept { is_paused: true, reason, until_ms, ..kept }).await
+    moved(&call, move |kept| Kept { is_paused: true, reason: reason.clone(), until_ms, ..kept }).await
 }
 
 /// `POST /v1/schedules/{app}/{name}/unpause`.
@@ -283,14 +301,13 @@ pub(crate) async fn unpause(call: Call) -> Respond {
     moved(&call, |kept| Kept { is_paused: false, reason: None, until_ms: None, ..kept }).await
 }
 
-async fn moved(call: &Call, change: impl FnOnce(Kept) -> Kept + Send + 'static) -> Respond {
+async fn moved(call: &Call, change: impl Fn(Kept) -> Kept + Send + 'static) -> Respond {
     let (server, find) = (Arc::clone(&call.server), find(call)?);
     let document = blocking(move || {
         let found = find()?;
         let fresh =
             || Kept { pattern: found.schedule().pattern(), since_ms: server.clock().now_ms(), ..Kept::default() };
-        let kept = Kept::read(&server, &found)?.unwrap_or_else(fresh);
-        change(kept).write(&server, &found)?;
+        Kept::change(&server, &found, |kept| change(kept.unwrap_or_else(fresh)))?;
         document(&server, &found)
     });
     Ok(json_response(StatusCode::OK, &document.await?))
@@ -377,3 +394,6 @@ fn sound(found: Found) -> Result<Found, Problem> {
     let diagnostics = broken(&found.schedule().broken);
     Err(Problem::new(Code::DefinitionInvalid, "the schedule has errors").with("diagnostics", diagnostics))
 }
+
+#[cfg(test)]
+mod tests;

@@ -404,4 +404,4 @@ pub(crate) fn next_of(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -96,14 +96,10 @@ fn look_at(server: &Arc<Server>, found: &Found, look: &mut Look) -> Result<(), P
         look.at_ms = Some(now_ms);
         return Ok(());
     }
-    let kept = match Kept::read(server, found)? {
+    let kept = Kept::change(server, found, |kept| match kept {
         Some(kept) if kept.pattern == pattern => kept,
-        before => {
-            let kept = Kept { pattern, since_ms: now_ms, ..before.unwrap_or_default() };
-            kept.write(server, found)?;
-            kept
-        }
-    };
+        before => Kept { pattern: pattern.clone(), since_ms: now_ms, ..before.unwrap_or_default() },
+    })?;
     let window = due::Window::of(schedule, kept.since_ms, look.settled_ms, look.at_ms, now_ms);
     let query = EntryQuery {
         book: found.book(),

@@ -46,7 +46,7 @@ impl Apps for NoBundles {
 }
 
 /// A server, or a worker with a place for one run, on a journal of its own.
-fn process(is_worker: bool) -> (TempDir, Arc<Server>) {
+pub(crate) fn process(is_worker: bool) -> (TempDir, Arc<Server>) {
     let dir = tempfile::tempdir().expect("a directory");
     let settings = etude_sqlite::Settings { dir: dir.path().to_owned(), sync: etude_sqlite::Sync::Normal };
     let engine = Arc::new(etude_sqlite::Sqlite::open(settings).expect("a journal"));
