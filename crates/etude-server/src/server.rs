@@ -24,6 +24,7 @@ use crate::session::{Sessions, Throttle};
 use crate::spending::Spending;
 use crate::stream::Stories;
 use crate::token::Tokens;
+use crate::webhook::Refused;
 use crate::work::Works;
 use crate::worker::Worker;
 
@@ -135,6 +136,7 @@ pub struct Server {
     protocol: crate::mcp::Shared,
     schedules: Schedules,
     notices: Notices,
+    refused: Refused,
     retention: Retention,
     metrics: Metrics,
     tokens: Tokens,
@@ -180,6 +182,7 @@ impl Server {
             protocol: crate::mcp::Shared::default(),
             schedules: Schedules::default(),
             notices: Notices::default(),
+            refused: Refused::default(),
             retention: Retention::default(),
             metrics: Metrics::default(),
             tokens,
@@ -239,6 +242,11 @@ impl Server {
 
     pub(crate) fn notices(&self) -> &Notices {
         &self.notices
+    }
+
+    /// Deliveries to webhooks that were refused.
+    pub(crate) fn refused(&self) -> &Refused {
+        &self.refused
     }
 
     pub(crate) fn retention(&self) -> &Retention {

@@ -36,6 +36,28 @@ const MAX_REFUSED: u64 = 100;
 /// How many refused deliveries are noted in one second.
 const MAX_NOTED: u64 = 10;
 
+/// What the server remembers of refused deliveries.
+#[derive(Debug, Default)]
+pub(crate) struct Refused {
+    /// The number of the next one that is noted.
+    next: AtomicU64,
+    /// The second of the last one, and how many came in it.
+    second: AtomicI64,
+    count: AtomicU64,
+}
+
+impl Refused {
+    /// The number of a delivery that was refused now; `None` if it is not noted.
+    fn number(&self, now_ms: i64) -> Option<u64> {
+        let second = now_ms.div_euclid(1_000);
+        if self.second.swap(second, Ordering::Relaxed) != second {
+            self.count.store(0, Ordering::Relaxed);
+        }
+        let is_noted = self.count.fetch_add(1, Ordering::Relaxed) < MAX_NOTED;
+        is_noted.then(|| self.next.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
 /// A request to a webhook.
 struct Incoming {
     app: ServedApp,
@@ -171,17 +193,8 @@ fn accept(server: &Arc<Server>, incoming: &Incoming) -> Result<Value, Problem> {
 
 /// Notes a delivery that was refused. Anybody can send one, so in each second only some reach the journal.
 fn note_refused(server: &Server, incoming: &Incoming) -> Result<(), Problem> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    static SECOND: AtomicI64 = AtomicI64::new(0);
-    static NOTED: AtomicU64 = AtomicU64::new(0);
-    let second = incoming.now_ms.div_euclid(1_000);
-    if SECOND.swap(second, Ordering::Relaxed) != second {
-        NOTED.store(0, Ordering::Relaxed);
-    }
-    if NOTED.fetch_add(1, Ordering::Relaxed) >= MAX_NOTED {
-        return Ok(());
-    }
-    let slot = format!("refused {}", NEXT.fetch_add(1, Ordering::Relaxed) % MAX_REFUSED);
+    let Some(number) = server.refused().number(incoming.now_ms) else { return Ok(()) };
+    let slot = format!("refused {}", number % MAX_REFUSED);
     note(server, incoming.entry(slot, "refused", None), Expected::Anything).map(drop)
 }
 
