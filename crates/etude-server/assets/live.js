@@ -83,7 +83,10 @@ function morph(old, next) {
     return;
   }
   if (!(old instanceof Element) || old.matches("input, textarea, select")) return;
-  const isOwn = (name) => (name === "open" && old.nodeName === "DETAILS") || (name === "hidden" && old.matches("[data-copy], .tree-row, [data-keys]"));
+  // A row of the tree that the reader has closed.
+  const isFolded = old.closest(".tree-row")?.nextElementSibling?.hidden;
+  if (isFolded && old.matches(".arrow")) return;
+  const isOwn = (name) => (name === "open" && old.nodeName === "DETAILS") || (name === "hidden" && old.matches("[data-copy], .tree-row, [data-keys]")) || (name === "aria-expanded" && isFolded);
   for (const { name } of [...old.attributes]) if (!next.hasAttribute(name) && !isOwn(name)) old.removeAttribute(name);
   for (const { name, value } of next.attributes) if (old.getAttribute(name) !== value && !isOwn(name)) old.setAttribute(name, value);
   const keyed = new Map([...old.children].filter((child) => child.dataset?.key).map((child) => [child.dataset.key, child]));
