@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
 use self::progress::Progress;
@@ -175,23 +176,21 @@ async fn run(service: &Service, context: &Context, params: &Params, target: &Tar
     let api = &service.api;
     let settings = context.settings(&target.app);
     let key = joined::key(api.caller(), target, arguments.get());
-    let run_id = match params.members.get("requestState") {
+    let care = {
+        let (unfinished, api, on_cancel) = (Arc::clone(&service.unfinished), Arc::clone(api), settings.on_cancel);
+        move |run_id| Abandoned { unfinished, api, on_cancel, key: Some(key), run_id }
+    };
+    let mut abandoned = match params.members.get("requestState") {
         Some(state) => match ask::resumed(service, context, state, params).await? {
-            Ok(run_id) => run_id,
+            Ok(run_id) => care(run_id),
             Err(refused) => return refused.to_raw(),
         },
-        None => match begin(service, target, arguments, &key).await {
-            Ok(run_id) => run_id,
+        None => match begin(service, target, arguments, &key, care).await {
+            Ok(abandoned) => abandoned,
             Err(reply) => return ToolResult::problem(&reply, true).to_raw(),
         },
     };
-    let mut abandoned = Abandoned {
-        unfinished: Arc::clone(&service.unfinished),
-        api: Arc::clone(api),
-        on_cancel: settings.on_cancel,
-        key: Some(key),
-        run_id: run_id.clone(),
-    };
+    let run_id = abandoned.run_id.clone();
     let limit = if context.has_tasks() { TASK } else { settings.answer_within };
     let followed = follow(service, context, &run_id, limit, params.members.contains_key("requestState")).await?;
     match followed {
@@ -214,20 +213,33 @@ async fn run(service: &Service, context: &Context, params: &Params, target: &Tar
     }
 }
 
-/// Starts a run, or joins that of an equal call that was abandoned. Returns its id, or the refusal.
-async fn begin(service: &Service, target: &Target, arguments: &RawValue, key: &Key) -> Result<String, Reply> {
+/// Starts a run, or joins that of an equal call that was abandoned. Returns it, or the refusal. A call that is abandoned meanwhile
+/// starts its run all the same, and `care` is taken of it.
+async fn begin(
+    service: &Service,
+    target: &Target,
+    arguments: &RawValue,
+    key: &Key,
+    care: impl FnOnce(String) -> Abandoned + Send + 'static,
+) -> Result<Abandoned, Reply> {
     if let Some(run_id) = service.unfinished.take(key)
         && service.api.status(&run_id).await.is_some()
     {
-        return Ok(run_id);
+        return Ok(care(run_id));
     }
     let (app, of) = (Value::from(target.app.as_str()), Value::from(target.of.as_str()));
     let body = format!("{{\"app\":{app},\"{}\":{of},\"input\":{}}}", target.kind, arguments.get());
-    let reply = service.api.send(Request::post("/v1/runs", body)).await;
-    match (reply.status, Run::parse(&reply.body)) {
-        (201, Some(run)) => Ok(run.run_id),
-        _ => Err(reply),
-    }
+    let (api, (started, starting)) = (Arc::clone(&service.api), oneshot::channel());
+    tokio::spawn(async move {
+        let reply = api.send(Request::post("/v1/runs", body)).await;
+        let begun = match (reply.status, Run::parse(&reply.body)) {
+            (201, Some(run)) => Ok(care(run.run_id)),
+            _ => Err(reply),
+        };
+        // What no one waits for any more is dropped here.
+        drop(started.send(begun));
+    });
+    starting.await.unwrap_or_else(|_| Err(Reply { status: 500, body: Vec::new() }))
 }
 
 /// Takes care of a run whose call is abandoned: its future is dropped before the end.
