@@ -48,7 +48,7 @@ pub(super) fn id_of(child: &Child) -> Id {
 }
 
 /// How often a program that is still open for writing is tried again, and how long in between.
-const MAX_BUSY_ATTEMPTS: u32 = 100;
+const MAX_BUSY_ATTEMPTS: u32 = 2_500;
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
 
 /// A child that leads a group of its own, with its three pipes.

@@ -27,7 +27,7 @@ const FILE: &str = "journal.db";
 
 /// A child of a process that was killed holds a copy of its lock between its fork and its exec. On a busy machine that is
 /// long enough to meet; so long such a lock is waited for, if the process that took it is gone.
-const GRACE_PERIOD: Duration = Duration::from_secs(5);
+const GRACE_PERIOD: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 5 });
 
 /// How often it is looked at meanwhile.
 const PAUSE: Duration = Duration::from_micros(500);

@@ -248,7 +248,9 @@ mod tests {
         let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat");
         let id = Pid::from_child(&child);
         let us = rustix::process::getpid();
-        assert!(children_of(us).contains(&id) && children_by_parent(us).contains(&id));
+        // A look at processes that begin and end meanwhile may miss one.
+        let agree = |_| children_of(us).contains(&id) && children_by_parent(us).contains(&id);
+        assert!((0..100).any(agree));
         assert!(lineage(id).is_superset(&lineage(us)));
         drop(child.stdin.take());
         child.wait().expect("ended");
