@@ -38,7 +38,7 @@ use etude_invoke::{Access, BuiltinTool, Modules, Project};
 use etude_invoke::{Invoker, LayerSettings};
 
 /// How long a process that was asked to end may take before it is killed.
-const GRACE: Duration = Duration::from_secs(2);
+const GRACE: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 2 });
 
 /// Everything that runs are made with.
 #[derive(Debug, Clone)]

@@ -177,7 +177,7 @@ impl Values {
     }
 }
 
-/// How many placeholders are tried: a value of three digits has only so many.
+/// Most placeholders that are tried for a value: there are 729 of three digits.
 const TRIES: u64 = 1_000;
 
 /// Letters for letters and digits for digits, unlike those that are taken. They say nothing of the value but its form: a hash of

@@ -43,9 +43,10 @@ fn collector(status: &'static str) -> (String, mpsc::Receiver<(String, Json)>) {
 }
 
 fn settings(endpoint: &str, more: &[(&str, &str)]) -> Settings {
-    let lookup = |name: &str| match name {
-        "OTEL_EXPORTER_OTLP_ENDPOINT" => Some(endpoint.to_owned()),
-        _ => more.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()),
+    let usual = [("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint), ("OTEL_EXPORTER_OTLP_TIMEOUT", "120000")];
+    let lookup = |name: &str| {
+        let mut all = more.iter().chain(&usual);
+        all.find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
     };
     Settings::of(&lookup).unwrap()
 }

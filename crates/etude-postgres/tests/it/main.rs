@@ -24,9 +24,10 @@ fn settings(server: &Server, schema: &str, cache: &Path) -> Settings {
     Settings {
         address: Address::parse(&server.url(schema)).expect("an address"),
         cache: cache.to_owned(),
-        times: Times::default(),
+        // No test that does not shorten them waits for the end of a lease.
+        times: Times { lease: Duration::from_secs(120), grace: Duration::from_secs(30), ..Times::default() },
         connections: 6,
-        connect_timeout: Duration::from_secs(10),
+        connect_timeout: Duration::from_secs(60),
         patience: Duration::from_secs(60),
         is_blind: false,
         has_callers_clock: true,

@@ -221,5 +221,9 @@ pub(crate) fn in_own_process(name: &str, env: &[(&str, &str)]) -> std::process::
     let program = std::env::current_exe().expect("this program");
     let mut command = std::process::Command::new(program);
     command.args(["--exact", name, "--ignored", "--nocapture", "--test-threads=1"]);
-    command.envs(env.iter().copied()).output().expect("started")
+    let ran = command.envs(env.iter().copied()).output().expect("started");
+    let printed = String::from_utf8_lossy(&ran.stdout);
+    // One that ends the process has no result.
+    assert!(printed.contains("running 1 test\n"), "there is no test `{name}`: {printed}");
+    ran
 }

@@ -133,14 +133,14 @@ fn exclusive_host() {
 #[cfg(target_os = "linux")]
 #[test]
 fn exclusive_host_exempts_what_no_step_started() {
-    let ran = in_own_process("leftovers::exclusive_host_with_a_spared_child", &[]);
+    let ran = in_own_process("leftovers::exclusive_host_with_an_exempted_child", &[]);
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
 }
 
 #[cfg(target_os = "linux")]
-#[ignore = "run in a process of its own by `exclusive_host_spares_what_no_step_started`"]
+#[ignore = "run in a process of its own by `exclusive_host_exempts_what_no_step_started`"]
 #[test]
-fn exclusive_host_with_a_exempted_child() {
+fn exclusive_host_with_an_exempted_child() {
     use std::os::unix::process::CommandExt;
 
     let mut fixture = Fixture::with(IMPATIENT, &[]);

@@ -137,8 +137,9 @@ fn ends_are_those_of_a_new_interpreter() {
         "class C:\n  def __del__(self):\n    import json, os\n    print(json.dumps(os.sep))\nc = C(); c.c = c; del c",
         "import threading, time\ndef step(): time.sleep(0.001)\ndef turn():\n  while True: step()\n\
          threading.Thread(target=turn, daemon=True).start(); time.sleep(0.02); print('left')",
-        "import signal, threading, time, os\nthreading.Thread(target=time.sleep, args=[0.1]).start()\n\
-         threading.Timer(0.05, os.kill, [os.getpid(), signal.SIGUSR1]).start()\nsignal.signal(signal.SIGUSR1, lambda *a: print('told'))",
+        "import signal, threading, time, os\nsignal.signal(signal.SIGUSR1, lambda *a: print('told'))\n\
+         threading.Thread(target=time.sleep, args=[0.1]).start()\n\
+         threading.Timer(0.05, os.kill, [os.getpid(), signal.SIGUSR1]).start()",
         "class A:\n  def __del__(self): print('freed')\na = A(); 1 / 0",
         "import signal\nclass A:\n  def __del__(self): print('freed')\na = A()\ndef f(*a): pass\nsignal.signal(signal.SIGTERM, f)",
         "import json\nclass A:\n  def __del__(self): print('freed')\na = A()\nold = json.dumps\ndef f(*a): return old(*a)\njson.dumps = f",

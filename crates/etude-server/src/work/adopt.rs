@@ -52,7 +52,7 @@ pub(super) fn adopt(server: &Arc<Server>) -> Result<(), Problem> {
     }
     // Before the list: what is written after it makes another version.
     let version = engine.version().map_err(|e| engine_failed(&e))?;
-    let now_ms = etude::clock::now_ms();
+    let now_ms = server.clock().now_ms();
     if server.works().settled().is_some_and(|settled| settled.holds(version, now_ms)) {
         return Ok(());
     }

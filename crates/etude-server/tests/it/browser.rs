@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::support::{Reply, Running};
 
 /// How long a page has for what a test waits for.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One browser with one window. It ends with the test.
 pub(crate) struct Browser {
@@ -46,7 +46,10 @@ impl Browser {
         let mut browser = Self { driver, port, session: String::new() };
         let arguments =
             ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"];
-        let wanted = json!({"browserName": "chrome", "goog:chromeOptions": {"args": arguments}, "goog:loggingPrefs": {"browser": "ALL"}});
+        let wanted = json!({
+            "browserName": "chrome", "goog:chromeOptions": {"args": arguments}, "goog:loggingPrefs": {"browser": "ALL"},
+            "timeouts": {"script": 120_000},
+        });
         let session = browser.post("/session", &json!({"capabilities": {"alwaysMatch": wanted}}));
         browser.session = session["sessionId"].as_str().expect("a session").to_owned();
         Some(browser)
@@ -64,7 +67,7 @@ impl Browser {
 
     fn send(&self, method: &str, path: &str, body: &str) -> Value {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("the driver accepts");
-        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time limit");
+        stream.set_read_timeout(Some(Duration::from_secs(180))).expect("a time limit");
         let length = body.len();
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
@@ -134,19 +137,17 @@ impl Browser {
     /// Waits until a function's body returns something true.
     #[track_caller]
     pub(crate) fn until(&self, script: &str) -> Value {
+        let path = format!("/session/{}/execute/sync", self.session);
+        let evaluate = |script: &str| self.send("POST", &path, &json!({"script": script, "args": []}).to_string());
         let since = Instant::now();
         loop {
-            let value = self.send(
-                "POST",
-                &format!("/session/{}/execute/sync", self.session),
-                &json!({"script": script, "args": []}).to_string(),
-            );
+            let value = evaluate(script);
             let is_true =
                 !(value.is_null() || value == false || value == 0 || value == "" || value["error"].is_string());
             if is_true {
                 return value;
             }
-            let page = || self.run("return document.body ? document.body.innerText.slice(0, 2000) : ''");
+            let page = || evaluate("return document.body ? document.body.innerText.slice(0, 2000) : ''");
             assert!(since.elapsed() < PATIENCE, "it never came true: {script}\n{value}\n{}", page());
             std::thread::sleep(Duration::from_millis(20));
         }

@@ -144,6 +144,9 @@ fn the_budget_of_a_day_holds() {
         settings.drain_timeout = std::time::Duration::ZERO;
     };
     let server = Running::with_model(|_| Some("no".to_owned()), change);
+    // Midday: the day does not end during the test.
+    let midday = 43_200_000 - jiff::Timestamp::now().as_millisecond().rem_euclid(86_400_000);
+    server.clock.set_offset(midday);
     let dir = server.dir().join("demo/pipelines/ask");
     std::fs::create_dir_all(&dir).expect("a directory");
     let text = "name: ask\ndescription: d\nsteps:\n  - {name: ask, type: llm, model: lite, prompt: \"Say something about a thing that is long enough to cost something at all, whatever it may be.\"}\n  - {name: fail, type: code, command: \"exit 3\"}\n";
@@ -162,8 +165,9 @@ fn the_budget_of_a_day_holds() {
     let seconds: u64 = refused.header("retry-after").and_then(|text| text.parse().ok()).expect("seconds");
     assert!((1..=86_401).contains(&seconds));
     let server = Running::at(server.stop(), change);
+    server.clock.set_offset(midday);
     let refused = server.send("POST", "/v1/runs", Some(&ask));
     assert_eq!(refused.problem(), (429, "budget_spent".to_owned()));
-    server.clock.set_offset(86_400_000);
+    server.clock.set_offset(midday + 86_400_000);
     assert_eq!(server.send("POST", "/v1/runs", Some(&ask)).status, 201);
 }

@@ -153,6 +153,8 @@ fn a_closed_connection_leaves_the_run() {
     }
     drop(stream);
     let id = runs()[0]["run_id"].as_str().expect("an id").to_owned();
+    // The server notices the end of a connection by itself.
+    std::thread::sleep(std::time::Duration::from_secs(1));
     for place in ["demo/go", "demo/pipelines/slow/go"] {
         std::fs::write(server.dir().join(place), "").expect("written");
     }
@@ -251,11 +253,8 @@ fn an_app_says_how_agents_are_served() {
         assert!(std::time::Instant::now() < deadline, "the file was not read again");
     }
     let called = client.call("slow", &json!({}));
-    assert_eq!(
-        (&called["structuredContent"]["status"], &called["isError"]),
-        (&json!("running"), &json!(false)),
-        "{called}"
-    );
+    let status = called["structuredContent"]["status"].as_str().expect("a status");
+    assert!(["queued", "running"].contains(&status) && called["isError"] == false, "{called}");
     std::fs::write(server.dir().join("demo/pipelines/slow/go"), "").expect("written");
     server.until(called["structuredContent"]["run_id"].as_str().expect("an id"), &["succeeded"]);
 }

@@ -173,7 +173,15 @@ fn keys_move_through_list_and_tree() {
     browser.keys("{Left}");
     assert_eq!(browser.run(focused), "business");
     browser.keys("{Left}");
-    assert_eq!(browser.run("return document.querySelectorAll('.tree-row:not([hidden])').length"), 1);
+    let shown =
+        "return [...document.querySelectorAll('.tree-row:not([hidden]) .arrow')].map((arrow) => arrow.textContent)";
+    assert_eq!(browser.run(shown), json!(["▸"]));
+    // What the reader has closed stays closed when the page is read again.
+    browser.until("return document.getElementById('connection').dataset.state === 'live'");
+    browser.run("document.addEventListener('etude:refreshed', () => (window.refreshed = true))");
+    server.run(&json!({"pipeline": "bad"}));
+    browser.until("return window.refreshed");
+    assert_eq!(browser.run(shown), json!(["▸"]));
     browser.keys("{Right}{Right}");
     assert_eq!(browser.run(focused), "business/s0");
     browser.keys("?");

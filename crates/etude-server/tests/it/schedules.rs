@@ -14,10 +14,10 @@ const HOUR: i64 = 3_600_000;
 /// A server whose clock stands at 10:30 on a day in the summer of 2030, at the start of the test.
 fn server(schedules: &str) -> Running {
     let server = Running::start();
+    set_time(&server, 0);
     server.pipeline("p", "input: {day: {type: string, required: false}}\n", &[TICK]);
     server.pipeline("ask", "", &["approval: message: Deploy?"]);
     server.configure(&format!("schedules:\n{schedules}"));
-    set_time(&server, 0);
     server
 }
 

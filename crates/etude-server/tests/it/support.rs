@@ -188,8 +188,7 @@ impl Running {
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
             runtime.expect("a runtime").block_on(async move {
-                let listening =
-                    Listening::bind(&Wanted::Loopback(port), &serve_dir, socket_number()).await.expect("a port");
+                let listening = listen(port, &serve_dir).await;
                 let note = Box::new(move |line: &etude_server::LogLine| {
                     lines.lock().expect("no panic").push(line.to_json());
                 });
@@ -310,7 +309,7 @@ impl Running {
     /// Writes `bytes` to a new connection and reads it to its end.
     pub(crate) fn exchange(&self, bytes: &[u8]) -> Reply {
         let mut stream = TcpStream::connect(self.address).expect("a connection");
-        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time limit");
+        stream.set_read_timeout(Some(Duration::from_secs(180))).expect("a time limit");
         // The server may respond before everything is written.
         let _ = stream.write_all(bytes);
         let mut all = Vec::new();
@@ -333,6 +332,18 @@ impl Drop for Running {
             // A panic there has failed the test already.
             let _ = thread.join();
         }
+    }
+}
+
+/// Listens on `port`; 0: on a free one. Another program may have the port of a server that has stopped, but not for long.
+async fn listen(port: u16, serve_dir: &Path) -> Listening {
+    let (number, since) = (socket_number(), Instant::now());
+    loop {
+        match Listening::bind(&Wanted::Loopback(port), serve_dir, number).await {
+            Ok(listening) => return listening,
+            Err(error) => assert!(port != 0 && since.elapsed() < Duration::from_secs(60), "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 

@@ -112,6 +112,7 @@ def main():
     note(f"start {os.environ.get('SECRET', '-')} {'HOME' in os.environ}")
     print("listening\u001b[31m", file=sys.stderr, flush=True)
     if MODE == "dies":
+        receive()
         print("no licence found", file=sys.stderr, flush=True)
         sys.exit(4)
     if MODE == "hangs":
