@@ -15,7 +15,7 @@ pub enum Completion {
     None,
     /// The only question is the last step: its completion is the output of the case.
     Known(Value),
-    /// A completion that the case does not show. Such a case is no test: nothing is made up for it.
+    /// A completion that the case does not show. Such a case becomes no test: nothing is made up for it.
     Unknown,
 }
 

@@ -61,7 +61,7 @@ impl Call {
     }
 }
 
-/// Why a document is no trace.
+/// Why a document cannot be read as a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Malformed {
     /// Not a JSON object.

@@ -58,7 +58,7 @@ pub struct Pinned {
 }
 
 impl Pinned {
-    /// The pipeline in the directory `base/name`; `None` if it is no learned one, or its learn.yaml has errors.
+    /// The pipeline in the directory `base/name`; `None` if that is not learned, or its learn.yaml has errors.
     pub fn find(sources: &dyn Sources, base: &'static str, name: &str) -> Option<Self> {
         let located = learned::find(sources, base, name)?;
         let content = learned::content_of(sources, &located.dir());

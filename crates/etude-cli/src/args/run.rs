@@ -86,7 +86,7 @@ pub(crate) struct Submission {
 
 #[cfg(feature = "postgres")]
 impl Submission {
-    /// The first option that only a shared database heeds.
+    /// The first option that is for a shared database alone.
     pub(crate) fn first_given(&self) -> Option<&'static str> {
         let given = [
             (self.detach, "--detach"),

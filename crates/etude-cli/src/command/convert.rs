@@ -83,7 +83,7 @@ fn out(args: &args::Convert, skill: &Path) -> Result<PathBuf, Problem> {
         }
     };
     let shown = out.display();
-    let out = std::path::absolute(&out).map_err(|e| Problem::usage(format!("`{shown}` is no path: {e}")))?;
+    let out = std::path::absolute(&out).map_err(|e| Problem::usage(format!("`{shown}` is not a path: {e}")))?;
     let parent = out.parent().and_then(|parent| parent.canonicalize().ok());
     let Some(out) = parent.zip(out.file_name()).map(|(parent, name)| parent.join(name)) else {
         return Err(Problem::usage(format!("the folder of `{shown}` does not exist"))

@@ -69,7 +69,7 @@ fn out(args: &args::Import, root: &Path) -> Result<PathBuf, Problem> {
         }
     };
     let shown = out.display();
-    let out = std::path::absolute(&out).map_err(|e| Problem::usage(format!("`{shown}` is no path: {e}")))?;
+    let out = std::path::absolute(&out).map_err(|e| Problem::usage(format!("`{shown}` is not a path: {e}")))?;
     if !out.parent().is_some_and(Path::is_dir) {
         return Err(Problem::usage(format!("the folder of `{shown}` does not exist"))
             .hint("create it, or choose another `--out`"));

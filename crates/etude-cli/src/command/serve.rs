@@ -196,7 +196,7 @@ fn base_path(given: Option<&str>) -> Result<String, Problem> {
     if is_path {
         return Ok(path.to_owned());
     }
-    Err(Problem::usage(format!("`--base-path {path}` is no path")).hint("give one such as `/etude`"))
+    Err(Problem::usage(format!("`--base-path {path}` is not a path")).hint("give one such as `/etude`"))
 }
 
 fn allowed(origin: &str) -> Result<String, Problem> {

@@ -453,3 +453,12 @@ fn operation<'d>(description: &'d Value, method: &str, path: &str) -> Option<&'d
     let found = paths.get(path).or_else(|| paths.iter().find(|(pattern, _)| fits(pattern)).map(|(_, item)| item))?;
     found.get(method.to_ascii_lowercase())
 }
+
+/// Reads a stream to its end. One that goes on, which its comments show, is a failure.
+pub(crate) fn read_to_the_end(mut stream: TcpStream) {
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
+    let (since, mut buffer) = (Instant::now(), [0; 4096]);
+    while stream.read(&mut buffer).expect("the stream ends") > 0 {
+        assert!(since.elapsed() < Duration::from_secs(120), "the stream goes on");
+    }
+}

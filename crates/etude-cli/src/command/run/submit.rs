@@ -29,7 +29,7 @@ pub(crate) struct Submitted<'a> {
     pub(crate) terms: &'a args::Submission,
 }
 
-/// Refuses options that only a shared database heeds.
+/// Refuses options that are for a shared database alone.
 pub(super) fn refuse_without_database(given: &args::Submission) -> Result<(), Problem> {
     let Some(name) = given.first_given() else { return Ok(()) };
     let problem = Problem::usage(format!("`{name}` is for runs in a shared database, and none is named"));
