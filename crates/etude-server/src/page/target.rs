@@ -171,7 +171,7 @@ fn graph(shell: &Shell, graph: &Value, last: Option<&Value>) -> Markup {
                 div.zoom role="group" aria-label="Size of the graph" data-zoom hidden {
                     button type="button" value="fit" { "Fit" }
                     button type="button" value="out" aria-label="Smaller" { "−" }
-                    button type="button" value="whole" aria-label="Full size" { output { "100 %" } }
+                    button type="button" value="whole" { output { "100 %" } span.said { " Full size" } }
                     button type="button" value="in" aria-label="Larger" { "+" }
                 }
                 @if let Some(run) = last { span.dim.small { "States of run " a href=(shell.link(&row::path(run))) { code { (row::short(run["run_id"].as_str().unwrap_or_default())) } } } } }
