@@ -13,6 +13,7 @@ use etude_spec::Diagnostic;
 use etude_spec::automation::Automation;
 use serde_json::{Value, json};
 
+use crate::learned::Move;
 use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond, json_response, text_response};
 use crate::run::blocking;
@@ -79,6 +80,30 @@ pub trait Apps: Send + Sync {
     /// Why it could not be run.
     fn command(&self, _app: &Path, _slug: &str, _argv: &[String], _stdin: Option<String>) -> Result<Ran, String> {
         Err("this server runs no commands".to_owned())
+    }
+
+    /// The document of `etude learn status` for the app.
+    ///
+    /// # Errors
+    /// Why nothing is known of what was learned, as where learning is switched off.
+    fn learned(&self, _app: &Path) -> Result<Value, Problem> {
+        Ok(json!({"pipelines": []}))
+    }
+
+    /// What is known of one learned pipeline, and where its values come from; `None` if the app has learned none by this name.
+    ///
+    /// # Errors
+    /// As [`Apps::learned`].
+    fn learned_pipeline(&self, _app: &Path, _name: &str) -> Result<Option<Value>, Problem> {
+        Ok(None)
+    }
+
+    /// Promotes or demotes a learned pipeline: the document of `etude learn promote`; `None` if there is no such pipeline.
+    ///
+    /// # Errors
+    /// Why it stays where it is.
+    fn move_learned(&self, _app: &Path, _name: &str, _change: Move) -> Result<Option<Value>, Problem> {
+        Ok(None)
     }
 
     /// What a server does by itself for the app, as its file is now.

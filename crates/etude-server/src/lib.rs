@@ -15,6 +15,7 @@ mod door;
 mod effect;
 mod fleet;
 pub mod health;
+mod learned;
 mod ledger;
 pub mod listen;
 mod login;
@@ -44,6 +45,7 @@ mod work;
 mod worker;
 
 pub use app::{Apps, NotLoaded, Ran, RunObserver};
+pub use learned::Move;
 pub use page::leading_to;
 pub use problem::{Code, Problem};
 pub use route::{Needs, Route, Takes, routes};

@@ -9,6 +9,7 @@ mod form;
 mod glyph;
 mod graph;
 mod json;
+pub(crate) mod learned;
 pub(crate) mod log;
 pub(crate) mod login;
 mod node;

@@ -70,6 +70,8 @@ codes! {
     AlreadyDecided = "already_decided", 409, "the question is already decided";
     /// The run asks another question by now.
     OtherQuestion = "other_question", 409, "the run asks another question";
+    /// A condition of the promotion does not hold.
+    NotPromoted = "not_promoted", 409, "a condition of the promotion does not hold";
     /// The command needs a confirmation.
     ConfirmationRequired = "confirmation_required", 409, "the command needs a confirmation";
     /// The body exceeds its limit.
@@ -140,7 +142,7 @@ impl Problem {
     }
 
     /// Adds a hint.
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }

@@ -19,8 +19,8 @@ use crate::request::{self, Call, Responding};
 use crate::server::Server;
 use crate::token::{Caller, Scope};
 use crate::{
-    about, act, app, decision, definition, effect, login, mcp, metrics, notice, page, run, schedule, start, stats,
-    stream, tree, webhook,
+    about, act, app, decision, definition, effect, learned, login, mcp, metrics, notice, page, run, schedule, start,
+    stats, stream, tree, webhook,
 };
 
 /// The largest body of a request, unless its route says otherwise.
@@ -105,6 +105,9 @@ const TABLE: &[Route] = table! {
     POST "/apps/{app}/pipelines/{pipeline}" Run [] Form => page::target::start;
     GET "/apps/{app}/machines/{machine}" Read [] Nothing => page::target::show;
     POST "/apps/{app}/machines/{machine}" Run [] Form => page::target::start;
+    GET "/apps/{app}/learned" Read [] Nothing => page::learned::list;
+    GET "/apps/{app}/learned/{pipeline}" Read [] Nothing => page::learned::show;
+    POST "/apps/{app}/learned/{pipeline}" Admin [] Form => page::learned::act;
     GET "/runs/{id}/log/{effect}/{stream}" Read ["from", "q", "end", "wrap"] Nothing => page::log::show;
     GET "/schedules" Read [] Nothing => page::schedules::list;
     GET "/schedules/{app}/{name}" Read ["cursor"] Nothing => page::schedules::show;
@@ -157,6 +160,10 @@ const TABLE: &[Route] = table! {
     GET "/v1/apps/{app}" Read [] Nothing => app::show;
     POST "/v1/apps/{app}/route" Read [] Json(BODY) => app::route;
     POST "/v1/apps/{app}/commands/{slug}" Run [] Json(BODY) => app::command;
+    GET "/v1/apps/{app}/learned" Read [] Nothing => learned::list;
+    GET "/v1/apps/{app}/learned/{pipeline}" Read [] Nothing => learned::show;
+    POST "/v1/apps/{app}/learned/{pipeline}/promote" Admin [] Json(BODY) => learned::promote;
+    POST "/v1/apps/{app}/learned/{pipeline}/demote" Admin [] Json(BODY) => learned::demote;
     GET "/v1/schedules" Read [] Nothing => schedule::list;
     GET "/v1/schedules/{app}/{name}" Read [] Nothing => schedule::show;
     GET "/v1/schedules/{app}/{name}/next" Read ["count", "from"] Nothing => schedule::next;

@@ -9,6 +9,8 @@ mod now;
 mod overlay;
 mod promote;
 mod routing;
+#[cfg(feature = "serve")]
+mod served;
 mod shadow;
 mod show;
 mod source;
@@ -31,6 +33,8 @@ use crate::context::{Context, Problem, Refused, block_on};
 use crate::exit::Exit;
 use crate::render::stopped::of_engine;
 
+#[cfg(feature = "serve")]
+pub(crate) use served::Served;
 pub(crate) use shadow::{begin as begin_shadow, usage as shadow_usage};
 
 pub(crate) fn learn(context: &Context, command: &args::Learn) -> Exit {
@@ -67,12 +71,22 @@ struct Learnt {
 impl Learnt {
     /// Opens the app and the journal; what runs have come to is noted first.
     fn open(context: &Context) -> Result<Self, Problem> {
+        let learnt = Self::look(context, || context.engine(false))?;
+        learnt.settle(context)?;
+        Ok(learnt)
+    }
+
+    /// The same with nothing noted: the journal stays as it is.
+    fn look(context: &Context, engine: impl FnOnce() -> Result<Arc<dyn Engine>, Problem>) -> Result<Self, Problem> {
         let disk = context.disk()?;
         let learning = context.settings(disk.root())?.learning;
         check_enabled(&learning)?;
-        let engine = context.engine(false)?;
-        settle(context, &*engine, &disk, &learning)?;
-        Ok(Self { disk, engine, learning })
+        Ok(Self { disk, engine: engine()?, learning })
+    }
+
+    /// Notes what runs have come to.
+    fn settle(&self, context: &Context) -> Result<(), Problem> {
+        settle(context, &*self.engine, &self.disk, &self.learning)
     }
 
     fn standings(&self) -> Result<Vec<Standing>, Problem> {

@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 
 use crate::crash::shim::{self, ENOSPC, Fault, with_fault};
 use crate::serve::Serving;
+use crate::server::Server;
+use crate::states::{CASE, app, learned, row};
 use crate::test::{Test, noting, printing, wait_until};
 
 const JOURNAL: &str = "home/.local/state/etude/journal.db";
@@ -118,9 +120,10 @@ fn reading_every_route_changes_no_row() {
         }
     }
     assert_eq!(rows_of_requests(&test), before);
-    // The routes have found something: only those of machines, of which the app has none, have not.
-    let machines = routes().iter().filter(|route| route.method == "GET" && route.path.contains("{machine}")).count();
-    assert_eq!(seen.get(&404), Some(&(2 * machines)), "{seen:?}");
+    // The routes have found something: only those of machines and of learned pipelines, of which the app has none, have not.
+    let is_of_none = |path: &str| path.contains("{machine}") || path.contains("learned/{pipeline}");
+    let none = routes().iter().filter(|route| route.method == "GET" && is_of_none(route.path)).count();
+    assert_eq!(seen.get(&404), Some(&(2 * none)), "{seen:?}");
     assert_eq!(serving.end().0, Some(0));
 }
 
@@ -219,4 +222,38 @@ fn a_wrong_limit_is_refused_with_its_place() {
     assert!(ran.err().contains("etude.yaml:2") && ran.err().contains("max_runs"), "{}", ran.err());
     let document: Value = serde_json::from_slice(&ran.raw).expect("JSON");
     assert_eq!(document["addresses"], json!([]));
+}
+
+/// L-58, L-61, S-30: a server shows the documents of the commands without a change of the journal, and a promotion there is the same
+/// move of files under the same conditions.
+#[test]
+fn a_server_promotes_as_the_command_does() {
+    let model = Server::agent([]);
+    let test = learned(app(&model), "proposed").file("learned/back/tests/9c04d2aa31e7b650.yaml", CASE);
+    let serving = Serving::start(&test, &["--port", "0"]);
+    let one = "/v1/apps/app/learned/back";
+    let listed = serving.document("GET", "/v1/apps/app/learned", "");
+    assert_eq!(listed["pipelines"][0], row(&test));
+    let shown = serving.document("GET", one, "");
+    let printed = test.run(&["learn", "show", "back", "--format", "json"]).exit(0);
+    assert_eq!((&shown["definition"], &shown["path"]), (&printed.at("/definition"), &json!("learned/back")));
+    assert_eq!(shown["evidence"], row(&test)["evidence"]);
+    let promote = |body: Value| serving.post(&format!("{one}/promote"), &body);
+    let refused = promote(json!({"to": "assisted"}));
+    assert_eq!((&refused["code"], &refused["missing"][0]["need"]), (&json!("not_promoted"), &json!("comparisons")));
+    assert_eq!(promote(json!({}))["to"], "shadow");
+    assert_eq!(test.read("app/learned/back/learn.yaml"), "learn: 1\nstate: shadow\nfamily: cancel\n");
+    assert_eq!(promote(json!({"to": "shadow"}))["code"], "input_invalid");
+    let done = promote(json!({"to": "active", "accept_risk": true}));
+    assert_eq!((&done["to"], &done["paths"][0]), (&json!("active"), &json!("pipelines/back")));
+    assert_eq!((&row(&test)["state"], &row(&test)["accepted_risk"]["by"]), (&json!("active"), &json!("owner")));
+    assert_eq!(serving.post(&format!("{one}/demote"), &json!({"reason": "not now"}))["to"], "demoted");
+    assert_eq!(row(&test)["demoted"]["reason"], "not now");
+    assert_eq!(serving.document("GET", "/v1/apps/app/learned/nothing", "")["code"], "not_found");
+    // A case that fails keeps it where it is, also with the risk accepted.
+    test.put("app/tests/back-9c04d2aa31e7b650.yaml", &CASE.replace("id: A-1}}], fell_back", "id: A-2}}], fell_back"));
+    let failing = promote(json!({"to": "shadow", "accept_risk": true}));
+    let tests = json!({"need": "tests", "have": 0, "want": 1});
+    assert!(failing["missing"].as_array().is_some_and(|missing| missing.contains(&tests)), "{failing}");
+    assert_eq!(serving.end().0, Some(0));
 }

@@ -18,11 +18,11 @@ print(json.dumps({"ok": True, "value": {"id": call["args"]["id"], "status": "ope
 const STEPS: &str = "  - {name: order, type: tool, tool: get, args: {id: \"{{input.id}}\"}}\n  \
                      - {name: gone, type: tool, tool: cancel, args: {id: \"{{order.output.id}}\"}, require: {value: \"{{order.output.status}}\", equals: open}}\n";
 
-const CASE: &str = "name: back 9c04d2aa31e7b650\ndigest: 9c04d2aa31e7b650\npipeline: back\nrequest: Cancel the order A-1\ninput: {id: A-1}\n\
+pub(crate) const CASE: &str = "name: back 9c04d2aa31e7b650\ndigest: 9c04d2aa31e7b650\npipeline: back\nrequest: Cancel the order A-1\ninput: {id: A-1}\n\
                     tools: [{tool: get, arguments: {id: A-1}, result: {id: A-1, status: open}}, {tool: cancel, arguments: {id: A-1}, result: {}}]\n\
                     expect: {calls: [{tool: cancel, arguments: {id: A-1}}], fell_back: null}\n";
 
-fn app(server: &Server) -> Test {
+pub(crate) fn app(server: &Server) -> Test {
     let tool = |name: &str, gated: bool| {
         let schema = "{type: object, required: [id], properties: {id: {type: string}}}";
         format!(
@@ -38,7 +38,7 @@ fn app(server: &Server) -> Test {
 }
 
 /// A learned pipeline in the directory that belongs to its state.
-fn learned(test: Test, state: &str) -> Test {
+pub(crate) fn learned(test: Test, state: &str) -> Test {
     let base = if ["proposed", "shadow"].contains(&state) { "learned" } else { "pipelines" };
     test.file(
         &format!("{base}/back/pipeline.yaml"),
@@ -54,7 +54,7 @@ fn ledger(test: &Test) -> Vec<String> {
     test.read("app/ledger").lines().map(str::to_owned).collect()
 }
 
-fn row(test: &Test) -> Value {
+pub(crate) fn row(test: &Test) -> Value {
     test.run(&["learn", "status", "--format", "json"]).exit(0).at("/pipelines/0")
 }
 

@@ -32,7 +32,7 @@ pub(crate) async fn show(call: Call) -> Respond {
     let app = source::get(&call, &format!("/v1/apps/{}", segment(call.param("app")))).await?;
     let title = app["app"].as_str().unwrap_or_default().to_owned();
     let body = html! {
-        div.head { nav.crumbs aria-label="Path" { a href=(shell.link("/apps")) { "Apps" } "/" span { (visible(&title)) } } div.line { h1 { (visible(&title)) } } }
+        div.head { nav.crumbs aria-label="Path" { a href=(shell.link("/apps")) { "Apps" } "/" span { (visible(&title)) } } div.line { h1 { (visible(&title)) } span.grow {} a href=(shell.link(&format!("/apps/{}/learned", segment(&title)))) { "Learned pipelines" } } }
         div.body { (card(&shell, &app, false)) }
     };
     Ok(shell.page(StatusCode::OK, &title, Section::Apps, body))
@@ -46,7 +46,7 @@ fn card(shell: &Shell, app: &Value, has_title: bool) -> Markup {
     let problems = of("diagnostics");
     html! {
         section.card {
-            @if has_title { header { h2 { a href=(shell.link(&base)) { (visible(slug)) } } span.grow {} a href=(shell.link(&format!("/?app={}", segment(slug)))) { "Runs" } } }
+            @if has_title { header { h2 { a href=(shell.link(&base)) { (visible(slug)) } } span.grow {} a href=(shell.link(&format!("{base}/learned"))) { "Learned" } a href=(shell.link(&format!("/?app={}", segment(slug)))) { "Runs" } } }
             @if pipelines.is_empty() && machines.is_empty() {
                 div.empty {
                     p { "The app has no pipeline. A pipeline is a file " code { "pipelines/NAME/pipeline.yaml" } "; make one with:" }

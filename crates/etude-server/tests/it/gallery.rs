@@ -27,6 +27,7 @@ pub(crate) fn demo() -> Running {
     for (path, text) in FILES {
         write(path, text);
     }
+    crate::learned::write(&server);
     server
 }
 
@@ -320,6 +321,8 @@ fn pages(server: &Running, runs: &[Value]) -> Vec<(&'static str, String)> {
         ("pipeline", "/apps/demo/pipelines/code-review".to_owned()),
         ("pipeline-llm", "/apps/demo/pipelines/sort-mail".to_owned()),
         ("machine", "/apps/change/machines/change".to_owned()),
+        ("learned", "/apps/demo/learned".to_owned()),
+        ("learned-pipeline", "/apps/demo/learned/cancel-order".to_owned()),
         ("log", log(server, &runs[2])),
         ("schedules", "/schedules".to_owned()),
         ("schedule", "/schedules/demo/nightly-mail".to_owned()),

@@ -4,6 +4,7 @@ mod browser;
 mod door;
 mod figures;
 mod gallery;
+mod learned;
 mod limits;
 mod mcp;
 mod notices;

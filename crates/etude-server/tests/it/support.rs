@@ -20,8 +20,9 @@ use etude_runtime::host::{Boxed, ModelPort};
 use etude_server::clock::Clock;
 use etude_server::listen::{Listening, Wanted};
 use etude_server::token::{NewToken, Scope, Tokens};
-use etude_server::{Apps, NotLoaded, OPENAPI, ServedApp, Server, Settings, serve};
+use etude_server::{Apps, Code, Move, NotLoaded, OPENAPI, ServedApp, Server, Settings, serve};
 use etude_spec::automation::{self, Automation, Known};
+use etude_spec::learned::State;
 use etude_spec::source::SourceFile;
 use etude_spec::stage_machine::Rules;
 use etude_sqlite::Sqlite;
@@ -72,12 +73,39 @@ impl Apps for Disks {
         Ok(automation::read(&SourceFile::new("etude.yaml", text), Some(known)))
     }
 
+    fn learned(&self, app: &Path) -> Result<Value, etude_server::Problem> {
+        Ok(json!({"pipelines": learned(app)}))
+    }
+
+    fn learned_pipeline(&self, app: &Path, name: &str) -> Result<Option<Value>, etude_server::Problem> {
+        Ok(learned(app).into_iter().find(|one| one["name"] == name))
+    }
+
+    fn move_learned(&self, app: &Path, name: &str, change: Move) -> Result<Option<Value>, etude_server::Problem> {
+        let Some(one) = self.learned_pipeline(app, name)? else { return Ok(None) };
+        let to = match change {
+            Move::Demote { .. } => "demoted".to_owned(),
+            Move::Promote { accepts_risk: false, .. } => {
+                let problem = etude_server::Problem::new(Code::NotPromoted, "it has too few comparisons");
+                return Err(problem.with("missing", one["waits_for"].clone()));
+            }
+            Move::Promote { to, by, .. } => format!("{} by {by}", to.map_or("one up", State::word)),
+        };
+        Ok(Some(json!({"name": name, "from": one["state"], "to": to, "paths": [], "missing": [], "conflicts": []})))
+    }
+
     fn list(&self, app: &Path) -> Result<Value, String> {
         let disk = Disk::open(app).map_err(|e| e.to_string())?;
         let names = etude_spec::App::new(&disk).discovery().pipelines.clone();
         let pipelines: Vec<Value> = names.into_iter().map(|name| json!({ "name": name })).collect();
         Ok(json!({"pipelines": pipelines, "machines": [], "skills": [], "applications": [], "diagnostics": []}))
     }
+}
+
+/// What an app of a test says that it has learned.
+fn learned(app: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(app.join("learned.json")).unwrap_or_else(|_| "[]".to_owned());
+    serde_json::from_str(&text).expect("documents")
 }
 
 /// No model responds.

@@ -2,6 +2,7 @@
 
 use etude::learned::{self, Demotion};
 use etude_spec::learned::State;
+use serde_json::Value;
 
 use super::{Learnt, files, moved};
 use crate::args;
@@ -14,34 +15,36 @@ use crate::stdout;
 const BY_HAND: &str = "by hand";
 
 pub(super) fn demote(context: &Context, args: &args::LearnDemote) -> Result<Exit, Problem> {
-    let learnt = Learnt::open(context)?;
-    let standings = learnt.standings()?;
-    // What requests are routed to comes before a candidate of that name.
-    let routed = standings.into_iter().find(|standing| standing.located.name == args.name && standing.is_routed());
-    let standing = routed.map_or_else(|| learnt.find(&args.name), Ok)?;
-    let Some(state) = standing.state else {
-        return Err(
-            Problem::usage(format!("the learn.yaml of `{}` has errors", args.name)).hint("see them: etude check")
-        );
-    };
-    if standing.learned().is_some_and(|learned| learned.state == State::Demoted) {
-        return Err(Problem::usage(format!("`{}` is demoted already", args.name)));
-    }
-    let demotion = Demotion {
-        to: State::Demoted,
-        run: None,
-        reason: args.reason.clone().unwrap_or_else(|| BY_HAND.to_owned()),
-        at_ms: etude::clock::now_ms(),
-        content: standing.content.clone(),
-    };
-    let path = files::set_state(&learnt.disk, &standing.located, State::Demoted)?;
-    block_on(learned::demote(&*learnt.engine, &learnt.disk, &standing, &demotion))?
-        .map_err(|error| of_engine(&error))?;
-    let document = moved(&args.name, (state.word(), State::Demoted.word()), &[path], &[], &[]);
+    let document = apply(&Learnt::open(context)?, &args.name, args.reason.as_deref())?;
     if context.is_json() {
         stdout::json(&document);
     } else if !context.global.quiet {
         crate::render::say!("`{}` is demoted: no request is routed to it", args.name);
     }
     Ok(Exit::Done)
+}
+
+/// Demotes a learned pipeline; the document of what was changed.
+pub(super) fn apply(learnt: &Learnt, name: &str, reason: Option<&str>) -> Result<Value, Problem> {
+    let standings = learnt.standings()?;
+    // What requests are routed to comes before a candidate of that name.
+    let routed = standings.into_iter().find(|standing| standing.located.name == name && standing.is_routed());
+    let standing = routed.map_or_else(|| learnt.find(name), Ok)?;
+    let Some(state) = standing.state else {
+        return Err(Problem::usage(format!("the learn.yaml of `{name}` has errors")).hint("see them: etude check"));
+    };
+    if standing.learned().is_some_and(|learned| learned.state == State::Demoted) {
+        return Err(Problem::usage(format!("`{name}` is demoted already")));
+    }
+    let demotion = Demotion {
+        to: State::Demoted,
+        run: None,
+        reason: reason.unwrap_or(BY_HAND).to_owned(),
+        at_ms: etude::clock::now_ms(),
+        content: standing.content.clone(),
+    };
+    let path = files::set_state(&learnt.disk, &standing.located, State::Demoted)?;
+    block_on(learned::demote(&*learnt.engine, &learnt.disk, &standing, &demotion))?
+        .map_err(|error| of_engine(&error))?;
+    Ok(moved(name, (state.word(), State::Demoted.word()), &[path], &[], &[]))
 }

@@ -21,37 +21,65 @@ use crate::stdout;
 use etude::disk::Disk;
 
 pub(super) fn promote(context: &Context, args: &args::LearnPromote) -> Result<Exit, Refused> {
-    let learnt = Learnt::open(context)?;
-    let standing = learnt.find(&args.name)?;
+    let (to, accepts_risk) = (args.to.map(state_of), args.accept_risk);
+    let wanted = Wanted { name: &args.name, to, accepts_risk, by: user_name() };
+    let promotion = decide(context, &Learnt::open(context)?, &wanted)?;
+    if let Some(problem) = &promotion.refused {
+        context.say_problem(problem);
+    }
+    if context.is_json() {
+        stdout::json(&promotion.document);
+    } else if promotion.refused.is_none() && !context.global.quiet {
+        let paths = promotion.document["paths"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let to = promotion.document["to"].as_str().unwrap_or_default();
+        crate::render::say!("`{}` is `{to}`: {}", args.name, paths.collect::<Vec<_>>().join(", "));
+    }
+    Ok(if promotion.refused.is_none() { Exit::Done } else { Exit::Usage })
+}
+
+/// What a person wants.
+pub(super) struct Wanted<'w> {
+    pub(super) name: &'w str,
+    /// The state; one state up if there is none.
+    pub(super) to: Option<State>,
+    /// Without enough comparisons, and with writes beyond `learn.writes`.
+    pub(super) accepts_risk: bool,
+    /// Who accepts it.
+    pub(super) by: String,
+}
+
+/// What came of it.
+pub(crate) struct Promotion {
+    /// The document of `etude learn promote`.
+    pub(crate) document: Value,
+    /// Why nothing was changed.
+    pub(crate) refused: Option<Problem>,
+}
+
+/// Promotes a learned pipeline if the conditions hold.
+pub(super) fn decide(context: &Context, learnt: &Learnt, wanted: &Wanted<'_>) -> Result<Promotion, Refused> {
+    let name = wanted.name;
+    let standing = learnt.find(name)?;
     let Some(from) = standing.state else { return Err(standing.located.diagnostics.into()) };
-    let to = args.to.map(state_of).or_else(|| from.above());
-    let to = to.ok_or_else(|| Problem::usage(format!("`{}` is `active`: there is no higher state", args.name)))?;
+    let to = wanted.to.or_else(|| from.above());
+    let to = to.ok_or_else(|| Problem::usage(format!("`{name}` is `active`: there is no higher state")))?;
     let way = needs::way(from, to);
     if way.is_empty() {
-        let message = format!("`{}` is `{}`, so `{}` is not a higher state", args.name, from.word(), to.word());
-        return Err(Problem::usage(message)
-            .hint(format!("take it out of use: etude learn demote {}", args.name))
-            .into());
+        let message = format!("`{name}` is `{}`, so `{}` is not a higher state", from.word(), to.word());
+        return Err(Problem::usage(message).hint(format!("take it out of use: etude learn demote {name}")).into());
     }
-    let (facts, conflicts) = facts(context, &learnt, &standing, &way)?;
+    let (facts, conflicts) = facts(context, learnt, &standing, &way)?;
     let missing = needs::missing(&standing, &way, &learnt.learning, facts);
     let documents: Vec<Value> = missing.iter().map(Need::to_json).collect();
-    let blocking: Vec<&Need> = missing.iter().filter(|need| !(args.accept_risk && need.is_risk())).collect();
+    let blocking: Vec<&Need> = missing.iter().filter(|need| !(wanted.accepts_risk && need.is_risk())).collect();
     if !blocking.is_empty() {
-        refuse(context, args, &blocking);
-        if context.is_json() {
-            stdout::json(&moved(&args.name, (from.word(), from.word()), &[], &documents, &conflicts));
-        }
-        return Ok(Exit::Usage);
+        let document = moved(name, (from.word(), from.word()), &[], &documents, &conflicts);
+        return Ok(Promotion { document, refused: Some(refusal(name, &blocking)) });
     }
-    let accepts = missing.iter().any(Need::is_risk);
-    let paths = apply(&learnt, &standing, (from, to), accepts)?;
-    if context.is_json() {
-        stdout::json(&moved(&args.name, (from.word(), to.word()), &paths, &documents, &conflicts));
-    } else if !context.global.quiet {
-        crate::render::say!("`{}` is `{}`: {}", args.name, to.word(), paths.join(", "));
-    }
-    Ok(Exit::Done)
+    let accepted_by = missing.iter().any(Need::is_risk).then(|| wanted.by.clone());
+    let paths = apply(learnt, &standing, (from, to), accepted_by)?;
+    let document = moved(name, (from.word(), to.word()), &paths, &documents, &conflicts);
+    Ok(Promotion { document, refused: None })
 }
 
 const fn state_of(word: PromotedState) -> State {
@@ -113,21 +141,21 @@ pub(super) fn writes(context: &Context, disk: &Disk, located: &Located) -> bool 
     })
 }
 
-/// Says why a promotion is refused.
-fn refuse(context: &Context, args: &args::LearnPromote, blocking: &[&Need]) {
+/// Why a promotion is refused.
+fn refusal(name: &str, blocking: &[&Need]) -> Problem {
     let words: BTreeSet<&str> = blocking.iter().map(|need| need.need).collect();
     let shown: Vec<String> = blocking.iter().map(|need| shown_need(&need.to_json())).collect();
-    let mut problem = Problem::usage(format!("`{}` is not promoted: {}", args.name, shown.join(", ")));
+    let mut problem = Problem::usage(format!("`{name}` is not promoted: {}", shown.join(", ")));
     if blocking.iter().all(|need| need.is_risk()) {
         problem = problem.hint("wait for more comparisons, or accept the risk: --accept-risk");
     }
     if words.contains("unchanged_files") || words.contains("tests") {
-        problem = problem.hint(format!("test its files: etude learn test {}", args.name));
+        problem = problem.hint(format!("test its files: etude learn test {name}"));
     }
     if words.contains("routing") {
         problem = problem.hint("change its `triggers` or `description`; `--format json` lists the requests");
     }
-    context.say_problem(&problem);
+    problem
 }
 
 /// Moves files and writes the state, which is last: until then nothing is routed to the pipeline.
@@ -135,7 +163,7 @@ fn apply(
     learnt: &Learnt,
     standing: &Standing,
     (from, to): (State, State),
-    accepts: bool,
+    accepted_by: Option<String>,
 ) -> Result<Vec<String>, Problem> {
     let Learnt { disk, engine, .. } = learnt;
     let now = etude::clock::now_ms();
@@ -148,8 +176,9 @@ fn apply(
         paths = files::to_learned(disk, &located)?;
         located.base = etude_spec::learned::LEARNED;
     }
-    if accepts {
-        let accepted = Accepted { by: user_name(), at_ms: now };
+    let accepts = accepted_by.is_some();
+    if let Some(by) = accepted_by {
+        let accepted = Accepted { by, at_ms: now };
         block_on(learned::accept(&**engine, &standing.content, &accepted))?.map_err(|error| of_engine(&error))?;
     }
     let content = &standing.content;

@@ -20,10 +20,7 @@ const MAX_SIZE: u64 = 16 << 20;
 
 pub(super) fn show(context: &Context, args: &args::LearnShow) -> Result<Exit, Problem> {
     let learnt = Learnt::open(context)?;
-    let found = learnt.find(&args.name)?;
-    // A promoted pipeline before a candidate that was learned again.
-    let is_promoted = |one: &Standing| one.located.name == args.name && !one.located.is_candidate();
-    let standing = learnt.standings()?.into_iter().find(is_promoted).unwrap_or(found);
+    let standing = standing(&learnt, &args.name)?;
     let diff = if args.diff { Some(diff(&learnt.disk, &standing.located)?) } else { None };
     if context.is_json() {
         stdout::json(&document(&learnt.disk, &standing, diff.as_deref()));
@@ -33,6 +30,13 @@ pub(super) fn show(context: &Context, args: &args::LearnShow) -> Result<Exit, Pr
         print(&document(&learnt.disk, &standing, None));
     }
     Ok(Exit::Done)
+}
+
+/// The learned pipeline `name`: a promoted one before a candidate that was learned again.
+pub(super) fn standing(learnt: &Learnt, name: &str) -> Result<Standing, Problem> {
+    let found = learnt.find(name)?;
+    let is_promoted = |one: &Standing| one.located.name == name && !one.located.is_candidate();
+    Ok(learnt.standings()?.into_iter().find(is_promoted).unwrap_or(found))
 }
 
 /// The comparisons with agents, newest first (1.8).
@@ -47,7 +51,8 @@ fn comparisons(standing: &Standing) -> Vec<Value> {
     rows.map(document).collect()
 }
 
-fn document(disk: &Disk, standing: &Standing, diff: Option<&str>) -> Value {
+/// Where its values come from, and how it compares with agents.
+pub(super) fn document(disk: &Disk, standing: &Standing, diff: Option<&str>) -> Value {
     let located = &standing.located;
     let learned = located.learned.as_ref();
     let of_file = learned.map(|learned| learned.document.clone()).unwrap_or_default();

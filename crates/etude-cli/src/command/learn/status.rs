@@ -13,9 +13,7 @@ use crate::render::stopped::of_engine;
 use crate::stdout;
 
 pub(super) fn status(context: &Context) -> Result<Exit, Problem> {
-    let learnt = Learnt::open(context)?;
-    let standings = learnt.standings()?;
-    let rows = standings.iter().map(|standing| row(context, &learnt, standing)).collect::<Result<Vec<_>, _>>()?;
+    let rows = rows(context, &Learnt::open(context)?)?;
     if context.is_json() {
         stdout::json(&json!({"pipelines": rows}));
         return Ok(Exit::Done);
@@ -27,7 +25,13 @@ pub(super) fn status(context: &Context) -> Result<Exit, Problem> {
     Ok(Exit::Done)
 }
 
-fn row(context: &Context, learnt: &Learnt, standing: &Standing) -> Result<Value, Problem> {
+/// What is known of each learned pipeline.
+pub(super) fn rows(context: &Context, learnt: &Learnt) -> Result<Vec<Value>, Problem> {
+    learnt.standings()?.iter().map(|standing| row(context, learnt, standing)).collect()
+}
+
+/// The same of one.
+pub(super) fn row(context: &Context, learnt: &Learnt, standing: &Standing) -> Result<Value, Problem> {
     let Learnt { disk, engine, learning } = learnt;
     let state = standing.state.map(State::word);
     let learned = standing.learned();

@@ -12,7 +12,7 @@ use etude::runner::Runner;
 use etude::skill_mode;
 use etude::target::Target;
 use etude_runtime::engine::NewRun;
-use etude_server::{Apps, NotLoaded, Ran, RunObserver};
+use etude_server::{Apps, Code, Move, NotLoaded, Ran, RunObserver};
 use etude_spec::automation::{Automation, Known};
 use etude_spec::stage_machine::{Machines, Rules};
 use serde_json::Value;
@@ -20,7 +20,8 @@ use serde_json::Value;
 use crate::args::Global;
 #[cfg(feature = "postgres")]
 use crate::bundles::Unusable;
-use crate::context::{Context, Problem};
+use crate::command::learn::Served;
+use crate::context::{Context, Problem, Refused};
 use crate::settings::{Need, Purpose};
 use crate::telemetry::Telemetry;
 
@@ -50,6 +51,24 @@ impl Configured {
 fn why(problem: &Problem) -> String {
     let messages: Vec<&str> = problem.failures.iter().map(|failure| failure.message.as_str()).collect();
     messages.join("; ")
+}
+
+/// The problem for a client: the values of its request, or the diagnostics of a definition.
+fn of_refused(refused: Refused, invalid: &'static str) -> etude_server::Problem {
+    match refused {
+        Refused::Problem(problem) => hinted(Code::InputInvalid, &problem),
+        Refused::Invalid(diagnostics, _) => {
+            let documents: Vec<Value> = diagnostics.iter().map(etude_spec::render::json).collect();
+            etude_server::Problem::new(Code::DefinitionInvalid, invalid).with("diagnostics", documents)
+        }
+    }
+}
+
+/// A problem with its hints.
+fn hinted(code: Code, problem: &Problem) -> etude_server::Problem {
+    let hints = problem.hints.join("; ");
+    let out = etude_server::Problem::new(code, why(problem));
+    if hints.is_empty() { out } else { out.hint(hints) }
 }
 
 impl Apps for Configured {
@@ -123,18 +142,47 @@ impl Apps for Configured {
     }
 
     fn route(&self, app: &Path, request: &str) -> Result<Value, etude_server::Problem> {
-        use crate::context::Refused;
         // Who may only read starts no program of the app.
         let context = self.context_for(app, Purpose::Look);
-        crate::command::route::document_of(&context, request).map_err(|refused| match refused {
-            Refused::Problem(problem) => etude_server::Problem::new(etude_server::Code::InputInvalid, why(&problem)),
-            Refused::Invalid(diagnostics, _) => {
-                let documents: Vec<Value> = diagnostics.iter().map(etude_spec::render::json).collect();
-                let message = "the definition of the pipeline that fits has errors";
-                etude_server::Problem::new(etude_server::Code::DefinitionInvalid, message)
-                    .with("diagnostics", documents)
+        let document = crate::command::route::document_of(&context, request);
+        document.map_err(|refused| of_refused(refused, "the definition of the pipeline that fits has errors"))
+    }
+
+    fn learned(&self, app: &Path) -> Result<Value, etude_server::Problem> {
+        let context = self.context_for(app, Purpose::Look);
+        let list = Served::open(&context, &self.engine).and_then(|served| served.list());
+        list.map_err(|problem| hinted(Code::InputInvalid, &problem))
+    }
+
+    fn learned_pipeline(&self, app: &Path, name: &str) -> Result<Option<Value>, etude_server::Problem> {
+        let context = self.context_for(app, Purpose::Look);
+        let shown = Served::open(&context, &self.engine).and_then(|served| served.show(name));
+        shown.map_err(|problem| hinted(Code::InputInvalid, &problem))
+    }
+
+    fn move_learned(&self, app: &Path, name: &str, change: Move) -> Result<Option<Value>, etude_server::Problem> {
+        let context = self.context(app);
+        let invalid = |refused| of_refused(refused, "the learned pipeline has errors");
+        let served = Served::open(&context, &self.engine).map_err(|problem| invalid(problem.into()))?;
+        if !served.has(name).map_err(|problem| invalid(problem.into()))? {
+            return Ok(None);
+        }
+        served.settle().map_err(|problem| invalid(problem.into()))?;
+        let promotion = match change {
+            Move::Demote { reason } => {
+                return served.demote(name, reason.as_deref()).map(Some).map_err(|problem| invalid(problem.into()));
             }
-        })
+            Move::Promote { to, accepts_risk, by } => served.promote(name, to, accepts_risk, by).map_err(invalid)?,
+        };
+        match promotion.refused {
+            None => Ok(Some(promotion.document)),
+            Some(problem) => {
+                let members = ["from", "missing", "conflicts"];
+                let with =
+                    |out: etude_server::Problem, member: &&str| out.with(member, promotion.document[*member].clone());
+                Err(members.iter().fold(hinted(Code::NotPromoted, &problem), with))
+            }
+        }
     }
 
     fn command(&self, app: &Path, slug: &str, argv: &[String], stdin: Option<String>) -> Result<Ran, String> {

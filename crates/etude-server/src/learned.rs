@@ -1,0 +1,92 @@
+//! Learned pipelines of the served apps: what is known of them, and their promotion by a person.
+
+use std::sync::Arc;
+
+use etude_spec::learned::State;
+use http::StatusCode;
+use serde_json::Value;
+
+use crate::problem::Problem;
+use crate::request::{Call, Respond, json_response};
+use crate::run::blocking;
+use crate::server::{ServedApp, Server};
+
+/// What a person does with a learned pipeline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Move {
+    /// A higher state, if its conditions hold.
+    Promote {
+        /// The state; one state up if there is none.
+        to: Option<State>,
+        /// Without enough comparisons, and with writes beyond `learn.writes`.
+        accepts_risk: bool,
+        /// Who accepts it: the name of the token.
+        by: String,
+    },
+    /// Out of the routing table.
+    Demote {
+        /// Why, as it is shown.
+        reason: Option<String>,
+    },
+}
+
+fn none() -> Problem {
+    Problem::not_found("there is no such learned pipeline")
+}
+
+fn app(call: &Call) -> Result<ServedApp, Problem> {
+    call.server.app(call.param("app")).cloned().ok_or_else(|| Problem::not_found("there is no such app"))
+}
+
+/// The learned pipeline that the path names, if the caller may see it (S-16).
+fn find(call: &Call) -> Result<(Arc<Server>, ServedApp, String), Problem> {
+    let (app, name) = (app(call)?, call.param("pipeline").to_owned());
+    if !call.caller()?.covers(&name) {
+        return Err(none());
+    }
+    Ok((Arc::clone(&call.server), app, name))
+}
+
+/// `GET /v1/apps/{app}/learned`.
+pub(crate) async fn list(call: Call) -> Respond {
+    let (server, caller, app) = (Arc::clone(&call.server), call.caller()?.clone(), app(&call)?);
+    let document = blocking(move || {
+        let mut document = server.apps().learned(&app.dir)?;
+        if let Some(rows) = document["pipelines"].as_array_mut() {
+            rows.retain(|row| row["name"].as_str().is_some_and(|name| caller.covers(name)));
+        }
+        Ok(document)
+    });
+    Ok(json_response(StatusCode::OK, &document.await?))
+}
+
+/// `GET /v1/apps/{app}/learned/{pipeline}`.
+pub(crate) async fn show(call: Call) -> Respond {
+    let (server, app, name) = find(&call)?;
+    let document = blocking(move || server.apps().learned_pipeline(&app.dir, &name)?.ok_or_else(none));
+    Ok(json_response(StatusCode::OK, &document.await?))
+}
+
+/// `POST /v1/apps/{app}/learned/{pipeline}/promote`.
+pub(crate) async fn promote(call: Call) -> Respond {
+    let members = call.json(&["to", "accept_risk"]).await?;
+    let wrong = || members.invalid("to", "`to` is `proposed`, `shadow`, `assisted` or `active`");
+    let state = |word: String| State::from_word(&word).filter(|state| *state != State::Demoted).ok_or_else(wrong);
+    let to = members.text("to")?.map(state).transpose()?;
+    let accepts_risk = members.flag("accept_risk")?.unwrap_or(false);
+    let by = call.caller()?.name.clone();
+    moved(&call, Move::Promote { to, accepts_risk, by }).await
+}
+
+/// `POST /v1/apps/{app}/learned/{pipeline}/demote`.
+pub(crate) async fn demote(call: Call) -> Respond {
+    let reason = call.json(&["reason"]).await?.text("reason")?;
+    moved(&call, Move::Demote { reason }).await
+}
+
+async fn moved(call: &Call, change: Move) -> Respond {
+    let (server, app, name) = find(call)?;
+    let document: Value =
+        blocking(move || server.apps().move_learned(&app.dir, &name, change)?.ok_or_else(none)).await?;
+    Ok(json_response(StatusCode::OK, &document))
+}
