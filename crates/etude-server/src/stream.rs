@@ -3,7 +3,6 @@
 mod aside;
 mod feed;
 mod news;
-mod wire;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -15,7 +14,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::response::Response;
 use blake3::Hash;
-use etude::story::{self, EventId, Story};
+use etude::story::{self, EventId, Story, StoryEvent};
 use etude_runtime::engine::{Engine, Error};
 use futures_util::StreamExt as _;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
@@ -109,7 +108,7 @@ impl Followed {
         }
         let (mut text, mut to) = (String::new(), from);
         while let Some(event) = events.get(to).filter(|_| text.len() < PIECE) {
-            push_event(&mut text, &event.id.to_string(), &event.body);
+            push_event(&mut text, event);
             to += 1;
         }
         let piece = Piece { from, to, text: text.into() };
@@ -170,11 +169,8 @@ impl Server {
     pub(crate) fn events_named(&self, id: &str, names: &[&str]) -> Result<Vec<Value>, Problem> {
         let story = self.story(id)?;
         let followed = story.lock().unwrap_or_else(PoisonError::into_inner);
-        let bodies = followed.story.events().iter().map(|event| &event.body);
-        // Most bodies are not parsed: the name is in the text.
-        let wanted = bodies.filter(|body| names.iter().any(|name| body.contains(name)));
-        let parsed = wanted.filter_map(|body| serde_json::from_str::<Value>(body).ok());
-        Ok(parsed.filter(|event| names.iter().any(|name| event["event"] == **name)).collect())
+        let wanted = followed.story.events().iter().filter(|event| names.contains(&&*event.name));
+        Ok(wanted.filter_map(|event| serde_json::from_str(&event.body).ok()).collect())
     }
 
     /// The story of a run, shared by all that read it, up to the present.
@@ -363,9 +359,8 @@ async fn said(asides: &mut Option<broadcast::Receiver<Bytes>>) -> Option<Result<
 }
 
 /// Appends an event in the form of `text/event-stream`.
-fn push_event(text: &mut String, id: &str, body: &str) {
-    let named = serde_json::from_str::<wire::Named<'_>>(body);
-    let name = named.as_ref().map_or("message", |named| &named.event);
+fn push_event(text: &mut String, event: &StoryEvent) {
+    let StoryEvent { id, name, body } = event;
     // Writing to a string does not fail.
     let _ = write!(text, "id: {id}\nevent: {}\ndata: {body}\n\n", name.replace(['\n', '\r'], " "));
 }

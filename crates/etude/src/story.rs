@@ -6,6 +6,7 @@
 mod event;
 mod pinned;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use etude_core::machine::Command;
@@ -53,8 +54,26 @@ impl std::fmt::Display for EventId {
 pub struct StoryEvent {
     /// Its id.
     pub id: EventId,
+    /// The member `event` of its document.
+    pub name: Arc<str>,
     /// Its document, without the id.
     pub body: Arc<str>,
+}
+
+/// Events in their order, and their names, each once.
+#[derive(Debug, Default)]
+struct Events {
+    all: Vec<StoryEvent>,
+    names: BTreeSet<Arc<str>>,
+}
+
+impl Events {
+    fn push(&mut self, id: EventId, body: &Value) {
+        let name = body["event"].as_str().unwrap_or("message");
+        let name = self.names.get(name).cloned().unwrap_or_else(|| Arc::from(name));
+        self.names.insert(Arc::clone(&name));
+        self.all.push(StoryEvent { id, name, body: body.to_string().into() });
+    }
 }
 
 /// The events of one run so far. It grows with the journal.
@@ -65,7 +84,7 @@ pub struct Story {
     view: RunView,
     positions: Vec<u64>,
     replay: Option<Replay>,
-    events: Vec<StoryEvent>,
+    events: Events,
     /// When the run began, in milliseconds since 1970.
     began_at_ms: i64,
     /// Events of stages so far, which are numbered.
@@ -89,7 +108,7 @@ impl Story {
             view,
             positions: Vec::new(),
             replay: None,
-            events: Vec::new(),
+            events: Events::default(),
             began_at_ms: 0,
             stages: 0,
             is_over: false,
@@ -101,7 +120,7 @@ impl Story {
 
     /// The events so far, oldest first.
     pub fn events(&self) -> &[StoryEvent] {
-        &self.events
+        &self.events.all
     }
 
     /// True if no further event will come, unless somebody continues the run.
@@ -123,7 +142,7 @@ impl Story {
         let id = self.view.row.id.clone();
         // The row first: records that are there when the run is over are all there are.
         let row = engine.row(&id)?;
-        let before = self.events.len();
+        let before = self.events.all.len();
         let mut new: Vec<Positioned> = Vec::new();
         loop {
             let after = new.last().map_or(self.positions.last().copied().unwrap_or(0), |last| last.position);
@@ -155,7 +174,7 @@ impl Story {
             self.end(self.positions.len());
             self.is_over = true;
         }
-        Ok(self.events.len() > before)
+        Ok(self.events.all.len() > before)
     }
 
     fn take(&mut self, new: Vec<Positioned>) {
@@ -167,7 +186,7 @@ impl Story {
 
     /// Replays each attempt as it was when the next one began.
     fn rebuild(&mut self) -> Result<(), String> {
-        self.events.clear();
+        self.events.all.clear();
         (self.is_over, self.is_faithful, self.stages) = (false, true, 0);
         let whole = std::mem::take(&mut self.view.records);
         let mut begins: Vec<usize> =
@@ -218,7 +237,7 @@ impl Story {
         let Some(replay) = &self.replay else { return };
         let time = self.time(at);
         let is_of_machine = Target::parse(&self.view.row.target).machine().is_some();
-        let last = self.events.last().filter(|last| last.id.record == position).map_or(0, |last| last.id.number);
+        let last = self.events.all.last().filter(|last| last.id.record == position).map_or(0, |last| last.id.number);
         let mut number = last;
         for command in commands {
             let Command::Emit(event) = command else { continue };
@@ -232,7 +251,7 @@ impl Story {
             };
             body["at"] = time.as_str().into();
             number += 1;
-            self.events.push(StoryEvent { id: EventId { record: position, number }, body: body.to_string().into() });
+            self.events.push(EventId { record: position, number }, &body);
         }
     }
 
@@ -246,12 +265,12 @@ impl Story {
             (false, None) => "cancelled",
         };
         let position = end.checked_sub(1).map_or(0, |last| self.positions[last]);
-        let number = self.events.iter().rev().take_while(|event| event.id.record == position).count();
+        let number = self.events.all.iter().rev().take_while(|event| event.id.record == position).count();
         let number = u32::try_from(number).unwrap_or(u32::MAX).saturating_add(1);
         let body = json!({
             "event": "ended", "run_id": self.view.row.id, "status": status, "at": self.time(end.saturating_sub(1)),
         });
-        self.events.push(StoryEvent { id: EventId { record: position, number }, body: body.to_string().into() });
+        self.events.push(EventId { record: position, number }, &body);
     }
 
     /// When the record at `at` was written, or the one before it that says so.
