@@ -11,9 +11,9 @@ use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_runtime::blob::BlobStore;
 use etude_runtime::engine::{
-    Boxed, CacheLabel, CacheQuery, CacheRow, Census, Counts, Engine, Enqueued, Entry, EntryQuery, Error, Fleet, Health,
-    Ledger, Limits, LinkEvent, NewRun, OldEntries, Positioned, Profile, Prunable, Query, QueuePlace, RunRow, RunView,
-    Session, Signal, Signalled, Submission, Write, Written,
+    ArchivedRun, Boxed, CacheLabel, CacheQuery, CacheRow, Captured, Census, Counts, Engine, Enqueued, Entry,
+    EntryQuery, Error, Fleet, Health, Ledger, Limits, LinkEvent, NewRun, OldEntries, Positioned, Profile, Prunable,
+    Query, QueuePlace, RunRow, RunView, Session, Signal, Signalled, Stamp, Submission, Transfer, Write, Written,
 };
 
 mod address;
@@ -39,6 +39,7 @@ mod session;
 mod signal;
 mod store;
 mod submission;
+mod transfer;
 mod wake;
 mod worker;
 
@@ -285,5 +286,19 @@ impl Ledger for Postgres {
 
     fn remove_entries(&self, old: &OldEntries) -> Result<u64, Error> {
         self.store.link.wait(self.store.remove_entries(old))
+    }
+}
+
+impl Transfer for Postgres {
+    fn capture(&self, run_id: &str) -> Result<Captured, Error> {
+        self.store.link.wait(self.store.capture(run_id))
+    }
+
+    fn move_away(&self, runs: &[Stamp]) -> Result<Vec<String>, Error> {
+        self.store.link.wait(self.store.move_away(runs))
+    }
+
+    fn admit(&self, run: &ArchivedRun) -> Result<bool, Error> {
+        self.store.link.wait(self.store.admit(run))
     }
 }

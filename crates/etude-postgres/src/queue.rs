@@ -99,7 +99,7 @@ impl Store {
         let session = claiming.session;
         loop {
             worker::register(self).await?;
-            let run = self.find(run_id).await?;
+            let run = self.find_here(run_id).await?;
             self.wait_until_free(&run).await?;
             let lapses = self.pulse.lapses();
             match attempt!(self.link, |connection| self.try_take(connection, &run, limits, now_ms, session)) {

@@ -13,20 +13,23 @@ impl Store {
     /// Leaves a signal; the first one of a key counts.
     pub(crate) async fn signal(self: &Arc<Self>, run_id: &str, signal: &Signal) -> Result<Signalled, Error> {
         let token = store::random();
-        let run = self.find(run_id).await?;
+        let run = self.find_here(run_id).await?;
         let left = attempt!(self.link, |connection| leave(connection, run.row.number, signal, token));
         if left == Some(Signalled::Accepted) && run.row.placement.bundle.is_some() {
             self.ring().await;
+        }
+        if left.is_none() {
+            self.find_here(run_id).await?;
         }
         left.ok_or_else(|| Error::Unknown(run_id.to_owned()))
     }
 }
 
-/// `None` if the run is pruned at this moment.
+/// `None` if the run is pruned or moved at this moment.
 async fn leave(connection: &mut Connection, run: i64, signal: &Signal, token: i64) -> Result<Option<Signalled>, Fault> {
     // The row of the run is locked: a driver that notes at this moment that the run waits comes before or after.
     let sql = "with locked as (select run, state, bundle, queue, rank, created_at_ms, limit_group, limit_max, abi
-            from runs where run = $1 for no key update),
+            from runs where run = $1 and state <> 'moved' for no key update),
         left_here as (
             insert into signals (run, key, body, token, created_at_ms) select run, $2, $3, $4, now_ms() from locked
             on conflict (run, key) do nothing returning run),

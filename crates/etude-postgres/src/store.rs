@@ -164,7 +164,7 @@ impl Store {
         loop {
             // With a heartbeat: after a restart of the server, leases stand still until the first one.
             worker::register(self).await?;
-            let run = self.find(run_id).await?;
+            let run = self.find_here(run_id).await?;
             self.wait_until_free(&run).await?;
             let lapses = self.pulse.lapses();
             let taken = attempt!(self.link, |connection| self.take(connection, &run, session, Manner::default()));
@@ -327,6 +327,12 @@ impl Store {
     /// differ, and none of them decides about the runs of others (K-25).
     pub(crate) fn given(&self, now_ms: i64) -> Option<i64> {
         self.has_callers_clock.then_some(now_ms)
+    }
+
+    /// The run of exactly this id, if it was not moved away.
+    pub(crate) async fn find_here(&self, run_id: &str) -> Result<Run, Error> {
+        let run = self.find(run_id).await?;
+        if run.row.state == RunState::Moved { Err(Error::Moved(run_id.to_owned())) } else { Ok(run) }
     }
 
     /// The run of exactly this id.

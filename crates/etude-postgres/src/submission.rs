@@ -1,7 +1,7 @@
 //! Submissions: what accepts a run, once, whatever replies are lost.
 
 use etude_core::digest::Digest;
-use etude_runtime::engine::{Enqueued, Error, LimitGroup, RunState, Submission, UniqueKey};
+use etude_runtime::engine::{Enqueued, Error, LimitGroup, NewRun, RunState, Submission, UniqueKey};
 
 use crate::error::Fault;
 use crate::link::{Connection, Parameter};
@@ -85,9 +85,7 @@ pub(crate) async fn accept(
     {
         return Ok(Enqueued::Held { run_id });
     }
-    // Without the word for its kind.
-    let key = keys.first().map(|unique| unique.key.split_once(' ').map_or(unique.key.as_str(), |(_, key)| key));
-    let key = key.filter(|key| !key.contains('\0'));
+    let key = shown_key(keys);
     let at_ms = time(connection, at_ms).await?;
     let queued = rows::NewRow { state: RunState::Queued, session: attempted.session, worker: None, key, at_ms };
     let number = rows::insert(connection, run, queued).await?;
@@ -96,6 +94,25 @@ pub(crate) async fn accept(
         let is_own = attempted.is_repeated() && rows::is_own(connection, run).await?;
         return if is_own { Ok(Enqueued::Accepted) } else { Err(Error::Exists(run.id.clone()).into()) };
     };
+    line_up(connection, number, run, at_ms).await?;
+    for UniqueKey { key, digest } in keys {
+        let digest = digest.as_ref().map(|digest| &digest.as_bytes()[..]);
+        // Fails if another run takes the key at this moment; the next attempt finds that run.
+        let sql = "insert into keys (key, digest, run) values ($1, $2, $3)";
+        connection.execute(sql, &[&key.as_bytes(), &digest, &number]).await?;
+    }
+    Ok(Enqueued::Accepted)
+}
+
+/// The key under which a run was submitted, without the word for its kind.
+pub(crate) fn shown_key(keys: &[UniqueKey]) -> Option<&str> {
+    let key = keys.first().map(|unique| unique.key.split_once(' ').map_or(unique.key.as_str(), |(_, key)| key));
+    key.filter(|key| !key.contains('\0'))
+}
+
+/// A run gets its place in the queue, that of the time `at_ms`.
+pub(crate) async fn line_up(connection: &mut Connection, number: i64, run: &NewRun, at_ms: i64) -> Result<(), Fault> {
+    let placement = &run.placement;
     let group = placement.limit_group.as_ref();
     let sql = "insert into queue (queue, rank, run, not_before_ms, expires_at_ms, limit_group, limit_max, abi, is_bundled, is_asleep)
         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $4 > now_ms() and $10) on conflict do nothing";
@@ -112,13 +129,7 @@ pub(crate) async fn accept(
         &placement.not_before_ms.is_some(),
     ];
     connection.execute(sql, &parameters).await?;
-    for UniqueKey { key, digest } in keys {
-        let digest = digest.as_ref().map(|digest| &digest.as_bytes()[..]);
-        // Fails if another run takes the key at this moment; the next attempt finds that run.
-        let sql = "insert into keys (key, digest, run) values ($1, $2, $3)";
-        connection.execute(sql, &[&key.as_bytes(), &digest, &number]).await?;
-    }
-    Ok(Enqueued::Accepted)
+    Ok(())
 }
 
 /// The oldest run of a group that has no room for another one. Two that ask for one group do so one after the other.

@@ -58,7 +58,7 @@ pub(crate) async fn suspend(
 impl Store {
     /// Puts a run that no process has into its queue. One that is over is queued again.
     pub(crate) async fn requeue(self: &Arc<Self>, run_id: &str) -> Result<(), Error> {
-        let run = self.find(run_id).await?;
+        let run = self.find_here(run_id).await?;
         self.wait_until_free(&run).await?;
         attempt!(self.link, |connection| requeue(connection, run.row.number));
         self.ring().await;
@@ -71,7 +71,7 @@ async fn requeue(connection: &mut Connection, number: i64) -> Result<(), Fault> 
     let sql = format!(
         "update runs set state = case when state in ('running', 'waiting') then state else 'queued' end, worker = null,
             changed_at_ms = now_ms()
-         where run = $1 and (worker is null or not {IS_LIVE}) returning run"
+         where run = $1 and state <> 'moved' and (worker is null or not {IS_LIVE}) returning run"
     );
     if connection.query_opt(&sql, &[&number]).await?.is_some() {
         let sql =

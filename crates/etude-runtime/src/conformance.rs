@@ -5,6 +5,7 @@
 mod ledger;
 mod lists;
 mod queue;
+mod transfer;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -71,7 +72,8 @@ const CASES: &[Case] = &[
 /// # Panics
 /// The engine breaks the contract. The claim that does not hold is printed by the panic.
 pub fn all(make: &dyn Fn() -> Box<dyn Engine>) {
-    for (claim, case) in CASES.iter().chain(lists::CASES).chain(queue::CASES).chain(ledger::CASES) {
+    let more = queue::CASES.iter().chain(ledger::CASES).chain(transfer::CASES);
+    for (claim, case) in CASES.iter().chain(lists::CASES).chain(more) {
         let engine = make();
         let held = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| case(&*engine)));
         assert!(held.is_ok(), "the engine does not keep the contract: {claim}");

@@ -7,6 +7,7 @@
 mod fleet;
 mod ledger;
 mod query;
+mod transfer;
 mod worker;
 
 use std::fmt;
@@ -22,6 +23,7 @@ pub use fleet::{
 };
 pub use ledger::{Entry, EntryQuery, Expected, Ledger, OF_RUN, OldEntries, Write, Written};
 pub use query::{Counts, Cursor, Query, RunRow, name_of};
+pub use transfer::{ArchivedRun, Captured, Stamp, Transfer};
 pub use worker::{Census, Figures, Health, LinkEvent, Profile, QueueRow, Standing, WorkerRow, WorkerState};
 
 use crate::blob::BlobStore;
@@ -31,7 +33,7 @@ use crate::clock;
 pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Keeps runs.
-pub trait Engine: Fleet + Ledger + fmt::Debug {
+pub trait Engine: Fleet + Ledger + Transfer + fmt::Debug {
     /// Creates a run and takes it. Like all writes of a run on its way it is a future: an engine may write for several runs at
     /// once, or wait for another machine.
     ///
@@ -42,7 +44,7 @@ pub trait Engine: Fleet + Ledger + fmt::Debug {
     /// Takes an existing run, so that no one else can.
     ///
     /// # Errors
-    /// [`Error::Unknown`], or [`Error::Busy`] if somebody else has it.
+    /// [`Error::Unknown`], [`Error::Moved`], or [`Error::Busy`] if another process has it.
     fn claim(&self, run_id: &str) -> Result<Box<dyn Session>, Error>;
 
     /// The runs that `query` asks for, newest first.
@@ -132,7 +134,7 @@ pub trait Engine: Fleet + Ledger + fmt::Debug {
     /// Leaves a signal for a run: a request to cancel it, or the answer to a gate. The first one of a kind and key wins.
     ///
     /// # Errors
-    /// [`Error::Unknown`].
+    /// [`Error::Unknown`], [`Error::Moved`].
     fn signal(&self, run_id: &str, signal: &Signal) -> Result<Signalled, Error>;
 
     /// Removes finished runs that `query` asks for, with all values that no other run needs and their entries in books that
@@ -325,12 +327,19 @@ etude_core::words! {
         Failed = "failed",
         /// It is over because somebody stopped it.
         Cancelled = "cancelled",
+        /// It was exported to another engine, where it continues (K-64).
+        Moved = "moved",
     }
 }
 
 impl RunState {
-    /// True if nothing will happen any more.
+    /// True if nothing will happen here any more.
     pub const fn is_final(self) -> bool {
+        self.has_ended() || matches!(self, Self::Moved)
+    }
+
+    /// True if it has come to its end.
+    pub const fn has_ended(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
     }
 }
@@ -460,6 +469,9 @@ pub enum Error {
     /// There is already such a run.
     #[error("there is already a run `{0}`")]
     Exists(String),
+    /// The run was exported with `--move`: it continues where that file was imported (K-64).
+    #[error("run `{0}` was moved to another engine and continues there")]
+    Moved(String),
     /// Somebody else goes on with the run right now.
     #[error("run `{run}` is being executed by another process{}", holder.as_ref().map(|h| format!(" ({h})")).unwrap_or_default())]
     Busy {

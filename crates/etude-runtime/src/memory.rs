@@ -15,6 +15,7 @@ use crate::engine::{
 };
 
 mod ledger;
+mod transfer;
 
 /// Keeps runs in memory, and large values wherever the given store keeps them.
 #[derive(Debug)]
@@ -88,7 +89,7 @@ impl Engine for MemoryEngine {
 
     fn claim(&self, run_id: &str) -> Result<Box<dyn Session>, Error> {
         let mut memory = lock(&self.shared);
-        let run = memory.find(run_id)?.run.clone();
+        let run = memory.find_here(run_id)?.run.clone();
         memory.check_free(run_id)?;
         memory.note_change(run_id);
         Ok(self.session(&mut memory, run))
@@ -149,6 +150,7 @@ impl Engine for MemoryEngine {
 
     fn signal(&self, run_id: &str, signal: &Signal) -> Result<Signalled, Error> {
         let mut memory = lock(&self.shared);
+        memory.find_here(run_id)?;
         let run = memory.find_mut(run_id)?;
         if let Some(earlier) = run.signals.iter().find(|earlier| earlier.key == signal.key) {
             return Ok(Signalled::TooLate(earlier.body.clone()));
@@ -256,7 +258,7 @@ impl Fleet for MemoryEngine {
 
     fn take(&self, run_id: &str, limits: &Limits, now_ms: i64) -> Result<Option<Box<dyn Session>>, Error> {
         let mut memory = lock(&self.shared);
-        let has_room = memory.has_room(memory.find(run_id)?, limits);
+        let has_room = memory.has_room(memory.find_here(run_id)?, limits);
         memory.check_free(run_id)?;
         has_room.then(|| self.begin(&mut memory, run_id, now_ms)).transpose()
     }
@@ -399,6 +401,12 @@ impl Memory {
 
     fn find(&self, id: &str) -> Result<&Run, Error> {
         self.runs.iter().find(|run| run.run.id == id).ok_or_else(|| Error::Unknown(id.to_owned()))
+    }
+
+    /// The run, if it was not moved away.
+    fn find_here(&self, id: &str) -> Result<&Run, Error> {
+        let run = self.find(id)?;
+        if run.state == RunState::Moved { Err(Error::Moved(id.to_owned())) } else { Ok(run) }
     }
 
     fn find_mut(&mut self, id: &str) -> Result<&mut Run, Error> {

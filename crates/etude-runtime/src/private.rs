@@ -36,3 +36,11 @@ pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
 pub fn create(path: &Path) -> io::Result<File> {
     open(path, OpenOptions::new().write(true).create(true).truncate(true))
 }
+
+/// Brings the names of the files in a directory to the disk, where the system can do that.
+///
+/// # Errors
+/// The disk fails.
+pub fn sync_dir(path: &Path) -> io::Result<()> {
+    platform::sync_dir(path)
+}

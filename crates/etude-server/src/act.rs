@@ -153,6 +153,9 @@ async fn continued(call: &Call, accept_changes: bool, limits: Limits, from: Opti
             Err(attempts::Refused::Exhausted(exhausted)) => {
                 return Err(Problem::invalid("/limits", exhausted.to_string()));
             }
+            Err(attempts::Refused::Moved(run)) => {
+                return Err(engine_failed(&etude_runtime::engine::Error::Moved(run)));
+            }
             Err(error @ attempts::Refused::Damaged { .. }) => {
                 return Err(Problem::new(Code::JournalUnavailable, error.to_string()));
             }

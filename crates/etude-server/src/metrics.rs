@@ -116,7 +116,7 @@ fn whole(
 ) -> Result<(), Error> {
     let metrics = server.metrics();
     text.family("etude_runs", Kind::Gauge, "Runs by status.")?;
-    let Counts { queued, running, waiting, interrupted, succeeded, failed, cancelled } = counts;
+    let Counts { queued, running, waiting, interrupted, succeeded, failed, cancelled, moved } = counts;
     for (status, count) in [
         ("queued", queued),
         ("running", running),
@@ -125,6 +125,7 @@ fn whole(
         ("succeeded", succeeded),
         ("failed", failed),
         ("cancelled", cancelled),
+        ("moved", moved),
     ] {
         text.sample(&[("status", status)], *count as f64)?;
     }

@@ -37,6 +37,7 @@ const PAGE: u32 = 200;
 pub(crate) fn engine_failed(error: &Error) -> Problem {
     match error {
         Error::Unknown(_) | Error::Ambiguous { .. } => no_run(),
+        Error::Moved(run) => Problem::new(Code::RunIsBusy, error.to_string()).with("run_id", run.as_str()),
         Error::Busy { run, holder } => {
             let pid = holder.as_ref().and_then(|holder| holder.pid);
             let problem = Problem::new(Code::RunIsBusy, error.to_string()).with("run_id", run.as_str());
@@ -122,7 +123,7 @@ pub(crate) async fn counts(call: Call) -> Respond {
     let server = Arc::clone(&call.server);
     let counts =
         blocking(move || query.map_or_else(|| Ok(Counts::default()), |query| counted(&server, &caller, query)));
-    let Counts { queued, running, waiting, interrupted, succeeded, failed, cancelled } = counts.await?;
+    let Counts { queued, running, waiting, interrupted, succeeded, failed, cancelled, moved: _ } = counts.await?;
     let document = json!({
         "queued": queued, "running": running, "waiting": waiting, "interrupted": interrupted, "succeeded": succeeded,
         "failed": failed, "cancelled": cancelled,
@@ -159,7 +160,8 @@ pub(crate) fn filter(call: &Call) -> Result<Option<Query>, Problem> {
         }
         Some(word) => {
             let state = RunState::from_word(word).ok_or_else(|| {
-                let words = "`queued`, `running`, `waiting`, `interrupted`, `succeeded`, `failed` or `cancelled`";
+                let words =
+                    "`queued`, `running`, `waiting`, `interrupted`, `succeeded`, `failed`, `cancelled` or `moved`";
                 invalid("status", format!("`status` is {words}"))
             })?;
             query.states = vec![state];

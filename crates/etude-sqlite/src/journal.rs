@@ -194,7 +194,7 @@ impl Journal {
     pub(crate) fn claim(self: &Arc<Self>, run_id: &str) -> Result<SqliteSession, Error> {
         let since = Instant::now();
         loop {
-            let run = self.find(run_id)?;
+            let run = self.find_here(run_id)?;
             let lock_owner = self.lock_owner()?;
             match self.other_owner(&run, &lock_owner)? {
                 None => {
@@ -326,6 +326,12 @@ impl Journal {
     /// The number of a run.
     pub(crate) fn number(&self, run_id: &str) -> Result<i64, Error> {
         self.find(run_id).map(|run| run.number)
+    }
+
+    /// The run of exactly this id, if it was not moved away.
+    pub(crate) fn find_here(&self, run_id: &str) -> Result<Run, Error> {
+        let run = self.find(run_id)?;
+        if run.state == RunState::Moved { Err(Error::Moved(run_id.to_owned())) } else { Ok(run) }
     }
 
     /// The run of exactly this id.

@@ -10,9 +10,9 @@ use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_runtime::blob::BlobStore;
 use etude_runtime::engine::{
-    Boxed, CacheLabel, CacheQuery, CacheRow, Counts, Engine, Enqueued, Entry, EntryQuery, Error, Fleet, Ledger, Limits,
-    NewRun, OldEntries, Positioned, Prunable, Query, QueuePlace, RunRow, RunView, Session, Signal, Signalled,
-    Submission, Write, Written,
+    ArchivedRun, Boxed, CacheLabel, CacheQuery, CacheRow, Captured, Counts, Engine, Enqueued, Entry, EntryQuery, Error,
+    Fleet, Ledger, Limits, NewRun, OldEntries, Positioned, Prunable, Query, QueuePlace, RunRow, RunView, Session,
+    Signal, Signalled, Stamp, Submission, Transfer, Write, Written,
 };
 
 mod backup;
@@ -36,6 +36,7 @@ mod session;
 mod signal;
 mod syncer;
 mod text;
+mod transfer;
 
 pub use crate::backup::Backup;
 use crate::journal::Journal;
@@ -210,5 +211,19 @@ impl Ledger for Sqlite {
 
     fn remove_entries(&self, old: &OldEntries) -> Result<u64, Error> {
         self.journal.remove_entries(old)
+    }
+}
+
+impl Transfer for Sqlite {
+    fn capture(&self, run_id: &str) -> Result<Captured, Error> {
+        self.journal.capture(run_id)
+    }
+
+    fn move_away(&self, runs: &[Stamp]) -> Result<Vec<String>, Error> {
+        self.journal.move_away(runs)
+    }
+
+    fn admit(&self, run: &ArchivedRun) -> Result<bool, Error> {
+        self.journal.admit(run)
     }
 }

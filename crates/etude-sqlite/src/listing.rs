@@ -205,7 +205,7 @@ fn find(connection: &Connection, prefix: &str) -> rusqlite::Result<Option<Result
 }
 
 /// The result document of a run: its text, or the blob that holds it with its length.
-fn result(connection: &Connection, number: i64) -> rusqlite::Result<Option<Result<String, (Digest, u64)>>> {
+pub(crate) fn result(connection: &Connection, number: i64) -> rusqlite::Result<Option<Result<String, (Digest, u64)>>> {
     connection
         .prepare_cached("select body, blob, length from results where run = ?1")?
         .query_row([number], |row| {

@@ -51,6 +51,11 @@ impl Journal {
                 })?);
             }
         }
+        if removed > 0 {
+            // Values of a run that no record of it names: its bundle, its input.
+            let sql = "delete from blob_refs where run not in (select number from runs)";
+            self.pool.write(|connection| connection.execute(sql, []))?;
+        }
         lock_owner::remove_stale(&self.locks).map_err(|cause| file_error(&self.locks, &cause))?;
         let forgotten = self.prune_cache(query)?;
         let alone = self.blobs.alone().map_err(|cause| file_error(&self.dir.join("blobs"), &cause))?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use etude_core::digest::Digest;
 use etude_runtime::engine::{
-    Enqueued, Error, LimitGroup, Limits, QueuePlace, QueueReason, RunState, Submission, UniqueKey,
+    Enqueued, Error, LimitGroup, Limits, NewRun, QueuePlace, QueueReason, RunState, Submission, UniqueKey,
 };
 use rusqlite::{Connection, OptionalExtension as _};
 
@@ -93,7 +93,7 @@ impl Journal {
         now_ms: i64,
     ) -> Result<Option<SqliteSession>, Error> {
         loop {
-            let run = self.find(run_id)?;
+            let run = self.find_here(run_id)?;
             let lock_owner = self.lock_owner()?;
             if let Some(name) = self.other_owner(&run, &lock_owner)? {
                 return Err(self.busy(run_id, name));
@@ -251,6 +251,14 @@ fn enqueue(connection: &Connection, submission: &Submission) -> rusqlite::Result
         return Ok(Written::Done(Enqueued::Held { run_id }));
     }
     let Some(number) = rows::insert(connection, run, RunState::Queued, None)? else { return Ok(Written::Exists) };
+    line_up(connection, number, run)?;
+    note_keys(connection, number, keys)?;
+    Ok(Written::Done(Enqueued::Accepted))
+}
+
+/// A run gets its place in the queue.
+pub(crate) fn line_up(connection: &Connection, number: i64, run: &NewRun) -> rusqlite::Result<()> {
+    let placement = &run.placement;
     let group = placement.limit_group.as_ref();
     connection
         .prepare_cached(
@@ -265,7 +273,12 @@ fn enqueue(connection: &Connection, submission: &Submission) -> rusqlite::Result
             placement.expires_at_ms(run.created_at_ms),
             group.map(|group| &group.name),
             group.map(|group| group.max_runs),
-        ))?;
+        ))
+        .map(drop)
+}
+
+/// A run gets those of the keys that no other run has.
+pub(crate) fn note_keys(connection: &Connection, number: i64, keys: &[UniqueKey]) -> rusqlite::Result<()> {
     for UniqueKey { key, digest } in keys {
         let digest = digest.as_ref().map(Digest::as_bytes);
         connection.prepare_cached("insert or ignore into keys (key, digest, run) values (?1, ?2, ?3)")?.execute((
@@ -274,7 +287,7 @@ fn enqueue(connection: &Connection, submission: &Submission) -> rusqlite::Result
             number,
         ))?;
     }
-    Ok(Written::Done(Enqueued::Accepted))
+    Ok(())
 }
 
 /// The oldest run of a group that has no room for another one.

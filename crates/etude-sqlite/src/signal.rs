@@ -34,14 +34,13 @@ impl Journal {
 
     /// Leaves a signal; the first one of a key counts.
     pub(crate) fn signal(&self, run_id: &str, signal: &Signal) -> Result<Signalled, Error> {
-        let run = self.number(run_id)?;
-        let unknown = || Error::Unknown(run_id.to_owned());
+        let run = self.find_here(run_id)?.number;
         let earlier = self.pool.transaction(|connection| {
-            // The condition is for a run that is pruned at this moment.
+            // The condition is for a run that is pruned or moved at this moment.
             let left = connection
                 .prepare_cached(
                     "insert or ignore into signals (run, key, body, created_at_ms)
-                     select number, ?2, ?3, ?4 from runs where number = ?1",
+                     select number, ?2, ?3, ?4 from runs where number = ?1 and state <> 'moved'",
                 )?
                 .execute((run, &signal.key, &signal.body, now_ms()))?;
             if left == 1 {
@@ -53,7 +52,11 @@ impl Journal {
                 .optional()?;
             Ok(earlier.map(Some))
         });
-        match earlier?.ok_or_else(unknown)? {
+        let Some(earlier) = earlier? else {
+            self.find_here(run_id)?;
+            return Err(Error::Unknown(run_id.to_owned()));
+        };
+        match earlier {
             Some(body) => Ok(Signalled::TooLate(body)),
             None => {
                 self.syncer.committed(&[])?;

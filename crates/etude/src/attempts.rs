@@ -41,6 +41,9 @@ pub enum Refused {
     /// There is no such step to start again from.
     #[error(transparent)]
     UnknownStep(#[from] UnknownStep),
+    /// It is in another engine (K-64).
+    #[error("run `{0}` was moved to another engine and continues there")]
+    Moved(String),
     /// Its journal cannot be read.
     #[error("the journal of run `{run_id}` cannot be read: {why}")]
     Damaged {
@@ -81,6 +84,7 @@ impl Ended<'_> {
                 let discards = |_: usize, record: &Record| remains.covers(&record.key);
                 Ok(Next::Attempt(self.attempt(&remains, &discards)?))
             }
+            RunState::Moved => Err(Refused::Moved(self.view.row.id.clone())),
         }
     }
 
@@ -90,6 +94,9 @@ impl Ended<'_> {
     /// # Errors
     /// As those of [`Ended::resume`]; there is no such step.
     pub fn retry(&self, step: &str) -> Result<Continuation, Refused> {
+        if self.view.row.state == RunState::Moved {
+            return Err(Refused::Moved(self.view.row.id.clone()));
+        }
         let discarded = from::Discarded::new(&self.definition.plan, &self.view.records, step)?;
         let remains = self.remains()?;
         let discards = |at: usize, record: &Record| discarded.covers(at, &record.key) || remains.covers(&record.key);

@@ -81,7 +81,7 @@ pub struct Listed {
 /// The store fails.
 pub fn listed(engine: &dyn Engine, row: RunRow, now_ms: i64) -> Result<Listed, Error> {
     let document = match row.state {
-        RunState::Queued | RunState::Running => None,
+        RunState::Queued | RunState::Running | RunState::Moved => None,
         _ => engine.result(&row.id)?.and_then(|text| parsed(&text, &*engine.blobs())),
     };
     let end = if row.state == RunState::Running && row.is_live { now_ms } else { row.changed_at_ms };

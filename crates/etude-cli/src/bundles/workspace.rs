@@ -4,9 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use etude_core::digest::Digest;
-use etude_runtime::engine::Engine;
-#[cfg(feature = "serve")]
-use etude_runtime::engine::NewRun;
+use etude_runtime::engine::{Engine, NewRun};
 use etude_runtime::run_id;
 use etude_tools::bundle::Bundle;
 
@@ -17,7 +15,6 @@ use crate::paths;
 ///
 /// # Errors
 /// The bundle is not kept, or is not what its name says (K-46).
-#[cfg(feature = "serve")]
 pub(crate) fn make(engine: &dyn Engine, run: &NewRun, digest: Digest) -> Result<PathBuf, Unusable> {
     unpacked(engine, digest, place_of(&run.id)?)
 }
@@ -52,13 +49,11 @@ fn unpacked(engine: &dyn Engine, digest: Digest, dir: PathBuf) -> Result<PathBuf
 }
 
 /// Removes the directory of a run that is over.
-#[cfg(feature = "serve")]
 pub(crate) fn remove(run_id: &str) {
     // What stays is a copy, which may be removed at any time.
     let _ = place_of(run_id).map(fs::remove_dir_all);
 }
 
-#[cfg(feature = "serve")]
 fn place_of(run_id: &str) -> Result<PathBuf, String> {
     // Others write the database, and this is the name of a directory that is made and removed.
     if !run_id::is_id(run_id) {
@@ -67,7 +62,7 @@ fn place_of(run_id: &str) -> Result<PathBuf, String> {
     Ok(paths::cache_dir()?.join("fleet").join("runs").join(run_id))
 }
 
-#[cfg(all(test, feature = "serve"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

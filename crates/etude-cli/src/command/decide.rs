@@ -139,8 +139,8 @@ fn decide(context: &Context, typed: &Typed<'_>) -> Result<Option<String>, Proble
         Signalled::TooLate(first) => return Err(already_decided(id, effect, &first, &signal.key)),
     }
     let hint = match view.run.placement.bundle {
-        Some(_) => format!("a worker continues the run: etude runs watch {id}"),
-        None => format!("continue the run: etude runs resume {id}"),
+        Some(_) if engine.is_shared() => format!("a worker continues the run: etude runs watch {id}"),
+        _ => format!("continue the run: etude runs resume {id}"),
     };
     say_decision(context, typed, id, &gate, &hint);
     Ok(Some(id.clone()))

@@ -89,6 +89,16 @@ pub(crate) fn definition_of_run(
     definition_of(context, &run.app, &run.target)
 }
 
+/// The same for the process that drives the run: the app of a bundle is a copy of the run's own (K-50).
+fn definition_to_drive(context: &Context, engine: &dyn Engine, run: &NewRun) -> Result<(Disk, Definition), Refused> {
+    #[cfg(feature = "postgres")]
+    if let Some(bundle) = run.placement.bundle.filter(|_| !engine.is_shared()) {
+        let dir = crate::bundles::workspace::make(engine, run, bundle).map_err(Problem::from)?;
+        return definition_of(context, &dir.display().to_string(), &run.target);
+    }
+    definition_of_run(context, engine, run)
+}
+
 fn definition_of(context: &Context, app: &str, target: &str) -> Result<(Disk, Definition), Refused> {
     let disk = Disk::open(app.as_ref())
         .map_err(|e| Problem::environment(format!("the app of this run, `{app}`, cannot be opened: {e}")))?;
@@ -104,6 +114,9 @@ fn cancel(context: &Context, id: &str) -> Result<Exit, Refused> {
     let engine = context.engine(false)?;
     let view = find::find(context, &*engine, id)?;
     let id = view.row.id.clone();
+    if view.row.state == RunState::Moved {
+        return Err(of_engine(&etude_runtime::engine::Error::Moved(id)).into());
+    }
     if view.row.state.is_final() {
         return Err(is_over(&id, view.row.state.word()).into());
     }
@@ -117,7 +130,7 @@ fn cancel(context: &Context, id: &str) -> Result<Exit, Refused> {
         return Ok(Exit::Done);
     }
     #[cfg(feature = "postgres")]
-    if view.run.placement.bundle.is_some() {
+    if view.run.placement.bundle.is_some() && engine.is_shared() {
         // A worker runs its destructor.
         crate::follow::cancel(&*engine, &view, None, reason)?;
         return Ok(cancelling(context, &id));

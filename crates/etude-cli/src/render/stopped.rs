@@ -50,6 +50,9 @@ pub(crate) fn of_engine(error: &engine::Error) -> Problem {
         engine::Error::Ambiguous { .. } => {
             Problem::usage(error.to_string()).hint("list the whole ids with `etude runs list`")
         }
+        engine::Error::Moved(run) => Problem::environment(error.to_string()).hint(format!(
+            "import the file of the export into an engine, and continue it there: etude runs resume {run}"
+        )),
         engine::Error::Busy { run, .. } => {
             Problem::environment(error.to_string()).hint(format!("wait for it, or stop it: etude runs cancel {run}"))
         }

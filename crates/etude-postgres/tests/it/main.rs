@@ -18,6 +18,7 @@ mod fencing;
 mod interleavings;
 mod replies;
 mod server;
+mod transfer;
 
 /// Settings for an engine on a schema of the server.
 fn settings(server: &Server, schema: &str, cache: &Path) -> Settings {

@@ -20,7 +20,7 @@ use etude_runtime::engine::{
 use crate::server::Server;
 
 /// Forwards connections to the server. When `left` replies have passed, the next one is swallowed and its connection closed.
-struct Proxy {
+pub(crate) struct Proxy {
     port: u16,
     left: Arc<AtomicI64>,
 }
@@ -45,12 +45,12 @@ impl Proxy {
     }
 
     /// The reply after that many is lost.
-    fn lose_after(&self, replies: i64) {
+    pub(crate) fn lose_after(&self, replies: i64) {
         self.left.store(replies, Ordering::SeqCst);
     }
 
     /// Whether it was lost.
-    fn has_lost(&self) -> bool {
+    pub(crate) fn has_lost(&self) -> bool {
         self.left.swap(ALL, Ordering::SeqCst) < 0
     }
 }
@@ -77,7 +77,7 @@ fn forward(client: &TcpStream, socket: PathBuf, left: &AtomicI64) {
 }
 
 /// An engine on the schema `etude` whose connections go through a proxy.
-fn behind_proxy(server: &Server, cache: &Path) -> (Proxy, Postgres) {
+pub(crate) fn behind_proxy(server: &Server, cache: &Path) -> (Proxy, Postgres) {
     let proxy = Proxy::start(server);
     let url = format!("postgres://etude@127.0.0.1:{}/postgres", proxy.port);
     let settings =

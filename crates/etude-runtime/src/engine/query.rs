@@ -138,6 +138,8 @@ pub struct Counts {
     pub failed: u64,
     /// Somebody stopped them.
     pub cancelled: u64,
+    /// They are in another engine.
+    pub moved: u64,
 }
 
 impl Counts {
@@ -151,13 +153,14 @@ impl Counts {
             RunState::Succeeded => &mut self.succeeded,
             RunState::Failed => &mut self.failed,
             RunState::Cancelled => &mut self.cancelled,
+            RunState::Moved => &mut self.moved,
         };
         *count += more;
     }
 
     /// All of them.
     pub const fn total(&self) -> u64 {
-        let Self { queued, running, waiting, interrupted, succeeded, failed, cancelled } = self;
-        *queued + *running + *waiting + *interrupted + *succeeded + *failed + *cancelled
+        let Self { queued, running, waiting, interrupted, succeeded, failed, cancelled, moved } = self;
+        *queued + *running + *waiting + *interrupted + *succeeded + *failed + *cancelled + *moved
     }
 }

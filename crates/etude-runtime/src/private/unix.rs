@@ -21,6 +21,10 @@ pub(super) fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     Ok(file)
 }
 
+pub(super) fn sync_dir(path: &Path) -> io::Result<()> {
+    OpenOptions::new().read(true).open(path)?.sync_all()
+}
+
 fn is_open_to_others(meta: &Metadata) -> bool {
     (meta.is_dir() || meta.is_file()) && meta.permissions().mode() & 0o077 != 0
 }

@@ -40,7 +40,7 @@ impl Ended {
         let apps = server.dirs();
         loop {
             let rows = server.engine().changes(self.change, PAGE).map_err(|e| engine_failed(&e))?;
-            for row in rows.iter().filter(|row| row.state.is_final() && apps.contains(&row.app)) {
+            for row in rows.iter().filter(|row| row.state.has_ended() && apps.contains(&row.app)) {
                 let document = result_of(&**server.engine(), row).ok().flatten();
                 self.count(row, document.as_ref());
             }

@@ -169,7 +169,7 @@ fn actions(shell: &Shell, shown: &Shown) -> Markup {
             @if matches!(shown.status(), "interrupted" | "failed" | "cancelled") {
                 form method="post" action=(act("resume")) { button { "Resume" } }
             }
-            @if !is_open && !steps.is_empty() {
+            @if !is_open && shown.status() != "moved" && !steps.is_empty() {
                 details.menu {
                     summary.button { "Retry from step" }
                     div { form.form method="post" action=(act("retry")) {

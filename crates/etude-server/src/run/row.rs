@@ -98,7 +98,7 @@ pub(super) fn text(server: &Server, row: &RunRow, summary: Option<&Summary>) -> 
         created_at: rfc3339(row.created_at_ms),
         started_at: row.started_at_ms.map(rfc3339),
         changed_at: rfc3339(row.changed_at_ms),
-        ended_at: row.state.is_final().then(|| rfc3339(row.changed_at_ms)),
+        ended_at: row.state.has_ended().then(|| rfc3339(row.changed_at_ms)),
         duration_ms: summary.map(|summary| summary.duration_ms).or(lasted),
         usage: summary.map(|summary| &*summary.usage),
         waiting_count: summary.map_or(0, |summary| summary.waiting_count),
@@ -138,7 +138,7 @@ pub(crate) fn result_in(engine: &dyn Engine, view: &RunView) -> Option<Document>
 
 /// What an earlier attempt has left is not the result of a run that goes on.
 const fn has_result(state: RunState) -> bool {
-    !matches!(state, RunState::Queued | RunState::Running)
+    !matches!(state, RunState::Queued | RunState::Running | RunState::Moved)
 }
 
 fn parsed(engine: &dyn Engine, text: &str) -> Option<Document> {

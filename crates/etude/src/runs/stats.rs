@@ -83,9 +83,9 @@ impl Gathering {
             RunState::Succeeded => stats.succeeded += 1,
             RunState::Failed => stats.failed += 1,
             RunState::Cancelled => stats.cancelled += 1,
-            RunState::Queued | RunState::Running | RunState::Waiting => {}
+            RunState::Queued | RunState::Running | RunState::Waiting | RunState::Moved => {}
         }
-        if run.row.state.is_final() {
+        if run.row.state.has_ended() {
             self.durations.push(run.duration_ms);
         }
         if run.row.state == RunState::Failed {

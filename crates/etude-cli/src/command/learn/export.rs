@@ -67,7 +67,7 @@ pub(super) fn named(context: &Context, engine: &dyn Engine, ids: &[String]) -> R
                 "run `{id}` is forgotten: `etude learn forget` has removed it from learning"
             )));
         }
-        if !row.state.is_final() {
+        if !row.state.has_ended() {
             return Err(Problem::usage(format!("run `{id}` has not ended: it is {}", runs::status(row)))
                 .hint(format!("continue it: etude runs resume {id}")));
         }

@@ -15,7 +15,7 @@ use etude_runtime::engine::{Engine, RunState, RunView};
 use etude_runtime::record::Continuation;
 
 use super::find::find;
-use super::{definition_of_run, document_of, over, remote};
+use super::{definition_to_drive, document_of, over, remote};
 use crate::args;
 use crate::command::run::{answer, conclude, watched};
 #[cfg(feature = "postgres")]
@@ -77,9 +77,12 @@ fn continued(context: &Context, wanted: Wanted<'_>) -> Result<Exit, Refused> {
     if wanted.from.is_none() && view.row.state == RunState::Succeeded {
         return Ok(over(context, &*engine, &view)?);
     }
-    let (disk, definition) = definition_of_run(context, &*engine, &view.run)?;
+    if view.row.state == RunState::Moved {
+        return Err(of_engine(&etude_runtime::engine::Error::Moved(view.row.id)).into());
+    }
+    let (disk, definition) = definition_to_drive(context, &*engine, &view.run)?;
     #[cfg(feature = "postgres")]
-    if view.run.placement.bundle.is_some() {
+    if view.run.placement.bundle.is_some() && engine.is_shared() {
         return Ok(on_fleet(context, &*engine, &view, &definition, &wanted)?);
     }
     next(&*engine, &view, &definition, &wanted)?;
@@ -115,7 +118,12 @@ fn continued(context: &Context, wanted: Wanted<'_>) -> Result<Exit, Refused> {
         runner.resume(session, &definition, &disk, Resume { accept_changes, attempt }, watch).await
     })?;
     let ended = answer::while_waiting(context, &runner, &definition, ended)?;
-    Ok(conclude(context, &definition, &disk, ended)?)
+    let exit = conclude(context, &definition, &disk, ended)?;
+    #[cfg(feature = "postgres")]
+    if view.run.placement.bundle.is_some() && engine.row(&view.row.id).is_ok_and(|row| row.state.has_ended()) {
+        crate::bundles::workspace::remove(&view.row.id);
+    }
+    Ok(exit)
 }
 
 /// Puts a run of a fleet into its queue, with what another attempt begins with, and follows it.
@@ -177,6 +185,7 @@ fn problem(refused: &NotContinued, wanted: &Wanted<'_>) -> Problem {
                 .hint(format!("raise it: {again}{changes} {}", exhausted.option))
         }
         NotContinued::UnknownStep(unknown) => Problem::usage(unknown.to_string()).hint(unknown.hint()),
+        NotContinued::Moved(run) => of_engine(&etude_runtime::engine::Error::Moved(run.clone())),
         NotContinued::Damaged { .. } => Problem::environment(refused.to_string()),
     }
 }

@@ -36,7 +36,7 @@ pub(crate) fn show(context: &Context, args: &args::RunsShow) -> Result<Exit, Pro
     if let Some(name) = &args.stream {
         return stream(context, &engine, &view, name);
     }
-    let is_unfinished = view.row.state == RunState::Running || view.result.is_none();
+    let is_unfinished = matches!(view.row.state, RunState::Running | RunState::Moved) || view.result.is_none();
     let replayed = if is_unfinished || args.step.is_some() { replayed(context, &engine, &view) } else { None };
     if let Some(name) = &args.step {
         return step::show(context, &engine, &view, name, args, replayed.as_ref());
@@ -59,7 +59,7 @@ fn replayed(context: &Context, engine: &Arc<dyn Engine>, view: &RunView) -> Opti
 fn overview(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed>, width: usize) -> Result<String, Problem> {
     let document = facts(engine, view, replayed)?;
     let output = match (&view.result, view.row.state) {
-        (None, _) | (_, RunState::Running) => None,
+        (None, _) | (_, RunState::Running | RunState::Moved) => None,
         _ => document_of(engine, view)?.output,
     };
     let output = output.map(|output| output_excerpt(&output, width)).transpose()?;
@@ -112,7 +112,7 @@ fn effect_ids(document: &Value) -> Vec<String> {
 /// The document of `runs show` without the output, which may be large.
 pub(super) fn facts(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed>) -> Result<Value, Problem> {
     let mut facts = match (&view.result, view.row.state) {
-        (None, _) | (_, RunState::Running) => unfinished(view, replayed),
+        (None, _) | (_, RunState::Running | RunState::Moved) => unfinished(view, replayed),
         _ => {
             let mut document = document_of(engine, view)?.shadowed(shadow_usage(engine, &view.row.id));
             document.output = None;
@@ -190,7 +190,7 @@ fn decisions(engine: &dyn Engine, view: &RunView) -> Vec<Value> {
 /// The result document, plus the input and where each step's streams are.
 fn json_document(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed>) -> Result<Exit, Problem> {
     let document = match &view.result {
-        Some(_) => {
+        Some(_) if view.row.state != RunState::Moved => {
             let document = document_of(engine, view)?.shadowed(shadow_usage(engine, &view.row.id));
             let mut bytes = Vec::new();
             document.write(&mut bytes).map_err(|e| {
@@ -199,7 +199,7 @@ fn json_document(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed
             })?;
             String::from_utf8(bytes).unwrap_or_default()
         }
-        None => unfinished(view, replayed).to_string(),
+        _ => unfinished(view, replayed).to_string(),
     };
     // The document may hold a large output: it is not parsed to add to it.
     let extra = beside(engine, view).to_string();

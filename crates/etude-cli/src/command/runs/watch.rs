@@ -54,7 +54,8 @@ pub(super) fn watch(context: &Context, id: &str) -> Result<Exit, Refused> {
         follower.feed(&view)?;
         let is_on_its_way = matches!(view.row.state, RunState::Queued | RunState::Running);
         // Workers of a fleet continue what was interrupted.
-        let is_left = status(&view.row) == INTERRUPTED && view.run.placement.bundle.is_none();
+        let has_workers = view.run.placement.bundle.is_some() && engine.is_shared();
+        let is_left = status(&view.row) == INTERRUPTED && !has_workers;
         if !is_on_its_way || is_left {
             break;
         }
@@ -65,6 +66,9 @@ pub(super) fn watch(context: &Context, id: &str) -> Result<Exit, Refused> {
     if status(&view.row) == INTERRUPTED {
         let problem = Problem::environment(format!("run `{id}` was interrupted: no process executes it"));
         return Err(problem.hint(format!("continue it: etude runs resume {id}")).into());
+    }
+    if view.row.state == RunState::Moved {
+        return Err(of_engine(&etude_runtime::engine::Error::Moved(id)).into());
     }
     let document = document_of(&*engine, &view)?;
     Ok(over(context, &document, &view.row.target))

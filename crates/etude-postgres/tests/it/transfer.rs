@@ -1,0 +1,76 @@
+//! Runs that are moved into and out of the database.
+
+use etude_runtime::conformance::{block_on, new_run, record};
+use etude_runtime::engine::{ArchivedRun, Engine as _, Error, RunState, Signal, Stamp, Transfer as _};
+
+use crate::replies::behind_proxy;
+use crate::server::Server;
+
+/// K-64: a worker that lost its run to a move without knowing it writes nothing to it.
+#[test]
+fn a_session_whose_run_was_moved_writes_nothing() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let (one, other) = (crate::open(&server, "etude", dir.path()), crate::open(&server, "etude", dir.path()));
+    for before in 0..3 {
+        let id = format!("r-{before}");
+        let stale = block_on(one.create(&new_run(&id, 1))).expect("create");
+        for number in 0..before {
+            block_on(stale.append(record(&format!("old-{number}"), "1"))).expect("append");
+        }
+        loop {
+            let sql = format!("update etude.workers set lease_until = now() where worker = '{}'", one.worker());
+            server.sql(&sql);
+            let stamp = other.capture(&id).expect("capture").stamp;
+            if other.move_away(&[stamp]).expect("move").is_empty() {
+                break;
+            }
+        }
+        for write in
+            [block_on(stale.append(record("late", "1"))), block_on(stale.set_state(RunState::Failed, Some("{}")))]
+        {
+            assert!(matches!(&write, Err(Error::Overtaken { run }) if *run == id), "{write:?}");
+        }
+        drop(stale);
+        let view = other.view(&id).expect("view");
+        assert_eq!((view.row.state, view.records.len(), view.result), (RunState::Moved, before, None));
+    }
+}
+
+/// K-8, K-65: a run is added and moved once, whichever reply is lost.
+#[test]
+fn a_lost_reply_adds_and_moves_a_run_once() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    drop(crate::open(&server, "etude", dir.path()));
+    let (proxy, engine) = behind_proxy(&server, dir.path());
+    let mut lost = [0; 2];
+    for replies in 0..16 {
+        let run = ArchivedRun {
+            run: new_run(&format!("r-{replies}"), 1),
+            state: RunState::Waiting,
+            started_at_ms: Some(1),
+            changed_at_ms: 2,
+            keys: Vec::new(),
+            records: vec![record("a", "1"), record("b", "2")],
+            signals: vec![Signal { key: "!cancel".to_owned(), body: "{}".to_owned() }],
+            result: Some("{}".to_owned()),
+            values: Vec::new(),
+        };
+        proxy.lose_after(replies);
+        assert!(engine.admit(&run).expect("admit"), "{replies}");
+        lost[0] += usize::from(proxy.has_lost());
+        assert!(!engine.admit(&run).expect("admit"), "{replies}");
+        let captured = engine.capture(&run.run.id).expect("capture");
+        assert_eq!(captured.run, run);
+        proxy.lose_after(replies);
+        let others = engine.move_away(std::slice::from_ref(&captured.stamp)).expect("move");
+        lost[1] += usize::from(proxy.has_lost());
+        assert_eq!(others, [""; 0], "{replies}");
+        let again = Stamp { state: RunState::Moved, ..captured.stamp };
+        assert_eq!(engine.move_away(&[again]).expect("move"), [run.run.id.as_str()]);
+    }
+    assert!(lost.iter().all(|count| *count > 2), "few replies were lost: {lost:?}");
+    assert_eq!(server.sql("select count(*) from etude.records where key <> '!claim'"), "32");
+    assert_eq!(server.sql("select count(*) from etude.runs where state = 'moved'"), "16");
+}
