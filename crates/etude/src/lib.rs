@@ -93,6 +93,7 @@ pub mod stage_machine;
 pub mod story;
 pub mod target;
 pub mod trace;
+pub mod transfer;
 
 pub use resume_plan::changes;
 

@@ -1,0 +1,152 @@
+//! Runs on their way from one engine to another: exports and imports (K-64, K-65).
+//!
+//! An export is a tar: `manifest.json`, a file of JSON lines for each run (`runs/ID.jsonl`), the values that they need
+//! (`values/HASH`), and as the last entry `checksum`, the BLAKE3 of all bytes before it. Entries are sorted by name and have no times,
+//! so that equal runs give equal bytes.
+
+mod read;
+mod survey;
+mod tar;
+mod wire;
+mod write;
+
+use std::path::{Path, PathBuf};
+
+use etude_core::digest::Digest;
+use etude_runtime::engine::{self, Engine, NewRun};
+
+/// Name of the first entry.
+const MANIFEST: &str = "manifest.json";
+
+/// How an export is made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Export {
+    /// Runs that have not ended are moved, with their app as a bundle. Without it they are left out.
+    pub moves: bool,
+}
+
+/// Packs the app of a run as a bundle and keeps it among the values of the engine; its hash, or why the run cannot be moved.
+pub type Pack<'p> = dyn FnMut(&NewRun) -> Result<Digest, String> + 'p;
+
+/// What an export has written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Exported {
+    /// Number of runs in the file.
+    pub runs: u64,
+    /// Number of those that were moved.
+    pub moved: u64,
+    /// The runs that are not in the file, by id.
+    pub skipped: Vec<Skipped>,
+    /// Number of values in the file.
+    pub values: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+}
+
+/// A run that was left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skipped {
+    /// The run.
+    pub run_id: String,
+    /// Why.
+    pub why: String,
+    /// It has not ended, and nothing is wrong with it: it is moved if that is asked for.
+    pub can_move: bool,
+}
+
+/// What an import has added.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// Number of runs that were added.
+    pub runs: u64,
+    /// Number of runs that were there already, and stay as they are.
+    pub present: u64,
+    /// Number of values that the added runs need.
+    pub values: u64,
+}
+
+/// Why there is no export or import.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file exists.
+    #[error("`{}` exists and is not overwritten", .0.display())]
+    Exists(PathBuf),
+    /// The file cannot be written. No run was moved.
+    #[error("`{}` cannot be written: {why}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// The file is on the disk, and the engine failed when the runs in it were to be moved: all of them are, or none.
+    #[error("`{}` is written, but its runs may not be moved: {source}", path.display())]
+    NotMoved {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: engine::Error,
+    },
+    /// The file is on the disk and some of its runs are moved. These are in it as well and were continued here, and the file without
+    /// them cannot be written.
+    #[error("`{}` holds runs that were continued here and are not moved ({}), and cannot be written again: {source}", path.display(), runs.join(", "))]
+    Stale {
+        /// The file.
+        path: PathBuf,
+        /// The runs.
+        runs: Vec<String>,
+        /// Why.
+        source: Box<Error>,
+    },
+    /// The file cannot be opened.
+    #[error("`{}` cannot be read: {why}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// The file is not an export. Nothing was written.
+    #[error("`{}` is refused: `{entry}` {why}", path.display())]
+    Refused {
+        /// The file.
+        path: PathBuf,
+        /// The entry.
+        entry: String,
+        /// Why.
+        why: String,
+    },
+    /// A value cannot be kept. No run that needs it was added.
+    #[error("the value {digest} cannot be kept: {why}")]
+    Value {
+        /// Its hash.
+        digest: Digest,
+        /// Why.
+        why: String,
+    },
+    /// The engine fails.
+    #[error(transparent)]
+    Engine(#[from] engine::Error),
+}
+
+/// Writes the runs of an engine to a file that does not exist yet. Runs that have ended are copied. With [`Export::moves`] the others
+/// are moved: as soon as the file is on the disk they are [`etude_runtime::engine::RunState::Moved`] here. A run that a process executes is
+/// left out, and so is one of which something cannot be read.
+///
+/// # Errors
+/// The file exists or cannot be written, or the engine fails. There is no file then, unless runs are in it that were moved already.
+pub fn export(engine: &dyn Engine, how: Export, pack: &mut Pack<'_>, file: &Path) -> Result<Exported, Error> {
+    write::export(engine, how, pack, file)
+}
+
+/// Adds the runs of an export to an engine: first the values, then each run in one transaction. What was interrupted can be repeated.
+/// The file is checked as a whole before anything is written.
+///
+/// # Errors
+/// The file is refused, or the engine fails: then each run is whole or absent.
+pub fn import(engine: &dyn Engine, file: &Path) -> Result<Imported, Error> {
+    read::import(engine, file)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! Checks an export and adds its runs to an engine.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
+use std::path::Path;
+
+use etude_core::digest::Digest;
+use etude_files::regular;
+use etude_runtime::engine::{self, ArchivedRun, Engine};
+use etude_tools::bundle::{Bundle, MAX_BYTES};
+
+use super::tar::{Entry, Fault, Reader};
+use super::wire::{self, Manifest};
+use super::{Error, Imported, MANIFEST};
+
+/// Characters of an id of a run.
+const MAX_ID: usize = 64;
+
+/// Bytes of a manifest.
+const MAX_MANIFEST: u64 = 4096;
+
+/// An archive with nothing wrong in it.
+struct Checked {
+    reader: Reader,
+    /// The files of runs, by id.
+    runs: BTreeMap<String, Entry>,
+    /// The values, by hash.
+    values: BTreeMap<Digest, Entry>,
+}
+
+pub(super) fn import(engine: &dyn Engine, path: &Path) -> Result<Imported, Error> {
+    let refused = |fault: Fault| Error::Refused { path: path.to_owned(), entry: fault.entry, why: fault.why };
+    let file = regular::open(path).map_err(|e| Error::Read { path: path.to_owned(), why: e.to_string() })?;
+    let mut checked = Checked::open(Reader::open(file).map_err(refused)?).map_err(refused)?;
+    let (mut imported, mut absent, mut needed) = (Imported::default(), Vec::new(), BTreeSet::new());
+    for (id, entry) in checked.runs.clone() {
+        match engine.row(&id) {
+            Ok(_) => imported.present += 1,
+            Err(engine::Error::Unknown(_)) => {
+                needed.extend(values_of(&checked.run(&id, &entry).map_err(refused)?));
+                absent.push((id, entry));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    for digest in &needed {
+        checked.keep(engine, *digest).map_err(|why| Error::Value { digest: *digest, why })?;
+    }
+    imported.values = needed.len() as u64;
+    for (id, entry) in absent {
+        let run = checked.run(&id, &entry).map_err(refused)?;
+        // Another import may have added it meanwhile.
+        match engine.admit(&run)? {
+            true => imported.runs += 1,
+            false => imported.present += 1,
+        }
+    }
+    Ok(imported)
+}
+
+/// All values that a run needs.
+fn values_of(run: &ArchivedRun) -> impl Iterator<Item = Digest> {
+    run.records.iter().flat_map(|record| &record.blobs).chain(&run.values).copied()
+}
+
+impl Checked {
+    /// Checks the content of all entries. Nothing is written.
+    fn open(mut reader: Reader) -> Result<Self, Fault> {
+        let mut entries = std::mem::take(&mut reader.entries).into_iter();
+        let manifest = entries.next().filter(|entry| entry.name == MANIFEST && entry.len <= MAX_MANIFEST);
+        let manifest = manifest.ok_or_else(|| Fault::new(MANIFEST, "is missing or too large"))?;
+        let manifest = Manifest::parse(&reader.read(&manifest)?).map_err(|why| Fault::new(MANIFEST, why))?;
+        let (mut runs, mut values) = (BTreeMap::new(), BTreeMap::new());
+        for entry in entries {
+            match name(&entry)? {
+                Name::Run(id) => drop(runs.insert(id, entry)),
+                Name::Value(digest) => drop(values.insert(digest, entry)),
+            }
+        }
+        let mut checked = Self { reader, runs, values };
+        checked.check(&manifest)?;
+        Ok(checked)
+    }
+
+    /// Checks each run, and that exactly the values are there that they need (K-45).
+    fn check(&mut self, manifest: &Manifest) -> Result<(), Fault> {
+        let (mut needed, mut bundles, mut moved) = (BTreeSet::new(), BTreeSet::new(), 0);
+        for (id, entry) in self.runs.clone() {
+            let run = self.run(&id, &entry)?;
+            for digest in values_of(&run) {
+                if !self.values.contains_key(&digest) {
+                    return Err(Fault::new(
+                        entry.name,
+                        format!("needs the value {digest}, which is not in the archive"),
+                    ));
+                }
+                needed.insert(digest);
+            }
+            bundles.extend(run.run.placement.bundle);
+            moved += u64::from(!run.state.has_ended());
+        }
+        if let Some((_, entry)) = self.values.iter().find(|(digest, _)| !needed.contains(digest)) {
+            return Err(Fault::new(entry.name.as_str(), "is needed by no run"));
+        }
+        let counts = (self.runs.len() as u64, moved, self.values.len() as u64);
+        if counts != (manifest.runs, manifest.moved, manifest.values) {
+            let (runs, moved, values) = counts;
+            let why = format!("has other counts than the archive: {runs} runs, {moved} moved, {values} values");
+            return Err(Fault::new(MANIFEST, why));
+        }
+        bundles.into_iter().try_for_each(|bundle| self.check_bundle(bundle))
+    }
+
+    /// An app is checked as `etude push` checks it (K-52).
+    fn check_bundle(&mut self, digest: Digest) -> Result<(), Fault> {
+        let Some(entry) = self.values.get(&digest).cloned() else { return Ok(()) };
+        if entry.len > MAX_BYTES {
+            return Err(Fault::new(entry.name, format!("is a bundle with more than {MAX_BYTES} bytes")));
+        }
+        let bytes = self.reader.read(&entry)?;
+        Bundle::read(bytes).map(drop).map_err(|error| Fault::new(entry.name, format!("is not an app: {error}")))
+    }
+
+    fn run(&mut self, id: &str, entry: &Entry) -> Result<ArchivedRun, Fault> {
+        let bytes = self.reader.read(entry)?;
+        wire::parse(id, &bytes).map_err(|why| Fault::new(entry.name.as_str(), why))
+    }
+
+    /// Copies a value into the store of the engine, also if it is there: a cache of this machine may have it from another engine.
+    fn keep(&mut self, engine: &dyn Engine, digest: Digest) -> Result<(), String> {
+        let blobs = engine.blobs();
+        let Some(entry) = self.values.get(&digest).cloned() else { return Err("it is missing".to_owned()) };
+        let mut scratch = blobs.scratch().map_err(|error| error.to_string())?;
+        let copied = self.reader.copy(&entry, |part| scratch.file().write_all(part));
+        copied.map_err(|fault| fault.why)?;
+        blobs.keep(scratch, digest, entry.len).map(drop).map_err(|error| error.to_string())
+    }
+}
+
+/// What the name of an entry says.
+enum Name {
+    Run(String),
+    Value(Digest),
+}
+
+fn name(entry: &Entry) -> Result<Name, Fault> {
+    let fault = |why: &str| Fault::new(entry.name.as_str(), why);
+    if let Some(hex) = entry.name.strip_prefix("values/") {
+        let digest = Digest::from_hex(hex).filter(|digest| digest.to_string() == hex);
+        let digest = digest.ok_or_else(|| fault("has a name that is not a hash"))?;
+        return match digest == entry.digest {
+            true => Ok(Name::Value(digest)),
+            false => Err(fault("is not what its name says")),
+        };
+    }
+    let id = entry.name.strip_prefix("runs/").and_then(|name| name.strip_suffix(".jsonl"));
+    let is_plain = |id: &&str| {
+        (1..=MAX_ID).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    let id = id.filter(is_plain).ok_or_else(|| fault("has a name that no entry of an export has"))?;
+    Ok(Name::Run(id.to_owned()))
+}
