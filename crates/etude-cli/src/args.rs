@@ -244,7 +244,7 @@ impl Command {
             }) => true,
             Self::Learn(_) | Self::Runs(Runs::Judge(_)) => false,
             Self::Runs(Runs::List(_) | Runs::Show(_) | Runs::Export(_) | Runs::Watch(_) | Runs::Diff(_)) => false,
-            Self::Runs(Runs::Stats(_) | Runs::Prune(_) | Runs::Backup(_)) | Self::Cache(_) => false,
+            Self::Runs(Runs::Stats(_) | Runs::Prune(_) | Runs::Backup(_) | Runs::Import(_)) | Self::Cache(_) => false,
             Self::Apps(Apps::List(_) | Apps::Show(_) | Apps::Check(_)) => false,
             Self::Skill(Skill::List(_) | Skill::Show(_) | Skill::Check(_) | Skill::Catalog(_)) => false,
             Self::Skill(Skill::Explain(_) | Skill::Graph(_)) | Self::Trust(_) | Self::Untrust(_) => false,

@@ -47,7 +47,7 @@ pub(crate) fn refused(error: &BundleError) -> Problem {
 }
 
 /// Refuses a bundle with a known key (K-53); the settings are those of the app or the archive in `dir`.
-fn refuse_keys(context: &Context, bundle: &Bundle, dir: &Path) -> Result<(), Problem> {
+pub(crate) fn refuse_keys(context: &Context, bundle: &Bundle, dir: &Path) -> Result<(), Problem> {
     let redactor = Redactor::for_data(context.settings(dir)?.grants.secrets.iter());
     let has_key = |bytes: &[u8]| redactor.finds_in(&String::from_utf8_lossy(bytes));
     match bundle.find(has_key).map_err(|error| refused(&error))? {

@@ -118,6 +118,12 @@ impl Problem {
         Self::new(Exit::Environment, FailureKind::Environment, message)
     }
 
+    /// What happened, without the hints.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn message(&self) -> String {
+        self.failures.iter().map(|failure| failure.message.as_str()).collect::<Vec<_>>().join("; ")
+    }
+
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self

@@ -19,8 +19,10 @@ pub(crate) enum Runs {
     Retry(RunsRetry),
     /// Cancel a run; its destructor still runs
     Cancel(RunsId),
-    /// Print everything about a run as JSON lines
-    Export(RunsId),
+    /// Print everything about a run as JSON lines, or write all runs to a file
+    Export(RunsExport),
+    /// Add the runs of an exported file
+    Import(RunsImport),
     /// Follow a run of another process until it ends or waits
     Watch(RunsId),
     /// Record your verdict on a run, which decides what is learned from it
@@ -219,6 +221,28 @@ pub(crate) struct LearnExport {
 pub(crate) struct RunsId {
     /// The run's id, a unique prefix of it, or `latest`
     pub(crate) id: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsExport {
+    /// The run's id, a unique prefix of it, or `latest`
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    pub(crate) id: Option<String>,
+    /// Write the finished runs of every app to a file that `etude runs import` reads
+    #[arg(long, requires = "out")]
+    pub(crate) all: bool,
+    /// Also move unfinished runs, which continue only where the file is imported
+    #[arg(long = "move", requires = "all")]
+    pub(crate) moves: bool,
+    /// The file, which must not exist
+    #[arg(long, value_name = "FILE", requires = "all")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsImport {
+    /// A file that `etude runs export --all` has written
+    pub(crate) file: PathBuf,
 }
 
 #[derive(Debug, Args)]

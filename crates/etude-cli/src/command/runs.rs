@@ -11,6 +11,7 @@ mod resume;
 mod show;
 mod stats;
 mod step;
+mod transfer;
 pub(crate) mod watch;
 
 use etude::definition::Definition;
@@ -37,7 +38,8 @@ pub(crate) fn runs(context: &Context, runs: &args::Runs) -> Exit {
         args::Runs::Resume(args) => return resume::resume(context, args),
         args::Runs::Retry(args) => return resume::retry(context, args),
         args::Runs::Cancel(args) => cancel(context, &args.id),
-        args::Runs::Export(args) => show::export(context, &args.id).map_err(Refused::from),
+        args::Runs::Export(args) => transfer::export(context, args).map_err(Refused::from),
+        args::Runs::Import(args) => transfer::import(context, args).map_err(Refused::from),
         args::Runs::Judge(args) => judge::judge(context, args).map_err(Refused::from),
         args::Runs::Watch(args) => watch::watch(context, &args.id),
         args::Runs::Diff(args) => diff::diff(context, args).map_err(Refused::from),

@@ -144,7 +144,11 @@ const ROWS: &[(&str, Row)] = &[
     ("runs resume", Runs),
     ("runs retry", Runs),
     ("runs cancel", Runs),
-    ("runs export", Looks(&[&["runs", "export", "latest"]])),
+    (
+        "runs export",
+        Looks(&[&["runs", "export", "latest"], &["runs", "export", "--all", "--out", "../elsewhere/runs.tar"]]),
+    ),
+    ("runs import", Looks(&[&["runs", "import", "../elsewhere/runs.tar"]])),
     ("runs watch", Looks(&[&["runs", "watch", "latest"]])),
     ("runs judge", Runs),
     ("learn export", Looks(&[&["learn", "export"]])),

@@ -107,6 +107,7 @@ mod telemetry; // spans of runs, as a collector receives them
 mod terminal; // what a terminal shows while a run goes on
 mod tool_approvals; // tool calls that somebody has to allow
 mod tool_steps; // steps that call tools
+mod transfer; // runs on their way between journals and databases
 #[cfg(unix)]
 mod trust_changes; // what of an approved package can change
 

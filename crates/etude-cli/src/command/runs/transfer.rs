@@ -1,0 +1,108 @@
+//! `etude runs export --all` and `etude runs import`: runs on their way from one engine to another (K-64, K-65).
+
+use etude::transfer::{self, Error, Export, Exported};
+use etude_runtime::engine::{Engine, NewRun};
+use serde_json::json;
+
+use super::show;
+use crate::args;
+use crate::context::{Context, Problem};
+use crate::exit::Exit;
+use crate::render::layout;
+use crate::render::stopped::of_engine;
+use crate::stdout;
+
+/// Runs that were left out are named, up to this many.
+const MAX_NAMED: usize = 10;
+
+pub(super) fn export(context: &Context, args: &args::RunsExport) -> Result<Exit, Problem> {
+    let (Some(file), true) = (&args.out, args.all) else {
+        return show::export(context, args.id.as_deref().unwrap_or_default());
+    };
+    // A source that is moved must stay so, whatever the power does.
+    let engine = context.engine(args.moves)?;
+    let mut pack = |run: &NewRun| pack(context, &*engine, run);
+    let exported = transfer::export(&*engine, Export { moves: args.moves }, &mut pack, file);
+    let exported = exported.map_err(|error| problem(&error))?;
+    if context.is_json() {
+        let Exported { runs, moved, skipped, values, bytes } = exported;
+        let skipped: Vec<String> = skipped.into_iter().map(|skipped| skipped.run_id).collect();
+        stdout::json(&json!({"runs": runs, "moved": moved, "skipped": skipped, "values": values, "bytes": bytes}));
+    } else if !context.global.quiet {
+        let Exported { runs, moved, skipped, values, bytes } = &exported;
+        let (file, size) = (file.display(), layout::bytes(*bytes));
+        crate::render::say!("{runs} runs and {values} large values in {file} ({size})");
+        if *moved > 0 {
+            crate::render::say!("{moved} of them are moved: they continue only where the file is imported");
+        }
+        for one in skipped.iter().take(MAX_NAMED) {
+            crate::render::say!("left out: run {} {}", one.run_id, one.why);
+        }
+        if skipped.len() > MAX_NAMED {
+            let more = skipped.len() - MAX_NAMED;
+            crate::render::say!("left out: {more} more runs, which `--format json` lists");
+        }
+        if skipped.iter().any(|one| one.can_move) {
+            crate::render::say!("hint: to move unfinished runs, write another file with `--move`");
+        }
+        crate::render::say!("hint: add the runs to another engine: etude runs import {file}");
+    }
+    Ok(Exit::Done)
+}
+
+pub(super) fn import(context: &Context, args: &args::RunsImport) -> Result<Exit, Problem> {
+    let engine = context.engine(true)?;
+    let imported = transfer::import(&*engine, &args.file).map_err(|error| problem(&error))?;
+    let transfer::Imported { runs, present, values } = imported;
+    if context.is_json() {
+        stdout::json(&json!({"runs": runs, "present": present, "values": values}));
+    } else if !context.global.quiet {
+        crate::render::say!("{runs} runs and {values} large values added; {present} runs were present");
+    }
+    Ok(Exit::Done)
+}
+
+/// Packs the app of a run, and keeps the bundle among the values (K-53).
+#[cfg(feature = "postgres")]
+fn pack(context: &Context, engine: &dyn Engine, run: &NewRun) -> Result<etude_core::digest::Digest, String> {
+    let dir = std::path::Path::new(&run.app);
+    if !etude::app::is_app(dir) {
+        return Err("there is no app in this directory".to_owned());
+    }
+    let bundle = etude_tools::bundle::Bundle::pack(dir).map_err(|error| error.to_string())?;
+    crate::bundles::refuse_keys(context, &bundle, dir).map_err(|problem| problem.message())?;
+    let kept = etude_runtime::blob::put(&*engine.blobs(), bundle.bytes());
+    kept.map(|(digest, _)| digest).map_err(|error| format!("its bundle cannot be kept: {error}"))
+}
+
+#[cfg(not(feature = "postgres"))]
+fn pack(_: &Context, _: &dyn Engine, _: &NewRun) -> Result<etude_core::digest::Digest, String> {
+    Err("this build of etude packs no apps".to_owned())
+}
+
+/// What cannot be exported or imported, with a way out.
+fn problem(error: &Error) -> Problem {
+    let message = error.to_string();
+    match error {
+        Error::Exists(_) => Problem::usage(message).hint("name a file that does not exist"),
+        Error::Read { .. } => Problem::usage(message).hint("write a file with `etude runs export --all --out FILE`"),
+        Error::Refused { .. } => {
+            Problem::usage(message).hint("nothing was written; copy the file again, or export the runs again")
+        }
+        Error::Write { .. } => {
+            Problem::environment(message).hint("no run was moved by this command; name another file")
+        }
+        Error::NotMoved { path, .. } => Problem::environment(message).hint(format!(
+            "before you import {}, see whether its runs are listed: etude runs list --all --status moved",
+            path.display()
+        )),
+        Error::Stale { path, .. } => Problem::environment(message).hint(format!(
+            "the other runs of {} are moved: import it, then cancel these runs where it was imported",
+            path.display()
+        )),
+        Error::Value { .. } => {
+            Problem::environment(message).hint("the runs that were added are whole; fix the cause, then import again")
+        }
+        Error::Engine(error) => of_engine(error),
+    }
+}
