@@ -127,6 +127,11 @@ pub struct Limits {
     pub timeout_ms: Option<u64>,
 }
 
+/// The effect of the time budget of a run.
+pub fn time_budget(plan: &Plan) -> EffectId {
+    Path::root(&plan.body.name).aside("timeout")
+}
+
 /// What the machine wants done.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {

@@ -4,7 +4,7 @@ use etude_runtime::engine::{Error, NewRun};
 
 use crate::error::Fault;
 use crate::link::{Connection, Parameter, attempt, lock};
-use crate::rows::{CLAIM, Run, columns};
+use crate::rows::{CLAIM, CLOCK, Run, columns};
 use crate::store::{Store, Taken};
 
 /// Takes the run that is next in the queue `$1`: its row in the queue is locked, the run gets the session `$2` and the worker `$3`,
@@ -21,7 +21,7 @@ pub(crate) fn statement() -> String {
             order by rank, run limit 1 for update skip locked),
         last as (
             select run, coalesce((select max(seq) from records where records.run = picked.run), 0) as seq,
-                coalesce((select max(seq) from records where records.run = picked.run and key <> '{CLAIM}'), 0) as proper
+                coalesce((select max(seq) from records where records.run = picked.run and key not in ('{CLAIM}', '{CLOCK}')), 0) as proper
             from picked),
         taken as (
             update runs set epoch = runs.epoch + 1, session = $2, worker = $3, state = 'running',

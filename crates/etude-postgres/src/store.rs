@@ -16,7 +16,7 @@ use crate::error::Fault;
 use crate::follow::Watch;
 use crate::link::{Connection, Link, attempt, lock};
 use crate::pulse::Pulse;
-use crate::rows::{CLAIM, IS_LIVE, Run};
+use crate::rows::{CLAIM, CLOCK, IS_LIVE, Run};
 use crate::session::PostgresSession;
 use crate::worker::{Enrolment, Times};
 use crate::{lease, migrate, rows, worker};
@@ -217,7 +217,7 @@ impl Store {
         let begins = manner.begins_at_ms.filter(|_| is_queued);
         let sql = format!(
             "with last as (
-                select coalesce(max(seq), 0) as seq, coalesce(max(seq) filter (where key <> '{CLAIM}'), 0) as proper
+                select coalesce(max(seq), 0) as seq, coalesce(max(seq) filter (where key not in ('{CLAIM}', '{CLOCK}')), 0) as proper
                 from records where run = $1),
             taken as (
                 update runs set epoch = epoch + 1, session = $4, worker = $5,

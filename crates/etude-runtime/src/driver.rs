@@ -2,6 +2,7 @@
 //! writing every outcome down before anything that follows from it begins.
 
 mod replay;
+mod time_budget;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use crate::host::{EffectSinks, Handle, Host};
 use crate::record;
 use crate::stream_buffer::{Deltas, StreamBuffer};
 use replay::{Origin, Replay};
+use time_budget::TimeBudget;
 
 /// How often a run looks for signals of other processes: a request to cancel it, the answer to a gate.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(200);
@@ -220,6 +222,7 @@ pub struct Replayed<'a> {
     drive: Drive<'a>,
     machine: Machine,
     replay: Replay,
+    time: TimeBudget,
     live: Vec<Command>,
 }
 
@@ -238,10 +241,11 @@ impl<'a> Drive<'a> {
     /// The journal cannot be read, or does not fit.
     pub fn replay(mut self, emit: &mut (dyn FnMut(Progress<'_>) + Send)) -> Result<Replayed<'a>, Error> {
         let records = std::mem::take(&mut self.records);
+        let time = TimeBudget::of(self.plan, &self.start.limits, &records, self.session);
         let mut replay = Replay::of_records(records, self.host.engine.blobs(), self.on_mismatch);
         let mut machine = Machine::new(self.plan, self.start.clone());
         let live = replay.run(&mut machine, emit)?;
-        Ok(Replayed { drive: self, machine, replay, live })
+        Ok(Replayed { drive: self, machine, replay, time, live })
     }
 }
 
@@ -258,7 +262,7 @@ impl Replayed<'_> {
     /// # Errors
     /// The journal fails. Whatever was under way has then been ended, and the run can be resumed.
     pub async fn run(self, emit: &mut (dyn FnMut(Progress<'_>) + Send)) -> Result<Driven, Error> {
-        let Self { mut drive, machine, replay, live } = self;
+        let Self { mut drive, machine, replay, time, live } = self;
         let (ends, mut ended) = mpsc::unbounded_channel();
         let (stderr, said) = mpsc::channel(STDERR_PIECES);
         let stream_buffer = Arc::<StreamBuffer>::default();
@@ -269,6 +273,7 @@ impl Replayed<'_> {
             drive,
             machine,
             replay,
+            time,
             sinks: EffectSinks { ends, stderr, stream_buffer: Arc::clone(&stream_buffer), streams_completions },
             said,
             middleware_events,
@@ -282,6 +287,9 @@ impl Replayed<'_> {
             emit,
         };
         let result = driver.event_loop(live, &mut ended).await;
+        if matches!(result, Err(Error::Left)) {
+            driver.give_sign_of_life().await?;
+        }
         if result.is_err() {
             driver.end_effects(ended).await;
         }
@@ -304,6 +312,7 @@ struct Driver<'a, 'b> {
     drive: Drive<'a>,
     machine: Machine,
     replay: Replay,
+    time: TimeBudget,
     sinks: EffectSinks,
     /// What processes write to stderr.
     said: mpsc::Receiver<(EffectId, Vec<u8>)>,
@@ -349,6 +358,7 @@ impl Driver<'_, '_> {
 
     async fn event_loop(&mut self, live: Vec<Command>, ended: &mut Ends) -> Result<Driven, Error> {
         let live = self.stop_before_anything_begins(live).await?;
+        let live = self.end_if_out_of_time(live).await?;
         let live = self.resume_before_anything_begins(live).await?;
         self.execute_commands(live).await?;
         let mut ticks = tokio::time::interval(SIGNAL_INTERVAL);
@@ -368,6 +378,7 @@ impl Driver<'_, '_> {
             if self.is_draining && self.running.keys().all(|id| self.sleeping.contains_key(id)) {
                 return Err(Error::Left);
             }
+            let is_timed = self.sleeping.contains_key(&self.time.id);
             tokio::select! {
                 biased;
                 // In this order: a process that floods stderr must not keep the user, an end or a signal waiting.
@@ -380,6 +391,7 @@ impl Driver<'_, '_> {
                 _ = ticks.tick() => if self.drive.session.has_news()? {
                     self.handle_signals().await?;
                 },
+                _ = self.time.signs.tick(), if is_timed => self.give_sign_of_life().await?,
                 () = self.stream_buffer.news() => {
                     for (id, said) in self.stream_buffer.take_all() {
                         self.pass_on(&id, &said);
@@ -401,8 +413,13 @@ impl Driver<'_, '_> {
             _ => None,
         };
         let Some(reason) = said else { return Ok(live) };
-        let mut left = live;
         self.cancel(&reason).await?;
+        self.give_up_before_anything_begins(live).await
+    }
+
+    /// What the machine gives up now does not begin.
+    async fn give_up_before_anything_begins(&mut self, live: Vec<Command>) -> Result<Vec<Command>, Error> {
+        let mut left = live;
         loop {
             let commands = self.machine.poll();
             if commands.is_empty() {
@@ -510,9 +527,16 @@ impl Driver<'_, '_> {
                 self.handle_decisions().await
             }
             Effect::Sleep { ms, deadline } => {
-                let ends = self.replay.deadline(&id).unwrap_or_else(|| self.now_ms().saturating_add_unsigned(ms));
-                let ms = u64::try_from(ends.saturating_sub(self.now_ms())).unwrap_or(0).min(ms);
+                let now_ms = self.now_ms();
+                let ends = match id == self.time.id {
+                    true => self.time.ends_ms(now_ms, ms),
+                    false => self.replay.deadline(&id).unwrap_or_else(|| now_ms.saturating_add_unsigned(ms)),
+                };
+                let ms = u64::try_from(ends.saturating_sub(now_ms)).unwrap_or(0).min(ms);
                 self.sleeping.insert(id.clone(), deadline.then_some(ends));
+                if id == self.time.id {
+                    self.give_sign_of_life().await?;
+                }
                 let handle = self.drive.host.begin(id.clone(), Effect::Sleep { ms, deadline }, self.sinks.clone());
                 self.running.insert(id, handle);
                 Ok(())
@@ -717,7 +741,8 @@ impl Driver<'_, '_> {
     /// Leaves the run to wait outside any process. Deadlines are written down, so that they go on counting.
     async fn suspend(&mut self) -> Result<Driven, Error> {
         for (id, ends) in &self.sleeping {
-            if let Some(at_ms) = ends.filter(|_| self.replay.deadline(id).is_none()) {
+            let is_noted = *id != self.time.id && self.replay.deadline(id).is_some();
+            if let Some(at_ms) = ends.filter(|_| !is_noted) {
                 self.drive.session.append(record::of_deadline(id, at_ms)).await?;
             }
         }

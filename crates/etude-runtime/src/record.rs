@@ -4,6 +4,7 @@
 //! refuses; what an older version wrote, a newer one reads.
 
 mod attempt;
+mod clock;
 mod wire;
 
 use std::sync::Arc;
@@ -20,6 +21,8 @@ pub use attempt::{
     void,
 };
 
+pub use clock::{Clock, of_clock, progress};
+
 use crate::blob::BlobStore;
 use crate::engine::{Record, Signal};
 
@@ -34,6 +37,9 @@ pub const RESUMED: &str = "!resumed";
 
 /// Key of the record that a run which had ended is continued: a [`Continuation`].
 pub const ATTEMPT: &str = "!attempt";
+
+/// Key of the record that a process is at work on a run with a time budget: a [`Clock`].
+pub const CLOCK: &str = "!clock";
 
 /// Key of the record that earlier versions wrote when they continued a failed run. It names records that no longer count.
 pub const REOPENED: &str = "!reopened";

@@ -15,6 +15,7 @@ use etude_core::failure::{Failure, FailureKind};
 use etude_core::machine::Limits as RunLimits;
 use etude_runtime::driver::Progress;
 use etude_runtime::engine::{self, Engine, NewRun, RunState, Session};
+use etude_runtime::record;
 use tokio::sync::{Notify, mpsc};
 
 mod adopt;
@@ -383,7 +384,7 @@ fn cause_of_stop<E>(ended: &Result<Result<Ended, runner::Error>, E>, is_worker: 
 
 /// Notes that a run came to a stop here, so that it is not continued for ever.
 fn note_stop(server: &Server, run_id: &str, cause: String) {
-    let records = server.engine().view(run_id).map_or(0, |view| view.records.len());
+    let records = server.engine().view(run_id).map_or(0, |view| record::progress(&view.records));
     server.works().stops.note(run_id, records, cause);
 }
 

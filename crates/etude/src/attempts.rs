@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
-use etude_core::machine::Limits;
+use etude_core::machine::{Limits, time_budget};
+use etude_core::model::Usage;
 use etude_core::plan::Plan;
 use etude_core::report::{Remains, is_below};
 use etude_process::blob::BlobStore;
 use etude_runtime::driver;
 use etude_runtime::engine::{Record, RunState, RunView};
-use etude_runtime::record::{self, Continuation};
+use etude_runtime::record::{self, Clock, Continuation};
 
 use crate::budget::{Exhausted, exhausted};
 use crate::clock::now_ms;
@@ -144,15 +145,22 @@ impl Ended<'_> {
     fn with_new_limits(&self) -> Result<Continuation, Refused> {
         let last = Continuation::last(&self.view.records).map(|(_, last)| last);
         let limits = self.limits(last.as_ref())?;
-        let now = last.unwrap_or_else(|| Continuation { at_ms: self.view.run.created_at_ms, ..first() });
-        // The moment at which the time that it had is over was written down when the run began to wait.
-        let timer = timer(&self.definition.plan);
-        let is_of_timer = |record: &Record| {
-            record.key == timer || record::to_deadline(record).is_some_and(|(id, _)| id.as_str() == timer)
+        let now = last.clone().unwrap_or_else(|| Continuation { at_ms: self.view.run.created_at_ms, ..first() });
+        if self.limits.timeout_ms.is_none() {
+            return Ok(Continuation { limits, without: Vec::new(), ..now });
+        }
+        // What is written down about the old budget ends nothing; the time that it has taken counts for the new one.
+        let timer = time_budget(&self.definition.plan);
+        let is_void = |(_, record): &(usize, &Record)| {
+            record.key == timer.as_str()
+                || record.key == record::CLOCK
+                || record::to_deadline(record).is_some_and(|(id, _)| id == timer)
         };
-        let is_void = |(_, record): &(usize, &Record)| self.limits.timeout_ms.is_some() && is_of_timer(record);
         let without = record::counting(&self.view.records).filter(is_void).map(|(at, _)| at).collect();
-        Ok(Continuation { limits, without, ..now })
+        let used_ms = self.used_ms(last.as_ref())?;
+        let time = Limits { timeout_ms: self.limits.timeout_ms, ..Limits::default() };
+        exhausted(&self.view.row.id, &time, &Usage::default(), used_ms, false)?;
+        Ok(Continuation { limits, without, used_ms, at_ms: now_ms(), ..now })
     }
 
     /// The next attempt, without the outcomes of the pipeline that `discards` names.
@@ -169,8 +177,9 @@ impl Ended<'_> {
             false if remains.is_scope_over || plan.before.is_none() => (before.number + 1, before.number + 1),
             false => (before.number + 1, before.scope),
         };
+        let timer = time_budget(plan);
         let is_void = |(at, record): &(usize, &Record)| match is_below(&record.key, &plan.body.name) {
-            true => record.key == timer(plan) || discards(*at, record),
+            true => record.key == timer.as_str() || discards(*at, record),
             false => is_left_behind(&record.key, plan, scope == number),
         };
         let void: Vec<(usize, &Record)> = record::counting(records).filter(is_void).collect();
@@ -186,36 +195,52 @@ impl Ended<'_> {
         Ok(Continuation { number, scope, without, limits, usage, used_ms, at_ms: now_ms(), refresh: before.refresh })
     }
 
-    /// Time that all attempts have taken so far: of this one, what its effects took, and no more than it lasted.
+    /// Time that all attempts have taken so far: of this one, what is gone of its time budget or, if it has none, what its effects
+    /// took, and no more than it lasted.
     fn used_ms(&self, last: Option<&Continuation>) -> Result<u64, Refused> {
         let records = &self.view.records;
         let (begun_at, before) = last.map_or((self.view.run.created_at_ms, 0), |last| (last.at_ms, last.used_ms));
-        let from = last.and_then(|last| record::attempt_begins(records, last.number)).unwrap_or(0);
-        let own = || records[from..].iter().filter(|record| !record.key.starts_with('!'));
+        let own = || records[self.booked_until(last)..].iter();
         let limit = match last {
             Some(last) => last.limits_left().timeout_ms,
             None => self.header()?.limits.timeout_ms,
         };
-        if let Some(limit) = limit
-            && own().any(|record| record.key == timer(&self.definition.plan))
-        {
-            return Ok(before.saturating_add(limit));
+        let timer = time_budget(&self.definition.plan);
+        if let Some(limit) = limit {
+            if own().any(|record| record.key == timer.as_str()) {
+                return Ok(before.saturating_add(limit));
+            }
+            let row = &self.view.row;
+            let began_at_ms = row.started_at_ms.unwrap_or(self.view.run.created_at_ms);
+            let until_ms = if row.state.is_final() { row.changed_at_ms } else { now_ms() };
+            if let Some(clock) = Clock::last(own(), timer.as_str(), began_at_ms) {
+                return Ok(before.saturating_add(limit.saturating_sub(clock.left_ms(until_ms))));
+            }
         }
+        let effects = own().filter(|record| !record.key.starts_with('!'));
         let lasted = u64::try_from(self.view.row.changed_at_ms.saturating_sub(begun_at)).unwrap_or(0);
-        let taken = own().filter_map(|record| Some(record::to_outcome(record, &**self.blobs).ok()?.elapsed_ms));
+        let taken = effects.filter_map(|record| Some(record::to_outcome(record, &**self.blobs).ok()?.elapsed_ms));
         Ok(before.saturating_add(taken.sum::<u64>().min(lasted)))
+    }
+
+    /// The place of the first record whose time is not in [`Continuation::used_ms`] of the last one. A new limit within an attempt
+    /// adds the time so far; in journals of earlier versions it did not.
+    fn booked_until(&self, last: Option<&Continuation>) -> usize {
+        let records = &self.view.records;
+        let Some(last) = last else { return 0 };
+        let begins = record::attempt_begins(records, last.number);
+        let at_first = begins.and_then(|at| Continuation::of(&records[at])).map_or(0, |first| first.used_ms);
+        match last.used_ms == at_first {
+            true => begins.unwrap_or(0),
+            false => Continuation::last(records).map_or(0, |(at, _)| at),
+        }
     }
 }
 
 /// The first attempt, as a continuation.
 fn first() -> Continuation {
-    let (limits, usage) = (Limits::default(), etude_core::model::Usage::default());
+    let (limits, usage) = (Limits::default(), Usage::default());
     Continuation { number: 1, scope: 1, without: Vec::new(), limits, usage, used_ms: 0, at_ms: 0, refresh: false }
-}
-
-/// The effect of the run's time budget.
-fn timer(plan: &Plan) -> String {
-    format!("{}!timeout", plan.body.name)
 }
 
 /// True for a record that tells of nothing that happened in an attempt.
@@ -224,10 +249,10 @@ fn is_note(record: &Record) -> bool {
 }
 
 /// True for a record beside the pipeline that is of no account for the next attempt: those of constructor and destructor,
-/// whose effects have other keys there, cancellations and deadlines.
+/// whose effects have other keys there, cancellations, deadlines and the clock.
 fn is_left_behind(key: &str, plan: &Plan, is_new_scope: bool) -> bool {
     if key.starts_with('!') {
-        return key == record::CANCEL || key.starts_with("!deadline/");
+        return [record::CANCEL, record::CLOCK].contains(&key) || key.starts_with("!deadline/");
     }
     is_new_scope || plan.after.as_ref().is_some_and(|after| is_below(key, &after.name))
 }

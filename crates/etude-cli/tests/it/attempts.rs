@@ -162,6 +162,22 @@ fn a_waiting_run_gets_a_new_time_budget() {
     runs(&test, &["resume", &late]).exit(1).failed_with(&["business ok: budget_exceeded"]);
 }
 
+/// a new limit is one of the whole run: the time of a process that was killed is gone.
+#[test]
+fn the_time_of_a_killed_process_is_gone() {
+    let hold = format!("{}; while [ ! -e \"$ROOT/go\" ]; do sleep 0.02; done; {}", noting("hold"), printing("2"));
+    let slow = format!("sleep 0.1; {}", printing("1"));
+    let test = Test::new().pipeline("p", |p| p.sh("a", &slow).sh("hold", &hold));
+    let running = test.start(&["run", "-p", "p", "--format", "json", "--timeout", "1h"]);
+    test.wait_for("hold");
+    let id = test.run(&["runs", "list", "--format", "json"]).id_of_first_run();
+    running.kill();
+    let refused = runs(&test, &["resume", &id, "--timeout", "1ms"]).exit(1).failed_with(&["- -: budget_exceeded"]);
+    assert!(refused.err().contains("hint: raise it: etude runs resume"), "{}", refused.err());
+    test.put("go", "");
+    runs(&test, &["resume", &id]).output(2).has("/attempt", 1);
+}
+
 /// a denied approval fails the run; a resume asks again.
 #[test]
 fn a_denied_approval_is_asked_again() {

@@ -73,7 +73,7 @@ impl ScopeTask {
             body,
             fallback,
             after,
-            timeout: start.limits.timeout_ms.map(|ms| (Path::root(&plan.body.name).aside("timeout"), ms)),
+            timeout: start.limits.timeout_ms.map(|ms| (super::time_budget(plan), ms)),
             phase,
             body_phase: plan.phase,
             current: None,

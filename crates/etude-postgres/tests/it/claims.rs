@@ -248,6 +248,9 @@ fn workers_and_their_deaths_are_seen() {
     let taken = second.claim("r-1").expect("it is free");
     assert_eq!((taken.taken_from(), second.health().figures.takeovers), (Some(first.worker()), 1));
     assert_eq!(second.dead_workers("r-1").expect("names"), [first.worker()]);
+    // That a process is at work is no progress.
+    block_on(taken.append(record("!clock", "1"))).expect("append");
+    assert_eq!(second.dead_workers("r-1").expect("names"), [first.worker()]);
     block_on(taken.append(record("main/a", "1"))).expect("append");
     assert_eq!((second.deaths("r-1").expect("deaths"), second.dead_workers("r-1").expect("names")), (0, Vec::new()));
     assert!(block_on(held.append(record("main/b", "1"))).is_err());

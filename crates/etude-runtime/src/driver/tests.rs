@@ -13,6 +13,7 @@ use etude_core::report::Status;
 
 mod attempts;
 mod streaming;
+mod time_budget;
 
 use super::*;
 use crate::blob::FileBlobs;
@@ -107,6 +108,7 @@ struct World {
     /// Unique: a host ends whatever has the id of its run in its environment, also in a test beside this one.
     run_id: String,
     engine: Arc<MemoryEngine>,
+    limits: Limits,
 }
 
 impl World {
@@ -114,7 +116,7 @@ impl World {
         let dir = tempfile::tempdir().unwrap();
         let engine = Arc::new(MemoryEngine::new(Arc::new(FileBlobs::new(dir.path().join("blobs"), false))));
         let run_id = format!("driver-{}", dir.path().file_name().unwrap().display());
-        Self { dir, run_id, engine }
+        Self { dir, run_id, engine, limits: Limits::default() }
     }
 
     /// Another world for the same run.
@@ -189,7 +191,7 @@ impl World {
             run_id: self.run_id.clone(),
             input: Json::trusted("{}"),
             request: None,
-            limits: Limits::default(),
+            limits: self.limits,
             spent: record::spent_before(&session.records().unwrap_or_default(), &*self.engine.blobs()),
             attempt: attempt_of(session),
             app_dir: String::new(),

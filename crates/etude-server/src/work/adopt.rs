@@ -145,7 +145,7 @@ fn end_as_failed(server: &Arc<Server>, run_id: &str, failure: impl FnOnce(&RunVi
 
 /// What becomes of a run that may have stopped here.
 fn next_step(server: &Server, run_id: &str, pause: Duration) -> Result<Next, Problem> {
-    let records = || server.engine().view(run_id).map(|view| view.records.len()).map_err(|e| engine_failed(&e));
+    let records = || server.engine().view(run_id).map(|view| record::progress(&view.records)).map_err(|e| engine_failed(&e));
     server.works().stops.next(run_id, pause, records)
 }
 

@@ -1,0 +1,73 @@
+//! The time budget of a run over all processes that have it: each notes when it is used up, and now and then
+//! that it is still at work, so that a process that dies takes little of that with it.
+
+use std::time::Duration;
+
+use etude_core::effect::EffectId;
+use etude_core::machine::{Command, Limits, time_budget};
+use etude_core::outcome::{Completed, Outcome};
+use etude_core::plan::Plan;
+use tokio::time::{Interval, MissedTickBehavior, interval_at};
+
+use super::{Driver, Error};
+use crate::engine::{Record, Session};
+use crate::record::{self, Clock};
+
+/// How many signs of life a process gives within the whole budget.
+const SIGNS: u64 = 100;
+
+/// They are no further apart, and no nearer together, than this.
+const MAX_APART_MS: u64 = 300_000;
+const MIN_APART_MS: u64 = 1000;
+
+pub(super) struct TimeBudget {
+    /// Its effect.
+    pub(super) id: EffectId,
+    /// As the processes before this one have left it.
+    before: Option<Clock>,
+    /// When this process says that it is at work.
+    pub(super) signs: Interval,
+}
+
+impl TimeBudget {
+    pub(super) fn of(plan: &Plan, limits: &Limits, records: &[Record], session: &dyn Session) -> Self {
+        let id = time_budget(plan);
+        let counting = record::counting(records).map(|(_, record)| record);
+        let before = Clock::last(counting, id.as_str(), session.began_at_ms());
+        let apart = limits.timeout_ms.unwrap_or(u64::MAX) / SIGNS;
+        let apart = Duration::from_millis(apart.clamp(MIN_APART_MS, MAX_APART_MS));
+        let mut signs = interval_at(tokio::time::Instant::now() + apart, apart);
+        signs.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self { id, before, signs }
+    }
+
+    /// When a budget of `ms` is used up, if it begins or continues at `now_ms`.
+    pub(super) fn ends_ms(&self, now_ms: i64, ms: u64) -> i64 {
+        now_ms.saturating_add_unsigned(self.before.map_or(ms, |before| before.left_ms(now_ms).min(ms)))
+    }
+}
+
+impl Driver<'_, '_> {
+    /// Notes that this process is at work on the run, if that has a time budget.
+    pub(super) async fn give_sign_of_life(&mut self) -> Result<(), Error> {
+        let Some(Some(ends_ms)) = self.sleeping.get(&self.time.id) else { return Ok(()) };
+        // The next effect that would start finds out that this process has lost the run.
+        if self.drive.session.check_lease().is_err() {
+            return Ok(());
+        }
+        let record = record::of_clock(*ends_ms, self.at_ms());
+        Ok(self.drive.session.append(record).await?)
+    }
+
+    /// A run whose process died when nothing was left of its time does not begin again what it would give up at once.
+    pub(super) async fn end_if_out_of_time(&mut self, mut live: Vec<Command>) -> Result<Vec<Command>, Error> {
+        let is_used_up =
+            self.time.before.is_some_and(|before| before.seen_ms.is_some() && before.left_ms(self.now_ms()) == 0);
+        let is_it = |command: &Command| matches!(command, Command::Start(id, _) if *id == self.time.id);
+        let Some(at) = live.iter().position(is_it).filter(|_| is_used_up) else { return Ok(live) };
+        if let Command::Start(id, effect) = live.remove(at) {
+            self.journal(&id, &effect, Completed { outcome: Outcome::Slept, elapsed_ms: 0 }).await?;
+        }
+        self.give_up_before_anything_begins(live).await
+    }
+}

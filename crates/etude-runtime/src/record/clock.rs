@@ -1,0 +1,115 @@
+//! The record that tells how long a run has been at work, for its time budget.
+
+use etude_core::digest::Digest;
+
+use super::{CLOCK, VERSION, at_ms, to_deadline};
+use crate::engine::Record;
+
+/// The time budget of a run, as the processes before this one have left it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Clock {
+    /// When it is used up, in milliseconds since 1970, if it has gone on since.
+    pub ends_ms: i64,
+    /// When the last of these processes is last known to have been at work; `None`: it let the run wait, and that counts.
+    pub seen_ms: Option<i64>,
+}
+
+impl Clock {
+    /// That of a run which began at `began_at_ms`, by its records that count. `timer` is the effect of its time budget.
+    pub fn last<'r>(records: impl Iterator<Item = &'r Record>, timer: &str, began_at_ms: i64) -> Option<Self> {
+        let mut last: Option<Self> = None;
+        for record in records {
+            if record.key == CLOCK {
+                last = Self::of(record).map(|ends_ms| Self { ends_ms, seen_ms: Some(began_at_ms) }).or(last);
+            } else if let Some((_, ends_ms)) = to_deadline(record).filter(|(id, _)| id.as_str() == timer) {
+                last = Some(Self { ends_ms, seen_ms: None });
+            }
+            // A record is a sign of life of the process that wrote it.
+            if let Some(Self { seen_ms: Some(seen_ms), .. }) = &mut last
+                && let Some(at_ms) = at_ms(record)
+            {
+                *seen_ms = (*seen_ms).max(began_at_ms.saturating_add_unsigned(at_ms));
+            }
+        }
+        last
+    }
+
+    fn of(record: &Record) -> Option<i64> {
+        etude_core::tree::of(&record.body).ok()?.get("ends_ms")?.as_i64()
+    }
+
+    /// What is left of the budget at `now_ms`. Time in which no process had the run does not count.
+    pub fn left_ms(&self, now_ms: i64) -> u64 {
+        let until = self.seen_ms.map_or(now_ms, |seen_ms| seen_ms.min(now_ms));
+        u64::try_from(self.ends_ms.saturating_sub(until)).unwrap_or(0)
+    }
+}
+
+/// The record that a process is at work on a run, `at_ms` milliseconds after the run began, whose time budget is used up at
+/// `ends_ms`, in milliseconds since 1970.
+pub fn of_clock(ends_ms: i64, at_ms: u64) -> Record {
+    let body = serde_json::json!({"v": VERSION, "at": at_ms, "ends_ms": ends_ms}).to_string();
+    Record { key: CLOCK.to_owned(), request: Digest::of(b"clock"), body, blobs: Vec::new() }
+}
+
+/// How many records tell that a run has come further: a process that only says that it is at work has done nothing yet.
+pub fn progress(records: &[Record]) -> usize {
+    records.iter().filter(|record| record.key != CLOCK).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use etude_core::effect::{Effect, EffectId};
+    use etude_core::outcome::{Completed, Outcome};
+
+    use super::*;
+    use crate::record::{of_deadline, of_outcome};
+
+    const BEGAN: i64 = 1_000_000;
+
+    fn left(records: &[Record], now_ms: i64) -> Option<u64> {
+        Clock::last(records.iter(), "p!timeout", BEGAN).map(|clock| clock.left_ms(BEGAN + now_ms))
+    }
+
+    fn outcome(at_ms: u64) -> Record {
+        let effect = Effect::Sleep { ms: 1, deadline: false };
+        let completed = Completed { outcome: Outcome::Slept, elapsed_ms: 1 };
+        of_outcome(&EffectId::new("p/a"), effect.digest(), &completed, None, at_ms)
+    }
+
+    /// time counts up to the last sign of life of each process, and no further.
+    #[test]
+    fn time_without_a_process_does_not_count() {
+        let first = of_clock(BEGAN + 60_000, 0);
+        assert_eq!(left(&[], 5), None);
+        assert_eq!(left(&[outcome(7)], 5), None, "versions before this one kept no clock");
+        assert_eq!(left(std::slice::from_ref(&first), 900_000), Some(60_000));
+        assert_eq!(left(&[first.clone(), outcome(20_000)], 900_000), Some(40_000));
+        let beat = of_clock(BEGAN + 60_000, 50_000);
+        assert_eq!(left(&[first.clone(), outcome(20_000), beat.clone()], 900_000), Some(10_000));
+        // The next process has 10 s, and dies after 4.
+        let second = [first.clone(), beat, of_clock(BEGAN + 910_000, 900_000), outcome(904_000)];
+        assert_eq!(left(&second, 5_000_000), Some(6_000));
+        assert_eq!(left(&[first, outcome(70_000)], 900_000), Some(0));
+    }
+
+    /// ADR 0060: the time that a run waits for an answer counts, until a process has it again.
+    #[test]
+    fn time_that_a_run_waits_counts() {
+        let timer = EffectId::new("p!timeout");
+        let waits = [of_clock(BEGAN + 60_000, 0), outcome(20_000), of_deadline(&timer, BEGAN + 60_000)];
+        assert_eq!(left(&waits, 50_000), Some(10_000));
+        assert_eq!(left(&waits, 70_000), Some(0));
+        assert_eq!(left(&waits[2..], 50_000), Some(10_000), "as in the journal of an earlier version");
+        let goes_on = [&waits[..], &[of_clock(BEGAN + 60_000, 50_000), outcome(55_000)]].concat();
+        assert_eq!(left(&goes_on, 900_000), Some(5_000));
+        let other = of_deadline(&EffectId::new("p/ok!timeout"), BEGAN + 1);
+        assert_eq!(left(&[waits[0].clone(), other], 900_000), Some(60_000));
+    }
+
+    /// K-35: a process that only says that it is at work has done nothing yet.
+    #[test]
+    fn signs_of_life_are_no_progress() {
+        assert_eq!(progress(&[of_clock(1, 0), outcome(1), of_clock(1, 2)]), 1);
+    }
+}
