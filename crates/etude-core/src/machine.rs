@@ -127,6 +127,44 @@ pub struct Limits {
     pub timeout_ms: Option<u64>,
 }
 
+impl Limits {
+    /// Why a run that has spent `usage` is at its end, if `is_over` says so of what it has spent and may spend.
+    fn exceeded(&self, usage: &Usage, is_over: impl Fn(f64, f64) -> bool) -> Option<String> {
+        let tokens = usage.input_tokens + usage.output_tokens;
+        if let Some(limit) = self.max_tokens.filter(|limit| is_over(tokens as f64, *limit as f64)) {
+            return Some(format!("the run has used {tokens} tokens; its budget is {limit}"));
+        }
+        let (limit, cost) = (self.max_cost_usd?, usage.cost_usd?);
+        is_over(cost, limit).then(|| format!("the run has cost {cost:.4} USD; its budget is {limit} USD"))
+    }
+}
+
+/// What a model call cost that is no effect of the run: one of its layers, or a confirmation.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Aside {
+    /// What it cost.
+    pub usage: Usage,
+    /// It was not made, because the budget was used up.
+    pub is_refused: bool,
+}
+
+/// What a run has spent, and what it may spend.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Budget {
+    spent: Usage,
+    /// Empty in the destructor.
+    limits: Limits,
+}
+
+impl Budget {
+    /// Why nothing more may be spent after this.
+    pub fn used_up_with(&self, more: &Usage) -> Option<String> {
+        let mut spent = self.spent;
+        spent.add(more);
+        self.limits.exceeded(&spent, |spent, limit| spent >= limit)
+    }
+}
+
 /// The effect of the time budget of a run.
 pub fn time_budget(plan: &Plan) -> EffectId {
     Path::root(&plan.body.name).aside("timeout")
@@ -174,6 +212,7 @@ enum Input {
     Cancel(Failure),
     Kill(Failure),
     Resumed(SlotForms),
+    Spent(Aside),
 }
 
 impl Machine {
@@ -199,6 +238,11 @@ impl Machine {
                 Some(Input::Resumed(slots)) => {
                     self.cx.facts.slots = slots;
                     self.root.resumed(&mut self.cx);
+                }
+                Some(Input::Spent(aside)) => {
+                    if let Err(why) = self.cx.spend(&aside) {
+                        self.root.cancel(&mut self.cx, &why);
+                    }
                 }
                 None => {}
             }
@@ -238,6 +282,16 @@ impl Machine {
     /// Outcomes of earlier attempts are still to come: what the pipeline asks for may have been paid for already.
     pub fn expect_kept(&mut self, is_expected: bool) {
         self.cx.expects_kept = is_expected;
+    }
+
+    /// Books a model call that is no effect. One that exceeds the budget, or that it has refused, ends the run.
+    pub fn spend(&mut self, aside: Aside) {
+        self.inbox.push_back(Input::Spent(aside));
+    }
+
+    /// What was spent so far, and what may be.
+    pub fn budget(&self) -> Budget {
+        self.cx.budget()
     }
 
     /// Stops constructor or pipeline; the destructor still runs, and is not cut short.

@@ -21,6 +21,7 @@ use tokio::sync::{mpsc, watch};
 use crate::blob::BlobStore;
 use crate::engine::{self, Record, Session};
 use crate::host::{EffectSinks, Handle, Host};
+use crate::meter::Meter;
 use crate::record;
 use crate::stream_buffer::{Deltas, StreamBuffer};
 use replay::{Origin, Replay};
@@ -215,6 +216,8 @@ pub struct Drive<'a> {
     pub is_resumed: bool,
     /// What its layers tell ([`Progress::Layers`]).
     pub middleware_events: Option<mpsc::UnboundedReceiver<MiddlewareEvent>>,
+    /// Counts the model calls of its layers.
+    pub meter: Option<Arc<Meter>>,
 }
 
 /// A run whose journal has been replayed.
@@ -269,11 +272,13 @@ impl Replayed<'_> {
         let streams_completions = drive.streams_completions;
         let (_silent, silence) = mpsc::unbounded_channel();
         let middleware_events = drive.middleware_events.take().unwrap_or(silence);
+        let meter = drive.meter.take().unwrap_or_default();
         let mut driver = Driver {
             drive,
             machine,
             replay,
             time,
+            meter,
             sinks: EffectSinks { ends, stderr, stream_buffer: Arc::clone(&stream_buffer), streams_completions },
             said,
             middleware_events,
@@ -313,6 +318,7 @@ struct Driver<'a, 'b> {
     machine: Machine,
     replay: Replay,
     time: TimeBudget,
+    meter: Arc<Meter>,
     sinks: EffectSinks,
     /// What processes write to stderr.
     said: mpsc::Receiver<(EffectId, Vec<u8>)>,
@@ -357,6 +363,7 @@ impl Driver<'_, '_> {
     }
 
     async fn event_loop(&mut self, live: Vec<Command>, ended: &mut Ends) -> Result<Driven, Error> {
+        self.meter.update(&self.machine);
         let live = self.stop_before_anything_begins(live).await?;
         let live = self.end_if_out_of_time(live).await?;
         let live = self.resume_before_anything_begins(live).await?;
@@ -392,6 +399,11 @@ impl Driver<'_, '_> {
                     self.handle_signals().await?;
                 },
                 _ = self.time.signs.tick(), if is_timed => self.give_sign_of_life().await?,
+                () = self.meter.news() => {
+                    self.book_asides().await?;
+                    let commands = self.poll().await?;
+                    self.execute_commands(commands).await?;
+                }
                 () = self.stream_buffer.news() => {
                     for (id, said) in self.stream_buffer.take_all() {
                         self.pass_on(&id, &said);
@@ -468,6 +480,7 @@ impl Driver<'_, '_> {
     /// have left answer first.
     async fn poll(&mut self) -> Result<Vec<Command>, Error> {
         let commands = self.machine.poll();
+        self.meter.update(&self.machine);
         if !self.replay.has_earlier(&self.machine) {
             return Ok(commands);
         }
@@ -619,6 +632,8 @@ impl Driver<'_, '_> {
             return Ok(());
         }
         self.sleeping.remove(&id);
+        // What its layers have spent is written down before what came of it.
+        self.book_asides().await?;
         self.handle_shortage(&completed.outcome)?;
         let Some(request) = self.machine.request(&id) else { return Ok(()) };
         let asked = self.asked.remove(&id);
@@ -627,6 +642,15 @@ impl Driver<'_, '_> {
         self.machine.complete(&id, completed);
         let commands = self.poll().await?;
         self.execute_commands(commands).await
+    }
+
+    /// Writes down what model calls beside the effects have cost, for the machine to book.
+    async fn book_asides(&mut self) -> Result<(), Error> {
+        for aside in self.meter.take() {
+            self.drive.session.append(record::of_aside(&aside, self.at_ms())).await?;
+            self.machine.spend(aside);
+        }
+        Ok(())
     }
 
     /// A lack of resources is not a failure of the step: the run stops, and a resume begins the step again.

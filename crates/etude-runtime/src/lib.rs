@@ -10,6 +10,7 @@ pub mod driver;
 pub mod engine;
 pub mod host;
 pub mod memory;
+pub mod meter;
 pub mod private;
 pub mod record;
 pub mod run_id;

@@ -5,6 +5,7 @@
 
 mod attempt;
 mod clock;
+mod spent;
 mod wire;
 
 use std::sync::Arc;
@@ -22,6 +23,7 @@ pub use attempt::{
 };
 
 pub use clock::{Clock, of_clock, progress};
+pub use spent::{of_aside, to_aside};
 
 use crate::blob::BlobStore;
 use crate::engine::{Record, Signal};
@@ -40,6 +42,9 @@ pub const ATTEMPT: &str = "!attempt";
 
 /// Key of the record that a process is at work on a run with a time budget: a [`Clock`].
 pub const CLOCK: &str = "!clock";
+
+/// Key of the record of a model call that is no effect of the run.
+pub const SPENT: &str = "!spent";
 
 /// Key of the record that earlier versions wrote when they continued a failed run. It names records that no longer count.
 pub const REOPENED: &str = "!reopened";

@@ -16,7 +16,8 @@ use etude_process::{ChildEnvironment, HostSettings, ProcessHost, PythonWorker, R
 use etude_runtime::driver::{self, Drive, Driven, MiddlewareEvent, Progress, Stop};
 use etude_runtime::engine::{self, Engine, NewRun, Placement, RunState, Session};
 use etude_runtime::host::{CacheUse, EffectMiddleware, Host, ModelPort, ToolPort};
-use etude_runtime::record::Continuation;
+use etude_runtime::meter::{Meter, Metered};
+use etude_runtime::record::{self, Continuation};
 use etude_spec::source::Sources;
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, watch};
@@ -306,12 +307,19 @@ impl Runner {
         Machine::refused_model(machine, &model, claim).map_or(Ok(()), |failure| Err(refused(failure)))
     }
 
+    /// The models for what is asked besides the effects of a run, which counts as well.
+    fn metered(&self) -> (Arc<Meter>, Arc<dyn ModelPort>) {
+        let meter = Arc::new(Meter::default());
+        let models = Metered::new(Arc::clone(&self.models), Arc::clone(&meter));
+        (meter, Arc::new(models))
+    }
+
     /// The chains of everything that the run invokes.
     fn invoker(
         &self,
         run: &NewRun,
         (definition, project): (&Definition, Option<Project>),
-        yolo: bool,
+        (yolo, models): (bool, &Arc<dyn ModelPort>),
         middleware_events: mpsc::UnboundedSender<MiddlewareEvent>,
         is_observed: bool,
     ) -> Invoker {
@@ -324,7 +332,7 @@ impl Runner {
             description: None,
             uri: None,
             metadata: Map::new(),
-            handler: Arc::new(Agent { models: Arc::clone(&self.models) }),
+            handler: Arc::new(Agent { models: Arc::clone(models) }),
         };
         access.handlers.insert("agent".to_owned(), agent);
         Invoker::open(&definition.app, project, access, Box::new(EventRelay::new(middleware_events)), is_observed)
@@ -376,15 +384,16 @@ impl Runner {
         let (records, project) = (std::mem::take(&mut plan.records), plan.project.take());
         let (header, is_resumed) = (&plan.header, plan.is_resumed);
         let (forwarding, middleware_events) = mpsc::unbounded_channel();
-        let invoker =
-            self.invoker(run, (definition, project), header.granted.yolo, forwarding, watch.observes_invocations);
+        let (meter, metered) = self.metered();
+        let manner = (header.granted.yolo, &metered);
+        let invoker = self.invoker(run, (definition, project), manner, forwarding, watch.observes_invocations);
         let processes = Arc::new(self.processes(definition, run, header));
         let tools = Arc::new(RunTools::new(
             self.grants.with(&header.granted),
             definition,
             (&run.id, header),
             Arc::clone(&processes),
-            Arc::clone(&self.models),
+            metered,
             invoker.clone(),
         ));
         let (active, began_at_ms) = match is_resumed {
@@ -414,6 +423,7 @@ impl Runner {
             streams_completions: watch.streams_completions,
             is_resumed,
             middleware_events: Some(middleware_events),
+            meter: Some(Arc::clone(&meter)),
         };
         let passing = EventRedactor::new(&self.grants.secrets);
         let Watch { emit, stop, .. } = &mut watch;
@@ -424,16 +434,37 @@ impl Runner {
         processes.kill_leftovers();
         let driven = driven.map_err(|source| Error::Drive { run_id: run.id.clone(), source })?;
         let (mut result, gates, wakes_at_ms) = parts(driven);
+        result.usage.add(&book(session, &meter).await?);
         passing.redact(&mut result);
         let took = active.saturating_add(u64::try_from(now_ms() - began_at_ms).unwrap_or(0));
         let mut document = Document::of(&run.id, &definition.target, &result, &gates, took);
         document.again_of.clone_from(&header.again_of);
-        match state_of(&result) {
-            RunState::Waiting => session.suspend(wakes_at_ms, &document.to_journal()).await?,
-            state => session.set_state(state, Some(&document.to_journal())).await?,
-        }
+        note_end(session, state_of(&result), wakes_at_ms, &document).await?;
         Ok(Ended { run_id: run.id.clone(), document, errors: result.errors, gates, limits })
     }
+}
+
+async fn note_end(
+    session: &dyn Session,
+    state: RunState,
+    wakes_at_ms: Option<i64>,
+    document: &Document,
+) -> Result<(), engine::Error> {
+    match state {
+        RunState::Waiting => session.suspend(wakes_at_ms, &document.to_journal()).await,
+        state => session.set_state(state, Some(&document.to_journal())).await,
+    }
+}
+
+/// Writes down what layers have asked since the run came to its end, and what that cost.
+async fn book(session: &dyn Session, meter: &Meter) -> Result<Usage, Error> {
+    let mut usage = Usage::default();
+    for aside in meter.take() {
+        let at_ms = u64::try_from(session.now_ms().saturating_sub(session.began_at_ms())).unwrap_or(0);
+        session.append(record::of_aside(&aside, at_ms)).await?;
+        usage.add(&aside.usage);
+    }
+    Ok(usage)
 }
 
 /// The result so far, the gates that wait, and when the earliest of them times out.

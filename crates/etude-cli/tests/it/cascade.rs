@@ -581,6 +581,24 @@ fn a_prompt_may_be_middleware() {
     assert_eq!(test.ledger(), [""; 0]);
 }
 
+/// what a prompt asks as a layer is in the usage of the run, and counts for its budget.
+#[test]
+fn prompts_as_middleware_count_for_the_budget() {
+    let server = Server::by(|_, _| Reply::says("decided"));
+    let test = Test::new()
+        .model(&server)
+        .file("app.skill.md", "---\nname: app\nmetadata: {role: main, paths: [./skills], judge: {}}\n---\n")
+        .file(
+            "skills/judge.skill.md",
+            "---\nname: judge\ndescription: Decides.\nmetadata: {role: middleware}\n---\n\nJudge.\n",
+        )
+        .pipeline("p", |p| p.note("first", "1").note("second", "2"));
+    test.run_json("p").output("decided").has("/usage/calls", 2);
+    let few = test.run(&["run", "-p", "p", "--max-tokens", "1", "--format", "json"]).exit(1);
+    few.failed_with(&["business first: budget_exceeded"]).has("/usage/calls", 1);
+    assert_eq!((server.seen().len(), test.ledger()), (3, Vec::<String>::new()));
+}
+
 /// D-7, D-17: the layers of an app stand around its pipeline steps; what they change is what the journal has.
 #[test]
 fn middleware_wraps_code_steps() {

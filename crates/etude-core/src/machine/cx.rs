@@ -5,7 +5,7 @@ use std::task::Poll;
 
 use super::handover::Call;
 use super::open_work::OpenWork;
-use super::{Command, Limits, Paid};
+use super::{Aside, Budget, Command, Limits, Paid};
 use crate::digest::Digest;
 use crate::effect::{Effect, EffectId};
 use crate::failure::{Failure, FailureKind, Phase};
@@ -319,23 +319,22 @@ impl Cx {
         self.check_budget(|spent, limit| spent >= limit)
     }
 
+    /// Books a model call that is no effect.
+    ///
+    /// # Errors
+    /// The run has now cost more than it may, or the call was refused because of that.
+    pub(crate) fn spend(&mut self, aside: &Aside) -> Result<(), Failure> {
+        self.usage.add(&aside.usage);
+        self.check_budget(|spent, limit| spent > limit || aside.is_refused && spent >= limit)
+    }
+
+    pub(crate) fn budget(&self) -> Budget {
+        let limits = if self.is_limited { self.limits } else { Limits::default() };
+        Budget { spent: self.usage, limits }
+    }
+
     fn check_budget(&self, is_over: impl Fn(f64, f64) -> bool) -> Result<(), Failure> {
-        if !self.is_limited {
-            return Ok(());
-        }
-        let tokens = self.usage.input_tokens + self.usage.output_tokens;
-        if let Some(limit) = self.limits.max_tokens
-            && is_over(tokens as f64, limit as f64)
-        {
-            let message = format!("the run has used {tokens} tokens; its budget is {limit}");
-            return Err(Failure::new(FailureKind::BudgetExceeded, message));
-        }
-        if let (Some(limit), Some(cost)) = (self.limits.max_cost_usd, self.usage.cost_usd)
-            && is_over(cost, limit)
-        {
-            let message = format!("the run has cost {cost:.4} USD; its budget is {limit} USD");
-            return Err(Failure::new(FailureKind::BudgetExceeded, message));
-        }
-        Ok(())
+        let why = self.limits.exceeded(&self.usage, is_over).filter(|_| self.is_limited);
+        why.map_or(Ok(()), |why| Err(Failure::new(FailureKind::BudgetExceeded, why)))
     }
 }

@@ -168,6 +168,11 @@ impl Replay {
             machine.resume(record::resumed_slots(&record.body));
             return Ok(());
         }
+        // What was spent in earlier attempts is in [`Start::spent`](etude_core::machine::Start::spent).
+        if let Some(aside) = record::to_aside(&record).filter(|_| origin == Origin::Current) {
+            machine.spend(aside);
+            return Ok(());
+        }
         // Other records that are about the run and not about an effect.
         if record.key.starts_with('!') {
             return Ok(());

@@ -12,6 +12,7 @@ use etude_core::plan::{Code, ForEach, Origin, OutputOf, Sequence, Step, StepKind
 use etude_core::report::Status;
 
 mod attempts;
+mod metered;
 mod streaming;
 mod time_budget;
 
@@ -109,6 +110,9 @@ struct World {
     run_id: String,
     engine: Arc<MemoryEngine>,
     limits: Limits,
+    /// A layer, and what counts its model calls.
+    judge: Option<Arc<dyn crate::host::EffectMiddleware>>,
+    meter: Option<Arc<Meter>>,
 }
 
 impl World {
@@ -116,7 +120,7 @@ impl World {
         let dir = tempfile::tempdir().unwrap();
         let engine = Arc::new(MemoryEngine::new(Arc::new(FileBlobs::new(dir.path().join("blobs"), false))));
         let run_id = format!("driver-{}", dir.path().file_name().unwrap().display());
-        Self { dir, run_id, engine, limits: Limits::default() }
+        Self { dir, run_id, engine, limits: Limits::default(), judge: None, meter: None }
     }
 
     /// Another world for the same run.
@@ -184,7 +188,7 @@ impl World {
             ),
             models,
             engine: Arc::clone(&self.engine) as Arc<dyn Engine>,
-            effect_middleware: None,
+            effect_middleware: self.judge.clone(),
         };
         let (_sender, receiver) = watch::channel(stop);
         let start = Start {
@@ -212,6 +216,7 @@ impl World {
             streams_completions,
             is_resumed,
             middleware_events,
+            meter: self.meter.clone(),
         };
         match emit {
             Some(emit) => drive.run(emit).await,

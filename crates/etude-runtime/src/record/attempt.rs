@@ -104,11 +104,17 @@ pub fn spent_before(records: &[Record], blobs: &dyn BlobStore) -> Usage {
     spent
 }
 
-/// What the model calls of these records have cost. An outcome that was written down again in a new place counts once.
+/// What the model calls of these records have cost, those beside the effects included. An outcome that was written down again in a new place counts once.
 pub fn usage_of<'r>(records: impl Iterator<Item = &'r Record>, blobs: &dyn BlobStore) -> Usage {
     let mut seen = BTreeSet::new();
     let mut sum = Usage::default();
-    for record in records.filter(|record| !record.key.starts_with('!')) {
+    for record in records {
+        if let Some(aside) = super::to_aside(record) {
+            sum.add(&aside.usage);
+        }
+        if record.key.starts_with('!') {
+            continue;
+        }
         if let Ok(Completed { outcome: Outcome::Response(answer), .. }) = super::to_outcome(record, blobs)
             && seen.insert((&record.key, super::without_time(record)))
         {

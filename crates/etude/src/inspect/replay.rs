@@ -56,11 +56,14 @@ impl Replay {
     /// The journal is damaged.
     pub fn advance(&mut self) -> Result<Option<(Record, Vec<Command>)>, String> {
         let kept = if self.machine.is_past_constructor() { self.earlier.pop_front() } else { None };
+        let is_kept = kept.is_some();
         let Some(record) = kept.or_else(|| self.current.pop_front()) else { return Ok(None) };
         if record.key == record::CANCEL {
             self.machine.cancel(&record::cancel_reason(&record.body));
         } else if record.key == record::RESUMED {
             self.machine.resume(record::resumed_slots(&record.body));
+        } else if let Some(aside) = record::to_aside(&record).filter(|_| !is_kept) {
+            self.machine.spend(aside);
         } else if !record.key.starts_with('!') {
             let id = EffectId::new(record.key.as_str());
             if self.machine.request(&id) != Some(record.request) {

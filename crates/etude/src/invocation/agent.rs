@@ -98,6 +98,7 @@ async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Out
         on_mismatch: OnMismatch::Refuse,
         streams_completions: false,
         middleware_events: None,
+        meter: None,
     };
     let driven = drive.run(&mut |_| ()).await;
     watcher.abort();

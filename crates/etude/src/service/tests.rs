@@ -1,14 +1,15 @@
 use std::collections::BTreeSet;
 
 use etude_core::data::Json;
-use etude_core::machine::Limits;
-use etude_core::model::{CallFailure, ModelResponse, Request as ModelRequest};
+use etude_core::machine::{Aside, Limits};
+use etude_core::model::{CallFailure, ModelResponse, Request as ModelRequest, Usage};
 use etude_invoke::LayerSettings;
 use etude_process::PythonWorker;
 use etude_process::blob::FileBlobs;
 use etude_runtime::engine::{self, Cause, Engine, Enqueued, Placement, Query, RunState, UniqueKey};
 use etude_runtime::host::{Boxed, ModelPort};
 use etude_runtime::memory::MemoryEngine;
+use etude_runtime::record;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -353,4 +354,16 @@ async fn a_drained_run_can_still_be_cancelled() {
     handle.cancel("enough");
     assert_eq!(ended(&mut handle).await.expect("it ended").document.status(), "cancelled");
     assert_eq!(world.state(&id), (RunState::Cancelled, false));
+}
+
+/// a run that is interpreted again has in its usage what its layers asked.
+#[tokio::test]
+async fn a_replay_counts_what_layers_asked() {
+    let world = World::new();
+    let id = world.accepted(Placement::default()).await;
+    let mut view = world.engine.view(&id).expect("a run");
+    let usage = Usage { calls: 1, input_tokens: 3, ..Usage::default() };
+    view.records.push(record::of_aside(&Aside { usage, is_refused: false }, 1));
+    let replayed = crate::inspect::replay(&view, &world.parts().definition, &world.engine.blobs());
+    assert_eq!(replayed.expect("it can be read").expect("it fits").result.usage, usage);
 }
