@@ -2,6 +2,7 @@
 //! writing every outcome down before anything that follows from it begins.
 
 mod replay;
+mod signals;
 mod time_budget;
 
 use std::collections::BTreeMap;
@@ -287,13 +288,15 @@ impl Replayed<'_> {
             gates: BTreeMap::new(),
             sleeping: BTreeMap::new(),
             asked: BTreeMap::new(),
+            is_killed: false,
             is_draining: false,
             held_back: Vec::new(),
             emit,
         };
         let result = driver.event_loop(live, &mut ended).await;
         if matches!(result, Err(Error::Left)) {
-            driver.give_sign_of_life().await?;
+            // Without it the time since the last record is lost, and nothing else.
+            driver.give_sign_of_life().await.ok();
         }
         if result.is_err() {
             driver.end_effects(ended).await;
@@ -332,6 +335,8 @@ struct Driver<'a, 'b> {
     sleeping: BTreeMap<EffectId, Option<i64>>,
     /// What models are being asked and what steps call, to be kept with what comes of it.
     asked: BTreeMap<EffectId, Effect>,
+    /// Nothing runs any more, not even the destructor.
+    is_killed: bool,
     /// Nothing new begins.
     is_draining: bool,
     /// What would have begun since.
@@ -419,13 +424,17 @@ impl Driver<'_, '_> {
     /// before it heeded that, does not begin again what it would give up at once: it would be an effect in the world that
     /// no one asked for.
     async fn stop_before_anything_begins(&mut self, live: Vec<Command>) -> Result<Vec<Command>, Error> {
-        let said = match self.drive.stop.borrow().clone() {
-            Stop::Cancel(reason) => Some(reason),
-            _ if self.drive.is_resumed => self.signalled_cancel()?,
-            _ => None,
-        };
-        let Some(reason) = said else { return Ok(live) };
-        self.cancel(&reason).await?;
+        let said = self.drive.stop.borrow().clone();
+        let killed = if self.drive.is_resumed { self.signalled_kill()? } else { None };
+        match (killed, said) {
+            (Some(reason), _) => self.kill(&reason).await?,
+            (None, Stop::Cancel(reason)) => self.cancel(&reason).await?,
+            _ => {
+                let cancelled = if self.drive.is_resumed { self.signalled_cancel()? } else { None };
+                let Some(reason) = cancelled else { return Ok(live) };
+                self.cancel(&reason).await?;
+            }
+        }
         self.give_up_before_anything_begins(live).await
     }
 
@@ -681,10 +690,7 @@ impl Driver<'_, '_> {
                 return Ok(());
             }
             Stop::Cancel(reason) => self.cancel(&reason).await?,
-            Stop::Kill(reason) => {
-                self.cancel(&reason).await?;
-                self.machine.kill(&reason);
-            }
+            Stop::Kill(reason) => self.kill(&reason).await?,
         }
         if self.is_draining {
             // What a drain held back belongs to a run that is now ended here: what is given up does not begin.
@@ -706,51 +712,6 @@ impl Driver<'_, '_> {
             self.replay.is_cancelled = true;
             self.drive.session.append(record::of_cancel(reason, self.at_ms())).await?;
             self.machine.cancel(reason);
-        }
-        Ok(())
-    }
-
-    async fn handle_signals(&mut self) -> Result<(), Error> {
-        if let Some(reason) = self.signalled_cancel()? {
-            self.cancel(&reason).await?;
-        }
-        self.handle_decisions().await?;
-        let commands = self.poll().await?;
-        self.execute_commands(commands).await
-    }
-
-    /// Why another process wants the run cancelled, if one does and that is not recorded yet.
-    fn signalled_cancel(&self) -> Result<Option<String>, Error> {
-        if self.replay.is_cancelled {
-            return Ok(None);
-        }
-        let signals = self.drive.session.signals()?;
-        let key = record::cancel_key(self.drive.start.attempt.number);
-        let signal = signals.into_iter().find(|signal| signal.key == key);
-        Ok(signal.map(|signal| record::cancel_reason(&signal.body)))
-    }
-
-    /// Takes the answers to gates that have come meanwhile.
-    async fn handle_decisions(&mut self) -> Result<(), Error> {
-        if self.gates.is_empty() {
-            return Ok(());
-        }
-        let signals = self.drive.session.signals()?;
-        // The questions may be long.
-        if signals.is_empty() {
-            return Ok(());
-        }
-        let attempt = self.drive.start.attempt.number;
-        let key = |id: &EffectId, gate: &Gate| record::decision_key(id.as_str(), &record::question(gate, attempt));
-        let keys: Vec<(EffectId, String)> = self.gates.iter().map(|(id, gate)| (id.clone(), key(id, gate))).collect();
-        for (id, key) in keys {
-            let Some(decision) = signals.iter().find(|signal| signal.key == key).and_then(record::to_decision) else {
-                continue;
-            };
-            if let Some(gate) = self.gates.remove(&id) {
-                let completed = Completed { outcome: Outcome::Decided(decision), elapsed_ms: 0 };
-                self.journal(&id, &Effect::Gate(gate), completed).await?;
-            }
         }
         Ok(())
     }

@@ -34,6 +34,9 @@ pub const VERSION: u32 = 1;
 /// Key of the record and of the signal that a run was cancelled.
 pub const CANCEL: &str = "!cancel";
 
+/// Key of the signal that a run was killed.
+pub const KILL: &str = "!kill";
+
 /// Key of the record that a run with stages went on in another process.
 pub const RESUMED: &str = "!resumed";
 
@@ -232,6 +235,16 @@ pub fn cancel_key(attempt: u32) -> String {
 /// The signal that cancels the current attempt at a run.
 pub fn cancel_signal(reason: &str, attempt: u32) -> Signal {
     Signal { key: cancel_key(attempt), body: serde_json::json!({"v": VERSION, "reason": reason}).to_string() }
+}
+
+/// The key of the signal that kills an attempt at a run. It is another one than that of a cancellation, which may have come before.
+pub fn kill_key(attempt: u32) -> String {
+    if attempt == 1 { KILL.to_owned() } else { format!("{KILL}@{attempt}") }
+}
+
+/// The signal that kills the current attempt at a run: not even its destructor runs.
+pub fn kill_signal(reason: &str, attempt: u32) -> Signal {
+    Signal { key: kill_key(attempt), ..cancel_signal(reason, attempt) }
 }
 
 /// The key of the answer to a gate: an answer is for this question and for no other that may stand in its place after

@@ -74,7 +74,11 @@ pub(crate) fn cancel_run(server: &Arc<Server>, row: &RunRow, reason: &str, kills
     let view = engine.view(&row.id).map_err(|e| engine_failed(&e))?;
     let attempt = record::attempt_number(&view.records);
     // In the journal first: this process may die now, and a run that is about to wait reads no message.
-    engine.signal(&row.id, &record::cancel_signal(reason, attempt)).map_err(|e| engine_failed(&e))?;
+    // The other process may know of no kill: it cancels the run then. One that does must not find the cancellation alone.
+    let kill = kills.then(|| record::kill_signal(reason, attempt));
+    for signal in kill.iter().chain([&record::cancel_signal(reason, attempt)]) {
+        engine.signal(&row.id, signal).map_err(|e| engine_failed(&e))?;
+    }
     let control = if kills { Control::Kill(reason.to_owned()) } else { Control::Cancel(reason.to_owned()) };
     if server.works().control(&row.id, control) {
         return Ok(());

@@ -113,6 +113,7 @@ struct World {
     /// A layer, and what counts its model calls.
     judge: Option<Arc<dyn crate::host::EffectMiddleware>>,
     meter: Option<Arc<Meter>>,
+    is_resumed: bool,
 }
 
 impl World {
@@ -120,7 +121,7 @@ impl World {
         let dir = tempfile::tempdir().unwrap();
         let engine = Arc::new(MemoryEngine::new(Arc::new(FileBlobs::new(dir.path().join("blobs"), false))));
         let run_id = format!("driver-{}", dir.path().file_name().unwrap().display());
-        Self { dir, run_id, engine, limits: Limits::default(), judge: None, meter: None }
+        Self { dir, run_id, engine, limits: Limits::default(), judge: None, meter: None, is_resumed: false }
     }
 
     /// Another world for the same run.
@@ -203,7 +204,7 @@ impl World {
             slots: Default::default(),
         };
         let (on_mismatch, streams_completions) = (OnMismatch::Refuse, emit.is_some());
-        let (host, stop, is_resumed) = (&host, receiver, false);
+        let (host, stop, is_resumed) = (&host, receiver, self.is_resumed);
         let records = session.records().unwrap();
         let drive = Drive {
             plan,
@@ -333,6 +334,35 @@ async fn a_cancelled_run_stays_cancelled_after_a_crash() {
     assert_eq!(result.status, Status::Cancelled);
     assert_eq!(result.errors[0].message, "cancelled by a test");
     assert_eq!(world.ledger(), ["after"]);
+}
+
+/// S-79: another process kills a run: what runs is ended, and the destructor does not run.
+#[tokio::test]
+async fn a_run_is_killed_by_another_process() {
+    let world = World::new();
+    let session = block_on(world.engine.create(&world.new_run())).unwrap();
+    let mut plan = plan();
+    plan.body = sequence("p", vec![shell("hold", "exec sleep 60"), step("last", "1")]);
+    // A process that kills a run also cancels it, for those that know of no kill.
+    for signal in [record::kill_signal("enough", 1), record::cancel_signal("enough", 1)] {
+        world.engine.signal(&world.run_id, &signal).unwrap();
+    }
+    let result = finished(world.drive(&plan, &*session, Stop::No).await.unwrap());
+    assert_eq!((result.status, result.errors[0].message.as_str()), (Status::Cancelled, "enough"));
+    assert!(!world.ledger().iter().any(|name| name == "after" || name == "last"), "{:?}", world.ledger());
+}
+
+/// S-79: a run that was to be killed, and whose process died on the way, runs no destructor in the next one.
+#[tokio::test]
+async fn a_killed_run_stays_killed_after_a_crash() {
+    let (_, records, first) = uninterrupted().await;
+    let world = World { is_resumed: true, ..World::of(&first.run_id) };
+    let session = block_on(world.engine.create(&world.new_run())).unwrap();
+    records[..2].iter().for_each(|record| block_on(session.append(record.clone())).unwrap());
+    world.engine.signal(&world.run_id, &record::kill_signal("enough", 1)).unwrap();
+    block_on(session.append(record::of_cancel("enough", 0))).unwrap();
+    let result = finished(world.drive(&plan(), &*session, Stop::No).await.unwrap());
+    assert_eq!((result.status, world.ledger()), (Status::Cancelled, Vec::<String>::new()));
 }
 
 /// a destructor that a second signal ended, in a process that died before the run was over, is done again.

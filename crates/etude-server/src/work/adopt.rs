@@ -145,7 +145,8 @@ fn end_as_failed(server: &Arc<Server>, run_id: &str, failure: impl FnOnce(&RunVi
 
 /// What becomes of a run that may have stopped here.
 fn next_step(server: &Server, run_id: &str, pause: Duration) -> Result<Next, Problem> {
-    let records = || server.engine().view(run_id).map(|view| record::progress(&view.records)).map_err(|e| engine_failed(&e));
+    let records =
+        || server.engine().view(run_id).map(|view| record::progress(&view.records)).map_err(|e| engine_failed(&e));
     server.works().stops.next(run_id, pause, records)
 }
 
@@ -165,13 +166,14 @@ fn wait(server: &Server, row: &RunRow, now_ms: i64) -> Result<Wait, Problem> {
     })
 }
 
-/// True if a cancellation of the current attempt was requested and is not in its journal yet.
+/// True if a cancellation of the current attempt was requested and is not in its journal yet, or if it was to be killed.
 fn is_to_be_cancelled(view: &RunView) -> bool {
     let last = record::Continuation::last(&view.records);
     let (from, number) = last.map_or((0, 1), |(at, last)| (at, last.attempt().number));
     let key = record::cancel_key(number);
     let is_cancelled = view.records.iter().skip(from).any(|record| record.key == record::CANCEL);
-    !is_cancelled && view.signals.iter().any(|signal| signal.key == key)
+    let kill_key = record::kill_key(number);
+    view.signals.iter().any(|signal| !is_cancelled && signal.key == key || signal.key == kill_key)
 }
 
 /// Continues a run that no process executes, within the limits of the queue. Nothing happens if another process was faster, or if

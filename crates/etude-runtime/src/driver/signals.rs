@@ -1,0 +1,75 @@
+//! What other processes ask of a run, and the answers to its questions: signals in the journal.
+
+use etude_core::effect::{Effect, EffectId, Gate};
+use etude_core::outcome::{Completed, Outcome};
+
+use super::{Driver, Error};
+use crate::record;
+
+impl Driver<'_, '_> {
+    pub(super) async fn kill(&mut self, reason: &str) -> Result<(), Error> {
+        self.is_killed = true;
+        self.cancel(reason).await?;
+        self.machine.kill(reason);
+        Ok(())
+    }
+
+    pub(super) async fn handle_signals(&mut self) -> Result<(), Error> {
+        if let Some(reason) = self.signalled_kill()? {
+            self.kill(&reason).await?;
+        }
+        if let Some(reason) = self.signalled_cancel()? {
+            self.cancel(&reason).await?;
+        }
+        self.handle_decisions().await?;
+        let commands = self.poll().await?;
+        self.execute_commands(commands).await
+    }
+
+    /// Why another process wants the run cancelled, if one does and that is not recorded yet.
+    pub(super) fn signalled_cancel(&self) -> Result<Option<String>, Error> {
+        if self.replay.is_cancelled {
+            return Ok(None);
+        }
+        let signals = self.drive.session.signals()?;
+        let key = record::cancel_key(self.drive.start.attempt.number);
+        let signal = signals.into_iter().find(|signal| signal.key == key);
+        Ok(signal.map(|signal| record::cancel_reason(&signal.body)))
+    }
+
+    /// Why another process wants the run killed, if one does and that has not been done yet. It counts in every process: one that
+    /// dies on the way leaves a record of a cancellation only.
+    pub(super) fn signalled_kill(&self) -> Result<Option<String>, Error> {
+        if self.is_killed {
+            return Ok(None);
+        }
+        let key = record::kill_key(self.drive.start.attempt.number);
+        let signal = self.drive.session.signals()?.into_iter().find(|signal| signal.key == key);
+        Ok(signal.map(|signal| record::cancel_reason(&signal.body)))
+    }
+
+    /// Takes the answers to gates that have come meanwhile.
+    pub(super) async fn handle_decisions(&mut self) -> Result<(), Error> {
+        if self.gates.is_empty() {
+            return Ok(());
+        }
+        let signals = self.drive.session.signals()?;
+        // The questions may be long.
+        if signals.is_empty() {
+            return Ok(());
+        }
+        let attempt = self.drive.start.attempt.number;
+        let key = |id: &EffectId, gate: &Gate| record::decision_key(id.as_str(), &record::question(gate, attempt));
+        let keys: Vec<(EffectId, String)> = self.gates.iter().map(|(id, gate)| (id.clone(), key(id, gate))).collect();
+        for (id, key) in keys {
+            let Some(decision) = signals.iter().find(|signal| signal.key == key).and_then(record::to_decision) else {
+                continue;
+            };
+            if let Some(gate) = self.gates.remove(&id) {
+                let completed = Completed { outcome: Outcome::Decided(decision), elapsed_ms: 0 };
+                self.journal(&id, &Effect::Gate(gate), completed).await?;
+            }
+        }
+        Ok(())
+    }
+}
