@@ -1,9 +1,11 @@
 //! Open questions of runs, and the decisions about them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use etude::runs;
 use etude_core::data::Json;
+use etude_core::effect::EffectId;
 use etude_core::outcome::Decision;
 use etude_core::schema::Schema;
 use etude_runtime::engine::{Cursor, Query, RunRow, RunState, RunView, Signalled, name_of};
@@ -12,14 +14,12 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::problem::{Code, Problem};
+use crate::query::invalid;
 use crate::request::{Call, Respond, json_response, tagged};
 use crate::run::{blocking, engine_failed, result_of, visible};
 use crate::server::Server;
 use crate::token::Caller;
 use crate::work;
-
-/// Runs whose questions a list shows: those that wait longest.
-const MAX_RUNS: usize = 1_000;
 
 /// Rows that are read at once.
 const PAGE: u32 = 1_000;
@@ -30,23 +30,87 @@ fn no_decision() -> Problem {
 
 /// `GET /v1/decisions`.
 pub(crate) async fn list(call: Call) -> Respond {
+    let limit = usize::try_from(call.query.number("limit", 1, 200, 50)?).unwrap_or(50);
+    let after = call.query.get("cursor").map(Place::from_cursor).transpose()?;
     let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
-    let decisions = blocking(move || {
+    let page = blocking(move || {
         let apps = server.dirs();
         if apps.is_empty() {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), None));
         }
         let mut rows = waiting(&server, apps)?;
         rows.retain(|row| caller.covers(name_of(&row.target)));
         rows.sort_by_key(|row| (row.changed_at_ms, row.number));
-        rows.truncate(MAX_RUNS);
-        let mut open = Vec::new();
-        for row in &rows {
-            open.extend(open_of(&server, row)?);
-        }
-        Ok(open)
+        open_after(&server, &rows, after.as_ref(), limit)
     });
-    Ok(json_response(StatusCode::OK, &json!({"decisions": decisions.await?, "next": null})))
+    let (decisions, next) = page.await?;
+    Ok(json_response(StatusCode::OK, &json!({"decisions": decisions, "next": next})))
+}
+
+/// At most `limit` open questions of these runs, and the cursor of the next page if there are more.
+fn open_after(
+    server: &Server,
+    rows: &[RunRow],
+    after: Option<&Place>,
+    limit: usize,
+) -> Result<(Vec<Value>, Option<String>), Problem> {
+    let mut found: Vec<(Place, Value)> = Vec::new();
+    for row in rows.iter().skip_while(|row| after.is_some_and(|after| after.is_past(row))) {
+        let open = open_of(server, row)?.into_iter().map(|decision| (Place::of(row, &decision), decision));
+        let mut open: Vec<(Place, Value)> = open.filter(|(place, _)| after.is_none_or(|after| place > after)).collect();
+        open.sort_by(|(one, _), (other, _)| one.cmp(other));
+        found.extend(open);
+        if found.len() > limit {
+            found.truncate(limit);
+            let next = found.last().map(|(place, _)| place.to_cursor());
+            return Ok((found.into_iter().map(|(_, decision)| decision).collect(), next));
+        }
+    }
+    Ok((found.into_iter().map(|(_, decision)| decision).collect(), None))
+}
+
+/// Where a question stands in the list: since when its run waits, the run, and the effect.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    since_ms: i64,
+    number: i64,
+    effect: String,
+}
+
+impl Place {
+    fn of(row: &RunRow, decision: &Value) -> Self {
+        Self { since_ms: row.changed_at_ms, number: row.number, effect: effect_of(decision).to_owned() }
+    }
+
+    /// True if all questions of the run come before.
+    fn is_past(&self, row: &RunRow) -> bool {
+        (row.changed_at_ms, row.number) < (self.since_ms, self.number)
+    }
+
+    /// The cursor of what follows. The effect is in hexadecimal digits, which no query has to escape.
+    fn to_cursor(&self) -> String {
+        let effect: String = self.effect.bytes().map(|byte| format!("{byte:02x}")).collect();
+        format!("{}.{}.{effect}.{}", self.since_ms, self.number, self.check())
+    }
+
+    fn from_cursor(text: &str) -> Result<Self, Problem> {
+        let read = || {
+            let parts: Vec<&str> = text.split('.').collect();
+            let [since_ms, number, effect, check] = parts[..] else { return None };
+            let pairs = effect.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).ok());
+            let bytes: Option<Vec<u8>> = pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect();
+            let effect = String::from_utf8(bytes?).ok()?;
+            let place = Self { since_ms: since_ms.parse().ok()?, number: number.parse().ok()?, effect };
+            (place.check() == check).then_some(place)
+        };
+        read().ok_or_else(|| invalid("cursor", "`cursor` is the `next` of the previous page"))
+    }
+
+    fn check(&self) -> String {
+        let text = format!("{} {} {}", self.since_ms, self.number, self.effect);
+        let key = blake3::derive_key("etude decisions cursor 1", text.as_bytes());
+        key[..6].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
 }
 
 /// All runs that wait.
@@ -94,8 +158,10 @@ pub(crate) fn deadline(view: &RunView, effect: &str) -> Option<i64> {
     };
     let records = || record::counting(&view.records).map(|(_, record)| record);
     let is_over = |id: &str| records().any(|record| record.key == id);
-    let deadlines = records().filter_map(record::to_deadline);
-    deadlines.filter(|(id, _)| is_around(id.as_str()) && !is_over(id.as_str())).map(|(_, at_ms)| at_ms).min()
+    // The time budget may have a later end than when the run waited before.
+    let deadlines: BTreeMap<EffectId, i64> = records().filter_map(record::to_deadline).collect();
+    let around = deadlines.iter().filter(|(id, _)| is_around(id.as_str()) && !is_over(id.as_str()));
+    around.map(|(_, at_ms)| *at_ms).min()
 }
 
 /// The effect that an entry of `waiting` is about.

@@ -43,8 +43,7 @@ pub(crate) async fn decide(call: Call) -> Respond {
 
 async fn page(call: &Call, at: Option<&str>, sent: &[(String, String)], refused: Option<&Problem>) -> Respond {
     let shell = Shell::of(call).await?;
-    let document = source::get(call, "/v1/decisions").await?;
-    let open = document["decisions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let open = source::decisions(call).await?;
     let chosen = open.iter().find(|decision| at.is_some_and(|at| decision["id"] == *at)).or(open.first());
     let is_gone = at.is_some_and(|at| open.iter().all(|decision| decision["id"] != *at));
     let body = html! {
@@ -61,7 +60,7 @@ async fn page(call: &Call, at: Option<&str>, sent: &[(String, String)], refused:
             div.inbox {
                 nav aria-label="Questions" {
                     h2 { "Waiting, oldest first" }
-                    ul id="questions" data-live { @for decision in open { (entry(&shell, decision, chosen)) } }
+                    ul id="questions" data-live { @for decision in &open { (entry(&shell, decision, chosen)) } }
                     p.keys.foot { span { kbd { "j" } " " kbd { "k" } " move" } span { kbd { "Enter" } " open" } span { kbd { "a" } " to the form" } }
                 }
                 // What somebody types is not replaced: only the list is live.

@@ -48,11 +48,11 @@ pub(super) struct Shell {
 impl Shell {
     /// The frame for the caller.
     pub(super) async fn of(call: &Call) -> Result<Self, Problem> {
-        let decisions = source::get(call, "/v1/decisions").await?;
+        let open = source::decisions(call).await?.len();
         Ok(Self {
             base: call.server.settings().base_path.clone(),
             reader: call.caller.as_ref().map(|caller| caller.name.clone()),
-            open: decisions["decisions"].as_array().map_or(0, Vec::len),
+            open,
             zone: Zone::of_cookie(door::cookie(&call.headers, "etude_zone").as_deref()),
         })
     }

@@ -40,6 +40,20 @@ pub(super) async fn get(call: &Call, path: &str) -> Result<Value, Problem> {
     serde_json::from_str(&text(call, path).await?).map_err(|_| bug("a document is not JSON"))
 }
 
+/// The open questions, those that wait longest first. A page shows no more than these.
+pub(super) async fn decisions(call: &Call) -> Result<Vec<Value>, Problem> {
+    const MAX_SHOWN: usize = 1_000;
+    let (mut open, mut path) = (Vec::new(), "/v1/decisions?limit=200".to_owned());
+    loop {
+        let mut page = get(call, &path).await?;
+        open.append(page["decisions"].as_array_mut().ok_or_else(|| bug("a list is none"))?);
+        match page["next"].as_str() {
+            Some(next) if open.len() < MAX_SHOWN => path = format!("/v1/decisions?limit=200&cursor={next}"),
+            _ => return Ok(open),
+        }
+    }
+}
+
 /// Bytes, from `from` to `to` at most, and how many there are in all.
 pub(super) async fn range(call: &Call, path: &str, from: u64, to: u64) -> Result<(Vec<u8>, u64), Problem> {
     let range = format!("bytes={from}-{}", to.saturating_sub(1).max(from));

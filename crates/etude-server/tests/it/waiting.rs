@@ -20,6 +20,47 @@ fn approve(server: &Running, decision: &Value) {
     assert_eq!(reply.status, 200, "{}", reply.text());
 }
 
+/// S-52, S-53: the list of open questions has pages, which give each question once, whatever is answered meanwhile.
+#[test]
+fn open_questions_have_pages() {
+    let server = Running::start();
+    server.pipeline("one", "", &["approval: message: A?"]);
+    for _ in 0..3 {
+        server.run(&json!({"pipeline": "one"}));
+    }
+    let group = "type: parallel, steps: [{name: x, type: approval, message: \"X?\"}, {name: y, type: approval, message: \"Y?\"}]";
+    let dir = server.dir().join("demo/pipelines/both");
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let text = format!("name: both\ndescription: Asks twice.\nsteps:\n  - {{name: g, {group}}}\n");
+    std::fs::write(dir.join("pipeline.yaml"), text).expect("written");
+    server.run(&json!({"pipeline": "both"}));
+    let get = |query: &str| server.send("GET", &format!("/v1/decisions{query}"), None);
+    let all = get("").json();
+    let ids = |document: &Value| -> Vec<Value> {
+        document["decisions"].as_array().expect("a list").iter().map(|decision| decision["id"].clone()).collect()
+    };
+    assert_eq!((ids(&all).len(), &all["next"]), (5, &Value::Null));
+    // Also a page that ends between two questions of one run.
+    for limit in [1, 2, 3, 4, 5] {
+        let (mut found, mut query) = (Vec::new(), format!("?limit={limit}"));
+        loop {
+            let page = get(&query).json();
+            assert!(ids(&page).len() <= limit, "{page}");
+            found.extend(ids(&page));
+            let Some(next) = page["next"].as_str() else { break };
+            query = format!("?limit={limit}&cursor={next}");
+        }
+        assert_eq!(found, ids(&all), "{limit} at once");
+    }
+    let first = get("?limit=1").json();
+    approve(&server, &first["decisions"][0]);
+    let next = first["next"].as_str().expect("a cursor");
+    assert_eq!(ids(&get(&format!("?cursor={next}")).json()), ids(&all)[1..]);
+    for query in ["?limit=0", "?limit=201", "?cursor=1.2.61.000000000000", "?cursor=x"] {
+        assert_eq!(get(query).problem(), (422, "input_invalid".to_owned()), "{query}");
+    }
+}
+
 /// The deadline of a question that was answered continues no run: it waits on without a change until the next
 /// answer.
 #[test]
