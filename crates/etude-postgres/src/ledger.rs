@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use etude_runtime::engine::{Enqueued, Entry, EntryQuery, Error, Expected, OldEntries, Write, Written};
+use etude_runtime::engine::{Enqueued, Entry, EntryQuery, Error, OldEntries, Write, Written};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
@@ -60,12 +60,7 @@ async fn put(
     let found = found.as_ref().map(from_row).transpose()?;
     let run_id = submission.as_ref().map_or(entry.run_id.as_ref(), |submission| Some(&submission.run.id));
     let wanted = Entry { run_id: run_id.cloned(), ..entry.clone() };
-    let is_expected = match (expected, &found) {
-        (Expected::Anything, _) | (Expected::Nothing, None) => true,
-        (Expected::Entry { state, due_ms }, Some(found)) => found.state == *state && found.due_ms == *due_ms,
-        _ => false,
-    };
-    if !is_expected {
+    if !expected.fits(found.as_ref()) {
         // An attempt whose reply was lost has begun this very run.
         let is_own = submission.is_some() && found.as_ref() == Some(&wanted);
         return Ok(if is_own { Written::Done } else { Written::Other(found.map(Box::new)) });

@@ -1,6 +1,6 @@
 //! Removing finished runs and what only they needed.
 
-use etude_runtime::engine::{Error, OF_RUN, Prunable, Query};
+use etude_runtime::engine::{Error, KEY_LIFE_MS, KEYS, OF_RUN, Prunable, Query};
 
 use crate::error::Fault;
 use crate::link::{Connection, attempt};
@@ -29,6 +29,8 @@ impl Store {
             let sql = "delete from cache where created_at_ms < $1";
             attempt!(self.link, |connection| connection.execute(sql, &[&before]));
         }
+        let sql = "delete from entries where book = $1 and at_ms < now_ms() - $2";
+        attempt!(self.link, |connection| connection.execute(sql, &[&KEYS, &KEY_LIFE_MS]));
         attempt!(self.link, |connection| remove_values(connection));
         Ok(removed)
     }
@@ -45,10 +47,17 @@ impl Store {
 /// Removes a run with everything that is of it, unless somebody has taken it since it was looked at. True if it was there.
 async fn remove(connection: &mut Connection, number: i64, change: u64) -> Result<bool, Fault> {
     connection.batch("begin").await?;
-    let sql = "delete from runs where run = $1 and change = $2 and worker is null returning id";
+    let sql = "delete from runs where run = $1 and change = $2 and worker is null returning id, created_at_ms";
     let removed = connection.query_opt(sql, &[&number, &rows::from_length(change)]).await?;
     if let Some(row) = &removed {
-        let id: String = row.try_get(0)?;
+        let (id, created_at_ms): (String, i64) = (row.try_get(0)?, row.try_get(1)?);
+        // Its keys live on until they are old enough.
+        let sql = "insert into entries (book, key, at_ms, state, run, body)
+            select $1, encode(key, 'hex'), $2, 'removed', $3,
+                convert_to(coalesce('\"' || encode(digest, 'hex') || '\"', 'null'), 'UTF8')
+            from keys where run = $4 and $2 >= now_ms() - $5
+            on conflict (book, key) do update set (at_ms, run, body) = (excluded.at_ms, excluded.run, excluded.body)";
+        connection.execute(sql, &[&KEYS, &created_at_ms, &id, &number, &KEY_LIFE_MS]).await?;
         let sql = "delete from entries where run = $1 and starts_with(book, $2)";
         connection.execute(sql, &[&id, &OF_RUN]).await?;
         for table in TABLES {

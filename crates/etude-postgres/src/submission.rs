@@ -1,7 +1,9 @@
 //! Submissions: what accepts a run, once, whatever replies are lost.
 
 use etude_core::digest::Digest;
-use etude_runtime::engine::{Enqueued, Error, LimitGroup, NewRun, RunState, Submission, UniqueKey};
+use etude_runtime::engine::{
+    Enqueued, Error, KEY_LIFE_MS, KEYS, LimitGroup, NewRun, RunState, Submission, UniqueKey,
+};
 
 use crate::error::Fault;
 use crate::link::{Connection, Parameter};
@@ -150,6 +152,15 @@ async fn repeated(connection: &mut Connection, keys: &[UniqueKey]) -> Result<Opt
         let Some(row) = connection.query_opt(sql, &[&key.as_bytes()]).await? else { continue };
         let (run_id, of): (String, Option<Vec<u8>>) = (row.try_get(0)?, row.try_get(1)?);
         let is_same = of.as_deref() == digest.as_ref().map(|digest: &Digest| &digest.as_bytes()[..]);
+        return Ok(Some(Enqueued::Repeated { run_id, key: key.clone(), is_same }));
+    }
+    for UniqueKey { key, digest } in keys {
+        let sql = "select run, convert_from(body, 'UTF8') from entries
+            where book = $1 and key = encode($2, 'hex') and at_ms >= now_ms() - $3";
+        let found = connection.query_opt(sql, &[&KEYS, &key.as_bytes(), &KEY_LIFE_MS]).await?;
+        let Some(row) = found else { continue };
+        let (run_id, of): (String, String) = (row.try_get(0)?, row.try_get(1)?);
+        let is_same = of == digest.as_ref().map_or_else(|| "null".to_owned(), |digest| format!("\"{digest}\""));
         return Ok(Some(Enqueued::Repeated { run_id, key: key.clone(), is_same }));
     }
     Ok(None)

@@ -21,7 +21,7 @@ pub use fleet::{
     Cause, DEFAULT_QUEUE, DEFAULT_TENANT, Enqueued, Fleet, LimitGroup, Limits, MS_PER_PRIORITY, Placement, QueuePlace,
     QueueReason, Submission, Takes, UniqueKey,
 };
-pub use ledger::{Entry, EntryQuery, Expected, Ledger, OF_RUN, OldEntries, Write, Written};
+pub use ledger::{Entry, EntryQuery, Expected, KEY_LIFE_MS, KEYS, Ledger, OF_RUN, OldEntries, Write, Written};
 pub use query::{Counts, Cursor, Query, RunRow, name_of};
 pub use transfer::{ArchivedRun, Captured, Stamp, Transfer};
 pub use worker::{Census, Figures, Health, LinkEvent, Profile, QueueRow, Standing, WorkerRow, WorkerState};

@@ -1,6 +1,6 @@
 //! An engine that forgets everything with the process: for tests and for embedders that want no journal.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use etude_core::data::Json;
@@ -9,9 +9,9 @@ use etude_core::digest::Digest;
 use crate::blob::BlobStore;
 use crate::clock::now_ms;
 use crate::engine::{
-    Boxed, CacheLabel, CacheQuery, CacheRow, Engine, Enqueued, Entry, Error, Fleet, Holder, Limits, NewRun, OF_RUN,
-    Positioned, Query, QueuePlace, QueueReason, Record, RunRow, RunState, RunView, Session, Signal, Signalled,
-    Submission, UniqueKey,
+    Boxed, CacheLabel, CacheQuery, CacheRow, Engine, Enqueued, Entry, Error, Fleet, Holder, KEY_LIFE_MS, Limits,
+    NewRun, OF_RUN, Positioned, Query, QueuePlace, QueueReason, Record, RunRow, RunState, RunView, Session, Signal,
+    Signalled, Submission, UniqueKey,
 };
 
 mod ledger;
@@ -167,11 +167,15 @@ impl Engine for MemoryEngine {
         // None are left if only unfinished ones were asked for; an empty list would mean: in whatever state.
         let nothing = states.is_empty();
         let matching = memory.matching(&Query { states, ..query.clone() });
-        let gone: BTreeSet<String> =
-            matching.into_iter().filter(|row| !nothing && !row.is_live).map(|row| row.id).collect();
-        memory.runs.retain(|run| !gone.contains(&run.run.id));
-        memory.keys.retain(|_, (_, run)| !gone.contains(run));
-        let is_gone = |entry: &Entry| entry.run_id.as_ref().is_some_and(|run| gone.contains(run));
+        let gone: BTreeMap<String, i64> = matching
+            .into_iter()
+            .filter(|row| !nothing && !row.is_live)
+            .map(|row| (row.id, row.created_at_ms))
+            .collect();
+        memory.runs.retain(|run| !gone.contains_key(&run.run.id));
+        let oldest = now_ms().saturating_sub(KEY_LIFE_MS);
+        memory.keys.retain(|_, (_, run)| gone.get(run).is_none_or(|created_at_ms| *created_at_ms >= oldest));
+        let is_gone = |entry: &Entry| entry.run_id.as_ref().is_some_and(|run| gone.contains_key(run));
         memory.entries.retain(|(book, _), entry| !(book.starts_with(OF_RUN) && is_gone(entry)));
         memory.writes += 1;
         if let Some(before) = query.cache_before_ms() {

@@ -111,34 +111,40 @@ struct Kept {
 
 impl Kept {
     fn read(server: &Server, found: &Found) -> Result<Option<Self>, Problem> {
+        Ok(Self::entry(server, found)?.as_ref().map(Self::of))
+    }
+
+    fn entry(server: &Server, found: &Found) -> Result<Option<Entry>, Problem> {
         let (book, key) = (state_book(&found.app), Some(found.schedule().name.clone()));
         let query = EntryQuery { book, key, ..EntryQuery::default() };
-        let entry = ledger::entries(server, &query)?.pop();
-        Ok(entry.map(|entry| {
-            let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
-            Self {
-                pattern: body["pattern"].as_str().unwrap_or_default().to_owned(),
-                since_ms: entry.at_ms,
-                is_paused: entry.state == "paused",
-                reason: body["reason"].as_str().map(str::to_owned),
-                until_ms: body["until_ms"].as_i64(),
-            }
-        }))
+        Ok(ledger::entries(server, &query)?.pop())
+    }
+
+    fn of(entry: &Entry) -> Self {
+        let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
+        Self {
+            pattern: body["pattern"].as_str().unwrap_or_default().to_owned(),
+            since_ms: entry.at_ms,
+            is_paused: entry.state == "paused",
+            reason: body["reason"].as_str().map(str::to_owned),
+            until_ms: body["until_ms"].as_i64(),
+        }
     }
 
     /// Changes what is kept: `change` gets it, and gets it again if another server or request has written meanwhile.
     fn change(server: &Server, found: &Found, change: impl Fn(Option<Self>) -> Self) -> Result<Self, Problem> {
         loop {
-            let before = Self::read(server, found)?;
+            let entry = Self::entry(server, found)?;
+            let before = entry.as_ref().map(Self::of);
             let kept = change(before.clone());
-            if before.as_ref() == Some(&kept) || kept.write(server, found, before.as_ref())? {
+            if before.as_ref() == Some(&kept) || kept.write(server, found, entry)? {
                 return Ok(kept);
             }
         }
     }
 
     /// Writes it in the place of `before`. False if something else is there.
-    fn write(&self, server: &Server, found: &Found, before: Option<&Self>) -> Result<bool, Problem> {
+    fn write(&self, server: &Server, found: &Found, before: Option<Entry>) -> Result<bool, Problem> {
         let body = json!({"pattern": self.pattern, "reason": self.reason, "until_ms": self.until_ms});
         let entry = Entry {
             book: state_book(&found.app),
@@ -148,8 +154,7 @@ impl Kept {
             body: body.to_string(),
             ..Entry::default()
         };
-        let there = |before: &Self| Expected::Entry { state: before.state(), due_ms: None };
-        let expected = before.map_or(Expected::Nothing, there);
+        let expected = before.map_or(Expected::Nothing, |before| Expected::Exactly(Box::new(before)));
         let write = Write { entry, expected, submission: None, is_alone: false };
         Ok(ledger::write(server, &write)? == Written::Done)
     }

@@ -12,7 +12,7 @@ use etude::target::Target;
 use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_core::machine::Limits;
-use etude_runtime::engine::{Cause, Enqueued, Placement, RunState, UniqueKey};
+use etude_runtime::engine::{Cause, Enqueued, Error, Placement, RunState, UniqueKey};
 use http::header::LOCATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::value::RawValue;
@@ -224,7 +224,14 @@ async fn enqueue(
             blocking(move || admission.accepted(&of)).await?;
             (id, false)
         }
-        Enqueued::Repeated { run_id, is_same: true, .. } => (run_id, true),
+        Enqueued::Repeated { run_id, is_same: true, .. } => {
+            // Its key lives for a day at least.
+            if matches!(server.engine().row(&run_id), Err(Error::Unknown(_))) {
+                let problem = Problem::not_found("the run with this idempotency key was removed");
+                return Err(problem.with("run_id", run_id).hint("another key starts another run"));
+            }
+            (run_id, true)
+        }
         Enqueued::Repeated { run_id, .. } => {
             let problem = Problem::new(Code::KeyReused, "the idempotency key belongs to another request");
             return Err(problem.with("run_id", run_id));

@@ -2,11 +2,16 @@
 
 use std::sync::atomic::Ordering;
 
-use etude_runtime::engine::{Enqueued, Entry, EntryQuery, Error, Expected, OF_RUN, OldEntries, Write, Written};
+use etude_core::digest::Digest;
+use etude_runtime::clock::now_ms;
+use etude_runtime::engine::{
+    Enqueued, Entry, EntryQuery, Error, KEY_LIFE_MS, KEYS, OF_RUN, OldEntries, UniqueKey, Write, Written,
+};
 use rusqlite::{Connection, OptionalExtension as _, Row, ToSql};
 
 use crate::journal::Journal;
 use crate::queue;
+use crate::rows::Run;
 
 /// The table and its indexes.
 const LEDGER: &str = include_str!("../migrations/ledger.sql");
@@ -71,12 +76,7 @@ fn put(connection: &Connection, write: &Write) -> rusqlite::Result<Option<Writte
     let Write { entry, expected, submission, is_alone } = write;
     let sql = format!("select {COLUMNS} from entries where book = ?1 and key = ?2");
     let found = connection.prepare_cached(&sql)?.query_row((&entry.book, &entry.key), from_row).optional()?;
-    let is_expected = match (expected, &found) {
-        (Expected::Anything, _) | (Expected::Nothing, None) => true,
-        (Expected::Entry { state, due_ms }, Some(found)) => found.state == *state && found.due_ms == *due_ms,
-        _ => false,
-    };
-    if !is_expected {
+    if !expected.fits(found.as_ref()) {
         return Ok(Some(Written::Other(found.map(Box::new))));
     }
     if *is_alone {
@@ -121,6 +121,49 @@ pub(crate) fn remove_of_run(connection: &Connection, run: &str) -> rusqlite::Res
     let sql = "delete from entries where run = ?1 and substr(book, 1, length(?2)) = ?2";
     connection.prepare_cached(sql)?.execute((run, OF_RUN))?;
     Ok(())
+}
+
+/// Keeps the unique keys of a run that is about to be removed, unless they have lived long enough.
+pub(crate) fn keep_keys(connection: &Connection, run: &Run) -> rusqlite::Result<()> {
+    if run.created_at_ms < now_ms().saturating_sub(KEY_LIFE_MS) {
+        return Ok(());
+    }
+    if !connection.prepare_cached("select 1 from keys where run = ?1")?.exists([run.number])? {
+        return Ok(());
+    }
+    connection.execute_batch(LEDGER)?;
+    let sql = format!(
+        "insert or replace into entries ({COLUMNS}) select ?1, key, ?2, 'removed', null, ?3,
+         case when digest is null then 'null' else '\"' || lower(hex(digest)) || '\"' end from keys where run = ?4"
+    );
+    connection.prepare_cached(&sql)?.execute((KEYS, run.created_at_ms, &run.id, run.number))?;
+    Ok(())
+}
+
+/// The removed run that has a unique key, and whether it has it with this digest.
+pub(crate) fn removed_run(connection: &Connection, key: &UniqueKey) -> rusqlite::Result<Option<(String, bool)>> {
+    let has_ledger =
+        connection.prepare_cached("select 1 from sqlite_schema where name = 'entries_by_run'")?.exists([])?;
+    if !has_ledger {
+        return Ok(None);
+    }
+    let sql = "select run, body from entries where book = ?1 and key = ?2 and at_ms >= ?3";
+    let found = connection
+        .prepare_cached(sql)?
+        .query_row((KEYS, &key.key, now_ms().saturating_sub(KEY_LIFE_MS)), |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    Ok(found.map(|(run, body): (String, String)| (run, body == of_digest(key.digest.as_ref()))))
+}
+
+/// Forgets the keys of removed runs that have lived long enough.
+pub(crate) fn forget_keys(connection: &Connection) -> rusqlite::Result<()> {
+    let sql = "delete from entries where book = ?1 and at_ms < ?2";
+    connection.prepare_cached(sql)?.execute((KEYS, now_ms().saturating_sub(KEY_LIFE_MS)))?;
+    Ok(())
+}
+
+fn of_digest(digest: Option<&Digest>) -> String {
+    digest.map_or_else(|| "null".to_owned(), |digest| format!("\"{digest}\""))
 }
 
 fn remove(connection: &Connection, old: &OldEntries) -> rusqlite::Result<u64> {

@@ -56,6 +56,9 @@ impl Journal {
             let sql = "delete from blob_refs where run not in (select number from runs)";
             self.pool.write(|connection| connection.execute(sql, []))?;
         }
+        if has_ledger {
+            self.pool.write(ledger::forget_keys)?;
+        }
         lock_owner::remove_stale(&self.locks).map_err(|cause| file_error(&self.locks, &cause))?;
         let forgotten = self.prune_cache(query)?;
         let alone = self.blobs.alone().map_err(|cause| file_error(&self.dir.join("blobs"), &cause))?;
@@ -185,6 +188,7 @@ fn weigh(connection: &Connection, numbers: &BTreeSet<i64>) -> rusqlite::Result<(
 fn remove_unchanged(connection: &Connection, run: &Run) -> rusqlite::Result<bool> {
     let is_unchanged = Run::find(connection, &run.id)?.is_some_and(|now| now.is_as(run));
     if is_unchanged {
+        ledger::keep_keys(connection, run)?;
         remove(connection, run.number)?;
     }
     Ok(is_unchanged)

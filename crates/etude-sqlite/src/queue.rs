@@ -10,9 +10,9 @@ use etude_runtime::engine::{
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::journal::Journal;
-use crate::lock_owner;
 use crate::rows::{self, Run};
 use crate::session::SqliteSession;
+use crate::{ledger, lock_owner};
 
 /// The statements of a submission.
 enum Written {
@@ -218,6 +218,11 @@ fn repeated(connection: &Connection, keys: &[UniqueKey]) -> rusqlite::Result<Opt
             let of: Option<Vec<u8>> = of;
             let is_same = of.as_deref() == digest.as_ref().map(|digest| &digest.as_bytes()[..]);
             return Ok(Some(Enqueued::Repeated { run_id, key: key.clone(), is_same }));
+        }
+    }
+    for key in keys {
+        if let Some((run_id, is_same)) = ledger::removed_run(connection, key)? {
+            return Ok(Some(Enqueued::Repeated { run_id, key: key.key.clone(), is_same }));
         }
     }
     Ok(None)

@@ -96,6 +96,15 @@ fn changes(engine: &dyn Engine) {
     assert!(matches!(put(engine, &later(expected(None))), Written::Other(Some(_))));
     assert_eq!(put(engine, &Write { expected: Expected::Anything, ..write(entry("1", 2, "done")) }), Written::Done);
     assert_eq!(put(engine, &Write { expected: expected(None), ..write(entry("2", 2, "x")) }), Written::Other(None));
+    // Only the very entry: its state and its time may be those of a later one.
+    let body = |text: &str| Entry { body: text.to_owned(), ..entry("1", 2, "done") };
+    let exactly =
+        |found: &str, next: &str| Write { expected: Expected::Exactly(Box::new(body(found))), ..write(body(next)) };
+    let there = body("\"there\"");
+    assert_eq!(put(engine, &Write { expected: Expected::Anything, ..write(there.clone()) }), Written::Done);
+    assert_eq!(put(engine, &exactly("\"other\"", "\"mine\"")), Written::Other(Some(Box::new(there))));
+    assert_eq!(put(engine, &exactly("\"there\"", "\"mine\"")), Written::Done);
+    assert!(matches!(put(engine, &exactly("\"there\"", "\"late\"")), Written::Other(Some(_))));
 }
 
 fn alone(engine: &dyn Engine) {

@@ -20,6 +20,7 @@ pub(super) const CASES: &[Case] = &[
     ("a_queued_run_that_is_ended_never_begins", ended),
     ("a_run_that_waited_too_long_does_not_begin", expires),
     ("a_key_names_one_run_for_as_long_as_it_is_there", keys),
+    ("a_key_of_a_removed_run_lives_for_a_day", keys_of_removed_runs),
     ("many_submissions_with_one_key_are_one_run", one_of_many),
     ("a_full_queue_takes_no_more", full),
     ("a_run_that_needs_room_is_refused_without_it", held),
@@ -259,6 +260,36 @@ fn keys(engine: &dyn Engine) {
     assert_eq!(submit(engine, new_run("r-3", 3), &all), repeated("k:1", true), "a failed run keeps its keys");
     assert_eq!(engine.prune(&Query::default()).expect("prune"), 1);
     assert_eq!(submit(engine, new_run("r-3", 3), &all), Enqueued::Accepted);
+}
+
+/// Keys live as long as their run, and at least a day: also those of a run that was removed before.
+fn keys_of_removed_runs(engine: &dyn Engine) {
+    let now_ms = crate::clock::now_ms();
+    let all = [key("k:1", b"x"), UniqueKey { key: "tick:1".to_owned(), digest: None }];
+    let remove = |id: &str| {
+        let session = engine.claim(id).expect("a run");
+        block_on(session.set_state(RunState::Failed, None)).expect("set_state");
+        drop(session);
+        let query = Query { id: Some(id.to_owned()), ..Query::default() };
+        assert_eq!(engine.prune(&query).expect("prune"), 1);
+        assert!(matches!(engine.view(id), Err(Error::Unknown(_))));
+    };
+    assert_eq!(submit(engine, new_run("r-1", now_ms), &all), Enqueued::Accepted);
+    remove("r-1");
+    let repeated = |of: &str, is_same| Enqueued::Repeated { run_id: "r-1".to_owned(), key: of.to_owned(), is_same };
+    for own in &all {
+        assert_eq!(submit(engine, new_run("r-2", now_ms), std::slice::from_ref(own)), repeated(&own.key, true));
+    }
+    assert_eq!(submit(engine, new_run("r-2", now_ms), &[key("k:1", b"z")]), repeated("k:1", false));
+    assert_eq!(submit(engine, new_run("r-2", now_ms), &[key("k:2", b"z")]), Enqueued::Accepted);
+    // Another prune forgets none that is young.
+    assert_eq!(engine.prune(&Query::default()).expect("prune"), 0);
+    assert_eq!(submit(engine, new_run("r-3", now_ms), &all), repeated("k:1", true));
+    // The day of this one is over.
+    let old = now_ms - crate::engine::KEY_LIFE_MS - 60_000;
+    assert_eq!(submit(engine, new_run("r-4", old), &[key("k:4", b"z")]), Enqueued::Accepted);
+    remove("r-4");
+    assert_eq!(submit(engine, new_run("r-5", now_ms), &[key("k:4", b"z")]), Enqueued::Accepted);
 }
 
 /// S-44.

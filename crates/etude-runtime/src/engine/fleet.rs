@@ -157,7 +157,7 @@ pub enum Enqueued {
     Accepted,
     /// Another run has one of the keys. Nothing was written.
     Repeated {
-        /// The run.
+        /// The run. It may have been removed: its keys live for [`super::KEY_LIFE_MS`] at least.
         run_id: String,
         /// The key.
         key: String,

@@ -61,6 +61,12 @@ pub struct Entry {
 /// How the names of books begin whose entries are removed with their runs: they have values of these.
 pub const OF_RUN: &str = "run:";
 
+/// The book of unique keys whose runs were removed before a day was over: an engine's own.
+pub const KEYS: &str = "keys of removed runs";
+
+/// How long a unique key lives at least, in milliseconds.
+pub const KEY_LIFE_MS: i64 = 24 * 60 * 60 * 1000;
+
 /// An entry to be written.
 #[derive(Debug, Clone)]
 pub struct Write {
@@ -86,8 +92,22 @@ pub enum Expected {
         /// Its `due_ms`.
         due_ms: Option<i64>,
     },
+    /// This very entry.
+    Exactly(Box<Entry>),
     /// An entry or none.
     Anything,
+}
+
+impl Expected {
+    /// True if what was found is what must be there.
+    pub fn fits(&self, found: Option<&Entry>) -> bool {
+        match (self, found) {
+            (Self::Anything, _) | (Self::Nothing, None) => true,
+            (Self::Entry { state, due_ms }, Some(found)) => found.state == *state && found.due_ms == *due_ms,
+            (Self::Exactly(entry), Some(found)) => **entry == *found,
+            _ => false,
+        }
+    }
 }
 
 /// What became of a write.

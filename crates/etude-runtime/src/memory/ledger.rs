@@ -1,7 +1,7 @@
 //! The ledger in memory.
 
 use super::{Memory, MemoryEngine, lock};
-use crate::engine::{Boxed, Enqueued, Entry, EntryQuery, Error, Expected, Ledger, OldEntries, Write, Written};
+use crate::engine::{Boxed, Enqueued, Entry, EntryQuery, Error, Ledger, OldEntries, Write, Written};
 
 impl Ledger for MemoryEngine {
     fn write<'l>(&'l self, write: &'l Write) -> Boxed<'l, Result<Written, Error>> {
@@ -22,12 +22,7 @@ impl Memory {
         let Write { entry, expected, submission, is_alone } = write;
         let place = (entry.book.clone(), entry.key.clone());
         let found = self.entries.get(&place);
-        let is_expected = match (expected, found) {
-            (Expected::Anything, _) | (Expected::Nothing, None) => true,
-            (Expected::Entry { state, due_ms }, Some(found)) => found.state == *state && found.due_ms == *due_ms,
-            _ => false,
-        };
-        if !is_expected {
+        if !expected.fits(found) {
             return Ok(Written::Other(found.cloned().map(Box::new)));
         }
         let unfinished = EntryQuery { book: entry.book.clone(), is_unfinished: true, ..EntryQuery::default() };

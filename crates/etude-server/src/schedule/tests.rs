@@ -5,6 +5,37 @@ use etude_spec::source::SourceFile;
 
 use super::*;
 
+/// Two changes at once are both kept, also where neither of them pauses: the one that comes second sees the first.
+#[tokio::test]
+async fn two_changes_at_once_are_both_kept() {
+    let (dir, server) = crate::work::tests::process(false);
+    let file = SourceFile::new("etude.yaml", "schedules:\n  often: {pipeline: p, every: 1h}\n");
+    let automation = Arc::new(automation::read(&file, None));
+    let app = ServedApp { slug: "demo".to_owned(), dir: dir.path().to_owned() };
+    let found = Found { app, automation, index: 0 };
+    let changed = blocking(move || {
+        for is_paused in [false, true] {
+            Kept::change(&server, &found, |_| Kept { pattern: "old".to_owned(), is_paused, ..Kept::default() })?;
+            let is_first = Cell::new(true);
+            let seen = Cell::new(0);
+            Kept::change(&server, &found, |kept| {
+                let kept = kept.unwrap_or_default();
+                seen.set(kept.since_ms);
+                if is_first.replace(false) {
+                    let moved = |kept: Option<Kept>| Kept { pattern: "new".to_owned(), since_ms: 7, ..kept.unwrap() };
+                    Kept::change(&server, &found, moved).expect("it is written");
+                }
+                Kept { reason: Some("why".to_owned()), ..kept }
+            })?;
+            let kept = Kept::read(&server, &found)?.expect("it is kept");
+            assert_eq!((kept.pattern.as_str(), kept.since_ms, seen.get()), ("new", 7, 7));
+            assert_eq!((kept.reason.as_deref(), kept.is_paused), (Some("why"), is_paused));
+        }
+        Ok(())
+    });
+    changed.await.expect("it is written");
+}
+
 /// A pause that comes between the reading and the writing of another change stays.
 #[tokio::test]
 async fn a_change_overwrites_no_other_one() {

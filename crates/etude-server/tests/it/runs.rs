@@ -137,6 +137,24 @@ fn an_idempotency_key_is_one_run() {
     assert_eq!(reply.problem(), (422, "input_invalid".to_owned()));
 }
 
+/// S-44: a key lives for a day, also if its run was deleted: no second run begins.
+#[test]
+fn the_key_of_a_deleted_run_starts_no_other_one() {
+    let server = server();
+    let bearer = format!("Bearer {}", server.owner);
+    let headers = [("Authorization", &*bearer), ("Idempotency-Key", "k"), ("Prefer", "wait=60")];
+    let post = |name: &str| {
+        let body = json!({"pipeline": "p", "input": {"name": name}});
+        server.raw("POST", "/v1/runs", &headers, Some(body.to_string()))
+    };
+    let id = post("a").json()["run_id"].as_str().expect("an id").to_owned();
+    assert_eq!(server.send("DELETE", &format!("/v1/runs/{id}"), None).status, 204);
+    let again = post("a");
+    assert_eq!((again.problem(), &again.json()["run_id"]), ((404, "not_found".to_owned()), &json!(id)));
+    assert_eq!(post("b").problem(), (422, "key_reused".to_owned()));
+    assert_eq!(server.send("GET", "/v1/runs", None).json()["runs"], json!([]));
+}
+
 /// S-45, S-37, S-50: a run that was accepted survives the end of the server, and so does its key.
 #[test]
 fn a_queued_run_survives_a_restart() {
@@ -454,6 +472,25 @@ fn a_cancelled_run_ends() {
     let run = server.until(&id, &["cancelled"]);
     assert_eq!(run["errors"][0]["message"], "enough");
     assert_eq!(cancel().problem(), (409, "run_is_over".to_owned()));
+}
+
+/// S-79: a run that another server drives is killed without its destructor, and cancelled with it.
+#[test]
+fn a_run_of_another_server_is_killed() {
+    let server = server();
+    server.pipeline("slow", "", &["sleep 300"]);
+    server.pipeline("_destructor", "", &[OK]);
+    for (mode, status) in [("kill", "not_started"), ("cancel", "succeeded")] {
+        let reply = server.send("POST", "/v1/runs", Some(&json!({"pipeline": "slow"})));
+        let id = reply.json()["run_id"].as_str().expect("an id").to_owned();
+        server.until(&id, &["running"]);
+        let other = server.beside();
+        let reply = other.send("POST", &format!("/v1/runs/{id}/cancel"), Some(&json!({"mode": mode})));
+        assert_eq!(reply.status, 202, "{}", reply.text());
+        let run = server.until(&id, &["cancelled"]);
+        let step = run["steps"].as_array().and_then(|steps| steps.iter().find(|step| step["phase"] == "destructor"));
+        assert_eq!(step.expect("a step")["status"], status, "{run}");
+    }
 }
 
 /// S-80: a queued run that is cancelled never starts.

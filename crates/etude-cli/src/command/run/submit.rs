@@ -7,7 +7,7 @@ use etude::disk::Disk;
 use etude::queue::{Refused, Terms};
 use etude::runner::Request;
 use etude_core::digest::{Digest, Hasher};
-use etude_runtime::engine::{Engine, Enqueued, Placement, UniqueKey};
+use etude_runtime::engine::{Engine, Enqueued, Error, Placement, UniqueKey};
 use etude_tools::bundle::Bundle;
 use serde_json::json;
 
@@ -77,7 +77,15 @@ pub(crate) fn submit(context: &Context, engine: &dyn Engine, submitted: Submitte
     })?;
     let (run_id, replayed) = match enqueued {
         Enqueued::Accepted => (id, false),
-        Enqueued::Repeated { run_id, is_same: true, .. } => (run_id, true),
+        Enqueued::Repeated { run_id, is_same: true, .. } => {
+            // Its key lives for a day at least.
+            if matches!(engine.row(&run_id), Err(Error::Unknown(_))) {
+                let message =
+                    format!("`--key` belongs to run `{run_id}`, which was removed less than a day after it began");
+                return Err(Problem::usage(message).hint("give another key"));
+            }
+            (run_id, true)
+        }
         Enqueued::Repeated { run_id, .. } => {
             let message = format!("`--key` belongs to run `{run_id}`, which has another target or input");
             return Err(Problem::usage(message).hint("give another key"));
