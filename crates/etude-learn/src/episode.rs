@@ -65,7 +65,7 @@ impl Family<'_> {
 }
 
 /// Whether a result says that the call went wrong, as tools do that have no other way.
-fn is_refusal(result: &Value) -> bool {
+pub(crate) fn is_refusal(result: &Value) -> bool {
     result.as_str().is_some_and(|text| text.trim_start().to_lowercase().starts_with("error"))
 }
 

@@ -9,10 +9,12 @@
 //! | `select`, `episode` | the traces that count; writes with the reads before them, as families |
 //! | `term`, `value` | expressions, evaluated as they are written; places and lists in results |
 //! | `synth` | aligned reads, bound arguments, and the steps that follow |
+//! | `commands` | command lines that are the same up to whole words |
 //! | `guards`, `replay`, `check` | conditions that are violated elsewhere; programs on recorded results; what a candidate must pass |
 //! | `files` | the files of a candidate |
 
 mod check;
+mod commands;
 mod episode;
 pub mod files;
 mod guards;
@@ -35,7 +37,7 @@ pub use files::Wording;
 pub use program::{Guard, Hole, Row};
 pub use select::Unusable;
 pub use trace::Trace;
-pub use world::{Class, Tool, World};
+pub use world::{Class, LineWord, Tool, World};
 
 use check::Reason;
 use episode::Family;
@@ -109,7 +111,8 @@ pub struct Candidate {
 
 /// Learns from traces; with `only`, one family.
 pub fn learn(traces: &[Trace], world: &dyn World, only: Option<&str>) -> Learned {
-    let selected = select::select(traces, world);
+    let bound = commands::bound(traces, &select::select(traces, world).usable, world);
+    let selected = select::select(bound.as_deref().unwrap_or(traces), world);
     let mut learned = Learned {
         usable: selected.usable.len(),
         unusable: selected.unusable,

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::commands::Form;
 use crate::episode::Episode;
 use crate::term::{Func, Ref, Scope, Source, Term, escaped};
 use crate::value::{Path, at, pointer};
@@ -122,6 +123,7 @@ pub(crate) enum Condition {
     NotNull(Ref),
     Exists(Ref),
     Missing(Ref),
+    Form(Ref, Form),
 }
 
 impl Condition {
@@ -133,6 +135,7 @@ impl Condition {
             Self::NotNull(of) => json!({"value": of.template(), "not_equals": null}),
             Self::Exists(of) => json!({"value": of.template(), "exists": true}),
             Self::Missing(of) => json!({"value": of.template(), "exists": false}),
+            Self::Form(of, form) => json!({"value": of.template(), "matches": form.pattern()}),
         }
     }
 
@@ -147,13 +150,16 @@ impl Condition {
             Self::NotNull(of) => of.find(scope).is_some_and(|value| !value.is_null()),
             Self::Exists(of) => of.find(scope).is_some(),
             Self::Missing(of) => of.find(scope).is_none(),
+            Self::Form(of, form) => of.find(scope).and_then(Value::as_str).is_some_and(|word| form.has(word)),
         }
     }
 
     pub(crate) fn refs(&self) -> Vec<&Ref> {
         match self {
             Self::Same(of, other) | Self::Within(of, other) => vec![of, other],
-            Self::Equals(of, _) | Self::NotNull(of) | Self::Exists(of) | Self::Missing(of) => vec![of],
+            Self::Equals(of, _) | Self::NotNull(of) | Self::Exists(of) | Self::Missing(of) | Self::Form(of, _) => {
+                vec![of]
+            }
         }
     }
 }

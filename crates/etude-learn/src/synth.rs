@@ -12,8 +12,10 @@ mod rows;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use etude_core::shell;
 use serde_json::Value;
 
+use crate::commands;
 use crate::episode::{Episode, leaves};
 use crate::guards::Contrast;
 use crate::program::{Argument, Of, Program};
@@ -22,10 +24,6 @@ use crate::value::{Collection, Path, is_scalar};
 
 pub(crate) use assemble::{ALLOWED, Assembly, OPEN_HOLE};
 pub(crate) use reads::is_mostly;
-
-/// The tool that runs command lines, and the argument that is one.
-const SHELL: &str = "Bash";
-const COMMAND: &str = "command";
 
 /// An argument whose binding is searched.
 #[derive(Debug, Clone)]
@@ -162,6 +160,7 @@ pub(crate) fn synthesize<'t>(
     synth.align();
     synth.keep_roles(write.is_none())?;
     synth.bind();
+    synth.has_words_of_origin().then_some(())?;
     synth.assemble(write)
 }
 
@@ -189,10 +188,39 @@ impl<'t> Synth<'_, 't> {
         (self.vars.iter().filter(|var| var.spread()).count() <= 1).then_some(())
     }
 
-    /// A command line of a shell is learned only as it is: a value is never put into it (L-33).
+    /// A command line of a shell is learned only as it is: a value is never put into it, but given beside it (L-33).
     fn has_constant_commands(&self) -> bool {
-        let commands = self.vars.iter().filter(|var| var.argument.tool == SHELL && var.name == COMMAND);
-        commands.into_iter().all(|var| var.values.windows(2).all(|pair| pair[0] == pair[1]))
+        let is_own = |var: &&Var| var.argument.tool == shell::TOOL;
+        let is_line = |var: &&Var| var.name == shell::COMMAND;
+        let is_constant = |var: &Var| var.values.windows(2).all(|pair| pair[0] == pair[1]);
+        // A step checks its arguments once, before the first call.
+        let is_spread = self.vars.iter().filter(is_own).any(Var::spread);
+        !(is_spread && self.words().next().is_some())
+            && self.vars.iter().filter(is_own).filter(is_line).all(is_constant)
+    }
+
+    /// The variables that are words of a command line.
+    fn words(&self) -> impl Iterator<Item = usize> {
+        let is_word = |var: &Var| commands::place_of(&var.argument.tool, &var.argument.path).is_some();
+        (0..self.vars.len()).filter(move |n| is_word(&self.vars[*n]))
+    }
+
+    /// Every word that differs comes as a whole from the user or from a result (L-33).
+    fn has_words_of_origin(&self) -> bool {
+        self.words().all(|var| match self.bindings.get(&var).map(|binding| &binding.bound) {
+            Some(Bound::Param | Bound::Term(Term::Ref(_) | Term::Const(_)) | Bound::Code(_)) => {
+                self.form(var).is_some()
+            }
+            Some(Bound::Choose(choice)) => !choice.many && self.form(var).is_some(),
+            _ => false,
+        })
+    }
+
+    /// The form of the words that runs had.
+    pub(crate) fn form(&self, var: usize) -> Option<commands::Form> {
+        let values = &self.vars[var].values;
+        let words: Option<Vec<&str>> = values.iter().map(|value| value.as_ref()?.as_str()).collect();
+        commands::Form::of(words?.into_iter())
     }
 
     /// Everything that a variable or node depends on.

@@ -22,6 +22,19 @@ pub struct Tool {
     pub schema: Value,
 }
 
+/// A word of a command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LineWord {
+    /// Where it begins, in bytes.
+    pub start: usize,
+    /// Where it ends, in bytes.
+    pub end: usize,
+    /// What the program gets.
+    pub text: String,
+    /// An argument may take its place: whatever it is, it stays one argument, which is not run or evaluated (L-33).
+    pub takes_value: bool,
+}
+
 /// The app as the learner needs it.
 pub trait World {
     /// A tool; `None`: the app does not have it.
@@ -34,6 +47,8 @@ pub trait World {
     fn has_skill(&self) -> bool;
     /// The sections of `SKILL.md` about these tools (2.7), byte for byte.
     fn rules(&self, tools: &[&str]) -> String;
+    /// The words of a command line of simple commands, in order; `None` for every other line.
+    fn words(&self, line: &str) -> Option<Vec<LineWord>>;
     /// Distinct requests before a family is learned.
     fn min_requests(&self) -> usize;
     /// Whether a pipeline with this name exists that was not learned from this family.

@@ -32,6 +32,7 @@ mod programs;
 mod shell;
 mod subject;
 mod withheld;
+pub mod words;
 
 use command::CommandPattern;
 use shell::{Command, Line};

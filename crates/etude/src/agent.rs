@@ -4,6 +4,8 @@
 
 mod application_tool;
 mod assisted;
+mod command_line;
+mod pipelines;
 mod skill_tool;
 
 use std::collections::BTreeMap;
@@ -24,7 +26,7 @@ use etude_tools::confine::{Access, PathArgument};
 use etude_tools::mcp::{ServerConfig, Servers, Settings as McpSettings};
 use etude_tools::pattern::Withheld;
 use etude_tools::set::Found;
-use etude_tools::tool::members;
+use etude_tools::tool::{Origin, members};
 use etude_tools::{AllowedTools, CallContext, Effect, Policy, Roots, Tool, ToolSet};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
@@ -411,7 +413,11 @@ impl Inner {
                 (Arc::clone(&found.tool), Target::Tool(found, Judged::default()))
             }
         };
-        let args = Arc::new(tool.arguments(&call.arguments)?);
+        let mut args = Arc::new(tool.arguments(&call.arguments)?);
+        let written = Arc::clone(&args);
+        if call.is_of_step() && tool.origin == Origin::BuiltIn {
+            args = command_line::judged(&tool.name, args)?;
+        }
         let roots = match checks.roots.take() {
             Some(roots) => roots,
             // Nothing could be checked.
@@ -425,7 +431,8 @@ impl Inner {
         checks.path = path.ok().flatten();
         (checks.roots, checks.tool) = (Some(roots), Some(tool));
         if let Target::Tool(_, judged) = &mut target {
-            *judged = Judged { path: checks.path.clone(), withheld: Arc::new(checks.withheld(&args)) };
+            let beside = (written != args).then(|| (Arc::clone(&args), written));
+            *judged = Judged { path: checks.path.clone(), withheld: Arc::new(checks.withheld(&args)), beside };
         }
         Ok((target, args))
     }
@@ -514,6 +521,11 @@ impl Inner {
 
 /// What a call turns out to be.
 enum Target {
+                // What was judged is a line with its words; what is executed has them beside it. Middleware may have made it another.
+                let args = match judged.beside {
+                    Some((line, written)) if line == args => written,
+                    _ => args,
+                };
     /// It cannot be made.
     Nothing(ToolResult),
     /// It reads a skill or a contract.
@@ -537,6 +549,8 @@ struct LastLines(Arc<Mutex<BTreeMap<String, String>>>);
 
 impl LastLines {
     fn note(&self, server: &str, line: &str) {
+    /// A command line with its words, and the same with arguments beside it (L-33).
+    beside: Option<(Arc<Value>, Arc<Value>)>,
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         lines.insert(server.to_owned(), line.chars().take(MAX_LINE).collect());
     }

@@ -7,6 +7,7 @@ use super::call::value_of;
 use crate::data::Json;
 use crate::failure::Failure;
 use crate::report::{FellBack, is_below};
+use crate::shell;
 use crate::template::compact;
 use crate::tool::{ToolError, shown_arguments};
 
@@ -35,8 +36,18 @@ impl Call {
 
     /// True for the same call of the same tool.
     pub(super) fn is_same(&self, tool: &str, arguments: &str) -> bool {
-        self.tool == tool && shown_arguments(&self.arguments) == shown_arguments(arguments)
+        let (own, other) = (shown_arguments(&self.arguments), shown_arguments(arguments));
+        self.tool == tool && (own == other || tool == shell::TOOL && is_same_command(&own, &other))
     }
+}
+
+/// True for the same command line, once with its words and once with arguments beside it (L-33).
+fn is_same_command(one: &Value, other: &Value) -> bool {
+    let (Some(line), Some(other_line)) = (one[shell::COMMAND].as_str(), other[shell::COMMAND].as_str()) else {
+        return false;
+    };
+    let (own, others) = (shell::arguments(one), shell::arguments(other));
+    own.is_empty() != others.is_empty() && shell::is_same_line((line, &own), (other_line, &others))
 }
 
 /// All that there is to tell.
@@ -134,5 +145,31 @@ fn cut(text: &str, most: usize) -> String {
     match text.len() <= most {
         true => text.to_owned(),
         false => format!("{} … ({} bytes in all)", &text[..text.floor_char_boundary(most)], text.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// L-33, L-69: a command line whose words were passed as arguments is the same call as the line with its words.
+    #[test]
+    fn a_line_with_arguments_is_the_line_with_its_words() {
+        let done = Call {
+            id: "p/tag".to_owned(),
+            tool: "Bash".to_owned(),
+            arguments: json!({"command": "git tag \"$1\"", "argument_1": "a b"}).to_string(),
+            content: String::new(),
+            error: None,
+            is_cut_off: false,
+            writes: true,
+        };
+        let is_same = |arguments: Value| done.is_same("Bash", &arguments.to_string());
+        assert!(is_same(json!({"command": "git tag 'a b'", "timeout": 5})));
+        assert!(is_same(json!({"command": "git tag \"a b\""})));
+        assert!(!is_same(json!({"command": "git tag a"})));
+        assert!(!is_same(json!({"command": "git tag \"$1\""})));
+        assert!(!is_same(json!({"command": "git tag \"$1\"", "argument_1": "a"})));
+        assert!(!done.is_same("run", &json!({"command": "git tag 'a b'"}).to_string()));
     }
 }

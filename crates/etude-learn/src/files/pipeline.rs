@@ -1,7 +1,9 @@
 //! `pipeline.yaml` and the schemas of its questions.
 
+use etude_core::shell;
 use serde_json::{Map, Value, json};
 
+use crate::commands;
 use crate::program::{Condition, Param, Program, Question, Step, StepKind};
 use crate::synth::ALLOWED;
 use crate::term::{Ref, Term, escape};
@@ -33,7 +35,7 @@ pub(super) fn definition(name: &str, program: &Program, wording: &Wording, world
     }
     if !program.params.is_empty() {
         let input: Map<String, Value> =
-            program.params.iter().map(|param| (param.name.clone(), declaration(param, world))).collect();
+            program.params.iter().map(|param| (param.name.clone(), declaration(param, program, world))).collect();
         definition.insert("input".into(), input.into());
     }
     let steps: Vec<Value> = program.steps.iter().map(|one| step(one, program, world)).collect();
@@ -42,7 +44,7 @@ pub(super) fn definition(name: &str, program: &Program, wording: &Wording, world
 }
 
 /// A parameter with what the tool's schema says of it.
-fn declaration(param: &Param, world: &dyn World) -> Value {
+fn declaration(param: &Param, program: &Program, world: &dyn World) -> Value {
     let schema = world.tool(&param.argument.tool).map(|tool| tool.schema).unwrap_or_default();
     let of_schema = match &param.argument.path[..] {
         [name] => at(&schema, &["properties".to_owned(), name.clone()]).cloned().unwrap_or_default(),
@@ -56,12 +58,27 @@ fn declaration(param: &Param, world: &dyn World) -> Value {
     };
     let kind = of_schema.get("type").filter(|kind| kind.is_string()).cloned().unwrap_or_else(|| kind.into());
     let mut declared = json!({"type": kind, "required": false});
+    if let Some(place) = commands::place_of(&param.argument.tool, &param.argument.path) {
+        declared["description"] = word_of(place, program).into();
+    }
     for member in ["description", "enum", "format", "pattern", "items"] {
         if let Some(value) = of_schema.get(member) {
             declared[member] = value.clone();
         }
     }
     declared
+}
+
+/// What an argument of a command line is, for whatever reads requests.
+fn word_of(place: usize, program: &Program) -> String {
+    let args = program.write().map(|step| &step.kind);
+    let line = match args {
+        Some(StepKind::Call { args: Term::Object(members), .. }) => {
+            members.iter().find(|(name, _)| name == shell::COMMAND).map(|(_, line)| line.to_json())
+        }
+        _ => None,
+    };
+    format!("The word `\"${place}\"` of the command line: {}", shown(&line.unwrap_or_default()))
 }
 
 fn step(step: &Step, program: &Program, world: &dyn World) -> Value {

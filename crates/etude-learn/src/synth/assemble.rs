@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use super::rows::leaves_of;
 use super::{Bound, Choice, NodeKind, Synth, shaped};
+use crate::commands;
 use crate::guards;
 use crate::program::{Argument, Condition, Param, Program, Question, Step, StepKind};
 use crate::term::{Func, List, Ref, Source, Term};
@@ -127,6 +129,23 @@ impl Assembly<'_, '_, '_> {
         step.when = when;
         self.program.steps.push(step);
         Ref::step(&name)
+    }
+
+    /// The words of a command line have the form that they had in the runs (L-33).
+    fn forms(&self, unresolved: &Term, step: &Step) -> Vec<Condition> {
+        let StepKind::Call { args, .. } = &step.kind else { return Vec::new() };
+        let resolved = leaves_of(args);
+        let word = |(path, term): (Path, &Term)| {
+            let Term::Ref(Ref { source: Source::Var(var), .. }) = term else { return None };
+            let argument = &self.synth.vars[*var].argument;
+            commands::place_of(&argument.tool, &argument.path)?;
+            let written = resolved.iter().find(|(known, _)| *known == path)?.1;
+            match written {
+                Term::Ref(of) => Some(Condition::Form(of.clone(), self.synth.form(*var)?)),
+                _ => None,
+            }
+        };
+        leaves_of(unresolved).into_iter().filter_map(word).collect()
     }
 
     /// What was computed for the step must be there: code that found nothing outputs `null`.
@@ -372,6 +391,7 @@ impl Assembly<'_, '_, '_> {
         let kind = StepKind::Call { tool: tool.to_owned(), args, for_each, is_write: true };
         let mut step = Step::new(&name, kind);
         step.require = self.computed(&step);
+        step.require.extend(self.forms(&unresolved, &step));
         let allowed = Ref::new(Source::Step(ALLOWED.to_owned()), vec!["allowed".to_owned()]);
         step.require.extend(guards::equalities(self));
         step.require.push(Condition::Equals(allowed, Value::from("yes")));

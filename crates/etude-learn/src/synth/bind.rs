@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use etude_core::shell;
 use serde_json::Value;
 
 use super::expressions::{Candidate, is_same};
@@ -48,8 +49,8 @@ impl Synth<'_, '_> {
     fn bind_commands(&mut self) {
         for var in 0..self.vars.len() {
             let value = self.vars[var].values.first().cloned().flatten();
-            if self.vars[var].argument.tool == super::SHELL
-                && self.vars[var].name == super::COMMAND
+            if self.vars[var].argument.tool == shell::TOOL
+                && self.vars[var].name == shell::COMMAND
                 && let Some(value) = value
             {
                 let (bound, alternatives) = (Bound::Term(Term::Const(value)), Vec::new());

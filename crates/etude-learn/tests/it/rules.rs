@@ -283,16 +283,70 @@ fn excluded_tools_are_not_learned() {
     );
 }
 
-/// L-33: a command line that differs is not learned; one that is the same is a constant.
+fn running(n: usize, request: &str, command: &str) -> Run {
+    let arguments = json!({"command": command, "description": format!("call {n}")});
+    Run::new(n, request).call("Bash", arguments, json!("ok"))
+}
+
+/// L-33: a command line that differs in anything but whole words with an origin is not learned; one that is the same is a constant.
 #[test]
 fn nothing_is_put_into_a_command_line() {
-    let run = |n: usize, command: String| {
-        Run::new(n, &format!("Run it for {n}00: {command}")).call("Bash", json!({"command": command}), json!("ok"))
+    let outcome = |of: &dyn Fn(usize) -> (String, String)| {
+        let runs: Vec<Run> = (0..3)
+            .map(|n| {
+                let (request, command) = of(n);
+                running(n, &request, &command)
+            })
+            .collect();
+        learned(&runs, &Shop::default()).families[0].outcome.clone()
     };
-    let differs: Vec<Run> = (0..3).map(|n| run(n, format!("make tag{n}00"))).collect();
-    assert_eq!(learned(&differs, &Shop::default()).families[0].outcome, Err("no_program"));
-    let same: Vec<Run> = (0..3).map(|n| run(n, "make all".to_owned())).collect();
+    let of_tag = |n: usize, command: String| (format!("Please run it for tag{n}00"), command);
+    let cases: [&dyn Fn(usize) -> (String, String); 8] = [
+        &|n| of_tag(n, format!("make --tag=tag{n}00")),
+        &|n| of_tag(n, format!("tag{n}00 all")),
+        &|n| of_tag(n, format!("make tag{n}00 > log")),
+        &|n| of_tag(n, format!("make tag{n}00{}", " all".repeat(n))),
+        &|n| of_tag(n, format!("make{}tag{n}00", " ".repeat(n + 1))),
+        &|n| of_tag(n, format!("sh tag{n}00")),
+        &|n| of_tag(n, format!("make other{n}00")),
+        &|n| (format!("Please run it for -tag{n}00"), format!("make -tag{n}00")),
+    ];
+    for (n, case) in cases.into_iter().enumerate() {
+        assert_eq!(outcome(case), Err("no_program"), "{n}");
+    }
+    let same: Vec<Run> = (0..3).map(|n| running(n, &format!("Run it for {n}00: make all"), "make all")).collect();
     assert_eq!(binding(&one(&same), "/command").0, "constant");
+    assert!(!one(&same).files["pipeline.yaml"].contains("description: call"));
+}
+
+/// L-33: words that differ and come from the user or from a result are arguments beside the line, and keep the form of those of the runs.
+#[test]
+fn words_of_a_command_line_are_arguments_beside_it() {
+    let runs: Vec<Run> = (0..3)
+        .map(|n| {
+            let user = User(n);
+            let command = format!("git tag {} -m {}", user.order(0), user.card(0));
+            Run::new(n, &format!("I am {}. Tag {}", user.email(), user.order(0))).user(&user, 1).call(
+                "Bash",
+                json!({"command": command}),
+                json!("ok"),
+            )
+        })
+        .collect();
+    let candidate = one(&runs);
+    assert_eq!(candidate.parameters, ["email", "argument_1"]);
+    assert_eq!(binding(&candidate, "/argument_1").1, "{{input.argument_1}}");
+    assert_eq!(binding(&candidate, "/argument_2").0, "element");
+    let write = candidate.definition["steps"].as_array().and_then(|steps| steps.last()).expect("a write");
+    assert_eq!(write["args"]["command"], "git tag \"$1\" -m \"$2\"");
+    assert_eq!(write["args"]["argument_1"], "{{input.argument_1}}");
+    let form = write["require"].as_array().into_iter().flatten().find(|one| one["value"] == "{{input.argument_1}}");
+    assert_eq!(form.expect("a form")["matches"], r"\A[\p{Alphabetic}\p{N}_](?:\.?[\p{Alphabetic}\p{N}_-])*\.?\z");
+    assert_eq!(
+        candidate.definition["input"]["argument_1"]["description"],
+        "The word `\"$1\"` of the command line: git tag \"$1\" -m \"$2\""
+    );
+    assert_eq!(candidate.covers.len(), 3);
 }
 
 /// L-6, L-8, 2.1: runs that failed, were denied or judged bad do not count.

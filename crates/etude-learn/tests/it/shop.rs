@@ -1,6 +1,6 @@
 //! A small shop: traces of agents in it, and what the learner knows of it.
 
-use etude_learn::{Candidate, Class, Learned, Tool, Trace, World, learn};
+use etude_learn::{Candidate, Class, Learned, LineWord, Tool, Trace, World, learn};
 use serde_json::{Value, json};
 
 /// The tools that read; all others write.
@@ -35,6 +35,18 @@ impl World for Shop {
 
     fn rules(&self, _: &[&str]) -> String {
         "Only once.\n".to_owned()
+    }
+
+    /// Words between blanks; the grammar of the shell is that of the app.
+    fn words(&self, line: &str) -> Option<Vec<LineWord>> {
+        let mut at = 0;
+        let word = |text: &str| {
+            let (start, end) = (at, at + text.len());
+            at = end + 1;
+            let takes_value = start > 0 && !text.starts_with('-') && !line.starts_with("sh ");
+            LineWord { start, end, text: text.to_owned(), takes_value }
+        };
+        (!line.contains(['>', '|', ';'])).then(|| line.split(' ').map(word).collect())
     }
 
     fn min_requests(&self) -> usize {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use etude_core::effect::{Command, ProcessCall, Protocol, Setting, Stdin};
 use etude_core::outcome::{Exit, ProcessEnd};
+use etude_core::shell;
 use serde_json::{Value, json};
 
 use crate::bound::Ends;
@@ -28,7 +29,10 @@ const MAX_SECONDS: usize = 3_600;
 
 /// Both streams go to one pipe, so that their order is kept and all of it is seen as it comes. `bash` where there is
 /// one, because that is what models write.
-const SHELL: &str = r#"exec 1>&2; if command -v bash >/dev/null 2>&1; then exec bash -c "$1"; fi; exec sh -c "$1""#;
+const SHELL: &str = r#"exec 1>&2; if command -v bash >/dev/null 2>&1; then exec bash -c "$@"; fi; exec sh -c "$@""#;
+
+/// The name of the shell itself, before its positional parameters.
+const NAME: &str = "bash";
 
 pub(super) fn schema() -> Value {
     object(
@@ -61,9 +65,12 @@ impl Run for Bash {
         let programs = self.programs.clone();
         Box::pin(async move {
             let seconds = number(members(&args), "timeout", DEFAULT_SECONDS);
-            let words = ["sh", "-c", SHELL, "sh", text(members(&args), "command").unwrap_or_default()];
+            let line = text(members(&args), shell::COMMAND).unwrap_or_default();
+            let mut words = ["sh", "-c", SHELL, "sh", line, NAME].map(str::to_owned).to_vec();
+            // Beside the line: whatever they hold, no shell reads them as text (L-33).
+            words.extend(shell::arguments(&args));
             let call = ProcessCall {
-                command: Command::Direct(words.map(str::to_owned).to_vec()),
+                command: Command::Direct(words),
                 dir: String::new(),
                 env: Vec::new(),
                 key: cx.key(),

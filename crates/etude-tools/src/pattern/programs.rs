@@ -24,6 +24,16 @@ const RUN_ARGUMENTS: &[&str] = &[
     "unbuffer", "unshare", "valgrind", "winpty", "x86_64", "xvfb-run",
 ];
 
+/// Shells, which run the script that their first word names.
+const SHELLS: &[&str] = &["ash", "bash", "dash", "ksh", "mksh", "sh", "yash", "zsh"];
+
+/// They run programs of a language of their own, from their first arguments or options.
+const INTERPRETERS: &[&str] = &[
+    "awk", "bc", "bun", "dc", "deno", "ed", "gawk", "gsed", "guile", "irb", "jq", "js", "julia", "lua", "luajit", "m4",
+    "mariadb", "mawk", "mysql", "nawk", "node", "nodejs", "octave", "osascript", "perl", "php", "psql", "pwsh", "pypy",
+    "python", "r", "rscript", "ruby", "sed", "sqlite3", "swipl", "wish", "yq",
+];
+
 /// Builtins that change what later commands of a line mean.
 const CHANGE_SHELL: &[&str] = &[
     ".", "alias", "bind", "builtin", "caller", "command", "compgen", "complete", "compopt", "declare", "disown",
@@ -46,6 +56,18 @@ pub(super) fn name(program: &str) -> String {
 /// True for what runs text.
 pub(super) fn runs_text(name: &str) -> bool {
     RUN_TEXT.contains(&name)
+}
+
+/// True for a shell that runs a script with arguments, without options: it reads no text from elsewhere.
+pub(super) fn runs_script(name: &str, words: &[Word]) -> bool {
+    let script = words.get(1).and_then(|word| word.text.as_deref());
+    SHELLS.contains(&name) && script.is_some_and(|script| !script.is_empty() && !script.starts_with(['-', '+']))
+}
+
+/// True for what runs a program of a language, such as `python3.12`.
+pub(super) fn is_interpreter(name: &str) -> bool {
+    let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    INTERPRETERS.contains(&name) || INTERPRETERS.contains(&bare)
 }
 
 /// True for what runs its arguments.

@@ -97,6 +97,22 @@ fn try_read(line: &str) -> Result<Line, Unreadable> {
     Ok(if reader.is_literal { Line::Literal(reader.commands) } else { Line::Partial(reader.commands) })
 }
 
+/// The words of a line that was read, as spans of bytes in their order. Only the words of [`Line::Literal`] are words of its commands.
+pub(super) fn spans(line: &str) -> Option<Vec<(usize, usize)>> {
+    let tokenizer = TokenizerOptions { enable_extended_globbing: false, posix_mode: false, sh_mode: false };
+    let tokens = brush_parser::uncached_tokenize_str(line, &tokenizer).ok()?;
+    let places: Vec<usize> = line.char_indices().map(|(at, _)| at).chain([line.len()]).collect();
+    let words = tokens.iter().filter_map(|token| match token {
+        Token::Word(text, location) => Some((text, location)),
+        Token::Operator(..) => None,
+    });
+    let span = |(text, location): (&String, &brush_parser::TokenLocation)| {
+        let (start, end) = (*places.get(location.start.index)?, *places.get(location.end.index)?);
+        (line.get(start..end)? == text).then_some((start, end))
+    };
+    words.map(span).collect()
+}
+
 /// False for characters that shells, or the encodings of their locales, read in different ways.
 fn has_plain_characters(line: &str) -> bool {
     let is_plain = |c: char| matches!(c, '\t' | '\n') || !c.is_control();

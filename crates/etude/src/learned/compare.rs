@@ -1,5 +1,7 @@
 //! Whether an agent and a pipeline made the same writes (`learn.md` 2.10).
 
+use etude_core::shell;
+use etude_tools::pattern::words::{bind, canonical};
 use serde_json::{Map, Value};
 
 use crate::rehearsal::Call;
@@ -18,10 +20,24 @@ fn is_same_call(a: &Call, b: &Call) -> bool {
     if a.tool != b.tool {
         return false;
     }
+    if a.tool == shell::TOOL
+        && let (Some(a), Some(b)) = (line_of(&a.arguments), line_of(&b.arguments))
+    {
+        return a == b;
+    }
     match (&a.arguments, &b.arguments) {
         (Value::Object(a), Value::Object(b)) => a.len() == b.len() && rows(a) == rows(b) && scalars(a).eq(scalars(b)),
         (a, b) => a == b,
     }
+}
+
+/// A command line as it is compared: its words in it, in whichever quotes (L-33). How long it may take and what people are shown of it
+/// is no part of what it writes.
+fn line_of(arguments: &Value) -> Option<String> {
+    let line = arguments.get(shell::COMMAND)?.as_str()?;
+    let words = shell::arguments(arguments);
+    let line = if words.is_empty() { line.to_owned() } else { bind(line, &words).ok()? };
+    Some(canonical(&line).unwrap_or(line))
 }
 
 /// Lists of the same length are the columns of one set of rows: `item_ids` and `new_item_ids` belong together.
@@ -75,5 +91,18 @@ mod tests {
         assert!(!is_same(&[call(json!({"a": []}))], &[call(json!({"b": []}))]));
         assert!(!is_same(&[call(json!({"a": [1]}))], &[call(json!({"a": [1, 1]}))]));
         assert!(is_same(&[], &[]));
+    }
+
+    /// L-33, L-54: a line with arguments beside it is the line with its words, however the agent has quoted them.
+    #[test]
+    fn a_line_with_arguments_is_the_line_with_its_words() {
+        let bash = |arguments: Value| Call { tool: "Bash".to_owned(), arguments };
+        let bound = bash(json!({"command": "git tag \"$1\"", "argument_1": "a b"}));
+        let is =
+            |line: &str| is_same(&[bash(json!({"command": line, "description": "x"}))], std::slice::from_ref(&bound));
+        assert!(is("git tag 'a b'") && is("git tag \"a b\"") && is("'git' tag a\\ b"));
+        assert!(!is("git tag a b") && !is("git tag \"$1\"") && !is("git tag a"));
+        let other = bash(json!({"command": "git tag \"$1\"", "argument_1": "-d"}));
+        assert!(!is_same(&[bash(json!({"command": "git tag -d"}))], &[other]), "no such call is made");
     }
 }
