@@ -5,7 +5,7 @@
 //!
 //! Inside, every construct is a [`Task`]: a value that is polled until it is ready, as a future would be, but without
 //! an executor. A task asks for an effect through [`Cx::perform`], which starts it the first time and gives its
-//! outcome once it has arrived. One file per construct: `code`, `llm`, `agent`, `application`, `fan_out`, `sub_pipeline`,
+//! outcome once it has arrived. One file per construct: `code`, `llm`, `agent`, `application`, `fan_out`, `sub_pipeline`, `pipeline_tool`,
 //! `approval`, `stages`. A construct names no other construct; `scope`, `sequence`, `step` and `cached` put them together.
 
 mod agent;
@@ -23,6 +23,7 @@ mod handover;
 mod llm;
 mod open_work;
 mod outcome_error;
+mod pipeline_tool;
 mod scope;
 mod sequence;
 mod stages;

@@ -14,7 +14,7 @@ use crate::model::Tier;
 use crate::schema::Schema;
 use crate::template::{Reference, Template};
 
-pub use agent::{Agent, Application, ToolStep};
+pub use agent::{Agent, Application, PipelineTool, ToolStep};
 use stages::{SlotForms, StageMachine};
 
 /// A scope: what is done before, the work itself, and what is done after whatever happened (protocol 6.2).
@@ -60,6 +60,15 @@ impl Plan {
             open.extend(step.kind.inner().iter().rev());
             Some(step)
         })
+    }
+
+    /// The pipelines that agents may call as tools (L-77).
+    pub fn pipeline_tools(&self) -> impl Iterator<Item = &Arc<PipelineTool>> {
+        let agents = self.steps().filter_map(|step| match &step.kind {
+            StepKind::Skill(agent) => Some(agent),
+            _ => None,
+        });
+        agents.flat_map(|agent| &agent.pipelines)
     }
 
     /// Every machine of stages that a step goes through, stages that stand alone left out.

@@ -6,14 +6,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use etude_core::failure::Phase;
-use etude_core::model::Tier;
+use etude_core::model::{Tier, Tool};
 use etude_core::plan::stages::StageMachine;
-use etude_core::plan::{Agent, Fallback, Llm, MachineCall, MachineInput, Origin, Plan, Sequence, Step, StepKind};
+use etude_core::plan::{
+    Agent, Fallback, Llm, MachineCall, MachineInput, Origin, PipelineTool, Plan, Sequence, Step, StepKind,
+};
 use etude_core::schema::Schema;
 use etude_core::template::{Reference, Segment, Template};
 use etude_core::tool::ToolSelection;
 use serde_json::Value;
 
+use crate::Pipeline;
 use crate::skill::Instructions;
 
 /// The parameter of skill mode: what the user wants.
@@ -38,11 +41,33 @@ pub fn fallback(name: &str, instructions: Instructions, (tier, max_turns): (Tier
     Fallback { sequence, description: description.to_owned() }
 }
 
-/// An app's own `SKILL.md`, followed by one agent. Its input is `{"request": TEXT}`.
-pub fn skill_mode(name: &str, instructions: Instructions, tier: Tier, max_turns: u32) -> Plan {
+/// An app's own `SKILL.md`, followed by one agent. Its input is `{"request": TEXT}`. `pipelines` are those that it may call
+/// (L-77).
+pub fn skill_mode(
+    name: &str,
+    instructions: Instructions,
+    (tier, max_turns): (Tier, u32),
+    pipelines: Vec<Arc<PipelineTool>>,
+) -> Plan {
     let prompt = Template::reference(Reference::Input { path: vec![Segment::Field(REQUEST.to_owned())] });
     let (agent, origin) = app_agent(name, instructions, tier, max_turns, prompt);
-    one_agent(agent, origin)
+    one_agent(Agent { pipelines, ..agent }, origin)
+}
+
+/// A pipeline as a tool of an agent: its name, its description, its parameters as the schema (L-77).
+pub fn pipeline_tool(pipeline: &Pipeline) -> PipelineTool {
+    let input = pipeline.input.compiled(&pipeline.name);
+    let defaults = pipeline.input.parameters.iter().filter_map(|one| Some((one.name.clone(), one.default.clone()?)));
+    PipelineTool {
+        tool: Tool {
+            name: pipeline.name.clone(),
+            description: pipeline.description.clone(),
+            parameters: Arc::new(pipeline.input.schema()),
+        },
+        sequence: Arc::clone(&pipeline.sequence),
+        input,
+        defaults: defaults.collect(),
+    }
 }
 
 fn app_agent(name: &str, instructions: Instructions, tier: Tier, max_turns: u32, prompt: Template) -> (Agent, Origin) {
@@ -56,6 +81,7 @@ fn app_agent(name: &str, instructions: Instructions, tier: Tier, max_turns: u32,
         schema: None,
         turn_cap: max_turns,
         max_tokens: None,
+        pipelines: Vec::new(),
     };
     (agent, origin)
 }
@@ -85,6 +111,7 @@ pub fn prompt_skill(args: &Value) -> Result<Plan, String> {
         schema,
         turn_cap: u32::try_from(max_turns).unwrap_or(u32::MAX).max(1),
         max_tokens: None,
+        pipelines: Vec::new(),
     };
     Ok(one_agent(agent, Origin { file: name.to_owned(), line: 1, column: 1 }))
 }

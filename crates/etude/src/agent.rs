@@ -14,9 +14,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use etude_core::effect::Sandbox;
+use etude_core::plan::PipelineTool;
 use etude_core::tool::{APPLICATION_CALL, AvailableTool, ToolCall, ToolList, ToolReply, ToolResult, ToolSelection};
 use etude_models::{Redactor, Secret};
 use etude_process::ProcessHost;
+use etude_runtime::engine::Engine;
 use etude_runtime::host::{Boxed, ModelPort, ToolPort};
 use etude_spec::config::learn::Confirm;
 use etude_spec::tool::AppTool;
@@ -111,6 +113,9 @@ struct Inner {
     policy: Arc<Policy>,
     /// The pipeline is in the state `assisted`.
     assisted: Option<Assisted>,
+    /// Learned pipelines that the agent may call while they are `active` (L-77).
+    pipelines: Vec<Arc<PipelineTool>>,
+    engine: Arc<dyn Engine>,
     redactor: Arc<Redactor>,
     set: OnceCell<Result<ToolSet, String>>,
     skills: OnceLock<Skills>,
@@ -133,7 +138,7 @@ impl RunTools {
         definition: &Definition,
         (run_id, header): (&str, &Header),
         processes: Arc<ProcessHost>,
-        models: Arc<dyn ModelPort>,
+        (models, engine): (Arc<dyn ModelPort>, Arc<dyn Engine>),
         invoker: Invoker,
     ) -> Self {
         let app = definition.app.clone();
@@ -162,6 +167,8 @@ impl RunTools {
             invoker,
             policy,
             assisted: Assisted::of(definition, header),
+            pipelines: definition.plan.pipeline_tools().cloned().collect(),
+            engine,
             redactor,
             set: OnceCell::new(),
             skills: OnceLock::new(),
@@ -264,7 +271,7 @@ impl Inner {
         })
     }
 
-    async fn open(&self, tool_selection: &ToolSelection) -> ToolList {
+    async fn open(self: &Arc<Self>, tool_selection: &ToolSelection) -> ToolList {
         let set = match self.narrowed(tool_selection).await {
             Ok(set) => set,
             Err(why) => return ToolList { problems: vec![self.redactor.redact(&why)], ..ToolList::default() },
@@ -310,6 +317,7 @@ impl Inner {
             }
             tools.extend(available);
         }
+        self.add_pipelines(&mut tools).await;
         let context = self.redactor.redact(context.trim());
         let window_tokens = self.models.window_tokens(tool_selection.tier).await;
         let (model, tool_calling) = self.models.tool_calling(tool_selection.tier).await;
@@ -513,6 +521,11 @@ impl Inner {
                     on_output: None,
                     withheld: judged.withheld,
                 };
+                // What was judged is a line with its words; what is executed has them beside it. Middleware may have made it another.
+                let args = match judged.beside {
+                    Some((line, written)) if line == args => written,
+                    _ => args,
+                };
                 found.call(args, context).await
             }
         })
@@ -521,11 +534,6 @@ impl Inner {
 
 /// What a call turns out to be.
 enum Target {
-                // What was judged is a line with its words; what is executed has them beside it. Middleware may have made it another.
-                let args = match judged.beside {
-                    Some((line, written)) if line == args => written,
-                    _ => args,
-                };
     /// It cannot be made.
     Nothing(ToolResult),
     /// It reads a skill or a contract.
@@ -541,6 +549,8 @@ enum Target {
 struct Judged {
     path: Option<Arc<PathArgument>>,
     withheld: Arc<Withheld>,
+    /// A command line with its words, and the same with arguments beside it (L-33).
+    beside: Option<(Arc<Value>, Arc<Value>)>,
 }
 
 /// The last line that each server has said: why one ends at once is on its stderr.
@@ -549,8 +559,6 @@ struct LastLines(Arc<Mutex<BTreeMap<String, String>>>);
 
 impl LastLines {
     fn note(&self, server: &str, line: &str) {
-    /// A command line with its words, and the same with arguments beside it (L-33).
-    beside: Option<(Arc<Value>, Arc<Value>)>,
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         lines.insert(server.to_owned(), line.chars().take(MAX_LINE).collect());
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use etude_core::model::Tier;
 use etude_core::plan::{Plan, StepKind};
+use etude_process::sandbox;
 use etude_spec::discover::{CONSTRUCTOR, DESTRUCTOR, PIPELINES};
 use etude_spec::learned::LEARNED;
 use etude_spec::lower;
@@ -47,15 +48,17 @@ impl Definition {
         self.plan.steps().filter_map(|step| tier(&step.kind)).collect()
     }
 
-    /// The tiers whose models the run may ask, also after a deviation.
+    /// The tiers whose models the run may ask, also after a deviation and in pipelines that its agent calls.
     pub fn all_tiers(&self) -> BTreeSet<Tier> {
         let fallback = self.plan.fallback.iter().flat_map(|fallback| &fallback.sequence.steps);
-        self.plan.steps().chain(fallback).filter_map(|step| tier(&step.kind)).collect()
+        let tools = self.plan.pipeline_tools().flat_map(|tool| &tool.sequence.steps);
+        self.plan.steps().chain(fallback).chain(tools).filter_map(|step| tier(&step.kind)).collect()
     }
 
     /// The variables of etude's environment that steps take values from (`env: {NAME: {from_env: VARIABLE}}`).
     pub fn env_from(&self) -> BTreeSet<&str> {
-        let code = self.plan.steps().filter_map(|step| match &step.kind {
+        let tools = self.plan.pipeline_tools().flat_map(|tool| &tool.sequence.steps);
+        let code = self.plan.steps().chain(tools).filter_map(|step| match &step.kind {
             StepKind::Code(code) => Some(code),
             _ => None,
         });
@@ -70,7 +73,10 @@ impl Definition {
             _ => false,
         };
         let fallback = self.plan.fallback.iter().flat_map(|fallback| &fallback.sequence.steps);
-        let steps = self.plan.steps().chain(fallback).filter(|step| is_sandboxed(&step.kind));
+        let tools = self.plan.pipeline_tools().flat_map(|tool| &tool.sequence.steps);
+        // Where there are no sandboxes, such a pipeline is no tool.
+        let tools = tools.filter(|_| sandbox::support().is_ok());
+        let steps = self.plan.steps().chain(fallback).chain(tools).filter(|step| is_sandboxed(&step.kind));
         steps.map(|step| step.name.clone()).collect()
     }
 }

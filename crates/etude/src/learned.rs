@@ -100,6 +100,11 @@ pub async fn settle(engine: &dyn Engine, disk: &Disk, learning: &Learning) -> Re
         return Ok(Vec::new());
     }
     let (tools, _) = etude_spec::tool::load(disk);
+    let is_called = |located: &&Located| !located.is_candidate() && located.state() == Some(State::Active);
+    let called = all.iter().filter(is_called);
+    let called: Vec<_> =
+        called.map(|located| (located.name.clone(), learned::content_of(disk, &located.dir()))).collect();
+    observe::note_calls(engine, disk.root(), &called, &tools).await?;
     let mut settled = Vec::new();
     for located in all {
         if !located.is_candidate() {
@@ -136,6 +141,17 @@ pub fn is_routed(engine: &dyn Engine, disk: &Disk, name: &str) -> Result<bool, E
 ///
 /// # Errors
 /// The journal cannot be written.
+/// An agent may call the pipeline `name` as a tool (L-77): it is learned, in `pipelines/`, and in the state `active`.
+///
+/// # Errors
+/// The journal cannot be read.
+pub fn is_active(engine: &dyn Engine, disk: &Disk, name: &str) -> Result<bool, Error> {
+    match learned::find(disk, PIPELINES, name) {
+        Some(located) => Ok(Standing::read(engine, disk, located)?.state == Some(State::Active)),
+        None => Ok(false),
+    }
+}
+
 pub async fn demote(engine: &dyn Engine, disk: &Disk, standing: &Standing, demotion: &Demotion) -> Result<(), Error> {
     book::demote(engine, disk.root(), &standing.located.dir(), demotion).await
 }

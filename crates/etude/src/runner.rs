@@ -393,7 +393,7 @@ impl Runner {
             definition,
             (&run.id, header),
             Arc::clone(&processes),
-            metered,
+            (metered, Arc::clone(&self.engine)),
             invoker.clone(),
         ));
         let (active, began_at_ms) = match is_resumed {

@@ -1,10 +1,12 @@
 //! Skill mode: the app's own `SKILL.md` as the instructions of an agent.
 
+use std::sync::Arc;
+
 use etude_core::model::Tier;
-use etude_core::plan::Fallback;
-use etude_spec::lower;
+use etude_core::plan::{Fallback, PipelineTool};
 use etude_spec::pipeline::input::InputDecl;
 use etude_spec::skill::Instructions;
+use etude_spec::{App, Diagnostic, learned, lower};
 
 use crate::definition::{Definition, LoadError, add_tools, tools_of};
 use crate::disk::Disk;
@@ -46,12 +48,13 @@ pub fn load(disk: &Disk, defaults: Defaults) -> Result<Definition, LoadError> {
     let name = instructions.name.clone().unwrap_or_else(|| name_of(disk));
     let tools = Some(tools_of(disk)?);
     let mut files = vec![FILE.to_owned()];
+    let pipelines = pipelines(disk, &mut files);
     add_tools(disk, &mut files);
     files.sort_unstable();
     files.dedup();
     Ok(Definition {
         app: disk.root().to_owned(),
-        plan: lower::skill_mode(&name, instructions, defaults.tier, defaults.max_turns),
+        plan: lower::skill_mode(&name, instructions, (defaults.tier, defaults.max_turns), pipelines),
         target: Target::Skill(name),
         input: InputDecl::default(),
         files,
@@ -69,6 +72,23 @@ pub(crate) fn fallback(disk: &Disk, defaults: Defaults, description: &str) -> Re
     let instructions = Instructions::read(disk, FILE).map_err(LoadError::Invalid)?;
     let name = instructions.name.clone().unwrap_or_else(|| name_of(disk));
     Ok(lower::fallback(&name, instructions, (defaults.tier, defaults.max_turns), description))
+}
+
+/// The learned pipelines that the agent may call as tools while they are `active` (L-77). Those of other states are there as well, so
+/// that a change of state changes no definition. A broken one is left out: `etude check` reports it.
+fn pipelines(disk: &Disk, files: &mut Vec<String>) -> Vec<Arc<PipelineTool>> {
+    let app = App::new(disk);
+    let own = learned::all(disk).into_iter().filter(|located| !located.is_candidate());
+    let sound = own.filter_map(|located| {
+        let (pipeline, found) = app.pipeline(&located.name);
+        pipeline.filter(|_| !found.iter().any(Diagnostic::is_error))
+    });
+    let mut tools = Vec::new();
+    for pipeline in sound {
+        tools.push(Arc::new(lower::pipeline_tool(&pipeline)));
+        files.extend(pipeline.files);
+    }
+    tools
 }
 
 /// What an app without a name is called: as its directory.

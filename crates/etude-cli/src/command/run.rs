@@ -404,16 +404,24 @@ pub(crate) fn conclude(
 
 /// What follows a run: its pipeline may be demoted, candidates may shadow it. Nothing of it changes what the run came to.
 fn after(context: &Context, definition: &Definition, disk: &Disk, succeeded: Option<&str>) {
+    let calls_pipelines = definition.plan.pipeline_tools().next().is_some();
+    if calls_pipelines && let Err(problem) = super::learn::settle_after(context, disk) {
+        say_first(context, &problem);
+    }
     let done = match (&definition.target, succeeded) {
         (Target::Skill(_), Some(run)) => {
-            super::learn::begin_shadow(context, disk, run).and_then(|()| super::learn::notice(context, disk, run))
+            super::learn::begin_shadow(context, disk, run).and_then(|_| super::learn::notice(context, disk, run))
         }
         (Target::Pipeline(_), _) if definition.learned.is_some() => super::learn::settle_after(context, disk),
         _ => Ok(()),
     };
     if let Err(problem) = done {
-        context.say_more(|| problem.failures.first().map(|failure| failure.message.clone()).unwrap_or_default());
+        say_first(context, &problem);
     }
+}
+
+fn say_first(context: &Context, problem: &Problem) {
+    context.say_more(|| problem.failures.first().map(|failure| failure.message.clone()).unwrap_or_default());
 }
 
 /// What the command line grants, with folders as they will be found on a resume from elsewhere.

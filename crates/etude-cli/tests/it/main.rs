@@ -71,6 +71,8 @@ mod inputs; // what is given to a pipeline on the command line
 mod layers; // hooks, events, schemas and skills of chains; what is observed, and what is pinned
 mod learn; // what is kept of runs in skill mode to learn from
 mod learned; // pipelines that are made of runs in skill mode
+#[cfg(unix)]
+mod learned_calls; // learned pipelines as tools of agents, and command lines
 mod llm_steps; // prompts, answers, validation and the conversation about it
 #[cfg(feature = "local-model")]
 mod local_model; // the model that needs no key, and `etude model`

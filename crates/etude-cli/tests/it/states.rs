@@ -47,7 +47,7 @@ pub(crate) fn learned(test: Test, state: &str) -> Test {
     .file(&format!("{base}/back/learn.yaml"), &format!("learn: 1\nstate: {state}\nfamily: cancel\n"))
 }
 
-fn ledger(test: &Test) -> Vec<String> {
+pub(crate) fn ledger(test: &Test) -> Vec<String> {
     if !test.path("app/ledger").exists() {
         return Vec::new();
     }

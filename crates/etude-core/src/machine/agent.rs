@@ -10,6 +10,7 @@ use super::binding::unresolved;
 use super::conversation::batch::{Admission, Gatekeeper, Proposal};
 use super::conversation::{Completion, Conversation, End, Settings};
 use super::outcome_error::not_an_answer;
+use super::pipeline_tool::PipelineCall;
 use super::step_context::StepContext;
 use super::values::Values;
 use super::{Cx, Task};
@@ -18,7 +19,7 @@ use crate::effect::{Effect, EffectId};
 use crate::failure::{Failure, FailureKind};
 use crate::model::{Message, Tool};
 use crate::outcome::Outcome;
-use crate::plan::{Agent, Step, StepKind};
+use crate::plan::{Agent, PipelineTool, Step, StepKind};
 use crate::report::Event;
 use crate::tool::{ToolList, ToolResult};
 
@@ -37,9 +38,14 @@ pub(super) struct AgentTask {
 }
 
 /// Lets through what was offered; the host then asks the policy.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct AvailableTools {
     names: BTreeSet<String>,
+    /// With what pipelines that are called as tools begin (L-77).
+    pipelines: Vec<Arc<PipelineTool>>,
+    step_context: StepContext,
+    values: Values,
+    request: String,
 }
 
 impl Gatekeeper for AvailableTools {
@@ -48,7 +54,13 @@ impl Gatekeeper for AvailableTools {
             let message = "the pipeline has made this call in this run already; it is not made again";
             return Poll::Ready(Ok(Admission::Refuse(ToolResult::terminal("AlreadyMade", message))));
         }
-        if self.names.contains(&call.name) {
+        let is_available = self.names.contains(&call.name);
+        let pipeline = self.pipelines.iter().find(|pipeline| is_available && pipeline.tool.name == call.name);
+        if let Some(pipeline) = pipeline {
+            let begun = PipelineCall::new(pipeline, call, (&self.step_context, &self.values, &self.request));
+            return Poll::Ready(Ok(begun.map_or_else(Admission::Refuse, |begun| Admission::Pipeline(Box::new(begun)))));
+        }
+        if is_available {
             return Poll::Ready(Ok(Admission::Run { is_approved: false }));
         }
         let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
@@ -65,15 +77,14 @@ impl AgentTask {
         let agent = agent_of(&step);
         let system = agent.system.render(values).map_err(|e| unresolved(&e))?;
         let prompt = agent.prompt.render(values).map_err(|e| unresolved(&e))?;
-        Ok(Self {
-            step,
-            step_context,
-            system,
-            prompt,
-            gate: AvailableTools::default(),
-            conversation: None,
-            stopped: None,
-        })
+        let gate = AvailableTools {
+            names: BTreeSet::new(),
+            pipelines: agent.pipelines.clone(),
+            step_context: step_context.clone(),
+            values: values.clone(),
+            request: prompt.clone(),
+        };
+        Ok(Self { step, step_context, system, prompt, gate, conversation: None, stopped: None })
     }
 
     fn open_id(&self) -> EffectId {

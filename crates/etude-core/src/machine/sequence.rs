@@ -62,6 +62,12 @@ impl SequenceTask {
         known.map(|(step, output)| (self.path.child(step).as_str().to_owned(), output.clone())).collect()
     }
 
+    /// The step that ended last.
+    pub(super) fn last_step(&self) -> Option<&str> {
+        let last = self.next.checked_sub(1)?;
+        self.sequence.steps.get(last).map(|step| step.name.as_str())
+    }
+
     fn output(&self) -> Result<Json, Failure> {
         let missing =
             || Failure::new(FailureKind::Internal, format!("pipeline `{}` has no output", self.sequence.name));

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::model::Tier;
-use crate::plan::Binding;
+use crate::data::Json;
+use crate::model::{Tier, Tool};
+use crate::plan::{Binding, Sequence};
 use crate::schema::Schema;
 use crate::template::Template;
 use crate::tool::ToolSelection;
@@ -27,6 +28,21 @@ pub struct Agent {
     pub turn_cap: u32,
     /// Most tokens of one answer.
     pub max_tokens: Option<u32>,
+    /// Learned pipelines that it may call, those of them that the host offers as tools (L-77).
+    pub pipelines: Vec<Arc<PipelineTool>>,
+}
+
+/// A learned pipeline as a tool of an agent (L-77).
+#[derive(Debug, Clone)]
+pub struct PipelineTool {
+    /// What the model sees: the pipeline's name and description, its parameters as the schema.
+    pub tool: Tool,
+    /// Its steps.
+    pub sequence: Arc<Sequence>,
+    /// The schema of its input.
+    pub input: Arc<Schema>,
+    /// Values of parameters that a call leaves out.
+    pub defaults: Vec<(String, Json)>,
 }
 
 /// A call of a tool that the pipeline's author wrote down: the call that an agent would make (L-43).

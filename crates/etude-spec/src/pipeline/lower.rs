@@ -261,6 +261,7 @@ fn follow(def: &SkillDef<'_>, resolved: Resolved) -> Option<Agent> {
         schema: resolved.schema,
         turn_cap: def.max_turns,
         max_tokens: None,
+        pipelines: Vec::new(),
     })
 }
 

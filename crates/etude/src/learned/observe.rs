@@ -13,10 +13,14 @@ use super::book::{self, Row, RowKind};
 use super::{Pinned, Verdict};
 use crate::document::Document;
 use crate::header::Header;
+use crate::target::Target;
 use crate::trace::{self, Approval, Call, effect_class};
 
 /// Runs of one pipeline that are looked at.
 const MAX_RUNS: u32 = 1_000;
+
+/// Runs of agents that are looked at for calls of pipelines.
+const MAX_AGENTS: u32 = 200;
 
 /// Failures that come from the pipeline itself, and not from its surroundings.
 const OF_PIPELINE: [&str; 4] = ["step_failed", "deviated", "template_unresolved", "validation_exhausted"];
@@ -88,6 +92,71 @@ fn row_of(view: &RunView, blobs: &dyn BlobStore, tools: &[AppTool]) -> Option<(P
         usage: Value::Null,
     };
     Some((pinned, row))
+}
+
+/// Notes the writes of learned pipelines that agents called as tools (L-77, L-78). `pipelines` are their names with the hashes of
+/// their contents.
+pub(super) async fn note_calls(
+    engine: &dyn Engine,
+    app: &Path,
+    pipelines: &[(String, String)],
+    tools: &[AppTool],
+) -> Result<(), Error> {
+    if pipelines.is_empty() {
+        return Ok(());
+    }
+    let query = Query {
+        apps: vec![app.display().to_string()],
+        states: vec![RunState::Succeeded, RunState::Failed, RunState::Cancelled],
+        limit: Some(MAX_AGENTS),
+        ..Query::default()
+    };
+    let mut rows = engine.list(&query)?;
+    rows.retain(|row| matches!(Target::parse(&row.target), Target::Skill(_)));
+    let noted: BTreeSet<String> = book::noted(engine, app)?.into_iter().collect();
+    let blobs = engine.blobs();
+    for row in rows.into_iter().filter(|row| !noted.contains(&row.id)) {
+        let view = engine.view(&row.id)?;
+        let calls = trace::of(&view, &*blobs);
+        for (name, content) in pipelines {
+            if let Some(row) = row_of_calls(&view, &calls, name, (&*blobs, tools)) {
+                book::add_row(engine, content, &row).await?;
+            }
+        }
+        book::note(engine, app, &row.id, row.created_at_ms).await?;
+    }
+    Ok(())
+}
+
+/// What the writes of a pipeline in an agent's run say; `None` if it made none and was denied none.
+fn row_of_calls(view: &RunView, calls: &[Call], name: &str, of: (&dyn BlobStore, &[AppTool])) -> Option<Row> {
+    let (blobs, tools) = of;
+    let begins = format!("/{name}[");
+    let is_own = |call: &&Call| {
+        let inside = call.effect.split_once(&begins).is_some_and(|(_, rest)| rest.contains('/'));
+        inside && effect_class(&call.tool, tools) != "reads"
+    };
+    let writes: Vec<&Call> = calls.iter().filter(is_own).collect();
+    let denied = writes.iter().find(|call| is_denied_by_person(call, view));
+    let has_written = writes.iter().any(|call| call.result.as_ref().is_some_and(|result| !result.is_error()));
+    let (verdict, step, reason) = match denied {
+        Some(denied) => (Verdict::Disagreed, step_of(&denied.effect), Some("denied".to_owned())),
+        None if has_written => (Verdict::Done, None, None),
+        None => return None,
+    };
+    Some(Row {
+        kind: RowKind::Run,
+        run: view.row.id.clone(),
+        at_ms: view.row.created_at_ms,
+        ended_at_ms: view.row.changed_at_ms,
+        verdict,
+        step,
+        reason,
+        digest: request_digest([trace::asked(view, blobs).request.as_str()]),
+        writes: true,
+        calls: Value::Null,
+        usage: Value::Null,
+    })
 }
 
 /// A call of the pipeline that may write. After a deviation the agent calls, below `NAME@skill`.

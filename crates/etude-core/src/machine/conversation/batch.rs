@@ -5,7 +5,8 @@
 //! |----------|-------------------------------------|----------------------------------------|
 //! | proposed | the gatekeeper refuses              | over, with the refusal                 |
 //! | proposed | the gatekeeper lets it through      | admitted                               |
-//! | admitted | all calls are decided, it may start | running                                |
+//! | admitted | all calls are decided, it may start | running, or a pipeline                  |
+//! | pipeline | its steps are over                  | over                                   |
 //! | running  | a result                            | over                                   |
 //! | running  | somebody has to be asked            | held                                   |
 //! | held     | approved                            | running, with the approval             |
@@ -23,6 +24,7 @@ use crate::data::Json;
 use crate::effect::{Effect, EffectId, Gate, Subject};
 use crate::failure::Failure;
 use crate::machine::outcome_error::not_an_answer;
+use crate::machine::pipeline_tool::PipelineCall;
 use crate::machine::{Cx, Path};
 use crate::outcome::{Decision, Outcome};
 use crate::report::Event;
@@ -43,10 +45,12 @@ pub(in crate::machine) struct Proposal {
 }
 
 /// What becomes of a proposal.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(in crate::machine) enum Admission {
     /// It runs; the policy need not be asked if `is_approved`.
     Run { is_approved: bool },
+    /// It is a pipeline, whose steps run (L-77). Nothing else runs beside it.
+    Pipeline(Box<PipelineCall>),
     /// It does not run; the model receives this.
     Refuse(ToolResult),
 }
@@ -94,6 +98,8 @@ struct Call {
 enum State {
     Proposed,
     Admitted { is_approved: bool },
+    AdmittedPipeline(Box<PipelineCall>),
+    Pipeline { call: Box<PipelineCall>, has_begun: bool },
     Running { id: EffectId, is_approved: bool, key: Option<String> },
     Held { key: String, question: String, is_once: bool, is_asking: bool },
     Over(ToolResult),
@@ -134,7 +140,8 @@ impl Batch {
             for call in &mut self.calls {
                 call.leave_held(cx, gate);
             }
-            let is_running = self.calls.iter().any(|call| matches!(call.state, State::Running { .. }));
+            let is_running = |call: &Call| matches!(call.state, State::Running { .. } | State::Pipeline { .. });
+            let is_running = self.calls.iter().any(is_running);
             return if is_running { Poll::Pending } else { Poll::Ready(Err(why.clone())) };
         }
         if !self.calls.iter().all(|call| matches!(call.state, State::Over(_))) {
@@ -164,6 +171,7 @@ impl Batch {
             }
             call.state = match admission? {
                 Admission::Run { is_approved } => State::Admitted { is_approved },
+                Admission::Pipeline(pipeline) => State::AdmittedPipeline(pipeline),
                 Admission::Refuse(result) => {
                     if let Some(row) = batch_context.row {
                         let (effect, name) = (call.proposal.path.attempt(1), call.proposal.name.clone());
@@ -184,6 +192,13 @@ impl Batch {
             let is_exclusive = call.proposal.is_exclusive && batch_context.stage_execution.is_none();
             match call.state {
                 State::Over(_) => continue,
+                State::AdmittedPipeline(_) if !is_other_before => {
+                    if let State::AdmittedPipeline(pipeline) = std::mem::replace(&mut call.state, State::Proposed) {
+                        call.state = State::Pipeline { call: pipeline, has_begun: false };
+                    }
+                    return;
+                }
+                State::AdmittedPipeline(_) | State::Pipeline { .. } => return,
                 State::Admitted { is_approved } if !(is_exclusive && is_other_before) => {
                     let id = call.proposal.path.attempt(1);
                     call.state = State::Running { id, is_approved, key: None };
@@ -286,6 +301,9 @@ impl Call {
         batch_context: &BatchContext,
         stopped: Option<&Failure>,
     ) -> Result<bool, Failure> {
+        if matches!(self.state, State::Pipeline { .. }) {
+            return self.advance_pipeline(cx, gate, batch_context, stopped);
+        }
         let State::Running { id, is_approved, key } = &self.state else { return Ok(false) };
         let (id, is_approved, key) = (id.clone(), *is_approved, key.clone());
         let is_new = !cx.is_started(&id);
@@ -331,6 +349,50 @@ impl Call {
                 State::Over(result)
             }
         };
+        Ok(true)
+    }
+}
+
+impl Call {
+    /// The same for a pipeline.
+    fn advance_pipeline(
+        &mut self,
+        cx: &mut Cx,
+        gate: &mut dyn Gatekeeper,
+        batch_context: &BatchContext,
+        stopped: Option<&Failure>,
+    ) -> Result<bool, Failure> {
+        let State::Pipeline { call, has_begun } = &mut self.state else { return Ok(false) };
+        let (name, effect) = (self.proposal.name.clone(), self.proposal.path.attempt(1));
+        match (&*has_begun, stopped) {
+            (false, Some(_)) => {
+                self.state = State::Over(ToolResult::default());
+                return Ok(true);
+            }
+            (true, Some(why)) => call.stop(cx, why),
+            (false, None) => {
+                gate.began(cx, &self.proposal);
+                if let Some(row) = batch_context.row {
+                    let (name, effect, arguments) = (name.clone(), effect.clone(), self.proposal.arguments.clone());
+                    cx.emit(Event::ToolStarted { row, effect, name, arguments });
+                }
+                *has_begun = true;
+            }
+            (true, None) => {}
+        }
+        let Poll::Ready(result) = call.poll(cx) else { return Ok(false) };
+        if stopped.is_some() {
+            gate.ended(cx, &self.proposal, &ToolResult::cancelled(), 0);
+            self.state = State::Over(ToolResult::default());
+            return Ok(true);
+        }
+        let result = result?;
+        gate.ended(cx, &self.proposal, &result, 0);
+        if let Some(row) = batch_context.row {
+            let error = result.error.as_ref().map(ToolError::to_string);
+            cx.emit(Event::ToolEnded { row, effect, name, error, elapsed_ms: 0 });
+        }
+        self.state = State::Over(result);
         Ok(true)
     }
 }

@@ -383,3 +383,40 @@ fn calls_of_an_answer_that_was_cut_off_do_not_run() {
     assert!(!world.started.iter().any(|(_, effect)| matches!(effect, Effect::Tool(_))));
     assert!(results(&world, "p/x/turn2").iter().all(|reported| reported.contains("cut off")));
 }
+
+/// L-77, L-68, L-69: a pipeline that an agent calls runs its steps alone; a deviation is an error with what was read, and a write that was
+/// made is not made again.
+#[test]
+fn a_pipeline_that_is_called_runs_its_steps() {
+    let steps = || {
+        let put = tool("b", "put", "{{t.output}}").require("{{t.output}}");
+        [tool("t", "get", "{{input.id}}"), put, tool("c", "get", "2")]
+    };
+    let case = || pipeline([offering(skill("x", "go"), sequence("look", steps()))]);
+    let results = |world: &super::World, turn: &str| -> Vec<String> {
+        let parts = world.request(turn).messages.iter().flat_map(|message| &message.parts);
+        let text = |part: &Part| match part {
+            Part::ToolResult { content, .. } => Some(content.clone()),
+            _ => None,
+        };
+        parts.filter_map(text).collect()
+    };
+    let world = play(&case(), "p/x/turn1 calls Look {\"id\":1}; Look {}");
+    let said = results(&world, "p/x/turn2");
+    assert_eq!(said[0], "get-out");
+    assert!(said[1].contains("do not fit"), "{}", said[1]);
+    let script = r#"
+        p/x/turn1 calls Look {"id":1}
+        p/x/turn1/Look[0]/c fails gone
+        p/x/turn2 calls put {"id":"get-out"}
+    "#;
+    let world = play(&case(), script);
+    let said = results(&world, "p/x/turn2").concat();
+    for part in ["deviated at its step `c` (tool_error)", r#""tool":"get","arguments":{"id":1}"#, r#""changed":true"#] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(results(&world, "p/x/turn3").concat().contains("not made again"));
+    let world = play(&case(), "p/x/turn1 calls Look {\"id\":1}\np/x/turn1/Look[0]/t gives {}");
+    let said = results(&world, "p/x/turn2").concat();
+    assert!(said.contains("deviated at its step `b` (require)") && !said.contains(r#""changed":"#), "{said}");
+}

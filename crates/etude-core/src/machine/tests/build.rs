@@ -11,10 +11,10 @@ use crate::data::Json;
 use crate::digest::Digest;
 use crate::effect::{Command, Protocol};
 use crate::machine::{Limits, Start};
-use crate::model::Tier;
+use crate::model::{Tier, Tool};
 use crate::plan::{
     Agent, Approval, Binding, Cache, Code, CodeRetry, ForEach, Llm, OnFailure, OnTimeout, Origin, OutputOf, Parallel,
-    Plan, Requirement, RetryOn, SandboxRules, Sequence, Step, StepKind, SubPipeline, ToolStep,
+    PipelineTool, Plan, Requirement, RetryOn, SandboxRules, Sequence, Step, StepKind, SubPipeline, ToolStep,
 };
 use crate::schema::Schema;
 use crate::template::{self, Template};
@@ -197,9 +197,20 @@ pub(super) fn skill(name: &str, prompt: &str) -> Step {
         tool_selection: Arc::default(),
         schema: None,
         turn_cap: 3,
+        pipelines: Vec::new(),
         max_tokens: None,
     };
     step(name, StepKind::Skill(Box::new(agent)))
+}
+
+/// The agent may call these steps as the tool `Look`.
+pub(super) fn offering(mut step: Step, sequence: Sequence) -> Step {
+    if let StepKind::Skill(agent) = &mut step.kind {
+        let tool = Tool { name: "Look".to_owned(), description: String::new(), parameters: Arc::new(Value::Null) };
+        let (sequence, input) = (Arc::new(sequence), schema("input", r#"{"required": ["id"]}"#));
+        agent.pipelines.push(Arc::new(PipelineTool { tool, sequence, input, defaults: Vec::new() }));
+    }
+    step
 }
 
 /// A call of a tool with one argument; the tool writes unless its name begins with `get`.

@@ -319,6 +319,19 @@ pub(super) const STORIES: &[Story] = &[
         says: &[("p@skill/agent/turn1", "calls Write 1"), ("p@skill/agent/turn2", "no_answer gone")],
     },
     Story {
+        name: "pipeline that an agent calls",
+        case: || {
+            let steps = [tool("t", "get", "{{input.id}}"), tool("b", "put", "{{t.output}}"), tool("c", "get", "2")];
+            pipeline([offering(skill("x", "go"), sequence("look", steps))]).after([code("close")]).run_timeout(60)
+        },
+        says: &[
+            ("p/x/turn1", r#"calls Look {"id":1}; Look {}; Look {"id":2}"#),
+            ("p/x/turn1/Look[0]/b", "held put(1)"),
+            ("p/x/turn1/Look[2]/c", "fails gone"),
+            ("p/x/turn2", r#"calls put {"id":"get-out"}"#),
+        ],
+    },
+    Story {
         name: "approvals that no one answers",
         case: || {
             let ok =

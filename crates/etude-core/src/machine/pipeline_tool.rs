@@ -1,0 +1,135 @@
+//! A learned pipeline that an agent calls as a tool (L-77): its steps run as they would if the request had been routed to it, and ask
+//! what they would ask. A deviation is an error of the tool, with what has been read so far.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use serde_json::{Map, Value};
+
+use super::conversation::batch::Proposal;
+use super::handover::{Call, of_tool};
+use super::sequence::SequenceTask;
+use super::step_context::StepContext;
+use super::values::Values;
+use super::{Cx, Path, Task};
+use crate::data::Json;
+use crate::failure::{Failure, FailureKind};
+use crate::plan::PipelineTool;
+use crate::report::is_below;
+use crate::tool::ToolResult;
+use crate::tree;
+
+/// Most bytes of an output that a model receives.
+const MAX_OUTPUT: usize = 64 * 1024;
+
+/// A call under way.
+#[derive(Debug)]
+pub(super) struct PipelineCall {
+    name: String,
+    sequence: SequenceTask,
+    path: Path,
+    is_stopped: bool,
+}
+
+impl PipelineCall {
+    /// The call that a model proposes. `request` is what its agent was asked.
+    ///
+    /// # Errors
+    /// The arguments do not fit: what the model receives.
+    pub(super) fn new(
+        pipeline: &PipelineTool,
+        proposal: &Proposal,
+        (caller, values, request): (&StepContext, &Values, &str),
+    ) -> Result<Self, ToolResult> {
+        let input = input(pipeline, &proposal.arguments)?;
+        let step_context = StepContext { path: proposal.path.clone(), row: None, ..caller.clone() };
+        let values = values.for_sub_pipeline(input).with_request(Some(request.into()));
+        Ok(Self {
+            name: pipeline.tool.name.clone(),
+            sequence: SequenceTask::without_rows(Arc::clone(&pipeline.sequence), &step_context, values),
+            path: proposal.path.clone(),
+            is_stopped: false,
+        })
+    }
+
+    /// Advances until it waits.
+    ///
+    /// # Errors
+    /// A failure that ends the run: of its budget, its cancellation, its environment.
+    pub(super) fn poll(&mut self, cx: &mut Cx) -> Poll<Result<ToolResult, Failure>> {
+        // Nothing runs beside it, so that these are its calls.
+        let kept_before = std::mem::replace(&mut cx.keeps_calls, true);
+        let polled = self.sequence.poll(cx);
+        cx.keeps_calls = kept_before;
+        let Poll::Ready(result) = polled else { return Poll::Pending };
+        let own = |call: &Call| is_below(&call.id, self.path.as_str());
+        let calls: Vec<Call> = cx.calls.iter().filter(|call| own(call)).cloned().collect();
+        cx.calls.retain(|call| !own(call));
+        Poll::Ready(match result {
+            Ok(output) => output
+                .text()
+                .map(|text| ToolResult::ok(shown(&text)))
+                .map_err(|error| Failure::new(FailureKind::Environment, error.to_string())),
+            Err(failure) if self.is_stopped || ends_the_run(&failure) => Err(failure),
+            Err(mut failure) => {
+                failure.step = failure.step.or_else(|| self.sequence.last_step().map(str::to_owned));
+                // The agent goes on: another attempt at the run gives the same outcomes to the same steps.
+                cx.open_work.succeed(self.path.as_str());
+                let content = of_tool(&self.name, &failure, &calls, &self.sequence.outputs());
+                cx.written.extend(calls.into_iter().filter(Call::has_written));
+                let message = format!("pipeline `{}` deviated: {}", self.name, failure.message);
+                Ok(ToolResult { content, ..ToolResult::terminal("Deviated", &message) })
+            }
+        })
+    }
+
+    /// Asks it to end soon. It is polled on until what it has started is gone.
+    pub(super) fn stop(&mut self, cx: &mut Cx, why: &Failure) {
+        if !self.is_stopped {
+            self.is_stopped = true;
+            self.sequence.stop(cx, why);
+        }
+    }
+}
+
+/// The input in the arguments that a model wrote, with the defaults of what is left out.
+fn input(pipeline: &PipelineTool, arguments: &str) -> Result<Json, ToolResult> {
+    let name = &pipeline.tool.name;
+    let invalid = |why: String| ToolResult::terminal("InputInvalid", &format!("the arguments of `{name}` {why}"));
+    let mut members: Map<String, Value> = match arguments.trim() {
+        "" => Map::new(),
+        text => match tree::of_answer(text) {
+            Ok(Value::Object(members)) => members,
+            Ok(_) => return Err(invalid("are not a JSON object".to_owned())),
+            Err(error) => return Err(invalid(format!("are not JSON: {error}"))),
+        },
+    };
+    for (name, default) in &pipeline.defaults {
+        if let (false, Ok(default)) = (members.contains_key(name), default.value()) {
+            members.insert(name.clone(), default);
+        }
+    }
+    let input = Value::Object(members);
+    match &pipeline.input.faults(&input)[..] {
+        [] => Ok(Json::of(&input)),
+        faults => Err(invalid(format!("do not fit: {}", faults.join("; ")))),
+    }
+}
+
+/// An output as a model reads it: a text as it is, everything else as JSON.
+fn shown(text: &str) -> String {
+    let plain = serde_json::from_str::<String>(text);
+    let text = plain.as_deref().unwrap_or(text);
+    match text.len() <= MAX_OUTPUT {
+        true => text.to_owned(),
+        false => format!("{} … ({} bytes in all)", &text[..text.floor_char_boundary(MAX_OUTPUT)], text.len()),
+    }
+}
+
+/// No other tool helps against it.
+fn ends_the_run(failure: &Failure) -> bool {
+    matches!(
+        failure.kind,
+        FailureKind::BudgetExceeded | FailureKind::Cancelled | FailureKind::Environment | FailureKind::Internal
+    )
+}
