@@ -20,7 +20,7 @@ use crate::source::{FileKind, SourceFile, Sources, Span};
 use crate::wording::quoted;
 use crate::yaml::{self, Entries, Node};
 
-pub use content::{content, content_of};
+pub use content::{content, content_of, tools_of};
 pub use edit::{with_accepted_risk, with_content, with_requests, with_state};
 pub use rules::rules_of;
 

@@ -111,6 +111,10 @@ pub async fn settle(engine: &dyn Engine, disk: &Disk, learning: &Learning) -> Re
             observe::note_runs(engine, disk.root(), &located.name, &tools).await?;
         }
         let standing = Standing::read(engine, disk, located)?;
+        if let Some(changed) = demote::settle_tools(engine, disk, &standing, &tools).await? {
+            settled.push(changed);
+            continue;
+        }
         settled.extend(demote::settle(engine, disk.root(), &standing, learning).await?);
     }
     Ok(settled)
@@ -137,10 +141,6 @@ pub fn is_routed(engine: &dyn Engine, disk: &Disk, name: &str) -> Result<bool, E
     }
 }
 
-/// Keeps a person's demotion, so that evidence is asked for that is later (L-81).
-///
-/// # Errors
-/// The journal cannot be written.
 /// An agent may call the pipeline `name` as a tool (L-77): it is learned, in `pipelines/`, and in the state `active`.
 ///
 /// # Errors
@@ -152,6 +152,10 @@ pub fn is_active(engine: &dyn Engine, disk: &Disk, name: &str) -> Result<bool, E
     }
 }
 
+/// Keeps a person's demotion, so that evidence is asked for that is later (L-81).
+///
+/// # Errors
+/// The journal cannot be written.
 pub async fn demote(engine: &dyn Engine, disk: &Disk, standing: &Standing, demotion: &Demotion) -> Result<(), Error> {
     book::demote(engine, disk.root(), &standing.located.dir(), demotion).await
 }

@@ -31,8 +31,7 @@ pub fn content(files: &BTreeMap<String, Vec<u8>>, known: &[AppTool], skill: Opti
     let definition = files.get(PIPELINE_FILE).and_then(|bytes| std::str::from_utf8(bytes).ok());
     let steps = definition.map(Steps::of).unwrap_or_default();
     for tool in known.iter().filter(|tool| steps.tools.contains(&tool.name)) {
-        hasher.field(b"tool").field(tool.name.as_bytes()).field(tool.description.as_bytes());
-        hasher.field(tool.input_schema.to_string().as_bytes());
+        add_tool(&mut hasher, tool);
     }
     if let Some(skill) = skill.filter(|_| steps.asks) {
         let tools: Vec<&str> = steps.tools.iter().map(String::as_str).collect();
@@ -43,6 +42,25 @@ pub fn content(files: &BTreeMap<String, Vec<u8>>, known: &[AppTool], skill: Opti
         }
     }
     hasher.finish().to_string()
+}
+
+/// What a tool promises: its description and the schema of its arguments.
+fn add_tool(hasher: &mut Hasher, tool: &AppTool) {
+    hasher.field(b"tool").field(tool.name.as_bytes()).field(tool.description.as_bytes());
+    hasher.field(tool.input_schema.to_string().as_bytes());
+}
+
+/// The tools of the app that the pipeline in the directory `dir` calls, each with a hash of its description and schema.
+pub fn tools_of(sources: &dyn Sources, dir: &str, known: &[AppTool]) -> BTreeMap<String, String> {
+    let bytes = sources.read(&format!("{dir}/{PIPELINE_FILE}"), MAX_SIZE).unwrap_or_default();
+    let steps = std::str::from_utf8(&bytes).map(Steps::of).unwrap_or_default();
+    let own = known.iter().filter(|tool| steps.tools.contains(&tool.name));
+    let hash = |tool: &AppTool| {
+        let mut hasher = Hasher::new("tool of a learned pipeline 1");
+        add_tool(&mut hasher, tool);
+        (tool.name.clone(), hasher.finish().to_string())
+    };
+    own.map(hash).collect()
 }
 
 /// Whether a tool is known to change nothing.

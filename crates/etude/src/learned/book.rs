@@ -6,6 +6,7 @@
 //! | `learned:CONTENT` | `tested`, `risk`, `demoted` | the cases passed, a risk was accepted, the program demoted it |
 //! | `run:learned:CONTENT` | `shadow/ID` | the writes of a comparison, which go with the run |
 //! | `learned-names:APP` | `BASE/NAME` | the last demotion of that name, until a promotion |
+//! | `learned-tools:APP` | `BASE/NAME` | the tools of that pipeline when it was last looked at, each with its hash |
 //! | `learned-runs:APP` | ID | the run has been noted |
 //! | `learned-forgotten` | ID | nothing is learned from the run |
 
@@ -134,6 +135,29 @@ fn values_of(content: &str) -> String {
 
 fn names_of(app: &Path) -> String {
     format!("learned-names:{}", app_key(app))
+}
+
+fn tools_of(app: &Path) -> String {
+    format!("learned-tools:{}", app_key(app))
+}
+
+/// The tools of a pipeline when it was last looked at.
+pub(super) fn tools(engine: &dyn Engine, app: &Path, dir: &str) -> Result<Option<BTreeMap<String, String>>, Error> {
+    let hash = |(name, hash): (&String, &Value)| Some((name.clone(), hash.as_str()?.to_owned()));
+    let of_body = |body: Value| body.as_object().map(|all| all.iter().filter_map(hash).collect());
+    let entry = one(engine, tools_of(app), dir)?;
+    Ok(entry.and_then(|entry| serde_json::from_str(&entry.body).ok()).and_then(of_body))
+}
+
+/// Notes the tools of a pipeline.
+pub(super) async fn note_tools(
+    engine: &dyn Engine,
+    app: &Path,
+    dir: &str,
+    tools: &BTreeMap<String, String>,
+    at_ms: i64,
+) -> Result<(), Error> {
+    write(engine, tools_of(app), dir.to_owned(), (at_ms, "seen"), &json!(tools)).await
 }
 
 fn runs_of(app: &Path) -> String {

@@ -6,14 +6,19 @@ use std::path::Path;
 use etude_runtime::clock::now_ms;
 use etude_runtime::engine::{Engine, EntryQuery, Error};
 use etude_spec::config::learn::Learning;
-use etude_spec::learned::State;
+use etude_spec::learned::{self, State};
+use etude_spec::tool::AppTool;
 
 use super::book::{self, Demotion, Row, RowKind};
 use super::standing::Standing;
 use super::{Verdict, bounds};
+use crate::disk::Disk;
 
 /// Runs before a pipeline can be retired as useless.
 const MIN_RUNS: u64 = 20;
+
+/// The reason of a demotion after a tool has changed.
+const TOOL_CHANGED: &str = "tool_changed";
 
 /// The lower bound of the hit rate below which it is.
 const MIN_HIT_RATE: f64 = 0.2;
@@ -50,6 +55,41 @@ pub(super) async fn settle(
     let demotion = Demotion { to, run, reason: reason.to_owned(), at_ms: now_ms(), content: standing.content.clone() };
     book::demote(engine, app, &standing.located.dir(), &demotion).await?;
     Ok(Some(Settled { name: standing.located.name.clone(), from, demotion }))
+}
+
+/// Takes a pipeline from `active` to `assisted` if the description or the schema of one of its tools is another one than when it was
+/// last looked at: what it was trusted with may mean something else now. In the other states, its evidence ends with its content
+/// (L-65).
+pub(super) async fn settle_tools(
+    engine: &dyn Engine,
+    disk: &Disk,
+    standing: &Standing,
+    tools: &[AppTool],
+) -> Result<Option<Settled>, Error> {
+    let (app, located) = (disk.root(), &standing.located);
+    if located.is_candidate() {
+        return Ok(None);
+    }
+    let now = learned::tools_of(disk, &located.dir(), tools);
+    let before = book::tools(engine, app, &located.dir())?;
+    if before.as_ref() == Some(&now) {
+        return Ok(None);
+    }
+    let is_other = |(name, hash): (&String, &String)| now.get(name).is_some_and(|own| own != hash);
+    let is_changed = before.iter().flatten().any(is_other);
+    let is_active = standing.learned().is_some_and(|learned| learned.state == State::Active);
+    // Whatever takes it out of use says more.
+    let is_in_use = standing.state.is_some_and(State::is_routed);
+    let mut settled = None;
+    if is_changed && is_active && is_in_use {
+        let (to, reason) = (State::Assisted, TOOL_CHANGED.to_owned());
+        let demotion = Demotion { to, run: None, reason, at_ms: now_ms(), content: standing.content.clone() };
+        book::demote(engine, app, &located.dir(), &demotion).await?;
+        settled = Some(Settled { name: located.name.clone(), from: State::Active, demotion });
+    }
+    // Last, so that a change is not lost in a crash.
+    book::note_tools(engine, app, &located.dir(), &now, now_ms()).await?;
+    Ok(settled)
 }
 
 /// The runs that were judged bad, with when they were.

@@ -7,7 +7,7 @@ use etude_spec::tool::AppTool;
 use serde_json::{Value, json};
 
 use super::standing::Standing;
-use super::{app_key, bounds};
+use super::{Verdict, app_key, bounds};
 use crate::disk::Disk;
 use crate::target::Target;
 use crate::trace;
@@ -141,6 +141,11 @@ pub fn has_new_evidence(
     // Learned again, from other runs.
     let is_learned_again = standing.demoted.as_ref().is_some_and(|demotion| demotion.content != standing.content);
     if is_learned_again && learned.content.is_some() && !standing.edited {
+        return Ok(true);
+    }
+    // One that is still in use proves itself there.
+    let since = standing.demoted.as_ref().map_or(i64::MIN, |demotion| demotion.at_ms);
+    if standing.is_routed() && standing.rows.iter().any(|row| row.verdict == Verdict::Agreed && row.at_ms > since) {
         return Ok(true);
     }
     let wanted: Vec<&str> = match learned.family.strip_prefix("read:") {

@@ -143,6 +143,48 @@ async fn two_deviations_of_a_kind_demote() {
     assert_eq!(world.settle().await, one("deviations", "r25"));
 }
 
+/// L-65, 2.11: a changed tool takes an active pipeline to `assisted`, once, and it returns by a promotion after a confirmed write.
+#[tokio::test]
+async fn a_changed_tool_ends_the_trust() {
+    let world = World::new("active");
+    let of_tool = |description: &str, kind: &str| {
+        format!(
+            "name: read_it\ndescription: {description}\ncommand: cat\ninputSchema: {{type: object, properties: {{a: {{type: {kind}}}}}}}\n"
+        )
+    };
+    let write = |path: &str, text: &str| {
+        let place = world.dir.path().join(path);
+        std::fs::create_dir_all(place.parent().expect("a parent")).expect("made");
+        std::fs::write(place, text).expect("written");
+    };
+    write("tools/read_it.yaml", &of_tool("Reads", "string"));
+    write("tools/other.yaml", &of_tool("Other", "string").replace("read_it", "other"));
+    write(
+        "pipelines/p/pipeline.yaml",
+        "name: p\ndescription: d\nsteps: [{name: a, type: tool, tool: read_it, args: {a: a}}]\n",
+    );
+    assert_eq!(world.settle().await, []);
+    write("tools/other.yaml", &of_tool("Another", "string").replace("read_it", "other"));
+    assert_eq!(world.settle().await, [], "it does not call this one");
+    let changed = vec![("tool_changed".to_owned(), None)];
+    for (description, kind) in [("Reads it", "string"), ("Reads it", "integer")] {
+        write("tools/read_it.yaml", &of_tool(description, kind));
+        assert_eq!(world.settle().await, changed, "{description} {kind}");
+        assert_eq!(world.settle().await, [], "it is reported once");
+        let standing = world.standing();
+        assert_eq!((standing.state, standing.is_routed()), (Some(State::Assisted), true));
+        assert_eq!(standing.demoted.as_ref().map(|demoted| demoted.reason.as_str()), Some("tool_changed"));
+        let (tools, _) = etude_spec::tool::load(&world.disk());
+        let has_new =
+            || needs::has_new_evidence(&world.engine, &world.disk(), &world.standing(), &tools).expect("read");
+        assert!(!has_new());
+        world.add(i64::MAX - 1, RowKind::Run, Verdict::Agreed, None).await;
+        assert!(has_new());
+        promoted(&world.engine, &world.disk(), &world.standing(), "pipelines/p", 10).await.expect("cleared");
+        assert_eq!((world.standing().state, world.settle().await), (Some(State::Active), Vec::new()));
+    }
+}
+
 /// L-82: a pipeline that mostly falls back is useless, and not wrong.
 #[tokio::test]
 async fn a_pipeline_that_mostly_falls_back_is_useless() {
