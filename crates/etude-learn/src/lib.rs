@@ -109,6 +109,24 @@ pub struct Candidate {
     pub files: BTreeMap<String, String>,
 }
 
+impl Candidate {
+    /// Its description and triggers.
+    pub fn wording(&self) -> Wording {
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let triggers = self.definition["triggers"].as_array().into_iter().flatten().filter_map(text);
+        Wording { description: text(&self.definition["description"]).unwrap_or_default(), triggers: triggers.collect() }
+    }
+
+    /// Puts other words in the place of its own. Nothing else of it changes (L-29).
+    pub fn reword(&mut self, wording: &Wording) {
+        self.definition["description"] = wording.description.as_str().into();
+        if self.definition.get("triggers").is_some() {
+            self.definition["triggers"] = wording.triggers.clone().into();
+        }
+        self.files.insert("pipeline.yaml".to_owned(), files::yaml::document(&self.definition));
+    }
+}
+
 /// Learns from traces; with `only`, one family.
 pub fn learn(traces: &[Trace], world: &dyn World, only: Option<&str>) -> Learned {
     let bound = commands::bound(traces, &select::select(traces, world).usable, world);

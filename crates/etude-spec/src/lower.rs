@@ -128,11 +128,11 @@ pub fn stage_machine(machine: Arc<StageMachine>) -> Plan {
     Step::plain(name.clone(), StepKind::Machine(Box::new(call)), origin).alone(name, dir, Phase::Business)
 }
 
-/// One question of the router to a model of the `lite` tier, with the retries of an llm step.
-pub fn question(name: &str, system: &str, prompt: String, schema: Value) -> Plan {
+/// One question to a model, with the retries of an llm step.
+pub fn question(tier: Tier, name: &str, system: &str, prompt: String, schema: Value) -> Plan {
     let llm = Llm {
         choose: None,
-        tier: Tier::Lite,
+        tier,
         system: Some(Template::literal(system)),
         prompt: Template::literal(prompt),
         schema: Some(Arc::new(Schema::lazy(name, schema, BTreeMap::new()))),

@@ -8,6 +8,7 @@ mod measure;
 mod parameters;
 mod prompt;
 mod source;
+mod wording;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ pub use extract::{Extracted, Stated, Unclear, typed};
 pub use meaning::Sentences;
 pub use measure::{Labelled, Measured, measure, parse_labelled};
 pub use source::{From, Source, Trail, sources, sources_json};
+pub use wording::{Words, reworded};
 
 /// Who decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -199,6 +199,25 @@ pub(crate) struct LearnOptions {
 pub(crate) enum Wording {
     /// The requests themselves; no model is called
     None,
+    /// A model of the tier `lite` words description and triggers
+    Lite,
+    /// A model of the tier `standard`
+    Standard,
+    /// A model of the tier `reasoning`
+    Reasoning,
+}
+
+impl Wording {
+    /// The tier of the model; `None`: no model.
+    pub(crate) const fn tier(self) -> Option<etude_core::model::Tier> {
+        use etude_core::model::Tier;
+        match self {
+            Self::None => None,
+            Self::Lite => Some(Tier::Lite),
+            Self::Standard => Some(Tier::Standard),
+            Self::Reasoning => Some(Tier::Reasoning),
+        }
+    }
 }
 
 #[derive(Debug, Args)]

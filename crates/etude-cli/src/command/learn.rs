@@ -15,6 +15,7 @@ mod shadow;
 mod show;
 mod source;
 mod status;
+mod wording;
 mod world;
 
 use std::sync::Arc;

@@ -169,7 +169,7 @@ fn mode_of(flag: Option<RouterMode>, resolved: &settings::Resolved) -> Mode {
 }
 
 /// Does `work`; a signal ends it.
-fn interruptible<T>(work: impl Future<Output = Result<T, Refused>>) -> Result<T, Refused> {
+pub(crate) fn interruptible<T>(work: impl Future<Output = Result<T, Refused>>) -> Result<T, Refused> {
     block_on(async {
         let mut stop = signals::listen()?;
         tokio::select! {

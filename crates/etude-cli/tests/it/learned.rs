@@ -100,6 +100,55 @@ fn an_edited_candidate_stays() {
     assert!(diff.at("/diff").as_str().is_some_and(|diff| diff.contains("-# mine")), "{}", diff.out());
 }
 
+/// L-29, L-28: a model words description and triggers, and nothing else; learning again asks it nothing.
+#[test]
+fn a_model_words_and_does_nothing_else() {
+    let wordings = [
+        json!({"description": "Runs {{run.request}}.", "triggers": ["do it"]}),
+        json!({"description": "Returns an order.", "triggers": ["send {order_id} back"]}),
+    ];
+    let asked = std::sync::atomic::AtomicUsize::new(0);
+    let server = Server::by(move |seen, _| match seen.system().contains("You word what a pipeline does") {
+        true => {
+            let n = asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            Reply::json(&wordings[n.min(1)])
+        }
+        false => agent(seen),
+    });
+    let test = shop(&server);
+    for id in ORDERS {
+        test.follow(&format!("Return everything of {id}, please"), &["--yolo"]).exit(0);
+    }
+    let files = || {
+        let all = ["pipeline.yaml", "steps/bindings.py", "schemas/allowed.json", "REPORT.md"];
+        all.map(|name| test.read(&format!("app/learned/return-items/{name}")))
+    };
+    let learn =
+        |more: &[&str]| test.run(&[&["learn", "--format", "json"], more].concat()).exit(0).at("/candidates/0/change");
+    assert_eq!(learn(&[]), json!("new"));
+    let before = files();
+    assert_eq!(learn(&["--model", "lite"]), json!("unchanged"), "a reference is no word");
+    assert_eq!(learn(&["--model", "lite"]), json!("updated"));
+    let after = files();
+    assert_eq!(before[1..], after[1..]);
+    let without_words = |text: &str| {
+        let mut is_trigger = false;
+        let kept = text.lines().filter(|line| {
+            is_trigger = line.starts_with("triggers:") || is_trigger && line.starts_with([' ', '-']);
+            !is_trigger && !line.starts_with("description:")
+        });
+        kept.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(without_words(&before[0]), without_words(&after[0]));
+    assert!(after[0].contains("Returns an order.") && after[0].contains("send {order_id} back"), "{}", after[0]);
+    let calls = server.calls();
+    assert_eq!(learn(&["--model", "lite"]), json!("unchanged"));
+    assert_eq!(server.calls(), calls, "it is not asked again");
+    test.run(&["learn", "test", "return-items"]).exit(0);
+    let test = test.user_config("learn: {notice: false}\n");
+    test.run(&["learn", "--model", "reasoning"]).exit(4).stderr_has("no model");
+}
+
 /// L-5, L-7, L-8, L-11: files in the form of the export; lines that are none; missing tools; nothing is written by a dry run.
 #[test]
 fn traces_are_read_from_files() {

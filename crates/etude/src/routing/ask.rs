@@ -7,33 +7,35 @@ use etude_core::data::Json;
 use etude_core::effect::Effect;
 use etude_core::failure::{Failure, FailureKind};
 use etude_core::machine::{Command, Limits, Machine, Start};
-use etude_core::model::{Part, Request, Usage};
+use etude_core::model::{Part, Request, Tier, Usage};
 use etude_core::outcome::{Completed, Outcome};
 use etude_runtime::host::ModelPort;
 use etude_spec::lower;
 use serde_json::Value;
 
 /// A question.
-pub(super) struct Question {
+pub(crate) struct Question {
+    /// The tier that is asked.
+    pub(crate) tier: Tier,
     /// What it is for, as messages name it.
-    pub(super) name: &'static str,
-    pub(super) system: &'static str,
-    pub(super) prompt: String,
+    pub(crate) name: &'static str,
+    pub(crate) system: &'static str,
+    pub(crate) prompt: String,
     /// JSON Schema of the answer.
-    pub(super) schema: Value,
+    pub(crate) schema: Value,
 }
 
 /// What came back, and what it cost.
-pub(super) struct Reply {
-    pub(super) value: Result<Json, Failure>,
-    pub(super) usage: Usage,
-    pub(super) calls: Vec<Call>,
+pub(crate) struct Reply {
+    pub(crate) value: Result<Json, Failure>,
+    pub(crate) usage: Usage,
+    pub(crate) calls: Vec<Call>,
 }
 
 /// A model call before a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
-    /// What it was for: `route` or `parameters`.
+    /// What it was for: `route`, `parameters` or `wording`.
     pub purpose: &'static str,
     /// `provider/model`, if one was chosen.
     pub model: Option<String>,
@@ -49,10 +51,10 @@ pub struct Call {
     pub elapsed_ms: u64,
 }
 
-/// Asks the `lite` tier.
-pub(super) async fn ask(models: &Arc<dyn ModelPort>, question: Question) -> Reply {
+/// Asks a model.
+pub(crate) async fn ask(models: &Arc<dyn ModelPort>, question: Question) -> Reply {
     let (purpose, system) = (question.name, question.system);
-    let plan = lower::question(purpose, system, question.prompt, question.schema);
+    let plan = lower::question(question.tier, purpose, system, question.prompt, question.schema);
     let mut done = Vec::new();
     let start = Start {
         run_id: String::new(),

@@ -24,6 +24,9 @@ pub(super) fn learn(context: &Context, options: &args::LearnOptions) -> Result<E
     super::check_enabled(&world.learning)?;
     let read = source::read(context, &disk, options)?;
     let mut learned = etude_learn::learn(&read.traces, &world, options.family.as_deref());
+    if let Some(tier) = options.model.tier().filter(|_| !learned.candidates.is_empty()) {
+        super::wording::reword(context, &disk, &mut learned, tier)?;
+    }
     refuse_broken(&disk, &mut learned);
     let (mut rows, mut refused) = (Vec::new(), Vec::new());
     let mut is_pending = false;

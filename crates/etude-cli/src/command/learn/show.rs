@@ -67,7 +67,7 @@ pub(super) fn document(disk: &Disk, standing: &Standing, diff: Option<&str>) -> 
 }
 
 /// `pipeline.yaml` as JSON; `null` if it cannot be read.
-fn definition(disk: &Disk, located: &Located) -> Value {
+pub(super) fn definition(disk: &Disk, located: &Located) -> Value {
     let path = format!("{}/{PIPELINE_FILE}", located.dir());
     let text = disk.read(&path, MAX_SIZE).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     let json = text.and_then(|text| {

@@ -1,0 +1,61 @@
+//! `etude learn --model TIER`: a model words descriptions and triggers (L-29). It is asked for nothing else.
+
+use etude::disk::Disk;
+use etude::routing::{Words, reworded};
+use etude_core::model::Tier;
+use etude_learn::{Candidate, Learned, Wording};
+use etude_spec::learned::{self, LEARNED};
+
+use super::{candidates, show};
+use crate::command::route::interruptible;
+use crate::context::{Context, Problem, Refused};
+use crate::settings::{self, Need};
+
+/// Words all candidates that have no such words yet. One that was worded before, and is otherwise the same, keeps its words, so that
+/// learning again changes nothing.
+pub(super) fn reword(context: &Context, disk: &Disk, learned: &mut Learned, tier: Tier) -> Result<(), Refused> {
+    let resolved = settings::ready(context, context.settings(disk.root())?, &[tier], Need::Look)?;
+    settings::answerable(&resolved, &[tier])?;
+    if !resolved.has_model(tier) {
+        let message = format!("no model of the tier `{tier}` is available to word pipelines");
+        return Err(Problem::environment(message).hint(settings::REMEDIES).into());
+    }
+    let models = settings::models(resolved);
+    for candidate in &mut learned.candidates {
+        if let Some(wording) = kept(disk, candidate) {
+            candidate.reword(&wording);
+            continue;
+        }
+        let Wording { description, triggers } = candidate.wording();
+        let words = Words { description, triggers };
+        let asked = interruptible(async { Ok(reworded(&models, tier, &words).await.0) })?;
+        match asked {
+            Ok(Some(Words { description, triggers })) => candidate.reword(&Wording { description, triggers }),
+            Ok(None) => note(context, &candidate.name, "its words are not those of a pipeline"),
+            Err(failure) => note(context, &candidate.name, &failure.message),
+        }
+    }
+    Ok(())
+}
+
+fn note(context: &Context, name: &str, why: &str) {
+    if !context.global.quiet {
+        let why = crate::render::text::harmless(why);
+        crate::render::say!("note: `{name}` keeps the words of its requests: {why}");
+    }
+}
+
+/// The words of the candidate that is there, if it is as it was learned and all else of it is the same.
+fn kept(disk: &Disk, candidate: &Candidate) -> Option<Wording> {
+    let located = learned::find(disk, LEARNED, &candidate.name)?;
+    let files = candidates::files(disk, &located.dir());
+    let text = files.get("pipeline.yaml")?;
+    let other = Candidate { definition: show::definition(disk, &located), ..candidate.clone() };
+    let wording = other.wording();
+    let known = located.learned?.content?;
+    (known == learned::content_of(disk, &format!("{LEARNED}/{}", candidate.name))).then_some(())?;
+    let mut same = candidate.clone();
+    same.reword(&wording);
+    let is_worded = wording != candidate.wording();
+    (is_worded && same.files.get("pipeline.yaml") == Some(text)).then_some(wording)
+}
