@@ -15,6 +15,12 @@ pub fn exempt(child: &Child) {
     EXEMPTED.lock().unwrap_or_else(PoisonError::into_inner).push(os::id_of(child));
 }
 
+/// Ends the exemption of a child that has been waited for.
+pub fn no_longer_exempt(child: &Child) {
+    let id = os::id_of(child);
+    EXEMPTED.lock().unwrap_or_else(PoisonError::into_inner).retain(|known| *known != id);
+}
+
 /// Everything that is spared.
 pub(super) fn all() -> HashSet<os::Id> {
     EXEMPTED.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()

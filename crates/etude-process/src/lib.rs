@@ -61,7 +61,7 @@ mod worker;
 #[cfg(unix)]
 pub use self::{
     cancel::{Cancel, Cancelled},
-    exempted::exempt,
+    exempted::{exempt, no_longer_exempt},
     host::{
         Bounded, DEFAULT_GRACE, HostBuilder, HostSettings, MAX_DOCUMENT, ProcessHost, end_children_of,
         reap_survivors_of, stdout_of,

@@ -50,6 +50,9 @@ pub trait Apps: Send + Sync {
         None
     }
 
+    /// A run has ended here: what follows from it may begin, such as the candidate that shadows it. Its own end is known already.
+    fn after(&self, _run: &NewRun, _ended: &Ended) {}
+
     /// The document of `etude list` for the app, with its diagnostics.
     ///
     /// # Errors

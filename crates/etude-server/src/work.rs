@@ -240,13 +240,13 @@ pub(crate) fn drive(server: &Arc<Server>, session: Box<dyn Session>, resume: Res
     let server = Arc::clone(server);
     runtime.spawn(async move {
         let following = Following::new(server.apps().observer(&run));
-        let (of, id, also) = (Arc::clone(&server), run.id, following.clone());
+        let (of, id, also) = (Arc::clone(&server), run.id.clone(), following.clone());
         let observer = Box::new(move |progress: Progress<'_>| {
             of.stories().asides.say(&id, &progress);
             also.observe(&progress);
         });
         let handle = service::drive(parts, session, resume, following.is_there(), observer);
-        attend(&server, handle, controls, following).await;
+        attend(&server, run, handle, controls, following).await;
     });
     Ok(())
 }
@@ -281,7 +281,8 @@ impl Following {
 }
 
 async fn attend(
-    server: &Server,
+    server: &Arc<Server>,
+    run: NewRun,
     mut handle: RunHandle,
     mut controls: mpsc::UnboundedReceiver<Control>,
     following: Following,
@@ -338,6 +339,11 @@ async fn attend(
     // The place of the run is free already: a collector that does not respond holds up no other run.
     if let (Ok(ended), Some(observer)) = (&ended, following.take()) {
         observer.end(ended).await;
+    }
+    if let Ok(Ok(ended)) = ended {
+        let of = Arc::clone(server);
+        // Nothing of it changes what the run came to.
+        let _ = tokio::task::spawn_blocking(move || of.apps().after(&run, &ended)).await;
     }
     works.sending.fetch_sub(1, Ordering::SeqCst);
     works.over.notify_waiters();

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::crash::shim::{self, ENOSPC, Fault, with_fault};
 use crate::serve::Serving;
-use crate::server::Server;
-use crate::states::{CASE, app, learned, row};
+use crate::server::{Reply, Server};
+use crate::states::{CASE, app, learned, ledger, row};
 use crate::test::{Test, noting, printing, wait_until};
 
 const JOURNAL: &str = "home/.local/state/etude/journal.db";
@@ -255,5 +255,21 @@ fn a_server_promotes_as_the_command_does() {
     let failing = promote(json!({"to": "shadow", "accept_risk": true}));
     let tests = json!({"need": "tests", "have": 0, "want": 1});
     assert!(failing["missing"].as_array().is_some_and(|missing| missing.contains(&tests)), "{failing}");
+    assert_eq!(serving.end().0, Some(0));
+}
+
+/// L-52, L-54: a run that a server completes is shadowed like one of the command.
+#[test]
+fn a_run_that_a_server_completes_is_shadowed() {
+    let said =
+        [Reply::call("get", json!({"id": "A-1"})), Reply::call("cancel", json!({"id": "A-1"})), Reply::says("done")];
+    let server = Server::agent(said);
+    let settings = "approvals: {unattended: wait}\nlearn: {shadow: 1}\nrouter: {mode: embedded}\n";
+    let test = learned(app(&server), "shadow").file("etude.yaml", settings);
+    let id = test.follow("Cancel the order A-1", &["-i", "id=A-1"]).exit(5).id();
+    let serving = Serving::start(&test, &["--port", "0", "--adopt", "all"]);
+    test.run(&["approve", &id, "--server", "local"]).exit(0);
+    wait_until("the comparison is kept", || row(&test)["evidence"]["live"]["agreed"] == 1);
+    assert_eq!(ledger(&test), ["get A-1", "cancel A-1"], "nothing is called twice");
     assert_eq!(serving.end().0, Some(0));
 }

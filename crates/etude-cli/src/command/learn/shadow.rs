@@ -2,7 +2,7 @@
 //!
 //! A shadow is a process of its own, started when the run has ended: it delays nothing, and its end changes nothing.
 
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::sync::Arc;
 
 use etude::definition::Definition;
@@ -31,14 +31,15 @@ use crate::exit::Exit;
 use crate::render::stopped::of_engine;
 use crate::settings::Need;
 
-/// Starts the shadow of a run that has succeeded in skill mode, if there is a candidate for one.
-pub(crate) fn begin(context: &Context, disk: &Disk, run: &str) -> Result<(), Problem> {
+/// Starts the shadow of a run that has succeeded in skill mode, if there is a candidate for one. The process ends by itself after a few
+/// seconds, and is not ended with the run.
+pub(crate) fn begin(context: &Context, disk: &Disk, run: &str) -> Result<Option<Child>, Problem> {
     if candidates(disk).is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     let learning = context.settings(disk.root())?.learning;
     if !learning.enabled || !shadow::is_selected(run, learning.shadow) {
-        return Ok(());
+        return Ok(None);
     }
     let failed =
         |error: std::io::Error| Problem::environment(format!("the shadow of run `{run}` cannot be started: {error}"));
@@ -48,8 +49,9 @@ pub(crate) fn begin(context: &Context, disk: &Disk, run: &str) -> Result<(), Pro
         command.arg("--config").arg(config);
     }
     command.args(["learn", "shadow", run]).stdout(Stdio::null()).stderr(Stdio::null());
-    // No one waits for it: it ends by itself after a few seconds, and is not ended with the run.
-    command.spawn().map(|child| etude_process::exempt(&child)).map_err(failed)
+    let child = command.spawn().map_err(failed)?;
+    etude_process::exempt(&child);
+    Ok(Some(child))
 }
 
 /// What the shadow of a run has used, for `usage.shadow`.

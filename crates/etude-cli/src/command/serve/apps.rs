@@ -8,7 +8,7 @@ use std::sync::Arc;
 use etude::definition::{self, Configuration, Definition, LoadError};
 use etude::disk::Disk;
 use etude::header::Header;
-use etude::runner::Runner;
+use etude::runner::{Ended, Runner};
 use etude::skill_mode;
 use etude::target::Target;
 use etude_runtime::engine::NewRun;
@@ -76,6 +76,24 @@ impl Apps for Configured {
         let traceparent = || Header::traceparent_of(&run.header);
         let telemetry = Telemetry::of_served(&Target::parse(&run.target), traceparent);
         telemetry.is_on().then(|| Box::new(telemetry) as Box<dyn RunObserver>)
+    }
+
+    /// A run in skill mode is shadowed as one of the command line is (L-52).
+    fn after(&self, run: &NewRun, ended: &Ended) {
+        let is_skill = matches!(Target::parse(&run.target), Target::Skill(_));
+        // An app that a run brings along has gone with it.
+        if !is_skill || run.placement.bundle.is_some() || ended.document.status() != "succeeded" {
+            return;
+        }
+        let app = Path::new(&run.app);
+        let Ok(disk) = Disk::open(app) else { return };
+        // A shadow that does not start is no fault of the run.
+        if let Ok(Some(mut child)) = crate::command::learn::begin_shadow(&self.context(app), &disk, &run.id) {
+            std::thread::spawn(move || {
+                let _ = child.wait();
+                etude_process::no_longer_exempt(&child);
+            });
+        }
     }
 
     #[cfg(feature = "postgres")]
