@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes 1,000 made-up traces of 20 calls, and measures how long `etude learn` takes over them and how much memory (L-35).
 
-    bench/learn/generate.py --etude PROGRAM [--traces 1000] [--keep DIRECTORY]
+    bench/learn/generate.py --etude PROGRAM [--traces 1000] [--keep DIRECTORY] [--check]
 
 The shop is that of no one: every trace is a customer who is found, 17 reads (orders, products, rates), and two writes, in one of four
 families, so that 500 traces belong to each of two families. Linux or macOS; the figures are those of the kernel."""
@@ -19,6 +19,7 @@ import time
 READS = {"find_user": ["email"], "get_order": ["order_id"], "get_product": ["product_id"], "get_rate": ["code"]}
 WRITES = {"return_items": ["order_id", "item_ids", "refund_to"], "cancel_order": ["order_id", "reason"], "tag_order": ["order_id", "tag"], "set_address": ["user_id", "street", "city"]}
 CALLS = 20
+MOST_SECONDS, MOST_MIB = 10, 300
 CODES = ["EUR", "USD", "GBP", "JPY"]
 STREETS = ["Mill Lane", "High Street", "Station Road", "Canal Walk"]
 
@@ -101,6 +102,7 @@ def main():
     parser.add_argument("--etude", required=True, type=pathlib.Path)
     parser.add_argument("--traces", type=int, default=1000)
     parser.add_argument("--keep", type=pathlib.Path, help="makes app and traces in this new directory, and keeps them")
+    parser.add_argument("--check", action="store_true", help=f"exit status 1 above {MOST_SECONDS} s or {MOST_MIB} MiB; for a release build")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         place = args.keep or pathlib.Path(scratch)
@@ -120,6 +122,8 @@ def main():
         print(f"{document['traces']['usable']} of {document['traces']['read']} traces, {file.stat().st_size / 1e6:.1f} MB, {CALLS} calls each")
         print(f"{len(document['candidates'])} candidates: {', '.join(row['name'] for row in document['candidates'])}")
         print(f"{seconds:.1f} s, {usage.ru_utime + usage.ru_stime:.1f} s of processor, {peak:.0f} MiB at the most")
+        if args.check and (seconds > MOST_SECONDS or peak > MOST_MIB):
+            sys.exit(f"error: more than {MOST_SECONDS} s or {MOST_MIB} MiB")
 
 
 if __name__ == "__main__":

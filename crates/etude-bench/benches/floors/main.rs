@@ -10,6 +10,7 @@ mod calls;
 mod client;
 mod commands;
 mod durable;
+mod learned;
 mod measure;
 mod processes;
 mod resume;
@@ -37,6 +38,7 @@ const SCENARIOS: &[Scenario] = &[
     ("data", processes::data),
     ("python", processes::python),
     ("sandbox", processes::sandbox),
+    ("learned", learned::learned),
     ("resume", resume::resume),
     ("durable", durable::durable),
     ("schema", durable::schema),
