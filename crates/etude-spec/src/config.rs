@@ -4,6 +4,7 @@
 //! what a file does not say is `None` or empty here.
 
 pub mod engine;
+pub mod fleet;
 pub mod learn;
 pub mod serve;
 
@@ -49,6 +50,10 @@ pub struct Config {
     pub serve: serve::Serve,
     /// The database that machines share, if the file says anything about it.
     pub engine: Option<engine::EngineSettings>,
+    /// The queues of a fleet by name, if the file says anything about them.
+    pub queues: Option<IndexMap<String, fleet::Queue>>,
+    /// The tenants of a fleet by name, if the file says anything about them.
+    pub tenants: Option<IndexMap<String, fleet::Tenant>>,
     /// What is learned from runs in skill mode.
     pub learn: learn::Learn,
     /// A stage may join one that its predecessor does not name.
@@ -203,6 +208,7 @@ pub fn read(file: &Arc<SourceFile>) -> (Config, Vec<Diagnostic>) {
     leave_automation(&mut found.list, entries);
     serve::check(&mut found, entries);
     engine::check(&mut found, entries);
+    fleet::check(&mut found, entries);
     learn::check(&mut found, entries);
     let config = Config {
         model_mapping: mapping(entries),
@@ -231,6 +237,8 @@ pub fn read(file: &Arc<SourceFile>) -> (Config, Vec<Diagnostic>) {
         automation_variables: variables(file, entries),
         serve: serve::read(entries),
         engine: engine::read(entries),
+        queues: fleet::queues(entries),
+        tenants: fleet::tenants(entries),
         learn: learn::read(entries),
         join_outside_next_stages: boolean(entries, "joinOutsideNextStages"),
         strict_upstream: boolean(entries, "strictUpstream"),

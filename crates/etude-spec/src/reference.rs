@@ -95,6 +95,9 @@ pub const TABLES: &[Named] = &[
     ("python-worker", Table::Object(&config::PYTHON_WORKER)),
     ("price", Table::Object(&config::PRICE)),
     ("engine", Table::Object(&config::ENGINE)),
+    ("queue", Table::Object(&config::QUEUE)),
+    ("allow", Table::Object(&config::ALLOW)),
+    ("tenant", Table::Object(&config::TENANT)),
 ];
 
 /// The table of this name.

@@ -40,6 +40,10 @@ pub static CONFIG: Object = Object {
             "Limits of a server and of the pipelines that it runs.";
         optional "engine": Kind::Object(&ENGINE), "{url: \"${env:ETUDE_ENGINE}\", lease: 15s}",
             "The database that machines share, and the leases of workers. Not in an app's own file.";
+        optional "queues": Entries(&QUEUE_KIND), "{default: {limit: 500}, batch: {priority: -1, limit: 50, per_tenant: 5}}",
+            "The queues of a fleet, by name: `etude engine apply` writes them into the database. Not in an app's own file.";
+        optional "tenants": Entries(&TENANT_KIND), "{acme: {live: 20, queued: 1000}}",
+            "The tenants of a fleet that have limits, by name. Not in an app's own file.";
         optional "learn": Kind::Object(&learn::LEARN), "{shadow: 0.5, redact: [email]}",
             "What is learned from runs in skill mode, and how far a learned pipeline may go.";
         optional "joinOutsideNextStages": Bool, "true",
@@ -156,6 +160,65 @@ pub static ENGINE: Object = Object {
             "The deaths of workers in a row after which the run fails; 0: any number." => default "3";
     }],
 };
+
+/// One of `queues`.
+pub static QUEUE: Object = Object {
+    name: "a queue",
+    doc: "A queue of a fleet. Limits are numbers of live runs. Not in an app's own file.",
+    fields: &[fields! {
+        optional "priority": Integer(-100, 100), "-1",
+            "A worker of several queues looks at the one of the highest priority first." => default "0";
+        optional "limit": Integer(0, MAX_RUNS), "50", "Live runs of the queue." => default "500";
+        optional "per_tenant": Integer(1, MAX_RUNS), "5", "Live runs of each tenant in the queue.";
+        optional "per_app": Integer(1, MAX_RUNS), "10",
+            "Live runs in the queue of each app: of the directory that a run was submitted from.";
+        optional "per_label": Entries(&LIMIT), "{\"gpu=a100\": 2}",
+            "Live runs in the queue with a label, by `KEY=VALUE`.";
+        optional "allow": Kind::Object(&ALLOW), "{network: false}", "What runs that are submitted here may have.";
+        optional "untrusted": Bool, "true", "Every step runs in a sandbox or not at all." => default "false";
+    }],
+};
+
+/// `allow` of a queue.
+pub static ALLOW: Object = Object {
+    name: "a list of what a queue allows",
+    doc: "What runs that are submitted to a queue may have.",
+    fields: &[fields! {
+        optional "network": Bool, "false", "Steps that use the network." => default "true";
+        optional "unsandboxed": Bool, "false", "Steps without a sandbox." => default "true";
+        optional "yolo": Bool, "true", "`--yolo`: agents that ask for nothing." => default "false";
+        optional "folders": List(&Text), "[/data]",
+            "Folders of the workers for `--read` and `--write`, with all that is in them; absolute paths.";
+    }],
+};
+
+/// One of `tenants`.
+pub static TENANT: Object = Object {
+    name: "a tenant",
+    doc: "The limits of a tenant of a fleet. Not in an app's own file.",
+    fields: &[fields! {
+        optional "live": Integer(0, MAX_RUNS), "20", "Live runs in all queues.";
+        optional "queued": Integer(0, MAX_COUNT), "1000", "Queued runs; another submission is refused.";
+        optional "records_per_day": Integer(0, MAX_COUNT), "1000000",
+            "Records of runs that were submitted within the last 24 hours, before submissions are refused.";
+        optional "bytes": Either(&SIZE), "10GiB",
+            "Bytes of records, headers, results and large values in the database, before submissions are refused.";
+        optional "cost_usd_per_day": DOLLARS, "50",
+            "Cost of runs that were submitted within the last 24 hours, before submissions are refused.";
+    }],
+};
+
+const MAX_RUNS: i64 = 1_000_000;
+
+const MAX_COUNT: i64 = 1_000_000_000_000;
+
+static LIMIT: Kind = Integer(0, MAX_RUNS);
+
+static SIZE: [Kind; 2] = [Integer(0, i64::MAX), Text];
+
+static QUEUE_KIND: Kind = Kind::Object(&QUEUE);
+
+static TENANT_KIND: Kind = Kind::Object(&TENANT);
 
 /// `sandbox` of `agent`: as in code steps, with paths as written.
 pub static SANDBOX: Object = Object {
