@@ -22,7 +22,7 @@ mod postgres;
 use postgres::password;
 
 #[cfg(feature = "postgres")]
-pub(crate) use postgres::{CONNECT, address, open_patiently};
+pub(crate) use postgres::{CONNECT, address, open_fleet, open_patiently};
 
 /// The word for the journal of this machine, whatever else is set.
 const EMBEDDED: &str = "embedded";

@@ -101,18 +101,17 @@ pub(crate) fn resolve(global: &Global, app: &Path, purpose: Purpose) -> Result<R
     let mut layers = Vec::new();
     for (path, text) in texts(global, app)? {
         let shown = path.display().to_string();
-        let (config, diagnostics) = config::read(&SourceFile::new(shown.as_str(), text));
+        let file = SourceFile::new(shown.as_str(), text);
+        let (config, mut diagnostics) = config::read(&file);
+        let is_of_app = global.config.is_none() && path == own_file(app);
+        if is_of_app {
+            diagnostics.extend(config::fleet::not_of_app(&file));
+        }
         if diagnostics.iter().any(Diagnostic::is_error) {
             return Err(refused(&diagnostics));
         }
         if global.verbose {
             crate::render::say!("configured by {shown}");
-        }
-        let is_of_app = global.config.is_none() && path == own_file(app);
-        if is_of_app && config.engine.is_some() {
-            let why = format!("`engine` in {shown} is not the app's to set: it names the database of all runs");
-            let problem = Problem::new(Exit::Definition, FailureKind::DefinitionInvalid, why);
-            return Err(problem.hint("put it into your own configuration, or into a file that `--config` names"));
         }
         layers.push(Layer { path: shown, config, is_of_app });
     }
@@ -132,7 +131,12 @@ pub(crate) fn resolve(global: &Global, app: &Path, purpose: Purpose) -> Result<R
 pub(crate) fn check(global: &Global, app: &Path) -> Result<Vec<Diagnostic>, Problem> {
     let mut found = Vec::new();
     for (path, text) in texts(global, app)? {
-        found.extend(config::read(&SourceFile::new(shown(&path, app), text)).1.into_iter().map(secrets::without_keys));
+        let file = SourceFile::new(shown(&path, app), text);
+        let mut of_file = config::read(&file).1;
+        if global.config.is_none() && path == own_file(app) {
+            of_file.extend(config::fleet::not_of_app(&file));
+        }
+        found.extend(of_file.into_iter().map(secrets::without_keys));
     }
     Ok(found)
 }
@@ -161,6 +165,25 @@ pub(crate) fn engine(global: &Global) -> Result<Option<EngineSettings>, Problem>
     match config.engine {
         Some(_) if diagnostics.iter().any(Diagnostic::is_error) => Err(refused(&diagnostics)),
         engine => Ok(engine),
+    }
+}
+
+/// The file that `--config` names, or the user's own, as a whole: what only those may say is read from it.
+///
+/// # Errors
+/// It cannot be used.
+#[cfg(feature = "postgres")]
+pub(crate) fn of_user(global: &Global) -> Result<Config, Problem> {
+    let file = global.config.clone().or_else(|| paths::user_config().filter(|path| path.exists()));
+    let Some(path) = file else { return Ok(Config::default()) };
+    let text = etude::regular::read_text(&path, MAX_SIZE).map_err(|e| {
+        let problem = Problem::usage(format!("{} cannot be read: {e}", path.display()));
+        problem.hint("fix it, or name another one with `--config FILE`")
+    })?;
+    let (config, diagnostics) = config::read(&SourceFile::new(path.display().to_string(), text));
+    match diagnostics.iter().any(Diagnostic::is_error) {
+        true => Err(refused(&diagnostics)),
+        false => Ok(config),
     }
 }
 

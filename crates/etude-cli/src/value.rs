@@ -37,16 +37,7 @@ pub(crate) fn long_duration_ms(text: &str) -> Result<u64, String> {
 
 /// Bytes of `1024`, `512KiB`, `8MiB` or `1GiB`.
 pub(crate) fn size(text: &str) -> Result<usize, String> {
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = text.split_at(digits);
-    let shift = match unit.trim() {
-        "" | "B" => Some(0),
-        "KiB" => Some(10),
-        "MiB" => Some(20),
-        "GiB" => Some(30),
-        _ => None,
-    };
-    let bytes = number.parse::<usize>().ok().zip(shift).and_then(|(number, shift)| number.checked_mul(1 << shift));
+    let bytes = etude_spec::config::fleet::size(text).and_then(|bytes| usize::try_from(bytes).ok());
     bytes.ok_or_else(|| "a size is a number of bytes, `512KiB`, `8MiB` or `1GiB`".to_owned())
 }
 

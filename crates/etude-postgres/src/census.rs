@@ -45,7 +45,7 @@ async fn census(connection: &mut Connection) -> Result<Census, Fault> {
     let workers = connection.query(sql, &[]).await?.iter().map(worker_of).collect::<Result<_, _>>()?;
     let sql = "with names as (
             select distinct queue from queue union select unnest(queues) from workers where is_alive(lease_until)
-            union select $1),
+            union select queue from queues union select $1),
         working as (
             select runs.queue, count(*) as live from runs join workers using (worker)
             where runs.state = 'running' and is_alive(lease_until) group by 1),
@@ -57,8 +57,9 @@ async fn census(connection: &mut Connection) -> Result<Census, Fault> {
                     and not exists (select 1 from workers where is_alive(lease_until) and queue.queue = any(workers.queues)
                         and workers.abi = queue.abi)) as unclaimable
             from queue join runs using (run) group by 1)
-        select names.queue, coalesce(depth, 0), now_ms() - oldest, coalesce(sleeping, 0), coalesce(live, 0), coalesce(unclaimable, 0)
-        from names left join ready using (queue) left join working using (queue) order by 1";
+        select names.queue, coalesce(depth, 0), now_ms() - oldest, coalesce(sleeping, 0), coalesce(live, 0), coalesce(unclaimable, 0),
+            max_live, coalesce(is_untrusted, false)
+        from names left join ready using (queue) left join working using (queue) left join queues using (queue) order by 1";
     let queues = connection.query(sql, &[&DEFAULT_QUEUE]).await?.iter().map(queue_of).collect::<Result<_, _>>()?;
     Ok(Census { workers, queues })
 }
@@ -88,7 +89,7 @@ fn worker_of(row: &Row) -> Result<WorkerRow, Fault> {
 }
 
 fn queue_of(row: &Row) -> Result<QueueRow, Fault> {
-    let age: Option<i64> = row.try_get(2)?;
+    let (age, limit): (Option<i64>, Option<i64>) = (row.try_get(2)?, row.try_get(6)?);
     Ok(QueueRow {
         name: row.try_get(0)?,
         depth: rows::length(row.try_get(1)?),
@@ -96,7 +97,7 @@ fn queue_of(row: &Row) -> Result<QueueRow, Fault> {
         sleeping: rows::length(row.try_get(3)?),
         live: rows::length(row.try_get(4)?),
         unclaimable: rows::length(row.try_get(5)?),
-        limit: None,
-        untrusted: false,
+        limit: limit.map(|count| u32::try_from(count).unwrap_or(u32::MAX)),
+        untrusted: row.try_get(7)?,
     })
 }

@@ -5,19 +5,24 @@ use etude_runtime::engine::{Error, NewRun};
 use crate::error::Fault;
 use crate::link::{Connection, Parameter, attempt, lock};
 use crate::rows::{CLAIM, CLOCK, Run, columns};
+use crate::rules::{CLOSED, OPEN, has_room};
 use crate::store::{Store, Taken};
 
 /// Takes the run that is next in the queue `$1`: its row in the queue is locked, the run gets the session `$2` and the worker `$3`,
-/// its row in the queue goes, and the mark of the claim comes. `$4` is the version of the interpreter, if it counts, `$5` a digest of nothing.
+/// its row in the queue goes, and the mark of the claim comes. `$4` is the version of the interpreter, if it counts, `$5` a digest of nothing,
+/// `$6` is true if this machine can keep steps in a sandbox.
+///
+/// Limits hold: until this statement is committed, no other claim counts what it counts (K-33).
 ///
 /// Of two claims at once, the second one skips the row that the first one has locked. A row whose run is over or has a living worker
 /// is in no one's way: a signal may have written it at the moment at which the run was taken.
 pub(crate) fn statement() -> String {
     format!(
-        "with picked as (
+        "with {CLOSED},
+        picked as (
             select run from queue
-            where queue = $1 and is_bundled and not is_asleep and ($4::bigint is null or abi = $4)
-                and exists (select 1 from runs where runs.run = queue.run and {IS_FREE})
+            where {} and queue = $1 and is_bundled and not is_asleep and ($4::bigint is null or abi = $4)
+                and exists (select 1 from runs where runs.run = queue.run and {IS_FREE} and {OPEN})
             order by rank, run limit 1 for update skip locked),
         last as (
             select run, coalesce((select max(seq) from records where records.run = picked.run), 0) as seq,
@@ -36,12 +41,13 @@ pub(crate) fn statement() -> String {
             insert into records (run, seq, session, key, request, body)
             select run, last.seq + 1, $2, '{CLAIM}', $5, convert_to($3, 'UTF8') from taken join last using (run)
             where taken.before > 0)
-        select run, last.seq + (taken.before > 0)::integer as position, taken_from from taken join last using (run)"
+        select run, last.seq + (taken.before > 0)::integer as position, taken_from from taken join last using (run)",
+        has_room("$6::boolean")
     )
 }
 
 /// Whether a worker may take the run of the row `runs` from a queue. Not one of its own: it drives that.
-const IS_FREE: &str = "runs.state in ('queued', 'running', 'waiting') and (runs.worker is null
+pub(crate) const IS_FREE: &str = "runs.state in ('queued', 'running', 'waiting') and (runs.worker is null
     or not exists (select 1 from workers where workers.worker = runs.worker and is_alive(workers.lease_until)))";
 
 /// How many workers have died with the run since its last record, once another one takes it.
@@ -71,7 +77,8 @@ async fn try_claim(
     let before = if is_repeated { earlier(connection, store, session).await? } else { None };
     let abi = lock(&store.profile).profile.as_ref().map(|profile| i64::from(profile.abi));
     let request = [0_u8; 32];
-    let parameters: [Parameter<'_>; 5] = [&queue, &session, &store.worker, &abi, &request.as_slice()];
+    let has_sandbox = store.has_sandbox();
+    let parameters: [Parameter<'_>; 6] = [&queue, &session, &store.worker, &abi, &request.as_slice(), &has_sandbox];
     let claimed = match before {
         Some(before) => Some(before),
         None => match connection.query_opt(&statement(), &parameters).await? {

@@ -75,7 +75,7 @@ async fn extend_after_restart(connection: &mut Connection, lease: Duration) -> R
 /// Renews the lease, and says what this worker is. Returns the time of the database, in milliseconds since 1970.
 async fn renew(connection: &mut Connection, store: &Store, key: i64) -> Result<i64, Fault> {
     let (host, pid) = (crate::worker::host(), i64::from(std::process::id()));
-    let none = Profile { version: String::new(), abi: 0, queues: Vec::new(), places: 0 };
+    let none = Profile { version: String::new(), abi: 0, queues: Vec::new(), places: 0, has_sandbox: false };
     let (profile, is_draining) = {
         let standing = lock(&store.profile);
         (standing.profile.clone().unwrap_or(none), standing.is_draining)

@@ -76,7 +76,7 @@ async fn put(
     if let Some(submission) = submission {
         match submission::accept(connection, submission, at_ms, attempted).await? {
             Enqueued::Accepted => {}
-            Enqueued::Full => return Ok(Written::Full),
+            Enqueued::Full | Enqueued::Refused(_) => return Ok(Written::Full),
             Enqueued::Held { run_id } => return Ok(Written::Held { run_id }),
             Enqueued::Repeated { run_id, key, .. } => return Ok(Written::Repeated { run_id, key }),
         }

@@ -3,6 +3,7 @@
 //! The position of a record fences: a session that lost its run writes nothing, whatever clocks, locks and leases say. Leases only
 //! decide when others may take a run.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,8 @@ use etude_runtime::blob::BlobStore;
 use etude_runtime::engine::{
     ArchivedRun, Boxed, CacheLabel, CacheQuery, CacheRow, Captured, Census, Counts, Engine, Enqueued, Entry,
     EntryQuery, Error, Fleet, Health, Ledger, Limits, LinkEvent, NewRun, OldEntries, Positioned, Profile, Prunable,
-    Query, QueuePlace, RunRow, RunView, Session, Signal, Signalled, Stamp, Submission, Transfer, Write, Written,
+    Query, QueuePlace, QueueRules, Rules, RunRow, RunView, Session, Signal, Signalled, Stamp, Submission, TenantRules,
+    Transfer, Write, Written,
 };
 
 mod address;
@@ -34,7 +36,9 @@ mod migrate;
 mod prune;
 mod pulse;
 mod queue;
+mod quota;
 mod rows;
+mod rules;
 mod session;
 mod signal;
 mod store;
@@ -110,6 +114,18 @@ impl Postgres {
     pub fn check(address: Address, connect_timeout: Duration) -> Result<Report, Error> {
         let link = Link::new(address, 1, connect_timeout)?;
         link.wait(check::check(&link, connect_timeout))
+    }
+
+    /// Writes the queues, the tenants or both, in place of those that were there. The default queue is always there.
+    ///
+    /// # Errors
+    /// The store fails.
+    pub fn apply(
+        &self,
+        queues: Option<&BTreeMap<String, QueueRules>>,
+        tenants: Option<&BTreeMap<String, TenantRules>>,
+    ) -> Result<(), Error> {
+        self.store.link.wait(self.store.apply(queues, tenants))
     }
 
     /// The name of this process as a worker.
@@ -268,6 +284,10 @@ impl Fleet for Postgres {
 
     fn census(&self) -> Result<Census, Error> {
         self.store.link.wait(self.store.census())
+    }
+
+    fn rules(&self) -> Result<Rules, Error> {
+        self.store.link.wait(self.store.rules())
     }
 
     fn expired(&self, now_ms: i64) -> Result<Vec<Box<dyn Session>>, Error> {

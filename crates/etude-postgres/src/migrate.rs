@@ -7,7 +7,11 @@ use crate::error::Fault;
 use crate::link::{Connection, Link, attempt};
 
 /// The steps from one format to the next.
-const STEPS: &[&str] = &[include_str!("../migrations/0001.sql"), include_str!("../migrations/0002.sql")];
+const STEPS: &[&str] = &[
+    include_str!("../migrations/0001.sql"),
+    include_str!("../migrations/0002.sql"),
+    include_str!("../migrations/0003.sql"),
+];
 
 /// The newest format.
 pub(crate) const FORMAT: u32 = STEPS.len() as u32;

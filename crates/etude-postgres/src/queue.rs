@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use etude_runtime::engine::{Enqueued, Error, Limits, QueuePlace, QueueReason, Submission, Takes};
 
+use crate::claim::IS_FREE;
 use crate::error::Fault;
 use crate::link::{Connection, Parameter, attempt};
 use crate::rows::{self, Run, columns};
+use crate::rules::{CLOSED, OPEN, has_room};
 use crate::session::PostgresSession;
 use crate::store::{Manner, Store, Taken};
 use crate::submission::{Attempted, time, transact};
@@ -107,6 +109,8 @@ impl Store {
                 Attempt::Changed => {}
                 Attempt::Taken(taken) => {
                     let (run, taken) = *taken;
+                    let is_takeover = taken.taken_from.is_some();
+                    self.pulse.claimed(is_takeover.then(|| run.placement.queue()), is_takeover);
                     let taken = Taken { lapses, ..taken };
                     return Ok(Some(PostgresSession::new(Arc::clone(self), run, taken)));
                 }
@@ -122,7 +126,25 @@ impl Store {
         now_ms: i64,
         session: i64,
     ) -> Result<Attempt, Fault> {
-        begin_claim(connection, self.link.address().schema()).await?;
+        let has_places = limits.takes == Takes::Bundles;
+        if has_places && run.counts {
+            if !self.has_sandbox() && is_untrusted(connection, run).await? {
+                return Ok(Attempt::NoRoom);
+            }
+            // A worker counts its places itself, and the run counts for the limits of its queue already.
+            let taken = self.take(connection, run, session, Manner { begins_at_ms: None, counts: true }).await?;
+            return Ok(taken.map_or(Attempt::Changed, |taken| Attempt::Taken(Box::new(taken))));
+        }
+        match has_places {
+            true => connection.batch("begin").await?,
+            false => begin_claim(connection, self.link.address().schema()).await?,
+        }
+        // The reply to an earlier attempt may be lost: the run counts, and is this session's.
+        let is_own = self.already_taken(connection, run.row.number, session).await?.is_some();
+        if !run.counts && !is_own && !is_open(connection, run, self.has_sandbox()).await? {
+            connection.batch("rollback").await?;
+            return Ok(Attempt::NoRoom);
+        }
         let group = run.row.placement.limit_group.as_ref();
         let sql = format!(
             "with at_work as ({AT_WORK})
@@ -191,6 +213,20 @@ async fn begin_claim(connection: &mut Connection, schema: &str) -> Result<(), Fa
     Ok(())
 }
 
+/// Whether the limits of its queue and tenant let a run be claimed. They hold until the end of the transaction (K-33).
+async fn is_open(connection: &mut Connection, run: &Run, has_sandbox: bool) -> Result<bool, Fault> {
+    let sql = format!("with {CLOSED} select {} and {OPEN} from runs where run = $2", has_room("$3::boolean"));
+    let parameters: [Parameter<'_>; 3] = [&run.row.placement.queue(), &run.row.number, &has_sandbox];
+    Ok(connection.query_opt(&sql, &parameters).await?.map_or(Ok(false), |row| row.try_get(0))?)
+}
+
+/// Whether the queue of a run needs a sandbox (K-55).
+async fn is_untrusted(connection: &mut Connection, run: &Run) -> Result<bool, Fault> {
+    let sql = "select is_untrusted from queues where queue = $1";
+    let row = connection.query_opt(sql, &[&run.row.placement.queue()]).await?;
+    Ok(row.map_or(Ok(false), |row| row.try_get(0))?)
+}
+
 async fn waits(connection: &mut Connection, limits: &Limits, now_ms: Option<i64>) -> Result<bool, Fault> {
     let sql = "select 1 from queue where queue = $1 and not_before_ms <= (select coalesce($2, now_ms())) limit 1";
     Ok(connection.query_opt(sql, &[&limits.queue, &now_ms]).await?.is_some())
@@ -199,21 +235,20 @@ async fn waits(connection: &mut Connection, limits: &Limits, now_ms: Option<i64>
 /// The queued run that is next, if one may begin.
 async fn pick(connection: &mut Connection, limits: &Limits, now_ms: i64) -> Result<Option<Run>, Fault> {
     let sql = format!(
-        "with at_work as materialized ({AT_WORK}),
+        "with {CLOSED}, at_work as materialized ({AT_WORK}),
         full_groups as (select limit_group, count(*) as count from at_work where limit_group is not null group by 1)
         select {} from runs where run = (
             select queue.run from queue
-            join runs as waiting on waiting.run = queue.run
+            join runs on runs.run = queue.run
             left join full_groups on full_groups.limit_group = queue.limit_group
-            where queue.queue = $1 and queue.not_before_ms <= $2 and (select count(*) from at_work) < $3
+            where {} and queue.queue = $1 and queue.not_before_ms <= $2 and (select count(*) from at_work) < $3
                 and (queue.limit_max is null or coalesce(full_groups.count, 0) < queue.limit_max)
-                and ($4 or case when $5::text[] is null then waiting.bundle is not null
-                    else waiting.bundle is null and waiting.app = any($5) end)
-                and waiting.state in ('queued', 'running', 'waiting')
-                and (waiting.worker is null or not exists (select 1 from workers
-                    where workers.worker = waiting.worker and is_alive(lease_until)))
+                and ($4 or case when $5::text[] is null then runs.bundle is not null
+                    else runs.bundle is null and runs.app = any($5) end)
+                and {IS_FREE} and {OPEN}
             order by queue.rank, queue.run limit 1)",
-        columns()
+        columns(),
+        has_room("false")
     );
     let apps = match &limits.takes {
         Takes::Apps(apps) => Some(apps),

@@ -29,6 +29,8 @@ pub(crate) struct Run {
     pub(crate) session: i64,
     /// Who has it, or had it when it died.
     pub(crate) worker: Option<String>,
+    /// It counts for limits as it is: a worker has it, or died with it.
+    pub(crate) counts: bool,
 }
 
 /// The columns that [`Run::from_row`] reads.
@@ -36,7 +38,7 @@ pub(crate) fn columns() -> String {
     format!(
         "run, id, app, target, abi, state, epoch, session, worker, created_at_ms, changed_at_ms, started_at_ms, change, cause,
          submitter, labels, again_of, priority, not_before_ms, queue_timeout_ms, limit_group, limit_max, tenant, queue, bundle,
-         {IS_LIVE} as is_live"
+         worker is not null and rank is not null and state <> 'queued' as counts, {IS_LIVE} as is_live"
     )
 }
 
@@ -62,6 +64,7 @@ impl Run {
             epoch: row.try_get("epoch")?,
             session: row.try_get("session")?,
             worker: row.try_get("worker")?,
+            counts: row.try_get("counts")?,
         })
     }
 

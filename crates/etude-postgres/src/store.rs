@@ -254,7 +254,7 @@ impl Store {
     }
 
     /// The position of the run if an earlier attempt of this session has taken it, whose reply was lost.
-    async fn already_taken(
+    pub(crate) async fn already_taken(
         &self,
         connection: &mut Connection,
         number: i64,
@@ -270,6 +270,11 @@ impl Store {
     pub(crate) async fn release(&self, number: i64, session: i64) -> Result<(), Error> {
         attempt!(self.link.attempts_for(RELEASE_PATIENCE); |connection| release(connection, number, session));
         Ok(())
+    }
+
+    /// Whether this process is a worker that can keep steps in a sandbox.
+    pub(crate) fn has_sandbox(&self) -> bool {
+        lock(&self.profile).profile.as_ref().is_some_and(|profile| profile.has_sandbox)
     }
 
     /// Whether a session here has the run.

@@ -1,13 +1,11 @@
 //! Submissions: what accepts a run, once, whatever replies are lost.
 
 use etude_core::digest::Digest;
-use etude_runtime::engine::{
-    Enqueued, Error, KEY_LIFE_MS, KEYS, LimitGroup, NewRun, RunState, Submission, UniqueKey,
-};
+use etude_runtime::engine::{Enqueued, Error, KEY_LIFE_MS, KEYS, LimitGroup, NewRun, RunState, Submission, UniqueKey};
 
 use crate::error::Fault;
 use crate::link::{Connection, Parameter};
-use crate::{rows, store};
+use crate::{quota, rows, store};
 
 /// Attempts of one submission.
 #[derive(Debug, Clone, Copy)]
@@ -73,6 +71,9 @@ pub(crate) async fn accept(
         return Ok(found);
     }
     let placement = &run.placement;
+    if let Some(refusal) = quota::refusal(connection, placement).await? {
+        return Ok(Enqueued::Refused(refusal));
+    }
     if let Some(max) = max_queued {
         // Who is counted and who counts must not pass each other.
         connection.query("select pg_advisory_xact_lock(1702131047, hashtext($1))", &[&placement.queue()]).await?;

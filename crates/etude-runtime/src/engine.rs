@@ -7,6 +7,7 @@
 mod fleet;
 mod ledger;
 mod query;
+mod rules;
 mod transfer;
 mod worker;
 
@@ -19,10 +20,11 @@ use etude_core::digest::Digest;
 
 pub use fleet::{
     Cause, DEFAULT_QUEUE, DEFAULT_TENANT, Enqueued, Fleet, LimitGroup, Limits, MS_PER_PRIORITY, Placement, QueuePlace,
-    QueueReason, Submission, Takes, UniqueKey,
+    QueueReason, Refusal, Submission, Takes, UniqueKey,
 };
 pub use ledger::{Entry, EntryQuery, Expected, KEY_LIFE_MS, KEYS, Ledger, OF_RUN, OldEntries, Write, Written};
 pub use query::{Counts, Cursor, Query, RunRow, name_of};
+pub use rules::{Allow, DEFAULT_LIMIT, QueueRules, Rules, TenantRules};
 pub use transfer::{ArchivedRun, Captured, Stamp, Transfer};
 pub use worker::{Census, Figures, Health, LinkEvent, Profile, QueueRow, Standing, WorkerRow, WorkerState};
 

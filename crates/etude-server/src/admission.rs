@@ -91,7 +91,8 @@ pub(crate) fn admit(
     }
     placement.queue_timeout_ms = limits.queue_timeout_ms;
     placement.limit_group = group(definition, &limits, &request.input)?;
-    let full = if server.is_budget_spent()? { Full::Budget } else { Full::Queue };
+    let spent = queue::spent(&**server.engine(), &placement, server.clock().now_ms()).map_err(|e| engine_failed(&e))?;
+    let full = if server.is_budget_spent()? || spent.is_some() { Full::Budget } else { Full::Queue };
     let max_queued = if full == Full::Queue { u64::from(server.settings().max_queued) } else { 0 };
     // The engine looks for room in the transaction that accepts the run, so that the limit holds for all servers of a journal.
     let needs_room = limits.when_full == WhenFull::Skip;

@@ -39,11 +39,11 @@ pub trait Apps: Send + Sync {
     /// There is no such target, or its definition does not hold.
     fn load(&self, app: &Path, target: &Target) -> Result<(Disk, Definition), NotLoaded>;
 
-    /// What a run of `definition` is made with.
+    /// What the run `run` of `definition` is made with.
     ///
     /// # Errors
-    /// Why it cannot run here, such as a missing key.
-    fn runner(&self, disk: &Disk, definition: &Definition) -> Result<Runner, String>;
+    /// Why it cannot run here, such as a missing key, or a step that its queue does not allow.
+    fn runner(&self, run: &NewRun, disk: &Disk, definition: &Definition) -> Result<Runner, String>;
 
     /// What follows a run that is about to be driven, such as an exporter of spans; `None` if nothing does.
     fn observer(&self, _run: &NewRun) -> Option<Box<dyn RunObserver>> {

@@ -297,6 +297,8 @@ mod tests {
     use etude::target::Target;
 
     use super::*;
+    use etude_runtime::engine::NewRun;
+
     use crate::app::{Apps, NotLoaded};
     use crate::clock::Clock;
     use crate::listen::Addresses;
@@ -309,7 +311,7 @@ mod tests {
             Err(NotLoaded::Unknown { known: Vec::new() })
         }
 
-        fn runner(&self, _: &Disk, _: &Definition) -> Result<Runner, String> {
+        fn runner(&self, _: &NewRun, _: &Disk, _: &Definition) -> Result<Runner, String> {
             Err("no app is served".to_owned())
         }
 

@@ -12,7 +12,7 @@ use etude::target::Target;
 use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_core::machine::Limits;
-use etude_runtime::engine::{Cause, Enqueued, Error, Placement, RunState, UniqueKey};
+use etude_runtime::engine::{Cause, Enqueued, Error, Placement, Refusal, RunState, UniqueKey};
 use http::header::LOCATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::value::RawValue;
@@ -237,6 +237,7 @@ async fn enqueue(
             return Err(problem.with("run_id", run_id));
         }
         Enqueued::Full => return Err(admission.full.problem(server)),
+        Enqueued::Refused(refusal) => return Err(refused(&refusal)),
         Enqueued::Held { run_id } => return Err(Full::Pipeline(run_id).problem(server)),
     };
     if let Some(seconds) = wait {
@@ -301,6 +302,15 @@ pub(crate) fn invalid_input(problems: Vec<etude_spec::pipeline::input::InputProb
         let pointer = format!("/input{}", name.unwrap_or_default());
         whole.error(json!({"pointer": pointer, "detail": problem.message}))
     })
+}
+
+/// Why the fleet of this server takes no run.
+fn refused(refusal: &Refusal) -> Problem {
+    let code = match refusal {
+        Refusal::UnknownQueue(_) => Code::InputInvalid,
+        Refusal::Quota { .. } => Code::BudgetSpent,
+    };
+    Problem::new(code, refusal.to_string())
 }
 
 /// The member `limits`.

@@ -14,7 +14,7 @@ use etude::target::Target;
 use etude_core::failure::{Failure, FailureKind};
 use etude_core::machine::Limits as RunLimits;
 use etude_runtime::driver::Progress;
-use etude_runtime::engine::{self, Engine, NewRun, RunState, Session};
+use etude_runtime::engine::{self, Engine, NewRun, Rules, RunState, Session};
 use etude_runtime::record;
 use tokio::sync::{Notify, mpsc};
 
@@ -60,11 +60,31 @@ pub(crate) struct Works {
     sending: AtomicUsize,
     /// Where the events of a worker go.
     pub(crate) observer: Observer,
+    /// The rules of the fleet, and when they were read.
+    rules: Mutex<Option<(Instant, Rules)>>,
 }
 
 impl Works {
     fn active(&self) -> MutexGuard<'_, BTreeMap<String, mpsc::UnboundedSender<Control>>> {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The queues of a worker, those of the highest priority first (K-30).
+    pub(crate) fn in_order(&self, engine: &dyn Engine, queues: &[String]) -> Vec<String> {
+        let mut queues = queues.to_vec();
+        if queues.len() > 1 {
+            let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_fresh = rules.as_ref().is_some_and(|(at, _)| at.elapsed() < LOOK);
+            // What cannot be read now is as it was.
+            if !is_fresh && let Ok(read) = engine.rules() {
+                *rules = Some((Instant::now(), read));
+            }
+            let known = rules.as_ref().map(|(_, rules)| rules);
+            let priority =
+                |queue: &String| known.and_then(|rules| rules.queue(queue)).map_or(0, |rules| rules.priority);
+            queues.sort_by_key(|queue| std::cmp::Reverse(priority(queue)));
+        }
+        queues
     }
 
     fn settled(&self) -> Option<Settled> {
@@ -212,7 +232,7 @@ pub(crate) fn drive(server: &Arc<Server>, session: Box<dyn Session>, resume: Res
         NotLoaded::Unreadable(why) | NotLoaded::Unreachable(why) => (FailureKind::Environment, why),
     });
     let parts = loaded.and_then(|(disk, definition)| {
-        let runner = server.apps().runner(&disk, &definition).map_err(|why| (FailureKind::Environment, why))?;
+        let runner = server.apps().runner(&run, &disk, &definition).map_err(|why| (FailureKind::Environment, why))?;
         Ok(Parts { runner: runner::Runner { is_exclusive: false, ..runner }, definition, disk })
     });
     let runtime = tokio::runtime::Handle::current();

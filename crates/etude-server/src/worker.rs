@@ -115,8 +115,9 @@ impl Server {
     /// What a process may take from each queue: of a server, the runs of its apps; of a worker, those with bundles.
     pub(crate) fn limits_of_queues(&self) -> Vec<Limits> {
         let Some(worker) = &self.settings().worker else { return vec![self.limits()] };
+        let queues = self.works().in_order(&**self.engine(), &worker.queues);
         let of = |queue: &String| Limits { queue: queue.clone(), max_runs: u32::MAX, takes: Takes::Bundles };
-        worker.queues.iter().map(of).collect()
+        queues.iter().map(of).collect()
     }
 
     /// Hands all runs over at once: what is in progress is ended, and begins again elsewhere.

@@ -90,7 +90,7 @@ fn put(connection: &Connection, write: &Write) -> rusqlite::Result<Option<Writte
         match queue::accept(connection, submission)? {
             None => return Ok(None),
             Some(Enqueued::Accepted) => {}
-            Some(Enqueued::Full) => return Ok(Some(Written::Full)),
+            Some(Enqueued::Full | Enqueued::Refused(_)) => return Ok(Some(Written::Full)),
             Some(Enqueued::Held { run_id }) => return Ok(Some(Written::Held { run_id })),
             Some(Enqueued::Repeated { run_id, key, .. }) => return Ok(Some(Written::Repeated { run_id, key })),
         }

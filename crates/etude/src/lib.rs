@@ -63,6 +63,7 @@
 
 mod active;
 pub mod agent;
+pub mod allowance;
 pub mod app;
 pub mod attempts;
 pub mod budget;

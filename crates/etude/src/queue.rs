@@ -6,16 +6,17 @@ use etude_core::machine::{ABI, Machine};
 use etude_core::report::{Remains, RunResult, Status, duration};
 use etude_process::blob::BlobStore;
 use etude_runtime::engine::{
-    self, Engine, Enqueued, Error, NewRun, Placement, RunRow, RunState, Session, Submission, UniqueKey,
+    self, DEFAULT_TENANT, Engine, Enqueued, Error, NewRun, Placement, Query, Refusal, RunRow, RunState, Session,
+    Submission, UniqueKey,
 };
 use etude_spec::pipeline::input::InputProblem;
 
 use crate::definition::Definition;
 use crate::document::Document;
 use crate::header::Header;
-use crate::run_id;
 use crate::runner::Request;
 use crate::target::Target;
+use crate::{run_id, runs};
 
 /// How a run is accepted.
 #[derive(Debug, Clone, Default)]
@@ -55,9 +56,49 @@ pub async fn enqueue(
     terms: Terms,
     now_ms: i64,
 ) -> Result<(String, Enqueued), Refused> {
-    let submission = submission(engine, definition, request, terms, now_ms)?;
+    let spent = spent(engine, &terms.placement, now_ms)?;
+    let mut submission = submission(engine, definition, request, terms, now_ms)?;
+    if spent.is_some() {
+        // The run that has one of the keys is found all the same.
+        submission.max_queued = Some(0);
+    }
     let enqueued = engine.enqueue(&submission).await?;
-    Ok((submission.run.id, enqueued))
+    Ok((
+        submission.run.id,
+        match (enqueued, spent) {
+            (Enqueued::Full, Some(refusal)) => Enqueued::Refused(refusal),
+            (enqueued, _) => enqueued,
+        },
+    ))
+}
+
+/// A day, in milliseconds.
+const DAY_MS: i64 = 86_400_000;
+
+/// The refusal of a run whose tenant has spent the money of a day (K-57). Runs count that were submitted within the last 24 hours, with
+/// the cost that they have when they end or wait.
+///
+/// # Errors
+/// The journal fails.
+pub fn spent(engine: &dyn Engine, placement: &Placement, now_ms: i64) -> Result<Option<Refusal>, Error> {
+    let tenant = placement.tenant.as_deref().unwrap_or(DEFAULT_TENANT);
+    let limit = engine.rules()?.tenants.get(tenant).and_then(|tenant| tenant.cost_usd_per_day);
+    let Some(limit) = limit else { return Ok(None) };
+    let of_day = Query {
+        tenant: Some(tenant.to_owned()),
+        created_since_ms: Some(now_ms.saturating_sub(DAY_MS)),
+        ..Query::default()
+    };
+    let mut cost = 0.0;
+    for row in engine.list(&of_day)? {
+        cost += runs::listed(engine, row, now_ms)?.cost_usd.unwrap_or(0.0);
+    }
+    Ok((cost >= limit).then(|| Refusal::Quota {
+        tenant: tenant.to_owned(),
+        quota: "cost_usd_per_day",
+        found: format!("{cost:.2} USD for runs of the last 24 hours"),
+        limit: format!("{limit:.2} USD"),
+    }))
 }
 
 /// A run of `definition` that an engine can accept, after the checks of its input. Nothing is queued.

@@ -11,10 +11,11 @@ use etude_core::report::Event;
 use etude_invoke::{Modules, Project};
 use etude_process::blob::BlobStore;
 use etude_runtime::driver::{Drive, OnMismatch, Progress, Replayed};
-use etude_runtime::engine::{self, Engine, NewRun, Record, RunState, RunView, Session};
+use etude_runtime::engine::{self, Engine, NewRun, QueueRules, Record, RunState, RunView, Session};
 use etude_spec::source::Sources;
 use serde_json::json;
 
+use crate::allowance;
 use crate::definition::Definition;
 use crate::header::{Granted, Header};
 use crate::pins::{self, Change, Pins, Unreadable};
@@ -237,15 +238,26 @@ impl ResumePlan {
 }
 
 /// What is in the header of a run that was read from the engine. A run that brings its app along was submitted from another machine,
-/// and any run of a shared database may have been: whatever the header says, it is granted nothing, and is called from the directory
-/// of its app (K-54).
+/// and any run of a shared database may have been: whatever the header says, it is granted what the queue allows to any run, and is
+/// called from the directory of its app (K-54).
 pub(crate) fn header_of(run: &NewRun, engine: &dyn Engine) -> Result<Header, Error> {
     let header = Header::parse(&run.header, &*engine.blobs());
     let header = header.map_err(|why| Error::Header { run_id: run.id.clone(), why })?;
     Ok(match run.placement.bundle.is_some() || engine.is_shared() {
-        true => Header { granted: Granted::default(), caller_dir: String::new(), ..header },
+        true => {
+            let granted = match header.granted == Granted::default() || run.placement.bundle.is_none() {
+                true => Granted::default(),
+                false => allowance::allowed(header.granted, &rules_of(run, engine)?.allow),
+            };
+            Header { granted, caller_dir: String::new(), ..header }
+        }
         false => header,
     })
+}
+
+/// The rules of the queue of a run. One that is gone allows what a new one would.
+fn rules_of(run: &NewRun, engine: &dyn Engine) -> Result<QueueRules, engine::Error> {
+    Ok(engine.rules()?.queue(run.placement.queue()).unwrap_or_default())
 }
 
 /// The files that define a run: those of its target, and of the layers that everything in its app passes.

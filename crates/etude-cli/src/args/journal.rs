@@ -467,6 +467,8 @@ pub(crate) enum Engine {
     Check,
     /// Create the schema, or bring it to the format of this version
     Migrate,
+    /// Write `queues` and `tenants` of the configuration into the database
+    Apply,
 }
 
 /// Commands on the apps in the database.

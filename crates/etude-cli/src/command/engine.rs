@@ -10,10 +10,13 @@ use crate::exit::Exit;
 use crate::render::stopped::of_engine;
 use crate::stdout;
 
+pub(crate) mod rules;
+
 pub(crate) fn engine(context: &Context, command: &args::Engine) -> Exit {
     let done = match command {
         args::Engine::Check => check(context),
         args::Engine::Migrate => migrate(context),
+        args::Engine::Apply => rules::apply(context),
     };
     done.unwrap_or_else(|problem| context.report(None, &problem))
 }

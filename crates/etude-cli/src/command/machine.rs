@@ -80,8 +80,8 @@ fn submitted(
     definition: &Definition,
     input: Json,
 ) -> Result<Exit, Problem> {
-    submit::refuse_grants(&args.granted)?;
-    let request = Request { limits: limits(&args.limits), ..Request::new(input, String::new()) };
+    let (limits, granted) = (limits(&args.limits), submit::granted(&args.granted));
+    let request = Request { limits, granted, ..Request::new(input, String::new()) };
     let terms = args::Submission::default();
     let submitted = submit::Submitted { disk, definition, request, terms: &terms };
     submit::submit(context, &*context.engine(args.limits.strict)?, submitted)

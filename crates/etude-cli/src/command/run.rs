@@ -51,7 +51,8 @@ pub(crate) fn run(context: &Context, args: &args::Run) -> Exit {
 
 fn prepared_and_run(context: &Context, args: &args::Run, about: &mut Option<Target>) -> Result<Exit, Refused> {
     // What was typed wrong is reported before a model is paid for anything.
-    let granted = granted(&args.granted)?;
+    // On a fleet, folders are those of the workers.
+    let granted = if context.is_shared() { Granted::default() } else { granted(&args.granted)? };
     #[cfg(feature = "serve")]
     if args.web {
         return web::run(context, args, about);
@@ -331,11 +332,11 @@ pub(crate) fn unwatched(
 /// Submits the run to the workers of a fleet. It happens elsewhere, in the directory of its app.
 #[cfg(feature = "postgres")]
 fn submitted(context: &Context, args: &args::Run, prepared: Prepared) -> Result<Exit, Problem> {
-    submit::refuse_grants(&args.granted)?;
     let Prepared { disk, definition, input, spent, routing, again_of, asked } = prepared;
     warn_of_unknown_prices(context, args, &definition)?;
     let request = Request {
         limits: limits(&args.limits),
+        granted: submit::granted(&args.granted),
         spent,
         refresh: args.refresh,
         routing,

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use etude_core::machine::ABI;
 use etude_process::guard::Guard;
+use etude_process::sandbox::{self, Support};
 use etude_runtime::driver::Stop;
-use etude_runtime::engine::{Engine, Profile};
+use etude_runtime::engine::{Engine, Profile, Rules};
 use etude_server::health::{self, Subject};
 use etude_server::listen::Addresses;
 use etude_server::{Event, Server, Settings, Stopped, Worker, work_alone};
@@ -68,6 +69,7 @@ fn work(context: &Context, args: &args::Worker) -> Result<Exit, Problem> {
                 std::process::exit(Exit::Done as i32);
             }
         };
+        check_queues(&profile.queues, &engine.rules().map_err(|error| of_engine(&error))?, &sandbox::support())?;
         let name = engine.worker().unwrap_or_default();
         let server = server(context, args, &profile, engine)?;
         subject.set(&server);
@@ -91,7 +93,20 @@ fn profile(args: &args::Worker) -> Profile {
             false => args.queue.clone(),
         },
         places: u32::try_from(places).unwrap_or(u32::MAX),
+        has_sandbox: sandbox::support().is_ok(),
     }
+}
+
+/// Refuses a worker that could claim nothing: it has no sandbox, and all of its queues need one (K-55).
+fn check_queues(queues: &[String], rules: &Rules, support: &Result<Support, String>) -> Result<(), Problem> {
+    let Err(why) = support else { return Ok(()) };
+    let is_untrusted = |queue: &String| rules.queue(queue).is_some_and(|rules| rules.is_untrusted);
+    if !queues.iter().all(is_untrusted) {
+        return Ok(());
+    }
+    let named = queues.join("`, `");
+    let message = format!("this worker claims nothing from `{named}`: every step there needs a sandbox, and {why}");
+    Err(Problem::environment(message).hint("start it where sandboxes can be enforced, or name another queue"))
 }
 
 /// The address on which the health is served; 0 has become a port.
@@ -196,5 +211,26 @@ fn sentence(event: &Value) -> String {
         "connected" => format!("connected again after {} ms", event["after_ms"]),
         "stopped" => format!("stopped: {}", text("reason")),
         word => word.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etude_runtime::engine::QueueRules;
+
+    /// K-55: a worker without a sandbox that serves untrusted queues alone is refused; one that serves another queue is not.
+    #[test]
+    fn a_worker_without_a_sandbox_needs_a_trusted_queue() {
+        let untrusted = QueueRules { is_untrusted: true, ..QueueRules::default() };
+        let rules = Rules { queues: [("guests".to_owned(), untrusted)].into(), ..Rules::default() };
+        let check = |queues: &[&str]| {
+            let queues: Vec<String> = queues.iter().map(|queue| (*queue).to_owned()).collect();
+            check_queues(&queues, &rules, &Err("this kernel has no Landlock".to_owned()))
+        };
+        let refused = check(&["guests"]).expect_err("it can claim nothing");
+        assert_eq!(refused.exit as i32, 4);
+        assert!(refused.failures[0].message.contains("this kernel has no Landlock"), "{:?}", refused.failures);
+        assert!(check(&["guests", "default"]).is_ok() && check(&["default"]).is_ok());
     }
 }

@@ -70,6 +70,15 @@ pub(crate) fn open_patiently(global: &Global) -> Result<Arc<dyn Engine>, Problem
 }
 
 fn opened(global: &Global, connect_timeout: Duration) -> Result<Arc<dyn Engine>, Problem> {
+    Ok(Arc::new(opened_as_itself(global, connect_timeout)?))
+}
+
+/// The engine with what only a fleet has.
+pub(crate) fn open_fleet(global: &Global) -> Result<Postgres, Problem> {
+    opened_as_itself(global, CONNECT)
+}
+
+fn opened_as_itself(global: &Global, connect_timeout: Duration) -> Result<Postgres, Problem> {
     let Some(address) = address(global)? else { return Err(Problem::usage("no engine is named")) };
     let given = settings(global)?;
     let ms = Duration::from_millis;
@@ -91,8 +100,7 @@ fn opened(global: &Global, connect_timeout: Duration) -> Result<Arc<dyn Engine>,
         has_callers_clock: std::env::var_os(TEST_CLOCK).is_some(),
         has_no_bell: tested("no-bell"),
     };
-    let engine = Postgres::open(settings).map_err(|error| of_engine(&error))?;
-    Ok(Arc::new(engine))
+    Postgres::open(settings).map_err(|error| of_engine(&error))
 }
 
 /// Whether a test wants this of the engine; said on stderr, so that no one works like that.

@@ -23,8 +23,15 @@ pub(crate) fn url(server: &Server) -> String {
 /// A schema, and a test whose commands use it.
 pub(crate) fn fleet(server: &Server, test: Test) -> Test {
     let test = test.env("ETUDE_ENGINE", &url(server));
-    test.run(&["engine", "migrate", "--format", "json"]).exit(0).has("/to", 2);
+    test.run(&["engine", "migrate", "--format", "json"]).exit(0).has("/to", 3);
     test
+}
+
+/// Applies rules of a fleet.
+pub(crate) fn apply(test: &Test, rules: &str) -> Ran {
+    test.put("rules.yaml", rules);
+    let rules = test.path("rules.yaml").display().to_string();
+    test.run(&["engine", "apply", "--config", &rules, "--format", "json"]).exit(0)
 }
 
 /// The same app on another machine.
@@ -88,7 +95,7 @@ fn machines_share_runs() {
         .exit(4)
         .has("/engine/kind", "postgresql")
         .has("/engine/schema", "etude")
-        .has("/engine/format", 2)
+        .has("/engine/format", 3)
         // The server of the tests does not sync.
         .has("/checks/1/id", "fsync")
         .has("/checks/1/status", "error")

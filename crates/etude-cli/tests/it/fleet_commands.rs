@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::database::Server;
-use crate::fleet::{count, fleet, list, url};
+use crate::fleet::{apply, count, fleet, list, url};
 use crate::fleet_workers::WORKER;
 use crate::test::{Test, noting, printing, wait_until};
 
@@ -85,6 +85,7 @@ fn runs_are_cancelled_wherever_they_are() {
 fn lists_have_pages_and_filters() {
     let Some(server) = Server::start() else { return };
     let test = fleet(&server, Test::new().pipeline("p", |p| p.note("a", "1")));
+    apply(&test, "queues: {slow: {}}\n");
     for label in ["n=1", "n=2", "n=3"] {
         test.run(&["run", "-p", "p", "--detach", "--label", label, "--priority", "5", "--queue", "slow"]).exit(0);
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::database::Server;
-use crate::fleet::{count, elsewhere, fleet, list};
+use crate::fleet::{apply, count, elsewhere, fleet, list};
 use crate::test::{Running, Test, noting, printing, wait_until};
 
 /// The events that a worker has printed so far.
@@ -124,6 +124,7 @@ fn workers_need_a_database_and_have_queues() {
     Test::new().run(&["worker", "--format", "json"]).exit(2).stderr_has("--engine");
     let Some(server) = Server::start() else { return };
     let test = fleet(&server, Test::new().pipeline("p", |p| p.note("a", "1")));
+    apply(&test, "queues: {other: {}}\n");
     test.run(&["run", "-p", "p", "--detach", "--queue", "other", "--format", "json"]).exit(0);
     let ran = test.run(&[&WORKER[..], &["--idle", "1s"]].concat()).exit(0);
     assert!(!ran.out().contains("claimed"), "another queue: {}", ran.out());

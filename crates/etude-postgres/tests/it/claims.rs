@@ -17,7 +17,9 @@ use crate::{open, settings};
 /// A worker of the queue `default`.
 fn join(engine: &Postgres) {
     let queues = vec!["default".to_owned()];
-    engine.join(&Profile { version: "1".to_owned(), abi: 1, queues, places: 2 }).expect("a worker joins");
+    engine
+        .join(&Profile { version: "1".to_owned(), abi: 1, queues, places: 2, has_sandbox: true })
+        .expect("a worker joins");
 }
 
 pub(crate) fn limits() -> Limits {
@@ -75,7 +77,8 @@ fn a_claim_among_many_needs_no_sort() {
         .replace("$2", "7::bigint")
         .replace("$3", "'w'::text")
         .replace("$4", "1")
-        .replace("$5", "''::bytea");
+        .replace("$5", "''::bytea")
+        .replace("$6", "true");
     let plan = server.sql(&format!("set search_path = etude; explain {claim}"));
     assert!(
         plan.contains("Index Scan using queue_ready") || plan.contains("Index Only Scan using queue_ready"),

@@ -15,6 +15,7 @@ fn check(connections: usize) {
     conformance::all(&|| {
         let schema = format!("case{}", next.fetch_add(1, Ordering::Relaxed));
         drop(crate::open(&server, &schema, dir.path()));
+        server.sql(&format!("insert into {schema}.queues (queue) values ('batch')"));
         let settings = Settings { connections, ..crate::settings(&server, &schema, dir.path()) };
         let engine: Box<dyn Engine> = Box::new(Postgres::open(settings).expect("the engine can be opened"));
         // K-54: what its runs were created with may be anyone's word.

@@ -16,6 +16,7 @@ mod crash;
 mod exhaustive;
 mod fencing;
 mod interleavings;
+mod limits;
 mod replies;
 mod server;
 mod transfer;

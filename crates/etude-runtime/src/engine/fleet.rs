@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use etude_core::digest::Digest;
 
-use super::{Boxed, Census, Error, Health, LinkEvent, NewRun, Profile, Session};
+use super::{Boxed, Census, Error, Health, LinkEvent, NewRun, Profile, Rules, Session};
 
 /// One minute of age is worth one unit of priority.
 pub const MS_PER_PRIORITY: i64 = 60_000;
@@ -121,6 +121,14 @@ pub trait Fleet: Send + Sync {
         Ok(Census::default())
     }
 
+    /// The rules of the fleet, as they were applied last.
+    ///
+    /// # Errors
+    /// The store fails.
+    fn rules(&self) -> Result<Rules, Error> {
+        Ok(Rules::default())
+    }
+
     /// Takes the queued runs whose time to wait is over. They stay queued until their state is set.
     ///
     /// # Errors
@@ -166,10 +174,32 @@ pub enum Enqueued {
     },
     /// The queue is full. Nothing was written.
     Full,
+    /// The fleet has no such queue, or the tenant has spent a quota. Nothing was written.
+    Refused(Refusal),
     /// The run needs room, and its limit group has none. Nothing was written.
     Held {
         /// The oldest run of the group that is queued or running.
         run_id: String,
+    },
+}
+
+/// Why a fleet takes no run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// No such queue has been applied.
+    #[error("there is no queue `{0}`")]
+    UnknownQueue(String),
+    /// A quota of the tenant is spent (K-57).
+    #[error("the quota `{quota}` of tenant `{tenant}` is spent: {found}, of {limit}")]
+    Quota {
+        /// The tenant.
+        tenant: String,
+        /// The member of the configuration.
+        quota: &'static str,
+        /// The number that was found, with its unit.
+        found: String,
+        /// The limit, with its unit.
+        limit: String,
     },
 }
 

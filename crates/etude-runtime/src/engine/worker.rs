@@ -13,6 +13,8 @@ pub struct Profile {
     pub queues: Vec<String>,
     /// Number of runs at once.
     pub places: u32,
+    /// It can keep steps in a sandbox: without that it claims nothing from a queue that is untrusted (K-55).
+    pub has_sandbox: bool,
 }
 
 /// How a process stands with the store.

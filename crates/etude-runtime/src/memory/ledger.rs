@@ -35,7 +35,7 @@ impl Memory {
             match self.accept(submission)? {
                 Enqueued::Accepted => entry.run_id = Some(submission.run.id.clone()),
                 Enqueued::Repeated { run_id, key, .. } => return Ok(Written::Repeated { run_id, key }),
-                Enqueued::Full => return Ok(Written::Full),
+                Enqueued::Full | Enqueued::Refused(_) => return Ok(Written::Full),
                 Enqueued::Held { run_id } => return Ok(Written::Held { run_id }),
             }
         }

@@ -8,7 +8,7 @@ use etude::runner::Resume;
 use etude::runs;
 use etude_core::failure::{Failure, FailureKind};
 use etude_core::machine::ABI;
-use etude_runtime::engine::{Cause, Error, Query, RunRow, RunState, RunView};
+use etude_runtime::engine::{Cause, Error, Limits, Query, RunRow, RunState, RunView, Takes};
 use etude_runtime::record;
 
 use super::drive;
@@ -108,12 +108,15 @@ fn take_over(server: &Arc<Server>, run_id: &str, pause: Duration) -> Result<(), 
         }
         Next::Continue => {}
     }
-    if server.engine().view(run_id).map_err(|e| engine_failed(&e))?.run.abi != ABI {
+    let run = server.engine().view(run_id).map_err(|e| engine_failed(&e))?.run;
+    if run.abi != ABI {
         return Ok(());
     }
-    match server.engine().claim(run_id) {
-        Ok(session) => drive(server, session, Resume::default()),
-        Err(Error::Busy { .. } | Error::Unknown(_)) => Ok(()),
+    // The places of a worker are its own to count; what its queue and tenant may have is the engine's (K-33).
+    let limits = Limits { queue: run.placement.queue().to_owned(), max_runs: u32::MAX, takes: Takes::Bundles };
+    match server.engine().take(run_id, &limits, server.clock().now_ms()) {
+        Ok(Some(session)) => drive(server, session, Resume::default()),
+        Ok(None) | Err(Error::Busy { .. } | Error::Unknown(_)) => Ok(()),
         Err(error) => Err(engine_failed(&error)),
     }
 }

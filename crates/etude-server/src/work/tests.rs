@@ -36,7 +36,7 @@ impl Apps for NoBundles {
         Err(NotLoaded::Unknown { known: Vec::new() })
     }
 
-    fn runner(&self, _: &Disk, _: &Definition) -> Result<Runner, String> {
+    fn runner(&self, _: &NewRun, _: &Disk, _: &Definition) -> Result<Runner, String> {
         Err("no app is served".to_owned())
     }
 

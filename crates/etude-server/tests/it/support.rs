@@ -50,7 +50,7 @@ impl Apps for Disks {
         }
     }
 
-    fn runner(&self, _: &Disk, _: &Definition) -> Result<Runner, String> {
+    fn runner(&self, _: &etude_runtime::engine::NewRun, _: &Disk, _: &Definition) -> Result<Runner, String> {
         Ok(Runner {
             engine: Arc::clone(&self.engine),
             models: Arc::clone(&self.models),

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use etude::allowance::{self, Denied};
 use etude::definition::Definition;
 use etude::disk::Disk;
+use etude::header::Granted;
 use etude::queue::{Refused, Terms};
 use etude::runner::Request;
 use etude_core::digest::{Digest, Hasher};
-use etude_runtime::engine::{Engine, Enqueued, Error, Placement, UniqueKey};
+use etude_core::failure::FailureKind;
+use etude_runtime::engine::{DEFAULT_QUEUE, Engine, Enqueued, Error, Placement, QueueRules, Refusal, Rules, UniqueKey};
 use etude_tools::bundle::Bundle;
 use serde_json::json;
 
@@ -36,20 +39,54 @@ pub(super) fn refuse_without_database(given: &args::Submission) -> Result<(), Pr
     Err(problem.hint("name the database: --engine postgres://USER@HOST/DATABASE"))
 }
 
-/// Refuses what a submitter cannot grant (K-54).
-pub(crate) fn refuse_grants(granted: &args::Granted) -> Result<(), Problem> {
-    let given = [
-        (!granted.read.is_empty(), "--read", "folders"),
-        (!granted.write.is_empty(), "--write", "folders"),
-        (granted.yolo, "--yolo", "yolo"),
-    ];
-    let Some((_, option, member)) = given.into_iter().find(|(is_given, ..)| *is_given) else { return Ok(()) };
-    let message = format!("`{option}` is refused: `allow.{member}` of the queue does not grant it");
-    Err(Problem::usage(message).hint("state what agents may do in the app's `approvals`"))
+/// What a submitter grants, with folders as they are on the workers.
+pub(crate) fn granted(given: &args::Granted) -> Granted {
+    Granted { read: given.read.clone(), write: given.write.clone(), yolo: given.yolo }
+}
+
+/// Refuses what the queue does not allow: grants of the submitter, and steps (K-54).
+fn check(context: &Context, submitted: &Submitted<'_>, rules: &QueueRules) -> Result<(), Problem> {
+    let Submitted { disk, definition, request, .. } = submitted;
+    let settings = context.settings(disk.root())?;
+    let denied = allowance::denied_grant(&request.granted, &rules.allow)
+        .or_else(|| allowance::denied_step(definition, settings.grants.sandbox.as_ref(), rules));
+    let Some(Denied { member, what }) = denied else { return Ok(()) };
+    let problem = Problem::usage(format!("{what} is refused: `{member}` of the queue does not grant it"));
+    Err(problem.hint(match member {
+        "allow.yolo" | "allow.folders" => "state what agents may do in the app's `approvals`, or use another queue",
+        "allow.network" => "remove `network` from the step's `sandbox`, or use another queue",
+        _ => "give the step a `sandbox`, or use another queue",
+    }))
+}
+
+/// The rules of the queue that a run is submitted to.
+fn rules(engine: &dyn Engine, queue: Option<&str>) -> Result<QueueRules, Problem> {
+    let name = queue.unwrap_or(DEFAULT_QUEUE);
+    let rules = engine.rules().map_err(|error| of_engine(&error))?;
+    rules.queue(name).ok_or_else(|| unknown_queue(name, &rules))
+}
+
+fn unknown_queue(name: &str, rules: &Rules) -> Problem {
+    let known: Vec<&str> = rules.queues.keys().map(String::as_str).collect();
+    let problem = Problem::usage(format!("there is no queue `{name}`; the fleet has `{}`", known.join("`, `")));
+    problem.hint("add it to `queues` of your configuration, then run `etude engine apply`")
+}
+
+/// The problem for a run that the fleet does not take. Nothing was written.
+fn refused(engine: &dyn Engine, refusal: &Refusal) -> Problem {
+    match refusal {
+        Refusal::UnknownQueue(name) => unknown_queue(name, &engine.rules().unwrap_or_default()),
+        Refusal::Quota { quota, .. } => {
+            let problem = Problem::new(Exit::Failed, FailureKind::BudgetExceeded, refusal.to_string());
+            problem.hint(format!("submit it later, or raise `{quota}` of the tenant and run `etude engine apply`"))
+        }
+    }
 }
 
 /// Submits the run, and follows it unless it is detached.
 pub(crate) fn submit(context: &Context, engine: &dyn Engine, submitted: Submitted<'_>) -> Result<Exit, Problem> {
+    // Before the app is packed and uploaded.
+    check(context, &submitted, &rules(engine, submitted.terms.queue.as_deref())?)?;
     let Submitted { disk, definition, request, terms: given } = submitted;
     context.show(&definition.warnings);
     let text = request.input.text().map_err(|error| Problem::environment(error.to_string()))?;
@@ -90,6 +127,7 @@ pub(crate) fn submit(context: &Context, engine: &dyn Engine, submitted: Submitte
             let message = format!("`--key` belongs to run `{run_id}`, which has another target or input");
             return Err(Problem::usage(message).hint("give another key"));
         }
+        Enqueued::Refused(refusal) => return Err(refused(engine, &refusal)),
         Enqueued::Full => return Err(Problem::environment("the queue is full")),
         Enqueued::Held { run_id } => return Err(Problem::environment(format!("run `{run_id}` has its room"))),
     };

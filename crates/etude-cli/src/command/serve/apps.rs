@@ -134,8 +134,18 @@ impl Apps for Configured {
         }
     }
 
-    fn runner(&self, disk: &Disk, definition: &Definition) -> Result<Runner, String> {
+    fn runner(&self, run: &NewRun, disk: &Disk, definition: &Definition) -> Result<Runner, String> {
         let context = self.context(disk.root());
+        if run.placement.bundle.is_some() {
+            let rules = self.engine.rules().map_err(|error| error.to_string())?;
+            let rules = rules.queue(run.placement.queue()).unwrap_or_default();
+            let settings = context.settings(disk.root()).map_err(|problem| why(&problem))?;
+            let agents = settings.grants.sandbox.as_ref();
+            if let Some(denied) = etude::allowance::denied_step(definition, agents, &rules) {
+                let queue = run.placement.queue();
+                return Err(format!("{} is refused: `{}` of queue `{queue}` denies it", denied.what, denied.member));
+            }
+        }
         // No one sits at a terminal: calls that need an approval wait for a decision if the configuration says so.
         let runner = context.runner(disk, definition, Arc::clone(&self.engine), Need::Ask);
         runner.map_err(|problem| why(&problem))

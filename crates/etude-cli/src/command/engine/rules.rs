@@ -1,0 +1,103 @@
+//! `etude engine apply`: the queues and tenants of the configuration, written into the database.
+
+use std::collections::BTreeMap;
+
+use etude_runtime::engine::{Allow, Fleet as _, QueueRules, Rules, TenantRules};
+use etude_spec::config::fleet::{Queue, Tenant};
+use serde_json::{Value, json};
+
+use crate::context::{Context, Problem};
+use crate::exit::Exit;
+use crate::render::stopped::of_engine;
+use crate::{engine, settings, stdout};
+
+/// Writes what the configuration says, and prints what holds then.
+pub(super) fn apply(context: &Context) -> Result<Exit, Problem> {
+    super::check_named(context)?;
+    let config = settings::of_user(&context.global)?;
+    let queues: Option<BTreeMap<_, _>> =
+        config.queues.map(|all| all.iter().map(|(name, queue)| (name.clone(), queue_of(queue))).collect());
+    let tenants: Option<BTreeMap<_, _>> =
+        config.tenants.map(|all| all.iter().map(|(name, tenant)| (name.clone(), tenant_of(tenant))).collect());
+    let engine = engine::open_fleet(&context.global)?;
+    engine.apply(queues.as_ref(), tenants.as_ref()).map_err(|error| of_engine(&error))?;
+    let rules = engine.rules().map_err(|error| of_engine(&error))?;
+    if context.is_json() {
+        stdout::json(&document(&rules));
+    } else {
+        stdout::text(&text(&rules));
+        if queues.is_none() && tenants.is_none() && !context.global.quiet {
+            crate::render::say!("hint: the configuration has no `queues` and no `tenants`, so nothing has changed");
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// The rules of a queue; what is not given has its default.
+fn queue_of(queue: &Queue) -> QueueRules {
+    let defaults = QueueRules::default();
+    let label = |(label, limit): (&String, &u32)| {
+        let (key, value) = label.split_once('=').unwrap_or((label, ""));
+        ((key.to_owned(), value.to_owned()), *limit)
+    };
+    QueueRules {
+        priority: queue.priority.unwrap_or(defaults.priority),
+        limit: queue.limit.or(defaults.limit),
+        per_tenant: queue.per_tenant,
+        per_app: queue.per_app,
+        per_label: queue.per_label.iter().map(label).collect(),
+        allow: Allow {
+            network: queue.allow.network.unwrap_or(defaults.allow.network),
+            unsandboxed: queue.allow.unsandboxed.unwrap_or(defaults.allow.unsandboxed),
+            yolo: queue.allow.yolo.unwrap_or(defaults.allow.yolo),
+            folders: queue.allow.folders.clone(),
+        },
+        is_untrusted: queue.untrusted.unwrap_or(defaults.is_untrusted),
+    }
+}
+
+fn tenant_of(tenant: &Tenant) -> TenantRules {
+    let Tenant { live, queued, records_per_day, bytes, cost_usd_per_day } = *tenant;
+    TenantRules { live, queued, records_per_day, bytes, cost_usd_per_day }
+}
+
+fn document(rules: &Rules) -> Value {
+    let queues: serde_json::Map<_, _> =
+        rules.queues.iter().map(|(name, queue)| (name.clone(), of_queue(queue))).collect();
+    let tenants: serde_json::Map<_, _> =
+        rules.tenants.iter().map(|(name, tenant)| (name.clone(), of_tenant(tenant))).collect();
+    // Large values are in the database: there is nothing to configure yet.
+    json!({"queues": queues, "tenants": tenants, "blobs": null})
+}
+
+fn of_queue(queue: &QueueRules) -> Value {
+    let labels: serde_json::Map<_, _> =
+        queue.per_label.iter().map(|((key, value), limit)| (format!("{key}={value}"), json!(limit))).collect();
+    let Allow { network, unsandboxed, yolo, folders } = &queue.allow;
+    json!({
+        "priority": queue.priority, "limit": queue.limit, "per_tenant": queue.per_tenant, "per_app": queue.per_app,
+        "per_label": labels, "untrusted": queue.is_untrusted,
+        "allow": {"network": network, "unsandboxed": unsandboxed, "yolo": yolo, "folders": folders},
+    })
+}
+
+fn of_tenant(tenant: &TenantRules) -> Value {
+    json!({
+        "live": tenant.live, "queued": tenant.queued, "records_per_day": tenant.records_per_day,
+        "bytes": tenant.bytes, "cost_usd_per_day": tenant.cost_usd_per_day,
+    })
+}
+
+/// The rules for people: a line for each queue and tenant, with what limits it.
+fn text(rules: &Rules) -> String {
+    let mut lines = String::new();
+    let queues = rules.queues.iter().map(|(name, queue)| ("queue", name, of_queue(queue)));
+    let tenants = rules.tenants.iter().map(|(name, tenant)| ("tenant", name, of_tenant(tenant)));
+    for (kind, name, members) in queues.chain(tenants) {
+        let members = members.as_object().into_iter().flatten();
+        let given = members.filter(|(_, value)| !value.is_null() && *value != &json!({}) && *value != &json!(false));
+        let given: Vec<String> = given.map(|(member, value)| format!("{member} {value}")).collect();
+        lines.push_str(&format!("{kind} {name}: {}\n", given.join(", ")));
+    }
+    lines
+}

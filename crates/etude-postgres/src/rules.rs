@@ -1,0 +1,161 @@
+//! The rules of a fleet: what `etude engine apply` writes, and what claims hold to.
+
+use std::collections::BTreeMap;
+
+use etude_runtime::engine::{Allow, DEFAULT_QUEUE, Error, QueueRules, Rules, TenantRules};
+use tokio_postgres::Row;
+
+use crate::error::Fault;
+use crate::link::{Connection, Parameter, attempt};
+use crate::rows::{self, from_length, length};
+use crate::store::Store;
+
+/// What may not be claimed now, and the lock for it, for the queue `$1`: a row that [`OPEN`] looks at.
+pub(crate) const CLOSED: &str = "closed as materialized (select * from closed_in($1))";
+
+/// Whether the limits of tenants, apps and labels let the run of the row `runs` be claimed (K-33). With `offset 0` the labels of one
+/// run are looked up, and not those of all runs.
+pub(crate) const OPEN: &str = "runs.tenant <> all ((select full_tenants from closed)::text[])
+    and runs.app <> all ((select full_apps from closed)::text[])
+    and (cardinality((select full_labels from closed)) = 0 or not exists (
+        select 1 from labels where labels.run = runs.run
+            and labels.key || '\\x3d'::bytea || labels.value = any ((select full_labels from closed)::bytea[]) offset 0))";
+
+/// Whether the queue itself has room, and the sandbox of its steps is there: if not, no row of it is looked at (K-55).
+pub(crate) fn has_room(has_sandbox: &str) -> String {
+    format!("not (select is_full from closed) and ({has_sandbox} or not (select is_sandboxed from closed))")
+}
+
+impl Store {
+    /// Writes the queues, the tenants or both. What was there before of either goes; the default queue is always there.
+    pub(crate) async fn apply(
+        &self,
+        queues: Option<&BTreeMap<String, QueueRules>>,
+        tenants: Option<&BTreeMap<String, TenantRules>>,
+    ) -> Result<(), Error> {
+        attempt!(self.link, |connection| apply(connection, self.link.address().schema(), queues, tenants));
+        Ok(())
+    }
+
+    /// The rules, as they were applied last.
+    pub(crate) async fn rules(&self) -> Result<Rules, Error> {
+        Ok(attempt!(self.link, |connection| rules(connection)))
+    }
+}
+
+async fn apply(
+    connection: &mut Connection,
+    schema: &str,
+    queues: Option<&BTreeMap<String, QueueRules>>,
+    tenants: Option<&BTreeMap<String, TenantRules>>,
+) -> Result<(), Fault> {
+    connection.batch("begin").await?;
+    connection.query("select pg_advisory_xact_lock(1702131052, hashtext($1))", &[&schema]).await?;
+    if let Some(queues) = queues {
+        connection.execute("delete from queues", &[]).await?;
+        let default = QueueRules::default();
+        let is_given = queues.contains_key(DEFAULT_QUEUE);
+        let rest = (!is_given).then_some((DEFAULT_QUEUE, &default));
+        for (name, rules) in queues.iter().map(|(name, rules)| (name.as_str(), rules)).chain(rest) {
+            write_queue(connection, name, rules).await?;
+        }
+    }
+    if let Some(tenants) = tenants {
+        connection.execute("delete from tenants", &[]).await?;
+        for (name, rules) in tenants {
+            write_tenant(connection, name, rules).await?;
+        }
+    }
+    connection.batch("commit").await
+}
+
+async fn write_queue(connection: &mut Connection, name: &str, rules: &QueueRules) -> Result<(), Fault> {
+    let QueueRules { priority, limit, per_tenant, per_app, per_label, allow, is_untrusted } = rules;
+    let Allow { network, unsandboxed, yolo, folders } = allow;
+    let sql = "insert into queues (queue, priority, max_live, max_per_tenant, max_per_app, is_untrusted, allow_network,
+            allow_unsandboxed, allow_yolo, allow_folders)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+    let parameters: [Parameter<'_>; 10] = [
+        &name,
+        priority,
+        &limit.map(i64::from),
+        &per_tenant.map(i64::from),
+        &per_app.map(i64::from),
+        is_untrusted,
+        network,
+        unsandboxed,
+        yolo,
+        folders,
+    ];
+    connection.execute(sql, &parameters).await?;
+    for ((key, value), limit) in per_label {
+        let sql = "insert into queue_labels (queue, key, value, max_live) values ($1, $2, $3, $4)";
+        connection.execute(sql, &[&name, &key.as_bytes(), &value.as_bytes(), &i64::from(*limit)]).await?;
+    }
+    Ok(())
+}
+
+async fn write_tenant(connection: &mut Connection, name: &str, rules: &TenantRules) -> Result<(), Fault> {
+    let TenantRules { live, queued, records_per_day, bytes, cost_usd_per_day } = rules;
+    let sql = "insert into tenants (tenant, max_live, max_queued, max_records_per_day, max_bytes, max_usd_per_day)
+        values ($1, $2, $3, $4, $5, $6)";
+    let parameters: [Parameter<'_>; 6] = [
+        &name,
+        &live.map(i64::from),
+        &queued.map(from_length),
+        &records_per_day.map(from_length),
+        &bytes.map(from_length),
+        cost_usd_per_day,
+    ];
+    connection.execute(sql, &parameters).await?;
+    Ok(())
+}
+
+async fn rules(connection: &mut Connection) -> Result<Rules, Fault> {
+    let sql = "select queue, priority, max_live, max_per_tenant, max_per_app, is_untrusted, allow_network, allow_unsandboxed,
+            allow_yolo, allow_folders, array(select key from queue_labels as one where one.queue = queues.queue order by key, value),
+            array(select value from queue_labels as one where one.queue = queues.queue order by key, value),
+            array(select one.max_live from queue_labels as one where one.queue = queues.queue order by key, value)
+        from queues";
+    let queues = connection.query(sql, &[]).await?.iter().map(queue_of).collect::<Result<_, _>>()?;
+    let sql = "select tenant, max_live, max_queued, max_records_per_day, max_bytes, max_usd_per_day from tenants";
+    let tenants = connection.query(sql, &[]).await?.iter().map(tenant_of).collect::<Result<_, _>>()?;
+    Ok(Rules { queues, tenants })
+}
+
+fn queue_of(row: &Row) -> Result<(String, QueueRules), Fault> {
+    let (keys, values): (Vec<Vec<u8>>, Vec<Vec<u8>>) = (row.try_get(10)?, row.try_get(11)?);
+    let counts: Vec<i64> = row.try_get(12)?;
+    let one = |((key, value), count)| Ok::<_, Fault>(((rows::text(key)?, rows::text(value)?), small(count)));
+    let rules = QueueRules {
+        priority: row.try_get(1)?,
+        limit: row.try_get::<_, Option<i64>>(2)?.map(small),
+        per_tenant: row.try_get::<_, Option<i64>>(3)?.map(small),
+        per_app: row.try_get::<_, Option<i64>>(4)?.map(small),
+        per_label: keys.into_iter().zip(values).zip(counts).map(one).collect::<Result<_, _>>()?,
+        is_untrusted: row.try_get(5)?,
+        allow: Allow {
+            network: row.try_get(6)?,
+            unsandboxed: row.try_get(7)?,
+            yolo: row.try_get(8)?,
+            folders: row.try_get(9)?,
+        },
+    };
+    Ok((row.try_get(0)?, rules))
+}
+
+fn tenant_of(row: &Row) -> Result<(String, TenantRules), Fault> {
+    let large = |at: usize| Ok::<_, Fault>(row.try_get::<_, Option<i64>>(at)?.map(length));
+    let rules = TenantRules {
+        live: row.try_get::<_, Option<i64>>(1)?.map(small),
+        queued: large(2)?,
+        records_per_day: large(3)?,
+        bytes: large(4)?,
+        cost_usd_per_day: row.try_get(5)?,
+    };
+    Ok((row.try_get(0)?, rules))
+}
+
+fn small(count: i64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}

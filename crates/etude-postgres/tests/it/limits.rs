@@ -1,0 +1,338 @@
+//! The rules of a fleet: limits of live runs, and what refuses a submission.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use etude_core::digest::Digest;
+use etude_postgres::{Postgres, Settings};
+use etude_runtime::conformance::{block_on, new_run, record};
+use etude_runtime::engine::{
+    Enqueued, Fleet as _, Limits, Placement, Profile, QueueRules, Refusal, RunState, Session, Submission, Takes,
+    TenantRules,
+};
+
+use crate::claims::{limits, submit};
+use crate::server::Server;
+use crate::{open, settings};
+
+type Held = Option<Box<dyn Session>>;
+
+fn queues(rules: impl IntoIterator<Item = (&'static str, QueueRules)>) -> BTreeMap<String, QueueRules> {
+    rules.into_iter().map(|(name, rules)| (name.to_owned(), rules)).collect()
+}
+
+/// Applies rules for the default queue.
+fn apply(engine: &Postgres, rules: QueueRules) {
+    engine.apply(Some(&queues([("default", rules)])), None).expect("the rules can be written");
+}
+
+/// A worker of the default queue.
+fn join(engine: &Postgres, has_sandbox: bool) {
+    let queues = vec!["default".to_owned()];
+    let profile = Profile { version: "1".to_owned(), abi: 1, queues, places: 2, has_sandbox };
+    engine.join(&profile).expect("a worker joins");
+}
+
+fn next(engine: &Postgres) -> Held {
+    engine.next(&limits(), 0).expect("next")
+}
+
+fn ids(sessions: &[Box<dyn Session>]) -> Vec<&str> {
+    sessions.iter().map(|session| session.run_id()).collect()
+}
+
+/// Claims until nothing can be claimed.
+fn all(engine: &Postgres) -> Vec<Box<dyn Session>> {
+    std::iter::from_fn(|| next(engine)).collect()
+}
+
+fn end(session: &dyn Session) {
+    block_on(session.set_state(RunState::Succeeded, Some("{}"))).expect("set_state");
+}
+
+/// cluster §6: what is applied is read back, in place of what was there before. The default queue is always there.
+#[test]
+fn rules_are_applied_as_a_whole() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = open(&server, "etude", dir.path());
+    let initial = engine.rules().expect("rules");
+    assert_eq!((initial.queues, initial.tenants.len()), (queues([("default", QueueRules::default())]), 0));
+    let label = |value: &str| ("gpu".to_owned(), value.to_owned());
+    let mut batch = QueueRules {
+        priority: -1,
+        limit: None,
+        per_tenant: Some(5),
+        per_app: Some(10),
+        per_label: BTreeMap::from([(label("a100"), 2), (label(""), 1)]),
+        is_untrusted: true,
+        ..QueueRules::default()
+    };
+    batch.allow.folders = vec!["/data".to_owned()];
+    let acme =
+        TenantRules { live: Some(3), bytes: Some(1 << 40), cost_usd_per_day: Some(0.5), ..TenantRules::default() };
+    let tenants = BTreeMap::from([("acme".to_owned(), acme)]);
+    let given = queues([("batch", batch)]);
+    engine.apply(Some(&given), Some(&tenants)).expect("apply");
+    let rules = engine.rules().expect("rules");
+    assert_eq!((rules.queues.get("batch"), &rules.tenants), (given.get("batch"), &tenants));
+    assert_eq!(rules.queues.get("default"), Some(&QueueRules::default()));
+    // What is not given stays, what is given goes as a whole.
+    engine.apply(None, Some(&BTreeMap::new())).expect("apply");
+    let rules = engine.rules().expect("rules");
+    assert_eq!((rules.queues.len(), rules.tenants.len()), (2, 0));
+    engine.apply(Some(&BTreeMap::new()), None).expect("apply");
+    assert_eq!(engine.rules().expect("rules").queues, queues([("default", QueueRules::default())]));
+}
+
+/// cluster §6: no run goes to a queue that was not applied, and nothing is written.
+#[test]
+fn an_unknown_queue_takes_no_run() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = open(&server, "etude", dir.path());
+    let submission = |id: &str| {
+        let placement = Placement { queue: Some("batch".to_owned()), ..Placement::default() };
+        let run = etude_runtime::engine::NewRun { placement, ..new_run(id, 1) };
+        Submission { run, keys: Vec::new(), max_queued: None, needs_room: false }
+    };
+    let refused = Enqueued::Refused(Refusal::UnknownQueue("batch".to_owned()));
+    assert_eq!(block_on(engine.enqueue(&submission("r-1"))).expect("enqueue"), refused);
+    assert_eq!(server.sql("select count(*) from etude.runs"), "0");
+    engine.apply(Some(&queues([("batch", QueueRules::default())])), None).expect("apply");
+    assert_eq!(block_on(engine.enqueue(&submission("r-1"))).expect("enqueue"), Enqueued::Accepted);
+}
+
+/// K-33: as many runs are live as the queue may have. One that ends, waits or is handed over makes room; one whose worker is dead
+/// does not, and is taken over all the same.
+#[test]
+fn a_queue_has_at_most_its_limit_of_live_runs() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let (first, second) = (open(&server, "etude", dir.path()), open(&server, "etude", dir.path()));
+    apply(&first, QueueRules { limit: Some(2), ..QueueRules::default() });
+    for at in 1..=6 {
+        submit(&first, &format!("r-{at}"), at, Placement::default());
+    }
+    let mut held = all(&first);
+    assert_eq!((ids(&held), next(&second).is_none()), (vec!["r-1", "r-2"], true));
+    assert_eq!(first.census().expect("census").queues[0].limit, Some(2));
+    // One ends.
+    end(&*held.remove(0));
+    held.push(next(&second).expect("there is room"));
+    assert!(next(&second).is_none());
+    // One waits.
+    block_on(held[0].suspend(None, "{}")).expect("suspend");
+    held.remove(0);
+    held.push(next(&second).expect("there is room"));
+    assert_eq!((ids(&held), next(&first).is_none()), (vec!["r-3", "r-4"], true));
+    // One is handed over: the next claim of it needs room as well.
+    held.remove(0);
+    held.push(next(&second).expect("there is room"));
+    let any = limits();
+    assert!(first.take("r-3", &any, 0).expect("take").is_none());
+    end(&*held.remove(0));
+    held.push(first.take("r-3", &any, 0).expect("take").expect("there is room"));
+    assert_eq!((ids(&held), next(&first).is_none()), (vec!["r-5", "r-3"], true));
+}
+
+/// K-33: the runs of a dead worker count until they are taken over, and can be taken over although the queue is full.
+#[test]
+fn runs_of_the_dead_count_until_they_are_taken_over() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let living = open(&server, "etude", dir.path());
+    let mut quiet = settings(&server, "etude", dir.path());
+    (quiet.times.lease, quiet.times.beat) = (Duration::from_secs(10_800), Duration::from_secs(3600));
+    let dead = Postgres::open(quiet).expect("an engine");
+    join(&dead, true);
+    apply(&living, QueueRules { limit: Some(1), ..QueueRules::default() });
+    submit(&living, "r-1", 1, Placement::default());
+    submit(&living, "r-2", 2, Placement::default());
+    let lost = next(&dead).expect("a run");
+    let since = Instant::now();
+    while server.sql("select beat_at > started_at + interval '10 milliseconds' from etude.workers") != "t" {
+        assert!(since.elapsed() < Duration::from_secs(30), "no heartbeat came");
+    }
+    // As if it had died long ago.
+    server.sql("update etude.workers set lease_until = clock_timestamp() - interval '1 second', lock = 1");
+    assert!(next(&living).is_none(), "the run of the dead counts");
+    let taken = living.take("r-1", &limits(), 0).expect("take").expect("it is taken over");
+    assert_eq!((taken.taken_from(), living.health().figures.takeovers), (Some(dead.worker()), 1));
+    assert!(next(&living).is_none(), "it is live again");
+    end(&*taken);
+    assert_eq!(next(&living).map(|session| session.run_id().to_owned()).as_deref(), Some("r-2"));
+    assert!(block_on(lost.append(record("main/a", "1"))).is_err());
+}
+
+/// K-33: limits of tenants, apps and labels; runs behind one that may not be claimed are not held up (K-34).
+#[test]
+fn limits_of_parts_hold_up_no_other_run() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = open(&server, "etude", dir.path());
+    let of = |tenant: &str, labels: &[(&str, &str)]| Placement {
+        tenant: Some(tenant.to_owned()),
+        labels: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+        ..Placement::default()
+    };
+    let reset = |rules: QueueRules, tenants: &BTreeMap<String, TenantRules>| {
+        server.sql("delete from etude.runs; delete from etude.queue; delete from etude.labels");
+        engine.apply(Some(&queues([("default", rules)])), Some(tenants)).expect("apply");
+        for (at, (id, tenant)) in [("a-1", "a"), ("a-2", "a"), ("b-1", "b"), ("b-2", "b")].into_iter().enumerate() {
+            submit(&engine, id, at as i64 + 1, of(tenant, &[("gpu", "a100"), ("of", id)]));
+        }
+        submit(&engine, "c-1", 9, of("c", &[("gpu", "none")]));
+    };
+    let none = BTreeMap::new();
+    reset(QueueRules { per_tenant: Some(1), ..QueueRules::default() }, &none);
+    assert_eq!(ids(&all(&engine)), ["a-1", "b-1", "c-1"]);
+    reset(
+        QueueRules { per_label: BTreeMap::from([(("gpu".to_owned(), "a100".to_owned()), 3)]), ..QueueRules::default() },
+        &none,
+    );
+    assert_eq!(ids(&all(&engine)), ["a-1", "a-2", "b-1", "c-1"]);
+    let tenants = BTreeMap::from([("b".to_owned(), TenantRules { live: Some(0), ..TenantRules::default() })]);
+    reset(QueueRules { limit: None, ..QueueRules::default() }, &tenants);
+    assert_eq!(ids(&all(&engine)), ["a-1", "a-2", "c-1"]);
+    reset(QueueRules { per_app: Some(2), ..QueueRules::default() }, &none);
+    server.sql("update etude.runs set app = '/other' where id = 'c-1'");
+    assert_eq!(ids(&all(&engine)), ["a-1", "a-2", "c-1"]);
+}
+
+/// K-33: a claim that counts while another one is not committed waits for it.
+#[test]
+fn no_claim_counts_while_another_one_is_under_way() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = open(&server, "etude", dir.path());
+    apply(&engine, QueueRules { limit: Some(1), ..QueueRules::default() });
+    submit(&engine, "r-1", 1, Placement::default());
+    submit(&engine, "r-2", 2, Placement::default());
+    let claim = etude_postgres::claim_statement()
+        .replace("$1", "'default'")
+        .replace("$2", "7::bigint")
+        .replace("$3", "'other'::text")
+        .replace("$4", "1")
+        .replace("$5", "''::bytea")
+        .replace("$6", "true");
+    let mut psql = server.psql();
+    let mut stdin = psql.stdin.take().expect("a pipe");
+    writeln!(stdin, "set search_path = etude; begin; {};", claim.replace('\n', " ")).expect("it listens");
+    let since = Instant::now();
+    let wait_for = |sql: &str| {
+        while server.sql(sql) != "t" {
+            assert!(since.elapsed() < Duration::from_secs(30), "{sql}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    wait_for("select exists (select 1 from pg_stat_activity where state = 'idle in transaction')");
+    std::thread::scope(|scope| {
+        let claimed = scope.spawn(|| next(&engine).map(|session| session.run_id().to_owned()));
+        wait_for("select exists (select 1 from pg_locks where locktype = 'advisory' and not granted)");
+        writeln!(stdin, "commit;").expect("it listens");
+        assert_eq!(claimed.join().expect("no panic"), None);
+    });
+    drop(stdin);
+    psql.wait().expect("it ends");
+    assert_eq!(server.sql("select id || worker from etude.runs where worker is not null"), "r-1other");
+}
+
+/// K-33: many workers that claim at once are never one too many, whether they share the lock far from the limit or not.
+#[test]
+fn concurrent_claims_never_exceed_a_limit() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let engines: Vec<Postgres> = (0..6).map(|_| open(&server, "etude", dir.path())).collect();
+    // The server has 200 connections: beyond that, claims share the lock.
+    for (limit, before) in [(3_u32, 0_i64), (209, 200), (203, 0)] {
+        server.sql("delete from etude.runs; delete from etude.queue");
+        apply(&engines[0], QueueRules { limit: Some(limit), ..QueueRules::default() });
+        server.sql(&format!(
+            "set search_path = etude; insert into runs (id, app, target, abi, state, epoch, session, created_at_ms, changed_at_ms, rank, worker)
+             select 'live-' || n, '/a', 'p', 1, 'running', 1, n, n, n, 1, 'elsewhere' from generate_series(1, {before}) n"
+        ));
+        for at in 0..12 {
+            submit(&engines[0], &format!("r-{at}"), at, Placement::default());
+        }
+        let barrier = Barrier::new(engines.len());
+        let held: Vec<Vec<Box<dyn Session>>> = std::thread::scope(|scope| {
+            let claim = |engine| {
+                barrier.wait();
+                all(engine)
+            };
+            let threads: Vec<_> = engines.iter().map(|engine| scope.spawn(move || claim(engine))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        // A claim that shared the lock when the limit came near looks again later.
+        let rest = all(&engines[0]);
+        let held = held.iter().map(Vec::len).sum::<usize>() + rest.len();
+        let room = usize::try_from(i64::from(limit) - before).expect("a number").min(12);
+        assert_eq!(held, room, "limit {limit}");
+    }
+}
+
+/// K-62, K-63: a database of the previous format keeps its runs, and its default queue has the default rules.
+#[test]
+fn the_previous_format_becomes_this_one() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let step = |name: &str| {
+        std::fs::read_to_string(format!("{}/migrations/{name}.sql", env!("CARGO_MANIFEST_DIR"))).expect("a step")
+    };
+    server.sql(&format!("create schema etude; set search_path = etude; {} {}", step("0001"), step("0002")));
+    server.sql(
+        "set search_path = etude;
+         insert into runs (id, app, target, abi, state, epoch, session, created_at_ms, changed_at_ms, bundle, rank)
+            values ('r-1', '/a', 'pipeline:p', 1, 'queued', 0, 1, 1, 1, decode(repeat('00', 32), 'hex'), 1);
+         insert into headers select run, '{}' from runs;
+         insert into queue (queue, rank, run, not_before_ms, abi, is_bundled) select 'default', 1, run, 0, 1, true from runs",
+    );
+    let of = settings(&server, "etude", dir.path());
+    let refused = Postgres::open(of.clone()).expect_err("it is older").to_string();
+    assert!(refused.contains("its format is 2, this version needs 3"), "{refused}");
+    let done = Postgres::migrate(of.address.clone(), of.connect_timeout).expect("it is migrated");
+    assert_eq!((done.from, done.to), (2, 3));
+    let engine = Postgres::open(Settings { ..of }).expect("an engine");
+    assert_eq!(engine.rules().expect("rules").queues, queues([("default", QueueRules::default())]));
+    assert_eq!(ids(&all(&engine)), ["r-1"]);
+}
+
+/// K-33: a server takes no run from a queue that is full either.
+#[test]
+fn servers_keep_the_limits_of_a_fleet() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = open(&server, "etude", dir.path());
+    apply(&engine, QueueRules { limit: Some(1), ..QueueRules::default() });
+    for id in ["r-1", "r-2"] {
+        submit(&engine, id, 1, Placement { bundle: Some(Digest::of(b"x")), ..Placement::default() });
+    }
+    let any = Limits { takes: Takes::Any, max_runs: 9, ..limits() };
+    let held = engine.next(&any, 2).expect("next").expect("there is room");
+    assert!(engine.next(&any, 2).expect("next").is_none());
+    end(&*held);
+    assert!(engine.next(&any, 2).expect("next").is_some());
+}
+
+/// K-55: a worker without a sandbox claims nothing from an untrusted queue, and takes over nothing there.
+#[test]
+fn an_untrusted_queue_needs_a_sandbox() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let (without, with) = (open(&server, "etude", dir.path()), open(&server, "etude", dir.path()));
+    join(&without, false);
+    join(&with, true);
+    apply(&with, QueueRules { is_untrusted: true, ..QueueRules::default() });
+    submit(&with, "r-1", 1, Placement::default());
+    assert!(next(&without).is_none());
+    let any = Limits { takes: Takes::Any, max_runs: 9, ..limits() };
+    assert!(with.next(&any, 2).expect("next").is_none(), "a server has no sandbox for it");
+    let held = next(&with).expect("a run");
+    drop(held);
+    assert!(without.take("r-1", &limits(), 2).expect("take").is_none());
+    assert!(with.take("r-1", &limits(), 2).expect("take").is_some());
+    assert!(with.census().expect("census").queues[0].untrusted);
+}

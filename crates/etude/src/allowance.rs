@@ -1,0 +1,150 @@
+//! What the queue of a fleet allows: grants of a submitter, and how processes of a run are kept (K-54, K-55).
+
+use std::path::{Component, Path, PathBuf};
+
+use etude_core::data::Json;
+use etude_core::effect::Sandbox;
+use etude_core::plan::{StepKind, stages::StageMachine};
+use etude_core::template::{Reference, Scope};
+use etude_invoke::{Modules, Project};
+use etude_runtime::engine::{Allow, QueueRules};
+
+use crate::definition::Definition;
+use crate::header::Granted;
+
+/// What a queue does not allow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Denied {
+    /// The member of the queue's rules that denies it.
+    pub member: &'static str,
+    /// What is denied, in words.
+    pub what: String,
+}
+
+/// The first grant of a submitter that the queue does not allow.
+pub fn denied_grant(granted: &Granted, allow: &Allow) -> Option<Denied> {
+    if granted.yolo && !allow.yolo {
+        return Some(Denied { member: "allow.yolo", what: "`--yolo`".to_owned() });
+    }
+    let options = [("--read", &granted.read), ("--write", &granted.write)];
+    let of = |(option, folders): (&str, &Vec<PathBuf>)| {
+        let folder = folders.iter().find(|folder| !is_within(folder, allow))?;
+        Some(Denied { member: "allow.folders", what: format!("`{option} {}`", folder.display()) })
+    };
+    options.into_iter().find_map(of)
+}
+
+/// The grants of a run, where its queue allows them, on the machine that drives it. A folder counts as what it is there: a link
+/// leads nowhere that is not allowed.
+pub(crate) fn allowed(granted: Granted, allow: &Allow) -> Granted {
+    let real = |folder: PathBuf| {
+        let real = folder.canonicalize().ok()?;
+        let is_allowed = allow.folders.iter().any(|allowed| {
+            Path::new(allowed).is_absolute()
+                && Path::new(allowed).canonicalize().is_ok_and(|allowed| real.starts_with(allowed))
+        });
+        is_allowed.then_some(real)
+    };
+    Granted {
+        read: granted.read.into_iter().filter_map(real).collect(),
+        write: granted.write.into_iter().filter_map(real).collect(),
+        yolo: granted.yolo && allow.yolo,
+    }
+}
+
+fn is_within(folder: &Path, allow: &Allow) -> bool {
+    let is_plain = folder.is_absolute() && !folder.components().any(|part| part == Component::ParentDir);
+    is_plain && allow.folders.iter().any(|allowed| Path::new(allowed).is_absolute() && folder.starts_with(allowed))
+}
+
+/// The first step of a run that its queue does not allow. `agents` is the sandbox that programs of agents run in.
+pub fn denied_step(definition: &Definition, agents: Option<&Sandbox>, rules: &QueueRules) -> Option<Denied> {
+    if rules.is_untrusted && has_middleware(definition) {
+        return Some(Denied { member: "untrusted", what: "the middleware of the app".to_owned() });
+    }
+    let fallback = definition.plan.fallback.iter().flat_map(|fallback| &fallback.sequence.steps);
+    definition.plan.steps().chain(fallback).find_map(|step| {
+        let member = denying(&step.kind, agents, rules)?;
+        Some(Denied { member, what: format!("step `{}`", step.name) })
+    })
+}
+
+/// Middleware of the app are programs that no sandbox keeps.
+fn has_middleware(definition: &Definition) -> bool {
+    let project = Project::of_app(&definition.app, Modules::Run);
+    project.is_some_and(|project| !etude_invoke::pinned::files(&project).is_empty())
+}
+
+/// The member that denies a step.
+fn denying(kind: &StepKind, agents: Option<&Sandbox>, rules: &QueueRules) -> Option<&'static str> {
+    let kept = keeping(kind, agents);
+    if rules.is_untrusted && (kept == Keeping::Open || is_agent(kind) || reaches_out(kind)) {
+        return Some("untrusted");
+    }
+    match kept {
+        Keeping::NoProcess | Keeping::Closed => None,
+        Keeping::Open if !rules.allow.unsandboxed => Some("allow.unsandboxed"),
+        Keeping::Open | Keeping::Network if !rules.allow.network => Some("allow.network"),
+        Keeping::Open | Keeping::Network => None,
+    }
+}
+
+/// How the processes of a step are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Keeping {
+    /// It starts none.
+    NoProcess,
+    /// In a sandbox without the network.
+    Closed,
+    /// In a sandbox with the network.
+    Network,
+    /// In none.
+    Open,
+}
+
+fn keeping(kind: &StepKind, agents: Option<&Sandbox>) -> Keeping {
+    let of_network = |network: bool| if network { Keeping::Network } else { Keeping::Closed };
+    let of_agent = || agents.map_or(Keeping::Open, |sandbox| of_network(sandbox.network));
+    match kind {
+        StepKind::Code(code) => code.sandbox.as_ref().map_or(Keeping::Open, |rules| of_network(rules.network)),
+        StepKind::Llm(llm) if llm.validate.is_some() => Keeping::Open,
+        StepKind::Machine(call) if has_programs(&call.machine) => Keeping::Open,
+        StepKind::Machine(_) | StepKind::Skill(_) | StepKind::Tool(_) => of_agent(),
+        StepKind::Application(_) => Keeping::Open,
+        StepKind::Llm(_) | StepKind::Parallel(_) | StepKind::Pipeline(_) | StepKind::Approval(_) => Keeping::NoProcess,
+    }
+}
+
+/// Whether a machine has programs of its own: no sandbox keeps them.
+fn has_programs(machine: &StageMachine) -> bool {
+    !machine.guards.is_empty() || machine.on_failure.is_some()
+}
+
+/// Agents may start servers of tools and programs of packages, which no sandbox keeps.
+fn is_agent(kind: &StepKind) -> bool {
+    matches!(kind, StepKind::Machine(_) | StepKind::Skill(_) | StepKind::Tool(_) | StepKind::Application(_))
+}
+
+/// Whether the sandbox of a step may reach files outside the app's directory. Paths with references may be anything.
+fn reaches_out(kind: &StepKind) -> bool {
+    let StepKind::Code(code) = kind else { return false };
+    let paths = code.sandbox.iter().flat_map(|rules| rules.read.iter().chain(&rules.write));
+    paths.into_iter().any(|path| {
+        let text = path.render_partly(&Nowhere, usize::MAX);
+        let is_inside =
+            Path::new(&text).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+        !path.is_literal() || !is_inside || text.starts_with('~')
+    })
+}
+
+/// No reference has a value.
+struct Nowhere;
+
+impl Scope for Nowhere {
+    fn root(&self, reference: &Reference) -> Result<Json, String> {
+        Err(reference.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,46 @@
+use super::*;
+
+fn folders(folders: &[&str]) -> Allow {
+    Allow { folders: folders.iter().map(|folder| (*folder).to_owned()).collect(), ..Allow::default() }
+}
+
+/// K-54: what is not allowed is named with the member that would allow it.
+#[test]
+fn grants_need_a_queue_that_allows_them() {
+    let none = Granted::default();
+    let yolo = Granted { yolo: true, ..Granted::default() };
+    let member = |granted: &Granted, allow: &Allow| denied_grant(granted, allow).map(|denied| denied.member);
+    assert_eq!(member(&none, &Allow::default()), None);
+    assert_eq!(member(&yolo, &Allow::default()), Some("allow.yolo"));
+    assert_eq!(member(&yolo, &Allow { yolo: true, ..Allow::default() }), None);
+    let read = |folder: &str| Granted { read: vec![folder.into()], ..Granted::default() };
+    for folder in ["/data", "/data/in", "/data/"] {
+        assert_eq!(member(&read(folder), &folders(&["/data"])), None, "{folder}");
+    }
+    for folder in ["/", "/database", "/data/../etc", "data", "in"] {
+        assert_eq!(member(&read(folder), &folders(&["/data", "in"])), Some("allow.folders"), "{folder}");
+    }
+    let write = Granted { write: vec!["/data".into()], ..Granted::default() };
+    let denied = denied_grant(&write, &Allow::default()).expect("it is denied");
+    assert_eq!(denied.what, "`--write /data`");
+}
+
+/// K-54: on the worker, a link out of an allowed folder is not allowed.
+#[cfg(unix)]
+#[test]
+fn a_link_out_of_an_allowed_folder_grants_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let real = dir.path().canonicalize().expect("it is there");
+    let (data, secret) = (real.join("data"), real.join("secret"));
+    for folder in [&data, &secret] {
+        std::fs::create_dir(folder).expect("it is made");
+    }
+    std::os::unix::fs::symlink(&secret, data.join("link")).expect("a link");
+    std::fs::create_dir(data.join("in")).expect("it is made");
+    let granted = |folder: PathBuf| Granted { read: vec![folder.clone()], write: vec![folder], yolo: true };
+    let allow = folders(&[data.to_str().expect("UTF-8")]);
+    let kept = allowed(granted(data.join("in")), &allow);
+    assert_eq!(kept, Granted { read: vec![data.join("in")], write: vec![data.join("in")], yolo: false });
+    assert_eq!(allowed(granted(data.join("link")), &allow), Granted::default());
+    assert_eq!(allowed(granted(data.join("nowhere")), &allow), Granted::default());
+}
