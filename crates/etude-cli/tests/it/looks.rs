@@ -216,6 +216,7 @@ const ROWS: &[(&str, Row)] = &[
     ("token revoke", Looks(&[&["token", "revoke", "deploy"]])),
     ("engine check", Looks(&[&["engine", "check"]])),
     ("engine migrate", Looks(&[&["engine", "migrate"]])),
+    ("engine apply", Looks(&[&["engine", "apply"]])),
     ("push", Runs),
     ("bundles list", Looks(&[&["bundles", "list"]])),
     ("bundles show", Looks(&[&["bundles", "show", "a"]])),
