@@ -60,13 +60,14 @@ fn without_arguments_the_help_is_a_usage_error() {
 }
 
 /// Examples that cannot run in a new app: they need a model, a package, a skill, another process, or a file.
-const NEEDY: [&str; 41] = [
+const NEEDY: [&str; 42] = [
     "etude runs show 8dmwnz5e extract",
     "etude run \"",
     "etude run -C demo \"",
     "etude route --test",
     "etude machine",
     "etude runs cancel",
+    "etude runs import",
     "etude runs watch",
     "etude approve",
     "etude deny",
