@@ -12,7 +12,14 @@ const UNNEEDED: &str = "uploaded_at < clock_timestamp() - interval '1 day'
     and not exists (select 1 from blob_refs where blob_refs.blob = blobs.hash)
     and not exists (select 1 from cache where cache.blob = blobs.hash)
     and not exists (select 1 from runs where runs.bundle = blobs.hash)
-    and not exists (select 1 from entries where book = 'bundles' and key = encode(blobs.hash, 'hex'))";
+    and not exists (select 1 from entries where book = 'bundles' and key = encode(blobs.hash, 'hex'))
+    and not exists (select 1 from inputs where inputs.hash = blobs.hash)";
+
+/// The large inputs of runs: their headers name them, and no record does.
+const INPUTS: &str = r#"inputs as (
+    select decode(found[1], 'hex') as hash
+    from headers, regexp_matches(convert_from(body, 'UTF8'), '"input_at":\["([0-9a-f]{64})"', 'g') as found
+    where position(convert_to('"input_at":["', 'UTF8') in body) > 0)"#;
 
 /// The tables with rows of runs.
 const TABLES: [&str; 8] = ["keys", "labels", "queue", "signals", "results", "headers", "records", "blob_refs"];
@@ -70,7 +77,8 @@ async fn remove(connection: &mut Connection, number: i64, change: u64) -> Result
 
 async fn remove_values(connection: &mut Connection) -> Result<(), Fault> {
     let sql = format!(
-        "with gone as (delete from blobs where {UNNEEDED} returning hash)
+        "with {INPUTS},
+         gone as (delete from blobs where {UNNEEDED} returning hash)
          delete from chunks using gone where chunks.hash = gone.hash"
     );
     connection.execute(&sql, &[]).await?;

@@ -23,7 +23,7 @@ pub use fleet::{
     QueueReason, Refusal, Submission, Takes, UniqueKey,
 };
 pub use ledger::{Entry, EntryQuery, Expected, KEY_LIFE_MS, KEYS, Ledger, OF_RUN, OldEntries, Write, Written};
-pub use query::{Counts, Cursor, Query, RunRow, name_of};
+pub use query::{Counts, Cursor, Query, RunRow, name_of, values_of_header};
 pub use rules::{Allow, DEFAULT_LIMIT, QueueRules, Rules, TenantRules};
 pub use transfer::{ArchivedRun, Captured, Stamp, Transfer};
 pub use worker::{Census, Figures, Health, LinkEvent, Profile, QueueRow, Standing, WorkerRow, WorkerState};

@@ -1,5 +1,6 @@
 //! A consistent copy of a journal in one file: a tar archive of the journal's directory.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read as _, Write};
 use std::path::Path;
@@ -51,7 +52,9 @@ impl Journal {
         let copy = scratch.path().to_owned();
         let at = copy.display().to_string();
         self.pool.aside(|connection| connection.execute("vacuum into ?1", [&at]).map(drop))?;
-        let (runs, blobs) = contents(&copy).map_err(|cause| store_error(&copy, cause))?;
+        let (runs, mut blobs, inputs) = contents(&copy).map_err(|cause| store_error(&copy, cause))?;
+        // Earlier versions removed the large input of a run that had not ended with `runs prune`. Its journal can still be copied.
+        blobs.extend(inputs.into_iter().filter(|input| self.blob(*input).is_ok()));
         let mut tar = Tar { out: BufWriter::new(out), bytes: 0 };
         // The values first: a value that is gone by now is found before the larger part is written.
         for digest in &blobs {
@@ -90,14 +93,14 @@ impl Journal {
     }
 }
 
-/// How many runs a copy of the database has, and the values that they and the cache need.
-fn contents(copy: &Path) -> rusqlite::Result<(u64, Vec<Digest>)> {
+/// How many runs a copy of the database has, the values that their records and the cache need, and those that their headers name.
+fn contents(copy: &Path) -> rusqlite::Result<(u64, BTreeSet<Digest>, BTreeSet<Digest>)> {
     let connection = Connection::open(copy)?;
     let runs = connection.query_row("select count(*) from runs", [], |row| rows::length(row, 0))?;
     let sql = "select blob from blob_refs union select blob from cache where blob is not null";
     let mut statement = connection.prepare(sql)?;
-    let blobs = statement.query_map([], |row| rows::digest(row, 0))?.collect::<rusqlite::Result<Vec<_>>>()?;
-    Ok((runs, blobs))
+    let blobs = statement.query_map([], |row| rows::digest(row, 0))?.collect::<rusqlite::Result<_>>()?;
+    Ok((runs, blobs, rows::of_headers(&connection)?))
 }
 
 /// An archive in the `ustar` format.

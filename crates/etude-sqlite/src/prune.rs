@@ -90,7 +90,7 @@ impl Journal {
         self.pool.write(|connection| connection.execute("delete from cache where created_at_ms < ?1", [before]))
     }
 
-    /// Removes blobs that neither a run nor the cache refers to: those from before `before`, or all. Returns how many.
+    /// Removes blobs that neither a run, with its records and its header, nor the cache refers to: those from before `before`, or all. Returns how many.
     pub(crate) fn collect_blobs(&self, before: Option<SystemTime>) -> Result<u64, Error> {
         let fail = |cause| file_error(&self.dir.join("blobs"), &cause);
         self.blobs.clean().map_err(fail)?;
@@ -103,8 +103,9 @@ impl Journal {
             let mut needed = connection.prepare_cached(
                 "select 1 from blob_refs where blob = ?1 union all select 1 from cache where blob = ?1 limit 1",
             )?;
+            let inputs = rows::of_headers(connection)?;
             let mut unneeded = Vec::new();
-            for kept in &old {
+            for kept in old.iter().filter(|kept| !inputs.contains(&kept.digest)) {
                 if !needed.exists([&kept.digest.as_bytes()[..]])? {
                     unneeded.push(kept.digest);
                 }

@@ -1,8 +1,12 @@
 //! Rows of the tables as the contract's types.
 
+use std::collections::BTreeSet;
+
 use etude_core::digest::Digest;
 use etude_core::tree;
-use etude_runtime::engine::{Cause, LimitGroup, NewRun, Placement, Positioned, Record, RunState, Signal};
+use etude_runtime::engine::{
+    Cause, LimitGroup, NewRun, Placement, Positioned, Record, RunState, Signal, values_of_header,
+};
 use rusqlite::types::{FromSqlError, Type, ValueRef};
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _, Row};
 use serde_json::{Value, json};
@@ -259,6 +263,18 @@ pub(crate) fn append(
         refer(connection, run, &record.blobs)?;
     }
     Ok(rows == 1)
+}
+
+/// The values that runs need by their headers alone.
+pub(crate) fn of_headers(connection: &Connection) -> rusqlite::Result<BTreeSet<Digest>> {
+    let sql = r#"select body from headers where instr(body, '"input_at":["') > 0"#;
+    let mut found = BTreeSet::new();
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        found.extend(values_of_header(row.get_ref(0)?.as_str()?));
+    }
+    Ok(found)
 }
 
 /// Notes that a run needs blobs.

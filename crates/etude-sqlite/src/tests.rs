@@ -8,7 +8,7 @@ use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_runtime::blob::put;
 use etude_runtime::conformance::{block_on, new_run, record};
-use etude_runtime::engine::{CacheLabel, Error, Holder, Query, RunState, Session as _, Signal};
+use etude_runtime::engine::{CacheLabel, Error, Holder, NewRun, Query, RunState, Session as _, Signal};
 
 use crate::journal::Journal;
 use crate::session::SqliteSession;
@@ -276,6 +276,11 @@ fn only_old_blobs_that_is_not_needed_are_removed() {
     let journal = open(&dir);
     let keep = |bytes: &[u8]| put(&*journal.blobs, bytes).expect("a blob can be kept").0;
     let (needed, cached, old, young) = (keep(b"needed"), keep(b"cached"), keep(b"old"), keep(b"young"));
+    let input = keep(b"input");
+    let header = format!(r#"{{"v":1,"input_at":["{input}",5]}}"#);
+    let asked = block_on(journal.create(&NewRun { header, ..new_run("r-2", 1) })).expect("create");
+    block_on(asked.set_state(RunState::Waiting, None)).expect("set_state");
+    drop(asked);
     let result = format!("\"{}\"", "r".repeat(300_000));
     let session = block_on(journal.create(&new_run("r-1", 1))).expect("create");
     let mut needing = record("a", "1");
@@ -285,19 +290,21 @@ fn only_old_blobs_that_is_not_needed_are_removed() {
     let mut stored = cached_value(&journal, cached);
     journal.remember(Digest::of(b"key"), &stored, &CacheLabel::default()).expect("remember");
     let result = Digest::of(result.as_bytes());
-    for blob in [needed, cached, old, result] {
+    for blob in [needed, cached, old, result, input] {
         let name = blob.to_string();
         let file = File::open(journal.dir.join("blobs").join(&name[..2]).join(&name)).expect("the blob's file");
         file.set_modified(SystemTime::now() - Duration::from_secs(7_200)).expect("it can be made old");
     }
     let is_alive = |blob: Digest| journal.blobs.list().expect("list").iter().any(|kept| kept.digest == blob);
     journal.prune(&Query { apps: vec!["nobody".to_owned()], ..Query::default() }).expect("prune");
-    assert_eq!([needed, cached, old, young, result].map(is_alive), [true, true, false, true, true]);
+    assert_eq!([needed, cached, old, young, result, input].map(is_alive), [true, true, false, true, true, true]);
     drop(session);
     // Kept again by a driver that has not appended its record yet.
     keep(b"needed");
     assert_eq!(journal.prune(&Query::default()).expect("prune"), 1);
-    assert_eq!([needed, cached, young, result].map(is_alive), [true, true, true, false]);
+    assert_eq!([needed, cached, young, result, input].map(is_alive), [true, true, true, false, true]);
+    let backup = journal.backup(&dir.path().join("backup.tar")).expect("backup");
+    assert_eq!(backup.blobs, 2, "the input of the run that waits, and the cached value");
     stored = journal.recall(Digest::of(b"key"), None).expect("recall").expect("it is cached");
     assert_eq!(stored.text().expect("text").as_ref(), "cached");
 }

@@ -198,3 +198,17 @@ fn a_failure_survives_the_death_of_the_process() {
         .has("/output", Value::Null);
     assert_eq!(test.ledger(), ["d", "d"]);
 }
+
+/// a prune takes nothing of a run that has not ended, also not a large input that no step has read yet.
+#[test]
+fn a_prune_leaves_the_large_input_of_a_waiting_run() {
+    let test = Test::new().pipeline("p", |p| {
+        p.with("input: {text: string}")
+            .step("name: gate\ntype: approval\nmessage: Go?")
+            .sh("len", "wc -c >&2; echo '{\"output\": 1}'")
+    });
+    test.put("app/input.json", &json!({"text": "x".repeat(300_000)}).to_string());
+    let id = test.run(&["run", "-p", "p", "--input", "@input.json", "--format", "json"]).exit(5).id();
+    test.run(&["runs", "prune", "--older-than", "0s", "--format", "json"]).exit(0).stdout_json(json!({"removed": 0}));
+    test.run(&["approve", &id, "--resume", "--format", "json"]).exit(0).has("/output", 1);
+}

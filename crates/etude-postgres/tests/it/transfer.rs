@@ -1,8 +1,10 @@
 //! Runs that are moved into and out of the database.
 
+use etude_runtime::blob::put;
 use etude_runtime::conformance::{block_on, new_run, record};
-use etude_runtime::engine::{ArchivedRun, Engine as _, Error, RunState, Signal, Stamp, Transfer as _};
+use etude_runtime::engine::{ArchivedRun, Engine as _, Error, NewRun, Query, RunState, Signal, Stamp, Transfer as _};
 
+use crate::open;
 use crate::replies::behind_proxy;
 use crate::server::Server;
 
@@ -73,4 +75,24 @@ fn a_lost_reply_adds_and_moves_a_run_once() {
     assert!(lost.iter().all(|count| *count > 2), "few replies were lost: {lost:?}");
     assert_eq!(server.sql("select count(*) from etude.records where key <> '!claim'"), "32");
     assert_eq!(server.sql("select count(*) from etude.runs where state = 'moved'"), "16");
+}
+
+/// K-48: a prune leaves the large input of a run that has not ended, which only its header names, and takes it with the run.
+#[test]
+fn a_prune_leaves_the_input_of_a_run() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = open(&server, "etude", dir.path());
+    let keep = |bytes: &[u8]| put(&*engine.blobs(), bytes).expect("a value can be kept").0;
+    let (input, _) = (keep(b"input"), keep(b"other"));
+    let header = format!(r#"{{"v":1,"input_at":["{input}",5]}}"#);
+    let session = block_on(engine.create(&NewRun { header, ..new_run("r-1", 1) })).expect("create");
+    server.sql("update etude.blobs set uploaded_at = uploaded_at - interval '2 days'");
+    let values = || server.sql("select encode(hash, 'hex') from etude.blobs").trim().to_owned();
+    engine.prune(&Query::default()).expect("prune");
+    assert_eq!(values(), input.to_string());
+    block_on(session.set_state(RunState::Succeeded, Some("{}"))).expect("set_state");
+    drop(session);
+    assert_eq!(engine.prune(&Query::default()).expect("prune"), 1);
+    assert_eq!(values(), "");
 }

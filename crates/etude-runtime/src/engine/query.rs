@@ -1,5 +1,7 @@
 //! Which runs a list shows, and what it says about each.
 
+use etude_core::digest::Digest;
+
 use super::{Cause, DEFAULT_TENANT, Placement, RunState};
 
 /// Which runs are meant.
@@ -47,6 +49,14 @@ pub struct Cursor {
 /// The part of a target that names it: `deploy` of `machine:deploy`.
 pub fn name_of(target: &str) -> &str {
     target.split_once(':').map_or(target, |(_, name)| name)
+}
+
+/// The values that a run needs by the text of its header alone: a large input lies beside it (`input_at`), and no record refers to it.
+pub fn values_of_header(header: &str) -> impl Iterator<Item = Digest> {
+    const MARK: &str = r#""input_at":[""#;
+    // Within a string of the header, the quotation marks would be escaped.
+    let found = header.match_indices(MARK).map(move |(at, _)| at + MARK.len());
+    found.filter_map(move |at| Digest::from_hex(header.get(at..at + 64)?))
 }
 
 impl Query {
@@ -162,5 +172,25 @@ impl Counts {
     pub const fn total(&self) -> u64 {
         let Self { queued, running, waiting, interrupted, succeeded, failed, cancelled, moved } = self;
         *queued + *running + *waiting + *interrupted + *succeeded + *failed + *cancelled + *moved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A large input is found by its member, and not by a text that looks like it.
+    #[test]
+    fn a_header_names_its_large_input() {
+        let digest = Digest::of(b"input");
+        let found = |header: &str| values_of_header(header).collect::<Vec<_>>();
+        assert_eq!(found(&format!(r#"{{"v":1,"caller_dir":"ö","input_at":["{digest}",5]}}"#)), [digest]);
+        for other in [
+            format!(r#"{{"v":1,"asked":"\"input_at\":[\"{digest}\""}}"#),
+            r#"{"v":1,"input_at":["short"#.to_owned(),
+            r#"{"v":1,"input":{}}"#.to_owned(),
+        ] {
+            assert_eq!(found(&other), [], "{other}");
+        }
     }
 }
