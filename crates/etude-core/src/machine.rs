@@ -140,7 +140,7 @@ impl Limits {
     }
 }
 
-/// What a model call cost that is no effect of the run: one of its layers, or a confirmation.
+/// What a model call cost that is not an effect of the run: one of its layers, or a confirmation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Aside {
     /// What it cost.
@@ -285,7 +285,7 @@ impl Machine {
         self.cx.expects_kept = is_expected;
     }
 
-    /// Books a model call that is no effect. One that exceeds the budget, or that it has refused, ends the run.
+    /// Books a model call that is not an effect. One that exceeds the budget, or that it has refused, ends the run.
     pub fn spend(&mut self, aside: Aside) {
         self.inbox.push_back(Input::Spent(aside));
     }

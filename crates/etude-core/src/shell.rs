@@ -10,6 +10,19 @@ pub const COMMAND: &str = "command";
 /// `"$1"` (L-33).
 pub const ARGUMENT: &str = "argument_";
 
+/// A word of a command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LineWord {
+    /// Where it begins, in bytes.
+    pub start: usize,
+    /// Where it ends, in bytes.
+    pub end: usize,
+    /// What the program gets.
+    pub text: String,
+    /// An argument may take its place: whatever it is, it stays one argument, which is not run or evaluated (L-33).
+    pub takes_value: bool,
+}
+
 /// The name of a positional parameter of a call, counted from 1.
 pub fn argument(place: usize) -> String {
     format!("{ARGUMENT}{place}")

@@ -5,16 +5,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use etude_core::shell::{ARGUMENT, COMMAND, TOOL, argument, arguments};
+use etude_core::shell::{ARGUMENT, COMMAND, LineWord, TOOL, argument, arguments};
 use serde_json::Value;
 
 use crate::episode::is_refusal;
 use crate::trace::{Call, Event, Trace};
-use crate::world::{Class, LineWord, World};
+use crate::world::{Class, World};
 
 /// Most words that become arguments: `"$10"` is not one in every shell.
 const MAX_ARGUMENTS: usize = 9;
-/// What people are shown of a call. It is no part of what the call does.
+/// What people are shown of a call. It is not part of what the call does.
 const DESCRIPTION: &str = "description";
 /// The characters beside letters and digits that an argument may always have, if not at its start.
 const PLAIN: [char; 2] = ['_', '-'];

@@ -37,7 +37,7 @@ pub use files::Wording;
 pub use program::{Guard, Hole, Row};
 pub use select::Unusable;
 pub use trace::Trace;
-pub use world::{Class, LineWord, Tool, World};
+pub use world::{Class, Tool, World};
 
 use check::Reason;
 use episode::Family;

@@ -1,5 +1,6 @@
 //! What the learner knows of the app: its tools, its rules, its settings.
 
+use etude_core::shell::LineWord;
 use serde_json::Value;
 
 /// Whether a call changes something outside.
@@ -20,19 +21,6 @@ pub struct Tool {
     pub class: Class,
     /// JSON Schema of its arguments; `null` if it is not known.
     pub schema: Value,
-}
-
-/// A word of a command line.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LineWord {
-    /// Where it begins, in bytes.
-    pub start: usize,
-    /// Where it ends, in bytes.
-    pub end: usize,
-    /// What the program gets.
-    pub text: String,
-    /// An argument may take its place: whatever it is, it stays one argument, which is not run or evaluated (L-33).
-    pub takes_value: bool,
 }
 
 /// The app as the learner needs it.

@@ -4,6 +4,7 @@
 //! Read in this order: [`engine`] (the contract), [`record`] (what is kept), [`host`] (how effects are performed),
 //! [`driver`] (how it all goes together).
 
+pub mod archive;
 pub mod clock;
 pub mod conformance;
 pub mod driver;

@@ -46,7 +46,7 @@ pub const ATTEMPT: &str = "!attempt";
 /// Key of the record that a process is at work on a run with a time budget: a [`Clock`].
 pub const CLOCK: &str = "!clock";
 
-/// Key of the record of a model call that is no effect of the run.
+/// Key of the record of a model call that is not an effect of the run.
 pub const SPENT: &str = "!spent";
 
 /// Key of the record that earlier versions wrote when they continued a failed run. It names records that no longer count.

@@ -8,6 +8,7 @@ use std::time::UNIX_EPOCH;
 
 use etude_core::data::Blob;
 use etude_core::digest::Digest;
+use etude_runtime::archive::{self, BLOCK, MAX_SIZE};
 use etude_runtime::blob::BlobStore as _;
 use etude_runtime::engine::Error;
 use rusqlite::Connection;
@@ -15,12 +16,6 @@ use rusqlite::Connection;
 use crate::error::{file_error, store_error};
 use crate::journal::Journal;
 use crate::{platform, rows};
-
-/// Bytes of a tar block.
-const BLOCK: usize = 512;
-
-/// The largest size that a tar header can state in octal digits: 8 GiB.
-const MAX_SIZE: u64 = 0o77_777_777_777;
 
 /// What a backup holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,28 +111,12 @@ impl<W: Write> Tar<W> {
             return Err(io::Error::other(format!("`{name}` has {len} bytes; an archive can hold files up to 8 GiB")));
         }
         let now = std::time::SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs());
-        let mut header = [0_u8; BLOCK];
-        let mut put = |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());
-        put(0, name);
-        put(100, "0000600\0");
-        put(108, "0000000\0");
-        put(116, "0000000\0");
-        put(124, &format!("{len:011o}\0"));
-        put(136, &format!("{:011o}\0", now.min(MAX_SIZE)));
-        // The sum is taken with spaces in its own place.
-        put(148, "        ");
-        put(156, "0");
-        put(257, "ustar\0");
-        put(263, "00");
-        let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
-        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-        self.write_all(&header)
+        self.write_all(&archive::header(name, len, now))
     }
 
     /// Fills the last block of a file of `len` bytes.
     fn end(&mut self, len: u64) -> io::Result<()> {
-        let rest = usize::try_from(len % BLOCK as u64).unwrap_or(0);
-        if rest == 0 { Ok(()) } else { self.write_all(&[0; BLOCK][rest..]) }
+        self.write_all(&[0; BLOCK][..archive::padding(len)])
     }
 
     /// Ends the archive; its size in bytes.

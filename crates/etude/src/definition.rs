@@ -74,7 +74,7 @@ impl Definition {
         };
         let fallback = self.plan.fallback.iter().flat_map(|fallback| &fallback.sequence.steps);
         let tools = self.plan.pipeline_tools().flat_map(|tool| &tool.sequence.steps);
-        // Where there are no sandboxes, such a pipeline is no tool.
+        // Where there are no sandboxes, such a pipeline is not a tool.
         let tools = tools.filter(|_| sandbox::support().is_ok());
         let steps = self.plan.steps().chain(fallback).chain(tools).filter(|step| is_sandboxed(&step.kind));
         steps.map(|step| step.name.clone()).collect()

@@ -127,7 +127,7 @@ fn a_model_words_and_does_nothing_else() {
         |more: &[&str]| test.run(&[&["learn", "--format", "json"], more].concat()).exit(0).at("/candidates/0/change");
     assert_eq!(learn(&[]), json!("new"));
     let before = files();
-    assert_eq!(learn(&["--model", "lite"]), json!("unchanged"), "a reference is no word");
+    assert_eq!(learn(&["--model", "lite"]), json!("unchanged"), "a reference is not a word");
     assert_eq!(learn(&["--model", "lite"]), json!("updated"));
     let after = files();
     assert_eq!(before[1..], after[1..]);

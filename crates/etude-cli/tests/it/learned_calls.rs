@@ -39,7 +39,7 @@ fn an_active_pipeline_is_a_tool_that_asks_as_if_routed_to() {
     assert!(wrong.0.seen()[1].results()[0].contains("the arguments of `back` do not fit"));
 }
 
-/// L-77: in any other state it is no tool.
+/// L-77: in any other state it is not a tool.
 #[test]
 fn only_an_active_pipeline_is_a_tool() {
     for state in ["assisted", "demoted", "shadow"] {
@@ -89,7 +89,7 @@ fn a_denied_write_of_a_called_pipeline_demotes_it() {
     let status = row(&test);
     assert_eq!((&status["state"], &status["demoted"]["reason"]), (&json!("demoted"), &json!("denied")));
     test.follow("Cancel the order A-1", &["--yolo"]).exit(0);
-    assert_eq!(ledger(&test), ["get A-1"], "it is no tool any more");
+    assert_eq!(ledger(&test), ["get A-1"], "it is not a tool any more");
     let (_server, test) = calling("active", [back("A-1"), Reply::says("done")]);
     let id = test.follow("Cancel the order A-1", &["--yolo"]).exit(0).id();
     assert_eq!(row(&test)["state"], json!("active"));

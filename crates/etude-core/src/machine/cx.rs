@@ -319,7 +319,7 @@ impl Cx {
         self.check_budget(|spent, limit| spent >= limit)
     }
 
-    /// Books a model call that is no effect.
+    /// Books a model call that is not an effect.
     ///
     /// # Errors
     /// The run has now cost more than it may, or the call was refused because of that.

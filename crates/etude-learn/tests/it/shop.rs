@@ -1,6 +1,7 @@
 //! A small shop: traces of agents in it, and what the learner knows of it.
 
-use etude_learn::{Candidate, Class, Learned, LineWord, Tool, Trace, World, learn};
+use etude_core::shell::LineWord;
+use etude_learn::{Candidate, Class, Learned, Tool, Trace, World, learn};
 use serde_json::{Value, json};
 
 /// The tools that read; all others write.

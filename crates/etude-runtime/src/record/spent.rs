@@ -1,4 +1,4 @@
-//! The record of a model call that is no effect of the run: one of its layers, or a confirmation.
+//! The record of a model call that is not an effect of the run: one of its layers, or a confirmation.
 
 use etude_core::digest::Digest;
 use etude_core::machine::Aside;

@@ -1,18 +1,23 @@
 use std::cell::Cell;
+use std::path::Path;
 
 use etude_spec::automation;
 use etude_spec::source::SourceFile;
 
 use super::*;
 
+/// A schedule of the app in `dir`.
+fn hourly(dir: &Path) -> Found {
+    let file = SourceFile::new("etude.yaml", "schedules:\n  often: {pipeline: p, every: 1h}\n");
+    let app = ServedApp { slug: "demo".to_owned(), dir: dir.to_owned() };
+    Found { app, automation: Arc::new(automation::read(&file, None)), index: 0 }
+}
+
 /// Two changes at once are both kept, also where neither of them pauses: the one that comes second sees the first.
 #[tokio::test]
 async fn two_changes_at_once_are_both_kept() {
     let (dir, server) = crate::work::tests::process(false);
-    let file = SourceFile::new("etude.yaml", "schedules:\n  often: {pipeline: p, every: 1h}\n");
-    let automation = Arc::new(automation::read(&file, None));
-    let app = ServedApp { slug: "demo".to_owned(), dir: dir.path().to_owned() };
-    let found = Found { app, automation, index: 0 };
+    let found = hourly(dir.path());
     let changed = blocking(move || {
         for is_paused in [false, true] {
             Kept::change(&server, &found, |_| Kept { pattern: "old".to_owned(), is_paused, ..Kept::default() })?;
@@ -40,10 +45,7 @@ async fn two_changes_at_once_are_both_kept() {
 #[tokio::test]
 async fn a_change_overwrites_no_other_one() {
     let (dir, server) = crate::work::tests::process(false);
-    let file = SourceFile::new("etude.yaml", "schedules:\n  often: {pipeline: p, every: 1h}\n");
-    let automation = Arc::new(automation::read(&file, None));
-    let app = ServedApp { slug: "demo".to_owned(), dir: dir.path().to_owned() };
-    let found = Found { app, automation, index: 0 };
+    let found = hourly(dir.path());
     let changed = blocking(move || {
         let pause = |is_paused| {
             let change = move |kept: Option<Kept>| Kept { is_paused, ..kept.unwrap_or_default() };

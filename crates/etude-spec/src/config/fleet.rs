@@ -140,7 +140,7 @@ pub(super) fn check(found: &mut Findings<'_>, root: &Entries<'_>) {
                 unusable(
                     found,
                     bytes.span,
-                    "`bytes` is no size",
+                    "`bytes` is not a size",
                     "give a number of bytes, `512KiB`, `8MiB` or `10GiB`",
                 );
             }
@@ -154,7 +154,7 @@ const MAX_NAME: usize = 128;
 fn check_labels(found: &mut Findings<'_>, queue: &Entries<'_>) {
     for (label, key, _) in queue.get("per_label").and_then(Node::as_map).into_iter().flat_map(Entries::iter) {
         if label.split_once('=').is_none_or(|(key, _)| key.is_empty()) || label.contains('\0') {
-            unusable(found, key.span, &format!("`{label}` is no label"), "write it as `KEY=VALUE`");
+            unusable(found, key.span, &format!("`{label}` is not a label"), "write it as `KEY=VALUE`");
         }
     }
 }
@@ -213,12 +213,12 @@ mod tests {
     #[test]
     fn what_no_fleet_can_keep_is_an_error() {
         for (text, part) in [
-            ("queues: {a: {per_label: {gpu: 2}}}\n", "`gpu` is no label"),
+            ("queues: {a: {per_label: {gpu: 2}}}\n", "`gpu` is not a label"),
             ("queues: {a: {limits: 2}}\n", "limits"),
             ("queues: {a: {limit: -1}}\n", "limit"),
             ("queues: {a: {per_tenant: 0}}\n", "per_tenant"),
             ("queues: {\"a\\u0007\": {}}\n", "control characters"),
-            ("tenants: {a: {bytes: 10GB}}\n", "`bytes` is no size"),
+            ("tenants: {a: {bytes: 10GB}}\n", "`bytes` is not a size"),
             ("tenants: {a: {live: many}}\n", "live"),
         ] {
             let found = of(text).1;

@@ -3,26 +3,13 @@
 //! A value stands for a word only if it stays that word whatever it is: the whole argument of a simple command, of a program that
 //! neither runs nor evaluates its arguments. Everything else is refused.
 
-use etude_core::shell::{with_arguments, word};
+use etude_core::shell::{LineWord, with_arguments, word};
 
 use super::programs;
 use super::shell::{self, Command, Line};
 
 /// Most arguments: `"$10"` is not one of them in every shell.
 const MAX_ARGUMENTS: usize = 9;
-
-/// A word of a command line.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LineWord {
-    /// Where it begins, in bytes.
-    pub start: usize,
-    /// Where it ends, in bytes.
-    pub end: usize,
-    /// What the program gets.
-    pub text: String,
-    /// An argument may take its place.
-    pub takes_value: bool,
-}
 
 /// The words of a line of simple commands of literal words, in order; `None` for every other line.
 pub fn words(line: &str) -> Option<Vec<LineWord>> {
@@ -89,7 +76,7 @@ pub fn bind(line: &str, arguments: &[String]) -> Result<String, String> {
             None => {}
         }
     }
-    // A place that is no word is in a comment.
+    // A place that is not a word is in a comment.
     let count: usize = places.iter().map(|place| line.matches(place.as_str()).count()).sum();
     let is_word = |text: &&str| places.iter().any(|place| place == text);
     let words = shell::spans(line).unwrap_or_default();

@@ -32,7 +32,7 @@ fn is_same_call(a: &Call, b: &Call) -> bool {
 }
 
 /// A command line as it is compared: its words in it, in whichever quotes (L-33). How long it may take and what people are shown of it
-/// is no part of what it writes.
+/// is not part of what it writes.
 fn line_of(arguments: &Value) -> Option<String> {
     let line = arguments.get(shell::COMMAND)?.as_str()?;
     let words = shell::arguments(arguments);

@@ -78,7 +78,14 @@ fn row_of(view: &RunView, blobs: &dyn BlobStore, tools: &[AppTool]) -> Option<(P
             _ => return None,
         }
     };
-    let row = Row {
+    let writes = has_written || denied.is_some();
+    Some((pinned, row(view, blobs, (verdict, step, reason), writes)))
+}
+
+/// What is noted of a run: its verdict, with the step and the reason.
+fn row(view: &RunView, blobs: &dyn BlobStore, said: (Verdict, Option<String>, Option<String>), writes: bool) -> Row {
+    let (verdict, step, reason) = said;
+    Row {
         kind: RowKind::Run,
         run: view.row.id.clone(),
         at_ms: view.row.created_at_ms,
@@ -87,11 +94,10 @@ fn row_of(view: &RunView, blobs: &dyn BlobStore, tools: &[AppTool]) -> Option<(P
         step,
         reason,
         digest: request_digest([trace::asked(view, blobs).request.as_str()]),
-        writes: has_written || denied.is_some(),
+        writes,
         calls: Value::Null,
         usage: Value::Null,
-    };
-    Some((pinned, row))
+    }
 }
 
 /// Notes the writes of learned pipelines that agents called as tools (L-77, L-78). `pipelines` are their names with the hashes of
@@ -144,19 +150,7 @@ fn row_of_calls(view: &RunView, calls: &[Call], name: &str, of: (&dyn BlobStore,
         None if has_written => (Verdict::Done, None, None),
         None => return None,
     };
-    Some(Row {
-        kind: RowKind::Run,
-        run: view.row.id.clone(),
-        at_ms: view.row.created_at_ms,
-        ended_at_ms: view.row.changed_at_ms,
-        verdict,
-        step,
-        reason,
-        digest: request_digest([trace::asked(view, blobs).request.as_str()]),
-        writes: true,
-        calls: Value::Null,
-        usage: Value::Null,
-    })
+    Some(row(view, blobs, (verdict, step, reason), true))
 }
 
 /// A call of the pipeline that may write. After a deviation the agent calls, below `NAME@skill`.

@@ -4,44 +4,13 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read as _, Seek as _, SeekFrom, Write as _};
 
 use etude_core::digest::Digest;
-
-/// Bytes of a tar block.
-const BLOCK: usize = 512;
-
-/// The largest size that a tar header can state in octal digits: 8 GiB.
-const MAX_SIZE: u64 = 0o77_777_777_777;
+use etude_runtime::archive::{BLOCK, MAX_SIZE, header, padding};
 
 /// Characters of a name.
 const MAX_NAME: usize = 100;
 
 /// Name of the last entry.
 pub(super) const CHECKSUM: &str = "checksum";
-
-/// The header of a file: readable by its owner, of no one, of no time.
-fn header(name: &str, len: u64) -> [u8; BLOCK] {
-    let mut header = [0_u8; BLOCK];
-    let mut put = |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());
-    put(0, name);
-    put(100, "0000600\0");
-    put(108, "0000000\0");
-    put(116, "0000000\0");
-    put(124, &format!("{len:011o}\0"));
-    put(136, "00000000000\0");
-    // The sum is taken with spaces in its own place.
-    put(148, "        ");
-    put(156, "0");
-    put(257, "ustar\0");
-    put(263, "00");
-    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
-    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-    header
-}
-
-/// Bytes from the end of a file to the end of its last block.
-fn padding(len: u64) -> usize {
-    let rest = (len % BLOCK as u64) as usize;
-    if rest == 0 { 0 } else { BLOCK - rest }
-}
 
 /// An archive that is written.
 pub(super) struct Writer {
@@ -60,7 +29,7 @@ impl Writer {
         if len > MAX_SIZE || name.len() > MAX_NAME {
             return Err(io::Error::other(format!("`{name}` has {len} bytes; an archive can hold files up to 8 GiB")));
         }
-        self.write(&header(name, len))
+        self.write(&header(name, len, 0))
     }
 
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -254,7 +223,7 @@ fn parse(block: &[u8; BLOCK]) -> Result<(String, u64), String> {
     let size = std::str::from_utf8(&block[124..135]).map_err(|_| of_another())?;
     let is_octal = size.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
     let size = u64::from_str_radix(size, 8).ok().filter(|_| is_octal).ok_or_else(of_another)?;
-    if name.is_empty() || header(name, size) != *block {
+    if name.is_empty() || header(name, size, 0) != *block {
         return Err(of_another());
     }
     Ok((name.to_owned(), size))

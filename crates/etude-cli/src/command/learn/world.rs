@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use etude::disk::Disk;
 use etude::trace::effect_class;
-use etude_learn::{Class, LineWord, Tool};
+use etude_core::shell::LineWord;
+use etude_learn::{Class, Tool};
 use etude_spec::config::learn::{Learning, redacted_name};
 use etude_spec::learned;
 use etude_spec::skill::{Instructions, SKILL_FILE};
@@ -101,14 +102,7 @@ impl etude_learn::World for World {
     }
 
     fn words(&self, line: &str) -> Option<Vec<LineWord>> {
-        let words = etude_tools::pattern::words::words(line)?.into_iter();
-        let word = |etude_tools::pattern::words::LineWord { start, end, text, takes_value }| LineWord {
-            start,
-            end,
-            text,
-            takes_value,
-        };
-        Some(words.map(word).collect())
+        etude_tools::pattern::words::words(line)
     }
 
     fn min_requests(&self) -> usize {
