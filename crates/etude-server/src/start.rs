@@ -80,7 +80,7 @@ pub(crate) async fn start(call: Call) -> Respond {
             Some(Err(problems)) => return Err(invalid_input(problems)),
             None => return Err(Problem::invalid("/input", "the input cannot be read")),
         };
-        let document = etude::dry_run::of(&definition.plan, &input, None).json();
+        let document = etude_preview::dry_run::of(&definition.plan, &input, None).json();
         return Ok(json_response(StatusCode::OK, &document));
     }
     let traceparent = traceparent(&call.headers);

@@ -184,7 +184,7 @@ impl Applications {
         cancel: CancellationToken,
     ) -> ToolReply {
         // Where one argument ends and the next begins is part of what is asked about.
-        let line = crate::describe::command(&Command::Direct(call.argv.clone()));
+        let line = etude_preview::describe::command(&Command::Direct(call.argv.clone()));
         let slug = call.package.contract.slug.clone();
         let giving_up = Cancel::new();
         let invoking = Invoking {

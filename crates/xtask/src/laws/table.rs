@@ -241,6 +241,16 @@ pub const LAWS: &[Ban] = &[
     },
     Ban {
         law: 8,
+        crates: Crates::Only(&["etude-preview"]),
+        paths: &["std::fs", "std::process", "std::env", "etude_core::machine::Machine"],
+        words: &["async", "await"],
+        fragments: &["journal"],
+        dependencies: NETWORK_AND_ASYNC,
+        why: "a preview follows from the plan and the input: nothing is run, read or asked",
+        ..NOTHING
+    },
+    Ban {
+        law: 8,
         crates: Crates::Only(&["etude-packages"]),
         except: &["applications/execute.rs", "skills/inject.rs"],
         paths: &["etude_process::ProcessHost", "etude_process::standalone", "etude_process::detached"],
@@ -314,27 +324,28 @@ pub const ARROWS: &[(&str, &[&str])] = &[
         &["etude-core", "etude-files", "etude-models", "etude-process", "etude-runtime", "etude-spec", "etude-tools"],
     ),
     ("etude-packages", &["etude-core", "etude-files", "etude-invoke", "etude-process", "etude-runtime", "etude-spec"]),
+    ("etude-preview", &["etude-core", "etude-models", "etude-spec"]),
     (
         "etude",
         &[
             "etude-core", "etude-files", "etude-invoke", "etude-spec", "etude-models", "etude-local", "etude-packages",
-            "etude-route", "etude-process", "etude-runtime", "etude-sqlite", "etude-tools",
+            "etude-preview", "etude-route", "etude-process", "etude-runtime", "etude-sqlite", "etude-tools",
         ],
     ),
     ("etude-mcp", &[]),
     (
         "etude-server",
         &[
-            "etude", "etude-core", "etude-invoke", "etude-mcp", "etude-process", "etude-runtime", "etude-spec",
-            "etude-sqlite",
+            "etude", "etude-core", "etude-invoke", "etude-mcp", "etude-preview", "etude-process", "etude-runtime",
+            "etude-spec", "etude-sqlite",
         ],
     ),
     (
         "etude-cli",
         &[
             "etude", "etude-convert", "etude-core", "etude-invoke", "etude-learn", "etude-mcp", "etude-models",
-            "etude-otel", "etude-packages", "etude-postgres", "etude-process", "etude-route", "etude-runtime",
-            "etude-server", "etude-spec", "etude-sqlite", "etude-tools",
+            "etude-otel", "etude-packages", "etude-postgres", "etude-preview", "etude-process", "etude-route",
+            "etude-runtime", "etude-server", "etude-spec", "etude-sqlite", "etude-tools",
         ],
     ),
     (

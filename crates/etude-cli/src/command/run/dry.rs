@@ -3,13 +3,13 @@
 use std::fmt::Write;
 
 use etude::definition::Definition;
-use etude::dry_run::{self, DryRun, Question, Repeat, StepFacts, Work, WorstCase};
 use etude_core::data::Json;
 use etude_core::effect::Command;
 use etude_core::failure::Phase;
 use etude_core::machine::Limits;
 use etude_core::plan::OnTimeout;
 use etude_core::report::duration;
+use etude_preview::dry_run::{self, DryRun, Question, Repeat, StepFacts, Work, WorstCase};
 
 use crate::context::Context;
 use crate::exit::Exit;

@@ -7,7 +7,7 @@ use etude_core::shell;
 use etude_core::template::{Reference, Scope, Template};
 
 /// Everything that a step refers to, in the order of its fields. The children of a group speak for themselves.
-pub(crate) fn references(step: &Step) -> Vec<&Reference> {
+pub fn references(step: &Step) -> Vec<&Reference> {
     let mut found = Vec::new();
     if let Some(each) = &step.for_each {
         of_binding(&each.items, &mut found);
@@ -57,12 +57,12 @@ fn of_binding<'p>(binding: &'p Binding, found: &mut Vec<&'p Reference>) {
 }
 
 /// Everything that a condition refers to.
-pub(crate) fn of_condition<'p>(condition: &'p Condition, found: &mut Vec<&'p Reference>) {
+pub fn of_condition<'p>(condition: &'p Condition, found: &mut Vec<&'p Reference>) {
     condition.bindings().into_iter().for_each(|value| of_binding(value, found));
 }
 
 /// A condition as text: `checks.output.ok and not (input.kind in ["draft"])`.
-pub(crate) fn condition(condition: &Condition) -> String {
+pub fn condition(condition: &Condition) -> String {
     let joined = |list: &[Condition], word: &str| {
         let parts: Vec<String> = list.iter().map(nested).collect();
         parts.join(word)
@@ -89,7 +89,7 @@ fn nested(inner: &Condition) -> String {
 }
 
 /// A value as it was written, a reference without its braces.
-pub(crate) fn binding(value: &Binding) -> String {
+pub fn binding(value: &Binding) -> String {
     match value {
         Binding::Reference(reference) => reference.to_string(),
         Binding::Template(template) => as_written(template),
@@ -98,7 +98,7 @@ pub(crate) fn binding(value: &Binding) -> String {
 }
 
 /// A template as it was written.
-pub(crate) fn as_written(template: &Template) -> String {
+pub fn as_written(template: &Template) -> String {
     template.render_partly(&Nothing, usize::MAX)
 }
 
@@ -112,7 +112,7 @@ impl Scope for Nothing {
 }
 
 /// A command as one line; words that a shell would split or change are quoted.
-pub(crate) fn command(command: &Command) -> String {
+pub fn command(command: &Command) -> String {
     match command {
         Command::Direct(words) => shell::line(words),
         Command::Shell(line) | Command::Script(line) => line.clone(),
