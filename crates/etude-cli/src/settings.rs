@@ -18,7 +18,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use etude::agent::Grants;
-use etude::routing::Mode;
 use etude::skill_mode::Defaults;
 use etude_core::effect::Command;
 use etude_core::model::Tier;
@@ -29,6 +28,7 @@ use etude_models::{
     Models, Price, ProviderKind, ProviderSettings, Secret, Settings, SettingsError, provider_kind_words,
 };
 use etude_process::{PythonWorker, SECRET_VARIABLES, TOKEN_VARIABLE};
+use etude_request::Mode;
 use etude_runtime::host::ModelPort;
 use etude_spec::automation::{self, Automation, Known};
 use etude_spec::config::engine::EngineSettings;

@@ -32,7 +32,7 @@ pub struct Header {
     pub granted: Granted,
     /// Cached outputs are not used, only stored.
     pub refresh: bool,
-    /// How a request came to the run: [`crate::routing::Trail`] as a document.
+    /// How a request came to the run: `etude_request::Trail` as a document.
     pub routing: Option<Value>,
     /// The run whose target and input it was started with once more.
     pub again_of: Option<String>,

@@ -82,7 +82,6 @@ pub mod queue;
 pub mod readable;
 pub mod rehearsal;
 mod resume_plan;
-pub mod routing;
 pub mod runner;
 pub mod runs;
 pub mod service;

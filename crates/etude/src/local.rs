@@ -9,8 +9,7 @@ use std::time::Duration;
 use etude_local::Settings;
 use etude_local::catalog::{self, Entry, Kind};
 use etude_models::{LocalServer, Starting};
-
-use crate::routing::Sentences;
+use etude_request::Sentences;
 
 pub use etude_local::{
     Embedder, Ended, Listen, Places, Progress, PullError, Ready, Serving, WhenIdle, catalog as models, default_threads,

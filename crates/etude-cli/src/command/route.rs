@@ -2,10 +2,10 @@
 
 use etude::definition::Definition;
 use etude::disk::Disk;
-use etude::routing::{self, Labelled, Mode, Routed, Table, Trail};
 use etude::skill_mode;
 use etude_core::failure::{Failure, FailureKind, Phase};
 use etude_core::model::{Tier, Usage};
+use etude_request::{Labelled, Mode, Routed, Table, Trail};
 use etude_runtime::driver::Stop;
 use serde_json::{Value, json};
 
@@ -273,12 +273,12 @@ fn look(context: &Context, mode: Option<RouterMode>, request: &str) -> Result<(R
 fn whole(routed: &Routed, found: Option<&Found>) -> Value {
     let mut document = document(routed);
     document["input"] = found.map_or_else(|| json!({}), Found::stated);
-    document["sources"] = found.map_or_else(|| json!({}), |found| routing::sources_json(&found.sources()));
+    document["sources"] = found.map_or_else(|| json!({}), |found| etude_request::sources_json(&found.sources()));
     document["unclear"] = found.iter().flat_map(|found| &found.extracted.unclear).map(unclear_json).collect();
     document
 }
 
-fn unclear_json(unclear: &routing::Unclear) -> Value {
+fn unclear_json(unclear: &etude_request::Unclear) -> Value {
     json!({"parameter": unclear.name, "texts": unclear.texts})
 }
 
@@ -336,7 +336,7 @@ fn measure(context: &Context, mode: Option<RouterMode>, path: &std::path::Path) 
     let shown = path.display();
     let text = std::fs::read_to_string(path).map_err(|e| Problem::usage(format!("`{shown}` cannot be read: {e}")))?;
     let labelled: Vec<Labelled> =
-        routing::parse_labelled(&text).map_err(|why| Problem::usage(format!("`{shown}`: {why}")))?;
+        etude_request::parse_labelled(&text).map_err(|why| Problem::usage(format!("`{shown}`: {why}")))?;
     let table = table(context, &disk, &resolved)?;
     let models = match mode {
         Mode::Embedded => None,
@@ -350,7 +350,7 @@ fn measure(context: &Context, mode: Option<RouterMode>, path: &std::path::Path) 
         }
     };
     let measured = interruptible(async {
-        let measured = routing::measure(&table, labelled, mode, models.as_ref()).await;
+        let measured = etude_request::measure(&table, labelled, mode, models.as_ref()).await;
         Ok(measured.map_err(|e| failed(e, Usage::default()))?)
     })?;
     if context.global.format == Format::Jsonl {

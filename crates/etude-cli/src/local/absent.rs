@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use etude::routing::Sentences;
 use etude_models::ProviderSettings;
+use etude_request::Sentences;
 use etude_spec::config::Provider;
 
 use crate::args::{ModelProcess, ModelServe};

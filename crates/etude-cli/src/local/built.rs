@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use etude::local::{self, Known, KnownKind, Local};
-use etude::routing::Sentences;
 use etude_models::{ProviderKind, ProviderSettings};
+use etude_request::Sentences;
 use etude_spec::config::Provider;
 use serde_json::{Value, json};
 

@@ -241,6 +241,17 @@ pub const LAWS: &[Ban] = &[
     },
     Ban {
         law: 8,
+        crates: Crates::Only(&["etude-request"]),
+        paths: &[
+            "etude_core::plan", "etude_runtime::driver", "etude_runtime::engine", "etude_runtime::memory",
+            "etude_runtime::record",
+        ],
+        fragments: &["journal"],
+        why: "a request becomes a name and an input; runs and plans are its callers' business",
+        ..NOTHING
+    },
+    Ban {
+        law: 8,
         crates: Crates::Only(&["etude-preview"]),
         paths: &["std::fs", "std::process", "std::env", "etude_core::machine::Machine"],
         words: &["async", "await"],
@@ -259,9 +270,11 @@ pub const LAWS: &[Ban] = &[
     },
     Ban {
         law: 9,
-        crates: Crates::Only(&["etude", "etude-invoke", "etude-packages", "etude-spec", "etude-models", "etude-tools"]),
+        crates: Crates::Only(&[
+            "etude", "etude-invoke", "etude-packages", "etude-request", "etude-spec", "etude-models", "etude-tools",
+        ]),
         // The user's own files, which no repository names.
-        except: &["ledger.rs", "routing/cache.rs", "trust/manifest/windows.rs", "trust/snapshot.rs"],
+        except: &["ledger.rs", "cache.rs", "trust/manifest/windows.rs", "trust/snapshot.rs"],
         paths: &OPENING,
         why: "what a repository names may be a pipe or a device; use `etude_files::regular` or `etude_files::beneath`",
         ..NOTHING
@@ -324,12 +337,13 @@ pub const ARROWS: &[(&str, &[&str])] = &[
         &["etude-core", "etude-files", "etude-models", "etude-process", "etude-runtime", "etude-spec", "etude-tools"],
     ),
     ("etude-packages", &["etude-core", "etude-files", "etude-invoke", "etude-process", "etude-runtime", "etude-spec"]),
+    ("etude-request", &["etude-core", "etude-route", "etude-runtime", "etude-spec"]),
     ("etude-preview", &["etude-core", "etude-models", "etude-spec"]),
     (
         "etude",
         &[
             "etude-core", "etude-files", "etude-invoke", "etude-spec", "etude-models", "etude-local", "etude-packages",
-            "etude-preview", "etude-route", "etude-process", "etude-runtime", "etude-sqlite", "etude-tools",
+            "etude-preview", "etude-process", "etude-request", "etude-runtime", "etude-sqlite", "etude-tools",
         ],
     ),
     ("etude-mcp", &[]),
@@ -344,8 +358,8 @@ pub const ARROWS: &[(&str, &[&str])] = &[
         "etude-cli",
         &[
             "etude", "etude-convert", "etude-core", "etude-invoke", "etude-learn", "etude-mcp", "etude-models",
-            "etude-otel", "etude-packages", "etude-postgres", "etude-preview", "etude-process", "etude-route",
-            "etude-runtime", "etude-server", "etude-spec", "etude-sqlite", "etude-tools",
+            "etude-otel", "etude-packages", "etude-postgres", "etude-preview", "etude-process", "etude-request",
+            "etude-route", "etude-runtime", "etude-server", "etude-spec", "etude-sqlite", "etude-tools",
         ],
     ),
     (

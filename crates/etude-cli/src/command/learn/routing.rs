@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use etude::disk::Disk;
 use etude::learned::Standing;
-use etude::routing::Table;
 use etude::trace;
 use etude_core::verbatim::request_digest;
+use etude_request::Table;
 use etude_runtime::engine::{Engine, Query};
 use etude_spec::learned::TESTS;
 use etude_spec::tool::AppTool;

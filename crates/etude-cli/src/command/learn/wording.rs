@@ -1,9 +1,9 @@
 //! `etude learn --model TIER`: a model words descriptions and triggers (L-29). It is asked for nothing else.
 
 use etude::disk::Disk;
-use etude::routing::{Words, reworded};
 use etude_core::model::Tier;
 use etude_learn::{Candidate, Learned, Wording};
+use etude_request::{Words, reworded};
 use etude_spec::learned::{self, LEARNED};
 
 use super::{candidates, show};

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use etude::definition::Definition;
 use etude::disk::Disk;
-use etude::routing::{self, Extracted, From, Source, Stated, Trail, Unclear};
 use etude_core::data::Json;
 use etude_core::failure::{Failure, FailureKind, Phase};
 use etude_core::model::{Tier, Usage};
+use etude_request::{Extracted, From, Source, Stated, Trail, Unclear};
 use etude_runtime::host::ModelPort;
 use indexmap::IndexMap;
 use serde_json::Value;
@@ -58,7 +58,7 @@ impl Found {
     /// Where the values of `input` come from.
     pub(crate) fn sources_of(&self, input: &Json) -> Vec<Source> {
         let (declared, json) = (&self.definition.input, self.given_json.as_deref());
-        routing::sources(declared, input, &self.extracted.sources, &self.given_pairs, json)
+        etude_request::sources(declared, input, &self.extracted.sources, &self.given_pairs, json)
     }
 }
 
@@ -70,7 +70,7 @@ pub(super) fn find(
     given: &Given<'_>,
     lite: &mut Lite<'_>,
 ) -> Result<Found, Refused> {
-    let typed = routing::typed(request, &definition.input).map_err(|(name, near)| {
+    let typed = etude_request::typed(request, &definition.input).map_err(|(name, near)| {
         let problem = Problem::usage(format!("`{name}=…` in the request: parameter `{name}` is not declared"));
         problem.hint(format!("did you mean `{near}`?"))
     })?;
@@ -84,7 +84,7 @@ pub(super) fn find(
     let rules = lite.resolved.machines.clone();
     let stated = Stated {
         request,
-        about: &routing::about(disk, rules, &definition.plan.body.name),
+        about: &etude_request::about(disk, rules, &definition.plan.body.name),
         declared: &definition.input,
         given: on_command_line.iter().copied().chain(typed.iter().map(|pair| pair.name.as_str())).collect(),
         masked: typed.iter().map(|pair| pair.span.clone()).collect(),

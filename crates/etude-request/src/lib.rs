@@ -1,4 +1,5 @@
-//! From a request in words to a pipeline and its input.
+//! From a request in words to a pipeline and its input: the router of `etude-route` over the pipelines of an app, and a
+//! model where the router is not sure.
 
 mod ask;
 mod cache;

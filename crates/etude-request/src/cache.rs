@@ -9,8 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use etude_core::digest::Digest;
 use etude_route::{FORMAT, Route, Router};
-
-use crate::private;
+use etude_runtime::private;
 
 /// Texts of all routes together below which building costs less than reading.
 const SMALL: usize = 400;
