@@ -4,10 +4,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use etude::definition::Definition;
-use etude::document::Document;
 use etude::queue;
 use etude::runner::Ended;
 use etude_core::machine::Limits;
+use etude_runs::document::Document;
 use etude_runtime::driver::Stop;
 use etude_runtime::engine::{Engine, Error, RunState, RunView};
 use etude_runtime::record;

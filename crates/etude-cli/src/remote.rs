@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use etude::runs::LATEST;
+use etude_runs::listing::LATEST;
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;

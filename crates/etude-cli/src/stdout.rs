@@ -3,9 +3,9 @@
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 
-use etude::document::Document;
 use etude_core::failure::{Failure, FailureKind};
 use etude_core::model::Usage;
+use etude_runs::document::Document;
 use serde_json::Value;
 
 use crate::render::text::{harmless, screened, visible_json};

@@ -5,10 +5,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use etude::runner::{Ended, Error};
-use etude::target::Target;
 use etude_invoke::chain::Event;
 #[cfg(feature = "otel")]
 use etude_invoke::chain::EventKind;
+use etude_runs::target::Target;
 #[cfg(feature = "otel")]
 use etude_runtime::driver::MiddlewareEventKind;
 use etude_runtime::driver::Progress;

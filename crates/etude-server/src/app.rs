@@ -6,7 +6,7 @@ use std::sync::Arc;
 use etude::definition::Definition;
 use etude::disk::Disk;
 use etude::runner::{Ended, Error, Runner};
-use etude::target::Target;
+use etude_runs::target::Target;
 use etude_runtime::driver::Progress;
 use etude_runtime::engine::{Boxed, NewRun, RunRow, name_of};
 use etude_spec::Diagnostic;

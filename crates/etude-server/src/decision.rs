@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use etude::runs;
 use etude_core::data::Json;
 use etude_core::effect::EffectId;
 use etude_core::outcome::Decision;
 use etude_core::schema::Schema;
+use etude_runs::listing;
 use etude_runtime::engine::{Cursor, Query, RunRow, RunState, RunView, Signalled, name_of};
 use etude_runtime::record;
 use http::StatusCode;
@@ -146,7 +146,7 @@ fn open_of(server: &Server, row: &RunRow) -> Result<Vec<Value>, Problem> {
     }
     let Some(document) = result_of(&**server.engine(), row)? else { return Ok(Vec::new()) };
     let view = server.engine().view(&row.id).map_err(|e| engine_failed(&e))?;
-    let open = document.waiting.iter().filter(|waiting| runs::decision(&view.signals, waiting).is_none());
+    let open = document.waiting.iter().filter(|waiting| listing::decision(&view.signals, waiting).is_none());
     Ok(open.map(|waiting| decision_json(row, &view, waiting)).collect())
 }
 
@@ -216,7 +216,7 @@ fn decided(server: &Arc<Server>, caller: &Caller, id: &str, given: Given) -> Res
     if let Some(earlier) = view.signals.iter().find(|signal| signal.key == key).and_then(record::to_decision) {
         return Err(already(&earlier));
     }
-    let document = text.and_then(|text| etude::document::Document::from_journal(&text, &*engine.blobs()).ok());
+    let document = text.and_then(|text| etude_runs::document::Document::from_journal(&text, &*engine.blobs()).ok());
     let waiting = document.map(|document| document.waiting).unwrap_or_default();
     let gate = waiting.iter().find(|waiting| waiting["id"] == *id).ok_or_else(no_decision)?;
     if row.state != RunState::Waiting {

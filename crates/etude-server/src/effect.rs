@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::response::Response;
-use etude::inspect::{self, Bytes, Inspected, Stream};
 use etude_core::tree;
+use etude_runs::inspect::{self, Bytes, Inspected, Stream};
 use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, RANGE};
 use http::{HeaderValue, StatusCode};
 use http_body_util::StreamBody;
@@ -88,7 +88,8 @@ pub(crate) async fn stream(call: Call) -> Respond {
         let read = |stream| inspect::bytes(&view, &effect, stream, &*engine.blobs()).map_err(damaged);
         let stdin = || {
             let definition = server.definition_of(&view).ok_or_else(no_stream)?;
-            let stdin = inspect::stdin(&view, &definition, &effect, &engine.blobs()).map_err(damaged)?;
+            let stdin =
+                inspect::stdin(&view, &definition.plan, &definition.app, &effect, &engine.blobs()).map_err(damaged)?;
             Ok(stdin.map(Bytes::from))
         };
         let found = match word.as_str() {

@@ -115,7 +115,7 @@ impl Api for Routes {
         let (server, caller, id) = (Arc::clone(&self.server), self.caller.clone(), run_id.to_owned());
         Box::pin(async move {
             let row = blocking(move || visible(&server, &caller, &id)).await.ok()?;
-            Some(etude::runs::status(&row).to_owned())
+            Some(etude_runs::listing::status(&row).to_owned())
         })
     }
 

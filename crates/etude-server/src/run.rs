@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use etude::definition::Definition;
-use etude::document::Document;
-use etude::header::Header;
-use etude::inspect::Replay;
-use etude::target::Target;
 use etude_core::data::Json;
 use etude_core::machine::Limits as RunLimits;
+use etude_runs::document::Document;
+use etude_runs::header::Header;
+use etude_runs::inspect::Replay;
+use etude_runs::target::Target;
 use etude_runtime::engine::{Cause, Counts, Cursor, Error, Limits, Query, RunRow, RunState, RunView, Takes, name_of};
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -346,7 +346,7 @@ pub(crate) fn result_so_far(server: &Server, view: &RunView) -> Option<Document>
 }
 
 fn replayed(server: &Server, view: &RunView, definition: &Definition) -> Option<etude_core::report::RunResult> {
-    let (mut replay, _) = Replay::new(view, definition, server.engine().blobs()).ok()?;
+    let (mut replay, _) = Replay::new(view, &definition.plan, &definition.app, server.engine().blobs()).ok()?;
     while replay.advance().ok()?.is_some() {}
     Some(replay.machine().snapshot())
 }
@@ -360,7 +360,7 @@ impl Server {
     /// The definition with which a run was made: the one of today if it is the same, else that of its pins.
     pub(crate) fn definition_of(&self, view: &RunView) -> Option<Arc<Definition>> {
         let target = Target::parse(&view.row.target);
-        let pins = etude::pins::Pins::of_records(&view.records);
+        let pins = etude_runs::pins::Pins::of_records(&view.records);
         let now = self.definition(&view.row.app, &view.row.target).ok();
         let Some(pins) = pins else { return now.map(|(_, definition)| Arc::new(definition)) };
         if let Some((disk, definition)) = now
@@ -369,7 +369,7 @@ impl Server {
             return Some(Arc::new(definition));
         }
         let dir = self.settings().state_dir.join("serve").join(format!("pinned-{}", etude_runtime::run_id::new()));
-        let pinned = etude::story::Pinned::write(&view.records, &*self.engine().blobs(), &dir).ok()??;
+        let pinned = etude_runs::story::Pinned::write(&view.records, &*self.engine().blobs(), &dir).ok()??;
         let (_, mut definition) = self.apps().load(pinned.dir(), &target).ok()?;
         definition.app = view.row.app.clone().into();
         Some(Arc::new(definition))

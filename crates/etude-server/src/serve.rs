@@ -294,7 +294,7 @@ mod tests {
     use etude::definition::Definition;
     use etude::disk::Disk;
     use etude::runner::Runner;
-    use etude::target::Target;
+    use etude_runs::target::Target;
 
     use super::*;
     use etude_runtime::engine::NewRun;

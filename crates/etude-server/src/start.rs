@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use axum::response::Response;
 use etude::definition::Definition;
-use etude::header::Header;
 use etude::runner::Request;
-use etude::target::Target;
 use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_core::machine::Limits;
+use etude_runs::header::Header;
+use etude_runs::target::Target;
 use etude_runtime::engine::{Cause, Enqueued, Error, Placement, Refusal, RunState, UniqueKey};
 use http::header::LOCATION;
 use http::{HeaderMap, HeaderValue, StatusCode};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use etude::runs::{self, Group};
+use etude_runs::listing::{self, Group};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -22,10 +22,10 @@ pub(crate) async fn stats(call: Call) -> Respond {
         };
         let now_ms = etude::clock::now_ms();
         let listed =
-            rows.into_iter().map(|row| runs::listed(&**server.engine(), row, now_ms).map_err(|e| engine_failed(&e)));
+            rows.into_iter().map(|row| listing::listed(&**server.engine(), row, now_ms).map_err(|e| engine_failed(&e)));
         let listed = listed.collect::<Result<Vec<_>, _>>()?;
-        let all = runs::stats(&listed, &[]).into_iter().next().unwrap_or_default().to_json();
-        let models: Vec<Value> = runs::stats(&listed, &[Group::Model]).iter().map(runs::Stats::to_json).collect();
+        let all = listing::stats(&listed, &[]).into_iter().next().unwrap_or_default().to_json();
+        let models: Vec<Value> = listing::stats(&listed, &[Group::Model]).iter().map(listing::Stats::to_json).collect();
         Ok(json!({"stats": all, "models": models}))
     });
     Ok(json_response(StatusCode::OK, &document.await?))

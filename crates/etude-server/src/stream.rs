@@ -14,7 +14,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::response::Response;
 use blake3::Hash;
-use etude::story::{self, EventId, Story, StoryEvent};
+use etude_runs::story::{self, EventId, Story, StoryEvent};
 use etude_runtime::engine::{Engine, Error};
 use futures_util::StreamExt as _;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
@@ -190,7 +190,8 @@ impl Server {
             Problem::new(Code::DefinitionInvalid, "the run's definition is not kept, and the present one has errors")
         })?;
         let version = *self.stories().news.borrow();
-        let story = Story::read(&**self.engine(), id, definition).map_err(|e| engine_failed(&e))?;
+        let story = Story::read(&**self.engine(), id, definition.plan.clone(), definition.app.clone())
+            .map_err(|e| engine_failed(&e))?;
         let followed = Arc::new(Mutex::new(Followed::new(story, version)));
         let mut open = self.stories().open.lock().unwrap_or_else(PoisonError::into_inner);
         // Only the one that is kept goes on: another request may have read the run at the same time.

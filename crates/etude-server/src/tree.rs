@@ -6,7 +6,7 @@ mod work;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use etude::inspect::{self, Inspected};
+use etude_runs::inspect::{self, Inspected};
 use etude_runtime::engine::{RunState, RunView};
 use http::StatusCode;
 use serde_json::{Value, json};

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use etude::clock::rfc3339;
 use etude::runner::Request;
-use etude::target::Target as RunTarget;
 use etude_core::data::Json;
 use etude_core::digest::Digest;
+use etude_runs::target::Target as RunTarget;
 use etude_runtime::engine::{Cause, Entry, EntryQuery, Expected, Placement, UniqueKey, Write, Written};
 use etude_spec::automation::{Automation, Target, Verify, Webhook, template};
 use http::{HeaderMap, StatusCode};

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use etude::attempts;
 use etude::crash;
-use etude::document::Document;
 use etude::runner::{self, Ended, Resume};
 use etude::service::{self, Parts, RunHandle};
-use etude::target::Target;
 use etude_core::failure::{Failure, FailureKind};
 use etude_core::machine::Limits as RunLimits;
+use etude_runs::document::Document;
+use etude_runs::target::Target;
 use etude_runtime::driver::Progress;
 use etude_runtime::engine::{self, Engine, NewRun, Rules, RunState, Session};
 use etude_runtime::record;

@@ -4,6 +4,7 @@
 
 mod content;
 mod edit;
+mod pinned;
 mod rules;
 
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use crate::yaml::{self, Entries, Node};
 
 pub use content::{content, content_of, tools_of};
 pub use edit::{with_accepted_risk, with_content, with_requests, with_state};
+pub use pinned::Pinned;
 pub use rules::rules_of;
 
 /// The directory of candidates.

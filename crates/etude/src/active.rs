@@ -4,7 +4,7 @@ use etude_process::blob::BlobStore;
 use etude_runtime::engine::{Engine, Record};
 use etude_runtime::record;
 
-use crate::document::Document;
+use etude_runs::document::Document;
 
 /// Milliseconds that a run was executed before `began_at_ms`, when the current process continued it: what its last process
 /// noted or, after a process that died, what its effects took.

@@ -41,13 +41,13 @@ pub use application_tool::ApplicationAccess;
 
 use crate::definition::Definition;
 use crate::disk::Disk;
-use crate::header::{Granted, Header};
 use crate::invocation::ToolForm;
 use crate::rehearsal::Rehearsal;
 use etude_invoke::{Asker, Checks, Invocation, Invoker, Kind};
 use etude_packages::applications::RunEffect;
 use etude_packages::skills::{Compat, Places, SkillCatalog};
 use etude_packages::trust::{Approvals, Store};
+use etude_runs::header::{Granted, Header};
 
 /// What the user lets agents do, secrets resolved.
 #[derive(Debug, Clone, Default)]

@@ -10,7 +10,7 @@ use etude_invoke::{Modules, Project};
 use etude_runtime::engine::{Allow, QueueRules};
 
 use crate::definition::Definition;
-use crate::header::Granted;
+use etude_runs::header::Granted;
 
 /// What a queue does not allow.
 #[derive(Debug, Clone, PartialEq, Eq)]

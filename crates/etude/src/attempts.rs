@@ -15,8 +15,8 @@ use etude_runtime::record::{self, Clock, Continuation};
 use crate::budget::{Exhausted, exhausted};
 use crate::clock::now_ms;
 use crate::definition::Definition;
-use crate::document::Document;
-use crate::header::Header;
+use etude_runs::document::Document;
+use etude_runs::header::Header;
 
 pub use from::UnknownStep;
 

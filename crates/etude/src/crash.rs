@@ -7,9 +7,9 @@ use etude_core::report::{Remains, RunResult, Status};
 use etude_runtime::engine::{Engine, Error, RunState, RunView, Session};
 
 use crate::definition::Definition;
-use crate::document::Document;
-use crate::inspect;
-use crate::target::Target;
+use etude_runs::document::Document;
+use etude_runs::inspect;
+use etude_runs::target::Target;
 
 /// The failure of a run that took all of these workers down (K-35).
 pub fn failure(view: &RunView, dead: &[String]) -> Failure {
@@ -39,7 +39,9 @@ pub async fn end(
     failure: Failure,
 ) -> Result<(), Error> {
     let target = Target::parse(&view.row.target);
-    let so_far = definition.and_then(|definition| inspect::replay(view, definition, &engine.blobs()).ok().flatten());
+    let so_far = definition.and_then(|definition| {
+        inspect::replay(view, &definition.plan, &definition.app, &engine.blobs()).ok().flatten()
+    });
     let took = view.row.started_at_ms.map_or(0, |began| session.now_ms().saturating_sub(began));
     let document = match so_far {
         Some(replayed) => {

@@ -17,9 +17,9 @@ use etude_spec::tool::AppTool;
 use etude_spec::{App, Diagnostic};
 
 use crate::disk::Disk;
-use crate::learned::Pinned;
 use crate::skill_mode::{self, Defaults};
-use crate::target::Target;
+use etude_runs::target::Target;
+use etude_spec::learned::Pinned;
 
 /// What to run: a plan with the files that define it.
 #[derive(Debug, Clone)]

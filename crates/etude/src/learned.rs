@@ -20,8 +20,7 @@ use etude_runtime::engine::{Engine, Error};
 use etude_spec::config::learn::Learning;
 use etude_spec::discover::PIPELINES;
 use etude_spec::learned::{self, Located, State};
-use etude_spec::source::Sources;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::disk::Disk;
 
@@ -46,40 +45,6 @@ etude_core::words! {
         /// Its run was forgotten.
         Forgotten = "forgotten",
     }
-}
-
-/// A learned pipeline as a run began with it: kept in the run's header.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pinned {
-    /// The state that holds: `active` is `assisted` where the content is not that of learn.yaml (L-65).
-    pub state: State,
-    /// The hash of its content.
-    pub content: String,
-}
-
-impl Pinned {
-    /// The pipeline in the directory `base/name`; `None` if that is not learned, or its learn.yaml has errors.
-    pub fn find(sources: &dyn Sources, base: &'static str, name: &str) -> Option<Self> {
-        let located = learned::find(sources, base, name)?;
-        let content = learned::content_of(sources, &located.dir());
-        Some(Self { state: state_of(&located, &content)?, content })
-    }
-
-    pub(crate) fn to_json(&self) -> Value {
-        json!({"state": self.state.word(), "content": self.content})
-    }
-
-    pub(crate) fn of_json(value: &Value) -> Option<Self> {
-        let state = State::from_word(value["state"].as_str()?)?;
-        Some(Self { state, content: value["content"].as_str()?.to_owned() })
-    }
-}
-
-/// The state that the files come to.
-fn state_of(located: &Located, content: &str) -> Option<State> {
-    let learned = located.learned.as_ref()?;
-    let is_edited = learned.content.as_deref().is_some_and(|known| known != content);
-    Some(if is_edited && learned.state == State::Active { State::Assisted } else { learned.state })
 }
 
 /// Every learned pipeline of the app as it stands.

@@ -69,28 +69,20 @@ pub mod attempts;
 pub mod budget;
 pub mod crash;
 pub mod definition;
-pub mod document;
 mod event_redactor;
-pub mod header;
-pub mod inspect;
 pub mod invocation;
 pub mod learned;
 #[cfg(feature = "local-model")]
 pub mod local;
-pub mod pins;
 pub mod queue;
 pub mod readable;
 pub mod rehearsal;
 mod resume_plan;
 pub mod runner;
-pub mod runs;
 pub mod service;
 pub mod skill_mode;
 pub mod stage_machine;
-pub mod story;
-pub mod target;
 pub mod trace;
-pub mod transfer;
 
 pub use resume_plan::changes;
 

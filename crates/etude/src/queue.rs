@@ -12,11 +12,11 @@ use etude_runtime::engine::{
 use etude_spec::pipeline::input::InputProblem;
 
 use crate::definition::Definition;
-use crate::document::Document;
-use crate::header::Header;
+use crate::run_id;
 use crate::runner::Request;
-use crate::target::Target;
-use crate::{run_id, runs};
+use etude_runs::document::Document;
+use etude_runs::header::Header;
+use etude_runs::target::Target;
 
 /// How a run is accepted.
 #[derive(Debug, Clone, Default)]
@@ -91,7 +91,7 @@ pub fn spent(engine: &dyn Engine, placement: &Placement, now_ms: i64) -> Result<
     };
     let mut cost = 0.0;
     for row in engine.list(&of_day)? {
-        cost += runs::listed(engine, row, now_ms)?.cost_usd.unwrap_or(0.0);
+        cost += etude_runs::listing::listed(engine, row, now_ms)?.cost_usd.unwrap_or(0.0);
     }
     Ok((cost >= limit).then(|| Refusal::Quota {
         tenant: tenant.to_owned(),
@@ -126,7 +126,7 @@ pub fn submission(
         target: definition.target.to_string(),
         abi: ABI,
         created_at_ms: now_ms,
-        header: Header { tick, learned: definition.learned.clone(), ..Header::of(Request { input, ..request }) }
+        header: Header { tick, learned: definition.learned.clone(), ..Header::from(Request { input, ..request }) }
             .to_text(&*blobs)
             .map_err(store)?,
         placement,

@@ -17,10 +17,10 @@ use serde_json::json;
 
 use crate::allowance;
 use crate::definition::Definition;
-use crate::header::{Granted, Header};
-use crate::pins::{self, Change, Pins, Unreadable};
 use crate::runner::{Error, Resume};
-use crate::target::Target;
+use etude_runs::header::{Granted, Header};
+use etude_runs::pins::{self, Change, Pins, Unreadable};
+use etude_runs::target::Target;
 
 /// A run as it was left, and its definition as it is now.
 pub(crate) struct Facts<'a> {

@@ -26,17 +26,17 @@ use crate::active;
 use crate::agent::{Grants, RunTools};
 use crate::clock::now_ms;
 use crate::definition::Definition;
-use crate::document::Document;
 use crate::event_redactor::{EventRedactor, KeyRedactor};
-use crate::header::{Granted, Header};
 use crate::invocation::{EventRelay, Passing, agent::Agent};
-use crate::pins::{Change, Pins, Unreadable};
 use crate::rehearsal::{Answers, Rehearsed};
 use crate::resume_plan::{Facts, ResumePlan, files_of, refused_slot};
 use crate::run_id;
-use crate::target::Target;
 use etude_invoke::{Access, BuiltinTool, Modules, Project};
 use etude_invoke::{Invoker, LayerSettings};
+use etude_runs::document::Document;
+use etude_runs::header::{Granted, Header};
+use etude_runs::pins::{Change, Pins, Unreadable};
+use etude_runs::target::Target;
 
 /// How long a process that was asked to end may take before it is killed.
 const GRACE: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 2 });
@@ -103,6 +103,28 @@ impl Request {
             again_of: None,
             asked: None,
             traceparent: None,
+        }
+    }
+}
+
+impl From<Request> for Header {
+    fn from(request: Request) -> Self {
+        let Request { input, limits, caller_dir, spent, granted, refresh, routing, again_of, asked, traceparent } =
+            request;
+        let (tick, learned) = (None, None);
+        Self {
+            input,
+            limits,
+            caller_dir,
+            spent,
+            granted,
+            refresh,
+            routing,
+            again_of,
+            asked,
+            tick,
+            learned,
+            traceparent,
         }
     }
 }
@@ -210,7 +232,7 @@ impl Runner {
         let project = Project::of_app(&definition.app, Modules::Run);
         let pins = Pins::take(sources, &files_of(definition, project.as_ref()), &*blobs)?;
         let placement = Placement { again_of: request.again_of.clone(), ..Placement::default() };
-        let header = Header { learned: definition.learned.clone(), ..Header::of(request) };
+        let header = Header { learned: definition.learned.clone(), ..Header::from(request) };
         let run = NewRun {
             id: run_id::new(),
             app: definition.app.display().to_string(),

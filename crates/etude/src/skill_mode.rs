@@ -10,7 +10,7 @@ use etude_spec::{App, Diagnostic, learned, lower};
 
 use crate::definition::{Definition, LoadError, add_tools, tools_of};
 use crate::disk::Disk;
-use crate::target::Target;
+use etude_runs::target::Target;
 
 pub use etude_spec::lower::REQUEST;
 pub use etude_spec::skill::SKILL_FILE as FILE;

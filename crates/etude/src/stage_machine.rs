@@ -6,7 +6,7 @@ use etude_spec::stage_machine::{Machines, Rules};
 
 use crate::definition::{Definition, LoadError, add_tools, tools_of};
 use crate::disk::Disk;
-use crate::target::Target;
+use etude_runs::target::Target;
 
 /// Loads the machine `name` of the app in `disk`. `rules` is what the user's configuration says about machines.
 ///

@@ -19,8 +19,8 @@ use serde_json::{Map, Value, json};
 pub use self::class::effect_class;
 pub use self::places::Place;
 use self::places::Places;
-use crate::header::Header;
 use crate::skill_mode;
+use etude_runs::header::Header;
 
 /// The code of an error that says that a call was not let through.
 const DENIED: &str = "ApprovalDenied";

@@ -1,8 +1,8 @@
 //! `etude graph`: a pipeline or a machine as a drawing.
 
-use etude::target::Target;
 use etude_core::plan::StepKind;
 use etude_preview::graph::{self, Graph};
+use etude_runs::target::Target;
 use etude_spec::App;
 use etude_spec::stage_machine::{Machines, Rules};
 

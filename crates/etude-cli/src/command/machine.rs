@@ -5,11 +5,11 @@ use std::fmt::Write;
 use etude::definition::{Definition, LoadError};
 use etude::disk::Disk;
 use etude::runner::Request;
-use etude::target::Target;
 #[cfg(feature = "postgres")]
 use etude_core::data::Json;
 use etude_core::plan::stages::StageMachine;
 use etude_preview::graph::stages;
+use etude_runs::target::Target;
 use etude_spec::did_you_mean;
 use etude_spec::stage_machine::{Machine, Machines};
 

@@ -15,15 +15,15 @@ use std::path::{Path, PathBuf};
 
 use etude::definition::{self, Configuration, Definition, LoadError};
 use etude::disk::Disk;
-use etude::document::{Document, write_json};
-use etude::header::Granted;
 use etude::runner::{Ended, Error, Request, Runner, Watch};
 use etude::skill_mode;
-use etude::target::Target;
 use etude_core::data::Json;
 use etude_core::failure::{Failure, FailureKind};
 use etude_core::machine::Limits;
 use etude_core::model::Usage;
+use etude_runs::document::{Document, write_json};
+use etude_runs::header::Granted;
+use etude_runs::target::Target;
 use etude_runtime::driver::Progress;
 use etude_spec::did_you_mean;
 use etude_spec::pipeline::input::{InputDecl, InputProblem};

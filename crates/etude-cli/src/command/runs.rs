@@ -16,10 +16,10 @@ pub(crate) mod watch;
 
 use etude::definition::Definition;
 use etude::disk::Disk;
-use etude::document::Document;
-use etude::pins;
 use etude::queue;
-use etude::target::Target;
+use etude_runs::document::Document;
+use etude_runs::pins;
+use etude_runs::target::Target;
 use etude_runtime::engine::{Engine, NewRun, Record, RunState, RunView};
 use etude_runtime::record;
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ pub(crate) fn runs(context: &Context, runs: &args::Runs) -> Exit {
     result.unwrap_or_else(|refused| context.refuse(None, &refused))
 }
 
-pub(crate) use etude::runs::{INTERRUPTED, status};
+pub(crate) use etude_runs::listing::{INTERRUPTED, status};
 pub(crate) use list::since_ms;
 
 /// A run that succeeded is not run again; its result is printed once more.

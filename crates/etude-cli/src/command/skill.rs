@@ -13,10 +13,10 @@ mod watch;
 
 use std::ffi::OsString;
 
-use etude::target::Target;
 use etude_invoke::LayerSettings;
 use etude_packages::skills::{Compat, Places, SkillCatalog};
 use etude_packages::trust::Approvals;
+use etude_runs::target::Target;
 
 use crate::args;
 use crate::context::{Context, Problem, Refused};

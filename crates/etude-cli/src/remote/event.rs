@@ -176,7 +176,7 @@ fn item(item: &Value) -> Option<Item> {
 
 #[cfg(test)]
 mod tests {
-    use etude::story::event_json;
+    use etude_runs::story::event_json;
     use serde_json::json;
 
     use super::*;

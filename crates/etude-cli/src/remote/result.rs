@@ -1,8 +1,6 @@
 //! The document of a run on a server, as the result document of a run here.
 
-use etude::document::Document;
 use etude::runner::Ended;
-use etude::target::Target;
 use etude_core::data::Json;
 use etude_core::failure::{Attempt, Failure, FailureKind, Phase, RejectedBy};
 use etude_core::machine::Limits;
@@ -10,6 +8,8 @@ use etude_core::model::Usage;
 use etude_core::outcome::Stderr;
 use etude_core::plan::Origin;
 use etude_core::report::usage_json;
+use etude_runs::document::Document;
+use etude_runs::target::Target;
 use etude_runtime::engine::RunState;
 use serde::Deserialize;
 use serde_json::value::RawValue;

@@ -1,7 +1,7 @@
 //! Events as `--format jsonl` prints them: one document a line, the result document last.
 
-use etude::story;
 use etude_core::report::Event;
+use etude_runs::story;
 use etude_runtime::driver::Progress;
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Error;
 
-use etude::document::Document;
+use etude_runs::document::Document;
 use etude_runtime::engine::{RunRow, name_of};
 use serde_json::Value;
 
@@ -50,7 +50,7 @@ impl Ended {
     }
 
     fn count(&mut self, row: &RunRow, document: Option<&Document>) {
-        let words = [name_of(&row.target), etude::runs::status(row), row.placement.cause.word()];
+        let words = [name_of(&row.target), etude_runs::listing::status(row), row.placement.cause.word()];
         *self.runs.entry(words.map(str::to_owned)).or_default() += 1;
         let seconds = |from: i64, to: i64| to.saturating_sub(from).max(0) as f64 / 1_000.0;
         if let Some(started) = row.started_at_ms {

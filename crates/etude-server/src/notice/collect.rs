@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use etude::clock::rfc3339;
-use etude::runs;
-use etude::target::Target as RunTarget;
+use etude_runs::listing;
+use etude_runs::target::Target as RunTarget;
 use etude_runtime::engine::{Entry, EntryQuery, Expected, RunRow, RunState, Write, name_of};
 use etude_spec::automation::{Notice, Schedule, Target};
 use serde_json::{Value, json};
@@ -69,7 +69,7 @@ fn report(server: &Arc<Server>, found: &Found, row: &RunRow) -> Result<bool, Pro
     let document = result_of(&**server.engine(), row)?;
     let data = json!({
         "run_id": row.id, "app": found.app.slug, "pipeline": target.pipeline(), "machine": target.machine(),
-        "status": runs::status(row), "error_code": document.as_ref().and_then(runs::kind),
+        "status": listing::status(row), "error_code": document.as_ref().and_then(listing::kind),
         "url": url(server, &format!("/runs/{}", row.id)),
     });
     let subject = format!("{} {}", row.id, row.change);

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use etude::clock::rfc3339;
-use etude::document::Document;
-use etude::runs;
-use etude::target::Target;
+use etude_runs::document::Document;
+use etude_runs::listing;
+use etude_runs::target::Target;
 use etude_runtime::engine::{Engine, RunRow, RunState, RunView};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -46,8 +46,8 @@ impl Summary {
             usage: raw(&document.usage())?,
             waiting_count: document.waiting.len(),
             attempt: document.attempt,
-            kind: runs::kind(document),
-            reason: runs::reason(document),
+            kind: listing::kind(document),
+            reason: listing::reason(document),
             progress: statuses.as_ref().map(raw).transpose()?,
         })
     }
@@ -86,7 +86,7 @@ pub(super) fn text(server: &Server, row: &RunRow, summary: Option<&Summary>) -> 
     let (base, id) = (&server.settings().base_path, &row.id);
     raw(&Row {
         run_id: id,
-        status: runs::status(row),
+        status: listing::status(row),
         mode: summary.map_or_else(|| target.mode(), |summary| summary.mode),
         app: server.slug(&row.app),
         pipeline: target.pipeline(),

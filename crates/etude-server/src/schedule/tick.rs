@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use etude::clock::rfc3339;
 use etude::runner::Request;
-use etude::target::Target as RunTarget;
 use etude_core::data::Json;
+use etude_runs::target::Target as RunTarget;
 use etude_runtime::engine::{Cause, Entry, EntryQuery, Expected, Placement, Write, Written};
 use etude_spec::automation::{Overlap, Target, template};
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! The stages of a machine, each with its turns and tool calls.
 
-use etude::inspect::Place;
+use etude_runs::inspect::Place;
 use serde_json::Value;
 
 use super::blank;

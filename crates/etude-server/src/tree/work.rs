@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use etude::inspect::{Inspected, Place};
 use etude_core::model::Usage;
+use etude_runs::inspect::{Inspected, Place};
 use serde_json::{Value, json};
 
 use super::blank;

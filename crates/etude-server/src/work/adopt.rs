@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use etude::crash;
 use etude::runner::Resume;
-use etude::runs;
 use etude_core::failure::{Failure, FailureKind};
 use etude_core::machine::ABI;
+use etude_runs::listing;
 use etude_runtime::engine::{Cause, Error, Limits, Query, RunRow, RunState, RunView, Takes};
 use etude_runtime::record;
 
@@ -157,7 +157,7 @@ fn next_step(server: &Server, run_id: &str, pause: Duration) -> Result<Next, Pro
 fn wait(server: &Server, row: &RunRow, now_ms: i64) -> Result<Wait, Problem> {
     let view = server.engine().view(&row.id).map_err(|e| engine_failed(&e))?;
     let Some(document) = result_in(&**server.engine(), &view) else { return Ok(Wait::Until(None)) };
-    let is_answered = |waiting| runs::decision(&view.signals, waiting).is_some();
+    let is_answered = |waiting| listing::decision(&view.signals, waiting).is_some();
     if document.waiting.iter().any(is_answered) || is_to_be_cancelled(&view) {
         return Ok(Wait::Over);
     }

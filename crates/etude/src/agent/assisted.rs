@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use crate::definition::Definition;
 use crate::disk::Disk;
-use crate::header::Header;
 use crate::trace::effect_class;
+use etude_runs::header::Header;
 
 /// What a confirmation is about.
 #[derive(Debug)]

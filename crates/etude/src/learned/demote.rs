@@ -97,8 +97,11 @@ pub(super) fn bad_runs(engine: &dyn Engine, rows: &[Row]) -> Result<BTreeMap<Str
     if rows.is_empty() {
         return Ok(BTreeMap::new());
     }
-    let query =
-        EntryQuery { book: crate::runs::JUDGED.to_owned(), state: Some("bad".to_owned()), ..EntryQuery::default() };
+    let query = EntryQuery {
+        book: etude_runs::listing::JUDGED.to_owned(),
+        state: Some("bad".to_owned()),
+        ..EntryQuery::default()
+    };
     Ok(engine.entries(&query)?.into_iter().map(|entry| (entry.key, entry.at_ms)).collect())
 }
 

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::standing::Standing;
 use super::{Verdict, app_key, bounds};
 use crate::disk::Disk;
-use crate::target::Target;
 use crate::trace;
+use etude_runs::target::Target;
 
 /// Runs in skill mode that are looked at for new evidence.
 const MAX_RUNS: u32 = 200;

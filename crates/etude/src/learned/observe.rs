@@ -6,15 +6,16 @@ use std::path::Path;
 use etude_core::verbatim::request_digest;
 use etude_process::blob::BlobStore;
 use etude_runtime::engine::{Engine, Error, Query, RunState, RunView};
+use etude_spec::learned::Pinned;
 use etude_spec::tool::AppTool;
 use serde_json::Value;
 
+use super::Verdict;
 use super::book::{self, Row, RowKind};
-use super::{Pinned, Verdict};
-use crate::document::Document;
-use crate::header::Header;
-use crate::target::Target;
 use crate::trace::{self, Approval, Call, effect_class};
+use etude_runs::document::Document;
+use etude_runs::header::Header;
+use etude_runs::target::Target;
 
 /// Runs of one pipeline that are looked at.
 const MAX_RUNS: u32 = 1_000;

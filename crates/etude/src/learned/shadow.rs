@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 
 use super::book::{self, Row, RowKind};
 use super::{Verdict, compare};
-use crate::definition::Definition;
-use crate::header::Header;
 use crate::rehearsal::{Call, Made, Recorded};
 use crate::trace::{self, effect_class};
+use etude_runs::document::shadow_json;
+use etude_runs::header::Header;
 
 /// The longest time of a shadow, in milliseconds: its comparison is in the journal 10 s after the run.
 const MAX_MS: u64 = 8_000;
@@ -33,12 +33,11 @@ pub fn is_selected(run: &str, share: f64) -> bool {
     share > 0.0 && number as f64 / u64::MAX as f64 <= share
 }
 
-/// What a shadow may do of a definition: constructor, destructor and the agent after a deviation belong to the run beside it.
+/// What a shadow may do of a plan: constructor, destructor and the agent after a deviation belong to the run beside it.
 /// Its code is kept in a sandbox without network and without anything to write.
-pub fn harmless(definition: Definition, is_sandboxed: bool) -> Definition {
-    let plan = Plan { before: None, after: None, ..definition.plan };
+pub fn harmless(plan: Plan, is_sandboxed: bool) -> Plan {
     let body = if is_sandboxed { sandboxed(&plan.body) } else { Arc::clone(&plan.body) };
-    Definition { plan: Plan { body, ..plan }, ..definition }
+    Plan { before: None, body, after: None, ..plan }
 }
 
 fn sandboxed(sequence: &Sequence) -> Arc<Sequence> {
@@ -135,7 +134,7 @@ pub fn comparison(view: &RunView, request: &str, agent: &Agent, shadowed: &Shado
         digest: request_digest([request]),
         writes: !(agent.writes.is_empty() && pipeline.is_empty()),
         calls: json!({"agent": list(&agent.writes), "pipeline": list(pipeline)}),
-        usage: usage_json(usage),
+        usage: shadow_json(usage),
     }
 }
 
@@ -152,7 +151,7 @@ pub async fn keep(engine: &dyn Engine, content: &str, row: &Row) -> Result<(), E
 /// # Errors
 /// The journal cannot be written.
 pub async fn keep_usage(engine: &dyn Engine, run: &str, usage: &Usage, at_ms: i64) -> Result<(), Error> {
-    let body = usage_json(usage).to_string();
+    let body = shadow_json(usage).to_string();
     let entry = Entry {
         book: USAGE.to_owned(),
         key: run.to_owned(),
@@ -172,10 +171,5 @@ pub async fn keep_usage(engine: &dyn Engine, run: &str, usage: &Usage, at_ms: i6
 pub fn usage_of(engine: &dyn Engine, run: &str) -> Result<Value, Error> {
     let query = EntryQuery { book: USAGE.to_owned(), key: Some(run.to_owned()), ..EntryQuery::default() };
     let entry = engine.entries(&query)?.into_iter().next();
-    Ok(entry.and_then(|entry| serde_json::from_str(&entry.body).ok()).unwrap_or_else(|| usage_json(&Usage::default())))
-}
-
-/// Usage as `usage.shadow` of documents.
-pub fn usage_json(usage: &Usage) -> Value {
-    json!({"calls": usage.calls, "input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens})
+    Ok(entry.and_then(|entry| serde_json::from_str(&entry.body).ok()).unwrap_or_else(|| shadow_json(&Usage::default())))
 }

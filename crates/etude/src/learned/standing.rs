@@ -9,7 +9,7 @@ use etude_spec::learned::{self, Counts, Learned, Located, State};
 use serde_json::Value;
 
 use super::book::{self, Accepted, Demotion, Row, RowKind};
-use super::{Verdict, bounds, demote, state_of};
+use super::{Verdict, bounds, demote};
 use crate::disk::Disk;
 
 /// A learned pipeline: its files, its evidence, its state.
@@ -48,7 +48,7 @@ impl Standing {
         let demoted = book::demotion(engine, disk.root(), &located, &content)?;
         let learned = located.learned.as_ref();
         let edited = learned.is_some_and(|learned| learned.content.as_deref().is_some_and(|known| known != content));
-        let state = state_of(&located, &content).map(|state| match &demoted {
+        let state = located.state_with(&content).map(|state| match &demoted {
             // A person's own demotion, or a state below, stays.
             Some(demotion) if state != State::Demoted && state != State::Proposed => demotion.to,
             _ => state,

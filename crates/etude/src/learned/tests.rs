@@ -2,6 +2,7 @@
 
 use etude_runtime::engine::{Entry, EntryQuery, Expected, Ledger, Write};
 use etude_runtime::memory::MemoryEngine;
+use serde_json::json;
 use std::sync::Arc;
 
 use super::needs::{Facts, Need, missing, way};
@@ -65,7 +66,7 @@ impl World {
     async fn judge_at(&self, n: i64, at_ms: i64) {
         let entry = Entry {
             at_ms,
-            book: crate::runs::JUDGED.to_owned(),
+            book: etude_runs::listing::JUDGED.to_owned(),
             key: format!("r{n}"),
             state: "bad".to_owned(),
             ..Entry::default()

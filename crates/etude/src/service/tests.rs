@@ -17,10 +17,10 @@ use super::*;
 use crate::agent::Grants;
 use crate::attempts::{self, Next};
 use crate::definition;
-use crate::document::Document;
-use crate::header::Granted;
 use crate::queue::{self, Refused, Terms};
 use crate::runner::Request;
+use etude_runs::document::Document;
+use etude_runs::header::Granted;
 
 const NOW: i64 = 1_000_000;
 
@@ -169,7 +169,7 @@ async fn an_accepted_run_begins_when_it_is_taken() {
     assert_eq!(world.ledger(), ["first", "second"]);
     assert_eq!(world.state(&id), (RunState::Succeeded, false));
     let view = world.engine.view(&id).expect("view");
-    let input = crate::inspect::input(&view, &*world.engine.blobs()).expect("an input");
+    let input = etude_runs::inspect::input(&view, &*world.engine.blobs()).expect("an input");
     assert_eq!(input.value().expect("json"), serde_json::json!({"name": "a", "times": 1}), "with its defaults");
     assert!(etude_runtime::record::at_ms(&view.records[1]).is_some());
 }
@@ -333,7 +333,7 @@ async fn a_submitter_grants_nothing_to_a_run_elsewhere() {
     let world = World::new();
     let (id, blobs) = (world.accepted(Placement::default()).await, world.engine.blobs());
     let mut run = world.engine.view(&id).expect("view").run;
-    let mut header = crate::header::Header::parse(&run.header, &*blobs).expect("a header");
+    let mut header = etude_runs::header::Header::parse(&run.header, &*blobs).expect("a header");
     header.granted = Granted { yolo: true, read: vec!["/".into()], write: vec!["/".into()] };
     header.caller_dir = "/home".to_owned();
     run.header = header.to_text(&*blobs).expect("a text");
@@ -364,6 +364,11 @@ async fn a_replay_counts_what_layers_asked() {
     let mut view = world.engine.view(&id).expect("a run");
     let usage = Usage { calls: 1, input_tokens: 3, ..Usage::default() };
     view.records.push(record::of_aside(&Aside { usage, is_refused: false }, 1));
-    let replayed = crate::inspect::replay(&view, &world.parts().definition, &world.engine.blobs());
+    let replayed = etude_runs::inspect::replay(
+        &view,
+        &world.parts().definition.plan,
+        &world.parts().definition.app,
+        &world.engine.blobs(),
+    );
     assert_eq!(replayed.expect("it can be read").expect("it fits").result.usage, usage);
 }

@@ -252,6 +252,13 @@ pub const LAWS: &[Ban] = &[
     },
     Ban {
         law: 8,
+        crates: Crates::Only(&["etude-runs"]),
+        paths: &["etude_runtime::driver", "etude_runtime::host", "etude_process::ProcessHost"],
+        why: "a run is read, and carried to another engine; it is driven by `etude`",
+        ..NOTHING
+    },
+    Ban {
+        law: 8,
         crates: Crates::Only(&["etude-preview"]),
         paths: &["std::fs", "std::process", "std::env", "etude_core::machine::Machine"],
         words: &["async", "await"],
@@ -271,7 +278,8 @@ pub const LAWS: &[Ban] = &[
     Ban {
         law: 9,
         crates: Crates::Only(&[
-            "etude", "etude-invoke", "etude-packages", "etude-request", "etude-spec", "etude-models", "etude-tools",
+            "etude", "etude-invoke", "etude-packages", "etude-request", "etude-runs", "etude-spec", "etude-models",
+            "etude-tools",
         ]),
         // The user's own files, which no repository names.
         except: &["ledger.rs", "cache.rs", "trust/manifest/windows.rs", "trust/snapshot.rs"],
@@ -337,21 +345,23 @@ pub const ARROWS: &[(&str, &[&str])] = &[
         &["etude-core", "etude-files", "etude-models", "etude-process", "etude-runtime", "etude-spec", "etude-tools"],
     ),
     ("etude-packages", &["etude-core", "etude-files", "etude-invoke", "etude-process", "etude-runtime", "etude-spec"]),
-    ("etude-request", &["etude-core", "etude-route", "etude-runtime", "etude-spec"]),
+    ("etude-request", &["etude-core", "etude-route", "etude-runs", "etude-runtime", "etude-spec"]),
+    ("etude-runs", &["etude-core", "etude-files", "etude-process", "etude-runtime", "etude-spec", "etude-tools"]),
     ("etude-preview", &["etude-core", "etude-models", "etude-spec"]),
     (
         "etude",
         &[
             "etude-core", "etude-files", "etude-invoke", "etude-spec", "etude-models", "etude-local", "etude-packages",
-            "etude-preview", "etude-process", "etude-request", "etude-runtime", "etude-sqlite", "etude-tools",
+            "etude-preview", "etude-process", "etude-request", "etude-runs", "etude-runtime", "etude-sqlite",
+            "etude-tools",
         ],
     ),
     ("etude-mcp", &[]),
     (
         "etude-server",
         &[
-            "etude", "etude-core", "etude-invoke", "etude-mcp", "etude-preview", "etude-process", "etude-runtime",
-            "etude-spec", "etude-sqlite",
+            "etude", "etude-core", "etude-invoke", "etude-mcp", "etude-preview", "etude-process", "etude-runs",
+            "etude-runtime", "etude-spec", "etude-sqlite",
         ],
     ),
     (
@@ -359,12 +369,15 @@ pub const ARROWS: &[(&str, &[&str])] = &[
         &[
             "etude", "etude-convert", "etude-core", "etude-invoke", "etude-learn", "etude-mcp", "etude-models",
             "etude-otel", "etude-packages", "etude-postgres", "etude-preview", "etude-process", "etude-request",
-            "etude-route", "etude-runtime", "etude-server", "etude-spec", "etude-sqlite", "etude-tools",
+            "etude-route", "etude-runs", "etude-runtime", "etude-server", "etude-spec", "etude-sqlite", "etude-tools",
         ],
     ),
     (
         "etude-fuzz",
-        &["etude-core", "etude-models", "etude-process", "etude-route", "etude-runtime", "etude-spec", "etude-tools"],
+        &[
+            "etude-core", "etude-models", "etude-process", "etude-route", "etude-runs", "etude-runtime", "etude-spec",
+            "etude-tools",
+        ],
     ),
     // A program that measures; nothing of it is given away.
     (

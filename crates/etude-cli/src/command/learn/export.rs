@@ -2,10 +2,10 @@
 
 use etude::disk::Disk;
 use etude::learned;
-use etude::runs;
-use etude::target::Target;
 use etude::trace::{self, Asked, Event, effect_class};
 use etude_models::Redactor;
+use etude_runs::listing;
+use etude_runs::target::Target;
 use etude_runtime::engine::{Engine, Query, RunState, RunView};
 use etude_spec::tool::AppTool;
 use serde_json::{Value, json};
@@ -68,7 +68,7 @@ pub(super) fn named(context: &Context, engine: &dyn Engine, ids: &[String]) -> R
             )));
         }
         if !row.state.has_ended() {
-            return Err(Problem::usage(format!("run `{id}` has not ended: it is {}", runs::status(row)))
+            return Err(Problem::usage(format!("run `{id}` has not ended: it is {}", listing::status(row)))
                 .hint(format!("continue it: etude runs resume {id}")));
         }
     }
@@ -101,7 +101,7 @@ pub(super) fn line(engine: &dyn Engine, view: &RunView, tools: &[AppTool]) -> Re
     let count = |name: &str| usage[name].as_u64().unwrap_or(0);
     Ok(json!({
         "trace": 1, "run": view.row.id, "request": request, "input": input, "skill": skill_of(&view.row.target),
-        "status": runs::status(&view.row), "judged": judge::verdict(engine, &view.row.id)?, "events": events,
+        "status": listing::status(&view.row), "judged": judge::verdict(engine, &view.row.id)?, "events": events,
         "answer": answer,
         "usage": {
             "calls": count("calls"), "input_tokens": count("input_tokens"), "output_tokens": count("output_tokens"),

@@ -7,16 +7,17 @@ use std::sync::Arc;
 
 use etude::definition::Definition;
 use etude::disk::Disk;
-use etude::header::Header;
 use etude::learned::shadow::{self, Agent, Shadowed};
 use etude::rehearsal::{Programs, Rehearsal};
 use etude::runner::{Ended, Request};
-use etude::target::Target;
 use etude::trace::{self, Asked};
 use etude_core::data::Json;
 use etude_core::model::Usage;
 use etude_process::blob::FileBlobs;
 use etude_process::{ChildEnvironment, detached, sandbox};
+use etude_runs::document::shadow_json;
+use etude_runs::header::Header;
+use etude_runs::target::Target;
 use etude_runtime::engine::{Engine, RunState, RunView};
 use etude_runtime::memory::MemoryEngine;
 use etude_spec::learned::{self, State};
@@ -56,7 +57,7 @@ pub(crate) fn begin(context: &Context, disk: &Disk, run: &str) -> Result<Option<
 
 /// What the shadow of a run has used, for `usage.shadow`.
 pub(crate) fn usage(engine: &dyn Engine, run: &str) -> Value {
-    shadow::usage_of(engine, run).unwrap_or_else(|_| shadow::usage_json(&Usage::default()))
+    shadow::usage_of(engine, run).unwrap_or_else(|_| shadow_json(&Usage::default()))
 }
 
 /// The candidates in `shadow`.
@@ -136,7 +137,8 @@ fn beside(
         (false, true) => Programs::All,
         (false, false) => Programs::Nothing,
     };
-    let definition = shadow::harmless(definition, has_sandboxes);
+    let plan = shadow::harmless(definition.plan, has_sandboxes);
+    let definition = Definition { plan, ..definition };
     let (tools, _) = etude_spec::tool::load(disk);
     let rehearsal = Arc::new(Rehearsal::of_shadow(agent.recorded.clone(), tools, programs));
     let scratch = crate::paths::scratch("shadow").map_err(Problem::environment)?;

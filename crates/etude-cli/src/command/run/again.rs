@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use etude::disk::Disk;
-use etude::header::Header;
 use etude::skill_mode;
-use etude::target::Target;
 use etude_core::data::Json;
 use etude_core::model::Usage;
+use etude_runs::header::Header;
+use etude_runs::target::Target;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 

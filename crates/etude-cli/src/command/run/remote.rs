@@ -1,7 +1,7 @@
 //! `etude run` and `etude machine run` on a server.
 
-use etude::target::Target;
 use etude_core::data::Json;
+use etude_runs::target::Target;
 use etude_spec::did_you_mean;
 use etude_spec::pipeline::input::InputDecl;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! `etude run --web`: a run with its page in a browser.
 
-use etude::target::Target;
+use etude_runs::target::Target;
 use etude_runtime::driver::Stop;
 
 use super::{finished, remote};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use etude::inspect::{self, Stream};
-use etude::runs::{self, Side};
+use etude_runs::inspect::{self, Stream};
+use etude_runs::listing::{self, Side};
 use etude_runtime::engine::{Engine, RunView};
 use serde_json::Value;
 
@@ -21,13 +21,13 @@ const MAX_PARSED: usize = 4 * 1024 * 1024;
 pub(super) fn diff(context: &Context, args: &args::RunsDiff) -> Result<Exit, Problem> {
     let engine = context.engine(false)?;
     let side = |id: &str| -> Result<Side, Problem> { side(&*engine, &find::find(context, &*engine, id)?) };
-    let found = runs::diff(&side(&args.a)?, &side(&args.b)?);
+    let found = listing::diff(&side(&args.a)?, &side(&args.b)?);
     if context.is_json() {
         stdout::json(&found);
         return Ok(Exit::Done);
     }
     stdout::styled(&render::text(&found, layout::width()));
-    if runs::is_same(&found) && !context.global.quiet {
+    if listing::is_same(&found) && !context.global.quiet {
         crate::render::say!("the runs have the same definition, input, steps and outputs");
     }
     Ok(Exit::Done)

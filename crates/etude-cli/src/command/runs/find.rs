@@ -1,6 +1,6 @@
 //! Which run an id on the command line names.
 
-use etude::runs::{self, LATEST};
+use etude_runs::listing::{self, LATEST};
 use etude_runtime::engine::{Engine, RunView};
 
 use crate::context::{Context, Problem};
@@ -17,7 +17,7 @@ pub(crate) fn app_of(context: &Context, all: bool) -> Option<String> {
 /// The run that `id` names: by its whole id, by the beginning of it, or as `latest`, which is the newest run of this app.
 pub(crate) fn find(context: &Context, engine: &dyn Engine, id: &str) -> Result<RunView, Problem> {
     let app = if id == LATEST { app_of(context, false) } else { None };
-    let resolved = runs::resolve(engine, app.as_deref(), id).map_err(|e| of_engine(&e))?;
+    let resolved = listing::resolve(engine, app.as_deref(), id).map_err(|e| of_engine(&e))?;
     let id = resolved.ok_or_else(|| {
         let whose = app.map_or_else(|| "there is no run".to_owned(), |app| format!("the app `{app}` has no run"));
         Problem::usage(format!("{whose}, so there is no latest one")).hint("runs of every app: etude runs list --all")

@@ -1,6 +1,6 @@
 //! `etude runs judge`: the user's verdict on a run.
 
-use etude::runs::JUDGED;
+use etude_runs::listing::JUDGED;
 use etude_runtime::engine::{Engine, Entry, EntryQuery, Expected, Write};
 use serde_json::json;
 

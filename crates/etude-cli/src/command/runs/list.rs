@@ -1,7 +1,7 @@
 //! `etude runs list`.
 
 use etude::clock;
-use etude::runs::{self, INTERRUPTED, Listed};
+use etude_runs::listing::{self, INTERRUPTED, Listed};
 use etude_runtime::engine::{Cursor, Query, RunState};
 use serde_json::{Value, json};
 
@@ -61,7 +61,8 @@ pub(super) struct Page {
 /// A row as a document; on a fleet with where the run is.
 fn row(run: &Listed, is_shared: bool) -> Value {
     let mut row = run.to_json();
-    if let (true, Some(members), Value::Object(more)) = (is_shared, row.as_object_mut(), runs::placement_json(&run.row))
+    if let (true, Some(members), Value::Object(more)) =
+        (is_shared, row.as_object_mut(), listing::placement_json(&run.row))
     {
         members.extend(more);
     }
@@ -113,7 +114,7 @@ fn of_journal(context: &Context, args: &args::RunsList, now: i64) -> Result<Page
     let has_more = rows.len() > args.limit as usize;
     rows.truncate(args.limit as usize);
     let next = rows.last().filter(|_| has_more).map(|row| shown(row.cursor()));
-    let listed = rows.into_iter().map(|row| runs::listed(&*engine, row, now)).collect::<Result<Vec<_>, _>>();
+    let listed = rows.into_iter().map(|row| listing::listed(&*engine, row, now)).collect::<Result<Vec<_>, _>>();
     Ok(Page { listed: listed.map_err(|e| of_engine(&e))?, next, total })
 }
 
@@ -150,7 +151,7 @@ fn say(context: &Context, args: &args::RunsList, listed: &[Listed], total: Optio
         (None, Some(next)) => crate::render::say!("more: etude runs list --after {next}"),
         _ => {}
     }
-    if let Some(run) = listed.iter().find(|run| runs::status(&run.row) == INTERRUPTED) {
+    if let Some(run) = listed.iter().find(|run| listing::status(&run.row) == INTERRUPTED) {
         crate::render::say!("hint: continue an interrupted run: etude runs resume {}", run.row.id);
     }
 }

@@ -1,7 +1,7 @@
 //! `etude runs prune`.
 
 use etude::clock;
-use etude::runs;
+use etude_runs::listing;
 use etude_runtime::engine::{Query, RunState};
 use serde_json::{Value, json};
 
@@ -35,11 +35,12 @@ pub(super) fn prune(context: &Context, args: &args::RunsPrune) -> Result<Exit, P
     let prunable = engine.prunable(&query).map_err(|e| of_engine(&e))?;
     let (count, bytes) = (prunable.runs.len(), prunable.bytes);
     if context.is_json() {
-        let runs: Vec<Value> = prunable.runs.iter().map(runs::row_json).collect();
+        let runs: Vec<Value> = prunable.runs.iter().map(listing::row_json).collect();
         stdout::json(&json!({"runs": runs, "removed": 0, "bytes": bytes}));
         return Ok(Exit::Done);
     }
-    let listed = prunable.runs.into_iter().map(|row| runs::listed(&*engine, row, now)).collect::<Result<Vec<_>, _>>();
+    let listed =
+        prunable.runs.into_iter().map(|row| listing::listed(&*engine, row, now)).collect::<Result<Vec<_>, _>>();
     stdout::styled(&render::text(&listed.map_err(|e| of_engine(&e))?, now, layout::width()));
     if !context.global.quiet {
         crate::render::say!("{count} runs would be removed ({})", layout::bytes(bytes));

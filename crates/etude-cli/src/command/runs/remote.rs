@@ -1,7 +1,7 @@
 //! `etude runs` on a server.
 
 use etude::clock;
-use etude::target::Target;
+use etude_runs::target::Target;
 use etude_runtime::engine::RunState;
 use serde_json::{Value, json};
 

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use etude::clock;
-use etude::document::write_json;
-use etude::inspect::{self, Place, Replayed, Stream};
-use etude::runs::{self, row_json, status};
-use etude::target::Target;
 use etude::trace;
 use etude_core::data::Json;
 use etude_core::report::result_json;
+use etude_runs::document::write_json;
+use etude_runs::inspect::{self, Place, Replayed, Stream};
+use etude_runs::listing::{self, row_json, status};
+use etude_runs::target::Target;
 use etude_runtime::engine::{Engine, RunState, RunView};
 use serde_json::{Value, json};
 
@@ -52,7 +52,7 @@ pub(crate) fn show(context: &Context, args: &args::RunsShow) -> Result<Exit, Pro
 /// What follows from the journal with the definition as it is now; `None` if that is not what the run was made with.
 fn replayed(context: &Context, engine: &Arc<dyn Engine>, view: &RunView) -> Option<Replayed> {
     let (_, definition) = definition_of_run(context, &**engine, &view.run).ok()?;
-    inspect::replay(view, &definition, &engine.blobs()).ok().flatten()
+    inspect::replay(view, &definition.plan, &definition.app, &engine.blobs()).ok().flatten()
 }
 
 /// The run on one screen.
@@ -167,7 +167,7 @@ fn beside(engine: &dyn Engine, view: &RunView) -> Value {
         "effects": effects.iter().map(|effect| effect.to_json(&view.row.id)).collect::<Vec<_>>(),
     });
     if let (true, Some(members), Value::Object(more)) =
-        (engine.worker().is_some(), beside.as_object_mut(), runs::placement_json(&view.row))
+        (engine.worker().is_some(), beside.as_object_mut(), listing::placement_json(&view.row))
     {
         members.extend(more);
     }
@@ -181,7 +181,7 @@ fn decisions(engine: &dyn Engine, view: &RunView) -> Vec<Value> {
     }
     let waiting = document_of(engine, view).map(|document| document.waiting).unwrap_or_default();
     let decided = |waiting: &Value| {
-        let decision = runs::decision(&view.signals, waiting)?;
+        let decision = listing::decision(&view.signals, waiting)?;
         Some(json!({"id": waiting["id"], "approved": decision.approved, "by": decision.by, "at": decision.at}))
     };
     waiting.iter().filter_map(decided).collect()
@@ -250,7 +250,7 @@ pub(super) fn read(
                 Problem::environment("stdin is made again from the definition, which no longer holds")
                     .hint("etude check")
             })?;
-            inspect::stdin(view, &definition, effect, &engine.blobs())
+            inspect::stdin(view, &definition.plan, &definition.app, effect, &engine.blobs())
         }
         stream => inspect::read(view, effect, stream, &*engine.blobs()),
     };

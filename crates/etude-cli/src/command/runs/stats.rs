@@ -1,7 +1,7 @@
 //! `etude runs stats`.
 
 use etude::clock;
-use etude::runs::{self, Group, Listed};
+use etude_runs::listing::{self, Group, Listed};
 use etude_runtime::engine::Query;
 use serde_json::{Value, json};
 
@@ -25,14 +25,14 @@ pub(super) fn stats(context: &Context, args: &args::RunsStats) -> Result<Exit, P
     };
     let rows = engine.list(&query).map_err(|e| of_engine(&e))?;
     let now = clock::now_ms();
-    let listed = rows.into_iter().map(|row| runs::listed(&*engine, row, now)).collect::<Result<Vec<Listed>, _>>();
+    let listed = rows.into_iter().map(|row| listing::listed(&*engine, row, now)).collect::<Result<Vec<Listed>, _>>();
     let listed = listed.map_err(|e| of_engine(&e))?;
     let groups: Vec<Group> = args.by.iter().map(|by| group(*by)).collect();
-    let (all, total) = (runs::stats(&listed, &groups), runs::stats(&listed, &[]));
+    let (all, total) = (listing::stats(&listed, &groups), listing::stats(&listed, &[]));
     match context.global.format {
         Format::Json => {
-            let groups: Vec<Value> = all.iter().map(runs::Stats::to_json).collect();
-            let total = total.first().map_or(Value::Null, runs::Stats::to_json);
+            let groups: Vec<Value> = all.iter().map(listing::Stats::to_json).collect();
+            let total = total.first().map_or(Value::Null, listing::Stats::to_json);
             stdout::json(&json!({"since": clock::rfc3339(since_ms(args.since)), "groups": groups, "total": total}));
         }
         Format::Jsonl => {

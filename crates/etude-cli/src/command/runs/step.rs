@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use etude::inspect::{self, Inspected, Place, Replayed, Stream};
 use etude_core::shell;
+use etude_runs::inspect::{self, Inspected, Place, Replayed, Stream};
 use etude_runtime::engine::{Engine, RunView};
 use serde_json::{Value, json};
 

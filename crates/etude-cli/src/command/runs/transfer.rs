@@ -1,6 +1,6 @@
 //! `etude runs export --all` and `etude runs import`: runs on their way from one engine to another (K-64, K-65).
 
-use etude::transfer::{self, Error, Export, Exported};
+use etude_runs::transfer::{self, Error, Export, Exported};
 use etude_runtime::engine::{Engine, NewRun};
 use serde_json::json;
 

@@ -5,13 +5,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use etude::definition::Definition;
-use etude::document::Document;
-use etude::inspect::Replay;
-use etude::runs::{INTERRUPTED, status};
-use etude::target::Target;
 use etude_core::failure::FailureKind;
 use etude_core::machine::Command;
 use etude_process::blob::BlobStore;
+use etude_runs::document::Document;
+use etude_runs::inspect::Replay;
+use etude_runs::listing::{INTERRUPTED, status};
+use etude_runs::target::Target;
 use etude_runtime::driver::Progress;
 use etude_runtime::engine::{RunState, RunView};
 use etude_runtime::record;
@@ -113,8 +113,8 @@ impl<'a> Follower<'a> {
     fn restart(&mut self, view: &RunView, is_shown_before: bool) -> Result<(), Problem> {
         self.taken = view.records.len();
         let Some(definition) = self.definition else { return Ok(()) };
-        let (replay, commands) =
-            Replay::new(view, definition, Arc::clone(&self.blobs)).map_err(Problem::environment)?;
+        let (replay, commands) = Replay::new(view, &definition.plan, &definition.app, Arc::clone(&self.blobs))
+            .map_err(Problem::environment)?;
         self.replay = Some(replay);
         self.show(&commands, is_shown_before);
         Ok(())

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use etude::definition::{self, Configuration, Definition, LoadError};
 use etude::disk::Disk;
-use etude::header::Header;
 use etude::runner::{Ended, Runner};
 use etude::skill_mode;
-use etude::target::Target;
+use etude_runs::header::Header;
+use etude_runs::target::Target;
 use etude_runtime::engine::NewRun;
 use etude_server::{Apps, Code, Move, NotLoaded, Ran, RunObserver};
 use etude_spec::automation::{Automation, Known};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use etude::disk::Disk;
 use etude::rehearsal::{Call, Recorded as RecordedCall};
-use etude::target::Target;
+use etude_runs::target::Target;
 use etude_spec::learned::{LEARNED, TESTS};
 use etude_spec::source::{Entry, FileKind, ReadFailure, SourceFile, Sources};
 use serde_json::{Map, Value};

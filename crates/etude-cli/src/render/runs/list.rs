@@ -1,7 +1,7 @@
 //! A listing of runs.
 
-use etude::runs::{Listed, status};
 use etude_core::report::duration;
+use etude_runs::listing::{Listed, status};
 
 use crate::render::layout::{clip, dollars, table};
 

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use etude::inspect::Place;
 use etude_core::report::duration;
 use etude_core::shell;
+use etude_runs::inspect::Place;
 use serde_json::Value;
 
 use super::attempts::{self, Attempt};

@@ -1,7 +1,7 @@
 //! Figures over many runs, as a table.
 
-use etude::runs::{Group, Stats};
 use etude_core::report::duration;
+use etude_runs::listing::{Group, Stats};
 
 use crate::render::layout::{clip, dollars, table};
 

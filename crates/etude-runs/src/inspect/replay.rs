@@ -1,16 +1,17 @@
 //! A recorded run, interpreted again without performing anything: events, rows and prompts that follow from the journal.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
 use std::sync::Arc;
 
 use etude_core::effect::EffectId;
 use etude_core::machine::{Command, Machine};
+use etude_core::plan::Plan;
 use etude_core::report::{Event, RunResult};
 use etude_process::blob::BlobStore;
 use etude_runtime::engine::{Record, RunView};
 use etude_runtime::record;
 
-use crate::definition::Definition;
 use crate::header::Header;
 
 /// The interpreter of a recorded run, with the records that were fed to it.
@@ -26,19 +27,20 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// A replay of `view` that has taken no record yet, and the commands with which the run began.
+    /// A replay of `view`, a run of `plan` in the app `app`, that has taken no record yet, and the commands with which the run began.
     ///
     /// # Errors
     /// The journal is damaged.
     pub fn new(
         view: &RunView,
-        definition: &Definition,
+        plan: &Plan,
+        app: &Path,
         blobs: Arc<dyn BlobStore>,
     ) -> Result<(Self, Vec<Command>), String> {
         let header = Header::parse(&view.run.header, &*blobs)?;
-        let start = header.start(&view.run, &definition.app, &view.records, &*blobs);
+        let start = header.start(&view.run, app, &view.records, &*blobs);
         let (earlier, current) = record::by_scope(view.records.clone());
-        let machine = Machine::new(&definition.plan, start);
+        let machine = Machine::new(plan, start);
         let mut replay = Self { machine, earlier, current, blobs, skipped: 0 };
         let commands = replay.poll();
         Ok((replay, commands))
@@ -111,8 +113,8 @@ pub struct Replayed {
 ///
 /// # Errors
 /// The journal is damaged.
-pub fn replay(view: &RunView, definition: &Definition, blobs: &Arc<dyn BlobStore>) -> Result<Option<Replayed>, String> {
-    let (mut replay, _) = Replay::new(view, definition, Arc::clone(blobs))?;
+pub fn replay(view: &RunView, plan: &Plan, app: &Path, blobs: &Arc<dyn BlobStore>) -> Result<Option<Replayed>, String> {
+    let (mut replay, _) = Replay::new(view, plan, app, Arc::clone(blobs))?;
     let mut rejected = BTreeMap::new();
     while let Some((record, commands)) = replay.advance()? {
         for command in commands {

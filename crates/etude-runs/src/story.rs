@@ -7,17 +7,18 @@ mod event;
 mod pinned;
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use etude_core::machine::Command;
+use etude_core::plan::Plan;
 use etude_core::report::Event;
 use etude_process::blob::BlobStore;
+use etude_runtime::clock::rfc3339;
 use etude_runtime::engine::{Engine, Error, Positioned, Record, RunView};
 use etude_runtime::record;
 use serde_json::{Value, json};
 
-use crate::clock::rfc3339;
-use crate::definition::Definition;
 use crate::inspect::Replay;
 use crate::target::Target;
 
@@ -79,7 +80,8 @@ impl Events {
 /// The events of one run so far. It grows with the journal.
 #[derive(Debug)]
 pub struct Story {
-    definition: Arc<Definition>,
+    plan: Plan,
+    app: PathBuf,
     blobs: Arc<dyn BlobStore>,
     view: RunView,
     positions: Vec<u64>,
@@ -95,15 +97,16 @@ pub struct Story {
 }
 
 impl Story {
-    /// The story of a run up to the end of its journal. `definition` is what the run was made with.
+    /// The story of a run up to the end of its journal. `plan` is what the run was made with, `app` the directory of its app.
     ///
     /// # Errors
     /// The journal fails or is damaged.
-    pub fn read(engine: &dyn Engine, run_id: &str, definition: Arc<Definition>) -> Result<Self, Error> {
+    pub fn read(engine: &dyn Engine, run_id: &str, plan: Plan, app: PathBuf) -> Result<Self, Error> {
         let mut view = engine.view(run_id)?;
         view.records.clear();
         let mut story = Self {
-            definition,
+            plan,
+            app,
             blobs: engine.blobs(),
             view,
             positions: Vec::new(),
@@ -195,7 +198,7 @@ impl Story {
         for (nth, begin) in begins.iter().enumerate() {
             let end = begins.get(nth + 1).copied().unwrap_or(whole.len());
             self.view.records = whole[..end].to_vec();
-            let (replay, commands) = Replay::new(&self.view, &self.definition, Arc::clone(&self.blobs))?;
+            let (replay, commands) = Replay::new(&self.view, &self.plan, &self.app, Arc::clone(&self.blobs))?;
             self.replay = Some(replay);
             let record = if *begin == 0 { 0 } else { self.positions[*begin] };
             self.emit(record, *begin, commands);

@@ -266,7 +266,7 @@ mod tests {
     fn new_files_are_no_change() {
         let dir = tempfile::tempdir().unwrap();
         let (sources, store) =
-            (crate::disk::Disk::open(dir.path()).unwrap(), FileBlobs::new(dir.path().join("blobs"), false));
+            (etude_tools::disk::Disk::open(dir.path()).unwrap(), FileBlobs::new(dir.path().join("blobs"), false));
         let before = pins(&[("pipelines/p/pipeline.yaml", "1"), ("pipelines/p/steps/a.sh", "1")]);
         let now = pins(&[
             ("pipelines/_destructor/pipeline.yaml", "1"),

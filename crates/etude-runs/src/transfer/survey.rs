@@ -200,7 +200,7 @@ impl<'e> Survey<'e> {
 
 /// The state of a run in a message.
 fn word(run: &ArchivedRun) -> &'static str {
-    if run.state == RunState::Running { crate::runs::INTERRUPTED } else { run.state.word() }
+    if run.state == RunState::Running { crate::listing::INTERRUPTED } else { run.state.word() }
 }
 
 /// Calls `take` with the bytes of a value, part by part.

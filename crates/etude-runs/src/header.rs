@@ -10,12 +10,11 @@ use etude_core::report::usage_json;
 use etude_process::blob::{self, BlobStore, INLINE_LIMIT};
 use etude_runtime::engine::{NewRun, Record};
 use etude_runtime::record::{self, Continuation};
+use etude_spec::learned::{Pinned, State};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::learned::Pinned;
 use crate::pins;
-use crate::runner::Request;
 
 /// What a run was started with.
 #[derive(Debug, Clone, PartialEq)]
@@ -92,27 +91,6 @@ struct Parts<'a> {
 }
 
 impl Header {
-    /// What a request starts a run with.
-    pub fn of(request: Request) -> Self {
-        let Request { input, limits, caller_dir, spent, granted, refresh, routing, again_of, asked, traceparent } =
-            request;
-        let (tick, learned) = (None, None);
-        Self {
-            input,
-            limits,
-            caller_dir,
-            spent,
-            granted,
-            refresh,
-            routing,
-            again_of,
-            asked,
-            tick,
-            learned,
-            traceparent,
-        }
-    }
-
     /// What the machine of the current attempt starts with, at the state of `records`.
     pub fn start(&self, run: &NewRun, app: &Path, records: &[Record], blobs: &dyn BlobStore) -> Start {
         let last = Continuation::last(records).map(|(_, last)| last);
@@ -158,7 +136,7 @@ impl Header {
             more.push_str(&format!(r#","asked":{asked}"#));
         }
         if let Some(learned) = &self.learned {
-            more.push_str(&format!(r#","learned":{}"#, learned.to_json()));
+            more.push_str(&format!(r#","learned":{}"#, learned_json(learned)));
         }
         if let Some(routing) = &self.routing {
             more.push_str(&format!(r#","routing":{routing}"#));
@@ -203,7 +181,7 @@ impl Header {
         };
         let (limits, spent) = (record::to_limits(&parts.limits), record::to_usage(&parts.spent));
         let Parts { caller_dir, granted, refresh, routing, again_of, tick, asked, learned, traceparent, .. } = parts;
-        let learned = learned.as_ref().and_then(Pinned::of_json);
+        let learned = learned.as_ref().and_then(to_learned);
         Ok(Self {
             input,
             limits,
@@ -219,4 +197,13 @@ impl Header {
             traceparent,
         })
     }
+}
+
+fn learned_json(learned: &Pinned) -> Value {
+    json!({"state": learned.state.word(), "content": learned.content})
+}
+
+fn to_learned(value: &Value) -> Option<Pinned> {
+    let state = State::from_word(value["state"].as_str()?)?;
+    Some(Pinned { state, content: value["content"].as_str()?.to_owned() })
 }

@@ -5,11 +5,11 @@ mod stats;
 
 use etude_core::outcome::Decision;
 use etude_process::blob::BlobStore;
+use etude_runtime::clock;
 use etude_runtime::engine::{DEFAULT_TENANT, Engine, Error, Query, RunRow, RunState, Signal};
 use etude_runtime::record;
 use serde_json::{Value, json};
 
-use crate::clock;
 use crate::document::Document;
 use crate::target::Target;
 

@@ -4,6 +4,7 @@ mod bytes;
 mod place;
 mod replay;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use etude_core::data::Json;
@@ -11,6 +12,7 @@ use etude_core::effect::{Chunk, Effect};
 use etude_core::machine::Command;
 use etude_core::model::{ModelResponse, Usage};
 use etude_core::outcome::{Conditions, Exit, Outcome, ProcessEnd, Stdout, Warmth};
+use etude_core::plan::Plan;
 use etude_core::report::duration;
 use etude_core::tool::ToolReply;
 use etude_process::blob::BlobStore;
@@ -18,7 +20,6 @@ use etude_runtime::engine::RunView;
 use etude_runtime::record;
 use serde_json::{Value, json};
 
-use crate::definition::Definition;
 use crate::header::Header;
 
 pub use bytes::{Bytes, bytes};
@@ -307,11 +308,12 @@ fn whole(blob: &dyn etude_core::data::Blob) -> Result<Vec<u8>, String> {
 /// The journal is damaged.
 pub fn stdin(
     view: &RunView,
-    definition: &Definition,
+    plan: &Plan,
+    app: &Path,
     effect: &str,
     blobs: &Arc<dyn BlobStore>,
 ) -> Result<Option<Vec<u8>>, String> {
-    let (mut replay, mut commands) = Replay::new(view, definition, Arc::clone(blobs))?;
+    let (mut replay, mut commands) = Replay::new(view, plan, app, Arc::clone(blobs))?;
     loop {
         for command in commands {
             if let Command::Start(id, Effect::Process(call)) = command

@@ -13,7 +13,6 @@ use etude_runtime::record;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::learned::shadow;
 use crate::target::Target;
 
 /// A result document. Its output is kept apart, because it may be larger than memory should hold.
@@ -105,7 +104,7 @@ impl Document {
     pub fn usage(&self) -> Value {
         let mut usage = self.members.get("usage").cloned().unwrap_or_default();
         if let Value::Object(members) = &mut usage {
-            members.entry("shadow").or_insert_with(|| shadow::usage_json(&Usage::default()));
+            members.entry("shadow").or_insert_with(|| shadow_json(&Usage::default()));
         }
         usage
     }
@@ -217,6 +216,11 @@ impl Document {
                 .map(|kept| Remains { unfinished: kept.unfinished, is_scope_over: kept.is_scope_over }),
         })
     }
+}
+
+/// Usage as `usage.shadow` of documents (L-56).
+pub fn shadow_json(usage: &Usage) -> Value {
+    json!({"calls": usage.calls, "input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens})
 }
 
 /// What is written: everything but the output, which may be anywhere.

@@ -1,0 +1,14 @@
+//! Runs as they are kept: what the records of a run say, without driving it.
+//!
+//! A run begins with its [`header`] and its [`pins`]. Its records are read as effects ([`inspect`]), as events ([`story`]), as a
+//! result [`document`] and as a row of a [`listing`]; [`transfer`] carries whole runs to another engine. Nothing here starts a
+//! process, asks a model or continues a run.
+
+pub mod document;
+pub mod header;
+pub mod inspect;
+pub mod listing;
+pub mod pins;
+pub mod story;
+pub mod target;
+pub mod transfer;
