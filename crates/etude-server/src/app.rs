@@ -195,7 +195,7 @@ impl Server {
     pub(crate) fn startable(&self, app: &Path, target: &Target) -> Result<(Disk, Definition), NotLoaded> {
         let (disk, definition) = self.apps().load(app, target)?;
         if let (Some(name), true) = (target.pipeline(), definition.learned.is_some()) {
-            let is_routed = etude::learned::is_routed(&**self.engine(), &disk, name);
+            let is_routed = etude_evidence::is_routed(&**self.engine(), &disk, name);
             if !is_routed.map_err(|error| NotLoaded::Unreachable(error.to_string()))? {
                 return Err(NotLoaded::Unknown { known: Vec::new() });
             }

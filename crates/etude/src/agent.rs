@@ -42,7 +42,7 @@ pub use application_tool::ApplicationAccess;
 use crate::definition::Definition;
 use crate::disk::Disk;
 use crate::invocation::ToolForm;
-use crate::rehearsal::Rehearsal;
+use etude_evidence::rehearsal::Rehearsal;
 use etude_invoke::{Asker, Checks, Invocation, Invoker, Kind};
 use etude_packages::applications::RunEffect;
 use etude_packages::skills::{Compat, Places, SkillCatalog};

@@ -71,18 +71,15 @@ pub mod crash;
 pub mod definition;
 mod event_redactor;
 pub mod invocation;
-pub mod learned;
 #[cfg(feature = "local-model")]
 pub mod local;
 pub mod queue;
 pub mod readable;
-pub mod rehearsal;
 mod resume_plan;
 pub mod runner;
 pub mod service;
 pub mod skill_mode;
 pub mod stage_machine;
-pub mod trace;
 
 pub use resume_plan::changes;
 

@@ -21,7 +21,7 @@ mod world;
 use std::sync::Arc;
 
 use etude::disk::Disk;
-use etude::learned::{self, Settled, Standing};
+use etude_evidence::{Settled, Standing};
 use etude_runtime::engine::Engine;
 use etude_spec::config::learn::Learning;
 use etude_spec::did_you_mean;
@@ -91,7 +91,7 @@ impl Learnt {
     }
 
     fn standings(&self) -> Result<Vec<Standing>, Problem> {
-        learned::standings(&*self.engine, &self.disk).map_err(|error| of_engine(&error))
+        etude_evidence::standings(&*self.engine, &self.disk).map_err(|error| of_engine(&error))
     }
 
     /// The learned pipeline `name`: a candidate before the pipeline of its name.
@@ -120,7 +120,8 @@ fn tests(context: &Context, args: &args::LearnTest) -> Result<Exit, Refused> {
         let tested = test::of_learned(context, &learnt.disk, std::slice::from_ref(&standing.located), false)?;
         if !tested.is_empty() && tested.iter().all(|tested| tested.faults.is_empty()) {
             let now = etude::clock::now_ms();
-            block_on(learned::tested(&*learnt.engine, &standing.content, now))?.map_err(|error| of_engine(&error))?;
+            block_on(etude_evidence::tested(&*learnt.engine, &standing.content, now))?
+                .map_err(|error| of_engine(&error))?;
         }
         all.extend(tested);
     }
@@ -129,7 +130,7 @@ fn tests(context: &Context, args: &args::LearnTest) -> Result<Exit, Refused> {
 
 /// Notes what runs have come to, and reports each new demotion once (L-80).
 pub(crate) fn settle(context: &Context, engine: &dyn Engine, disk: &Disk, learning: &Learning) -> Result<(), Problem> {
-    let settled = block_on(learned::settle(engine, disk, learning))?.map_err(|error| of_engine(&error))?;
+    let settled = block_on(etude_evidence::settle(engine, disk, learning))?.map_err(|error| of_engine(&error))?;
     settled.iter().for_each(|settled| report(context, settled));
     Ok(())
 }
@@ -173,8 +174,8 @@ pub(crate) fn notice(context: &Context, disk: &Disk, run: &str) -> Result<(), Pr
         .filter_map(|located| located.learned.map(|learned| learned.family))
         .collect();
     let of = (learning.min_requests, learning.exclude.as_slice());
-    let families =
-        block_on(learned::family::note(&*engine, disk, (run, &tools), of))?.map_err(|error| of_engine(&error))?;
+    let families = block_on(etude_evidence::family::note(&*engine, disk, (run, &tools), of))?
+        .map_err(|error| of_engine(&error))?;
     for family in families.iter().filter(|family| !known.contains(family) && !context.global.quiet) {
         crate::render::say!(
             "note: {} requests have led to `{family}`: etude learn makes a pipeline of them",
@@ -189,7 +190,7 @@ pub(crate) fn unrouted(context: &Context, disk: &Disk) -> Result<Vec<String>, Pr
     if etude_spec::learned::all(disk).is_empty() {
         return Ok(Vec::new());
     }
-    learned::unrouted(&*settled(context, disk)?, disk).map_err(|error| of_engine(&error))
+    etude_evidence::unrouted(&*settled(context, disk)?, disk).map_err(|error| of_engine(&error))
 }
 
 /// Refuses a learned pipeline that is named and that no request may be routed to (L-36). Of a pipeline that a person wrote, no
@@ -199,7 +200,7 @@ pub(crate) fn check_named(context: &Context, disk: &Disk, name: &str) -> Result<
         return Ok(());
     }
     let engine = settled(context, disk)?;
-    if learned::is_routed(&*engine, disk, name).map_err(|error| of_engine(&error))? {
+    if etude_evidence::is_routed(&*engine, disk, name).map_err(|error| of_engine(&error))? {
         return Ok(());
     }
     Err(Problem::usage(format!("the learned pipeline `{name}` is not in use: it is not `assisted` or `active`"))

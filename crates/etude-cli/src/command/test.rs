@@ -13,10 +13,10 @@ use std::time::Instant;
 
 use etude::agent::Grants;
 use etude::disk::Disk;
-use etude::rehearsal::Rehearsal;
 use etude::runner::{Request, Runner};
 use etude_core::model::Tier;
 use etude_core::report::duration;
+use etude_evidence::rehearsal::Rehearsal;
 use etude_models::{ModelId, ProviderKind, ProviderSettings};
 use etude_packages::applications::copy_without_state;
 use etude_process::blob::FileBlobs;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::definition::Definition;
 use crate::disk::Disk;
-use crate::trace::effect_class;
+use etude_evidence::trace::effect_class;
 use etude_runs::header::Header;
 
 /// What a confirmation is about.

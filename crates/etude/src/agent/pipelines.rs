@@ -9,7 +9,6 @@ use etude_process::sandbox;
 
 use super::Inner;
 use crate::disk::Disk;
-use crate::learned;
 
 /// Most bytes of the name of a tool.
 const MAX_NAME: usize = 64;
@@ -31,7 +30,7 @@ impl Inner {
         let inner = Arc::clone(self);
         let active = tokio::task::spawn_blocking(move || {
             let Ok(disk) = Disk::open(&inner.app) else { return Vec::new() };
-            let is_active = |name: &str| learned::is_active(&*inner.engine, &disk, name).unwrap_or(false);
+            let is_active = |name: &str| etude_evidence::is_active(&*inner.engine, &disk, name).unwrap_or(false);
             let has_place = |one: &PipelineTool| sandbox::support().is_ok() || !needs_sandbox(&one.sequence.steps);
             let available = inner.pipelines.iter().filter(|one| has_place(one) && is_active(&one.tool.name));
             available.cloned().collect()

@@ -259,6 +259,13 @@ pub const LAWS: &[Ban] = &[
     },
     Ban {
         law: 8,
+        crates: Crates::Only(&["etude-evidence"]),
+        paths: &["etude_runtime::driver", "etude_process::ProcessHost", "etude_learn"],
+        why: "evidence follows from files and the journal; runs, also rehearsals, are driven by `etude`",
+        ..NOTHING
+    },
+    Ban {
+        law: 8,
         crates: Crates::Only(&["etude-preview"]),
         paths: &["std::fs", "std::process", "std::env", "etude_core::machine::Machine"],
         words: &["async", "await"],
@@ -278,8 +285,8 @@ pub const LAWS: &[Ban] = &[
     Ban {
         law: 9,
         crates: Crates::Only(&[
-            "etude", "etude-invoke", "etude-packages", "etude-request", "etude-runs", "etude-spec", "etude-models",
-            "etude-tools",
+            "etude", "etude-evidence", "etude-invoke", "etude-packages", "etude-request", "etude-runs", "etude-spec",
+            "etude-models", "etude-tools",
         ]),
         // The user's own files, which no repository names.
         except: &["ledger.rs", "cache.rs", "trust/manifest/windows.rs", "trust/snapshot.rs"],
@@ -347,29 +354,31 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ("etude-packages", &["etude-core", "etude-files", "etude-invoke", "etude-process", "etude-runtime", "etude-spec"]),
     ("etude-request", &["etude-core", "etude-route", "etude-runs", "etude-runtime", "etude-spec"]),
     ("etude-runs", &["etude-core", "etude-files", "etude-process", "etude-runtime", "etude-spec", "etude-tools"]),
+    ("etude-evidence", &["etude-core", "etude-process", "etude-runs", "etude-runtime", "etude-spec", "etude-tools"]),
     ("etude-preview", &["etude-core", "etude-models", "etude-spec"]),
     (
         "etude",
         &[
-            "etude-core", "etude-files", "etude-invoke", "etude-spec", "etude-models", "etude-local", "etude-packages",
-            "etude-preview", "etude-process", "etude-request", "etude-runs", "etude-runtime", "etude-sqlite",
-            "etude-tools",
+            "etude-core", "etude-evidence", "etude-files", "etude-invoke", "etude-spec", "etude-models", "etude-local",
+            "etude-packages", "etude-preview", "etude-process", "etude-request", "etude-runs", "etude-runtime",
+            "etude-sqlite", "etude-tools",
         ],
     ),
     ("etude-mcp", &[]),
     (
         "etude-server",
         &[
-            "etude", "etude-core", "etude-invoke", "etude-mcp", "etude-preview", "etude-process", "etude-runs",
-            "etude-runtime", "etude-spec", "etude-sqlite",
+            "etude", "etude-core", "etude-evidence", "etude-invoke", "etude-mcp", "etude-preview", "etude-process",
+            "etude-runs", "etude-runtime", "etude-spec", "etude-sqlite",
         ],
     ),
     (
         "etude-cli",
         &[
-            "etude", "etude-convert", "etude-core", "etude-invoke", "etude-learn", "etude-mcp", "etude-models",
-            "etude-otel", "etude-packages", "etude-postgres", "etude-preview", "etude-process", "etude-request",
-            "etude-route", "etude-runs", "etude-runtime", "etude-server", "etude-spec", "etude-sqlite", "etude-tools",
+            "etude", "etude-convert", "etude-core", "etude-evidence", "etude-invoke", "etude-learn", "etude-mcp",
+            "etude-models", "etude-otel", "etude-packages", "etude-postgres", "etude-preview", "etude-process",
+            "etude-request", "etude-route", "etude-runs", "etude-runtime", "etude-server", "etude-spec",
+            "etude-sqlite", "etude-tools",
         ],
     ),
     (

@@ -1,6 +1,6 @@
 //! `etude learn demote`: takes a learned pipeline out of the routing table.
 
-use etude::learned::{self, Demotion};
+use etude_evidence::Demotion;
 use etude_spec::learned::State;
 use serde_json::Value;
 
@@ -44,7 +44,7 @@ pub(super) fn apply(learnt: &Learnt, name: &str, reason: Option<&str>) -> Result
         content: standing.content.clone(),
     };
     let path = files::set_state(&learnt.disk, &standing.located, State::Demoted)?;
-    block_on(learned::demote(&*learnt.engine, &learnt.disk, &standing, &demotion))?
+    block_on(etude_evidence::demote(&*learnt.engine, &learnt.disk, &standing, &demotion))?
         .map_err(|error| of_engine(&error))?;
     Ok(moved(name, (state.word(), State::Demoted.word()), &[path], &[], &[]))
 }

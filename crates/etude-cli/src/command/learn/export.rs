@@ -1,8 +1,7 @@
 //! `etude learn export`: traces of runs in skill mode.
 
 use etude::disk::Disk;
-use etude::learned;
-use etude::trace::{self, Asked, Event, effect_class};
+use etude_evidence::trace::{self, Asked, Event, effect_class};
 use etude_models::Redactor;
 use etude_runs::listing;
 use etude_runs::target::Target;
@@ -47,7 +46,7 @@ pub(super) fn views(engine: &dyn Engine, disk: &Disk, since_ms: Option<i64>) -> 
     rows.sort_by_key(|row| (row.created_at_ms, row.number));
     let mut views = Vec::new();
     for row in &rows {
-        if !learned::is_forgotten(engine, &row.id).map_err(|e| of_engine(&e))? {
+        if !etude_evidence::is_forgotten(engine, &row.id).map_err(|e| of_engine(&e))? {
             views.push(engine.view(&row.id).map_err(|e| of_engine(&e))?);
         }
     }
@@ -62,7 +61,7 @@ pub(super) fn named(context: &Context, engine: &dyn Engine, ids: &[String]) -> R
         if skill_of(&row.target).is_none() {
             return Err(Problem::usage(format!("run `{id}` did not follow a skill, so there is no trace of it")));
         }
-        if learned::is_forgotten(engine, id).map_err(|e| of_engine(&e))? {
+        if etude_evidence::is_forgotten(engine, id).map_err(|e| of_engine(&e))? {
             return Err(Problem::usage(format!(
                 "run `{id}` is forgotten: `etude learn forget` has removed it from learning"
             )));

@@ -1,9 +1,8 @@
 //! `etude learn forget`: deletes a candidate, or all data kept from a run (L-40).
 
 use etude::disk::Disk;
-use etude::learned;
-use etude::trace;
 use etude_core::verbatim::request_digest;
+use etude_evidence::trace;
 use etude_spec::learned::{Located, TESTS};
 use serde_json::{Value, json};
 
@@ -96,6 +95,6 @@ fn of_run(context: &Context, learnt: &Learnt, run: &str) -> Result<Forgotten, Pr
         pipelines.push(json!({"name": located.name, "requests_before": before, "requests_after": after}));
     }
     let id = view.row.id.clone();
-    block_on(learned::forget(&**engine, disk, &id))?.map_err(|error| of_engine(&error))?;
+    block_on(etude_evidence::forget(&**engine, disk, &id))?.map_err(|error| of_engine(&error))?;
     Ok(Forgotten { run: Some(id), cases, pipelines })
 }

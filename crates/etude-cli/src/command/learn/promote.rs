@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use etude::learned::needs::{self, Facts, Need};
-use etude::learned::{self, Accepted, Standing};
 use etude_core::plan::StepKind;
+use etude_evidence::needs::{self, Facts, Need};
+use etude_evidence::{Accepted, Standing};
 use etude_spec::discover::PIPELINES;
 use etude_spec::learned::{Located, State};
 use serde_json::Value;
@@ -116,7 +116,7 @@ fn facts(
     }
     let mut conflicts = Vec::new();
     if way.contains(&State::Assisted) {
-        let left_out = learned::unrouted(&**engine, disk).map_err(|error| of_engine(&error))?;
+        let left_out = etude_evidence::unrouted(&**engine, disk).map_err(|error| of_engine(&error))?;
         conflicts = routing::conflicts(&**engine, disk, standing, &left_out)?;
         facts.conflicts = conflicts.len();
     }
@@ -179,7 +179,8 @@ fn apply(
     let accepts = accepted_by.is_some();
     if let Some(by) = accepted_by {
         let accepted = Accepted { by, at_ms: now };
-        block_on(learned::accept(&**engine, &standing.content, &accepted))?.map_err(|error| of_engine(&error))?;
+        block_on(etude_evidence::accept(&**engine, &standing.content, &accepted))?
+            .map_err(|error| of_engine(&error))?;
     }
     let content = &standing.content;
     let change = |text: &str| {
@@ -188,7 +189,8 @@ fn apply(
         etude_spec::learned::with_state(&text, to)
     };
     let path = files::edit(disk, &located, change)?;
-    block_on(learned::promoted(&**engine, disk, standing, &located.dir(), now))?.map_err(|error| of_engine(&error))?;
+    block_on(etude_evidence::promoted(&**engine, disk, standing, &located.dir(), now))?
+        .map_err(|error| of_engine(&error))?;
     paths.push(path);
     Ok(paths)
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use etude::disk::Disk;
-use etude::learned::Standing;
-use etude::trace;
 use etude_core::verbatim::request_digest;
+use etude_evidence::Standing;
+use etude_evidence::trace;
 use etude_request::Table;
 use etude_runtime::engine::{Engine, Query};
 use etude_spec::learned::TESTS;

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use etude::definition::Definition;
 use etude::disk::Disk;
-use etude::learned::shadow::{self, Agent, Shadowed};
-use etude::rehearsal::{Programs, Rehearsal};
 use etude::runner::{Ended, Request};
-use etude::trace::{self, Asked};
 use etude_core::data::Json;
 use etude_core::model::Usage;
+use etude_evidence::rehearsal::{Programs, Rehearsal};
+use etude_evidence::shadow::{self, Agent, Shadowed};
+use etude_evidence::trace::{self, Asked};
 use etude_process::blob::FileBlobs;
 use etude_process::{ChildEnvironment, detached, sandbox};
 use etude_runs::document::shadow_json;

@@ -1,7 +1,7 @@
 //! `etude learn show NAME`: where each value of a learned pipeline comes from (1.8).
 
 use etude::disk::Disk;
-use etude::learned::{Row, RowKind, Standing};
+use etude_evidence::{Row, RowKind, Standing};
 use etude_spec::discover::PIPELINE_FILE;
 use etude_spec::learned::{self, LEARNED, Located};
 use etude_spec::source::{SourceFile, Sources};

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use etude::disk::Disk;
-use etude::trace::effect_class;
 use etude_core::shell::LineWord;
+use etude_evidence::trace::effect_class;
 use etude_learn::{Class, Tool};
 use etude_spec::config::learn::{Learning, redacted_name};
 use etude_spec::learned;

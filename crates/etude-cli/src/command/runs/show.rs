@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use etude::clock;
-use etude::trace;
 use etude_core::data::Json;
 use etude_core::report::result_json;
+use etude_evidence::trace;
 use etude_runs::document::write_json;
 use etude_runs::inspect::{self, Place, Replayed, Stream};
 use etude_runs::listing::{self, row_json, status};

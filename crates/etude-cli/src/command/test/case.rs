@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use etude::disk::Disk;
-use etude::rehearsal::{Call, Recorded as RecordedCall};
+use etude_evidence::rehearsal::{Call, Recorded as RecordedCall};
 use etude_runs::target::Target;
 use etude_spec::learned::{LEARNED, TESTS};
 use etude_spec::source::{Entry, FileKind, ReadFailure, SourceFile, Sources};

@@ -1,8 +1,8 @@
 //! What a test expects, and what came of it.
 
-use etude::rehearsal::{Call, Made};
 use etude::runner::Ended;
 use etude_core::failure::Failure;
+use etude_evidence::rehearsal::{Call, Made};
 use serde_json::Value;
 
 use super::case::Case;

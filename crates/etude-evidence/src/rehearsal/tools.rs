@@ -10,10 +10,11 @@ use super::{Call, Rehearsal};
 
 /// Tools whose results are recorded, in front of those of the run.
 #[derive(Debug)]
-pub(crate) struct Rehearsed {
-    pub(crate) rehearsal: Arc<Rehearsal>,
+pub struct Rehearsed {
+    /// What is recorded, and what the run makes of it.
+    pub rehearsal: Arc<Rehearsal>,
     /// The tools of the run, for reads of a shadow.
-    pub(crate) tools: Arc<dyn ToolPort>,
+    pub tools: Arc<dyn ToolPort>,
 }
 
 impl ToolPort for Rehearsed {

@@ -12,7 +12,7 @@ use etude_spec::tool::AppTool;
 use super::book::{self, Demotion, Row, RowKind};
 use super::standing::Standing;
 use super::{Verdict, bounds};
-use crate::disk::Disk;
+use etude_tools::disk::Disk;
 
 /// Runs before a pipeline can be retired as useless.
 const MIN_RUNS: u64 = 20;

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::standing::Standing;
 use super::{Verdict, app_key, bounds};
-use crate::disk::Disk;
 use crate::trace;
 use etude_runs::target::Target;
+use etude_tools::disk::Disk;
 
 /// Runs in skill mode that are looked at for new evidence.
 const MAX_RUNS: u32 = 200;

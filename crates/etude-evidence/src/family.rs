@@ -9,8 +9,8 @@ use etude_tools::{AllowedTools, Tool};
 use serde_json::json;
 
 use super::app_key;
-use crate::disk::Disk;
 use crate::trace::{self, Approval, Call, effect_class};
+use etude_tools::disk::Disk;
 
 /// Notes the families of writes of a run in skill mode that succeeded. Returns those of which it is the request that makes them
 /// enough: `min_requests` different ones.

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::book::{self, Accepted, Demotion, Row, RowKind};
 use super::{Verdict, bounds, demote};
-use crate::disk::Disk;
+use etude_tools::disk::Disk;
 
 /// A learned pipeline: its files, its evidence, its state.
 #[derive(Debug, Clone, PartialEq)]

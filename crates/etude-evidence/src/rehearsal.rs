@@ -15,8 +15,8 @@ use serde_json::{Map, Value, json};
 
 use crate::trace::effect_class;
 
-pub(crate) use models::Answers;
-pub(crate) use tools::Rehearsed;
+pub use models::Answers;
+pub use tools::Rehearsed;
 
 /// A call of a tool that was recorded.
 #[derive(Debug, Clone, PartialEq)]

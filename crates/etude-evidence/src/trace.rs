@@ -14,12 +14,12 @@ use etude_core::tree;
 use etude_process::blob::BlobStore;
 use etude_runtime::engine::RunView;
 use etude_runtime::record;
+use etude_spec::lower::REQUEST;
 use serde_json::{Map, Value, json};
 
 pub use self::class::effect_class;
 pub use self::places::Place;
 use self::places::Places;
-use crate::skill_mode;
 use etude_runs::header::Header;
 
 /// The code of an error that says that a call was not let through.
@@ -86,7 +86,7 @@ pub fn asked(view: &RunView, blobs: &dyn BlobStore) -> Asked {
     }
     let Ok(Value::Object(mut input)) = header.input.value() else { return Asked::default() };
     let request = header.routing.as_ref().and_then(|trail| trail["request"].as_str()).map(str::to_owned);
-    let request = request.or_else(|| Some(input.remove(skill_mode::REQUEST)?.as_str()?.to_owned()));
+    let request = request.or_else(|| Some(input.remove(REQUEST)?.as_str()?.to_owned()));
     Asked { request: request.unwrap_or_default(), input }
 }
 

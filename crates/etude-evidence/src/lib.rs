@@ -10,8 +10,10 @@ mod demote;
 pub mod family;
 pub mod needs;
 mod observe;
+pub mod rehearsal;
 pub mod shadow;
 mod standing;
+pub mod trace;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -22,7 +24,7 @@ use etude_spec::discover::PIPELINES;
 use etude_spec::learned::{self, Located, State};
 use serde_json::Value;
 
-use crate::disk::Disk;
+use etude_tools::disk::Disk;
 
 pub use book::{Accepted, Demotion, Row, RowKind, accept, tested};
 pub use demote::Settled;

@@ -14,10 +14,11 @@ use super::{Programs, Rehearsal, text_of};
 
 /// What model calls of a rehearsal pass: recorded answers, or the models themselves. Processes pass unchanged.
 #[derive(Debug)]
-pub(crate) struct Answers {
-    pub(crate) rehearsal: Arc<Rehearsal>,
+pub struct Answers {
+    /// What is recorded, and what the run makes of it.
+    pub rehearsal: Arc<Rehearsal>,
     /// What effects of the run pass.
-    pub(crate) inner: Arc<dyn EffectMiddleware>,
+    pub inner: Arc<dyn EffectMiddleware>,
 }
 
 impl EffectMiddleware for Answers {
