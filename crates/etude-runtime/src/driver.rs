@@ -1,8 +1,10 @@
 //! Drives one run: feeds the machine what the journal holds, then lets the host perform what is still to be done,
 //! writing every outcome down before anything that follows from it begins.
 
+mod progress;
 mod replay;
 mod signals;
+mod stop;
 mod time_budget;
 
 use std::collections::BTreeMap;
@@ -12,10 +14,9 @@ use std::time::Duration;
 use etude_core::effect::{Effect, EffectId, Gate};
 use etude_core::failure::Failure;
 use etude_core::machine::{Command, Machine, Start};
-use etude_core::model::TransportWait;
 use etude_core::outcome::{Completed, Exit, Outcome};
 use etude_core::plan::Plan;
-use etude_core::report::{Event, Remains, RunResult, StepRow, is_below};
+use etude_core::report::{Event, Remains, RunResult, is_below};
 use etude_core::tool::ToolReply;
 use tokio::sync::{mpsc, watch};
 
@@ -28,28 +29,14 @@ use crate::stream_buffer::{Deltas, StreamBuffer};
 use replay::{Origin, Replay};
 use time_budget::TimeBudget;
 
+pub use progress::{MiddlewareEvent, MiddlewareEventKind, Progress};
+pub use stop::Stop;
+
 /// How often a run looks for signals of other processes: a request to cancel it, the answer to a gate.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How many pieces of stderr wait to be shown before the processes wait as well.
 const STDERR_PIECES: usize = 4;
-
-/// What the user has said so far about stopping the run.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Stop {
-    /// Nothing.
-    #[default]
-    No,
-    /// Stop; the destructor still runs.
-    Cancel(String),
-    /// Stop everything.
-    Kill(String),
-    /// The process will end, and the run continues in another one: nothing new begins, and the drive returns
-    /// [`Error::Left`] when everything under way has ended. A timer or a gate is not waited for.
-    Drain,
-    /// The same at once: what is under way is ended, and begins again in the other process.
-    Leave,
-}
 
 /// How records that do not fit the plan are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,90 +45,6 @@ pub enum OnMismatch {
     Refuse,
     /// What was asked has changed with the user's consent: it is done again.
     Redo,
-}
-
-/// What is reported while a run goes on.
-#[derive(Debug)]
-pub enum Progress<'a> {
-    /// The machine has something to tell.
-    Machine {
-        /// What happened.
-        event: &'a Event,
-        /// A row per step of the plan.
-        rows: &'a [StepRow],
-        /// True if it happened in an earlier process.
-        is_replay: bool,
-    },
-    /// A process wrote to stderr.
-    Stderr {
-        /// The process's effect.
-        effect: &'a EffectId,
-        /// What it wrote.
-        bytes: &'a [u8],
-    },
-    /// A model goes on with its answer. Nothing of this is in the journal, and a replay tells nothing of it: the
-    /// outcome of the effect has the whole answer.
-    ModelResponse {
-        /// The call's effect.
-        effect: &'a EffectId,
-        /// More of the text.
-        text: &'a str,
-        /// The model was asked again: deltas of this response before it are void.
-        is_again: bool,
-    },
-    /// The transport of a model call waits before its next attempt. Not in the journal, and not repeated by a replay.
-    Waiting {
-        /// The call's effect.
-        effect: &'a EffectId,
-        /// The failed attempt, the wait and the attempt that follows.
-        wait: &'a TransportWait,
-    },
-    /// Something happened in the layers around an effect. None of it is in the journal.
-    Layers(&'a MiddlewareEvent),
-}
-
-/// What the middleware of an app reports to the observer.
-#[derive(Debug, Clone, PartialEq)]
-pub struct MiddlewareEvent {
-    /// The invocation; 0 if it is about none. Never used again in a run's process.
-    pub id: u64,
-    /// The tool or layer that it is about.
-    pub tool: String,
-    /// What it is a layer of, if it is one.
-    pub serves: Option<String>,
-    /// What happened.
-    pub what: MiddlewareEventKind,
-}
-
-/// What happened in a chain of layers.
-#[derive(Debug, Clone, PartialEq)]
-pub enum MiddlewareEventKind {
-    /// An invocation began.
-    Started,
-    /// It ended.
-    Ended {
-        /// How long it took.
-        took: Duration,
-        /// The word for what it threw, and the sentence, if it did.
-        error: Option<(&'static str, String)>,
-    },
-    /// A layer has something to say.
-    Log {
-        /// `trace`, `debug`, `info`, `warn` or `error`.
-        level: String,
-        /// The line.
-        text: String,
-    },
-    /// A layer emitted an event.
-    Emitted {
-        /// The event, a JSON object.
-        event: String,
-    },
-    /// A program of a layer wrote to stderr.
-    Stderr {
-        /// What it wrote.
-        text: String,
-    },
 }
 
 /// How far a run has come.
@@ -420,52 +323,6 @@ impl Driver<'_, '_> {
         }
     }
 
-    /// A run that must be cancelled from the first moment on, because no one was running it or because its process died
-    /// before it heeded that, does not begin again what it would give up at once: it would be an effect in the world that
-    /// no one asked for.
-    async fn stop_before_anything_begins(&mut self, live: Vec<Command>) -> Result<Vec<Command>, Error> {
-        let said = self.drive.stop.borrow().clone();
-        let killed = if self.drive.is_resumed { self.signalled_kill()? } else { None };
-        match (killed, said) {
-            (Some(reason), _) => self.kill(&reason).await?,
-            (None, Stop::Cancel(reason)) => self.cancel(&reason).await?,
-            _ => {
-                let cancelled = if self.drive.is_resumed { self.signalled_cancel()? } else { None };
-                let Some(reason) = cancelled else { return Ok(live) };
-                self.cancel(&reason).await?;
-            }
-        }
-        self.give_up_before_anything_begins(live).await
-    }
-
-    /// What the machine gives up now does not begin.
-    async fn give_up_before_anything_begins(&mut self, live: Vec<Command>) -> Result<Vec<Command>, Error> {
-        let mut left = live;
-        loop {
-            let commands = self.machine.poll();
-            if commands.is_empty() {
-                return Ok(left);
-            }
-            for command in commands {
-                let Command::Abandon(given_up) = &command else {
-                    left.push(command);
-                    continue;
-                };
-                let is_it = |command: &Command| matches!(command, Command::Start(id, _) if id == given_up);
-                if let Some(at) = left.iter().position(is_it)
-                    && let Command::Start(id, effect) = left.remove(at)
-                {
-                    let completed = Completed { outcome: Outcome::Abandoned, elapsed_ms: 0 };
-                    match effect {
-                        // They leave no record, as in `abandon`.
-                        Effect::Gate(_) | Effect::Sleep { .. } => self.machine.complete(&id, completed),
-                        effect => self.journal(&id, &effect, completed).await?,
-                    }
-                }
-            }
-        }
-    }
-
     /// Stages that were at work in the process before restart: what they had under way is not begun again.
     async fn resume_before_anything_begins(&mut self, mut live: Vec<Command>) -> Result<Vec<Command>, Error> {
         if !self.drive.is_resumed || self.replay.is_cancelled || !self.machine.handles_resumption() {
@@ -678,42 +535,6 @@ impl Driver<'_, '_> {
             Some(why) => Err(Error::Shortage { why: why.to_owned() }),
             None => Ok(()),
         }
-    }
-
-    async fn handle_stop(&mut self) -> Result<(), Error> {
-        let stop = self.drive.stop.borrow_and_update().clone();
-        match stop {
-            Stop::No => return Ok(()),
-            Stop::Leave => return Err(Error::Left),
-            Stop::Drain => {
-                self.is_draining = true;
-                return Ok(());
-            }
-            Stop::Cancel(reason) => self.cancel(&reason).await?,
-            Stop::Kill(reason) => self.kill(&reason).await?,
-        }
-        if self.is_draining {
-            // What a drain held back belongs to a run that is now ended here: what is given up does not begin.
-            let commands = self.poll().await?;
-            self.execute_commands(commands).await?;
-            self.is_draining = false;
-            for command in std::mem::take(&mut self.held_back) {
-                if let Command::Start(id, effect) = command {
-                    self.start(id, effect).await?;
-                }
-            }
-        }
-        let commands = self.poll().await?;
-        self.execute_commands(commands).await
-    }
-
-    async fn cancel(&mut self, reason: &str) -> Result<(), Error> {
-        if !self.replay.is_cancelled {
-            self.replay.is_cancelled = true;
-            self.drive.session.append(record::of_cancel(reason, self.at_ms())).await?;
-            self.machine.cancel(reason);
-        }
-        Ok(())
     }
 
     /// True if nothing can happen before somebody decides, or a deadline that is still to come.

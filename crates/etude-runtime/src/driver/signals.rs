@@ -7,13 +7,6 @@ use super::{Driver, Error};
 use crate::record;
 
 impl Driver<'_, '_> {
-    pub(super) async fn kill(&mut self, reason: &str) -> Result<(), Error> {
-        self.is_killed = true;
-        self.cancel(reason).await?;
-        self.machine.kill(reason);
-        Ok(())
-    }
-
     pub(super) async fn handle_signals(&mut self) -> Result<(), Error> {
         if let Some(reason) = self.signalled_kill()? {
             self.kill(&reason).await?;
