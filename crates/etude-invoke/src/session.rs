@@ -4,9 +4,11 @@
 //! a program) takes the lock and runs the only loop, `State::pump`, until the machine waits again. An invocation has one
 //! channel: the session tells it when its own function is due and when it is over.
 
+mod caller;
 mod events;
 mod process;
 mod requests;
+mod watch;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
@@ -14,7 +16,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::chain::{
     CallId, Command, Context, ContextId, Event, EventKind, Machine, Options, Outcome, Payload, Swallowed, Throw,
@@ -23,23 +25,23 @@ use crate::chain::{
 use etude_process::blob::FileBlobs;
 use etude_process::sandbox::SandboxPolicy;
 use etude_process::{ChildEnvironment, HostSettings, ProcessHost, Redaction, StreamRedactor};
-use etude_spec::cascade::search::Catalog;
 use etude_spec::cascade::skill::SkillHandler;
 use etude_spec::cascade::strategy::{EntryArguments, SwallowedThrow};
-use etude_spec::cascade::{Scope, Skill, Skills};
+use etude_spec::cascade::{Skill, Skills};
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::Boxed;
 use crate::call::HostCall;
 use crate::middleware::{CONFIRMATION, Decisions, GATEWAY, Shared};
 use crate::project::Project;
-use crate::script_host::Ask;
 use crate::table::Table;
 use etude_runtime::clock::now_ms;
 use etude_runtime::run_id;
+
+pub use caller::{BuiltinTool, Caller, Gateway, Handler};
+pub use watch::{Silent, Watch};
 
 /// The directive that runs a script.
 const SCRIPT: &str = "script";
@@ -72,113 +74,6 @@ impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Access").field("scratch", &self.scratch).field("yolo", &self.yolo).finish_non_exhaustive()
     }
-}
-
-/// A tool without a file.
-#[derive(Clone)]
-pub struct BuiltinTool {
-    /// What it is for. A tool that says so itself comes before skills of its name (D-9.1).
-    pub description: Option<String>,
-    /// Its address, if it has one.
-    pub uri: Option<String>,
-    /// Its metadata, if no skill of its name is there that has some.
-    pub metadata: Map<String, Value>,
-    /// Its function.
-    pub handler: Arc<dyn Handler>,
-}
-
-/// Somebody who answers questions. Blocks.
-pub trait Gateway: Send + Sync {
-    /// The answer; `None` if there is none.
-    fn ask(&self, question: &Value) -> Option<Value>;
-}
-
-/// The function of a tool that has no file: the effect at the end of a chain.
-pub trait Handler: Send + Sync {
-    /// Performs it. What it invokes through `caller` passes chains of its own.
-    fn run(&self, args: Arc<Value>, caller: Caller) -> Boxed<Outcome>;
-}
-
-/// The way from a function back to its session.
-#[derive(Clone)]
-pub struct Caller {
-    call: CallId,
-    served: Option<ContextId>,
-    /// The name of the tool that is served.
-    pub serves: Option<Arc<str>>,
-    session: Handle,
-    /// Is cancelled when the session is stopped.
-    pub cancel: CancellationToken,
-    /// Runs its programs.
-    pub processes: Arc<ProcessHost>,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) scope: Arc<Scope>,
-    /// The session's own directory.
-    pub scratch: PathBuf,
-}
-
-impl fmt::Debug for Caller {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Caller").field("call", &self.call).field("served", &self.served).finish_non_exhaustive()
-    }
-}
-
-impl Caller {
-    /// The skills that can be called.
-    pub fn catalog(&self) -> &Catalog {
-        &self.shared.catalog
-    }
-
-    /// What chains of the session are compiled with.
-    pub fn scope(&self) -> &Scope {
-        &self.scope
-    }
-
-    /// The project's directory.
-    pub fn dir(&self) -> &Path {
-        &self.shared.dir
-    }
-
-    /// Invokes a tool on behalf of the tool that is served: its `allowed-tools` hold.
-    pub async fn invoke(&self, name: &str, args: Value) -> Outcome {
-        self.request(Ask::Invoke { name: name.to_owned(), args }, name).await
-    }
-
-    /// The answer of the gateway to a question of the function.
-    pub async fn ask(&self, question: Value) -> Outcome {
-        self.request(Ask::Question(question), GATEWAY).await
-    }
-
-    async fn request(&self, ask: Ask, name: &str) -> Outcome {
-        let over = || Err(Throw::new(ThrowKind::Failed, name, "the session is over"));
-        match self.session.update(|state| state.asked(self.call, ask, self.served)) {
-            Some(reply) => reply.await.unwrap_or_else(|_| over()),
-            None => over(),
-        }
-    }
-}
-
-/// Receives what happens.
-pub trait Watch: Send {
-    /// An invocation began or ended; then `took` is how long it was.
-    fn event(&mut self, event: &Event, took: Option<Duration>);
-    /// A tool has something to say.
-    fn log(&mut self, tool: &str, level: &str, text: &str);
-    /// An event was emitted: `{id, topic, source, data, timestamp}`.
-    fn emitted(&mut self, event: &Value);
-    /// A code tool wrote to stderr.
-    fn stderr(&mut self, tool: &str, text: &[u8]);
-}
-
-/// Observes, and returns nothing.
-#[derive(Debug, Clone, Copy)]
-pub struct Silent;
-
-impl Watch for Silent {
-    fn event(&mut self, _event: &Event, _took: Option<Duration>) {}
-    fn log(&mut self, _tool: &str, _level: &str, _text: &str) {}
-    fn emitted(&mut self, _event: &Value) {}
-    fn stderr(&mut self, _tool: &str, _text: &[u8]) {}
 }
 
 /// How an invocation from outside ended.
@@ -618,21 +513,6 @@ impl State {
         let Some(builtin_tools) = self.access.handlers.get(name) else { return };
         let (work, own) = (builtin_tools.handler.run(args, caller), self.own.clone());
         tokio::spawn(async move { own.end(call, work.await) });
-    }
-
-    fn caller(&mut self, call: CallId, served: Option<ContextId>) -> Caller {
-        let serves = served.and_then(|id| self.machine.context(id)).map(|context| Arc::clone(&context.tool.name));
-        Caller {
-            call,
-            served,
-            serves,
-            session: self.own.clone(),
-            cancel: self.token_of(call),
-            processes: self.processes(),
-            shared: Arc::clone(&self.table.shared),
-            scope: Arc::clone(&self.table.scope),
-            scratch: self.scratch.clone(),
-        }
     }
 
     /// What abandons the invocation from outside to which a running function belongs.

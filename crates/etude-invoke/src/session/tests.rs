@@ -1,6 +1,7 @@
 use std::path::Path;
 
 use super::*;
+use crate::Boxed;
 use crate::project::Setup;
 use etude_spec::cascade::Strategy;
 use etude_spec::cascade::strategy::{Evaluation, Hooks, SchemaResolution, Unacknowledged};
