@@ -207,6 +207,16 @@ fn masked(url: &str) -> String {
     out
 }
 
+/// True for an address of this machine.
+pub fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        None => false,
+    }
+}
+
 /// Keys are long, of one piece, and have letters and digits.
 fn looks_like_a_key(part: &str) -> bool {
     const SHORTEST: usize = 20;

@@ -48,6 +48,21 @@ pub trait BlobStore: Send + Sync + Debug {
     fn open(&self, digest: Digest) -> io::Result<Arc<dyn Blob>>;
 }
 
+/// All bytes of a value.
+///
+/// # Errors
+/// They cannot be read: a sentence fragment that says why.
+pub fn bytes(blob: &dyn Blob) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let mut piece = vec![0; 64 * 1024];
+    loop {
+        match blob.read_at(bytes.len() as u64, &mut piece)? {
+            0 => return Ok(bytes),
+            count => bytes.extend_from_slice(&piece[..count]),
+        }
+    }
+}
+
 /// Keeps `bytes` in `store` and returns their hash.
 ///
 /// # Errors

@@ -15,7 +15,7 @@ use etude_core::outcome::{Conditions, Exit, Outcome, ProcessEnd, Stdout, Warmth}
 use etude_core::plan::Plan;
 use etude_core::report::duration;
 use etude_core::tool::ToolReply;
-use etude_process::blob::BlobStore;
+use etude_process::blob::{self, BlobStore};
 use etude_runtime::engine::RunView;
 use etude_runtime::record;
 use serde_json::{Value, json};
@@ -270,7 +270,7 @@ pub fn read(view: &RunView, effect: &str, stream: Stream, blobs: &dyn BlobStore)
         }),
         (Stream::Stderr, Outcome::Process(ProcessEnd { stderr, .. }) | Outcome::Stopped(stderr)) => {
             Some(match stderr.blob {
-                Some(digest) => whole(&*blobs.open(digest).map_err(|e| e.to_string())?)?,
+                Some(digest) => blob::bytes(&*blobs.open(digest).map_err(|e| e.to_string())?)?,
                 None => stderr.tail.into_bytes(),
             })
         }
@@ -288,17 +288,6 @@ fn said(answer: &ModelResponse) -> String {
         text.push_str(&format!("[call {}: {}({})]\n", call.id, call.name, call.arguments));
     }
     text
-}
-
-fn whole(blob: &dyn etude_core::data::Blob) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    let mut piece = vec![0; 64 * 1024];
-    loop {
-        match blob.read_at(bytes.len() as u64, &mut piece)? {
-            0 => return Ok(bytes),
-            got => bytes.extend_from_slice(&piece[..got]),
-        }
-    }
 }
 
 /// What a process of the run was given on stdin, made again by replaying the run; `None` if the run, with the

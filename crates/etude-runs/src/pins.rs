@@ -217,15 +217,7 @@ fn kept_text(store: &dyn BlobStore, digest: Digest) -> Option<String> {
 }
 
 fn kept_bytes(store: &dyn BlobStore, digest: Digest) -> Option<Vec<u8>> {
-    let blob = store.open(digest).ok()?;
-    let mut bytes = Vec::new();
-    let mut piece = vec![0; 64 * 1024];
-    loop {
-        match blob.read_at(bytes.len() as u64, &mut piece).ok()? {
-            0 => return Some(bytes),
-            got => bytes.extend_from_slice(&piece[..got]),
-        }
-    }
+    blob::bytes(&*store.open(digest).ok()?).ok()
 }
 
 fn unified(path: &str, before: &str, after: &str) -> String {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use etude_core::service_url::is_loopback;
 use etude_models::Secret;
 use etude_process::TOKEN_VARIABLE as TOKEN;
 use reqwest::{Client, Url, redirect};
@@ -155,11 +156,6 @@ fn base_of(text: &str) -> Result<(String, Url), Problem> {
         return Err(wrong("it has a query"));
     }
     Ok((url.as_str().trim_end_matches('/').to_owned(), url))
-}
-
-fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 /// True if a server with these addresses is at `url`.

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::{Once, OnceLock};
 use std::time::Duration;
 
+use etude_core::service_url::is_loopback;
 use reqwest::{Client, ClientBuilder, Url, redirect};
 
 /// Longest time until a connection stands. The whole try has its own, longer limit.
@@ -86,11 +87,6 @@ fn route_to(url: &Url) -> ClientKind {
         (true, _) => ClientKind::Local,
         (false, _) => ClientKind::Remote,
     }
-}
-
-fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 #[cfg(test)]

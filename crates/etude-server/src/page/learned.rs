@@ -5,21 +5,13 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use super::shell::{Section, Shell};
-use super::text::{ABSENT, marked, visible};
+use super::text::{ABSENT, list_of, marked, text, visible};
 use super::{detail, glyph, json as pretty, see, segment, source};
 use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond};
 
 /// Comparisons of a page.
 const MAX_COMPARISONS: usize = 50;
-
-fn text<'v>(of: &'v Value, name: &str) -> &'v str {
-    of[name].as_str().unwrap_or_default()
-}
-
-fn list_of<'v>(of: &'v Value, name: &str) -> &'v [Value] {
-    of[name].as_array().map(Vec::as_slice).unwrap_or_default()
-}
 
 fn count(of: &Value, pointer: &str) -> u64 {
     of.pointer(pointer).and_then(Value::as_u64).unwrap_or(0)

@@ -5,21 +5,13 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use super::shell::{Section, Shell};
-use super::text::{ABSENT, Zone, duration, marked, visible};
+use super::text::{ABSENT, Zone, duration, list_of, marked, text, visible};
 use super::{glyph, row, see, segment, source};
 use crate::problem::Problem;
 use crate::request::{Call, Respond};
 
 /// Ticks of a strip.
 const STRIP: usize = 30;
-
-fn text<'v>(of: &'v Value, name: &str) -> &'v str {
-    of[name].as_str().unwrap_or_default()
-}
-
-fn list_of<'v>(of: &'v Value, name: &str) -> &'v [Value] {
-    of[name].as_array().map(Vec::as_slice).unwrap_or_default()
-}
 
 /// The path of a schedule's page.
 fn path(schedule: &Value) -> String {

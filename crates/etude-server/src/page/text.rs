@@ -47,6 +47,16 @@ pub(super) fn title(text: &str) -> (&str, &str) {
     (title.trim_end(), rest.trim())
 }
 
+/// The text of a member; empty if it has none.
+pub(super) fn text<'v>(of: &'v Value, name: &str) -> &'v str {
+    of[name].as_str().unwrap_or_default()
+}
+
+/// The list of a member; empty if it has none.
+pub(super) fn list_of<'v>(of: &'v Value, name: &str) -> &'v [Value] {
+    of[name].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
 /// A time span with two or three digits that matter.
 pub(super) fn duration(ms: u64) -> String {
     let seconds = ms / 1_000;

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use super::shell::{Section, Shell};
-use super::text::{ABSENT, counted, marked, visible};
+use super::text::{ABSENT, counted, list_of, marked, text, visible};
 use super::{glyph, row, see, segment, source};
 use crate::problem::Problem;
 use crate::request::{Call, Respond};
@@ -28,14 +28,6 @@ impl Part {
         let query = call.query.get("cursor").map(|cursor| format!("?cursor={}", segment(cursor)));
         Self { query: query.unwrap_or_default(), is_whole: true }
     }
-}
-
-fn text<'v>(of: &'v Value, name: &str) -> &'v str {
-    of[name].as_str().unwrap_or_default()
-}
-
-fn list_of<'v>(of: &'v Value, name: &str) -> &'v [Value] {
-    of[name].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
 /// The path of a page about an entry of `kind`.
