@@ -41,7 +41,6 @@ pub(crate) use activate::{body_in, body_of};
 pub use check::{Checked, check};
 pub use inject::Shell;
 pub(crate) use resources::resources;
-pub(crate) use scan::head_of;
 pub use scan::read_head;
 
 /// Which conventions hold where they differ.

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use etude_core::effect::Command;
 use etude_spec::application::{self, APP_FILE, Body, Contract, StatePaths, findings};
+use etude_spec::frontmatter::Head;
 use etude_spec::skill::{self, Profile, SKILL_FILE};
 use etude_spec::{Diagnostic, Severity};
 
 use super::Source;
-use crate::skills::{body_of, head_of, read_head};
+use crate::skills::{body_of, read_head};
 use crate::trust::{Approvals, Content, Kind, Manifest, Reading};
 
 /// A package that was found.
@@ -123,7 +124,7 @@ impl Package {
         let content = found.approvable()?;
         let directory = self.root.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let text = found.text(Path::new(APP_FILE)).unwrap_or_default();
-        if application::read(&head_of(&self.file(), text), directory).contract != self.contract {
+        if application::read(&Head::of(&self.file(), text), directory).contract != self.contract {
             return Err(io::Error::other("its `APP.md` has changed since it was read"));
         }
         let refused = |why: String| Err(io::Error::new(io::ErrorKind::InvalidData, why));

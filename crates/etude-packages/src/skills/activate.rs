@@ -4,12 +4,13 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use etude_spec::did_you_mean;
+use etude_spec::frontmatter::Head;
 use etude_spec::skill::claude::{self, Piece, Values};
 use etude_spec::skill::{Profile, SKILL_FILE, catalog, read};
 
 use super::inject::{Injected, Shell};
 use super::resources::resources;
-use super::{Compat, Entry, Scope, SkillCatalog, Trusted, head_of, read_head, trusted};
+use super::{Compat, Entry, Scope, SkillCatalog, Trusted, read_head, trusted};
 use crate::trust::{Approvals, Snapshot};
 
 /// Most bytes of a body.
@@ -206,7 +207,7 @@ impl SkillCatalog {
 }
 
 fn current(entry: &Entry, text: &[u8]) -> Option<etude_spec::skill::Skill> {
-    let head = head_of(&entry.location.display().to_string(), text);
+    let head = Head::of(&entry.location.display().to_string(), text);
     let directory = entry.directory.file_name()?.to_str()?;
     read(&head, directory, Profile::Lenient).skill
 }
@@ -218,7 +219,7 @@ pub(crate) fn body_of(location: &Path) -> Result<String, String> {
 
 /// What comes after the frontmatter of a text.
 pub(crate) fn body_in(path: &str, text: &[u8]) -> Result<String, String> {
-    let body = text.get(head_of(path, text).body..).unwrap_or_default();
+    let body = text.get(Head::of(path, text).body..).unwrap_or_default();
     if body.len() as u64 > MAX_BODY_BYTES {
         return Err(format!("its body has more than {} MiB", MAX_BODY_BYTES >> 20));
     }

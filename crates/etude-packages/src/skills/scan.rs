@@ -150,19 +150,10 @@ fn bodily(head: &Head, file: &mut File, directory: &str) -> Option<skill::Skill>
     Some(skill::Skill { name: skill::normalized(directory), description, ..skill::Skill::default() })
 }
 
-/// The frontmatter of a text that is read already.
-pub(crate) fn head_of(path: &str, bytes: &[u8]) -> Head {
-    match scan(path, bytes, true) {
-        Scan::Done(head) => head,
-        // A complete text has no more.
-        Scan::More => head_of(path, b""),
-    }
-}
-
 /// True if `skill` was read from this text, with the frontmatter or without.
 pub(super) fn is_read_from(skill: &skill::Skill, bytes: &[u8], directory: &Path) -> bool {
     let Some(name) = directory.file_name().and_then(|name| name.to_str()) else { return false };
-    let head = head_of("", bytes);
+    let head = Head::of("", bytes);
     match skill::read(&head, name, Profile::Lenient).skill {
         Some(read) => read == *skill,
         None => {

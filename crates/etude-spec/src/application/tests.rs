@@ -1,13 +1,10 @@
 use super::*;
-use crate::frontmatter::{Scan, scan};
+use crate::frontmatter::Head;
 
 const FRONT: &str = "schema: agentapplications/v1\nkind: app\nslug: echo-box\nname: Echo Box\ndescription: A box\nversion: 0.1.0\nentry:\n  command: python3 app/box.py\ncommands: [ping, wipe, \"box list\", box]\nskills: [usage]\nscheduling: notSupported\nconfirmationRequired: [wipe]\n";
 
 fn reading(front: &str) -> Reading {
-    match scan("APP.md", format!("---\n{front}---\n# Box\n").as_bytes(), true) {
-        Scan::Done(head) => read(&head, "echo-box"),
-        Scan::More => panic!("the file was complete"),
-    }
+    read(&Head::of("APP.md", format!("---\n{front}---\n# Box\n").as_bytes()), "echo-box")
 }
 
 fn faults(front: &str) -> Vec<(&'static str, Option<String>)> {
@@ -102,13 +99,10 @@ fn warnings_leave_a_package_usable() {
 /// C-1.3, AA-20, AA-30: faults of the file itself; there is a contract with a slug all the same.
 #[test]
 fn unreadable_frontmatter_still_gives_a_record() {
-    let words = |text: &str| match scan("APP.md", text.as_bytes(), true) {
-        Scan::Done(head) => {
-            let reading = read(&head, "echo-box");
-            assert_eq!(reading.contract.slug, "echo-box");
-            reading.diagnostics.iter().filter_map(|d| d.name).collect::<Vec<_>>()
-        }
-        Scan::More => panic!("the file was complete"),
+    let words = |text: &str| {
+        let reading = read(&Head::of("APP.md", text.as_bytes()), "echo-box");
+        assert_eq!(reading.contract.slug, "echo-box");
+        reading.diagnostics.iter().filter_map(|d| d.name).collect::<Vec<_>>()
     };
     assert_eq!(words("# Box\n"), ["AA_NO_FRONTMATTER"]);
     assert_eq!(words("---\nname: x\n"), ["AA_NO_FRONTMATTER"]);

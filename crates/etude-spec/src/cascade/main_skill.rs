@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::cascade::search::text;
-use crate::cascade::skill::{FOLDER_FILE, SUFFIX, Skill};
+use crate::cascade::skill::{SUFFIX, Skill};
 use crate::diagnose::cascade as diagnose;
 use crate::diagnostic::Diagnostic;
+use crate::skill::SKILL_FILE;
 use crate::source::{FileKind, Sources};
 
 /// What a directory says about the project's main skill.
@@ -24,7 +25,7 @@ pub fn project_main(sources: &dyn Sources, dir: &str) -> ProjectMain {
     let mut found = ProjectMain::default();
     let Ok(mut entries) = sources.list("") else { return found };
     entries.retain(|entry| matches!(entry.kind, FileKind::File { .. }));
-    entries.retain(|entry| entry.name == FOLDER_FILE || entry.name.ends_with(SUFFIX));
+    entries.retain(|entry| entry.name == SKILL_FILE || entry.name.ends_with(SUFFIX));
     entries.sort_by(|a, b| a.name.cmp(&b.name));
     let mut skills = Vec::new();
     let dir: Arc<str> = dir.into();

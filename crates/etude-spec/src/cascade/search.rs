@@ -11,10 +11,11 @@ use serde_json::Value;
 use crate::cascade::compile::Skills;
 use crate::cascade::library;
 use crate::cascade::parallel;
-use crate::cascade::skill::{FOLDER_FILE, MODULES, SUFFIX, Skill};
+use crate::cascade::skill::{MODULES, SUFFIX, Skill};
 use crate::diagnose::applications::too_many;
 use crate::diagnose::{cascade as diagnose, yaml};
 use crate::diagnostic::Diagnostic;
+use crate::skill::SKILL_FILE;
 use crate::source::{Entry, FileKind, ReadFailure, SourceFile, Sources};
 
 /// The largest skill file that is read, in bytes.
@@ -418,7 +419,7 @@ fn is_module(path: &str) -> bool {
 }
 
 fn is_skill_file(name: &str) -> bool {
-    name == FOLDER_FILE
+    name == SKILL_FILE
         || [SUFFIX].iter().chain(MODULES).any(|suffix| name.len() > suffix.len() && name.ends_with(suffix))
 }
 

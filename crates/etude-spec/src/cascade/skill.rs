@@ -14,14 +14,12 @@ use crate::diagnose::{cascade as diagnose, values};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::frontmatter::{self, Parts};
 use crate::json_text::unescaped;
+use crate::skill::SKILL_FILE;
 use crate::source::{SourceFile, Span};
 use crate::yaml::{Entries, Node};
 
 /// What a single file is called: `NAME.skill.md`.
 pub const SUFFIX: &str = ".skill.md";
-
-/// What the file of a folder is called: `NAME/SKILL.md`.
-pub const FOLDER_FILE: &str = "SKILL.md";
 
 /// What modules are called: `NAME.skill.js`, `NAME.skill.mjs`.
 pub const MODULES: &[&str] = &[".skill.js", ".skill.mjs"];
@@ -309,7 +307,7 @@ fn is_main(role: Option<&Value>, main: Option<&Value>) -> bool {
 }
 
 fn is_folder(file: &SourceFile) -> bool {
-    file.path().rsplit('/').next() == Some(FOLDER_FILE)
+    file.path().rsplit('/').next() == Some(SKILL_FILE)
 }
 
 /// The skills of a file, the first of which is `first` with everything behind it.

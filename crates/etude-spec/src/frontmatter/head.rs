@@ -22,6 +22,17 @@ pub struct Head {
     pub fault: Option<Fault>,
 }
 
+impl Head {
+    /// The frontmatter of a text that is read already.
+    pub fn of(path: &str, bytes: &[u8]) -> Self {
+        match scan(path, bytes, true) {
+            Scan::Done(head) => head,
+            // A complete text has no more.
+            Scan::More => Self::of(path, b""),
+        }
+    }
+}
+
 /// Why a file has no usable frontmatter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
@@ -117,10 +128,7 @@ mod tests {
     use super::*;
 
     fn done(text: &str) -> Head {
-        match scan("SKILL.md", text.as_bytes(), true) {
-            Scan::Done(head) => head,
-            Scan::More => panic!("the file was complete"),
-        }
+        Head::of("SKILL.md", text.as_bytes())
     }
 
     /// C-1.3: the delimiter is a line, not a piece of text; both line ends are fine.
@@ -147,8 +155,7 @@ mod tests {
         assert_eq!(done("---\na: b\n").fault, Some(Fault::Unclosed));
         assert_eq!(done("---").fault, Some(Fault::Unclosed));
         assert_eq!(done(&format!("---\n{}---\n", "k: v\n".repeat(20_000))).fault, Some(Fault::TooLarge));
-        let Scan::Done(head) = scan("x", b"---\na: \xe9\n---\n", true) else { panic!("complete") };
-        assert_eq!(head.fault, Some(Fault::NotUtf8));
+        assert_eq!(Head::of("x", b"---\na: \xe9\n---\n").fault, Some(Fault::NotUtf8));
     }
 
     /// C-2.3: no more of a file is asked for than its frontmatter, and what was read says when that is enough.

@@ -9,7 +9,7 @@ use crate::diagnostic::Diagnostic;
 use crate::discover::{CONSTRUCTOR, DESTRUCTOR};
 use crate::fields::check::Findings;
 use crate::pipeline::definition::Text;
-use crate::skill::{self, Instructions, SKILL_FILE};
+use crate::skill::{self, Instructions, SKILL_FILE, tool_list};
 use crate::source::{FileKind, SourceFile, Sources, Span};
 use crate::tool::{self, AppTool};
 use crate::yaml::Node;
@@ -69,7 +69,7 @@ pub(crate) fn check_patterns(found: &mut Findings<'_>, sources: &dyn Sources, st
     let own = tool::load(sources).0;
     let known: Vec<&str> = tool::BUILT_IN.iter().copied().chain(own.iter().map(|tool| tool.name.as_str())).collect();
     for node in listed {
-        for pattern in patterns(node.as_text().unwrap_or_default()) {
+        for pattern in &tool_list(node.as_text().unwrap_or_default()) {
             let name = name_of(pattern);
             if !may_be_of_a_server(name) && !known.iter().any(|tool| is_listed(name, tool, &own)) {
                 found.push(references::idle_pattern(found.file, node.span, pattern, name, &known));
@@ -110,9 +110,9 @@ pub(crate) fn check_tool(
     let has_skill = matches!(sources.kind(SKILL_FILE), Ok(FileKind::File { .. }));
     let skill = has_skill.then(|| Instructions::read(sources, SKILL_FILE).ok()).flatten();
     let allowed = skill.and_then(|skill| skill.allowed);
-    let is_listed = |pattern| is_listed(name_of(pattern), name.text, &own);
+    let is_listed = |pattern: String| is_listed(name_of(&pattern), name.text, &own);
     if let Some(listed) = &allowed
-        && !listed.iter().flat_map(|text| patterns(text)).any(is_listed)
+        && !listed.iter().flat_map(|text| tool_list(text)).any(is_listed)
     {
         found.push(references::excluded_tool(found.file, name.at, name.text));
     }
@@ -144,14 +144,4 @@ fn may_be_of_a_server(name: &str) -> bool {
         Some(at) => tool::MCP_PREFIX.starts_with(&name[..at]) || name.starts_with(tool::MCP_PREFIX),
         None => name.starts_with(tool::MCP_PREFIX),
     }
-}
-
-/// The patterns of one text: with blanks or commas between them, but for what stands in parentheses or braces.
-fn patterns(text: &str) -> Vec<&str> {
-    let mut depth = 0_i32;
-    let is_between = |c: char| {
-        depth += i32::from(matches!(c, '(' | '{')) - i32::from(matches!(c, ')' | '}'));
-        depth <= 0 && (c.is_whitespace() || c == ',')
-    };
-    text.split(is_between).filter(|pattern| !pattern.is_empty()).collect()
 }

@@ -1,10 +1,15 @@
 //! A skill that an agent follows: the name and the tools in its frontmatter, and its body.
 
+use std::sync::Arc;
+
 use etude_core::plan::Origin;
 
+use super::{Profile, read};
+use crate::diagnose::skills as diagnose;
 use crate::diagnostic::Diagnostic;
-use crate::frontmatter;
-use crate::source::Sources;
+use crate::frontmatter::{self, Fault, Head};
+use crate::source::{Sources, Span};
+use crate::yaml::Node;
 
 /// The instructions of an agent.
 #[derive(Debug, Clone)]
@@ -22,31 +27,90 @@ pub struct Instructions {
 }
 
 impl Instructions {
-    /// Reads the file at `path`.
+    /// Reads the file at `path`: as the skills of a catalog are read (C-2.4), but it needs neither a name nor a description.
     ///
     /// # Errors
-    /// It cannot be read, or its frontmatter has errors.
+    /// It cannot be read, or its frontmatter has errors. What it says about tools must not be overlooked.
     pub fn read(sources: &dyn Sources, path: &str) -> Result<Self, Vec<Diagnostic>> {
-        let one = |diagnostic: Box<Diagnostic>| vec![*diagnostic];
-        let file = frontmatter::open(sources, path).map_err(one)?;
-        let parts = frontmatter::split(&file).map_err(one)?;
-        let (root, warnings) = frontmatter::parse(&file, &parts);
+        let file = frontmatter::open(sources, path).map_err(|diagnostic| vec![*diagnostic])?;
+        let head = Head::of(path, file.text().as_bytes());
+        let Fields { name, at, allowed, warnings } = match head.fault {
+            Some(Fault::Missing) => Fields::default(),
+            Some(fault) => return Err(vec![diagnose::no_frontmatter(&head.file, fault)]),
+            None => read::parse(&head, Profile::Lenient, |from, root, warnings| {
+                let fields = Fields::of(root);
+                // Places in a repaired text are not those of the file.
+                let at = fields.at.filter(|_| Arc::ptr_eq(from, &head.file));
+                Fields { at, warnings, ..fields }
+            })?,
+        };
         if warnings.iter().any(Diagnostic::is_error) {
             return Err(warnings);
         }
-        let entries = root.as_ref().and_then(|root| root.as_map());
+        let (line, column) = file.position(at.map_or(u32::try_from(head.body).unwrap_or(0), |at| at.start));
+        let body = file.text()[head.body..].trim().to_owned();
+        Ok(Self { name, allowed, body, origin: Origin { file: path.to_owned(), line, column }, warnings })
+    }
+}
+
+/// The frontmatter of a skill that an agent follows.
+#[derive(Debug, Default)]
+struct Fields {
+    name: Option<String>,
+    at: Option<Span>,
+    allowed: Option<Vec<String>>,
+    warnings: Vec<Diagnostic>,
+}
+
+impl Fields {
+    fn of(root: &Node<'_>) -> Self {
+        let entries = root.as_map();
         let field = |name: &str| entries.and_then(|entries| entries.get(name));
         let allowed = field("allowed-tools").map(|node| match node.as_seq() {
             Some(items) => items.iter().filter_map(|item| item.as_text().map(str::to_owned)).collect(),
             None => vec![node.as_text().unwrap_or_default().to_owned()],
         });
-        let (line, column) = file.position(field("name").map_or(parts.body, |node| node.span).start);
-        Ok(Self {
-            name: field("name").and_then(|node| node.as_text()).map(str::to_owned),
-            allowed,
-            body: file.slice(parts.body).trim().to_owned(),
-            origin: Origin { file: path.to_owned(), line, column },
-            warnings,
-        })
+        let name = field("name").and_then(|node| node.as_text()).map(str::to_owned);
+        Self { name, at: field("name").map(|node| node.span), allowed, warnings: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::MemorySources;
+
+    fn read(text: &str) -> Result<Instructions, Vec<Diagnostic>> {
+        Instructions::read(&MemorySources::new().with("SKILL.md", text), "SKILL.md")
+    }
+
+    /// C-2.4: a value with a colon that no one quoted is read as in a catalog, with a warning.
+    #[test]
+    fn an_agent_follows_what_a_catalog_can_read() {
+        let skill =
+            read("---\nname: tidy\ndescription: Use when: asked\nallowed-tools: Read\n---\nTidy up.\n").unwrap();
+        assert_eq!(skill.name.as_deref(), Some("tidy"));
+        assert_eq!((skill.allowed, skill.body.as_str()), (Some(vec!["Read".to_owned()]), "Tidy up."));
+        assert_eq!(skill.warnings.len(), 1);
+        assert_eq!(skill.origin.line, 6);
+    }
+
+    /// neither frontmatter nor a field in it is required.
+    #[test]
+    fn a_body_alone_is_enough() {
+        for text in ["Tidy up.\n", "---\nother: 1\n---\nTidy up.\n"] {
+            let skill = read(text).unwrap();
+            assert_eq!((skill.name, skill.allowed, skill.body.as_str()), (None, None, "Tidy up."), "{text:?}");
+        }
+    }
+
+    /// frontmatter that cannot be read whole is an error, because it may take tools away.
+    #[test]
+    fn frontmatter_with_errors_is_not_followed() {
+        for text in
+            ["---\nallowed-tools: [Read\n---\nTidy up.\n", "---\nname: tidy\nTidy up.\n", "---\na: 1\na: 2\n---\n"]
+        {
+            assert!(read(text).is_err(), "{text:?}");
+        }
     }
 }

@@ -20,47 +20,55 @@ pub fn read(head: &Head, directory: &str, profile: Profile) -> Reading {
     if head.has_bom && profile == Profile::Strict {
         diagnostics.push(diagnose::byte_order_mark(&head.file));
     }
-    let (root, found) = yaml::parse_part(&head.file, head.file.slice(head.yaml), head.yaml.start as usize);
-    let skill = match root {
-        Some(root) => {
-            diagnostics.extend(found.into_iter().map(|fault| diagnose::yaml(fault, profile, true)));
-            if profile == Profile::Strict {
-                diagnostics.extend(not_portable(head));
-            }
-            fields(&head.file, &root, directory, profile, &mut diagnostics)
-        }
-        None => again(head, found, directory, profile, &mut diagnostics),
-    };
-    sort(&mut diagnostics);
-    Reading { skill, diagnostics }
-}
-
-/// A second try with values in quotes, in the lenient profile.
-fn again(
-    head: &Head,
-    found: Vec<Diagnostic>,
-    directory: &str,
-    profile: Profile,
-    diagnostics: &mut Vec<Diagnostic>,
-) -> Option<Skill> {
-    let repaired = (profile == Profile::Lenient).then(|| recover::quoted(head.file.slice(head.yaml))).flatten();
-    if let Some(repaired) = repaired {
-        let file = SourceFile::new(head.file.path(), repaired);
-        let (root, _) = yaml::parse(&file);
-        if let Some(root) = root {
-            diagnostics.extend(found.into_iter().map(diagnose::recovered));
+    let skill = parse(head, profile, |file, root, found| {
+        if !std::sync::Arc::ptr_eq(file, &head.file) {
+            diagnostics.extend(found);
             // Places in the repaired text are not those of the file: what is found now receives the file as a whole.
             let mut second = Vec::new();
-            let skill = fields(&file, &root, directory, profile, &mut second);
+            let skill = fields(file, root, directory, profile, &mut second);
             diagnostics.extend(second.into_iter().map(|mut diagnostic| {
                 (diagnostic.span, diagnostic.label) = (None, None);
                 diagnostic
             }));
             return skill;
         }
+        diagnostics.extend(found.into_iter().map(|fault| diagnose::yaml(fault, profile, true)));
+        if profile == Profile::Strict {
+            diagnostics.extend(not_portable(head));
+        }
+        fields(file, root, directory, profile, &mut diagnostics)
+    });
+    let skill = skill.unwrap_or_else(|found| {
+        diagnostics.extend(found);
+        None
+    });
+    sort(&mut diagnostics);
+    Reading { skill, diagnostics }
+}
+
+/// Parses the YAML of a frontmatter and hands it to `then`, with the file that its places count in and what is wrong with it. In the
+/// lenient profile YAML that is none is parsed again, with values in quotes; that file is another one.
+///
+/// # Errors
+/// There is no YAML: what is wrong with it.
+pub(super) fn parse<T>(
+    head: &Head,
+    profile: Profile,
+    then: impl FnOnce(&std::sync::Arc<SourceFile>, &Node<'_>, Vec<Diagnostic>) -> T,
+) -> Result<T, Vec<Diagnostic>> {
+    let (root, found) = yaml::parse_part(&head.file, head.file.slice(head.yaml), head.yaml.start as usize);
+    if let Some(root) = &root {
+        return Ok(then(&head.file, root, found));
     }
-    diagnostics.extend(found.into_iter().map(|fault| diagnose::yaml(fault, profile, false)));
-    None
+    if let Some(repaired) = (profile == Profile::Lenient).then(|| recover::quoted(head.file.slice(head.yaml))).flatten()
+    {
+        let file = SourceFile::new(head.file.path(), repaired);
+        let (root, _) = yaml::parse(&file);
+        if let Some(root) = &root {
+            return Ok(then(&file, root, found.into_iter().map(diagnose::recovered).collect()));
+        }
+    }
+    Err(found.into_iter().map(|fault| diagnose::yaml(fault, profile, false)).collect())
 }
 
 fn not_portable(head: &Head) -> Vec<Diagnostic> {

@@ -1,11 +1,8 @@
 use super::*;
-use crate::frontmatter::{Scan, scan};
+use crate::frontmatter::Head;
 
 fn reading(text: &str, directory: &str, profile: Profile) -> Reading {
-    match scan("SKILL.md", text.as_bytes(), true) {
-        Scan::Done(head) => read(&head, directory, profile),
-        Scan::More => panic!("the file was complete"),
-    }
+    read(&Head::of("SKILL.md", text.as_bytes()), directory, profile)
 }
 
 fn words(reading: &Reading) -> Vec<&'static str> {

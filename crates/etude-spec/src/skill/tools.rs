@@ -1,12 +1,12 @@
 //! Lists of tools: `Bash(git add *) Read` and its other spellings (C-2.4).
 
-/// The items of a list that is separated by blanks or commas. What stands in brackets stays whole.
+/// The items of a list that is separated by blanks or commas. What stands in brackets or braces stays whole.
 pub fn tool_list(text: &str) -> Vec<String> {
     let (mut items, mut item, mut depth) = (Vec::new(), String::new(), 0_u32);
     for c in text.chars() {
         match c {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
+            '(' | '{' => depth += 1,
+            ')' | '}' => depth = depth.saturating_sub(1),
             _ => {}
         }
         if depth == 0 && (c == ',' || c.is_whitespace()) {
@@ -31,8 +31,8 @@ mod tests {
     /// C-2.4: blanks and commas separate, brackets hold together.
     #[test]
     fn items_with_blanks_stay_whole() {
-        let wanted = ["Bash(git add *)", "Read", "mcp__x__y"];
-        for text in ["Bash(git add *) Read mcp__x__y", " Bash(git add *),Read ,  mcp__x__y,"] {
+        let wanted = ["Bash(git add *)", "Read", "mcp__{x, y}__z"];
+        for text in ["Bash(git add *) Read mcp__{x, y}__z", " Bash(git add *),Read ,  mcp__{x, y}__z,"] {
             assert_eq!(tool_list(text), wanted, "{text}");
         }
         assert_eq!(tool_list("Bash(a, b"), ["Bash(a, b"]);
