@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use etude::definition::Definition;
 use etude::queue;
-use etude::runner::Ended;
+use etude::runner::RunResult;
 use etude_core::machine::Limits;
 use etude_runs::document::Document;
 use etude_runtime::driver::Stop;
@@ -109,11 +109,11 @@ pub(crate) fn cancel(
 }
 
 /// How a run ended, from its result document.
-fn ended(engine: &dyn Engine, view: &RunView) -> Result<Ended, Problem> {
+fn ended(engine: &dyn Engine, view: &RunView) -> Result<RunResult, Problem> {
     let document: Document = crate::command::runs::document_of(engine, view)?;
     let errors = document.members.get("errors").and_then(Value::as_array);
     let errors = errors.into_iter().flatten().filter_map(failure_of).collect();
-    Ok(Ended { run_id: view.row.id.clone(), document, errors, gates: Vec::new(), limits: Limits::default() })
+    Ok(RunResult { run_id: view.row.id.clone(), document, errors, gates: Vec::new(), limits: Limits::default() })
 }
 
 /// Continues a run that no worker has: it is put into its queue and followed.

@@ -4,7 +4,7 @@
 #[cfg(feature = "otel")]
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use etude::runner::{Ended, Error};
+use etude::runner::{Error, RunResult};
 use etude_invoke::chain::Event;
 #[cfg(feature = "otel")]
 use etude_invoke::chain::EventKind;
@@ -82,7 +82,7 @@ impl Telemetry {
     }
 
     /// Ends the span of a run.
-    pub(crate) async fn finish_run(self, ended: &Result<Ended, Error>) {
+    pub(crate) async fn finish_run(self, ended: &Result<RunResult, Error>) {
         let run = match ended {
             Ok(ended) => etude_otel::Run {
                 id: ended.run_id.clone(),
@@ -128,7 +128,7 @@ impl etude_server::RunObserver for Telemetry {
         Telemetry::observe(self, progress);
     }
 
-    fn end<'a>(self: Box<Self>, ended: &'a Result<Ended, Error>) -> etude_runtime::engine::Boxed<'a, ()> {
+    fn end<'a>(self: Box<Self>, ended: &'a Result<RunResult, Error>) -> etude_runtime::engine::Boxed<'a, ()> {
         Box::pin((*self).finish_run(ended))
     }
 }
@@ -165,7 +165,7 @@ impl Telemetry {
 
     pub(crate) fn invocation(&mut self, _event: &Event) {}
 
-    pub(crate) async fn finish_run(self, _ended: &Result<Ended, Error>) {}
+    pub(crate) async fn finish_run(self, _ended: &Result<RunResult, Error>) {}
 
     pub(crate) async fn finish_call(self, _throw: Option<&etude_invoke::chain::Throw>) {}
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use etude::definition::Definition;
 use etude::disk::Disk;
-use etude::runner::{Ended, Error, Runner};
+use etude::runner::{Error, RunResult, Runner};
 use etude_runs::target::Target;
 use etude_runtime::driver::Progress;
 use etude_runtime::engine::{Boxed, NewRun, RunRow, name_of};
@@ -51,7 +51,7 @@ pub trait Apps: Send + Sync {
     }
 
     /// A run has ended here: what follows from it may begin, such as the candidate that shadows it. Its own end is known already.
-    fn after(&self, _run: &NewRun, _ended: &Ended) {}
+    fn after(&self, _run: &NewRun, _ended: &RunResult) {}
 
     /// The document of `etude list` for the app, with its diagnostics.
     ///
@@ -130,7 +130,7 @@ pub trait RunObserver: Send {
     fn observe(&mut self, progress: &Progress<'_>);
 
     /// The run has ended, waits, or was left to another process.
-    fn end<'a>(self: Box<Self>, ended: &'a Result<Ended, Error>) -> Boxed<'a, ()>;
+    fn end<'a>(self: Box<Self>, ended: &'a Result<RunResult, Error>) -> Boxed<'a, ()>;
 }
 
 /// What became of a command, with its envelope (C-1.13) as JSON.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use etude::attempts;
 use etude::crash;
-use etude::runner::{self, Ended, Resume};
+use etude::runner::{self, Resume, RunResult};
 use etude::service::{self, Parts, RunHandle};
 use etude_core::failure::{Failure, FailureKind};
 use etude_core::machine::Limits as RunLimits;
@@ -370,7 +370,7 @@ async fn attend(
 }
 
 /// The word for why a run was lost.
-fn reason_of(ended: &Result<Ended, runner::Error>, is_lapsed: bool) -> &'static str {
+fn reason_of(ended: &Result<RunResult, runner::Error>, is_lapsed: bool) -> &'static str {
     match service::engine_error(ended) {
         Some(engine::Error::Lapsed { .. }) => "lease",
         Some(engine::Error::Gap { .. }) => "gap",
@@ -394,7 +394,7 @@ async fn end_after_gap(server: &Server, run_id: &str, position: u64) {
 
 /// Why a run came to a stop here. On a worker, a database that is away and another worker that has the run are no reasons: no run
 /// fails because of them (K-23).
-fn cause_of_stop<E>(ended: &Result<Result<Ended, runner::Error>, E>, is_worker: bool) -> Option<String> {
+fn cause_of_stop<E>(ended: &Result<Result<RunResult, runner::Error>, E>, is_worker: bool) -> Option<String> {
     use engine::Error::{Busy, Lapsed, Overtaken, Store};
     match ended {
         Ok(Ok(_)) => None,

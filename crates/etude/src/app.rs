@@ -1,8 +1,105 @@
-//! Finding an app (A-1.1), or a directory of skills.
+//! Apps: their pipelines, machines and skill (A-1), and finding one (A-1.1).
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use etude_files::shared::is_of_others;
+use etude_runs::target::Target;
+use etude_spec::Summary;
+use etude_tools::disk::Disk;
+
+use crate::definition::{self, Configuration, Definition, LoadError};
+use crate::{skill_mode, stage_machine};
+
+/// An app: a directory with definitions, and what the user's configuration says about them.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let home = dir.path();
+/// std::fs::create_dir_all(home.join("pipelines/greet"))?;
+/// std::fs::write(
+///     home.join("pipelines/greet/pipeline.yaml"),
+///     "name: greet\ndescription: Greet a person.\nsteps:\n  - {name: hello, type: code, command: echo hello, output: text}\n",
+/// )?;
+///
+/// let app = etude::App::open(home)?;
+/// let pipelines = app.pipelines();
+/// assert_eq!(pipelines[0].name, "greet");
+/// assert_eq!(pipelines[0].description, "Greet a person.");
+///
+/// let definition = app.pipeline("greet").expect("the pipeline is valid");
+/// assert_eq!(definition.plan.body.steps.len(), 1);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// A definition with faults is reported as a whole:
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let home = dir.path();
+/// std::fs::create_dir_all(home.join("pipelines/greet"))?;
+/// std::fs::write(home.join("pipelines/greet/pipeline.yaml"), "name: greet\nstepps: []\n")?;
+///
+/// let app = etude::App::open(home)?;
+/// let Err(etude::LoadError::Invalid(diagnostics)) = app.pipeline("greet") else { panic!("it has faults") };
+/// assert!(diagnostics.iter().any(|diagnostic| diagnostic.message.contains("stepps")));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct App {
+    disk: Disk,
+    configuration: Configuration,
+}
+
+impl App {
+    /// The app in the directory `dir`.
+    ///
+    /// # Errors
+    /// The directory cannot be opened.
+    pub fn open(dir: &Path) -> io::Result<Self> {
+        Ok(Self::new(Disk::open(dir)?, Configuration::default()))
+    }
+
+    /// The app whose files are `disk`. `configuration`: what the user's configuration says about definitions.
+    pub fn new(disk: Disk, configuration: Configuration) -> Self {
+        Self { disk, configuration }
+    }
+
+    /// Its files.
+    pub fn disk(&self) -> &Disk {
+        &self.disk
+    }
+
+    /// Its pipelines, also those with faults, sorted by name.
+    pub fn pipelines(&self) -> Vec<Summary> {
+        etude_spec::App::new(&self.disk).summaries().0
+    }
+
+    /// Loads the pipeline `name`, with constructor and destructor.
+    ///
+    /// # Errors
+    /// There is no such pipeline, or a definition has faults.
+    pub fn pipeline(&self, name: &str) -> Result<Definition, LoadError> {
+        definition::load(&self.disk, name, &self.configuration)
+    }
+
+    /// Loads the pipeline, the stage machine or the skill that `target` names.
+    ///
+    /// # Errors
+    /// There is no such definition, or it has faults.
+    pub fn load(&self, target: &Target) -> Result<Definition, LoadError> {
+        match target {
+            Target::Pipeline(name) => self.pipeline(name),
+            Target::Machine(name) => stage_machine::load(&self.disk, name, &self.configuration.machines),
+            Target::Skill(_) => skill_mode::load(&self.disk, self.configuration.agent),
+        }
+    }
+
+    /// The files alone.
+    pub fn into_disk(self) -> Disk {
+        self.disk
+    }
+}
 
 /// True if `dir` is an app: it has `SKILL.md`, `pipelines/` or `machines/`.
 pub fn is_app(dir: &Path) -> bool {

@@ -1,62 +1,52 @@
-//! `etude` as a library: find an app, check it, run its pipelines, go on with interrupted runs.
+//! `etude` as a library: find an app, check it, run its pipelines, resume interrupted runs.
 //!
-//! Nothing here prints, reads the environment or looks for configuration: anyone who embeds the library decides.
+//! Nothing here prints, reads the environment or looks for configuration: the program that embeds the library decides.
+//!
+//! | item | what |
+//! |---|---|
+//! | [`App`] | the definitions in a directory; loading one gives a [`Definition`] |
+//! | [`Runner`] | an engine, models and grants; starts and resumes runs |
+//! | [`Request`], [`RunResult`] | the start parameters of a run, and its end |
+//! | [`Progress`], [`Event`] | what happens in a run, as it happens |
+//! | [`service`] | many runs in one process, each with a [`RunHandle`] |
 //!
 //! # Running a pipeline
 //!
-//! A [`runner::Runner`] has everything that runs need: a journal, models, and what processes and agents may do. This one
-//! keeps its journal in memory and has no models.
+//! This runner keeps its journal in memory and has no models.
 //!
 //! ```
 //! use std::{fs, sync::Arc};
 //!
-//! use etude::runner::{Request, Runner, Watch};
-//! use etude::{agent::Grants, definition, disk::Disk};
-//! use etude_core::data::Json;
-//! use etude_runtime::{blob::FileBlobs, driver::Stop, memory::MemoryEngine};
-//! # use etude_core::model::{CallFailure, ModelResponse};
-//! # use etude_runtime::host::{Boxed, ModelPort};
-//! # #[derive(Debug)]
-//! # struct NoModels;
-//! # impl ModelPort for NoModels {
-//! #     fn call(&self, _: etude_core::model::Request) -> Boxed<Result<ModelResponse, CallFailure>> {
-//! #         unreachable!("no step asks a model")
-//! #     }
-//! # }
+//! use etude::{App, Event, FileBlobs, Json, MemoryEngine, NoModels, Progress, Request, Runner, Watch};
+//!
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let dir = tempfile::tempdir()?;
-//! # let app = dir.path();
-//! fs::create_dir_all(app.join("pipelines/greet"))?;
+//! # let home = dir.path();
+//! fs::create_dir_all(home.join("pipelines/greet"))?;
 //! fs::write(
-//!     app.join("pipelines/greet/pipeline.yaml"),
-//!     "name: greet\ndescription: Greet somebody.\nsteps:\n  - {name: hello, type: code, command: echo hello, output: text}\n",
+//!     home.join("pipelines/greet/pipeline.yaml"),
+//!     "name: greet\ndescription: Greet a person.\nsteps:\n  - {name: hello, type: code, command: echo hello, output: text}\n",
 //! )?;
 //!
-//! let disk = Disk::open(app)?;
-//! let definition = definition::load(&disk, "greet", &Default::default()).expect("the pipeline has no faults");
-//! let runner = Runner {
-//!     engine: Arc::new(MemoryEngine::new(Arc::new(FileBlobs::new(app.join("blobs"), false)))),
-//!     models: Arc::new(NoModels),
-//!     grants: Grants::default(),
-//!     withheld_env: Vec::new(),
-//!     extra_env: Vec::new(),
-//!     layers: etude_invoke::LayerSettings { scratch: app.join("scratch"), extra_env: Vec::new() },
-//!     python_worker: etude_process::PythonWorker::default(),
-//!     sandboxes: None,
-//!     is_exclusive: false,
+//! let app = App::open(home)?;
+//! let definition = app.pipeline("greet").expect("the pipeline is valid");
+//! let engine = Arc::new(MemoryEngine::new(Arc::new(FileBlobs::new(home.join("blobs"), false))));
+//! let runner = Runner::new(engine, Arc::new(NoModels), home.join("scratch"));
+//!
+//! let mut finished = Vec::new();
+//! let mut emit = |progress: Progress<'_>| {
+//!     if let Progress::Machine { event: Event::StepEnded { row }, rows, .. } = progress {
+//!         finished.push(rows[*row].name.clone());
+//!     }
 //! };
 //! let request = Request::new(Json::trusted("{}"), String::new());
-//! let (_stop, stop) = tokio::sync::watch::channel(Stop::No);
-//! let mut events = 0;
-//! let mut emit = |_: etude_runtime::driver::Progress<'_>| events += 1;
-//! let watch = Watch { emit: &mut emit, stop, streams_completions: false, observes_invocations: false };
-//! let ended = runner.start(&definition, &disk, request, watch).await?;
+//! let result = runner.start(&definition, app.disk(), request, Watch::new(&mut emit)).await?;
 //!
-//! assert_eq!(ended.document.status(), "succeeded");
-//! let output = ended.document.output.expect("a run that succeeded has an output");
+//! assert_eq!(result.document.status(), "succeeded");
+//! let output = result.document.output.expect("a run that succeeded has an output");
 //! assert_eq!(&*output.text()?, "\"hello\"");
-//! assert!(events > 0);
+//! assert_eq!(finished, ["hello"]);
 //! # Ok(())
 //! # }
 //! ```
@@ -81,8 +71,21 @@ pub mod service;
 pub mod skill_mode;
 pub mod stage_machine;
 
+pub use app::App;
+pub use definition::{Definition, LoadError};
 pub use resume_plan::changes;
+pub use runner::{Error, NoModels, Request, Resume, RunResult, Runner, Watch};
+pub use service::RunHandle;
 
+pub use etude_core::data::Json;
+pub use etude_core::report::Event;
 pub use etude_files::{beneath, regular};
+pub use etude_runs::document::Document;
+pub use etude_runs::target::Target;
+pub use etude_runtime::blob::FileBlobs;
+pub use etude_runtime::driver::{Progress, Stop};
+pub use etude_runtime::engine::Engine;
+pub use etude_runtime::host::ModelPort;
+pub use etude_runtime::memory::MemoryEngine;
 pub use etude_runtime::{clock, private, run_id};
 pub use etude_tools::disk;

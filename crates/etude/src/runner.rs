@@ -1,6 +1,7 @@
 //! Runs pipelines and goes on with runs.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,13 +10,13 @@ use etude_core::effect::EffectId;
 use etude_core::effect::Gate;
 use etude_core::failure::{Failure, FailureKind};
 use etude_core::machine::{ABI, Limits, Machine};
-use etude_core::model::Usage;
-use etude_core::report::{RunResult, Status};
+use etude_core::model::{CallFailure, CallFailureKind, ModelResponse, Usage};
+use etude_core::report::{self, Status};
 use etude_process::sandbox::SandboxSettings;
 use etude_process::{ChildEnvironment, HostSettings, ProcessHost, PythonWorker, Redaction};
 use etude_runtime::driver::{self, Drive, Driven, MiddlewareEvent, Progress, Stop};
 use etude_runtime::engine::{self, Engine, NewRun, Placement, RunState, Session};
-use etude_runtime::host::{CacheUse, EffectMiddleware, Host, ModelPort, ToolPort};
+use etude_runtime::host::{Boxed, CacheUse, EffectMiddleware, Host, ModelPort, ToolPort};
 use etude_runtime::meter::{Meter, Metered};
 use etude_runtime::record::{self, Continuation};
 use etude_spec::source::Sources;
@@ -62,6 +63,22 @@ pub struct Runner {
     pub sandboxes: Option<SandboxSettings>,
     /// This process starts children for its runs only, so that whatever is left of them can be ended.
     pub is_exclusive: bool,
+}
+
+/// The models of a program that has none: every call fails.
+#[derive(Debug, Clone, Copy)]
+pub struct NoModels;
+
+impl ModelPort for NoModels {
+    fn call(&self, _: etude_core::model::Request) -> Boxed<Result<ModelResponse, CallFailure>> {
+        let failure = CallFailure {
+            kind: CallFailureKind::Environment,
+            message: "no model is configured".to_owned(),
+            model: None,
+            transport_failures: Vec::new(),
+        };
+        Box::pin(std::future::ready(Err(failure)))
+    }
 }
 
 /// With what a run is started.
@@ -150,9 +167,16 @@ pub struct Watch<'a> {
     pub observes_invocations: bool,
 }
 
-/// How far a run has come, in a form to print.
+impl<'a> Watch<'a> {
+    /// Passes what happens to `emit`. The run is not stopped from outside.
+    pub fn new(emit: &'a mut (dyn FnMut(Progress<'_>) + Send)) -> Self {
+        Self { emit, stop: watch::channel(Stop::No).1, streams_completions: false, observes_invocations: false }
+    }
+}
+
+/// The result of a run: how it ended, or for what it waits.
 #[derive(Debug)]
-pub struct Ended {
+pub struct RunResult {
     /// The run's id.
     pub run_id: String,
     /// The result document.
@@ -217,6 +241,22 @@ pub enum Error {
 }
 
 impl Runner {
+    /// A runner whose agents may do nothing that needs a grant, and whose steps have no sandboxes. `scratch` is a directory for
+    /// sockets and long values of middleware.
+    pub fn new(engine: Arc<dyn Engine>, models: Arc<dyn ModelPort>, scratch: PathBuf) -> Self {
+        Self {
+            engine,
+            models,
+            grants: Grants::default(),
+            withheld_env: Vec::new(),
+            extra_env: Vec::new(),
+            layers: LayerSettings { scratch, extra_env: Vec::new() },
+            python_worker: PythonWorker::default(),
+            sandboxes: None,
+            is_exclusive: false,
+        }
+    }
+
     /// Starts a run and drives it until it is over or waits.
     ///
     /// # Errors
@@ -227,7 +267,7 @@ impl Runner {
         sources: &dyn Sources,
         request: Request,
         watch: Watch<'_>,
-    ) -> Result<Ended, Error> {
+    ) -> Result<RunResult, Error> {
         let blobs = self.engine.blobs();
         let project = Project::of_app(&definition.app, Modules::Run);
         let pins = Pins::take(sources, &files_of(definition, project.as_ref()), &*blobs)?;
@@ -259,7 +299,7 @@ impl Runner {
         definition: &Definition,
         sources: &dyn Sources,
         watch: Watch<'_>,
-    ) -> Result<Ended, Error> {
+    ) -> Result<RunResult, Error> {
         // Somebody may have asked for something before the run began, which a resume looks for first.
         if !session.records()?.is_empty() || !session.signals()?.is_empty() {
             return self.resume(session, definition, sources, Resume::default(), watch).await;
@@ -287,7 +327,7 @@ impl Runner {
         sources: &dyn Sources,
         resume: Resume,
         watch: Watch<'_>,
-    ) -> Result<Ended, Error> {
+    ) -> Result<RunResult, Error> {
         let run = session.run().clone();
         let facts = Facts::gather(&run, definition, sources, session.records()?, &*self.engine)?;
         // A run that is only to be cancelled may be anything.
@@ -312,7 +352,7 @@ impl Runner {
         session: Box<dyn Session>,
         definition: &Definition,
         watch: Watch<'_>,
-    ) -> Result<Ended, Error> {
+    ) -> Result<RunResult, Error> {
         let run = session.run().clone();
         let plan = ResumePlan::unchanged(&run, definition, session.records()?, &*self.engine)?;
         self.drive(definition, &*session, &run, plan, watch).await
@@ -401,7 +441,7 @@ impl Runner {
         run: &NewRun,
         mut plan: ResumePlan,
         mut watch: Watch<'_>,
-    ) -> Result<Ended, Error> {
+    ) -> Result<RunResult, Error> {
         let start = plan.start(run, &definition.app, &*self.engine.blobs());
         let (records, project) = (std::mem::take(&mut plan.records), plan.project.take());
         let (header, is_resumed) = (&plan.header, plan.is_resumed);
@@ -462,7 +502,7 @@ impl Runner {
         let mut document = Document::of(&run.id, &definition.target, &result, &gates, took);
         document.again_of.clone_from(&header.again_of);
         note_end(session, state_of(&result), wakes_at_ms, &document).await?;
-        Ok(Ended { run_id: run.id.clone(), document, errors: result.errors, gates, limits })
+        Ok(RunResult { run_id: run.id.clone(), document, errors: result.errors, gates, limits })
     }
 }
 
@@ -490,7 +530,7 @@ async fn book(session: &dyn Session, meter: &Meter) -> Result<Usage, Error> {
 }
 
 /// The result so far, the gates that wait, and when the earliest of them times out.
-fn parts(driven: Driven) -> (RunResult, Vec<(EffectId, Gate)>, Option<i64>) {
+fn parts(driven: Driven) -> (report::RunResult, Vec<(EffectId, Gate)>, Option<i64>) {
     match driven {
         Driven::Finished(result) => (result, Vec::new(), None),
         Driven::Waiting { so_far, gates, wakes_at_ms } => (so_far, gates, wakes_at_ms),
@@ -504,7 +544,7 @@ async fn stopped(stop: &mut watch::Receiver<Stop>) {
     }
 }
 
-fn state_of(result: &RunResult) -> RunState {
+fn state_of(result: &report::RunResult) -> RunState {
     match result.status {
         Status::Waiting => RunState::Waiting,
         Status::Succeeded => RunState::Succeeded,

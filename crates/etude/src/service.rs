@@ -1,4 +1,43 @@
 //! Runs as values of a program that drives many of them: each in a task of its own, with a handle.
+//!
+//! A run waits in the queue of its engine until a process takes it.
+//!
+//! ```
+//! use std::{fs, sync::Arc};
+//!
+//! use etude::queue::{self, Terms};
+//! use etude::service::{self, Parts};
+//! use etude::{App, FileBlobs, Json, MemoryEngine, NoModels, Request, Resume, Runner};
+//! use etude_runtime::engine::{Fleet, Limits};
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = tempfile::tempdir()?;
+//! # let home = dir.path();
+//! fs::create_dir_all(home.join("pipelines/greet"))?;
+//! fs::write(
+//!     home.join("pipelines/greet/pipeline.yaml"),
+//!     "name: greet\ndescription: Greet a person.\nsteps:\n  - {name: hello, type: code, command: echo hello, output: text}\n",
+//! )?;
+//! let app = App::open(home)?;
+//! let definition = app.pipeline("greet").expect("the pipeline is valid");
+//! let engine = Arc::new(MemoryEngine::new(Arc::new(FileBlobs::new(home.join("blobs"), false))));
+//!
+//! let request = Request::new(Json::trusted("{}"), String::new());
+//! let now = etude::clock::now_ms();
+//! let (run_id, _) = queue::enqueue(&*engine, &definition, request, Terms::default(), now).await?;
+//!
+//! let session = engine.next(&Limits::of_default_queue(4), now)?.expect("a run waits");
+//! let runner = Runner::new(engine, Arc::new(NoModels), home.join("scratch"));
+//! let parts = Arc::new(Parts { runner, definition, disk: app.into_disk() });
+//! let mut handle = service::drive(parts, session, Resume::default(), false, Box::new(|_| {}));
+//! assert_eq!(handle.run_id(), run_id);
+//!
+//! let result = handle.wait().await??;
+//! assert_eq!(result.document.status(), "succeeded");
+//! # Ok(())
+//! # }
+//! ```
 
 use std::sync::Arc;
 
@@ -9,7 +48,7 @@ use tokio::task::{JoinError, JoinHandle};
 
 use crate::definition::Definition;
 use crate::disk::Disk;
-use crate::runner::{Ended, Error, Resume, Runner, Watch};
+use crate::runner::{Error, Resume, RunResult, Runner, Watch};
 
 /// What a run needs besides its journal.
 #[derive(Debug)]
@@ -31,7 +70,7 @@ pub type Observer = Box<dyn FnMut(Progress<'_>) + Send>;
 pub struct RunHandle {
     run_id: String,
     stop: watch::Sender<Stop>,
-    task: JoinHandle<Result<Ended, Error>>,
+    task: JoinHandle<Result<RunResult, Error>>,
 }
 
 /// Drives a run that the caller has taken, in a task of the current runtime: a queued one begins, one that was interrupted or waited
@@ -96,18 +135,18 @@ impl RunHandle {
     ///
     /// # Errors
     /// The task panicked: an internal error. The run is interrupted.
-    pub async fn wait(&mut self) -> Result<Result<Ended, Error>, JoinError> {
+    pub async fn wait(&mut self) -> Result<Result<RunResult, Error>, JoinError> {
         (&mut self.task).await
     }
 }
 
 /// Whether a run stopped because it was left to another process.
-pub fn is_left(ended: &Result<Ended, Error>) -> bool {
+pub fn is_left(ended: &Result<RunResult, Error>) -> bool {
     matches!(ended, Err(Error::Drive { source: driver::Error::Left, .. }))
 }
 
 /// The error of the journal that stopped a run.
-pub fn engine_error(ended: &Result<Ended, Error>) -> Option<&engine::Error> {
+pub fn engine_error(ended: &Result<RunResult, Error>) -> Option<&engine::Error> {
     match ended {
         Err(Error::Engine(error) | Error::Drive { source: driver::Error::Engine(error), .. }) => Some(error),
         _ => None,

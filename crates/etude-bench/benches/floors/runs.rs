@@ -8,15 +8,12 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use etude::agent::Grants;
 use etude::definition::{Definition, load};
 use etude::disk::Disk;
 use etude::runner::{Request, Runner, Watch};
 use etude_core::data::Json;
 use etude_core::model::{self, Tier};
-use etude_invoke::LayerSettings;
 use etude_models::{ModelId, Models, ProviderKind, ProviderSettings, Secret, Settings};
-use etude_process::PythonWorker;
 use etude_runtime::driver::Stop;
 use etude_runtime::host::{Boxed, ModelPort};
 use etude_sqlite::{Sqlite, Sync};
@@ -155,17 +152,9 @@ fn runner(home: &Path, address: SocketAddr) -> Runner {
         ..Settings::default()
     };
     let journal = etude_sqlite::Settings { dir: home.join("journal"), sync: Sync::Normal };
-    Runner {
-        engine: Arc::new(Sqlite::open(journal).expect("a journal")),
-        models: Arc::new(Port(Arc::new(Models::new(settings).expect("models")))),
-        grants: Grants::default(),
-        withheld_env: Vec::new(),
-        extra_env: Vec::new(),
-        layers: LayerSettings { scratch: std::env::temp_dir(), extra_env: Vec::new() },
-        python_worker: PythonWorker::default(),
-        sandboxes: None,
-        is_exclusive: false,
-    }
+    let engine = Arc::new(Sqlite::open(journal).expect("a journal"));
+    let models = Arc::new(Port(Arc::new(Models::new(settings).expect("models"))));
+    Runner::new(engine, models, std::env::temp_dir())
 }
 
 async fn one_run(runner: Arc<Runner>, definition: Arc<Definition>, app: std::path::PathBuf) {

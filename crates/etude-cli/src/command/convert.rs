@@ -9,7 +9,7 @@ pub(crate) mod write;
 use std::path::{Path, PathBuf};
 
 use etude::disk::Disk;
-use etude::runner::{Ended, Request, Watch};
+use etude::runner::{Request, RunResult, Watch};
 use etude_convert::case::{self, Case};
 use etude_convert::command as commands;
 use etude_convert::definition::{self, Settings};
@@ -144,7 +144,7 @@ fn app(tier: Tier, has_cases: bool) -> Result<Disk, Problem> {
 }
 
 /// Prints the document of the conversion, and says in the exit status how it ended.
-fn finished(context: &Context, disk: &Disk, ended: &Ended) -> Exit {
+fn finished(context: &Context, disk: &Disk, ended: &RunResult) -> Exit {
     for (at, failure) in ended.errors.iter().enumerate() {
         render::say!("");
         render::say_part!("{}", render::failure::text(failure, Some(disk.root()), at > 0));
@@ -162,7 +162,7 @@ fn finished(context: &Context, disk: &Disk, ended: &Ended) -> Exit {
 }
 
 /// The document of 1.8, with `status`, `errors` and `waiting` of the run.
-fn document(ended: &Ended) -> Value {
+fn document(ended: &RunResult) -> Value {
     let run = &ended.document;
     let member = |name: &str| run.members.get(name).cloned().unwrap_or_default();
     let output = run.output.as_ref().and_then(|output| output.value().ok()).unwrap_or_default();

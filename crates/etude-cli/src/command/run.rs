@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use etude::definition::{self, Configuration, Definition, LoadError};
 use etude::disk::Disk;
-use etude::runner::{Ended, Error, Request, Runner, Watch};
+use etude::runner::{Error, Request, RunResult, Runner, Watch};
 use etude::skill_mode;
 use etude_core::data::Json;
 use etude_core::failure::{Failure, FailureKind};
@@ -321,7 +321,7 @@ pub(crate) fn unwatched(
     runner: &Runner,
     (definition, disk): (&Definition, &Disk),
     request: Request,
-) -> Result<Result<Ended, Error>, Problem> {
+) -> Result<Result<RunResult, Error>, Problem> {
     block_on(async {
         let stop = signals::listen()?;
         let watch = Watch { emit: &mut |_| {}, stop, streams_completions: false, observes_invocations: false };
@@ -394,9 +394,9 @@ pub(crate) fn conclude(
     context: &Context,
     definition: &Definition,
     disk: &Disk,
-    ended: Result<Ended, Error>,
+    ended: Result<RunResult, Error>,
 ) -> Result<Exit, Problem> {
-    let is_good = |ended: &&Ended| ended.document.status() == "succeeded";
+    let is_good = |ended: &&RunResult| ended.document.status() == "succeeded";
     let succeeded = ended.as_ref().ok().filter(is_good).map(|ended| ended.run_id.clone());
     let exit = finish(context, Some(disk), ended)?;
     after(context, definition, disk, succeeded.as_deref());
@@ -468,8 +468,8 @@ pub(crate) fn limits(args: &args::Limits) -> Limits {
 pub(crate) fn watched(
     context: &Context,
     target: &Target,
-    work: impl AsyncFnOnce(Watch<'_>) -> Result<Ended, Error>,
-) -> Result<Result<Ended, Error>, Problem> {
+    work: impl AsyncFnOnce(Watch<'_>) -> Result<RunResult, Error>,
+) -> Result<Result<RunResult, Error>, Problem> {
     let mut face = context.face();
     let is_of_machine = target.machine().is_some();
     let mut lines = context.streams().then(|| events::Lines::new(is_of_machine));
@@ -501,13 +501,13 @@ pub(crate) fn watched(
 }
 
 /// Prints how a run ended, and says so in the exit status.
-fn finish(context: &Context, disk: Option<&Disk>, ended: Result<Ended, Error>) -> Result<Exit, Problem> {
+fn finish(context: &Context, disk: Option<&Disk>, ended: Result<RunResult, Error>) -> Result<Exit, Problem> {
     let ended = ended.map_err(|error| render::stopped::problem(&error))?;
     Ok(finished(context, disk.map(Disk::root), &ended))
 }
 
 /// Prints how a run of the app in `app`, if that is here, ended, and says so in the exit status.
-pub(crate) fn finished(context: &Context, app: Option<&Path>, ended: &Ended) -> Exit {
+pub(crate) fn finished(context: &Context, app: Option<&Path>, ended: &RunResult) -> Exit {
     for (at, failure) in ended.errors.iter().enumerate() {
         crate::render::say!("");
         let has_streamed = failure.step.as_deref().is_some_and(|step| context.has_streamed(step));

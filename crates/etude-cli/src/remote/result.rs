@@ -1,6 +1,6 @@
 //! The document of a run on a server, as the result document of a run here.
 
-use etude::runner::Ended;
+use etude::runner::RunResult;
 use etude_core::data::Json;
 use etude_core::failure::{Attempt, Failure, FailureKind, Phase, RejectedBy};
 use etude_core::machine::Limits;
@@ -96,9 +96,9 @@ impl RunDocument {
     }
 
     /// How it ended, as a run here ends.
-    pub(crate) fn into_ended(self) -> Ended {
+    pub(crate) fn into_ended(self) -> RunResult {
         let Self { id, document, errors, limits, .. } = self;
-        Ended { run_id: id, document, errors, gates: Vec::new(), limits }
+        RunResult { run_id: id, document, errors, gates: Vec::new(), limits }
     }
 }
 

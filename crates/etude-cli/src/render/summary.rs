@@ -2,7 +2,7 @@
 
 use anstyle::{AnsiColor, Style};
 use etude::budget;
-use etude::runner::Ended;
+use etude::runner::RunResult;
 use etude_core::failure::{Failure, FailureKind};
 use etude_core::report::{Items, duration};
 use etude_runtime::record;
@@ -18,7 +18,7 @@ const YELLOW: Style = AnsiColor::Yellow.on_default();
 const CYAN: Style = AnsiColor::Cyan.on_default();
 
 /// Says it on stderr.
-pub(crate) fn show(context: &Context, ended: &Ended) {
+pub(crate) fn show(context: &Context, ended: &RunResult) {
     if context.global.quiet {
         return;
     }
@@ -54,7 +54,7 @@ pub(crate) fn show(context: &Context, ended: &Ended) {
 }
 
 /// The command that continues a run that did not succeed.
-fn next_attempt(ended: &Ended, first: &Failure) -> String {
+fn next_attempt(ended: &RunResult, first: &Failure) -> String {
     let resume = format!("etude runs resume {}", &ended.run_id[..ended.run_id.len().min(6)]);
     let usage = record::to_usage(ended.document.members.get("usage").unwrap_or(&Value::Null));
     match first.kind {

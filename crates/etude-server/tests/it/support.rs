@@ -7,13 +7,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use etude::agent::Grants;
-use etude::definition::{self, Definition, LoadError};
+use etude::App;
+use etude::definition::{Definition, LoadError};
 use etude::disk::Disk;
 use etude::runner::Runner;
 use etude_core::model::{CallFailure, ModelResponse, Request, Stop, ToolCall, Usage};
-use etude_invoke::LayerSettings;
-use etude_process::PythonWorker;
 use etude_runs::target::Target;
 use etude_runtime::engine::Engine;
 use etude_runtime::host::{Boxed, ModelPort};
@@ -24,7 +22,6 @@ use etude_server::{Apps, Code, Move, NotLoaded, OPENAPI, ServedApp, Server, Sett
 use etude_spec::automation::{self, Automation, Known};
 use etude_spec::learned::State;
 use etude_spec::source::SourceFile;
-use etude_spec::stage_machine::Rules;
 use etude_sqlite::Sqlite;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -38,30 +35,16 @@ struct Disks {
 
 impl Apps for Disks {
     fn load(&self, app: &Path, target: &Target) -> Result<(Disk, Definition), NotLoaded> {
-        let disk = Disk::open(app).map_err(|e| NotLoaded::Unreadable(e.to_string()))?;
-        let loaded = match target {
-            Target::Machine(id) => etude::stage_machine::load(&disk, id, &Rules::default()),
-            target => definition::load(&disk, target.pipeline().unwrap_or_default(), &Default::default()),
-        };
-        match loaded {
-            Ok(definition) => Ok((disk, definition)),
+        let app = App::open(app).map_err(|e| NotLoaded::Unreadable(e.to_string()))?;
+        match app.load(target) {
+            Ok(definition) => Ok((app.into_disk(), definition)),
             Err(LoadError::Unknown { known }) => Err(NotLoaded::Unknown { known }),
             Err(LoadError::Invalid(found)) => Err(NotLoaded::Invalid(found)),
         }
     }
 
     fn runner(&self, _: &etude_runtime::engine::NewRun, _: &Disk, _: &Definition) -> Result<Runner, String> {
-        Ok(Runner {
-            engine: Arc::clone(&self.engine),
-            models: Arc::clone(&self.models),
-            grants: Grants::default(),
-            withheld_env: Vec::new(),
-            extra_env: Vec::new(),
-            layers: LayerSettings { scratch: self.scratch.clone(), extra_env: Vec::new() },
-            python_worker: PythonWorker::default(),
-            sandboxes: None,
-            is_exclusive: false,
-        })
+        Ok(Runner::new(Arc::clone(&self.engine), Arc::clone(&self.models), self.scratch.clone()))
     }
 
     fn automation(&self, app: &Path) -> Result<Automation, String> {

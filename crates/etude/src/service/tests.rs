@@ -2,23 +2,19 @@ use std::collections::BTreeSet;
 
 use etude_core::data::Json;
 use etude_core::machine::{Aside, Limits};
-use etude_core::model::{CallFailure, ModelResponse, Request as ModelRequest, Usage};
-use etude_invoke::LayerSettings;
-use etude_process::PythonWorker;
+use etude_core::model::Usage;
 use etude_process::blob::FileBlobs;
 use etude_runtime::engine::{self, Cause, Engine, Enqueued, Placement, Query, RunState, UniqueKey};
-use etude_runtime::host::{Boxed, ModelPort};
 use etude_runtime::memory::MemoryEngine;
 use etude_runtime::record;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::agent::Grants;
 use crate::attempts::{self, Next};
 use crate::definition;
 use crate::queue::{self, Refused, Terms};
-use crate::runner::Request;
+use crate::runner::{NoModels, Request};
 use etude_runs::document::Document;
 use etude_runs::header::Granted;
 
@@ -43,15 +39,6 @@ echo '{"output": 1}'
 "#;
 
 const SECOND: &str = r#"echo second >> "$ETUDE_APP_DIR/ledger"; echo '{"output": 2}'"#;
-
-#[derive(Debug)]
-struct NoModels;
-
-impl ModelPort for NoModels {
-    fn call(&self, _: ModelRequest) -> Boxed<Result<ModelResponse, CallFailure>> {
-        unreachable!("no step asks a model")
-    }
-}
 
 /// An app with a journal.
 struct World {
@@ -82,17 +69,7 @@ impl World {
     fn parts(&self) -> Arc<Parts> {
         let disk = Disk::open(&self.app()).expect("an app");
         let definition = definition::load(&disk, "two", &definition::Configuration::default());
-        let runner = Runner {
-            engine: Arc::clone(&self.engine),
-            models: Arc::new(NoModels),
-            grants: Grants::default(),
-            withheld_env: Vec::new(),
-            extra_env: Vec::new(),
-            layers: LayerSettings { scratch: self.dir.path().to_owned(), extra_env: Vec::new() },
-            python_worker: PythonWorker::default(),
-            sandboxes: None,
-            is_exclusive: false,
-        };
+        let runner = Runner::new(Arc::clone(&self.engine), Arc::new(NoModels), self.dir.path().to_owned());
         Arc::new(Parts { runner, definition: definition.expect("it holds"), disk })
     }
 
@@ -144,7 +121,7 @@ fn watched(parts: Arc<Parts>, session: Box<dyn Session>) -> (RunHandle, mpsc::Un
     (drive(parts, session, Resume::default(), false, observer), reported)
 }
 
-async fn ended(handle: &mut RunHandle) -> Result<Ended, Error> {
+async fn ended(handle: &mut RunHandle) -> Result<RunResult, Error> {
     handle.wait().await.expect("no panic")
 }
 

@@ -391,10 +391,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     // A program that measures; nothing of it is given away.
     (
         "etude-bench",
-        &[
-            "etude", "etude-core", "etude-invoke", "etude-models", "etude-process", "etude-runtime", "etude-spec",
-            "etude-sqlite",
-        ],
+        &["etude", "etude-core", "etude-models", "etude-process", "etude-runtime", "etude-spec", "etude-sqlite"],
     ),
     ("xtask", &[]),
 ];

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use etude::definition::Definition;
 use etude::disk::Disk;
-use etude::runner::{Ended, Request};
+use etude::runner::{Request, RunResult};
 use etude_core::data::Json;
 use etude_core::model::Usage;
 use etude_evidence::rehearsal::{Programs, Rehearsal};
@@ -161,7 +161,7 @@ fn beside(
 }
 
 /// Where a shadow has left its pipeline: by a deviation, a failure, or a question that no one answers.
-fn left(ended: &Ended) -> Option<(Option<String>, String)> {
+fn left(ended: &RunResult) -> Option<(Option<String>, String)> {
     let text = |value: &Value, member: &str| value[member].as_str().map(str::to_owned);
     let deviation = ended.document.members.get("fell_back").filter(|value| value.is_object());
     if let Some(deviation) = deviation {

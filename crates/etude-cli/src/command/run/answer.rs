@@ -1,7 +1,7 @@
 //! Questions of a run, asked at the terminal.
 
 use etude::definition::Definition;
-use etude::runner::{Ended, Error, Runner};
+use etude::runner::{Error, RunResult, Runner};
 use etude_core::data::Json;
 use etude_core::effect::{Gate, Subject};
 use etude_core::outcome::Decision;
@@ -33,8 +33,8 @@ pub(crate) fn while_waiting(
     context: &Context,
     runner: &Runner,
     definition: &Definition,
-    mut ended: Result<Ended, Error>,
-) -> Result<Result<Ended, Error>, Problem> {
+    mut ended: Result<RunResult, Error>,
+) -> Result<Result<RunResult, Error>, Problem> {
     while let Ok(waiting) = &ended
         && !waiting.gates.is_empty()
         && context.can_ask()

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use etude::definition::{self, Configuration, Definition, LoadError};
+use etude::App;
+use etude::definition::{Configuration, Definition, LoadError};
 use etude::disk::Disk;
-use etude::runner::{Ended, Runner};
-use etude::skill_mode;
+use etude::runner::{RunResult, Runner};
 use etude_runs::header::Header;
 use etude_runs::target::Target;
 use etude_runtime::engine::NewRun;
@@ -79,7 +79,7 @@ impl Apps for Configured {
     }
 
     /// A run in skill mode is shadowed as one of the command line is (L-52).
-    fn after(&self, run: &NewRun, ended: &Ended) {
+    fn after(&self, run: &NewRun, ended: &RunResult) {
         let is_skill = matches!(Target::parse(&run.target), Target::Skill(_));
         // An app that a run brings along has gone with it.
         if !is_skill || run.placement.bundle.is_some() || ended.document.status() != "succeeded" {
@@ -119,16 +119,9 @@ impl Apps for Configured {
         let disk = Disk::open(app).map_err(|e| NotLoaded::Unreadable(e.to_string()))?;
         let context = self.context(app);
         let settings = context.settings(disk.root()).map_err(|problem| NotLoaded::Unreadable(why(&problem)))?;
-        let loaded = match target {
-            Target::Pipeline(name) => {
-                let (machines, agent) = (settings.machines, settings.agent);
-                definition::load(&disk, name, &Configuration { machines, agent })
-            }
-            Target::Machine(name) => etude::stage_machine::load(&disk, name, &settings.machines),
-            Target::Skill(_) => skill_mode::load(&disk, settings.agent),
-        };
-        match loaded {
-            Ok(definition) => Ok((disk, definition)),
+        let app = App::new(disk, Configuration { machines: settings.machines, agent: settings.agent });
+        match app.load(target) {
+            Ok(definition) => Ok((app.into_disk(), definition)),
             Err(LoadError::Unknown { known }) => Err(NotLoaded::Unknown { known }),
             Err(LoadError::Invalid(found)) => Err(NotLoaded::Invalid(found)),
         }

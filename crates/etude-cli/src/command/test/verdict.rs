@@ -1,6 +1,6 @@
 //! What a test expects, and what came of it.
 
-use etude::runner::Ended;
+use etude::runner::RunResult;
 use etude_core::failure::Failure;
 use etude_evidence::rehearsal::{Call, Made};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::case::Case;
 
 /// Everything that was not as the case expects. `made` is what was called, if calls are recorded.
-pub(super) fn faults(case: &Case, ended: &Ended, made: Option<Made>) -> Vec<String> {
+pub(super) fn faults(case: &Case, ended: &RunResult, made: Option<Made>) -> Vec<String> {
     let mut faults = Vec::new();
     let status = ended.document.status();
     if status != case.status {
