@@ -6,7 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use tokio_postgres::Config;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::Host;
+
+use crate::tls::{Mode, Protection, Wanted};
 
 /// The schema if the URL names none.
 const DEFAULT_SCHEMA: &str = "etude";
@@ -22,6 +24,7 @@ const MAX_NAME_BYTES: usize = 63;
 pub struct Address {
     config: Config,
     schema: String,
+    tls: Wanted,
 }
 
 /// Why a URL is no address that can be used.
@@ -36,12 +39,15 @@ pub enum AddressError {
     /// The name of a schema that cannot be quoted safely.
     #[error("`{0}` is no name of a schema: letters, digits and `_`, at most 63, and no digit first")]
     Schema(String),
-    /// A mode that encrypts, which this version cannot.
-    #[error("`sslmode={0}` needs TLS, which this version cannot speak to PostgreSQL")]
-    Tls(String),
-    /// Passwords and data would cross the network unencrypted.
-    #[error("`{0}` is another machine, and this version cannot speak TLS to PostgreSQL")]
-    Remote(String),
+    /// A word that is not a mode of encryption.
+    #[error("`sslmode={0}` is not a mode: {modes}", modes = Mode::ALL.map(Mode::word).join(", "))]
+    Mode(String),
+    /// Public authorities sign a certificate for anyone who has a name.
+    #[error("`sslrootcert=system` needs `sslmode=verify-full`, not `{0}`")]
+    WeakMode(&'static str),
+    /// Half of an identity.
+    #[error("`sslcert` and `sslkey` belong together, and one of them is missing")]
+    Identity,
 }
 
 impl AddressError {
@@ -51,24 +57,24 @@ impl AddressError {
             Self::Scheme => "write `postgres://USER@HOST/DATABASE`",
             Self::Syntax(_) => "the form is `postgres://USER@HOST:PORT/DATABASE?PARAMETER=VALUE`",
             Self::Schema(_) => "give another `schema=NAME`",
-            Self::Tls(_) | Self::Remote(_) => {
-                "use a socket or a tunnel to this machine; `sslmode=disable` allows an unencrypted connection"
-            }
+            Self::Mode(_) => "another machine needs no `sslmode`: `verify-full` is the default",
+            Self::WeakMode(_) => "remove `sslmode`, or name the file with your authority's certificate",
+            Self::Identity => "name the file with the certificate and the one with its key",
         }
     }
 }
 
 impl Address {
-    /// Reads a URL. A server on another machine is refused unless the URL has `sslmode=disable`.
+    /// Reads a URL. K-58: the connection to another machine is encrypted and its certificate checked, unless the URL says otherwise.
     ///
     /// # Errors
-    /// The URL is not well-formed, or its connection would need TLS.
+    /// The URL is not well-formed.
     pub fn parse(url: &str) -> Result<Self, AddressError> {
         Self::parse_with(url, &|_| None)
     }
 
-    /// The same, with `variable` for what the URL leaves open: `PGHOST`, `PGPORT`, `PGUSER`, `PGDATABASE`, `PGPASSWORD` and
-    /// `PGSSLMODE`.
+    /// The same, with `variable` for what the URL leaves open: `PGHOST`, `PGPORT`, `PGUSER`, `PGDATABASE`, `PGPASSWORD`, `PGSSLMODE`,
+    /// `PGSSLROOTCERT`, `PGSSLCERT` and `PGSSLKEY`.
     ///
     /// # Errors
     /// As [`Address::parse`].
@@ -77,12 +83,11 @@ impl Address {
             return Err(AddressError::Scheme);
         }
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
-        let (mut schema, mut sslmode, mut rest) = (DEFAULT_SCHEMA, None, Vec::new());
+        let (mut schema, mut protection, mut rest) = (DEFAULT_SCHEMA, Protection::of(variable), Vec::new());
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
             match parameter.split_once('=') {
                 Some(("schema", name)) => schema = name,
-                Some(("sslmode", mode)) => sslmode = Some(mode),
-                Some(("sslrootcert", _)) => {}
+                Some((name, value)) if protection.takes(name, value) => {}
                 _ => rest.push(parameter),
             }
         }
@@ -104,9 +109,13 @@ impl Address {
         };
         let mut config: Config = without_ours.parse().map_err(syntax)?;
         fill(&mut config, variable);
-        let mode_of_environment = variable("PGSSLMODE");
-        check_tls(&config, sslmode.or(mode_of_environment.as_deref()))?;
-        config.ssl_mode(SslMode::Disable);
+        if config.get_hosts().is_empty() {
+            // Certificates can be for addresses, too.
+            for address in config.get_hostaddrs().to_vec() {
+                config.host(address.to_string());
+            }
+        }
+        let tls = protection.of_hosts(&config)?;
         config.application_name("etude");
         // Half-open connections end within this time plus one beat.
         config
@@ -115,7 +124,7 @@ impl Address {
             .keepalives_retries(2);
         config.tcp_user_timeout(Duration::from_secs(7));
         config.connect_timeout(Duration::from_secs(5));
-        Ok(Self { config, schema: schema.to_owned() })
+        Ok(Self { config, schema: schema.to_owned(), tls })
     }
 
     /// The password, unless it is not UTF-8.
@@ -156,6 +165,11 @@ impl Address {
     /// Whether no network lies between this process and the server.
     pub(crate) fn is_local(&self) -> bool {
         remote_of(&self.config).is_none()
+    }
+
+    /// How its connections are protected.
+    pub(crate) fn tls(&self) -> &Wanted {
+        &self.tls
     }
 
     pub(crate) fn config(&self) -> &Config {
@@ -224,21 +238,17 @@ fn passfile_name(host: &Host) -> String {
     }
 }
 
-/// Refuses a connection that would need TLS.
-fn check_tls(config: &Config, sslmode: Option<&str>) -> Result<(), AddressError> {
-    match sslmode {
-        Some("disable") => return Ok(()),
-        None | Some("allow" | "prefer") => {}
-        Some(mode) => return Err(AddressError::Tls(mode.to_owned())),
-    }
-    match remote_of(config) {
-        None => Ok(()),
-        Some(host) => Err(AddressError::Remote(host)),
+/// Whether this is a directory with a socket.
+pub(crate) fn is_socket(host: &Host) -> bool {
+    match host {
+        Host::Tcp(_) => false,
+        #[cfg(unix)]
+        Host::Unix(_) => true,
     }
 }
 
 /// The first host that is another machine.
-fn remote_of(config: &Config) -> Option<String> {
+pub(crate) fn remote_of(config: &Config) -> Option<String> {
     let is_remote = |host: &&Host| match host {
         Host::Tcp(name) => !is_loopback(name),
         #[cfg(unix)]
@@ -299,23 +309,6 @@ mod tests {
     }
 
     #[test]
-    fn a_server_elsewhere_needs_the_consent_to_no_encryption() {
-        assert_eq!(refusal("postgres://db.example.com/x"), AddressError::Remote("db.example.com".to_owned()));
-        assert_eq!(refusal("postgres://127.0.0.1,10.0.0.1/x"), AddressError::Remote("10.0.0.1".to_owned()));
-        assert_eq!(refusal("postgres:///x?hostaddr=10.0.0.1"), AddressError::Remote("10.0.0.1".to_owned()));
-        assert_eq!(refusal("postgres://localhost/x?sslmode=verify-full"), AddressError::Tls("verify-full".to_owned()));
-        for url in [
-            "postgres://db.example.com/x?sslmode=disable",
-            "postgres://localhost/x",
-            "postgresql://127.0.0.1:5433/x?sslmode=prefer",
-            "postgres:///x?host=/run/postgresql",
-            "postgres:///x",
-        ] {
-            assert!(Address::parse(url).is_ok(), "{url}");
-        }
-    }
-
-    #[test]
     fn variables_fill_in_what_the_url_leaves_open() {
         let variable = |name: &str| {
             let value = match name {
@@ -338,9 +331,8 @@ mod tests {
             (Some("eve"), "postgres://127.0.0.1/other")
         );
         let elsewhere = |name: &str| (name == "PGHOST").then(|| "db.example.com".to_owned());
-        assert!(matches!(Address::parse_with("postgres://", &elsewhere), Err(AddressError::Remote(_))));
-        let strict = |name: &str| (name == "PGSSLMODE").then(|| "verify-full".to_owned());
-        assert!(matches!(Address::parse_with("postgres://", &strict), Err(AddressError::Tls(_))));
+        let address = Address::parse_with("postgres://", &elsewhere).expect("an address");
+        assert_eq!(address.tls().mode(), Mode::VerifyFull);
     }
 
     #[test]

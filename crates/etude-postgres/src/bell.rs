@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use etude_runtime::engine::Error;
 use tokio::sync::Notify;
-use tokio_postgres::{AsyncMessage, NoTls};
+use tokio_postgres::AsyncMessage;
 
 use crate::link::attempt;
 use crate::store::Store;
@@ -94,7 +94,7 @@ async fn attend(store: Weak<Store>) {
 
 /// A connection that only listens.
 async fn connect(store: &Arc<Store>) -> Result<tokio_postgres::Client, tokio_postgres::Error> {
-    let (client, mut connection) = store.link.address().config().connect(NoTls).await?;
+    let (client, mut connection, _) = store.link.open().await?;
     let (rung, schema) = (Arc::clone(&store.bell.rung), store.link.address().schema().to_owned());
     let is_there = Arc::downgrade(store);
     store.link.start(async move {

@@ -7,6 +7,7 @@ use etude_runtime::engine::Error;
 use crate::error::Fault;
 use crate::link::{Connection, Link, attempt};
 use crate::migrate::{self, FORMAT};
+use crate::tls::Mode;
 
 /// Oldest supported version, as `server_version_num` has it.
 const OLDEST: i32 = 140_000;
@@ -104,14 +105,7 @@ async fn report(connection: &mut Connection, link: &Link) -> Result<Report, Faul
             cost: "",
             hint: "",
         },
-        Check {
-            id: "tls",
-            status: if link.address().is_local() { Status::Skipped } else { Status::Error },
-            found: if link.address().is_local() { "this machine" } else { "none" }.to_owned(),
-            message: "this version does not encrypt connections to PostgreSQL",
-            cost: if link.address().is_local() { "" } else { "passwords and runs cross the network unencrypted" },
-            hint: if link.address().is_local() { "" } else { "use a tunnel to this machine" },
-        },
+        tls(connection, link),
         sessions(connection).await?,
         standby(connection).await?,
         clock(connection).await?,
@@ -146,13 +140,45 @@ async fn rights(connection: &mut Connection, schema: &str, format: u32) -> Resul
         let found = "no schema".to_owned();
         return Ok(Check { id: "rights", status: Status::Skipped, found, message, cost: "", hint: "" });
     }
-    let sql = "select bool_and(has_table_privilege(c.oid, 'select, insert, update, delete'))
-        from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = $1 and c.relkind = 'r'";
+    // Of a list of rights, one would be enough for the function.
+    let sql = "select bool_and(has_table_privilege(c.oid, word))
+        from pg_class c join pg_namespace n on n.oid = c.relnamespace, unnest('{select,insert,update,delete}'::text[]) as word
+        where n.nspname = $1 and c.relkind = 'r'";
     let row = connection.query_opt(sql, &[&schema]).await?;
     let may: Option<bool> = row.map_or(Ok(None), |row| row.try_get(0))?;
     let may = may.unwrap_or(false);
     let found = if may { "granted" } else { "missing" };
     Ok(one("rights", may, found, message, cost, "grant the rights, or log in as the user that migrated"))
+}
+
+/// K-58: between machines, what is sent must be encrypted, and the server must prove who it is.
+fn tls(connection: &Connection, link: &Link) -> Check {
+    let check = |status, found: &str, cost, hint| Check {
+        id: "tls",
+        status,
+        found: found.to_owned(),
+        message: "connections to another machine must be encrypted, and its certificate checked",
+        cost,
+        hint,
+    };
+    match connection.encryption {
+        None if link.address().is_local() => check(Status::Skipped, "this machine", "", ""),
+        None => check(
+            Status::Error,
+            "none",
+            "passwords and runs cross the network unencrypted",
+            "set `ssl = on` for the server, and remove `sslmode` from the URL",
+        ),
+        Some(version) if link.address().is_local() || link.address().tls().mode() >= Mode::VerifyCa => {
+            check(Status::Ok, version, "", "")
+        }
+        Some(version) => check(
+            Status::Warning,
+            &format!("{version}, certificate not checked"),
+            "whoever is on the network between can pose as the database",
+            "remove `sslmode` from the URL",
+        ),
+    }
 }
 
 /// A pooler that gives each transaction another session loses advisory locks.

@@ -33,6 +33,9 @@ impl From<Error> for Fault {
 /// Whether the same statement may succeed later: the connection broke, the server is not there, or others were in the way.
 pub(crate) fn is_passing(cause: &tokio_postgres::Error) -> bool {
     let Some(code) = cause.code() else {
+        if is_of_encryption(cause) {
+            return false;
+        }
         // An error without a code is not the server's. What it sent may be no value that was expected; all else is the connection.
         let text = cause.to_string();
         let is_ours = ["error deserializing", "invalid configuration", "authentication error"];
@@ -54,6 +57,50 @@ pub(crate) fn is_passing(cause: &tokio_postgres::Error) -> bool {
     of_server.contains(code) || of_others.contains(code) || code.code().starts_with("08")
 }
 
+/// Whether the two sides cannot agree on encryption. A connection that breaks during the handshake says nothing of it.
+pub(crate) fn is_of_encryption(cause: &tokio_postgres::Error) -> bool {
+    is_of_handshake(cause) && (tls_error(cause).is_some() || io_error(cause).is_none())
+}
+
+/// The client library gives the kind of an error in words alone.
+fn is_of_handshake(cause: &tokio_postgres::Error) -> bool {
+    cause.to_string().starts_with("error performing TLS handshake")
+}
+
+fn io_error(cause: &tokio_postgres::Error) -> Option<&io::Error> {
+    std::error::Error::source(cause)?.downcast_ref()
+}
+
+fn tls_error(cause: &tokio_postgres::Error) -> Option<&rustls::Error> {
+    io_error(cause)?.get_ref()?.downcast_ref()
+}
+
+/// What is wrong with the encryption, and the next step.
+fn why_unencrypted(cause: &tokio_postgres::Error) -> String {
+    use rustls::CertificateError::{NotValidForName, NotValidForNameContext, UnknownIssuer};
+    match tls_error(cause) {
+        Some(rustls::Error::InvalidCertificate(UnknownIssuer)) => {
+            "no authority that is trusted here has signed its certificate; name the file with the authority's certificate with \
+             `sslrootcert=FILE`"
+                .to_owned()
+        }
+        Some(rustls::Error::InvalidCertificate(why @ (NotValidForName | NotValidForNameContext { .. }))) => {
+            format!("its certificate is for another name ({why}); use a name of the certificate in the URL")
+        }
+        Some(rustls::Error::InvalidCertificate(why)) => format!("its certificate is refused: {why}"),
+        Some(why) => format!("TLS fails: {why}"),
+        None => match std::error::Error::source(cause) {
+            Some(why) if why.to_string() == NO_TLS => {
+                "it does not offer TLS; set `ssl = on` there, or allow an unencrypted connection with `sslmode=disable`".to_owned()
+            }
+            why => format!("TLS fails: {}", why.map_or_else(|| cause.to_string(), ToString::to_string)),
+        },
+    }
+}
+
+/// How the client library says that a server has no TLS.
+const NO_TLS: &str = "server does not support TLS";
+
 /// Whether the answer to an attempt to connect says that the database is down. Anything else proves nothing.
 pub(crate) fn is_refusal(cause: &tokio_postgres::Error) -> bool {
     if let Some(code) = cause.code() {
@@ -66,6 +113,9 @@ pub(crate) fn is_refusal(cause: &tokio_postgres::Error) -> bool {
 /// The error of a store.
 pub(crate) fn store_error(address: &Address, cause: &tokio_postgres::Error) -> Error {
     let path = address.to_string();
+    if is_of_encryption(cause) {
+        return Error::Store { path, why: why_unencrypted(cause) };
+    }
     let Some(database) = cause.as_db_error() else {
         let why = std::error::Error::source(cause).map_or_else(|| cause.to_string(), ToString::to_string);
         return Error::Store { path, why: format!("{why}; check that PostgreSQL runs there") };

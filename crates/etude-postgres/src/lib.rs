@@ -43,6 +43,7 @@ mod session;
 mod signal;
 mod store;
 mod submission;
+mod tls;
 mod transfer;
 mod wake;
 mod worker;

@@ -14,10 +14,11 @@ use etude_runtime::engine::{Boxed, Error};
 use tokio::runtime::Runtime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, NoTls, Row, Statement};
+use tokio_postgres::{Client, Row, Statement};
 
 use crate::address::Address;
 use crate::error::{Fault, is_passing, store_error};
+use crate::tls::{Opened, Tls};
 
 /// Between two attempts, while the database does not answer.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -38,6 +39,7 @@ pub(crate) type Parameter<'p> = &'p (dyn ToSql + Sync);
 #[derive(Debug)]
 pub(crate) struct Link {
     address: Address,
+    tls: Tls,
     patience: Duration,
     runtime: Option<Runtime>,
     idle: Mutex<Vec<Connection>>,
@@ -50,6 +52,8 @@ pub(crate) struct Link {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) client: Client,
+    /// How it is encrypted, if it is.
+    pub(crate) encryption: Option<&'static str>,
     statements: HashMap<String, Statement>,
 }
 
@@ -61,9 +65,10 @@ impl Link {
             .enable_all()
             .build()
             .map_err(|cause| Error::Store { path: address.to_string(), why: cause.to_string() })?;
+        let tls = Tls::new(address.tls()).map_err(|why| Error::Store { path: address.to_string(), why })?;
         let permits = Arc::new(Semaphore::new(connections.max(1)));
         let breaks = watch::Sender::new(0);
-        Ok(Self { address, patience, runtime: Some(runtime), idle: Mutex::default(), permits, breaks })
+        Ok(Self { address, tls, patience, runtime: Some(runtime), idle: Mutex::default(), permits, breaks })
     }
 
     pub(crate) fn address(&self) -> &Address {
@@ -91,7 +96,7 @@ impl Link {
     }
 
     async fn connect_now(&self) -> Result<Connection, Fault> {
-        let (client, connection) = self.address.config().connect(NoTls).await?;
+        let (client, connection, encryption) = self.open().await?;
         self.start(async move {
             // Its end is seen by the user of the client.
             let _ = connection.await;
@@ -102,7 +107,12 @@ impl Link {
             self.address.schema()
         );
         client.batch_execute(&sql).await?;
-        Ok(Connection { client, statements: HashMap::new() })
+        Ok(Connection { client, encryption, statements: HashMap::new() })
+    }
+
+    /// A connection as the client library has it.
+    pub(crate) async fn open(&self) -> Result<Opened, tokio_postgres::Error> {
+        self.tls.connect(self.address.config()).await
     }
 
     /// Runs a future on this thread, which may be one of another runtime.

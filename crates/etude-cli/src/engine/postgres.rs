@@ -1,5 +1,6 @@
 //! The engine on PostgreSQL.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,17 +32,15 @@ const CONNECTIONS: usize = 6;
 /// The address of the database that the command line or the environment names.
 pub(crate) fn address(global: &Global) -> Result<Option<Address>, Problem> {
     let Some(url) = url(global)? else { return Ok(None) };
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let refused = |error: AddressError| {
-        let problem = match error {
-            AddressError::Tls(_) | AddressError::Remote(_) => Problem::environment(error.to_string()),
-            _ => Problem::usage(error.to_string()),
-        };
-        problem.hint(error.hint())
+    let variable = |name: &str| {
+        let said = std::env::var(name).ok().filter(|value| !value.is_empty());
+        said.or_else(|| default_file(name)?.to_str().map(ToOwned::to_owned))
     };
+    let refused = |error: AddressError| Problem::usage(error.to_string()).hint(error.hint());
     // Others can read the arguments of programs.
-    let mode = |name: &str| variable(name).filter(|_| name == "PGSSLMODE");
-    if global.engine.is_some() && Address::parse_with(&url, &mode).is_ok_and(|address| address.has_password()) {
+    let of_encryption = |name: &str| variable(name).filter(|_| name.starts_with("PGSSL"));
+    let is_readable = |address: Address| address.has_password();
+    if global.engine.is_some() && Address::parse_with(&url, &of_encryption).is_ok_and(is_readable) {
         let problem = Problem::usage("`--engine` has a password, and lists of processes show it");
         return Err(problem.hint(format!("put the URL into `{ENGINE_VARIABLE}`, or the password into `PGPASSWORD`")));
     }
@@ -51,6 +50,23 @@ pub(crate) fn address(global: &Global) -> Result<Option<Address>, Problem> {
         address.or_password_of(&text);
     }
     Ok(Some(address))
+}
+
+/// The file that libpq takes if a variable is not set, if it is there. A certificate without its key is none.
+fn default_file(variable: &str) -> Option<PathBuf> {
+    let dir = paths::home()?.join(".postgresql");
+    let is_there = |name: &str| dir.join(name).is_file();
+    let name = match variable {
+        "PGSSLROOTCERT" if is_there("root.crt") => "root.crt",
+        "PGSSLCERT" if has_identity(&is_there) => "postgresql.crt",
+        "PGSSLKEY" if has_identity(&is_there) => "postgresql.key",
+        _ => return None,
+    };
+    Some(dir.join(name))
+}
+
+fn has_identity(is_there: &dyn Fn(&str) -> bool) -> bool {
+    is_there("postgresql.crt") && is_there("postgresql.key") && std::env::var_os("PGSSLCERT").is_none()
 }
 
 /// The password of the database, wherever it comes from.

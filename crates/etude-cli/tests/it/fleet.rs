@@ -54,8 +54,9 @@ fn an_engine_is_chosen_and_its_url_checked() {
     refused("postgres://localhost/x?schema=a;b", 2).stderr_has("schema");
     let ran = refused(&format!("postgres://ada:{PASSWORD}@localhost/x"), 2).stderr_has("ETUDE_ENGINE");
     assert!(!ran.err().contains(PASSWORD), "{}", ran.err());
-    refused("postgres://db.example.com/x", 4).stderr_has("sslmode=disable");
-    refused("postgres://localhost/x?sslmode=verify-full", 4).stderr_has("TLS");
+    refused("postgres://db.example.com/x?sslmode=full", 2).stderr_has("verify-full");
+    refused("postgres://localhost/x?sslrootcert=/missing.crt&sslmode=verify-full", 4)
+        .stderr_has("`/missing.crt` cannot be read");
     test.run(&["runs", "list", "--engine", "postgres:///x", "--server", "local"]).exit(2);
     test.run(&["engine", "check"]).exit(2).stderr_has("--engine");
     // What is set is not used if the journal of this machine is asked for.

@@ -182,3 +182,24 @@ fn the_configuration_names_the_engine() {
     std::fs::remove_file(test.path("app/etude.yaml")).expect("it is there");
     test.run(&["run", "-p", "p", "--queue", "x"]).exit(2).stderr_has("--queue");
 }
+
+/// K-58: a server on another machine that has no TLS is refused, and the hint says what the URL may consent to.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_without_tls_is_refused() {
+    let address = crate::database::address();
+    let Some(server) = Server::start_with(&[&format!("listen_addresses={address}")], &[]) else { return };
+    let test = fleet(&server, Test::new());
+    let url = |mode: &str| format!("postgres://etude@db.example.com/postgres?schema=etude&hostaddr={address}{mode}");
+    for mode in ["", "&sslmode=require"] {
+        let ran = test.run(&["runs", "list", "--format", "json", "--engine", &url(mode)]).exit(4);
+        ran.has("/errors/0/kind", "environment").stderr_has("sslmode=disable");
+    }
+    test.run(&["runs", "list", "--engine", &url("&sslmode=disable")]).exit(0);
+    let test = test.env("PGSSLMODE", "disable");
+    test.run(&["runs", "list", "--engine", &url("")]).exit(0);
+    let ran = test.run(&["engine", "check", "--format", "json", "--engine", &url("")]).exit(4);
+    let checks = ran.doc()["checks"].as_array().cloned().unwrap_or_default();
+    let tls = checks.iter().find(|check| check["id"] == "tls").expect("a check");
+    assert_eq!((&tls["status"], &tls["found"]), (&json!("error"), &json!("none")));
+}

@@ -10,6 +10,7 @@ use etude_postgres::{Address, Postgres, Settings, Times};
 
 use server::Server;
 
+mod checks;
 mod claims;
 mod conformance;
 mod crash;
@@ -19,6 +20,8 @@ mod interleavings;
 mod limits;
 mod replies;
 mod server;
+#[cfg(target_os = "linux")]
+mod tls;
 mod transfer;
 
 /// Settings for an engine on a schema of the server.

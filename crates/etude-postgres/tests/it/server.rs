@@ -20,11 +20,19 @@ pub(crate) struct Server {
     child: Child,
     bin: PathBuf,
     dir: TempDir,
+    settings: Vec<String>,
+    /// A program that receives its log.
+    receiver: Option<Child>,
 }
 
 impl Server {
     /// Starts a server. `None` if this machine has no PostgreSQL: the test is then skipped, unless `ETUDE_REQUIRE_POSTGRES` is set.
     pub(crate) fn start() -> Option<Self> {
+        Self::start_with(&[], &[])
+    }
+
+    /// Starts a server with settings (`NAME=VALUE`) and with files in its data directory, which it alone may read.
+    pub(crate) fn start_with(settings: &[&str], files: &[(&str, &str)]) -> Option<Self> {
         let Some(bin) = programs() else {
             assert!(std::env::var_os("ETUDE_REQUIRE_POSTGRES").is_none(), "PostgreSQL is not installed");
             eprintln!("skipped: PostgreSQL is not installed");
@@ -32,9 +40,16 @@ impl Server {
         };
         let template = template(&bin);
         let dir = scratch();
-        copy(&template, &dir.path().join("data")).expect("the data directory can be copied");
-        let child = launch(&bin, dir.path());
-        let server = Self { child, bin, dir };
+        let data = dir.path().join("data");
+        copy(&template, &data).expect("the data directory can be copied");
+        for (name, text) in files {
+            fs::write(data.join(name), text).expect("a file can be written");
+            fs::set_permissions(data.join(name), fs::Permissions::from_mode(0o600)).expect("it is ours");
+            give_away(&data.join(name)).expect("it can be given away");
+        }
+        let settings: Vec<String> = settings.iter().map(|&setting| setting.to_owned()).collect();
+        let child = launch(&bin, dir.path(), &settings);
+        let server = Self { child, bin, dir, settings, receiver: None };
         server.wait_until_ready();
         Some(server)
     }
@@ -90,8 +105,21 @@ impl Server {
             std::thread::sleep(Duration::from_millis(5));
         }
         let _ = fs::remove_file(data.join("postmaster.pid"));
-        self.child = launch(&self.bin, self.dir.path());
+        self.child = launch(&self.bin, self.dir.path(), &self.settings);
         self.wait_until_ready();
+    }
+
+    /// Starts a program that receives the log of the server under this name, as a standby does.
+    #[allow(dead_code, reason = "the tests of the program do not use it")]
+    pub(crate) fn start_receiver(&mut self, name: &str) {
+        let dir = self.dir.path().join("received");
+        fs::create_dir(&dir).expect("a directory");
+        give_away(&dir).expect("it can be given away");
+        let connection = format!("host={} user=etude application_name={name}", self.dir.path().display());
+        let mut receiver = command(self.bin.join("pg_receivewal"));
+        receiver.args(["--synchronous", "-d", &connection, "-D"]).arg(dir);
+        receiver.stdout(Stdio::null()).stderr(Stdio::null());
+        self.receiver = Some(receiver.spawn().expect("pg_receivewal can be started"));
     }
 
     /// Shuts the server down; connections are refused until [`Server::start_again`].
@@ -105,7 +133,7 @@ impl Server {
     /// Starts the server after [`Server::stop`].
     #[allow(dead_code, reason = "the tests of the program use it")]
     pub(crate) fn start_again(&mut self) {
-        self.child = launch(&self.bin, self.dir.path());
+        self.child = launch(&self.bin, self.dir.path(), &self.settings);
         self.wait_until_ready();
     }
 
@@ -138,12 +166,28 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if let Some(mut receiver) = self.receiver.take() {
+            let _ = receiver.kill();
+            let _ = receiver.wait();
+        }
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
             // An immediate shutdown, which leaves no process and no shared memory.
             let _ = kill_process(pid, Signal::QUIT);
         }
         let _ = self.child.wait();
     }
+}
+
+/// An address of this machine for one server, which no other test has at the same time: each has the same port.
+#[cfg(target_os = "linux")]
+pub(crate) fn address() -> std::net::Ipv4Addr {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let next = NEXT.fetch_add(1, Ordering::Relaxed);
+    assert!(next < 4, "a process has four addresses");
+    // Ids of processes have at most 22 bits.
+    let [_, a, b, c] = (std::process::id() * 4 + next).to_be_bytes();
+    [127, a, b, c].into()
 }
 
 /// The directory of the newest installed programs.
@@ -175,16 +219,17 @@ fn command(program: PathBuf) -> Command {
     command
 }
 
-fn launch(bin: &Path, dir: &Path) -> Child {
+fn launch(bin: &Path, dir: &Path, settings: &[String]) -> Child {
     let log = File::create(dir.join("log")).expect("a log");
-    let settings =
+    // The last one of a name counts.
+    let defaults =
         ["listen_addresses=", "fsync=off", "shared_buffers=32MB", "max_connections=200", "log_min_messages=fatal"];
     command(bin.join("postgres"))
         .arg("-D")
         .arg(dir.join("data"))
         .arg("-k")
         .arg(dir)
-        .args(settings.iter().flat_map(|setting| ["-c", setting]))
+        .args(defaults.into_iter().chain(settings.iter().map(String::as_str)).flat_map(|setting| ["-c", setting]))
         .stdout(log.try_clone().expect("a descriptor"))
         .stderr(log)
         .spawn()

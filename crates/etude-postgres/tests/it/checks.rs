@@ -1,0 +1,87 @@
+//! What `etude engine check` finds, on servers that are set up badly.
+
+use std::time::{Duration, Instant};
+
+use etude_postgres::{Address, Check, Postgres, Status};
+
+use crate::open;
+use crate::server::Server;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn check(url: &str, id: &str) -> Check {
+    let report = Postgres::check(Address::parse(url).expect(url), PATIENCE).expect("a report");
+    report.checks.into_iter().find(|check| check.id == id).expect("a check")
+}
+
+/// The check ends with this status, has found this, and says what that costs and what to do.
+fn assert_found(check: &Check, status: Status, found: &str, cost: &str) {
+    assert_eq!((check.status, check.found.as_str()), (status, found), "{check:?}");
+    assert!(check.cost.contains(cost) && !check.hint.is_empty(), "{check:?}");
+}
+
+fn assert_fine(check: &Check, found: &str) {
+    assert_eq!((check.status, check.found.as_str()), (Status::Ok, found), "{check:?}");
+    assert!(check.cost.is_empty() && check.hint.is_empty(), "{check:?}");
+}
+
+/// K-66: a server that does not keep what it acknowledges is found, and what that costs.
+#[test]
+fn a_server_that_may_lose_commits_is_found() {
+    let Some(lossy) = Server::start_with(&["fsync=off", "synchronous_commit=off"], &[]) else { return };
+    let url = lossy.url("etude");
+    assert_found(&check(&url, "fsync"), Status::Error, "off", "loses or damages runs");
+    assert_found(&check(&url, "synchronous_commit"), Status::Error, "off", "loses records that were acknowledged");
+    let Some(safe) = Server::start_with(&["fsync=on"], &[]) else { return };
+    assert_fine(&check(&safe.url("etude"), "fsync"), "on");
+    assert_fine(&check(&safe.url("etude"), "synchronous_commit"), "on");
+    assert_fine(&check(&safe.url("etude"), "sessions"), "kept");
+    assert_eq!(check(&safe.url("etude"), "clock").status, Status::Ok);
+}
+
+/// K-66: a schema that is missing and rights that are missing are found. K-58: a role that only reads and writes the tables needs no
+/// other right.
+#[test]
+fn missing_rights_are_found() {
+    let Some(server) = Server::start() else { return };
+    let url = server.url("etude");
+    assert_found(&check(&url, "schema"), Status::Error, "none", "no command works");
+    assert_eq!(check(&url, "rights").status, Status::Skipped);
+    let dir = tempfile::tempdir().expect("a directory");
+    drop(open(&server, "etude", dir.path()));
+    assert_eq!(check(&url, "schema").status, Status::Ok);
+    assert_fine(&check(&url, "rights"), "granted");
+    server.sql("create role guest login; grant usage on schema etude to guest; grant select on all tables in schema etude to guest");
+    let guest = url.replace("etude@", "guest@");
+    assert_found(&check(&guest, "rights"), Status::Error, "missing", "commands fail when they write");
+    server.sql("grant insert, update, delete on all tables in schema etude to guest");
+    assert_fine(&check(&guest, "rights"), "granted");
+}
+
+/// K-66: a standby that may lack acknowledged commits is found, one that has them all is fine, and so is none.
+#[test]
+fn an_asynchronous_standby_is_found() {
+    let Some(mut server) = Server::start() else { return };
+    let url = server.url("etude");
+    assert_fine(&check(&url, "standby"), "0 standbys, 0 asynchronous");
+    let wait_until = |server: &Server, state: &str| {
+        let since = Instant::now();
+        while server.sql("select string_agg(sync_state, ',') from pg_stat_replication") != state {
+            assert!(since.elapsed() < Duration::from_secs(60), "the standby is not there: {state}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    // To the server, whoever receives its log is a standby.
+    server.start_receiver("standby");
+    wait_until(&server, "async");
+    assert_found(
+        &check(&url, "standby"),
+        Status::Warning,
+        "1 standbys, 1 asynchronous",
+        "a failover loses the latest records",
+    );
+    server.sql("alter system set synchronous_standby_names = 'standby'");
+    server.sql("select pg_reload_conf()");
+    wait_until(&server, "sync");
+    assert_fine(&check(&url, "standby"), "1 standbys, 0 asynchronous");
+}

@@ -1,0 +1,172 @@
+//! Encrypted connections, with servers that listen on an address of this machine alone.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use etude_postgres::{Address, Postgres, Status};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+
+use crate::server::{self, Server};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Roles with a password and with a certificate; all others are trusted on the socket.
+const RULES: &str = "
+    local all all trust
+    hostssl all ada 127.0.0.0/8 scram-sha-256
+    hostssl all certified 127.0.0.0/8 cert
+    hostssl all etude 127.0.0.0/8 trust
+    hostnossl all plain 127.0.0.0/8 trust
+";
+
+fn pem(label: &str, content: &[u8]) -> String {
+    let text = BASE64_STANDARD.encode(content);
+    let lines: Vec<_> = text.as_bytes().chunks(64).map(String::from_utf8_lossy).collect();
+    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
+}
+
+fn params(name: &str, names: &[&str]) -> CertificateParams {
+    let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
+    let mut params = CertificateParams::new(names).expect("names");
+    params.distinguished_name.push(DnType::CommonName, name);
+    params
+}
+
+fn authority(name: &str, names: &[&str]) -> CertifiedIssuer<'static, KeyPair> {
+    let mut params = params(name, names);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority")
+}
+
+/// The certificate of an authority.
+fn own(authority: &CertifiedIssuer<'static, KeyPair>) -> String {
+    pem("CERTIFICATE", authority.as_ref().der())
+}
+
+/// A certificate and its key.
+fn issue(authority: &CertifiedIssuer<'static, KeyPair>, name: &str, names: &[&str]) -> (String, String) {
+    let key = KeyPair::generate().expect("a key");
+    let certificate = params(name, names).signed_by(&key, authority).expect("a certificate");
+    (pem("CERTIFICATE", certificate.der()), pem("PRIVATE KEY", &key.serialize_der()))
+}
+
+/// A server with TLS, and the end of its URLs.
+fn start(certificate: &str, key: &str, clients: &str) -> Option<(Server, String)> {
+    let address = server::address();
+    let listen = format!("listen_addresses={address}");
+    let settings = [&listen, "ssl=on", "ssl_cert_file=s.crt", "ssl_key_file=s.key", "ssl_ca_file=ca.crt"];
+    let files = [("s.crt", certificate), ("s.key", key), ("ca.crt", clients), ("pg_hba.conf", RULES)];
+    Some((Server::start_with(&settings, &files)?, format!("/postgres?hostaddr={address}")))
+}
+
+/// How the check `tls` ends, and what was found; or why there is no connection.
+fn look(url: &str) -> Result<(Status, String), String> {
+    let address = Address::parse(url).expect(url);
+    let report = Postgres::check(address, PATIENCE).map_err(|error| error.to_string())?;
+    let check = report.checks.into_iter().find(|check| check.id == "tls").expect("a check");
+    Ok((check.status, check.found))
+}
+
+fn refusal(url: &str) -> String {
+    look(url).expect_err(url)
+}
+
+fn written(dir: &Path, name: &str, text: &str) -> String {
+    let path = dir.join(name);
+    fs::write(&path, text).expect("a file can be written");
+    path.display().to_string()
+}
+
+/// K-58: by default, the certificate of another machine is checked, and its name; what a URL says counts.
+#[test]
+fn the_certificate_of_another_machine_is_checked() {
+    let (trusted, strange) = (authority("trusted", &[]), authority("strange", &[]));
+    let (certificate, key) = issue(&trusted, "server", &["db.example.com"]);
+    let Some((server, rest)) = start(&certificate, &key, &own(&trusted)) else { return };
+    server.sql("create role plain login");
+    let dir = tempfile::tempdir().expect("a directory");
+    let root = written(dir.path(), "root.crt", &own(&trusted));
+    let other = written(dir.path(), "other.crt", &own(&strange));
+    let encrypted = (Status::Ok, "TLS 1.3".to_owned());
+    let url = |host: &str, more: &str| format!("postgres://etude@{host}{rest}{more}");
+
+    assert_eq!(look(&url("db.example.com", &format!("&sslrootcert={root}"))), Ok(encrypted.clone()));
+    let error = refusal(&url("db2.example.com", &format!("&sslrootcert={root}")));
+    assert!(error.contains("for another name") && error.contains("db.example.com"), "{error}");
+    assert_eq!(look(&url("db2.example.com", &format!("&sslmode=verify-ca&sslrootcert={root}"))), Ok(encrypted));
+    for mode in ["require", "verify-ca", "verify-full"] {
+        let error = refusal(&url("db.example.com", &format!("&sslmode={mode}&sslrootcert={other}")));
+        assert!(error.contains("no authority that is trusted here"), "{mode}: {error}");
+    }
+    // The authorities of this system have not signed it.
+    refusal(&url("db.example.com", ""));
+    let unchecked = (Status::Warning, "TLS 1.3, certificate not checked".to_owned());
+    assert_eq!(look(&url("db.example.com", "&sslmode=require")), Ok(unchecked));
+    // The rules of the server decide who needs none.
+    let plain = |mode: &str| url("db.example.com", mode).replace("etude@", "plain@");
+    assert!(refusal(&plain("&sslmode=require")).contains("SQLSTATE 28000"));
+    for mode in ["&sslmode=prefer", "&sslmode=allow", "&sslmode=disable"] {
+        assert_eq!(look(&plain(mode)), Ok((Status::Error, "none".to_owned())), "{mode}");
+    }
+    assert!(look(&url("db.example.com", "&sslmode=allow")).is_ok_and(|(status, _)| status == Status::Warning));
+    let error = refusal(&url("db.example.com", "&sslrootcert=/missing.crt"));
+    assert!(error.contains("`sslrootcert`: `/missing.crt` cannot be read"), "{error}");
+}
+
+/// K-58: a password is proven for this connection alone, and a certificate of the client is enough without one.
+#[test]
+fn clients_prove_who_they_are() {
+    let trusted = authority("trusted", &[]);
+    let (certificate, key) = issue(&trusted, "server", &["db.example.com"]);
+    let Some((server, rest)) = start(&certificate, &key, &own(&trusted)) else { return };
+    server.sql("create role ada login password 's3cret'; create role certified login");
+    let dir = tempfile::tempdir().expect("a directory");
+    let root = written(dir.path(), "root.crt", &own(&trusted));
+    let url = |user: &str, more: &str| format!("postgres://{user}@db.example.com{rest}&sslrootcert={root}{more}");
+    let encrypted = (Status::Ok, "TLS 1.3".to_owned());
+    assert_eq!(look(&url("ada:s3cret", "&channel_binding=require")), Ok(encrypted.clone()));
+    assert!(refusal(&url("ada:wrong", "")).contains("SQLSTATE 28P01"));
+
+    let (certificate, key) = issue(&trusted, "certified", &[]);
+    let (certificate, key) = (written(dir.path(), "c.crt", &certificate), written(dir.path(), "c.key", &key));
+    let identity = format!("&sslcert={certificate}&sslkey={key}");
+    assert_eq!(look(&url("certified", &identity)), Ok(encrypted));
+    assert!(refusal(&url("certified", "")).contains("SQLSTATE 28000"));
+    let error = refusal(&url("certified", &format!("&sslcert={certificate}&sslkey=/missing.key")));
+    assert!(error.contains("`sslkey`: `/missing.key` cannot be read"), "{error}");
+}
+
+/// K-58: a certificate that is its own authority is trusted if its file is named, and is worth no more than its name.
+#[test]
+fn a_certificate_may_be_its_own_authority() {
+    let (server, other) = (authority("server", &["db.example.com"]), authority("server", &["db.example.com"]));
+    let key = pem("PRIVATE KEY", &server.key().serialize_der());
+    let Some((_server, rest)) = start(&own(&server), &key, &own(&server)) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let root = written(dir.path(), "root.crt", &own(&server));
+    let impostor = written(dir.path(), "other.crt", &own(&other));
+    let url = |host: &str, root: &str| format!("postgres://etude@{host}{rest}&sslrootcert={root}");
+    assert_eq!(look(&url("db.example.com", &root)), Ok((Status::Ok, "TLS 1.3".to_owned())));
+    assert!(refusal(&url("db2.example.com", &root)).contains("for another name"));
+    refusal(&url("db.example.com", &impostor));
+}
+
+/// K-58: a server without TLS is refused unless the URL has `sslmode=disable`, and the check says what that costs.
+#[test]
+fn a_server_without_tls_needs_the_consent_of_the_url() {
+    let address = server::address();
+    let Some(_server) = Server::start_with(&[&format!("listen_addresses={address}")], &[]) else { return };
+    let url = |mode: &str| format!("postgres://etude@db.example.com/postgres?hostaddr={address}{mode}");
+    for mode in ["", "&sslmode=require", "&sslmode=verify-full"] {
+        let error = refusal(&url(mode));
+        assert!(error.contains("it does not offer TLS") && error.contains("sslmode=disable"), "{mode}: {error}");
+    }
+    for mode in ["&sslmode=disable", "&sslmode=prefer", "&sslmode=allow"] {
+        assert_eq!(look(&url(mode)), Ok((Status::Error, "none".to_owned())), "{mode}");
+    }
+    let here = format!("postgres://etude@{address}/postgres");
+    assert_eq!(look(&here), Ok((Status::Skipped, "this machine".to_owned())));
+}
