@@ -11,33 +11,42 @@ use etude_runtime::engine::Error;
 
 use crate::error::Fault;
 use crate::link::{Connection, Link, attempt};
-use crate::rows;
+use crate::{rows, uploads};
 
 /// A value in the database has no more bytes.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Bytes of a chunk.
-const CHUNK: usize = 1024 * 1024;
+pub(crate) const CHUNK: usize = 1024 * 1024;
 
 /// Values of all runs. The files may be removed at any time.
 #[derive(Debug)]
 pub(crate) struct Blobs {
     files: FileBlobs,
     link: Arc<Link>,
+    /// The tenant that uploads.
+    tenant: Option<String>,
 }
 
 impl Blobs {
-    pub(crate) fn new(cache: PathBuf, link: Arc<Link>) -> Self {
-        Self { files: FileBlobs::new(cache, false), link }
+    pub(crate) fn new(cache: PathBuf, link: Arc<Link>, tenant: Option<String>) -> Self {
+        Self { files: FileBlobs::new(cache, false), link, tenant }
     }
 
     async fn upload(&self, digest: Digest, bytes: &[u8]) -> Result<(), Error> {
-        attempt!(self.link, |connection| upload(connection, digest, bytes));
+        match &self.tenant {
+            None => attempt!(self.link, |connection| upload(connection, digest, bytes)),
+            Some(tenant) => attempt!(self.link, |connection| uploads::keep(connection, tenant, digest, bytes)),
+        }
         Ok(())
     }
 
     async fn download(&self, digest: Digest) -> Result<Option<Vec<u8>>, Error> {
-        Ok(attempt!(self.link, |connection| download(connection, digest)))
+        let found = attempt!(self.link, |connection| download(connection, digest));
+        if found.as_ref().is_some_and(|bytes| Digest::of(bytes) == digest) {
+            return Ok(found);
+        }
+        Ok(attempt!(self.link, |connection| uploads::find(connection, digest)).or(found))
     }
 }
 

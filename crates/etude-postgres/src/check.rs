@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use etude_runtime::engine::Error;
 
 use crate::error::Fault;
+use crate::grant;
 use crate::link::{Connection, Link, attempt};
 use crate::migrate::{self, FORMAT};
 use crate::tls::Mode;
@@ -140,6 +141,20 @@ async fn rights(connection: &mut Connection, schema: &str, format: u32) -> Resul
         let found = "no schema".to_owned();
         return Ok(Check { id: "rights", status: Status::Skipped, found, message, cost: "", hint: "" });
     }
+    if format == FORMAT
+        && let Some(kind) = grant::access_of(connection).await?.kind
+    {
+        let has_rights = grant::has_rights(connection, kind).await?;
+        let found = if has_rights { format!("those of a {}", kind.word()) } else { "missing".to_owned() };
+        return Ok(one(
+            "rights",
+            has_rights,
+            &found,
+            message,
+            cost,
+            "run `etude engine migrate` as the owner of the schema",
+        ));
+    }
     // Of a list of rights, one would be enough for the function.
     let sql = "select bool_and(has_table_privilege(c.oid, word))
         from pg_class c join pg_namespace n on n.oid = c.relnamespace, unnest('{select,insert,update,delete}'::text[]) as word
@@ -175,7 +190,7 @@ fn tls(connection: &Connection, link: &Link) -> Check {
         Some(version) => check(
             Status::Warning,
             &format!("{version}, certificate not checked"),
-            "whoever is on the network between can pose as the database",
+            "anyone on the network between can pose as the database",
             "remove `sslmode` from the URL",
         ),
     }

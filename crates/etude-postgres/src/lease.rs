@@ -44,7 +44,9 @@ pub(crate) async fn enlist(connection: &mut Connection, store: &Store) -> Result
 /// A heartbeat.
 pub(crate) async fn beat(connection: &mut Connection, store: &Store, key: i64) -> Result<(), Fault> {
     let Times { lease, grace, .. } = store.times;
-    extend_after_restart(connection, lease).await?;
+    if !store.access.is_tenant() {
+        extend_after_restart(connection, lease).await?;
+    }
     let sent = Instant::now();
     let now_ms = renew(connection, store, key).await?;
     *lock(&store.clock) = Some((sent, now_ms));
@@ -81,7 +83,10 @@ async fn renew(connection: &mut Connection, store: &Store, key: i64) -> Result<i
         (standing.profile.clone().unwrap_or(none), standing.is_draining)
     };
     let live = i64::try_from(lock(&store.held).len()).unwrap_or(i64::MAX);
-    let sql = "with seen as (update server set beat_at = clock_timestamp())
+    // A tenant says nothing of the server: leases of others depend on it.
+    let seen = if store.access.is_tenant() { "select 1" } else { "update server set beat_at = clock_timestamp()" };
+    let sql = format!(
+        "with seen as ({seen})
         insert into workers (worker, lock, started_at, beat_at, lease_until, host, pid, version, abi, queues, places, live,
             is_draining)
         values ($1, $2, clock_timestamp(), clock_timestamp(), clock_timestamp() + $3 * interval '1 millisecond', $4, $5, $6, $7,
@@ -89,7 +94,8 @@ async fn renew(connection: &mut Connection, store: &Store, key: i64) -> Result<i
         on conflict (worker) do update set lock = excluded.lock, beat_at = excluded.beat_at, lease_until = excluded.lease_until,
             version = excluded.version, abi = excluded.abi, queues = excluded.queues, places = excluded.places,
             live = excluded.live, is_draining = excluded.is_draining
-        returning now_ms()";
+        returning now_ms()"
+    );
     let parameters: [Parameter<'_>; 11] = [
         &store.worker,
         &key,
@@ -103,7 +109,7 @@ async fn renew(connection: &mut Connection, store: &Store, key: i64) -> Result<i
         &live,
         &is_draining,
     ];
-    let row = connection.query_opt(sql, &parameters).await?;
+    let row = connection.query_opt(&sql, &parameters).await?;
     Ok(row.map_or(Ok(0), |row| row.try_get(0))?)
 }
 

@@ -28,6 +28,7 @@ mod check;
 mod claim;
 mod error;
 mod follow;
+mod grant;
 mod lease;
 mod ledger;
 mod link;
@@ -45,11 +46,13 @@ mod store;
 mod submission;
 mod tls;
 mod transfer;
+mod uploads;
 mod wake;
 mod worker;
 
 pub use crate::address::{Address, AddressError};
 pub use crate::check::{Check, Report, Status};
+pub use crate::grant::{Grant, Kind};
 use crate::link::Link;
 pub use crate::migrate::Migration;
 use crate::store::Store;
@@ -106,6 +109,15 @@ impl Postgres {
     pub fn migrate(address: Address, connect_timeout: Duration) -> Result<Migration, Error> {
         let link = Link::new(address, 1, connect_timeout)?;
         link.wait(migrate::migrate(&link, connect_timeout))
+    }
+
+    /// Makes a role of the database a worker or a tenant (K-56). The role must exist, and be another one than the owner of the schema.
+    ///
+    /// # Errors
+    /// As [`Postgres::open`]; nothing is changed then.
+    pub fn grant(address: Address, connect_timeout: Duration, grant: &Grant) -> Result<(), Error> {
+        let link = Link::new(address, 1, connect_timeout)?;
+        link.wait(grant::grant(&link, connect_timeout, grant))
     }
 
     /// Looks at a database and its settings, whatever its schema is. Writes nothing.
@@ -229,6 +241,10 @@ impl Engine for Postgres {
 impl Fleet for Postgres {
     fn worker(&self) -> Option<String> {
         Some(self.store.worker.clone())
+    }
+
+    fn tenant(&self) -> Option<String> {
+        self.store.access.is_tenant().then(|| self.store.access.tenant.clone())
     }
 
     fn enqueue<'f>(&'f self, submission: &'f Submission) -> Boxed<'f, Result<Enqueued, Error>> {

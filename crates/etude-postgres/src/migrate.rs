@@ -4,6 +4,7 @@ use etude_runtime::engine::Error;
 
 use crate::address::Address;
 use crate::error::Fault;
+use crate::grant;
 use crate::link::{Connection, Link, attempt};
 
 /// The steps from one format to the next.
@@ -11,6 +12,7 @@ const STEPS: &[&str] = &[
     include_str!("../migrations/0001.sql"),
     include_str!("../migrations/0002.sql"),
     include_str!("../migrations/0003.sql"),
+    include_str!("../migrations/0004.sql"),
 ];
 
 /// The newest format.
@@ -60,8 +62,17 @@ async fn apply(connection: &mut Connection, address: &Address) -> Result<Migrati
     for step in &STEPS[from as usize..] {
         connection.batch(step).await?;
     }
+    if is_owner(connection, schema).await? {
+        grant::renew(connection, schema).await?;
+    }
     connection.batch("commit").await?;
     Ok(Migration { schema: schema.to_owned(), from, to: FORMAT })
+}
+
+/// Whether who has logged in may give rights on the schema: others may look whether there is something to migrate.
+async fn is_owner(connection: &mut Connection, schema: &str) -> Result<bool, Fault> {
+    let sql = "select pg_has_role(tableowner, 'usage') from pg_tables where schemaname = $1 and tablename = 'runs'";
+    Ok(connection.query_opt(sql, &[&schema]).await?.map_or(Ok(false), |row| row.try_get(0))?)
 }
 
 /// The format of the schema; 0: it has none.

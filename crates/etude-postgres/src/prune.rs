@@ -3,6 +3,7 @@
 use etude_runtime::engine::{Error, KEY_LIFE_MS, KEYS, OF_RUN, Prunable, Query};
 
 use crate::error::Fault;
+use crate::grant::book_of;
 use crate::link::{Connection, attempt};
 use crate::store::Store;
 use crate::{listing, rows};
@@ -14,6 +15,13 @@ const UNNEEDED: &str = "uploaded_at < clock_timestamp() - interval '1 day'
     and not exists (select 1 from runs where runs.bundle = blobs.hash)
     and not exists (select 1 from entries where book = 'bundles' and key = encode(blobs.hash, 'hex'))
     and not exists (select 1 from inputs where inputs.hash = blobs.hash)";
+
+/// The same for what tenants have uploaded.
+const UNNEEDED_UPLOADS: &str = "uploaded_at < clock_timestamp() - interval '1 day'
+    and not exists (select 1 from runs where runs.bundle = uploads.hash)
+    and not exists (select 1 from entries where entries.tenant = uploads.tenant
+        and book in ('bundles', uploads.tenant || chr(31) || 'bundles') and key = encode(uploads.hash, 'hex'))
+    and not exists (select 1 from inputs where inputs.hash = uploads.hash)";
 
 /// The large inputs of runs: their headers name them, and no record does.
 const INPUTS: &str = r#"inputs as (
@@ -36,9 +44,12 @@ impl Store {
             let sql = "delete from cache where created_at_ms < $1";
             attempt!(self.link, |connection| connection.execute(sql, &[&before]));
         }
-        let sql = "delete from entries where book = $1 and at_ms < now_ms() - $2";
+        let sql = "delete from entries where book in ($1, tenant || chr(31) || $1) and at_ms < now_ms() - $2";
         attempt!(self.link, |connection| connection.execute(sql, &[&KEYS, &KEY_LIFE_MS]));
-        attempt!(self.link, |connection| remove_values(connection));
+        // A tenant does not see who else needs a value.
+        if !self.access.is_tenant() {
+            attempt!(self.link, |connection| remove_values(connection));
+        }
         Ok(removed)
     }
 
@@ -54,22 +65,25 @@ impl Store {
 /// Removes a run with everything that is of it, unless somebody has taken it since it was looked at. True if it was there.
 async fn remove(connection: &mut Connection, number: i64, change: u64) -> Result<bool, Fault> {
     connection.batch("begin").await?;
-    let sql = "delete from runs where run = $1 and change = $2 and worker is null returning id, created_at_ms";
+    let sql = "select id, created_at_ms, tenant from runs where run = $1 and change = $2 and worker is null for update";
     let removed = connection.query_opt(sql, &[&number, &rows::from_length(change)]).await?;
     if let Some(row) = &removed {
-        let (id, created_at_ms): (String, i64) = (row.try_get(0)?, row.try_get(1)?);
+        let (id, created_at_ms, tenant): (String, i64, String) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
         // Its keys live on until they are old enough.
-        let sql = "insert into entries (book, key, at_ms, state, run, body)
+        let sql = "insert into entries (book, key, at_ms, state, run, body, tenant)
             select $1, encode(key, 'hex'), $2, 'removed', $3,
-                convert_to(coalesce('\"' || encode(digest, 'hex') || '\"', 'null'), 'UTF8')
+                convert_to(coalesce('\"' || encode(digest, 'hex') || '\"', 'null'), 'UTF8'), tenant
             from keys where run = $4 and $2 >= now_ms() - $5
             on conflict (book, key) do update set (at_ms, run, body) = (excluded.at_ms, excluded.run, excluded.body)";
-        connection.execute(sql, &[&KEYS, &created_at_ms, &id, &number, &KEY_LIFE_MS]).await?;
+        let kept = book_of(&tenant, KEYS);
+        connection.execute(sql, &[&kept, &created_at_ms, &id, &number, &KEY_LIFE_MS]).await?;
         let sql = "delete from entries where run = $1 and starts_with(book, $2)";
-        connection.execute(sql, &[&id, &OF_RUN]).await?;
+        connection.execute(sql, &[&id, &book_of(&tenant, OF_RUN)]).await?;
         for table in TABLES {
             connection.execute(&format!("delete from {table} where run = $1"), &[&number]).await?;
         }
+        // Last: a tenant sees what belongs to a run as long as it sees the run.
+        connection.execute("delete from runs where run = $1", &[&number]).await?;
     }
     connection.batch("commit").await?;
     Ok(removed.is_some())
@@ -81,6 +95,8 @@ async fn remove_values(connection: &mut Connection) -> Result<(), Fault> {
          gone as (delete from blobs where {UNNEEDED} returning hash)
          delete from chunks using gone where chunks.hash = gone.hash"
     );
+    connection.execute(&sql, &[]).await?;
+    let sql = format!("with {INPUTS} delete from uploads where {UNNEEDED_UPLOADS}");
     connection.execute(&sql, &[]).await?;
     Ok(())
 }

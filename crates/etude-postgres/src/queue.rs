@@ -29,6 +29,7 @@ enum Attempt {
 impl Store {
     /// Accepts a run, or finds the one that has one of its keys.
     pub(crate) async fn enqueue(self: Arc<Self>, submission: Submission) -> Result<Enqueued, Error> {
+        let submission = Submission { run: self.owned(submission.run), ..submission };
         let mut attempted = Attempted::default();
         let at_ms = self.given(submission.run.created_at_ms);
         let enqueued = attempt!(self.link, |connection| transact(connection, &submission, at_ms, attempted.next()));

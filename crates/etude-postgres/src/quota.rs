@@ -59,7 +59,8 @@ const QUOTAS: [Quota; 3] = [
             select (coalesce((select sum(octet_length(body)) from headers join own using (run)), 0)
                 + coalesce((select sum(octet_length(body)) from results join own using (run)), 0)
                 + coalesce((select sum(octet_length(body)) from records join own using (run)), 0)
-                + coalesce((select sum(length) from blobs where hash in (select blob from blob_refs join own using (run))), 0))::bigint where $2::bigint is not null",
+                + coalesce((select sum(length) from blobs where hash in (select blob from blob_refs join own using (run))), 0)
+                + coalesce((select sum(length) from uploads where tenant = $1), 0))::bigint where $2::bigint is not null",
     },
 ];
 

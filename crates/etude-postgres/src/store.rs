@@ -14,6 +14,7 @@ use crate::blobs::Blobs;
 use crate::claim::{DEAD, DEATHS};
 use crate::error::Fault;
 use crate::follow::Watch;
+use crate::grant::{self, Access};
 use crate::link::{Connection, Link, attempt, lock};
 use crate::pulse::Pulse;
 use crate::rows::{CLAIM, CLOCK, IS_LIVE, Run};
@@ -31,6 +32,8 @@ const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) link: Arc<Link>,
+    /// Who has logged in.
+    pub(crate) access: Access,
     pub(crate) blobs: Arc<Blobs>,
     pub(crate) times: Times,
     /// The name of this engine as a worker.
@@ -117,7 +120,8 @@ impl Store {
         } = settings;
         let link = Arc::new(Link::new(address, connections, patience)?);
         link.wait(migrate::check(&link, connect_timeout))?;
-        let blobs = Arc::new(Blobs::new(cache, Arc::clone(&link)));
+        let access = link.wait(grant::access(&link, connect_timeout))?;
+        let blobs = Arc::new(Blobs::new(cache, Arc::clone(&link), access.is_tenant().then(|| access.tenant.clone())));
         let (appends, pending) = tokio::sync::mpsc::unbounded_channel();
         crate::append::start(&link, pending);
         let worker = worker::name();
@@ -125,6 +129,7 @@ impl Store {
         let (registered, held, claiming, unreleased, profile, clock, watch) = Default::default();
         Ok(Arc::new(Self {
             link,
+            access,
             blobs,
             times,
             worker,
@@ -144,6 +149,7 @@ impl Store {
 
     /// Creates a run and a session for it.
     pub(crate) async fn create(self: Arc<Self>, run: NewRun) -> Result<PostgresSession, Error> {
+        let run = self.owned(run);
         worker::register(&self).await?;
         let claiming = self.claiming();
         let session = claiming.session;
@@ -155,6 +161,14 @@ impl Store {
         let (began_at_ms, lapses) = (run.created_at_ms, self.pulse.lapses());
         let taken = Taken { number, session, position: 0, began_at_ms, was_queued: false, taken_from: None, lapses };
         Ok(PostgresSession::new(Arc::clone(&self), run, taken))
+    }
+
+    /// The run as one of the tenant that has logged in, whatever it says.
+    pub(crate) fn owned(&self, mut run: NewRun) -> NewRun {
+        if self.access.is_tenant() {
+            run.placement.tenant = Some(self.access.tenant.clone());
+        }
+        run
     }
 
     /// A session for an existing run.

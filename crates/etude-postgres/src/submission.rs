@@ -1,9 +1,12 @@
 //! Submissions: what accepts a run, once, whatever replies are lost.
 
 use etude_core::digest::Digest;
-use etude_runtime::engine::{Enqueued, Error, KEY_LIFE_MS, KEYS, LimitGroup, NewRun, RunState, Submission, UniqueKey};
+use etude_runtime::engine::{
+    DEFAULT_TENANT, Enqueued, Error, KEY_LIFE_MS, KEYS, LimitGroup, NewRun, RunState, Submission, UniqueKey,
+};
 
 use crate::error::Fault;
+use crate::grant::book_of;
 use crate::link::{Connection, Parameter};
 use crate::{quota, rows, store};
 
@@ -67,7 +70,8 @@ pub(crate) async fn accept(
     if attempted.is_repeated() && rows::is_own(connection, run).await? {
         return Ok(Enqueued::Accepted);
     }
-    if let Some(found) = repeated(connection, keys).await? {
+    let tenant = run.placement.tenant.as_deref().unwrap_or(DEFAULT_TENANT);
+    if let Some(found) = repeated(connection, keys, tenant).await? {
         return Ok(found);
     }
     let placement = &run.placement;
@@ -101,8 +105,8 @@ pub(crate) async fn accept(
     for UniqueKey { key, digest } in keys {
         let digest = digest.as_ref().map(|digest| &digest.as_bytes()[..]);
         // Fails if another run takes the key at this moment; the next attempt finds that run.
-        let sql = "insert into keys (key, digest, run) values ($1, $2, $3)";
-        connection.execute(sql, &[&key.as_bytes(), &digest, &number]).await?;
+        let sql = "insert into keys (key, digest, run, tenant) values ($1, $2, $3, $4)";
+        connection.execute(sql, &[&key.as_bytes(), &digest, &number, &tenant]).await?;
     }
     Ok(Enqueued::Accepted)
 }
@@ -146,11 +150,11 @@ async fn holder(connection: &mut Connection, group: &LimitGroup) -> Result<Optio
     Ok(oldest.map(|row| row.try_get(0)).transpose()?)
 }
 
-/// The run that has one of the keys.
-async fn repeated(connection: &mut Connection, keys: &[UniqueKey]) -> Result<Option<Enqueued>, Fault> {
+/// The run of the tenant that has one of the keys (K-29).
+async fn repeated(connection: &mut Connection, keys: &[UniqueKey], tenant: &str) -> Result<Option<Enqueued>, Fault> {
     for UniqueKey { key, digest } in keys {
-        let sql = "select id, digest from keys join runs using (run) where keys.key = $1";
-        let Some(row) = connection.query_opt(sql, &[&key.as_bytes()]).await? else { continue };
+        let sql = "select id, digest from keys join runs using (run) where keys.key = $1 and keys.tenant = $2";
+        let Some(row) = connection.query_opt(sql, &[&key.as_bytes(), &tenant]).await? else { continue };
         let (run_id, of): (String, Option<Vec<u8>>) = (row.try_get(0)?, row.try_get(1)?);
         let is_same = of.as_deref() == digest.as_ref().map(|digest: &Digest| &digest.as_bytes()[..]);
         return Ok(Some(Enqueued::Repeated { run_id, key: key.clone(), is_same }));
@@ -158,7 +162,7 @@ async fn repeated(connection: &mut Connection, keys: &[UniqueKey]) -> Result<Opt
     for UniqueKey { key, digest } in keys {
         let sql = "select run, convert_from(body, 'UTF8') from entries
             where book = $1 and key = encode($2, 'hex') and at_ms >= now_ms() - $3";
-        let found = connection.query_opt(sql, &[&KEYS, &key.as_bytes(), &KEY_LIFE_MS]).await?;
+        let found = connection.query_opt(sql, &[&book_of(tenant, KEYS), &key.as_bytes(), &KEY_LIFE_MS]).await?;
         let Some(row) = found else { continue };
         let (run_id, of): (String, String) = (row.try_get(0)?, row.try_get(1)?);
         let is_same = of == digest.as_ref().map_or_else(|| "null".to_owned(), |digest| format!("\"{digest}\""));

@@ -154,7 +154,7 @@ async fn admit(connection: &mut Connection, run: &ArchivedRun, session: i64) -> 
     }
     for UniqueKey { key, digest } in &run.keys {
         let digest = digest.as_ref().map(|digest| &digest.as_bytes()[..]);
-        let sql = "insert into keys (key, digest, run) values ($1, $2, $3) on conflict do nothing";
+        let sql = "insert into keys (key, digest, run, tenant) select $1, $2, run, tenant from runs where run = $3 on conflict do nothing";
         connection.execute(sql, &[&key.as_bytes(), &digest, &number]).await?;
     }
     refer(connection, number, run).await?;

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use etude_core::digest::Digest;
 use etude_core::effect::{Effect, EffectId, ProcessCall};
 use etude_core::model::{CallFailure, ModelResponse, Piece, Request, Tier};
 use etude_core::outcome::{Completed, Outcome, ProcessEnd};
@@ -124,11 +125,21 @@ pub struct Host {
 pub struct CacheUse {
     /// The app's directory, for listings.
     pub app: String,
+    /// Whose outputs are looked up and stored: tenants share none.
+    pub tenant: Option<String>,
     /// Nothing is looked up: every step is done again, and its output stored.
     pub refresh: bool,
 }
 
 impl CacheUse {
+    /// The key of an output, which is another one for each tenant (K-56).
+    fn key(&self, key: Digest) -> Digest {
+        match &self.tenant {
+            None => key,
+            Some(tenant) => Digest::of(&[&key.as_bytes()[..], tenant.as_bytes()].concat()),
+        }
+    }
+
     /// Whose an output is that the effect `id` stores.
     fn label(&self, id: &EffectId) -> CacheLabel {
         let place = id.as_str().split('!').next().unwrap_or_default();
@@ -192,6 +203,7 @@ impl Host {
             }
             Effect::Sleep { ms, .. } => begin_sleep(id, ms, out),
             Effect::Recall { key, ttl_ms } => {
+                let key = self.cache.key(key);
                 let engine = (!self.cache.refresh).then(|| Arc::clone(&self.engine));
                 // A cache that fails is a cache that misses: the step can always be done.
                 let recall = move || engine.and_then(|engine| engine.recall(key, ttl_ms).unwrap_or_default());
@@ -199,6 +211,7 @@ impl Host {
             }
             Effect::Remember { key, output } => {
                 let (engine, label) = (Arc::clone(&self.engine), self.cache.label(&id));
+                let key = self.cache.key(key);
                 begin_short(id, out, move || {
                     let _ = engine.remember(key, &output, &label);
                     Outcome::Remembered

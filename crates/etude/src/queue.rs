@@ -81,7 +81,8 @@ const DAY_MS: i64 = 86_400_000;
 /// # Errors
 /// The journal fails.
 pub fn spent(engine: &dyn Engine, placement: &Placement, now_ms: i64) -> Result<Option<Refusal>, Error> {
-    let tenant = placement.tenant.as_deref().unwrap_or(DEFAULT_TENANT);
+    let own = engine.tenant();
+    let tenant = own.as_deref().or(placement.tenant.as_deref()).unwrap_or(DEFAULT_TENANT);
     let limit = engine.rules()?.tenants.get(tenant).and_then(|tenant| tenant.cost_usd_per_day);
     let Some(limit) = limit else { return Ok(None) };
     let of_day = Query {

@@ -466,7 +466,7 @@ impl Runner {
         let refresh = header.refresh || attempt.as_ref().is_some_and(|attempt| attempt.refresh);
         let (port, effect_middleware) = self.ports(&tools, &invoker);
         let host = Host {
-            cache: CacheUse { app: run.app.clone(), refresh },
+            cache: CacheUse { app: run.app.clone(), tenant: run.placement.tenant.clone(), refresh },
             processes: Arc::clone(&processes),
             models: Arc::clone(&self.models),
             tools: port,

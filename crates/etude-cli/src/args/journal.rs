@@ -469,6 +469,22 @@ pub(crate) enum Engine {
     Migrate,
     /// Write `queues` and `tenants` of the configuration into the database
     Apply,
+    /// Make a role of the database a worker or a tenant
+    Grant(Grant),
+}
+
+#[cfg(feature = "postgres")]
+#[derive(Debug, Args)]
+pub(crate) struct Grant {
+    /// `worker` drives the runs of all tenants; `tenant` submits runs, and sees its own
+    #[arg(value_name = "KIND", value_parser = ["worker", "tenant"])]
+    pub(crate) kind: String,
+    /// A role of the database, which must exist
+    #[arg(value_name = "ROLE")]
+    pub(crate) role: String,
+    /// The name of the tenant [default: that of the role]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tenant: Option<String>,
 }
 
 /// Commands on the apps in the database.

@@ -1,6 +1,6 @@
 //! `etude engine`: the database that machines share.
 
-use etude_postgres::{Address, Check, Postgres, Status};
+use etude_postgres::{Address, Check, Grant, Kind, Postgres, Status};
 use serde_json::json;
 
 use crate::args;
@@ -12,11 +12,15 @@ use crate::stdout;
 
 pub(crate) mod rules;
 
+/// Bytes of the name of a tenant.
+const MAX_TENANT_BYTES: usize = 63;
+
 pub(crate) fn engine(context: &Context, command: &args::Engine) -> Exit {
     let done = match command {
         args::Engine::Check => check(context),
         args::Engine::Migrate => migrate(context),
         args::Engine::Apply => rules::apply(context),
+        args::Engine::Grant(args) => grant(context, args),
     };
     done.unwrap_or_else(|problem| context.report(None, &problem))
 }
@@ -73,6 +77,32 @@ fn migrate(context: &Context) -> Result<Exit, Problem> {
         match done.from == done.to {
             true => crate::render::say!("the schema `{}` has format {} already", done.schema, done.to),
             false => crate::render::say!("the schema `{}` has format {} now", done.schema, done.to),
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// K-56: what a role of the database may see and do.
+fn grant(context: &Context, args: &args::Grant) -> Result<Exit, Problem> {
+    let kind = Kind::from_word(&args.kind).unwrap_or(Kind::Tenant);
+    if kind == Kind::Worker && args.tenant.is_some() {
+        return Err(Problem::usage("a worker drives the runs of all tenants").hint("remove `--tenant`"));
+    }
+    let name = args.tenant.as_ref().unwrap_or(&args.role);
+    let is_name = !name.is_empty() && name.len() <= MAX_TENANT_BYTES && !name.chars().any(char::is_control);
+    if kind == Kind::Tenant && !is_name {
+        let hint = format!("give 1 to {MAX_TENANT_BYTES} bytes without control characters");
+        return Err(Problem::usage("`--tenant` is not a name of a tenant").hint(hint));
+    }
+    let tenant = (kind == Kind::Tenant).then(|| name.clone());
+    let grant = Grant { role: args.role.clone(), kind, tenant };
+    Postgres::grant(named(context)?, CONNECT, &grant).map_err(|error| of_engine(&error))?;
+    if context.is_json() {
+        stdout::json(&json!({"role": grant.role, "kind": kind.word(), "tenant": grant.tenant}));
+    } else if !context.global.quiet {
+        match &grant.tenant {
+            Some(tenant) => crate::render::say!("the role `{}` is the tenant `{tenant}` now", grant.role),
+            None => crate::render::say!("the role `{}` is a worker now", grant.role),
         }
     }
     Ok(Exit::Done)

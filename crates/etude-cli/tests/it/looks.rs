@@ -217,6 +217,7 @@ const ROWS: &[(&str, Row)] = &[
     ("engine check", Looks(&[&["engine", "check"]])),
     ("engine migrate", Looks(&[&["engine", "migrate"]])),
     ("engine apply", Looks(&[&["engine", "apply"]])),
+    ("engine grant", Looks(&[&["engine", "grant", "tenant", "acme"]])),
     ("push", Runs),
     ("bundles list", Looks(&[&["bundles", "list"]])),
     ("bundles show", Looks(&[&["bundles", "show", "a"]])),

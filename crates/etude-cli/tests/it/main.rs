@@ -56,6 +56,8 @@ mod fleet_commands; // what commands do with them
 #[cfg(all(unix, feature = "postgres", feature = "serve"))]
 mod fleet_limits; // its queues and tenants, and what they limit
 #[cfg(all(unix, feature = "postgres", feature = "serve"))]
+mod fleet_tenants; // who sees them
+#[cfg(all(unix, feature = "postgres", feature = "serve"))]
 mod fleet_workers; // who drives them
 mod help; // help, words that are no command, and what usage errors repeat
 #[cfg(unix)]

@@ -71,7 +71,7 @@ fn an_asynchronous_standby_is_found() {
             std::thread::sleep(Duration::from_millis(20));
         }
     };
-    // To the server, whoever receives its log is a standby.
+    // To the server, a program that receives its log is a standby.
     server.start_receiver("standby");
     wait_until(&server, "async");
     assert_found(

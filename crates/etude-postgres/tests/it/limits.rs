@@ -282,22 +282,27 @@ fn the_previous_format_becomes_this_one() {
     let step = |name: &str| {
         std::fs::read_to_string(format!("{}/migrations/{name}.sql", env!("CARGO_MANIFEST_DIR"))).expect("a step")
     };
-    server.sql(&format!("create schema etude; set search_path = etude; {} {}", step("0001"), step("0002")));
+    let steps = [step("0001"), step("0002"), step("0003")].concat();
+    server.sql(&format!("create schema etude; set search_path = etude; {steps}"));
     server.sql(
         "set search_path = etude;
          insert into runs (id, app, target, abi, state, epoch, session, created_at_ms, changed_at_ms, bundle, rank)
             values ('r-1', '/a', 'pipeline:p', 1, 'queued', 0, 1, 1, 1, decode(repeat('00', 32), 'hex'), 1);
+         update runs set tenant = 'acme';
+         insert into keys (key, run) select 'k', run from runs;
          insert into headers select run, '{}' from runs;
          insert into queue (queue, rank, run, not_before_ms, abi, is_bundled) select 'default', 1, run, 0, 1, true from runs",
     );
     let of = settings(&server, "etude", dir.path());
     let refused = Postgres::open(of.clone()).expect_err("it is older").to_string();
-    assert!(refused.contains("its format is 2, this version needs 3"), "{refused}");
+    assert!(refused.contains("its format is 3, this version needs 4"), "{refused}");
     let done = Postgres::migrate(of.address.clone(), of.connect_timeout).expect("it is migrated");
-    assert_eq!((done.from, done.to), (2, 3));
+    assert_eq!((done.from, done.to), (3, 4));
     let engine = Postgres::open(Settings { ..of }).expect("an engine");
     assert_eq!(engine.rules().expect("rules").queues, queues([("default", QueueRules::default())]));
     assert_eq!(ids(&all(&engine)), ["r-1"]);
+    // A key belongs to the tenant of its run.
+    assert_eq!(server.sql("select tenant from etude.keys"), "acme");
 }
 
 /// K-33: a server takes no run from a queue that is full either.

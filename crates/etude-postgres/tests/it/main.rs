@@ -20,6 +20,7 @@ mod interleavings;
 mod limits;
 mod replies;
 mod server;
+mod tenants;
 #[cfg(target_os = "linux")]
 mod tls;
 mod transfer;

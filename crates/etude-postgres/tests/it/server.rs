@@ -62,13 +62,18 @@ impl Server {
 
     /// Runs SQL with `psql`.
     pub(crate) fn sql(&self, sql: &str) -> String {
+        self.sql_as("etude", sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
+    }
+
+    /// Runs SQL as a role; the error of the server, if there is one.
+    pub(crate) fn sql_as(&self, role: &str, sql: &str) -> Result<String, String> {
         let output = Command::new(self.bin.join("psql"))
-            .args(["-U", "etude", "-d", "postgres", "-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql, "-h"])
+            .args(["-U", role, "-d", "postgres", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql, "-h"])
             .arg(self.dir.path())
             .output()
             .expect("psql can be started");
-        assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
     }
 
     /// The socket that the server listens on.

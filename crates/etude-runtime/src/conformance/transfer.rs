@@ -108,7 +108,10 @@ fn admitted_once(engine: &dyn Engine) {
     assert!(engine.admit(&rival).expect("admit"));
     assert_eq!(engine.capture("r-2").expect("capture").run.keys, second.keys);
     assert_eq!(engine.capture("r-1").expect("capture").run.keys, run.keys);
-    let submission = Submission { run: new_run("r-3", 1), keys: run.keys, max_queued: None, needs_room: false };
+    // A key belongs to a tenant (K-29).
+    let mut again = new_run("r-3", 1);
+    again.placement.tenant.clone_from(&run.run.placement.tenant);
+    let submission = Submission { run: again, keys: run.keys, max_queued: None, needs_room: false };
     let enqueued = block_on(engine.enqueue(&submission)).expect("enqueue");
     assert!(matches!(enqueued, Enqueued::Repeated { run_id, is_same: true, .. } if run_id == "r-1"));
 }

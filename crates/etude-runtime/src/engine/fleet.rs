@@ -25,6 +25,11 @@ pub trait Fleet: Send + Sync {
         None
     }
 
+    /// The tenant whose runs this process sees and submits; `None` if it sees all.
+    fn tenant(&self) -> Option<String> {
+        None
+    }
+
     /// Accepts a run that no process has begun ([`super::RunState::Queued`]), together with its unique keys, or finds the run that
     /// has one of them. Once the future is ready, the run survives any death of this process.
     ///

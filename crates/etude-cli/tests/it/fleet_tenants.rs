@@ -1,0 +1,116 @@
+//! Tenants and workers as roles of the database, with the commands of each (K-56).
+
+use serde_json::json;
+
+use crate::database::Server;
+use crate::fleet::{count, fleet, list};
+use crate::fleet_workers::WORKER;
+use crate::ran::Ran;
+use crate::test::{Test, wait_until};
+
+/// The id of a run that is not there.
+const NONE: &str = "0123456789abcdef";
+
+/// An app whose runs wait for an answer, print more than a record holds, and are in a home of their own.
+fn app(server: &Server, role: &str) -> Test {
+    let test = Test::new().pipeline("p", |p| {
+        p.step("name: gate\ntype: approval\nmessage: Go on?\n")
+            .sh("a", "printf '{\"output\": \"%s\"}' \"$(head -c 300000 /dev/zero | tr '\\0' x)\"")
+    });
+    test.file("whose.txt", role).env("ETUDE_ENGINE", &server.url("etude").replace("etude@", &format!("{role}@")))
+}
+
+fn submit(test: &Test, args: &[&str]) -> Ran {
+    test.run(&[&["run", "-p", "p", "--detach", "--format", "json"], args].concat()).exit(0)
+}
+
+/// cluster §6: roles are granted by the owner, must exist, and are what the document says.
+#[test]
+fn the_owner_grants_roles() {
+    let Some(server) = Server::start() else { return };
+    let owner = fleet(&server, Test::new());
+    let grant = |args: &[&str]| owner.run(&[&["engine", "grant"], args, &["--format", "json"]].concat());
+    grant(&["tenant", "acme"]).exit(4).stderr_has("create role \"acme\" login");
+    server.sql("create role acme login; create role acme_ci login; create role carrier login");
+    grant(&["tenant", "acme"]).exit(0).stdout_json(json!({"role": "acme", "kind": "tenant", "tenant": "acme"}));
+    grant(&["tenant", "acme_ci", "--tenant", "acme"])
+        .exit(0)
+        .stdout_json(json!({"role": "acme_ci", "kind": "tenant", "tenant": "acme"}));
+    grant(&["worker", "carrier"]).exit(0).stdout_json(json!({"role": "carrier", "kind": "worker", "tenant": null}));
+    grant(&["worker", "carrier", "--tenant", "acme"]).exit(2).stderr_has("remove `--tenant`");
+    grant(&["tenant", "acme", "--tenant", ""]).exit(2);
+    // Two roles of a tenant see the same runs.
+    let (one, other) = (app(&server, "acme"), app(&server, "acme_ci"));
+    submit(&one, &[]);
+    assert_eq!((count(&other), count(&owner)), (1, 1));
+    list(&other).has("/runs/0/tenant", "acme");
+    // Only the owner grants.
+    one.run(&["engine", "grant", "worker", "acme"]).exit(4);
+    one.run(&["engine", "migrate"]).exit(0);
+}
+
+/// K-56: commands of a tenant list, show, cancel, answer and read its own runs, values and bundles, and know no others. A worker drives
+/// the runs of both.
+#[test]
+fn tenants_know_nothing_of_each_other() {
+    let Some(server) = Server::start() else { return };
+    let owner = fleet(&server, Test::new());
+    server.sql("create role acme login; create role globex login; create role carrier login");
+    for (kind, role) in [("tenant", "acme"), ("tenant", "globex"), ("worker", "carrier")] {
+        owner.run(&["engine", "grant", kind, role]).exit(0);
+    }
+    let (acme, globex) = (app(&server, "acme"), app(&server, "globex"));
+    let later = ["--not-before", "2999-01-01T00:00:00Z"];
+    let queued = submit(&acme, &later).id();
+    let mine = submit(&acme, &["--key", "k"]).has("/replayed", false).id();
+    let theirs = submit(&globex, &["--key", "k"]).has("/replayed", false).id();
+    assert_eq!(submit(&globex, &["--key", "k"]).has("/replayed", true).id(), theirs);
+    assert_eq!((count(&acme), count(&globex), count(&owner)), (2, 1, 3));
+    let narrowed = owner.run(&["runs", "list", "--tenant", "globex", "--format", "json"]).exit(0);
+    assert_eq!((narrowed.id_of_first_run(), narrowed.at("/runs/1")), (theirs.clone(), json!(null)));
+
+    let worker = Test::new().env("ETUDE_ENGINE", &server.url("etude").replace("etude@", "carrier@"));
+    let running = worker.start(&WORKER);
+    wait_until("the gates", || {
+        let statuses = list(&owner).value()["runs"].as_array().cloned().unwrap_or_default();
+        statuses.iter().filter(|run| run["status"] == "waiting").count() == 2
+    });
+    let file = globex.path("runs.tar").display().to_string();
+    for args in [
+        &["runs", "show", &mine][..],
+        &["runs", "cancel", &mine],
+        &["runs", "resume", &mine],
+        &["runs", "watch", &mine],
+        &["runs", "export", &mine],
+        &["approve", &mine],
+        &["deny", &mine],
+    ] {
+        let unknown: Vec<&str> = args.iter().map(|&word| if word == mine { NONE } else { word }).collect();
+        let (of_other, of_none) = (globex.run(args), globex.run(&unknown));
+        assert_eq!(of_other.err(), of_none.err(), "{args:?}");
+        assert_eq!(of_other.exit(2).out(), "", "{args:?}");
+    }
+    globex.run(&["runs", "export", "--all", "--out", &file, "--format", "json"]).exit(0).has("/runs", 1);
+    let bundle = list(&acme).at("/runs/0/bundle").as_str().expect("a bundle").to_owned();
+    globex.run(&["bundles", "show", &bundle]).exit(2);
+    globex.run(&["run", "-p", "p", "--detach", "--bundle", &bundle]).exit(2);
+    let bundles = globex.run(&["bundles", "list", "--format", "json"]).exit(0);
+    assert_eq!(bundles.at("/bundles").as_array().map(Vec::len), Some(1));
+    assert_ne!(bundles.at("/bundles/0/bundle"), *bundle);
+
+    acme.run(&["approve", &mine]).exit(0);
+    globex.run(&["runs", "cancel", &theirs]).exit(0);
+    acme.run(&["runs", "cancel", &queued, "--format", "json"]).exit(0).has("/status", "cancelled");
+    wait_until("the ends", || {
+        server.sql("select count(*) from etude.runs where state in ('succeeded', 'cancelled')") == "3"
+    });
+    // The output is a large value.
+    let shown = acme.run(&["runs", "show", &mine, "--format", "json"]).exit(0).has("/status", "succeeded");
+    assert!(shown.out().contains(&"x".repeat(300_000)), "the output is there");
+    assert_eq!(server.sql("select state from etude.runs where tenant = 'globex'"), "cancelled");
+    acme.run(&["runs", "prune", "--older-than", "1ms"]).exit(0);
+    assert_eq!((count(&acme), count(&globex)), (0, 1));
+    assert_eq!(server.sql("select count(*) from etude.headers"), "1");
+    running.terminate();
+    running.finish().exit(0);
+}

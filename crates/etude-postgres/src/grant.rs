@@ -1,0 +1,175 @@
+//! Roles of the database as workers and tenants (K-56).
+
+use etude_runtime::engine::{DEFAULT_TENANT, Error};
+
+use crate::error::Fault;
+use crate::link::{Connection, Link, attempt};
+use crate::migrate;
+
+etude_core::words! {
+    /// What a role of the database is to a fleet.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Kind {
+        /// It drives runs of all tenants.
+        Worker = "worker",
+        /// It submits runs and sees its own.
+        Tenant = "tenant",
+    }
+}
+
+/// What a role is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    /// The role.
+    pub role: String,
+    /// What it is to the fleet.
+    pub kind: Kind,
+    /// The tenant that it is; none for a worker.
+    pub tenant: Option<String>,
+}
+
+/// Who has logged in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Access {
+    /// `None`: the owner of the schema, or a role that was given rights by hand.
+    pub(crate) kind: Option<Kind>,
+    /// Whose its submissions are.
+    pub(crate) tenant: String,
+}
+
+impl Access {
+    pub(crate) fn is_tenant(&self) -> bool {
+        self.kind == Some(Kind::Tenant)
+    }
+
+    /// The name of a book of the ledger in the database.
+    pub(crate) fn book(&self, book: &str) -> String {
+        book_of(&self.tenant, book)
+    }
+}
+
+/// A book of the ledger of a tenant.
+pub(crate) fn book_of(tenant: &str, book: &str) -> String {
+    if tenant == DEFAULT_TENANT { book.to_owned() } else { format!("{tenant}{SEPARATOR}{book}") }
+}
+
+/// Between the tenant and its book. No name of a tenant has it.
+pub(crate) const SEPARATOR: char = '\u{1f}';
+
+/// Tables of which a worker changes all rows.
+const DATA: &str = "workers, server, runs, headers, results, records, signals, queue, keys, labels, entries, cache, blobs, chunks, \
+    blob_refs, uploads, upload_chunks";
+
+/// What every role reads.
+const READ: &str = "format, roles, workers, server, queues, queue_labels, tenants, runs, headers, results, records, signals, queue, \
+    keys, labels, entries, cache, blobs, chunks, blob_refs, uploads, upload_chunks";
+
+/// What a tenant adds, changes and removes of its own.
+const OF_TENANTS: [&str; 4] = [
+    "insert on workers, runs, headers, results, records, signals, queue, keys, labels, entries, uploads, upload_chunks",
+    "update on workers, results, queue, entries, uploads",
+    "update (state, epoch, session, worker, deaths, dead, deaths_at, started_at_ms, changed_at_ms, rank) on runs",
+    "delete on workers, runs, headers, results, records, signals, queue, keys, labels, entries, cache, blob_refs",
+];
+
+/// Who has logged in.
+pub(crate) async fn access(link: &Link, patience: std::time::Duration) -> Result<Access, Error> {
+    Ok(attempt!(link.attempts_for(patience); |connection| access_of(connection)))
+}
+
+/// Who has logged in on a connection to a schema of this format.
+pub(crate) async fn access_of(connection: &mut Connection) -> Result<Access, Fault> {
+    let found = connection.query_opt("select kind, tenant from roles where role = session_user", &[]).await?;
+    let none = Access { kind: None, tenant: DEFAULT_TENANT.to_owned() };
+    let Some(row) = found else { return Ok(none) };
+    let (kind, tenant): (String, Option<String>) = (row.try_get(0)?, row.try_get(1)?);
+    Ok(Access { kind: Kind::from_word(&kind), tenant: tenant.unwrap_or(none.tenant) })
+}
+
+/// Makes a role a worker or a tenant. What it was before, it is no more.
+pub(crate) async fn grant(link: &Link, patience: std::time::Duration, grant: &Grant) -> Result<(), Error> {
+    migrate::check(link, patience).await?;
+    attempt!(link.attempts_for(patience); |connection| transact(connection, link, grant));
+    Ok(())
+}
+
+async fn transact(connection: &mut Connection, link: &Link, grant: &Grant) -> Result<(), Fault> {
+    connection.batch("begin").await?;
+    let schema = link.address().schema();
+    connection.query("select pg_advisory_xact_lock(1702131045, hashtext($1))", &[&schema]).await?;
+    let refused = |why: String| Fault::Engine(Error::Store { path: link.address().to_string(), why });
+    let sql = "select rolname, quote_ident(rolname), rolsuper, pg_has_role(rolname, (select nspowner from pg_namespace
+            where nspname = $2), 'usage') from pg_roles where rolname = $1";
+    let Some(row) = connection.query_opt(sql, &[&grant.role, &schema]).await? else {
+        return Err(refused(format!("there is no role `{0}`; create it: create role \"{0}\" login", grant.role)));
+    };
+    let (role, is_super, is_owner): (String, bool, bool) = (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
+    if is_super || is_owner {
+        return Err(refused(format!("the role `{}` owns the schema or everything, and sees all runs", grant.role)));
+    }
+    let sql = "insert into roles (role, kind, tenant) values ($1, $2, $3)
+        on conflict (role) do update set kind = excluded.kind, tenant = excluded.tenant";
+    connection.execute(sql, &[&grant.role, &grant.kind.word(), &grant.tenant]).await?;
+    connection.batch(&statements(schema, &role, grant.kind)).await?;
+    admit_workers(connection, schema).await?;
+    connection.batch("commit").await
+}
+
+/// Gives the roles of a schema their rights again, inside a transaction: a format may have tables that the one before had not.
+pub(crate) async fn renew(connection: &mut Connection, schema: &str) -> Result<(), Fault> {
+    let sql = "select quote_ident(role), kind from roles join pg_roles on rolname = role order by role";
+    for row in connection.query(sql, &[]).await? {
+        let (role, kind): (String, String) = (row.try_get(0)?, row.try_get(1)?);
+        if let Some(kind) = Kind::from_word(&kind) {
+            connection.batch(&statements(schema, &role, kind)).await?;
+        }
+    }
+    admit_workers(connection, schema).await
+}
+
+/// Names the owner and the workers in the policies for those who see every row.
+async fn admit_workers(connection: &mut Connection, schema: &str) -> Result<(), Fault> {
+    let sql = "select string_agg(quote_ident(role), ', ' order by role) from roles join pg_roles on rolname = role where kind = 'worker'";
+    let workers: Option<String> = connection.query_opt(sql, &[]).await?.map_or(Ok(None), |row| row.try_get(0))?;
+    let sql = "select quote_ident(tablename) from pg_policies where schemaname = $1 and policyname = 'workers'";
+    for row in connection.query(sql, &[&schema]).await? {
+        let table: String = row.try_get(0)?;
+        let others = workers.as_ref().map_or(String::new(), |workers| format!(", {workers}"));
+        connection.batch(&format!("alter policy workers on {table} to current_user{others}")).await?;
+    }
+    Ok(())
+}
+
+/// Whether a role has the rights of its kind, by the tables that it reads and adds to.
+pub(crate) async fn has_rights(connection: &mut Connection, kind: Kind) -> Result<bool, Fault> {
+    let added = match kind {
+        Kind::Worker => DATA,
+        Kind::Tenant => OF_TENANTS[0].trim_start_matches("insert on "),
+    };
+    let sql = "select bool_and(has_table_privilege(name, word)) from (
+        select unnest(string_to_array($1, ', ')) as name, 'select' as word
+        union all select unnest(string_to_array($2, ', ')), 'insert') as wanted";
+    let row = connection.query_opt(sql, &[&READ, &added]).await?;
+    Ok(row.map_or(Ok(None), |row| row.try_get::<_, Option<bool>>(0))?.unwrap_or(false))
+}
+
+/// The rights of a role, whose name is quoted.
+fn statements(schema: &str, role: &str, kind: Kind) -> String {
+    let mut sql = format!(
+        "revoke all on all tables in schema {schema} from {role};
+         revoke all on all sequences in schema {schema} from {role};
+         grant usage on schema {schema} to {role};
+         grant select on {READ} to {role};
+         grant usage, select on changes, writes to {role};"
+    );
+    match kind {
+        Kind::Worker => sql
+            .push_str(&format!("grant insert, update, delete on {DATA} to {role}; grant select on counted to {role};")),
+        Kind::Tenant => {
+            for right in OF_TENANTS {
+                sql.push_str(&format!("grant {right} to {role};"));
+            }
+        }
+    }
+    sql
+}
