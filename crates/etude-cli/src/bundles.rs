@@ -72,7 +72,7 @@ pub(crate) fn push(
     let failed = |why: &dyn std::fmt::Display| Problem::environment(format!("the bundle cannot be kept: {why}"));
     let query = EntryQuery { book: BOOK.to_owned(), key: Some(digest.to_string()), ..EntryQuery::default() };
     let is_new = engine.entries(&query).map_err(|error| of_engine(&error))?.is_empty();
-    blob::put(&*engine.blobs(), bundle.bytes()).map_err(|error| failed(&error))?;
+    blob::put(&*engine.bundles(), bundle.bytes()).map_err(|error| failed(&error))?;
     let (files, bytes) = (bundle.entries().len(), bundle.bytes().len());
     let entry = Entry {
         book: BOOK.to_owned(),

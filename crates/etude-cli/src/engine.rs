@@ -19,10 +19,10 @@ use etude_otel::{HEADERS, headers};
 mod postgres;
 
 #[cfg(feature = "postgres")]
-use postgres::password;
+use postgres::{of_bucket, password};
 
 #[cfg(feature = "postgres")]
-pub(crate) use postgres::{CONNECT, address, open_fleet, open_patiently};
+pub(crate) use postgres::{CONNECT, address, credentials, open_fleet, open_patiently};
 
 /// The word for the journal of this machine, whatever else is set.
 const EMBEDDED: &str = "embedded";
@@ -77,8 +77,8 @@ pub(crate) fn shared(global: &Global) -> Result<Option<Arc<dyn Engine>>, Problem
 #[derive(Debug, Default)]
 pub(crate) struct Own {
     /// The names of variables: the access token for a server, the address of a shared database, those that the configured address is
-    /// made of, those with which libpq finds the database and its password, and the headers for a collector of spans. No child
-    /// inherits them, and no app gets one by its name.
+    /// made of, those with which libpq finds the database and its password, the keys to the bucket of a fleet, and the headers for a
+    /// collector of spans. No child inherits them, and no app gets one by its name.
     pub(crate) variables: Vec<String>,
     /// What must not be in anything that etude writes: the values that the configured address is made of, the password of the
     /// database, wherever it comes from, and the values of the headers.
@@ -99,9 +99,10 @@ pub(crate) fn own(global: &Global) -> Own {
     let variable = |name: &str| std::env::var(name).ok();
     let password = if is_shared { password(global) } else { None };
     let headers = headers(&variable).into_iter().map(|(_, value)| value);
-    let secrets = of_url.iter().filter_map(|name| variable(name)).chain(password).chain(headers).collect();
+    let (of_bucket, keys) = of_bucket();
+    let secrets = of_url.iter().filter_map(|name| variable(name)).chain(password).chain(headers).chain(keys).collect();
     let always = [ENGINE_VARIABLE, TOKEN_VARIABLE].into_iter().chain(HEADERS);
-    Own { variables: always.map(str::to_owned).chain(of_libpq).chain(of_url).collect(), secrets }
+    Own { variables: always.map(str::to_owned).chain(of_libpq).chain(of_url).chain(of_bucket).collect(), secrets }
 }
 
 #[cfg(not(feature = "otel"))]
@@ -110,6 +111,11 @@ const HEADERS: [&str; 0] = [];
 #[cfg(not(feature = "otel"))]
 fn headers(_: &dyn Fn(&str) -> Option<String>) -> Vec<(String, String)> {
     Vec::new()
+}
+
+#[cfg(not(feature = "postgres"))]
+fn of_bucket() -> (Vec<String>, Vec<String>) {
+    (Vec::new(), Vec::new())
 }
 
 #[cfg(not(feature = "postgres"))]

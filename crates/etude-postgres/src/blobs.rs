@@ -1,16 +1,21 @@
-//! Large values: chunks in the database, and files on this machine.
+//! Large values: in object storage or, without it, as chunks in the database; with copies on this machine.
+//!
+//! The row of a value is written before the value: what no row names is in no store, and a prune finds everything. The record that
+//! refers to the value comes last (K-45).
 
-use std::io;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::sync::{Arc, Mutex};
 
 use etude_core::data::Blob;
 use etude_core::digest::Digest;
-use etude_runtime::blob::{BlobStore, FileBlobs, Scratch, put};
+use etude_runtime::blob::{BlobStore, INLINE_LIMIT, Scratch, put};
 use etude_runtime::engine::Error;
 
+use crate::copies::Copies;
 use crate::error::Fault;
-use crate::link::{Connection, Link, attempt};
+use crate::link::{Connection, Link, attempt, lock};
+use crate::objects::{Credentials, Objects, unavailable};
 use crate::{rows, uploads};
 
 /// A value in the database has no more bytes.
@@ -19,18 +24,152 @@ const MAX_BYTES: u64 = 64 * 1024 * 1024;
 /// Bytes of a chunk.
 pub(crate) const CHUNK: usize = 1024 * 1024;
 
-/// Values of all runs. The files may be removed at any time.
+/// What a value is, which is the first part of its object's name. Values that are no longer than [`INLINE_LIMIT`], such as the files of
+/// definitions, are in the database in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shelf {
+    Values,
+    Bundles,
+}
+
+impl Shelf {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Values => "values",
+            Self::Bundles => "bundles",
+        }
+    }
+}
+
+/// Values of all runs, or bundles. The copies on this machine may be removed at any time.
 #[derive(Debug)]
 pub(crate) struct Blobs {
-    files: FileBlobs,
+    depot: Arc<Depot>,
+    shelf: Shelf,
+}
+
+/// Where values are, for both shelves.
+#[derive(Debug)]
+pub(crate) struct Depot {
+    copies: Copies,
     link: Arc<Link>,
-    /// The tenant that uploads.
+    credentials: Credentials,
+    objects: Mutex<Option<(String, Arc<Objects>)>>,
+    /// The tenant that uploads (K-56). What it uploads is in the database, whatever object storage there is: only a worker needs the
+    /// rights on that.
     tenant: Option<String>,
 }
 
-impl Blobs {
-    pub(crate) fn new(cache: PathBuf, link: Arc<Link>, tenant: Option<String>) -> Self {
-        Self { files: FileBlobs::new(cache, false), link, tenant }
+/// Where the database says that a value is.
+#[derive(Debug)]
+struct Place {
+    /// The shelf in object storage; `None`: in the database.
+    shelf: Option<String>,
+    /// Object storage, as it was applied last.
+    url: Option<String>,
+    /// No one has announced the value before.
+    is_new: bool,
+}
+
+impl Depot {
+    pub(crate) fn new(copies: Copies, link: Arc<Link>, credentials: Credentials, tenant: Option<String>) -> Self {
+        Self { copies, link, credentials, objects: Mutex::default(), tenant }
+    }
+
+    /// Object storage at `url`, which others may have changed since it was used last.
+    pub(crate) fn objects(&self, url: Option<&str>) -> io::Result<Arc<Objects>> {
+        let url = url.ok_or_else(|| unavailable("the value is in object storage, and the database names none"))?;
+        let mut current = lock(&self.objects);
+        if let Some((_, objects)) = current.as_ref().filter(|(of, _)| of == url) {
+            return Ok(Arc::clone(objects));
+        }
+        let objects = Arc::new(Objects::open(url, &self.credentials)?);
+        *current = Some((url.to_owned(), Arc::clone(&objects)));
+        Ok(objects)
+    }
+
+    /// Whether the steps of this process must not get the variables of object storage, by what the database says of it.
+    pub(crate) fn follow(&self, url: Option<&str>) {
+        // What cannot be used is reported by those who need it.
+        let _ = url.map(|url| self.objects(Some(url)));
+    }
+
+    fn keep(&self, mut scratch: Scratch, digest: Digest, len: u64, shelf: Shelf) -> io::Result<Arc<dyn Blob>> {
+        let written = scratch.file().metadata()?.len();
+        if written != len {
+            return Err(io::Error::other(format!("the scratch file has {written} bytes instead of {len}")));
+        }
+        if self.tenant.is_some() {
+            self.insert(&mut scratch, digest, len)?;
+            return self.copies.keep(scratch, digest, len);
+        }
+        let place =
+            self.link.wait(self.announce(digest, len, shelf)).map_err(|cause| unavailable(cause.to_string()))?;
+        if let Some(shelf) = &place.shelf {
+            let (objects, name) = (self.objects(place.url.as_deref())?, name(shelf, digest));
+            self.link.wait(async {
+                if place.is_new || !objects.has(&name, len).await? {
+                    objects.put(&name, scratch.file(), len).await?;
+                }
+                Ok::<_, io::Error>(())
+            })?;
+        } else if !self.link.wait(self.has_chunks(digest)).map_err(|cause| unavailable(cause.to_string()))? {
+            self.insert(&mut scratch, digest, len)?;
+        }
+        self.copies.keep(scratch, digest, len)
+    }
+
+    /// Keeps a value in the database.
+    fn insert(&self, scratch: &mut Scratch, digest: Digest, len: u64) -> io::Result<()> {
+        let bytes = read(scratch.file(), len)?;
+        self.link.wait(self.upload(digest, &bytes)).map_err(|cause| unavailable(cause.to_string()))
+    }
+
+    /// A value that is here already, or a copy of the stored one. Checked against its name in any case (K-46).
+    fn open(&self, digest: Digest) -> io::Result<Arc<dyn Blob>> {
+        match self.copies.open(digest)? {
+            Some(blob) => Ok(blob),
+            None => self.fetch(digest),
+        }
+    }
+
+    fn fetch(&self, digest: Digest) -> io::Result<Arc<dyn Blob>> {
+        let away = |cause: Error| unavailable(cause.to_string());
+        let missing = || io::Error::new(io::ErrorKind::NotFound, format!("the value {digest} is not there"));
+        let place = self.link.wait(self.locate(digest)).map_err(away)?;
+        let damaged = || {
+            let message = format!("the stored value {digest} is not what it was");
+            io::Error::new(io::ErrorKind::InvalidData, message)
+        };
+        let Some((shelf, url)) = place.and_then(|place| Some((place.shelf?, place.url))) else {
+            let bytes = self.link.wait(self.download(digest)).map_err(away)?.ok_or_else(missing)?;
+            if Digest::of(&bytes) != digest {
+                return Err(damaged());
+            }
+            return put(&self.copies, &bytes).map(|(_, blob)| blob);
+        };
+        let objects = self.objects(url.as_deref())?;
+        let mut scratch = self.copies.scratch()?;
+        let found = self.link.wait(objects.get(&name(&shelf, digest), scratch.file()))?;
+        let (read, len) = found.ok_or_else(missing)?;
+        if read != digest {
+            return Err(damaged());
+        }
+        self.copies.keep(scratch, digest, len)
+    }
+
+    async fn announce(&self, digest: Digest, len: u64, shelf: Shelf) -> Result<Place, Error> {
+        let is_small = shelf == Shelf::Values && len <= INLINE_LIMIT as u64;
+        let shelf = (!is_small).then_some(shelf);
+        Ok(attempt!(self.link, |connection| announce(connection, digest, len, shelf)))
+    }
+
+    async fn renew(&self, digest: Digest) -> Result<bool, Error> {
+        Ok(attempt!(self.link, |connection| renew(connection, digest)))
+    }
+
+    async fn has_chunks(&self, digest: Digest) -> Result<bool, Error> {
+        Ok(attempt!(self.link, |connection| has_chunks(connection, digest)))
     }
 
     async fn upload(&self, digest: Digest, bytes: &[u8]) -> Result<(), Error> {
@@ -39,6 +178,10 @@ impl Blobs {
             Some(tenant) => attempt!(self.link, |connection| uploads::keep(connection, tenant, digest, bytes)),
         }
         Ok(())
+    }
+
+    async fn locate(&self, digest: Digest) -> Result<Option<Place>, Error> {
+        Ok(attempt!(self.link, |connection| locate(connection, digest)))
     }
 
     async fn download(&self, digest: Digest) -> Result<Option<Vec<u8>>, Error> {
@@ -50,60 +193,107 @@ impl Blobs {
     }
 }
 
+impl Blobs {
+    pub(crate) fn new(depot: &Arc<Depot>, shelf: Shelf) -> Self {
+        Self { depot: Arc::clone(depot), shelf }
+    }
+
+    /// A value whose copy may go while it is used.
+    fn lasting(&self, digest: Digest, copy: Arc<dyn Blob>) -> Arc<dyn Blob> {
+        Arc::new(Lasting { depot: Arc::clone(&self.depot), digest, copy })
+    }
+}
+
 impl BlobStore for Blobs {
     fn scratch(&self) -> io::Result<Scratch> {
-        self.files.scratch()
+        self.depot.copies.scratch()
     }
 
     fn keep(&self, scratch: Scratch, digest: Digest, len: u64) -> io::Result<Arc<dyn Blob>> {
-        if len > MAX_BYTES {
-            let message = format!("the value has {len} bytes; at most {MAX_BYTES} bytes are kept in PostgreSQL");
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
-        }
-        let kept = self.files.keep(scratch, digest, len)?;
-        let bytes = read(&*kept)?;
-        self.link.wait(self.upload(digest, &bytes)).map_err(|cause| io::Error::other(cause.to_string()))?;
-        Ok(kept)
+        let copy = self.depot.keep(scratch, digest, len, self.shelf)?;
+        Ok(self.lasting(digest, copy))
     }
 
     fn open(&self, digest: Digest) -> io::Result<Arc<dyn Blob>> {
-        match self.files.open(digest) {
-            Ok(blob) if Digest::of(&read(&*blob)?) == digest => return Ok(blob),
-            // A file that is not what it was is fetched again.
-            Ok(_) => self.files.remove(digest)?,
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => {}
-            Err(cause) => return Err(cause),
-        }
-        let found = self.link.wait(self.download(digest)).map_err(|cause| io::Error::other(cause.to_string()))?;
-        let missing = || io::Error::new(io::ErrorKind::NotFound, format!("the database has no value {digest}"));
-        let bytes = found.ok_or_else(missing)?;
-        if Digest::of(&bytes) != digest {
-            let message = format!("the stored value {digest} is not what it was");
-            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
-        }
-        put(&self.files, &bytes).map(|(_, blob)| blob)
+        let copy = self.depot.open(digest)?;
+        Ok(self.lasting(digest, copy))
+    }
+
+    /// A copy on this machine says nothing of the database, and one in object storage may be on its way.
+    fn has(&self, digest: Digest) -> bool {
+        self.depot.link.wait(self.depot.renew(digest)).unwrap_or(false)
     }
 }
 
-fn read(blob: &dyn Blob) -> io::Result<Vec<u8>> {
+/// A value that is fetched again if its copy is gone (K-49).
+#[derive(Debug)]
+struct Lasting {
+    depot: Arc<Depot>,
+    digest: Digest,
+    copy: Arc<dyn Blob>,
+}
+
+impl Blob for Lasting {
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize, String> {
+        self.copy.read_at(offset, into).or_else(|_| {
+            let copy = self.depot.fetch(self.digest).map_err(|error| error.to_string())?;
+            copy.read_at(offset, into)
+        })
+    }
+}
+
+/// The name of an object.
+pub(crate) fn name(shelf: &str, digest: Digest) -> String {
+    format!("{shelf}/{digest}")
+}
+
+fn read(file: &mut File, len: u64) -> io::Result<Vec<u8>> {
+    if len > MAX_BYTES {
+        let message = format!(
+            "the value has {len} bytes; at most {MAX_BYTES} bytes are kept in PostgreSQL, and more in object storage (`engine.blobs`)"
+        );
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
     let mut bytes = Vec::new();
-    let mut chunk = vec![0; CHUNK];
-    loop {
-        match blob.read_at(bytes.len() as u64, &mut chunk).map_err(io::Error::other)? {
-            0 => return Ok(bytes),
-            len => bytes.extend_from_slice(&chunk[..len]),
-        }
-    }
+    file.seek(SeekFrom::Start(0))?;
+    file.take(len).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
-/// Keeps a value, or notes that it is needed again. Of two that upload the same value, one waits and writes no chunk.
+/// Notes that a value is about to be stored, or is needed again. For a day from now on, no prune removes it (K-48).
+///
+/// A value that a prune is removing from object storage at this moment comes into the database: the removal may be on its way.
+async fn announce(connection: &mut Connection, digest: Digest, len: u64, shelf: Option<Shelf>) -> Result<Place, Fault> {
+    let sql = "insert into blobs (hash, length, uploaded_at, place)
+        select $1, $2, clock_timestamp(), case when url is not null then $3 end from storage
+        on conflict (hash) do update set uploaded_at = excluded.uploaded_at,
+            place = case when blobs.is_going then null else blobs.place end, is_going = false
+        returning place, (select url from storage), xmax::text = '0'";
+    let row = connection
+        .query_opt(sql, &[&&digest.as_bytes()[..], &rows::from_length(len), &shelf.map(Shelf::word)])
+        .await?
+        .ok_or_else(|| rows::damaged("the table `storage` has no row".to_owned()))?;
+    Ok(Place { shelf: row.try_get(0)?, url: row.try_get(1)?, is_new: row.try_get(2)? })
+}
+
+/// Whether a value is in the database as a whole. For a day from now on, no prune removes it.
+async fn renew(connection: &mut Connection, digest: Digest) -> Result<bool, Fault> {
+    let sql = "update blobs set uploaded_at = clock_timestamp()
+        where hash = $1 and place is null and exists (select 1 from chunks where chunks.hash = blobs.hash)";
+    Ok(connection.execute(sql, &[&&digest.as_bytes()[..]]).await? > 0)
+}
+
+async fn has_chunks(connection: &mut Connection, digest: Digest) -> Result<bool, Fault> {
+    let sql = "select 1 from chunks where hash = $1 limit 1";
+    Ok(connection.query_opt(sql, &[&&digest.as_bytes()[..]]).await?.is_some())
+}
+
+/// Keeps a value in the database. Of two that upload the same value, one waits and writes no chunk.
 async fn upload(connection: &mut Connection, digest: Digest, bytes: &[u8]) -> Result<(), Fault> {
     let hash = &digest.as_bytes()[..];
     connection.batch("begin").await?;
-    let sql = "insert into blobs (hash, length, uploaded_at) values ($1, $2, clock_timestamp())
-        on conflict (hash) do update set uploaded_at = excluded.uploaded_at returning xmax::text = '0'";
-    let row = connection.query_opt(sql, &[&hash, &rows::from_length(bytes.len() as u64)]).await?;
-    if row.is_some_and(|row| row.get(0)) {
+    connection.query("select 1 from blobs where hash = $1 for update", &[&hash]).await?;
+    if !has_chunks(connection, digest).await? {
         for (number, chunk) in (0_i32..).zip(bytes.chunks(CHUNK)) {
             let sql = "insert into chunks (hash, chunk, body) values ($1, $2, $3)";
             connection.execute(sql, &[&hash, &number, &chunk]).await?;
@@ -112,12 +302,18 @@ async fn upload(connection: &mut Connection, digest: Digest, bytes: &[u8]) -> Re
     connection.batch("commit").await
 }
 
+async fn locate(connection: &mut Connection, digest: Digest) -> Result<Option<Place>, Fault> {
+    let sql = "select place, (select url from storage) from blobs where hash = $1";
+    let row = connection.query_opt(sql, &[&&digest.as_bytes()[..]]).await?;
+    row.map(|row| Ok(Place { shelf: row.try_get(0)?, url: row.try_get(1)?, is_new: false })).transpose()
+}
+
 async fn download(connection: &mut Connection, digest: Digest) -> Result<Option<Vec<u8>>, Fault> {
     let hash = &digest.as_bytes()[..];
-    if connection.query_opt("select 1 from blobs where hash = $1", &[&hash]).await?.is_none() {
+    let rows = connection.query("select body from chunks where hash = $1 order by chunk", &[&hash]).await?;
+    if rows.is_empty() && digest != Digest::of(b"") {
         return Ok(None);
     }
-    let rows = connection.query("select body from chunks where hash = $1 order by chunk", &[&hash]).await?;
     let mut bytes = Vec::new();
     for row in rows {
         bytes.extend_from_slice(row.try_get(0)?);

@@ -100,12 +100,20 @@ async fn find(connection: &mut Connection, key: Digest, oldest: i64) -> Result<O
     let body: Option<Vec<u8>> = row.try_get(0)?;
     Ok(Some(match body {
         Some(body) => Found::Text(rows::text(body)?),
-        None => Found::Blob {
-            blob: rows::digest(row.try_get(1)?)?,
-            offset: rows::length(row.try_get(2)?),
-            len: rows::length(row.try_get(3)?),
-            digest: rows::digest(row.try_get(4)?)?,
-        },
+        None => {
+            let blob: Vec<u8> = row.try_get(1)?;
+            // A record will refer to it. No prune removes it for a day from now on (K-48).
+            let sql = "update blobs set uploaded_at = clock_timestamp() where hash = $1 and not is_going";
+            if connection.execute(sql, &[&blob]).await? == 0 {
+                return Ok(None);
+            }
+            Found::Blob {
+                blob: rows::digest(&blob)?,
+                offset: rows::length(row.try_get(2)?),
+                len: rows::length(row.try_get(3)?),
+                digest: rows::digest(row.try_get(4)?)?,
+            }
+        }
     }))
 }
 

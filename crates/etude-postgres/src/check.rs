@@ -8,6 +8,8 @@ use crate::error::Fault;
 use crate::grant;
 use crate::link::{Connection, Link, attempt};
 use crate::migrate::{self, FORMAT};
+use crate::objects::Credentials;
+use crate::probe;
 use crate::tls::Mode;
 
 /// Oldest supported version, as `server_version_num` has it.
@@ -61,12 +63,12 @@ pub struct Report {
     pub checks: Vec<Check>,
 }
 
-/// Looks at a database. Writes nothing.
-pub(crate) async fn check(link: &Link, patience: Duration) -> Result<Report, Error> {
-    Ok(attempt!(link.attempts_for(patience); |connection| report(connection, link)))
+/// Looks at a database. Writes nothing to it.
+pub(crate) async fn check(link: &Link, patience: Duration, credentials: &Credentials) -> Result<Report, Error> {
+    Ok(attempt!(link.attempts_for(patience); |connection| report(connection, link, credentials)))
 }
 
-async fn report(connection: &mut Connection, link: &Link) -> Result<Report, Fault> {
+async fn report(connection: &mut Connection, link: &Link, credentials: &Credentials) -> Result<Report, Fault> {
     let schema = link.address().schema();
     let format = migrate::format_of(connection, link.address()).await?;
     let version = setting(connection, "server_version").await?;
@@ -98,14 +100,7 @@ async fn report(connection: &mut Connection, link: &Link) -> Result<Report, Faul
             "run `etude engine migrate`",
         ),
         rights(connection, schema, format).await?,
-        Check {
-            id: "blobs",
-            status: Status::Ok,
-            found: "chunks".to_owned(),
-            message: "large values are in the database, at most 64 MiB each",
-            cost: "",
-            hint: "",
-        },
+        probe::blobs(connection, format, credentials).await?,
         tls(connection, link),
         sessions(connection).await?,
         standby(connection).await?,

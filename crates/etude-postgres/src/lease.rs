@@ -9,6 +9,7 @@ use etude_runtime::engine::Profile;
 
 use crate::error::Fault;
 use crate::link::{Connection, Parameter, lock};
+use crate::rules;
 use crate::store::{Store, random};
 use crate::worker::Times;
 
@@ -59,6 +60,7 @@ pub(crate) async fn beat(connection: &mut Connection, store: &Store, key: i64) -
     connection.execute(&sql, &[&store.worker, &ms(grace)]).await?;
     let sql = "delete from workers where lease_until < clock_timestamp() - interval '1 hour'";
     connection.execute(sql, &[]).await?;
+    store.depot.follow(rules::url(connection).await?.as_deref());
     Ok(())
 }
 

@@ -26,6 +26,7 @@ mod cache;
 mod census;
 mod check;
 mod claim;
+mod copies;
 mod error;
 mod follow;
 mod grant;
@@ -34,6 +35,8 @@ mod ledger;
 mod link;
 mod listing;
 mod migrate;
+mod objects;
+mod probe;
 mod prune;
 mod pulse;
 mod queue;
@@ -51,10 +54,12 @@ mod wake;
 mod worker;
 
 pub use crate::address::{Address, AddressError};
+use crate::blobs::{Blobs, Shelf};
 pub use crate::check::{Check, Report, Status};
 pub use crate::grant::{Grant, Kind};
 use crate::link::Link;
 pub use crate::migrate::Migration;
+pub use crate::objects::{Credentials, Location};
 use crate::store::Store;
 pub use crate::worker::Times;
 
@@ -71,6 +76,10 @@ pub struct Settings {
     pub address: Address,
     /// Directory for copies of large values. It may be removed at any time.
     pub cache: PathBuf,
+    /// The bytes of these copies; the oldest ones go.
+    pub cache_limit: u64,
+    /// The keys to object storage.
+    pub credentials: Credentials,
     /// Times of leases.
     pub times: Times,
     /// Connections for statements; the heartbeat has one more.
@@ -120,13 +129,13 @@ impl Postgres {
         link.wait(grant::grant(&link, connect_timeout, grant))
     }
 
-    /// Looks at a database and its settings, whatever its schema is. Writes nothing.
+    /// Looks at a database and its settings, whatever its schema is, and at its object storage. Writes nothing but a probe to that.
     ///
     /// # Errors
     /// The database does not answer, or refuses the user.
-    pub fn check(address: Address, connect_timeout: Duration) -> Result<Report, Error> {
+    pub fn check(address: Address, connect_timeout: Duration, credentials: &Credentials) -> Result<Report, Error> {
         let link = Link::new(address, 1, connect_timeout)?;
-        link.wait(check::check(&link, connect_timeout))
+        link.wait(check::check(&link, connect_timeout, credentials))
     }
 
     /// Writes the queues, the tenants or both, in place of those that were there. The default queue is always there.
@@ -139,6 +148,23 @@ impl Postgres {
         tenants: Option<&BTreeMap<String, TenantRules>>,
     ) -> Result<(), Error> {
         self.store.link.wait(self.store.apply(queues, tenants))
+    }
+
+    /// Writes where large values are: the URL of object storage; `None`: in the database.
+    ///
+    /// # Errors
+    /// There are values elsewhere, or the store fails.
+    pub fn apply_blobs(&self, url: Option<&str>) -> Result<(), Error> {
+        self.store.link.wait(self.store.apply_blobs(url))
+    }
+
+    /// The plan of a list, for tests (K-59).
+    ///
+    /// # Errors
+    /// The store fails.
+    #[doc(hidden)]
+    pub fn plan_of_list(&self, query: &Query) -> Result<String, Error> {
+        self.store.link.wait(self.store.plan_of_list(query))
     }
 
     /// The name of this process as a worker.
@@ -235,6 +261,10 @@ impl Engine for Postgres {
 
     fn blobs(&self) -> Arc<dyn BlobStore> {
         Arc::clone(&self.store.blobs) as Arc<dyn BlobStore>
+    }
+
+    fn bundles(&self) -> Arc<dyn BlobStore> {
+        Arc::new(Blobs::new(&self.store.depot, Shelf::Bundles))
     }
 }
 

@@ -2,11 +2,15 @@
 
 use etude_runtime::engine::{Error, KEY_LIFE_MS, KEYS, OF_RUN, Prunable, Query};
 
+use crate::blobs::Depot;
 use crate::error::Fault;
 use crate::grant::book_of;
 use crate::link::{Connection, attempt};
 use crate::store::Store;
-use crate::{listing, rows};
+use crate::{blobs, listing, rows};
+
+/// Objects that are removed in one transaction.
+const BATCH: i64 = 32;
 
 /// Values that nothing refers to. Younger ones stay: a driver uploads a value first and appends the record that refers to it then.
 const UNNEEDED: &str = "uploaded_at < clock_timestamp() - interval '1 day'
@@ -49,6 +53,7 @@ impl Store {
         // A tenant does not see who else needs a value.
         if !self.access.is_tenant() {
             attempt!(self.link, |connection| remove_values(connection));
+            while attempt!(self.link, |connection| remove_objects(connection, &self.depot)) {}
         }
         Ok(removed)
     }
@@ -92,13 +97,38 @@ async fn remove(connection: &mut Connection, number: i64, change: u64) -> Result
 async fn remove_values(connection: &mut Connection) -> Result<(), Fault> {
     let sql = format!(
         "with {INPUTS},
-         gone as (delete from blobs where {UNNEEDED} returning hash)
+         gone as (delete from blobs where place is null and {UNNEEDED} returning hash)
          delete from chunks using gone where chunks.hash = gone.hash"
     );
     connection.execute(&sql, &[]).await?;
     let sql = format!("with {INPUTS} delete from uploads where {UNNEEDED_UPLOADS}");
     connection.execute(&sql, &[]).await?;
+    // From now on, who needs such a value again does not rely on its object.
+    let sql = format!(
+        "with {INPUTS} update blobs set is_going = true where place is not null and not is_going and {UNNEEDED}"
+    );
+    connection.execute(&sql, &[]).await?;
     Ok(())
+}
+
+/// Removes some objects that are going, and their rows. False if there are none. Who needs one of these values waits until it is gone:
+/// as long as the row is locked, a removal may be on its way.
+async fn remove_objects(connection: &mut Connection, depot: &Depot) -> Result<bool, Fault> {
+    connection.batch("begin; set local idle_in_transaction_session_timeout = 0").await?;
+    let sql = "select hash, place, (select url from storage) from blobs where is_going and place is not null
+        order by hash limit $1 for update of blobs skip locked";
+    let rows = connection.query(sql, &[&BATCH]).await?;
+    for row in &rows {
+        let (hash, place): (Vec<u8>, String) = (row.try_get(0)?, row.try_get(1)?);
+        let url: Option<String> = row.try_get(2)?;
+        let failed = |cause: std::io::Error| Error::of_values(&cause.to_string());
+        let objects = depot.objects(url.as_deref()).map_err(failed)?;
+        objects.delete(&blobs::name(&place, rows::digest(&hash)?)).await.map_err(failed)?;
+    }
+    let gone: Vec<Vec<u8>> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    connection.execute("delete from blobs where hash = any($1)", &[&gone]).await?;
+    connection.batch("commit").await?;
+    Ok(!rows.is_empty())
 }
 
 async fn weigh(connection: &mut Connection, numbers: &Vec<i64>) -> Result<u64, Fault> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use etude_runtime::blob::INLINE_LIMIT;
 use etude_runtime::engine::{Allow, DEFAULT_QUEUE, Error, QueueRules, Rules, TenantRules};
 use tokio_postgres::Row;
 
@@ -35,6 +36,17 @@ impl Store {
     ) -> Result<(), Error> {
         attempt!(self.link, |connection| apply(connection, self.link.address().schema(), queues, tenants));
         Ok(())
+    }
+
+    /// Writes where large values are.
+    pub(crate) async fn apply_blobs(&self, url: Option<&str>) -> Result<(), Error> {
+        if attempt!(self.link, |connection| apply_url(connection, self.link.address().schema(), url)) {
+            self.depot.follow(url);
+            return Ok(());
+        }
+        let why = "there are large values or bundles in another place than `engine.blobs` names, and runs need them; \
+            name that place, or remove the runs and bundles first";
+        Err(Error::Store { path: self.link.address().to_string(), why: why.to_owned() })
     }
 
     /// The rules, as they were applied last.
@@ -120,7 +132,28 @@ async fn rules(connection: &mut Connection) -> Result<Rules, Fault> {
     let queues = connection.query(sql, &[]).await?.iter().map(queue_of).collect::<Result<_, _>>()?;
     let sql = "select tenant, max_live, max_queued, max_records_per_day, max_bytes, max_usd_per_day from tenants";
     let tenants = connection.query(sql, &[]).await?.iter().map(tenant_of).collect::<Result<_, _>>()?;
-    Ok(Rules { queues, tenants })
+    Ok(Rules { queues, tenants, blobs: url(connection).await? })
+}
+
+/// Where large values are: the URL of object storage; `None`: in the database.
+pub(crate) async fn url(connection: &mut Connection) -> Result<Option<String>, Fault> {
+    let row = connection.query_opt("select url from storage", &[]).await?;
+    Ok(row.map_or(Ok(None), |row| row.try_get(0))?)
+}
+
+/// False if there are values in another place. Until the end of the transaction, no one announces one.
+async fn apply_url(connection: &mut Connection, schema: &str, new: Option<&str>) -> Result<bool, Fault> {
+    connection.batch("begin").await?;
+    connection.query("select pg_advisory_xact_lock(1702131052, hashtext($1))", &[&schema]).await?;
+    connection.batch("lock table blobs in share mode").await?;
+    let is_same = url(connection).await?.as_deref() == new;
+    let sql = "select 1 from blobs where place is not null or length > $1 limit 1";
+    let may = is_same || connection.query_opt(sql, &[&rows::from_length(INLINE_LIMIT as u64)]).await?.is_none();
+    if may {
+        connection.execute("update storage set url = $1", &[&new]).await?;
+    }
+    connection.batch(if may { "commit" } else { "rollback" }).await?;
+    Ok(may)
 }
 
 fn queue_of(row: &Row) -> Result<(String, QueueRules), Fault> {

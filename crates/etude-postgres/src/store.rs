@@ -10,8 +10,9 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::append::Pending;
 use crate::bell::Bell;
-use crate::blobs::Blobs;
+use crate::blobs::{Blobs, Depot, Shelf};
 use crate::claim::{DEAD, DEATHS};
+use crate::copies::Copies;
 use crate::error::Fault;
 use crate::follow::Watch;
 use crate::grant::{self, Access};
@@ -20,7 +21,7 @@ use crate::pulse::Pulse;
 use crate::rows::{CLAIM, CLOCK, IS_LIVE, Run};
 use crate::session::PostgresSession;
 use crate::worker::{Enrolment, Times};
-use crate::{lease, migrate, rows, worker};
+use crate::{lease, migrate, rows, rules, worker};
 
 /// How often a run of a dead worker is looked at until its lease is over.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -34,6 +35,7 @@ pub(crate) struct Store {
     pub(crate) link: Arc<Link>,
     /// Who has logged in.
     pub(crate) access: Access,
+    pub(crate) depot: Arc<Depot>,
     pub(crate) blobs: Arc<Blobs>,
     pub(crate) times: Times,
     /// The name of this engine as a worker.
@@ -110,6 +112,8 @@ impl Store {
         let crate::Settings {
             address,
             cache,
+            cache_limit,
+            credentials,
             times,
             connections,
             connect_timeout,
@@ -121,7 +125,10 @@ impl Store {
         let link = Arc::new(Link::new(address, connections, patience)?);
         link.wait(migrate::check(&link, connect_timeout))?;
         let access = link.wait(grant::access(&link, connect_timeout))?;
-        let blobs = Arc::new(Blobs::new(cache, Arc::clone(&link), access.is_tenant().then(|| access.tenant.clone())));
+        let tenant = access.is_tenant().then(|| access.tenant.clone());
+        let depot = Arc::new(Depot::new(Copies::new(cache, cache_limit), Arc::clone(&link), credentials, tenant));
+        link.wait(follow(&link, &depot, connect_timeout))?;
+        let blobs = Arc::new(Blobs::new(&depot, Shelf::Values));
         let (appends, pending) = tokio::sync::mpsc::unbounded_channel();
         crate::append::start(&link, pending);
         let worker = worker::name();
@@ -130,6 +137,7 @@ impl Store {
         Ok(Arc::new(Self {
             link,
             access,
+            depot,
             blobs,
             times,
             worker,
@@ -366,6 +374,13 @@ impl Drop for Store {
     fn drop(&mut self) {
         worker::leave(self);
     }
+}
+
+/// Learns where large values are.
+async fn follow(link: &Link, depot: &Depot, patience: Duration) -> Result<(), Error> {
+    let url = attempt!(link.attempts_for(patience); |connection| rules::url(connection));
+    depot.follow(url.as_deref());
+    Ok(())
 }
 
 /// The run has no worker, unless somebody else has taken it.

@@ -12,10 +12,14 @@ use std::time::{Duration, SystemTime};
 use etude_core::data::Blob;
 use etude_core::digest::Digest;
 
+mod watched;
+
 #[cfg(unix)]
 mod unix;
 #[cfg(unix)]
 use unix as os;
+
+pub use watched::{Unavailable, Watched};
 
 /// Up to this many bytes a value is held in memory; a longer one lies in a [`BlobStore`].
 pub const INLINE_LIMIT: usize = 256 * 1024;
@@ -46,6 +50,11 @@ pub trait BlobStore: Send + Sync + Debug {
     /// # Errors
     /// There are none, or they cannot be read.
     fn open(&self, digest: Digest) -> io::Result<Arc<dyn Blob>>;
+
+    /// Whether a record may refer to the bytes whose hash is `digest` without their being kept again.
+    fn has(&self, digest: Digest) -> bool {
+        self.open(digest).is_ok()
+    }
 }
 
 /// All bytes of a value.

@@ -14,7 +14,7 @@ use etude_core::effect::{Command, ProcessCall, Protocol, Worker};
 use etude_core::outcome::{Conditions, Exit, ProcessEnd, Stderr, Stdout, Warmth};
 use etude_files::beneath::Root;
 
-use crate::blob::BlobStore;
+use crate::blob::{BlobStore, Watched};
 use crate::cancel::{Cancel, Cancelled};
 use crate::capture::{Capture, Captured, Diagnostics};
 use crate::environment::Environment;
@@ -48,7 +48,7 @@ pub struct ProcessHost {
     app_dir: PathBuf,
     app_root: Mutex<Option<Arc<Root>>>,
     grace: Duration,
-    blobs: Arc<dyn BlobStore>,
+    blobs: Watched,
     environment: Environment,
     run_id: String,
     exclusive: bool,
@@ -111,13 +111,13 @@ impl ProcessHost {
         on_stderr: &mut dyn FnMut(&[u8]),
     ) -> Result<ProcessEnd, Cancelled> {
         let stdout = match call.protocol {
-            Protocol::Step | Protocol::Text => Capture::new(&*self.blobs),
-            Protocol::Document => Capture::at_most(&*self.blobs, MAX_DOCUMENT),
+            Protocol::Step | Protocol::Text => Capture::new(&self.blobs),
+            Protocol::Document => Capture::at_most(&self.blobs, MAX_DOCUMENT),
         };
         let step = os::Step {
             feed: stdin::Feed::new(&call.stdin),
             stdout,
-            stderr: Diagnostics::new(&*self.blobs),
+            stderr: Diagnostics::new(&self.blobs),
             on_stderr,
             with_redactor: RedactedStream::new(&self.redaction),
         };
@@ -130,7 +130,7 @@ impl ProcessHost {
         }
         Ok(sandbox::settle(ProcessEnd {
             exit: ended.exit,
-            stdout: document::read(call.protocol, ended.stdout.finish(), &*self.blobs),
+            stdout: document::read(call.protocol, ended.stdout.finish(), &self.blobs),
             stderr: ended.stderr.finish(),
             conditions,
         }))
@@ -186,6 +186,11 @@ impl ProcessHost {
     /// said to have come of it then is no outcome of a step.
     pub fn shortage(&self) -> Option<&str> {
         self.shortage.get().map(String::as_str)
+    }
+
+    /// Why large values could not be kept or read, if they could not: their store may be back later.
+    pub fn outage(&self) -> Option<&str> {
+        self.blobs.outage()
     }
 
     /// A variable that a call was to take a value from and that is not set: the call did not begin.

@@ -64,7 +64,7 @@ impl Pins {
             if bytes.len() as u64 > KEPT {
                 return Ok(false);
             }
-            if store.open(digest).is_err() {
+            if !store.has(digest) {
                 blob::put(store, bytes).map_err(|e| e.to_string())?;
             }
             Ok(true)

@@ -14,9 +14,9 @@ use std::time::Duration;
 use etude_core::effect::{Effect, EffectId, Gate};
 use etude_core::failure::Failure;
 use etude_core::machine::{Command, Machine, Start};
-use etude_core::outcome::{Completed, Exit, Outcome};
+use etude_core::outcome::{Completed, Exit, Outcome, Stdout};
 use etude_core::plan::Plan;
-use etude_core::report::{Event, Remains, RunResult, is_below};
+use etude_core::report::{Event, Remains, RunResult, Status, is_below};
 use etude_core::tool::ToolReply;
 use tokio::sync::{mpsc, watch};
 
@@ -35,6 +35,9 @@ pub use stop::Stop;
 /// How often a run looks for signals of other processes: a request to cancel it, the answer to a gate.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(200);
 
+/// A sleep that is longer than this needs no process (K-43), in milliseconds.
+const LONG_MS: i64 = 60_000;
+
 /// How many pieces of stderr wait to be shown before the processes wait as well.
 const STDERR_PIECES: usize = 4;
 
@@ -52,7 +55,7 @@ pub enum OnMismatch {
 pub enum Driven {
     /// It is over.
     Finished(RunResult),
-    /// It waits for decisions, and no process need wait with it.
+    /// It waits for decisions or, without gates, sleeps: no process need wait with it.
     Waiting {
         /// What can be said so far.
         so_far: RunResult,
@@ -234,8 +237,8 @@ struct Driver<'a, 'b> {
     stream_buffer: Arc<StreamBuffer>,
     running: BTreeMap<EffectId, Handle>,
     gates: BTreeMap<EffectId, Gate>,
-    /// Timers under way: those that count as deadlines, with the time at which they end.
-    sleeping: BTreeMap<EffectId, Option<i64>>,
+    /// Timers under way.
+    sleeping: BTreeMap<EffectId, Timer>,
     /// What models are being asked and what steps call, to be kept with what comes of it.
     asked: BTreeMap<EffectId, Effect>,
     /// Nothing runs any more, not even the destructor.
@@ -245,6 +248,15 @@ struct Driver<'a, 'b> {
     /// What would have begun since.
     held_back: Vec<Command>,
     emit: &'b mut (dyn FnMut(Progress<'_>) + Send),
+}
+
+/// A timer under way.
+#[derive(Debug, Clone, Copy)]
+struct Timer {
+    /// When it ends, in milliseconds since 1970.
+    ends_ms: i64,
+    /// Something else may end before it.
+    is_deadline: bool,
 }
 
 /// Where the ends of effects arrive; `None`: what performed the effect has panicked.
@@ -412,7 +424,7 @@ impl Driver<'_, '_> {
                     false => self.replay.deadline(&id).unwrap_or_else(|| now_ms.saturating_add_unsigned(ms)),
                 };
                 let ms = u64::try_from(ends.saturating_sub(now_ms)).unwrap_or(0).min(ms);
-                self.sleeping.insert(id.clone(), deadline.then_some(ends));
+                self.sleeping.insert(id.clone(), Timer { ends_ms: ends, is_deadline: deadline });
                 if id == self.time.id {
                     self.give_sign_of_life().await?;
                 }
@@ -519,7 +531,8 @@ impl Driver<'_, '_> {
         Ok(())
     }
 
-    /// A lack of resources is not a failure of the step: the run stops, and a resume begins the step again.
+    /// A lack of resources is not a failure of the step: the run stops, and a resume begins the step again. The same holds for large
+    /// values that cannot be kept or read because their store does not answer.
     fn handle_shortage(&self, outcome: &Outcome) -> Result<(), Error> {
         let has_not_begun = match outcome {
             Outcome::Process(end) => matches!(end.exit, Exit::NotStarted(_)),
@@ -527,7 +540,14 @@ impl Driver<'_, '_> {
             Outcome::Tool(reply) => matches!(&**reply, ToolReply::Done(result) if result.error.is_some()),
             _ => false,
         };
+        let has_failed = match outcome {
+            Outcome::Process(end) => !end.exit.is_success() || !matches!(end.stdout, Stdout::Value(_)),
+            _ => has_not_begun,
+        };
         let processes = &self.drive.host.processes;
+        if let Some(why) = processes.outage().filter(|_| has_failed) {
+            return Err(engine::Error::of_values(why).into());
+        }
         if let Some(name) = processes.unset_variable().filter(|_| has_not_begun) {
             return Err(Error::UnsetVariable { name: name.to_owned() });
         }
@@ -537,25 +557,34 @@ impl Driver<'_, '_> {
         }
     }
 
-    /// True if nothing can happen before somebody decides, or a deadline that is still to come.
+    /// True if nothing can happen before somebody decides, or a deadline that is still to come; or before the end of a long sleep, if
+    /// the engine knows when that is (K-43).
     fn only_waits(&self) -> bool {
         let now = self.now_ms();
-        let is_far = |id: &EffectId| matches!(self.sleeping.get(id), Some(Some(ends)) if *ends > now);
-        !self.gates.is_empty() && self.held_back.is_empty() && self.running.keys().all(is_far)
+        let is_woken = self.drive.session.is_woken();
+        let waits = !self.gates.is_empty();
+        let is_far = |id: &EffectId| match self.sleeping.get(id) {
+            Some(timer) if waits && timer.is_deadline => timer.ends_ms > now,
+            Some(timer) => is_woken && timer.ends_ms > now.saturating_add(LONG_MS),
+            None => false,
+        };
+        (waits || !self.running.is_empty()) && self.held_back.is_empty() && self.running.keys().all(is_far)
     }
 
-    /// Leaves the run to wait outside any process. Deadlines are written down, so that they go on counting.
+    /// Leaves the run to wait or sleep outside any process. The ends of timers are written down, so that they go on counting.
     async fn suspend(&mut self) -> Result<Driven, Error> {
-        for (id, ends) in &self.sleeping {
+        for (id, timer) in &self.sleeping {
             let is_noted = *id != self.time.id && self.replay.deadline(id).is_some();
-            if let Some(at_ms) = ends.filter(|_| !is_noted) {
-                self.drive.session.append(record::of_deadline(id, at_ms)).await?;
+            if !is_noted {
+                self.drive.session.append(record::of_deadline(id, timer.ends_ms)).await?;
             }
         }
-        let wakes_at_ms = self.sleeping.values().filter_map(|ends| *ends).min();
+        let wakes_at_ms = self.sleeping.values().map(|timer| timer.ends_ms).min();
         self.running.values().for_each(Handle::cancel);
-        let gates = std::mem::take(&mut self.gates).into_iter().collect();
-        Ok(Driven::Waiting { so_far: self.machine.snapshot(), gates, wakes_at_ms })
+        let gates: Vec<_> = std::mem::take(&mut self.gates).into_iter().collect();
+        let status = if gates.is_empty() { Status::Sleeping } else { Status::Waiting };
+        let so_far = RunResult { status, ..self.machine.snapshot() };
+        Ok(Driven::Waiting { so_far, gates, wakes_at_ms })
     }
 }
 

@@ -194,6 +194,11 @@ pub trait Engine: Fleet + Ledger + Transfer + fmt::Debug {
 
     /// Where large values lie.
     fn blobs(&self) -> Arc<dyn BlobStore>;
+
+    /// Where bundles of apps are. What is kept there is found with the other large values as well.
+    fn bundles(&self) -> Arc<dyn BlobStore> {
+        self.blobs()
+    }
 }
 
 /// One driver's hold on one run. Dropping it, or dying, lets go of the run, and so does a state that is final.
@@ -530,4 +535,11 @@ pub enum Error {
         /// What is wrong.
         why: String,
     },
+}
+
+impl Error {
+    /// The store of large values does not answer.
+    pub fn of_values(why: &str) -> Self {
+        Self::Store { path: "with its large values".to_owned(), why: why.to_owned() }
+    }
 }

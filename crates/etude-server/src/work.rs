@@ -372,7 +372,7 @@ async fn attend(
 /// The word for why a run was lost.
 fn reason_of(ended: &Result<RunResult, runner::Error>, is_lapsed: bool) -> &'static str {
     match service::engine_error(ended) {
-        Some(engine::Error::Lapsed { .. }) => "lease",
+        Some(engine::Error::Lapsed { .. } | engine::Error::Store { .. }) => "lease",
         Some(engine::Error::Gap { .. }) => "gap",
         _ if is_lapsed => "lease",
         _ => "overtaken",

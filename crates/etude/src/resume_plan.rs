@@ -9,7 +9,7 @@ use etude_core::machine::{self, Machine, Start};
 use etude_core::plan::stages::{SlotForms, StageMachine};
 use etude_core::report::Event;
 use etude_invoke::{Modules, Project};
-use etude_process::blob::BlobStore;
+use etude_process::blob::{BlobStore, Watched};
 use etude_runtime::driver::{Drive, OnMismatch, Progress, Replayed};
 use etude_runtime::engine::{self, Engine, NewRun, QueueRules, Record, RunState, RunView, Session};
 use etude_spec::source::Sources;
@@ -241,8 +241,11 @@ impl ResumePlan {
 /// and any run of a shared database may have been: whatever the header says, it is granted what the queue allows to any run, and is
 /// called from the directory of its app (K-54).
 pub(crate) fn header_of(run: &NewRun, engine: &dyn Engine) -> Result<Header, Error> {
-    let header = Header::parse(&run.header, &*engine.blobs());
-    let header = header.map_err(|why| Error::Header { run_id: run.id.clone(), why })?;
+    let blobs = Watched::new(engine.blobs());
+    let header = Header::parse(&run.header, &blobs).map_err(|why| match blobs.outage() {
+        Some(why) => Error::Engine(engine::Error::of_values(why)),
+        None => Error::Header { run_id: run.id.clone(), why },
+    })?;
     Ok(match run.placement.bundle.is_some() || engine.is_shared() {
         true => {
             let granted = match header.granted == Granted::default() || run.placement.bundle.is_none() {

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::args;
 use crate::context::{Context, Problem};
-use crate::engine::{CONNECT, address};
+use crate::engine::{CONNECT, address, credentials};
 use crate::exit::Exit;
 use crate::render::stopped::of_engine;
 use crate::stdout;
@@ -37,7 +37,7 @@ pub(crate) fn check_named(context: &Context) -> Result<(), Problem> {
 }
 
 fn check(context: &Context) -> Result<Exit, Problem> {
-    let report = Postgres::check(named(context)?, CONNECT).map_err(|error| of_engine(&error))?;
+    let report = Postgres::check(named(context)?, CONNECT, &credentials()).map_err(|error| of_engine(&error))?;
     let is_usable = report.checks.iter().all(|check| check.status != Status::Error);
     if context.is_json() {
         let checks: Vec<_> = report.checks.iter().map(document).collect();

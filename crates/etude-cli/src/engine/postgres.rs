@@ -1,10 +1,11 @@
 //! The engine on PostgreSQL.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use etude_postgres::{Address, AddressError, Postgres, Settings, Times};
+use etude_postgres::{Address, AddressError, Credentials, Postgres, Settings, Times};
 use etude_process::ENGINE_VARIABLE;
 use etude_runtime::engine::Engine;
 
@@ -108,6 +109,8 @@ fn opened_as_itself(global: &Global, connect_timeout: Duration) -> Result<Postgr
     let settings = Settings {
         address,
         cache: paths::cache_dir().map_err(Problem::environment)?.join("fleet"),
+        cache_limit: given.cache_bytes,
+        credentials: credentials(),
         times,
         connections: CONNECTIONS,
         connect_timeout,
@@ -117,6 +120,31 @@ fn opened_as_itself(global: &Global, connect_timeout: Duration) -> Result<Postgr
         has_no_bell: tested("no-bell"),
     };
     Postgres::open(settings).map_err(|error| of_engine(&error))
+}
+
+/// Whether this process has seen that large values are in a bucket.
+static HAS_BUCKET: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+
+/// The keys to object storage.
+pub(crate) fn credentials() -> Credentials {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).filter(|name| is_of_aws(name));
+    let variables = names.filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))).collect();
+    Credentials { variables, are_used: Arc::clone(&HAS_BUCKET) }
+}
+
+/// The variables that are etude's own because large values are in a bucket, and the secrets among their values (K-53).
+pub(super) fn of_bucket() -> (Vec<String>, Vec<String>) {
+    if !HAS_BUCKET.load(Ordering::Relaxed) {
+        return (Vec::new(), Vec::new());
+    }
+    let variables = credentials().variables;
+    let is_secret = |name: &str| ["SECRET", "TOKEN"].iter().any(|word| name.contains(word));
+    let secrets = variables.iter().filter(|(name, _)| is_secret(name)).map(|(_, value)| value.clone()).collect();
+    (variables.into_iter().map(|(name, _)| name).collect(), secrets)
+}
+
+fn is_of_aws(name: &str) -> bool {
+    name.starts_with("AWS_")
 }
 
 /// Whether a test wants this of the engine; said on stderr, so that no one works like that.

@@ -7,6 +7,10 @@
 #[path = "../../../etude-postgres/tests/it/server.rs"]
 #[allow(dead_code, reason = "the tests of the engine use more of it")]
 mod database; // a PostgreSQL server for one test, as the tests of the engine have it
+#[cfg(all(unix, feature = "postgres", feature = "serve"))]
+#[path = "../../../etude-postgres/tests/it/moto.rs"]
+mod moto; // a server of buckets, as the tests of the engine have it
+
 mod echo_box; // a package that exercises a runtime, and its variants
 #[path = "../../../etude-models/tests/it/loopback.rs"]
 mod loopback; // HTTP for scripted servers, as the tests of the models crate have it
@@ -57,6 +61,10 @@ mod fleet_commands; // what commands do with them
 mod fleet_limits; // its queues and tenants, and what they limit
 #[cfg(all(unix, feature = "postgres", feature = "serve"))]
 mod fleet_tenants; // who sees them
+#[cfg(all(unix, feature = "postgres", feature = "serve"))]
+mod fleet_times; // runs that sleep, and schedules of several servers
+#[cfg(all(unix, feature = "postgres", feature = "serve"))]
+mod fleet_values; // large values in object storage
 #[cfg(all(unix, feature = "postgres", feature = "serve"))]
 mod fleet_workers; // who drives them
 mod help; // help, words that are no command, and what usage errors repeat

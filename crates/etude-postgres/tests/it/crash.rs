@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use etude_postgres::{Address, Postgres, Settings, Times};
+use etude_postgres::{Address, Credentials, Postgres, Settings, Times};
 use etude_runtime::conformance::{block_on, new_run, record};
 use etude_runtime::engine::{Engine as _, Error, Fleet as _, Limits, Record, Session};
 use rustix::process::{Pid, Signal, kill_process};
@@ -91,6 +91,8 @@ fn settings(url: &str, dir: &Path) -> Settings {
     Settings {
         address: Address::parse(url).expect("an address"),
         cache: dir.to_owned(),
+        cache_limit: 1 << 30,
+        credentials: Credentials::default(),
         times,
         connections: 6,
         connect_timeout: Duration::from_secs(10),

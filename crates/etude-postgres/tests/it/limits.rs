@@ -124,7 +124,7 @@ fn a_queue_has_at_most_its_limit_of_live_runs() {
     held.push(next(&second).expect("there is room"));
     assert!(next(&second).is_none());
     // One waits.
-    block_on(held[0].suspend(None, "{}")).expect("suspend");
+    block_on(held[0].suspend(RunState::Waiting, None, "{}")).expect("suspend");
     held.remove(0);
     held.push(next(&second).expect("there is room"));
     assert_eq!((ids(&held), next(&first).is_none()), (vec!["r-3", "r-4"], true));
@@ -295,9 +295,9 @@ fn the_previous_format_becomes_this_one() {
     );
     let of = settings(&server, "etude", dir.path());
     let refused = Postgres::open(of.clone()).expect_err("it is older").to_string();
-    assert!(refused.contains("its format is 3, this version needs 4"), "{refused}");
+    assert!(refused.contains("its format is 3, this version needs 5"), "{refused}");
     let done = Postgres::migrate(of.address.clone(), of.connect_timeout).expect("it is migrated");
-    assert_eq!((done.from, done.to), (3, 4));
+    assert_eq!((done.from, done.to), (3, 5));
     let engine = Postgres::open(Settings { ..of }).expect("an engine");
     assert_eq!(engine.rules().expect("rules").queues, queues([("default", QueueRules::default())]));
     assert_eq!(ids(&all(&engine)), ["r-1"]);

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use etude_postgres::{Address, Postgres, Settings, Times};
+use etude_postgres::{Address, Credentials, Postgres, Settings, Times};
 
 use server::Server;
 
@@ -18,18 +18,22 @@ mod exhaustive;
 mod fencing;
 mod interleavings;
 mod limits;
+mod moto;
 mod replies;
 mod server;
 mod tenants;
 #[cfg(target_os = "linux")]
 mod tls;
 mod transfer;
+mod values;
 
 /// Settings for an engine on a schema of the server.
 fn settings(server: &Server, schema: &str, cache: &Path) -> Settings {
     Settings {
         address: Address::parse(&server.url(schema)).expect("an address"),
         cache: cache.to_owned(),
+        cache_limit: 1 << 30,
+        credentials: Credentials::default(),
         // No test that does not shorten them waits for the end of a lease.
         times: Times { lease: Duration::from_secs(120), grace: Duration::from_secs(30), ..Times::default() },
         connections: 6,

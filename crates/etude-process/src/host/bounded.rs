@@ -31,8 +31,8 @@ impl ProcessHost {
     pub fn run_bounded(&self, call: &ProcessCall, cancel: &Cancel, limit: usize) -> Result<Bounded, Cancelled> {
         let step = os::Step {
             feed: stdin::Feed::new(&call.stdin),
-            stdout: Capture::bounded(&*self.blobs, limit),
-            stderr: Diagnostics::tail_only(&*self.blobs),
+            stdout: Capture::bounded(&self.blobs, limit),
+            stderr: Diagnostics::tail_only(&self.blobs),
             on_stderr: &mut |_| {},
             with_redactor: RedactedStream::new(&self.redaction),
         };

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
 
 use super::{DEFAULT_GRACE, ProcessHost};
-use crate::blob::BlobStore;
+use crate::blob::{BlobStore, Watched};
 use crate::environment::{ChildEnvironment, Environment};
 use crate::os;
 use crate::redactor::Redaction;
@@ -97,7 +97,7 @@ impl HostBuilder {
             app_dir,
             app_root: Mutex::default(),
             grace: self.grace,
-            blobs,
+            blobs: Watched::new(blobs),
             environment,
             run_id,
             exclusive: self.exclusive,

@@ -9,8 +9,8 @@ use etude_core::outcome::{Completed, Outcome};
 use etude_core::report::Event;
 
 use super::{Error, OnMismatch, Progress};
-use crate::blob::BlobStore;
-use crate::engine::Record;
+use crate::blob::{BlobStore, Watched};
+use crate::engine::{self, Record};
 use crate::record;
 
 /// Which attempt an outcome is from.
@@ -37,7 +37,7 @@ pub(super) struct Replay {
     leftovers: BTreeMap<EffectId, (Record, Origin)>,
     deadlines: BTreeMap<EffectId, i64>,
     on_mismatch: OnMismatch,
-    blobs: Arc<dyn BlobStore>,
+    blobs: Watched,
     /// No earlier process has had this attempt: what begins in it is news.
     is_new_attempt: bool,
     pub(super) is_cancelled: bool,
@@ -49,6 +49,7 @@ impl Replay {
         let deadlines = earlier.iter().chain(&records).filter_map(record::to_deadline).collect();
         let leftovers = BTreeMap::new();
         let is_new_attempt = !records.iter().any(is_past);
+        let blobs = Watched::new(blobs);
         Self { records, earlier, leftovers, deadlines, on_mismatch, blobs, is_new_attempt, is_cancelled: false }
     }
 
@@ -191,7 +192,7 @@ impl Replay {
             }
             return Ok(());
         }
-        let completed = record::to_checked_outcome(&record, &*self.blobs)?;
+        let completed = self.outcome(&record)?;
         // A second signal, which is not in the journal, has ended an effect that the machine waits for: it is done again.
         let is_ended = matches!(completed.outcome, Outcome::Abandoned | Outcome::Stopped(_));
         if is_ended && !given_up.contains(&id) {
@@ -206,11 +207,19 @@ impl Replay {
         Ok(())
     }
 
+    /// The outcome of a record. A store of large values that does not answer says nothing of what is in it.
+    fn outcome(&self, record: &Record) -> Result<Completed, Error> {
+        record::to_checked_outcome(record, &self.blobs).map_err(|error| match self.blobs.outage() {
+            Some(why) => engine::Error::of_values(why).into(),
+            None => error.into(),
+        })
+    }
+
     /// An earlier outcome that answers exactly what is asked now.
     pub(super) fn leftover(&mut self, id: &EffectId, effect: &Effect) -> Result<Option<(Completed, Origin)>, Error> {
         match self.leftovers.remove(id) {
             Some((record, origin)) if record.request == effect.digest() => {
-                let completed = record::to_checked_outcome(&record, &*self.blobs)?;
+                let completed = self.outcome(&record)?;
                 // What was given up is no outcome of what is asked again.
                 let is_given_up = matches!(completed.outcome, Outcome::Abandoned | Outcome::Stopped(_));
                 Ok((!is_given_up).then_some((completed, origin)))

@@ -11,6 +11,8 @@ pub struct Rules {
     pub queues: BTreeMap<String, QueueRules>,
     /// The tenants that have limits.
     pub tenants: BTreeMap<String, TenantRules>,
+    /// Where large values are: the URL of object storage. `None`: with the journal.
+    pub blobs: Option<String>,
 }
 
 /// What holds for the runs of a queue. Limits are numbers of live runs (K-33).

@@ -1,5 +1,6 @@
 //! `engine`: the database that machines share, and the leases of workers.
 
+use super::fleet::size;
 use crate::diagnose::values;
 use crate::duration::long_of_node;
 use crate::fields::check::Findings;
@@ -26,6 +27,10 @@ pub struct EngineSettings {
     pub patience_ms: u64,
     /// Deaths of workers in a row after which a run fails; 0: any number.
     pub max_crashes: u32,
+    /// Bytes of copies of large values on this machine.
+    pub cache_bytes: u64,
+    /// Where large values are: a URL, or `database`. May hold `${env:NAME}`.
+    pub blobs: Option<String>,
 }
 
 impl Default for EngineSettings {
@@ -38,6 +43,8 @@ impl Default for EngineSettings {
             poll_ms: 500,
             patience_ms: 60_000,
             max_crashes: 3,
+            cache_bytes: 10 << 30,
+            blobs: None,
         }
     }
 }
@@ -56,7 +63,15 @@ pub(super) fn read(root: &Entries<'_>) -> Option<EngineSettings> {
         poll_ms: ms("poll", defaults.poll_ms),
         patience_ms: ms("patience", defaults.patience_ms),
         max_crashes: max_crashes.unwrap_or(defaults.max_crashes),
+        cache_bytes: cache(entries).unwrap_or(defaults.cache_bytes),
+        blobs: text(entries, "blobs").map(|url| url.text.to_owned()),
     })
+}
+
+/// `cache`, in bytes.
+fn cache(entries: &Entries<'_>) -> Option<u64> {
+    let number = integer(entries, "cache").and_then(|bytes| u64::try_from(bytes).ok());
+    number.or_else(|| entries.get("cache").and_then(Node::as_text).and_then(size))
 }
 
 /// Faults that the tables do not show.
@@ -68,6 +83,11 @@ pub(super) fn check(found: &mut Findings<'_>, root: &Entries<'_>) {
             let why = format!("`engine.{field}` is 0, and nothing may happen without a pause");
             found.push(values::unusable_configuration(found.file, place(field), &why, Some("give at least `1ms`")));
         }
+    }
+    if let Some(entries) = node.as_map().filter(|entries| entries.get("cache").is_some() && cache(entries).is_none()) {
+        let hint = "give a number of bytes, `512KiB`, `8MiB` or `10GiB`";
+        let at = entries.get("cache").map_or(key.span, |node| node.span);
+        found.push(values::unusable_configuration(found.file, at, "`engine.cache` is not a size", Some(hint)));
     }
     let least = settings.beat_ms.saturating_mul(3).saturating_add(MARGIN_MS).max(settings.grace_ms.saturating_add(1));
     if settings.lease_ms < least {
@@ -93,8 +113,8 @@ mod tests {
     #[test]
     fn what_is_not_said_has_its_default() {
         assert_eq!(of("{}\n"), (None, Vec::new()));
-        let text =
-            "engine: {url: \"${env:X}\", lease: 6s, beat: 1s, grace: 2s, poll: 100ms, patience: 10s, max_crashes: 0}\n";
+        let text = "engine: {url: \"${env:X}\", lease: 6s, beat: 1s, grace: 2s, poll: 100ms, patience: 10s, max_crashes: 0, \
+             cache: 1MiB, blobs: \"file:///b\"}\n";
         let expected = EngineSettings {
             url: Some("${env:X}".to_owned()),
             lease_ms: 6_000,
@@ -103,6 +123,8 @@ mod tests {
             poll_ms: 100,
             patience_ms: 10_000,
             max_crashes: 0,
+            cache_bytes: 1 << 20,
+            blobs: Some("file:///b".to_owned()),
         };
         assert_eq!(of(text), (Some(expected), Vec::new()));
         assert_eq!(of("engine: {url: x}\n").0.map(|engine| engine.lease_ms), Some(15_000));
@@ -122,5 +144,7 @@ mod tests {
         assert_eq!(of("engine: {lease: 4s, beat: 1s}\n").1, Vec::<String>::new());
         assert_eq!(of("engine: {beat: 0s}\n").1.len(), 1);
         assert_eq!(of("engine: {lese: 4s}\n").1.len(), 1);
+        assert_eq!(of("engine: {cache: much}\n").1, ["`engine.cache` is not a size"]);
+        assert_eq!(of("engine: {cache: 4096}\n").0.map(|engine| engine.cache_bytes), Some(4096));
     }
 }

@@ -158,6 +158,11 @@ pub static ENGINE: Object = Object {
             "How long effects continue and writes wait while the database is down." => default "60s";
         optional "max_crashes": Integer(0, 1000), "3",
             "The deaths of workers in a row after which the run fails; 0: any number." => default "3";
+        optional "cache": Either(&SIZE), "10GiB",
+            "Bytes of the copies of large values and bundles on this machine; the oldest ones go." => default "10GiB";
+        optional "blobs": Text, "\"s3://bucket/prefix?region=eu-central-1\"",
+            "Where large values and bundles are, for `etude engine apply`: a bucket, a directory that the machines share \
+             (`file:///dir`), or the word `database`.";
     }],
 };
 

@@ -1,7 +1,9 @@
-//! `etude engine apply`: the queues and tenants of the configuration, written into the database.
+//! `etude engine apply`: the queues, the tenants and the object storage of the configuration, written into the database.
 
 use std::collections::BTreeMap;
 
+use etude_core::failure::FailureKind;
+use etude_postgres::Location;
 use etude_runtime::engine::{Allow, Fleet as _, QueueRules, Rules, TenantRules};
 use etude_spec::config::fleet::{Queue, Tenant};
 use serde_json::{Value, json};
@@ -11,6 +13,9 @@ use crate::exit::Exit;
 use crate::render::stopped::of_engine;
 use crate::{engine, settings, stdout};
 
+/// What `engine.blobs` says of large values that are in the database.
+const IN_DATABASE: &str = "database";
+
 /// Writes what the configuration says, and prints what holds then.
 pub(super) fn apply(context: &Context) -> Result<Exit, Problem> {
     super::check_named(context)?;
@@ -19,18 +24,34 @@ pub(super) fn apply(context: &Context) -> Result<Exit, Problem> {
         config.queues.map(|all| all.iter().map(|(name, queue)| (name.clone(), queue_of(queue))).collect());
     let tenants: Option<BTreeMap<_, _>> =
         config.tenants.map(|all| all.iter().map(|(name, tenant)| (name.clone(), tenant_of(tenant))).collect());
+    let blobs = config.engine.and_then(|engine| engine.blobs).map(|url| settings::secrets_in(&url));
+    let place = blobs.as_deref().map(|url| Some(url).filter(|url| *url != IN_DATABASE));
+    if let Some(Some(url)) = place {
+        Location::parse(url).map_err(|why| refused(&why))?;
+    }
     let engine = engine::open_fleet(&context.global)?;
+    if let Some(place) = place {
+        engine.apply_blobs(place).map_err(|error| of_engine(&error))?;
+    }
     engine.apply(queues.as_ref(), tenants.as_ref()).map_err(|error| of_engine(&error))?;
     let rules = engine.rules().map_err(|error| of_engine(&error))?;
     if context.is_json() {
         stdout::json(&document(&rules));
     } else {
         stdout::text(&text(&rules));
-        if queues.is_none() && tenants.is_none() && !context.global.quiet {
-            crate::render::say!("hint: the configuration has no `queues` and no `tenants`, so nothing has changed");
+        if queues.is_none() && tenants.is_none() && blobs.is_none() && !context.global.quiet {
+            let hint =
+                "hint: the configuration has no `queues`, no `tenants` and no `engine.blobs`, so nothing has changed";
+            crate::render::say!("{hint}");
         }
     }
     Ok(Exit::Done)
+}
+
+fn refused(why: &str) -> Problem {
+    let problem =
+        Problem::new(Exit::Definition, FailureKind::DefinitionInvalid, format!("`engine.blobs` cannot be used: {why}"));
+    problem.hint("give `s3://bucket/prefix?region=REGION&endpoint=URL`, `file:///dir` or `database`")
 }
 
 /// The rules of a queue; what is not given has its default.
@@ -66,8 +87,7 @@ fn document(rules: &Rules) -> Value {
         rules.queues.iter().map(|(name, queue)| (name.clone(), of_queue(queue))).collect();
     let tenants: serde_json::Map<_, _> =
         rules.tenants.iter().map(|(name, tenant)| (name.clone(), of_tenant(tenant))).collect();
-    // Large values are in the database: there is nothing to configure yet.
-    json!({"queues": queues, "tenants": tenants, "blobs": null})
+    json!({"queues": queues, "tenants": tenants, "blobs": rules.blobs})
 }
 
 fn of_queue(queue: &QueueRules) -> Value {
@@ -99,5 +119,6 @@ fn text(rules: &Rules) -> String {
         let given: Vec<String> = given.map(|(member, value)| format!("{member} {value}")).collect();
         lines.push_str(&format!("{kind} {name}: {}\n", given.join(", ")));
     }
+    lines.push_str(&format!("large values: {}\n", rules.blobs.as_deref().unwrap_or("in the database")));
     lines
 }

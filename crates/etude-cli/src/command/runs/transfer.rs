@@ -71,7 +71,7 @@ fn pack(context: &Context, engine: &dyn Engine, run: &NewRun) -> Result<etude_co
     }
     let bundle = etude_tools::bundle::Bundle::pack(dir).map_err(|error| error.to_string())?;
     crate::bundles::refuse_keys(context, &bundle, dir).map_err(|problem| problem.message())?;
-    let kept = etude_runtime::blob::put(&*engine.blobs(), bundle.bytes());
+    let kept = etude_runtime::blob::put(&*engine.bundles(), bundle.bytes());
     kept.map(|(digest, _)| digest).map_err(|error| format!("its bundle cannot be kept: {error}"))
 }
 

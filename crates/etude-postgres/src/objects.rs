@@ -1,0 +1,181 @@
+//! Object storage: large values and bundles outside the database, under their hash. A bucket, or a directory that the machines share.
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use etude_core::digest::Digest;
+use etude_runtime::blob::Unavailable;
+use url::{Host, Url};
+
+mod bucket;
+mod directory;
+
+use bucket::Bucket;
+use directory::Directory;
+
+/// What a probe writes.
+const PROBE: &[u8] = b"etude engine check\n";
+
+/// The keys to object storage.
+#[derive(Debug, Clone, Default)]
+pub struct Credentials {
+    /// Variables that begin with `AWS_`, by their names.
+    pub variables: Vec<(String, String)>,
+    /// Set once values are in a bucket: no step gets these variables then (K-53).
+    pub are_used: Arc<AtomicBool>,
+}
+
+/// Where large values are, as `engine.blobs` says it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Location {
+    /// `s3://bucket/prefix?region=…&endpoint=…`.
+    Bucket {
+        /// The bucket.
+        bucket: String,
+        /// What the names of all objects begin with; may be empty.
+        prefix: String,
+        /// Its region, if it is named.
+        region: Option<String>,
+        /// The server, if it is not that of AWS.
+        endpoint: Option<String>,
+    },
+    /// `file:///dir`.
+    Directory(PathBuf),
+}
+
+impl Location {
+    /// Reads `engine.blobs`.
+    ///
+    /// # Errors
+    /// Why it is not a place for values.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let url = Url::parse(text).map_err(|error| format!("`{text}` is not a URL: {error}"))?;
+        if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
+            return Err(
+                "the URL of object storage has credentials in it; set `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`"
+                    .to_owned(),
+            );
+        }
+        match url.scheme() {
+            "s3" => Self::bucket(&url),
+            "file" if url.query().is_none() => {
+                let path = url.to_file_path().ok().filter(|path| path.is_absolute());
+                path.map(Self::Directory)
+                    .ok_or_else(|| format!("`{text}` is not a directory of this machine: `file:///dir`"))
+            }
+            _ => Err(format!("`{text}` is neither `s3://bucket/prefix` nor `file:///dir`")),
+        }
+    }
+
+    fn bucket(url: &Url) -> Result<Self, String> {
+        let bucket = url.host_str().filter(|name| !name.is_empty() && url.port().is_none());
+        let bucket = bucket.ok_or_else(|| format!("`{url}` names no bucket: `s3://bucket/prefix`"))?.to_owned();
+        let prefix = url.path().trim_matches('/').to_owned();
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=".contains(letter);
+        if !prefix.chars().all(is_plain) || prefix.split('/').any(|part| part == "..") || prefix.contains("//") {
+            return Err(format!("the prefix `{prefix}` may have letters, digits, `-`, `_`, `.`, `=` and `/`"));
+        }
+        let (mut region, mut endpoint) = (None, None);
+        for (name, value) in url.query_pairs() {
+            match &*name {
+                "region" => region = Some(value.into_owned()),
+                "endpoint" => endpoint = Some(server(&value)?),
+                _ => return Err(format!("`{name}` is not a parameter of `s3://`; there are `region` and `endpoint`")),
+            }
+        }
+        Ok(Self::Bucket { bucket, prefix, region, endpoint })
+    }
+}
+
+/// The address of a server. Without TLS, values may not leave this machine.
+fn server(text: &str) -> Result<String, String> {
+    let url = Url::parse(text).map_err(|error| format!("the endpoint `{text}` is not a URL: {error}"))?;
+    let is_here = match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    };
+    match url.scheme() {
+        "https" => Ok(text.to_owned()),
+        "http" if is_here => Ok(text.to_owned()),
+        _ => Err(format!("the endpoint `{text}` must be `https`; `http` is for servers on this machine")),
+    }
+}
+
+/// Object storage that is in use.
+#[derive(Debug)]
+pub(crate) enum Objects {
+    Bucket(Bucket),
+    Directory(Directory),
+}
+
+impl Objects {
+    /// Nothing is connected to before it is needed.
+    pub(crate) fn open(url: &str, credentials: &Credentials) -> io::Result<Self> {
+        match Location::parse(url).map_err(unavailable)? {
+            Location::Directory(path) => Ok(Self::Directory(Directory::new(path))),
+            Location::Bucket { bucket, prefix, region, endpoint } => {
+                credentials.are_used.store(true, Ordering::Relaxed);
+                Ok(Self::Bucket(Bucket::open(&bucket, prefix, region, endpoint, &credentials.variables)?))
+            }
+        }
+    }
+
+    /// Keeps the `len` bytes of a file. What is already there stays.
+    pub(crate) async fn put(&self, name: &str, from: &mut File, len: u64) -> io::Result<()> {
+        match self {
+            Self::Bucket(bucket) => bucket.put(name, from, len).await,
+            Self::Directory(directory) => directory.put(name, from, len),
+        }
+    }
+
+    /// Whether there is an object of this length.
+    pub(crate) async fn has(&self, name: &str, len: u64) -> io::Result<bool> {
+        match self {
+            Self::Bucket(bucket) => bucket.has(name, len).await,
+            Self::Directory(directory) => directory.has(name, len),
+        }
+    }
+
+    /// Writes the bytes of an object to a file; `None`: there is none. Returns their hash and length.
+    pub(crate) async fn get(&self, name: &str, to: &mut File) -> io::Result<Option<(Digest, u64)>> {
+        match self {
+            Self::Bucket(bucket) => bucket.get(name, to).await,
+            Self::Directory(directory) => directory.get(name, to),
+        }
+    }
+
+    /// Removes an object; one that is not there is no error.
+    pub(crate) async fn delete(&self, name: &str) -> io::Result<()> {
+        match self {
+            Self::Bucket(bucket) => bucket.delete(name).await,
+            Self::Directory(directory) => directory.delete(name),
+        }
+    }
+
+    /// Writes, reads and removes an object of its own.
+    pub(crate) async fn probe(&self) -> io::Result<()> {
+        use std::io::Write as _;
+        let name = format!("values/.probe-{:016x}", crate::store::random());
+        let mut file = tempfile::tempfile()?;
+        file.write_all(PROBE)?;
+        self.put(&name, &mut file, PROBE.len() as u64).await?;
+        let mut back = tempfile::tempfile()?;
+        let read = self.get(&name, &mut back).await?;
+        self.delete(&name).await?;
+        match read {
+            Some((digest, _)) if digest == Digest::of(PROBE) => Ok(()),
+            Some(_) => Err(unavailable("what was written is read back as something else")),
+            None => Err(unavailable("what was written cannot be read back")),
+        }
+    }
+}
+
+/// An error that may be gone later: no run fails because of it.
+pub(crate) fn unavailable(why: impl Into<String>) -> io::Error {
+    io::Error::other(Unavailable(why.into()))
+}

@@ -1,0 +1,213 @@
+//! A bucket, over the S3 protocol.
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::time::Duration;
+
+use etude_core::digest::Digest;
+use futures_util::StreamExt as _;
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::client::{HttpClient, HttpConnector};
+use object_store::path::Path;
+use object_store::{ClientOptions, Error, ObjectStore as _, ObjectStoreExt as _, PutMode, PutPayload, RetryConfig};
+
+use super::unavailable;
+
+/// A longer object is sent in parts of this size, so that it is never in memory as a whole.
+const PART: u64 = 16 * 1024 * 1024;
+
+/// Until a connection stands.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// Between two pieces of a response.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// A request is repeated for so long, a few times. Then the run is left for later.
+const RETRY: Duration = Duration::from_secs(20);
+
+/// The region of a server that is not AWS and names none.
+const REGION: &str = "us-east-1";
+
+/// Variables that find credentials. What the URL says or leaves open is not for variables to change.
+const VARIABLES: [AmazonS3ConfigKey; 9] = [
+    AmazonS3ConfigKey::AccessKeyId,
+    AmazonS3ConfigKey::SecretAccessKey,
+    AmazonS3ConfigKey::Token,
+    AmazonS3ConfigKey::ContainerCredentialsRelativeUri,
+    AmazonS3ConfigKey::ContainerCredentialsFullUri,
+    AmazonS3ConfigKey::ContainerAuthorizationTokenFile,
+    AmazonS3ConfigKey::WebIdentityTokenFile,
+    AmazonS3ConfigKey::RoleArn,
+    AmazonS3ConfigKey::RoleSessionName,
+];
+
+#[derive(Debug)]
+pub(crate) struct Bucket {
+    store: AmazonS3,
+    prefix: String,
+}
+
+/// The program's own HTTP client, which follows no redirection with a signature.
+#[derive(Debug)]
+struct Connector(reqwest::Client);
+
+impl HttpConnector for Connector {
+    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
+        Ok(HttpClient::new(self.0.clone()))
+    }
+}
+
+impl Bucket {
+    pub(super) fn open(
+        bucket: &str,
+        prefix: String,
+        region: Option<String>,
+        endpoint: Option<String>,
+        variables: &[(String, String)],
+    ) -> io::Result<Self> {
+        // An error means that the program has chosen before.
+        drop(rustls::crypto::ring::default_provider().install_default());
+        let is_plain = endpoint.as_ref().is_some_and(|endpoint| endpoint.starts_with("http:"));
+        let client = reqwest::Client::builder()
+            .connect_timeout(CONNECT)
+            .read_timeout(SILENCE)
+            .redirect(reqwest::redirect::Policy::none())
+            .no_gzip();
+        // A server of this machine is not behind a proxy.
+        let client = if is_plain { client.no_proxy() } else { client };
+        let client = client.build().map_err(|error| unavailable(error.to_string()))?;
+        let retry = RetryConfig { max_retries: 4, retry_timeout: RETRY, ..RetryConfig::default() };
+        let of = |wanted: &str| variables.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
+        let mut builder = AmazonS3Builder::new()
+            .with_bucket_name(bucket)
+            .with_region(region.as_deref().or(of("AWS_REGION")).or(of("AWS_DEFAULT_REGION")).unwrap_or(REGION))
+            .with_retry(retry)
+            .with_allow_http(is_plain)
+            .with_http_connector(Connector(client));
+        let mut has_credentials = false;
+        for (name, value) in variables {
+            let key = name.to_ascii_lowercase().parse::<AmazonS3ConfigKey>().ok();
+            if let Some(key) = key.filter(|key| VARIABLES.contains(key)) {
+                has_credentials = true;
+                builder = builder.with_config(key, value);
+            }
+        }
+        if !has_credentials {
+            return Err(unavailable(
+                "there are no credentials for object storage; set `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`",
+            ));
+        }
+        if let Some(endpoint) = endpoint {
+            builder = builder.with_endpoint(endpoint);
+        }
+        let store = builder.build().map_err(|error| unavailable(error.to_string()))?;
+        Ok(Self { store, prefix })
+    }
+
+    fn path(&self, name: &str) -> Path {
+        match self.prefix.is_empty() {
+            true => Path::from(name),
+            false => Path::from(format!("{}/{name}", self.prefix)),
+        }
+    }
+
+    pub(super) async fn put(&self, name: &str, from: &mut File, len: u64) -> io::Result<()> {
+        from.seek(SeekFrom::Start(0))?;
+        let path = self.path(name);
+        if len > PART {
+            return self.put_parts(&path, from, len).await;
+        }
+        let payload = PutPayload::from(part(from, len)?);
+        match self.store.put_opts(&path, payload, PutMode::Create.into()).await {
+            // Somebody else has put the same bytes there (K-47).
+            Ok(_) | Err(Error::AlreadyExists { .. }) => Ok(()),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+
+    /// Two that do this at once write the same bytes.
+    async fn put_parts(&self, path: &Path, from: &mut File, len: u64) -> io::Result<()> {
+        if self.length(path).await? == Some(len) {
+            return Ok(());
+        }
+        let mut upload = self.store.put_multipart(path).await.map_err(|error| failed(&error))?;
+        let mut left = len;
+        while left > 0 {
+            let count = left.min(PART);
+            let sent = match part(from, count) {
+                Ok(part) => upload.put_part(part.into()).await.map_err(|error| failed(&error)),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = sent {
+                // What stays is removed by the rule of the bucket for unfinished uploads.
+                let _ = upload.abort().await;
+                return Err(error);
+            }
+            left -= count;
+        }
+        upload.complete().await.map(drop).map_err(|error| failed(&error))
+    }
+
+    pub(super) async fn has(&self, name: &str, len: u64) -> io::Result<bool> {
+        Ok(self.length(&self.path(name)).await? == Some(len))
+    }
+
+    async fn length(&self, path: &Path) -> io::Result<Option<u64>> {
+        match self.store.head(path).await {
+            Ok(meta) => Ok(Some(meta.size)),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+
+    pub(super) async fn get(&self, name: &str, to: &mut File) -> io::Result<Option<(Digest, u64)>> {
+        let found = match self.store.get(&self.path(name)).await {
+            Ok(found) => found,
+            Err(error) if is_missing(&error) => return Ok(None),
+            Err(error) => return Err(failed(&error)),
+        };
+        let (mut hasher, mut len, mut pieces) = (blake3::Hasher::new(), 0, found.into_stream());
+        while let Some(piece) = pieces.next().await {
+            let piece = piece.map_err(|error| failed(&error))?;
+            hasher.update(&piece);
+            to.write_all(&piece)?;
+            len += piece.len() as u64;
+        }
+        Ok(Some((Digest::from_bytes(*hasher.finalize().as_bytes()), len)))
+    }
+
+    pub(super) async fn delete(&self, name: &str) -> io::Result<()> {
+        match self.store.delete(&self.path(name)).await {
+            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+}
+
+fn part(from: &mut File, len: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
+    from.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Whether the bucket answers that it has no such object. A bucket that is not there says nothing of what was in it.
+fn is_missing(error: &Error) -> bool {
+    matches!(error, Error::NotFound { .. }) && !causes(error).contains("NoSuchBucket")
+}
+
+fn failed(error: &Error) -> io::Error {
+    unavailable(causes(error))
+}
+
+fn causes(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,88 @@
+//! A server of the S3 protocol that others wrote: `moto`, a package for Python.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+/// A running server with one bucket.
+#[derive(Debug)]
+pub(crate) struct Moto {
+    child: Child,
+    address: String,
+}
+
+impl Moto {
+    /// Starts `ETUDE_MOTO`, the program `moto_server` of the package `moto[server]`. Without it the test is skipped.
+    pub(crate) fn start() -> Option<Self> {
+        let Some(program) = std::env::var_os("ETUDE_MOTO") else {
+            eprintln!("skipped: ETUDE_MOTO does not name `moto_server` of the Python package `moto[server]`");
+            return None;
+        };
+        let mut child = Command::new(program)
+            .args(["-p", "0"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("moto_server can be started");
+        let mut lines = BufReader::new(child.stderr.take().expect("its messages")).lines();
+        let address = loop {
+            let line = lines.next().expect("it says where it listens").expect("a line");
+            if let Some((_, address)) = line.split_once("Running on http://") {
+                break address.trim().to_owned();
+            }
+        };
+        // What it says later must not fill the pipe.
+        std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
+        let server = Self { child, address };
+        server.put("/values");
+        Some(server)
+    }
+
+    /// Where values are, for `engine.blobs`.
+    pub(crate) fn url(&self, prefix: &str) -> String {
+        format!("s3://values/{prefix}?region=eu-central-1&endpoint=http://{}", self.address)
+    }
+
+    /// An object, as the server has it.
+    #[allow(dead_code, reason = "the tests of the engine use it")]
+    pub(crate) fn object(&self, key: &str) -> Option<Vec<u8>> {
+        let (status, body) = self.ask("GET", &format!("/values/{key}"));
+        (status == 200).then_some(body)
+    }
+
+    /// Removes an object behind the back of everyone.
+    #[allow(dead_code, reason = "the tests of the engine use it")]
+    pub(crate) fn remove(&self, key: &str) {
+        assert_eq!(self.ask("DELETE", &format!("/values/{key}")).0, 204);
+    }
+
+    fn put(&self, path: &str) {
+        assert_eq!(self.ask("PUT", path).0, 200, "{path}");
+    }
+
+    /// A signed request is not needed where everything is allowed; the header makes it one of an account.
+    fn ask(&self, method: &str, path: &str) -> (u16, Vec<u8>) {
+        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        let credential =
+            "AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0";
+        let host = &self.address;
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: {credential}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).expect("it listens");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("an answer");
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("the end of the head");
+        let head = String::from_utf8_lossy(&answer[..end]).into_owned();
+        let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).expect("a status");
+        (status, answer[end + 4..].to_vec())
+    }
+}
+
+impl Drop for Moto {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
