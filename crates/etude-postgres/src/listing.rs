@@ -14,6 +14,11 @@ impl Store {
         Ok(attempt!(self.link, |connection| select(connection, query)))
     }
 
+    /// The plan of [`Store::list`].
+    pub(crate) async fn plan_of_list(&self, query: &Query) -> Result<String, Error> {
+        Ok(attempt!(self.link, |connection| plan(connection, query)))
+    }
+
     /// How many runs a query matches, whatever its limit.
     pub(crate) async fn count(&self, query: &Query) -> Result<u64, Error> {
         Ok(attempt!(self.link, |connection| count(connection, query)))
@@ -43,15 +48,43 @@ impl Store {
 }
 
 async fn select(connection: &mut Connection, query: &Query) -> Result<Vec<RunRow>, Fault> {
-    let mut selection = Selection::new(query);
-    let limit = selection.value(query.limit.map(i64::from));
-    let sql = format!(
-        "select {} from runs where {} order by created_at_ms desc, run desc limit {limit}",
-        columns(),
-        selection.conditions()
-    );
+    let (sql, selection) = statement(query);
     let rows = connection.query(&sql, &selection.parameters()).await?;
     rows.iter().map(|row| Ok(Run::from_row(row)?.row)).collect()
+}
+
+/// The statement of a list. Each of its parts that may be long has an index in the order of the list, so that the first page of any
+/// number of runs is a scan of one (K-59). With a label, that is the index of labels.
+fn statement(query: &Query) -> (String, Selection) {
+    let labels = query.labels.iter().skip(1).cloned().collect();
+    let mut selection = Selection::new(&Query { labels, ..query.clone() });
+    let limit = selection.value(query.limit.map(i64::from));
+    let (from, order) = match query.labels.first() {
+        None => ("runs".to_owned(), "created_at_ms desc, run desc"),
+        Some((key, value)) => {
+            let (key, value) = (selection.bytes(key), selection.bytes(value));
+            let after = query.after.as_ref().map_or_else(String::new, |after| {
+                let (at, last) = (selection.value(after.created_at_ms), selection.value(after.number));
+                format!(" and (created_at_ms, run) < ({at}, {last})")
+            });
+            let listed = format!(
+                "(select run, created_at_ms as listed_at from labels where key = {key} and value = {value}{after}) as listed
+                 join runs using (run)"
+            );
+            (listed, "listed.listed_at desc, listed.run desc")
+        }
+    };
+    let sql =
+        format!("select {} from {from} where {} order by {order} limit {limit}", columns(), selection.conditions());
+    (sql, selection)
+}
+
+/// The plan of a list.
+pub(crate) async fn plan(connection: &mut Connection, query: &Query) -> Result<String, Fault> {
+    let (sql, selection) = statement(query);
+    let rows = connection.query(&format!("explain {sql}"), &selection.parameters()).await?;
+    let lines = rows.iter().map(|row| row.try_get::<_, String>(0)).collect::<Result<Vec<_>, _>>()?;
+    Ok(lines.join("\n"))
 }
 
 async fn count(connection: &mut Connection, query: &Query) -> Result<u64, Fault> {
@@ -205,8 +238,12 @@ impl Selection {
     fn any_of(&mut self, column: &str, mut values: Vec<String>) {
         if !values.is_empty() {
             values.retain(|value| !value.contains('\0'));
-            let values = self.value(values);
-            self.conditions.push(format!("{column} = any({values}::text[])"));
+            // Equality keeps the order of an index.
+            let condition = match <[String; 1]>::try_from(values) {
+                Ok([value]) => format!("{column} = {}", self.value(value)),
+                Err(values) => format!("{column} = any({}::text[])", self.value(values)),
+            };
+            self.conditions.push(condition);
         }
     }
 }

@@ -20,6 +20,7 @@ mod interleavings;
 mod limits;
 mod moto;
 mod replies;
+mod scale;
 mod server;
 mod tenants;
 #[cfg(target_os = "linux")]
