@@ -17,6 +17,8 @@ crate::words! {
     pub enum Status {
         /// It waits for a decision.
         Waiting = "waiting",
+        /// It waits for a time, and needs no process until then (K-43).
+        Sleeping = "sleeping",
         /// Everything worked.
         Succeeded = "succeeded",
         /// Something did not.

@@ -47,7 +47,7 @@ pub(crate) fn statement() -> String {
 }
 
 /// Whether a worker may take the run of the row `runs` from a queue. Not one of its own: it drives that.
-pub(crate) const IS_FREE: &str = "runs.state in ('queued', 'running', 'waiting') and (runs.worker is null
+pub(crate) const IS_FREE: &str = "runs.state in ('queued', 'running', 'waiting', 'sleeping') and (runs.worker is null
     or not exists (select 1 from workers where workers.worker = runs.worker and is_alive(workers.lease_until)))";
 
 /// How many workers have died with the run since its last record, once another one takes it.

@@ -127,10 +127,16 @@ impl Shared {
         Ok(())
     }
 
-    async fn suspend(self: Arc<Self>, read: i64, wakes_at_ms: Option<i64>, result: String) -> Result<(), Error> {
+    async fn suspend(
+        self: Arc<Self>,
+        state: RunState,
+        read: i64,
+        wakes_at_ms: Option<i64>,
+        result: String,
+    ) -> Result<(), Error> {
         let of = (self.number, self.session);
         let is_noted =
-            attempt!(self.store.link, |connection| wake::suspend(connection, of, read, wakes_at_ms, &result));
+            attempt!(self.store.link, |connection| wake::suspend(connection, of, state, (read, wakes_at_ms), &result));
         if is_noted { Ok(()) } else { Err(self.fenced_off().await) }
     }
 
@@ -208,9 +214,19 @@ impl Session for PostgresSession {
         self.shared.store.link.spawn(shared.set_state(state, result.map(str::to_owned)))
     }
 
-    fn suspend<'s>(&'s self, wakes_at_ms: Option<i64>, result: &'s str) -> Boxed<'s, Result<(), Error>> {
+    fn suspend<'s>(
+        &'s self,
+        state: RunState,
+        wakes_at_ms: Option<i64>,
+        result: &'s str,
+    ) -> Boxed<'s, Result<(), Error>> {
         let (shared, read) = (Arc::clone(&self.shared), self.read.load(Ordering::Relaxed));
-        self.shared.store.link.spawn(shared.suspend(read, wakes_at_ms, result.to_owned()))
+        self.shared.store.link.spawn(shared.suspend(state, read, wakes_at_ms, result.to_owned()))
+    }
+
+    fn is_woken(&self) -> bool {
+        // Others are driven by the processes that have their app.
+        self.run.placement.bundle.is_some()
     }
 
     fn taken_from(&self) -> Option<&str> {

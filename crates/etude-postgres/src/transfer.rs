@@ -161,7 +161,9 @@ async fn admit(connection: &mut Connection, run: &ArchivedRun, session: i64) -> 
     match run.state {
         RunState::Queued => line_up(connection, number, &run.run, at_ms).await?,
         // A worker that finds nothing to do suspends it again, with the deadline that its records have.
-        RunState::Running | RunState::Waiting => drop(connection.execute(READY, &[&number]).await?),
+        RunState::Running | RunState::Waiting | RunState::Sleeping => {
+            connection.execute(READY, &[&number]).await?;
+        }
         _ => {}
     }
     connection.batch("commit").await?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use etude_runtime::engine::Error;
+use etude_runtime::engine::{Error, RunState};
 
 use crate::error::Fault;
 use crate::link::{Connection, Parameter, attempt};
@@ -22,26 +22,26 @@ pub(crate) async fn wake(connection: &mut Connection) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Notes that the run `number` of the session waits. False if another worker has the run.
+/// Notes that the run `number` of the session waits or sleeps. False if another worker has the run.
 ///
 /// A signal that comes at the same moment waits for the row of the run, or is seen by the statement that follows: each statement of a
 /// transaction sees what was committed before it.
 pub(crate) async fn suspend(
     connection: &mut Connection,
     (number, session): (i64, i64),
-    read: i64,
-    wakes_at_ms: Option<i64>,
+    state: RunState,
+    (read, wakes_at_ms): (i64, Option<i64>),
     result: &str,
 ) -> Result<bool, Fault> {
     connection.batch("begin").await?;
     let sql = "with noted as (
-            update runs set state = 'waiting', changed_at_ms = now_ms(), worker = case when bundle is null then worker end
+            update runs set state = $4, changed_at_ms = now_ms(), worker = case when bundle is null then worker end
             where run = $1 and session = $2 returning run),
         kept as (
             insert into results (run, body) select run, $3 from noted
             on conflict (run) do update set body = excluded.body)
         select run from noted";
-    let parameters: [Parameter<'_>; 3] = [&number, &session, &result.as_bytes()];
+    let parameters: [Parameter<'_>; 4] = [&number, &session, &result.as_bytes(), &state.word()];
     let is_noted = connection.query_opt(sql, &parameters).await?.is_some();
     if is_noted {
         let sql = "insert into queue (queue, rank, run, not_before_ms, limit_group, limit_max, abi, is_bundled, is_asleep)
@@ -69,7 +69,7 @@ impl Store {
 async fn requeue(connection: &mut Connection, number: i64) -> Result<(), Fault> {
     connection.batch("begin").await?;
     let sql = format!(
-        "update runs set state = case when state in ('running', 'waiting') then state else 'queued' end, worker = null,
+        "update runs set state = case when state in ('running', 'waiting', 'sleeping') then state else 'queued' end, worker = null,
             changed_at_ms = now_ms()
          where run = $1 and state <> 'moved' and (worker is null or not {IS_LIVE}) returning run"
     );

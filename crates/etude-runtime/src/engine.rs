@@ -253,14 +253,24 @@ pub trait Session: Send + Sync + fmt::Debug {
     /// The store fails.
     fn set_state<'s>(&'s self, state: RunState, result: Option<&'s str>) -> Boxed<'s, Result<(), Error>>;
 
-    /// Notes that the run waits outside of any process: for a signal, and no longer than until `wakes_at_ms`, in milliseconds
-    /// since 1970. A signal that this session has not read makes it ready to continue.
+    /// Notes that the run waits or sleeps outside of any process: for a signal, and no longer than until `wakes_at_ms`, in
+    /// milliseconds since 1970. A signal that this session has not read makes it ready to continue.
     ///
     /// # Errors
     /// The store fails.
-    fn suspend<'s>(&'s self, wakes_at_ms: Option<i64>, result: &'s str) -> Boxed<'s, Result<(), Error>> {
+    fn suspend<'s>(
+        &'s self,
+        state: RunState,
+        wakes_at_ms: Option<i64>,
+        result: &'s str,
+    ) -> Boxed<'s, Result<(), Error>> {
         let _ = wakes_at_ms;
-        self.set_state(RunState::Waiting, Some(result))
+        self.set_state(state, Some(result))
+    }
+
+    /// Whether the engine continues a run that sleeps when its time has come, with no process until then (K-43).
+    fn is_woken(&self) -> bool {
+        false
     }
 
     /// The worker that died with the run before this session took it.
@@ -328,6 +338,8 @@ etude_core::words! {
         Running = "running",
         /// It waits for a signal, outside any process.
         Waiting = "waiting",
+        /// It waits for a time, outside any process (K-43).
+        Sleeping = "sleeping",
         /// It is over and everything worked.
         Succeeded = "succeeded",
         /// It is over and something did not work.

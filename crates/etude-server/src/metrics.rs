@@ -116,11 +116,12 @@ fn whole(
 ) -> Result<(), Error> {
     let metrics = server.metrics();
     text.family("etude_runs", Kind::Gauge, "Runs by status.")?;
-    let Counts { queued, running, waiting, interrupted, succeeded, failed, cancelled, moved } = counts;
+    let Counts { queued, running, waiting, sleeping, interrupted, succeeded, failed, cancelled, moved } = counts;
     for (status, count) in [
         ("queued", queued),
         ("running", running),
         ("waiting", waiting),
+        ("sleeping", sleeping),
         ("interrupted", interrupted),
         ("succeeded", succeeded),
         ("failed", failed),

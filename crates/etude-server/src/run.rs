@@ -123,10 +123,11 @@ pub(crate) async fn counts(call: Call) -> Respond {
     let server = Arc::clone(&call.server);
     let counts =
         blocking(move || query.map_or_else(|| Ok(Counts::default()), |query| counted(&server, &caller, query)));
-    let Counts { queued, running, waiting, interrupted, succeeded, failed, cancelled, moved: _ } = counts.await?;
+    let Counts { queued, running, waiting, sleeping, interrupted, succeeded, failed, cancelled, moved: _ } =
+        counts.await?;
     let document = json!({
-        "queued": queued, "running": running, "waiting": waiting, "interrupted": interrupted, "succeeded": succeeded,
-        "failed": failed, "cancelled": cancelled,
+        "queued": queued, "running": running, "waiting": waiting, "sleeping": sleeping, "interrupted": interrupted,
+        "succeeded": succeeded, "failed": failed, "cancelled": cancelled,
     });
     Ok(json_response(StatusCode::OK, &document))
 }
@@ -160,8 +161,7 @@ pub(crate) fn filter(call: &Call) -> Result<Option<Query>, Problem> {
         }
         Some(word) => {
             let state = RunState::from_word(word).ok_or_else(|| {
-                let words =
-                    "`queued`, `running`, `waiting`, `interrupted`, `succeeded`, `failed`, `cancelled` or `moved`";
+                let words = "`queued`, `running`, `waiting`, `sleeping`, `interrupted`, `succeeded`, `failed`, `cancelled` or `moved`";
                 invalid("status", format!("`status` is {words}"))
             })?;
             query.states = vec![state];

@@ -326,8 +326,9 @@ async fn attend(
         }
     };
     let event = match &ended {
-        Ok(Ok(ended)) if ended.document.status() == "waiting" => {
-            Event::Released { run_id: run_id.clone(), reason: "waiting" }
+        Ok(Ok(Ended { document, .. })) if ["waiting", "sleeping"].contains(&document.status()) => {
+            let reason = if document.status() == "waiting" { "waiting" } else { "sleeping" };
+            Event::Released { run_id: run_id.clone(), reason }
         }
         Ok(Ok(_)) => {
             server.apps().leave(&run_id);

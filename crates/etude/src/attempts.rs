@@ -76,10 +76,12 @@ impl Ended<'_> {
     pub fn resume(&self) -> Result<Next, Refused> {
         match self.view.row.state {
             RunState::Succeeded => Ok(Next::Over),
-            RunState::Queued | RunState::Running | RunState::Waiting if self.limits == Limits::default() => {
-                Ok(Next::Continues)
+            RunState::Queued | RunState::Running | RunState::Waiting | RunState::Sleeping => {
+                match self.limits == Limits::default() {
+                    true => Ok(Next::Continues),
+                    false => Ok(Next::Attempt(self.with_new_limits()?)),
+                }
             }
-            RunState::Queued | RunState::Running | RunState::Waiting => Ok(Next::Attempt(self.with_new_limits()?)),
             RunState::Failed | RunState::Cancelled => {
                 let remains = self.remains()?;
                 let discards = |_: usize, record: &Record| remains.covers(&record.key);

@@ -513,7 +513,7 @@ async fn note_end(
     document: &Document,
 ) -> Result<(), engine::Error> {
     match state {
-        RunState::Waiting => session.suspend(wakes_at_ms, &document.to_journal()).await,
+        RunState::Waiting | RunState::Sleeping => session.suspend(state, wakes_at_ms, &document.to_journal()).await,
         state => session.set_state(state, Some(&document.to_journal())).await,
     }
 }
@@ -547,6 +547,7 @@ async fn stopped(stop: &mut watch::Receiver<Stop>) {
 fn state_of(result: &report::RunResult) -> RunState {
     match result.status {
         Status::Waiting => RunState::Waiting,
+        Status::Sleeping => RunState::Sleeping,
         Status::Succeeded => RunState::Succeeded,
         Status::Failed => RunState::Failed,
         Status::Cancelled => RunState::Cancelled,

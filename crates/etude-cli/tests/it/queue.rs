@@ -43,7 +43,7 @@ fn a_queued_run_is_shown_as_such() {
     test.run(&["runs", "stats", "--format", "json"]).exit(0);
     test.run(&["runs", "list", "--status", "lost"])
         .exit(2)
-        .stderr_has("queued, running, waiting, succeeded, failed, cancelled, moved, interrupted");
+        .stderr_has("queued, running, waiting, sleeping, succeeded, failed, cancelled, moved, interrupted");
 }
 
 /// S-80: a queued run that is cancelled never starts, and its destructor does not either.

@@ -100,7 +100,7 @@ fn a_signal_wakes_a_suspended_run() {
     submit(&engine, "r-1", 1, Placement::default());
     let session = engine.next(&limits(), 0).expect("next").expect("a run");
     block_on(session.append(record("main/a", "1"))).expect("append");
-    block_on(session.suspend(None, "{}")).expect("suspend");
+    block_on(session.suspend(RunState::Waiting, None, "{}")).expect("suspend");
     drop(session);
     assert_eq!((engine.row("r-1").expect("row").state, next(&engine)), (RunState::Waiting, None));
     engine.signal("r-1", &signal("a")).expect("signal");
@@ -108,14 +108,14 @@ fn a_signal_wakes_a_suspended_run() {
     assert_eq!(engine.row("r-1").expect("row").state, RunState::Running);
     // Read: the run sleeps on.
     assert_eq!(session.signals().expect("signals").len(), 1);
-    block_on(session.suspend(None, "{}")).expect("suspend");
+    block_on(session.suspend(RunState::Waiting, None, "{}")).expect("suspend");
     drop(session);
     assert_eq!(next(&engine), None);
     engine.signal("r-1", &signal("b")).expect("signal");
     let session = engine.next(&limits(), 0).expect("next").expect("it was woken");
     // Not read before the run was noted as waiting.
     engine.signal("r-1", &signal("c")).expect("signal");
-    block_on(session.suspend(None, "{}")).expect("suspend");
+    block_on(session.suspend(RunState::Waiting, None, "{}")).expect("suspend");
     drop(session);
     assert_eq!(next(&engine).as_deref(), Some("r-1"));
 }
@@ -130,7 +130,7 @@ fn a_run_that_is_driven_is_in_no_queue() {
     join(&worker);
     submit(&worker, "woken", 1, Placement::default());
     let session = worker.next(&limits(), 0).expect("next").expect("a run");
-    block_on(session.suspend(None, "{}")).expect("suspend");
+    block_on(session.suspend(RunState::Waiting, None, "{}")).expect("suspend");
     drop(session);
     worker.signal("woken", &Signal { key: "a".to_owned(), body: "{}".to_owned() }).expect("signal");
     let session = other.take("woken", &limits(), 2).expect("take").expect("there is room");
@@ -207,7 +207,7 @@ fn a_deadline_wakes_a_suspended_run() {
     submit(&engine, "r-1", 1, Placement::default());
     let session = engine.next(&limits(), 0).expect("next").expect("a run");
     let now: i64 = server.sql("select etude.now_ms()").parse().expect("a number");
-    block_on(session.suspend(Some(now + 3_600_000), "{}")).expect("suspend");
+    block_on(session.suspend(RunState::Waiting, Some(now + 3_600_000), "{}")).expect("suspend");
     drop(session);
     assert_eq!((next(&engine), server.sql("select is_asleep from etude.queue").as_str()), (None, "t"));
     server.sql("update etude.queue set not_before_ms = 1");

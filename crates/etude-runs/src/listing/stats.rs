@@ -83,7 +83,7 @@ impl Gathering {
             RunState::Succeeded => stats.succeeded += 1,
             RunState::Failed => stats.failed += 1,
             RunState::Cancelled => stats.cancelled += 1,
-            RunState::Queued | RunState::Running | RunState::Waiting | RunState::Moved => {}
+            RunState::Queued | RunState::Running | RunState::Waiting | RunState::Sleeping | RunState::Moved => {}
         }
         if run.row.state.has_ended() {
             self.durations.push(run.duration_ms);

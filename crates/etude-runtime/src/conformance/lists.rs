@@ -119,8 +119,17 @@ fn counts(engine: &dyn Engine) {
     create(engine, &labelled("r-7", 7, &[("env", "prod")]));
     super::queue::enqueue(engine, new_run("r-8", 8));
     let all = Query { limit: Some(1), ..Query::default() };
-    let expected =
-        Counts { queued: 1, running: 1, waiting: 1, interrupted: 1, succeeded: 1, failed: 2, cancelled: 1, moved: 0 };
+    let expected = Counts {
+        queued: 1,
+        running: 1,
+        waiting: 1,
+        sleeping: 0,
+        interrupted: 1,
+        succeeded: 1,
+        failed: 2,
+        cancelled: 1,
+        moved: 0,
+    };
     assert_eq!(engine.counts(&all).expect("counts"), expected);
     assert_eq!(expected.total(), engine.count(&all).expect("count"));
     let filters = [

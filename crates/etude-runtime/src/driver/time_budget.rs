@@ -9,7 +9,7 @@ use etude_core::outcome::{Completed, Outcome};
 use etude_core::plan::Plan;
 use tokio::time::{Interval, MissedTickBehavior, interval_at};
 
-use super::{Driver, Error};
+use super::{Driver, Error, Timer};
 use crate::engine::{Record, Session};
 use crate::record::{self, Clock};
 
@@ -50,7 +50,7 @@ impl TimeBudget {
 impl Driver<'_, '_> {
     /// Notes that this process is at work on the run, if that has a time budget.
     pub(super) async fn give_sign_of_life(&mut self) -> Result<(), Error> {
-        let Some(Some(ends_ms)) = self.sleeping.get(&self.time.id) else { return Ok(()) };
+        let Some(Timer { ends_ms, .. }) = self.sleeping.get(&self.time.id) else { return Ok(()) };
         // The next effect that would start finds out that this process has lost the run.
         if self.drive.session.check_lease().is_err() {
             return Ok(());

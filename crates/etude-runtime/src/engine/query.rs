@@ -140,6 +140,8 @@ pub struct Counts {
     pub running: u64,
     /// They wait for a signal.
     pub waiting: u64,
+    /// They wait for a time, outside any process.
+    pub sleeping: u64,
     /// They were running when their process died.
     pub interrupted: u64,
     /// They ended, and everything worked.
@@ -160,6 +162,7 @@ impl Counts {
             RunState::Running if is_live => &mut self.running,
             RunState::Running => &mut self.interrupted,
             RunState::Waiting => &mut self.waiting,
+            RunState::Sleeping => &mut self.sleeping,
             RunState::Succeeded => &mut self.succeeded,
             RunState::Failed => &mut self.failed,
             RunState::Cancelled => &mut self.cancelled,
@@ -170,8 +173,8 @@ impl Counts {
 
     /// All of them.
     pub const fn total(&self) -> u64 {
-        let Self { queued, running, waiting, interrupted, succeeded, failed, cancelled, moved } = self;
-        *queued + *running + *waiting + *interrupted + *succeeded + *failed + *cancelled + *moved
+        let Self { queued, running, waiting, sleeping, interrupted, succeeded, failed, cancelled, moved } = self;
+        *queued + *running + *waiting + *sleeping + *interrupted + *succeeded + *failed + *cancelled + *moved
     }
 }
 

@@ -34,7 +34,7 @@ const fn type_of(state: RunState) -> Option<&'static str> {
         RunState::Failed => Some("run.failed"),
         RunState::Cancelled => Some("run.cancelled"),
         RunState::Waiting => Some("run.waiting"),
-        RunState::Queued | RunState::Running | RunState::Moved => None,
+        RunState::Queued | RunState::Running | RunState::Sleeping | RunState::Moved => None,
     }
 }
 

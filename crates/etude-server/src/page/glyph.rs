@@ -21,6 +21,10 @@ const DRAWINGS: &[(&str, &str)] = &[
         r#"<path fill="none" stroke="currentColor" stroke-width="1.5" d="M8 1.2L14.8 8 8 14.8 1.2 8z"/><path stroke="currentColor" stroke-width="1.6" d="M8 4.8v4M8 10v1.6"/>"#,
     ),
     (
+        "sleeping",
+        r#"<circle cx="8" cy="8" r="6.25" fill="none" stroke="currentColor" stroke-width="1.5"/><path fill="none" stroke="currentColor" stroke-width="1.5" d="M5.6 5.2h4.8l-4.8 5.6h4.8"/>"#,
+    ),
+    (
         "rejected",
         r#"<rect x="1.75" y="1.75" width="12.5" height="12.5" rx="1" fill="none" stroke="currentColor" stroke-width="1.5"/><path stroke="currentColor" stroke-width="1.5" d="M5.3 5.3l5.4 5.4m0-5.4l-5.4 5.4"/>"#,
     ),

@@ -68,6 +68,7 @@ pub(super) fn row(shell: &Shell, run: &Value) -> Markup {
 fn reason(run: &Value) -> Option<String> {
     match run["status"].as_str()? {
         "failed" | "cancelled" | "waiting" => run["reason"].as_str().map(str::to_owned),
+        "sleeping" => Some("it waits for a time, and needs no process until then".to_owned()),
         "interrupted" => Some("its process has ended; resume it to continue".to_owned()),
         _ => None,
     }

@@ -67,7 +67,7 @@ fn value(shown: &Shown, title: &str, text: &str) -> Markup {
         section {
             header { h2 { (title) } @if text != "null" { button.link type="button" data-copy hidden { "Copy" } } }
             @if text == "null" {
-                p.dim { @if matches!(shown.status(), "queued" | "running" | "waiting") { "None yet." } @else { "None." } }
+                p.dim { @if matches!(shown.status(), "queued" | "running" | "waiting" | "sleeping") { "None yet." } @else { "None." } }
             } @else { pre data-copied { (super::json::pretty(text, super::json::MAX_SHOWN)) } }
         }
     }
@@ -162,7 +162,7 @@ fn questions(shell: &Shell, run: &Value) -> Markup {
 /// What can be done with the run in its state.
 fn actions(shell: &Shell, shown: &Shown) -> Markup {
     let act = |what: &str| shell.link(&format!("/runs/{}/{what}", segment(shown.id())));
-    let is_open = matches!(shown.status(), "queued" | "running" | "waiting" | "interrupted");
+    let is_open = matches!(shown.status(), "queued" | "running" | "waiting" | "sleeping" | "interrupted");
     let steps = shown.run["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
     html! {
         div.actions {

@@ -16,7 +16,8 @@ pub(crate) const PARAMETERS: &[&str] =
     &["status", "app", "pipeline", "machine", "cause", "label", "q", "since", "until", "days", "cursor"];
 
 /// The states in the order of their urgency.
-const STATES: [&str; 7] = ["queued", "running", "waiting", "interrupted", "succeeded", "failed", "cancelled"];
+const STATES: [&str; 8] =
+    ["queued", "running", "waiting", "sleeping", "interrupted", "succeeded", "failed", "cancelled"];
 
 const CAUSES: [&str; 5] = ["cli", "api", "schedule", "webhook", "mcp"];
 
