@@ -1,12 +1,19 @@
 //! From a statement to the shell command of a code step: scripts and commands of the skill as they are, with parameters in
 //! place of placeholders (L-89).
 
+mod context;
 mod find;
+mod scan;
+mod session;
 #[cfg(test)]
 mod tests;
+mod usage;
 pub(crate) mod words;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(crate) use context::{condition, is_mention};
+pub(crate) use session::{Session, session};
 
 use crate::skill::Skill;
 use crate::statement::Statement;
@@ -16,10 +23,12 @@ use crate::statement::Statement;
 pub struct Command {
     /// Shell text, one command a line.
     pub text: String,
-    /// It is more than one line of text for `bash`.
+    /// It is text for `bash`.
     pub needs_bash: bool,
     /// The parameters in it, by name, with the environment variable that has each value.
     pub parameters: BTreeMap<String, String>,
+    /// The names of parameters without which it runs.
+    pub optional: BTreeSet<String>,
     /// The scripts of the skill that it calls, in order.
     pub scripts: Vec<String>,
 }
@@ -27,16 +36,40 @@ pub struct Command {
 /// Values that cases give to parameters: a word of a command that is one of them stands for the parameter.
 pub type Values = BTreeMap<String, Vec<String>>;
 
-/// The command in a statement; `None` if there is none to run.
-pub fn of_statement(skill: &Skill, statement: &Statement, values: &Values) -> Option<Command> {
-    let found = find::lines(skill, statement)?;
+/// The command in a statement; `None` if there is none.
+///
+/// # Errors
+/// Why the command cannot be run as it is written.
+pub fn of_statement(skill: &Skill, statement: &Statement, values: &Values) -> Result<Option<Command>, &'static str> {
+    of_statements(skill, &[statement], values)
+}
+
+/// The commands of statements that one shell runs, one after the other.
+///
+/// # Errors
+/// Why they cannot be run as they are written.
+pub(crate) fn of_statements(
+    skill: &Skill,
+    statements: &[&Statement],
+    values: &Values,
+) -> Result<Option<Command>, &'static str> {
+    let mut found = Vec::new();
+    for statement in statements {
+        found.extend(find::lines(skill, statement)?);
+    }
+    if found.is_empty() {
+        return Ok(None);
+    }
+    let text = found.iter().map(|found| found.text.as_str()).collect::<Vec<_>>().join("\n");
+    let is_bash = found.iter().any(|found| found.is_bash) && text.contains('\n') || find::needs_bash(&text);
     let mut command = Command {
         text: String::new(),
-        needs_bash: found.is_bash && found.text.contains('\n'),
+        needs_bash: is_bash,
         parameters: BTreeMap::new(),
+        optional: BTreeSet::new(),
         scripts: Vec::new(),
     };
-    let replaced = words::replace(skill, &found.text, values, &mut command);
+    let replaced = words::replace(skill, &text, values, &mut command)?;
     command.text = replaced;
-    Some(command)
+    Ok(Some(command))
 }

@@ -2,7 +2,9 @@
 //! validator, rules become questions that later steps require (1.6, L-86).
 
 mod code;
+mod parts;
 mod question;
+mod rules;
 #[cfg(test)]
 mod tests;
 
@@ -11,12 +13,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use crate::case::{self, Case};
-use crate::command::{self, Command};
 use crate::draft::Draft;
-use crate::label::{Label, Labels};
+use crate::label::Labels;
 use crate::skill::Skill;
-use crate::statement::{Form, Statement};
+use crate::statement::Statement;
 use crate::yaml;
+use parts::{Part, Parts};
+use rules::Rules;
 
 /// A file of the app that a conversion makes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,27 +83,12 @@ pub struct Compiled {
     pub ends_with_judgement: bool,
 }
 
-/// What a step is made from.
-enum Part<'a> {
-    Code { statement: &'a Statement, command: Command },
-    Judgement { statement: &'a Statement },
-    Guard { statement: &'a Statement },
-}
-
-impl Part<'_> {
-    fn statement(&self) -> &Statement {
-        match self {
-            Self::Code { statement, .. } | Self::Judgement { statement } | Self::Guard { statement } => statement,
-        }
-    }
-}
-
 /// Makes the files of a pipeline. `own` are the cases of this pipeline, whose outputs give judgements their form.
 ///
 /// # Errors
 /// Why the draft cannot be a pipeline, as sentences for a model.
 pub fn compile(source: Source<'_>, draft: &Draft, own: &[&Case], stdout: Stdout) -> Result<Compiled, Vec<String>> {
-    let parts = parts(source, draft)?;
+    let parts = Parts::of(source, draft)?;
     let mut pipeline =
         Pipeline { source, draft, own, stdout, files: Vec::new(), before: Vec::new(), guards: Vec::new() };
     let mut compiled = Compiled {
@@ -115,78 +103,42 @@ pub fn compile(source: Source<'_>, draft: &Draft, own: &[&Case], stdout: Stdout)
         ends_with_judgement: matches!(parts.last(), Some((_, Part::Judgement { .. }))),
     };
     let input = input(source.cases, &parts, &mut compiled.required);
-    let stated: BTreeSet<u32> = parts.iter().map(|(_, part)| part.statement().id).collect();
-    let rules: Vec<&Statement> = rules(source, &stated);
+    let stated: BTreeSet<u32> = parts.iter().flat_map(|(_, part)| part.ids()).collect();
+    let rules = Rules::new(source, &stated);
     let mut steps = Vec::new();
     for (at, (name, part)) in parts.iter().enumerate() {
+        let rules = if let Part::Judgement { statement } = part { rules.of(statement) } else { Vec::new() };
+        note(&mut compiled, name, part, &rules);
         let is_last = at + 1 == parts.len();
-        let id = part.statement().id;
-        match part {
-            Part::Code { .. } => drop(compiled.enforced.insert(id, (*name).to_owned())),
-            Part::Judgement { .. } | Part::Guard { .. } => {
-                compiled.questions.push((*name).to_owned());
-                compiled.asked.entry(id).or_insert_with(|| (*name).to_owned());
-                for rule in rules.iter().filter(|_| matches!(part, Part::Judgement { .. })) {
-                    compiled.asked.entry(rule.id).or_insert_with(|| (*name).to_owned());
-                }
-            }
-        }
         steps.push(pipeline.step(name, part, (&rules, &compiled.required), is_last));
     }
-    let text = yaml::text(&definition(draft, input, steps, !pipeline.guards.is_empty()));
+    let can_fall_back = steps.iter().any(|step: &Value| step.get("require").is_some());
+    let text = yaml::text(&definition(draft, input, steps, can_fall_back));
     compiled.files = pipeline.files;
     compiled.files.insert(0, File { path: format!("pipelines/{}/pipeline.yaml", draft.name), text });
     Ok(compiled)
 }
 
-/// What each step of a draft is made from.
-fn parts<'a>(source: Source<'a>, draft: &'a Draft) -> Result<Vec<(&'a str, Part<'a>)>, Vec<String>> {
-    let values = case::values(source.cases);
-    let (mut parts, mut faults) = (Vec::new(), Vec::new());
-    for step in &draft.steps {
-        let place = format!("pipeline `{}`, step `{}`", draft.name, step.name);
-        let Some(statement) = source.skill.statement(step.statement) else {
-            faults.push(format!("{place}: there is no statement {}", step.statement));
-            continue;
-        };
-        let label = source.labels.get(&statement.id).copied().unwrap_or(Label::Background);
-        let command = command::of_statement(source.skill, statement, &values);
-        match (command, &statement.form) {
-            (_, _) if !label.is_for_steps() => {
-                faults.push(format!(
-                    "{place}: statement {} is labelled `{}`, so it cannot be a step",
-                    statement.id,
-                    label.word()
-                ));
+/// Notes which statements a step enforces, and which it asks about.
+fn note(compiled: &mut Compiled, name: &str, part: &Part<'_>, rules: &[&Statement]) {
+    match part {
+        Part::Code { is_all: true, .. } => {
+            compiled.enforced.extend(part.ids().into_iter().map(|id| (id, name.to_owned())));
+        }
+        Part::Code { is_all: false, .. } => {}
+        Part::Judgement { .. } | Part::Guard { .. } | Part::When { .. } => {
+            compiled.questions.push(name.to_owned());
+            // A command that runs if its condition holds is not a question itself.
+            let own = if matches!(part, Part::When { .. }) { Vec::new() } else { part.ids() };
+            for id in own.into_iter().chain(rules.iter().map(|rule| rule.id)) {
+                compiled.asked.entry(id).or_insert_with(|| name.to_owned());
             }
-            (Some(command), _) => parts.push((step.name.as_str(), Part::Code { statement, command })),
-            (None, Form::Code { .. } | Form::Heading | Form::Html) => {
-                faults.push(format!("{place}: statement {} is neither a command nor a judgement", statement.id));
-            }
-            (None, _) if matches!(label, Label::Rule | Label::Condition) => {
-                parts.push((step.name.as_str(), Part::Guard { statement }));
-            }
-            (None, _) => parts.push((step.name.as_str(), Part::Judgement { statement })),
         }
     }
-    if draft.steps.is_empty() {
-        faults.push(format!("pipeline `{}` has no steps", draft.name));
-    }
-    if faults.is_empty() { Ok(parts) } else { Err(faults) }
-}
-
-/// The rules and conditions that are no steps of their own: every judgement is asked to keep them.
-fn rules<'a>(source: Source<'a>, stated: &BTreeSet<u32>) -> Vec<&'a Statement> {
-    let is_rule = |s: &&Statement| {
-        matches!(source.labels.get(&s.id), Some(Label::Rule | Label::Condition))
-            && !stated.contains(&s.id)
-            && !matches!(s.form, Form::Heading | Form::Html)
-    };
-    source.skill.statements.iter().filter(is_rule).collect()
 }
 
 /// The parameters: those of the commands, which are required, and those of the cases.
-fn input(cases: &[Case], parts: &[(&str, Part<'_>)], required: &mut BTreeSet<String>) -> Map<String, Value> {
+fn input(cases: &[Case], parts: &[(String, Part<'_>)], required: &mut BTreeSet<String>) -> Map<String, Value> {
     let mut input = Map::new();
     for (name, types, is_always) in case::parameters(cases) {
         let declared = match types.as_slice() {
@@ -205,12 +157,19 @@ fn input(cases: &[Case], parts: &[(&str, Part<'_>)], required: &mut BTreeSet<Str
     }
     for (_, part) in parts {
         if let Part::Code { command, .. } = part {
-            for name in command.parameters.keys() {
+            for name in command.parameters.keys().filter(|name| !command.optional.contains(*name)) {
                 required.insert(name.clone());
                 if let Some(declared) = input.get_mut(name).filter(|declared| declared.is_object()) {
                     declared["required"] = json!(true);
                 }
                 input.entry(name.clone()).or_insert_with(|| json!("string"));
+            }
+        }
+    }
+    for (_, part) in parts {
+        if let Part::Code { command, .. } = part {
+            for name in &command.optional {
+                input.entry(name.clone()).or_insert_with(|| json!({"type": "string", "default": ""}));
             }
         }
     }
@@ -251,13 +210,20 @@ struct Pipeline<'a> {
 impl Pipeline<'_> {
     fn step(&mut self, name: &str, part: &Part<'_>, facts: (&[&Statement], &BTreeSet<String>), is_last: bool) -> Value {
         let mut step = match part {
-            Part::Code { statement, command } => self.code(name, statement, command),
+            Part::Code { statements, command, .. } => self.code(name, statements, command),
+            Part::When { text, statement } => self.question(name, text, statement, facts.1),
             Part::Judgement { statement } => self.judgement(name, statement, facts, is_last),
-            Part::Guard { statement } => self.guard(name, statement, facts.1),
+            Part::Guard { statement } => self.question(name, &statement.text, statement, facts.1),
         };
-        if !self.guards.is_empty() {
-            let holds = |guard: &String| json!({"value": format!("{{{{{guard}.output.holds}}}}"), "equals": "yes"});
-            step["require"] = self.guards.iter().map(holds).collect();
+        let holds = |question: &String| format!("{{{{{question}.output.holds}}}}");
+        let mut required: Vec<Value> =
+            self.guards.iter().map(|guard| json!({"value": holds(guard), "equals": "yes"})).collect();
+        if let Part::Code { when: Some(question), .. } = part {
+            step["when"] = json!({"value": holds(question), "not_equals": "no"});
+            required.push(json!({"value": holds(question), "equals": "yes"}));
+        }
+        if !required.is_empty() {
+            step["require"] = Value::Array(required);
         }
         if matches!(part, Part::Guard { .. }) {
             self.guards.push(name.to_owned());

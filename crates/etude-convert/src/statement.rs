@@ -29,7 +29,10 @@ pub struct Statement {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Form {
     /// A heading.
-    Heading,
+    Heading {
+        /// Its level, from 1 for the outermost.
+        level: u8,
+    },
     /// An item of a list, without the lists and code blocks inside it.
     Item,
     /// A sentence of a paragraph.
@@ -130,7 +133,7 @@ impl Splitter<'_> {
         match tag {
             Tag::Paragraph if self.is_in_item() => {}
             Tag::Paragraph => self.flush(),
-            Tag::Heading { .. } => self.open(Form::Heading),
+            Tag::Heading { level, .. } => self.open(Form::Heading { level: *level as u8 }),
             Tag::HtmlBlock => self.open(Form::Html),
             Tag::TableHead | Tag::TableRow => self.open(Form::Row),
             Tag::Item => {

@@ -118,7 +118,7 @@ fn cases(args: &args::Convert, skill: &Skill) -> Result<Vec<Case>, Problem> {
 /// The commands of the skill that cases may run, one a line.
 fn commands_of(skill: &Skill, cases: &[Case]) -> String {
     let values = case::values(cases);
-    let found = skill.statements.iter().filter_map(|statement| commands::of_statement(skill, statement, &values));
+    let found = skill.statements.iter().filter_map(|s| commands::of_statement(skill, s, &values).ok().flatten());
     found.map(|command| command.text).collect::<Vec<_>>().join("\n")
 }
 

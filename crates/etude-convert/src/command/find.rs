@@ -18,11 +18,16 @@ pub(super) struct Found {
 const SHELLS: [&str; 8] = ["sh", "bash", "shell", "zsh", "console", "shell-session", "shellsession", "terminal"];
 
 /// Programs that start a command in a text without a language.
-const PROGRAMS: [&str; 36] = [
-    "awk", "bash", "cargo", "cat", "cp", "curl", "deno", "docker", "find", "gh", "git", "go", "grep", "head", "jq",
-    "kubectl", "ls", "make", "mkdir", "mv", "node", "npm", "npx", "pip", "pnpm", "python", "python3", "rg", "ruby",
-    "sed", "sh", "sort", "tail", "terraform", "uv", "yarn",
+const PROGRAMS: [&str; 64] = [
+    "ansible-playbook", "awk", "aws", "az", "bash", "black", "bun", "bunx", "cargo", "cat", "cp", "curl", "deno",
+    "docker", "dotnet", "eslint", "ffmpeg", "find", "gcloud", "gh", "git", "go", "gradle", "grep", "head", "helm",
+    "jq", "kubectl", "ls", "make", "mkdir", "mv", "mvn", "mypy", "node", "npm", "npx", "packer", "pandoc", "pip",
+    "pnpm", "prettier", "psql", "pytest", "python", "python3", "rg", "ruby", "ruff", "sed", "semgrep", "sh", "sort",
+    "sqlite3", "swift", "tail", "terraform", "tsc", "uv", "uvx", "vercel", "wc", "wget", "yarn",
 ];
+
+/// Programs whose second word is a verb, and whose third word says what is run.
+const RUNNERS: [&str; 10] = ["bun", "cargo", "docker", "gh", "go", "kubectl", "npm", "pnpm", "uv", "yarn"];
 
 /// A statement that forbids its command.
 static FORBIDS: LazyLock<Option<Regex>> =
@@ -31,34 +36,86 @@ static FORBIDS: LazyLock<Option<Regex>> =
 /// A code span, or the target of a link.
 static SPANS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"`+([^`]+)`+|\]\(([^)\s]+)\)").ok());
 
+/// A comment of shell text that says when or whether the lines below it, or the line before it, are run.
+static CHOICE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"(?im)(?:^|\s)#+\W*(?:bad|wrong|incorrect|good|correct|better|never|don't|do not|avoid|not recommended|instead|or|alternatively|option|alternative|otherwise|if|when|unless|for|only|preferred|too|macos|mac|osx|linux|ubuntu|debian|fedora|windows|wsl|example|usage|e\.g\.)\b|#.*(?:❌|✗)|#.*\bDO NOT\b|#.*\bNEVER\b|#.*\bnot recommended\b|#.*\b(?:if (?:needed|necessary|desired|required|applicable|available)|optional(?:ly)?)\b").ok()
+});
+
+/// A code span that only gives an example.
+static MENTION: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"(?i)(?:e\.g\.|i\.e\.|for example|for instance|such as|like|same as|equivalent to|or)[,: (]*$").ok()
+});
+
+/// What only `bash` understands.
+static BASHISM: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"\[\[ |<\(|(?m:^|[;&] *)source |\$\{\w+(?:\[|//|\^|,)|=\(|<<<|&>|\|&|\bpushd\b|\bmapfile\b|\{\w+(?:,\w+)+\}|\bset -o pipefail|-euo pipefail").ok()
+});
+
+/// Whether only `bash` understands a text.
+pub(super) fn needs_bash(text: &str) -> bool {
+    BASHISM.as_ref().is_some_and(|pattern| pattern.is_match(text))
+}
+
 /// Most bytes of a statement in which commands are looked for.
 const MAX_BYTES: usize = 64 * 1024;
 
 /// The commands in a statement.
-pub(super) fn lines(skill: &Skill, statement: &Statement) -> Option<Found> {
+///
+/// # Errors
+/// Why they are not for running.
+pub(super) fn lines(skill: &Skill, statement: &Statement) -> Result<Option<Found>, &'static str> {
     if statement.text.len() > MAX_BYTES {
-        return None;
+        return Ok(None);
     }
     match &statement.form {
         Form::Code { language } => of_block(skill, &statement.text, language),
         Form::Item | Form::Sentence | Form::Row => of_prose(skill, &statement.text),
-        Form::Heading | Form::Html => None,
+        Form::Heading { .. } | Form::Html => Ok(None),
     }
 }
 
-fn of_block(skill: &Skill, text: &str, language: &str) -> Option<Found> {
+fn of_block(skill: &Skill, text: &str, language: &str) -> Result<Option<Found>, &'static str> {
     let is_shell = SHELLS.contains(&language);
     let is_command = |line: &str| starts_a_command(skill, line.trim_start_matches("$ "));
-    let first = text.lines().find(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#'))?;
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#'));
+    let Some(first) = lines.next() else { return Ok(None) };
     if !(is_shell || language.is_empty() && is_command(first)) {
-        return None;
+        return Ok(None);
+    }
+    if CHOICE.as_ref().is_some_and(|pattern| pattern.is_match(text)) {
+        return Err("its comments give alternatives, or say when or whether its lines are run");
+    }
+    if shows_ways(text) {
+        return Err("it shows several ways to call one program");
     }
     let text = match text.lines().any(|line| line.starts_with("$ ")) {
         true => prompts(text),
         false => text.trim().to_owned(),
     };
-    let is_empty = text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
-    (!is_empty).then_some(Found { text, is_bash: matches!(language, "bash" | "zsh") })
+    Ok(Some(Found { text, is_bash: matches!(language, "bash" | "zsh") }))
+}
+
+/// Whether a text calls one program below several comments, with other arguments each time.
+fn shows_ways(text: &str) -> bool {
+    let (mut seen, mut is_below_comment) = (Vec::new(), false);
+    for line in text.lines().map(str::trim) {
+        let words = line.split_whitespace();
+        // `uv run a.py` calls another program than `uv run b.py`.
+        let is_runner = words.clone().next().is_some_and(|word| RUNNERS.contains(&word));
+        let call: Vec<&str> = words.take(if is_runner { 3 } else { 2 }).collect();
+        match call.as_slice() {
+            [mark, ..] if mark.starts_with('#') => is_below_comment = true,
+            [_, _, ..] if is_below_comment => {
+                if seen.contains(&call) {
+                    return true;
+                }
+                seen.push(call);
+                is_below_comment = false;
+            }
+            _ => {}
+        }
+    }
+    false
 }
 
 /// The lines that were typed after `$ `, those that continue them included; the others are output.
@@ -77,27 +134,42 @@ fn prompts(text: &str) -> String {
 }
 
 /// Code spans that are commands, and else the scripts that a text names. A text that forbids something has none.
-fn of_prose(skill: &Skill, text: &str) -> Option<Found> {
-    if FORBIDS.as_ref()?.is_match(text) {
-        return None;
-    }
-    let spans = SPANS.as_ref()?.captures_iter(text);
-    let spans: Vec<&str> = spans.filter_map(|found| Some(found.get(1).or(found.get(2))?.as_str().trim())).collect();
-    let commands: Vec<String> = spans.iter().filter_map(|span| command(skill, span)).collect();
-    let found = match commands.is_empty() {
-        true => text
-            .split_whitespace()
-            .filter_map(|word| script(skill, word.trim_matches(['.', ',', ';', ':', '"', '(', ')'])))
-            .collect(),
-        false => commands,
+fn of_prose(skill: &Skill, text: &str) -> Result<Option<Found>, &'static str> {
+    let (Some(forbids), Some(spans), Some(mention)) = (FORBIDS.as_ref(), SPANS.as_ref(), MENTION.as_ref()) else {
+        return Ok(None);
     };
-    let mut unique: Vec<String> = Vec::new();
-    for command in found {
-        if !unique.contains(&command) {
-            unique.push(command);
+    if forbids.is_match(text) {
+        return Ok(None);
+    }
+    let (mut commands, mut mentions) = (Vec::new(), 0);
+    for found in spans.captures_iter(text) {
+        let (Some(all), Some(span)) = (found.get(0), found.get(1).or(found.get(2))) else { continue };
+        if let Some(command) = command(skill, span.as_str().trim()) {
+            match mention.is_match(&text[..all.start()]) {
+                true => mentions += 1,
+                false => commands.push(command),
+            }
         }
     }
-    (!unique.is_empty()).then(|| Found { text: unique.join("\n"), is_bash: false })
+    if mentions > 0 {
+        return Err("it names commands as examples or alternatives");
+    }
+    if commands.is_empty() {
+        let words = text.split_whitespace().map(|word| word.trim_matches(['.', ',', ';', ':', '"', '(', ')']));
+        commands.extend(words.filter_map(|word| script(skill, word)));
+    }
+    let mut unique: Vec<String> = Vec::new();
+    for (at, command) in commands.iter().enumerate() {
+        // A script that is only named, beside the command that calls it.
+        let path = command.rsplit(' ').next().unwrap_or_default();
+        let is_named =
+            |other: &String| skill.file(path).is_some() && other.len() > command.len() && other.contains(path);
+        let is_called = commands.iter().enumerate().any(|(other, text)| other != at && is_named(text));
+        if !unique.contains(command) && !is_called {
+            unique.push(command.clone());
+        }
+    }
+    Ok((!unique.is_empty()).then(|| Found { text: unique.join("\n"), is_bash: false }))
 }
 
 /// A code span as a command: a script of the skill, or a known program with at least one argument.

@@ -15,7 +15,8 @@ fn skill(text: &str) -> Skill {
 fn commands(text: &str) -> Vec<Option<String>> {
     let skill = skill(text);
     let values = Values::from([("month".to_owned(), vec!["2026-07".to_owned()])]);
-    skill.statements.iter().map(|s| of_statement(&skill, s, &values).map(|command| command.text)).collect()
+    let texts = skill.statements.iter().map(|s| of_statement(&skill, s, &values).ok().flatten());
+    texts.map(|command| command.map(|command| command.text)).collect()
 }
 
 /// L-89: a script is called as the skill calls it; only its path is that of the app.
@@ -62,20 +63,21 @@ fn placeholders_are_variables() {
     let text = "```sh\na <input file> \"{{x}} $OUT\" '{\"n\": <n>}' {path} ${b} $HOME $API_KEY 2026-07 < in > out\nfor F in 1; do echo $F ${TWO} $1; done\nawk '{print}'\n```\n";
     let skill = skill(text);
     let values = Values::from([("month".to_owned(), vec!["2026-07".to_owned()])]);
-    let found = of_statement(&skill, &skill.statements[0], &values).expect("a command");
+    let found = of_statement(&skill, &skill.statements[0], &values).expect("it can be run").expect("a command");
     assert_eq!(
         found.text,
-        "a \"$INPUT_INPUT_FILE\" \"${INPUT_X} ${INPUT_OUT}\" '{\"n\": '\"$INPUT_N\"'}' \"$INPUT_PATH\" ${b} $HOME $API_KEY \"$INPUT_MONTH\" < in > out\nfor F in 1; do echo $F \"$INPUT_TWO\" \"$INPUT_ARGUMENT_1\"; done\nawk '{print}'"
+        "a \"$INPUT_INPUT_FILE\" \"${INPUT_X} ${INPUT_OUT}\" '{\"n\": '\"$INPUT_N\"'}' \"$INPUT_PATH\" \"$INPUT_B\" $HOME $API_KEY \"$INPUT_MONTH\" < in > out\nfor F in 1; do echo $F \"$INPUT_TWO\" \"$INPUT_ARGUMENT_1\"; done\nawk '{print}'"
     );
     let names: Vec<&str> = found.parameters.keys().map(String::as_str).collect();
-    assert_eq!(names, ["argument_1", "input_file", "month", "n", "out", "path", "two", "x"]);
+    assert_eq!(names, ["argument_1", "b", "input_file", "month", "n", "out", "path", "two", "x"]);
 }
 
 #[test]
 fn directories_of_a_skill_have_one_name() {
     let found = skill("`python3 ${CLAUDE_SKILL_DIR}/scripts/total.py x`");
-    let command = of_statement(&found, &found.statements[0], &Values::new()).expect("a command");
-    assert_eq!(command.text, "python3 $ETUDE_APP_DIR/scripts/total.py x");
+    let command =
+        of_statement(&found, &found.statements[0], &Values::new()).expect("it can be run").expect("a command");
+    assert_eq!(command.text, "python3 \"$ETUDE_APP_DIR/scripts/total.py\" x");
     assert_eq!(command.scripts, ["scripts/total.py"]);
 }
 
@@ -83,5 +85,91 @@ fn directories_of_a_skill_have_one_name() {
 #[test]
 fn long_blocks_are_no_commands() {
     let skill = skill(&format!("```sh\necho{}\n```\n", " $FOO".repeat(200_000)));
-    assert_eq!(of_statement(&skill, &skill.statements[0], &Values::new()), None);
+    assert_eq!(of_statement(&skill, &skill.statements[0], &Values::new()), Ok(None));
+}
+
+/// The command of the first statement, or why it cannot be run.
+fn first(text: &str) -> Result<Option<Command>, &'static str> {
+    let skill = skill(text);
+    of_statement(&skill, &skill.statements[0], &Values::new())
+}
+
+/// L-89: a script is the skill's wherever its author had it: in a folder of skills, or below a placeholder for the skill's folder.
+#[test]
+fn scripts_are_found_wherever_the_author_had_them() {
+    let text = "---\nname: audit\n---\n- `python3 ~/.claude/skills/audit/scripts/total.py a`\n- `python3 /mnt/audit/scripts/total.py a`\n- `python3 \"<path-to-skill>/scripts/total.py\" a`\n- `python3 <skill-dir>/scripts/total.py a`\n- `python3 other/scripts/total.py a`\n";
+    let own = Some("python3 \"$ETUDE_APP_DIR/scripts/total.py\" a".to_owned());
+    let other = Some("python3 other/scripts/total.py a".to_owned());
+    assert_eq!(commands(text), [own.clone(), own.clone(), own.clone(), own, other]);
+}
+
+/// L-89: what a usage line allows to leave out is left out without a value, and its words in capitals are parameters.
+#[test]
+fn options_of_usage_lines_may_be_left_out() {
+    let found =
+        first("`uv run scripts/total.py FILE [--limit N] [--all] [path] [FLAGS] [...]`").expect("it can be run");
+    let found = found.expect("a command");
+    assert_eq!(
+        found.text,
+        "uv run \"$ETUDE_APP_DIR/scripts/total.py\" \"$INPUT_FILE\" ${INPUT_LIMIT:+--limit \"$INPUT_LIMIT\"}  ${INPUT_PATH:+\"$INPUT_PATH\"}  "
+    );
+    assert_eq!(found.optional, BTreeSet::from(["limit".to_owned(), "path".to_owned()]));
+}
+
+/// L-33, L-89: paths and names that a reader fills in are parameters.
+#[test]
+fn stand_ins_are_parameters() {
+    let found = first("`git clone /path/to/project.git your-copy --depth=<n> <owner>/<name>`").expect("it can be run");
+    let found = found.expect("a command");
+    assert_eq!(
+        found.text,
+        "git clone \"$INPUT_PROJECT\" \"$INPUT_COPY\" --depth=\"$INPUT_N\" \"$INPUT_OWNER\"/\"$INPUT_NAME\""
+    );
+}
+
+/// L-89: quotes inside of substitutions, and apostrophes in comments, do not change how a value is quoted.
+#[test]
+fn values_are_quoted_where_they_stand() {
+    let text = "```bash\n# It's here\ngit log \"$(git tag \"<tag>\" <x>)\" \"a \\\"<y>\"\ncat <<E\nit's <z>\nE\n```\n";
+    let found = first(text).expect("it can be run").expect("a command");
+    assert_eq!(
+        found.text,
+        "# It's here\ngit log \"$(git tag \"${INPUT_TAG}\" \"$INPUT_X\")\" \"a \\\"${INPUT_Y}\"\ncat <<E\nit's ${INPUT_Z}\nE"
+    );
+}
+
+/// L-86, L-88: what cannot be run as it is written is refused with the reason, and never guessed.
+#[test]
+fn text_that_is_not_for_running_is_refused() {
+    let refused = |text: &str| first(text).expect_err(text);
+    assert!(refused("```sh\n... | jq .\n```").contains("leaves something out"));
+    assert!(refused("```sh\nnpm test / cargo test\n```").contains("alternatives"));
+    assert!(refused("```sh\n<test command> --all\n```").contains("its program is a placeholder"));
+    assert!(refused("```sh\ncat <<'E'\n<text>\nE\n```").contains("here-document"));
+    assert!(refused("```sh\ncurl -H <api-key>\n```").contains("secret"));
+    assert!(refused("```sh\n# BAD\ngit push --force\n```").contains("comments"));
+    assert!(refused("```sh\napt install jq  # Debian\nbrew install jq  # macOS\n```").contains("comments"));
+    assert!(refused("```sh\ngit log  # NEVER DO THIS\n```").contains("comments"));
+    assert!(refused("```sh\ngit log  # if needed\n```").contains("comments"));
+    assert!(refused("```sh\n# All\ngit log --all\n# Of a file\ngit log a\n```").contains("several ways"));
+    assert!(refused("```sh\n\"a b\"[x] AND c\n```").contains("not a program"));
+    assert!(refused("```sh\npython3 scripts/other.py\n```").contains("does not have"));
+    assert!(refused("```sh\npython3 -m scripts.total\n```").contains("only in the skill's folder"));
+    assert!(refused("Run the tests (e.g. `npm test`).").contains("examples or alternatives"));
+    assert!(refused("Run `npm test` or `cargo test`.").contains("examples or alternatives"));
+}
+
+/// L-87: a script that a row of a table names beside its command is called once.
+#[test]
+fn a_script_that_is_only_named_is_not_called() {
+    let text = "- `scripts/total.py`: `uv run scripts/total.py --all`\n";
+    assert_eq!(commands(text), [Some("uv run \"$ETUDE_APP_DIR/scripts/total.py\" --all".to_owned())]);
+}
+
+/// What only `bash` understands is not given to another shell.
+#[test]
+fn text_for_bash_needs_bash() {
+    let needs = |text: &str| first(text).ok().flatten().is_some_and(|found| found.needs_bash);
+    assert!(needs("```sh\n[[ -f a ]] && cat a\n```") && needs("```\ngit diff <(ls a) <(ls b)\n```"));
+    assert!(!needs("```sh\n[ -f a ] && cat a\n```"));
 }

@@ -5,6 +5,8 @@ use std::sync::LazyLock;
 
 use regex::{Captures, NoExpand, Regex};
 
+use super::scan::{Place, places};
+use super::usage;
 use super::{Command, Values};
 use crate::skill::Skill;
 
@@ -15,144 +17,255 @@ const PREFIX: &str = "INPUT_";
 const APP: &str = "$ETUDE_APP_DIR";
 
 /// Variables that a shell or a user has anyway.
-const KNOWN: [&str; 12] =
-    ["HOME", "PATH", "PWD", "USER", "TMPDIR", "SHELL", "LANG", "OLDPWD", "HOSTNAME", "EDITOR", "IFS", "RANDOM"];
+const KNOWN: [&str; 14] = [
+    "HOME", "PATH", "PWD", "USER", "TMPDIR", "SHELL", "LANG", "OLDPWD", "HOSTNAME", "EDITOR", "IFS", "RANDOM",
+    "SECONDS", "PIPESTATUS",
+];
 
-/// Names of directories of a skill in other programs.
+/// Names of directories of a skill in other programs, and words that stand for them.
 static BASE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
-        r"\$\{?(?:CLAUDE_SKILL_DIR|CLAUDE_PLUGIN_ROOT|SKILL_DIR|SKILL_ROOT)\}?|\{(?:baseDir|SKILL_DIR|skill_dir)\}",
+        r"\$\{?(?:CLAUDE_SKILL_DIR|CLAUDE_PLUGIN_ROOT|SKILL_DIR|SKILL_ROOT)\}?|\{(?:baseDir|SKILL_DIR|skill_dir)\}|<(?:(?:absolute-)?path[-_ ]to[-_ ](?:this[-_ ])?skill|skill[-_ ](?:dir|path|root))>",
     )
     .ok()
 });
 
-/// `{{name}}`, `<name>`, `{name}`, `$NAME`, `${NAME}`, `$1`, `$@`.
+/// `{{name}}`, `<name>`, `path/to/name`, `your-name`, `$name`, `${name}`, `$1`, `$@`, `{name}`.
 static PLACEHOLDER: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"\{\{ *([A-Za-z][A-Za-z0-9_. -]*?) *\}\}|<([A-Za-z][A-Za-z0-9_. -]*)>|\$\{([A-Z][A-Z0-9_]+)\}|\$([A-Z][A-Z0-9_]+|[1-9@*])|(?:^|[^$])\{([A-Za-z][A-Za-z0-9_-]*)\}").ok()
+    Regex::new(concat!(
+        r"\{\{ *([A-Za-z][A-Za-z0-9_. -]*?) *\}\}",
+        r"|<([A-Za-z][A-Za-z0-9_./ -]*)>",
+        r"|(?:(?:\.{0,2}/)?path/to/)+([A-Za-z0-9_-]+)(?:\.[A-Za-z0-9]+)*",
+        r"|\b(?:your|YOUR)[-_]([A-Za-z0-9]+(?:[-_][A-Za-z0-9]+)*)",
+        r"|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$([A-Za-z_][A-Za-z0-9_]*|[1-9@*])",
+        r"|(?:^|[^$])\{([A-Za-z][A-Za-z0-9_-]*)\}",
+    ))
+    .ok()
 });
 
-/// `NAME=`, `for NAME`, `read NAME`.
-static ASSIGNED: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(r"\b([A-Za-z_][A-Za-z0-9_]*)=|\b(?:for|read)\s+([A-Za-z_][A-Za-z0-9_]*)").ok());
+/// The groups of [`PLACEHOLDER`] that are variables, and the one of a name in braces.
+const VARIABLES: [usize; 2] = [5, 6];
+const BRACES: usize = 7;
+
+/// `NAME=`, `for NAME`, `read -r NAME NAME`.
+static ASSIGNED: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"\b([A-Za-z_][A-Za-z0-9_]*)\+?=|\bfor\s+([A-Za-z_][A-Za-z0-9_]*)|\bread\s+((?:-\w+\s+)*[A-Za-z_][A-Za-z0-9_ ]*)").ok()
+});
 
 /// The text with its placeholders and paths replaced; parameters and scripts are added to `command`.
-pub(super) fn replace(skill: &Skill, text: &str, values: &Values, command: &mut Command) -> String {
-    let assigned = assigned(text);
+///
+/// # Errors
+/// Why the text cannot be run.
+pub(super) fn replace(
+    skill: &Skill,
+    text: &str,
+    values: &Values,
+    command: &mut Command,
+) -> Result<String, &'static str> {
+    let (assigned, places) = (assigned(text), places(text));
+    let pieces = pieces(text, &places);
+    let is_usage = pieces.iter().any(|piece| piece.is_word && usage::option(&text[piece.start..piece.end]).is_some());
+    let words = Words { skill, text, values, assigned: &assigned, places: &places, is_usage };
     let mut out = String::new();
-    for piece in pieces(text) {
-        match piece {
-            Piece::Between(between) => out.push_str(between),
-            Piece::Word(word) => out.push_str(&replaced(skill, word, (values, &assigned), command)),
+    let mut is_first = true;
+    for piece in pieces {
+        let part = &text[piece.start..piece.end];
+        if !piece.is_word {
+            is_first = is_first && piece.start == 0 || part.contains(['\n', ';', '|', '&', '(']);
+            out.push_str(part);
+            continue;
         }
+        if usage::is_elision(part) {
+            return Err("it leaves something out, as `...`");
+        }
+        if part == "/" {
+            return Err("it names alternatives");
+        }
+        if is_first && part.starts_with(['"', '\'']) && part.contains(' ') && !part.contains('$') {
+            return Err("its first word is not a program");
+        }
+        words.is_there(part)?;
+        match usage::option(part) {
+            Some(option) => out.push_str(&usage::replaced(&option, command)),
+            None => {
+                let word = words.replaced(&piece, command)?;
+                if is_first && word.starts_with(&format!("\"${PREFIX}")) && word.matches('"').count() == 2 {
+                    return Err("its program is a placeholder");
+                }
+                out.push_str(&word);
+            }
+        }
+        is_first = false;
     }
-    out
+    Ok(out)
 }
 
 /// The variables to which a text gives values itself.
-fn assigned(text: &str) -> BTreeSet<&str> {
+pub(super) fn assigned(text: &str) -> BTreeSet<&str> {
     let found = ASSIGNED.iter().flat_map(|pattern| pattern.captures_iter(text));
-    found.filter_map(|found| Some(found.get(1).or(found.get(2))?.as_str())).collect()
+    let groups = found.flat_map(|found| [1, 2, 3].map(|group| found.get(group).map_or("", |group| group.as_str())));
+    groups.flat_map(str::split_whitespace).filter(|name| !name.starts_with('-')).collect()
 }
 
-enum Piece<'t> {
-    Word(&'t str),
-    Between(&'t str),
+/// A word with its quotes, or what is between two words.
+struct Piece {
+    start: usize,
+    end: usize,
+    is_word: bool,
 }
 
-/// Words, with their quotes, and what is between them.
-fn pieces(text: &str) -> Vec<Piece<'_>> {
-    let (mut found, mut start, mut quote, mut angle) = (Vec::new(), 0, None, false);
-    let mut is_word = false;
-    let mut cut = |range: std::ops::Range<usize>, is_word: bool| {
-        if let Some(part) = text.get(range).filter(|part| !part.is_empty()) {
-            found.push(if is_word { Piece::Word(part) } else { Piece::Between(part) });
-        }
-    };
+/// Words, with their quotes, and what is between them. Comments are no words.
+fn pieces(text: &str, places: &[Place]) -> Vec<Piece> {
+    let (mut found, mut start, mut is_word) = (Vec::new(), 0, false);
+    // The end of a placeholder or of an option with blanks inside of it.
+    let mut whole = 0;
     for (at, c) in text.char_indices() {
-        match quote {
-            Some(open) if c == open => quote = None,
-            None if matches!(c, '"' | '\'') => quote = Some(c),
-            _ => {}
+        let place = places.get(at).copied().unwrap_or(Place::Plain);
+        if place == Place::Plain && at >= whole {
+            whole = whole_until(text, at, is_word).unwrap_or(whole);
         }
-        // `<input file>` is one word, `< file` is not.
-        match c {
-            '<' if quote.is_none() && text[at + 1..].starts_with(|c: char| c.is_ascii_alphabetic()) => {
-                let inner = text[at + 1..].split_once('>').map(|(inner, _)| inner);
-                angle =
-                    inner.is_some_and(|inner| inner.chars().all(|c| c.is_ascii_alphanumeric() || "_. -".contains(c)));
-            }
-            '>' => angle = false,
-            _ => {}
-        }
-        let divides = quote.is_none() && !angle && (c.is_whitespace() || matches!(c, ';' | '|' | '&' | '(' | ')'));
+        let divides = place == Place::Plain && (c.is_whitespace() || matches!(c, ';' | '|' | '&' | '(' | ')'));
+        let divides = at >= whole && (divides || place == Place::Comment);
         if divides == is_word {
-            cut(start..at, is_word);
+            if start < at {
+                found.push(Piece { start, end: at, is_word });
+            }
             (start, is_word) = (at, !divides);
         }
     }
-    cut(start..text.len(), is_word);
+    found.push(Piece { start, end: text.len(), is_word });
     found
 }
 
-fn replaced(
-    skill: &Skill,
-    word: &str,
-    (values, assigned): (&Values, &BTreeSet<&str>),
-    command: &mut Command,
-) -> String {
-    let bare = word.trim_matches(['"', '\'']);
-    let plain = bare.strip_prefix("./").unwrap_or(bare).trim_end_matches('/');
-    if let Some(file) = skill.file(plain) {
-        if file.interpreter().is_some() {
-            command.scripts.push(plain.to_owned());
-        }
-        return format!("\"{APP}/{plain}\"");
+/// The end of `<input file>` or `[--limit N]` that begins here: one word, other than `< file` and `[ -f file ]`.
+fn whole_until(text: &str, at: usize, is_in_word: bool) -> Option<usize> {
+    let rest = &text[at..];
+    if let Some(inner) = rest.strip_prefix('<').filter(|inner| inner.starts_with(|c: char| c.is_ascii_alphabetic())) {
+        let (inner, _) = inner.split_once('>')?;
+        let is_name = inner.chars().all(|c| c.is_ascii_alphanumeric() || "_. -/".contains(c));
+        return is_name.then_some(at + inner.len() + 2);
     }
-    if plain.len() > 1 && skill.directories().contains(plain) {
-        return format!("\"{APP}/{plain}\"");
-    }
-    if let Some((name, _)) = values.iter().find(|(_, known)| bare.len() > 1 && known.iter().any(|value| value == bare))
-    {
-        return format!("\"${}\"", parameter(name, command));
-    }
-    let word = match BASE.as_ref() {
-        Some(base) => base.replace_all(word, NoExpand(APP)).into_owned(),
-        None => word.to_owned(),
-    };
-    if let Some(path) = word.trim_matches(['"', '\'']).strip_prefix(&format!("{APP}/"))
-        && skill.file(path).is_some_and(|file| file.interpreter().is_some())
-    {
-        command.scripts.push(path.to_owned());
-    }
-    placeholders(&word, assigned, command)
+    (!is_in_word).then(|| usage::end_of_option(rest)).flatten().map(|end| at + end)
 }
 
-/// Replaces placeholders, each as the quotes around it need it.
-fn placeholders(word: &str, assigned: &BTreeSet<&str>, command: &mut Command) -> String {
-    let Some(pattern) = PLACEHOLDER.as_ref() else { return word.to_owned() };
-    let mut out = String::new();
-    let (mut from, mut quotes) = (0, Quotes::new(word));
-    for found in pattern.captures_iter(word) {
-        let (Some(all), Some(name)) = (found.get(0), name(&found)) else { continue };
-        let is_braces = found.get(5).is_some();
-        let lead = if is_braces { all.as_str().find('{').unwrap_or(0) } else { 0 };
-        let quote = quotes.open_at(all.start() + lead);
-        let is_variable = found.get(3).or(found.get(4)).is_some();
-        // In single quotes braces belong to another language, and `$` is only a character.
-        if quote == Some('\'') && (is_braces || is_variable) || is_variable && !is_parameter(name, assigned) {
-            continue;
+/// What the words of a text are replaced with.
+struct Words<'a> {
+    skill: &'a Skill,
+    text: &'a str,
+    values: &'a Values,
+    assigned: &'a BTreeSet<&'a str>,
+    places: &'a [Place],
+    /// It has options in brackets, so words in capitals are placeholders.
+    is_usage: bool,
+}
+
+impl Words<'_> {
+    /// # Errors
+    /// The word names a script as one of the skill, which the skill does not have where a command finds it.
+    fn is_there(&self, word: &str) -> Result<(), &'static str> {
+        let plain = word.trim_matches(['"', '\'']).trim_start_matches("./");
+        let has = |path: &str| self.skill.file(path).is_some();
+        let names_script =
+            plain.starts_with("scripts/") && plain.contains('.') && !plain.contains(['*', '<', '$', '{']);
+        if names_script && self.skill.directories().contains("scripts") && self.path(plain).is_none() {
+            return Err("it calls a script that the skill does not have");
         }
-        let variable = parameter(name, command);
-        out.push_str(&word[from..all.start() + lead]);
-        out.push_str(&expansion(quote, &variable));
-        from = all.end();
+        let is_module = plain.contains('.') && !plain.contains('/') && has(&format!("{}.py", plain.replace('.', "/")));
+        if is_module {
+            return Err("it runs a module that is found only in the skill's folder");
+        }
+        Ok(())
     }
-    out.push_str(&word[from..]);
-    out
+
+    fn replaced(&self, piece: &Piece, command: &mut Command) -> Result<String, &'static str> {
+        let word = &self.text[piece.start..piece.end];
+        let bare = word.trim_matches(['"', '\'']);
+        let plain = bare.strip_prefix("./").unwrap_or(bare).trim_end_matches('/');
+        if let Some(path) = self.path(plain) {
+            if self.skill.file(path).is_some_and(|file| file.interpreter().is_some()) {
+                command.scripts.push(path.to_owned());
+            }
+            return Ok(format!("\"{APP}/{path}\""));
+        }
+        let is_value = |known: &Vec<String>| known.iter().any(|value| value == bare);
+        if let Some((name, _)) = self.values.iter().find(|(_, known)| bare.len() > 1 && is_value(known)) {
+            return Ok(format!("\"${}\"", parameter(name, command)));
+        }
+        if self.is_usage && usage::is_placeholder(word) && !is_secret(word) {
+            return Ok(format!("\"${}\"", parameter(word, command)));
+        }
+        self.placeholders(piece, command)
+    }
+
+    /// The file or directory of the skill that a word names: by its path, or by one that ends with it and that names the skill
+    /// or a folder of skills.
+    fn path<'w>(&self, word: &'w str) -> Option<&'w str> {
+        let is_there =
+            |path: &str| self.skill.file(path).is_some() || path.len() > 1 && self.skill.directories().contains(path);
+        if is_there(word) {
+            return Some(word);
+        }
+        let word = BASE
+            .as_ref()
+            .and_then(|base| base.find(word))
+            .filter(|base| base.start() == 0)
+            .map_or(word, |base| word[base.end()..].trim_start_matches('/'));
+        if is_there(word) {
+            return Some(word);
+        }
+        let ends = word.match_indices('/').map(|(at, _)| (&word[..at], &word[at + 1..]));
+        let names_skill = |before: &str| {
+            let folders: Vec<&str> = before.split('/').collect();
+            let is_own = |folder: &&str| !self.skill.name.is_empty() && **folder == self.skill.name;
+            folders.last().is_some_and(is_own) || before.contains("skills/") && before.contains("/.")
+        };
+        ends.into_iter().find(|(before, path)| names_skill(before) && is_there(path)).map(|(_, path)| path)
+    }
+
+    /// Replaces placeholders, each as the quotes around it need it.
+    fn placeholders(&self, piece: &Piece, command: &mut Command) -> Result<String, &'static str> {
+        let word = &self.text[piece.start..piece.end];
+        let Some(pattern) = PLACEHOLDER.as_ref() else { return Ok(word.to_owned()) };
+        let mut out = String::new();
+        let mut from = 0;
+        let bases: Vec<(usize, usize)> =
+            BASE.iter().flat_map(|base| base.find_iter(word)).map(|found| (found.start(), found.end())).collect();
+        for found in pattern.captures_iter(word) {
+            let (Some(all), Some(name)) = (found.get(0), name(&found)) else { continue };
+            let is_braces = found.get(BRACES).is_some();
+            let is_variable = VARIABLES.iter().any(|group| found.get(*group).is_some());
+            let lead = if is_braces { all.as_str().find('{').unwrap_or(0) } else { 0 };
+            let start = all.start() + lead;
+            if bases.iter().any(|(base, end)| (*base..*end).contains(&start)) {
+                continue;
+            }
+            let place = self.places.get(piece.start + start).copied().unwrap_or(Place::Plain);
+            // In single quotes braces belong to another language, and `$` is only a character.
+            let is_text = matches!(place, Place::Single | Place::RawHere) && (is_braces || is_variable);
+            if is_text || place == Place::Comment || is_variable && !is_parameter(name, self.assigned) {
+                continue;
+            }
+            if place == Place::RawHere {
+                return Err("a placeholder in it is in a here-document, in which nothing is replaced");
+            }
+            if !is_variable && is_secret(name) {
+                return Err("a placeholder in it is for a secret");
+            }
+            let variable = parameter(name, command);
+            out.push_str(&word[from..start]);
+            out.push_str(&expansion(place.quote(), &variable));
+            from = all.end();
+        }
+        out.push_str(&word[from..]);
+        Ok(match BASE.as_ref() {
+            Some(base) => base.replace_all(&out, NoExpand(APP)).into_owned(),
+            None => out,
+        })
+    }
 }
 
 fn name<'w>(found: &Captures<'w>) -> Option<&'w str> {
-    (1..=5).find_map(|group| found.get(group)).map(|group| group.as_str())
+    (1..=BRACES).find_map(|group| found.get(group)).map(|group| group.as_str())
 }
 
 /// A variable in shell text, as the quotes around it need it.
@@ -165,44 +278,48 @@ pub(crate) fn expansion(quote: Option<char>, variable: &str) -> String {
 }
 
 /// Follows the quotes of shell text from its start.
-pub(crate) struct Quotes<'t> {
-    text: &'t str,
-    at: usize,
-    open: Option<char>,
+pub(crate) struct Quotes {
+    places: Vec<Place>,
 }
 
-impl<'t> Quotes<'t> {
-    pub(crate) fn new(text: &'t str) -> Self {
-        Self { text, at: 0, open: None }
+impl Quotes {
+    pub(crate) fn new(text: &str) -> Self {
+        Self { places: places(text) }
     }
 
-    /// The quote that is open at a place, which is not before the last one.
-    pub(crate) fn open_at(&mut self, at: usize) -> Option<char> {
-        let passed = self.text.get(self.at..at).unwrap_or_default();
-        self.open = passed.chars().fold(self.open, |open, c| match open {
-            Some(quote) if quote == c => None,
-            None if matches!(c, '"' | '\'') => Some(c),
-            _ => open,
-        });
-        self.at = at;
-        self.open
+    /// The quote that is open at a place.
+    pub(crate) fn open_at(&self, at: usize) -> Option<char> {
+        self.places.get(at).and_then(|place| place.quote())
     }
 }
 
 /// Whether a variable stands for a value that the user gives: neither the system has it, nor the text, nor is it a secret.
 fn is_parameter(name: &str, assigned: &BTreeSet<&str>) -> bool {
-    let is_secret = ["KEY", "TOKEN", "SECRET", "PASSWORD"].iter().any(|part| name.contains(part));
-    !assigned.contains(name) && !is_secret && !KNOWN.contains(&name) && !name.starts_with("ETUDE_")
+    !assigned.contains(name) && !is_secret(name) && !KNOWN.contains(&name) && !name.starts_with("ETUDE_")
 }
 
-/// Adds a parameter; its variable.
-fn parameter(name: &str, command: &mut Command) -> String {
-    let name = match name {
+fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_uppercase().replace('-', "_");
+    ["API_KEY", "ACCESS_KEY", "SECRET", "TOKEN", "PASSWORD"].iter().any(|part| name.contains(part))
+        || name.split('_').any(|part| part == "KEY")
+}
+
+/// The name of the parameter for a placeholder.
+pub(super) fn parameter_name(placeholder: &str) -> String {
+    match placeholder {
         "ARGUMENTS" | "@" | "*" => "arguments".to_owned(),
         digit if digit.bytes().all(|byte| byte.is_ascii_digit()) => format!("argument_{digit}"),
-        other => other.to_ascii_lowercase().replace([' ', '-', '.'], "_"),
-    };
-    let variable = format!("{PREFIX}{}", name.to_ascii_uppercase().replace(|c: char| !c.is_ascii_alphanumeric(), "_"));
+        other => {
+            let name = other.to_ascii_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "_");
+            name.trim_matches('_').to_owned()
+        }
+    }
+}
+
+/// Adds the parameter for a placeholder; its variable.
+pub(super) fn parameter(placeholder: &str, command: &mut Command) -> String {
+    let name = parameter_name(placeholder);
+    let variable = format!("{PREFIX}{}", name.to_ascii_uppercase());
     command.parameters.insert(name, variable.clone());
     variable
 }

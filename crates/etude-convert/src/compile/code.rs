@@ -8,22 +8,27 @@ use crate::skill::Skill;
 use crate::statement::Statement;
 
 impl Pipeline<'_> {
-    pub(super) fn code(&mut self, name: &str, statement: &Statement, command: &Command) -> Value {
+    pub(super) fn code(&mut self, name: &str, statements: &[&Statement], command: &Command) -> Value {
         let stdout = match self.stdout {
             Stdout::Suggested => suggested(self.source.skill, command),
             stdout => stdout,
         };
+        // The input of a code step is JSON, which commands of a skill do not read: only scripts with the protocol do.
+        let input = if stdout == Stdout::Protocol { "" } else { " </dev/null" };
         let line = match command.needs_bash {
             true => {
-                let text = format!(
-                    "# Statement {} of SKILL.md, line {}.\nset -e\ncd \"$ETUDE_CALLER_DIR\"\n{}\n",
-                    statement.id, statement.line, command.text
-                );
+                let of = |s: &&Statement| format!("# Statement {} of SKILL.md, line {}.\n", s.id, s.line);
+                let sources: String = statements.iter().map(of).collect();
+                let text = format!("{sources}set -e\ncd \"$ETUDE_CALLER_DIR\"\n{}\n", command.text);
                 let path = format!("steps/{name}.sh");
                 self.file(path.clone(), text);
-                format!("bash {path}")
+                format!("bash {path}{input}")
             }
-            false if command.text.contains('\n') => format!("set -e\ncd \"$ETUDE_CALLER_DIR\"\n{}", command.text),
+            false if command.text.contains('\n') => {
+                let input = if input.is_empty() { "" } else { "exec </dev/null\n" };
+                format!("set -e\n{input}cd \"$ETUDE_CALLER_DIR\"\n{}", command.text)
+            }
+            false if !input.is_empty() => format!("exec </dev/null && cd \"$ETUDE_CALLER_DIR\" && {}", command.text),
             false => format!("cd \"$ETUDE_CALLER_DIR\" && {}", command.text),
         };
         // A value that is no object with `output` becomes one.

@@ -37,9 +37,15 @@ impl Pipeline<'_> {
         json!({"name": name, "type": "llm", "prompt": prompt, "schema": schema, "validate": validator})
     }
 
-    pub(super) fn guard(&mut self, name: &str, statement: &Statement, required: &BTreeSet<String>) -> Value {
-        let mut prompt =
-            format!("{{{{run.request}}}}\n\nDo the facts below show that this holds?\n{}", literal(&statement.text));
+    /// Whether a rule or condition holds.
+    pub(super) fn question(
+        &mut self,
+        name: &str,
+        text: &str,
+        statement: &Statement,
+        required: &BTreeSet<String>,
+    ) -> Value {
+        let mut prompt = format!("{{{{run.request}}}}\n\nDo the facts below show that this holds?\n{}", literal(text));
         self.add_facts(&mut prompt, required);
         let schema = json!({
             "type": "object", "required": ["holds", "reason"], "additionalProperties": false,

@@ -1,5 +1,6 @@
 use super::*;
 use crate::draft::DraftStep;
+use crate::label::Label;
 use crate::skill::SkillFile;
 
 const SKILL: &str = "# Audit\n\n1. Run `python3 scripts/total.py <file>`.\n2. Decide whether to `approve` or `reject`.\n\nThe total must be below {{limit}}. This is an example.\n\n```bash\nset -x\necho done\n```\n";
@@ -53,7 +54,7 @@ input:
 steps:
   - name: s2
     type: code
-    command: "printf '{\"output\": ' && cd \"$ETUDE_CALLER_DIR\" && python3 \"$ETUDE_APP_DIR/scripts/total.py\" \"$INPUT_FILE\" && printf '}'"
+    command: "printf '{\"output\": ' && exec </dev/null && cd \"$ETUDE_CALLER_DIR\" && python3 \"$ETUDE_APP_DIR/scripts/total.py\" \"$INPUT_FILE\" && printf '}'"
     env:
       INPUT_FILE: "{{input.file}}"
   - name: s3
@@ -132,4 +133,105 @@ fn cases_give_forms_and_types() {
             "ok": {"type": "boolean"}, "why": {"type": "string"}, "items": {"type": "array", "items": {"type": "number"}},
         }})
     );
+}
+
+/// The pipeline of all statements with these labels, in the order of the text.
+fn made(text: &str, words: &[Label], ids: &[u32]) -> Result<Compiled, Vec<String>> {
+    let skill = Skill::read(text, Vec::new()).expect("a skill");
+    let labels: Labels = words.iter().copied().zip(1..).map(|(label, id)| (id, label)).collect();
+    compile(Source { skill: &skill, labels: &labels, cases: &[] }, &draft(ids), &[], Stdout::Suggested)
+}
+
+fn faults(text: &str, words: &[Label], ids: &[u32]) -> String {
+    made(text, words, ids).err().unwrap_or_default().join("\n")
+}
+
+/// L-87: a command with a condition is run if a question says that the condition holds, and never otherwise.
+#[test]
+fn commands_with_a_condition_ask_for_it() {
+    let text = "If the branch is old, run `git fetch origin`.\n";
+    let compiled = made(text, &[Label::Condition], &[1]).expect("a pipeline");
+    let definition = self::text(&compiled, "pipelines/audit/pipeline.yaml");
+    let expected = "  - name: s1\n    type: code\n    command: \"exec </dev/null && cd \\\"$ETUDE_CALLER_DIR\\\" && git fetch origin\"\n    output: text\n    when:\n      value: \"{{s1_applies.output.holds}}\"\n      not_equals: \"no\"\n    require:\n      - value: \"{{s1_applies.output.holds}}\"\n        equals: \"yes\"\n";
+    assert!(definition.contains(expected) && definition.contains("fallback: skill\n"), "{definition}");
+    assert_eq!((compiled.enforced, compiled.asked), (BTreeMap::from([(1, "s1".to_owned())]), BTreeMap::new()));
+}
+
+/// L-87: the sentence or heading above a code block says when it is run, and whether it is for running.
+#[test]
+fn code_blocks_are_read_with_what_is_above_them() {
+    let block = "```sh\ngit push\n```\n";
+    let words = [Label::MainPath, Label::MainPath];
+    for above in ["If the user agrees:\n", "## Option 2: push\n", "- **Only for releases**:\n\n  "] {
+        let made = made(
+            &format!("{above}\n{}", block.replace('\n', if above.starts_with('-') { "\n  " } else { "\n" })),
+            &words,
+            &[2],
+        );
+        assert_eq!(made.expect(above).questions, ["s2_applies"], "{above}");
+    }
+    for above in ["**Example:**\n", "Never do this:\n", "## ❌ Wrong\n", "## Common mistakes\n\n### Pushing\n"] {
+        let text = format!("{above}\n{block}");
+        let id = if above.contains("###") { 3 } else { 2 };
+        assert!(faults(&text, &[Label::MainPath; 3], &[id]).contains("as an example, or says not to do it"), "{above}");
+    }
+    let text = format!("Run each one:\n\n{block}");
+    assert!(faults(&text, &words, &[2]).contains("several times"));
+    let mention = faults("Hooks of `npm install` are checked.\n", &words, &[1]);
+    assert!(mention.contains("does not say to run it"), "{mention}");
+}
+
+/// L-89: commands that take variables or a directory from the commands before them run in one shell with them.
+#[test]
+fn commands_of_one_shell_are_one_step() {
+    let text = "```bash\nROOT=$(git rev-parse --show-toplevel)\n```\n\n```bash\ncd \"$ROOT\"\n```\n\n```bash\ngit status\n```\n\nReview it.\n\n```bash\ngit log -1\n```\n";
+    let words = [Label::MainPath, Label::MainPath, Label::MainPath, Label::Judgement, Label::MainPath];
+    let compiled = made(text, &words, &[1, 2, 3, 4]).expect("a pipeline");
+    assert_eq!(compiled.enforced.into_values().collect::<Vec<_>>(), ["s1"; 3]);
+    let script = compiled.files.iter().find(|file| file.path.ends_with("s1.sh")).map_or("", |file| &file.text);
+    assert!(script.ends_with("\nROOT=$(git rev-parse --show-toplevel)\ncd \"$ROOT\"\ngit status\n"), "{script}");
+    let apart = "statement 5 needs the shell of statement 2, and what is between them does not run in it";
+    assert!(faults(text, &words, &[1, 2, 4, 5]).contains(apart));
+    assert!(faults(text, &words, &[1]).contains("sets only variables or the directory"));
+    assert!(faults(text, &words, &[2]).contains("statement 2 needs the variable `ROOT`, which statement 1 sets"));
+}
+
+/// L-87: a judgement with a command runs it, and asks about its output: the command alone does not do what it says.
+#[test]
+fn a_judgement_with_a_command_is_asked() {
+    let compiled = made("Review the output of `git diff --stat`.\n", &[Label::Judgement], &[1]).expect("a pipeline");
+    assert_eq!((compiled.enforced, compiled.asked), (BTreeMap::new(), BTreeMap::from([(1, "s1".to_owned())])));
+    let definition = compiled.files[0].text.clone();
+    assert!(
+        definition.contains("  - name: s1_run\n    type: code\n") && definition.contains("{{s1_run.output}}"),
+        "{definition}"
+    );
+}
+
+/// L-87: a rule about a command is enforced by a step only if the rule is to run it.
+#[test]
+fn a_rule_about_a_command_is_a_question() {
+    let about = made("The output of `git status --short` must be empty.\n", &[Label::Rule], &[1]).expect("a pipeline");
+    assert_eq!((about.enforced.len(), about.asked.len()), (0, 1));
+    let runs = made("Always run `git status --short` first.\n", &[Label::Rule], &[1]).expect("a pipeline");
+    assert_eq!((runs.enforced.len(), runs.asked.len()), (1, 0));
+}
+
+/// L-87: a judgement keeps the rules of its section and of sections that only have rules.
+#[test]
+fn judgements_keep_the_rules_that_concern_them() {
+    let text = "# A\n\n## Rules\n\n- Never pay twice.\n\n## Pay\n\n- Review it.\n- Round up.\n\n## Ship\n\n- Decide.\n- Use boxes.\n";
+    let (rule, judgement, other) = (Label::Rule, Label::Judgement, Label::Background);
+    let words = [other, other, rule, other, judgement, rule, other, judgement, rule];
+    let compiled = made(text, &words, &[5]).expect("a pipeline");
+    assert_eq!(compiled.asked.into_keys().collect::<Vec<_>>(), [3, 5, 6]);
+}
+
+/// L-89: an option of a usage line is a parameter with an empty default.
+#[test]
+fn optional_parameters_have_a_default() {
+    let compiled = made("Run `git log [--author NAME]`.\n", &[Label::MainPath], &[1]).expect("a pipeline");
+    let definition = &compiled.files[0].text;
+    assert!(definition.contains("input:\n  author:\n    type: string\n    default: \"\"\n"), "{definition}");
+    assert!(compiled.required.is_empty());
 }

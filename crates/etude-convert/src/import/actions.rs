@@ -326,7 +326,7 @@ impl Workflow<'_> {
     /// Shell text with its expressions as variables.
     fn text(&self, run: &str, variables: &mut Variables) -> Result<String, String> {
         let Some(pattern) = EXPRESSION.as_ref() else { return Ok(run.to_owned()) };
-        let (mut text, mut from, mut quotes) = (String::new(), 0, Quotes::new(run));
+        let (mut text, mut from, quotes) = (String::new(), 0, Quotes::new(run));
         for found in pattern.captures_iter(run) {
             let (Some(all), Some(inner)) = (found.get(0), found.get(1)) else { continue };
             let (inner, is_input) =

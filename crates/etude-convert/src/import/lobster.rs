@@ -261,7 +261,7 @@ impl Workflow<'_> {
     /// Names arguments in shell text by the variables that Lobster sets for them.
     fn arguments(&self, command: &str) -> String {
         let Some(pattern) = ARGUMENT.as_ref() else { return command.to_owned() };
-        let (mut text, mut from, mut quotes) = (String::new(), 0, Quotes::new(command));
+        let (mut text, mut from, quotes) = (String::new(), 0, Quotes::new(command));
         for found in pattern.captures_iter(command) {
             let (Some(all), Some(name)) = (found.get(0), found.get(1)) else { continue };
             if !self.arguments.contains_key(name.as_str()) {
@@ -282,7 +282,7 @@ impl Workflow<'_> {
     /// Replaces outputs of steps in shell text by variables.
     fn results(&self, command: &str, variables: &mut Variables) -> Result<String, String> {
         let Some(pattern) = REFERENCE.as_ref() else { return Ok(command.to_owned()) };
-        let (mut text, mut from, mut quotes) = (String::new(), 0, Quotes::new(command));
+        let (mut text, mut from, quotes) = (String::new(), 0, Quotes::new(command));
         for found in pattern.captures_iter(command) {
             let (Some(all), Some(id), Some(path)) = (found.get(0), found.get(1), found.get(2)) else { continue };
             if !self.ids.contains(id.as_str()) {

@@ -1,0 +1,54 @@
+//! Which rules a judgement is asked to keep: those of its section, and those of sections that only have rules.
+
+use std::collections::BTreeSet;
+
+use super::Source;
+use crate::label::Label;
+use crate::statement::{Form, Statement};
+
+/// The rules and conditions that are no steps of their own.
+pub(super) struct Rules<'a> {
+    source: Source<'a>,
+    rules: Vec<&'a Statement>,
+    /// The level of the headings that divide the skill: the outermost one with several.
+    level: u8,
+    /// The sections with a part of a path.
+    busy: BTreeSet<u32>,
+}
+
+impl<'a> Rules<'a> {
+    /// The rules but for those that are steps.
+    pub(super) fn new(source: Source<'a>, stated: &BTreeSet<u32>) -> Self {
+        let statements = &source.skill.statements;
+        let label = |statement: &Statement| source.labels.get(&statement.id).copied();
+        let is_rule = |s: &&Statement| {
+            matches!(label(s), Some(Label::Rule | Label::Condition))
+                && !stated.contains(&s.id)
+                && !matches!(s.form, Form::Heading { .. } | Form::Html)
+        };
+        let count = |level: u8| statements.iter().filter(|s| s.form == Form::Heading { level }).count();
+        let level = (1..=6).find(|level| count(*level) > 1).unwrap_or(1);
+        let mut rules =
+            Self { source, rules: statements.iter().filter(is_rule).collect(), level, busy: BTreeSet::new() };
+        let path = statements.iter().filter(|s| matches!(label(s), Some(Label::MainPath | Label::Judgement)));
+        rules.busy = path.map(|statement| rules.section(statement)).collect();
+        rules
+    }
+
+    /// The rules for a judgement.
+    pub(super) fn of(&self, judgement: &Statement) -> Vec<&'a Statement> {
+        let own = self.section(judgement);
+        let applies = |rule: &&Statement| {
+            let section = self.section(rule);
+            section == own || !self.busy.contains(&section)
+        };
+        self.rules.iter().copied().filter(applies).collect()
+    }
+
+    /// The heading of the section of a statement; 0 before the first one.
+    fn section(&self, statement: &Statement) -> u32 {
+        let above = self.source.skill.statements.iter().take_while(|other| other.id <= statement.id);
+        let divides = |s: &&Statement| matches!(s.form, Form::Heading { level } if level <= self.level);
+        above.filter(divides).last().map_or(0, |heading| heading.id)
+    }
+}
