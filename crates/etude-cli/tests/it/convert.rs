@@ -246,3 +246,85 @@ fn cases_run_in_a_sandbox() {
     assert_eq!(document["cases"]["failed"], json!(1), "{document}");
     assert!(!mark.exists());
 }
+
+/// A skill that runs commands, with everything that a reader of it has to fill in, to choose or to leave alone.
+const RELEASE: &str = "---
+name: release
+description: Releases a package.
+---
+# Release
+
+## Steps
+
+1. Run `python3 ~/.skills/release/scripts/bump.py [--to VERSION]`.
+2. If the branch is behind, run `git pull origin <branch>`.
+3. Decide whether the change is `major` or `minor`.
+
+```bash
+ROOT=$(pwd)
+```
+
+```bash
+cd \"$ROOT\"
+ls
+```
+
+Never publish twice.
+
+## Publish
+
+Example:
+
+```bash
+curl https://registry.invalid/publish
+```
+
+```bash
+# BAD
+git push --force
+```
+";
+
+/// A skill that is only judgement and advice.
+const ADVICE: &str = "---
+name: advice
+description: Reviews texts.
+---
+# Advice
+
+Good texts are short. Write as you speak, for example without jargon.
+
+- Do not use the passive.
+";
+
+/// 1.6, L-85, L-86, L-87, L-88: with a model that only follows plain rules, a skill becomes an app that is sound, runs what is for
+/// running and nothing else; one that has no path becomes none.
+#[test]
+fn a_careless_author_gets_a_sound_app() {
+    let test = Test::new().cwd("work");
+    test.put("work/release/SKILL.md", RELEASE);
+    test.put("work/release/scripts/bump.py", "import sys\nprint(' '.join(sys.argv[1:]))\n");
+    test.put("work/advice/SKILL.md", ADVICE);
+    let reader = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/learn/reader.py");
+    let converted = |skill: &str| {
+        let command = format!("python3 '{reader}' '{}'", test.path(&format!("work/{skill}/SKILL.md")).display());
+        let providers = json!({"reader": {"kind": "command", "command": command}});
+        let config = json!({"model_mapping": {"standard": "reader/rules"}, "providers": providers});
+        test.put("work/model.yaml", &config.to_string());
+        test.run(&["convert", skill, "--config", "model.yaml", "--yolo", "--format", "json"]).exit(0).value()
+    };
+    let document = converted("release");
+    assert_eq!(document["pipelines"][0]["name"], json!("steps"), "{document}");
+    assert_eq!((document["pipelines"].as_array().map(Vec::len), &document["left_out"]), (Some(1), &json!([])));
+    test.run(&["check", "-C", "release-app"]).exit(0);
+    let definition = test.read("work/release-app/pipelines/steps/pipeline.yaml");
+    for part in ["scripts/bump.py\\\" ${INPUT_TO:+--to \\\"$INPUT_TO\\\"}", "_applies.output.holds}}", "default: \"\""]
+    {
+        assert!(definition.contains(part), "{part}\n{definition}");
+    }
+    for part in ["registry.invalid", "--force", "ROOT"] {
+        assert!(!definition.contains(part), "{part}\n{definition}");
+    }
+    let advice = converted("advice");
+    assert_eq!((&advice["out"], advice["reason"].is_string()), (&Value::Null, true), "{advice}");
+}
