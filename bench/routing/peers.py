@@ -1,15 +1,18 @@
-"""The peers on the same split: TF-IDF with a linear SVM, and MiniLM with the nearest centroid.
+"""The peers on the same split: TF-IDF with a linear SVM, sentence vectors with the nearest centroid and with logistic
+regression.
 
-`python peers.py data_full.json [VECTORS]`; needs scikit-learn. VECTORS is what `minilm.py` wrote. Triggers are the first
-5 and 10 phrases of each intent in the train part. The SVM is shown as usually set up (words, no description) and
+`python peers.py data_full.json [VECTORS]...`; needs scikit-learn. VECTORS is what `minilm.py` or `use.py` wrote; of two
+such files, both and their vectors side by side are measured. Triggers are the first 5 and 10 phrases of each intent in the train part. The SVM is shown as usually set up (words, no description) and
 strengthened (words, pairs and letter sequences, with the description). The out-of-scope threshold is the one that is
 best on validation for (right in scope + rejected out of scope).
 """
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_union
 from sklearn.svm import LinearSVC
@@ -50,6 +53,18 @@ def centroid(vectors, texts, labels, classes):
     return lambda requests: np.array([vectors[r] for r in requests]) @ means.T
 
 
+def logistic(vectors, texts, labels):
+    model = LogisticRegression(C=20, max_iter=300).fit(np.array([vectors[t] for t in texts]), labels)
+    return lambda requests: model.decision_function(np.array([vectors[r] for r in requests]))
+
+
+def encoders(paths):
+    found = {Path(path).stem: read_vectors(path) for path in paths}
+    if len(found) > 1:
+        found[" and ".join(found)] = {t: np.concatenate([v[t] for v in found.values()]) / len(found) ** 0.5 for t in next(iter(found.values()))}
+    return found
+
+
 def report(name, shots, score, data, index):
     rows = {}
     for part in ("val", "test"):
@@ -66,7 +81,7 @@ def report(name, shots, score, data, index):
 
 def main():
     data = json.load(open(sys.argv[1]))
-    vectors = read_vectors(sys.argv[2]) if len(sys.argv) > 2 else None
+    encoded = encoders(sys.argv[2:])
     names = sorted({intent for _, intent in data["train"]})
     index = {name: at for at, name in enumerate(names)}
     print("| method | phrases | forced choice | with rejection | out-of-scope recall | AUROC |\n|---|---|---|---|---|---|")
@@ -76,9 +91,10 @@ def main():
         more, most = texts + [n.replace("_", " ") for n in names], labels + list(range(len(names)))
         report("TF-IDF words + SVM", shots, svm(words(), texts, labels), data, index)
         report("TF-IDF words, pairs, letters, description + SVM", shots, svm(words_and_letters(), more, most), data, index)
-        if vectors:
-            report("MiniLM centroid", shots, centroid(vectors, texts, labels, len(names)), data, index)
-            report("MiniLM centroid with description", shots, centroid(vectors, more, most, len(names)), data, index)
+        for name, vectors in encoded.items():
+            report(f"{name} centroid", shots, centroid(vectors, texts, labels, len(names)), data, index)
+            report(f"{name} centroid with description", shots, centroid(vectors, more, most, len(names)), data, index)
+            report(f"{name} logistic regression with description", shots, logistic(vectors, more, most), data, index)
 
 
 if __name__ == "__main__":
