@@ -1,11 +1,12 @@
 //! Deciding.
 
-use crate::calibrate::{probability, verdict};
+use crate::calibrate::{Head, probability, verdict};
 use crate::decision::{Candidate, Decision, Signals, Verdict};
 use crate::evidence::evidence;
 use crate::features::{Block, Feature, features, hash};
 use crate::router::Router;
 use crate::semantic::Embedder;
+use crate::softmax;
 use crate::stem::is_stop;
 use crate::text::{Kind, Token, tokens};
 use crate::train::largest;
@@ -93,7 +94,12 @@ impl Router {
 
     fn decision(&self, top: &[(u32, f32)], signals: Signals, why: Vec<crate::decision::Evidence>) -> Decision {
         let first = top[0];
-        let score = probability(&signals, self.thin[first.0 as usize], self.names.len());
+        let head = match (signals.semantic, softmax::takes(self.index.texts.len())) {
+            (false, _) => Head::Words,
+            (true, false) => Head::Apart,
+            (true, true) => Head::Together,
+        };
+        let score = probability(&signals, head, self.thin[first.0 as usize], self.names.len());
         let verdict = verdict(score);
         let rest = score.min(1.0 - score);
         let candidates: Vec<Candidate> = top

@@ -13,6 +13,7 @@ mod features;
 mod index;
 mod router;
 mod semantic;
+mod softmax;
 mod spelling;
 mod stem;
 mod stored;

@@ -4,6 +4,7 @@ use crate::exact::Exact;
 use crate::features::features;
 use crate::index::Index;
 use crate::semantic::{Embedder, Semantic};
+use crate::softmax;
 use crate::spelling::Spelling;
 use crate::text::tokens;
 use crate::train::{Votes, train};
@@ -73,7 +74,11 @@ impl Router {
                 let borrowed: Vec<&str> = plain.iter().map(String::as_str).collect();
                 Semantic::new(sorted.len(), &owners, &e.embed(&borrowed))?
             };
-            let votes = train(sorted.len(), &index, Some(&semantic), &tuning);
+            let votes = if softmax::takes(index.texts.len()) {
+                softmax::train(sorted.len(), &index, &semantic, &tuning)
+            } else {
+                train(sorted.len(), &index, Some(&semantic), &tuning)
+            };
             Some((semantic, votes))
         });
         let phrases = sorted.iter().enumerate().flat_map(|(at, route)| {

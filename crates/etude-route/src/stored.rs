@@ -12,7 +12,7 @@ use crate::train::Votes;
 use crate::tuning::Tuning;
 
 /// The version of the bytes and of everything that was computed on the way to them: features, tuning, training.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 impl Router {
     /// The router as bytes, which [`Router::from_bytes`] turns into one that decides the same.

@@ -35,7 +35,7 @@ pub(crate) struct Votes {
 }
 
 impl Votes {
-    fn new(lists: &[Vec<(u32, f32)>]) -> Self {
+    pub(crate) fn new(lists: &[Vec<(u32, f32)>]) -> Self {
         let mut votes = Self { starts: vec![0], all: Vec::new() };
         for list in lists {
             votes.all.extend_from_slice(list);
@@ -174,11 +174,17 @@ pub(crate) fn largest(values: &[f32], floor: f32, count: usize) -> Vec<(u32, f32
 }
 
 /// No place in a list.
-const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 
 /// Similarities among the members of one problem, row by row. Each feature has a list of the members that hold it, so
 /// that only what two texts share is touched. `heads` has `NONE` for every feature, before and after.
-fn gram(members: &[u32], index: &Index, semantic: Option<&Semantic>, tuning: &Tuning, heads: &mut [u32]) -> Vec<f32> {
+pub(crate) fn gram(
+    members: &[u32],
+    index: &Index,
+    semantic: Option<&Semantic>,
+    tuning: &Tuning,
+    heads: &mut [u32],
+) -> Vec<f32> {
     let size = members.len();
     let mut gram = vec![0.0_f32; size * size];
     let lexical = if semantic.is_some() { 1.0 - tuning.semantic } else { 1.0 };

@@ -15,6 +15,8 @@ pub(crate) struct Tuning {
     pub(crate) rarity: f32,
     /// Penalty of a training error (C of a squared-hinge machine).
     pub(crate) cost: f32,
+    /// Penalty of a training error where all routes are trained at once.
+    pub(crate) soft_cost: f32,
     /// How much dearer an error on one of the route's own texts is.
     pub(crate) own: f32,
     /// Weight of a description as a training text.
@@ -36,6 +38,7 @@ impl Default for Tuning {
             words: 0.6,
             rarity: 0.6,
             cost: 0.5,
+            soft_cost: 40.0,
             own: 5.0,
             description: 1.0,
             semantic: 0.7,
