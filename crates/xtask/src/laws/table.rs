@@ -360,8 +360,8 @@ pub const ARROWS: &[(&str, &[&str])] = &[
         "etude",
         &[
             "etude-core", "etude-evidence", "etude-files", "etude-invoke", "etude-spec", "etude-models", "etude-local",
-            "etude-packages", "etude-preview", "etude-process", "etude-request", "etude-runs", "etude-runtime",
-            "etude-sqlite", "etude-tools",
+            "etude-packages", "etude-preview", "etude-process", "etude-request", "etude-route", "etude-runs",
+            "etude-runtime", "etude-sqlite", "etude-tools",
         ],
     ),
     ("etude-mcp", &[]),
