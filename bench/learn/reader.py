@@ -33,7 +33,7 @@ ACTS = re.compile(
 # Sections that are no path: what they say is for readers, or for other times.
 ASIDE = re.compile(
     r"example|troubleshoot|install|prerequisite|requirement|reference|mistake|anti.?pattern|pitfall|when (not )?to use|overview|"
-    r"fallback|resource|limitation|rationali|red flag|\btips?\b|faq|configur|purpose|background|see also|related|glossary|license",
+    r"fallback|resource|limitation|rationali|red flag|\btips?\b|faq|configura|configure|configuring|purpose|background|see also|related|glossary|license",
     re.I,
 )
 STEP = re.compile(r"^(step|phase|stage)?\s*\d+\s*[:.)—–-]|^(step|phase|stage)\s+\d+", re.I)

@@ -1,4 +1,4 @@
--- Never edit this file: databases made by it must work for ever. Add the next number instead.
+-- Format 5 of the schema. Never edit this file: databases made by it must work for ever. Add 0006.sql instead.
 --
 -- Object storage, and lists by target.
 
@@ -8,6 +8,11 @@ create table storage (
 );
 
 insert into storage values (null);
+
+-- As the other tables (format 4): all who may read it see the row, the owner changes it.
+alter table storage enable row level security;
+create policy workers on storage to current_user using (true) with check (true);
+create policy readers on storage for select using (true);
 
 -- `place` is the first part of the name of the value's object: `values` or `bundles`; null: its bytes are in `chunks`. The row comes
 -- before the object. `is_going`: a prune is removing the object.
@@ -24,4 +29,4 @@ alter table queue set (
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0
 );
 
-update format set version = version + 1;
+update format set version = 5;

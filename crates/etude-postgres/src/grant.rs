@@ -62,7 +62,7 @@ const DATA: &str = "workers, server, runs, headers, results, records, signals, q
 
 /// What every role reads.
 const READ: &str = "format, roles, workers, server, queues, queue_labels, tenants, runs, headers, results, records, signals, queue, \
-    keys, labels, entries, cache, blobs, chunks, blob_refs, uploads, upload_chunks";
+    keys, labels, entries, cache, blobs, chunks, blob_refs, uploads, upload_chunks, storage";
 
 /// What a tenant adds, changes and removes of its own.
 const OF_TENANTS: [&str; 4] = [

@@ -326,7 +326,7 @@ async fn attend(
         }
     };
     let event = match &ended {
-        Ok(Ok(Ended { document, .. })) if ["waiting", "sleeping"].contains(&document.status()) => {
+        Ok(Ok(RunResult { document, .. })) if ["waiting", "sleeping"].contains(&document.status()) => {
             let reason = if document.status() == "waiting" { "waiting" } else { "sleeping" };
             Event::Released { run_id: run_id.clone(), reason }
         }

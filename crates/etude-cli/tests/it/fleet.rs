@@ -23,7 +23,7 @@ pub(crate) fn url(server: &Server) -> String {
 /// A schema, and a test whose commands use it.
 pub(crate) fn fleet(server: &Server, test: Test) -> Test {
     let test = test.env("ETUDE_ENGINE", &url(server));
-    test.run(&["engine", "migrate", "--format", "json"]).exit(0).has("/to", 4);
+    test.run(&["engine", "migrate", "--format", "json"]).exit(0).has("/to", 5);
     test
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use etude_postgres::{Address, Check, Postgres, Status};
+use etude_postgres::{Address, Check, Credentials, Postgres, Status};
 
 use crate::open;
 use crate::server::Server;
@@ -10,7 +10,7 @@ use crate::server::Server;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn check(url: &str, id: &str) -> Check {
-    let report = Postgres::check(Address::parse(url).expect(url), PATIENCE).expect("a report");
+    let report = Postgres::check(Address::parse(url).expect(url), PATIENCE, &Credentials::default()).expect("a report");
     report.checks.into_iter().find(|check| check.id == id).expect("a check")
 }
 

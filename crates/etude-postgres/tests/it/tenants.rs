@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use etude_core::digest::Digest;
-use etude_postgres::{Address, Grant, Kind, Postgres, Settings};
+use etude_postgres::{Address, Credentials, Grant, Kind, Postgres, Settings};
 use etude_runtime::blob::put;
 use etude_runtime::conformance::{block_on, new_run, record};
 use etude_runtime::engine::{
@@ -268,7 +268,8 @@ fn the_check_knows_the_rights_of_roles() {
     let check = |role: &str| {
         let url = server.url("etude").replace("etude@", &format!("{role}@"));
         let patience = settings(&server, "etude", dir.path()).connect_timeout;
-        let report = Postgres::check(Address::parse(&url).expect("an address"), patience).expect("a report");
+        let report = Postgres::check(Address::parse(&url).expect("an address"), patience, &Credentials::default())
+            .expect("a report");
         report.checks.into_iter().find(|check| check.id == "rights").expect("a check").found
     };
     assert_eq!((check("acme"), check("carrier")), ("those of a tenant".to_owned(), "those of a worker".to_owned()));

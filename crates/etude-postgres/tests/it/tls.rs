@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use etude_postgres::{Address, Postgres, Status};
+use etude_postgres::{Address, Credentials, Postgres, Status};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
 use crate::server::{self, Server};
@@ -65,7 +65,7 @@ fn start(certificate: &str, key: &str, clients: &str) -> Option<(Server, String)
 /// How the check `tls` ends, and what was found; or why there is no connection.
 fn look(url: &str) -> Result<(Status, String), String> {
     let address = Address::parse(url).expect(url);
-    let report = Postgres::check(address, PATIENCE).map_err(|error| error.to_string())?;
+    let report = Postgres::check(address, PATIENCE, &Credentials::default()).map_err(|error| error.to_string())?;
     let check = report.checks.into_iter().find(|check| check.id == "tls").expect("a check");
     Ok((check.status, check.found))
 }

@@ -109,7 +109,7 @@ fn values_are_objects(world: &World, object: &dyn Fn(&str) -> Option<Vec<u8>>, s
     // What is there already is not written again, and that is a success.
     assert_eq!(keep(&two, b"value"), value);
     let copy = world.cache("two").join(&value.to_string()[..2]).join(value.to_string());
-    fs::write(&copy, b"vALUE").expect("the copy is a file");
+    fs::write(&copy, b"other").expect("the copy is a file");
     assert_eq!(read(&two, value).expect("it is fetched again"), b"value");
     spoil(&format!("values/{value}"));
     let error = read(&world.engine("three"), value).expect_err("it is wrong or missing");
@@ -130,7 +130,7 @@ fn values_are_objects(world: &World, object: &dyn Fn(&str) -> Option<Vec<u8>>, s
 fn values_are_objects_in_a_directory() {
     let Some(world) = World::with_directory() else { return };
     let object = |name: &str| fs::read(world.object(name)).ok();
-    let spoil = |name: &str| fs::write(world.object(name), b"vALUE").expect("it is a file");
+    let spoil = |name: &str| fs::write(world.object(name), b"other").expect("it is a file");
     values_are_objects(&world, &object, &spoil);
     assert!(!world.credentials.are_used.load(Ordering::Relaxed));
 }
