@@ -96,7 +96,7 @@ fn machines_share_runs() {
         .exit(4)
         .has("/engine/kind", "postgresql")
         .has("/engine/schema", "etude")
-        .has("/engine/format", 4)
+        .has("/engine/format", 5)
         // The server of the tests does not sync.
         .has("/checks/1/id", "fsync")
         .has("/checks/1/status", "error")

@@ -299,7 +299,7 @@ fn an_unknown_status_is_wrong_usage() {
     let test = Test::new().pipeline("p", |p| p.note("a", "1"));
     test.run(&["runs", "list", "--status", "done"]).exit(2).stdout("").stderr(
         "error[R0301]: `done` is no status of a run\n\
-         hint: a run is one of: queued, running, waiting, succeeded, failed, cancelled, moved, interrupted",
+         hint: a run is one of: queued, running, waiting, sleeping, succeeded, failed, cancelled, moved, interrupted",
     );
 }
 
