@@ -2,7 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "the browser is no program of the product")]
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -77,7 +77,7 @@ impl Browser {
         // The driver may keep the connection open in spite of the header; the length tells the end.
         let mut piece = [0; 16 * 1024];
         while !is_whole(&all) {
-            match stream.read(&mut piece) {
+            match crate::support::read(&mut stream, &mut piece) {
                 Ok(0) | Err(_) => break,
                 Ok(got) => all.extend_from_slice(&piece[..got]),
             }
@@ -213,7 +213,9 @@ impl Drop for Browser {
             let head =
                 format!("DELETE /session/{} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n", self.session);
             let _ = stream.set_read_timeout(Some(PATIENCE));
-            let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.read(&mut [0; 64]).map(drop));
+            let _ = stream
+                .write_all(head.as_bytes())
+                .and_then(|()| crate::support::read(&mut stream, &mut [0; 64]).map(drop));
         }
         let _ = self.driver.kill();
         let _ = self.driver.wait();

@@ -469,7 +469,17 @@ fn operation<'d>(description: &'d Value, method: &str, path: &str) -> Option<&'d
 pub(crate) fn read_to_the_end(mut stream: TcpStream) {
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
     let (since, mut buffer) = (Instant::now(), [0; 4096]);
-    while stream.read(&mut buffer).expect("the stream ends") > 0 {
+    while read(&mut stream, &mut buffer).expect("the stream ends") > 0 {
         assert!(since.elapsed() < Duration::from_secs(120), "the stream goes on");
+    }
+}
+
+/// Reads a piece. A signal to the process, such as that of a child that has ended, interrupts a socket with a time limit.
+pub(crate) fn read(stream: &mut TcpStream, into: &mut [u8]) -> std::io::Result<usize> {
+    loop {
+        match stream.read(into) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
     }
 }
