@@ -7,10 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use etude_core::data::Blob;
 use etude_core::digest::Digest;
-use etude_runtime::blob::{BlobStore, FileBlobs, Scratch};
-
-/// Bytes that are read at once.
-const PIECE: usize = 256 * 1024;
+use etude_runtime::blob::{BlobStore, FileBlobs, Scratch, each_piece};
 
 /// The directory is looked through after this part of its limit was written.
 const PART: u64 = 8;
@@ -37,7 +34,7 @@ impl Copies {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        // A copy that goes while it is read is none.
+        // A copy that is removed while it is read counts as missing.
         if hash(&*blob).is_ok_and(|read| read == digest) {
             return Ok(Some(blob));
         }
@@ -87,14 +84,10 @@ impl BlobStore for Copies {
 }
 
 fn hash(blob: &dyn Blob) -> Result<Digest, String> {
-    let (mut hasher, mut piece, mut done) = (blake3::Hasher::new(), vec![0; PIECE], 0);
-    loop {
-        match blob.read_at(done, &mut piece)? {
-            0 => return Ok(Digest::from_bytes(*hasher.finalize().as_bytes())),
-            len => {
-                hasher.update(&piece[..len]);
-                done += len as u64;
-            }
-        }
-    }
+    let mut hasher = blake3::Hasher::new();
+    each_piece(blob, |piece| {
+        hasher.update(piece);
+        Ok(())
+    })?;
+    Ok(Digest::from_bytes(*hasher.finalize().as_bytes()))
 }

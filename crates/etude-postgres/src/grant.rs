@@ -86,7 +86,7 @@ pub(crate) async fn access_of(connection: &mut Connection) -> Result<Access, Fau
     Ok(Access { kind: Kind::from_word(&kind), tenant: tenant.unwrap_or(none.tenant) })
 }
 
-/// Makes a role a worker or a tenant. What it was before, it is no more.
+/// Makes a role a worker or a tenant, in place of what it was before.
 pub(crate) async fn grant(link: &Link, patience: std::time::Duration, grant: &Grant) -> Result<(), Error> {
     migrate::check(link, patience).await?;
     attempt!(link.attempts_for(patience); |connection| transact(connection, link, grant));
@@ -101,7 +101,10 @@ async fn transact(connection: &mut Connection, link: &Link, grant: &Grant) -> Re
     let sql = "select rolname, quote_ident(rolname), rolsuper, pg_has_role(rolname, (select nspowner from pg_namespace
             where nspname = $2), 'usage') from pg_roles where rolname = $1";
     let Some(row) = connection.query_opt(sql, &[&grant.role, &schema]).await? else {
-        return Err(refused(format!("there is no role `{0}`; create it: create role \"{0}\" login", grant.role)));
+        return Err(refused(format!(
+            "the role `{0}` does not exist; create it: create role \"{0}\" login",
+            grant.role
+        )));
     };
     let (role, is_super, is_owner): (String, bool, bool) = (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
     if is_super || is_owner {

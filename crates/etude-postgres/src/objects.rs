@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use etude_core::digest::Digest;
+use etude_core::service_url::is_loopback;
 use etude_runtime::blob::Unavailable;
-use url::{Host, Url};
+use url::Url;
 
 mod bucket;
 mod directory;
@@ -93,15 +94,9 @@ impl Location {
 /// The address of a server. Without TLS, values may not leave this machine.
 fn server(text: &str) -> Result<String, String> {
     let url = Url::parse(text).map_err(|error| format!("the endpoint `{text}` is not a URL: {error}"))?;
-    let is_here = match url.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    };
     match url.scheme() {
         "https" => Ok(text.to_owned()),
-        "http" if is_here => Ok(text.to_owned()),
+        "http" if is_loopback(&url) => Ok(text.to_owned()),
         _ => Err(format!("the endpoint `{text}` must be `https`; `http` is for servers on this machine")),
     }
 }

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use etude_runtime::engine::Boxed;
-use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ProtocolVersion, RootCertStore};
@@ -102,10 +101,11 @@ fn config_of(wanted: &Wanted) -> Result<ClientConfig, String> {
             builder.with_custom_certificate_verifier(Arc::new(verifier))
         }
         (Mode::VerifyCa | Mode::VerifyFull, Some(Roots::File(path))) => {
-            builder.with_custom_certificate_verifier(Arc::new(verifier_of(wanted.mode(), path, provider)?))
+            let trusted = Some(trusted(wanted.mode(), path)?);
+            builder.with_custom_certificate_verifier(Arc::new(verify::Verifier { trusted, provider }))
         }
         (Mode::VerifyCa, _) => return Err(NO_ROOTS.to_owned()),
-        _ => builder.with_custom_certificate_verifier(Arc::new(verify::Unverified::new(provider))),
+        _ => builder.with_custom_certificate_verifier(Arc::new(verify::Verifier { trusted: None, provider })),
     };
     let mut config = match &wanted.identity {
         None => builder.with_no_client_auth(),
@@ -123,13 +123,13 @@ fn config_of(wanted: &Wanted) -> Result<ClientConfig, String> {
 const NO_ROOTS: &str =
     "`sslmode=verify-ca` needs the certificates of authorities: name their file with `sslrootcert=FILE`";
 
-fn verifier_of(mode: Mode, path: &Path, provider: Arc<CryptoProvider>) -> Result<verify::Verified, String> {
+fn trusted(mode: Mode, path: &Path) -> Result<verify::Trusted, String> {
     let authorities = certificates(path, "sslrootcert")?;
     let mut roots = RootCertStore::empty();
     for authority in &authorities {
         roots.add(authority.clone()).map_err(|e| unreadable(path, "sslrootcert", &e))?;
     }
-    Ok(verify::Verified::new(roots, authorities, mode == Mode::VerifyFull, provider))
+    Ok(verify::Trusted { roots, authorities, checks_name: mode == Mode::VerifyFull })
 }
 
 fn certificates(path: &Path, parameter: &str) -> Result<Vec<CertificateDer<'static>>, String> {

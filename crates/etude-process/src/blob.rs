@@ -63,11 +63,26 @@ pub trait BlobStore: Send + Sync + Debug {
 /// They cannot be read: a sentence fragment that says why.
 pub fn bytes(blob: &dyn Blob) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
-    let mut piece = vec![0; 64 * 1024];
+    each_piece(blob, |piece| {
+        bytes.extend_from_slice(piece);
+        Ok(())
+    })?;
+    Ok(bytes)
+}
+
+/// Calls `take` with the bytes of a value, piece by piece.
+///
+/// # Errors
+/// They cannot be read, or the error of `take`: a sentence fragment that says why.
+pub fn each_piece(blob: &dyn Blob, mut take: impl FnMut(&[u8]) -> Result<(), String>) -> Result<(), String> {
+    let (mut done, mut piece) = (0, vec![0; 64 * 1024]);
     loop {
-        match blob.read_at(bytes.len() as u64, &mut piece)? {
-            0 => return Ok(bytes),
-            count => bytes.extend_from_slice(&piece[..count]),
+        match blob.read_at(done, &mut piece)? {
+            0 => return Ok(()),
+            count => {
+                take(&piece[..count])?;
+                done += count as u64;
+            }
         }
     }
 }

@@ -557,7 +557,7 @@ impl Driver<'_, '_> {
         }
     }
 
-    /// True if nothing can happen before somebody decides, or a deadline that is still to come; or before the end of a long sleep, if
+    /// True if nothing can happen before a decision, or a deadline that is still to come; or before the end of a long sleep, if
     /// the engine knows when that is (K-43).
     fn only_waits(&self) -> bool {
         let now = self.now_ms();

@@ -78,7 +78,7 @@ impl App {
     /// Loads the pipeline `name`, with constructor and destructor.
     ///
     /// # Errors
-    /// There is no such pipeline, or a definition has faults.
+    /// The pipeline does not exist, or a definition has faults.
     pub fn pipeline(&self, name: &str) -> Result<Definition, LoadError> {
         definition::load(&self.disk, name, &self.configuration)
     }
@@ -86,7 +86,7 @@ impl App {
     /// Loads the pipeline, the stage machine or the skill that `target` names.
     ///
     /// # Errors
-    /// There is no such definition, or it has faults.
+    /// The definition does not exist, or it has faults.
     pub fn load(&self, target: &Target) -> Result<Definition, LoadError> {
         match target {
             Target::Pipeline(name) => self.pipeline(name),

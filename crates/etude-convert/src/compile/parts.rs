@@ -90,7 +90,7 @@ impl<'a> Parts<'a> {
     fn add(&mut self, step: &DraftStep) -> Result<(), String> {
         let name = &step.name;
         let Some(statement) = self.source.skill.statement(step.statement) else {
-            return Err(format!("there is no statement {}", step.statement));
+            return Err(format!("statement {} does not exist", step.statement));
         };
         let id = statement.id;
         let label = self.source.labels.get(&id).copied().unwrap_or(Label::Background);

@@ -107,7 +107,7 @@ fn drafts_that_cannot_be_pipelines_are_refused() {
         compiled(&[5, 9, 1], &[], Stdout::Suggested),
         Err(vec![
             "pipeline `audit`, step `s5`: statement 5 is labelled `example`, so it cannot be a step".to_owned(),
-            "pipeline `audit`, step `s9`: there is no statement 9".to_owned(),
+            "pipeline `audit`, step `s9`: statement 9 does not exist".to_owned(),
             "pipeline `audit`, step `s1`: statement 1 is labelled `background`, so it cannot be a step".to_owned(),
         ])
     );

@@ -29,7 +29,7 @@ pub struct BuiltinTool {
     pub handler: Arc<dyn Handler>,
 }
 
-/// Somebody who answers questions. Blocks.
+/// Answers questions, as a person or a policy does. Blocks.
 pub trait Gateway: Send + Sync {
     /// The answer; `None` if there is none.
     fn ask(&self, question: &Value) -> Option<Value>;

@@ -119,7 +119,7 @@ impl Bucket {
         }
         let payload = PutPayload::from(part(from, len)?);
         match self.store.put_opts(&path, payload, PutMode::Create.into()).await {
-            // Somebody else has put the same bytes there (K-47).
+            // Another process has put the same bytes there (K-47).
             Ok(_) | Err(Error::AlreadyExists { .. }) => Ok(()),
             Err(error) => Err(failed(&error)),
         }

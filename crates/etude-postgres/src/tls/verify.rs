@@ -12,25 +12,23 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, Sign
 /// How the certificate check words that a certificate is its own authority.
 const OWN_AUTHORITY: &str = "CaUsedAsEndEntity";
 
-/// Accepts certificates that authorities of a file have signed.
+/// Accepts certificates by what a mode asks for. The server must have the key of its certificate in any case.
 #[derive(Debug)]
-pub(super) struct Verified {
-    roots: RootCertStore,
-    authorities: Vec<CertificateDer<'static>>,
-    checks_name: bool,
-    provider: Arc<CryptoProvider>,
+pub(super) struct Verifier {
+    /// `None`: `prefer` and `require` encrypt, and say nothing of who answers.
+    pub(super) trusted: Option<Trusted>,
+    pub(super) provider: Arc<CryptoProvider>,
 }
 
-impl Verified {
-    pub(super) fn new(
-        roots: RootCertStore,
-        authorities: Vec<CertificateDer<'static>>,
-        checks_name: bool,
-        provider: Arc<CryptoProvider>,
-    ) -> Self {
-        Self { roots, authorities, checks_name, provider }
-    }
+/// The authorities of a file, and whether the certificate must be for the name in the URL.
+#[derive(Debug)]
+pub(super) struct Trusted {
+    pub(super) roots: RootCertStore,
+    pub(super) authorities: Vec<CertificateDer<'static>>,
+    pub(super) checks_name: bool,
+}
 
+impl Trusted {
     /// Many servers have a certificate that is its own authority. It is trusted if it is itself in the file; all else about it has
     /// been checked when this is refused.
     fn is_own_authority(&self, certificate: &CertificateDer<'_>, cause: &Error) -> bool {
@@ -39,7 +37,7 @@ impl Verified {
     }
 }
 
-impl ServerCertVerifier for Verified {
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -48,13 +46,14 @@ impl ServerCertVerifier for Verified {
         _ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        let Some(trusted) = &self.trusted else { return Ok(ServerCertVerified::assertion()) };
         let parsed = ParsedCertificate::try_from(certificate)?;
         let algorithms = self.provider.signature_verification_algorithms.all;
-        match verify_server_cert_signed_by_trust_anchor(&parsed, &self.roots, intermediates, now, algorithms) {
-            Err(cause) if !self.is_own_authority(certificate, &cause) => return Err(cause),
+        match verify_server_cert_signed_by_trust_anchor(&parsed, &trusted.roots, intermediates, now, algorithms) {
+            Err(cause) if !trusted.is_own_authority(certificate, &cause) => return Err(cause),
             _ => {}
         }
-        if self.checks_name {
+        if trusted.checks_name {
             verify_server_name(&parsed, name)?;
         }
         Ok(ServerCertVerified::assertion())
@@ -80,50 +79,5 @@ impl ServerCertVerifier for Verified {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
-    }
-}
-
-/// Accepts every certificate whose key the server has: `prefer` and `require` encrypt, and say nothing of who answers.
-#[derive(Debug)]
-pub(super) struct Unverified(Verified);
-
-impl Unverified {
-    pub(super) fn new(provider: Arc<CryptoProvider>) -> Self {
-        Self(Verified::new(RootCertStore::empty(), Vec::new(), false, provider))
-    }
-}
-
-impl ServerCertVerifier for Unverified {
-    fn verify_server_cert(
-        &self,
-        _certificate: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.0.verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use etude_core::digest::Digest;
+use etude_runtime::blob;
 use etude_runtime::engine::{ArchivedRun, Captured, Engine, Error, Query, RunState, Stamp};
 
 use super::{Export, Pack, Skipped, wire};
@@ -10,9 +11,6 @@ use crate::header::{Granted, Header};
 
 /// Runs of one look at the list.
 const PAGE: u32 = 1_000;
-
-/// Bytes that are read at once.
-const PART: usize = 256 * 1024;
 
 /// An export that is made.
 pub(super) struct Survey<'e> {
@@ -207,17 +205,8 @@ fn word(run: &ArchivedRun) -> &'static str {
 pub(super) fn each_part(
     engine: &dyn Engine,
     value: Digest,
-    mut take: impl FnMut(&[u8]) -> Result<(), String>,
+    take: impl FnMut(&[u8]) -> Result<(), String>,
 ) -> Result<(), String> {
     let blob = engine.blobs().open(value).map_err(|error| error.to_string())?;
-    let (mut at, mut part) = (0, vec![0; PART]);
-    loop {
-        match blob.read_at(at, &mut part)? {
-            0 => return Ok(()),
-            count => {
-                take(&part[..count])?;
-                at += count as u64;
-            }
-        }
-    }
+    blob::each_piece(&*blob, take)
 }
