@@ -10,6 +10,8 @@ use etude_postgres::{Address, Credentials, Postgres, Settings, Times};
 
 use server::Server;
 
+#[cfg(target_os = "linux")]
+mod certificate;
 mod checks;
 mod claims;
 mod conformance;

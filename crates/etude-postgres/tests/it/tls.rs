@@ -4,11 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use etude_postgres::{Address, Credentials, Postgres, Status};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
+use crate::certificate::Certificate;
 use crate::server::{self, Server};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -22,43 +20,13 @@ const RULES: &str = "
     hostnossl all plain 127.0.0.0/8 trust
 ";
 
-fn pem(label: &str, content: &[u8]) -> String {
-    let text = BASE64_STANDARD.encode(content);
-    let lines: Vec<_> = text.as_bytes().chunks(64).map(String::from_utf8_lossy).collect();
-    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
-}
-
-fn params(name: &str, names: &[&str]) -> CertificateParams {
-    let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
-    let mut params = CertificateParams::new(names).expect("names");
-    params.distinguished_name.push(DnType::CommonName, name);
-    params
-}
-
-fn authority(name: &str, names: &[&str]) -> CertifiedIssuer<'static, KeyPair> {
-    let mut params = params(name, names);
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority")
-}
-
-/// The certificate of an authority.
-fn own(authority: &CertifiedIssuer<'static, KeyPair>) -> String {
-    pem("CERTIFICATE", authority.as_ref().der())
-}
-
-/// A certificate and its key.
-fn issue(authority: &CertifiedIssuer<'static, KeyPair>, name: &str, names: &[&str]) -> (String, String) {
-    let key = KeyPair::generate().expect("a key");
-    let certificate = params(name, names).signed_by(&key, authority).expect("a certificate");
-    (pem("CERTIFICATE", certificate.der()), pem("PRIVATE KEY", &key.serialize_der()))
-}
-
 /// A server with TLS, and the end of its URLs.
-fn start(certificate: &str, key: &str, clients: &str) -> Option<(Server, String)> {
+fn start(certificate: &Certificate, clients: &Certificate) -> Option<(Server, String)> {
     let address = server::address();
     let listen = format!("listen_addresses={address}");
     let settings = [&listen, "ssl=on", "ssl_cert_file=s.crt", "ssl_key_file=s.key", "ssl_ca_file=ca.crt"];
-    let files = [("s.crt", certificate), ("s.key", key), ("ca.crt", clients), ("pg_hba.conf", RULES)];
+    let (certificate, key, clients) = (certificate.pem(), certificate.key_pem(), clients.pem());
+    let files = [("s.crt", &*certificate), ("s.key", &key), ("ca.crt", &clients), ("pg_hba.conf", RULES)];
     Some((Server::start_with(&settings, &files)?, format!("/postgres?hostaddr={address}")))
 }
 
@@ -83,13 +51,13 @@ fn written(dir: &Path, name: &str, text: &str) -> String {
 /// K-58: by default, the certificate of another machine is checked, and its name; what a URL says counts.
 #[test]
 fn the_certificate_of_another_machine_is_checked() {
-    let (trusted, strange) = (authority("trusted", &[]), authority("strange", &[]));
-    let (certificate, key) = issue(&trusted, "server", &["db.example.com"]);
-    let Some((server, rest)) = start(&certificate, &key, &own(&trusted)) else { return };
+    let (trusted, strange) = (Certificate::authority("trusted", &[]), Certificate::authority("strange", &[]));
+    let certificate = trusted.issue("server", &["db.example.com"]);
+    let Some((server, rest)) = start(&certificate, &trusted) else { return };
     server.sql("create role plain login");
     let dir = tempfile::tempdir().expect("a directory");
-    let root = written(dir.path(), "root.crt", &own(&trusted));
-    let other = written(dir.path(), "other.crt", &own(&strange));
+    let root = written(dir.path(), "root.crt", &trusted.pem());
+    let other = written(dir.path(), "other.crt", &strange.pem());
     let encrypted = (Status::Ok, "TLS 1.3".to_owned());
     let url = |host: &str, more: &str| format!("postgres://etude@{host}{rest}{more}");
 
@@ -119,19 +87,20 @@ fn the_certificate_of_another_machine_is_checked() {
 /// K-58: a password is proven for this connection alone, and a certificate of the client is enough without one.
 #[test]
 fn clients_prove_who_they_are() {
-    let trusted = authority("trusted", &[]);
-    let (certificate, key) = issue(&trusted, "server", &["db.example.com"]);
-    let Some((server, rest)) = start(&certificate, &key, &own(&trusted)) else { return };
+    let trusted = Certificate::authority("trusted", &[]);
+    let certificate = trusted.issue("server", &["db.example.com"]);
+    let Some((server, rest)) = start(&certificate, &trusted) else { return };
     server.sql("create role ada login password 's3cret'; create role certified login");
     let dir = tempfile::tempdir().expect("a directory");
-    let root = written(dir.path(), "root.crt", &own(&trusted));
+    let root = written(dir.path(), "root.crt", &trusted.pem());
     let url = |user: &str, more: &str| format!("postgres://{user}@db.example.com{rest}&sslrootcert={root}{more}");
     let encrypted = (Status::Ok, "TLS 1.3".to_owned());
     assert_eq!(look(&url("ada:s3cret", "&channel_binding=require")), Ok(encrypted.clone()));
     assert!(refusal(&url("ada:wrong", "")).contains("SQLSTATE 28P01"));
 
-    let (certificate, key) = issue(&trusted, "certified", &[]);
-    let (certificate, key) = (written(dir.path(), "c.crt", &certificate), written(dir.path(), "c.key", &key));
+    let client = trusted.issue("certified", &[]);
+    let certificate = written(dir.path(), "c.crt", &client.pem());
+    let key = written(dir.path(), "c.key", &client.key_pem());
     let identity = format!("&sslcert={certificate}&sslkey={key}");
     assert_eq!(look(&url("certified", &identity)), Ok(encrypted));
     assert!(refusal(&url("certified", "")).contains("SQLSTATE 28000"));
@@ -142,12 +111,11 @@ fn clients_prove_who_they_are() {
 /// K-58: a certificate that is its own authority is trusted if its file is named, and is worth no more than its name.
 #[test]
 fn a_certificate_may_be_its_own_authority() {
-    let (server, other) = (authority("server", &["db.example.com"]), authority("server", &["db.example.com"]));
-    let key = pem("PRIVATE KEY", &server.key().serialize_der());
-    let Some((_server, rest)) = start(&own(&server), &key, &own(&server)) else { return };
+    let [own, other] = [(); 2].map(|()| Certificate::authority("server", &["db.example.com"]));
+    let Some((_server, rest)) = start(&own, &own) else { return };
     let dir = tempfile::tempdir().expect("a directory");
-    let root = written(dir.path(), "root.crt", &own(&server));
-    let impostor = written(dir.path(), "other.crt", &own(&other));
+    let root = written(dir.path(), "root.crt", &own.pem());
+    let impostor = written(dir.path(), "other.crt", &other.pem());
     let url = |host: &str, root: &str| format!("postgres://etude@{host}{rest}&sslrootcert={root}");
     assert_eq!(look(&url("db.example.com", &root)), Ok((Status::Ok, "TLS 1.3".to_owned())));
     assert!(refusal(&url("db2.example.com", &root)).contains("for another name"));
