@@ -10,10 +10,6 @@ mod group;
 mod output;
 mod prompt;
 mod stdout_deltas;
-#[cfg(unix)]
-mod unix;
-#[cfg(windows)]
-mod windows;
 
 use std::ffi::OsString;
 use std::io;

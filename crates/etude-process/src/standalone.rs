@@ -36,6 +36,18 @@ pub fn detached(program: impl AsRef<OsStr>, environment: ChildEnvironment) -> Co
     command
 }
 
+/// Asks a [`detached`] program and what it started to end, as `SIGTERM` does. `leader` is its process id until it was waited
+/// for. Systems without signals do nothing.
+pub fn terminate_group(leader: Option<u32>) {
+    os::terminate_group(leader);
+}
+
+/// Kills a [`detached`] program and what it started. `leader` is its process id until it was waited for. Systems without
+/// process groups do nothing: there the caller kills the program alone.
+pub fn kill_group(leader: Option<u32>) {
+    os::kill_group(leader);
+}
+
 /// Runs a [`standalone`] program in place of this one, with the same process id. Returns only if that fails.
 pub fn replace(command: Command) -> io::Error {
     os::replace(command)

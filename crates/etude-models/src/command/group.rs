@@ -4,14 +4,11 @@ use std::io;
 use std::process::ExitStatus;
 use std::time::Duration;
 
+use etude_process::kill_group;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
 use super::stdout_deltas::StdoutDeltas;
-#[cfg(unix)]
-use super::unix as platform;
-#[cfg(windows)]
-use super::windows as platform;
 use crate::transport::MAX_BODY_BYTES;
 
 /// How long the output may stay open after the program and its group have ended: something that left the group holds
@@ -78,7 +75,7 @@ impl Group {
                 }
                 status = self.child.wait() => status?,
             };
-            platform::kill(self.id.take());
+            kill_group(self.id.take());
             let drained = match drained {
                 Some(drained) => drained,
                 None => match tokio::time::timeout(DRAIN, pipes).await {
@@ -95,7 +92,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        platform::kill(self.id.take());
+        kill_group(self.id.take());
     }
 }
 

@@ -4,8 +4,25 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use rustix::process::{Pid, Signal, kill_process_group};
+
 pub(super) fn detach(command: &mut Command) {
     command.process_group(0);
+}
+
+pub(super) fn terminate_group(leader: Option<u32>) {
+    signal_group(leader, Signal::TERM);
+}
+
+pub(super) fn kill_group(leader: Option<u32>) {
+    signal_group(leader, Signal::KILL);
+}
+
+fn signal_group(leader: Option<u32>, signal: Signal) {
+    if let Some(leader) = leader.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw) {
+        // The group may have ended by itself.
+        let _ = kill_process_group(leader, signal);
+    }
 }
 
 pub(super) fn replace(mut command: Command) -> io::Error {

@@ -11,6 +11,10 @@ pub(super) fn detach(command: &mut Command) {
     command.creation_flags(APART);
 }
 
+pub(super) fn terminate_group(_: Option<u32>) {}
+
+pub(super) fn kill_group(_: Option<u32>) {}
+
 pub(super) fn replace(_: Command) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, "this system cannot replace a process by another program")
 }

@@ -3,16 +3,15 @@
 #![expect(deprecated, reason = "log messages end with revision 2026-07-28; servers of earlier ones send them")]
 
 mod probe;
+mod process;
 
 use std::collections::{BTreeSet, HashMap};
-use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use etude_core::service_url::redact;
-use etude_process::{ChildEnvironment, standalone};
-use process_wrap::tokio::{CommandWrap, KillOnDrop, ProcessGroup};
+use etude_process::{ChildEnvironment, detached};
 use rmcp::ErrorData;
 use rmcp::model::{
     CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult,
@@ -23,8 +22,8 @@ use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, NotificationContext, RequestContext, RoleClient, RunningService,
     ServiceError, serve_client_with_lifecycle,
 };
+use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use rmcp::transport::{StreamableHttpClientTransport, TokioChildProcess};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 
@@ -33,6 +32,7 @@ use crate::mcp::{Elicitation, Elicited, Endpoint, Protocol, ServerConfig, Settin
 use crate::tool::Args;
 
 use probe::Probing;
+use process::ServerProcess;
 
 /// Most pages of a list, and most tools of a server: a server that never ends its list must not be believed.
 const MAX_PAGES: usize = 200;
@@ -262,26 +262,19 @@ impl std::fmt::Display for Unopened {
     }
 }
 
-fn spawn(name: &str, config: &ServerConfig, settings: &Arc<Settings>) -> Result<TokioChildProcess, String> {
+fn spawn(name: &str, config: &ServerConfig, settings: &Arc<Settings>) -> Result<ServerProcess, String> {
     let Endpoint::Stdio { command, args, env } = &config.endpoint else { return Err("it has no program".to_owned()) };
     let environment = ChildEnvironment::only(settings.base_env.clone());
     let environment = environment.with(env.iter().map(|(name, value)| (name.clone(), value.into())));
-    let mut program = standalone(command, environment);
+    let mut program = detached(command, environment);
     program.args(args);
     if !settings.dir.as_os_str().is_empty() {
         program.current_dir(&settings.dir);
     }
-    let mut wrapped = CommandWrap::from(tokio::process::Command::from(program));
-    // A group of its own: a Ctrl-C at the terminal is ours to pass on, and children of the server end with it.
-    wrapped.wrap(ProcessGroup::leader()).wrap(KillOnDrop);
-    let (transport, stderr) = TokioChildProcess::builder(wrapped)
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|error| format!("`{command}` could not be started: {error}"))?;
-    if let Some(stderr) = stderr {
-        tokio::spawn(pass_on(name.to_owned(), Arc::clone(settings), stderr));
-    }
-    Ok(transport)
+    let started = ServerProcess::start(program);
+    let (process, stderr) = started.map_err(|error| format!("`{command}` could not be started: {error}"))?;
+    tokio::spawn(pass_on(name.to_owned(), Arc::clone(settings), stderr));
+    Ok(process)
 }
 
 /// Passes lines of a server's stderr on, and reads it to its end so that the server never waits for us.

@@ -1,0 +1,122 @@
+//! A server that is a child process: messages are lines on its stdin and stdout.
+
+use std::io;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use etude_process::{kill_group, terminate_group};
+use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use rmcp::transport::async_rw::AsyncRwTransport;
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
+
+/// How long a server may stay after its stdin has ended, and after `SIGTERM`.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// A running server. Dropping it kills the server and what that has started.
+pub(super) struct ServerProcess {
+    child: Child,
+    lines: AsyncRwTransport<RoleClient, ChildStdout, ChildStdin>,
+}
+
+impl ServerProcess {
+    /// Starts a [`detached`](etude_process::detached) program: a Ctrl-C at the terminal is ours to pass on, and children of
+    /// the server end with it. The caller reads its stderr.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub(super) fn start(mut program: Command) -> io::Result<(Self, ChildStderr)> {
+        program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = tokio::process::Command::from(program).kill_on_drop(true).spawn()?;
+        match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
+            (Some(stdin), Some(stdout), Some(stderr)) => {
+                Ok((Self { child, lines: AsyncRwTransport::new(stdout, stdin) }, stderr))
+            }
+            _ => Err(io::Error::other("its pipes are missing")),
+        }
+    }
+
+    /// Ends the server as the protocol describes it: the end of its stdin, then `SIGTERM`, then `SIGKILL`.
+    async fn end(&mut self, after_stdin: Duration, after_term: Duration) -> io::Result<ExitStatus> {
+        self.lines.close().await?;
+        if let Ok(status) = tokio::time::timeout(after_stdin, self.child.wait()).await {
+            return status;
+        }
+        terminate_group(self.child.id());
+        if let Ok(status) = tokio::time::timeout(after_term, self.child.wait()).await {
+            return status;
+        }
+        kill_group(self.child.id());
+        self.child.wait().await
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        kill_group(self.child.id());
+    }
+}
+
+impl Transport<RoleClient> for ServerProcess {
+    type Error = io::Error;
+
+    fn send(&mut self, item: TxJsonRpcMessage<RoleClient>) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        self.lines.send(item)
+    }
+
+    fn receive(&mut self) -> impl Future<Output = Option<RxJsonRpcMessage<RoleClient>>> + Send {
+        self.lines.receive()
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        self.end(GRACE, GRACE).await.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use etude_process::{ChildEnvironment, detached};
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    const NEVER: Duration = Duration::from_secs(600);
+
+    /// A server that has set up its signals, and leaves a child in its group that holds its stderr.
+    async fn started(trap: &str) -> (ServerProcess, ChildStderr) {
+        let ready = r#"echo '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'"#;
+        let mut program = detached("sh", ChildEnvironment::named(&["PATH"]));
+        program.args(["-c", &format!("{trap}\nsleep 600 &\n{ready}\nwhile :; do wait; done")]);
+        let (mut process, stderr) = ServerProcess::start(program).expect("a server");
+        process.receive().await.expect("a message");
+        (process, stderr)
+    }
+
+    /// Returns once no process of the group is left.
+    async fn no_one_holds(mut stderr: ChildStderr) {
+        stderr.read_to_end(&mut Vec::new()).await.expect("its end");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_stays_is_asked_to_end() {
+        let (mut process, stderr) = started("trap 'exit 7' TERM").await;
+        assert_eq!(process.end(Duration::ZERO, NEVER).await.expect("its end").code(), Some(7));
+        no_one_holds(stderr).await;
+    }
+
+    #[tokio::test]
+    async fn a_server_that_refuses_to_end_is_killed_with_its_children() {
+        let (mut process, stderr) = started("trap '' TERM").await;
+        assert_eq!(process.end(Duration::ZERO, Duration::ZERO).await.expect("its end").signal(), Some(9));
+        no_one_holds(stderr).await;
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_forgotten_is_killed_with_its_children() {
+        let (process, stderr) = started("trap '' TERM").await;
+        drop(process);
+        no_one_holds(stderr).await;
+    }
+}
