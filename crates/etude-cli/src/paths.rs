@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use etcetera::BaseStrategy;
-use etcetera::base_strategy::Xdg;
 use tempfile::TempDir;
 
 /// The directory of the journal: `$XDG_STATE_HOME/etude`.
@@ -11,8 +9,7 @@ use tempfile::TempDir;
 /// # Errors
 /// There is no home directory.
 pub(crate) fn state_dir() -> Result<PathBuf, String> {
-    let xdg = Xdg::new().map_err(|_| "there is no home directory: set HOME or XDG_STATE_HOME".to_owned())?;
-    Ok(xdg.state_dir().unwrap_or_else(|| xdg.data_dir()).join("etude"))
+    below("XDG_STATE_HOME", ".local/state")
 }
 
 /// A new directory for temporary files that only this user may enter. Its name is not known before, so that no one else can have
@@ -30,18 +27,24 @@ pub(crate) fn scratch(what: &str) -> Result<TempDir, String> {
 /// # Errors
 /// There is no home directory.
 pub(crate) fn cache_dir() -> Result<PathBuf, String> {
-    let xdg = Xdg::new().map_err(|_| "there is no home directory: set HOME or XDG_CACHE_HOME".to_owned())?;
-    Ok(xdg.cache_dir().join("etude"))
+    below("XDG_CACHE_HOME", ".cache")
 }
 
 /// The user's configuration file, whether it is there or not: `$XDG_CONFIG_HOME/etude/config.yaml`.
 pub(crate) fn user_config() -> Option<PathBuf> {
-    Xdg::new().ok().map(|xdg| xdg.config_dir().join("etude").join("config.yaml"))
+    Some(below("XDG_CONFIG_HOME", ".config").ok()?.join("config.yaml"))
 }
 
 /// The user's home.
 pub(crate) fn home() -> Option<PathBuf> {
-    etcetera::home_dir().ok()
+    std::env::home_dir().filter(|home| !home.as_os_str().is_empty())
+}
+
+/// `etude` below a base directory: that of `variable`, which counts only as an absolute path, or `default` in the home.
+fn below(variable: &str, default: &str) -> Result<PathBuf, String> {
+    let base = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = base.or_else(|| Some(home()?.join(default)));
+    Ok(base.ok_or_else(|| format!("there is no home directory: set HOME or {variable}"))?.join("etude"))
 }
 
 #[cfg(test)]

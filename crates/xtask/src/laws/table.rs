@@ -101,7 +101,7 @@ const OUTSIDE: Ban = Ban {
         "std::io::stderr", "std::io::stdin",
     ],
     words: PRINTING,
-    dependencies: &["clap*", "anstream", "anstyle", "indicatif", "etcetera", "anyhow"],
+    dependencies: &["clap*", "anstream", "anstyle", "indicatif", "anyhow"],
     why: "only etude-cli prints, reads the environment, and chooses exit statuses",
     ..NOTHING
 };
