@@ -13,7 +13,6 @@ mod approval;
 mod binding;
 mod cached;
 mod call;
-mod choose;
 mod code;
 mod conversation;
 mod cx;
@@ -115,6 +114,23 @@ pub struct Start {
     pub yolo: bool,
     /// The forms of the slots of its machines when it began, if those are not the plan's (B-ST3).
     pub slots: SlotForms,
+}
+
+impl Start {
+    /// A first attempt without input, limits and earlier costs.
+    pub fn new(run_id: String) -> Self {
+        Self {
+            run_id,
+            input: Json::trusted("{}"),
+            request: None,
+            limits: Limits::default(),
+            spent: Usage::default(),
+            attempt: Attempt::default(),
+            app_dir: String::new(),
+            yolo: false,
+            slots: SlotForms::default(),
+        }
+    }
 }
 
 /// What a run may cost.

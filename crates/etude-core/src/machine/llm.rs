@@ -11,8 +11,12 @@
 //! | rejected   | retry left                              | asking, with the reasons                |
 //! | rejected   | none left                               | over: validation exhausted              |
 
+mod choose;
+
 use std::sync::Arc;
 use std::task::Poll;
+
+pub(super) use choose::ChooseTask;
 
 use super::binding::unresolved;
 use super::outcome_error::{call_failed, check_exit, not_an_answer};
@@ -67,7 +71,7 @@ impl LlmTask {
     }
 
     /// The same with another schema, and with further prompts in the same message.
-    pub(super) fn asking(
+    fn asking(
         step: Arc<Step>,
         step_context: StepContext,
         values: Arc<Values>,
@@ -306,7 +310,7 @@ impl Task for LlmTask {
     }
 }
 
-pub(super) fn llm_of(step: &Step) -> &Llm {
+fn llm_of(step: &Step) -> &Llm {
     match &step.kind {
         StepKind::Llm(llm) => llm,
         other => unreachable!("an llm task for a step of type {}", other.word()),

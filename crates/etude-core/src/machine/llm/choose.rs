@@ -16,14 +16,13 @@ use std::task::Poll;
 
 use serde_json::{Map, Value, json};
 
-use super::binding::unresolved;
-use super::deviation;
-use super::llm::{LlmTask, llm_of};
-use super::step_context::StepContext;
-use super::values::Values;
-use super::{Cx, Task};
+use super::{LlmTask, llm_of};
 use crate::data::Json;
 use crate::failure::{Failure, FailureKind, Reason};
+use crate::machine::binding::unresolved;
+use crate::machine::step_context::StepContext;
+use crate::machine::values::Values;
+use crate::machine::{Cx, Task, deviation};
 use crate::plan::{Choose, Step};
 use crate::schema::Schema;
 
@@ -31,7 +30,7 @@ use crate::schema::Schema;
 const NONE: &str = "none";
 
 #[derive(Debug)]
-pub(super) struct ChooseTask {
+pub(in crate::machine) struct ChooseTask {
     step: Arc<Step>,
     step_context: StepContext,
     values: Arc<Values>,
@@ -59,7 +58,7 @@ struct Question {
 }
 
 impl ChooseTask {
-    pub(super) fn new(step: Arc<Step>, step_context: StepContext, values: Arc<Values>) -> Self {
+    pub(in crate::machine) fn new(step: Arc<Step>, step_context: StepContext, values: Arc<Values>) -> Self {
         Self { step, step_context, values, state: State::New, stopped: None }
     }
 
