@@ -10,6 +10,6 @@ pub(crate) use client::client_for;
 pub use client::init_tls;
 pub use policy::TransportPolicy;
 
-pub(crate) use exchange::{Failed, FailedAs, Line, MAX_BODY_BYTES, WireRequest, read};
+pub(crate) use exchange::{Failed, FailedAs, Line, WireRequest, read};
 pub(crate) use follow::StreamSink;
 pub(crate) use policy::DEFAULT_TIMEOUT_MS;

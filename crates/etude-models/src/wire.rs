@@ -15,6 +15,9 @@ use crate::dialect::ProviderSchema;
 use crate::image::Images;
 use crate::kind::ProviderKind;
 
+/// Larger answers are no answers of a model.
+pub(crate) const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
+
 /// What a codec encodes.
 #[derive(Clone, Copy)]
 pub(crate) struct Ask<'a> {

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
 use super::stdout_deltas::StdoutDeltas;
-use crate::transport::MAX_BODY_BYTES;
+use crate::wire::MAX_BODY_BYTES;
 
 /// How long the output may stay open after the program and its group have ended: something that left the group holds
 /// it.

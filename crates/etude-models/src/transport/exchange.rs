@@ -19,14 +19,11 @@ use super::{backoff, policy::DEFAULT_TIMEOUT_MS};
 use crate::delta_sink::DeltaSink;
 use crate::local::LocalServer;
 use crate::redact::Redactor;
-use crate::wire::DecodeError;
 use crate::wire::stream::Body;
+use crate::wire::{DecodeError, MAX_BODY_BYTES};
 
 /// Characters of a provider's own message that are quoted.
 const QUOTED_CHARS: usize = 500;
-
-/// Larger answers are no answers of a model.
-pub(crate) const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 
 /// A request as it goes out.
 #[derive(Clone)]

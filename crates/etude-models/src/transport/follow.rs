@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use reqwest::Response;
 
-use super::exchange::{FailedAs, Line, MAX_BODY_BYTES, ReadError, TransportAttempt};
+use super::exchange::{FailedAs, Line, ReadError, TransportAttempt};
 use crate::delta_sink::DeltaSink;
+use crate::wire::MAX_BODY_BYTES;
 use crate::wire::stream::{Assembler, Body, Broken, Reader};
 
 /// A stream says everything in many more bytes than a whole answer.

@@ -1,6 +1,6 @@
 //! Server-sent events, from bytes that may be cut anywhere.
 
-use crate::transport::MAX_BODY_BYTES;
+use super::MAX_BODY_BYTES;
 
 /// An event that has come whole.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

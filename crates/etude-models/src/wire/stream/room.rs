@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-use super::super::DecodeError;
-use crate::transport::MAX_BODY_BYTES;
+use crate::wire::{DecodeError, MAX_BODY_BYTES};
 
 /// What a value counts for beside its text.
 const VALUE_BYTES: usize = 64;
