@@ -3,6 +3,7 @@
 
 mod decisions;
 mod map;
+mod walk;
 
 use std::collections::BTreeMap;
 
@@ -11,6 +12,7 @@ use crate::tree::{Tree, Violation};
 
 pub use decisions::decisions;
 pub use map::map;
+pub use walk::walk;
 
 /// Registries, in pieces, so that this file does not name them.
 const HOSTS: &[&str] = &[

@@ -67,11 +67,27 @@ fn law_11_pages_read_the_api_and_nothing_else() {
 }
 
 #[test]
+fn law_12_folders_need_each_other_in_no_new_circle() {
+    holds(laws::cycles(&TREE, laws::KNOTS));
+}
+
+#[test]
 fn law_8_arrows_point_down() {
     holds(laws::absences(&TREE, 8));
     holds(laws::arrows(&TREE));
     holds(laws::constructs(&TREE));
     holds(laws::re_exports(&TREE));
+}
+
+#[test]
+fn tables_of_law_8_name_modules_that_are_there() {
+    let tables = [("crates/etude-spec/src", laws::FRONTS), ("crates/etude-core/src/machine", laws::CONSTRUCTS)];
+    for (dir, name) in tables.iter().flat_map(|(dir, names)| names.iter().map(move |name| (dir, name))) {
+        assert!(
+            TREE.has(&format!("{dir}/{name}.rs")),
+            "nothing can break the law for `{name}`: {dir} has no such module"
+        );
+    }
 }
 
 #[test]
@@ -135,6 +151,11 @@ fn documents_that_are_read_whole_are_short() {
 #[test]
 fn the_code_map_names_what_is_there() {
     holds(documents::map(&TREE));
+}
+
+#[test]
+fn a_tool_call_takes_few_forms_and_one_channel() {
+    holds(documents::walk(&TREE));
 }
 
 #[test]

@@ -396,9 +396,8 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// Modules of `etude-spec` that are front ends.
-pub const FRONTS: &[&str] = &["pipeline", "stage", "package", "cascade"];
+/// Modules of `etude-spec` that are front ends beside `pipeline`, which refers to their definitions.
+pub const FRONTS: &[&str] = &["application", "cascade", "stage_machine"];
 
 /// Modules of `etude_core::machine` that are constructs: `step` makes them, and none names another.
-pub const CONSTRUCTS: &[&str] =
-    &["agent", "application", "approval", "code", "fan_out", "llm", "stages", "sub_pipeline"];
+pub const CONSTRUCTS: &[&str] = &["agent", "approval", "call", "code", "fan_out", "llm", "stages", "sub_pipeline"];

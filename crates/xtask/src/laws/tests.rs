@@ -172,9 +172,9 @@ fn law_8_sees_crates_that_are_re_exported() {
 #[test]
 fn law_8_sees_front_ends_that_name_each_other() {
     let seen = |file, text| arrows(&tree(&source("etude-spec", file, text))).len();
-    assert_eq!(seen("stage/read.rs", "use crate::pipeline::Step;"), 1);
-    assert_eq!(seen("cascade.rs", "fn f() { crate::package::g(); }"), 1);
-    assert_eq!(seen("pipeline/read.rs", "use crate::pipeline::Step; use crate::yaml::Node;"), 0);
+    assert_eq!(seen("stage_machine/read.rs", "use crate::cascade::Level;"), 1);
+    assert_eq!(seen("cascade.rs", "fn f() { crate::application::g(); }"), 1);
+    assert_eq!(seen("cascade/read.rs", "use crate::cascade::Level; use crate::yaml::Node;"), 0);
 }
 
 #[test]
