@@ -38,54 +38,30 @@ pub enum Condition {
     Not(Box<Self>),
 }
 
-/// A comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Op {
-    /// The same JSON value.
-    Equals,
-    /// Another JSON value.
-    NotEquals,
-    /// An element of the written array.
-    In,
-    /// No element of the written array.
-    NotIn,
-    /// There is such a value (`true`) or there is none (`false`).
-    Exists,
-    /// A string that the written regular expression finds.
-    Matches,
-    /// Greater: numbers, or strings by code point.
-    Gt,
-    /// Greater or equal.
-    Gte,
-    /// Less.
-    Lt,
-    /// Less or equal.
-    Lte,
-}
-
-impl Op {
-    /// Every comparison with its word.
-    pub const WORDS: [(&'static str, Self); 10] = [
-        ("equals", Self::Equals),
-        ("not_equals", Self::NotEquals),
-        ("in", Self::In),
-        ("not_in", Self::NotIn),
-        ("exists", Self::Exists),
-        ("matches", Self::Matches),
-        ("gt", Self::Gt),
-        ("gte", Self::Gte),
-        ("lt", Self::Lt),
-        ("lte", Self::Lte),
-    ];
-
-    /// Its word.
-    pub fn word(self) -> &'static str {
-        Self::WORDS.iter().find(|(_, op)| *op == self).map_or("", |(word, _)| word)
-    }
-
-    /// The comparison that `word` names.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::WORDS.iter().find(|(w, _)| *w == word).map(|(_, op)| *op)
+crate::words! {
+    /// A comparison.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Op {
+        /// The same JSON value.
+        Equals = "equals",
+        /// Another JSON value.
+        NotEquals = "not_equals",
+        /// An element of the written array.
+        In = "in",
+        /// No element of the written array.
+        NotIn = "not_in",
+        /// There is such a value (`true`) or there is none (`false`).
+        Exists = "exists",
+        /// A string that the written regular expression finds.
+        Matches = "matches",
+        /// Greater: numbers, or strings by code point.
+        Gt = "gt",
+        /// Greater or equal.
+        Gte = "gte",
+        /// Less.
+        Lt = "lt",
+        /// Less or equal.
+        Lte = "lte",
     }
 }
 

@@ -4,106 +4,56 @@ use crate::data::Json;
 use crate::outcome::Stderr;
 use crate::plan::Origin;
 
-/// What kind of failure it is: the word is contract (`design: cli`, "`kind` words").
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FailureKind {
-    /// A process failed.
-    StepFailed,
-    /// A process printed something that is not the protocol, or its output breaks its schema.
-    StepOutputInvalid,
-    /// A step took too long.
-    StepTimeout,
-    /// A template or condition refers to a value that is not there.
-    TemplateUnresolved,
-    /// A model's answers were rejected until no retry was left.
-    ValidationExhausted,
-    /// A content validator did not do its job.
-    ValidatorBroken,
-    /// A model could not be asked, or answered nothing.
-    ModelError,
-    /// A model declined.
-    ModelRefused,
-    /// A model's answer was cut off.
-    ModelTruncated,
-    /// The input does not fit the pipeline.
-    InputInvalid,
-    /// No pipeline fits the request.
-    NoPipelineMatched,
-    /// Money, tokens or time ran out.
-    BudgetExceeded,
-    /// The run was cancelled.
-    Cancelled,
-    /// The run stayed queued for too long, and never began.
-    QueueExpired,
-    /// Somebody denied an approval.
-    ApprovalDenied,
-    /// A `require` does not hold.
-    Deviated,
-    /// A stage could not be done; class and code of system B are in the details.
-    StageError,
-    /// The last stage of a machine failed.
-    StageFailed,
-    /// A definition does not hold.
-    DefinitionInvalid,
-    /// The user's surroundings are at fault.
-    Environment,
-    /// A defect of `etude` itself.
-    Internal,
+crate::words! {
+    /// What kind of failure it is: the word is contract (`design: cli`, "`kind` words"). In the order of the codes.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum FailureKind {
+        /// A process failed.
+        StepFailed = "step_failed",
+        /// A process printed something that is not the protocol, or its output breaks its schema.
+        StepOutputInvalid = "step_output_invalid",
+        /// A step took too long.
+        StepTimeout = "step_timeout",
+        /// A template or condition refers to a value that is not there.
+        TemplateUnresolved = "template_unresolved",
+        /// Somebody denied an approval.
+        ApprovalDenied = "approval_denied",
+        /// A `require` does not hold.
+        Deviated = "deviated",
+        /// A model could not be asked, or answered nothing.
+        ModelError = "model_error",
+        /// A model declined.
+        ModelRefused = "model_refused",
+        /// A model's answers were rejected until no retry was left.
+        ValidationExhausted = "validation_exhausted",
+        /// A model's answer was cut off.
+        ModelTruncated = "model_truncated",
+        /// A content validator did not do its job.
+        ValidatorBroken = "validator_broken",
+        /// The input does not fit the pipeline.
+        InputInvalid = "input_invalid",
+        /// No pipeline fits the request.
+        NoPipelineMatched = "no_pipeline_matched",
+        /// Money, tokens or time ran out.
+        BudgetExceeded = "budget_exceeded",
+        /// The run was cancelled.
+        Cancelled = "cancelled",
+        /// The run stayed queued for too long, and never began.
+        QueueExpired = "queue_expired",
+        /// A stage could not be done; class and code of system B are in the details.
+        StageError = "stage_error",
+        /// The last stage of a machine failed.
+        StageFailed = "stage_failed",
+        /// A definition does not hold.
+        DefinitionInvalid = "definition_invalid",
+        /// The user's surroundings are at fault.
+        Environment = "environment",
+        /// A defect of `etude` itself.
+        Internal = "internal",
+    }
 }
 
 impl FailureKind {
-    /// Every kind, in the order of the codes.
-    pub const ALL: [Self; 21] = [
-        Self::StepFailed,
-        Self::StepOutputInvalid,
-        Self::StepTimeout,
-        Self::TemplateUnresolved,
-        Self::ApprovalDenied,
-        Self::Deviated,
-        Self::ModelError,
-        Self::ModelRefused,
-        Self::ValidationExhausted,
-        Self::ModelTruncated,
-        Self::ValidatorBroken,
-        Self::InputInvalid,
-        Self::NoPipelineMatched,
-        Self::BudgetExceeded,
-        Self::Cancelled,
-        Self::QueueExpired,
-        Self::StageError,
-        Self::StageFailed,
-        Self::DefinitionInvalid,
-        Self::Environment,
-        Self::Internal,
-    ];
-
-    /// The word in result documents.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::StepFailed => "step_failed",
-            Self::StepOutputInvalid => "step_output_invalid",
-            Self::StepTimeout => "step_timeout",
-            Self::TemplateUnresolved => "template_unresolved",
-            Self::ValidationExhausted => "validation_exhausted",
-            Self::ValidatorBroken => "validator_broken",
-            Self::ModelError => "model_error",
-            Self::ModelRefused => "model_refused",
-            Self::ModelTruncated => "model_truncated",
-            Self::InputInvalid => "input_invalid",
-            Self::NoPipelineMatched => "no_pipeline_matched",
-            Self::BudgetExceeded => "budget_exceeded",
-            Self::Cancelled => "cancelled",
-            Self::QueueExpired => "queue_expired",
-            Self::ApprovalDenied => "approval_denied",
-            Self::Deviated => "deviated",
-            Self::StageError => "stage_error",
-            Self::StageFailed => "stage_failed",
-            Self::DefinitionInvalid => "definition_invalid",
-            Self::Environment => "environment",
-            Self::Internal => "internal",
-        }
-    }
-
     /// The code that `etude explain` knows.
     pub const fn code(self) -> &'static str {
         match self {
@@ -129,11 +79,6 @@ impl FailureKind {
             Self::Environment => "E0101",
             Self::Internal => "B0001",
         }
-    }
-
-    /// The kind that `word` names.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.word() == word)
     }
 }
 

@@ -3,34 +3,17 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// A capability level; the runtime maps it to an actual model (protocol section 5).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Tier {
-    /// Fast and cheap: classification, extraction.
-    Lite,
-    /// General purpose.
-    #[default]
-    Standard,
-    /// Deep reasoning.
-    Reasoning,
-}
-
-impl Tier {
-    /// All tiers, cheapest first.
-    pub const ALL: [Self; 3] = [Self::Lite, Self::Standard, Self::Reasoning];
-
-    /// The word used in pipeline files.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Lite => "lite",
-            Self::Standard => "standard",
-            Self::Reasoning => "reasoning",
-        }
-    }
-
-    /// The tier that `word` names.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|tier| tier.word() == word)
+crate::words! {
+    /// A capability level; the runtime maps it to an actual model (protocol section 5).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+    pub enum Tier {
+        /// Fast and cheap: classification, extraction.
+        Lite = "lite",
+        /// General purpose.
+        #[default]
+        Standard = "standard",
+        /// Deep reasoning.
+        Reasoning = "reasoning",
     }
 }
 

@@ -45,38 +45,20 @@ pub struct ToolList {
     pub tool_calling: ToolCalling,
 }
 
-/// How surely a model calls tools: in a form that differs from text, and with faults that can be reported back to it
-/// (B-CN2, B-CN5).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ToolCalling {
-    /// Guaranteed.
-    #[default]
-    Hard,
-    /// Has to be tried.
-    Probed,
-    /// Usually.
-    Preferred,
-    /// Not at all.
-    Absent,
-}
-
-impl ToolCalling {
-    /// Every claim.
-    pub const ALL: [Self; 4] = [Self::Hard, Self::Probed, Self::Preferred, Self::Absent];
-
-    /// The word in configurations.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Hard => "hard",
-            Self::Probed => "probed",
-            Self::Preferred => "preferred",
-            Self::Absent => "absent",
-        }
-    }
-
-    /// The claim that `word` names.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|claim| claim.word() == word)
+crate::words! {
+    /// How surely a model calls tools: in a form that differs from text, and with faults that can be reported back to it
+    /// (B-CN2, B-CN5).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub enum ToolCalling {
+        /// Guaranteed.
+        #[default]
+        Hard = "hard",
+        /// Has to be tried.
+        Probed = "probed",
+        /// Usually.
+        Preferred = "preferred",
+        /// Not at all.
+        Absent = "absent",
     }
 }
 

@@ -22,21 +22,14 @@ use super::{Verdict, app_key};
 /// The word of an entry that no longer holds.
 const CLEARED: &str = "cleared";
 
-/// Whether a row is a run of the pipeline or a comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RowKind {
-    /// The pipeline ran.
-    Run,
-    /// It ran beside an agent.
-    Shadow,
-}
-
-impl RowKind {
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Run => "run",
-            Self::Shadow => "shadow",
-        }
+etude_core::words! {
+    /// Whether a row is a run of the pipeline or a comparison.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum RowKind {
+        /// The pipeline ran.
+        Run = "run",
+        /// It ran beside an agent.
+        Shadow = "shadow",
     }
 }
 

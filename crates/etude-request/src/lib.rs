@@ -30,34 +30,17 @@ pub use measure::{Labelled, Measured, measure, parse_labelled};
 pub use source::{From, Source, Trail, sources, sources_json};
 pub use wording::{Words, reworded};
 
-/// Who decides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Mode {
-    /// The embedded router where it is sure, the `lite` tier where it is not.
-    #[default]
-    Auto,
-    /// The `lite` tier.
-    Llm,
-    /// The embedded router.
-    Embedded,
-}
-
-impl Mode {
-    /// Every mode.
-    pub const ALL: [Self; 3] = [Self::Auto, Self::Llm, Self::Embedded];
-
-    /// The word in configuration and flags.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Llm => "llm",
-            Self::Embedded => "embedded",
-        }
-    }
-
-    /// The mode that `word` names.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|mode| mode.word() == word)
+etude_core::words! {
+    /// Who decides.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub enum Mode {
+        /// The embedded router where it is sure, the `lite` tier where it is not.
+        #[default]
+        Auto = "auto",
+        /// The `lite` tier.
+        Llm = "llm",
+        /// The embedded router.
+        Embedded = "embedded",
     }
 }
 

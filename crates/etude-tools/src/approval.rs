@@ -4,27 +4,17 @@ use crate::confine::Roots;
 use crate::pattern::{Pattern, Subject, Verdict, split, verdict};
 use crate::tool::{Args, Effect, Tool};
 
-/// How calls that change something are decided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Mode {
-    /// Somebody is asked, except for what is listed.
-    #[default]
-    Ask,
-    /// What is listed is allowed, everything else is denied.
-    Allowlist,
-    /// Everything is allowed, except for what is listed with `$deny`.
-    Yolo,
-}
-
-impl Mode {
-    /// The mode that a word of the configuration names.
-    pub fn from_word(word: &str) -> Option<Self> {
-        match word {
-            "ask" => Some(Self::Ask),
-            "allowlist" => Some(Self::Allowlist),
-            "yolo" => Some(Self::Yolo),
-            _ => None,
-        }
+etude_core::words! {
+    /// How calls that change something are decided.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub enum Mode {
+        /// Somebody is asked, except for what is listed.
+        #[default]
+        Ask = "ask",
+        /// What is listed is allowed, everything else is denied.
+        Allowlist = "allowlist",
+        /// Everything is allowed, except for what is listed with `$deny`.
+        Yolo = "yolo",
     }
 }
 

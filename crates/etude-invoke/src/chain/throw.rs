@@ -17,60 +17,28 @@ pub struct Throw {
     pub reply: Option<Box<ToolReply>>,
 }
 
-/// Sorts of throws that callers tell apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ThrowKind {
-    /// A function failed.
-    Failed,
-    /// Arguments do not fit.
-    Arguments,
-    /// A result does not fit.
-    Returns,
-    /// The caller may not call this tool.
-    NotAllowed,
-    /// Somebody had to say yes and did not.
-    NotTrusted,
-    /// Somebody has to say yes and no one can be asked now.
-    Waiting,
-    /// There is no such tool.
-    Unknown,
-    /// A definition does not hold.
-    Definition,
-    /// The surroundings lack something, such as a model.
-    Environment,
-}
-
-impl ThrowKind {
-    const ALL: [Self; 9] = [
-        Self::Failed,
-        Self::Arguments,
-        Self::Returns,
-        Self::NotAllowed,
-        Self::NotTrusted,
-        Self::Waiting,
-        Self::Unknown,
-        Self::Definition,
-        Self::Environment,
-    ];
-
-    /// The word in documents.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Failed => "failed",
-            Self::Arguments => "arguments_invalid",
-            Self::Returns => "result_invalid",
-            Self::NotAllowed => "not_allowed",
-            Self::NotTrusted => "not_trusted",
-            Self::Waiting => "waiting",
-            Self::Unknown => "unknown_skill",
-            Self::Definition => "definition_invalid",
-            Self::Environment => "environment",
-        }
-    }
-
-    /// The sort that a word names.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.word() == word)
+etude_core::words! {
+    /// Sorts of throws that callers tell apart.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum ThrowKind {
+        /// A function failed.
+        Failed = "failed",
+        /// Arguments do not fit.
+        Arguments = "arguments_invalid",
+        /// A result does not fit.
+        Returns = "result_invalid",
+        /// The caller may not call this tool.
+        NotAllowed = "not_allowed",
+        /// Somebody had to say yes and did not.
+        NotTrusted = "not_trusted",
+        /// Somebody has to say yes and no one can be asked now.
+        Waiting = "waiting",
+        /// There is no such tool.
+        Unknown = "unknown_skill",
+        /// A definition does not hold.
+        Definition = "definition_invalid",
+        /// The surroundings lack something, such as a model.
+        Environment = "environment",
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use etude_core::condition::Op;
+
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::fields::{Kind, pipeline};
@@ -178,7 +180,7 @@ pub(crate) fn bad_command(file: &File, at: Span, why: &str) -> Diagnostic {
 }
 
 pub(crate) fn bad_condition(file: &File, at: Span, message: String) -> Diagnostic {
-    let words: Vec<_> = etude_core::condition::Op::WORDS.iter().map(|(word, _)| *word).collect();
+    let words = Op::ALL.map(Op::word);
     Diagnostic::error(Code::BadCondition, file, at, message)
         .hint(format!("a comparison is `{{value: \"{{{{step.output}}}}\", OP: …}}` with one of {}", list(&words)))
 }

@@ -5,51 +5,28 @@ use serde_json::Value;
 use crate::condition::Op;
 use crate::template::Segment;
 
-/// Where a declarative hook takes a value from (B-20.3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Root {
-    /// The run's input.
-    Input,
-    /// The stage's context.
-    Ctx,
-    /// The data of the state slot.
-    Slot,
-    /// The results of the predecessors.
-    Upstream,
-    /// Ids of the run.
-    Run,
-    /// The completion's payload.
-    Parsed,
-    /// The stage's result.
-    Result,
-    /// What became of each attempt.
-    Attempts,
-    /// Whether the last attempt ended at the turn cap.
-    CapHit,
-}
-
-impl Root {
-    /// Every root with its word.
-    pub const WORDS: [(&'static str, Self); 9] = [
-        ("input", Self::Input),
-        ("ctx", Self::Ctx),
-        ("slot", Self::Slot),
-        ("upstream", Self::Upstream),
-        ("run", Self::Run),
-        ("parsed", Self::Parsed),
-        ("result", Self::Result),
-        ("attempts", Self::Attempts),
-        ("capHit", Self::CapHit),
-    ];
-
-    /// The word in machine files.
-    pub fn word(self) -> &'static str {
-        Self::WORDS.iter().find(|(_, root)| *root == self).map_or("", |(word, _)| word)
-    }
-
-    /// The root that `word` names.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::WORDS.iter().find(|(known, _)| *known == word).map(|(_, root)| *root)
+crate::words! {
+    /// Where a declarative hook takes a value from (B-20.3).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Root {
+        /// The run's input.
+        Input = "input",
+        /// The stage's context.
+        Ctx = "ctx",
+        /// The data of the state slot.
+        Slot = "slot",
+        /// The results of the predecessors.
+        Upstream = "upstream",
+        /// Ids of the run.
+        Run = "run",
+        /// The completion's payload.
+        Parsed = "parsed",
+        /// The stage's result.
+        Result = "result",
+        /// What became of each attempt.
+        Attempts = "attempts",
+        /// Whether the last attempt ended at the turn cap.
+        CapHit = "capHit",
     }
 }
 
