@@ -159,6 +159,26 @@ pub struct StepRow {
     pub effects: Vec<EffectId>,
 }
 
+impl StepRow {
+    /// The row of a step that has not started.
+    pub fn new(phase: Phase, name: String, kind: &'static str) -> Self {
+        Self {
+            phase,
+            name,
+            kind,
+            status: StepStatus::NotStarted,
+            attempts: 0,
+            retries: 0,
+            duration_ms: 0,
+            cached: false,
+            items: None,
+            usage: Usage::default(),
+            model: None,
+            effects: Vec::new(),
+        }
+    }
+}
+
 crate::words! {
     /// What became of a step.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -300,6 +320,19 @@ pub enum Event {
         /// How many there are.
         total: usize,
     },
+}
+
+/// A whole number in groups of three digits: `1,048,576`.
+pub fn number(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
 }
 
 /// A duration for people: `350 ms`, `4.2 s`, `3 min 5 s`, `2 h 10 min`.

@@ -12,6 +12,7 @@ use etude_core::failure::Phase;
 use etude_core::machine::Limits;
 use etude_core::model::Tier;
 use etude_core::plan::{OnTimeout, Origin, Plan};
+use etude_core::report::number;
 use etude_models::Price;
 
 /// The price of the model that stands for a tier, where it is known.
@@ -293,29 +294,16 @@ impl WorstCase {
 impl Bound {
     /// The derivation in words: `51 elements × 4 calls × ≤ 2,000 output tokens × $15 per million`.
     pub fn text(&self) -> String {
-        let count = |n: u64, word: &str| format!("{} {word}{}", grouped(n), if n == 1 { "" } else { "s" });
+        let count = |n: u64, word: &str| format!("{} {word}{}", number(n), if n == 1 { "" } else { "s" });
         let mut text = format!("{} × {}", count(self.elements, "element"), count(self.calls, "call"));
         if let Some(tokens) = self.max_tokens {
-            text.push_str(&format!(" × ≤ {} output tokens", grouped(u64::from(tokens))));
+            text.push_str(&format!(" × ≤ {} output tokens", number(u64::from(tokens))));
         }
         if let Some(usd) = self.usd_per_million {
             text.push_str(&format!(" × ${usd} per million"));
         }
         text
     }
-}
-
-/// A number with its thousands apart.
-fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::time::Instant;
 use etude_core::data::Json;
 use etude_core::effect::Effect;
 use etude_core::failure::{Failure, FailureKind};
-use etude_core::machine::{Command, Limits, Machine, Start};
+use etude_core::machine::{Command, Machine, Start};
 use etude_core::model::{Part, Request, Tier, Usage};
 use etude_core::outcome::{Completed, Outcome};
 use etude_runtime::host::ModelPort;
@@ -56,18 +56,7 @@ pub(crate) async fn ask(models: &Arc<dyn ModelPort>, question: Question) -> Repl
     let (purpose, system) = (question.name, question.system);
     let plan = lower::question(question.tier, purpose, system, question.prompt, question.schema);
     let mut done = Vec::new();
-    let start = Start {
-        run_id: String::new(),
-        input: Json::trusted("{}"),
-        request: None,
-        limits: Limits::default(),
-        spent: Usage::default(),
-        app_dir: String::new(),
-        yolo: false,
-        slots: Default::default(),
-        attempt: Default::default(),
-    };
-    let mut machine = Machine::new(&plan, start);
+    let mut machine = Machine::new(&plan, Start::new(String::new()));
     loop {
         let mut calls = machine.poll().into_iter().filter_map(|command| match command {
             Command::Start(id, Effect::Model(request)) => Some((id, request)),

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+pub(crate) use etude_core::report::number;
+
 /// Longest piece of user text that a message repeats, in characters.
 const MAX_LENGTH: usize = 60;
 
@@ -87,19 +89,6 @@ pub(crate) fn quoted_list<S: AsRef<str>>(names: &[S], last: &str) -> String {
             format!("{head} and {} more", names.len() - MAX_COUNT)
         }
     }
-}
-
-/// A number with commas: `1,048,576`.
-pub(crate) fn number(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 /// How many candidates are looked at: a bound against hostile files.

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use etude_core::data::Json;
 use etude_core::effect::EffectId;
 use etude_core::failure::{Phase, Reason, RejectedBy};
-use etude_core::model::Usage;
 use etude_core::report::{Event, FellBack, Item, Items, StepRow, StepStatus};
 use etude_runtime::record;
 use serde_json::Value;
@@ -43,20 +42,8 @@ impl Steps {
         let name = event["step"].as_str()?.to_owned();
         let (rows, place) = (&mut self.rows, self.places.entry((phase, name.clone())));
         Some(*place.or_insert_with(|| {
-            rows.push(StepRow {
-                phase,
-                name,
-                kind: KINDS.into_iter().find(|kind| event["type"] == *kind).unwrap_or("code"),
-                status: StepStatus::NotStarted,
-                attempts: 0,
-                retries: 0,
-                duration_ms: 0,
-                cached: false,
-                items: None,
-                usage: Usage::default(),
-                model: None,
-                effects: Vec::new(),
-            });
+            let kind = KINDS.into_iter().find(|kind| event["type"] == *kind).unwrap_or("code");
+            rows.push(StepRow::new(phase, name, kind));
             rows.len() - 1
         }))
     }
@@ -176,6 +163,8 @@ fn item(item: &Value) -> Option<Item> {
 
 #[cfg(test)]
 mod tests {
+    use etude_core::model::Usage;
+
     use etude_runs::story::event_json;
     use serde_json::json;
 

@@ -210,20 +210,7 @@ impl Cx {
     /// Adds a row for a step that has not started.
     pub(crate) fn add_row(&mut self, phase: Phase, name: &str, kind: &'static str) -> usize {
         self.spans.push(Span::default());
-        self.rows.push(StepRow {
-            phase,
-            name: name.to_owned(),
-            kind,
-            status: StepStatus::NotStarted,
-            attempts: 0,
-            retries: 0,
-            duration_ms: 0,
-            cached: false,
-            items: None,
-            usage: Usage::default(),
-            model: None,
-            effects: Vec::new(),
-        });
+        self.rows.push(StepRow::new(phase, name.to_owned(), kind));
         self.rows.len() - 1
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use etude_core::plan::stages::Stage;
 use etude_core::plan::{Binding, ForEach, Sequence, Step, StepKind};
+use etude_core::report::number;
 use etude_core::template::Template;
 use serde_json::value::RawValue;
 
@@ -53,7 +54,7 @@ impl Walk<'_> {
         };
         let mut unknown = place.unknown.clone();
         if let Some(Repeat { count: None, max_items, items, .. }) = &for_each {
-            let most = super::grouped(*max_items);
+            let most = number(*max_items);
             unknown.push(format!("the number of elements of {items}; `max_items` ({most}) is used"));
         }
         let asked = match &step.kind {

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+pub(super) use etude_core::report::number;
+
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use maud::{Markup, html};
@@ -84,19 +86,6 @@ pub(super) fn money(value: &Value) -> String {
         Some(usd) if usd < 1.0 => format!("${usd:.3}"),
         Some(usd) => format!("${usd:.2}"),
     }
-}
-
-/// A whole number in groups of three digits.
-pub(super) fn number(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 /// A number of tokens, short.

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use etude_core::data::Json;
 use etude_core::failure::{Failure, FailureKind};
-use etude_core::machine::{ABI, Limits, Start};
-use etude_core::model::{Tool as ModelTool, Usage};
+use etude_core::machine::{ABI, Start};
+use etude_core::model::Tool as ModelTool;
 use etude_core::tool::{AvailableTool, ToolCall, ToolList, ToolReply, ToolResult, ToolSelection};
 use etude_invoke::chain::{Outcome, Throw, ThrowKind};
 use etude_process::blob::FileBlobs;
@@ -79,17 +78,7 @@ async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Out
     });
     let drive = Drive {
         plan: &plan,
-        start: Start {
-            run_id: id,
-            input: Json::trusted("{}"),
-            request: None,
-            limits: Limits::default(),
-            spent: Usage::default(),
-            app_dir: String::new(),
-            yolo: false,
-            slots: Default::default(),
-            attempt: Default::default(),
-        },
+        start: Start::new(id),
         is_resumed: false,
         session: &*session,
         records: Vec::new(),
