@@ -174,11 +174,6 @@ impl SourceFile {
         start..start + text.len()
     }
 
-    /// How many lines there are: one more than there are line breaks.
-    pub fn line_count(&self) -> u32 {
-        count(self.lines().len())
-    }
-
     fn lines(&self) -> &[u32] {
         self.lines.get_or_init(|| {
             let breaks = self.text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
@@ -329,7 +324,6 @@ mod tests {
         }
         assert_eq!(SourceFile::new("x", "").position(5), (1, 1));
         assert_eq!(&file.text()[file.line_range(2)], "ab");
-        assert_eq!(file.line_count(), 4);
     }
 
     /// a path that leaves the app is none.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use etude_core::data::Json;
 use etude_core::effect::EffectId;
 use etude_core::effect::Gate;
-use etude_core::failure::{Failure, FailureKind};
+use etude_core::failure::Failure;
 use etude_core::machine::{ABI, Limits, Machine};
 use etude_core::model::{CallFailure, CallFailureKind, ModelResponse, Usage};
 use etude_core::report::{self, Status};
@@ -551,20 +551,5 @@ fn state_of(result: &report::RunResult) -> RunState {
         Status::Succeeded => RunState::Succeeded,
         Status::Failed => RunState::Failed,
         Status::Cancelled => RunState::Cancelled,
-    }
-}
-
-impl Error {
-    /// The failure that a result document shows for it.
-    pub fn to_failure(&self) -> Failure {
-        if let Self::Refused { failure, .. } = self {
-            return (**failure).clone();
-        }
-        let kind = match self {
-            Self::Engine(engine::Error::Unknown(_) | engine::Error::Ambiguous { .. }) => FailureKind::InputInvalid,
-            Self::Changed { .. } => FailureKind::DefinitionInvalid,
-            _ => FailureKind::Environment,
-        };
-        Failure::new(kind, self.to_string())
     }
 }

@@ -135,11 +135,6 @@ pub fn is_tolerated(command: &str, status: i32) -> bool {
     status == 1 && is_search
 }
 
-/// True if a body counts on the variable that only this mode knows (C-3.6).
-pub fn uses_base_dir(body: &str) -> bool {
-    body.contains("{baseDir}")
-}
-
 /// The first paragraph of a body: the description of a skill that has none (C-3.1).
 pub fn first_paragraph(body: &str) -> Option<String> {
     let paragraphs = body.split("\n\n").map(str::trim).filter(|text| !text.is_empty() && !text.starts_with('#'));
