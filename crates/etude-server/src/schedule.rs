@@ -333,7 +333,7 @@ pub(crate) async fn fire(call: Call) -> Respond {
             return Ok((before, true));
         }
         let now = server.clock().now_ms();
-        let tick = tick::Tick { key: key.clone(), at_ms: now, due_ms: now, kind: "fire", expected: Expected::Nothing };
+        let tick = tick::Tick { key: key.clone(), kind: "fire", ..tick::Tick::nominal(now, now) };
         match tick::begin(&server, &found, &tick, false)? {
             tick::Taken::Ran(run_id) => Ok((json!({"at": rfc3339(now), "run_id": run_id}), false)),
             tick::Taken::Full(full) => Err(full.problem(&server)),

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use super::shell::{Section, Shell};
-use super::text::{ABSENT, Zone, duration, list_of, marked, text, visible};
+use super::text::{ABSENT, Zone, duration, duration_of, list_of, marked, text, visible};
 use super::{glyph, row, see, segment, source};
 use crate::problem::Problem;
 use crate::request::{Call, Respond};
@@ -289,6 +289,7 @@ fn table(shell: &Shell, ticks: &[Value]) -> Markup {
                     td.target-cell {
                         (shell.zone.tick(&tick["at"]))
                         @if tick["due_at"] != tick["at"] { span.dim { ", due " (shell.zone.clock(&tick["due_at"])) } }
+                        @if tick["late_ms"].is_u64() { span.dim { ", " (duration_of(&tick["late_ms"])) " late" } }
                         @if let Some(word) = tick["reason"].as_str() { p.reason { (visible(reason(word))) } }
                         p.phone.small.dim { (text(tick, "kind")) }
                     }

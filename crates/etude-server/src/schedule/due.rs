@@ -53,6 +53,8 @@ pub(super) struct Due {
     pub(super) due_ms: i64,
     /// It makes a run; otherwise it was missed.
     pub(super) runs: bool,
+    /// Its time passed while no server looked.
+    pub(super) is_late: bool,
 }
 
 /// The ticks that are due, oldest first, and the first instant at which another one is.
@@ -70,7 +72,8 @@ pub(super) fn due(schedule: &Schedule, window: Window, is_taken: impl Fn(i64) ->
     let mut ticks: Vec<Due> = due
         .map(|at_ms| {
             let due_ms = with_jitter(at_ms);
-            Due { at_ms, due_ms, runs: is_current(due_ms) }
+            let is_current = is_current(due_ms);
+            Due { at_ms, due_ms, runs: is_current, is_late: !is_current }
         })
         .collect();
     let caught_up = match schedule.catch_up {
@@ -113,11 +116,12 @@ mod tests {
         let window = Window { after_ms: 6 * HOUR, last_look_ms: Some(6 * HOUR + 1), now_ms: 10 * HOUR + HOUR / 2 };
         let (ticks, next) = due(&schedule(more), window, |_| false);
         assert_eq!(next, Some(11 * HOUR));
+        assert!(ticks.iter().all(|tick| tick.is_late));
         let hours = |runs: bool| ticks.iter().filter(|tick| tick.runs || !runs).map(|tick| tick.at_ms / HOUR).collect();
         (hours(false), hours(true))
     }
 
-    /// S-102, S-103: after an outage or a sleep, `catch_up` decides which missed ticks run.
+    /// S-102, S-103, K-44: after an outage or a sleep, all ticks are late, and `catch_up` decides which of them run.
     #[test]
     fn catch_up_decides_which_missed_ticks_run() {
         let all = vec![7, 8, 9, 10];
@@ -135,12 +139,12 @@ mod tests {
         assert_eq!((ticks.len(), ran), (300, (201..=300).collect()));
     }
 
-    /// A tick that comes due between two looks is current, whatever `catch_up` is; a taken one is not due.
+    /// K-44: a tick that comes due between two looks is current and not late, whatever `catch_up` is; a taken one is not due.
     #[test]
     fn a_tick_between_two_looks_is_current() {
         let window = Window { after_ms: 0, last_look_ms: Some(HOUR - 100), now_ms: HOUR + 100 };
         let (ticks, _) = due(&schedule(", catch_up: none"), window, |_| false);
-        assert_eq!(ticks, [Due { at_ms: HOUR, due_ms: HOUR, runs: true }]);
+        assert_eq!(ticks, [Due { at_ms: HOUR, due_ms: HOUR, runs: true, is_late: false }]);
         assert_eq!(due(&schedule(""), window, |_| true).0, []);
     }
 

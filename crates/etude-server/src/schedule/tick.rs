@@ -31,6 +31,8 @@ pub(super) struct Tick {
     /// Its nominal time.
     pub(super) at_ms: i64,
     pub(super) due_ms: i64,
+    /// How much later than due it was seen, if no server looked at its time (K-44).
+    pub(super) late_ms: Option<i64>,
     pub(super) kind: &'static str,
     pub(super) expected: Expected,
 }
@@ -50,11 +52,11 @@ pub(super) enum Taken {
 impl Tick {
     /// A tick of the pattern. Its key has nothing of the definition.
     pub(super) fn nominal(at_ms: i64, due_ms: i64) -> Self {
-        Self { key: at_ms.to_string(), at_ms, due_ms, kind: "tick", expected: Expected::Nothing }
+        Self { key: at_ms.to_string(), at_ms, due_ms, late_ms: None, kind: "tick", expected: Expected::Nothing }
     }
 
     fn entry(&self, found: &Found, state: &str, reason: Option<&str>) -> Entry {
-        let body = json!({"kind": self.kind, "reason": reason, "due_ms": self.due_ms});
+        let body = json!({"kind": self.kind, "reason": reason, "due_ms": self.due_ms, "late_ms": self.late_ms});
         let (book, key) = (found.book(), self.key.clone());
         Entry { book, key, at_ms: self.at_ms, state: state.to_owned(), body: body.to_string(), ..Entry::default() }
     }
@@ -66,7 +68,7 @@ pub(super) fn document(entry: &Entry) -> Value {
     let due = body["due_ms"].as_i64().unwrap_or(entry.at_ms);
     json!({
         "at": rfc3339(entry.at_ms), "kind": body["kind"], "outcome": entry.state, "reason": body["reason"],
-        "run_id": entry.run_id, "due_at": rfc3339(due),
+        "run_id": entry.run_id, "due_at": rfc3339(due), "late_ms": body["late_ms"],
     })
 }
 
@@ -145,6 +147,7 @@ pub(super) fn promote(server: &Arc<Server>, found: &Found, entry: &Entry) -> Res
     let tick = Tick {
         key: entry.key.clone(),
         expected: Expected::Entry { state: entry.state.clone(), due_ms: entry.due_ms },
+        late_ms: body["late_ms"].as_i64(),
         ..Tick::nominal(entry.at_ms, body["due_ms"].as_i64().unwrap_or(entry.at_ms))
     };
     match begin(server, found, &tick, true)? {

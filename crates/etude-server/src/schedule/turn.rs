@@ -113,7 +113,8 @@ fn look_at(server: &Arc<Server>, found: &Found, look: &mut Look) -> Result<(), P
     let taken: BTreeSet<String> = taken.into_iter().map(|entry| entry.key).collect();
     let (ticks, next_ms) = due::due(schedule, window, |at_ms| taken.contains(&at_ms.to_string()));
     for due in ticks {
-        let nominal = tick::Tick::nominal(due.at_ms, due.due_ms);
+        let late_ms = due.is_late.then(|| now_ms.saturating_sub(due.due_ms));
+        let nominal = tick::Tick { late_ms, ..tick::Tick::nominal(due.at_ms, due.due_ms) };
         match due.runs {
             _ if kept.is_paused_at(now_ms) => tick::skip(server, found, &nominal, "paused")?,
             true => tick::take(server, found, &nominal)?,

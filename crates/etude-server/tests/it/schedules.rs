@@ -64,7 +64,12 @@ fn seen_with(server: &Running, name: &str, pattern: &str) {
     }
 }
 
-/// S-102, S-109: a tick begins a run with its nominal time; missed ticks are kept with their reason.
+/// K-44: no server looked at the time of the tick, and it was seen at least this much later.
+fn assert_late(tick: &Value, by_ms: i64) {
+    assert!(tick["late_ms"].as_i64().is_some_and(|late| late >= by_ms), "{tick}");
+}
+
+/// S-102, S-109, K-44: a tick begins a run with its nominal time, and says how late it is; missed ticks are kept with their reason.
 #[test]
 fn a_tick_begins_a_run_with_its_time() {
     let server = server(
@@ -81,6 +86,7 @@ fn a_tick_begins_a_run_with_its_time() {
         ]
     );
     assert_eq!((&ticks[0]["kind"], &ticks[0]["due_at"]), (&json!("tick"), &ticks[0]["at"]));
+    assert_late(&ticks[0], HOUR / 2);
     let run = server.until(ticks[0]["run_id"].as_str().expect("a run"), &["succeeded"]);
     assert_eq!((&run["cause"], &run["by"]), (&json!("schedule"), &Value::Null));
     assert_eq!(run["output"], json!({"tick": "2030-07-15T16:00:00.000Z"}));
