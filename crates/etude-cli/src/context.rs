@@ -391,7 +391,7 @@ pub(crate) fn sandboxes(wanted: &[String]) -> Result<Option<SandboxSettings>, Pr
     })?;
     let program = std::env::current_exe()
         .map_err(|e| Problem::environment(format!("the program that makes sandboxes cannot be found: {e}")))?;
-    Ok(Some(SandboxSettings { program, scratch: std::env::temp_dir() }))
+    Ok(Some(SandboxSettings { program, scratch: std::env::temp_dir(), is_isolated: false }))
 }
 
 /// What a refusal is about.

@@ -142,6 +142,11 @@ impl Environment {
     /// Where programs of this call are looked up.
     pub(super) fn path<'a>(&'a self, call: &'a ProcessCall) -> Option<&'a OsStr> {
         let asked = call.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| OsStr::new(value));
-        asked.or_else(|| self.inherited.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str()))
+        asked.or_else(|| self.own_path())
+    }
+
+    /// Where etude itself looks programs up.
+    pub(super) fn own_path(&self) -> Option<&OsStr> {
+        self.inherited.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str())
     }
 }

@@ -253,6 +253,8 @@ impl ProcessHost {
             Some(asked) => {
                 let home = self.environment.home();
                 let app = self.app_root()?;
+                // Variables of an isolated step open no directory to it.
+                let path = if self.sandboxes.are_isolated() { self.environment.own_path() } else { path };
                 let inmate = Inmate { launch: &launch, app: &app, dir: &call.dir, path, home };
                 Some(self.sandboxes.enclose(asked, &inmate)?)
             }
@@ -292,6 +294,11 @@ impl ProcessHost {
         let is_asked = call.setting.worker == Some(Worker::Python);
         if !is_asked && !self.workers.python.every_step {
             return Ok(None);
+        }
+        if place.enclosure.is_some() && self.sandboxes.are_isolated() {
+            return Ok(
+                is_asked.then(|| Err("a warm interpreter needs `/proc`, which the step does not see".to_owned()))
+            );
         }
         let Some(python) = worker::python(&place.launch, &place.dir, self.environment.path(call)) else {
             let why = "the command is not a single Python process, or has unusual options";

@@ -48,6 +48,9 @@ pub struct SandboxSettings {
     pub program: PathBuf,
     /// Where a directory for the run's sandboxed processes is made.
     pub scratch: PathBuf,
+    /// The run sees nothing of others on this machine (K-55): no `/proc`, no programs where only the step looks for them, and no
+    /// interpreter that needs either.
+    pub is_isolated: bool,
 }
 
 /// What happens to calls that ask for a sandbox.
@@ -192,6 +195,7 @@ pub(super) struct Inmate<'a> {
     pub(super) app: &'a Root,
     /// The working directory, relative to the app's.
     pub(super) dir: &'a str,
+    /// The directories of programs that become readable.
     pub(super) path: Option<&'a std::ffi::OsStr>,
     pub(super) home: Option<&'a Path>,
 }
@@ -199,6 +203,11 @@ pub(super) struct Inmate<'a> {
 impl Sandboxes {
     pub(super) fn new(policy: SandboxPolicy) -> Self {
         Self { policy, scratch: Mutex::default() }
+    }
+
+    /// Whether sandboxed processes see nothing of other runs (K-55).
+    pub(super) fn are_isolated(&self) -> bool {
+        matches!(&self.policy, SandboxPolicy::Enforced(settings) if settings.is_isolated)
     }
 
     /// The sandbox that `asked` describes; else why there can be none.
@@ -217,7 +226,7 @@ impl Sandboxes {
         let (scratch, scratch_dir) =
             self.scratch(settings).map_err(|error| reach::failed("no directory can be made", &error))?;
         let declared = reach::declared(asked, inmate)?;
-        let enforced = describe(support, asked);
+        let enforced = describe(support, asked) + if settings.is_isolated { "; isolated" } else { "" };
         let mut variables = vec![("TMPDIR", scratch.clone().into_os_string())];
         // What may not be read is no home: programs that find their settings forbidden give up.
         let is_declared =
@@ -225,11 +234,11 @@ impl Sandboxes {
         if !inmate.home.is_some_and(|home| reach::names(home).iter().any(is_declared)) {
             variables.push(("HOME", scratch.clone().into_os_string()));
         }
-        let mut read = reach::programs(inmate)?;
+        let mut read = reach::programs(inmate, settings.is_isolated)?;
         read.extend(declared.read);
         let mut write = vec![reach::Place { real: scratch, fd: scratch_dir.into() }];
         write.extend(declared.write);
-        let system = reach::system();
+        let system = reach::system(settings.is_isolated);
         let rules =
             Rules { landlock: support.landlock, network: asked.network, system, read: read.len(), write: write.len() };
         let rules = rules.to_text()?;

@@ -55,6 +55,8 @@ mod fallback; // pipelines that deviate and continue in skill mode
 mod faults; // disks, journals, clocks and limits that fail around a run
 #[cfg(all(unix, feature = "postgres"))]
 mod fleet; // runs in a database that machines share
+#[cfg(all(target_os = "linux", feature = "postgres", feature = "serve"))]
+mod fleet_apart; // what runs of untrusted queues see of each other
 #[cfg(all(unix, feature = "postgres", feature = "serve"))]
 mod fleet_commands; // what commands do with them
 #[cfg(all(unix, feature = "postgres", feature = "serve"))]

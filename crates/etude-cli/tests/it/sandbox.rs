@@ -63,7 +63,7 @@ const NETWORK: [&str; 5] = [
 ];
 
 /// Whether this machine can enforce anything; tests of what is enforced show nothing elsewhere, and say so.
-fn is_supported() -> bool {
+pub(crate) fn is_supported() -> bool {
     if let Err(why) = sandbox::support() {
         let is_required = std::env::var_os("ETUDE_REQUIRE_SANDBOX").is_some();
         assert!(!is_required, "this machine is known to keep sandboxes, and it is said that it cannot: {why}");

@@ -49,7 +49,8 @@ impl Disk {
             blobs: Arc::new(FileBlobs::new(self.root.join("blobs"), false)),
         };
         let scratch = self.root.join("scratch");
-        let sandboxes = SandboxPolicy::Enforced(SandboxSettings { program: binary().into(), scratch });
+        let sandboxes =
+            SandboxPolicy::Enforced(SandboxSettings { program: binary().into(), scratch, is_isolated: false });
         let environment = ChildEnvironment::without_keys(&[]);
         ProcessHost::builder(settings, environment, Redaction::NoSecrets, sandboxes).build()
     }

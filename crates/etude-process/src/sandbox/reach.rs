@@ -20,6 +20,10 @@ const SYSTEM: [&str; 15] = [
     "/sys", "/run/current-system", "/run/systemd/resolve", "/run/resolvconf",
 ];
 
+/// Where a system shows all its processes, and what a step that must not see them has instead (K-55).
+const PROCESSES: [&str; 2] = ["/proc", "/sys"];
+const DEVICES: &str = "/sys/devices/system";
+
 /// The settings of a system that programs read. Others lie beside them that only root may read: with root's rights there
 /// is no other bar to them.
 const SETTINGS: [&str; 44] = [
@@ -171,9 +175,13 @@ pub(super) fn names(path: &Path) -> Vec<PathBuf> {
     iter::once(path.to_owned()).chain(path.canonicalize()).collect()
 }
 
-/// What every program may read of the system.
-pub(super) fn system() -> Vec<PathBuf> {
+/// What every program may read of the system. An isolated one does not see its processes.
+pub(super) fn system(is_isolated: bool) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
+    if is_isolated {
+        all.retain(|path| !PROCESSES.iter().any(|hidden| path == Path::new(hidden)));
+        all.push(PathBuf::from(DEVICES));
+    }
     all.extend(SETTINGS.iter().map(|name| Path::new("/etc").join(name)));
     // Interpreters have their settings there, each under a name of its own.
     all.extend(fs::read_dir("/etc").into_iter().flatten().flatten().map(|entry| entry.path()).filter(|path| {
@@ -186,11 +194,12 @@ pub(super) fn system() -> Vec<PathBuf> {
     all
 }
 
-/// The app, and where programs are found: what every program may read besides the system.
-pub(super) fn programs(inmate: &Inmate<'_>) -> Result<Vec<Place>, Unstarted> {
+/// The app, and where programs are found: what every program may read besides the system. The directory of a program that is named
+/// by its path is open to the step, unless it is isolated.
+pub(super) fn programs(inmate: &Inmate<'_>, is_isolated: bool) -> Result<Vec<Place>, Unstarted> {
     let app = inmate.app.dir().try_clone().map_err(|error| failed("the app cannot be opened", &error))?;
     let mut places: Vec<PathBuf> = env::split_paths(inmate.path.unwrap_or_default()).collect();
-    let program = inmate.launch.program.canonicalize().ok();
+    let program = inmate.launch.program.canonicalize().ok().filter(|_| !is_isolated);
     places.extend(program.as_deref().and_then(Path::parent).map(Path::to_owned));
     let absolute = places.iter().filter(|place| place.is_absolute());
     let mut names: Vec<PathBuf> = absolute.flat_map(|place| installation(place, inmate.home)).collect();

@@ -129,6 +129,7 @@ impl Apps for Configured {
 
     fn runner(&self, run: &NewRun, disk: &Disk, definition: &Definition) -> Result<Runner, String> {
         let context = self.context(disk.root());
+        let mut is_isolated = false;
         if run.placement.bundle.is_some() {
             let rules = self.engine.rules().map_err(|error| error.to_string())?;
             let rules = rules.queue(run.placement.queue()).unwrap_or_default();
@@ -138,10 +139,16 @@ impl Apps for Configured {
                 let queue = run.placement.queue();
                 return Err(format!("{} is refused: `{}` of queue `{queue}` denies it", denied.what, denied.member));
             }
+            is_isolated = rules.is_untrusted;
         }
         // No one sits at a terminal: calls that need an approval wait for a decision if the configuration says so.
         let runner = context.runner(disk, definition, Arc::clone(&self.engine), Need::Ask);
-        runner.map_err(|problem| why(&problem))
+        let mut runner = runner.map_err(|problem| why(&problem))?;
+        // Runs of an untrusted queue see nothing of each other (K-55).
+        if let Some(sandboxes) = &mut runner.sandboxes {
+            sandboxes.is_isolated = is_isolated;
+        }
+        Ok(runner)
     }
 
     fn skills(&self, app: &Path) -> Vec<(String, String)> {

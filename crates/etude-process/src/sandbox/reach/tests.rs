@@ -52,6 +52,25 @@ fn a_home_behind_a_link_is_kept_all_the_same() {
     }
 }
 
+/// K-55: an isolated step has no list of processes, and no directory because a program of it is there.
+#[test]
+fn an_isolated_step_sees_neither_processes_nor_the_directory_of_its_program() {
+    let shows_processes = |is_isolated| system(is_isolated).iter().any(|path| path.starts_with("/proc"));
+    assert_eq!((shows_processes(false), shows_processes(true)), (true, false));
+    assert!(!system(true).contains(&PathBuf::from("/sys")) && system(true).contains(&PathBuf::from("/usr")));
+    let disk = Disk::new();
+    let program = disk.root.join("outside/in/program");
+    fs::write(&program, "#!/bin/sh\n").expect("a program");
+    let launch = Launch { program, name: "program".to_owned(), args: Vec::new() };
+    let app = Root::open(&disk.root.join("app")).expect("the app is there");
+    let inmate = Inmate { launch: &launch, app: &app, dir: "pipelines/p", path: None, home: None };
+    let opens = |is_isolated| {
+        let places = programs(&inmate, is_isolated).unwrap_or_else(|_| panic!("the app can be opened"));
+        places.iter().any(|place| place.real == disk.root.join("outside/in"))
+    };
+    assert_eq!((opens(false), opens(true)), (true, false));
+}
+
 /// An app at `app` with a pipeline, a directory `outside` and a link to it at `app/link`.
 struct Disk {
     _dir: tempfile::TempDir,
