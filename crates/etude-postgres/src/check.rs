@@ -33,6 +33,9 @@ etude_core::words! {
     }
 }
 
+/// The clock of this machine.
+pub(crate) type Now<'n> = &'n (dyn Fn() -> SystemTime + Sync);
+
 /// One check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
@@ -64,11 +67,21 @@ pub struct Report {
 }
 
 /// Looks at a database. Writes nothing to it.
-pub(crate) async fn check(link: &Link, patience: Duration, credentials: &Credentials) -> Result<Report, Error> {
-    Ok(attempt!(link.attempts_for(patience); |connection| report(connection, link, credentials)))
+pub(crate) async fn check(
+    link: &Link,
+    patience: Duration,
+    credentials: &Credentials,
+    now: Now<'_>,
+) -> Result<Report, Error> {
+    Ok(attempt!(link.attempts_for(patience); |connection| report(connection, link, credentials, now)))
 }
 
-async fn report(connection: &mut Connection, link: &Link, credentials: &Credentials) -> Result<Report, Fault> {
+async fn report(
+    connection: &mut Connection,
+    link: &Link,
+    credentials: &Credentials,
+    now: Now<'_>,
+) -> Result<Report, Fault> {
     let schema = link.address().schema();
     let format = migrate::format_of(connection, link.address()).await?;
     let version = setting(connection, "server_version").await?;
@@ -102,9 +115,9 @@ async fn report(connection: &mut Connection, link: &Link, credentials: &Credenti
         rights(connection, schema, format).await?,
         probe::blobs(connection, format, credentials).await?,
         tls(connection, link),
-        sessions(connection).await?,
+        sessions(connection, link).await?,
         standby(connection).await?,
-        clock(connection).await?,
+        clock(connection, now).await?,
     ];
     Ok(Report { version, schema: schema.to_owned(), format, checks })
 }
@@ -191,12 +204,9 @@ fn tls(connection: &Connection, link: &Link) -> Check {
     }
 }
 
-/// A pooler that gives each transaction another session loses advisory locks.
-async fn sessions(connection: &mut Connection) -> Result<Check, Fault> {
-    let key = crate::store::random();
-    connection.query("select pg_try_advisory_lock($1)", &[&key]).await?;
-    let row = connection.query_opt("select pg_advisory_unlock($1)", &[&key]).await?;
-    let is_kept = row.is_some_and(|row| row.get(0));
+/// A pooler that gives each transaction another session loses advisory locks, and what a session has set.
+async fn sessions(connection: &mut Connection, link: &Link) -> Result<Check, Fault> {
+    let is_kept = is_kept(connection, link).await?;
     Ok(Check {
         id: "sessions",
         status: if is_kept { Status::Ok } else { Status::Warning },
@@ -205,6 +215,25 @@ async fn sessions(connection: &mut Connection) -> Result<Check, Fault> {
         cost: if is_kept { "" } else { "the death of a worker is noticed after its lease of 15 s, not after 3 s" },
         hint: if is_kept { "" } else { "connect to the server, or pool sessions" },
     })
+}
+
+/// Whether a connection keeps its session while another one has a transaction. A pooler that shares sessions gives that one the session
+/// that was used last, which is this connection's, and this connection another one.
+async fn is_kept(connection: &mut Connection, link: &Link) -> Result<bool, Fault> {
+    let key = crate::store::random();
+    let locked = connection.query_opt("select pg_backend_pid() from pg_try_advisory_lock($1)", &[&key]).await?;
+    let own: Option<i32> = locked.map(|row| row.try_get(0)).transpose()?;
+    let mut other = link.connect().await?;
+    other.batch("begin").await?;
+    let found = other.query_opt("select pg_backend_pid()", &[]).await?;
+    let of_other: Option<i32> = found.map(|row| row.try_get(0)).transpose()?;
+    // With a single session, the next statement would wait for the other transaction.
+    if own == of_other {
+        other.query("select pg_advisory_unlock($1)", &[&key]).await?;
+        return Ok(false);
+    }
+    let row = connection.query_opt("select pg_advisory_unlock($1)", &[&key]).await?;
+    Ok(row.map_or(Ok(false), |row| row.try_get(0))?)
 }
 
 async fn standby(connection: &mut Connection) -> Result<Check, Fault> {
@@ -223,11 +252,11 @@ async fn standby(connection: &mut Connection) -> Result<Check, Fault> {
     })
 }
 
-async fn clock(connection: &mut Connection) -> Result<Check, Fault> {
+async fn clock(connection: &mut Connection, now: Now<'_>) -> Result<Check, Fault> {
     let sql = "select (extract(epoch from clock_timestamp()) * 1000)::bigint";
     let row = connection.query_opt(sql, &[]).await?;
     let there: i64 = row.map_or(Ok(0), |row| row.try_get(0))?;
-    let here = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    let here = now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
     let difference = i128::from(there).abs_diff(i128::try_from(here).unwrap_or(i128::MAX));
     let is_ok = difference <= MAX_CLOCK_DIFFERENCE.as_millis();
     Ok(Check {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use etude_core::data::Json;
 use etude_core::digest::Digest;
@@ -130,12 +130,18 @@ impl Postgres {
     }
 
     /// Looks at a database and its settings, whatever its schema is, and at its object storage. Writes nothing but a probe to that.
+    /// `now` is the clock of this machine.
     ///
     /// # Errors
     /// The database does not answer, or refuses the user.
-    pub fn check(address: Address, connect_timeout: Duration, credentials: &Credentials) -> Result<Report, Error> {
+    pub fn check(
+        address: Address,
+        connect_timeout: Duration,
+        credentials: &Credentials,
+        now: &(dyn Fn() -> SystemTime + Sync),
+    ) -> Result<Report, Error> {
         let link = Link::new(address, 1, connect_timeout)?;
-        link.wait(check::check(&link, connect_timeout, credentials))
+        link.wait(check::check(&link, connect_timeout, credentials, now))
     }
 
     /// Writes the queues, the tenants or both, in place of those that were there. The default queue is always there.

@@ -1,5 +1,7 @@
 //! `etude engine`: the database that machines share.
 
+use std::time::SystemTime;
+
 use etude_postgres::{Address, Check, Grant, Kind, Postgres, Status};
 use serde_json::json;
 
@@ -37,7 +39,8 @@ pub(crate) fn check_named(context: &Context) -> Result<(), Problem> {
 }
 
 fn check(context: &Context) -> Result<Exit, Problem> {
-    let report = Postgres::check(named(context)?, CONNECT, &credentials()).map_err(|error| of_engine(&error))?;
+    let report = Postgres::check(named(context)?, CONNECT, &credentials(), &SystemTime::now)
+        .map_err(|error| of_engine(&error))?;
     let is_usable = report.checks.iter().all(|check| check.status != Status::Error);
     if context.is_json() {
         let checks: Vec<_> = report.checks.iter().map(document).collect();

@@ -1,16 +1,23 @@
 //! What `etude engine check` finds, on servers that are set up badly.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use etude_postgres::{Address, Check, Credentials, Postgres, Status};
 
 use crate::open;
+use crate::pooler::Pooler;
 use crate::server::Server;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn check(url: &str, id: &str) -> Check {
-    let report = Postgres::check(Address::parse(url).expect(url), PATIENCE, &Credentials::default()).expect("a report");
+    check_at(url, id, &SystemTime::now)
+}
+
+/// A check by a machine with this clock.
+fn check_at(url: &str, id: &str, now: &(dyn Fn() -> SystemTime + Sync)) -> Check {
+    let address = Address::parse(url).expect(url);
+    let report = Postgres::check(address, PATIENCE, &Credentials::default(), now).expect("a report");
     report.checks.into_iter().find(|check| check.id == id).expect("a check")
 }
 
@@ -84,4 +91,32 @@ fn an_asynchronous_standby_is_found() {
     server.sql("select pg_reload_conf()");
     wait_until(&server, "sync");
     assert_fine(&check(&url, "standby"), "1 standbys, 0 asynchronous");
+}
+
+/// K-66: a pooler that gives each transaction another session is found, and one that pools sessions is fine.
+#[test]
+fn a_pooler_without_sessions_is_found() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    drop(open(&server, "etude", dir.path()));
+    let Some(pooler) = Pooler::start(&server, "transaction") else { return };
+    let found = check(&pooler.url("etude"), "sessions");
+    assert_found(&found, Status::Warning, "shared by a pooler", "after its lease of 15 s");
+    drop(pooler);
+    let Some(pooler) = Pooler::start(&server, "session") else { return };
+    assert_fine(&check(&pooler.url("etude"), "sessions"), "kept");
+}
+
+/// K-66: a clock that differs from the database's by more than 5 s is found, in either direction.
+#[test]
+fn a_wrong_clock_is_found() {
+    let Some(server) = Server::start() else { return };
+    let hour = Duration::from_secs(3600);
+    let (fast, slow) = (move || SystemTime::now() + hour, move || SystemTime::now() - hour);
+    for now in [&fast as &(dyn Fn() -> SystemTime + Sync), &slow] {
+        let found = check_at(&server.url("etude"), "clock", now);
+        let ms: u64 = found.found.trim_end_matches(" ms apart").parse().expect("a number");
+        assert!(ms > 3_000_000, "{found:?}");
+        assert_found(&found, Status::Warning, &found.found, "times in logs of this machine");
+    }
 }

@@ -21,6 +21,7 @@ mod fencing;
 mod interleavings;
 mod limits;
 mod moto;
+mod pooler;
 mod replies;
 mod scale;
 mod server;

@@ -207,7 +207,7 @@ fn programs() -> Option<PathBuf> {
 }
 
 /// A directory that the server's user may use.
-fn scratch() -> TempDir {
+pub(crate) fn scratch() -> TempDir {
     let dir = tempfile::tempdir().expect("a directory");
     if geteuid().is_root() {
         chown(dir.path(), Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("it can be given away");
@@ -215,7 +215,7 @@ fn scratch() -> TempDir {
     dir
 }
 
-fn command(program: PathBuf) -> Command {
+pub(crate) fn command(program: PathBuf) -> Command {
     let mut command = Command::new(program);
     command.stdin(Stdio::null()).current_dir("/").env_clear().env("LC_ALL", "C.UTF-8").env("PATH", "/usr/bin:/bin");
     if geteuid().is_root() {
@@ -287,7 +287,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     give_away(to)
 }
 
-fn give_away(path: &Path) -> io::Result<()> {
+pub(crate) fn give_away(path: &Path) -> io::Result<()> {
     if geteuid().is_root() { chown(path, Some(UNPRIVILEGED), Some(UNPRIVILEGED)) } else { Ok(()) }
 }
 

@@ -1,6 +1,7 @@
 //! Roles of the database as tenants and workers (K-56), beside what their commands do: raw SQL of each.
 
 use std::path::Path;
+use std::time::SystemTime;
 
 use etude_core::digest::Digest;
 use etude_postgres::{Address, Credentials, Grant, Kind, Postgres, Settings};
@@ -268,8 +269,13 @@ fn the_check_knows_the_rights_of_roles() {
     let check = |role: &str| {
         let url = server.url("etude").replace("etude@", &format!("{role}@"));
         let patience = settings(&server, "etude", dir.path()).connect_timeout;
-        let report = Postgres::check(Address::parse(&url).expect("an address"), patience, &Credentials::default())
-            .expect("a report");
+        let report = Postgres::check(
+            Address::parse(&url).expect("an address"),
+            patience,
+            &Credentials::default(),
+            &SystemTime::now,
+        )
+        .expect("a report");
         report.checks.into_iter().find(|check| check.id == "rights").expect("a check").found
     };
     assert_eq!((check("acme"), check("carrier")), ("those of a tenant".to_owned(), "those of a worker".to_owned()));

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use etude_postgres::{Address, Credentials, Postgres, Status};
 
@@ -33,7 +33,8 @@ fn start(certificate: &Certificate, clients: &Certificate) -> Option<(Server, St
 /// How the check `tls` ends, and what was found; or why there is no connection.
 fn look(url: &str) -> Result<(Status, String), String> {
     let address = Address::parse(url).expect(url);
-    let report = Postgres::check(address, PATIENCE, &Credentials::default()).map_err(|error| error.to_string())?;
+    let report = Postgres::check(address, PATIENCE, &Credentials::default(), &SystemTime::now)
+        .map_err(|error| error.to_string())?;
     let check = report.checks.into_iter().find(|check| check.id == "tls").expect("a check");
     Ok((check.status, check.found))
 }

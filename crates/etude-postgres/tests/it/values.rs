@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use std::sync::atomic::Ordering;
+use std::time::SystemTime;
 
 use etude_core::digest::Digest;
 use etude_postgres::{Credentials, Location, Postgres, Settings, Status};
@@ -152,8 +153,12 @@ fn values_are_objects_in_a_bucket() {
     world.age();
     world.engine("one").prune(&Query::default()).expect("prune");
     assert_eq!(object(&format!("values/{value}")), None);
-    let report =
-        Postgres::check(world.settings("one").address, world.settings("one").connect_timeout, &world.credentials);
+    let report = Postgres::check(
+        world.settings("one").address,
+        world.settings("one").connect_timeout,
+        &world.credentials,
+        &SystemTime::now,
+    );
     let checks = report.expect("a report").checks;
     let blobs = checks.iter().find(|check| check.id == "blobs").expect("a check");
     assert_eq!(blobs.status, Status::Ok, "{blobs:?}");
@@ -268,7 +273,8 @@ fn a_place_that_is_not_there_is_no_missing_value() {
     let Some(world) = World::with_directory() else { return };
     let settings = world.settings("one");
     let check = || {
-        let report = Postgres::check(settings.address.clone(), settings.connect_timeout, &world.credentials);
+        let report =
+            Postgres::check(settings.address.clone(), settings.connect_timeout, &world.credentials, &SystemTime::now);
         report.expect("a report").checks.into_iter().find(|check| check.id == "blobs").expect("a check")
     };
     assert_eq!(check().status, Status::Ok);
