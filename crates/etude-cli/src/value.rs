@@ -22,6 +22,13 @@ pub(crate) fn time_ms(text: &str) -> Result<i64, String> {
     etude::clock::from_rfc3339(text).ok_or_else(|| "a time is RFC 3339, such as `2026-01-31T08:00:00Z`".to_owned())
 }
 
+/// The name of a tenant: 1 to 63 bytes without control characters.
+#[cfg(feature = "postgres")]
+pub(crate) fn tenant(text: &str) -> Result<String, String> {
+    let is_name = (1..=63).contains(&text.len()) && !text.chars().any(char::is_control);
+    is_name.then(|| text.to_owned()).ok_or_else(|| "a tenant has 1 to 63 bytes without control characters".to_owned())
+}
+
 /// A tier by its word.
 pub(crate) fn tier(text: &str) -> Result<etude_core::model::Tier, String> {
     etude_core::model::Tier::from_word(text)

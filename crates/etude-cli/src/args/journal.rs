@@ -483,7 +483,7 @@ pub(crate) struct Grant {
     #[arg(value_name = "ROLE")]
     pub(crate) role: String,
     /// The name of the tenant [default: that of the role]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = crate::value::tenant)]
     pub(crate) tenant: Option<String>,
 }
 

@@ -82,6 +82,9 @@ pub(crate) struct Submission {
     /// Run the app of this bundle, by its name or hash, instead of the one here
     #[arg(long, value_name = "BUNDLE")]
     pub(crate) bundle: Option<String>,
+    /// Submit the run for this tenant; for the owner of the database [default: your own]
+    #[arg(long, value_name = "NAME", value_parser = crate::value::tenant)]
+    pub(crate) tenant: Option<String>,
 }
 
 #[cfg(feature = "postgres")]
@@ -96,6 +99,7 @@ impl Submission {
             (!self.labels.is_empty(), "--label"),
             (self.not_before.is_some(), "--not-before"),
             (self.bundle.is_some(), "--bundle"),
+            (self.tenant.is_some(), "--tenant"),
         ];
         given.into_iter().find_map(|(is_given, name)| is_given.then_some(name))
     }

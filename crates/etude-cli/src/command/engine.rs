@@ -14,9 +14,6 @@ use crate::stdout;
 
 pub(crate) mod rules;
 
-/// Bytes of the name of a tenant.
-const MAX_TENANT_BYTES: usize = 63;
-
 pub(crate) fn engine(context: &Context, command: &args::Engine) -> Exit {
     let done = match command {
         args::Engine::Check => check(context),
@@ -91,13 +88,7 @@ fn grant(context: &Context, args: &args::Grant) -> Result<Exit, Problem> {
     if kind == Kind::Worker && args.tenant.is_some() {
         return Err(Problem::usage("a worker drives the runs of all tenants").hint("remove `--tenant`"));
     }
-    let name = args.tenant.as_ref().unwrap_or(&args.role);
-    let is_name = !name.is_empty() && name.len() <= MAX_TENANT_BYTES && !name.chars().any(char::is_control);
-    if kind == Kind::Tenant && !is_name {
-        let hint = format!("give 1 to {MAX_TENANT_BYTES} bytes without control characters");
-        return Err(Problem::usage("`--tenant` is not a name of a tenant").hint(hint));
-    }
-    let tenant = (kind == Kind::Tenant).then(|| name.clone());
+    let tenant = (kind == Kind::Tenant).then(|| args.tenant.as_ref().unwrap_or(&args.role).clone());
     let grant = Grant { role: args.role.clone(), kind, tenant };
     Postgres::grant(named(context)?, CONNECT, &grant).map_err(|error| of_engine(&error))?;
     if context.is_json() {

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::database::Server;
-use crate::fleet::{count, fleet, list};
+use crate::fleet::{apply, count, fleet, list};
 use crate::fleet_workers::WORKER;
 use crate::ran::Ran;
 use crate::test::{Test, wait_until};
@@ -115,4 +115,35 @@ fn tenants_know_nothing_of_each_other() {
     assert_eq!(server.sql("select count(*) from etude.headers"), "1");
     running.terminate();
     running.finish().exit(0);
+}
+
+/// K-56, K-29, K-57: the owner submits runs for a tenant: they are the tenant's, with its keys and quotas. A tenant submits for itself
+/// alone.
+#[test]
+fn the_owner_submits_for_a_tenant() {
+    let Some(server) = Server::start() else { return };
+    let app = || Test::new().pipeline("p", |p| p.note("a", "1"));
+    let owner = fleet(&server, app());
+    server.sql("create role acme login");
+    owner.run(&["engine", "grant", "tenant", "acme"]).exit(0);
+    let acme = app().env("ETUDE_ENGINE", &server.url("etude").replace("etude@", "acme@"));
+    let first = submit(&owner, &["--tenant", "acme", "--key", "k"]).has("/replayed", false).id();
+    let own = submit(&owner, &["--key", "k"]).has("/replayed", false).id();
+    assert_eq!((count(&acme), count(&owner)), (1, 2));
+    list(&acme).has("/runs/0/tenant", "acme").has("/runs/0/status", "queued");
+    assert_eq!(submit(&acme, &["--key", "k", "--tenant", "acme"]).has("/replayed", true).id(), first);
+    apply(&owner, "tenants: {acme: {queued: 1}}\n");
+    let refused = |test: &Test, args: &[&str]| test.run(&[&["run", "-p", "p", "--detach"], args].concat());
+    refused(&owner, &["--tenant", "acme"]).exit(1).stderr_has("quota `queued` of tenant `acme`");
+    refused(&acme, &["--tenant", "globex"]).exit(2).stderr_has("you are the tenant `acme`");
+    refused(&owner, &["--tenant", "a\nb"]).exit(2);
+    acme.run(&["runs", "cancel", &first, "--format", "json"]).exit(0).has("/status", "cancelled");
+    acme.run(&["runs", "cancel", &own]).exit(2);
+    let second = submit(&owner, &["--tenant", "acme"]).id();
+    let worker = owner.start(&WORKER);
+    let shown = || acme.run(&["runs", "show", &second, "--format", "json"]).exit(0);
+    wait_until("the end of the run", || shown().value()["status"] == "succeeded");
+    shown().has("/output", 1);
+    worker.terminate();
+    worker.finish().exit(0);
 }

@@ -59,6 +59,16 @@ fn check(context: &Context, submitted: &Submitted<'_>, rules: &QueueRules) -> Re
     }))
 }
 
+/// A tenant submits runs of its own; those who see all tenants may submit for any (K-56).
+fn check_tenant(engine: &dyn Engine, asked: Option<&str>) -> Result<(), Problem> {
+    let (Some(asked), Some(own)) = (asked, engine.tenant()) else { return Ok(()) };
+    if asked == own {
+        return Ok(());
+    }
+    Err(Problem::usage(format!("you are the tenant `{own}`, and submit no runs for another one"))
+        .hint("remove `--tenant`"))
+}
+
 /// The rules of the queue that a run is submitted to.
 fn rules(engine: &dyn Engine, queue: Option<&str>) -> Result<QueueRules, Problem> {
     let name = queue.unwrap_or(DEFAULT_QUEUE);
@@ -86,6 +96,7 @@ fn refused(engine: &dyn Engine, refusal: &Refusal) -> Problem {
 /// Submits the run, and follows it unless it is detached.
 pub(crate) fn submit(context: &Context, engine: &dyn Engine, submitted: Submitted<'_>) -> Result<Exit, Problem> {
     // Before the app is packed and uploaded.
+    check_tenant(engine, submitted.terms.tenant.as_deref())?;
     check(context, &submitted, &rules(engine, submitted.terms.queue.as_deref())?)?;
     let Submitted { disk, definition, request, terms: given } = submitted;
     context.show(&definition.warnings);
@@ -100,6 +111,7 @@ pub(crate) fn submit(context: &Context, engine: &dyn Engine, submitted: Submitte
         queue: given.queue.clone(),
         not_before_ms: given.not_before,
         bundle: Some(bundle(context, engine, disk, given)?),
+        tenant: given.tenant.clone(),
         ..Placement::default()
     };
     let keys = given.key.iter().map(|key| UniqueKey { key: format!("run {key}"), digest }).collect();
