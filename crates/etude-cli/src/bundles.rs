@@ -1,5 +1,6 @@
 //! Bundles of apps in the database that machines share.
 
+pub(crate) mod commit;
 pub(crate) mod workspace;
 
 use std::io;
@@ -57,6 +58,20 @@ pub(crate) fn refuse_keys(context: &Context, bundle: &Bundle, dir: &Path) -> Res
     }
 }
 
+/// The problem of a bundle that the database does not hold. Its largest file is named.
+fn too_large(bundle: &Bundle) -> Problem {
+    const MIB: u64 = 1024 * 1024;
+    let largest = bundle.entries().iter().max_by_key(|entry| entry.bytes);
+    let file = largest.map(|entry| format!("; the largest file is `{}` with {} MiB", entry.path, entry.bytes / MIB));
+    let message = format!(
+        "the bundle has {} MiB, and a bundle in the database at most 64 MiB{}",
+        (bundle.bytes().len() as u64).div_ceil(MIB),
+        file.unwrap_or_default()
+    );
+    Problem::new(Exit::Definition, FailureKind::DefinitionInvalid, message)
+        .hint("exclude what runs do not need with `.gitignore`, or keep bundles in object storage (`engine.blobs`)")
+}
+
 /// Keeps the bundle of the app or archive in `dir` in the database under a name. True if it was not there.
 ///
 /// Always uploaded: this machine's cache may have it from another database. The store writes no value twice.
@@ -72,7 +87,10 @@ pub(crate) fn push(
     let failed = |why: &dyn std::fmt::Display| Problem::environment(format!("the bundle cannot be kept: {why}"));
     let query = EntryQuery { book: BOOK.to_owned(), key: Some(digest.to_string()), ..EntryQuery::default() };
     let is_new = engine.entries(&query).map_err(|error| of_engine(&error))?.is_empty();
-    blob::put(&*engine.bundles(), bundle.bytes()).map_err(|error| failed(&error))?;
+    blob::put(&*engine.bundles(), bundle.bytes()).map_err(|error| match error.kind() {
+        io::ErrorKind::FileTooLarge => too_large(bundle),
+        _ => failed(&error),
+    })?;
     let (files, bytes) = (bundle.entries().len(), bundle.bytes().len());
     let entry = Entry {
         book: BOOK.to_owned(),

@@ -99,6 +99,10 @@ impl Depot {
         if written != len {
             return Err(io::Error::other(format!("the scratch file has {written} bytes instead of {len}")));
         }
+        // Nothing is announced that cannot be kept: its row would keep object storage from being set up.
+        if len > MAX_BYTES && !self.link.wait(self.has_storage()).map_err(|cause| unavailable(cause.to_string()))? {
+            return Err(too_large(len));
+        }
         if self.tenant.is_some() {
             self.insert(&mut scratch, digest, len)?;
             return self.copies.keep(scratch, digest, len);
@@ -162,6 +166,14 @@ impl Depot {
         let is_small = shelf == Shelf::Values && len <= INLINE_LIMIT as u64;
         let shelf = (!is_small).then_some(shelf);
         Ok(attempt!(self.link, |connection| announce(connection, digest, len, shelf)))
+    }
+
+    /// Whether what is kept from here goes to object storage.
+    async fn has_storage(&self) -> Result<bool, Error> {
+        if self.tenant.is_some() {
+            return Ok(false);
+        }
+        Ok(attempt!(self.link, |connection| has_storage(connection)))
     }
 
     async fn renew(&self, digest: Digest) -> Result<bool, Error> {
@@ -247,12 +259,16 @@ pub(crate) fn name(shelf: &str, digest: Digest) -> String {
     format!("{shelf}/{digest}")
 }
 
+fn too_large(len: u64) -> io::Error {
+    let message = format!(
+        "the value has {len} bytes; at most {MAX_BYTES} bytes are kept in PostgreSQL, and more in object storage (`engine.blobs`)"
+    );
+    io::Error::new(io::ErrorKind::FileTooLarge, message)
+}
+
 fn read(file: &mut File, len: u64) -> io::Result<Vec<u8>> {
     if len > MAX_BYTES {
-        let message = format!(
-            "the value has {len} bytes; at most {MAX_BYTES} bytes are kept in PostgreSQL, and more in object storage (`engine.blobs`)"
-        );
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+        return Err(too_large(len));
     }
     let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(0))?;
@@ -274,6 +290,10 @@ async fn announce(connection: &mut Connection, digest: Digest, len: u64, shelf: 
         .await?
         .ok_or_else(|| rows::damaged("the table `storage` has no row".to_owned()))?;
     Ok(Place { shelf: row.try_get(0)?, url: row.try_get(1)?, is_new: row.try_get(2)? })
+}
+
+async fn has_storage(connection: &mut Connection) -> Result<bool, Fault> {
+    Ok(connection.query_opt("select 1 from storage where url is not null", &[]).await?.is_some())
 }
 
 /// Whether a value is in the database as a whole. For a day from now on, no prune removes it.

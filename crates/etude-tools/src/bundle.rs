@@ -24,7 +24,7 @@ use crate::builtin::{Stop, walk};
 use crate::confine::{Access, Roots};
 
 /// Largest bundle, in bytes.
-pub const MAX_BYTES: u64 = 64 * 1024 * 1024;
+pub const MAX_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Links of a bundle.
 const MAX_LINKS: usize = 10_000;

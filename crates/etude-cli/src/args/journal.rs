@@ -519,7 +519,7 @@ pub(crate) struct BundlesShow {
 #[cfg(feature = "postgres")]
 #[derive(Debug, Args)]
 pub(crate) struct Push {
-    /// The app's directory, or a bundle that was made before [default: the app]
+    /// The app's directory, `GIT@COMMIT`, or a bundle that was made before [default: the app]
     #[arg(value_name = "SOURCE", value_hint = clap::ValueHint::AnyPath)]
     pub(crate) source: Option<PathBuf>,
     /// The name of the bundle [default: the name of the directory]

@@ -6,6 +6,7 @@ use etude_tools::bundle::{Bundle, MAX_BYTES};
 use serde_json::json;
 
 use crate::args;
+use crate::bundles::commit::Commit;
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
 use crate::{bundles, stdout};
@@ -20,12 +21,16 @@ fn pushed(context: &Context, args: &args::Push) -> Result<Exit, Problem> {
         Some(source) => source.clone(),
         None => context.disk()?.root().to_owned(),
     };
+    let commit = if source.exists() { None } else { Commit::parse(&source) };
+    let checkout = commit.map(|commit| commit.check_out()).transpose()?;
+    let source = checkout.as_ref().map_or(&source, |checkout| &checkout.app);
     let bundle = match source.is_file() {
-        true => archive(&source)?,
-        false => app(&source)?,
+        true => archive(source)?,
+        false => app(source)?,
     };
-    let name = args.name.clone().unwrap_or_else(|| name_of(&source));
-    let dir = if source.is_file() { source.parent().unwrap_or(Path::new(".")) } else { &source };
+    let own_name = || checkout.as_ref().map_or_else(|| name_of(source), |checkout| checkout.name.clone());
+    let name = args.name.clone().unwrap_or_else(own_name);
+    let dir = if source.is_file() { source.parent().unwrap_or(Path::new(".")) } else { source };
     let uploaded = bundles::push(context, &*context.engine(false)?, &bundle, dir, &name)?;
     let (digest, files, bytes) = (bundle.digest().to_string(), bundle.entries().len(), bundle.bytes().len());
     if context.is_json() {
@@ -45,7 +50,7 @@ fn pushed(context: &Context, args: &args::Push) -> Result<Exit, Problem> {
 /// The bundle of an app in a directory.
 fn app(dir: &Path) -> Result<Bundle, Problem> {
     if !dir.is_dir() {
-        return Err(Problem::usage(format!("there is no directory or archive `{}`", dir.display())));
+        return Err(Problem::usage(format!("there is no directory, archive or commit `{}`", dir.display())));
     }
     if !etude::app::is_app(dir) {
         let problem = Problem::usage(format!("`{}` is not an app", dir.display()));

@@ -164,6 +164,81 @@ fn bundles_are_listed_shown_and_checked() {
     test.run(&["push", &path]).exit(3).stderr_has("../escape");
 }
 
+/// cluster §6, K-51: `push GIT@COMMIT` keeps the app as the commit has it, with the bytes and the name of a push of those files: from a
+/// work tree, from a directory in it, and by a URL.
+#[test]
+fn a_commit_is_pushed_as_its_files_are() {
+    let Some(server) = Server::start() else { return };
+    let test = Test::new().pipeline("p", |p| p.note("a", "1")).file("notes.txt", "first\n");
+    let test = fleet(&server, test.file("inner/pipelines/q/pipeline.yaml", "name: q\nsteps: []\n"));
+    let push = |source: &[&str]| {
+        let ran = test.run(&[&["push", "--format", "json"], source].concat()).exit(0);
+        (ran.at("/bundle"), ran.at("/name"))
+    };
+    let (whole, inner) = (push(&[]), push(&["inner"]));
+    let git = |words: &[&str]| {
+        let mut git = std::process::Command::new("git");
+        git.current_dir(test.path("app")).args(["-c", "user.name=x", "-c", "user.email=x@example.com"]).args(words);
+        assert!(git.status().expect("git is there").success(), "{words:?}");
+    };
+    git(&["init", "--quiet"]);
+    git(&["add", "."]);
+    git(&["commit", "--quiet", "--message", "first"]);
+    git(&["tag", "v1"]);
+    test.put("app/notes.txt", "second\n");
+    test.put("app/untracked.txt", "x");
+    assert_ne!(push(&[]).0, whole.0);
+    let url = format!("file://{}@v1", test.path("app").display());
+    for source in [".@v1", ".@HEAD", &url] {
+        assert_eq!(push(&[source]), whole, "{source}");
+    }
+    assert_eq!(push(&["inner@v1"]), inner);
+    test.run(&["push", ".@v2"]).exit(2).stderr_has("the commit `v2` of `.` cannot be read");
+    test.run(&["push", "nowhere@v1"]).exit(2).stderr_has("`nowhere@v1`");
+}
+
+/// cluster §6: a bundle over 64 MiB is refused by a database without object storage, with its largest file and the way out. With object
+/// storage it is kept, and a worker runs it.
+#[test]
+fn a_large_bundle_needs_object_storage() {
+    let Some(server) = Server::start() else { return };
+    let test = fleet(&server, Test::new().pipeline("p", |p| p.note("a", "1")));
+    let large = std::fs::File::create(test.path("app/model.bin")).expect("a file");
+    large.set_len(65 * 1024 * 1024).expect("a length");
+    test.run(&["push"]).exit(3).stderr_has("`model.bin` with 65 MiB").stderr_has("engine.blobs");
+    assert_eq!(server.sql("select count(*) from etude.blobs"), "0");
+    let objects = test.path("objects");
+    std::fs::create_dir(&objects).expect("a directory");
+    apply(&test, &format!("engine: {{blobs: \"file://{}\"}}\n", objects.display()));
+    test.run(&["run", "-p", "p", "--detach"]).exit(0);
+    let worker = test.start(&WORKER);
+    test.wait_for("a");
+    worker.terminate();
+    worker.finish().exit(0);
+}
+
+/// K-61: a step of another engine that submits a run under its own key and waits, and is killed and repeated, has one run and its
+/// result.
+#[test]
+fn a_caller_that_is_killed_and_repeated_has_one_run() {
+    let Some(server) = Server::start() else { return };
+    let step = format!("{}; until [ -e \"$ROOT/go\" ]; do sleep 0.05; done; {}", noting("a"), printing("7"));
+    let test = fleet(&server, Test::new().pipeline("p", |p| p.sh("a", &step)));
+    let call = ["run", "-p", "p", "--key", "order-7/review", "--format", "json"];
+    let worker = test.start(&WORKER);
+    let first = test.start(&call);
+    test.wait_for("a");
+    first.kill();
+    // Wherever the second one is killed: it may have found the run, or not.
+    test.start(&call).kill();
+    test.put("go", "");
+    let third = test.run(&call).output(7);
+    let (id, fourth) = (third.id(), test.run(&call).output(7));
+    assert_eq!((fourth.id(), count(&test), test.ledger()), (id, 1, vec!["a".to_owned()]));
+    worker.terminate();
+    worker.finish().exit(0);
+}
+
 /// The user's configuration names the engine, below the environment and `--engine`; an app cannot, and leases have room for beats.
 #[test]
 fn the_configuration_names_the_engine() {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
+use crate::crash::shim::{self, Fault, with_fault};
 use crate::database::Server;
 use crate::fleet::{elsewhere, fleet, list};
 use crate::fleet_workers::{WORKER, events};
@@ -19,9 +20,14 @@ fn large(name: &str) -> String {
 
 /// A fleet whose values are in a directory.
 fn with_directory(server: &Server, test: Test) -> Test {
+    with_directory_and(server, test, "poll: 100ms")
+}
+
+/// The same with more members of `engine`.
+fn with_directory_and(server: &Server, test: Test, more: &str) -> Test {
     fs::create_dir(test.path("store")).expect("a directory");
     let url = format!("file://{}", test.path("store").display());
-    let test = test.user_config(&format!("engine: {{poll: 100ms, blobs: \"{url}\"}}\n"));
+    let test = test.user_config(&format!("engine: {{{more}, blobs: \"{url}\"}}\n"));
     let test = fleet(server, test);
     test.run(&["engine", "apply", "--format", "json"]).exit(0).has("/blobs", "file://[ROOT]/store");
     test
@@ -69,6 +75,66 @@ fn values_and_bundles_are_in_object_storage() {
     assert_eq!(test.ledger(), ["large"]);
     worker.terminate();
     worker.finish().exit(0);
+}
+
+/// K-45: a worker that is killed in an upload to object storage, or between the upload and the record, leaves no record without its value.
+/// Another worker ends the run, whose output is whole.
+#[test]
+fn a_worker_killed_in_an_upload_leaves_no_record_without_its_value() {
+    if shim::is_missing("a_worker_killed_in_an_upload_leaves_no_record_without_its_value") {
+        return;
+    }
+    let Some(server) = Server::start() else { return };
+    let print =
+        "cat >/dev/null; printf '{\"output\":\"'; head -c 300000 /dev/zero | tr '\\0' \"$LETTER\"; printf '\"}'";
+    let test = Test::new().pipeline("p", |p| {
+        p.with("input: {letter: {type: string}}").sh_with("large", print, "env: {LETTER: \"{{input.letter}}\"}\n")
+    });
+    let test = with_directory_and(&server, test, "beat: 1s, grace: 1s, lease: 4s");
+    let submit = |letter: &str| {
+        let input = format!("letter={letter}");
+        test.run(&["run", "-p", "p", "--detach", "--format", "json", "-i", &input]).exit(0).id()
+    };
+    let work = |fault: Fault| {
+        let mut command = with_fault(&test, test.command(&WORKER), fault);
+        command.env("ETUDE_SHIM_DIR", test.path("store"));
+        test.start_with(command, &WORKER)
+    };
+    let is_over = |id: &str| test.run(&["runs", "show", id, "--format", "json"]).doc()["status"] == "succeeded";
+    for letter in ["a", "b"] {
+        // The first run makes directories and a copy of the bundle.
+        let id = submit(letter);
+        let worker = work(Fault::None);
+        wait_until("the end of the run", || is_over(&id));
+        worker.terminate();
+        worker.finish().exit(0);
+    }
+    let events = shim::events(&test).len();
+    assert!(events >= 3, "{events}");
+    let mut kept = Vec::new();
+    for (letter, fault) in [("c", Fault::Before(1)), ("d", Fault::Torn(events / 2 + 1)), ("e", Fault::After(events))] {
+        let id = submit(letter);
+        let killed = work(fault).finish();
+        assert_ne!(killed.code, 0, "{fault:?}: {}", killed.err());
+        let is_whole = |path: &&PathBuf| path.file_name().is_some_and(|name| !name.to_string_lossy().starts_with('.'));
+        kept.push(objects(&test, "values").iter().filter(is_whole).count());
+        let referred = server.sql(
+            "select encode(hash, 'hex') || ' ' || length from etude.blob_refs join etude.blobs on hash = blob where place is not null",
+        );
+        for line in referred.lines().filter(|line| !line.is_empty()) {
+            let (hash, length) = line.split_once(' ').expect("two words");
+            let object = objects(&test, "").into_iter().find(|path| path.ends_with(hash)).expect("it is there");
+            assert_eq!(fs::metadata(object).expect("a file").len().to_string(), length, "{fault:?}");
+        }
+        let other = test.start(&WORKER);
+        wait_until("the end of the run", || is_over(&id));
+        let shown = test.run(&["runs", "show", &id, "--format", "json"]).exit(0);
+        assert!(shown.out().contains(&letter.repeat(300_000)), "{fault:?}");
+        other.terminate();
+        other.finish().exit(0);
+    }
+    // The first one was killed before its upload, the last one after it.
+    assert_eq!((kept[0], kept[2]), (2, 5));
 }
 
 /// K-46: a wrong value ends the run as failed, with its hash.

@@ -9,7 +9,7 @@ use crate::redact;
 /// A command that is over.
 pub(crate) struct Ran {
     command: String,
-    code: i32,
+    pub(crate) code: i32,
     /// stdout as it was.
     pub(crate) raw: Vec<u8>,
     /// stdout and stderr without ids, times and paths of this test.
