@@ -141,9 +141,9 @@ fn the_owner_submits_for_a_tenant() {
     acme.run(&["runs", "cancel", &own]).exit(2);
     let second = submit(&owner, &["--tenant", "acme"]).id();
     let worker = owner.start(&WORKER);
-    let shown = || acme.run(&["runs", "show", &second, "--format", "json"]).exit(0);
+    let shown = || acme.run(&["runs", "show", &second, "--format", "json"]);
     wait_until("the end of the run", || shown().value()["status"] == "succeeded");
-    shown().has("/output", 1);
+    shown().exit(0).has("/output", 1);
     worker.terminate();
     worker.finish().exit(0);
 }
