@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use etude_spec::frontmatter;
-use etude_spec::skill::SKILL_FILE;
+use etude_spec::Diagnostic;
+use etude_spec::skill::{APP_ROOT, Instructions, ROOTS, SKILL_FILE};
 use etude_spec::source::SourceFile;
 
 use crate::statement::{self, MAX_STATEMENTS, Statement};
@@ -13,6 +13,8 @@ use crate::statement::{self, MAX_STATEMENTS, Statement};
 pub struct Skill {
     /// Its name; empty if the frontmatter has none.
     pub name: String,
+    /// The tools that it allows, as patterns; `None`: all.
+    pub allowed: Option<Vec<String>>,
     /// Its numbered statements.
     pub statements: Vec<Statement>,
     /// Its files, `SKILL.md` included, ordered by path.
@@ -34,16 +36,17 @@ impl Skill {
     /// Reads a skill from the text of its `SKILL.md` and its files.
     ///
     /// # Errors
-    /// The frontmatter has no end, or there are too many statements: a sentence without a full stop.
+    /// The frontmatter has errors, or there are too many statements: a sentence without a full stop.
     pub fn read(text: &str, files: Vec<SkillFile>) -> Result<Self, String> {
-        let file = SourceFile::new(SKILL_FILE, text);
-        let parts = frontmatter::split(&file).map_err(|fault| fault.message.clone())?;
-        let (root, _) = frontmatter::parse(&file, &parts);
-        let name = root.as_ref().and_then(|root| root.as_map()?.get("name")?.as_text().map(str::to_owned));
-        let statements = statement::split(text, parts.body.start as usize).map_err(|found| {
+        let read = Instructions::of(&SourceFile::new(SKILL_FILE, text));
+        let Instructions { name, allowed, body_start, .. } = read.map_err(|found| {
+            let errors = found.into_iter().filter(Diagnostic::is_error).map(|error| error.message);
+            errors.collect::<Vec<_>>().join("; ")
+        })?;
+        let statements = statement::split(text, body_start).map_err(|found| {
             format!("`{SKILL_FILE}` has {found} statements; at most {MAX_STATEMENTS} are converted")
         })?;
-        Ok(Self { name: name.unwrap_or_default(), statements, files })
+        Ok(Self { name: name.unwrap_or_default(), allowed, statements, files })
     }
 
     /// The statement with this id.
@@ -54,6 +57,13 @@ impl Skill {
     /// The file at this path.
     pub fn file(&self, path: &str) -> Option<&SkillFile> {
         self.files.iter().find(|file| file.path == path)
+    }
+
+    /// Whether an app's directory of skills has one of this name, whichever directory that is.
+    pub fn has_skill(&self, name: &str) -> bool {
+        let directories = self.directories();
+        let mut roots = std::iter::once(APP_ROOT).chain(ROOTS);
+        roots.any(|root| directories.contains(format!("{root}/{name}").as_str()))
     }
 
     /// The directories that hold files of the skill.

@@ -8,7 +8,7 @@ use super::{Profile, read};
 use crate::diagnose::skills as diagnose;
 use crate::diagnostic::Diagnostic;
 use crate::frontmatter::{self, Fault, Head};
-use crate::source::{Sources, Span};
+use crate::source::{SourceFile, Sources, Span};
 use crate::yaml::Node;
 
 /// The instructions of an agent.
@@ -20,6 +20,8 @@ pub struct Instructions {
     pub allowed: Option<Vec<String>>,
     /// The text below the frontmatter, trimmed.
     pub body: String,
+    /// Where the text below the frontmatter begins, in bytes from the start of the file.
+    pub body_start: usize,
     /// The place of the name, or of the body.
     pub origin: Origin,
     /// Findings that are no errors.
@@ -33,6 +35,15 @@ impl Instructions {
     /// It cannot be read, or its frontmatter has errors. What it says about tools must not be overlooked.
     pub fn read(sources: &dyn Sources, path: &str) -> Result<Self, Vec<Diagnostic>> {
         let file = frontmatter::open(sources, path).map_err(|diagnostic| vec![*diagnostic])?;
+        Self::of(&file)
+    }
+
+    /// The same for a file that is read already.
+    ///
+    /// # Errors
+    /// Its frontmatter has errors.
+    pub fn of(file: &SourceFile) -> Result<Self, Vec<Diagnostic>> {
+        let path = file.path();
         let head = Head::of(path, file.text().as_bytes());
         let Fields { name, at, allowed, warnings } = match head.fault {
             Some(Fault::Missing) => Fields::default(),
@@ -49,7 +60,8 @@ impl Instructions {
         }
         let (line, column) = file.position(at.map_or(u32::try_from(head.body).unwrap_or(0), |at| at.start));
         let body = file.text()[head.body..].trim().to_owned();
-        Ok(Self { name, allowed, body, origin: Origin { file: path.to_owned(), line, column }, warnings })
+        let origin = Origin { file: path.to_owned(), line, column };
+        Ok(Self { name, allowed, body, body_start: head.body, origin, warnings })
     }
 }
 
