@@ -30,6 +30,7 @@ import tomllib
 sys.dont_write_bytecode = True
 
 HERE = pathlib.Path(__file__).resolve().parent
+KINDS = ("code", "llm", "skill")
 OUTCOMES = ("enforced", "asked", "left", "background")
 STUB = re.compile(r"\b(TODO|FIXME|NotImplementedError|unimplemented)\b|^\s*pass\s*$", re.M)
 # What a reader fills in before a command can run. The values of parameters are in variables.
@@ -115,20 +116,21 @@ class Bench:
         elif app.exists() != bool(document["pipelines"]):
             row["faults"].append("an app without a pipeline, or the other way round")
         if app.exists():
-            row["faults"] += self.unchanged(source, app) + self.checked(app, row) + self.tested(app, row)
+            row["faults"] += self.unchanged(source, app) + self.checked(source, app, row) + self.tested(app, row)
         return row
 
     def unchanged(self, source, app):
         files = [path.relative_to(source) for path in source.rglob("*") if path.is_file()]
         return [f"{path} differs from the skill's" for path in files if not filecmp.cmp(source / path, app / path, shallow=False)]
 
-    def checked(self, app, row):
+    def checked(self, source, app, row):
         """What `etude check` and a careful reader find in an app."""
         found = []
         ran = self.etude("check", "-C", app, "--format", "json")
         if ran.returncode:
             found.append(f"check: {ran.stdout.strip()[-500:]}{ran.stderr.strip()[-500:]}")
-        for file in sorted((app / "pipelines").rglob("*")):
+        made = [file for file in sorted((app / "skills").rglob("*")) if not (source / file.relative_to(app)).exists()]
+        for file in [*sorted((app / "pipelines").rglob("*")), *made]:
             if file.is_file() and STUB.search(text := file.read_text()):
                 found.append(f"{file.relative_to(app)}: a stub: {STUB.search(text)[0].strip()}")
         for pipeline in sorted((app / "pipelines").iterdir()):
@@ -194,16 +196,16 @@ def shell_faults(pipeline, step):
 
 def shown(rows):
     """The table for people."""
-    lines = ["| skill | kind | statements | enforced | asked | left | background | pipelines | steps: code, llm | tests |", "|---" * 10 + "|"]
+    lines = ["| skill | kind | statements | enforced | asked | left | background | pipelines | steps: code, llm, skill | tests |", "|---" * 10 + "|"]
     for row in rows:
         if "statements" in row:
-            steps = f"{row['steps'].count('code')}, {row['steps'].count('llm')}"
+            steps = ", ".join(str(row["steps"].count(kind)) for kind in KINDS)
             counts = [row["statements"], *(row[outcome] for outcome in OUTCOMES), row["pipelines"], steps, row["tests"]]
             lines.append(f"| {row['skill']} | {row['kind']} | {' | '.join(map(str, counts))} |")
     whole = [row for row in rows if "statements" in row]
     total = [sum(row[name] for row in whole) for name in ("statements", *OUTCOMES, "pipelines")]
     steps = [step for row in whole for step in row["steps"]]
-    counts = [*total, f"{steps.count('code')}, {steps.count('llm')}", sum(row["tests"] for row in whole)]
+    counts = [*total, ", ".join(str(steps.count(kind)) for kind in KINDS), sum(row["tests"] for row in whole)]
     lines.append(f"| {len(whole)} skills | | {' | '.join(map(str, counts))} |")
     return "\n".join(lines)
 

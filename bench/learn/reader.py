@@ -105,11 +105,15 @@ def slug(text, other):
     return "-".join(words)[:40].strip("-") or other
 
 
-def is_step(statement, label, where):
-    """Whether a statement can be a step: something to run, or to decide. What only an agent can do stays with the skill."""
+def runs(statement, where):
+    """Whether a statement has something to run."""
     is_block = where.get(statement["line"], ("",))[0] == "code"
-    runs = is_block or COMMAND.search(statement["text"]) and RUNS.search(statement["text"])
-    return label == "judgement" or label in ("main_path", "condition") and bool(runs)
+    return is_block or bool(COMMAND.search(statement["text"]) and RUNS.search(statement["text"]))
+
+
+def is_step(statement, label, where):
+    """Whether a statement can be a step: something to run, to decide, or to leave to an agent."""
+    return label in ("judgement", "main_path") or label == "condition" and runs(statement, where)
 
 
 def drafts(found, labels, where):
@@ -118,8 +122,8 @@ def drafts(found, labels, where):
         if ASIDE.search(title):
             continue
         steps = [s for s in inside if is_step(s, labels.get(s["id"]), where)][:MAX_STEPS]
-        runs = sum(labels[s["id"]] != "judgement" for s in steps)
-        if runs or len(steps) > 2:
+        decisions = sum(labels[s["id"]] == "judgement" for s in steps)
+        if decisions > 2 or any(labels[s["id"]] != "judgement" and runs(s, where) for s in steps):
             name = slug(title, "steps")
             named = [{"name": slug(s["text"], "step")[:24].strip("-"), "statement": s["id"]} for s in steps]
             pipelines.append({"name": name, "description": title, "triggers": [name.replace("-", " ")], "steps": named})

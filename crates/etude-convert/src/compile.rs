@@ -1,6 +1,8 @@
 //! From a draft to the files of a pipeline: commands become code steps, judgement becomes an llm step with schema and
-//! validator, rules become questions that later steps require (1.6, L-86).
+//! validator, rules become questions that later steps require, and what remains of a path becomes a skill step (1.6, L-86,
+//! L-88).
 
+mod agent;
 mod code;
 mod parts;
 mod question;
@@ -77,7 +79,7 @@ pub struct Compiled {
     pub asked: BTreeMap<u32, String>,
     /// The parameters without which it does not run.
     pub required: BTreeSet<String>,
-    /// The names of its llm steps, in order.
+    /// The names of the steps that ask a model, in order.
     pub questions: Vec<String>,
     /// Its last step is an llm step that judges: the output of a case is its completion.
     pub ends_with_judgement: bool,
@@ -90,7 +92,7 @@ pub struct Compiled {
 pub fn compile(source: Source<'_>, draft: &Draft, own: &[&Case], stdout: Stdout) -> Result<Compiled, Vec<String>> {
     let parts = Parts::of(source, draft)?;
     let mut pipeline =
-        Pipeline { source, draft, own, stdout, files: Vec::new(), before: Vec::new(), guards: Vec::new() };
+        Pipeline { source, draft, own, stdout, files: Vec::new(), before: Vec::new(), guards: Vec::new(), skills: 0 };
     let mut compiled = Compiled {
         name: draft.name.clone(),
         description: draft.description.clone(),
@@ -107,7 +109,11 @@ pub fn compile(source: Source<'_>, draft: &Draft, own: &[&Case], stdout: Stdout)
     let rules = Rules::new(source, &stated);
     let mut steps = Vec::new();
     for (at, (name, part)) in parts.iter().enumerate() {
-        let rules = if let Part::Judgement { statement } = part { rules.of(statement) } else { Vec::new() };
+        let rules = match part {
+            Part::Judgement { statement } => rules.of(&[*statement]),
+            Part::Agent { statements } => rules.of(statements),
+            Part::Code { .. } | Part::Guard { .. } | Part::When { .. } => Vec::new(),
+        };
         note(&mut compiled, name, part, &rules);
         let is_last = at + 1 == parts.len();
         steps.push(pipeline.step(name, part, (&rules, &compiled.required), is_last));
@@ -126,7 +132,7 @@ fn note(compiled: &mut Compiled, name: &str, part: &Part<'_>, rules: &[&Statemen
             compiled.enforced.extend(part.ids().into_iter().map(|id| (id, name.to_owned())));
         }
         Part::Code { is_all: false, .. } => {}
-        Part::Judgement { .. } | Part::Guard { .. } | Part::When { .. } => {
+        Part::Judgement { .. } | Part::Agent { .. } | Part::Guard { .. } | Part::When { .. } => {
             compiled.questions.push(name.to_owned());
             // A command that runs if its condition holds is not a question itself.
             let own = if matches!(part, Part::When { .. }) { Vec::new() } else { part.ids() };
@@ -205,6 +211,8 @@ struct Pipeline<'a> {
     before: Vec<String>,
     /// The steps whose completion must be `yes` before another step starts.
     guards: Vec<String>,
+    /// The number in the name of its last skill.
+    skills: usize,
 }
 
 impl Pipeline<'_> {
@@ -212,6 +220,7 @@ impl Pipeline<'_> {
         let mut step = match part {
             Part::Code { statements, command, .. } => self.code(name, statements, command),
             Part::When { text, statement } => self.question(name, text, statement, facts.1),
+            Part::Agent { statements } => self.agent(name, statements, facts),
             Part::Judgement { statement } => self.judgement(name, statement, facts, is_last),
             Part::Guard { statement } => self.question(name, &statement.text, statement, facts.1),
         };

@@ -13,6 +13,8 @@ const MAX_STEPS: usize = 100;
 pub struct Draft {
     /// Its name, unique among the drafts.
     pub name: String,
+    /// With what the names of its skills begin: its name as a skill may have it, unique among the drafts as well.
+    pub skills: String,
     /// What it does, on one line.
     pub description: String,
     /// Example requests, each on one line.
@@ -50,7 +52,7 @@ pub fn schema() -> Value {
 
 /// The drafts in a value that fits the schema.
 pub fn read(value: &Value) -> Vec<Draft> {
-    let mut names = Names::default();
+    let (mut names, mut skills) = (Names::default(), Names::default());
     let pipelines = value["pipelines"].as_array().into_iter().flatten().take(MAX_PIPELINES);
     pipelines
         .map(|pipeline| {
@@ -63,6 +65,7 @@ pub fn read(value: &Value) -> Vec<Draft> {
                 description: if description.is_empty() { name.replace('-', " ") } else { description },
                 triggers: triggers.filter(|trigger| !trigger.is_empty()).take(MAX_PIPELINES).collect(),
                 steps: steps(&pipeline["steps"]),
+                skills: skills.unique(&of_skill(&name)),
                 name,
             }
         })
@@ -94,6 +97,14 @@ pub fn safe(text: &str, other: &str) -> String {
     let name: String = name.trim_start_matches(|c: char| !c.is_ascii_alphabetic()).chars().take(MAX).collect();
     let name = name.trim_end_matches(['-', '_']);
     if name.is_empty() { other.to_owned() } else { name.to_owned() }
+}
+
+/// A safe name as names of skills are (C-1.4): lower case, with `-` between its parts, and short enough for a number behind it.
+fn of_skill(name: &str) -> String {
+    const MAX: usize = 50;
+    let name: String = name.to_ascii_lowercase().replace('_', "-").chars().take(MAX).collect();
+    let parts: Vec<&str> = name.split('-').filter(|part| !part.is_empty()).collect();
+    parts.join("-")
 }
 
 /// Names that no step may have.
@@ -160,6 +171,10 @@ mod tests {
         let drafts = read(&json!({"pipelines": [pipeline("../../_Evil name"), pipeline("Evil name"), pipeline("…")]}));
         let names: Vec<&str> = drafts.iter().map(|draft| draft.name.as_str()).collect();
         assert_eq!(names, ["Evil-name", "Evil-name-2", "pipeline"]);
+        assert_eq!(
+            drafts.iter().map(|draft| draft.skills.as_str()).collect::<Vec<_>>(),
+            ["evil-name", "evil-name-2", "pipeline"]
+        );
         let steps: Vec<(&str, u32)> = drafts[0].steps.iter().map(|step| (step.name.as_str(), step.statement)).collect();
         assert_eq!(steps, [("Run-it", 2), ("input-2", 3), ("step", 0)]);
         assert_eq!((drafts[0].description.as_str(), drafts[0].triggers.as_slice()), ("A b", &["x y".to_owned()][..]));

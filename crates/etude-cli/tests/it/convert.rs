@@ -285,6 +285,43 @@ git push --force
 ```
 ";
 
+/// L-88: a part of a path without a command is a step for an agent, which is given its statements and the output of the steps before,
+/// with the tools of the skill and none besides.
+#[test]
+fn a_part_without_a_command_is_work_for_an_agent() {
+    let server = Server::by(|seen, _| {
+        if seen.tools() == ["Write"] {
+            return match seen.turn() {
+                0 => Reply::call("Write", json!({"path": "summary.txt", "content": seen.system()})),
+                _ => Reply::says("written"),
+            };
+        }
+        if seen.request().contains("Draft one pipeline") {
+            return Reply::json(&drafts(&[("sum", 2), ("tell", 3)]));
+        }
+        let words = ["background", "main_path", "main_path", "rule"];
+        let label = |(label, id): (&&str, u32)| json!({"id": id, "label": label});
+        Reply::json(&json!({"labels": words.iter().zip(1_u32..).map(label).collect::<Vec<_>>()}))
+    });
+    let test = Test::new().model(&server).cwd("work");
+    test.put(
+        "work/skill/SKILL.md",
+        "---\nname: sums\ndescription: Sums.\nallowed-tools: Write\n---\n# Sums\n\n1. Run `python3 scripts/total.py <file>`.\n2. Write a summary.\n\nNever name a person.\n",
+    );
+    test.put("work/skill/scripts/total.py", SCRIPT);
+    test.put("work/july.txt", "1.5\n2\n");
+    let document = test.run(&["convert", "skill", "--yolo", "--format", "json"]).exit(0).value();
+    assert_eq!(document["pipelines"], json!([{"name": "total", "statements": [2, 3, 4]}]), "{document}");
+    let word = |word: &str, step: &str| (word.to_owned(), json!(step));
+    assert_eq!(outcomes(&document)[1..], [word("enforced", "sum"), word("asked", "tell"), word("asked", "tell")]);
+    test.run(&["check", "-C", "skill-app"]).exit(0);
+    let run = ["run", "-C", "skill-app", "--pipeline", "total", "-i", "file=july.txt", "--yolo", "--format", "json"];
+    test.run(&run).exit(0).output(json!("written"));
+    let given = test.read("work/skill-app/summary.txt");
+    assert!(given.contains("- Write a summary.\n") && given.contains("- Never name a person.\n"), "{given}");
+    assert!(!given.contains("total.py"), "the agent does the rest of the skill: {given}");
+}
+
 /// A skill that is only judgement and advice.
 const ADVICE: &str = "---
 name: advice

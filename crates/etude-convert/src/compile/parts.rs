@@ -22,6 +22,8 @@ pub(super) enum Part<'a> {
     },
     /// A question to a model.
     Judgement { statement: &'a Statement },
+    /// A task for an agent.
+    Agent { statements: Vec<&'a Statement> },
     /// A rule or condition on which the later steps depend.
     Guard { statement: &'a Statement },
     /// A condition on which the command of a statement depends.
@@ -32,7 +34,9 @@ impl Part<'_> {
     /// The ids of its statements.
     pub(super) fn ids(&self) -> Vec<u32> {
         match self {
-            Self::Code { statements, .. } => statements.iter().map(|statement| statement.id).collect(),
+            Self::Code { statements, .. } | Self::Agent { statements } => {
+                statements.iter().map(|statement| statement.id).collect()
+            }
             Self::Judgement { statement } | Self::Guard { statement } | Self::When { statement, .. } => {
                 vec![statement.id]
             }
@@ -79,6 +83,8 @@ impl<'a> Parts<'a> {
         parts.refuse_settings();
         if draft.steps.is_empty() {
             parts.faults.push(format!("pipeline `{}` has no steps", draft.name));
+        } else if parts.faults.is_empty() && parts.found.iter().all(|(_, part)| matches!(part, Part::Agent { .. })) {
+            parts.faults.push(format!("pipeline `{}` has only work for an agent, which follows the skill", draft.name));
         }
         if parts.faults.is_empty() { Ok(parts.found) } else { Err(parts.faults) }
     }
@@ -118,9 +124,17 @@ impl<'a> Parts<'a> {
                 return Err(format!("statement {id} is neither a command nor a judgement"));
             }
             (Ok(None), Label::Rule | Label::Condition) => self.push(name, Part::Guard { statement }),
-            (Ok(None), _) => self.push(name, Part::Judgement { statement }),
+            (Ok(None), _) => self.hand_over(name, statement),
         }
         Ok(())
+    }
+
+    /// Adds a statement that is no command (L-88): to the work of the agent before it, or as a step of its own.
+    fn hand_over(&mut self, name: &str, statement: &'a Statement) {
+        match self.found.last_mut() {
+            Some((_, Part::Agent { statements })) => statements.push(statement),
+            _ => self.push(name, Part::Agent { statements: vec![statement] }),
+        }
     }
 
     fn push(&mut self, name: &str, part: Part<'a>) {

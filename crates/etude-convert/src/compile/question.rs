@@ -60,7 +60,7 @@ impl Pipeline<'_> {
     }
 
     /// Adds the parameters and the outputs of earlier steps to a prompt.
-    fn add_facts(&self, prompt: &mut String, required: &BTreeSet<String>) {
+    pub(super) fn add_facts(&self, prompt: &mut String, required: &BTreeSet<String>) {
         for name in required {
             prompt.push_str(&format!("\n\nThe parameter `{name}`: {{{{input.{name}}}}}"));
         }

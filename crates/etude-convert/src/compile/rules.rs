@@ -1,4 +1,4 @@
-//! Which rules a judgement is asked to keep: those of its section, and those of sections that only have rules.
+//! Which rules a model is asked to keep in a judgement or as an agent: those of its section, and those of sections that only have rules.
 
 use std::collections::BTreeSet;
 
@@ -35,12 +35,12 @@ impl<'a> Rules<'a> {
         rules
     }
 
-    /// The rules for a judgement.
-    pub(super) fn of(&self, judgement: &Statement) -> Vec<&'a Statement> {
-        let own = self.section(judgement);
+    /// The rules for statements that a model follows.
+    pub(super) fn of(&self, statements: &[&Statement]) -> Vec<&'a Statement> {
+        let own: BTreeSet<u32> = statements.iter().map(|statement| self.section(statement)).collect();
         let applies = |rule: &&Statement| {
             let section = self.section(rule);
-            section == own || !self.busy.contains(&section)
+            own.contains(&section) || !self.busy.contains(&section)
         };
         self.rules.iter().copied().filter(applies).collect()
     }

@@ -23,6 +23,7 @@ fn draft(statements: &[u32]) -> Draft {
     let step = |id: &u32| DraftStep { name: format!("s{id}"), statement: *id };
     Draft {
         name: "audit".to_owned(),
+        skills: "audit".to_owned(),
         description: "Audit a file".to_owned(),
         triggers: vec!["audit this".to_owned()],
         steps: statements.iter().map(step).collect(),
@@ -234,4 +235,69 @@ fn optional_parameters_have_a_default() {
     let definition = &compiled.files[0].text;
     assert!(definition.contains("input:\n  author:\n    type: string\n    default: \"\"\n"), "{definition}");
     assert!(compiled.required.is_empty());
+}
+
+/// A path that is partly for an agent.
+const NOTES: &str = "---\nname: notes\nallowed-tools: Read, Edit\n---\n# Notes\n\n1. Run `git log --oneline`.\n2. Write the {{notes}}.\n3. Add them to the log.\n4. Decide whether they are done.\n5. Send them.\n\nNever name a person.\n";
+
+/// The labels of [`NOTES`].
+const OF_NOTES: [Label; 7] = [
+    Label::Background,
+    Label::MainPath,
+    Label::MainPath,
+    Label::MainPath,
+    Label::Judgement,
+    Label::MainPath,
+    Label::Rule,
+];
+
+/// L-88, L-87: what is no command becomes a step for an agent, which follows these statements and the rules for them with the tools of
+/// the skill.
+#[test]
+fn work_without_a_command_is_for_an_agent() {
+    let compiled = made(NOTES, &OF_NOTES, &[2, 3, 4, 5, 6]).expect("a pipeline");
+    let definition = text(&compiled, "pipelines/audit/pipeline.yaml");
+    let step = "  - name: s3\n    type: skill\n    skill: audit-1\n    request: |-\n      {{run.request}}\n\n      The output of `s2`:\n      {{s2.output}}\n";
+    assert!(definition.contains(step), "{definition}");
+    assert!(definition.contains("  - name: s6\n    type: skill\n    skill: audit-2\n"), "{definition}");
+    assert!(!definition.contains("s4"), "one agent follows what is next to each other: {definition}");
+    assert_eq!(
+        text(&compiled, "skills/audit-1/SKILL.md"),
+        r#"---
+name: audit-1
+description: "A part of the pipeline audit: statements 3, 4 of SKILL.md"
+disable-model-invocation: true
+allowed-tools:
+  - "Read, Edit"
+---
+Do what these statements of `SKILL.md` say, and nothing else of it: other steps do the rest.
+
+- Write the {{notes}}.
+- Add them to the log.
+
+Keep these rules:
+
+- Never name a person.
+"#
+    );
+    let asked: Vec<(u32, &str)> = compiled.asked.iter().map(|(id, step)| (*id, step.as_str())).collect();
+    assert_eq!(asked, [(3, "s3"), (4, "s3"), (5, "s5"), (6, "s6"), (7, "s3")]);
+    assert_eq!((compiled.questions.len(), compiled.ends_with_judgement), (3, false));
+}
+
+/// L-88: an agent alone is what the skill is already; and no skill of the app is replaced.
+#[test]
+fn an_agent_alone_is_no_pipeline() {
+    assert_eq!(
+        faults(NOTES, &OF_NOTES, &[3, 6]),
+        "pipeline `audit` has only work for an agent, which follows the skill"
+    );
+    for root in ["skills", ".claude/skills"] {
+        let other = SkillFile { path: format!("{root}/audit-1/SKILL.md"), is_executable: false, text: None };
+        let skill = Skill::read(NOTES, vec![other]).expect("a skill");
+        let labels: Labels = OF_NOTES.into_iter().zip(1..).map(|(label, id)| (id, label)).collect();
+        let source = Source { skill: &skill, labels: &labels, cases: &[] };
+        let compiled = compile(source, &draft(&[2, 3]), &[], Stdout::Suggested).expect("a pipeline");
+        assert!(!text(&compiled, "skills/audit-2/SKILL.md").is_empty(), "{root}");
+    }
 }
