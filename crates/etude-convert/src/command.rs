@@ -2,6 +2,7 @@
 //! place of placeholders (L-89).
 
 mod context;
+mod example;
 mod find;
 mod scan;
 mod session;
@@ -13,6 +14,7 @@ pub(crate) mod words;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) use context::{condition, is_mention};
+pub(crate) use example::files as example_files;
 pub(crate) use session::{Session, session};
 
 use crate::skill::Skill;
@@ -29,6 +31,8 @@ pub struct Command {
     pub parameters: BTreeMap<String, String>,
     /// The names of parameters without which it runs.
     pub optional: BTreeSet<String>,
+    /// The values of parameters that it names as examples: it runs with them if no other one is given.
+    pub defaults: BTreeMap<String, String>,
     /// The scripts of the skill that it calls, in order.
     pub scripts: Vec<String>,
 }
@@ -67,6 +71,7 @@ pub(crate) fn of_statements(
         needs_bash: is_bash,
         parameters: BTreeMap::new(),
         optional: BTreeSet::new(),
+        defaults: BTreeMap::new(),
         scripts: Vec::new(),
     };
     let replaced = words::replace(skill, &text, values, &mut command)?;

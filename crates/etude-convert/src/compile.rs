@@ -163,7 +163,8 @@ fn input(cases: &[Case], parts: &[(String, Part<'_>)], required: &mut BTreeSet<S
     }
     for (_, part) in parts {
         if let Part::Code { command, .. } = part {
-            for name in command.parameters.keys().filter(|name| !command.optional.contains(*name)) {
+            let may_be_missing = |name: &String| command.optional.contains(name) || command.defaults.contains_key(name);
+            for name in command.parameters.keys().filter(|name| !may_be_missing(name)) {
                 required.insert(name.clone());
                 if let Some(declared) = input.get_mut(name).filter(|declared| declared.is_object()) {
                     declared["required"] = json!(true);
@@ -174,6 +175,13 @@ fn input(cases: &[Case], parts: &[(String, Part<'_>)], required: &mut BTreeSet<S
     }
     for (_, part) in parts {
         if let Part::Code { command, .. } = part {
+            for (name, file) in &command.defaults {
+                let declared = input.entry(name.clone()).or_insert(Value::Null);
+                // A case may have it as well, and may leave it out.
+                if declared.is_null() || *declared == json!({"type": "string", "required": false}) {
+                    *declared = json!({"type": "string", "default": file});
+                }
+            }
             for name in &command.optional {
                 input.entry(name.clone()).or_insert_with(|| json!({"type": "string", "default": ""}));
             }

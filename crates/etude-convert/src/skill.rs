@@ -6,6 +6,7 @@ use etude_spec::Diagnostic;
 use etude_spec::skill::{APP_ROOT, Instructions, ROOTS, SKILL_FILE};
 use etude_spec::source::SourceFile;
 
+use crate::command;
 use crate::statement::{self, MAX_STATEMENTS, Statement};
 
 /// A skill and its files.
@@ -19,6 +20,8 @@ pub struct Skill {
     pub statements: Vec<Statement>,
     /// Its files, `SKILL.md` included, ordered by path.
     pub files: Vec<SkillFile>,
+    /// Files of the caller that its commands name as examples.
+    pub examples: BTreeSet<String>,
 }
 
 /// One file of a skill.
@@ -46,7 +49,8 @@ impl Skill {
         let statements = statement::split(text, body_start).map_err(|found| {
             format!("`{SKILL_FILE}` has {found} statements; at most {MAX_STATEMENTS} are converted")
         })?;
-        Ok(Self { name: name.unwrap_or_default(), allowed, statements, files })
+        let examples = command::example_files(&statements, &files);
+        Ok(Self { name: name.unwrap_or_default(), allowed, statements, files, examples })
     }
 
     /// The statement with this id.

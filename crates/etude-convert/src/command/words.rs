@@ -191,10 +191,28 @@ impl Words<'_> {
         if let Some((name, _)) = self.values.iter().find(|(_, known)| bare.len() > 1 && is_value(known)) {
             return Ok(format!("\"${}\"", parameter(name, command)));
         }
+        if let Some(example) = self.example(piece, command) {
+            return Ok(example);
+        }
         if self.is_usage && usage::is_placeholder(word) && !is_secret(word) {
             return Ok(format!("\"${}\"", parameter(word, command)));
         }
         self.placeholders(piece, command)
+    }
+
+    /// A word that names a file of the caller as an example, alone or as `--option=file`: a parameter with that file as default.
+    fn example(&self, piece: &Piece, command: &mut Command) -> Option<String> {
+        if matches!(self.places.get(piece.start), Some(Place::Here | Place::RawHere)) {
+            return None;
+        }
+        let word = &self.text[piece.start..piece.end];
+        let at = word.find('=').filter(|_| word.starts_with("--")).map_or(0, |at| at + 1);
+        let (option, file) = (&word[..at], word[at..].trim_matches(['"', '\'']));
+        if !self.skill.examples.contains(file) {
+            return None;
+        }
+        command.defaults.insert(parameter_name(file), file.to_owned());
+        Some(format!("{option}\"${}\"", parameter(file, command)))
     }
 
     /// The file or directory of the skill that a word names: by its path, or by one that ends with it and that names the skill

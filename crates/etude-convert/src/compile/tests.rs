@@ -301,3 +301,16 @@ fn an_agent_alone_is_no_pipeline() {
         assert!(!text(&compiled, "skills/audit-2/SKILL.md").is_empty(), "{root}");
     }
 }
+
+/// L-89: a file of the caller that an option names is a parameter, wherever the skill names it; without a value it is that file.
+#[test]
+fn files_of_the_caller_are_defaults() {
+    let text = "Run `pandoc notes.md --output report.pdf`.\n\nRun `ls -l report.pdf`.\n";
+    let compiled = made(text, &[Label::MainPath, Label::MainPath], &[1, 2]).expect("a pipeline");
+    let definition = &compiled.files[0].text;
+    assert!(definition.contains("input:\n  report_pdf:\n    type: string\n    default: report.pdf\n"), "{definition}");
+    for part in ["pandoc notes.md --output \\\"$INPUT_REPORT_PDF\\\"", "ls -l \\\"$INPUT_REPORT_PDF\\\""] {
+        assert!(definition.contains(part), "{part}\n{definition}");
+    }
+    assert!(compiled.required.is_empty());
+}
