@@ -380,6 +380,7 @@ impl Machine {
             attempt: self.root.attempt(),
             remains: self.root.remains(&self.cx),
             fell_back: self.root.fell_back().cloned(),
+            deviations: self.cx.deviations.clone(),
         })
     }
 

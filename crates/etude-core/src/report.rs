@@ -49,6 +49,19 @@ pub struct RunResult {
     pub remains: Remains,
     /// The run has left its pipeline and continued in skill mode.
     pub fell_back: Option<FellBack>,
+    /// Pipelines that its agents called as tools and that deviated, in order (L-79).
+    pub deviations: Vec<CallDeviation>,
+}
+
+/// The deviation of a pipeline that an agent called as a tool (L-77).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallDeviation {
+    /// The pipeline.
+    pub pipeline: String,
+    /// The step that deviated.
+    pub step: String,
+    /// Why: the word of a reason, or of a kind of failure.
+    pub reason: &'static str,
 }
 
 /// How a run came from its pipeline into skill mode (L-67).

@@ -101,7 +101,7 @@ fn row(view: &RunView, blobs: &dyn BlobStore, said: (Verdict, Option<String>, Op
     }
 }
 
-/// Notes the writes of learned pipelines that agents called as tools (L-77, L-78). `pipelines` are their names with the hashes of
+/// Notes what learned pipelines did that agents called as tools (L-77 to L-79). `pipelines` are their names with the hashes of
 /// their contents.
 pub(super) async fn note_calls(
     engine: &dyn Engine,
@@ -125,8 +125,10 @@ pub(super) async fn note_calls(
     for row in rows.into_iter().filter(|row| !noted.contains(&row.id)) {
         let view = engine.view(&row.id)?;
         let calls = trace::of(&view, &*blobs);
+        let document = view.result.as_deref().and_then(|text| Document::from_journal(text, &*blobs).ok());
+        let deviations = document.and_then(|mut document| document.members.remove("deviations")).unwrap_or_default();
         for (name, content) in pipelines {
-            if let Some(row) = row_of_calls(&view, &calls, name, (&*blobs, tools)) {
+            if let Some(row) = row_of_calls(&view, (&calls, &deviations), name, (&*blobs, tools)) {
                 book::add_row(engine, content, &row).await?;
             }
         }
@@ -135,23 +137,31 @@ pub(super) async fn note_calls(
     Ok(())
 }
 
-/// What the writes of a pipeline in an agent's run say; `None` if it made none and was denied none.
-fn row_of_calls(view: &RunView, calls: &[Call], name: &str, of: (&dyn BlobStore, &[AppTool])) -> Option<Row> {
-    let (blobs, tools) = of;
+/// What the calls of a pipeline in an agent's run say together; `None` if it did not run. `deviations` are those of all pipelines of the
+/// run.
+fn row_of_calls(
+    view: &RunView,
+    (calls, deviations): (&[Call], &Value),
+    name: &str,
+    (blobs, tools): (&dyn BlobStore, &[AppTool]),
+) -> Option<Row> {
     let begins = format!("/{name}[");
-    let is_own = |call: &&Call| {
-        let inside = call.effect.split_once(&begins).is_some_and(|(_, rest)| rest.contains('/'));
-        inside && effect_class(&call.tool, tools) != "reads"
-    };
+    let is_inside = |effect: &str| effect.split_once(&begins).is_some_and(|(_, rest)| rest.contains('/'));
+    let is_own = |call: &&Call| is_inside(&call.effect) && effect_class(&call.tool, tools) != "reads";
     let writes: Vec<&Call> = calls.iter().filter(is_own).collect();
     let denied = writes.iter().find(|call| is_denied_by_person(call, view));
     let has_written = writes.iter().any(|call| call.result.as_ref().is_some_and(|result| !result.is_error()));
-    let (verdict, step, reason) = match denied {
-        Some(denied) => (Verdict::Disagreed, step_of(&denied.effect), Some("denied".to_owned())),
-        None if has_written => (Verdict::Done, None, None),
-        None => return None,
+    let deviated = deviations.as_array().into_iter().flatten().find(|deviation| deviation["pipeline"] == *name);
+    let said = match (denied, deviated) {
+        (Some(denied), _) => (Verdict::Disagreed, step_of(&denied.effect), Some("denied".to_owned())),
+        (None, Some(deviation)) => {
+            let text = |member: &str| deviation[member].as_str().map(str::to_owned);
+            (Verdict::FellBack, text("step"), text("reason"))
+        }
+        (None, None) if view.records.iter().any(|record| is_inside(&record.key)) => (Verdict::Done, None, None),
+        (None, None) => return None,
     };
-    Some(row(view, blobs, (verdict, step, reason), true))
+    Some(row(view, blobs, said, has_written || denied.is_some()))
 }
 
 /// A call of the pipeline that may write. After a deviation the agent calls, below `NAME@skill`.

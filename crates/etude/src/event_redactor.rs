@@ -244,6 +244,7 @@ mod tests {
             attempt: 1,
             remains: Remains::default(),
             fell_back: None,
+            deviations: Vec::new(),
         };
         EventRedactor::new(&[Secret::new(KEY.to_owned())]).redact(&mut result);
         let shown = format!("{:?}", result.errors);

@@ -97,6 +97,25 @@ fn a_denied_write_of_a_called_pipeline_demotes_it() {
     assert_eq!(row(&test)["state"], json!("demoted"));
 }
 
+/// L-79: two deviations of the same kind demote a pipeline also if agents called it; different kinds do not.
+#[test]
+fn two_deviations_of_a_called_pipeline_demote_it() {
+    let server = Server::agent([back("A-1"), Reply::says("done")]);
+    let test = learned(app(&server), "active");
+    let definition = test.read("app/pipelines/back/pipeline.yaml");
+    test.put("app/pipelines/back/pipeline.yaml", &definition.replace("equals: open", "equals: closed"));
+    let call = || test.follow("Cancel the order A-1", &["--yolo"]).exit(0);
+    let first = call();
+    assert!(!first.err().contains("no longer"), "{}", first.err());
+    assert_eq!(row(&test)["deviations"], json!([{"step": "gone", "reason": "require", "count": 1}]));
+    assert_eq!(row(&test)["state"], json!("active"));
+    call().stderr_has("`demoted` (deviations");
+    assert_eq!(row(&test)["state"], json!("demoted"));
+    call();
+    assert_eq!(server.seen().last().map(|seen| seen.tools().contains(&"back".to_owned())), Some(false));
+    assert_eq!(ledger(&test), ["get A-1", "get A-1"], "it is not a tool any more");
+}
+
 /// Trap 23, L-54: nothing is learned from a run in which the agent called a learned pipeline, whose writes are those of the run.
 #[test]
 fn nothing_is_learned_from_a_run_of_a_pipeline() {

@@ -12,7 +12,7 @@ use crate::failure::{Failure, FailureKind, Phase};
 use crate::model::Usage;
 use crate::outcome::{Completed, Outcome};
 use crate::plan::stages::SlotForms;
-use crate::report::{Event, Stages, StepRow, StepStatus};
+use crate::report::{CallDeviation, Event, Stages, StepRow, StepStatus};
 
 #[derive(Debug)]
 pub(crate) struct Cx {
@@ -47,6 +47,8 @@ pub(crate) struct Cx {
     pub(crate) keeps_calls: bool,
     /// Calls of the pipeline that the agent which has taken over must not make again (L-69).
     pub(crate) written: Vec<Call>,
+    /// Pipelines that agents called as tools and that deviated.
+    pub(crate) deviations: Vec<CallDeviation>,
     /// How many machines are at work.
     pub(crate) machines: u32,
     /// The ids of those of them that keep something in their slots.
@@ -107,6 +109,7 @@ impl Cx {
             calls: Vec::new(),
             keeps_calls: false,
             written: Vec::new(),
+            deviations: Vec::new(),
             machines: 0,
             kept: Vec::new(),
         }

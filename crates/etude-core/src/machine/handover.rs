@@ -114,7 +114,7 @@ fn lines(calls: &[Call], outputs: &[(String, Json)], (step, reason, message): (&
 /// What an agent receives from a pipeline that it called as a tool and that deviated (L-77).
 pub(super) fn of_tool(name: &str, failure: &Failure, calls: &[Call], outputs: &[(String, Json)]) -> String {
     let step = failure.step.as_deref().unwrap_or_default();
-    let reason = failure.reason.map_or(failure.kind.word(), Reason::word);
+    let reason = reason_of(failure);
     let mut text = format!(
         "The pipeline `{name}` deviated at its step `{step}` ({reason}) and has not done what it is for. Use the other tools.\n\
          - The results of its calls and the outputs of its steps are below. Do not make a call again whose result is there, \
@@ -125,6 +125,11 @@ pub(super) fn of_tool(name: &str, failure: &Failure, calls: &[Call], outputs: &[
     }
     push_data(&mut text, &lines(calls, outputs, (step, reason, &failure.message)));
     text
+}
+
+/// Why a pipeline deviated: the word of its reason, or of its kind of failure.
+pub(super) fn reason_of(failure: &Failure) -> &'static str {
+    failure.reason.map_or(failure.kind.word(), Reason::word)
 }
 
 /// Lines of data, marked as such.

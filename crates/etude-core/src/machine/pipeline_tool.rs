@@ -7,7 +7,7 @@ use std::task::Poll;
 use serde_json::{Map, Value};
 
 use super::conversation::batch::Proposal;
-use super::handover::{Call, of_tool};
+use super::handover::{Call, of_tool, reason_of};
 use super::sequence::SequenceTask;
 use super::step_context::StepContext;
 use super::values::Values;
@@ -15,7 +15,7 @@ use super::{Cx, Path, Task};
 use crate::data::Json;
 use crate::failure::{Failure, FailureKind};
 use crate::plan::PipelineTool;
-use crate::report::is_below;
+use crate::report::{CallDeviation, is_below};
 use crate::tool::ToolResult;
 use crate::tree;
 
@@ -75,6 +75,11 @@ impl PipelineCall {
                 failure.step = failure.step.or_else(|| self.sequence.last_step().map(str::to_owned));
                 // The agent goes on: another attempt at the run gives the same outcomes to the same steps.
                 cx.open_work.succeed(self.path.as_str());
+                cx.deviations.push(CallDeviation {
+                    pipeline: self.name.clone(),
+                    step: failure.step.clone().unwrap_or_default(),
+                    reason: reason_of(&failure),
+                });
                 let content = of_tool(&self.name, &failure, &calls, &self.sequence.outputs());
                 cx.written.extend(calls.into_iter().filter(Call::has_written));
                 let message = format!("pipeline `{}` deviated: {}", self.name, failure.message);

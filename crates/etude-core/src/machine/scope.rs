@@ -335,6 +335,7 @@ impl ScopeTask {
             attempt: self.attempt.number,
             remains: self.remains(cx),
             fell_back: self.fell_back().cloned(),
+            deviations: cx.deviations.clone(),
         }
     }
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::{Attempt, Failure, FailureKind};
 use crate::model::Usage;
-use crate::report::{FellBack, Items, RunResult, StageRow, StepRow, StepStatus};
+use crate::report::{CallDeviation, FellBack, Items, RunResult, StageRow, StepRow, StepStatus};
 
 /// One entry of `errors`; also what a destructor is given.
 pub fn error_json(failure: &Failure) -> Value {
@@ -120,7 +120,7 @@ pub fn items_json(items: &Items) -> Value {
 }
 
 /// The members of a result document that follow from the run alone, without `output`, which may be too large to be
-/// parsed: `status`, `errors`, `steps`, `usage`, `stages`, `fell_back`.
+/// parsed: `status`, `errors`, `steps`, `usage`, `stages`, `fell_back`, and `deviations` if there are some.
 pub fn result_json(result: &RunResult) -> Map<String, Value> {
     let mut out = Map::new();
     out.insert("status".into(), result.status.word().into());
@@ -129,7 +129,14 @@ pub fn result_json(result: &RunResult) -> Map<String, Value> {
     out.insert("usage".into(), usage_json(&result.usage));
     out.insert("stages".into(), result.stages.rows.iter().map(stage_json).collect());
     out.insert("fell_back".into(), result.fell_back.as_ref().map(fell_back_json).into());
+    if !result.deviations.is_empty() {
+        out.insert("deviations".into(), result.deviations.iter().map(deviation_json).collect());
+    }
     out
+}
+
+fn deviation_json(deviation: &CallDeviation) -> Value {
+    json!({"pipeline": deviation.pipeline, "step": deviation.step, "reason": deviation.reason})
 }
 
 /// The form of `fell_back` (L-67).

@@ -416,6 +416,10 @@ fn a_pipeline_that_is_called_runs_its_steps() {
         assert!(said.contains(part), "{part}: {said}");
     }
     assert!(results(&world, "p/x/turn3").concat().contains("not made again"));
+    let result = world.machine.result().expect("it is over");
+    let deviated: Vec<(&str, &str, &str)> =
+        result.deviations.iter().map(|one| (one.pipeline.as_str(), one.step.as_str(), one.reason)).collect();
+    assert_eq!(deviated, [("Look", "c", "tool_error")], "L-79: the run's result says so");
     let world = play(&case(), "p/x/turn1 calls Look {\"id\":1}\np/x/turn1/Look[0]/t gives {}");
     let said = results(&world, "p/x/turn2").concat();
     assert!(said.contains("deviated at its step `b` (require)") && !said.contains(r#""changed":"#), "{said}");
