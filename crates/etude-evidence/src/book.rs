@@ -7,6 +7,7 @@
 //! | `run:learned:CONTENT` | `shadow/ID` | the writes of a comparison, which go with the run |
 //! | `learned-names:APP` | `BASE/NAME` | the last demotion of that name, until a promotion |
 //! | `learned-tools:APP` | `BASE/NAME` | the tools of that pipeline when it was last looked at, each with its hash |
+//! | `learned-servers:APP` | TOOL | that tool of an MCP server as it was seen last, with its hash |
 //! | `learned-runs:APP` | ID | the run has been noted |
 //! | `learned-forgotten` | ID | nothing is learned from the run |
 
@@ -132,6 +133,34 @@ fn names_of(app: &Path) -> String {
 
 fn tools_of(app: &Path) -> String {
     format!("learned-tools:{}", app_key(app))
+}
+
+fn servers_of(app: &Path) -> String {
+    format!("learned-servers:{}", app_key(app))
+}
+
+fn hash_in(entry: &Entry) -> Option<String> {
+    let body: Value = serde_json::from_str(&entry.body).ok()?;
+    body["hash"].as_str().map(str::to_owned)
+}
+
+/// The tools of MCP servers as they were seen last.
+pub(super) fn server_tools(engine: &dyn Engine, app: &Path) -> Result<BTreeMap<String, String>, Error> {
+    let entries = engine.entries(&EntryQuery { book: servers_of(app), ..EntryQuery::default() })?;
+    Ok(entries.into_iter().filter_map(|entry| Some((entry.key.clone(), hash_in(&entry)?))).collect())
+}
+
+/// Notes a tool of an MCP server, unless it was seen later than at `at_ms`.
+pub(super) async fn note_server_tool(
+    engine: &dyn Engine,
+    app: &Path,
+    (name, hash): (&str, &str),
+    at_ms: i64,
+) -> Result<(), Error> {
+    match one(engine, servers_of(app), name)? {
+        Some(entry) if entry.at_ms > at_ms || hash_in(&entry).as_deref() == Some(hash) => Ok(()),
+        _ => write(engine, servers_of(app), name.to_owned(), (at_ms, "seen"), &json!({"hash": hash})).await,
+    }
 }
 
 /// The tools of a pipeline when it was last looked at.

@@ -7,7 +7,7 @@ use etude_runtime::clock::now_ms;
 use etude_runtime::engine::{Engine, EntryQuery, Error};
 use etude_spec::config::learn::Learning;
 use etude_spec::learned::{self, State};
-use etude_spec::tool::AppTool;
+use etude_spec::tool::{AppTool, MCP_PREFIX};
 
 use super::book::{self, Demotion, Row, RowKind};
 use super::standing::Standing;
@@ -70,7 +70,11 @@ pub(super) async fn settle_tools(
     if located.is_candidate() {
         return Ok(None);
     }
-    let now = learned::tools_of(disk, &located.dir(), tools);
+    let called = learned::called_by(disk, &located.dir());
+    let mut now = learned::tools_of(&called, tools);
+    if called.iter().any(|name| name.starts_with(MCP_PREFIX)) {
+        now.extend(book::server_tools(engine, app)?.into_iter().filter(|(name, _)| called.contains(name)));
+    }
     let before = book::tools(engine, app, &located.dir())?;
     if before.as_ref() == Some(&now) {
         return Ok(None);

@@ -11,6 +11,7 @@ pub mod family;
 pub mod needs;
 mod observe;
 pub mod rehearsal;
+pub mod servers;
 pub mod shadow;
 mod standing;
 pub mod trace;

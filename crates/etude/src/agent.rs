@@ -5,6 +5,7 @@
 mod application_tool;
 mod assisted;
 mod command_line;
+mod learned;
 mod pipelines;
 mod skill_tool;
 
@@ -113,6 +114,8 @@ struct Inner {
     policy: Arc<Policy>,
     /// The pipeline is in the state `assisted`.
     assisted: Option<Assisted>,
+    /// The learned pipeline that the run is of.
+    learned: Option<String>,
     /// Learned pipelines that the agent may call while they are `active` (L-77).
     pipelines: Vec<Arc<PipelineTool>>,
     engine: Arc<dyn Engine>,
@@ -154,6 +157,8 @@ impl RunTools {
         let (run_id, caller_dir) = (run_id.to_owned(), header.caller_dir.clone());
         let redactor = Arc::new(Redactor::new(grants.secrets.iter()));
         let policy = Arc::new(grants.policy.clone());
+        let is_learned = definition.learned.is_some() || header.learned.is_some();
+        let learned = definition.target.pipeline().filter(|_| is_learned).map(str::to_owned);
         Self(Arc::new(Inner {
             grants,
             app,
@@ -167,6 +172,7 @@ impl RunTools {
             invoker,
             policy,
             assisted: Assisted::of(definition, header),
+            learned,
             pipelines: definition.plan.pipeline_tools().cloned().collect(),
             engine,
             redactor,
@@ -418,6 +424,7 @@ impl Inner {
                 checks.roots = Some(set.roots().clone());
                 checks.allowed = set.allowed().to_vec();
                 let found = set.find(name).await?;
+                self.check_learned(call, &found.tool).await?;
                 (Arc::clone(&found.tool), Target::Tool(found, Judged::default()))
             }
         };

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use etude_core::model::Tier;
 use etude_core::plan::{Plan, StepKind};
 use etude_process::sandbox;
+use etude_runtime::engine::Engine;
 use etude_spec::discover::{CONSTRUCTOR, DESTRUCTOR, PIPELINES};
-use etude_spec::learned::LEARNED;
+use etude_spec::learned::{LEARNED, State};
 use etude_spec::lower;
 use etude_spec::pipeline::input::InputDecl;
 use etude_spec::source::{FileKind, Sources};
@@ -43,6 +44,21 @@ pub struct Definition {
 }
 
 impl Definition {
+    /// The learned pipeline in the state that holds: the program may have taken it out of `active` (2.11). Where the journal does not
+    /// show that it is active, its writes are confirmed.
+    pub(crate) fn learned_now(&self, engine: &dyn Engine) -> Option<Pinned> {
+        let pinned = self.learned.clone()?;
+        let is_active = || {
+            let disk = Disk::open(&self.app).ok()?;
+            etude_evidence::is_active(engine, &disk, self.target.pipeline()?).ok()
+        };
+        let state = match pinned.state {
+            State::Active if is_active() != Some(true) => State::Assisted,
+            state => state,
+        };
+        Some(Pinned { state, ..pinned })
+    }
+
     /// The tiers whose models the run asks, unless it deviates.
     pub fn tiers(&self) -> BTreeSet<Tier> {
         self.plan.steps().filter_map(|step| tier(&step.kind)).collect()

@@ -127,7 +127,7 @@ pub fn submission(
         target: definition.target.to_string(),
         abi: ABI,
         created_at_ms: now_ms,
-        header: Header { tick, learned: definition.learned.clone(), ..Header::from(Request { input, ..request }) }
+        header: Header { tick, learned: definition.learned_now(engine), ..Header::from(Request { input, ..request }) }
             .to_text(&*blobs)
             .map_err(store)?,
         placement,

@@ -272,7 +272,7 @@ impl Runner {
         let project = Project::of_app(&definition.app, Modules::Run);
         let pins = Pins::take(sources, &files_of(definition, project.as_ref()), &*blobs)?;
         let placement = Placement { again_of: request.again_of.clone(), ..Placement::default() };
-        let header = Header { learned: definition.learned.clone(), ..Header::from(request) };
+        let header = Header { learned: definition.learned_now(&*self.engine), ..Header::from(request) };
         let run = NewRun {
             id: run_id::new(),
             app: definition.app.display().to_string(),

@@ -87,6 +87,8 @@ mod learn; // what is kept of runs in skill mode to learn from
 mod learned; // pipelines that are made of runs in skill mode
 #[cfg(unix)]
 mod learned_calls; // learned pipelines as tools of agents, and command lines
+#[cfg(unix)]
+mod learned_servers; // learned pipelines that call tools of MCP servers
 mod llm_steps; // prompts, answers, validation and the conversation about it
 #[cfg(feature = "local-model")]
 mod local_model; // the model that needs no key, and `etude model`

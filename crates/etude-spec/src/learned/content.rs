@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use etude_core::digest::Hasher;
+use serde_json::Value;
 
 use super::{FILE, REPORT, TESTS, rules_of};
 use crate::discover::PIPELINE_FILE;
@@ -50,11 +51,25 @@ fn add_tool(hasher: &mut Hasher, tool: &AppTool) {
     hasher.field(tool.input_schema.to_string().as_bytes());
 }
 
-/// The tools of the app that the pipeline in the directory `dir` calls, each with a hash of its description and schema.
-pub fn tools_of(sources: &dyn Sources, dir: &str, known: &[AppTool]) -> BTreeMap<String, String> {
+/// The names of the tools that the pipeline in the directory `dir` calls.
+pub fn called_by(sources: &dyn Sources, dir: &str) -> BTreeSet<String> {
     let bytes = sources.read(&format!("{dir}/{PIPELINE_FILE}"), MAX_SIZE).unwrap_or_default();
-    let steps = std::str::from_utf8(&bytes).map(Steps::of).unwrap_or_default();
-    let own = known.iter().filter(|tool| steps.tools.contains(&tool.name));
+    std::str::from_utf8(&bytes).map(Steps::of).unwrap_or_default().tools
+}
+
+/// A hash of what a tool of a server promises: its description and the schema of its arguments. The order of members does not count,
+/// since a server may choose another one each time.
+pub fn hash_of_tool(name: &str, description: &str, schema: &Value) -> String {
+    let mut schema = schema.clone();
+    schema.sort_all_objects();
+    let mut hasher = Hasher::new("tool of a server 1");
+    hasher.field(name.as_bytes()).field(description.as_bytes()).field(schema.to_string().as_bytes());
+    hasher.finish().to_string()
+}
+
+/// The tools of the app among those that a pipeline calls, each with a hash of its description and schema.
+pub fn tools_of(called: &BTreeSet<String>, known: &[AppTool]) -> BTreeMap<String, String> {
+    let own = known.iter().filter(|tool| called.contains(&tool.name));
     let hash = |tool: &AppTool| {
         let mut hasher = Hasher::new("tool of a learned pipeline 1");
         add_tool(&mut hasher, tool);

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use super::export;
 use crate::args;
 use crate::command::runs::since_ms;
-use crate::context::{Context, Problem};
+use crate::context::{Context, Problem, block_on};
+use crate::render::stopped::of_engine;
 
 /// The largest file of traces, in bytes.
 const MAX_FILE: u64 = 1 << 30;
@@ -49,6 +50,12 @@ fn of_journal(context: &Context, disk: &Disk, options: &args::LearnOptions, read
     let redactor = context.redactor(disk.root())?;
     for view in views {
         let line = redactor.redact_value(export::line(&*engine, &view, &tools)?);
+        if !options.dry_run {
+            let events = line["events"].as_array().into_iter().flatten();
+            let called = events.filter_map(|event| event["tool"].as_str()).collect();
+            block_on(etude_evidence::servers::note_offered(&*engine, disk.root(), &view, &called))?
+                .map_err(|error| of_engine(&error))?;
+        }
         let mut trace = Trace::from_json(&line)
             .map_err(|why| Problem::environment(format!("the trace of run `{}` cannot be read: {why}", view.row.id)))?;
         let ms = |at: i64| u64::try_from(at).unwrap_or(0);
