@@ -7,10 +7,18 @@
 
 use crate::decision::{Signals, Verdict};
 
-/// Below it a request fits nothing: about nine of ten foreign requests fall there, and one of ten of one's own.
-const REJECT: f64 = 0.25;
-/// From here on a decision needs no second look: on validation more than 19 of 20 are right in tables of up to twenty.
-const SURE: f64 = 0.8;
+/// The scores at which the verdict changes.
+struct Cuts {
+    /// Below it a request fits nothing: about nine of ten foreign requests fall there, and one of ten of one's own.
+    reject: f64,
+    /// From here on a decision needs no second look: on validation more than 19 of 20 are right in tables of up to
+    /// twenty.
+    sure: f64,
+}
+
+const CUTS: Cuts = Cuts { reject: 0.25, sure: 0.8 };
+/// The lowest at which no kind of table accepts more foreign requests than one machine a route did at [`CUTS`].
+const CUTS_TOGETHER: Cuts = Cuts { reject: 0.29, sure: 0.84 };
 /// What an exact trigger is worth.
 const EXACT: f64 = 0.99;
 /// Beyond this lead the second candidate plays no role any more.
@@ -53,6 +61,13 @@ impl Head {
             Self::Together => &TOGETHER,
         }
     }
+
+    fn cuts(self) -> &'static Cuts {
+        match self {
+            Self::Words | Self::Apart => &CUTS,
+            Self::Together => &CUTS_TOGETHER,
+        }
+    }
 }
 
 /// The probability that the first candidate is right. `thin` says that it has no triggers, whose scores are lower for
@@ -76,10 +91,11 @@ pub(crate) fn probability(signals: &Signals, head: Head, thin: bool, routes: usi
 }
 
 /// What a probability means for the caller.
-pub(crate) fn verdict(score: f64) -> Verdict {
-    if score >= SURE {
+pub(crate) fn verdict(score: f64, head: Head) -> Verdict {
+    let cuts = head.cuts();
+    if score >= cuts.sure {
         Verdict::Sure
-    } else if score >= REJECT {
+    } else if score >= cuts.reject {
         Verdict::Doubtful
     } else {
         Verdict::Rejected
@@ -112,14 +128,16 @@ mod tests {
 
     #[test]
     fn verdicts_follow_the_score() {
-        assert_eq!(verdict(0.1), Verdict::Rejected);
-        assert_eq!(verdict(0.5), Verdict::Doubtful);
-        assert_eq!(verdict(0.9), Verdict::Sure);
+        for head in [Head::Words, Head::Apart, Head::Together] {
+            assert_eq!(verdict(0.1, head), Verdict::Rejected);
+            assert_eq!(verdict(0.5, head), Verdict::Doubtful);
+            assert_eq!(verdict(0.9, head), Verdict::Sure);
+        }
     }
 
     #[test]
     fn exact_trigger_of_two_routes_is_not_sure() {
         let tie = Signals { exact: true, ..signals(1.0, 0.0, 1.0) };
-        assert_eq!(verdict(probability(&tie, Head::Words, false, 5)), Verdict::Doubtful);
+        assert_eq!(verdict(probability(&tie, Head::Words, false, 5), Head::Words), Verdict::Doubtful);
     }
 }

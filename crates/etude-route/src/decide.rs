@@ -100,7 +100,7 @@ impl Router {
             (true, true) => Head::Together,
         };
         let score = probability(&signals, head, self.thin[first.0 as usize], self.names.len());
-        let verdict = verdict(score);
+        let verdict = verdict(score, head);
         let rest = score.min(1.0 - score);
         let candidates: Vec<Candidate> = top
             .iter()

@@ -184,6 +184,33 @@ fn meaning_finds_what_words_do_not_share() {
     assert!(decision.signals.semantic);
 }
 
+/// `Meanings` with one axis more, which no text lies on.
+struct Wider;
+
+impl Embedder for Wider {
+    fn embed(&self, texts: &[&str]) -> Vec<Vec<f32>> {
+        Meanings.embed(texts).into_iter().map(|axes| [axes, vec![0.0]].concat()).collect()
+    }
+}
+
+/// a table whose routes are trained at once has its own cuts, so that it does not accept more foreign requests.
+#[test]
+fn cuts_follow_the_way_of_training() {
+    let router = Router::with_embeddings(&routes(), &Wider);
+    // From a request about nothing that is known to one about expenses.
+    let vector = |share: f32| [0.0, share, 0.0, 1.0 - share];
+    let decide = |step: u16| router.decide_with_vector("zzz", &vector(f32::from(step) / 2000.0));
+    let decisions: Vec<_> = (0..=2000).map(decide).collect();
+    let between = |from: f64, to: f64| {
+        let verdicts: Vec<_> = decisions.iter().filter(|d| (from..to).contains(&d.score)).map(|d| d.verdict).collect();
+        assert!(!verdicts.is_empty(), "no score from {from} to {to}");
+        verdicts
+    };
+    assert!(between(0.25, 0.29).iter().all(|verdict| *verdict == Verdict::Rejected));
+    assert!(between(0.29, 0.84).iter().all(|verdict| *verdict == Verdict::Doubtful));
+    assert!(between(0.84, 1.0).iter().all(|verdict| *verdict == Verdict::Sure));
+}
+
 struct Broken(usize);
 
 impl Embedder for Broken {
