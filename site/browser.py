@@ -16,6 +16,8 @@ import urllib.request
 # The names under which an element and a key travel.
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 DESKTOP, PHONE = (1280, 900), (390, 844)
+# How long a page may take, in seconds: a busy machine is no failure.
+PATIENCE = 60
 OPTIONS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
 
 
@@ -59,8 +61,8 @@ class Browser:
         return self.call("POST", "/execute/sync", {"script": script, "args": list(arguments)})
 
     def wait(self, script, *arguments):
-        """The value of a script as soon as it is true; `None` after 20 s."""
-        end = time.monotonic() + 20
+        """The value of a script as soon as it is true; `None` after `PATIENCE` seconds."""
+        end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             if value := self.run(script, *arguments):
                 return value
@@ -117,8 +119,9 @@ def answers(window, url, question):
     window.wait(DIALOG, "")
     window.call("POST", "/goog/cdp/execute", {"cmd": "Input.insertText", "params": {"text": question}})
     found, before = [], None
+    end = time.monotonic() + PATIENCE
     # The list is drawn again while the search goes on: it is complete when it stays as it is.
-    for _ in range(100):
+    while time.monotonic() < end:
         found = window.run(RESULTS)
         if found and found == before:
             break
