@@ -126,6 +126,12 @@ pub trait Engine: Fleet + Ledger + Transfer + fmt::Debug {
     /// The store fails.
     fn last_change(&self) -> Result<u64, Error>;
 
+    /// True if [`Engine::row`] and [`Engine::version`] read the memory or the disk of this machine, so that an asynchronous task
+    /// may call them where it is.
+    fn is_quick(&self) -> bool {
+        false
+    }
+
     /// A number that is another one after any write by any process, as it was a moment ago, a tenth of a second at most. Anyone who
     /// follows runs asks this one question for all of them, and [`Engine::tail`] and [`Engine::changes`] only if it differs.
     ///

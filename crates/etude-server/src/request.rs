@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::response::Response;
 use etude_runtime::engine::Cause;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
@@ -223,32 +223,54 @@ pub(crate) fn json_response(status: StatusCode, document: &Value) -> Response {
 }
 
 /// A response with the text of a JSON document.
-pub(crate) fn text_response(status: StatusCode, document: String) -> Response {
-    let mut response = Response::new(Body::from(document));
+pub(crate) fn text_response(status: StatusCode, document: impl Into<Bytes>) -> Response {
+    let mut response = Response::new(Body::from(document.into()));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
-/// The same with an `ETag`; 304 if the client has the document (S-31).
+/// The text of a JSON document with its `ETag`.
+#[derive(Debug)]
+pub(crate) struct Tagged {
+    text: Bytes,
+    tag: HeaderValue,
+}
+
+impl Tagged {
+    pub(crate) fn new(document: String) -> Self {
+        let hash = blake3::hash(document.as_bytes()).to_hex();
+        // Hexadecimal digits and quotes make a header.
+        let tag = HeaderValue::from_str(&format!("\"{}\"", &hash[..32]));
+        Self { text: document.into(), tag: tag.unwrap_or_else(|_| HeaderValue::from_static("\"\"")) }
+    }
+
+    pub(crate) fn text(&self) -> &Bytes {
+        &self.text
+    }
+
+    /// The response; 304 if the client has the document (S-31).
+    pub(crate) fn response(&self, headers: &HeaderMap) -> Response {
+        let known = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+        let is_known = known.flat_map(|value| value.split(',')).any(|given| {
+            let given = given.trim();
+            given == "*" || given.strip_prefix("W/").unwrap_or(given) == self.tag
+        });
+        let mut response = match is_known {
+            true => Response::new(Body::empty()),
+            false => text_response(StatusCode::OK, self.text.clone()),
+        };
+        if is_known {
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+        }
+        response.headers_mut().insert(ETAG, self.tag.clone());
+        response
+    }
+}
+
+/// A document with an `ETag`; 304 if the client has it (S-31).
 pub(crate) fn tagged(headers: &HeaderMap, document: String) -> Response {
-    let tag = format!("\"{}\"", &blake3::hash(document.as_bytes()).to_hex()[..32]);
-    let known = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
-    let is_known = known.flat_map(|value| value.split(',')).any(|given| {
-        let given = given.trim();
-        given == "*" || given.strip_prefix("W/").unwrap_or(given) == tag
-    });
-    let mut response = match is_known {
-        true => Response::new(Body::empty()),
-        false => text_response(StatusCode::OK, document),
-    };
-    if is_known {
-        *response.status_mut() = StatusCode::NOT_MODIFIED;
-    }
-    if let Ok(tag) = HeaderValue::from_str(&tag) {
-        response.headers_mut().insert(ETAG, tag);
-    }
-    response
+    Tagged::new(document).response(headers)
 }
 
 #[cfg(test)]

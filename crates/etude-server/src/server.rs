@@ -18,7 +18,7 @@ use crate::ledger::retention::Retention;
 use crate::listen::Addresses;
 use crate::metrics::Metrics;
 use crate::notice::Notices;
-use crate::run::Summaries;
+use crate::run::{Documents, Summaries};
 use crate::schedule::Schedules;
 use crate::session::{Sessions, Throttle};
 use crate::spending::Spending;
@@ -131,6 +131,7 @@ pub struct Server {
     apps: Box<dyn Apps>,
     stories: Stories,
     summaries: Summaries,
+    documents: Documents,
     works: Works,
     spending: Spending,
     protocol: crate::mcp::Shared,
@@ -177,6 +178,7 @@ impl Server {
             apps,
             stories: Stories::default(),
             summaries: Summaries::default(),
+            documents: Documents::default(),
             works: Works::default(),
             spending: Spending::default(),
             protocol: crate::mcp::Shared::default(),
@@ -226,6 +228,11 @@ impl Server {
     /// What the rows of runs have from their result documents.
     pub(crate) fn summaries(&self) -> &Summaries {
         &self.summaries
+    }
+
+    /// Documents of runs that have ended.
+    pub(crate) fn documents(&self) -> &Documents {
+        &self.documents
     }
 
     pub(crate) fn spending(&self) -> &Spending {

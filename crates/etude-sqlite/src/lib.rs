@@ -123,8 +123,16 @@ impl Engine for Sqlite {
         self.journal.last_change()
     }
 
+    fn is_quick(&self) -> bool {
+        true
+    }
+
     fn version(&self) -> Result<u64, Error> {
         self.journal.version()
+    }
+
+    fn row(&self, run_id: &str) -> Result<RunRow, Error> {
+        self.journal.row(run_id)
     }
 
     fn result(&self, run_id: &str) -> Result<Option<String>, Error> {

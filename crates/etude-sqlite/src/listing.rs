@@ -101,6 +101,12 @@ impl Journal {
         Ok(counts)
     }
 
+    /// The row of the run with this whole id.
+    pub(crate) fn row(&self, run_id: &str) -> Result<RunRow, Error> {
+        let rows = self.rows(vec![self.find(run_id)?], |_| true)?;
+        rows.into_iter().next().ok_or_else(|| Error::Unknown(run_id.to_owned()))
+    }
+
     /// The result document of a run.
     pub(crate) fn result(&self, run_id: &str) -> Result<Option<String>, Error> {
         let number = self.number(run_id)?;

@@ -33,10 +33,14 @@ pub(crate) async fn look_for_news(server: Arc<Server>) {
         if is_whole {
             last = Some(Instant::now());
         }
-        let of = Arc::clone(&server);
-        // A journal that fails has no news; requests report it.
-        let look = tokio::task::spawn_blocking(move || of.stories().look(&**of.engine(), is_whole));
-        drop(look.await);
+        // Mostly there is nothing to do, which is not worth another thread.
+        let is_quiet = server.engine().is_quick() && server.stories().is_quiet(&**server.engine());
+        if !is_quiet {
+            let of = Arc::clone(&server);
+            // A journal that fails has no news; requests report it.
+            let look = tokio::task::spawn_blocking(move || of.stories().look(&**of.engine(), is_whole));
+            drop(look.await);
+        }
         let looked = Instant::now();
         loop {
             tokio::select! {
@@ -75,6 +79,18 @@ impl Stories {
         let news = awaited.entry(run_id.to_owned()).or_insert_with(new).news.subscribe();
         self.is_awaited.notify_one();
         news
+    }
+
+    /// True if a look would change nothing: no process has written, the last whole look has seen everything, and no request waits.
+    fn is_quiet(&self, engine: &dyn Engine) -> bool {
+        let is_old = |version| self.looked.load(Ordering::Relaxed) == version && *self.news.borrow() == version;
+        if !engine.version().is_ok_and(is_old) || !self.awaited().is_empty() {
+            return false;
+        }
+        let version = *self.news.borrow();
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stories = open.values().filter_map(Weak::upgrade);
+        stories.all(|story| story.lock().unwrap_or_else(PoisonError::into_inner).version == version)
     }
 
     /// One look at the journal. Each wakes the requests that wait for runs; a whole one also wakes all that follow the journal, and
@@ -160,5 +176,38 @@ mod tests {
         drop(engine.claim("r-4").expect("claimed"));
         stories.look(&engine, false).expect("the engine works");
         assert!(stories.awaited.lock().expect("no panic").is_empty());
+    }
+
+    /// A look is left out only if it would change nothing.
+    #[test]
+    fn a_journal_is_quiet_after_a_whole_look_and_until_the_next_write() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let engine = MemoryEngine::new(Arc::new(FileBlobs::new(dir.path().join("blobs"), false)));
+        let stories = Stories::default();
+        let write = |id: &str| {
+            let run = NewRun {
+                id: id.to_owned(),
+                app: "/app".to_owned(),
+                target: "p".to_owned(),
+                abi: 1,
+                created_at_ms: 1,
+                header: "{}".to_owned(),
+                placement: Placement::default(),
+            };
+            drop(block_on(engine.create(&run)).expect("created"));
+        };
+        write("r-1");
+        assert!(!stories.is_quiet(&engine));
+        stories.look(&engine, false).expect("the engine works");
+        assert!(!stories.is_quiet(&engine), "a short look leaves the streams to the next whole one");
+        stories.look(&engine, true).expect("the engine works");
+        assert!(stories.is_quiet(&engine));
+        let waiting = stories.news_of_run("r-1");
+        assert!(!stories.is_quiet(&engine), "a request waits");
+        drop(waiting);
+        stories.look(&engine, true).expect("the engine works");
+        assert!(stories.is_quiet(&engine));
+        write("r-2");
+        assert!(!stories.is_quiet(&engine));
     }
 }
