@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use axum::response::Response;
 use etude_runtime::engine::Cause;
-use futures_util::FutureExt;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt as _};
 use http::header::{
     ACCEPT, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL,
     CONTENT_TYPE, ORIGIN, VARY, X_CONTENT_TYPE_OPTIONS,
@@ -145,6 +146,9 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     _permit: OwnedSemaphorePermit,
 ) {
     let mut closing = server.closing();
+    // In a set of its own, it is polled only when it wakes, not with each piece that the connection sends.
+    let mut closed: FuturesUnordered<_> =
+        [async move { closing.wait_for(|close| *close).await.is_ok() }].into_iter().collect();
     let respond = service_fn(move |request: Request<Incoming>| {
         let server = Arc::clone(&server);
         async move { Ok::<_, Infallible>(respond(server, peer, request.map(Body::new)).await) }
@@ -156,8 +160,9 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let mut connection = pin!(connection);
     // The error of a connection concerns its client alone.
     tokio::select! {
+        biased;
         _ = connection.as_mut() => return,
-        _ = closing.wait_for(|close| *close) => {}
+        _ = closed.next() => {}
     }
     connection.as_mut().graceful_shutdown();
     let _ = connection.await;

@@ -318,13 +318,14 @@ impl Server {
 
     /// True from the moment at which the server was asked to stop.
     pub(crate) fn is_draining(&self) -> bool {
-        self.is_draining.load(Ordering::Relaxed)
+        self.is_draining.load(Ordering::SeqCst)
     }
 
     /// Asks the server to stop. Runs continue later, in the next server.
     pub fn drain(&self) {
-        self.is_draining.store(true, Ordering::Relaxed);
+        self.is_draining.store(true, Ordering::SeqCst);
         self.stop.send_replace(true);
+        self.stories.wake();
     }
 
     /// Ends all connections after their response.

@@ -83,6 +83,17 @@ struct Piece {
     text: Bytes,
 }
 
+impl Stories {
+    /// Wakes all streams, which then see that the server stops.
+    pub(crate) fn wake(&self) {
+        self.news.send_modify(|_| ());
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        for story in open.values().filter_map(Weak::upgrade) {
+            story.lock().unwrap_or_else(PoisonError::into_inner).length.send_modify(|_| ());
+        }
+    }
+}
+
 impl Followed {
     fn new(story: Story, version: u64) -> Self {
         let length = watch::Sender::new(story.events().len() as u64);
@@ -293,8 +304,8 @@ impl Pieces for Following {
 
 /// What a stream waits for when it has sent everything.
 struct Waiting {
+    /// Changes with news, and when the server begins to stop.
     news: watch::Receiver<u64>,
-    stopping: watch::Receiver<bool>,
     comments: Interval,
     /// What the run says, if it is the stream of one.
     asides: Option<broadcast::Receiver<Bytes>>,
@@ -311,19 +322,19 @@ enum Wake {
 impl Waiting {
     /// For all changes of the journal.
     fn of_journal(server: &Server) -> Self {
-        Self::new(server, server.stories().news.subscribe(), None)
+        Self::new(server.stories().news.subscribe(), None)
     }
 
     /// For the events of one run, and for what it says.
     fn of_run(server: &Server, id: &str, story: &Mutex<Followed>) -> Self {
         let length = story.lock().unwrap_or_else(PoisonError::into_inner).length.subscribe();
-        Self::new(server, length, Some(server.stories().asides.subscribe(id)))
+        Self::new(length, Some(server.stories().asides.subscribe(id)))
     }
 
-    fn new(server: &Server, news: watch::Receiver<u64>, asides: Option<broadcast::Receiver<Bytes>>) -> Self {
+    fn new(news: watch::Receiver<u64>, asides: Option<broadcast::Receiver<Bytes>>) -> Self {
         let mut comments = tokio::time::interval(COMMENT);
         comments.reset();
-        Self { news, stopping: server.stopping(), comments, asides, is_ending: false }
+        Self { news, comments, asides, is_ending: false }
     }
 
     /// Waits for news, or for something else to send. `None` if the stream ends, as it does soon after its token.
@@ -332,7 +343,13 @@ impl Waiting {
             if self.is_ending {
                 return None;
             }
+            // Streams that wait at that moment are woken by `Stories::wake`.
+            if permit.server.is_draining() {
+                self.is_ending = true;
+                return Some(Wake::Send(Bytes::from_static(b"event: restart\ndata: {}\n\n")));
+            }
             tokio::select! {
+                biased;
                 news = self.news.changed() => return news.ok().map(|()| Wake::News),
                 _ = self.comments.tick() => {
                     return permit.is_valid().then_some(Wake::Send(Bytes::from_static(b":\n\n")));
@@ -341,11 +358,6 @@ impl Waiting {
                     Some(text) => return Some(Wake::Send(text)),
                     None => self.asides = None,
                 },
-                stopping = self.stopping.wait_for(|stop| *stop) => {
-                    drop(stopping);
-                    self.is_ending = true;
-                    return Some(Wake::Send(Bytes::from_static(b"event: restart\ndata: {}\n\n")));
-                }
             }
         }
     }
