@@ -28,8 +28,8 @@ from webdriver import Browser  # noqa: E402
 
 PIPELINES = {
     "one": "input: {n: {type: integer, required: false}}\nsteps:\n  - {name: echo, type: code, command: \"cat\", output: text}\n",
-    "many": "input: {items: array}\nsteps:\n  - {name: each, type: code, command: \"cat\", output: text, for_each: \"{{input.items}}\", max_parallel: 4}\n",
-    "loud": "input: {bytes: integer}\nsteps:\n  - {name: speak, type: code, command: \"sh loud.sh {{input.bytes}}\"}\n",
+    "many": "input: {items: array}\nsteps:\n  - {name: each, type: code, command: \"true\", output: text, for_each: \"{{input.items}}\", max_parallel: 4, max_items: 1000000}\n",
+    "loud": "input: {bytes: integer}\nsteps:\n  - {name: speak, type: code, command: \"python3 loud.py\"}\n",
 }
 WHAT = {
     "list": "`/` with {runs:,} runs",
@@ -37,7 +37,13 @@ WHAT = {
     "log": "the beginning of a log of {log} MiB",
     "end of the log": "its end",
 }
-LOUD = "yes 'a line of a log that is as long as lines of logs often are' | head -c \"$1\" >&2\necho '{\"output\": 1}'\n"
+LOUD = """import json, os, sys
+line = b"a line of a log that is as long as lines of logs often are\\n"
+left = json.load(sys.stdin)["input"]["bytes"]
+while left > 0:
+    left -= os.write(2, (line * 1000)[:left])
+print(json.dumps({"output": 1}))
+"""
 FIGURES = """
 return new Promise(done => {
   const tasks = [];
@@ -60,7 +66,7 @@ class Server:
             directory = pathlib.Path(home, "app/pipelines", name)
             directory.mkdir(parents=True)
             directory.joinpath("pipeline.yaml").write_text(f"name: {name}\ndescription: \"For measurements\"\n{text}")
-        pathlib.Path(home, "app/pipelines/loud/loud.sh").write_text(LOUD)
+        pathlib.Path(home, "app/pipelines/loud/loud.py").write_text(LOUD)
         kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
         command = [binary, "serve", f"{home}/app", "--port", "0", "--format", "json", "--quiet"]
         environment = {**kept, "HOME": home, "XDG_STATE_HOME": f"{home}/state"}

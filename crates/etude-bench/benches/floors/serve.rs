@@ -45,7 +45,7 @@ pub(crate) fn app(home: &Path) {
     };
     let each = |command: &str, parallel: u32| {
         format!(
-            "  - {{name: each, type: code, command: \"{command}\", output: text, for_each: \"{{{{input.items}}}}\", max_parallel: {parallel}}}\n"
+            "  - {{name: each, type: code, command: \"{command}\", output: text, for_each: \"{{{{input.items}}}}\", max_parallel: {parallel}, max_items: 1000000}}\n"
         )
     };
     pipeline("one", "steps:\n  - {name: s, type: code, command: \"cat out.json\"}\n");
