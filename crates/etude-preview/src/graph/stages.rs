@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use etude_core::condition::Op;
 use etude_core::failure::Phase;
 use etude_core::plan::stages::{Next, NextRule, Path, Stage, StageMachine, Test};
 use etude_core::template::Segment;
@@ -97,8 +96,7 @@ fn next(next: &Next) -> String {
 }
 
 fn test(test: &Test) -> String {
-    let word = Op::WORDS.iter().find(|(_, op)| *op == test.op).map_or("", |(word, _)| word);
-    format!("{} {word} {}", path(&test.path), test.literal)
+    format!("{} {} {}", path(&test.path), test.op.word(), test.literal)
 }
 
 fn path(path: &Path) -> String {
