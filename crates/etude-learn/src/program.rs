@@ -239,6 +239,15 @@ impl Program {
         self.steps.iter().find(|step| matches!(step.kind, StepKind::Call { is_write: true, .. }))
     }
 
+    /// The values of the write that the question of 2.7 shows. In a loop the list stands for its elements.
+    pub(crate) fn shown(&self) -> Vec<&Ref> {
+        let Some(StepKind::Call { args, for_each, .. }) = self.write().map(|step| &step.kind) else {
+            return Vec::new();
+        };
+        let refs = args.refs().into_iter().filter(|of| of.source != Source::Item);
+        refs.chain(for_each).collect()
+    }
+
     /// The names of its questions with a closed set.
     pub(crate) fn questions(&self) -> Vec<&str> {
         let chooses = self.steps.iter().filter(|step| matches!(step.kind, StepKind::Choose(_)));

@@ -1,6 +1,7 @@
 //! A program on the recorded results of a run: what it would have written (2.8 a).
 //!
-//! Questions are answered as the agent decided, if the closed set has it, and with `none` otherwise.
+//! Questions are answered as the agent decided, if the closed set has it, and with `none` otherwise. What a run would not be asked,
+//! because it has deviated before, has an answer as well if a call could ask it together with a question before it (L-49).
 
 use std::collections::BTreeMap;
 
@@ -39,19 +40,21 @@ pub(crate) type Change<'c> = &'c dyn Fn(&str, &Value) -> Option<Value>;
 /// Runs a program on an episode. `permission` is the answer to the question of 2.7.
 pub(crate) fn replay(program: &Program, episode: &Episode<'_>, permission: &str, change: Change<'_>) -> Replay {
     let (input, answers) = (Map::new(), Map::new());
-    let mut run = Run { episode, change, outputs: BTreeMap::new(), item: None, input, answers, reads: Vec::new() };
+    let outputs = BTreeMap::new();
+    let mut run = Run { program, episode, change, outputs, item: None, input, answers, reads: Vec::new() };
     for param in &program.params {
         if let Some(value) = param.argument.value(episode).filter(|value| episode.said.has(value)) {
             run.input.insert(param.name.clone(), value);
         }
     }
     let mut end = End::Answered;
-    for step in &program.steps {
+    for (n, step) in program.steps.iter().enumerate() {
         match run.step(step, permission) {
             Ok(Some(writes)) => end = End::Wrote(writes),
             Ok(None) => {}
             Err(reason) => {
                 end = End::Deviated { step: step.name.clone(), reason };
+                run.answer_together(&program.steps[n..]);
                 break;
             }
         }
@@ -83,6 +86,7 @@ fn is_as_recorded(writes: &[Value], episode: &Episode<'_>) -> bool {
 }
 
 struct Run<'r> {
+    program: &'r Program,
     episode: &'r Episode<'r>,
     change: Change<'r>,
     outputs: BTreeMap<String, Value>,
@@ -105,6 +109,9 @@ impl Scope for Run<'_> {
 
 type Done = Result<Option<Vec<Value>>, &'static str>;
 
+/// The output of a question, and the answer if a model is asked.
+type Asked = (Result<Value, &'static str>, Option<Value>);
+
 impl Run<'_> {
     fn step(&mut self, step: &Step, permission: &str) -> Done {
         if !step.when.iter().all(|condition| condition.holds(self)) {
@@ -124,11 +131,15 @@ impl Run<'_> {
                 return self.call(&step.name, tool, args, for_each.as_ref(), *is_write);
             }
             StepKind::Choose(question) => {
-                let (output, answer) = self.ask(question)?;
-                self.outputs.insert(step.name.clone(), output);
+                let (output, answer) = self.ask(question);
                 self.answers.extend(answer.map(|answer| (step.name.clone(), answer)));
+                self.outputs.insert(step.name.clone(), output?);
             }
             StepKind::Allowed => {
+                // Its prompt shows the call, so that a value that is missing deviates here, before the write.
+                if self.program.shown().iter().any(|of| of.find(self).is_none()) {
+                    return Err("field_missing");
+                }
                 let answer = json!({"allowed": permission, "rule": ""});
                 self.outputs.insert(ALLOWED.to_owned(), answer.clone());
                 self.answers.insert(ALLOWED.to_owned(), answer);
@@ -178,25 +189,40 @@ impl Run<'_> {
         Ok(None)
     }
 
-    /// The output of a question, and the answer if a model is asked.
-    fn ask(&mut self, question: &Question) -> Result<(Value, Option<Value>), &'static str> {
+    /// The answers to the questions that follow a question directly: one call may ask all of them.
+    fn answer_together(&mut self, steps: &[Step]) {
+        for step in steps {
+            let StepKind::Choose(question) = &step.kind else { break };
+            let (_, answer) = self.ask(question);
+            self.answers.extend(answer.map(|answer| (step.name.clone(), answer)));
+        }
+    }
+
+    fn ask(&mut self, question: &Question) -> Asked {
         let truth = question.truth.0.value(self.episode);
         let Some(for_each) = &question.for_each else {
             return self.choose(question, truth.as_ref());
         };
-        let each = for_each.find(self).ok_or("field_missing")?.as_array().ok_or("field_type")?.clone();
-        let (mut outputs, mut answers) = (Vec::new(), Vec::new());
+        let each = match for_each.find(self).map(Value::as_array) {
+            Some(Some(each)) => each.clone(),
+            Some(None) => return (Err("field_type"), None),
+            None => return (Err("field_missing"), None),
+        };
+        let (mut outputs, mut answers, mut deviation) = (Vec::new(), Vec::new(), None);
         for element in each {
             let truth = truth.as_ref().and_then(|all| self.truth_of(question, &element["of"], all));
             self.item = Some(element);
-            let (output, answer) = self.choose(question, truth.as_ref())?;
-            outputs.push(output);
+            let (output, answer) = self.choose(question, truth.as_ref());
+            match output {
+                Ok(output) => outputs.push(output),
+                Err(reason) => deviation = deviation.or(Some(reason)),
+            }
             // One answer for each element: `null` where no model was asked.
             answers.push(answer.unwrap_or_default());
         }
         self.item = None;
         let answers = answers.iter().any(|answer| !answer.is_null()).then(|| answers.into());
-        Ok((outputs.into(), answers))
+        (deviation.map_or_else(|| Ok(outputs.into()), Err), answers)
     }
 
     /// What was chosen for one element: lists that belong together have the same order.
@@ -207,7 +233,36 @@ impl Run<'_> {
         all.as_array()?.get(place).cloned()
     }
 
-    fn choose(&self, question: &Question, truth: Option<&Value>) -> Result<(Value, Option<Value>), &'static str> {
+    fn choose(&self, question: &Question, truth: Option<&Value>) -> Asked {
+        let (list, names) = match self.options(question) {
+            Ok(options) => options,
+            Err(reason) => return (Err(reason), None),
+        };
+        if list.len() == 1 && !question.many && !question.always {
+            return (Ok(list[0].clone()), None);
+        }
+        let nothing = || -> Asked {
+            let answer = if question.many { json!([]) } else { json!("none") };
+            (Err("choose_none"), Some(answer))
+        };
+        let Some(truth) = truth else { return nothing() };
+        let field = &question.truth.1;
+        if !question.many {
+            let place = list.iter().position(|element| at(element, field) == Some(truth));
+            return place.map_or_else(nothing, |place| (Ok(list[place].clone()), Some(names[place].clone())));
+        }
+        let wanted = truth.as_array().map(Vec::as_slice).unwrap_or_default();
+        let places: Vec<usize> =
+            (0..list.len()).filter(|n| at(&list[*n], field).is_some_and(|value| wanted.contains(value))).collect();
+        if places.is_empty() || places.len() != wanted.len() {
+            return nothing();
+        }
+        let of = |from: &[Value]| places.iter().map(|n| from[*n].clone()).collect::<Value>();
+        (Ok(of(list)), Some(of(&names)))
+    }
+
+    /// What can be chosen, and the answers that stand for it.
+    fn options(&self, question: &Question) -> Result<(&[Value], Vec<Value>), &'static str> {
         let list = question.from.find(self).ok_or("field_missing")?.as_array().ok_or("field_type")?;
         if list.is_empty() {
             return Err("choose_empty");
@@ -220,23 +275,7 @@ impl Run<'_> {
         if names.iter().enumerate().any(|(n, name)| names[..n].contains(name)) {
             return Err("choose_ambiguous");
         }
-        if list.len() == 1 && !question.many && !question.always {
-            return Ok((list[0].clone(), None));
-        }
-        let truth = truth.ok_or("choose_none")?;
-        let field = &question.truth.1;
-        if !question.many {
-            let place = list.iter().position(|element| at(element, field) == Some(truth)).ok_or("choose_none")?;
-            return Ok((list[place].clone(), Some(names[place].clone())));
-        }
-        let wanted = truth.as_array().filter(|wanted| !wanted.is_empty()).ok_or("choose_none")?;
-        let places: Vec<usize> =
-            (0..list.len()).filter(|n| at(&list[*n], field).is_some_and(|value| wanted.contains(value))).collect();
-        if places.len() != wanted.len() {
-            return Err("choose_none");
-        }
-        let of = |from: &[Value]| places.iter().map(|n| from[*n].clone()).collect::<Value>();
-        Ok((of(list), Some(of(&names))))
+        Ok((list.as_slice(), names))
     }
 }
 

@@ -182,3 +182,60 @@ fn traces_are_read_from_files() {
     let test = test.file("etude.yaml", "learn: {enabled: false}\n");
     test.run(&["learn", "--traces", "traces.jsonl"]).exit(2).stderr_has("switched off");
 }
+
+/// The candidate that is learned from traces of returns with these words and arguments, after its cases have passed.
+fn learned_from(runs: &[(String, Value)]) -> Value {
+    let server = Server::agent([Reply::says("unused")]);
+    let lines: Vec<String> = runs
+        .iter()
+        .enumerate()
+        .map(|(n, (request, arguments))| {
+            let id = &arguments["order_id"];
+            let items: Vec<Value> = (0..3).map(|k| json!({"item_id": format!("item-{n}0{k}")})).collect();
+            json!({"trace": 1, "run": format!("r{n}"), "request": request, "events": [
+                {"tool": "get_order", "arguments": {"order_id": id}, "result": {"order_id": id, "items": items}},
+                {"tool": "return_items", "arguments": arguments, "result": "ok"},
+            ]})
+            .to_string()
+        })
+        .collect();
+    let test = shop(&server).file("traces.jsonl", &(lines.join("\n") + "\n"));
+    let ran = test.run(&["learn", "--traces", "traces.jsonl", "--format", "json"]).exit(0);
+    assert_eq!(ran.at("/candidates/0/name"), json!("return-items"), "{}", ran.out());
+    test.run(&["learn", "test", "return-items"]).exit(0);
+    ran.at("/candidates/0")
+}
+
+/// L-12, L-27: a run whose choice is in no list is not covered. Its case has the answer `none`, and the others stay.
+#[test]
+fn a_choice_that_no_list_has_leaves_the_family() {
+    let runs: Vec<(String, Value)> = (0..11)
+        .map(|n| {
+            let (id, item) = (format!("ORD-{}", 100 + n), if n == 7 { 9 } else { n % 3 });
+            let arguments = json!({"order_id": id, "item_ids": [format!("item-{n}0{item}")]});
+            (format!("Return one item of {id}, please"), arguments)
+        })
+        .collect();
+    let row = learned_from(&runs);
+    assert_eq!((&row["questions"], &row["not_covered"]), (&json!(["item_ids"]), &json!(1)));
+}
+
+/// L-12, L-27: a run that did not say a parameter of the write leaves the pipeline where the call is shown, and the others stay. The
+/// order of a list is that of the pipeline, also for the run that had another one.
+#[test]
+fn a_parameter_that_a_run_did_not_say_leaves_the_family() {
+    let runs: Vec<(String, Value)> = (0..6)
+        .map(|n| {
+            let (id, reason) = (format!("ORD-{}", 100 + n), format!("cause-{}", 700 + n));
+            let said = if n == 4 { String::new() } else { format!(" because of {reason}") };
+            let mut items: Vec<String> = (0..3).map(|k| format!("item-{n}0{k}")).collect();
+            if n == 2 {
+                items.reverse();
+            }
+            let arguments = json!({"order_id": id, "item_ids": items, "reason": reason});
+            (format!("Return everything of {id}{said}, please"), arguments)
+        })
+        .collect();
+    let row = learned_from(&runs);
+    assert_eq!((&row["parameters"], &row["not_covered"]), (&json!(["order_id", "reason"]), &json!(1)));
+}

@@ -5,6 +5,8 @@ use serde_json::{Map, Value, json};
 use crate::episode::Episode;
 use crate::program::{Program, StepKind};
 use crate::replay::{End, Replay, replay};
+use crate::trace::Call;
+use crate::value::is_same_call;
 
 /// The case of an episode; `None` if the program makes a read that the run did not make.
 pub(super) fn case(name: &str, program: &Program, episode: &Episode<'_>) -> Option<Value> {
@@ -14,13 +16,14 @@ pub(super) fn case(name: &str, program: &Program, episode: &Episode<'_>) -> Opti
     }
     let mut tools: Vec<Value> = Vec::new();
     // A run reads more than the pipeline does, and a case has a limit on its size.
-    let is_made =
-        |call: &&&crate::trace::Call| reads.iter().any(|(tool, args)| *tool == call.tool && *args == call.arguments);
-    for call in episode.reads.iter().filter(is_made).chain(&episode.writes) {
-        let row = |call: &crate::trace::Call| json!({"tool": call.tool, "arguments": call.arguments, "result": call.result, "error": null});
+    let is_made = |call: &&&Call| reads.iter().any(|(tool, args)| *tool == call.tool && *args == call.arguments);
+    let made: &[Value] = if let End::Wrote(writes) = &end { writes } else { &[] };
+    let reads = episode.reads.iter().filter(is_made).map(|call| (*call, &call.arguments));
+    let writes = episode.writes.iter().map(|call| (*call, as_made(call, made)));
+    for (call, arguments) in reads.chain(writes) {
         // Of equal reads the last one before the write counts.
-        tools.retain(|known| known["tool"] != call.tool || known["arguments"] != call.arguments);
-        tools.push(row(call));
+        tools.retain(|known| known["tool"] != call.tool || known["arguments"] != *arguments);
+        tools.push(json!({"tool": call.tool, "arguments": arguments, "result": call.result, "error": null}));
     }
     let tool = program.write().and_then(|step| match &step.kind {
         StepKind::Call { tool, .. } => Some(tool.clone()),
@@ -43,4 +46,9 @@ pub(super) fn case(name: &str, program: &Program, episode: &Episode<'_>) -> Opti
     case.insert("answers".into(), answers.into());
     case.insert("expect".into(), json!({"status": "succeeded", "calls": calls, "fell_back": fell_back}));
     Some(case.into())
+}
+
+/// The arguments of a write as the pipeline has them: its lists may have another order than those of the run.
+fn as_made<'v>(call: &'v Call, made: &'v [Value]) -> &'v Value {
+    made.iter().find(|one| is_same_call(one, &call.arguments)).unwrap_or(&call.arguments)
 }

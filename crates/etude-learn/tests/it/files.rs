@@ -57,6 +57,46 @@ fn cases_have_no_other_reads() {
     }
 }
 
+/// L-12: a case has the write in the order of the pipeline, of which the run's own may differ.
+#[test]
+fn a_case_has_lists_in_the_order_of_the_pipeline() {
+    let user = User(0);
+    let mut items = user.items(0);
+    items.reverse();
+    let turned = Run::new(0, &format!("I am {}. Return everything of {}", user.email(), user.order(0)))
+        .user(&user, 2)
+        .order(&user, 0)
+        .call("return_items", json!({"order_id": user.order(0), "item_ids": items}), json!("ok"));
+    let candidate = one(&[turned, returning(1), returning(2)]);
+    assert_eq!(candidate.covers.len(), 3);
+    let of_pipeline = user.items(0).join(", ");
+    let case = candidate.files.values().find(|text| text.contains(&of_pipeline)).expect("a case in that order");
+    assert!(!case.contains(&items.join(", ")), "{case}");
+}
+
+/// L-27, L-49: the case of a run whose choice no list has answers `none`, also to the questions that are asked with it.
+#[test]
+fn a_case_answers_all_questions_of_a_call() {
+    let runs: Vec<Run> = (0..11)
+        .map(|n| {
+            let user = User(n);
+            // Neither the card nor the order is one of the user's.
+            let (card, order) = if n == 5 { (7, 7) } else { (n % 2, n % 2) };
+            Run::new(n, &format!("I am {}. Pay the usual one", user.email())).user(&user, 2).call(
+                "pay_order",
+                json!({"card_id": user.card(card), "order_id": user.order(order)}),
+                json!("ok"),
+            )
+        })
+        .collect();
+    let candidate = one(&runs);
+    assert_eq!((candidate.questions.len(), candidate.covers.len()), (2, 10), "{:?}", candidate.questions);
+    let digest = candidate.not_covered[0]["digest"].as_str().expect("a digest");
+    let case = &candidate.files[&format!("tests/{digest}.yaml")];
+    assert!(case.contains("card_id: none, order_id: none") || case.contains("order_id: none, card_id: none"), "{case}");
+    assert!(case.contains("choose_none"), "{case}");
+}
+
 /// L-32: values of redacted fields are in no file; placeholders keep their form.
 #[test]
 fn redacted_values_are_in_no_file() {
