@@ -8,6 +8,7 @@ use crate::episode::{Episode, Family};
 use crate::guards::Contrast;
 use crate::program::{Program, StepKind};
 use crate::replay::{End, Kind, compare, replay};
+use crate::substitutes::Substitutes;
 use crate::synth::synthesize;
 use crate::term::{Ref, Source};
 use crate::trace::Trace;
@@ -69,27 +70,33 @@ pub(crate) enum Reason {
 }
 
 /// Learns a family and checks what was learned.
-pub(crate) fn learn<'t>(family: &Family<'t>, contrast: &[&'t Trace]) -> Result<Learned<'t>, Reason> {
+pub(crate) fn learn<'t>(
+    family: &Family<'t>,
+    contrast: &[&'t Trace],
+    substitutes: &Substitutes<'t>,
+) -> Result<Learned<'t>, Reason> {
     let write = family.write.as_deref();
     let contrast = &Contrast::new(contrast);
     if !family.folded.is_empty()
-        && let Ok(learned) = of_episodes(&family.folded, write, contrast)
+        && let Ok(learned) = of_episodes(&family.folded, write, contrast, substitutes)
         && !learned.program.is_open()
     {
         return Ok(learned);
     }
-    of_episodes(&family.episodes, write, contrast)
+    of_episodes(&family.episodes, write, contrast, substitutes)
 }
 
 fn of_episodes<'t>(
     episodes: &[Episode<'t>],
     write: Option<&str>,
     contrast: &Contrast<'t>,
+    substitutes: &Substitutes<'t>,
 ) -> Result<Learned<'t>, Reason> {
     let mut training = sample(episodes);
     let mut banned = BTreeSet::new();
     for _ in 0..MAX_ROUNDS {
-        let synth = |some: &[Episode<'t>], banned: &BTreeSet<String>| synthesize(some, write, contrast, banned);
+        let synth =
+            |some: &[Episode<'t>], banned: &BTreeSet<String>| synthesize(some, write, contrast, substitutes, banned);
         let program = synth(&training, &banned).ok_or(Reason::NoProgram)?;
         // Runs that were not learned from, and that the program gets wrong, are learned from.
         let wrong: Vec<&Episode<'t>> = episodes

@@ -8,6 +8,7 @@
 //! | `trace`, `text` | traces as documents; how texts are compared |
 //! | `select`, `episode` | the traces that count; writes with the reads before them, as families |
 //! | `term`, `value` | expressions, evaluated as they are written; places and lists in results |
+//! | `substitutes` | reads that do the same, in all families |
 //! | `synth` | aligned reads, bound arguments, and the steps that follow |
 //! | `commands` | command lines that are the same up to whole words |
 //! | `guards`, `replay`, `check` | conditions that are violated elsewhere; programs on recorded results; what a candidate must pass |
@@ -21,6 +22,7 @@ mod guards;
 mod program;
 mod replay;
 mod select;
+mod substitutes;
 mod synth;
 mod term;
 pub mod text;
@@ -43,6 +45,7 @@ use check::Reason;
 use episode::Family;
 use program::{Program, StepKind};
 use replay::{End, Kind, compare, replay};
+use substitutes::Substitutes;
 
 /// What was learned.
 #[derive(Debug, Clone, PartialEq)]
@@ -137,6 +140,7 @@ pub fn learn(traces: &[Trace], world: &dyn World, only: Option<&str>) -> Learned
         families: Vec::new(),
         candidates: Vec::new(),
     };
+    let substitutes = Substitutes::new(&selected.usable, world);
     for family in episode::families(&selected.usable, world) {
         if only.is_some_and(|name| name != family.name) {
             continue;
@@ -151,7 +155,7 @@ pub fn learn(traces: &[Trace], world: &dyn World, only: Option<&str>) -> Learned
         } else if family.requests().len() < world.min_requests() {
             Err("too_few_requests")
         } else {
-            check::learn(&family, &contrast)
+            check::learn(&family, &contrast, &substitutes)
                 .map(|found| {
                     let candidate = candidate(&family, &found, world);
                     let name = candidate.name.clone();

@@ -122,7 +122,6 @@ pub(crate) enum Condition {
     Within(Ref, Ref),
     NotNull(Ref),
     Exists(Ref),
-    Missing(Ref),
     Form(Ref, Form),
 }
 
@@ -134,7 +133,6 @@ impl Condition {
             Self::Within(of, list) => json!({"value": of.template(), "in": list.template()}),
             Self::NotNull(of) => json!({"value": of.template(), "not_equals": null}),
             Self::Exists(of) => json!({"value": of.template(), "exists": true}),
-            Self::Missing(of) => json!({"value": of.template(), "exists": false}),
             Self::Form(of, form) => json!({"value": of.template(), "matches": form.pattern()}),
         }
     }
@@ -149,7 +147,6 @@ impl Condition {
             }
             Self::NotNull(of) => of.find(scope).is_some_and(|value| !value.is_null()),
             Self::Exists(of) => of.find(scope).is_some(),
-            Self::Missing(of) => of.find(scope).is_none(),
             Self::Form(of, form) => of.find(scope).and_then(Value::as_str).is_some_and(|word| form.has(word)),
         }
     }
@@ -157,9 +154,7 @@ impl Condition {
     pub(crate) fn refs(&self) -> Vec<&Ref> {
         match self {
             Self::Same(of, other) | Self::Within(of, other) => vec![of, other],
-            Self::Equals(of, _) | Self::NotNull(of) | Self::Exists(of) | Self::Missing(of) | Self::Form(of, _) => {
-                vec![of]
-            }
+            Self::Equals(of, _) | Self::NotNull(of) | Self::Exists(of) | Self::Form(of, _) => vec![of],
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::commands;
 use crate::episode::{Episode, leaves};
 use crate::guards::Contrast;
 use crate::program::{Argument, Of, Program};
+use crate::substitutes::Substitutes;
 use crate::term::{Func, Scope, Source, Term};
 use crate::value::{Collection, Path, is_scalar};
 
@@ -128,6 +129,8 @@ pub(crate) struct Synth<'a, 't> {
     pub(crate) episodes: &'a [Episode<'t>],
     /// Runs of other families, and those that did not go well.
     pub(crate) contrast: &'a Contrast<'t>,
+    /// Reads that substitute for each other in all families.
+    pub(crate) substitutes: &'a Substitutes<'t>,
     /// Keys of variables that have lost all derived expressions (2.8 b).
     pub(crate) banned: &'a BTreeSet<String>,
     pub(crate) vars: Vec<Var>,
@@ -142,11 +145,13 @@ pub(crate) fn synthesize<'t>(
     episodes: &[Episode<'t>],
     write: Option<&str>,
     contrast: &Contrast<'t>,
+    substitutes: &Substitutes<'t>,
     banned: &BTreeSet<String>,
 ) -> Option<Program> {
     let mut synth = Synth {
         episodes,
         contrast,
+        substitutes,
         banned,
         vars: Vec::new(),
         nodes: Vec::new(),

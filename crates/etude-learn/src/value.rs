@@ -95,6 +95,16 @@ fn records(value: &Value) -> Vec<&Value> {
     if all.windows(2).all(|pair| has_same_members(pair[0], pair[1])) { all } else { Vec::new() }
 }
 
+/// Whether both are objects with the same members, or both something else of the same type.
+pub(crate) fn has_same_shape(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Object(one), Value::Object(other)) => {
+            one.len() == other.len() && one.keys().all(|name| other.contains_key(name))
+        }
+        _ => std::mem::discriminant(one) == std::mem::discriminant(other),
+    }
+}
+
 fn has_same_members(one: &Value, other: &Value) -> bool {
     let (Value::Object(one), Value::Object(other)) = (one, other) else { return false };
     !one.is_empty() && one.len() == other.len() && one.keys().all(|name| other.contains_key(name))

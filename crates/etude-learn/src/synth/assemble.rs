@@ -106,6 +106,10 @@ impl Assembly<'_, '_, '_> {
         if let Some(known) = self.of_node.get(&n) {
             return known.clone();
         }
+        // A read of a role stands for the role: whichever of its reads is made.
+        if let Some(role) = self.synth.role_of(n) {
+            return self.node(role);
+        }
         let output = match self.synth.nodes[n].kind.clone() {
             NodeKind::Read { tool, args } => self.call(&tool, &args, None, Vec::new()),
             NodeKind::Loop { tool, of, list, args } => {
@@ -160,22 +164,19 @@ impl Assembly<'_, '_, '_> {
         names.into_iter().map(|name| Condition::NotNull(Ref::step(name))).collect()
     }
 
-    /// One step per read, selected by the parameter that is there (2.2).
+    /// One step per read (2.2): the first one whose parameters are all there is made.
     fn role(&mut self, members: &[usize]) -> Ref {
-        let mut before: Vec<Condition> = Vec::new();
-        let mut outputs = Vec::new();
+        let mut outputs: Vec<Ref> = Vec::new();
         for member in members {
             let NodeKind::Read { tool, args } = self.synth.nodes[*member].kind.clone() else { continue };
             let params: Vec<Ref> = self.term(&args).refs().into_iter().cloned().collect();
             let is_last = outputs.len() + 1 == members.len();
-            let mut when = before.clone();
+            let is_not_made = |output: &Ref| Condition::Equals(output.clone(), Value::Null);
+            let mut when: Vec<Condition> = outputs.iter().map(is_not_made).collect();
             if !is_last {
-                when.extend(params.iter().cloned().map(Condition::Exists));
+                when.extend(params.into_iter().map(Condition::Exists));
             }
-            before.extend(params.first().cloned().map(Condition::Missing));
-            let output = self.call(&tool, &args, None, when);
-            self.of_node.insert(*member, output.clone());
-            outputs.push(output);
+            outputs.push(self.call(&tool, &args, None, when));
         }
         self.code("found", Func::FirstOf(outputs), "the first of reads that do the same")
     }

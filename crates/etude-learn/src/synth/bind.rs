@@ -1,6 +1,6 @@
 //! Which expression an argument gets (2.5): the rules first, then the length.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use etude_core::shell;
 use serde_json::Value;
@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::expressions::{Candidate, is_same};
 use super::{Binding, Bound, Choice, NodeKind, Synth};
 use crate::episode::leaves;
+use crate::program::Of;
 use crate::term::{Func, Ref, Source, Term};
 use crate::value::{Path, at, fields, is_scalar};
 
@@ -20,6 +21,7 @@ impl Synth<'_, '_> {
     /// Binds every variable.
     pub(super) fn bind(&mut self) {
         self.bind_commands();
+        self.bind_unused();
         for var in self.unbound() {
             if self.said_count(var) == self.episodes_with(var) && self.said_count(var) > 0 && self.is_always_there(var)
             {
@@ -30,8 +32,8 @@ impl Synth<'_, '_> {
         while self.bind_derived() || self.bind_constants() || self.bind_question() {}
         for var in 0..self.vars.len() {
             if !self.bindings.contains_key(&var) {
-                // Words of the user determine it where there are any; other requests deviate.
-                let is_said = self.said_requests(var) * 3 >= self.requests() * 2;
+                // Words of the user determine it where there are any; other requests deviate. A fixed set is asked from (rule 3).
+                let is_said = self.said_requests(var) * 3 >= self.requests() * 2 && !self.is_fixed_set(var);
                 let by_words = (self.said_requests(var) > 1 && self.is_always_there(var)).then_some(Bound::Param);
                 let bound = match is_said {
                     true => by_words.or_else(|| self.enumeration(var)),
@@ -55,6 +57,16 @@ impl Synth<'_, '_> {
             {
                 let (bound, alternatives) = (Bound::Term(Term::Const(value)), Vec::new());
                 self.bindings.insert(var, Binding { bound, alternatives, why: "only_alternative" });
+            }
+        }
+    }
+
+    /// The words that a read takes which no run of the family made.
+    fn bind_unused(&mut self) {
+        for var in 0..self.vars.len() {
+            if self.vars[var].argument.of == Of::Said && self.episodes_with(var) == 0 {
+                let alternatives = Vec::new();
+                self.bindings.insert(var, Binding { bound: Bound::Param, alternatives, why: "words_first" });
             }
         }
     }
@@ -189,6 +201,17 @@ impl Synth<'_, '_> {
             return true;
         }
         false
+    }
+
+    /// Whether there are several values, each of which was seen often enough to be one of a set.
+    fn is_fixed_set(&self, var: usize) -> bool {
+        let mut requests: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+        for (value, episode) in self.vars[var].values.iter().zip(self.episodes) {
+            if let Some(value) = value {
+                requests.entry(value.to_string()).or_default().insert(&episode.digest);
+            }
+        }
+        requests.len() > 1 && requests.values().all(|seen| seen.len() >= SEEN_PER_VALUE)
     }
 
     /// Values that were seen often enough to be all that there are.

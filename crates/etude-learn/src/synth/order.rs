@@ -35,7 +35,8 @@ impl Assembly<'_, '_, '_> {
             let firsts = self.synth.episodes.iter().filter_map(|e| e.reads.iter().position(|call| call.tool == *tool));
             let mut firsts: Vec<usize> = firsts.collect();
             firsts.sort_unstable();
-            firsts.get(firsts.len() / 2).copied().unwrap_or(usize::MAX)
+            // A read that no run made is another way of a check, which comes first.
+            firsts.get(firsts.len() / 2).copied().unwrap_or(0)
         };
         let class = |step: &Step| match &step.kind {
             StepKind::Call { is_write: false, .. } | StepKind::Code { .. } => 0,

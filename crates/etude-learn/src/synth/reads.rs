@@ -10,7 +10,7 @@ use crate::program::{Argument, Of};
 use crate::term::{Ref, Source, Term};
 use crate::text::proves;
 use crate::trace::Call;
-use crate::value::{Collection, Path, at, collections, fields, is_scalar};
+use crate::value::{Collection, Path, at, collections, fields, has_same_shape, is_scalar};
 
 /// Reads are aligned to reads that were found in the round before.
 const MAX_ROUNDS: usize = 6;
@@ -57,6 +57,7 @@ impl<'t> Synth<'_, 't> {
                 }
             }
             self.substitutes();
+            self.other_ways();
             self.records();
             if self.nodes.len() == before || self.nodes.len() > MAX_NODES {
                 break;
@@ -217,9 +218,7 @@ impl<'t> Synth<'_, 't> {
             !is_complete && self.support(*n) > 0 && self.is_of_words(*n)
         };
         let partial: Vec<usize> = (0..self.nodes.len()).filter(is_partial).collect();
-        let in_role =
-            |n: &usize| self.nodes.iter().any(|node| matches!(&node.kind, NodeKind::Role(of) if of.contains(n)));
-        let mut partial: Vec<usize> = partial.into_iter().filter(|n| !in_role(n)).collect();
+        let mut partial: Vec<usize> = partial.into_iter().filter(|n| self.role_of(*n).is_none()).collect();
         // The one that is used most is tried first.
         partial.sort_by_key(|n| (std::cmp::Reverse(self.support(*n)), *n));
         for (k, first) in partial.iter().enumerate() {
@@ -240,13 +239,61 @@ impl<'t> Synth<'_, 't> {
             let is_wanted =
                 self.is_used_by_most(&members) && values.iter().flatten().count() * 2 >= self.episodes.len();
             if members.len() > 1 && is_wanted {
-                let deps = members.iter().flat_map(|n| self.nodes[*n].deps.clone()).collect();
-                let place = |n: usize| members.iter().map(|member| self.nodes[*member].known_at[n]).max().unwrap_or(0);
-                let known_at = (0..self.episodes.len()).map(place).collect();
-                self.nodes.push(Node { kind: NodeKind::Role(members), values, known_at, deps });
+                self.push_role(members, values);
                 return;
             }
         }
+    }
+
+    fn push_role(&mut self, members: Vec<usize>, values: Vec<Option<Value>>) {
+        let deps = members.iter().flat_map(|n| self.nodes[*n].deps.clone()).collect();
+        let place = |n: usize| members.iter().map(|member| self.nodes[*member].known_at[n]).max().unwrap_or(0);
+        let known_at = (0..self.episodes.len()).map(place).collect();
+        self.nodes.push(Node { kind: NodeKind::Role(members), values, known_at, deps });
+    }
+
+    /// The role that a read belongs to.
+    pub(crate) fn role_of(&self, node: usize) -> Option<usize> {
+        let is_member = |n: &usize| matches!(&self.nodes[*n].kind, NodeKind::Role(of) if of.contains(&node));
+        (0..self.nodes.len()).find(is_member)
+    }
+
+    /// Ways to the result of a check that runs of other families used, and few or none of this one: the reads become a role.
+    fn other_ways(&mut self) {
+        let is_check = |n: &usize| {
+            matches!(self.nodes[*n].kind, NodeKind::Read { .. }) && self.role_of(*n).is_none() && self.is_check(*n)
+        };
+        let checks: Vec<usize> = (0..self.nodes.len()).filter(|n| self.is_full(*n)).filter(is_check).collect();
+        for first in checks {
+            let mut members = vec![first];
+            for (tool, shape) in self.substitutes.of(&self.tool_of(first)) {
+                members.extend(self.other_way(&members, tool, shape));
+            }
+            if members.len() > 1 {
+                let values = self.nodes[first].values.clone();
+                self.push_role(members, values);
+            }
+        }
+    }
+
+    /// A read with words of the user in the place of all arguments; `None`: in this family it does something else.
+    fn other_way(&mut self, members: &[usize], tool: &str, shape: &Value) -> Option<usize> {
+        if self.episodes.iter().any(|episode| episode.reads.iter().any(|call| call.tool == tool)) {
+            let is_it = |n: &usize| self.is_of_words(*n) && self.tool_of(*n) == tool && self.role_of(*n).is_none();
+            return (0..self.nodes.len()).filter(is_it).find(|n| self.is_same_role(members, *n));
+        }
+        let args = shaped(shape, &mut |path| {
+            let argument = Argument { tool: tool.to_owned(), path: path.clone(), of: Of::Said };
+            let known = self.vars.iter().position(|var| var.argument == argument);
+            if known.is_none() {
+                self.vars.push(Var::new(argument, self.episodes));
+            }
+            let var = known.unwrap_or(self.vars.len() - 1);
+            Some(Term::Ref(Ref::new(Source::Var(var), Path::new())))
+        })?;
+        let node = self.read(tool, args);
+        self.nodes.push(node);
+        Some(self.nodes.len() - 1)
     }
 
     /// Whether all arguments of a read are arguments that a person or the agent chose.
@@ -365,15 +412,6 @@ fn same_reads(one: &Node, other: &Node) -> bool {
 /// Whether `one` has every value of `other`.
 fn covers(one: &[Option<Value>], other: &[Option<Value>]) -> bool {
     one.iter().zip(other).all(|(one, other)| other.is_none() || one == other)
-}
-
-fn has_same_shape(one: &Value, other: &Value) -> bool {
-    match (one, other) {
-        (Value::Object(one), Value::Object(other)) => {
-            one.len() == other.len() && one.keys().all(|name| other.contains_key(name))
-        }
-        _ => std::mem::discriminant(one) == std::mem::discriminant(other),
-    }
 }
 
 /// Lists with one element that has the value, with the field.

@@ -45,6 +45,26 @@ fn a_value_in_the_request_is_a_parameter() {
     assert_eq!(binding(&one(&unsaid), "/tag"), ("constant".into(), "gold".into(), "only_alternative".into()));
 }
 
+/// L-21, L-24: what most users said is a parameter, unless it is one of a fixed set: then it is asked of those who did not say it.
+#[test]
+fn one_of_a_fixed_set_is_asked() {
+    let run = |n: usize, tag: &str, is_said: bool| {
+        let user = User(n);
+        let words = if is_said { format!(" as {tag}") } else { String::new() };
+        Run::new(n, &format!("I am {}. Tag {}{words}", user.email(), user.order(0))).user(&user, 2).call(
+            "tag_order",
+            json!({"order_id": user.order(0), "tag": tag}),
+            json!("ok"),
+        )
+    };
+    let fixed: Vec<Run> = (0..7).map(|n| run(n, ["gold", "blue"][n % 2], n < 5)).collect();
+    let candidate = one(&fixed);
+    assert_eq!((&candidate.holes[0].set, candidate.covers.len()), (&json!(["blue", "gold"]), 7));
+    let free: Vec<Run> = (0..7).map(|n| run(n, &format!("label{n}99"), n < 5)).collect();
+    let candidate = one(&free);
+    assert_eq!((binding(&candidate, "/tag").0.as_str(), candidate.covers.len()), ("input", 5));
+}
+
 fn paying(n: usize, cards: usize, card: usize, words: &str) -> Run {
     let user = User(n);
     Run::new(n, &format!("I am {}. Pay {} {words}", user.email(), user.order(0)))
@@ -192,6 +212,34 @@ fn substitutes_are_one_role_and_exploration_is_left_out() {
     assert_eq!(candidate.reads, ["find_user", "get_order", "get_user"]);
     assert_eq!(candidate.parameters.len(), 3, "{:?}", candidate.parameters);
     assert_eq!(candidate.covers.len(), 6);
+    let steps = candidate.definition["steps"].as_array().expect("steps");
+    let not_made =
+        json!({"value": format!("{{{{{}.output}}}}", steps[0]["name"].as_str().expect("a name")), "equals": null});
+    assert_eq!(steps[1]["when"], not_made, "the second is made if the first is not");
+}
+
+/// L-19: a check that all runs of a family made in one way has the other ways of the corpus, if their results are used alike.
+#[test]
+fn a_check_has_the_ways_of_other_families() {
+    let by_mail = |n: usize| (format!("I am {}.", User(n).email()), "get_user", json!({"email": User(n).email()}));
+    let by_name = |n: usize| (format!("I am {}.", User(n).name()), "find_user", json!({"name": User(n).name()}));
+    let cancelling = |n: usize, (who, tool, arguments): (String, &str, serde_json::Value)| {
+        let user = User(n);
+        let write = json!({"order_id": user.order(0), "user_id": user.document(2)["user_id"]});
+        let run = Run::new(n, &format!("{who} Cancel {}", user.order(0))).call(tool, arguments, user.document(2));
+        run.call("cancel_order", write, json!("ok"))
+    };
+    let learned_with = |others: Vec<Run>| {
+        let runs: Vec<Run> = (0..4).map(returning).chain(others).collect();
+        let found = learned(&runs, &Shop::default());
+        found.candidates.into_iter().find(|one| one.name == "return-items").expect("a candidate")
+    };
+    let mails = || (10..13).map(|n| cancelling(n, by_mail(n)));
+    let both = learned_with(mails().chain((20..23).map(|n| cancelling(n, by_name(n)))).collect());
+    assert_eq!(both.reads, ["find_user", "get_order", "get_user"]);
+    assert_eq!((both.parameters.len(), both.covers.len()), (3, 4), "{:?}", both.parameters);
+    let two = learned_with(mails().chain((20..22).map(|n| cancelling(n, by_name(n)))).collect());
+    assert_eq!(two.reads, ["get_order", "get_user"], "two requests prove nothing");
 }
 
 /// L-25: fields of an address come from one record.
