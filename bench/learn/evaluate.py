@@ -68,16 +68,31 @@ class Bench:
         for run in runs:
             if run.task not in done:
                 done.add(run.task)
-                calls = [(event["tool"], event["arguments"]) for event in run.trace["events"] if "tool" in event]
+                calls = [(event["tool"], event["arguments"]) for event in run.trace["events"] if "tool" in event and event["error"] is None]
                 yield from writes(environment, run.trace["run"], tasks[run.task], naive.words(run.trace), calls)
 
 
 def writes(environment, name, task, text, calls):
     """The writes of a task's solution as cases."""
     actions = [action for action in tau.solution(task) if environment.writes(action[0])]
+    calls = [*accepted(environment, tau.solution(task)), *calls]
     for at, action in enumerate(actions):
-        known = measure.parameters(environment, action, [*tau.solution(task), *calls], task.user_id)
+        known = measure.parameters(environment, action, calls, task.user_id)
         yield measure.Case(f"{name}/{at}", task.user_id, text, actions[:at], action, known)
+
+
+def accepted(environment, calls):
+    """Without reads that a tool refuses: who gives an address of mail and then corrects it means the second one."""
+    environment.reset()
+    found = []
+    for tool, arguments in calls:
+        try:
+            if not environment.writes(tool):
+                environment.call(tool, arguments)
+            found.append((tool, arguments))
+        except tau.Refused:
+            pass
+    return found
 
 
 def held_out(bench, name, variants):
