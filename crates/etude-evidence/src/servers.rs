@@ -18,7 +18,7 @@ use super::book;
 ///
 /// # Errors
 /// The journal cannot be read or written.
-pub async fn note_offered(
+pub async fn note_available(
     engine: &dyn Engine,
     app: &Path,
     view: &RunView,

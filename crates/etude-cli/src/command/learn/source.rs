@@ -53,7 +53,7 @@ fn of_journal(context: &Context, disk: &Disk, options: &args::LearnOptions, read
         if !options.dry_run {
             let events = line["events"].as_array().into_iter().flatten();
             let called = events.filter_map(|event| event["tool"].as_str()).collect();
-            block_on(etude_evidence::servers::note_offered(&*engine, disk.root(), &view, &called))?
+            block_on(etude_evidence::servers::note_available(&*engine, disk.root(), &view, &called))?
                 .map_err(|error| of_engine(&error))?;
         }
         let mut trace = Trace::from_json(&line)
