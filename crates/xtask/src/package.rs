@@ -58,7 +58,7 @@ fn make(options: &Options) -> Result<Vec<String>, Error> {
     let mut written = Vec::new();
     let kinds: Vec<Kind> = options.kinds.iter().copied().filter(|kind| *kind != Kind::Formula).collect();
     if !kinds.is_empty() {
-        let binary = binary::read_or_build(options)?;
+        let binary = binary::read_or_build(options, target)?;
         let contents = Contents::of(&release, &binary)?;
         for kind in kinds {
             for package in packages(kind, &release, target, &contents)? {

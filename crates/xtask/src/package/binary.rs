@@ -6,12 +6,28 @@ use std::process::Command;
 
 use super::Error;
 use super::options::Options;
+use super::target::Target;
 
 /// The path of the program: the one that was given, or one that is built with the profile `dist`.
-pub(super) fn read_or_build(options: &Options) -> Result<PathBuf, Error> {
-    if let Some(binary) = &options.binary {
-        return fs::canonicalize(binary).map_err(Error::at(binary));
+///
+/// # Errors
+/// The program is of another kind than the target, or this machine cannot build it.
+pub(super) fn read_or_build(options: &Options, target: &'static Target) -> Result<PathBuf, Error> {
+    let binary = match &options.binary {
+        Some(binary) => fs::canonicalize(binary).map_err(Error::at(binary))?,
+        None => build(options, target)?,
+    };
+    if target.is_static() {
+        let program = fs::read(&binary).map_err(Error::at(&binary))?;
+        if let Some(interpreter) = interpreter(&program) {
+            return Err(Error::Dynamic { target: target.triple, interpreter });
+        }
     }
+    Ok(binary)
+}
+
+fn build(options: &Options, target: &'static Target) -> Result<PathBuf, Error> {
+    target.check_toolchain()?;
     let words = ["build", "--locked", "--profile", "dist", "-p", "etude-cli", "--target", &options.target];
     let status = Command::new(env!("CARGO")).args(words).current_dir(crate::tree::root()).status();
     let failed = |reason: String| Error::Command { command: format!("cargo {}", words.join(" ")), reason };
@@ -34,6 +50,26 @@ pub(super) fn output(binary: &Path, arguments: &[&str]) -> Result<Vec<u8>, Error
     }
     let stderr = String::from_utf8_lossy(&done.stderr);
     Err(failed(stderr.lines().last().map_or_else(|| done.status.to_string(), str::to_owned)))
+}
+
+/// The loader that a program of Linux names, such as `/lib64/ld-linux-x86-64.so.2`; `None` if it is static, or not an ELF file of
+/// 64 bits.
+pub(super) fn interpreter(program: &[u8]) -> Option<String> {
+    const INTERPRETER: u64 = 3;
+    // All our platforms are little-endian.
+    let number = |at: usize, length: usize| {
+        let bytes = program.get(at..at.checked_add(length)?)?;
+        Some(bytes.iter().rev().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte)))
+    };
+    if !program.starts_with(b"\x7fELF\x02\x01") {
+        return None;
+    }
+    let (table, size, count) = (number(0x20, 8)?, number(0x36, 2)?, number(0x38, 2)?);
+    let headers = (0..count).map(|index| usize::try_from(table.saturating_add(index * size)).unwrap_or(usize::MAX));
+    let header = headers.into_iter().find(|at| number(*at, 4) == Some(INTERPRETER))?;
+    let start = usize::try_from(number(header.checked_add(8)?, 8)?).ok()?;
+    let path = program.get(start..)?.split(|byte| *byte == 0).next()?;
+    Some(String::from_utf8_lossy(path).into_owned())
 }
 
 /// The oldest glibc that has all symbols which the program names, as minor version of 2; `None` if it names none.
@@ -59,6 +95,18 @@ fn positions<'p>(program: &'p [u8], wanted: &'p [u8]) -> impl Iterator<Item = us
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_names_its_loader() {
+        let own = std::env::current_exe().unwrap();
+        let found = interpreter(&fs::read(own).unwrap());
+        assert_eq!(
+            found.is_some_and(|path| path.contains("/ld-linux")),
+            cfg!(all(target_os = "linux", target_env = "gnu"))
+        );
+        assert_eq!(interpreter(b"#!/bin/sh\n"), None);
+        assert_eq!(interpreter(b"\x7fELF\x02\x01"), None, "a file may end anywhere");
+    }
 
     #[test]
     fn the_newest_symbol_decides_about_the_c_library() {

@@ -42,6 +42,24 @@ pub enum Error {
         /// The last line of its stderr, or the system's reason.
         reason: String,
     },
+    /// This machine cannot compile for the target.
+    #[error("this machine cannot build for `{target}`: {missing}\nhint: {hint}")]
+    Toolchain {
+        /// The triple.
+        target: &'static str,
+        /// What the machine does not have.
+        missing: &'static str,
+        /// The command that installs it.
+        hint: String,
+    },
+    /// The program needs a C library, and packages of its target go to systems that may have another one.
+    #[error("the binary is loaded by `{interpreter}`, and packages for `{target}` need a static program")]
+    Dynamic {
+        /// The triple.
+        target: &'static str,
+        /// The loader that the program names.
+        interpreter: String,
+    },
     /// The binary is of another version.
     #[error("the binary reports `{found}`, and `Cargo.toml` has version {version}\nhint: build it again")]
     Stale {

@@ -1,5 +1,8 @@
 //! Platforms, and their names in each packaging system.
 
+use std::env;
+use std::ffi::OsStr;
+use std::path::Path;
 use std::process::Command;
 
 use super::Error;
@@ -83,13 +86,83 @@ impl Target {
             known: TARGETS.map(|target| target.triple).join(", "),
         })
     }
+
+    /// True if programs of this platform need no C library of the system.
+    pub(super) fn is_static(&self) -> bool {
+        self.triple.ends_with("-musl")
+    }
+
+    /// Looks for what a build for this platform needs.
+    ///
+    /// # Errors
+    /// The toolchain has no standard library for it, or there is no C compiler for musl.
+    pub(super) fn check_toolchain(&self) -> Result<(), Error> {
+        let library = rustc(&["--print", "target-libdir", "--target", self.triple])?;
+        let compiler = env::var_os(format!("CC_{}", self.triple.replace('-', "_")));
+        let path = env::var_os("PATH").unwrap_or_default();
+        self.find_toolchain(Path::new(library.trim()), compiler.as_deref(), &path)
+    }
+
+    fn find_toolchain(&self, library: &Path, compiler: Option<&OsStr>, path: &OsStr) -> Result<(), Error> {
+        let missing = |missing, hint: String| Err(Error::Toolchain { target: self.triple, missing, hint });
+        if !library.is_dir() {
+            let hint = format!("rustup target add {}", self.triple);
+            return missing("the Rust toolchain has no standard library for it", hint);
+        }
+        let processor = self.triple.split('-').next().unwrap_or_default();
+        let is_there = |name: &str| env::split_paths(path).any(|directory| directory.join(name).is_file());
+        let has_compiler =
+            compiler.is_some() || is_there("musl-gcc") || is_there(&format!("{processor}-linux-musl-gcc"));
+        if self.is_static() && !has_compiler {
+            return missing("there is no C compiler for musl", "install the package `musl-tools`".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// What rustc prints.
+fn rustc(words: &[&str]) -> Result<String, Error> {
+    let failed = |reason: String| Error::Command { command: format!("rustc {}", words.join(" ")), reason };
+    let done = Command::new("rustc").args(words).output().map_err(|error| failed(error.to_string()))?;
+    if !done.status.success() {
+        return Err(failed(done.status.to_string()));
+    }
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
 /// The triple for which rustc compiles without being asked for another one.
 pub(super) fn of_this_machine() -> Result<String, Error> {
-    let failed = |reason: String| Error::Command { command: "rustc -vV".to_owned(), reason };
-    let done = Command::new("rustc").arg("-vV").output().map_err(|error| failed(error.to_string()))?;
-    let text = String::from_utf8_lossy(&done.stdout);
+    let text = rustc(&["-vV"])?;
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned).ok_or_else(|| failed("it names no host".to_owned()))
+    let unknown = || Error::Command { command: "rustc -vV".to_owned(), reason: "it names no host".to_owned() };
+    host.map(str::to_owned).ok_or_else(unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_build_needs_a_standard_library_and_for_musl_a_c_compiler() {
+        let machine = tempfile::tempdir().unwrap();
+        let path = machine.path().as_os_str();
+        let musl = Target::find("x86_64-unknown-linux-musl").unwrap();
+        let fails = |library: &Path| musl.find_toolchain(library, None, path).unwrap_err().to_string();
+        let error = fails(&machine.path().join("lib"));
+        assert!(error.ends_with("\nhint: rustup target add x86_64-unknown-linux-musl"), "{error}");
+        let error = fails(machine.path());
+        assert!(error.contains("there is no C compiler for musl\nhint: "), "{error}");
+
+        musl.find_toolchain(machine.path(), Some(OsStr::new("zig cc")), path).unwrap();
+        Target::find("x86_64-unknown-linux-gnu").unwrap().find_toolchain(machine.path(), None, path).unwrap();
+        fs::write(machine.path().join("musl-gcc"), "").unwrap();
+        musl.find_toolchain(machine.path(), None, path).unwrap();
+    }
+
+    #[test]
+    fn this_machine_can_build_for_itself() {
+        Target::find(&of_this_machine().unwrap()).unwrap().check_toolchain().unwrap();
+    }
 }

@@ -215,3 +215,19 @@ fn a_program_of_another_version_is_refused() {
     let error = make(&shop.options("out", &["tarball"])).unwrap_err();
     assert!(matches!(error, Error::Stale { ref found, .. } if found == "etude 99.0.0"), "{error}");
 }
+
+#[test]
+fn a_program_that_needs_a_c_library_is_refused_for_musl() {
+    let shop = Shop::new();
+    let of_musl = |binary: PathBuf| {
+        let options = shop.options("out", &["tarball", "wheel", "npm"]);
+        make(&Options { binary: Some(binary), target: "x86_64-unknown-linux-musl".to_owned(), ..options })
+    };
+    let names: Vec<String> = of_musl(shop.directory.path().join("etude")).unwrap();
+    assert!(names.iter().any(|name| name.ends_with("-musllinux_1_2_x86_64.whl")), "{names:?}");
+
+    if cfg!(all(target_os = "linux", target_env = "gnu")) {
+        let error = of_musl(std::env::current_exe().unwrap()).unwrap_err().to_string();
+        assert!(error.contains("packages for `x86_64-unknown-linux-musl` need a static program"), "{error}");
+    }
+}
