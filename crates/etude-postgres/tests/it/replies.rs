@@ -92,9 +92,11 @@ fn a_lost_reply_is_neither_repeated_nor_a_failure() {
     let dir = tempfile::tempdir().expect("a directory");
     drop(crate::open(&server, "etude", dir.path()));
     let (proxy, engine) = behind_proxy(&server, dir.path());
-    let mut lost = [0; 7];
-    for replies in 0..4 {
-        let id = format!("r-{replies}");
+    let (mut lost, mut rounds) = ([0; 7], 0);
+    // A heartbeat is a reply as well, and after a lost one a release may wait for the next: some rounds lose no reply of a write.
+    while rounds < 4 || lost.contains(&0) {
+        assert!(rounds < 100, "of some write no reply was lost: {lost:?}");
+        let (replies, id) = (rounds % 4, format!("r-{rounds}"));
         let mut lossy = |at: usize| {
             lost[at] += usize::from(proxy.has_lost());
             proxy.lose_after(replies);
@@ -117,7 +119,7 @@ fn a_lost_reply_is_neither_repeated_nor_a_failure() {
         lossy(5);
         let keys = vec![UniqueKey { key: id.clone(), digest: None }];
         let submission =
-            Submission { run: new_run(&format!("q-{replies}"), 1), keys, max_queued: None, needs_room: false };
+            Submission { run: new_run(&format!("q-{rounds}"), 1), keys, max_queued: None, needs_room: false };
         assert_eq!(block_on(engine.enqueue(&submission)).expect("enqueue"), Enqueued::Accepted);
         lossy(6);
         let entry = Entry {
@@ -128,7 +130,7 @@ fn a_lost_reply_is_neither_repeated_nor_a_failure() {
             ..Entry::default()
         };
         let submission = Submission {
-            run: new_run(&format!("l-{replies}"), 1),
+            run: new_run(&format!("l-{rounds}"), 1),
             keys: Vec::new(),
             max_queued: None,
             needs_room: false,
@@ -142,13 +144,13 @@ fn a_lost_reply_is_neither_repeated_nor_a_failure() {
             (view.row.state, view.result.as_deref(), view.signals),
             (RunState::Succeeded, Some("[]"), vec![signal])
         );
+        rounds += 1;
     }
-    assert!(lost.iter().all(|count| *count > 0), "of some write no reply was lost: {lost:?}");
     let query = EntryQuery { book: "b".to_owned(), ..EntryQuery::default() };
-    assert_eq!(engine.entries(&query).expect("entries").len(), 4);
-    assert_eq!(server.sql("select count(*) from etude.queue"), "8");
+    assert_eq!(engine.entries(&query).expect("entries").len(), usize::try_from(rounds).expect("a number"));
+    assert_eq!(server.sql("select count(*) from etude.queue"), (2 * rounds).to_string());
     // One mark for the one claim of each run.
-    assert_eq!(server.sql("select count(*) from etude.records where key = '!claim'"), "4");
+    assert_eq!(server.sql("select count(*) from etude.records where key = '!claim'"), rounds.to_string());
 }
 
 /// K-8: a submission whose reply is lost is accepted, also if a worker has the run before it is sent again.
