@@ -177,6 +177,10 @@ impl Session for PostgresSession {
         &self.run
     }
 
+    fn lapses(&self) -> u64 {
+        self.shared.lapses
+    }
+
     fn began_at_ms(&self) -> i64 {
         self.began_at_ms
     }

@@ -243,6 +243,11 @@ pub trait Session: Send + Sync + fmt::Debug {
         Ok(true)
     }
 
+    /// How often this process had lost its runs before it took this one (`Health::lapses`): the next time, this one is lost (K-18).
+    fn lapses(&self) -> u64 {
+        0
+    }
+
     /// When a driver first had the run, in milliseconds since 1970.
     fn began_at_ms(&self) -> i64 {
         self.run().created_at_ms

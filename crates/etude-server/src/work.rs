@@ -46,10 +46,18 @@ pub(crate) enum Control {
     Lapse,
 }
 
+/// A run that this server drives.
+#[derive(Debug)]
+struct Active {
+    control: mpsc::UnboundedSender<Control>,
+    /// [`Session::lapses`](etude_runtime::engine::Session::lapses).
+    lapses: u64,
+}
+
 /// The runs that this server drives.
 #[derive(Debug, Default)]
 pub(crate) struct Works {
-    active: Mutex<BTreeMap<String, mpsc::UnboundedSender<Control>>>,
+    active: Mutex<BTreeMap<String, Active>>,
     /// Runs that stopped here without an end.
     stops: Stops,
     settled: Mutex<Option<Settled>>,
@@ -65,7 +73,7 @@ pub(crate) struct Works {
 }
 
 impl Works {
-    fn active(&self) -> MutexGuard<'_, BTreeMap<String, mpsc::UnboundedSender<Control>>> {
+    fn active(&self) -> MutexGuard<'_, BTreeMap<String, Active>> {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -107,11 +115,22 @@ impl Works {
 
     /// Tells a run something. False if this server does not drive it.
     pub(crate) fn control(&self, run_id: &str, control: Control) -> bool {
-        self.active().get(run_id).is_some_and(|run| run.send(control).is_ok())
+        self.active().get(run_id).is_some_and(|run| run.control.send(control).is_ok())
     }
 
     fn control_all(&self, control: &Control) {
-        self.active().values().for_each(|run| drop(run.send(control.clone())));
+        self.active().values().for_each(|run| drop(run.control.send(control.clone())));
+    }
+
+    /// Lets go of the runs that were taken before the lapse of this number; their ids.
+    fn lose(&self, lapses: u64) -> Vec<String> {
+        let active = self.active();
+        let lost = active.iter().filter(|(_, run)| run.lapses < lapses);
+        let left = lost.map(|(id, run)| {
+            let _ = run.control.send(Control::Lapse);
+            id.clone()
+        });
+        left.collect()
     }
 
     async fn all_over(&self) {
@@ -178,13 +197,12 @@ pub(crate) fn leave(server: &Server) {
     server.works().control_all(&Control::Leave);
 }
 
-/// Lets go of all runs because the lease could not be renewed. `at_once`: their processes are not asked to end first.
-pub(crate) fn lapse(server: &Arc<Server>, at_once: bool) {
-    let works = server.works();
-    works.control_all(&Control::Lapse);
+/// Lets go of the runs that were taken before the lease could not be renewed for the time `lapses`. Those that were taken since are
+/// held by the new lease. `at_once`: their processes are not asked to end first.
+pub(crate) fn lapse(server: &Arc<Server>, lapses: u64, at_once: bool) {
+    let lost = server.works().lose(lapses);
     if at_once {
-        let runs: Vec<String> = works.active().keys().cloned().collect();
-        tokio::task::spawn_blocking(move || runs.iter().for_each(|run| service::end_processes(run)));
+        tokio::task::spawn_blocking(move || lost.iter().for_each(|run| service::end_processes(run)));
     }
 }
 
@@ -256,7 +274,7 @@ pub(crate) fn drive(server: &Arc<Server>, session: Box<dyn Session>, resume: Res
         }
     };
     let (control, controls) = mpsc::unbounded_channel();
-    server.works().active().insert(run.id.clone(), control);
+    server.works().active().insert(run.id.clone(), Active { control, lapses: session.lapses() });
     let server = Arc::clone(server);
     runtime.spawn(async move {
         let following = Following::new(server.apps().observer(&run));

@@ -165,7 +165,7 @@ pub async fn work_alone(server: Arc<Server>, events: Events) -> Stopped {
     stopped
 }
 
-/// Reports what happens to the connection, and lets go of all runs if the lease could not be renewed.
+/// Reports what happens to the connection, and lets go of the runs whose lease could not be renewed.
 async fn attend_link(server: Arc<Server>) {
     let mut lapses = 0;
     loop {
@@ -178,7 +178,7 @@ async fn attend_link(server: Arc<Server>) {
         }
         if health.lapses > lapses {
             lapses = health.lapses;
-            work::lapse(&server, health.standing == Standing::Closed);
+            work::lapse(&server, lapses, health.standing == Standing::Closed);
         }
         tokio::time::sleep(CLOCK).await;
     }

@@ -13,8 +13,9 @@ use etude_runs::target::Target;
 use etude_runtime::conformance::{new_run, record};
 use etude_runtime::engine::{Engine, NewRun, Placement, RunState};
 use tempfile::TempDir;
+use tokio::sync::mpsc;
 
-use super::{continue_run, look};
+use super::{Active, Control, Works, continue_run, look};
 use crate::act::cancel_run;
 use crate::app::{Apps, NotLoaded};
 use crate::clock::Clock;
@@ -121,4 +122,20 @@ async fn a_server_leaves_runs_with_bundles_to_workers() {
     // It was not taken: nothing stopped here.
     let stops = &server.works().stops;
     assert_eq!(stops.next("r-1", Duration::from_secs(3600), || Ok::<_, ()>(0)), Ok(Next::Continue));
+}
+
+/// K-18, K-23: what was taken after a lapse is held by the new lease, and is neither left nor ended.
+#[test]
+fn a_lapse_loses_the_runs_that_were_taken_before_it() {
+    let works = Works::default();
+    let take = |id: &str, lapses: u64| {
+        let (control, controls) = mpsc::unbounded_channel();
+        works.active().insert(id.to_owned(), Active { control, lapses });
+        controls
+    };
+    let (mut before, mut after) = (take("before", 0), take("after", 1));
+    assert_eq!(works.lose(1), ["before"]);
+    assert!(matches!(before.try_recv(), Ok(Control::Lapse)));
+    assert!(after.try_recv().is_err());
+    assert_eq!(works.lose(2), ["after", "before"]);
 }
