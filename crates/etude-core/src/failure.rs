@@ -16,7 +16,7 @@ crate::words! {
         StepTimeout = "step_timeout",
         /// A template or condition refers to a value that is not there.
         TemplateUnresolved = "template_unresolved",
-        /// Somebody denied an approval.
+        /// A person denied an approval.
         ApprovalDenied = "approval_denied",
         /// A `require` does not hold.
         Deviated = "deviated",

@@ -87,10 +87,15 @@ impl Stories {
     /// Wakes all streams, which then see that the server stops.
     pub(crate) fn wake(&self) {
         self.news.send_modify(|_| ());
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        for story in open.values().filter_map(Weak::upgrade) {
+        for story in self.open_stories() {
             story.lock().unwrap_or_else(PoisonError::into_inner).length.send_modify(|_| ());
         }
+    }
+
+    /// The stories that are read now. One that advances is waited for without the lock of all.
+    fn open_stories(&self) -> Vec<Arc<Mutex<Followed>>> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.values().filter_map(Weak::upgrade).collect()
     }
 }
 

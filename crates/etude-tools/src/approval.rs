@@ -8,7 +8,7 @@ etude_core::words! {
     /// How calls that change something are decided.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum Mode {
-        /// Somebody is asked, except for what is listed.
+        /// A person is asked, except for what is listed.
         #[default]
         Ask = "ask",
         /// What is listed is allowed, everything else is denied.

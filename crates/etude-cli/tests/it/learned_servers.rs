@@ -49,7 +49,7 @@ fn state(test: &Test) -> (Value, Value) {
 }
 
 /// 2.11, L-65: a tool of a server with another description or schema is not called by an active pipeline: the run deviates, and a person
-/// confirms the calls from then on. The order of members is no change.
+/// confirms the calls from then on. Another order of members is the same tool.
 #[test]
 fn a_changed_tool_of_a_server_ends_the_trust() {
     let schema = "\"required\": [\"text\"]";

@@ -129,7 +129,7 @@ impl<'a> Parts<'a> {
         Ok(())
     }
 
-    /// Adds a statement that is no command (L-88): to the work of the agent before it, or as a step of its own.
+    /// Adds a statement without a command (L-88): to the work of the agent before it, or as a step of its own.
     fn hand_over(&mut self, name: &str, statement: &'a Statement) {
         match self.found.last_mut() {
             Some((_, Part::Agent { statements })) => statements.push(statement),

@@ -251,7 +251,7 @@ const OF_NOTES: [Label; 7] = [
     Label::Rule,
 ];
 
-/// L-88, L-87: what is no command becomes a step for an agent, which follows these statements and the rules for them with the tools of
+/// L-88, L-87: what has no command becomes a step for an agent, which follows these statements and the rules for them with the tools of
 /// the skill.
 #[test]
 fn work_without_a_command_is_for_an_agent() {

@@ -29,9 +29,9 @@ etude_core::words! {
         Returns = "result_invalid",
         /// The caller may not call this tool.
         NotAllowed = "not_allowed",
-        /// Somebody had to say yes and did not.
+        /// A person had to say yes and did not.
         NotTrusted = "not_trusted",
-        /// Somebody has to say yes and no one can be asked now.
+        /// A person has to say yes and no one can be asked now.
         Waiting = "waiting",
         /// There is no such tool.
         Unknown = "unknown_skill",

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use etude_runtime::engine::{Engine, Error};
 use tokio::sync::watch;
 
-use super::Stories;
+use super::{Followed, Stories};
 use crate::server::Server;
 
 /// How often the journal is asked for news, with one question for all runs.
@@ -83,14 +83,13 @@ impl Stories {
 
     /// True if a look would change nothing: no process has written, the last whole look has seen everything, and no request waits.
     fn is_quiet(&self, engine: &dyn Engine) -> bool {
-        let is_old = |version| self.looked.load(Ordering::Relaxed) == version && *self.news.borrow() == version;
-        if !engine.version().is_ok_and(is_old) || !self.awaited().is_empty() {
+        let version = *self.news.borrow();
+        let is_old = self.looked.load(Ordering::Relaxed) == version && engine.version().is_ok_and(|now| now == version);
+        if !is_old || !self.awaited().is_empty() {
             return false;
         }
-        let version = *self.news.borrow();
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut stories = open.values().filter_map(Weak::upgrade);
-        stories.all(|story| story.lock().unwrap_or_else(PoisonError::into_inner).version == version)
+        let is_seen = |story: &Mutex<Followed>| story.lock().unwrap_or_else(PoisonError::into_inner).version == version;
+        self.open_stories().iter().all(|story| is_seen(story))
     }
 
     /// One look at the journal. Each wakes the requests that wait for runs; a whole one also wakes all that follow the journal, and
@@ -104,11 +103,7 @@ impl Stories {
             return Ok(());
         }
         self.news.send_if_modified(|last| std::mem::replace(last, version) != version);
-        let open: Vec<_> = {
-            let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-            open.values().filter_map(Weak::upgrade).collect()
-        };
-        for story in open {
+        for story in self.open_stories() {
             let mut followed = story.lock().unwrap_or_else(PoisonError::into_inner);
             // One that was opened during the last look may not have all of it.
             if followed.version != version {
@@ -132,8 +127,7 @@ impl Stories {
 #[cfg(test)]
 mod tests {
     use etude_process::blob::FileBlobs;
-    use etude_runtime::conformance::block_on;
-    use etude_runtime::engine::{NewRun, Placement};
+    use etude_runtime::conformance::{block_on, new_run};
     use etude_runtime::memory::MemoryEngine;
 
     use super::*;
@@ -153,15 +147,7 @@ mod tests {
         stories.note_end("r-1");
         stories.note_end("r-3");
         assert_eq!([woken(&mut first), woken(&mut second)], [true, false]);
-        let run = NewRun {
-            id: "r-4".to_owned(),
-            app: "/app".to_owned(),
-            target: "p".to_owned(),
-            abi: 1,
-            created_at_ms: 1,
-            header: "{}".to_owned(),
-            placement: Placement::default(),
-        };
+        let run = new_run("r-4", 1);
         drop(block_on(engine.create(&run)).expect("created"));
         stories.look(&engine, false).expect("the engine works");
         assert_eq!([woken(&mut first), woken(&mut second)], [true, true]);
@@ -185,15 +171,7 @@ mod tests {
         let engine = MemoryEngine::new(Arc::new(FileBlobs::new(dir.path().join("blobs"), false)));
         let stories = Stories::default();
         let write = |id: &str| {
-            let run = NewRun {
-                id: id.to_owned(),
-                app: "/app".to_owned(),
-                target: "p".to_owned(),
-                abi: 1,
-                created_at_ms: 1,
-                header: "{}".to_owned(),
-                placement: Placement::default(),
-            };
+            let run = new_run(id, 1);
             drop(block_on(engine.create(&run)).expect("created"));
         };
         write("r-1");
