@@ -16,6 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         // does not know the word warns and goes on.
         println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
     }
+    order_functions()?;
     println!("cargo::rustc-env=ETUDE_VERSION={}", version()?);
     write_pages()
 }
@@ -65,6 +66,19 @@ fn packs_relocations() -> bool {
     version
         .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)))
         .is_some_and(|found: (u32, u32)| found >= FIRST)
+}
+
+/// Puts the functions side by side that short runs execute, in the program that is distributed (ADR 0107).
+fn order_functions() -> Result<(), Box<dyn Error>> {
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    // `target/PROFILE/build/PACKAGE/out`: `PROFILE` in the environment names only what a profile inherits from.
+    let is_dist = out.ancestors().nth(3).and_then(|path| path.file_name()).is_some_and(|name| name == "dist");
+    if is_dist && env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux") {
+        let order = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("order.ld");
+        println!("cargo::rerun-if-changed={}", order.display());
+        println!("cargo::rustc-link-arg-bins=-Wl,-T,{}", order.display());
+    }
+    Ok(())
 }
 
 /// Writes the table of all pages for the program.
