@@ -139,6 +139,13 @@ pub trait Engine: Fleet + Ledger + Transfer + fmt::Debug {
     /// The store fails.
     fn version(&self) -> Result<u64, Error>;
 
+    /// Returns after a process has written, or is about to have written: [`Engine::version`] may change only a moment later. A write
+    /// can be missed, so anyone who waits here asks now and then as well. One task at a time waits. `None` if the engine reports no
+    /// writes.
+    fn written(&self) -> Option<Boxed<'_, ()>> {
+        None
+    }
+
     /// Leaves a signal for a run: a request to cancel it, or the answer to a gate. The first one of a kind and key wins.
     ///
     /// # Errors

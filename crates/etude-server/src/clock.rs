@@ -1,22 +1,28 @@
 //! The wall clock of the server, which tests can move.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+
+use tokio::sync::watch;
 
 /// The wall clock. Clones share their offset.
 #[derive(Debug, Clone, Default)]
 pub struct Clock {
-    offset_ms: Arc<AtomicI64>,
+    offset_ms: Arc<watch::Sender<i64>>,
 }
 
 impl Clock {
     /// Milliseconds since 1970 in UTC.
     pub fn now_ms(&self) -> i64 {
-        etude::clock::now_ms().saturating_add(self.offset_ms.load(Ordering::Relaxed))
+        etude::clock::now_ms().saturating_add(*self.offset_ms.borrow())
     }
 
     /// Sets the difference to the clock of the machine, in milliseconds.
     pub fn set_offset(&self, ms: i64) {
-        self.offset_ms.store(ms, Ordering::Relaxed);
+        self.offset_ms.send_if_modified(|last| std::mem::replace(last, ms) != ms);
+    }
+
+    /// Changes when the clock is set.
+    pub(crate) fn settings(&self) -> watch::Receiver<i64> {
+        self.offset_ms.subscribe()
     }
 }

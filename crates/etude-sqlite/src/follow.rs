@@ -67,6 +67,12 @@ impl Journal {
         self.pool.read(|connection| connection.prepare_cached(sql)?.query_row([], |row| rows::length(row, 0)))
     }
 
+    /// Rings after writes of any process. `None` if the system reports none.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn bell(&self) -> Option<&tokio::sync::Notify> {
+        self.bell.get_or_init(|| crate::bell::hang(&self.pool.log()).ok()).as_deref()
+    }
+
     /// A number that is another one after any write by any process.
     pub(crate) fn version(&self) -> Result<u64, Error> {
         let mut watch = lock(&self.watch);

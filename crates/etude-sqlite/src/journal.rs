@@ -52,6 +52,8 @@ pub(crate) struct Journal {
     tokens: AtomicU64,
     pub(crate) news: Mutex<News>,
     pub(crate) watch: Mutex<Watch>,
+    #[cfg(target_os = "linux")]
+    pub(crate) bell: std::sync::OnceLock<Option<Arc<tokio::sync::Notify>>>,
     /// The journal has what those need who accept runs or follow them.
     pub(crate) is_served: AtomicBool,
     pub(crate) has_ledger: AtomicBool,
@@ -147,6 +149,8 @@ impl Journal {
             tokens,
             news,
             watch,
+            #[cfg(target_os = "linux")]
+            bell: Default::default(),
             is_served,
             has_ledger,
         })

@@ -16,6 +16,8 @@ use etude_runtime::engine::{
 };
 
 mod backup;
+#[cfg(target_os = "linux")]
+mod bell;
 mod cache;
 mod error;
 mod follow;
@@ -129,6 +131,12 @@ impl Engine for Sqlite {
 
     fn version(&self) -> Result<u64, Error> {
         self.journal.version()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn written(&self) -> Option<Boxed<'_, ()>> {
+        let bell = self.journal.bell()?;
+        Some(Box::pin(bell.notified()))
     }
 
     fn row(&self, run_id: &str) -> Result<RunRow, Error> {

@@ -1,4 +1,4 @@
-//! The clock loop: looks at all schedules several times a second.
+//! The clock loop: looks at all schedules when one is due, and once a second, since files and the machine's clock change.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
@@ -12,8 +12,14 @@ use crate::problem::Problem;
 use crate::run::blocking;
 use crate::server::Server;
 
-/// The time between two looks. A tick is taken within a second.
-const LOOK: Duration = Duration::from_millis(250);
+/// The longest time between two looks.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The same while a tick waits for the end of a run, or a journal fails.
+const SHORT: Duration = Duration::from_millis(250);
+
+/// The shortest time between two looks.
+const LEAST: Duration = Duration::from_millis(10);
 
 /// What one server has seen of a schedule.
 #[derive(Debug, Clone, Default)]
@@ -31,28 +37,32 @@ pub(super) struct Look {
 /// Takes ticks until the server stops.
 pub(crate) async fn turns(server: Arc<Server>) {
     let mut stopping = server.stopping();
+    let mut clock = server.clock().settings();
     loop {
         if server.is_draining() {
             return;
         }
         let of = Arc::clone(&server);
         // A journal that fails is reported by requests, and the next look may find it again.
-        let _ = blocking(move || {
-            turn(&of);
+        let pause = blocking(move || {
+            let pause = turn(&of);
             retention::turn(&of);
             of.schedules().note_turn();
-            Ok(())
+            Ok(pause)
         })
         .await;
         tokio::select! {
-            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep(pause.unwrap_or(SHORT)) => {}
+            // The server has the clock as long as it lives.
+            Ok(()) = clock.changed() => {}
             _ = stopping.wait_for(|stop| *stop) => return,
         }
     }
 }
 
-/// One look at all schedules. A fault of one does not stop the others.
-fn turn(server: &Arc<Server>) {
+/// One look at all schedules, and the time until the next. A fault of one does not stop the others.
+fn turn(server: &Arc<Server>) -> Duration {
+    let mut pause = LOOK;
     for app in &server.settings().apps {
         let Ok(automation) = server.automation(app) else { continue };
         for index in 0..automation.schedules.len() {
@@ -62,11 +72,25 @@ fn turn(server: &Arc<Server>) {
             let mut look = looks().get(&key).cloned().unwrap_or_else(|| Look { has_waiting: true, ..Look::default() });
             let at_ms = look.at_ms;
             match look_at(server, &found, &mut look) {
-                Ok(()) => drop(looks().insert(key, look)),
+                Ok(()) => {}
                 // Everything is looked at again; but this server was there, so no tick since the last look was missed.
-                Err(_) => drop(looks().insert(key, Look { at_ms, has_waiting: true, ..Look::default() })),
+                Err(_) => look = Look { at_ms, has_waiting: true, ..Look::default() },
             }
+            if found.schedule().broken.is_empty() {
+                pause = pause.min(look.pause(server.clock().now_ms()));
+            }
+            looks().insert(key, look);
         }
+    }
+    pause
+}
+
+impl Look {
+    /// The time until the next look at this schedule.
+    fn pause(&self, now_ms: i64) -> Duration {
+        let until_due = self.next_ms.map(|next_ms| Duration::from_millis(u64::try_from(next_ms - now_ms).unwrap_or(0)));
+        let most = if self.has_waiting { SHORT } else { LOOK };
+        until_due.unwrap_or(LOOK).clamp(LEAST, most)
     }
 }
 
@@ -126,4 +150,18 @@ fn look_at(server: &Arc<Server>, found: &Found, look: &mut Look) -> Result<(), P
     look.settled_ms = Some(window.settled_ms(schedule));
     look.next_ms = next_ms;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_look_is_when_a_tick_is_due() {
+        let pause = |next_ms: Option<i64>, has_waiting| {
+            Look { next_ms, has_waiting, ..Look::default() }.pause(1_000).as_millis()
+        };
+        assert_eq!([None, Some(90_000), Some(1_300), Some(900)].map(|at| pause(at, false)), [1_000, 1_000, 300, 10]);
+        assert_eq!([None, Some(90_000), Some(1_300), Some(1_100)].map(|at| pause(at, true)), [250, 250, 250, 100]);
+    }
 }

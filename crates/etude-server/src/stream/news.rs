@@ -14,6 +14,12 @@ use crate::server::Server;
 /// How often the journal is asked for news, with one question for all runs.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// How often a journal is asked that reports writes, while it reports none.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// How long a journal that has reported a write is asked as often as one that reports none: a report comes before the write can be seen.
+const AFTER_WRITE: Duration = Duration::from_secs(1);
+
 /// The shortest pause while a request waits for a run that another process drives.
 const SHORT: Duration = Duration::from_millis(2);
 
@@ -28,6 +34,7 @@ pub(super) struct Awaited {
 pub(crate) async fn look_for_news(server: Arc<Server>) {
     let mut stopping = server.stopping();
     let mut last: Option<Instant> = None;
+    let mut written = Instant::now();
     loop {
         let is_whole = last.is_none_or(|last| last.elapsed() >= PAUSE);
         if is_whole {
@@ -43,21 +50,32 @@ pub(crate) async fn look_for_news(server: Arc<Server>) {
         }
         let looked = Instant::now();
         loop {
+            let is_reported = server.engine().written().is_some() && written.elapsed() > AFTER_WRITE;
+            let most = if is_reported && server.stories().is_quiet(&**server.engine()) { QUIET } else { PAUSE };
             tokio::select! {
-                () = tokio::time::sleep_until((looked + pause(&server)).into()) => break,
+                () = tokio::time::sleep_until((looked + pause(&server, most)).into()) => break,
                 () = server.stories().is_awaited.notified() => {}
+                () = report(&**server.engine()) => written = Instant::now(),
                 _ = stopping.wait_for(|stop| *stop) => return,
             }
         }
     }
 }
 
-/// The time until the next look: short after requests have begun to wait for a run of another process, and longer the longer they
-/// wait.
-fn pause(server: &Server) -> Duration {
+/// Returns when the journal reports a write.
+async fn report(engine: &dyn Engine) {
+    match engine.written() {
+        Some(written) => written.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The time until the next look, `most` if no request waits for a run of another process: short after one has begun to wait, and
+/// longer the longer it waits.
+fn pause(server: &Server, most: Duration) -> Duration {
     let awaited = server.stories().awaited();
     let elsewhere = awaited.iter().filter(|(run, _)| !server.works().has(run));
-    elsewhere.map(|(_, run)| (run.since.elapsed() / 10).max(SHORT)).fold(PAUSE, Duration::min)
+    elsewhere.map(|(_, run)| (run.since.elapsed() / 10).max(SHORT).min(PAUSE)).fold(most, Duration::min)
 }
 
 impl Server {
