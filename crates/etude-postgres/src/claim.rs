@@ -5,23 +5,28 @@ use etude_runtime::engine::{Error, NewRun};
 use crate::error::Fault;
 use crate::link::{Connection, Parameter, attempt, lock};
 use crate::rows::{CLAIM, CLOCK, Run, columns};
-use crate::rules::{CLOSED, OPEN, has_room};
+use crate::rules::{CLOSED, OPEN, OPEN_TENANT, has_room};
 use crate::store::{Store, Taken};
 
 /// Takes the run that is next in the queue `$1`: its row in the queue is locked, the run gets the session `$2` and the worker `$3`,
 /// its row in the queue goes, and the mark of the claim comes. `$4` is the version of the interpreter, if it counts, `$5` a digest of nothing,
 /// `$6` is true if this machine can keep steps in a sandbox.
 ///
-/// Limits hold: until this statement is committed, no other claim counts what it counts (K-33).
+/// Limits hold: until this statement is committed, no other claim counts what it counts (K-33). While tenants are at their limits, the scan
+/// of the index begins at the first row of another one, and passes over none of the rows before it (K-34). What came or went after the
+/// snapshot of this statement changes nothing: a row before that place either cannot be claimed or is gone.
 ///
 /// Of two claims at once, the second one skips the row that the first one has locked. A row whose run is over or has a living worker
 /// is in no one's way: a signal may have written it at the moment at which the run was taken.
 pub(crate) fn statement() -> String {
     format!(
         "with {CLOSED},
+        first as materialized (
+            select place.* from closed cross join lateral first_open($1, $4, full_tenants) as place where cardinality(full_tenants) > 0),
         picked as (
             select run from queue
-            where {} and queue = $1 and is_bundled and not is_asleep and ($4::bigint is null or abi = $4)
+            where {0} and queue = $1 and is_bundled and not is_asleep and ($4::bigint is null or abi = $4) and {OPEN_TENANT}
+                and (rank, run) >= (coalesce((select from_rank from first), '{1}'), coalesce((select from_run from first), '{1}'))
                 and exists (select 1 from runs where runs.run = queue.run and {IS_FREE} and {OPEN})
             order by rank, run limit 1 for update skip locked),
         last as (
@@ -42,7 +47,8 @@ pub(crate) fn statement() -> String {
             select run, last.seq + 1, $2, '{CLAIM}', $5, convert_to($3, 'UTF8') from taken join last using (run)
             where taken.before > 0)
         select run, last.seq + (taken.before > 0)::integer as position, taken_from from taken join last using (run)",
-        has_room("$6::boolean")
+        has_room("$6::boolean"),
+        i64::MIN,
     )
 }
 

@@ -8,7 +8,7 @@ use crate::claim::IS_FREE;
 use crate::error::Fault;
 use crate::link::{Connection, Parameter, attempt};
 use crate::rows::{self, Run, columns};
-use crate::rules::{CLOSED, OPEN, has_room};
+use crate::rules::{CLOSED, OPEN, OPEN_TENANT, has_room};
 use crate::session::PostgresSession;
 use crate::store::{Manner, Store, Taken};
 use crate::submission::{Attempted, time, transact};
@@ -246,7 +246,7 @@ async fn pick(connection: &mut Connection, limits: &Limits, now_ms: i64) -> Resu
                 and (queue.limit_max is null or coalesce(full_groups.count, 0) < queue.limit_max)
                 and ($4 or case when $5::text[] is null then runs.bundle is not null
                     else runs.bundle is null and runs.app = any($5) end)
-                and {IS_FREE} and {OPEN}
+                and {OPEN_TENANT} and {IS_FREE} and {OPEN}
             order by queue.rank, queue.run limit 1)",
         columns(),
         has_room("false")

@@ -22,6 +22,9 @@ pub(crate) const OPEN: &str = "runs.tenant <> all ((select full_tenants from clo
         select 1 from labels where labels.run = runs.run
             and labels.key || '\\x3d'::bytea || labels.value = any ((select full_labels from closed)::bytea[]) offset 0))";
 
+/// Whether the limits of tenants let the run of the row `queue` be claimed, without a look at the run (K-34).
+pub(crate) const OPEN_TENANT: &str = "queue.tenant <> all ((select full_tenants from closed)::text[])";
+
 /// Whether the queue itself has room, and the sandbox of its steps is there: if not, no row of it is looked at (K-55).
 pub(crate) fn has_room(has_sandbox: &str) -> String {
     format!("not (select is_full from closed) and ({has_sandbox} or not (select is_sandboxed from closed))")

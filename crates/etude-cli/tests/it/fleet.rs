@@ -23,7 +23,7 @@ pub(crate) fn url(server: &Server) -> String {
 /// A schema, and a test whose commands use it.
 pub(crate) fn fleet(server: &Server, test: Test) -> Test {
     let test = test.env("ETUDE_ENGINE", &url(server));
-    test.run(&["engine", "migrate", "--format", "json"]).exit(0).has("/to", 5);
+    test.run(&["engine", "migrate", "--format", "json"]).exit(0).has("/to", 6);
     test
 }
 
@@ -96,7 +96,7 @@ fn machines_share_runs() {
         .exit(4)
         .has("/engine/kind", "postgresql")
         .has("/engine/schema", "etude")
-        .has("/engine/format", 5)
+        .has("/engine/format", 6)
         // The server of the tests does not sync.
         .has("/checks/1/id", "fsync")
         .has("/checks/1/status", "error")

@@ -34,6 +34,14 @@ pub(crate) fn submit(engine: &Postgres, id: &str, at: i64, placement: Placement)
     assert_eq!(block_on(engine.enqueue(&submission)).expect("enqueue"), Enqueued::Accepted);
 }
 
+/// The statement of a claim from the queue `default` by a worker, with its values.
+pub(crate) fn statement(worker: &str) -> String {
+    let worker = format!("'{worker}'::text");
+    let values = ["'default'", "7::bigint", &worker, "1::bigint", "''::bytea", "true"];
+    let claim = etude_postgres::claim_statement();
+    (1..).zip(values).fold(claim, |sql, (at, value)| sql.replace(&format!("${at}"), value))
+}
+
 fn next(engine: &Postgres) -> Option<String> {
     engine.next(&limits(), 0).expect("next").map(|session| session.run_id().to_owned())
 }
@@ -72,13 +80,7 @@ fn a_claim_among_many_needs_no_sort() {
          insert into queue (queue, rank, run, not_before_ms, abi, is_bundled)
             select 'default', 100000 - run, run, 0, 1, true from runs; analyze",
     );
-    let claim = etude_postgres::claim_statement()
-        .replace("$1", "'default'")
-        .replace("$2", "7::bigint")
-        .replace("$3", "'w'::text")
-        .replace("$4", "1")
-        .replace("$5", "''::bytea")
-        .replace("$6", "true");
+    let claim = statement("w");
     let plan = server.sql(&format!("set search_path = etude; explain {claim}"));
     assert!(
         plan.contains("Index Scan using queue_ready") || plan.contains("Index Only Scan using queue_ready"),

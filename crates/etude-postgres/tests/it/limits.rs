@@ -13,7 +13,7 @@ use etude_runtime::engine::{
     TenantRules,
 };
 
-use crate::claims::{limits, submit};
+use crate::claims::{limits, statement, submit};
 use crate::server::Server;
 use crate::{open, settings};
 
@@ -211,13 +211,7 @@ fn no_claim_counts_while_another_one_is_under_way() {
     apply(&engine, QueueRules { limit: Some(1), ..QueueRules::default() });
     submit(&engine, "r-1", 1, Placement::default());
     submit(&engine, "r-2", 2, Placement::default());
-    let claim = etude_postgres::claim_statement()
-        .replace("$1", "'default'")
-        .replace("$2", "7::bigint")
-        .replace("$3", "'other'::text")
-        .replace("$4", "1")
-        .replace("$5", "''::bytea")
-        .replace("$6", "true");
+    let claim = statement("other");
     let mut psql = server.psql();
     let mut stdin = psql.stdin.take().expect("a pipe");
     writeln!(stdin, "set search_path = etude; begin; {};", claim.replace('\n', " ")).expect("it listens");
@@ -295,9 +289,9 @@ fn the_previous_format_becomes_this_one() {
     );
     let of = settings(&server, "etude", dir.path());
     let refused = Postgres::open(of.clone()).expect_err("it is older").to_string();
-    assert!(refused.contains("its format is 3, this version needs 5"), "{refused}");
+    assert!(refused.contains("its format is 3, this version needs 6"), "{refused}");
     let done = Postgres::migrate(of.address.clone(), of.connect_timeout).expect("it is migrated");
-    assert_eq!((done.from, done.to), (3, 5));
+    assert_eq!((done.from, done.to), (3, 6));
     let engine = Postgres::open(Settings { ..of }).expect("an engine");
     assert_eq!(engine.rules().expect("rules").queues, queues([("default", QueueRules::default())]));
     assert_eq!(ids(&all(&engine)), ["r-1"]);

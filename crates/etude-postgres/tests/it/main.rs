@@ -18,6 +18,7 @@ mod conformance;
 mod crash;
 mod exhaustive;
 mod fencing;
+mod full_tenants;
 mod interleavings;
 mod limits;
 mod moto;

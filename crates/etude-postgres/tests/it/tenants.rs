@@ -12,7 +12,7 @@ use etude_runtime::engine::{
     RunState, Signal, Signalled, Submission, UniqueKey, Write, Written,
 };
 
-use crate::claims::limits;
+use crate::claims::{limits, statement};
 use crate::server::Server;
 use crate::{open, settings};
 
@@ -203,6 +203,9 @@ fn sql_of_a_tenant_reaches_nothing_of_others() {
     ] {
         assert_eq!(as_acme(nothing).as_deref(), Ok(""), "{nothing}");
     }
+    // Nor is the place of its run in the queue one of another tenant (K-34).
+    let posing = "update queue set tenant = 'globex' returning tenant";
+    assert_eq!(as_acme(posing).as_deref(), Ok("acme"));
     for refused in [
         "update runs set tenant = 'globex'".to_owned(),
         "insert into roles values ('acme', 'worker', null)".to_owned(),
@@ -242,15 +245,7 @@ fn claims_of_a_worker_have_the_plan_of_the_owner() {
          insert into queue (queue, rank, run, not_before_ms, abi, is_bundled)
             select 'default', 100000 - run, run, 0, 1, true from runs; analyze",
     );
-    let values = [
-        ("$1", "'default'"),
-        ("$2", "7::bigint"),
-        ("$3", "'w'::text"),
-        ("$4", "1"),
-        ("$5", "''::bytea"),
-        ("$6", "true"),
-    ];
-    let claim = values.iter().fold(etude_postgres::claim_statement(), |sql, (name, value)| sql.replace(name, value));
+    let claim = statement("w");
     let plan = server.sql_as("carrier", &format!("set search_path = etude; explain {claim}")).expect("a plan");
     assert!(plan.contains("Scan using queue_ready"), "{plan}");
     assert!(
