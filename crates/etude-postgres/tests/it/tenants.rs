@@ -203,7 +203,7 @@ fn sql_of_a_tenant_reaches_nothing_of_others() {
     ] {
         assert_eq!(as_acme(nothing).as_deref(), Ok(""), "{nothing}");
     }
-    // Nor is the place of its run in the queue one of another tenant (K-34).
+    // Its place in the queue stays its own (K-34).
     let posing = "update queue set tenant = 'globex' returning tenant";
     assert_eq!(as_acme(posing).as_deref(), Ok("acme"));
     for refused in [
