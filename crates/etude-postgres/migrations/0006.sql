@@ -6,9 +6,13 @@
 alter table queue add tenant text not null default 'default';
 update queue set tenant = runs.tenant from runs where runs.run = queue.run and runs.tenant <> queue.tenant;
 
+-- Bound to the table, whatever temporary table a tenant has made. Volatile, so that it sees a run of the same statement.
+create function tenant_of(of_run bigint) returns text language sql volatile
+    return (select tenant from runs where run = of_run);
+
 create function note_tenant() returns trigger language plpgsql set search_path from current as $$
 begin
-    new.tenant := coalesce((select tenant from runs where run = new.run), 'default');
+    new.tenant := coalesce(tenant_of(new.run), 'default');
     return new;
 end
 $$;

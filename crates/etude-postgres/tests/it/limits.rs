@@ -167,7 +167,7 @@ fn runs_of_the_dead_count_until_they_are_taken_over() {
     assert!(block_on(lost.append(record("main/a", "1"))).is_err());
 }
 
-/// K-33: limits of tenants, apps and labels; runs behind one that may not be claimed are not held up (K-34).
+/// K-33: limits of tenants, apps and labels; runs behind one that may not be claimed are not held up.
 #[test]
 fn limits_of_parts_hold_up_no_other_run() {
     let Some(server) = Server::start() else { return };
