@@ -1,9 +1,15 @@
 //! The environment of children.
 
+#[cfg(unix)]
+use std::collections::hash_map::RandomState;
 use std::env;
 use std::ffi::{OsStr, OsString};
 #[cfg(unix)]
+use std::hash::{BuildHasher, Hasher};
+#[cfg(unix)]
 use std::path::Path;
+#[cfg(unix)]
+use std::sync::LazyLock;
 
 #[cfg(unix)]
 use etude_core::effect::ProcessCall;
@@ -65,6 +71,26 @@ fn is_named(name: &OsStr, names: &[String]) -> bool {
     names.iter().any(|withheld| name == OsStr::new(withheld))
 }
 
+/// What tells this process from every other one that has or had the same run: `ETUDE_HOLDER`. It is made by chance, since ids of
+/// processes are used again, and is no secret.
+#[cfg(unix)]
+pub(super) fn holder() -> &'static str {
+    static HOLDER: LazyLock<String> = LazyLock::new(|| format!("{:016x}", RandomState::new().build_hasher().finish()));
+    &HOLDER
+}
+
+/// The entry in the environment of every process of the run `run_id`.
+#[cfg(unix)]
+pub(super) fn mark_of_run(run_id: &str) -> String {
+    format!("ETUDE_RUN_ID={run_id}")
+}
+
+/// The entry in the environment of every process that `holder` has started.
+#[cfg(unix)]
+pub(super) fn mark_of_holder(holder: &str) -> String {
+    format!("ETUDE_HOLDER={holder}")
+}
+
 /// What every script of a run inherits, taken once.
 #[cfg(unix)]
 #[derive(Debug)]
@@ -102,6 +128,7 @@ impl Environment {
     ) -> impl Iterator<Item = (&'a OsStr, OsString)> {
         let own = [
             ("ETUDE_RUN_ID", OsString::from(&self.run_id)),
+            ("ETUDE_HOLDER", OsString::from(holder())),
             ("ETUDE_EFFECT_ID", OsString::from(self.effect_id(call))),
             ("ETUDE_ATTEMPT", OsString::from(call.attempt.to_string())),
             ("ETUDE_APP_DIR", self.app_dir.clone()),

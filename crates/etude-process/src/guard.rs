@@ -1,8 +1,9 @@
 //! A process beside a worker that ends the worker's steps when the worker is dead (K-20).
 //!
-//! A worker that is killed cannot end its steps, and the run may continue on another machine. The guard reads the ids of the
-//! worker's runs from a pipe. The pipe ends with the worker, however it dies; the guard then ends the processes of those runs,
-//! found by their environment.
+//! A worker that is killed cannot end its steps, and the run may continue on another machine. The guard reads the worker's mark and
+//! the ids of its runs from a pipe. The pipe ends with the worker, however it dies; the guard then ends the processes of those
+//! runs that the worker has started, found by their environment. What another process of this machine has started for the same
+//! run, since the worker lost it, goes on.
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -11,7 +12,7 @@ use std::process::{ChildStdin, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::environment::ChildEnvironment;
+use crate::environment::{ChildEnvironment, holder, mark_of_holder, mark_of_run};
 use crate::standalone::detached;
 use crate::{exempt, os};
 
@@ -37,7 +38,9 @@ impl Guard {
         // What runs leave behind is ended; the guard is none of it.
         exempt(&child);
         let pipe = child.stdin.take().ok_or_else(|| io::Error::other("the guard has no pipe"))?;
-        Ok(Self { pipe: Mutex::new(pipe) })
+        let guard = Self { pipe: Mutex::new(pipe) };
+        guard.say('=', holder());
+        Ok(guard)
     }
 
     /// The worker has this run from now on.
@@ -50,31 +53,33 @@ impl Guard {
         self.say('-', run_id);
     }
 
-    fn say(&self, sign: char, run_id: &str) {
+    fn say(&self, sign: char, word: &str) {
         let mut pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner);
         // Without a guard, survivors are ended by the process that continues the run on this host.
-        let _ = pipe.write_all(format!("{sign}{run_id}\n").as_bytes());
+        let _ = pipe.write_all(format!("{sign}{word}\n").as_bytes());
     }
 }
 
-/// What the guard does: it waits for the end of `input`, and ends the processes of the runs that are left.
+/// What the guard does: it waits for the end of `input`, and ends the processes that the worker has left of its runs.
 pub fn attend(input: impl Read) {
-    for run_id in left(input) {
-        os::reap_survivors(format!("ETUDE_RUN_ID={run_id}"), Duration::ZERO);
+    let (holder, runs) = left(input);
+    for run_id in runs {
+        os::reap_survivors(vec![mark_of_run(&run_id), mark_of_holder(&holder)], Duration::ZERO);
     }
 }
 
-/// The runs that were not given up by the end of the input.
-fn left(input: impl Read) -> BTreeSet<String> {
-    let mut runs = BTreeSet::new();
+/// The worker, and the runs that it had not given up by the end of the input.
+fn left(input: impl Read) -> (String, BTreeSet<String>) {
+    let (mut holder, mut runs) = (String::new(), BTreeSet::new());
     for line in BufReader::new(input).lines().map_while(Result::ok) {
         match line.split_at_checked(1) {
+            Some(("=", worker)) => worker.clone_into(&mut holder),
             Some(("+", run_id)) => _ = runs.insert(run_id.to_owned()),
             Some(("-", run_id)) => _ = runs.remove(run_id),
             _ => {}
         }
     }
-    runs
+    (holder, runs)
 }
 
 #[cfg(test)]
@@ -84,7 +89,7 @@ mod tests {
     /// K-20: what was given up is not the guard's.
     #[test]
     fn runs_that_are_given_up_are_left_alone() {
-        let runs = left("+a\n+b\n-a\n\n?c\n+d\n-d\n".as_bytes());
-        assert_eq!(runs.into_iter().collect::<Vec<_>>(), ["b"]);
+        let (holder, runs) = left("=w\n+a\n+b\n-a\n\n?c\n+d\n-d\n".as_bytes());
+        assert_eq!((holder.as_str(), runs.into_iter().collect::<Vec<_>>()), ("w", vec!["b".to_owned()]));
     }
 }

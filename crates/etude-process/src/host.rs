@@ -17,7 +17,7 @@ use etude_files::beneath::Root;
 use crate::blob::{BlobStore, Watched};
 use crate::cancel::{Cancel, Cancelled};
 use crate::capture::{Capture, Captured, Diagnostics};
-use crate::environment::Environment;
+use crate::environment::{Environment, mark_of_run};
 use crate::permits::{Patience, Permit};
 use crate::program::Launch;
 use crate::redactor::{RedactedStream, Redaction};
@@ -170,7 +170,7 @@ impl ProcessHost {
         };
         let id = launched.id();
         let mark = format!("ETUDE_EFFECT_ID={}", self.environment.effect_id(call));
-        let ended = launched.attend(step, cancel, &alarm, self.grace, mark);
+        let ended = launched.attend(step, cancel, &alarm, self.grace, vec![mark]);
         // Its descriptor is the turn's.
         drop(alarm);
         let mut started = self.started();
@@ -214,7 +214,7 @@ impl ProcessHost {
             (started.live.clone(), std::mem::take(&mut started.left))
         };
         live.extend(exempted::all());
-        os::kill_leftovers(left, live, format!("ETUDE_RUN_ID={}", self.run_id), self.exclusive, self.grace);
+        os::kill_leftovers(left, live, vec![mark_of_run(&self.run_id)], self.exclusive, self.grace);
     }
 
     /// Starts a process, or says why it did not start; and under what it runs.
@@ -355,16 +355,16 @@ impl Drop for ProcessHost {
     }
 }
 
-/// Ends the processes that a dead runner of the run `run_id` left behind, found by their environment, before the run
-/// is resumed. Does nothing where the operating system does not show the environment of processes.
+/// Ends the processes that earlier holders of the run `run_id` left behind, found by their environment, before the run is
+/// resumed. The caller has the run and has started nothing of it yet. Does nothing where the operating system does not show the
+/// environment of processes.
 pub fn reap_survivors_of(run_id: &str) {
-    os::reap_survivors(format!("ETUDE_RUN_ID={run_id}"), DEFAULT_GRACE);
+    os::reap_survivors(vec![mark_of_run(run_id)], DEFAULT_GRACE);
 }
 
 /// Ends the processes of the run `run_id` that this process has started, at once.
 pub fn end_children_of(run_id: &str) {
-    let mark = format!("ETUDE_RUN_ID={run_id}");
-    os::kill_leftovers(HashSet::new(), HashSet::new(), mark, false, Duration::ZERO);
+    os::kill_leftovers(HashSet::new(), HashSet::new(), vec![mark_of_run(run_id)], false, Duration::ZERO);
 }
 
 fn not_started(why: String) -> ProcessEnd {

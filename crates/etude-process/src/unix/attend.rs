@@ -72,7 +72,7 @@ impl Launched {
         cancel: &Cancel,
         alarm: &Alarm,
         grace: Duration,
-        mark: String,
+        marks: Vec<String>,
     ) -> Result<Ended<'a>, Cancelled> {
         let Self { id, end, stdin, stdout, stderr } = self;
         let mut pipes = Pipes::of(stdin, stdout, stderr, step);
@@ -90,7 +90,7 @@ impl Launched {
             }
         };
         if !exited {
-            let mut family = Family::new(HashSet::from([id]), mark, Scope::Marked);
+            let mut family = Family::new(HashSet::from([id]), marks, Scope::Marked);
             pipes.give_up(&end, &mut family, grace);
             pipes.step.flush_stderr();
             let exit = match unreadable {

@@ -22,8 +22,8 @@ const FREEZE_ROUNDS: usize = 64;
 pub(super) struct Family {
     /// The groups that they were started in.
     pub(super) groups: HashSet<Pid>,
-    /// The environment entry by which members are known that left those groups.
-    pub(super) mark: String,
+    /// The entries by which members are known that left those groups: their environment has all of them.
+    pub(super) marks: Vec<String>,
     /// Children of ours that do not belong to the family, whatever else they have.
     pub(super) exempted: HashSet<Pid>,
     /// Among which processes members are looked for.
@@ -34,19 +34,19 @@ pub(super) struct Family {
 }
 
 impl Family {
-    pub(super) fn new(groups: HashSet<Pid>, mark: String, scope: Scope) -> Self {
-        Self { groups, mark, scope, exempted: HashSet::new(), seen: HashMap::new() }
+    pub(super) fn new(groups: HashSet<Pid>, marks: Vec<String>, scope: Scope) -> Self {
+        Self { groups, marks, scope, exempted: HashSet::new(), seen: HashMap::new() }
     }
 }
 
 /// Among which processes the members of a family are looked for. Descendants of a member are members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
-    /// Our children in one of the groups or with the mark.
+    /// Our children in one of the groups or with the marks.
     Marked,
     /// All our children.
     Children,
-    /// All processes of this user with the mark.
+    /// All processes of this user with the marks.
     Everywhere,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Member {
 pub(crate) fn kill_leftovers(
     groups: HashSet<Id>,
     exempted: HashSet<Id>,
-    mark: String,
+    marks: Vec<String>,
     exclusive: bool,
     grace: Duration,
 ) {
@@ -70,12 +70,12 @@ pub(crate) fn kill_leftovers(
         return;
     }
     let scope = if exclusive { Scope::Children } else { Scope::Marked };
-    end_all(&mut Family { exempted, ..Family::new(groups, mark, scope) }, grace);
+    end_all(&mut Family { exempted, ..Family::new(groups, marks, scope) }, grace);
 }
 
-/// Ends the processes anywhere whose environment has the entry `mark`.
-pub(crate) fn reap_survivors(mark: String, grace: Duration) {
-    end_all(&mut Family::new(HashSet::new(), mark, Scope::Everywhere), grace);
+/// Ends the processes anywhere whose environment has all entries of `marks`.
+pub(crate) fn reap_survivors(marks: Vec<String>, grace: Duration) {
+    end_all(&mut Family::new(HashSet::new(), marks, Scope::Everywhere), grace);
 }
 
 fn end_all(family: &mut Family, grace: Duration) {

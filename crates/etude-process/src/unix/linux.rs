@@ -131,7 +131,7 @@ fn look(family: &mut Family) -> (Vec<Member>, bool) {
 fn is_member(family: &Family, pid: Pid, stat: &Stat) -> bool {
     stat.group.is_some_and(|group| family.groups.contains(&group))
         || family.seen.get(&pid) == Some(&stat.start)
-        || is_marked(pid, family.mark.as_bytes())
+        || is_marked(pid, &family.marks)
 }
 
 /// The facts of `/proc/PID/stat` that matter here.
@@ -171,10 +171,10 @@ fn pid(text: &str) -> Option<Pid> {
     text.parse().ok().filter(|id| *id > 0).and_then(Pid::from_raw)
 }
 
-/// True if the environment of `pid` at its start had the entry `mark`.
-fn is_marked(pid: Pid, mark: &[u8]) -> bool {
+/// True if the environment of `pid` at its start had all entries of `marks`.
+fn is_marked(pid: Pid, marks: &[String]) -> bool {
     let environ = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).unwrap_or_default();
-    environ.split(|byte| *byte == 0).any(|entry| entry == mark)
+    marks.iter().all(|mark| environ.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes()))
 }
 
 /// The children of all threads of `parent`.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use etude_process::{ProcessHost, reap_survivors_of};
+use etude_process::{ProcessHost, guard, reap_survivors_of};
 
 use crate::fixture::{Fixture, eventually, in_own_process, is_alive, shell, value};
 
@@ -184,22 +184,44 @@ fn survivors_of_a_dead_runner_are_ended() {
     reap_survivors_of("dead");
     assert!(left.iter().all(|pid| is_alive(*pid)), "a run whose id is a prefix is another run");
     reap_survivors_of(&run);
-    // They are orphans of this test program or of process 1, whichever waits for them.
-    let dead = |pid: rustix::process::Pid| {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
-        stat.is_empty() || stat.contains(") Z ")
-    };
-    assert!(left.iter().all(|pid| dead(*pid)));
+    assert!(left.iter().all(|pid| is_dead(*pid)));
+}
+
+/// K-20: a guard ends what its own worker has started. The same run goes on here, with a process that has taken it over.
+#[cfg(target_os = "linux")]
+#[test]
+fn guard_exempts_the_steps_of_another_holder() {
+    let run = format!("taken-{}", std::process::id());
+    let (there, here) = (Fixture::new(), Fixture::named(&run, IMPATIENT, &[]));
+    let dir = there.path("").display().to_string();
+    let ran = in_own_process("leftovers::die_in_the_middle", &[("TEST_RUN", &run), ("TEST_DIR", &dir)]);
+    assert!(!ran.status.success(), "it aborts");
+    here.output("sleep 600 & echo $! >later; echo '{\"output\":1}'");
+    let left = ["plain", "escaped"].map(|name| there.pid(name));
+    let holder = std::fs::read_to_string(there.path("holder")).expect("a holder");
+    guard::attend(format!("={holder}+{run}\n").as_bytes());
+    assert!(left.iter().all(|pid| is_dead(*pid)));
+    let later = here.pid("later");
+    assert!(is_alive(later));
+    here.host.kill_leftovers();
+    assert!(!is_alive(later));
+}
+
+/// Orphans are those of this test program or of process 1, whichever waits for them.
+#[cfg(target_os = "linux")]
+fn is_dead(pid: rustix::process::Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+    stat.is_empty() || stat.contains(") Z ")
 }
 
 #[cfg(target_os = "linux")]
-#[ignore = "run in a process of its own by `survivors_of_a_dead_runner_are_ended`"]
+#[ignore = "run in a process of its own by tests of what a dead runner left"]
 #[test]
 fn die_in_the_middle() {
     let (run, dir) = (std::env::var("TEST_RUN").expect("run"), std::env::var("TEST_DIR").expect("directory"));
     let fixture = Fixture::named(&run, IMPATIENT, &[]);
     fixture.output(&format!(
-        "cd '{dir}'; exec 3>&1 >/dev/null 2>&1
+        "cd '{dir}'; echo $ETUDE_HOLDER >holder; exec 3>&1 >/dev/null 2>&1
         sleep 600 3>&- & echo $! >plain; setsid sh -c 'echo $$ >escaped; sleep 600' 3>&- &
         while ! [ -s escaped ]; do sleep 0.01; done; echo '{{\"output\":1}}' >&3"
     ));
