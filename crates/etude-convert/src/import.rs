@@ -151,9 +151,13 @@ pub fn import(kind: Kind, sources: &[Source]) -> Imported {
         match kind {
             Kind::ClaudeCode => claude::file(&mut imported, sources, &source.path, text),
             Kind::Actions => actions::file(&mut imported, &source.path, text),
-            Kind::Dagu => dagu::file(&mut imported, &source.path, text),
+            // One may start another.
+            Kind::Dagu => {}
             Kind::Lobster => lobster::file(&mut imported, &source.path, text),
         }
+    }
+    if kind == Kind::Dagu {
+        dagu::files(&mut imported, sources);
     }
     imported
 }

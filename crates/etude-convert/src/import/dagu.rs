@@ -1,5 +1,6 @@
 //! DAGs of Dagu: shell steps in the order of their dependencies, with parameters, outputs and retries.
 
+mod calls;
 mod head;
 mod retry;
 
@@ -12,7 +13,8 @@ use serde_json::{Value, json};
 
 use super::order::{Dependent, in_order};
 use super::shell::{Provider, Script, Variables, literal, place};
-use super::{Building, Document, Imported, is_name, stem, text_of};
+use super::{Building, Document, Imported, Source, is_name, stem, text_of};
+use calls::{Dags, called};
 
 /// References that Dagu resolves itself: `${{ … }}`, `${step.stdout}`, `step.outputs.name`.
 static EXPRESSION: LazyLock<Option<Regex>> =
@@ -27,7 +29,18 @@ const STEP: [&str; 13] = [
     "retry_policy", "timeout_sec",
 ];
 
-pub(super) fn file(imported: &mut Imported, path: &str, text: &str) {
+/// The files of an import. Findings are in the order of the files, whichever DAG starts which.
+pub(super) fn files(imported: &mut Imported, sources: &[Source]) {
+    let (mut dags, ordered) = Dags::of(sources);
+    for source in ordered {
+        file(imported, &mut dags, &source.path, source.text.as_deref().unwrap_or_default());
+    }
+    let place: BTreeMap<&str, usize> =
+        sources.iter().enumerate().map(|(index, source)| (source.path.as_str(), index)).collect();
+    imported.not_imported.sort_by_key(|finding| place.get(finding.file.as_str()).copied());
+}
+
+fn file(imported: &mut Imported, dags: &mut Dags, path: &str, text: &str) {
     let document = Document::new(path, text);
     document.read(imported, |imported, root| {
         if !head::is_importable(imported, &document, root) {
@@ -38,7 +51,7 @@ pub(super) fn file(imported: &mut Imported, path: &str, text: &str) {
         let building = Building::new(name, &root.get("description").and_then(text_of).unwrap_or_default());
         let dir = field(root, "working_dir").and_then(text_of);
         let variables = Variables::default();
-        let mut dag = Dag { document: &document, building, dir, variables, steps: BTreeMap::new() };
+        let mut dag = Dag { document: &document, dags, building, dir, variables, steps: BTreeMap::new() };
         if let Err(reason) = dag.parameters(imported, root.get("params")) {
             return imported.find(path, 1, "`params`", reason);
         }
@@ -50,15 +63,21 @@ pub(super) fn file(imported: &mut Imported, path: &str, text: &str) {
                 imported.find(path, document.line(node), format!("step `{known}`"), reason);
             }
         }
-        match dag.building.steps.is_empty() {
-            true => imported.find(path, 1, "the DAG", "no step of it could be imported"),
-            false => drop(imported.add(dag.building, path)),
+        let building = dag.building;
+        if building.steps.is_empty() {
+            return imported.find(path, 1, "the DAG", "no step of it could be imported");
+        }
+        let count = root.get("steps").and_then(Node::as_seq).map_or(0, <[Node<'_>]>::len);
+        let (name, input, is_whole) = (building.name.clone(), building.input.clone(), building.steps.len() == count);
+        if imported.add(building, path) {
+            dags.add(path, name, &input, is_whole);
         }
     });
 }
 
 struct Dag<'d> {
     document: &'d Document,
+    dags: &'d Dags,
     building: Building,
     /// The directory of all steps.
     dir: Option<String>,
@@ -157,6 +176,9 @@ impl Dag<'_> {
         if let Some(lost) = list(step.get("depends")).into_iter().find(|name| !self.steps.contains_key(name)) {
             return Err(format!("it depends on `{lost}`, which was not imported"));
         }
+        if let Some(file) = called(step).and_then(|called| self.dags.file(self.document.file.path(), &called)) {
+            return self.call(step, known, &file);
+        }
         // A step whose condition or program is another one must not run without it.
         let other =
             step.0.iter().filter_map(|(key, _)| key.as_text()).find(|name| !STEP.contains(&snake(name).as_str()));
@@ -204,7 +226,9 @@ impl Dag<'_> {
         }
         // Earlier versions start another DAG with `run`, later ones a shell command.
         if let Some(run) = step.get("run").and_then(text_of).filter(|run| may_be_dag(run)) {
-            return Err(format!("`run: {run}` may start another DAG; write `command` if it is a shell command"));
+            let reason =
+                "may start another DAG, and none is so called beside it; write `command` if it is a shell command";
+            return Err(format!("`run: {run}` {reason}"));
         }
         let text = ["run", "script", "command"].iter().find_map(|field| step.get(field).and_then(text_of));
         let mut text = text.ok_or_else(|| "it has no shell command".to_owned())?;
@@ -241,8 +265,12 @@ const ARGUMENT: &str = "argument_";
 /// Whether the text of `run` can be the name or the path of a DAG.
 fn may_be_dag(run: &str) -> bool {
     let is_word = run.chars().all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c));
-    let is_yaml = [".yaml", ".yml"].iter().any(|end| run.ends_with(end));
-    is_word && (is_yaml || !run.starts_with(['.', '/']))
+    is_word && (is_yaml(run) || !run.starts_with(['.', '/']))
+}
+
+/// Whether a path is that of a file in YAML.
+fn is_yaml(path: &str) -> bool {
+    [".yaml", ".yml"].iter().any(|end| path.ends_with(end))
 }
 
 /// The shell of a text: that of its first line, or Dagu's own, which ends at the first error.

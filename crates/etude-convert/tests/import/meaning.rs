@@ -128,6 +128,48 @@ fn steps_of_dagu_without_the_same_meaning_are_refused() {
     refuses(Kind::Dagu, &rows.iter().map(|(text, reason)| (text.as_str(), *reason)).collect::<Vec<_>>());
 }
 
+/// A DAG that another one starts is a pipeline of its own, and is there before it.
+#[test]
+fn dags_that_start_each_other_are_pipelines_in_pipelines() {
+    let of = |files: &[(&str, &str)]| {
+        let source = |(path, text): &(&str, &str)| Source { path: (*path).to_owned(), text: Some((*text).to_owned()) };
+        let sources: Vec<Source> = files.iter().map(source).collect();
+        let imported = import(Kind::Dagu, &sources);
+        shown(&imported, &sources);
+        imported
+    };
+    let child = ("d/child.yaml", "params: TARGET=staging DAY=1\nsteps: [{command: \"./deploy $TARGET $DAY\"}]\n");
+    let parent = "steps:\n  - {name: build, command: make, output: TAG}\n  - {name: go, run: child.yaml, depends: build, \
+        params: \"TARGET=prod DAY=${TAG}\", timeout_sec: 60}\n  - {name: told, command: ./tell, depends: go}\n";
+    for called in ["run: child.yaml", "run: ./child.yaml", "run: child", "call: child"] {
+        let imported = of(&[("d/a.yaml", &parent.replace("run: child.yaml", called)), child]);
+        assert_eq!(imported.not_imported, [], "{called}");
+        let names: Vec<&str> = imported.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
+        assert_eq!((names, steps(&imported)), (vec!["child", "a"], 4));
+        let text = file(&imported, "a/pipeline.yaml");
+        for part in ["pipeline: child", "target: prod", "day: \"{{build.output}}\"", "timeout: \"60s\""] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+    }
+    let partly = ("d/child.yaml", "steps: [{command: make}, {command: make, preconditions: [{condition: a}]}]\n");
+    let itself = ("d/child.yaml", "steps: [{command: make}, {name: s, run: a}]\n");
+    let go = |step: &str| format!("steps: [{{name: go, {step}}}, {{name: told, command: ./tell, depends: go}}]\n");
+    for (step, other, reason) in [
+        ("run: child.yaml", partly, "`d/child.yaml`, which was not imported whole"),
+        ("run: child.yaml", itself, "`d/child.yaml`, which was not imported whole"),
+        ("run: child.yaml", ("e/child.yaml", child.1), "none is so called beside it"),
+        ("call: child, params: C=1", child, "`d/child.yaml` has no parameter `c`"),
+        ("run: child, params: DAY=$NOW", child, "parameter `day` is computed"),
+        ("run: child, output: OUT", child, "`output` of a step that starts a DAG"),
+        ("run: child, retry_policy: {limit: 1, interval_sec: 1}", child, "`retry_policy` of a step that starts a DAG"),
+    ] {
+        let imported = of(&[("d/a.yaml", &go(step)), other]);
+        let [first, second, ..] = &imported.not_imported[..] else { panic!("{imported:#?}") };
+        assert!(first.reason.contains(reason) && first.file == "d/a.yaml", "{step}: {first:?}");
+        assert_eq!(second.reason, "it depends on `go`, which was not imported");
+    }
+}
+
 #[test]
 fn dags_that_must_not_run_without_a_field_are_refused() {
     let steps = "steps: [{command: make}]\n";

@@ -90,7 +90,7 @@ impl Dag<'_> {
 }
 
 /// Parameters as they are declared: the name of each, unless it is positional, and its default.
-fn declared(node: &Node<'_>) -> Result<Vec<(Option<String>, String)>, String> {
+pub(super) fn declared(node: &Node<'_>) -> Result<Vec<(Option<String>, String)>, String> {
     let typed = || "parameters with types or other settings have no counterpart".to_owned();
     let mut found = Vec::new();
     if let Some(text) = text_of(node) {

@@ -1,0 +1,136 @@
+//! Steps that start another DAG. They become steps of type `pipeline` if that DAG is beside theirs and was imported whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use etude_spec::source::SourceFile;
+use etude_spec::yaml::{Entries, Node};
+use serde_json::{Map, Value, json};
+
+use super::super::order::{Dependent, in_order};
+use super::super::shell::{STEP, Variables, literal};
+use super::super::{Source, text_of};
+use super::head::declared;
+use super::{ARGUMENT, Dag, field, is_yaml, limits, may_be_dag, names, snake};
+
+/// Fields of such a step that have a counterpart.
+const FIELDS: [&str; 8] = ["name", "id", "description", "run", "call", "params", "depends", "timeout_sec"];
+
+/// The DAGs of an import.
+#[derive(Default)]
+pub(super) struct Dags {
+    /// Their files.
+    paths: BTreeSet<String>,
+    /// Those that were imported so far, by their files.
+    imported: BTreeMap<String, Callee>,
+}
+
+/// A DAG that was imported.
+struct Callee {
+    pipeline: String,
+    parameters: BTreeSet<String>,
+    /// All of its steps were.
+    is_whole: bool,
+}
+
+impl Dags {
+    /// The DAGs of these files, and the files in the order in which they are imported: each after those that it starts.
+    pub(super) fn of(sources: &[Source]) -> (Self, Vec<&Source>) {
+        let readable: Vec<&Source> = sources.iter().filter(|source| source.text.is_some()).collect();
+        let paths = readable.iter().map(|source| source.path.clone()).collect();
+        let dags = Self { paths, imported: BTreeMap::new() };
+        let dependent = |source: &&Source| Dependent {
+            names: vec![source.path.clone()],
+            needs: calls(source).iter().filter_map(|called| dags.file(&source.path, called)).collect(),
+        };
+        let (done, left) = in_order(&readable.iter().map(dependent).collect::<Vec<_>>());
+        let ordered = done.into_iter().chain(left).map(|index| readable[index]).collect();
+        (dags, ordered)
+    }
+
+    /// The file beside `from` that is called so.
+    pub(super) fn file(&self, from: &str, called: &str) -> Option<String> {
+        let folder = from.rsplit_once('/').map_or_else(String::new, |(folder, _)| format!("{folder}/"));
+        let path = format!("{folder}{}", called.strip_prefix("./").unwrap_or(called));
+        let ends = if is_yaml(&path) { &[""][..] } else { &[".yaml", ".yml"][..] };
+        ends.iter().map(|end| format!("{path}{end}")).find(|path| self.paths.contains(path))
+    }
+
+    /// Notes that a DAG was imported.
+    pub(super) fn add(&mut self, file: &str, pipeline: String, input: &Map<String, Value>, is_whole: bool) {
+        let parameters = input.keys().cloned().collect();
+        self.imported.insert(file.to_owned(), Callee { pipeline, parameters, is_whole });
+    }
+}
+
+/// What the steps of a file call.
+fn calls(source: &Source) -> Vec<String> {
+    let file = SourceFile::new(source.path.as_str(), source.text.as_deref().unwrap_or_default());
+    let (root, _) = etude_spec::yaml::parse(&file);
+    let root = root.as_ref().and_then(Node::as_map);
+    let steps = root.and_then(|root| root.get("steps")).and_then(Node::as_seq).into_iter().flatten();
+    steps.filter_map(Node::as_map).filter_map(called).collect()
+}
+
+/// What may be the name or the file of a DAG that a step starts.
+pub(super) fn called(step: &Entries<'_>) -> Option<String> {
+    let text = |name: &str| step.get(name).and_then(text_of);
+    text("call").or_else(|| text("run")).filter(|called| may_be_dag(called))
+}
+
+impl Dag<'_> {
+    /// Adds a step that starts the DAG of a file.
+    ///
+    /// # Errors
+    /// Why it has no counterpart.
+    pub(super) fn call(&mut self, step: &Entries<'_>, known: &str, file: &str) -> Result<(), String> {
+        let other =
+            step.0.iter().filter_map(|(key, _)| key.as_text()).find(|name| !FIELDS.contains(&snake(name).as_str()));
+        if let Some(other) = other {
+            return Err(format!("`{other}` of a step that starts a DAG has no counterpart"));
+        }
+        let callee = self.dags.imported.get(file).filter(|callee| callee.is_whole);
+        let callee = callee.ok_or_else(|| format!("it starts `{file}`, which was not imported whole"))?;
+        let input = input(step, &self.variables, (file, callee))?;
+        let (_, timeout) = limits(step)?;
+        let bytes: usize = input.iter().map(|(name, value)| name.len() + value.as_str().map_or(0, str::len)).sum();
+        self.building.charge(STEP + bytes)?;
+        let name = self.building.step_name(known);
+        let mut made = json!({"name": name, "type": "pipeline", "pipeline": callee.pipeline});
+        if !input.is_empty() {
+            made["input"] = Value::Object(input);
+        }
+        if let Some(timeout) = timeout {
+            made["timeout"] = json!(timeout);
+        }
+        self.building.steps.push(made);
+        names(step).into_iter().for_each(|known| drop(self.steps.insert(known, name.clone())));
+        Ok(())
+    }
+}
+
+/// The input of the pipeline: constants, and variables of the caller.
+fn input(
+    step: &Entries<'_>,
+    variables: &Variables,
+    (file, callee): (&str, &Callee),
+) -> Result<Map<String, Value>, String> {
+    let mut input = Map::new();
+    let given = field(step, "params").map(declared).transpose()?.unwrap_or_default();
+    for (index, (name, text)) in given.into_iter().enumerate() {
+        let name = name.unwrap_or_else(|| format!("{ARGUMENT}{}", index + 1)).to_ascii_lowercase();
+        if !callee.parameters.contains(&name) {
+            return Err(format!("`{file}` has no parameter `{name}`"));
+        }
+        let variable = text.strip_prefix('$').unwrap_or_default();
+        let variable = variable.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(variable);
+        let value = match variables.values.get(variable) {
+            Some(value) => value.clone(),
+            None if text.contains(['$', '`']) => {
+                return Err(format!("the value of its parameter `{name}` is computed"));
+            }
+            None => literal(&text),
+        };
+        input.insert(name, value);
+    }
+    Ok(input)
+}
