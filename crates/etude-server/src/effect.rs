@@ -76,8 +76,7 @@ pub(crate) async fn show(call: Call) -> Respond {
 /// `GET /v1/runs/{id}/effects/{effect}/{stream}`.
 pub(crate) async fn stream(call: Call) -> Respond {
     let tail = call.query.get("tail").map(|_| call.query.number("tail", 1, u64::MAX, 0)).transpose()?;
-    let range = call.headers.get(RANGE).and_then(|value| parse_range(value.to_str().ok()?));
-    let wanted = Wanted { range, tail };
+    let wanted = Wanted { tail, ..Wanted::of(&call) };
     let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
     let (id, effect) = (call.param("id").to_owned(), call.param("effect").to_owned());
     let word = call.param("stream").to_owned();
@@ -133,12 +132,17 @@ fn document(bytes: &Bytes) -> Result<Response, String> {
 
 /// The part of a stream that a request asks for.
 #[derive(Clone, Copy)]
-struct Wanted {
+pub(crate) struct Wanted {
     range: Option<(Option<u64>, Option<u64>)>,
     tail: Option<u64>,
 }
 
 impl Wanted {
+    /// The part that the header `Range` asks for.
+    pub(crate) fn of(call: &Call) -> Self {
+        Self { range: call.headers.get(RANGE).and_then(|value| parse_range(value.to_str().ok()?)), tail: None }
+    }
+
     /// The first byte, and the one after the last, of `total` bytes.
     fn span(self, total: u64) -> Result<(u64, u64), Problem> {
         match (self.tail, self.range) {
@@ -150,7 +154,7 @@ impl Wanted {
     }
 
     /// The response with its part of `bytes`.
-    fn respond(self, bytes: Bytes) -> Respond {
+    pub(crate) fn respond(self, bytes: Bytes) -> Respond {
         let total = bytes.len();
         let (from, to) = self.span(total)?;
         let mut response = Response::new(body(bytes, from, to));

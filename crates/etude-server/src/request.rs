@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
 use axum::response::Response;
+use etude_core::digest::Digest;
 use etude_runtime::engine::Cause;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -230,6 +231,28 @@ pub(crate) fn text_response(status: StatusCode, document: impl Into<Bytes>) -> R
     response
 }
 
+/// The `ETag` of a document.
+pub(crate) fn tag_of(document: Digest) -> HeaderValue {
+    // Hexadecimal digits and quotes make a header.
+    let tag = HeaderValue::from_str(&format!("\"{}\"", &document.to_string()[..32]));
+    tag.unwrap_or_else(|_| HeaderValue::from_static("\"\""))
+}
+
+/// 304, if the client has the document with this `ETag` (S-31).
+pub(crate) fn not_modified(headers: &HeaderMap, tag: &HeaderValue) -> Option<Response> {
+    let known = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    let is_known = known.flat_map(|value| value.split(',')).any(|given| {
+        let given = given.trim();
+        given == "*" || given.strip_prefix("W/").unwrap_or(given) == tag
+    });
+    is_known.then(|| {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        response.headers_mut().insert(ETAG, tag.clone());
+        response
+    })
+}
+
 /// The text of a JSON document with its `ETag`.
 #[derive(Debug)]
 pub(crate) struct Tagged {
@@ -239,10 +262,8 @@ pub(crate) struct Tagged {
 
 impl Tagged {
     pub(crate) fn new(document: String) -> Self {
-        let hash = blake3::hash(document.as_bytes()).to_hex();
-        // Hexadecimal digits and quotes make a header.
-        let tag = HeaderValue::from_str(&format!("\"{}\"", &hash[..32]));
-        Self { text: document.into(), tag: tag.unwrap_or_else(|_| HeaderValue::from_static("\"\"")) }
+        let tag = tag_of(Digest::of(document.as_bytes()));
+        Self { text: document.into(), tag }
     }
 
     pub(crate) fn text(&self) -> &Bytes {
@@ -251,20 +272,11 @@ impl Tagged {
 
     /// The response; 304 if the client has the document (S-31).
     pub(crate) fn response(&self, headers: &HeaderMap) -> Response {
-        let known = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
-        let is_known = known.flat_map(|value| value.split(',')).any(|given| {
-            let given = given.trim();
-            given == "*" || given.strip_prefix("W/").unwrap_or(given) == self.tag
-        });
-        let mut response = match is_known {
-            true => Response::new(Body::empty()),
-            false => text_response(StatusCode::OK, self.text.clone()),
-        };
-        if is_known {
-            *response.status_mut() = StatusCode::NOT_MODIFIED;
-        }
-        response.headers_mut().insert(ETAG, self.tag.clone());
-        response
+        not_modified(headers, &self.tag).unwrap_or_else(|| {
+            let mut response = text_response(StatusCode::OK, self.text.clone());
+            response.headers_mut().insert(ETAG, self.tag.clone());
+            response
+        })
     }
 }
 

@@ -7,15 +7,17 @@ use etude_core::data::Json;
 use etude_core::machine::Limits as RunLimits;
 use etude_runs::document::Document;
 use etude_runs::header::Header;
-use etude_runs::inspect::Replay;
+use etude_runs::inspect::{Bytes, Replay};
 use etude_runs::target::Target;
 use etude_runtime::engine::{Cause, Counts, Cursor, Error, Limits, Query, RunRow, RunState, RunView, Takes, name_of};
-use http::StatusCode;
+use http::header::{CONTENT_TYPE, ETAG};
+use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
+use crate::effect::Wanted;
 use crate::problem::{Code, Problem};
 use crate::query::invalid;
-use crate::request::{Call, Respond, Tagged, json_response, tagged, text_response};
+use crate::request::{Call, Respond, Tagged, json_response, not_modified, tag_of, text_response};
 use crate::server::Server;
 use crate::token::Caller;
 
@@ -237,6 +239,11 @@ fn from_cursor(text: &str, filters: &str) -> Result<Cursor, Problem> {
 /// `GET /v1/runs/{id}`.
 pub(crate) async fn show(call: Call) -> Respond {
     let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
+    if call.query.flag("brief")? {
+        let document =
+            blocking(move || document_of(&server, outline(&server, &caller, &id)?, Extent::Brief).map(Tagged::new));
+        return Ok(document.await?.response(&call.headers));
+    }
     let is_quick = server.engine().is_quick();
     // One row of a local journal costs less than another thread.
     if is_quick && let Some(document) = kept(&server, &caller, &id)? {
@@ -252,7 +259,7 @@ pub(crate) async fn show(call: Call) -> Respond {
             server.works().wake.notify_one();
         }
         let row = outline.row.clone();
-        let document = Arc::new(Tagged::new(document_of(&server, outline)?));
+        let document = Arc::new(Tagged::new(document_of(&server, outline, Extent::Whole)?));
         server.documents().keep(row, &document);
         Ok(document)
     });
@@ -278,24 +285,35 @@ pub(crate) async fn input(call: Call) -> Respond {
     .await
 }
 
-/// A value of a run as it was written, with all digits.
+/// A value of a run as it was written, with all digits, or the part of it that is asked for. Only that is read.
 async fn value(call: Call, of: fn(&Server, &RunView) -> Result<Option<Json>, Problem>) -> Respond {
     let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
-    let text = blocking(move || {
-        let value = of(&server, &outline(&server, &caller, &id)?)?;
-        let text = value.map_or_else(|| Ok("null".to_owned()), |json| json.text().map(|text| text.to_string()));
-        text.map_err(|error| Problem::new(Code::JournalUnavailable, error.to_string()))
-    });
-    Ok(tagged(&call.headers, text.await?))
+    let value = blocking(move || of(&server, &outline(&server, &caller, &id)?)).await?.unwrap_or_else(Json::null);
+    let tag = tag_of(value.digest());
+    if let Some(response) = not_modified(&call.headers, &tag) {
+        return Ok(response);
+    }
+    let mut response = Wanted::of(&call).respond(Bytes::from(&value))?;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(ETAG, tag);
+    Ok(response)
+}
+
+/// How much of a run its document has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    Whole,
+    /// All but the input and the output, which may be as long as a disk allows.
+    Brief,
 }
 
 /// The document of a run, as text.
 pub(crate) fn document(server: &Server, id: &str) -> Result<String, Problem> {
-    document_of(server, server.engine().outline(id).map_err(|e| engine_failed(&e))?)
+    document_of(server, server.engine().outline(id).map_err(|e| engine_failed(&e))?, Extent::Whole)
 }
 
 /// The document of a run, as text: its input and its output keep their digits. Only a run without a result is read whole.
-fn document_of(server: &Server, outline: RunView) -> Result<String, Problem> {
+fn document_of(server: &Server, outline: RunView, extent: Extent) -> Result<String, Problem> {
     let engine = server.engine();
     let (view, result) = match result_in(&**engine, &outline) {
         Some(document) => (outline, Some(document)),
@@ -336,6 +354,9 @@ fn document_of(server: &Server, outline: RunView) -> Result<String, Problem> {
     text.pop();
     text.push(',');
     text.push_str(&rest.to_string()[1..]);
+    if extent == Extent::Brief {
+        return Ok(text);
+    }
     text.pop();
     let raw = |json: Option<&etude_core::data::Json>| match json.map(etude_core::data::Json::text) {
         None => Ok("null".into()),

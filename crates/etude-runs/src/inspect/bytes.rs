@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use etude_core::data::Blob;
+use etude_core::data::{Blob, Json};
 use etude_core::outcome::{Outcome, ProcessEnd, Stdout};
 use etude_process::blob::BlobStore;
 use etude_runtime::engine::RunView;
@@ -31,10 +31,11 @@ pub fn bytes(view: &RunView, effect: &str, stream: Stream, blobs: &dyn BlobStore
             Some(digest) => (blobs.open(digest).map_err(|e| e.to_string())?, 0, stderr.bytes),
             None => return Ok(Some(Bytes::from(stderr.tail.into_bytes()))),
         },
-        (Stream::Stdout, Outcome::Process(ProcessEnd { stdout: Stdout::Value(json), .. })) => match json.as_stored() {
-            Some(stored) => (Arc::clone(&stored.source), stored.offset, stored.len),
-            None => return read(view, effect, stream, blobs).map(|bytes| bytes.map(Bytes::from)),
-        },
+        (Stream::Stdout, Outcome::Process(ProcessEnd { stdout: Stdout::Value(json), .. }))
+            if json.as_stored().is_some() =>
+        {
+            return Ok(Some(Bytes::from(&json)));
+        }
         _ => return read(view, effect, stream, blobs).map(|bytes| bytes.map(Bytes::from)),
     };
     Ok(Some(Bytes(Source::Stored { blob, offset, len })))
@@ -43,6 +44,16 @@ pub fn bytes(view: &RunView, effect: &str, stream: Stream, blobs: &dyn BlobStore
 impl From<Vec<u8>> for Bytes {
     fn from(bytes: Vec<u8>) -> Self {
         Self(Source::Memory(bytes))
+    }
+}
+
+impl From<&Json> for Bytes {
+    /// The text of a value.
+    fn from(json: &Json) -> Self {
+        Self(match json.as_stored() {
+            Some(stored) => Source::Stored { blob: Arc::clone(&stored.source), offset: stored.offset, len: stored.len },
+            None => Source::Memory(json.inline().unwrap_or("null").into()),
+        })
     }
 }
 

@@ -1,33 +1,52 @@
 //! The page of a run: what happened, why, and what can be done next.
 
-use std::collections::BTreeMap;
-
 use http::StatusCode;
 use maud::{Markup, html};
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::shell::{Section, Shell};
-use super::text::{ABSENT, duration_of, marked, money, number, title, visible};
+use super::text::{ABSENT, bytes, duration_of, marked, money, number, title, visible};
 use super::{glyph, node, row, see, segment, source, tree};
 use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond};
 
-/// A run's document, and the texts of its input and output, which keep their digits.
+/// Bytes of a value that a page reads.
+const MAX_SHOWN: u64 = super::json::MAX_SHOWN as u64;
+
+/// A run's document, and the beginnings of its input and output, which keep their digits.
 pub(super) struct Shown {
     pub(super) run: Value,
-    input: String,
-    output: String,
+    input: Beginning,
+    output: Beginning,
+}
+
+/// The beginning of the text of a value.
+struct Beginning {
+    text: String,
+    /// Where the whole text is.
+    path: String,
+    /// How long it is, in bytes.
+    total: u64,
+}
+
+impl Beginning {
+    async fn read(call: &Call, path: String) -> Result<Self, Problem> {
+        // With the character that the end of the page goes through.
+        let (read, total) = match source::range(call, &path, 0, MAX_SHOWN + 4).await {
+            // The header of the run is damaged. The rest of its page shows what became of it.
+            Err(problem) if problem.code() == Code::JournalUnavailable => (b"null".to_vec(), 4),
+            read => read?,
+        };
+        Ok(Self { text: String::from_utf8_lossy(&read).trim_end_matches('\u{fffd}').to_owned(), path, total })
+    }
 }
 
 impl Shown {
     async fn read(call: &Call, id: &str) -> Result<Self, Problem> {
-        let text = source::text(call, &format!("/v1/runs/{}", segment(id))).await?;
-        let broken = |_| Problem::new(Code::Bug, "the document of a run is not JSON");
-        let raw: BTreeMap<&str, &RawValue> = serde_json::from_str(&text).map_err(broken)?;
-        let member = |name: &str| raw.get(name).map_or("null", |raw| raw.get()).to_owned();
-        let (input, output) = (member("input"), member("output"));
-        Ok(Self { run: serde_json::from_str(&text).map_err(broken)?, input, output })
+        let path = format!("/v1/runs/{}", segment(id));
+        let run = source::get(call, &format!("{path}?brief=true")).await?;
+        let input = Beginning::read(call, format!("{path}/input")).await?;
+        Ok(Self { run, input, output: Beginning::read(call, format!("{path}/output")).await? })
     }
 
     pub(super) fn id(&self) -> &str {
@@ -52,8 +71,8 @@ pub(crate) async fn show(call: Call) -> Respond {
             div.main {
                 div id="tree-pane" data-live { (tree.render(&shell, &shown)) }
                 div.two id="values" data-live {
-                    (value(&shown, "Input", &shown.input))
-                    (value(&shown, "Output", &shown.output))
+                    (value(&shell, &shown, "Input", &shown.input))
+                    (value(&shell, &shown, "Output", &shown.output))
                 }
             }
             aside.side id="details" data-live aria-label="Selected node" { (details) }
@@ -62,13 +81,21 @@ pub(crate) async fn show(call: Call) -> Respond {
     Ok(shell.page(StatusCode::OK, &title, Section::Runs, body))
 }
 
-fn value(shown: &Shown, title: &str, text: &str) -> Markup {
+fn value(shell: &Shell, shown: &Shown, title: &str, Beginning { text, path, total }: &Beginning) -> Markup {
     html! {
         section {
             header { h2 { (title) } @if text != "null" { button.link type="button" data-copy hidden { "Copy" } } }
             @if text == "null" {
                 p.dim { @if matches!(shown.status(), "queued" | "running" | "waiting" | "sleeping") { "None yet." } @else { "None." } }
-            } @else { pre data-copied { (super::json::pretty(text, super::json::MAX_SHOWN)) } }
+            } @else {
+                pre data-copied { (super::json::pretty(text, super::json::MAX_SHOWN)) }
+                @if *total > MAX_SHOWN {
+                    div.actions.small {
+                        span.dim { "The beginning of " (bytes(*total)) "." }
+                        a href=(shell.link(path)) download={ (title) ".json" } { "Download" }
+                    }
+                }
+            }
         }
     }
 }

@@ -307,6 +307,54 @@ fn a_log_is_shown_in_pieces() {
     assert_eq!(text.matches("<mark>").count(), 11);
 }
 
+/// The only stored value of a journal is cut to this many bytes: who reads more of it fails.
+fn keep_beginning(server: &Running, len: u64) {
+    let dirs = std::fs::read_dir(server.dir().join("blobs")).expect("values").flatten();
+    let files = dirs.filter_map(|dir| std::fs::read_dir(dir.path()).ok()).flatten().flatten();
+    let large: Vec<_> = files.filter(|file| file.metadata().is_ok_and(|of| of.len() > len)).collect();
+    let [value] = &large[..] else { panic!("one value is large: {large:?}") };
+    let path = value.path();
+    let mut permissions = std::fs::metadata(&path).expect("a file").permissions();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o600);
+    std::fs::set_permissions(&path, permissions).expect("it is ours");
+    std::fs::File::options().write(true).open(&path).and_then(|file| file.set_len(len)).expect("cut");
+}
+
+/// S-131, S-132: pages about a run read the beginning of its values, however long those are.
+#[test]
+fn pages_read_no_more_of_a_value_than_they_show() {
+    let server = server();
+    let print = "printf '{\"output\": \"begin'; head -c 2000000 /dev/zero | tr '\\0' x; echo '\"}'";
+    server.pipeline("large", "", &[print]);
+    server.pipeline("asks", "", &[print, "approval: message: Deploy?"]);
+    let [run, asking] = ["large", "asks"].map(|name| server.run(&json!({"pipeline": name})));
+    let id = id_of(&run);
+    let (path, value) = (format!("/v1/runs/{id}"), format!("/v1/runs/{id}/output"));
+    let whole = server.send("GET", &value, None);
+    assert_eq!((whole.body.len(), whole.json() == run["output"]), (2_000_007, true));
+    let bearer = format!("Bearer {}", server.owner);
+    let known = [("Authorization", &*bearer), ("If-None-Match", whole.header("etag").expect("a tag"))];
+    assert_eq!(server.raw("GET", &value, &known, None).status, 304);
+    keep_beginning(&server, 300_000);
+    assert_eq!(server.send("GET", &path, None).status, 503, "a document has all of it");
+    let brief = server.send("GET", &format!("{path}?brief=true"), None).json();
+    assert_eq!((&brief["status"], brief.get("output"), brief.get("input")), (&json!("succeeded"), None, None));
+    let part = [("Authorization", &*bearer), ("Range", "bytes=0-5")];
+    let part = server.raw("GET", &value, &part, None);
+    assert_eq!((part.status, part.text().as_str()), (206, "\"begin"));
+    assert_eq!(part.header("content-range"), Some("bytes 0-5/2000007"));
+    let text = page(&server, &format!("/runs/{id}"));
+    assert!(text.contains("&quot;beginxxx") && text.contains("The beginning of 1.9 MiB."), "{text}");
+    assert!(text.contains(&format!("href=\"{value}\"")));
+    page(&server, &format!("/runs/{id}?at=large%2Fs0"));
+    let question = server.send("GET", "/v1/decisions", None).json()["decisions"][0]["id"].as_str().map(str::to_owned);
+    let question = question.expect("a question").replace('/', "%2F");
+    let asking = format!("/runs/{}", id_of(&asking));
+    for path in ["/", "/apps/demo/pipelines/large", "/decisions", &format!("/decisions?at={question}"), &asking] {
+        page(&server, path);
+    }
+}
+
 /// Figures of the last runs: success, failures by step, durations.
 #[test]
 fn figures_are_over_the_last_runs() {
