@@ -217,16 +217,17 @@ impl ResumePlan {
         drive.replay(emit).map_err(|source| Error::Drive { run_id, source })
     }
 
-    /// Ends what a dead process has left behind, which must not go on beside the step that is done again.
+    /// Ends what earlier holders have left behind, which must not go on beside the step that is done again. The engine refuses a
+    /// session that was overtaken meanwhile: the processes of the run are then those of a later holder.
     async fn begin_again(&self, session: &dyn Session, run_id: &str) -> Result<(), engine::Error> {
         for record in &self.new {
             session.append(record.clone()).await?;
         }
-        if self.has_survivors {
-            etude_process::reap_survivors_of(run_id);
-        }
         if self.is_resumed {
             session.set_state(RunState::Running, None).await?;
+        }
+        if self.has_survivors {
+            etude_process::reap_survivors_of(run_id);
         }
         Ok(())
     }
