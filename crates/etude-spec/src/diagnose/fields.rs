@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::code::Code;
 use crate::diagnostic::Diagnostic;
+use crate::discover::{CONSTRUCTOR, DESTRUCTOR, PIPELINE_FILE, PIPELINES};
 use crate::fields::{Field, Object};
 use crate::source::{SourceFile, Span};
 use crate::wording::{did_you_mean, list, quoted, quoted_list};
@@ -30,9 +31,21 @@ pub(crate) fn unknown_field(
         ));
     }
     let message = format!("unknown field {} in {subject}", quoted(key));
-    let near = other_word(key, table).or_else(|| did_you_mean(key, table.names()));
-    let hint = near.map(|name| format!("did you mean {}?", quoted(name)));
+    let near = || other_word(key, table).or_else(|| did_you_mean(key, table.names()));
+    let hint = of_scope(key).or_else(|| near().map(|name| format!("did you mean {}?", quoted(name))));
     Diagnostic::error(Code::UnknownField, file, at, message).label(has).maybe_hint(hint)
+}
+
+/// Where constructor and destructor are written: they belong to the app and are fields of nothing.
+fn of_scope(key: &str) -> Option<String> {
+    let (name, when) = match key.trim_start_matches('_').to_lowercase().as_str() {
+        "constructor" => (CONSTRUCTOR, "before"),
+        "destructor" => (DESTRUCTOR, "after"),
+        _ => return None,
+    };
+    Some(format!(
+        "write it as a pipeline of its own, `{PIPELINES}/{name}/{PIPELINE_FILE}`: it runs {when} every pipeline of the app"
+    ))
 }
 
 /// What other tools call the same thing, which no likeness of letters shows.
