@@ -8,24 +8,31 @@ mod redact;
 mod wording;
 pub mod yaml;
 
-use std::collections::BTreeMap;
-
-use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use pipeline::Wording;
 
 use crate::Candidate;
 use crate::check::Learned;
 use crate::episode::Episode;
+use crate::replay::{End, replay};
 use crate::world::World;
 
-/// The files of a pipeline, without `learn.yaml`, by their paths below its directory; and the definition. What the candidate says
-/// about its values is redacted, because learn.yaml is written from it.
-pub(crate) fn write(
-    candidate: &mut Candidate,
-    learned: &Learned<'_>,
-    world: &dyn World,
-) -> (BTreeMap<String, String>, Value) {
+/// How many cases of an end other than a deviation are samples.
+const MAX_SAMPLES: usize = 3;
+
+/// What a step of `steps/bindings.py` computes in a case (2.8).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Evaluation {
+    /// `[STEP, RUN]` as JSON: the step, and what it reads of the run.
+    pub call: String,
+    /// The output as JSON, as the learner computed it.
+    pub output: String,
+}
+
+/// Writes the files of a pipeline, without `learn.yaml`, into the candidate, with the definition, the evaluations and the samples.
+/// What the candidate says about its values is redacted, because learn.yaml is written from it.
+pub(crate) fn write(candidate: &mut Candidate, learned: &Learned<'_>, world: &dyn World) {
     let traces = learned.episodes.iter().map(|episode| episode.trace);
     let redaction = redact::Redaction::new(traces, world);
     redaction.candidate(candidate);
@@ -40,14 +47,35 @@ pub(crate) fn write(
     for (path, schema) in pipeline::schemas(&learned.program) {
         files.insert(path.to_owned(), format!("{schema:#}\n"));
     }
+    let mut evaluations = BTreeSet::new();
+    let mut ends: BTreeMap<String, usize> = BTreeMap::new();
     for episode in one_per_request(&learned.episodes) {
+        let replay = replay(&learned.program, episode, "yes", &|_, _| None);
+        let evaluated = replay.evaluations().map(|(call, output)| Evaluation {
+            call: redaction.value(&call).to_string(),
+            output: redaction.value(output).to_string(),
+        });
+        let evaluated: Vec<Evaluation> = evaluated.collect();
+        let (end, most) = match &replay.end {
+            End::Wrote(_) => ("wrote".to_owned(), MAX_SAMPLES),
+            End::Answered => ("answered".to_owned(), MAX_SAMPLES),
+            End::Deviated { step, reason } => (format!("{step}: {reason}"), 1),
+        };
         // A run without a read that the pipeline makes is no recording of the pipeline.
-        let Some(case) = case::case(&candidate.name, &learned.program, episode) else { continue };
+        let Some(case) = case::case(&candidate.name, &learned.program, episode, replay) else { continue };
+        evaluations.extend(evaluated);
+        let count = ends.entry(end).or_default();
+        *count += 1;
+        if *count <= most {
+            candidate.samples.push(episode.digest.clone());
+        }
         let case = redaction.value(&case);
         files.insert(format!("tests/{}.yaml", episode.digest), yaml::document(&case));
     }
+    candidate.evaluations = evaluations.into_iter().collect();
     files.insert("REPORT.md".to_owned(), redaction.text(&candidate.report()));
-    (files, definition)
+    candidate.definition = definition;
+    candidate.files = files;
 }
 
 /// The first episode of each request.

@@ -35,7 +35,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 pub use check::Counts;
-pub use files::Wording;
+pub use files::{Evaluation, Wording};
 pub use program::{Guard, Hole, Row};
 pub use select::Unusable;
 pub use trace::Trace;
@@ -110,6 +110,10 @@ pub struct Candidate {
     pub definition: Value,
     /// The files by their paths below the directory of the pipeline, without `learn.yaml`.
     pub files: BTreeMap<String, String>,
+    /// What its code computes in its cases, each once.
+    pub evaluations: Vec<Evaluation>,
+    /// The digests of the first cases of each end.
+    pub samples: Vec<String>,
 }
 
 impl Candidate {
@@ -237,8 +241,10 @@ fn candidate(family: &Family<'_>, found: &check::Learned<'_>, world: &dyn World)
         leave_one_out: found.leave_one_out,
         definition: Value::Null,
         files: BTreeMap::new(),
+        evaluations: Vec::new(),
+        samples: Vec::new(),
     };
-    (candidate.files, candidate.definition) = files::write(&mut candidate, found, world);
+    files::write(&mut candidate, found, world);
     candidate
 }
 

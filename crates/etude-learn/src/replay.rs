@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::episode::Episode;
 use crate::program::{Argument, Condition, Program, Question, Step, StepKind};
 use crate::synth::{ALLOWED, OPEN_HOLE};
-use crate::term::{Scope, Source, Term};
+use crate::term::{Func, Scope, Source, Term};
 use crate::value::{Path, at, is_same_call};
 
 /// How a replay ended.
@@ -26,22 +26,59 @@ pub(crate) enum End {
 
 /// A replay with everything that a case needs.
 #[derive(Debug)]
-pub(crate) struct Replay {
+pub(crate) struct Replay<'p> {
     pub(crate) end: End,
     pub(crate) input: Map<String, Value>,
     pub(crate) answers: Map<String, Value>,
     /// The reads that it made.
     pub(crate) reads: Vec<(String, Value)>,
+    outputs: BTreeMap<String, Value>,
+    /// The steps whose code it evaluated.
+    evaluated: Vec<(&'p str, &'p Func)>,
+}
+
+impl Replay<'_> {
+    /// What the code of its steps computed: `[STEP, RUN]` with what the step reads of the run, and the output.
+    pub(crate) fn evaluations(&self) -> impl Iterator<Item = (Value, &Value)> {
+        self.evaluated.iter().filter_map(|(step, func)| {
+            let (mut input, mut steps) = (Map::new(), Map::new());
+            for of in func.refs() {
+                match &of.source {
+                    Source::Param(name) => {
+                        input.extend(self.input.get(name).map(|value| (name.clone(), value.clone())));
+                    }
+                    Source::Step(name) => {
+                        steps.extend(self.outputs.get(name).map(|output| (name.clone(), json!({"output": output}))));
+                    }
+                    Source::Item | Source::Node(_) | Source::Var(_) => {}
+                }
+            }
+            Some((json!([step, {"input": input, "steps": steps}]), self.outputs.get(*step)?))
+        })
+    }
 }
 
 /// A changed result of a read; `None`: as it was recorded.
 pub(crate) type Change<'c> = &'c dyn Fn(&str, &Value) -> Option<Value>;
 
 /// Runs a program on an episode. `permission` is the answer to the question of 2.7.
-pub(crate) fn replay(program: &Program, episode: &Episode<'_>, permission: &str, change: Change<'_>) -> Replay {
-    let (input, answers) = (Map::new(), Map::new());
-    let outputs = BTreeMap::new();
-    let mut run = Run { program, episode, change, outputs, item: None, input, answers, reads: Vec::new() };
+pub(crate) fn replay<'p>(
+    program: &'p Program,
+    episode: &Episode<'_>,
+    permission: &str,
+    change: Change<'_>,
+) -> Replay<'p> {
+    let mut run = Run {
+        program,
+        episode,
+        change,
+        outputs: BTreeMap::new(),
+        item: None,
+        input: Map::new(),
+        answers: Map::new(),
+        reads: Vec::new(),
+        evaluated: Vec::new(),
+    };
     for param in &program.params {
         if let Some(value) = param.argument.value(episode).filter(|value| episode.said.has(value)) {
             run.input.insert(param.name.clone(), value);
@@ -59,7 +96,8 @@ pub(crate) fn replay(program: &Program, episode: &Episode<'_>, permission: &str,
             }
         }
     }
-    Replay { end, input: run.input, answers: run.answers, reads: run.reads }
+    let Run { outputs, input, answers, reads, evaluated, .. } = run;
+    Replay { end, input, answers, reads, outputs, evaluated }
 }
 
 /// The comparison of a replay with what the agent did (2.10).
@@ -85,8 +123,8 @@ fn is_as_recorded(writes: &[Value], episode: &Episode<'_>) -> bool {
     writes.len() == recorded.len() && writes.iter().all(|one| recorded.iter().any(|other| is_same_call(one, other)))
 }
 
-struct Run<'r> {
-    program: &'r Program,
+struct Run<'p, 'r> {
+    program: &'p Program,
     episode: &'r Episode<'r>,
     change: Change<'r>,
     outputs: BTreeMap<String, Value>,
@@ -94,9 +132,10 @@ struct Run<'r> {
     input: Map<String, Value>,
     answers: Map<String, Value>,
     reads: Vec<(String, Value)>,
+    evaluated: Vec<(&'p str, &'p Func)>,
 }
 
-impl Scope for Run<'_> {
+impl Scope for Run<'_, '_> {
     fn get(&self, source: &Source) -> Option<&Value> {
         match source {
             Source::Param(name) => self.input.get(name),
@@ -112,8 +151,8 @@ type Done = Result<Option<Vec<Value>>, &'static str>;
 /// The output of a question, and the answer if a model is asked.
 type Asked = (Result<Value, &'static str>, Option<Value>);
 
-impl Run<'_> {
-    fn step(&mut self, step: &Step, permission: &str) -> Done {
+impl<'p> Run<'p, '_> {
+    fn step(&mut self, step: &'p Step, permission: &str) -> Done {
         if !step.when.iter().all(|condition| condition.holds(self)) {
             self.outputs.insert(step.name.clone(), Value::Null);
             return Ok(None);
@@ -126,6 +165,7 @@ impl Run<'_> {
             StepKind::Code { func, .. } => {
                 let output = func.eval(self).unwrap_or(Value::Null);
                 self.outputs.insert(step.name.clone(), output);
+                self.evaluated.push((step.name.as_str(), func));
             }
             StepKind::Call { tool, args, for_each, is_write } => {
                 return self.call(&step.name, tool, args, for_each.as_ref(), *is_write);

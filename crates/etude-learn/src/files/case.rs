@@ -4,13 +4,13 @@ use serde_json::{Map, Value, json};
 
 use crate::episode::Episode;
 use crate::program::{Program, StepKind};
-use crate::replay::{End, Replay, replay};
+use crate::replay::{End, Replay};
 use crate::trace::Call;
 use crate::value::is_same_call;
 
-/// The case of an episode; `None` if the program makes a read that the run did not make.
-pub(super) fn case(name: &str, program: &Program, episode: &Episode<'_>) -> Option<Value> {
-    let Replay { end, input, answers, reads } = replay(program, episode, "yes", &|_, _| None);
+/// The case of an episode that was replayed; `None` if the program makes a read that the run did not make.
+pub(super) fn case(name: &str, program: &Program, episode: &Episode<'_>, replay: Replay<'_>) -> Option<Value> {
+    let Replay { end, input, answers, reads, .. } = replay;
     if matches!(end, End::Deviated { reason: "tool_error", .. }) {
         return None;
     }

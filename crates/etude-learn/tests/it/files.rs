@@ -1,7 +1,7 @@
 //! The files of candidates: the same bytes for the same traces, and nothing in them that must not be.
 
 use etude_learn::learn;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::shop::{Run, Shop, User, learned, one, returning};
 
@@ -95,6 +95,66 @@ fn a_case_answers_all_questions_of_a_call() {
     let case = &candidate.files[&format!("tests/{digest}.yaml")];
     assert!(case.contains("card_id: none, order_id: none") || case.contains("order_id: none, card_id: none"), "{case}");
     assert!(case.contains("choose_none"), "{case}");
+}
+
+/// L-12: what the code of a candidate computes in its cases goes with it: each once, with what the step reads and nothing else.
+#[test]
+fn a_candidate_has_the_evaluations_of_its_code() {
+    let mut runs: Vec<Run> = (0..3).map(returning).collect();
+    let again = format!("Everything of {} goes back, I am {}", User(0).order(0), User(0).email());
+    runs.push(returning(0).with("request", json!(again)));
+    let candidate = one(&runs);
+    assert_eq!(candidate.files.keys().filter(|path| path.starts_with("tests/")).count(), 4);
+    let found: Vec<(Value, Value)> =
+        candidate.evaluations.iter().map(|one| (read(&one.call), read(&one.output))).collect();
+    let wanted = (0..3).map(|n| {
+        let order = User(n).order_document(0, "delivered");
+        let call = json!(["item_ids", {"input": {}, "steps": {"get_order": {"output": order}}}]);
+        (call, json!(User(n).items(0)))
+    });
+    assert_eq!(found, wanted.collect::<Vec<_>>());
+}
+
+/// L-12, L-32: evaluations have the placeholders that the code has.
+#[test]
+fn evaluations_are_redacted() {
+    let shop = Shop { redact: vec!["item_id"], ..Shop::default() };
+    let found = learned(&[returning(0), returning(1), returning(2)], &shop);
+    for (n, one) in found.candidates[0].evaluations.iter().enumerate() {
+        let items: Vec<Value> =
+            read(&one.call)[1]["steps"]["get_order"]["output"]["items"].as_array().cloned().unwrap_or_default();
+        let items: Vec<&Value> = items.iter().map(|item| &item["item_id"]).collect();
+        assert_eq!(json!(items), read(&one.output));
+        assert_ne!(json!(items), json!(User(n).items(0)));
+    }
+    assert_eq!(found.candidates[0].evaluations.len(), 3);
+}
+
+/// L-12: the samples of the cases have each end: three that write, and one for each place where the pipeline is left.
+#[test]
+fn samples_have_each_end() {
+    let runs: Vec<Run> = (0..21)
+        .map(|n| {
+            let user = User(n);
+            let card = if n == 5 || n == 7 { 7 } else { n % 2 };
+            let call = json!({"card_id": user.card(card), "order_id": user.order(0)});
+            let run = Run::new(n, &format!("I am {}. Pay {} as usual", user.email(), user.order(0)));
+            run.user(&user, 2).call("pay_order", call, json!("ok"))
+        })
+        .collect();
+    let candidate = one(&runs);
+    let left: Vec<&str> = candidate.not_covered.iter().filter_map(|row| row["digest"].as_str()).collect();
+    assert_eq!(
+        (left.len(), candidate.covers.len(), candidate.samples.len()),
+        (2, 19, 4),
+        "{:?}",
+        candidate.not_covered
+    );
+    assert_eq!(candidate.samples.iter().filter(|digest| left.contains(&digest.as_str())).count(), 1);
+}
+
+fn read(text: &str) -> Value {
+    serde_json::from_str(text).expect("evaluations are JSON")
 }
 
 /// L-32: values of redacted fields are in no file; placeholders keep their form.
