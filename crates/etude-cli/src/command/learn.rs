@@ -1,5 +1,6 @@
 //! `etude learn`: what runs in skill mode teach, and the states of what was learned (`learn.md`).
 
+mod bindings;
 mod candidates;
 mod demote;
 mod export;

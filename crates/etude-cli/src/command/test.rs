@@ -79,15 +79,14 @@ pub(crate) fn of_learned(
     run_cases(context, disk, &cases, (false, is_quiet))
 }
 
-/// Runs the first cases of a candidate, and says nothing about them.
-pub(crate) fn first_of_candidate(
+/// Runs the cases of a candidate with these names, and says nothing about them.
+pub(crate) fn some_of_candidate(
     context: &Context,
     disk: &Disk,
     name: &str,
-    count: usize,
+    cases: &[String],
 ) -> Result<Vec<Tested>, Refused> {
-    let mut cases = case::of_candidate(disk, name)?;
-    cases.truncate(count);
+    let cases = case::some_of_candidate(disk, name, cases.to_vec())?;
     run_cases(context, disk, &cases, (false, true))
 }
 

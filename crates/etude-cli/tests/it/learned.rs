@@ -239,3 +239,44 @@ fn a_parameter_that_a_run_did_not_say_leaves_the_family() {
     let row = learned_from(&runs);
     assert_eq!((&row["parameters"], &row["not_covered"]), (&json!(["order_id", "reason"]), &json!(1)));
 }
+
+/// L-12: a candidate whose code computes something else in one of many cases is not written, also if no case that is run has it. In
+/// that case the redacted field has the number of a price, which is no longer in the sum.
+#[test]
+fn code_is_checked_in_all_cases() {
+    let server = Server::agent([Reply::says("unused")]);
+    let traces = |victim: Option<usize>| -> String {
+        let trace = |n: usize| {
+            let (id, pin) = (format!("ORD-{}", 100 + n), 700_001 + 13 * n);
+            let prices = [if victim == Some(n) { pin } else { 4_003 + n }, 5_017 + 2 * n];
+            let items: Vec<Value> =
+                (0..2).map(|k| json!({"item_id": format!("item-{n}0{k}"), "price": prices[k]})).collect();
+            json!({"trace": 1, "run": format!("r{n}"), "request": format!("Return everything of {id}, please"), "events": [
+                {"tool": "get_order", "arguments": {"order_id": id}, "result": {"order_id": id, "pin": pin, "items": items}},
+                {"tool": "return_items", "arguments": {"order_id": id, "amount": prices[0] + prices[1]}, "result": "ok"},
+            ]})
+            .to_string()
+                + "\n"
+        };
+        (0..9).map(trace).collect()
+    };
+    let test = shop(&server).file("etude.yaml", "learn: {redact: [pin]}\n").file("traces.jsonl", &traces(None));
+    let learn = |test: &Test| test.run(&["learn", "--traces", "traces.jsonl", "--format", "json"]).exit(0);
+    assert_eq!(learn(&test).at("/candidates/0/name"), json!("return-items"));
+    let cases = || -> Vec<String> {
+        let entries = std::fs::read_dir(test.path("app/learned/return-items/tests")).unwrap();
+        let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    let last = test.read(&format!("app/learned/return-items/tests/{}", cases()[8]));
+    let victim = (0..9).find(|n| last.contains(&format!("ORD-{}", 100 + n))).expect("the case names its order");
+    test.put("app/traces.jsonl", &traces(Some(victim)));
+    let ran = learn(&test);
+    assert_eq!((ran.at("/candidates"), ran.at("/families/0/reason")), (json!([]), json!("check_failed")));
+    assert_eq!(
+        test.read(&format!("app/learned/return-items/tests/{}", cases()[8])),
+        last,
+        "what was there is there again"
+    );
+}

@@ -1,8 +1,10 @@
 //! `etude learn`: reads traces and writes candidates.
 
-use etude_learn::Learned;
+use etude::disk::Disk;
+use etude_learn::{Candidate, Learned};
 use serde_json::{Value, json};
 
+use super::bindings;
 use super::candidates::{self, Change};
 use super::overlay::Overlay;
 use super::source;
@@ -12,11 +14,6 @@ use crate::command::test;
 use crate::context::{Context, Refused};
 use crate::exit::Exit;
 use crate::stdout;
-
-/// How many cases of a new candidate without code are run.
-const MAX_CASES: usize = 3;
-/// The code of a candidate.
-const CODE: &str = "steps/bindings.py";
 
 pub(super) fn learn(context: &Context, options: &args::LearnOptions) -> Result<Exit, Refused> {
     let disk = context.disk()?;
@@ -29,12 +26,12 @@ pub(super) fn learn(context: &Context, options: &args::LearnOptions) -> Result<E
     }
     refuse_broken(&disk, &mut learned);
     let (mut rows, mut refused) = (Vec::new(), Vec::new());
-    let mut is_pending = false;
+    let (mut is_pending, mut is_said) = (false, false);
     for candidate in &learned.candidates {
         let decided = candidates::decide(&disk, candidate, &world);
         if !options.dry_run {
             candidates::store(&disk, &candidate.name, &decided)?;
-            if decided.change.is_written() && fails_its_cases(context, &disk, candidate) {
+            if decided.change.is_written() && fails_its_cases(context, &disk, candidate, &mut is_said) {
                 candidates::take_back(&disk, &candidate.name, &decided)?;
                 refused.push(candidate.name.clone());
                 continue;
@@ -54,8 +51,8 @@ pub(super) fn learn(context: &Context, options: &args::LearnOptions) -> Result<E
 }
 
 /// Takes candidates out that `etude check` would refuse (L-12).
-fn refuse_broken(app: &etude::disk::Disk, learned: &mut Learned) {
-    let is_broken = |candidate: &etude_learn::Candidate| {
+fn refuse_broken(app: &Disk, learned: &mut Learned) {
+    let is_broken = |candidate: &Candidate| {
         let errors = Overlay::new(app, &candidate.name, &candidate.files).errors();
         !errors.is_empty()
     };
@@ -73,18 +70,21 @@ fn refuse(learned: &mut Learned, names: &[String]) {
     }
 }
 
-/// Runs a candidate's cases as `etude learn test` does: all of them if it has code, which the learner has not run (L-12). A case that
-/// cannot be run has failed.
-fn fails_its_cases(context: &Context, disk: &etude::disk::Disk, candidate: &etude_learn::Candidate) -> bool {
-    let count = if candidate.files.contains_key(CODE) { usize::MAX } else { MAX_CASES };
-    match test::first_of_candidate(context, disk, &candidate.name, count) {
-        Ok(tested) => tested.iter().any(|tested| !tested.faults.is_empty()),
-        Err(Refused::Problem(problem)) => {
+/// Runs the code of a candidate on all of its cases, and those cases as `etude learn test` does that between them have each end
+/// (L-12). What cannot be run has failed; the first of these problems is said.
+fn fails_its_cases(context: &Context, disk: &Disk, candidate: &Candidate, is_said: &mut bool) -> bool {
+    let fails = || -> Result<bool, Refused> {
+        let tested = || test::some_of_candidate(context, disk, &candidate.name, &candidate.samples);
+        let is_faulty = |tested: &test::Tested| !tested.faults.is_empty();
+        Ok(bindings::differ(context, disk, candidate)? || tested()?.iter().any(is_faulty))
+    };
+    fails().unwrap_or_else(|refused| {
+        if let (Refused::Problem(problem), false) = (refused, *is_said) {
             context.say_problem(&problem);
-            true
+            *is_said = true;
         }
-        Err(Refused::Invalid(..)) => true,
-    }
+        true
+    })
 }
 
 fn document(options: &args::LearnOptions, read: &source::Read, learned: &Learned, rows: Vec<Value>) -> Value {

@@ -67,24 +67,30 @@ pub(super) fn find(disk: &Disk) -> Result<Vec<Case>, Refused> {
         Err(ReadFailure::Missing) => Vec::new(),
         Err(failure) => return Err(Problem::environment(format!("`tests` cannot be listed: {failure:?}")).into()),
     };
-    of_directory(disk, "tests", entries)
+    read(disk, "tests", names(entries))
 }
 
 /// The cases of the candidate `name`.
 pub(super) fn of_candidate(disk: &Disk, name: &str) -> Result<Vec<Case>, Refused> {
     let dir = format!("{LEARNED}/{name}/{TESTS}");
-    let entries = disk.list(&dir).unwrap_or_default();
-    let mut cases = of_directory(disk, &dir, entries)?;
+    some_of_candidate(disk, name, names(disk.list(&dir).unwrap_or_default()))
+}
+
+/// The cases of the candidate `name` in these files.
+pub(super) fn some_of_candidate(disk: &Disk, name: &str, cases: Vec<String>) -> Result<Vec<Case>, Refused> {
+    let mut cases = read(disk, &format!("{LEARNED}/{name}/{TESTS}"), cases)?;
     cases.iter_mut().for_each(|case| case.candidate = Some(name.to_owned()));
     Ok(cases)
 }
 
-fn of_directory(disk: &Disk, dir: &str, entries: Vec<Entry>) -> Result<Vec<Case>, Refused> {
-    let mut names: Vec<String> = entries
-        .into_iter()
-        .filter(|entry| matches!(entry.kind, FileKind::File { .. }))
-        .filter_map(|entry| entry.name.strip_suffix(".yaml").map(str::to_owned))
-        .collect();
+/// The names of the files of tests among these entries, without the ending.
+fn names(entries: Vec<Entry>) -> Vec<String> {
+    let files = entries.into_iter().filter(|entry| matches!(entry.kind, FileKind::File { .. }));
+    files.filter_map(|entry| entry.name.strip_suffix(".yaml").map(str::to_owned)).collect()
+}
+
+/// The tests in these files of a directory, in the order of their names.
+fn read(disk: &Disk, dir: &str, mut names: Vec<String>) -> Result<Vec<Case>, Refused> {
     names.sort();
     let (mut cases, mut faults) = (Vec::new(), Vec::new());
     for name in names {
