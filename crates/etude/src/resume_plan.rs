@@ -345,3 +345,6 @@ pub(crate) fn refused_slot(
     emit(Progress::Machine { event: &event, rows: &[], is_replay: false });
     Error::Refused { run_id: run_id.to_owned(), failure: Box::new(failure) }
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests;
