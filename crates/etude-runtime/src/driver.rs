@@ -396,6 +396,23 @@ impl Driver<'_, '_> {
             }
             commands = self.poll().await?;
         }
+        self.note_deadlines().await
+    }
+
+    /// Writes down when open questions, and what is around them, end without an answer: however the process ends, that moment
+    /// stays. The time budget has a record of its own.
+    async fn note_deadlines(&mut self) -> Result<(), Error> {
+        let is_around = |timer: &EffectId| {
+            let part = timer.as_str().rsplit_once('!').map(|(part, _)| part);
+            part.is_some_and(|part| self.gates.keys().any(|gate| is_below(gate.as_str(), part)))
+        };
+        let is_new = |id: &EffectId| *id != self.time.id && self.replay.deadline(id).is_none();
+        let timers = self.sleeping.iter().filter(|(id, timer)| timer.is_deadline && is_new(id) && is_around(id));
+        let moments: Vec<(EffectId, i64)> = timers.map(|(id, timer)| (id.clone(), timer.ends_ms)).collect();
+        for (id, ends_ms) in moments {
+            self.drive.session.append(record::of_deadline(&id, ends_ms)).await?;
+            self.replay.note_deadline(id, ends_ms);
+        }
         Ok(())
     }
 

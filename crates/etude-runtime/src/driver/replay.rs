@@ -228,6 +228,11 @@ impl Replay {
         }
     }
 
+    /// The end of a timer is written down now.
+    pub(super) fn note_deadline(&mut self, id: EffectId, ends_ms: i64) {
+        self.deadlines.insert(id, ends_ms);
+    }
+
     /// When a timer ends that was written down before, in milliseconds since 1970.
     pub(super) fn deadline(&self, id: &EffectId) -> Option<i64> {
         self.deadlines.get(id).copied()

@@ -263,6 +263,38 @@ async fn a_drained_run_with_a_question_and_work_is_left() {
     assert_eq!(world.ledger(), ["first", "second"], "the work is done before the answer");
 }
 
+/// X-3: the timeout of a question goes on if the process dies that asks it; that of a step which is done again begins again.
+#[tokio::test]
+async fn a_question_keeps_its_deadline_when_its_process_dies() {
+    let world = World::new();
+    let (head, _) = PIPELINE.split_once("steps:").expect("steps");
+    let both = "steps:\n  - name: both\n    type: parallel\n    steps:\n      - {name: ask, type: approval, message: Go on?, timeout: 1h}\n      \
+                - {name: first, type: code, command: sh steps/first.sh, timeout: 1h}\n";
+    std::fs::write(world.app().join("pipelines/two/pipeline.yaml"), format!("{head}{both}")).expect("written");
+    let id = world.accepted(Placement::default()).await;
+    let (mut handle, mut said) = watched(world.parts(), world.next().expect("it is next"));
+    assert_eq!(said.recv().await.as_deref(), Some("began\n"));
+    handle.leave();
+    assert!(is_left(&ended(&mut handle).await));
+    let deadlines = || {
+        let view = world.engine.view(&id).expect("view");
+        view.records.iter().filter_map(record::to_deadline).collect::<Vec<_>>()
+    };
+    let [(timer, ends_ms)] = &deadlines()[..] else { panic!("one question has one deadline: {:?}", deadlines()) };
+    assert_eq!(timer.as_str(), "two/both/ask!timeout");
+    world.let_go();
+    let (mut handle, _) = watched(world.parts(), world.engine.claim(&id).expect("claim"));
+    assert_eq!(ended(&mut handle).await.expect("it ran").document.status(), "waiting");
+    assert_eq!(deadlines(), [(timer.clone(), *ends_ms)], "it is as it was, and no step has one");
+    // The hour is over while no process has the run.
+    let session = world.engine.claim(&id).expect("claim");
+    session.append(record::of_deadline(timer, *ends_ms - 3_600_000)).await.expect("appended");
+    drop(session);
+    let (mut handle, _) = watched(world.parts(), world.engine.claim(&id).expect("claim"));
+    let document = ended(&mut handle).await.expect("it ran").document;
+    assert_eq!((document.status(), &document.members["errors"][0]["kind"]), ("failed", &"step_timeout".into()));
+}
+
 /// S-159: what does not end in time is ended, and runs again in the next process.
 #[tokio::test]
 async fn a_run_that_is_left_begins_its_step_again_elsewhere() {
