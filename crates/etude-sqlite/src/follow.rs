@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 
 use etude_runtime::engine::{Error, Positioned, RunRow};
 use rusqlite::Connection;
+use tokio::sync::Notify;
 
 use crate::error::store_error;
 use crate::journal::Journal;
+use crate::platform;
 use crate::pool::lock;
 use crate::rows::{self, RUN_COLUMNS, Run};
 
@@ -68,9 +70,8 @@ impl Journal {
     }
 
     /// Rings after writes of any process. `None` if the system reports none.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn bell(&self) -> Option<&tokio::sync::Notify> {
-        self.bell.get_or_init(|| crate::bell::hang(&self.pool.log()).ok()).as_deref()
+    pub(crate) fn bell(&self) -> Option<&Notify> {
+        self.bell.get_or_init(|| platform::hang_bell(&self.pool.log()).ok()).as_deref()
     }
 
     /// A number that is another one after any write by any process.

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use etude_runtime::blob::FileBlobs;
 use etude_runtime::engine::{Error, Holder, NewRun, RunState};
 use rusqlite::Connection;
+use tokio::sync::Notify;
 
 use crate::error::file_error;
 use crate::follow::Watch;
@@ -52,8 +53,8 @@ pub(crate) struct Journal {
     tokens: AtomicU64,
     pub(crate) news: Mutex<News>,
     pub(crate) watch: Mutex<Watch>,
-    #[cfg(target_os = "linux")]
-    pub(crate) bell: std::sync::OnceLock<Option<Arc<tokio::sync::Notify>>>,
+    /// Rings after writes, since the first question whether it does.
+    pub(crate) bell: OnceLock<Option<Arc<Notify>>>,
     /// The journal has what those need who accept runs or follow them.
     pub(crate) is_served: AtomicBool,
     pub(crate) has_ledger: AtomicBool,
@@ -149,8 +150,7 @@ impl Journal {
             tokens,
             news,
             watch,
-            #[cfg(target_os = "linux")]
-            bell: Default::default(),
+            bell: OnceLock::new(),
             is_served,
             has_ledger,
         })

@@ -16,8 +16,6 @@ use etude_runtime::engine::{
 };
 
 mod backup;
-#[cfg(target_os = "linux")]
-mod bell;
 mod cache;
 mod error;
 mod follow;
@@ -133,7 +131,6 @@ impl Engine for Sqlite {
         self.journal.version()
     }
 
-    #[cfg(target_os = "linux")]
     fn written(&self) -> Option<Boxed<'_, ()>> {
         let bell = self.journal.bell()?;
         Some(Box::pin(bell.notified()))

@@ -1,9 +1,16 @@
 //! Files as Unix has them.
 
+#[cfg(target_os = "linux")]
+#[path = "unix/bell.rs"]
+mod bell;
+
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::Path;
+
+#[cfg(target_os = "linux")]
+pub(crate) use self::bell::hang as hang_bell;
 
 /// Creates a directory and those above it, for the user alone. One that is there keeps its mode.
 pub(crate) fn create_private_dir(path: &Path) -> io::Result<()> {
@@ -44,4 +51,10 @@ pub(crate) fn identity(path: &Path) -> io::Result<Option<(u64, u64)>> {
 /// Makes the names of new files in a directory durable.
 pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
+}
+
+/// Other systems report writes by the path of each file alone.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn hang_bell(_log: &Path) -> io::Result<std::sync::Arc<tokio::sync::Notify>> {
+    Err(io::ErrorKind::Unsupported.into())
 }

@@ -33,3 +33,8 @@ pub(crate) fn identity(path: &Path) -> io::Result<Option<(u64, u64)>> {
 pub(crate) fn sync_dir(_path: &Path) -> io::Result<()> {
     Ok(())
 }
+
+/// Writes are not reported here.
+pub(crate) fn hang_bell(_log: &Path) -> io::Result<std::sync::Arc<tokio::sync::Notify>> {
+    Err(io::ErrorKind::Unsupported.into())
+}
