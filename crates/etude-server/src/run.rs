@@ -294,7 +294,10 @@ async fn value(call: Call, of: fn(&Server, &RunView) -> Result<Option<Json>, Pro
         return Ok(response);
     }
     let mut response = Wanted::of(&call).respond(Bytes::from(&value))?;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    // A part of a JSON text is none.
+    if response.status() == StatusCode::OK {
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    }
     response.headers_mut().insert(ETAG, tag);
     Ok(response)
 }

@@ -342,6 +342,7 @@ fn pages_read_no_more_of_a_value_than_they_show() {
     let part = [("Authorization", &*bearer), ("Range", "bytes=0-5")];
     let part = server.raw("GET", &value, &part, None);
     assert_eq!((part.status, part.text().as_str()), (206, "\"begin"));
+    assert_eq!(part.header("content-type"), Some("application/octet-stream"), "a part of a JSON text is none");
     assert_eq!(part.header("content-range"), Some("bytes 0-5/2000007"));
     let text = page(&server, &format!("/runs/{id}"));
     assert!(text.contains("&quot;beginxxx") && text.contains("The beginning of 1.9 MiB."), "{text}");
