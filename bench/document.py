@@ -242,7 +242,7 @@ def concurrency(root, figures):
     if None in told.values() or not cores or both["over_ideal"] <= promised:
         return ""
     over = lambda ms: f"{ms / told['ideal']:.2f}"
-    end = "So the promise is out of reach here for whoever writes answers down: it leaves less than such a client takes.\n" if told["plain"] / told["ideal"] > promised else ""
+    end = "So the promise is out of reach here for anyone who writes answers down: it leaves less than such a client takes.\n" if told["plain"] / told["ideal"] > promised else ""
     return f"""
 What keeps 1,000 runs from the ideal is the processor. In the ideal {number(told['ideal'])} ms {cores} cores have {number(cores * told['ideal'])} ms to give. The server that stands
 for the models takes {number(told['server-cpu'])} ms of them. Asked of it in the same rounds:
@@ -298,7 +298,7 @@ Pages in Chromium, each beside a static page of the same bytes:
 ## Against what one would use instead
 
 In brackets: times ours, in bold where etude is not ahead. {ahead(figures)} Ours and theirs are taken in turn, but for memory and processor time, which are of one run each. Peers are installed by `bench/run --install-peers`, as their users
-install them. Whole programs are timed from outside; the two last columns, and the peers' of chained steps, are told by the process itself. Ours of *a durable
+install them. Whole programs are timed from outside; the two last columns, and the peers' of chained steps, are shown by the process itself. Ours of *a durable
 step* is a model step with `--strict`, its HTTP call to a local server and its wait for the disk included; a peer's is a function that does
 nothing. Ours of *100 runs at once* makes 1,000 HTTP calls; the peers only sleep.
 

@@ -72,7 +72,7 @@ fn is_named(name: &OsStr, names: &[String]) -> bool {
 }
 
 /// What tells this process from every other one that has or had the same run: `ETUDE_HOLDER`. It is made by chance, since ids of
-/// processes are used again, and is no secret.
+/// processes are used again. Steps see it, and it grants nothing.
 #[cfg(unix)]
 pub(super) fn holder() -> &'static str {
     static HOLDER: LazyLock<String> = LazyLock::new(|| format!("{:016x}", RandomState::new().build_hasher().finish()));

@@ -241,7 +241,7 @@ fn a_parameter_that_a_run_did_not_say_leaves_the_family() {
 }
 
 /// L-12: a candidate whose code computes something else in one of many cases is not written, also if no case that is run has it. In
-/// that case the redacted field has the number of a price, which is no longer in the sum.
+/// that case the redacted field has the number of a price, which the sum has lost.
 #[test]
 fn code_is_checked_in_all_cases() {
     let server = Server::agent([Reply::says("unused")]);

@@ -140,7 +140,7 @@ fn dags_that_start_each_other_are_pipelines_in_pipelines() {
     };
     let child = ("d/child.yaml", "params: TARGET=staging DAY=1\nsteps: [{command: \"./deploy $TARGET $DAY\"}]\n");
     let parent = "steps:\n  - {name: build, command: make, output: TAG}\n  - {name: go, run: child.yaml, depends: build, \
-        params: \"TARGET=prod DAY=${TAG}\", timeout_sec: 60}\n  - {name: told, command: ./tell, depends: go}\n";
+        params: \"TARGET=prod DAY=${TAG}\", timeout_sec: 60}\n  - {name: after, command: ./tell, depends: go}\n";
     for called in ["run: child.yaml", "run: ./child.yaml", "run: child", "call: child"] {
         let imported = of(&[("d/a.yaml", &parent.replace("run: child.yaml", called)), child]);
         assert_eq!(imported.not_imported, [], "{called}");
@@ -153,7 +153,7 @@ fn dags_that_start_each_other_are_pipelines_in_pipelines() {
     }
     let partly = ("d/child.yaml", "steps: [{command: make}, {command: make, preconditions: [{condition: a}]}]\n");
     let itself = ("d/child.yaml", "steps: [{command: make}, {name: s, run: a}]\n");
-    let go = |step: &str| format!("steps: [{{name: go, {step}}}, {{name: told, command: ./tell, depends: go}}]\n");
+    let go = |step: &str| format!("steps: [{{name: go, {step}}}, {{name: after, command: ./tell, depends: go}}]\n");
     for (step, other, reason) in [
         ("run: child.yaml", partly, "`d/child.yaml`, which was not imported whole"),
         ("run: child.yaml", itself, "`d/child.yaml`, which was not imported whole"),
