@@ -17,8 +17,7 @@ use crate::app::NotLoaded;
 use crate::problem::{Code, Problem};
 use crate::query::invalid;
 use crate::request::{Call, Respond, json_response, tagged};
-use crate::run::{blocking, engine_failed, visible};
-use crate::tree::Tree;
+use crate::run::{blocking, visible};
 
 /// The definition that the path names.
 async fn load(call: &Call) -> Result<Definition, Problem> {
@@ -69,14 +68,14 @@ pub(crate) async fn schema(call: Call) -> Respond {
 async fn with_states(call: &Call, definition: &Definition, mut graph: Graph, run: &str) -> Result<Graph, Problem> {
     let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), run.to_owned());
     let (app, target) = (definition.app.display().to_string(), definition.target.to_string());
+    let readings = call.readings.clone();
     blocking(move || {
         let none = || invalid("run", "`run` is a run of this pipeline or machine");
         let row = visible(&server, &caller, &id).map_err(|_| none())?;
         if row.app != app || row.target != target {
             return Err(none());
         }
-        let view = server.engine().view(&id).map_err(|e| engine_failed(&e))?;
-        let states = Tree::read(&server, &view)?.outline();
+        let states = readings.of(&server, &id)?.tree(&server).outline();
         // Of the visits of a stage, the last one.
         let by_id: HashMap<&str, &Value> =
             states.iter().filter_map(|state| Some((state["id"].as_str()?, state))).collect();

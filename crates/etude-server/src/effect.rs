@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::response::Response;
 use etude_core::tree;
-use etude_runs::inspect::{self, Bytes, Inspected, Stream};
+use etude_runs::inspect::{self, Bytes, Stream};
 use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, RANGE};
 use http::{HeaderValue, StatusCode};
 use http_body_util::StreamBody;
@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use crate::problem::{Code, Problem};
 use crate::query::invalid;
 use crate::request::{Call, Respond, json_response, text_response};
-use crate::run::{blocking, engine_failed, visible};
-use crate::tree::Tree;
+use crate::run::{blocking, visible};
+use crate::tree::Described;
 
 /// Bytes of a stream that are in memory at once.
 const PIECE: u64 = 256 * 1024;
@@ -26,51 +26,64 @@ fn no_stream() -> Problem {
     Problem::not_found("the run has no such effect, or the effect has no such stream")
 }
 
-/// The effects of a run that the caller may see, in the order in which they ended. `node` is that of the tree.
-async fn documents(call: &Call) -> Result<Vec<Value>, Problem> {
+/// The documents of the effects that `choose` takes from those of a run, which are in the order in which they ended.
+async fn documents<T: Send + 'static>(
+    call: &Call,
+    choose: impl FnOnce(Vec<Described<'_>>) -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
     let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
-    let document = |(effect, node, place): (&Inspected, Option<String>, Option<String>)| {
-        let streams: Vec<&str> = effect.streams.iter().map(|stream| stream.word()).collect();
-        json!({
-            "id": effect.id, "node": node, "place": place, "summary": effect.summary, "failed": effect.is_failed,
-            "done_again": effect.is_done_again, "streams": streams,
-        })
-    };
-    let documents = blocking(move || {
+    let readings = call.readings.clone();
+    let chosen = blocking(move || {
         visible(&server, &caller, &id)?;
-        let view = server.engine().view(&id).map_err(|e| engine_failed(&e))?;
-        Ok(Tree::read(&server, &view)?.effects().into_iter().map(document).collect())
+        let reading = readings.of(&server, &id)?;
+        choose(reading.tree(&server).effects())
     });
-    documents.await
+    chosen.await
+}
+
+fn document_of(effect: &Described<'_>) -> Value {
+    let Described { effect, node, place } = effect;
+    let streams: Vec<&str> = effect.streams.iter().map(|stream| stream.word()).collect();
+    json!({
+        "id": effect.id, "node": node, "place": place, "summary": effect.summary, "failed": effect.is_failed,
+        "done_again": effect.is_done_again, "streams": streams,
+    })
 }
 
 /// `GET /v1/runs/{id}/effects`: those of a node of the tree, or all.
 pub(crate) async fn list(call: Call) -> Respond {
     let limit = usize::try_from(call.query.number("limit", 1, 200, 100)?).unwrap_or(100);
-    let mut effects = documents(&call).await?;
-    if let Some(node) = call.query.get("node") {
-        let is_below =
-            |id: &str| id.strip_prefix(node).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '[', '#']));
-        effects.retain(|effect| effect["node"].as_str().is_some_and(is_below));
-    }
-    let from = match call.query.get("after") {
-        None => 0,
-        Some(after) => {
-            let found = effects.iter().position(|effect| effect["id"] == *after);
-            found.ok_or_else(|| invalid("after", "`after` is the `next` of a page"))? + 1
+    let (node, after) = (call.query.get("node").map(str::to_owned), call.query.get("after").map(str::to_owned));
+    let chosen = documents(&call, move |mut effects| {
+        if let Some(node) = &node {
+            let is_below = |id: &str| {
+                id.strip_prefix(node.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '[', '#']))
+            };
+            effects.retain(|effect| effect.node.as_deref().is_some_and(is_below));
         }
-    };
-    let has_more = effects.len() > from + limit;
-    let shown: Vec<Value> = effects.into_iter().skip(from).take(limit).collect();
-    let next = if has_more { shown.last().map(|effect| effect["id"].clone()) } else { None };
-    Ok(json_response(StatusCode::OK, &json!({"effects": shown, "next": next})))
+        let from = match after {
+            None => 0,
+            Some(after) => {
+                let found = effects.iter().position(|effect| effect.effect.id == after);
+                found.ok_or_else(|| invalid("after", "`after` is the `next` of a page"))? + 1
+            }
+        };
+        let shown: Vec<Value> = effects.iter().skip(from).take(limit).map(document_of).collect();
+        let has_more = effects.len() > from + limit;
+        let next = if has_more { shown.last().map(|effect| effect["id"].clone()) } else { None };
+        Ok(json!({"effects": shown, "next": next}))
+    });
+    Ok(json_response(StatusCode::OK, &chosen.await?))
 }
 
 /// `GET /v1/runs/{id}/effects/{effect}`.
 pub(crate) async fn show(call: Call) -> Respond {
-    let wanted = call.param("effect");
-    let effect = documents(&call).await?.into_iter().rev().find(|effect| effect["id"] == *wanted);
-    Ok(json_response(StatusCode::OK, &effect.ok_or_else(|| Problem::not_found("the run has no such effect"))?))
+    let wanted = call.param("effect").to_owned();
+    let chosen = documents(&call, move |effects| {
+        let found = effects.iter().rev().find(|effect| effect.effect.id == wanted);
+        found.map(document_of).ok_or_else(|| Problem::not_found("the run has no such effect"))
+    });
+    Ok(json_response(StatusCode::OK, &chosen.await?))
 }
 
 /// `GET /v1/runs/{id}/effects/{effect}/{stream}`.
@@ -79,16 +92,17 @@ pub(crate) async fn stream(call: Call) -> Respond {
     let wanted = Wanted { tail, ..Wanted::of(&call) };
     let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
     let (id, effect) = (call.param("id").to_owned(), call.param("effect").to_owned());
-    let word = call.param("stream").to_owned();
+    let (word, readings) = (call.param("stream").to_owned(), call.readings.clone());
     let response = blocking(move || {
         visible(&server, &caller, &id)?;
         let (engine, damaged) = (server.engine(), |why| Problem::new(Code::JournalUnavailable, why));
-        let view = engine.view(&id).map_err(|e| engine_failed(&e))?;
-        let read = |stream| inspect::bytes(&view, &effect, stream, &*engine.blobs()).map_err(damaged);
+        let reading = readings.of(&server, &id)?;
+        let view = &reading.view;
+        let read = |stream| inspect::bytes(view, &effect, stream, &*engine.blobs()).map_err(damaged);
         let stdin = || {
-            let definition = server.definition_of(&view).ok_or_else(no_stream)?;
+            let definition = reading.definition(&server).ok_or_else(no_stream)?;
             let stdin =
-                inspect::stdin(&view, &definition.plan, &definition.app, &effect, &engine.blobs()).map_err(damaged)?;
+                inspect::stdin(view, &definition.plan, &definition.app, &effect, &engine.blobs()).map_err(damaged)?;
             Ok(stdin.map(Bytes::from))
         };
         let found = match word.as_str() {

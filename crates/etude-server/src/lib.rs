@@ -26,6 +26,7 @@ mod page;
 mod patient;
 mod problem;
 mod query;
+mod reading;
 mod request;
 mod route;
 mod run;

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use crate::listen::Peer;
 use crate::problem::{Code, Problem};
+use crate::reading::Readings;
 use crate::route::{self, Entered};
 use crate::run::{blocking, visible};
 use crate::server::{ServedApp, Server};
@@ -93,7 +94,8 @@ impl Routes {
         };
         let Ok(built) = built.body(body) else { return bug() };
         let server = Arc::clone(&self.server);
-        let entered = Entered { server, caller: Some(caller), peer: Peer::Socket, cause: Cause::Mcp };
+        let readings = Readings::default();
+        let entered = Entered { server, caller: Some(caller), peer: Peer::Socket, cause: Cause::Mcp, readings };
         let response = match route::local(entered, built).await {
             Ok(response) => response,
             Err(problem) => return refused(&problem),

@@ -19,6 +19,7 @@ use crate::body::{self, Taken};
 use crate::listen::Peer;
 use crate::problem::{Code, Problem};
 use crate::query::{Query, hinted};
+use crate::reading::Readings;
 use crate::server::Server;
 use crate::token::Caller;
 
@@ -38,7 +39,8 @@ pub(crate) struct Call {
     /// What a run comes from that the request starts.
     pub(crate) cause: Cause,
     pub(crate) params: Vec<(String, String)>,
-
+    /// The run that was read for the request.
+    pub(crate) readings: Readings,
     pub(crate) query: Query,
     pub(crate) headers: HeaderMap,
     /// The largest body of the route.

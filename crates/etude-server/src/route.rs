@@ -15,6 +15,7 @@ use tower_service::Service;
 use crate::listen::Peer;
 use crate::problem::{Code, Problem};
 use crate::query::Query;
+use crate::reading::Readings;
 use crate::request::{self, Call, Responding};
 use crate::server::Server;
 use crate::token::{Caller, Scope};
@@ -196,6 +197,7 @@ pub(crate) struct Entered {
     pub(crate) peer: Peer,
     /// What runs come from that the request starts.
     pub(crate) cause: Cause,
+    pub(crate) readings: Readings,
 }
 
 /// The response of a route to a request that was made in this process.
@@ -274,7 +276,8 @@ fn build() -> Router {
 async fn enter(methods: &[Route], params: &RawPathParams, request: Request<Body>) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     let bug = || Problem::new(Code::Bug, "a request reached a route unchecked");
-    let Entered { server, caller, peer, cause } = parts.extensions.get::<Entered>().cloned().ok_or_else(bug)?;
+    let Entered { server, caller, peer, cause, readings } =
+        parts.extensions.get::<Entered>().cloned().ok_or_else(bug)?;
     let method = if parts.method == Method::HEAD { "GET" } else { parts.method.as_str() };
     let Some(route) = methods.iter().find(|route| route.method == method) else {
         let mut allowed: Vec<&str> = methods.iter().map(|route| route.method).collect();
@@ -310,5 +313,5 @@ async fn enter(methods: &[Route], params: &RawPathParams, request: Request<Body>
     let query = Query::parse(parts.uri.query().unwrap_or_default(), route.parameters)?;
     let params = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let (body, taken, headers) = (Mutex::new(Some(body)), Mutex::default(), parts.headers);
-    (route.handler)(Call { server, caller, peer, cause, params, query, headers, limit, body, taken }).await
+    (route.handler)(Call { server, caller, peer, cause, readings, params, query, headers, limit, body, taken }).await
 }

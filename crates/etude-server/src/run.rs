@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use crate::effect::Wanted;
 use crate::problem::{Code, Problem};
 use crate::query::invalid;
+use crate::reading::{Reading, Readings};
 use crate::request::{Call, Respond, Tagged, json_response, not_modified, tag_of, text_response};
 use crate::server::Server;
 use crate::token::Caller;
@@ -239,9 +240,11 @@ fn from_cursor(text: &str, filters: &str) -> Result<Cursor, Problem> {
 /// `GET /v1/runs/{id}`.
 pub(crate) async fn show(call: Call) -> Respond {
     let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
+    let readings = call.readings.clone();
     if call.query.flag("brief")? {
-        let document =
-            blocking(move || document_of(&server, outline(&server, &caller, &id)?, Extent::Brief).map(Tagged::new));
+        let document = blocking(move || {
+            document_of(&server, &outline(&server, &caller, &id)?, Extent::Brief, &readings).map(Tagged::new)
+        });
         return Ok(document.await?.response(&call.headers));
     }
     let is_quick = server.engine().is_quick();
@@ -259,7 +262,7 @@ pub(crate) async fn show(call: Call) -> Respond {
             server.works().wake.notify_one();
         }
         let row = outline.row.clone();
-        let document = Arc::new(Tagged::new(document_of(&server, outline, Extent::Whole)?));
+        let document = Arc::new(Tagged::new(document_of(&server, &outline, Extent::Whole, &readings)?));
         server.documents().keep(row, &document);
         Ok(document)
     });
@@ -312,28 +315,30 @@ enum Extent {
 
 /// The document of a run, as text.
 pub(crate) fn document(server: &Server, id: &str) -> Result<String, Problem> {
-    document_of(server, server.engine().outline(id).map_err(|e| engine_failed(&e))?, Extent::Whole)
+    let outline = server.engine().outline(id).map_err(|e| engine_failed(&e))?;
+    document_of(server, &outline, Extent::Whole, &Readings::default())
 }
 
 /// The document of a run, as text: its input and its output keep their digits. Only a run without a result is read whole.
-fn document_of(server: &Server, outline: RunView, extent: Extent) -> Result<String, Problem> {
+fn document_of(server: &Server, outline: &RunView, extent: Extent, readings: &Readings) -> Result<String, Problem> {
     let engine = server.engine();
-    let (view, result) = match result_in(&**engine, &outline) {
+    let ended = result_in(&**engine, outline);
+    let reading: Arc<Reading>;
+    let (view, result) = match &ended {
         Some(document) => (outline, Some(document)),
         None => {
-            let view = engine.view(&outline.row.id).map_err(|e| engine_failed(&e))?;
-            let result = result_so_far(server, &view);
-            (view, result)
+            reading = readings.of(server, &outline.row.id)?;
+            (&reading.view, reading.result(server))
         }
     };
     let (row, blobs) = (&view.row, engine.blobs());
     let header = Header::parse(&view.run.header, &*blobs).ok();
-    let summary = result.as_ref().map(Summary::of).transpose()?;
+    let summary = result.map(Summary::of).transpose()?;
     let mut text = row::text(server, row, summary.as_ref())?.get().to_owned();
     let empty = || Value::from(Vec::<Value>::new());
-    let member = |name: &str| result.as_ref().and_then(|document| document.members.get(name).cloned());
+    let member = |name: &str| result.and_then(|document| document.members.get(name).cloned());
     let limits = header.as_ref().map_or_else(RunLimits::default, |header| header.limits);
-    let waiting = result.as_ref().filter(|_| row.state == RunState::Waiting).map(|document| document.waiting.clone());
+    let waiting = result.filter(|_| row.state == RunState::Waiting).map(|document| document.waiting.clone());
     let place = match row.state {
         RunState::Queued => engine.place(&row.id, &server.limits(), server.clock().now_ms()),
         _ => Ok(None),
@@ -366,7 +371,7 @@ fn document_of(server: &Server, outline: RunView, extent: Extent) -> Result<Stri
         Some(Ok(text)) => Ok(text),
         Some(Err(error)) => Err(Problem::new(Code::JournalUnavailable, error.to_string())),
     };
-    let output = raw(result.as_ref().and_then(|document| document.output.as_ref()))?;
+    let output = raw(result.and_then(|document| document.output.as_ref()))?;
     let input = raw(header.as_ref().map(|header| &header.input))?;
     text.push_str(&format!(r#","output":{output},"input":{input}}}"#));
     Ok(text)

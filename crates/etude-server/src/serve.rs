@@ -31,6 +31,7 @@ use crate::notice;
 use crate::page;
 use crate::patient::Patient;
 use crate::problem::{Code, Problem};
+use crate::reading::Readings;
 use crate::route::{self, Entered, Failed, Matched};
 use crate::schedule;
 use crate::server::{LogLine, Server};
@@ -240,7 +241,8 @@ async fn checked(server: &Arc<Server>, peer: Peer, mut request: Request<Body>, t
         Ok(Some((caller, target))) => {
             *token = caller.as_ref().map(|caller| caller.name.clone());
             *request.uri_mut() = target;
-            request.extensions_mut().insert(Entered { server: Arc::clone(server), caller, peer, cause: Cause::Api });
+            let (server, readings) = (Arc::clone(server), Readings::default());
+            request.extensions_mut().insert(Entered { server, caller, peer, cause: Cause::Api, readings });
             // The router is always ready, and its errors are responses.
             route::router().call(request).await.unwrap_or_else(|never: Infallible| match never {})
         }

@@ -7,14 +7,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use etude_runs::inspect::{self, Inspected};
-use etude_runtime::engine::{RunState, RunView};
+use etude_runtime::engine::RunState;
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::problem::Problem;
 use crate::query::invalid;
+use crate::reading::Reading;
 use crate::request::{Call, Respond, json_response};
-use crate::run::{blocking, engine_failed, result_so_far, visible};
+use crate::run::{blocking, visible};
 use crate::server::Server;
 use work::{Parent, Rejections, Work};
 
@@ -26,10 +27,11 @@ pub(crate) async fn tree(call: Call) -> Respond {
     let limit = usize::try_from(call.query.number("limit", 1, 200, 100)?).unwrap_or(100);
     let (parent, after) = (call.query.get("parent").map(str::to_owned), call.query.get("after").map(str::to_owned));
     let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
+    let readings = call.readings.clone();
     let document = blocking(move || {
         visible(&server, &caller, &id)?;
-        let view = server.engine().view(&id).map_err(|e| engine_failed(&e))?;
-        let story = Tree::read(&server, &view)?;
+        let reading = readings.of(&server, &id)?;
+        let story = reading.tree(&server);
         let nodes = match &parent {
             None => story.outline(),
             Some(parent) => story.below(parent)?,
@@ -37,6 +39,15 @@ pub(crate) async fn tree(call: Call) -> Respond {
         page(nodes, after.as_deref(), limit)
     });
     Ok(json_response(StatusCode::OK, &document.await?))
+}
+
+/// An effect at its place in the tree.
+pub(crate) struct Described<'t> {
+    pub(crate) effect: &'t Inspected,
+    /// The id of its node.
+    pub(crate) node: Option<String>,
+    /// The title of its place.
+    pub(crate) place: Option<String>,
 }
 
 /// What the tree of one run is made of.
@@ -56,10 +67,10 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    pub(crate) fn read(server: &Server, view: &RunView) -> Result<Self, Problem> {
-        let document = result_so_far(server, view);
+    pub(crate) fn new(server: &Server, reading: &Reading) -> Self {
+        let (view, document) = (&reading.view, reading.result(server));
         let member = |name: &str| {
-            let found = document.as_ref().and_then(|document| document.members.get(name)).and_then(Value::as_array);
+            let found = document.and_then(|document| document.members.get(name)).and_then(Value::as_array);
             found.cloned().unwrap_or_default()
         };
         let (steps, stages, errors) = (member("steps"), member("stages"), member("errors"));
@@ -85,7 +96,7 @@ impl Tree {
             let step = format!("{}/{}", event["phase"].as_str()?, event["step"].as_str()?);
             Some(((step, event["item"]["index"].as_u64()?), event["item"]["label"].as_str()?.to_owned()))
         };
-        Ok(Self {
+        Self {
             rejections: Rejections::new(&rejected, &errors),
             begins,
             labels: started.iter().filter_map(label).collect(),
@@ -94,7 +105,7 @@ impl Tree {
             steps,
             stages,
             effects,
-        })
+        }
     }
 
     fn status<'s>(&self, step: &'s Value) -> &'s str
@@ -230,8 +241,8 @@ impl Tree {
         Ok(by_element.into_iter().map(item).collect())
     }
 
-    /// The effects of the run, each with the id of its node and its title.
-    pub(crate) fn effects(&self) -> Vec<(&Inspected, Option<String>, Option<String>)> {
+    /// The effects of the run.
+    pub(crate) fn effects(&self) -> Vec<Described<'_>> {
         let mut with_attempts: BTreeMap<(String, Option<usize>), bool> = BTreeMap::new();
         for step in &self.steps {
             for work in work::of_step(name_of(step), &self.effects) {
@@ -243,14 +254,16 @@ impl Tree {
             self.steps.iter().find_map(|step| inspect::Place::of(&effect.id, name_of(step)).map(|place| (step, place)))
         };
         let described = |effect| match place(effect) {
-            None => (effect, None, None),
+            None => Described { effect, node: None, place: None },
             Some((step, place)) => {
                 let base = id_of(step);
                 if is_machine(step) {
-                    return (effect, Some(stages::node_of(&base, &place)), Some(place.title()));
+                    let node = Some(stages::node_of(&base, &place));
+                    return Described { effect, node, place: Some(place.title()) };
                 }
                 let has_attempts = with_attempts.get(&(base.clone(), place.element)).copied().unwrap_or(false);
-                (effect, Some(work::node_of(&base, &place, has_attempts)), Some(place.title()))
+                let node = Some(work::node_of(&base, &place, has_attempts));
+                Described { effect, node, place: Some(place.title()) }
             }
         };
         self.effects.iter().map(described).collect()

@@ -10,6 +10,7 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 
 use crate::problem::{Code, Problem};
+use crate::reading::Readings;
 use crate::request::Call;
 use crate::route::{self, Entered};
 
@@ -17,11 +18,16 @@ fn bug(detail: &'static str) -> Problem {
     Problem::new(Code::Bug, detail)
 }
 
-/// Sends a request to a route, as the reader of the page.
-async fn send(call: &Call, request: http::request::Builder, body: Body) -> Result<Response, Problem> {
+/// Sends a request to a route, as the reader of the page. `readings`: the run that was read for this page.
+async fn send(
+    call: &Call,
+    request: http::request::Builder,
+    body: Body,
+    readings: Readings,
+) -> Result<Response, Problem> {
     let request = request.body(body).map_err(|_| bug("a page asks for a path that is none"))?;
     let (server, caller) = (Arc::clone(&call.server), call.caller.clone());
-    route::local(Entered { server, caller, peer: call.peer, cause: call.cause }, request).await
+    route::local(Entered { server, caller, peer: call.peer, cause: call.cause, readings }, request).await
 }
 
 async fn bytes(response: Response) -> Result<Vec<u8>, Problem> {
@@ -31,7 +37,7 @@ async fn bytes(response: Response) -> Result<Vec<u8>, Problem> {
 
 /// The text of a document.
 pub(super) async fn text(call: &Call, path: &str) -> Result<String, Problem> {
-    let response = send(call, Request::get(path), Body::empty()).await?;
+    let response = send(call, Request::get(path), Body::empty(), call.readings.clone()).await?;
     String::from_utf8(bytes(response).await?).map_err(|_| bug("a document is not UTF-8"))
 }
 
@@ -57,7 +63,8 @@ pub(super) async fn decisions(call: &Call) -> Result<Vec<Value>, Problem> {
 /// Bytes, from `from` to `to` at most, and how many there are in all.
 pub(super) async fn range(call: &Call, path: &str, from: u64, to: u64) -> Result<(Vec<u8>, u64), Problem> {
     let range = format!("bytes={from}-{}", to.saturating_sub(1).max(from));
-    let response = match send(call, Request::get(path).header(RANGE, range), Body::empty()).await {
+    let response = match send(call, Request::get(path).header(RANGE, range), Body::empty(), call.readings.clone()).await
+    {
         // Nothing is at that place.
         Err(problem) if problem.code() == Code::RangeNotSatisfiable => return Ok((Vec::new(), from)),
         response => response?,
@@ -77,6 +84,6 @@ pub(super) async fn post(call: &Call, path: &str, body: &Value) -> Result<Value,
 /// Acts with a body that is written already.
 pub(super) async fn act(call: &Call, method: Method, path: &str, body: String) -> Result<Value, Problem> {
     let request = Request::builder().method(method).uri(path).header(CONTENT_TYPE, "application/json");
-    let response = send(call, request, Body::from(body)).await?;
+    let response = send(call, request, Body::from(body), Readings::default()).await?;
     Ok(serde_json::from_slice(&bytes(response).await?).unwrap_or_default())
 }

@@ -21,7 +21,7 @@ use crate::app::{Apps, NotLoaded};
 use crate::clock::Clock;
 use crate::listen::Addresses;
 use crate::run::blocking;
-use crate::server::{LogLine, Server, Settings};
+use crate::server::{LogLine, ServedApp, Server, Settings};
 use crate::stopped::Next;
 use crate::worker::Worker;
 
@@ -48,12 +48,17 @@ impl Apps for NoBundles {
 
 /// A server, or a worker with a place for one run, on a journal of its own.
 pub(crate) fn process(is_worker: bool) -> (TempDir, Arc<Server>) {
+    serving(is_worker, Vec::new())
+}
+
+/// The same that serves apps.
+pub(crate) fn serving(is_worker: bool, apps: Vec<ServedApp>) -> (TempDir, Arc<Server>) {
     let dir = tempfile::tempdir().expect("a directory");
     let settings = etude_sqlite::Settings { dir: dir.path().to_owned(), sync: etude_sqlite::Sync::Normal };
     let engine = Arc::new(etude_sqlite::Sqlite::open(settings).expect("a journal"));
     let queues = vec!["default".to_owned()];
     let worker = Worker { queues, places: 1, idle: None, poll: Duration::ZERO, max_crashes: 3 };
-    let settings = Settings { worker: is_worker.then_some(worker), ..Settings::new(dir.path(), Vec::new()) };
+    let settings = Settings { worker: is_worker.then_some(worker), ..Settings::new(dir.path(), apps) };
     let log = Box::new(|_: &LogLine| ());
     let server = Server::new(settings, engine, Box::new(NoBundles), Addresses::default(), Clock::default(), log);
     (dir, server)
