@@ -3,18 +3,30 @@
 /// Characters of a value that a page shows.
 pub(super) const MAX_SHOWN: usize = 64 * 1024;
 
-/// The text of a JSON value with indents, its numbers as they are written. At most `max` bytes and what ends them.
+/// Lines of a value that a page shows. A browser lays all of them out before it paints.
+const MAX_LINES: usize = 1_000;
+
+/// What stands where a value is cut. The text of a whole value never ends so.
+const CUT: &str = "\n…";
+
+/// True if [`pretty`] did not leave anything out.
+pub(super) fn is_whole(shown: &str) -> bool {
+    !shown.ends_with(CUT)
+}
+
+/// The text of a JSON value with indents, its numbers as they are written. At most `max` bytes and [`MAX_LINES`], and what ends them.
 pub(super) fn pretty(text: &str, max: usize) -> String {
     let mut out = String::with_capacity(text.len().min(max) + 64);
-    let (mut depth, mut is_string, mut is_escaped) = (0_usize, false, false);
+    let (mut depth, mut lines, mut is_string, mut is_escaped) = (0_usize, 1_usize, false, false);
     let mut chars = text.trim().chars().peekable();
-    let line = |out: &mut String, depth: usize| {
+    let line = |out: &mut String, lines: &mut usize, depth: usize| {
+        *lines += 1;
         out.push('\n');
         out.extend(std::iter::repeat_n("  ", depth.min(40)));
     };
     while let Some(c) = chars.next() {
-        if out.len() >= max {
-            out.push_str("\n…");
+        if out.len() >= max || lines > MAX_LINES {
+            out.push_str(CUT);
             break;
         }
         if is_string {
@@ -39,18 +51,18 @@ pub(super) fn pretty(text: &str, max: usize) -> String {
                     Some(end) => out.push(end),
                     None => {
                         depth += 1;
-                        line(&mut out, depth);
+                        line(&mut out, &mut lines, depth);
                     }
                 }
             }
             '}' | ']' => {
                 depth = depth.saturating_sub(1);
-                line(&mut out, depth);
+                line(&mut out, &mut lines, depth);
                 out.push(c);
             }
             ',' => {
                 out.push(c);
-                line(&mut out, depth);
+                line(&mut out, &mut lines, depth);
             }
             ':' => out.push_str(": "),
             c if c.is_ascii_whitespace() => {}
@@ -71,6 +83,18 @@ mod tests {
         let lines =
             "{\n  \"n\": 123456789012345678901234567890,\n  \"a\": [\n    1,\n    {}\n  ],\n  \"s\": \"a, \\\"{b\"\n}";
         assert_eq!(pretty(text, 1_000), lines);
-        assert!(pretty(&format!("[{}]", "1,".repeat(10_000)), 100).len() < 120);
+        assert!(is_whole(lines));
+    }
+
+    /// S-131: what a page shows of a value is bounded in bytes and in lines, and says that it goes on.
+    #[test]
+    fn long_values_are_cut() {
+        let long = format!("[{}1]", "1,".repeat(10_000));
+        let by_bytes = pretty(&long, 100);
+        assert!(by_bytes.len() < 120 && !is_whole(&by_bytes));
+        let by_lines = pretty(&long, 1_000_000);
+        assert!((MAX_LINES..MAX_LINES + 3).contains(&by_lines.lines().count()));
+        assert!(!is_whole(&by_lines));
+        assert!(is_whole(&pretty(&format!("[{}1]", "1,".repeat(900)), 1_000_000)));
     }
 }

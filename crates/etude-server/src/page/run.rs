@@ -88,8 +88,9 @@ fn value(shell: &Shell, shown: &Shown, title: &str, Beginning { text, path, tota
             @if text == "null" {
                 p.dim { @if matches!(shown.status(), "queued" | "running" | "waiting" | "sleeping") { "None yet." } @else { "None." } }
             } @else {
-                pre data-copied { (super::json::pretty(text, super::json::MAX_SHOWN)) }
-                @if *total > MAX_SHOWN {
+                @let shown_text = super::json::pretty(text, super::json::MAX_SHOWN);
+                pre data-copied { (shown_text) }
+                @if *total > MAX_SHOWN || !super::json::is_whole(&shown_text) {
                     div.actions.small {
                         span.dim { "The beginning of " (bytes(*total)) "." }
                         a href=(shell.link(path)) download={ (title) ".json" } { "Download" }
