@@ -27,7 +27,7 @@ mod row;
 mod wire;
 
 pub(crate) use kept::Documents;
-pub(crate) use row::{Summaries, result_in, result_of, row_text};
+pub(crate) use row::{Rows, result_in, result_of, row_text};
 
 use row::Summary;
 use wire::Page;

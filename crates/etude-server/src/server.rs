@@ -18,7 +18,7 @@ use crate::ledger::retention::Retention;
 use crate::listen::Addresses;
 use crate::metrics::Metrics;
 use crate::notice::Notices;
-use crate::run::{Documents, Summaries};
+use crate::run::{Documents, Rows};
 use crate::schedule::Schedules;
 use crate::session::{Sessions, Throttle};
 use crate::spending::Spending;
@@ -130,7 +130,7 @@ pub struct Server {
     engine: Arc<dyn Engine>,
     apps: Box<dyn Apps>,
     stories: Stories,
-    summaries: Summaries,
+    rows: Rows,
     documents: Documents,
     works: Works,
     spending: Spending,
@@ -177,7 +177,7 @@ impl Server {
             engine,
             apps,
             stories: Stories::default(),
-            summaries: Summaries::default(),
+            rows: Rows::default(),
             documents: Documents::default(),
             works: Works::default(),
             spending: Spending::default(),
@@ -225,9 +225,9 @@ impl Server {
         &self.works
     }
 
-    /// What the rows of runs have from their result documents.
-    pub(crate) fn summaries(&self) -> &Summaries {
-        &self.summaries
+    /// Rows of runs, as they were sent.
+    pub(crate) fn rows(&self) -> &Rows {
+        &self.rows
     }
 
     /// Documents of runs that have ended.

@@ -16,11 +16,11 @@ use super::wire::{Links, Row, raw};
 use crate::problem::Problem;
 use crate::server::Server;
 
-/// Summaries that are kept, about half a kilobyte each.
+/// Rows that are kept, most of them shorter than a kilobyte.
 const MAX_KEPT: usize = 2_000;
 
-/// Bytes of the longest reason that is kept.
-const MAX_REASON: usize = 1_024;
+/// Bytes of the longest row that is kept.
+const MAX_ROW: usize = 2_048;
 
 /// What the row of a run has from its result document.
 #[derive(Debug)]
@@ -53,28 +53,26 @@ impl Summary {
     }
 }
 
-/// Summaries of runs that have a result document, so that a list which is read again parses none. Each is of one change of its run:
-/// the next change makes another.
+/// Rows of runs that have a result document, as they are sent, so that a list which is read again parses and writes none. Each is
+/// of one change of its run: the next change makes another.
 #[derive(Debug, Default)]
-pub(crate) struct Summaries(Mutex<HashMap<String, (u64, Arc<Summary>)>>);
+pub(crate) struct Rows(Mutex<HashMap<String, (u64, Arc<RawValue>)>>);
 
-impl Summaries {
-    /// The summary of a run, if it has a result document.
-    fn of(&self, engine: &dyn Engine, row: &RunRow) -> Result<Option<Arc<Summary>>, Problem> {
-        let kept = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, summary)) = kept().get(&row.id).filter(|(change, _)| *change == row.change) {
-            return Ok(Some(Arc::clone(summary)));
+impl Rows {
+    fn get(&self, row: &RunRow) -> Option<Arc<RawValue>> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.get(&row.id).filter(|(change, _)| *change == row.change).map(|(_, text)| Arc::clone(text))
+    }
+
+    fn keep(&self, row: &RunRow, text: &Arc<RawValue>) {
+        if text.get().len() > MAX_ROW {
+            return;
         }
-        let Some(document) = result_of(engine, row)? else { return Ok(None) };
-        let summary = Arc::new(Summary::of(&document)?);
-        if summary.reason.as_ref().is_none_or(|reason| reason.len() <= MAX_REASON) {
-            let mut kept = kept();
-            if kept.len() >= MAX_KEPT {
-                kept.clear();
-            }
-            kept.insert(row.id.clone(), (row.change, Arc::clone(&summary)));
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= MAX_KEPT {
+            kept.clear();
         }
-        Ok(Some(summary))
+        kept.insert(row.id.clone(), (row.change, Arc::clone(text)));
     }
 }
 
@@ -117,9 +115,17 @@ pub(super) fn text(server: &Server, row: &RunRow, summary: Option<&Summary>) -> 
 }
 
 /// The row of a run as JSON text.
-pub(crate) fn row_text(server: &Server, row: &RunRow) -> Result<Box<RawValue>, Problem> {
-    let summary = server.summaries().of(&**server.engine(), row)?;
-    text(server, row, summary.as_deref())
+pub(crate) fn row_text(server: &Server, row: &RunRow) -> Result<Arc<RawValue>, Problem> {
+    if let Some(kept) = server.rows().get(row) {
+        return Ok(kept);
+    }
+    let summary = result_of(&**server.engine(), row)?.as_ref().map(Summary::of).transpose()?;
+    let written: Arc<RawValue> = text(server, row, summary.as_ref())?.into();
+    // How long a run takes that goes on, and what it waits for in the queue, are of this moment.
+    if summary.is_some() {
+        server.rows().keep(row, &written);
+    }
+    Ok(written)
 }
 
 /// The result document of a run, if it has one.

@@ -1,6 +1,7 @@
 //! Runs as they are sent.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -10,7 +11,7 @@ use crate::problem::{Code, Problem};
 /// A page of runs.
 #[derive(Default, Serialize)]
 pub(super) struct Page {
-    pub(super) runs: Vec<Box<RawValue>>,
+    pub(super) runs: Vec<Arc<RawValue>>,
     /// The cursor of the next page.
     pub(super) next: Option<String>,
 }
