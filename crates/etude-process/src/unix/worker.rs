@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, setpgid, waitid};
 
 use super::{Alarm, At, Launched, platform};
 use crate::program::Launch;
@@ -31,11 +31,13 @@ const MAX_LENGTH: usize = 4096;
 /// How much of what a server has printed is looked at, in bytes.
 const TAIL: usize = 4096;
 
-/// A fork server. It ends when this is dropped.
+/// A fork server. It ends when this is dropped, with the process that waits for the next step.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
     channel: UnixStream,
+    /// The process that waits for a step, if it is known already.
+    waiting: Option<Pid>,
 }
 
 /// Why a server can do no more.
@@ -61,7 +63,7 @@ impl From<Errno> for Trouble {
 
 impl Server {
     /// Starts `launch`, an interpreter, at `at` with the variables `env`. It reads its program and a first message from
-    /// its stdin. Waits until it is ready.
+    /// its stdin. Waits until it has forked the process of the first step.
     #[expect(clippy::disallowed_methods, reason = "how a host starts a warm interpreter")]
     pub(crate) fn start(
         launch: &Launch,
@@ -81,60 +83,73 @@ impl Server {
             At::Path(dir) => _ = command.current_dir(dir),
             At::Given(given) => sandbox::send(&channel, &given.iter().map(AsFd::as_fd).collect::<Vec<_>>())?,
         }
-        let mut server = Self { child: command.spawn()?, channel };
+        let mut server = Self { child: command.spawn()?, channel, waiting: None };
         super::descriptors::give_back(super::id_of(&server.child));
         // With the command goes our copy of the other end of the socket.
         drop(command);
         let length = u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes();
         let reported = [program, &length, message].into_iter().try_for_each(|part| server.channel.write_all(part));
-        match reported.map_err(Trouble::from).and_then(|()| server.answer(alarm, START)) {
-            Ok(line) if line == "ready" => Ok(server),
-            Ok(line) => Err(Trouble::Broken(format!("it said `{line}`"))),
+        match reported.map_err(Trouble::from).and_then(|()| server.announced(alarm, START)) {
+            Ok(id) => {
+                server.waiting = Some(id);
+                Ok(server)
+            }
             Err(Trouble::Broken(why)) => Err(Trouble::Broken(server.last_words().unwrap_or(why))),
             Err(Trouble::Rung) => Err(Trouble::Rung),
         }
     }
 
-    /// Forks a process that is ours from then on, as if it had been started here.
+    /// Has a process become a step that is ours from then on, as if it had been started here. It was forked before, and the
+    /// server forks the next one meanwhile.
     pub(crate) fn fork(&mut self, request: &[u8], stdin: bool, alarm: &Alarm) -> Result<Launched, Trouble> {
+        let id = match self.waiting.take() {
+            Some(id) => id,
+            None => self.announced(alarm, FORK)?,
+        };
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        match waitid(WaitId::Pid(id), look) {
+            Ok(None) => {}
+            Ok(Some(_)) => return Err(Trouble::Broken("it has ended".to_owned())),
+            Err(Errno::CHILD) => {
+                return Err(Trouble::Broken("orphans are not given to this process here".to_owned()));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let end = platform::end_of(id)?;
         let (given, stdin) = if stdin {
             let (theirs, ours) = io::pipe()?;
             (OwnedFd::from(theirs), Some(OwnedFd::from(ours)))
         } else {
             (OwnedFd::from(File::open("/dev/null")?), None)
         };
-        let ((stdout, out), (stderr, err), (ready, mut go)) = (io::pipe()?, io::pipe()?, io::pipe()?);
-        self.send(request, &[given.as_fd(), out.as_fd(), err.as_fd(), ready.as_fd()])?;
-        // What holds the other ends now is the step alone.
-        drop((given, out, err, ready));
-        let line = self.answer(alarm, FORK)?;
-        let id = line.parse().ok().filter(|id| *id > 0).and_then(Pid::from_raw);
-        let Some(id) = id else { return Err(Trouble::Broken(format!("it said `{line}`"))) };
-        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        if matches!(waitid(WaitId::Pid(id), look), Err(Errno::CHILD)) {
-            // Without the byte that it waits for it ends by itself.
-            return Err(Trouble::Broken("orphans are not given to this process here".to_owned()));
+        let ((stdout, out), (stderr, err)) = (io::pipe()?, io::pipe()?);
+        setpgid(Some(id), Some(id))?;
+        if let Err(trouble) = self.send(request, &[given.as_fd(), out.as_fd(), err.as_fd()]) {
+            // It has left the group that ends with the server, and has not begun.
+            let _ = kill_process(id, Signal::KILL);
+            let _ = waitid(WaitId::Pid(id), WaitIdOptions::EXITED);
+            return Err(trouble);
         }
-        match platform::end_of(id).and_then(|end| go.write_all(b"!").map(|()| end)) {
-            Ok(end) => Ok(Launched { id, end, stdin, stdout: stdout.into(), stderr: stderr.into() }),
-            Err(error) => {
-                drop(go);
-                let _ = waitid(WaitId::Pid(id), WaitIdOptions::EXITED);
-                Err(error.into())
-            }
-        }
+        Ok(Launched { id, end, stdin, stdout: stdout.into(), stderr: stderr.into() })
     }
 
-    fn send(&mut self, request: &[u8], fds: &[std::os::fd::BorrowedFd<'_>; 4]) -> Result<(), Trouble> {
+    fn send(&mut self, request: &[u8], fds: &[std::os::fd::BorrowedFd<'_>; 3]) -> Result<(), Trouble> {
         let length =
             u32::try_from(request.len()).map_err(|_| Trouble::Broken("its arguments are too long".to_owned()))?;
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         control.push(SendAncillaryMessage::ScmRights(fds));
         let length = length.to_be_bytes();
         // Four bytes that are not sent whole at once do not occur; if they do, the server waits for more, in vain.
         sendmsg(&self.channel, &[IoSlice::new(&length)], &mut control, SendFlags::NOSIGNAL)?;
         Ok(self.channel.write_all(request)?)
+    }
+
+    /// The process that the server has forked for the next step, within `limit`.
+    fn announced(&mut self, alarm: &Alarm, limit: Duration) -> Result<Pid, Trouble> {
+        let line = self.answer(alarm, limit)?;
+        let id = line.parse().ok().filter(|id| *id > 0).and_then(Pid::from_raw);
+        id.ok_or_else(|| Trouble::Broken(format!("it said `{line}`")))
     }
 
     /// The next line that the server sends, within `limit`; one that begins with `!` is the reason why it cannot.
@@ -184,8 +199,10 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It holds nothing that it could lose. One that has ended has got what it was to get.
-        let _ = self.child.kill();
+        // They hold nothing that they could lose. What has ended has got what it was to get.
+        let group = Pid::from_child(&self.child);
+        let _ = kill_process_group(group, Signal::KILL);
         let _ = self.child.wait();
+        while let Ok(Some(_)) = waitid(WaitId::Pgid(Some(group)), WaitIdOptions::EXITED) {}
     }
 }

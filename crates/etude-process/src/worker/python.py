@@ -1,13 +1,13 @@
 """The fork server of warm Python steps. It runs nothing of a step itself, and ends with its socket, which is its stdin.
 
 Messages are a length and that many bytes: fields, each ended by a NUL. The first has how many modules to import, the
-modules, and the variables that the interpreter was started with, as NAME=VALUE. The answer is the line "ready", or "!" and
-a reason. Requests have how many words there are, how many flags follow the first of them, the words, the directory, and
-the variables. With their length come the file descriptors of stdin, stdout, stderr, and of a pipe from which the step reads
-one byte before it begins. The answer is a line: the id of the process, or "!" and a reason.
+modules, and the variables that the interpreter was started with, as NAME=VALUE. Answers are lines: the id of a process that
+waits for a request, or "!" and a reason. Requests have how many words there are, how many flags follow the first of them,
+the words, the directory, and the variables. With their length come the file descriptors of stdin, stdout and stderr. The
+process that was announced last reads the request and becomes the step; the next one is forked and announced meanwhile.
 
 A step is forked twice, so that it is given to the runner, who has asked for orphans: it is watched, ended and waited for
-exactly as a process that the runner has started itself.
+exactly as a process that the runner has started itself. Until it is asked for it is in the group of the server.
 
 But for `json`, in which steps are spoken to, nothing is imported here that a new interpreter has not imported either. A step
 that has a module of its own by a name that is taken is run by a new interpreter.
@@ -37,7 +37,7 @@ def receive(channel, data, count):
 
 def request(channel):
     """The next request and its file descriptors."""
-    room = _socket.CMSG_SPACE(4 * INT)
+    room = _socket.CMSG_SPACE(3 * INT)
     head, extras, _, _ = channel.recvmsg(INT, room)
     if not head:
         return None, []
@@ -50,7 +50,7 @@ def request(channel):
 
 
 def prepare(channel, shared):
-    """Imports what is asked for; the variables it was started with, or None if no step can be forked from here."""
+    """Imports what is asked for; what steps need to know of the start, or None if none can be forked from here."""
     size = receive(channel, b"", INT)
     fields = size and receive(channel, b"", int.from_bytes(size, "big"))
     if not fields:
@@ -79,10 +79,21 @@ def prepare(channel, shared):
     # What imports have printed must not be printed again by every step.
     sys.stdout.flush()
     sys.stderr.flush()
+    given, found = variables_of(given), dict(os.environb)
+    # What stands between the runner and the interpreter, such as a script that chooses its version, may have changed
+    # variables. It would change those of a new interpreter in the same way.
+    names = [name for name in list(found) + list(given) if given.get(name) != found.get(name)]
+    changes = {name: (given.get(name), found.get(name)) for name in names}
+    # Each step has its own, which leaves the memory that /proc shows to `rewrite`.
+    os.environb.clear()
+    start = given, changes, contents("/proc/self/cmdline").partition(b"\0")[0], areas()
     if hasattr(__import__("gc"), "freeze"):
         remember(shared)
-    answer(channel, "ready")
-    return dict(variable.partition(b"=")[::2] for variable in given)
+    return start
+
+
+def variables_of(fields):
+    return dict(field.partition(b"=")[::2] for field in fields)
 
 
 def contents(path):
@@ -103,36 +114,33 @@ def serve(shared):
     """Returns in the process of a step, with what it is to run; in the server at its end, with None."""
     before = set(sys.modules)
     channel = _socket.socket(fileno=os.dup(0))
-    given = prepare(channel, shared)
-    if given is None:
+    start = prepare(channel, shared)
+    if start is None:
         return None
     preloaded = {name.partition(".")[0] for name in set(sys.modules) - before}
+    # Each step would free it, and copy all pages that have one of the names.
+    del before
     while True:
-        try:
-            body, fds = request(channel)
-        except OSError:
-            return None
-        if body is None:
-            return None
         told, tells = os.pipe()
         try:
             between = os.fork()
         except OSError as error:
             answer(channel, "!it cannot fork: %r" % error)
-            between = None
+            return None
         if between == 0:
             fork_step(tells)
             os.close(told)
-            channel.close()
-            return become(body, fds, given) + (preloaded,)
+            rehearse(start[0])
+            return become(channel, tells, start) + (preloaded,)
         os.close(tells)
-        for fd in fds:
-            os.close(fd)
-        if between is not None:
-            step = os.read(told, 32)
-            os.waitpid(between, 0)
-            answer(channel, step.decode() or "!it cannot fork twice")
+        step = os.read(told, 32)
+        os.waitpid(between, 0)
+        # From here on it is a child of the runner.
+        answer(channel, step.decode() or "!it cannot fork twice")
+        is_taken = os.read(told, 1)
         os.close(told)
+        if not is_taken:
+            return None
 
 
 def fork_step(tells):
@@ -140,18 +148,37 @@ def fork_step(tells):
     try:
         step = os.fork()
         if step:
-            os.setpgid(step, step)
             os.write(tells, str(step).encode())
             os._exit(0)
     except OSError:
         os._exit(1)
-    os.close(tells)
 
 
-def become(body, fds, given):
-    """Turns this copy of the server into the process of a step, once the runner knows it."""
-    if os.read(fds[3], 1) != b"!":
+def rehearse(given):
+    """Does once what every step does, with no effect. A page of a fork is copied when it is first written to. These copies
+    take most of the time of a small step, and here nothing waits for them."""
+    os.environb.update(given)
+    joined([name + b"=" + value for name, value in os.environb.items()], 1)
+    os.environb.clear()
+    is_module(os.path.realpath(os.getcwd()), "".join(listed("")))
+    exec(compile(b"def f(): pass\nf()", "<worker>", "exec", 0, True), {})
+
+
+def become(channel, tells, start):
+    """Turns this copy of the server into the process of a step, once it is asked for."""
+    try:
+        body, fds = request(channel)
+    except OSError:
+        body = None
+    if body is None:
         os._exit(0)
+    try:
+        os.write(tells, b"!")
+    except OSError:
+        # The server is gone. This step is not.
+        pass
+    os.close(tells)
+    channel.close()
     for number in range(3):
         os.dup2(fds[number], number)
     for fd in fds:
@@ -159,41 +186,47 @@ def become(body, fds, given):
     fields = body.split(b"\0")[:-1]
     count, flags = int(fields[0]), int(fields[1])
     words, (directory, *variables) = fields[2 : 2 + count], fields[2 + count :]
-    words[0] = contents("/proc/self/cmdline").partition(b"\0")[0]
+    _, changes, words[0], places = start
     os.chdir(directory)
-    # What stands between the runner and the interpreter, such as a script that chooses its version, may have changed
-    # variables. It would change those of a new interpreter in the same way.
-    found = dict(os.environb)
-    changed = {name: value for name, value in found.items() if given.get(name) != value}
-    os.environb.clear()
-    for name, value in (variable.partition(b"=")[::2] for variable in variables):
-        if given.get(name) != value:
-            os.environb[name] = value
-        elif name in found:
-            os.environb[name] = found[name]
-    for name, value in changed.items():
-        if name not in given:
-            os.environb.setdefault(name, value)
-    rewrite(words, [name + b"=" + value for name, value in os.environb.items()])
+    variables = variables_of(variables)
+    for name, (given, found) in changes.items():
+        if variables.get(name) != given:
+            continue
+        if found is None:
+            del variables[name]
+        else:
+            variables[name] = found
+    os.environb.update(variables)
+    rewrite(places, words, [name + b"=" + value for name, value in variables.items()])
     return [os.fsdecode(word) for word in words], 1 + flags
 
 
-def rewrite(words, variables):
+def areas():
+    """Where the command and the environment lie that /proc shows of this process and its forks; None if it does not say."""
+    try:
+        # Fields 48 to 51 of the line, whose first after the name is field 3.
+        fields = contents("/proc/self/stat").rpartition(b")")[2].split()[45:49]
+        args, args_end, env, env_end = (int(field) for field in fields)
+    except (OSError, ValueError):
+        return None
+    return (args, args_end), (env, env_end)
+
+
+def rewrite(places, words, variables):
     """Shows the step's own command and environment in /proc: what a step leaves behind is found by its environment."""
+    if places is None:
+        # Then it is found by its group only.
+        return
     # The marks come first: they must be there, however little room there is.
     variables = sorted(variables, key=lambda variable: not variable.startswith(b"ETUDE_"))
     try:
-        fields = contents("/proc/self/stat").rpartition(b")")[2].split()
-        # Fields 48 to 51 of the line, whose first after the name is field 3. The environment that lay there was replaced.
-        args, args_end, env, env_end = (int(field) for field in fields[45:49])
         memory = os.open("/proc/self/mem", os.O_RDWR | os.O_CLOEXEC)
         try:
-            for start, end, entries in ((args, args_end, words), (env, env_end, variables)):
+            for (start, end), entries in zip(places, (words, variables)):
                 os.pwrite(memory, joined(entries, end - start), start)
         finally:
             os.close(memory)
-    except (OSError, ValueError, IndexError):
-        # Then it is found by its group only.
+    except OSError:
         pass
 
 
@@ -283,22 +316,28 @@ def remember(shared):
     """Notes what all steps have in common, before the first of them."""
     io, collector = sys.modules["_io"], __import__("gc")
     shared.update(collector=collector, threads=__import__("_thread")._count, streams=(sys.stdout, sys.stderr))
-    shared.update(modules=dict(sys.modules), is_pure=is_pure(sys.modules.items()))
+    last = next(latest())
+    shared.update(last=(last, sys.modules[last]), is_pure=is_pure(sys.modules.items()))
     shared["memory"] = io.StringIO, io.BytesIO
     shared["files"] = io.TextIOWrapper, io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io.FileIO
     shared["open"] = [thing for thing in collector.get_objects() if type(thing) in shared["files"]]
     collector.freeze()
-    shared["frozen"] = collector.get_freeze_count()
+    # The first of what is not frozen.
+    shared["canary"] = []
 
 
 def leave(shared, end=os._exit):
     """Called when a step has ended, and all that it has registered was called. If nothing is left in the process that has
     something to do at its end, it ends here: the interpreter would free every object first, which takes longer than most steps
     do, because a page is copied for nearly each of them."""
-    if "frozen" not in shared:
+    if "canary" not in shared:
         return
     try:
-        is_left = has_finalizers(shared)
+        things = shared["collector"].get_objects()
+        if not any(thing is shared["canary"] for thing in things):
+            # The step has frozen its own. The interpreter frees nothing of that, wherever it was started.
+            return
+        is_left = has_finalizers(shared, things)
         if "status" in shared and not is_left and is_plain(shared) and flushed(shared["streams"]):
             for file in shared["open"]:
                 flushed([file])
@@ -311,16 +350,10 @@ def leave(shared, end=os._exit):
         shared["collector"].unfreeze()
 
 
-def has_finalizers(shared):
+def has_finalizers(shared, things):
     """True if the step has left something that is told of its end: files, generators, objects with `__del__`."""
-    # Fewer are those that were freed; more, that the step has frozen its own.
-    if shared["collector"].get_freeze_count() > shared["frozen"]:
-        return True
-    for thing in shared["collector"].get_objects():
-        kind = type(thing)
-        if hasattr(kind, "__del__") and kind not in shared["memory"] and not (kind in shared["files"] and thing.closed):
-            return True
-    return False
+    kinds = {kind for kind in set(map(type, things)) if hasattr(kind, "__del__")}.difference(shared["memory"])
+    return any(type(thing) in kinds and not (type(thing) in shared["files"] and thing.closed) for thing in things)
 
 
 def is_plain(shared):
@@ -329,8 +362,20 @@ def is_plain(shared):
         return False
     if (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__) != shared["streams"] * 2:
         return False
-    known = shared["modules"]
-    return shared["is_pure"] and is_pure((name, new) for name, new in sys.modules.items() if known.get(name) is not new)
+    return shared["is_pure"] and is_pure(added(shared["last"]))
+
+
+def latest():
+    """The names of all modules, from the latest import to the first."""
+    return reversed(sys.modules if sys.version_info >= (3, 8) else list(sys.modules))
+
+
+def added(last):
+    """What was imported since `last`, a name and its module: an import puts it at the end, also where the name was there."""
+    for name in latest():
+        if name == last[0] and sys.modules[name] is last[1]:
+            return
+        yield name, sys.modules[name]
 
 
 def is_pure(modules):

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use etude_core::effect::{ProcessCall, Worker};
 use etude_core::outcome::{Exit, ProcessEnd, Warmth};
-use etude_process::Cancel;
+#[cfg(target_os = "linux")]
+use rustix::process::Pid;
 
 use crate::fixture::{Fixture, direct, eventually, is_alive, script, shell, value, with_stdin};
 
@@ -147,6 +148,11 @@ fn ends_are_those_of_a_new_interpreter() {
         "async def m(): pass\nx = m()",
         "import logging\nh = logging.FileHandler('log', delay=True); logging.root.addHandler(h); logging.error('it')",
         "import asyncio\nasync def f(): await asyncio.sleep(0); print('ran')\nasyncio.run(f())",
+        // What would hide what is left.
+        "import gc\nclass C:\n  def __del__(self): print('freed')\nc = C(); gc.freeze()",
+        "import gc\nclass C:\n  def __del__(self): print('freed')\nc = C(); gc.freeze(); gc.unfreeze()",
+        "import sys; del sys.modules[list(sys.modules)[-1]]; import ctypes; ctypes.CDLL(None).printf(b'from C'); print('{', end='')",
+        "import sys, json; sys.modules['ctypes'] = json; del sys.modules['ctypes']; import ctypes; ctypes.CDLL(None).printf(b'from C')",
         "import sqlite3; c = sqlite3.connect(':memory:'); print(c.execute('select 1').fetchone())",
     ];
     // A step that writes at once would show nothing of what is written at the end.
@@ -317,13 +323,62 @@ fn background_process_and_interpreter_end_with_the_run() {
     assert_eq!(fixture.output("kill -0 $(cat server) $(cat daemon) && echo '{\"output\":\"up\"}'"), "\"up\"");
     fixture.host.kill_leftovers();
     assert!(!is_alive(server) && !is_alive(daemon));
+    assert_eq!(processes_of(&fixture), Vec::<Pid>::new());
+}
+
+/// the process of a step is forked while the run does something else, and ends with the run if no step needs it.
+#[cfg(target_os = "linux")]
+#[test]
+fn process_of_the_next_step_waits_for_it() {
+    let fixture = Fixture::new();
+    let call = marked(direct(&["python3", "-c", "import os; print('{\"output\":%d}' % os.getpid())"]));
+    value(&fixture.run(&call));
+    for _ in 0..3 {
+        let (next, _) = next_and_all(&fixture);
+        assert_eq!(value(&fixture.run(&call)), next.as_raw_nonzero().to_string());
+    }
+    let (_, both) = next_and_all(&fixture);
+    fixture.host.kill_leftovers();
+    assert_eq!(both.into_iter().filter(|pid| is_there(*pid)).collect::<Vec<_>>(), Vec::<Pid>::new());
+}
+
+/// The process that waits for the next step, and it with its interpreter, which leads the group of both.
+#[cfg(target_os = "linux")]
+fn next_and_all(fixture: &Fixture) -> (Pid, Vec<Pid>) {
+    let us = Some(rustix::process::getpid());
+    let mut found = Vec::new();
+    eventually("the interpreter and the next step are there", || {
+        found = processes_of(fixture);
+        matches!(found[..], [a, b] if group_of(a) == group_of(b)) && found.iter().all(|pid| parent_of(*pid) == us)
+    });
+    (*found.iter().find(|pid| group_of(**pid) != Some(**pid)).expect("one leads no group"), found)
+}
+
+#[cfg(target_os = "linux")]
+fn group_of(pid: Pid) -> Option<Pid> {
+    rustix::process::getpgid(Some(pid)).ok()
+}
+
+/// The processes of the fixture's run, by their environment.
+#[cfg(target_os = "linux")]
+fn processes_of(fixture: &Fixture) -> Vec<Pid> {
     let mark = format!("ETUDE_RUN_ID={}", fixture.run_id);
-    let ours = |pid: &str| std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    let marked = |pid: String| ours(&pid).split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes());
-    let left = std::fs::read_dir("/proc").expect("processes").flatten();
-    let left: Vec<String> =
-        left.filter_map(|entry| entry.file_name().into_string().ok()).filter(|p| marked(p.clone())).collect();
-    assert_eq!(left, Vec::<String>::new());
+    let all = std::fs::read_dir("/proc").expect("processes").flatten();
+    let all = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw));
+    let environ = |pid: &Pid| std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).unwrap_or_default();
+    all.filter(|pid| environ(pid).split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes())).collect()
+}
+
+/// True for a process that is alive, and for one that has ended and was not waited for.
+#[cfg(target_os = "linux")]
+fn is_there(pid: Pid) -> bool {
+    std::fs::exists(format!("/proc/{}", pid.as_raw_nonzero())).expect("looked")
+}
+
+#[cfg(target_os = "linux")]
+fn parent_of(pid: Pid) -> Option<Pid> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok().and_then(Pid::from_raw)
 }
 
 /// steps that run at the same time come from one interpreter and do not wait for each other.
@@ -419,20 +474,34 @@ fn dead_interpreter_is_no_failure() {
     let fixture = Fixture::new();
     let call = marked(direct(&["python3", "-c", "print('{\"output\":1}')"]));
     assert_eq!(warmth(&fixture.run(&call)), &Warmth::Warm);
-    let mark = format!("ETUDE_RUN_ID={}", fixture.run_id);
-    let pids = std::fs::read_dir("/proc").expect("processes").flatten();
-    let servers =
-        pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok().and_then(rustix::process::Pid::from_raw));
-    let is_ours = |pid: &rustix::process::Pid| {
-        let environ = std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).unwrap_or_default();
-        environ.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes())
-    };
-    for server in servers.filter(is_ours) {
-        rustix::process::kill_process(server, rustix::process::Signal::KILL).expect("killed");
-        let stat = format!("/proc/{}/stat", server.as_raw_nonzero());
-        eventually("it is dead", || std::fs::read_to_string(&stat).is_ok_and(|text| text.contains(") Z ")));
-    }
-    let end = fixture.host.run(&call, &Cancel::new(), &mut |_| {}).expect("not cancelled");
+    let (_, both) = next_and_all(&fixture);
+    kill(both);
+    let end = fixture.run(&call);
     assert_eq!(value(&end), "1");
     assert!(matches!(warmth(&end), Warmth::Cold(_)), "{end:?}");
+}
+
+/// without the interpreter, the process that waits already is the last warm step.
+#[cfg(target_os = "linux")]
+#[test]
+fn next_step_survives_its_interpreter() {
+    let fixture = Fixture::new();
+    let call = marked(direct(&["python3", "-c", "print('{\"output\":1}')"]));
+    assert_eq!(warmth(&fixture.run(&call)), &Warmth::Warm);
+    let (_, both) = next_and_all(&fixture);
+    kill(both.into_iter().filter(|pid| group_of(*pid) == Some(*pid)).collect());
+    let [warm, cold] = [fixture.run(&call), fixture.run(&call)];
+    assert_eq!([value(&warm), value(&cold)], ["1", "1"]);
+    assert_eq!(warmth(&warm), &Warmth::Warm);
+    assert!(matches!(warmth(&cold), Warmth::Cold(_)), "{cold:?}");
+}
+
+/// Kills processes that are children of this one.
+#[cfg(target_os = "linux")]
+fn kill(pids: Vec<Pid>) {
+    for pid in pids {
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("killed");
+        let stat = format!("/proc/{}/stat", pid.as_raw_nonzero());
+        eventually("it is dead", || std::fs::read_to_string(&stat).is_ok_and(|text| text.contains(") Z ")));
+    }
 }
