@@ -5,7 +5,7 @@ use etude_core::digest::Digest;
 use etude_core::plan::stages::SlotForms;
 use etude_core::tree;
 use etude_process::blob::{self, BlobStore};
-use etude_runtime::engine::Record;
+use etude_runtime::engine::{self, Engine, Record};
 use etude_runtime::record;
 use etude_spec::source::{ReadFailure, Sources};
 use serde_json::{Value, json};
@@ -133,6 +133,21 @@ impl Pins {
             });
         }
         Some(Self(pins))
+    }
+
+    /// The records among those of a run that hold pins. The others are not kept in memory, however many they are.
+    ///
+    /// # Errors
+    /// The journal fails or is damaged.
+    pub fn records(engine: &dyn Engine, run_id: &str) -> Result<Vec<Record>, engine::Error> {
+        const PAGE: u32 = 250;
+        let (mut found, mut after) = (Vec::new(), 0);
+        loop {
+            let page = engine.tail(run_id, after, PAGE)?;
+            let Some(last) = page.last() else { return Ok(found) };
+            after = last.position;
+            found.extend(page.into_iter().map(|it| it.record).filter(|record| record.key == KEY));
+        }
     }
 
     /// True if the files are what they were.

@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use etude_core::machine::Command;
 use etude_core::plan::Plan;
-use etude_core::report::Event;
+use etude_core::report::{Event, StepRow};
 use etude_process::blob::BlobStore;
 use etude_runtime::clock::rfc3339;
-use etude_runtime::engine::{Engine, Error, Positioned, Record, RunView};
+use etude_runtime::engine::{Engine, Error, NewRun, Positioned, Record, RunRow, RunView};
 use etude_runtime::record;
 use serde_json::{Value, json};
 
@@ -24,6 +24,9 @@ use crate::target::Target;
 
 pub use event::event_json;
 pub use pinned::Pinned;
+
+/// How many records are in memory at once.
+const PAGE: u32 = 250;
 
 /// The id of an event. Later events have larger ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,227 +64,192 @@ pub struct StoryEvent {
     pub body: Arc<str>,
 }
 
-/// Events in their order, and their names, each once.
+/// Writes events down, in their order.
 #[derive(Debug, Default)]
-struct Events {
-    all: Vec<StoryEvent>,
+struct Scribe {
+    /// Those that were not handed over.
+    new: Vec<StoryEvent>,
+    /// The id of the last one of all.
+    last: Option<EventId>,
+    /// The last one is the end of an attempt.
+    has_end: bool,
+    /// Their names, each once.
     names: BTreeSet<Arc<str>>,
+    /// Events of stages so far, which are numbered; `None` if the run is not one of a machine.
+    stages: Option<u64>,
 }
 
-impl Events {
-    fn push(&mut self, id: EventId, body: &Value) {
+impl Scribe {
+    /// Adds an event that follows from the record at `position`.
+    fn push(&mut self, position: u64, body: &Value) {
+        let number = self.last.filter(|last| last.record == position).map_or(0, |last| last.number);
+        let id = EventId { record: position, number: number.saturating_add(1) };
         let name = body["event"].as_str().unwrap_or("message");
-        let name = self.names.get(name).cloned().unwrap_or_else(|| Arc::from(name));
-        self.names.insert(Arc::clone(&name));
-        self.all.push(StoryEvent { id, name, body: body.to_string().into() });
+        let name = self.names.get(name).cloned().unwrap_or_else(|| {
+            let name: Arc<str> = name.into();
+            self.names.insert(Arc::clone(&name));
+            name
+        });
+        self.new.push(StoryEvent { id, name, body: body.to_string().into() });
+        (self.last, self.has_end) = (Some(id), false);
+    }
+
+    /// Adds the events among `commands`, which follow from the record at `position`.
+    fn emit(&mut self, position: u64, time: &str, commands: Vec<Command>, rows: &[StepRow]) {
+        for command in commands {
+            let Command::Emit(event) = command else { continue };
+            let mut body = match (&event, &mut self.stages) {
+                (Event::Stage { name, payload }, Some(stages)) => {
+                    *stages += 1;
+                    json!({"event": name, "seq": *stages, "payload": payload.value().unwrap_or_default()})
+                }
+                (_, Some(_)) => continue,
+                (event, None) => event_json(event, rows),
+            };
+            body["at"] = time.into();
+            self.push(position, &body);
+        }
     }
 }
 
-/// The events of one run so far. It grows with the journal.
+/// The events of one run, read page by page. It keeps how far the run has come, and neither records nor events.
 #[derive(Debug)]
 pub struct Story {
     plan: Plan,
     app: PathBuf,
     blobs: Arc<dyn BlobStore>,
-    view: RunView,
-    positions: Vec<u64>,
+    run: NewRun,
+    row: RunRow,
     replay: Option<Replay>,
-    events: Events,
-    /// When the run began, in milliseconds since 1970.
-    began_at_ms: i64,
-    /// Events of stages so far, which are numbered.
-    stages: u64,
-    /// The run has ended, and its last event is there.
-    is_over: bool,
-    is_faithful: bool,
+    scribe: Scribe,
+    /// The position of the last record that was read; 0 before the first.
+    position: u64,
+    /// When it was written, or the last one before it that says so, in milliseconds since the run began.
+    after_ms: u64,
+    is_at_end: bool,
 }
 
 impl Story {
-    /// The story of a run up to the end of its journal. `plan` is what the run was made with, `app` the directory of its app.
-    ///
-    /// # Errors
-    /// The journal fails or is damaged.
-    pub fn read(engine: &dyn Engine, run_id: &str, plan: Plan, app: PathBuf) -> Result<Self, Error> {
-        let mut view = engine.view(run_id)?;
-        view.records.clear();
-        let mut story = Self {
+    /// The story of a run, of which nothing has been read. `plan` is what the run was made with, `app` the directory of its app.
+    pub fn new(engine: &dyn Engine, outline: RunView, plan: Plan, app: PathBuf) -> Self {
+        let stages = Target::parse(&outline.row.target).machine().map(|_| 0);
+        Self {
             plan,
             app,
             blobs: engine.blobs(),
-            view,
-            positions: Vec::new(),
+            run: outline.run,
+            row: outline.row,
             replay: None,
-            events: Events::default(),
-            began_at_ms: 0,
-            stages: 0,
-            is_over: false,
-            is_faithful: true,
-        };
-        story.advance(engine)?;
-        Ok(story)
+            scribe: Scribe { stages, ..Scribe::default() },
+            position: 0,
+            after_ms: 0,
+            is_at_end: false,
+        }
     }
 
-    /// The events so far, oldest first.
-    pub fn events(&self) -> &[StoryEvent] {
-        &self.events.all
-    }
-
-    /// True if no further event will come, unless somebody continues the run.
+    /// True if no further event will come, unless the run is continued.
     pub const fn is_over(&self) -> bool {
-        self.is_over
+        self.scribe.has_end && self.row.state.is_final()
     }
 
-    /// True if every record fitted the definition.
-    pub const fn is_faithful(&self) -> bool {
-        self.is_faithful
+    /// True if the journal had no more when it was read last.
+    pub const fn is_at_end(&self) -> bool {
+        self.is_at_end
     }
 
-    /// Adds the events of records that were written meanwhile. True if there are any.
+    /// The events of the next records, oldest first. There may be none although the journal has more.
     ///
     /// # Errors
     /// The journal fails or is damaged.
-    pub fn advance(&mut self, engine: &dyn Engine) -> Result<bool, Error> {
-        const PAGE: u32 = 1_000;
-        let id = self.view.row.id.clone();
+    pub fn read(&mut self, engine: &dyn Engine) -> Result<Vec<StoryEvent>, Error> {
         // The row first: records that are there when the run is over are all there are.
-        let row = engine.row(&id)?;
-        let before = self.events.all.len();
-        let mut new: Vec<Positioned> = Vec::new();
-        loop {
-            let after = new.last().map_or(self.positions.last().copied().unwrap_or(0), |last| last.position);
-            let page = engine.tail(&id, after, PAGE)?;
-            let is_last = page.len() < PAGE as usize;
-            new.extend(page);
-            if is_last {
-                break;
-            }
+        self.row = engine.row(&self.run.id)?;
+        let mut new = engine.tail(&self.run.id, self.position, PAGE)?;
+        self.is_at_end = new.len() < PAGE as usize;
+        while !new.is_empty() {
+            let of_attempt = new.iter().skip(1).take_while(|new| !is_continuation(&new.record)).count();
+            let rest = new.split_off(1 + of_attempt);
+            self.take(engine, std::mem::replace(&mut new, rest))?;
         }
-        self.began_at_ms = row.started_at_ms.unwrap_or(row.created_at_ms);
-        let is_reopened = self.is_over && !row.state.is_final();
-        self.view.row = row;
+        if self.is_at_end && self.row.state.is_final() && !self.scribe.has_end {
+            self.end(self.row.state.word());
+        }
+        Ok(std::mem::take(&mut self.scribe.new))
+    }
+
+    /// Takes records of the current attempt, or the first ones of another.
+    fn take(&mut self, engine: &dyn Engine, new: Vec<Positioned>) -> Result<(), Error> {
         let damaged = |why| Error::Damaged { path: "journal".to_owned(), why };
-        let continues = new.iter().any(|new| is_continuation(&new.record));
-        let is_first = self.positions.is_empty();
-        if (is_first && !new.is_empty()) || (!is_first && (continues || is_reopened)) {
-            self.take(new);
-            self.rebuild().map_err(damaged)?;
-        } else {
-            for new in &new {
-                self.replay.iter_mut().for_each(|replay| replay.push(new.record.clone()));
-            }
-            let from = self.positions.len();
-            self.take(new);
-            self.feed(from).map_err(damaged)?;
-        }
-        if self.view.row.state.is_final() && !self.is_over {
-            self.end(self.positions.len());
-            self.is_over = true;
-        }
-        Ok(self.events.all.len() > before)
-    }
-
-    fn take(&mut self, new: Vec<Positioned>) {
+        let is_first = self.replay.is_none();
+        let is_further = new.first().is_some_and(|first| is_continuation(&first.record));
+        let mut records = if is_further { self.further(engine)? } else { Vec::new() };
+        let mut written = Vec::with_capacity(new.len());
         for Positioned { position, record } in new {
-            self.positions.push(position);
-            self.view.records.push(record);
+            self.position = position;
+            self.after_ms = record::at_ms(&record).unwrap_or(self.after_ms);
+            written.push((position, self.after_ms));
+            records.push(record);
         }
-    }
-
-    /// Replays each attempt as it was when the next one began.
-    fn rebuild(&mut self) -> Result<(), String> {
-        self.events.all.clear();
-        (self.is_over, self.is_faithful, self.stages) = (false, true, 0);
-        let whole = std::mem::take(&mut self.view.records);
-        let mut begins: Vec<usize> =
-            whole.iter().enumerate().filter(|(_, record)| is_continuation(record)).map(|(at, _)| at).collect();
-        begins.insert(0, 0);
-        for (nth, begin) in begins.iter().enumerate() {
-            let end = begins.get(nth + 1).copied().unwrap_or(whole.len());
-            self.view.records = whole[..end].to_vec();
-            let (replay, commands) = Replay::new(&self.view, &self.plan, &self.app, Arc::clone(&self.blobs))?;
-            self.replay = Some(replay);
-            let record = if *begin == 0 { 0 } else { self.positions[*begin] };
-            self.emit(record, *begin, commands);
-            self.feed(*begin)?;
-            if end < whole.len() {
-                self.end(end);
+        match &mut self.replay {
+            Some(replay) if !is_further => records.into_iter().for_each(|record| replay.push(record)),
+            replay => {
+                let (began, commands) =
+                    Replay::of_records(&self.run, records, &self.plan, &self.app, Arc::clone(&self.blobs))
+                        .map_err(damaged)?;
+                let began = replay.insert(began);
+                let (position, after_ms) = written.first().copied().unwrap_or_default();
+                let position = if is_first { 0 } else { position };
+                self.scribe.emit(position, &time(&self.row, after_ms), commands, began.machine().rows());
             }
         }
-        self.view.records = whole;
-        Ok(())
+        self.feed(&written).map_err(damaged)
     }
 
-    /// Feeds what the replay has not taken. Events of records before `from` were emitted by an earlier attempt.
-    fn feed(&mut self, from: usize) -> Result<(), String> {
-        let Some(mut replay) = self.replay.take() else { return Ok(()) };
-        // The places of the records that are left, in the order in which each part has them.
-        let counting: Vec<usize> = record::counting(&self.view.records).map(|(at, _)| at).collect();
+    /// Ends the current attempt, after which there is another. Its records so far.
+    fn further(&mut self, engine: &dyn Engine) -> Result<Vec<Record>, Error> {
+        if !self.scribe.has_end {
+            let result = self.replay.as_ref().and_then(|replay| replay.machine().result());
+            self.end(result.map_or("cancelled", |result| result.status.word()));
+        }
+        self.scribe.has_end = false;
+        let (mut records, mut after) = (Vec::new(), 0);
+        while after < self.position {
+            let page = engine.tail(&self.run.id, after, PAGE)?;
+            let Some(last) = page.last() else { break };
+            after = last.position;
+            records.extend(page.into_iter().filter(|it| it.position <= self.position).map(|it| it.record));
+        }
+        Ok(records)
+    }
+
+    /// Feeds what the replay has not taken. Its last records are `written`: positions and times. Events of those before were
+    /// emitted by an earlier attempt.
+    fn feed(&mut self, written: &[(u64, u64)]) -> Result<(), String> {
+        let Some(replay) = &mut self.replay else { return Ok(()) };
         loop {
             let (earlier, current) = replay.left();
-            let Some((_, commands)) = replay.advance()? else { break };
+            let Some((_, commands)) = replay.advance()? else { return Ok(()) };
             let is_earlier = replay.left().0 < earlier;
-            let at = match is_earlier {
-                true => 0,
-                false => counting[counting.len() - current],
-            };
-            if !is_earlier && at >= from {
-                self.replay = Some(replay);
-                self.emit(self.positions[at], at, commands);
-                replay = self.replay.take().ok_or("the replay is gone")?;
+            if let Some(at) = written.len().checked_sub(current).filter(|_| !is_earlier) {
+                let (position, after_ms) = written[at];
+                self.scribe.emit(position, &time(&self.row, after_ms), commands, replay.machine().rows());
             }
         }
-        self.is_faithful &= replay.is_faithful();
-        self.replay = Some(replay);
-        Ok(())
     }
 
-    /// Adds the events among `commands`, which follow from the record at `position`.
-    fn emit(&mut self, position: u64, at: usize, commands: Vec<Command>) {
-        let Some(replay) = &self.replay else { return };
-        let time = self.time(at);
-        let is_of_machine = Target::parse(&self.view.row.target).machine().is_some();
-        let last = self.events.all.last().filter(|last| last.id.record == position).map_or(0, |last| last.id.number);
-        let mut number = last;
-        for command in commands {
-            let Command::Emit(event) = command else { continue };
-            let mut body = match (&event, is_of_machine) {
-                (Event::Stage { name, payload }, true) => {
-                    self.stages += 1;
-                    json!({"event": name, "seq": self.stages, "payload": payload.value().unwrap_or_default()})
-                }
-                (_, true) => continue,
-                (event, false) => event_json(event, replay.machine().rows()),
-            };
-            body["at"] = time.as_str().into();
-            number += 1;
-            self.events.push(EventId { record: position, number }, &body);
-        }
-    }
-
-    /// Adds the last event of an attempt, whose records end before `end`.
-    fn end(&mut self, end: usize) {
-        let is_last = end == self.positions.len();
-        let result = self.replay.as_ref().and_then(|replay| replay.machine().result());
-        let status = match (is_last, result) {
-            (true, _) => self.view.row.state.word(),
-            (false, Some(result)) => result.status.word(),
-            (false, None) => "cancelled",
-        };
-        let position = end.checked_sub(1).map_or(0, |last| self.positions[last]);
-        let number = self.events.all.iter().rev().take_while(|event| event.id.record == position).count();
-        let number = u32::try_from(number).unwrap_or(u32::MAX).saturating_add(1);
+    /// Adds the last event of an attempt.
+    fn end(&mut self, status: &str) {
         let body = json!({
-            "event": "ended", "run_id": self.view.row.id, "status": status, "at": self.time(end.saturating_sub(1)),
+            "event": "ended", "run_id": self.row.id, "status": status, "at": time(&self.row, self.after_ms),
         });
-        self.events.push(EventId { record: position, number }, &body);
+        self.scribe.push(self.position, &body);
+        self.scribe.has_end = true;
     }
+}
 
-    /// When the record at `at` was written, or the one before it that says so.
-    fn time(&self, at: usize) -> String {
-        let records = self.view.records.get(..=at).unwrap_or(&self.view.records);
-        let after = records.iter().rev().find_map(record::at_ms).unwrap_or(0);
-        rfc3339(self.began_at_ms.saturating_add_unsigned(after))
-    }
+/// The time of a record that was written so many milliseconds after the run began.
+fn time(row: &RunRow, after_ms: u64) -> String {
+    rfc3339(row.started_at_ms.unwrap_or(row.created_at_ms).saturating_add_unsigned(after_ms))
 }
 
 /// True for a record with which another attempt begins.
@@ -289,25 +257,16 @@ fn is_continuation(record: &Record) -> bool {
     [record::ATTEMPT, record::REOPENED].contains(&record.key.as_str())
 }
 
-/// A page of a story as a document: at most `limit` events after `after`. `None` if no event has the id `after`.
-pub fn page(story: &Story, after: Option<EventId>, limit: usize) -> Option<Value> {
-    let from = start(story, after)?;
-    let events = &story.events()[from..];
-    let shown: Vec<Value> = events
-        .iter()
-        .take(limit)
-        .map(|event| {
-            let mut body: Value = serde_json::from_str(&event.body).unwrap_or_default();
-            body["id"] = event.id.to_string().into();
-            body
-        })
-        .collect();
-    let next = (events.len() > limit).then(|| events[limit - 1].id.to_string());
-    Some(json!({"events": shown, "next": next}))
-}
-
-/// The place of the first event after `after`; `None` if no event has that id.
-pub fn start(story: &Story, after: Option<EventId>) -> Option<usize> {
-    let Some(after) = after else { return Some(0) };
-    story.events().binary_search_by(|event| event.id.cmp(&after)).ok().map(|at| at + 1)
+/// A page of a story as a document: at most `limit` of these events.
+pub fn page<'e>(mut events: impl Iterator<Item = &'e StoryEvent>, limit: usize) -> Value {
+    let mut last = None;
+    let mut shown = Vec::new();
+    for event in events.by_ref().take(limit) {
+        let mut body: Value = serde_json::from_str(&event.body).unwrap_or_default();
+        body["id"] = event.id.to_string().into();
+        shown.push(body);
+        last = Some(event.id);
+    }
+    let next = last.filter(|_| events.next().is_some()).map(|last| last.to_string());
+    json!({"events": shown, "next": next})
 }

@@ -62,6 +62,8 @@ pub struct Settings {
     pub max_connections: usize,
     /// What the runs of a day (UTC) may cost before no more are accepted, in US dollars.
     pub max_cost_per_day_usd: Option<f64>,
+    /// Bytes of the last events of a run that streams share. A client that is further behind reads the journal.
+    pub kept_events: usize,
     /// Runs of the command line are adopted too.
     pub adopts_all: bool,
     /// The process is a worker: it drives runs with bundles instead of those of its apps.
@@ -85,6 +87,7 @@ impl Settings {
             max_queued: 10_000,
             max_connections: 1_024,
             max_cost_per_day_usd: None,
+            kept_events: 4 * 1024 * 1024,
             adopts_all: false,
             worker: None,
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -4,7 +4,7 @@ mod aside;
 mod feed;
 mod news;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::sync::atomic::AtomicU64;
@@ -14,6 +14,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::response::Response;
 use blake3::Hash;
+use etude_runs::pins::Pins;
 use etude_runs::story::{self, EventId, Story, StoryEvent};
 use etude_runtime::engine::{Engine, Error};
 use futures_util::StreamExt as _;
@@ -46,7 +47,7 @@ const MAX_STREAMS: usize = 100;
 /// Bytes after which a piece ends.
 const PIECE: usize = 64 * 1024;
 
-/// Stories of runs that are read.
+/// Stories of runs that are read up to the present.
 #[derive(Debug, Default)]
 pub(crate) struct Stories {
     open: Mutex<BTreeMap<String, Weak<Mutex<Followed>>>>,
@@ -62,15 +63,25 @@ pub(crate) struct Stories {
     is_awaited: Notify,
 }
 
-/// A story, and the version of the journal up to which it goes.
+/// The last events of a run, and what reads more of them.
 #[derive(Debug)]
 struct Followed {
     story: Story,
+    /// The version of the journal up to which it goes.
     version: u64,
-    /// The number of its events.
+    /// The events that are kept.
+    events: VecDeque<StoryEvent>,
+    /// How many came before them.
+    dropped: usize,
+    /// Bytes of the kept ones, and how many they may be.
+    size: usize,
+    kept: usize,
+    /// The number of all events.
     length: watch::Sender<u64>,
     /// Its last events as they are sent. All streams that have sent the others share them.
     last: Piece,
+    /// It has come to the present, is advanced with the journal, and more than one stream may read it.
+    is_shared: bool,
     /// The run was deleted, or the journal is gone.
     is_gone: bool,
 }
@@ -92,7 +103,25 @@ impl Stories {
         }
     }
 
-    /// The stories that are read now. One that advances is waited for without the lock of all.
+    /// The story that the streams of a run share, if there is one.
+    fn shared(&self, id: &str) -> Option<Arc<Mutex<Followed>>> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|_, story| story.strong_count() > 0);
+        open.get(id).and_then(Weak::upgrade)
+    }
+
+    /// Shares a story that has come to the present. If there is a shared one, that is it: only one goes on.
+    fn share(&self, id: &str, story: Arc<Mutex<Followed>>) -> Arc<Mutex<Followed>> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(other) = open.get(id).and_then(Weak::upgrade) {
+            return other;
+        }
+        story.lock().unwrap_or_else(PoisonError::into_inner).is_shared = true;
+        open.insert(id.to_owned(), Arc::downgrade(&story));
+        story
+    }
+
+    /// The stories that are shared now. One that advances is waited for without the lock of all.
     fn open_stories(&self) -> Vec<Arc<Mutex<Followed>>> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.values().filter_map(Weak::upgrade).collect()
@@ -100,39 +129,95 @@ impl Stories {
 }
 
 impl Followed {
-    fn new(story: Story, version: u64) -> Self {
-        let length = watch::Sender::new(story.events().len() as u64);
-        Self { story, version, length, last: Piece::default(), is_gone: false }
+    fn new(story: Story, kept: usize) -> Self {
+        Self {
+            story,
+            version: 0,
+            events: VecDeque::new(),
+            dropped: 0,
+            size: 0,
+            kept,
+            length: watch::Sender::new(0),
+            last: Piece::default(),
+            is_shared: false,
+            is_gone: false,
+        }
     }
 
-    /// Takes what the journal has, and wakes the streams if there is more.
-    fn advance(&mut self, engine: &dyn Engine) -> Result<(), Error> {
+    /// The number of its events.
+    fn length(&self) -> usize {
+        self.dropped + self.events.len()
+    }
+
+    /// Takes the next records, and wakes the streams if there is more. Of the events before the one at `needed`, only the last are
+    /// kept.
+    fn read(&mut self, engine: &dyn Engine, needed: usize) -> Result<(), Error> {
+        while self.size > self.kept && self.dropped < needed {
+            let Some(event) = self.events.pop_front() else { break };
+            self.size -= size(&event);
+            self.dropped += 1;
+        }
         let was_over = self.story.is_over();
-        let advanced = self.story.advance(engine);
-        self.is_gone = advanced.is_err();
-        let length = self.story.events().len() as u64;
+        let read = self.story.read(engine);
+        self.is_gone = read.is_err();
         let has_changed = self.is_gone || self.story.is_over() != was_over;
+        let read = read.map(|new| {
+            self.size += new.iter().map(size).sum::<usize>();
+            self.events.extend(new);
+        });
+        let length = self.length() as u64;
         self.length.send_if_modified(|last| std::mem::replace(last, length) != length || has_changed);
-        advanced.map(drop)
+        read
     }
 
-    /// The events from the one at `from` on, at most about [`PIECE`] bytes of them.
-    fn piece(&mut self, from: usize) -> Piece {
-        let events = self.story.events();
-        if self.last.from == from && self.last.to == events.len() {
-            return self.last.clone();
+    /// Takes what the journal has.
+    fn advance(&mut self, engine: &dyn Engine) -> Result<(), Error> {
+        loop {
+            self.read(engine, usize::MAX)?;
+            if self.story.is_at_end() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The place of the first event after the one with that id, if this is kept.
+    fn place_after(&self, id: EventId) -> Option<usize> {
+        let found = self.events.binary_search_by(|event| event.id.cmp(&id));
+        found.ok().map(|at| self.dropped + at + 1)
+    }
+
+    /// The events from the one at `from` on, which are kept.
+    fn events_from(&self, from: usize) -> impl Iterator<Item = &StoryEvent> {
+        self.events.range(from.saturating_sub(self.dropped).min(self.events.len())..)
+    }
+
+    /// The events from the one at `from` on, at most about [`PIECE`] bytes of them. `None` if they are not kept any more.
+    fn piece(&mut self, from: usize) -> Option<Piece> {
+        if from < self.dropped {
+            return None;
+        }
+        if self.last.from == from && self.last.to == self.length() {
+            return Some(self.last.clone());
         }
         let (mut text, mut to) = (String::new(), from);
-        while let Some(event) = events.get(to).filter(|_| text.len() < PIECE) {
+        for event in self.events_from(from) {
+            if text.len() >= PIECE {
+                break;
+            }
             push_event(&mut text, event);
             to += 1;
         }
         let piece = Piece { from, to, text: text.into() };
-        if to == events.len() {
+        if to == self.length() {
             self.last = piece.clone();
         }
-        piece
+        Some(piece)
     }
+}
+
+/// The bytes that an event takes in memory.
+fn size(event: &StoryEvent) -> usize {
+    size_of::<StoryEvent>() + event.body.len()
 }
 
 /// One of the streams of a token.
@@ -183,39 +268,69 @@ impl Server {
 
     /// The events of a run that have one of these names.
     pub(crate) fn events_named(&self, id: &str, names: &[&str]) -> Result<Vec<Value>, Problem> {
-        let story = self.story(id)?;
-        let followed = story.lock().unwrap_or_else(PoisonError::into_inner);
-        let wanted = followed.story.events().iter().filter(|event| names.contains(&&*event.name));
-        Ok(wanted.filter_map(|event| serde_json::from_str(&event.body).ok()).collect())
+        let mut found = Vec::new();
+        let mut take = |followed: &Followed, from: usize| {
+            let named = followed.events_from(from).filter(|event| names.contains(&&*event.name));
+            found.extend(named.filter_map(|event| serde_json::from_str(&event.body).ok()));
+            followed.length()
+        };
+        let Some((story, mut next)) = self.story(id, None, 0, &mut take)? else { return Ok(found) };
+        let mut followed = story.lock().unwrap_or_else(PoisonError::into_inner);
+        while !followed.story.is_at_end() {
+            followed.read(&**self.engine(), next).map_err(|e| engine_failed(&e))?;
+            next = take(&followed, next);
+        }
+        drop(followed);
+        Ok(found)
     }
 
-    /// The story of a run, shared by all that read it, up to the present.
-    fn story(&self, id: &str) -> Result<Arc<Mutex<Followed>>, Problem> {
-        let known = {
-            let mut open = self.stories().open.lock().unwrap_or_else(PoisonError::into_inner);
-            open.retain(|_, story| story.strong_count() > 0);
-            open.get(id).and_then(Weak::upgrade)
-        };
-        if let Some(followed) = known {
-            let advanced = followed.lock().unwrap_or_else(PoisonError::into_inner).advance(&**self.engine());
-            advanced.map_err(|e| engine_failed(&e))?;
-            return Ok(followed);
+    /// The story of a run with what `look` sees in it: at least `wanted` events from the one after `after` on, unless the journal has
+    /// no more, and the place of the first of them. `None` if no event has the id `after`.
+    fn story<T>(
+        &self,
+        id: &str,
+        after: Option<EventId>,
+        wanted: usize,
+        look: impl FnOnce(&Followed, usize) -> T,
+    ) -> Result<Option<(Arc<Mutex<Followed>>, T)>, Problem> {
+        let engine = &**self.engine();
+        if let Some(story) = self.stories().shared(id) {
+            let mut followed = story.lock().unwrap_or_else(PoisonError::into_inner);
+            followed.advance(engine).map_err(|e| engine_failed(&e))?;
+            let from = after.map_or((followed.dropped == 0).then_some(0), |after| followed.place_after(after));
+            if let Some(from) = from {
+                let seen = look(&followed, from);
+                drop(followed);
+                return Ok(Some((story, seen)));
+            }
         }
-        let view = self.engine().view(id).map_err(|e| engine_failed(&e))?;
-        let definition = self.definition_of(&view).ok_or_else(|| {
+        let mut followed = self.unread(id)?;
+        let mut from = after.is_none().then_some(0);
+        while from.is_none_or(|from| followed.length() < from + wanted) && !followed.story.is_at_end() {
+            followed.version = *self.stories().news.borrow();
+            followed.read(engine, from.unwrap_or(usize::MAX)).map_err(|e| engine_failed(&e))?;
+            from = from.or_else(|| followed.place_after(after?));
+            if from.is_none() && followed.events.back().map(|last| last.id) > after {
+                break;
+            }
+        }
+        let Some(from) = from else { return Ok(None) };
+        let seen = look(&followed, from);
+        let is_at_end = followed.story.is_at_end();
+        let story = Arc::new(Mutex::new(followed));
+        Ok(Some((if is_at_end { self.stories().share(id, story) } else { story }, seen)))
+    }
+
+    /// The story of a run, of which nothing has been read.
+    fn unread(&self, id: &str) -> Result<Followed, Problem> {
+        let engine = &**self.engine();
+        let mut outline = engine.outline(id).map_err(|e| engine_failed(&e))?;
+        outline.records = Pins::records(engine, id).map_err(|e| engine_failed(&e))?;
+        let definition = self.definition_of(&outline).ok_or_else(|| {
             Problem::new(Code::DefinitionInvalid, "the run's definition is not kept, and the present one has errors")
         })?;
-        let version = *self.stories().news.borrow();
-        let story = Story::read(&**self.engine(), id, definition.plan.clone(), definition.app.clone())
-            .map_err(|e| engine_failed(&e))?;
-        let followed = Arc::new(Mutex::new(Followed::new(story, version)));
-        let mut open = self.stories().open.lock().unwrap_or_else(PoisonError::into_inner);
-        // Only the one that is kept goes on: another request may have read the run at the same time.
-        if let Some(other) = open.get(id).and_then(Weak::upgrade) {
-            return Ok(other);
-        }
-        open.insert(id.to_owned(), Arc::downgrade(&followed));
-        Ok(followed)
+        let story = Story::new(engine, outline, definition.plan.clone(), definition.app.clone());
+        Ok(Followed::new(story, self.settings().kept_events))
     }
 }
 
@@ -250,57 +365,95 @@ pub(crate) async fn events(call: Call) -> Respond {
     let unknown = move || invalid(name, format!("`{name}` is the id of an event of this run"));
     let after = after.map(|text| EventId::parse(text).ok_or_else(unknown)).transpose()?;
     let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
-    let story = {
+    let wanted = if form == Form::Page { limit + 1 } else { 1 };
+    let opened = {
         let (server, caller, id) = (Arc::clone(&server), caller.clone(), id.clone());
         blocking(move || {
             visible(&server, &caller, &id)?;
-            server.story(&id)
+            server.story(&id, after, wanted, |followed, from| match form {
+                Form::Page => Opened::Page(story::page(followed.events_from(from), limit)),
+                Form::Stream if followed.story.is_over() && from == followed.length() => Opened::End,
+                Form::Stream => Opened::Stream(from),
+            })
         })
         .await?
     };
-    let from = {
-        let followed = story.lock().unwrap_or_else(PoisonError::into_inner);
-        let story = &followed.story;
-        let from = story::start(story, after).ok_or_else(unknown)?;
-        if form == Form::Page {
-            return Ok(json_response(StatusCode::OK, &story::page(story, after, limit).ok_or_else(unknown)?));
-        }
-        if story.is_over() && from == story.events().len() {
+    let (story, opened) = opened.ok_or_else(unknown)?;
+    match opened {
+        Opened::Page(page) => Ok(json_response(StatusCode::OK, &page)),
+        Opened::End => {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::NO_CONTENT;
-            return Ok(response);
+            Ok(response)
         }
-        from
-    };
-    let waiting = Waiting::of_run(&server, &id, &story);
-    Ok(stream(Following { permit: server.stream_permit(&caller)?, story, next: from, waiting }))
+        Opened::Stream(next) => {
+            let waiting = Waiting::of_run(&server, &id, &story);
+            Ok(stream(Following { permit: server.stream_permit(&caller)?, id, story, next, waiting }))
+        }
+    }
+}
+
+/// What a request for the events of a run gets.
+enum Opened {
+    Page(Value),
+    /// All of them were sent before.
+    End,
+    /// The place of the first event that is sent.
+    Stream(usize),
 }
 
 /// A stream of the events of a run.
 struct Following {
     permit: Permit,
+    id: String,
     story: Arc<Mutex<Followed>>,
     /// The place of the first event that was not sent.
     next: usize,
     waiting: Waiting,
 }
 
+impl Following {
+    /// Reads on in a story of its own. One that has come to the present is shared.
+    async fn read(&mut self) -> Result<(), Problem> {
+        let (server, id, next) = (Arc::clone(&self.permit.server), self.id.clone(), self.next);
+        let story = Arc::clone(&self.story);
+        let read = move || {
+            let is_dropped = next < story.lock().unwrap_or_else(PoisonError::into_inner).dropped;
+            let story = if is_dropped { Arc::new(Mutex::new(server.unread(&id)?)) } else { story };
+            let mut followed = story.lock().unwrap_or_else(PoisonError::into_inner);
+            while followed.length() <= next && !followed.story.is_at_end() {
+                followed.version = *server.stories().news.borrow();
+                followed.read(&**server.engine(), next).map_err(|e| engine_failed(&e))?;
+            }
+            let is_at_end = followed.story.is_at_end();
+            drop(followed);
+            Ok(if is_at_end { server.stories().share(&id, story) } else { story })
+        };
+        self.story = blocking(read).await?;
+        self.waiting.news = self.story.lock().unwrap_or_else(PoisonError::into_inner).length.subscribe();
+        Ok(())
+    }
+}
+
 impl Pieces for Following {
     /// The next events, or what else is sent. `None` when the run, the server or the token has ended.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            {
+            let waits = {
                 let mut followed = self.story.lock().unwrap_or_else(PoisonError::into_inner);
-                let piece = followed.piece(self.next);
-                self.next = piece.to;
-                if !piece.text.is_empty() {
-                    return Some(piece.text);
+                match followed.piece(self.next) {
+                    Some(piece) if !piece.text.is_empty() => {
+                        self.next = piece.to;
+                        return Some(piece.text);
+                    }
+                    Some(_) if followed.story.is_over() || followed.is_gone => return None,
+                    Some(_) => followed.is_shared,
+                    None => false,
                 }
-                if followed.story.is_over() || followed.is_gone {
-                    return None;
-                }
-            }
-            if let Wake::Send(text) = self.waiting.next(&self.permit).await? {
+            };
+            if !waits {
+                self.read().await.ok()?;
+            } else if let Wake::Send(text) = self.waiting.next(&self.permit).await? {
                 return Some(text);
             }
         }

@@ -9,7 +9,7 @@ use etude_core::machine::{Command, Machine};
 use etude_core::plan::Plan;
 use etude_core::report::{Event, RunResult};
 use etude_process::blob::BlobStore;
-use etude_runtime::engine::{Record, RunView};
+use etude_runtime::engine::{NewRun, Record, RunView};
 use etude_runtime::record;
 
 use crate::header::Header;
@@ -37,9 +37,23 @@ impl Replay {
         app: &Path,
         blobs: Arc<dyn BlobStore>,
     ) -> Result<(Self, Vec<Command>), String> {
-        let header = Header::parse(&view.run.header, &*blobs)?;
-        let start = header.start(&view.run, app, &view.records, &*blobs);
-        let (earlier, current) = record::by_scope(view.records.clone());
+        Self::of_records(&view.run, view.records.clone(), plan, app, blobs)
+    }
+
+    /// The same of a run whose records so far are these.
+    ///
+    /// # Errors
+    /// The journal is damaged.
+    pub fn of_records(
+        run: &NewRun,
+        records: Vec<Record>,
+        plan: &Plan,
+        app: &Path,
+        blobs: Arc<dyn BlobStore>,
+    ) -> Result<(Self, Vec<Command>), String> {
+        let header = Header::parse(&run.header, &*blobs)?;
+        let start = header.start(run, app, &records, &*blobs);
+        let (earlier, current) = record::by_scope(records);
         let machine = Machine::new(plan, start);
         let mut replay = Self { machine, earlier, current, blobs, skipped: 0 };
         let commands = replay.poll();

@@ -12,6 +12,7 @@ mod pages;
 mod runs;
 mod schedules;
 mod stages;
+mod streams;
 mod support;
 mod tokens;
 mod waiting;

@@ -20,7 +20,7 @@ fn server() -> Running {
 }
 
 /// The events of a stream until it ends: ids, names and data.
-fn read_stream(server: &Running, id: &str, last: Option<&str>) -> Vec<(String, String, Value)> {
+pub(crate) fn read_stream(server: &Running, id: &str, last: Option<&str>) -> Vec<(String, String, Value)> {
     let mut stream = TcpStream::connect(server.address).expect("a connection");
     let last = last.map(|last| format!("Last-Event-ID: {last}\r\n")).unwrap_or_default();
     let head = format!(

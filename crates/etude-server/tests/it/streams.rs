@@ -1,0 +1,86 @@
+//! Streams of runs that have more than a page of records.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::runs::read_stream;
+use crate::support::Running;
+
+/// Two events for each of them, and one record.
+const ELEMENTS: usize = 600;
+
+/// All events of a run, read in pages: ids, names and data.
+fn read_pages(server: &Running, id: &str, limit: usize) -> Vec<(String, String, Value)> {
+    let (mut events, mut after) = (Vec::new(), String::new());
+    loop {
+        let mut page = server.send("GET", &format!("/v1/runs/{id}/events?limit={limit}{after}"), None).json();
+        for event in page["events"].as_array_mut().expect("events") {
+            let id = event["id"].take().as_str().expect("an id").to_owned();
+            event.as_object_mut().expect("an object").remove("id");
+            events.push((id, event["event"].as_str().expect("a name").to_owned(), event.take()));
+        }
+        let Some(next) = page["next"].as_str() else { return events };
+        after = format!("&after={next}");
+    }
+}
+
+/// S-65, S-66, S-69, S-71, S-73: a long run has the same events in each stream and page, wherever these begin, while it waits, after its end
+/// and in a further attempt; also where no events are kept for clients that are behind.
+#[test]
+fn a_long_run_has_the_same_events_wherever_a_reader_begins() {
+    for change in
+        [|_: &mut etude_server::Settings| (), |settings: &mut etude_server::Settings| settings.kept_events = 0]
+    {
+        let server = Arc::new(Running::with_model(|_| Some("yes".to_owned()), change));
+        let dir = server.dir().join("demo/pipelines/long");
+        std::fs::create_dir_all(&dir).expect("a directory");
+        let text = format!(
+            "name: long\ndescription: Many elements.\nsteps:\n  - {{name: list, type: code, command: 'echo \"{{\\\"output\\\": [$(seq -s, 1 {ELEMENTS})]}}\"'}}\n  - {{name: each, type: llm, model: lite, for_each: '{{{{list.output}}}}', max_items: {ELEMENTS}, max_parallel: 50, prompt: 'x {{{{item}}}}'}}\n  - {{name: ask, type: approval, message: Go on?}}\n  - {{name: last, type: code, command: \"test -e go && echo '{{\\\"output\\\": 1}}'\"}}\n"
+        );
+        std::fs::write(dir.join("pipeline.yaml"), text).expect("written");
+        let run = server.run(&json!({"pipeline": "long"}));
+        assert_eq!(run["status"], "waiting", "{run}");
+        let id = run["run_id"].as_str().expect("an id").to_owned();
+        let waiting = read_pages(&server, &id, 500);
+        assert!(waiting.len() > 2 * ELEMENTS, "{}", waiting.len());
+        let begin = std::sync::Barrier::new(3);
+        let events = std::thread::scope(|scope| {
+            let readers = [None, Some(&*waiting[700].0)].map(|last| {
+                let (server, id, begin) = (&server, &id, &begin);
+                scope.spawn(move || {
+                    begin.wait();
+                    read_stream(server, id, last)
+                })
+            });
+            begin.wait();
+            let decision = server.send("GET", "/v1/decisions", None).json()["decisions"][0].clone();
+            let path = format!("/v1/decisions/{}", decision["id"].as_str().expect("an id").replace('/', "%2F"));
+            let body = json!({"approved": true, "question": decision["question"]});
+            assert_eq!(server.send("POST", &path, Some(&body)).status, 200);
+            let [whole, part] = readers.map(|reader| reader.join().expect("events"));
+            assert_eq!(part, whole[701..]);
+            whole
+        });
+        assert_eq!(events[..waiting.len()], waiting);
+        assert_eq!(events.last().map(|(_, name, data)| (&**name, &data["status"])), Some(("ended", &json!("failed"))));
+        assert!(read_pages(&server, &id, 499) == events, "pages and streams differ");
+        for at in [0, 1, 498, 499, 500, 501, 1_000, events.len() - 2] {
+            assert_eq!(read_stream(&server, &id, Some(&events[at].0)), events[at + 1..], "after {at}");
+        }
+        for unknown in
+            ["251.99".to_owned(), format!("{}.99", events[events.len() - 2].0.split_once('.').expect("an id").0)]
+        {
+            let reply = server.send("GET", &format!("/v1/runs/{id}/events?after={unknown}"), None);
+            assert_eq!(reply.status, 422, "{unknown}");
+        }
+        // A further attempt keeps what was done.
+        std::fs::write(dir.join("go"), "").expect("written");
+        assert_eq!(server.send("POST", &format!("/v1/runs/{id}/resume"), Some(&json!({}))).status, 202);
+        server.until(&id, &["succeeded"]);
+        let more = read_stream(&server, &id, events.last().map(|(id, ..)| &**id));
+        assert_eq!(more.last().map(|(_, name, data)| (&**name, &data["status"])), Some(("ended", &json!("succeeded"))));
+        assert!(more.iter().all(|(_, name, _)| name != "item_ended"), "what an earlier attempt has done");
+        assert_eq!(read_stream(&server, &id, None), [events, more].concat());
+    }
+}
