@@ -9,13 +9,22 @@
     forbidden   retail and airline: writes that agents made in tasks that allow none
     agent       retail: the recorded agents themselves in skill mode, for calls, tokens and time of the same tasks
 
-A hit leaves the database as the task's own solution does. A write is wrong if the database is then neither that nor as it was before. Of the
-variants, `perfect` answers questions from the solution, `errors` gets one of 20 wrong, `silent` answers none. `copying` is
-naive copying instead of `etude learn`, for comparison.
+A hit leaves the database as the task's own solution does. A write is wrong if the database is then neither that nor as it was before. The
+variants differ in what the model answers:
+
+    perfect     as the solution; that the call is asked for and allowed is not judged by the call, so that no wrong program is hidden
+    errors      the same, but one of 20 answers is wrong
+    judged      one of 20 answers is wrong, and the question before the write is answered by the call that it shows
+    confirmed   one of 20 answers is wrong, and the write is confirmed by the model (`assisted`, `learn.confirm: model`)
+    both        `judged` and `confirmed`
+    right       `both` without wrong answers: no correct write is lost
+    silent      answers none
+    copying     naive copying instead of `etude learn`, for comparison
 """
 
 import argparse
 import collections
+import itertools
 import json
 import pathlib
 import sys
@@ -33,6 +42,10 @@ SETS = ("folds", "airline", "generated", "forbidden", "agent")
 VARIANTS = {
     "perfect": {},
     "errors": {"error_rate": 0.05},
+    "judged": {"error_rate": 0.05, "is_judge": True},
+    "confirmed": {"error_rate": 0.05, "is_assisted": True},
+    "both": {"error_rate": 0.05, "is_judge": True, "is_assisted": True},
+    "right": {"is_judge": True, "is_assisted": True},
     "silent": {"is_silent": True},
 }
 
@@ -78,7 +91,7 @@ def writes(environment, name, task, text, calls):
     calls = [*accepted(environment, tau.solution(task)), *calls]
     for at, action in enumerate(actions):
         known = measure.parameters(environment, action, calls, task.user_id)
-        yield measure.Case(f"{name}/{at}", task.user_id, text, actions[:at], action, known)
+        yield measure.Case(f"{name}/{at}", task.user_id, text, actions[:at], action, actions, known)
 
 
 def accepted(environment, calls):
@@ -125,7 +138,7 @@ def generated(bench, variants):
 
 
 def forbidden(bench, name, variants):
-    """Outcomes by variant for writes that agents made in tasks that allow none, each once. `perfect` answers that it is not allowed;
+    """Outcomes by variant for writes that agents made in tasks that allow none, each once. The right answer is that it is not allowed;
     `permissive` answers that it is, so that only guards are left."""
     environment, product = bench.domain(name)
     tasks = environment.tasks()
@@ -143,14 +156,15 @@ def forbidden(bench, name, variants):
             if key not in done:
                 done.add(key)
                 known = measure.parameters(environment, action, calls, run.user)
-                asked.append((run.user, measure.Case(f"{run.trace['run']}/{at}", run.user, naive.words(run.trace), made[:at], action, known)))
+                asked.append((run.user, measure.Case(f"{run.trace['run']}/{at}", run.user, naive.words(run.trace), made[:at], action, [], known)))
     # Learned from everybody but the users of these tasks.
     banned = {user for user, _ in asked}
     seen = [run.trace for run in bench.runs[name] if run.user not in banned]
     directory, definitions = product.learned("forbidden", seen, given(bench.args, name))
-    for variant, allowed in (("perfect", "no"), ("permissive", "yes")):
-        if variant == "permissive" or variant in variants:
-            found[variant] = [(case, product.measure(directory, definitions, case, allowed=allowed, is_forbidden=True)) for _, case in asked]
+    answers = {variant: {**VARIANTS[variant], "allowed": "no"} for variant in variants if variant in VARIANTS}
+    for variant, given_answers in {**answers, "permissive": {"allowed": "yes"}}.items():
+        for draw in draws(given_answers, bench.args):
+            found[variant] += [(case, product.measure(directory, definitions, case, is_forbidden=True, draw=draw, **given_answers)) for _, case in asked]
     print(f"  {len(asked)} writes of {len(banned)} users; {len(users)} users have good runs", file=sys.stderr)
     return found
 
@@ -166,7 +180,7 @@ def agents(bench):
             continue
         done.add(run.task)
         calls = [(event["tool"], event["arguments"]) for event in run.trace["events"] if "tool" in event]
-        case = measure.Case(run.trace["run"], run.user, naive.words(run.trace), actions[:-1], actions[-1], {})
+        case = measure.Case(run.trace["run"], run.user, naive.words(run.trace), actions[:-1], actions[-1], actions, {})
         rows.append((case, product.agent(directory, case, calls, run.trace["answer"]), len(actions)))
     writes = sum(count for _, _, count in rows)
     outcomes = [outcome for _, outcome, _ in rows]
@@ -181,6 +195,11 @@ def given(args, name):
     return args.pipelines / name if args.pipelines else None
 
 
+def draws(answers, args):
+    """Without wrong answers there is nothing to draw."""
+    return range(args.draws if answers.get("error_rate") else 1)
+
+
 def run_all(product, name, seen, cases, variants, found, args):
     """Learns once, and measures every variant on every case."""
     chosen = [variant for variant in variants if variant in VARIANTS]
@@ -188,8 +207,8 @@ def run_all(product, name, seen, cases, variants, found, args):
         return
     directory, definitions = product.learned(name, seen, given(args, product.environment.domain))
     for variant in chosen:
-        for case in cases:
-            outcome = product.measure(directory, definitions, case, **VARIANTS[variant])
+        for draw, case in itertools.product(draws(VARIANTS[variant], args), cases):
+            outcome = product.measure(directory, definitions, case, draw=draw, **VARIANTS[variant])
             found[variant].append((case, outcome))
             if args.verbose or outcome.kind == "wrong":
                 print(f"  {variant} {case.name} {outcome.family}: {outcome.kind} {outcome.detail}", file=sys.stderr)
@@ -224,6 +243,7 @@ def main():
     parser.add_argument("--runs", required=True, help="a checkout of avaljotsingh/tau-bench")
     parser.add_argument("--set", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--variant", nargs="+", choices=[*VARIANTS, "copying"], default=[*VARIANTS, "copying"])
+    parser.add_argument("--draws", type=int, default=1, help="how often the wrong answers are drawn")
     parser.add_argument("--limit", type=int, help="at most so many generated writes")
     parser.add_argument("--pipelines", type=pathlib.Path, help="a directory DOMAIN/PIPELINE/ to measure instead of learning")
     parser.add_argument("--scratch", type=pathlib.Path, help="keeps apps, traces and documents there")

@@ -11,12 +11,17 @@ import subprocess
 import app
 import naive
 import oracle
+import tau
 import warm
 
 # `kind`: hit, wrong, falls back, failed, no program. `tokens` are those sent and received, `ms` is the run as a whole.
 Outcome = collections.namedtuple("Outcome", "family kind calls tokens ms questions mistaken detail")
-# A write that has not been seen: the (tool, arguments) before it, the write itself, and the user's words.
-Case = collections.namedtuple("Case", "name user text before write parameters")
+# A write that has not been seen: the (tool, arguments) before it, the write itself, all writes of the task's solution, and the user's words.
+Case = collections.namedtuple("Case", "name user text before write solution parameters")
+
+
+# Tools that find a user.
+LOOKUP = "find_user_id_by_"
 
 
 def parameters(environment, write, calls, user):
@@ -27,7 +32,7 @@ def parameters(environment, write, calls, user):
     for given in [write[1], identity, *(arguments for _, arguments in calls)]:
         for name, value in given.items():
             found[name].append(value)
-    for tool, given in [write, *calls]:
+    for tool, given in [write, *calls, *((tool, identity) for tool in environment.tools if tool.startswith(LOOKUP))]:
         for name, value in given.items():
             found[tool, name].append(value)
     return dict(found)
@@ -37,6 +42,9 @@ def parameter(case, name, uses=()):
     """The value of a parameter, only if the user said it. What takes the parameter is asked first; a trailing number tells parameters of
     one argument apart."""
     keys = [*uses, name, *(argument for _, argument in uses), re.sub(r"_\d+$", "", name)]
+    if any(tool.startswith(LOOKUP) for tool, _ in uses):
+        # What a user is found by is their own, and not part of another address.
+        keys = uses
     for value in [value for key in keys for value in case.parameters.get(key, [])]:
         leaves = oracle.scalars(value)
         if leaves and all(oracle.occurs(leaf, case.text) for leaf in leaves):
@@ -59,6 +67,40 @@ def related(environment, write):
     return oracle.scalars(chosen) + oracle.scalars(data["users"].get(record.get("user_id"), {}).get("name", {})) + oracle.scalars(record)
 
 
+# Stands before the list of a loop in the question before a write.
+EACH = "each of "
+
+
+class Judge:
+    """Says whether a task's solution makes a call, by what the call does to a database of its own."""
+
+    def __init__(self, environment):
+        self.environment, self.before, self.start, self.meant = environment, [], None, set()
+
+    def prepare(self, case):
+        self.before = case.before
+        self.start = self.environment.after(case.before)
+        self.meant = {self.environment.after([*case.before, write]) for write in case.solution}
+
+    def is_meant(self, tool, arguments):
+        self.environment.after(self.before)
+        try:
+            self.environment.call(tool, arguments)
+        except tau.Refused:
+            return False
+        made = self.environment.digest()
+        return made != self.start and made in self.meant
+
+    def read(self, tool, lines):
+        """The calls that a prompt shows as one line for each argument: text as it is, everything else as JSON. In a loop there is one call
+        for each element."""
+        kinds = self.environment.schema(tool)["parameters"]["properties"]
+        rows = dict(re.findall(r"^- (\w+): (.*(?:\n(?!- \w+: ).*)*)", lines, re.M))
+        loops = {name: json.loads(text.removeprefix(EACH)) for name, text in rows.items() if text.startswith(EACH)}
+        given = {name: text if kinds[name]["type"] == "string" else json.loads(text) for name, text in rows.items() if name not in loops}
+        return [{**given, **dict(zip(loops, elements))} for elements in zip(*loops.values())] if loops else [given]
+
+
 class Product:
     """The program under test in a directory of its own, with a model that is an oracle."""
 
@@ -66,9 +108,10 @@ class Product:
         self.program, self.environment, self.checkout = str(pathlib.Path(program).resolve()), environment, checkout
         self.scratch = pathlib.Path(scratch).resolve()
         self.warm, self.model = warm.Warm(environment), oracle.Server()
+        self.judge = Judge(tau.Environment(checkout, environment.domain))
         self.scratch.mkdir(parents=True, exist_ok=True)
         self.config = self.scratch / "etude.yaml"
-        self.config.write_text(json.dumps(self.model.configuration()))
+        self.config.write_text(json.dumps({**self.model.configuration(), "learn": {"confirm": "model"}}))
         base = {key: value for key, value in os.environ.items() if key in ("PATH", "LANG", "TMPDIR")}
         self.environ = {**base, "HOME": str(self.scratch / "home"), "PYTHONDONTWRITEBYTECODE": "1"}
         (self.scratch / "home").mkdir(exist_ok=True)
@@ -109,17 +152,21 @@ class Product:
             (pipelines / row["name"] / "learn.yaml").unlink(missing_ok=True)
         return directory, definitions
 
-    def measure(self, directory, definitions, case, error_rate=0.0, is_silent=False, allowed="yes", is_forbidden=False):
-        """Runs the family's pipeline on the case. A write that is forbidden must leave the database as it was."""
+    def measure(self, directory, definitions, case, is_assisted=False, is_forbidden=False, **answers):
+        """Runs the family's pipeline on the case. A write that is forbidden must leave the database as it was. `is_assisted`: in the state
+        in which each write is confirmed, here by the model. `answers`: how the oracle answers."""
         family = case.write[0]
         definition = definitions.get(family)
         if definition is None:
             return nothing(family)
         start, wanted = warm.expected(self.environment, case.before, case.write)
         self.warm.prepare(case.before)
+        self.judge.prepare(case)
+        self.assist(directory / "pipelines" / definition["name"], family, is_assisted)
         self.model.oracle = oracle.Oracle(
-            case.name, case.write[1], related(self.environment, case.write), allowed, error_rate, is_silent, targets(definition)
-        )
+            case.name, case.write[1], related(self.environment, case.write), judge=self.judge,
+            targets=targets(definition), direct=direct(definition, family), **answers,
+        )  # fmt: skip
         given = {name: parameter(case, name, uses(definition, name)) for name in definition.get("input", {})}
         given = {name: value for name, value in given.items() if value is not None}
         ran = self.run(
@@ -128,6 +175,14 @@ class Product:
         )  # fmt: skip
         ended = self.warm.digest()
         return self.outcome(family, ran, ended, start, start if is_forbidden else wanted, self.model.oracle)
+
+    def assist(self, pipeline, family, is_assisted):
+        """Gives a pipeline the state `assisted`, or none. What earlier runs say about it is deleted, so that none of them demotes it."""
+        state = pipeline / "learn.yaml"
+        state.unlink(missing_ok=True)
+        if is_assisted:
+            state.write_text(json.dumps({"learn": 1, "state": "assisted", "family": family}))
+            shutil.rmtree(self.scratch / "home" / ".local", ignore_errors=True)
 
     def agent(self, directory, case, calls, answer):
         """Runs skill mode with the agent of a recorded run, whose words and calls these are; `case` has all writes of the task."""
@@ -172,6 +227,14 @@ def targets(definition):
             if named:
                 found[named[1]] = argument
     return found
+
+
+def direct(definition, family):
+    """The questions whose answer the write takes as it is."""
+    listed = list(steps(definition.get("steps", [])))
+    answers = {"{{%s.output%s}}" % (step["name"], f".{by}" if (by := step["choose"].get("by")) else "") for step in listed if step.get("choose")}
+    taken = {template for step in listed if step.get("tool") == family for template in (step.get("args") or {}).values() if isinstance(template, str)}
+    return {template.strip("{}").partition(".")[0] for template in answers & taken}
 
 
 def steps(listed):

@@ -1,8 +1,12 @@
 """A model that answers the questions of learned pipelines from a known solution, and from nothing else.
 
 A parameter is given only if its value occurs in the user's words. An answer is given only if it is in the closed set of the question.
+Whether a call is confirmed is answered by what is shown: yes exactly if the solution makes this call. The question before the write, whether
+the call is asked for and allowed, is answered in the same way with `is_judge`; without it, it is answered by the policy alone, so that
+nothing but the pipeline stands between a wrong choice and the database.
+
 With `error_rate`, that share of the questions gets another answer of the set. Which ones is decided by a hash, so that every measurement
-of the same questions is the same."""
+of the same questions is the same; each `draw` is another selection."""
 
 import hashlib
 import http.server
@@ -11,6 +15,11 @@ import re
 import threading
 
 HANDED_OVER = "The agent would go on from here."
+# How the call is shown in the question before a write, and in a confirmation.
+PREPARED = re.compile(r"This call of `([^`]+)` is prepared:\n(.*?)\n\s*What was read; it is data", re.S)
+# What one of several questions with the same words is about.
+ABOUT = re.compile(r"It is asked for this:\n(.*?)\n\nWhich of these", re.S)
+TO_CONFIRM = re.compile(r"Call:\n<data>(.*)</data>\s*\Z", re.S)
 
 
 def folded(text):
@@ -36,14 +45,25 @@ def scalars(value):
     return [] if value is None or isinstance(value, bool) else [value]
 
 
+def as_json(text):
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
 class Oracle:
     """What one run is to be answered: the arguments of the write that it should make."""
 
-    def __init__(self, name, arguments, related=(), allowed="yes", error_rate=0.0, is_silent=False, targets=None):
+    def __init__(self, name, arguments, related=(), allowed="yes", judge=None, error_rate=0.0, is_silent=False, is_judge=False, draw=0, targets=None, direct=()):
         self.name, self.arguments, self.allowed = name, arguments, allowed
-        self.error_rate, self.is_silent = error_rate, is_silent
+        self.error_rate, self.is_silent, self.is_judge, self.draw = error_rate, is_silent, is_judge, draw
+        # Says whether the solution makes a call.
+        self.judge = judge
         # Which argument a question is for, where the definition of the pipeline says so.
         self.targets = targets or {}
+        # The questions whose answer is an argument of the write as it is.
+        self.direct = direct
         self.known = scalars(arguments)
         self.related = list(related)
         self.asked = self.mistaken = 0
@@ -53,35 +73,63 @@ class Oracle:
         schema = (body.get("response_format") or {}).get("json_schema", {}).get("schema")
         if schema is None or body.get("tools"):
             return {"content": HANDED_OVER}
-        return {"content": json.dumps({name: self.answer(name, question) for name, question in schema.get("properties", {}).items()})}
+        prompt = "\n".join(message["content"] for message in body["messages"] if isinstance(message.get("content"), str))
+        return {"content": json.dumps({name: self.answer(name, question, prompt) for name, question in schema.get("properties", {}).items()})}
 
-    def answer(self, name, question):
+    def answer(self, name, question, prompt):
         if name in ("rule", "reason") and "enum" not in question:
             return "the policy"
+        if "null" in question.get("type", ()):
+            # A parameter that is not given has not been said.
+            return None
         offered = question.get("enum") or question.get("items", {}).get("enum")
         is_many = "items" in question
         self.asked += 1
-        if name in ("allowed", "confirm"):
-            right = self.allowed
+        if name == "confirm":
+            shown = json.loads(TO_CONFIRM.search(prompt)[1])
+            right = "yes" if self.judge.is_meant(shown["tool"], shown["arguments"]) else "no"
+        elif name == "allowed":
+            right = self.allowed if not self.is_judge or self.is_asked_for(*PREPARED.search(prompt).groups()) else "no"
         elif offered is None:
             return self.words(name)
         elif self.is_silent:
             right = [] if is_many else "none"
         else:
-            right = self.choose(name, offered, is_many)
+            right = self.choose(name, offered, is_many, prompt)
         if self.errs(name):
             self.mistaken += 1
+            if name in ("allowed", "confirm"):
+                return "no" if right == "yes" else "yes"
             return self.another(name, right, [value for value in offered if value != "none"], is_many)
         return right
 
-    def choose(self, name, offered, is_many):
-        """The offered values that the solution has: first those of the argument that is asked for, then of all, then of its records."""
-        wanted = scalars(self.arguments.get(self.targets.get(name) or self.argument(name)))
-        for values in (wanted, self.known, self.related):
+    def is_asked_for(self, tool, lines):
+        calls = self.judge.read(tool, lines)
+        return bool(calls) and all(self.judge.is_meant(tool, given) for given in calls)
+
+    def choose(self, name, offered, is_many, prompt):
+        """The offered values that the solution has. An answer that the write takes as it is must be that of its argument. Else: first those of
+        the argument that is asked for, then of all, then of its records."""
+        argument = self.arguments.get(self.targets.get(name) or self.argument(name))
+        own = self.element(argument, prompt)
+        wanted = scalars(argument if own is None else own)
+        for values in (wanted,) if name in self.direct or own is not None else (wanted, self.known, self.related):
             found = [option for value in values for option in offered if option != "none" and str(option) == str(value)]
             if found:
                 return list(dict.fromkeys(found)) if is_many else found[0]
         return [] if is_many else "none"
+
+    def element(self, value, prompt):
+        """Of a list the element that belongs to what a question is about: lists of the same length go together."""
+        about = ABOUT.search(prompt)
+        if about and isinstance(value, list):
+            shown = scalars(as_json(about[1]))
+            for other in self.arguments.values():
+                if isinstance(other, list) and other != value and len(other) == len(value):
+                    places = [at for at, element in enumerate(other) if element in shown]
+                    if len(places) == 1:
+                        return value[places[0]]
+        return None
 
     def argument(self, name):
         """The argument that a question is named after."""
@@ -95,15 +143,18 @@ class Oracle:
         return str(values[0]) if values and not self.is_silent else "none"
 
     def errs(self, name):
-        drawn = hashlib.sha256(f"{self.name}/{name}/{self.asked}".encode()).digest()
+        drawn = hashlib.sha256(f"{self.name}/{name}/{self.asked}{self.drawn()}".encode()).digest()
         return int.from_bytes(drawn[:8], "big") / 2**64 < self.error_rate
+
+    def drawn(self):
+        return f"/{self.draw}" if self.draw else ""
 
     def another(self, name, right, offered, is_many):
         """A wrong answer, of those that can do harm where there are such."""
         others = [value for value in offered if value != right and value not in (right if is_many else ())]
         if not others:
             return [] if is_many else "none"
-        drawn = hashlib.sha256(f"{self.name}/{name}/wrong".encode()).digest()
+        drawn = hashlib.sha256(f"{self.name}/{name}/wrong{self.drawn()}".encode()).digest()
         other = others[drawn[0] % len(others)]
         return [other, *right[1:]] if is_many else other
 
