@@ -26,16 +26,22 @@ const TASK: Duration = Duration::from_secs(2);
 /// `tools/call`.
 pub(crate) async fn call(service: &Service, context: &Context, params: &Params) -> Outcome {
     let name = params.text("name")?;
-    let catalog = service.catalog(context).await?;
-    let unknown = |name: &str| RpcError::params(format!("there is no tool `{name}`"));
-    let tool = catalog.tool(name).ok_or_else(|| unknown(name))?;
     let empty = RawValue::from_string("{}".to_owned()).map_err(|e| RpcError::internal(e.to_string()))?;
     let arguments = params.arguments.as_ref().unwrap_or(&empty);
     if !is_object(arguments) {
         return Err(RpcError::params("`arguments` is an object"));
     }
+    // Its run is made of the definition as it is now, whatever was listed.
+    if let Some(target) = service.target(name) {
+        return match run(service, context, params, &target, arguments).await {
+            Err(Failed::Refused(_)) if service.catalog(context).await?.tool(name).is_none() => Err(unknown(name)),
+            outcome => outcome.or_else(Failed::outcome),
+        };
+    }
+    let catalog = service.catalog(context).await?;
+    let tool = catalog.tool(name).ok_or_else(|| unknown(name))?;
     match tool {
-        Tool::Run(target) => run(service, context, params, &target, arguments).await,
+        Tool::Run(target) => run(service, context, params, &target, arguments).await.or_else(Failed::outcome),
         Tool::Call => {
             let mut members = Arguments::new(arguments, &["tool", "arguments"]);
             let tool = members.required("tool");
@@ -48,7 +54,7 @@ pub(crate) async fn call(service: &Service, context: &Context, params: &Params) 
                 members.fault("arguments", "`arguments` is an object".to_owned());
             }
             match (members.problem(), target) {
-                (None, Some(target)) => run(service, context, params, target, &inner).await,
+                (None, Some(target)) => run(service, context, params, target, &inner).await.or_else(Failed::outcome),
                 (problem, _) => ToolResult::problem(&problem.unwrap_or_else(|| reply("{}")), true).to_raw(),
             }
         }
@@ -171,8 +177,40 @@ pub(crate) fn escaped(text: &str) -> String {
     text.bytes().map(escape).collect()
 }
 
+fn unknown(name: &str) -> RpcError {
+    RpcError::params(format!("there is no tool `{name}`"))
+}
+
+/// Why a call has no run.
+enum Failed {
+    /// The run was not started.
+    Refused(Reply),
+    Error(RpcError),
+}
+
+impl Failed {
+    fn outcome(self) -> Outcome {
+        match self {
+            Self::Refused(reply) => ToolResult::problem(&reply, true).to_raw(),
+            Self::Error(error) => Err(error),
+        }
+    }
+}
+
+impl From<RpcError> for Failed {
+    fn from(error: RpcError) -> Self {
+        Self::Error(error)
+    }
+}
+
 /// The call of a pipeline or machine.
-async fn run(service: &Service, context: &Context, params: &Params, target: &Target, arguments: &RawValue) -> Outcome {
+async fn run(
+    service: &Service,
+    context: &Context,
+    params: &Params,
+    target: &Target,
+    arguments: &RawValue,
+) -> Result<Box<RawValue>, Failed> {
     let api = &service.api;
     let settings = context.settings(&target.app);
     let key = joined::key(api.caller(), target, arguments.get());
@@ -183,11 +221,11 @@ async fn run(service: &Service, context: &Context, params: &Params, target: &Tar
     let mut abandoned = match params.members.get("requestState") {
         Some(state) => match ask::resumed(service, context, state, params).await? {
             Ok(run_id) => care(run_id),
-            Err(refused) => return refused.to_raw(),
+            Err(refused) => return Ok(refused.to_raw()?),
         },
         None => match begin(service, target, arguments, &key, care).await {
             Ok(abandoned) => abandoned,
-            Err(reply) => return ToolResult::problem(&reply, true).to_raw(),
+            Err(reply) => return Err(Failed::Refused(reply)),
         },
     };
     let run_id = abandoned.run_id.clone();
@@ -196,7 +234,7 @@ async fn run(service: &Service, context: &Context, params: &Params, target: &Tar
     match followed {
         Followed::Task(run) => {
             abandoned.key = None;
-            task::created(service, context, &run)
+            Ok(task::created(service, context, &run)?)
         }
         Followed::Asks(result) => {
             abandoned.key = None;
@@ -208,7 +246,7 @@ async fn run(service: &Service, context: &Context, params: &Params, target: &Tar
                 service.unfinished.leave(key, &run_id);
             }
             abandoned.key = None;
-            result.to_raw()
+            Ok(result.to_raw()?)
         }
     }
 }
@@ -341,5 +379,99 @@ pub(crate) async fn read(api: &dyn Api, run_id: &str) -> Result<Run, RpcError> {
     match (reply.status, Run::parse(&reply.body)) {
         (200, Some(run)) => Ok(run),
         _ => Err(RpcError::internal(crate::result::sentence(&reply))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Mutex;
+
+    use tokio::sync::{mpsc, watch};
+
+    use super::*;
+    use crate::api::{Configuring, Finding, Listing, Method, Replying, Skill};
+    use crate::peer::Peer;
+    use crate::seal::SealKey;
+    use crate::service::Transport;
+    use crate::wire::Params;
+
+    /// An interface with one pipeline, whose runs succeed at once. It notes what it is asked.
+    #[derive(Default)]
+    struct OnePipeline(Mutex<Vec<String>>);
+
+    impl Api for OnePipeline {
+        fn send(&self, request: Request) -> Replying<'_> {
+            self.0.lock().expect("no panic").push(request.path.clone());
+            let run = json!({
+                "run_id": "r1", "status": "succeeded", "output": 1, "errors": [], "usage": null, "links": {"page": "/runs/r1"},
+            });
+            let apps = json!({"apps": [{"app": "a", "pipelines": [{"name": "one", "input": {"type": "object"}}]}]});
+            let (status, body) = match (request.method, request.path.as_str()) {
+                (Method::Post, "/v1/runs") => (201, run),
+                (Method::Get, "/v1/runs/r1") => (200, run),
+                (Method::Get, "/v1/apps") => (200, apps),
+                _ => (404, json!({})),
+            };
+            Box::pin(async move { Reply { status, body: body.to_string().into_bytes() } })
+        }
+
+        fn status<'a>(&'a self, _: &'a str) -> Finding<'a> {
+            Box::pin(async { Some("succeeded".to_owned()) })
+        }
+
+        fn settings(&self) -> Configuring<'_> {
+            Box::pin(async { BTreeMap::new() })
+        }
+
+        fn skills(&self) -> Listing<'_> {
+            Box::pin(async { Vec::new() })
+        }
+
+        fn skill<'a>(&'a self, _: &'a Skill) -> Finding<'a> {
+            Box::pin(async { None })
+        }
+
+        fn news(&self, _: &str) -> watch::Receiver<()> {
+            watch::channel(()).1
+        }
+
+        fn caller(&self) -> &'static str {
+            "owner"
+        }
+
+        fn may(&self, _: &str) -> bool {
+            true
+        }
+
+        fn covers(&self, _: &str) -> bool {
+            true
+        }
+
+        fn pages(&self) -> Option<String> {
+            None
+        }
+    }
+
+    /// S-155: to call a tool that is known by name, no definition but its own is read.
+    #[tokio::test]
+    async fn a_known_tool_is_called_without_reading_the_list_again() {
+        let api = Arc::new(OnePipeline::default());
+        let asked = Arc::clone(&api);
+        let service = Service::new(api, Transport::Stdio, SealKey::derive("secret"), "1");
+        let peer = Arc::new(Peer::new(mpsc::unbounded_channel().0));
+        let id = RawValue::from_string("1".to_owned()).expect("JSON");
+        let members = json!({"protocolVersion": "2025-11-25", "name": "one"});
+        let members = members.as_object().cloned().expect("an object");
+        let params = Params { members, arguments: None };
+        let starting = service.respond(&peer, None, &id, "initialize", &params).await;
+        assert!(starting.text.contains("serverInfo"), "{}", starting.text);
+        asked.0.lock().expect("no panic").clear();
+        for _ in 0..2 {
+            let called = service.respond(&peer, None, &id, "tools/call", &params).await;
+            assert!(called.text.contains(r#""status":"succeeded""#), "{}", called.text);
+        }
+        let asked = asked.0.lock().expect("no panic").clone();
+        assert_eq!(asked, ["/v1/runs", "/v1/runs/r1"].repeat(2));
     }
 }

@@ -1,14 +1,14 @@
 //! Requests of the protocol and their dispatch.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::api::Api;
-use crate::catalog::{Catalog, Selection};
+use crate::catalog::{Catalog, Selection, Target, Tool};
 use crate::joined::Unfinished;
 use crate::peer::{Greeting, Peer};
 use crate::seal::SealKey;
@@ -76,6 +76,8 @@ pub struct Service {
     pub(crate) transport: Transport,
     pub(crate) unfinished: Arc<Unfinished>,
     pub(crate) seal: SealKey,
+    /// The tools as they were read last. A service of one request has none.
+    last: Mutex<Option<Arc<Catalog>>>,
     version: String,
 }
 
@@ -127,6 +129,7 @@ impl Service {
             transport,
             unfinished: Arc::default(),
             seal,
+            last: Mutex::default(),
             version: version.to_owned(),
         }
     }
@@ -231,7 +234,7 @@ impl Service {
                 raw(&listed(context, "tools", tools.into()))
             }
             "tools/call" => call::call(self, context, params).await,
-            "resources/list" => raw(&listed(context, "resources", resource::list(&self.catalog(context).await?))),
+            "resources/list" => raw(&listed(context, "resources", resource::list(&*self.catalog(context).await?))),
             "resources/templates/list" => raw(&listed(context, "resourceTemplates", resource::templates())),
             "resources/read" => raw(&cached(context, resource::read(self, context, params).await?)),
             "prompts/list" => raw(&listed(context, "prompts", prompt::list(self).await)),
@@ -260,8 +263,19 @@ impl Service {
         raw(&members)
     }
 
-    pub(crate) async fn catalog(&self, context: &Context) -> Result<Catalog, RpcError> {
-        Catalog::read(&*self.api, &self.selection, context).await
+    /// The tools as the files are now. To read them is to load every definition of the apps.
+    pub(crate) async fn catalog(&self, context: &Context) -> Result<Arc<Catalog>, RpcError> {
+        let catalog = Arc::new(Catalog::read(&*self.api, &self.selection, context).await?);
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&catalog));
+        Ok(catalog)
+    }
+
+    /// The pipeline or machine that this name stood for when the tools were read last.
+    pub(crate) fn target(&self, name: &str) -> Option<Box<Target>> {
+        match self.last.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.tool(name)? {
+            Tool::Run(target) => Some(target),
+            _ => None,
+        }
     }
 
     fn info(&self) -> Value {

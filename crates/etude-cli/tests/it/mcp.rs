@@ -243,6 +243,30 @@ fn an_edited_definition_changes_the_list() {
     client.end();
 }
 
+/// S-155: a call is of the definition as it is now, whatever was listed before.
+#[test]
+fn a_call_is_of_the_definition_as_it_is_now() {
+    let test = greeter();
+    let mut client = Client::start(&test, &[]);
+    assert!(client.names().contains(&"greet".to_owned()));
+    let path = "app/pipelines/greet/pipeline.yaml";
+    let text = std::fs::read_to_string(test.path(path)).expect("a file");
+    test.put(path, &text.replace("{name: string}", "{name: integer}"));
+    let refused = client.call("greet", &json!({"name": "Ada"}));
+    assert_eq!(
+        (&refused["isError"], &refused["structuredContent"]["run_id"]),
+        (&json!(true), &Value::Null),
+        "{refused}"
+    );
+    std::fs::rename(test.path("app/pipelines/greet"), test.path("app/pipelines/salute")).expect("renamed");
+    test.put("app/pipelines/salute/pipeline.yaml", &text.replace("name: greet", "name: salute"));
+    let gone = client.request("tools/call", &json!({"name": "greet", "arguments": {"name": "Ada"}}));
+    assert_eq!(code(&gone), -32602, "{gone}");
+    let called = client.call("salute", &json!({"name": "Ada"}));
+    assert_eq!(called["structuredContent"]["status"], "succeeded", "{called}");
+    client.end();
+}
+
 /// S-144: a result over 16 KiB is cut and linked, and the link has the whole output.
 #[test]
 fn a_large_result_is_cut_and_linked() {
