@@ -79,9 +79,6 @@ class Oracle:
     def answer(self, name, question, prompt):
         if name in ("rule", "reason") and "enum" not in question:
             return "the policy"
-        if "null" in question.get("type", ()):
-            # A parameter that is not given has not been said.
-            return None
         offered = question.get("enum") or question.get("items", {}).get("enum")
         is_many = "items" in question
         self.asked += 1
@@ -90,6 +87,9 @@ class Oracle:
             right = "yes" if self.judge.is_meant(shown["tool"], shown["arguments"]) else "no"
         elif name == "allowed":
             right = self.allowed if not self.is_judge or self.is_asked_for(*PREPARED.search(prompt).groups()) else "no"
+        elif "null" in question.get("type", ()):
+            # A parameter that is not given has not been said.
+            return None
         elif offered is None:
             return self.words(name)
         elif self.is_silent:
