@@ -8,7 +8,7 @@ use crate::runs::read_stream;
 use crate::support::Running;
 
 /// Two events for each of them, and one record.
-const ELEMENTS: usize = 600;
+const ELEMENTS: usize = 300;
 
 /// All events of a run, read in pages: ids, names and data.
 fn read_pages(server: &Running, id: &str, limit: usize) -> Vec<(String, String, Value)> {
@@ -46,7 +46,7 @@ fn a_long_run_has_the_same_events_wherever_a_reader_begins() {
         assert!(waiting.len() > 2 * ELEMENTS, "{}", waiting.len());
         let begin = std::sync::Barrier::new(3);
         let events = std::thread::scope(|scope| {
-            let readers = [None, Some(&*waiting[700].0)].map(|last| {
+            let readers = [None, Some(&*waiting[400].0)].map(|last| {
                 let (server, id, begin) = (&server, &id, &begin);
                 scope.spawn(move || {
                     begin.wait();
@@ -59,13 +59,13 @@ fn a_long_run_has_the_same_events_wherever_a_reader_begins() {
             let body = json!({"approved": true, "question": decision["question"]});
             assert_eq!(server.send("POST", &path, Some(&body)).status, 200);
             let [whole, part] = readers.map(|reader| reader.join().expect("events"));
-            assert_eq!(part, whole[701..]);
+            assert_eq!(part, whole[401..]);
             whole
         });
         assert_eq!(events[..waiting.len()], waiting);
         assert_eq!(events.last().map(|(_, name, data)| (&**name, &data["status"])), Some(("ended", &json!("failed"))));
         assert!(read_pages(&server, &id, 499) == events, "pages and streams differ");
-        for at in [0, 1, 498, 499, 500, 501, 1_000, events.len() - 2] {
+        for at in [0, 499, 500, events.len() - 2] {
             assert_eq!(read_stream(&server, &id, Some(&events[at].0)), events[at + 1..], "after {at}");
         }
         for unknown in
