@@ -404,7 +404,8 @@ mod tests {
         fn send(&self, request: Request) -> Replying<'_> {
             self.0.lock().expect("no panic").push(request.path.clone());
             let run = json!({
-                "run_id": "r1", "status": "succeeded", "output": 1, "errors": [], "usage": null, "links": {"page": "/runs/r1"},
+                "run_id": "r1", "status": "succeeded", "cause": "mcp", "created_at": "", "changed_at": "", "output": 1,
+                "errors": [], "usage": null, "links": {"page": "/runs/r1"},
             });
             let apps = json!({"apps": [{"app": "a", "pipelines": [{"name": "one", "input": {"type": "object"}}]}]});
             let (status, body) = match (request.method, request.path.as_str()) {

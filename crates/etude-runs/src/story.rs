@@ -247,7 +247,7 @@ impl Story {
     }
 }
 
-/// The time of a record that was written so many milliseconds after the run began.
+/// The time of a record that was written this long after the run began, in milliseconds.
 fn time(row: &RunRow, after_ms: u64) -> String {
     rfc3339(row.started_at_ms.unwrap_or(row.created_at_ms).saturating_add_unsigned(after_ms))
 }
