@@ -86,6 +86,9 @@ struct Followed {
     is_gone: bool,
 }
 
+/// The events of a run, for the streams that read them.
+type Handle = Arc<Mutex<Followed>>;
+
 /// Events in the form of `text/event-stream`: those from the one at `from` on, before the one at `to`.
 #[derive(Debug, Clone, Default)]
 struct Piece {
@@ -104,14 +107,14 @@ impl Stories {
     }
 
     /// The story that the streams of a run share, if there is one.
-    fn shared(&self, id: &str) -> Option<Arc<Mutex<Followed>>> {
+    fn shared(&self, id: &str) -> Option<Handle> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|_, story| story.strong_count() > 0);
         open.get(id).and_then(Weak::upgrade)
     }
 
     /// Shares a story that has come to the present. If there is a shared one, that is it: only one goes on.
-    fn share(&self, id: &str, story: Arc<Mutex<Followed>>) -> Arc<Mutex<Followed>> {
+    fn share(&self, id: &str, story: Handle) -> Handle {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(other) = open.get(id).and_then(Weak::upgrade) {
             return other;
@@ -122,7 +125,7 @@ impl Stories {
     }
 
     /// The stories that are shared now. One that advances is waited for without the lock of all.
-    fn open_stories(&self) -> Vec<Arc<Mutex<Followed>>> {
+    fn open_stories(&self) -> Vec<Handle> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.values().filter_map(Weak::upgrade).collect()
     }
@@ -292,7 +295,7 @@ impl Server {
         after: Option<EventId>,
         wanted: usize,
         look: impl FnOnce(&Followed, usize) -> T,
-    ) -> Result<Option<(Arc<Mutex<Followed>>, T)>, Problem> {
+    ) -> Result<Option<(Handle, T)>, Problem> {
         let engine = &**self.engine();
         if let Some(story) = self.stories().shared(id) {
             let mut followed = story.lock().unwrap_or_else(PoisonError::into_inner);
@@ -406,7 +409,7 @@ enum Opened {
 struct Following {
     permit: Permit,
     id: String,
-    story: Arc<Mutex<Followed>>,
+    story: Handle,
     /// The place of the first event that was not sent.
     next: usize,
     waiting: Waiting,
