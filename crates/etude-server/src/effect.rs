@@ -26,7 +26,7 @@ fn no_stream() -> Problem {
     Problem::not_found("the run has no such effect, or the effect has no such stream")
 }
 
-/// The documents of the effects that `choose` takes from those of a run, which are in the order in which they ended.
+/// What `choose` makes of the effects of a run that the caller may see. They are in the order in which they ended.
 async fn documents<T: Send + 'static>(
     call: &Call,
     choose: impl FnOnce(Vec<Described<'_>>) -> Result<T, Problem> + Send + 'static,

@@ -30,6 +30,7 @@ impl Reading {
         self.result.get_or_init(|| result_so_far(server, &self.view)).as_ref()
     }
 
+    /// The tree of the run.
     pub(crate) fn tree(&self, server: &Server) -> &Tree {
         self.tree.get_or_init(|| Tree::new(server, self))
     }

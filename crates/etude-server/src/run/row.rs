@@ -121,7 +121,7 @@ pub(crate) fn row_text(server: &Server, row: &RunRow) -> Result<Arc<RawValue>, P
     }
     let summary = result_of(&**server.engine(), row)?.as_ref().map(Summary::of).transpose()?;
     let written: Arc<RawValue> = text(server, row, summary.as_ref())?.into();
-    // How long a run takes that goes on, and what it waits for in the queue, are of this moment.
+    // Without a result, how long the run has taken is of this moment.
     if summary.is_some() {
         server.rows().keep(row, &written);
     }
