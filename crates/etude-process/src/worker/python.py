@@ -121,34 +121,34 @@ def serve(shared):
     # Each step would free it, and copy all pages that have one of the names.
     del before
     while True:
-        told, tells = os.pipe()
+        reads, writes = os.pipe()
         try:
             between = os.fork()
         except OSError as error:
             answer(channel, "!it cannot fork: %r" % error)
             return None
         if between == 0:
-            fork_step(tells)
-            os.close(told)
+            fork_step(writes)
+            os.close(reads)
             rehearse(start[0])
-            return become(channel, tells, start) + (preloaded,)
-        os.close(tells)
-        step = os.read(told, 32)
+            return become(channel, writes, start) + (preloaded,)
+        os.close(writes)
+        step = os.read(reads, 32)
         os.waitpid(between, 0)
         # From here on it is a child of the runner.
         answer(channel, step.decode() or "!it cannot fork twice")
-        is_taken = os.read(told, 1)
-        os.close(told)
+        is_taken = os.read(reads, 1)
+        os.close(reads)
         if not is_taken:
             return None
 
 
-def fork_step(tells):
+def fork_step(writes):
     """Forks the step and returns in it; the process between it and the server ends here."""
     try:
         step = os.fork()
         if step:
-            os.write(tells, str(step).encode())
+            os.write(writes, str(step).encode())
             os._exit(0)
     except OSError:
         os._exit(1)
@@ -164,7 +164,7 @@ def rehearse(given):
     exec(compile(b"def f(): pass\nf()", "<worker>", "exec", 0, True), {})
 
 
-def become(channel, tells, start):
+def become(channel, writes, start):
     """Turns this copy of the server into the process of a step, once it is asked for."""
     try:
         body, fds = request(channel)
@@ -173,11 +173,11 @@ def become(channel, tells, start):
     if body is None:
         os._exit(0)
     try:
-        os.write(tells, b"!")
+        os.write(writes, b"!")
     except OSError:
         # The server is gone. This step is not.
         pass
-    os.close(tells)
+    os.close(writes)
     channel.close()
     for number in range(3):
         os.dup2(fds[number], number)
@@ -326,10 +326,10 @@ def remember(shared):
     shared["canary"] = []
 
 
-def leave(shared, end=os._exit):
+def leave(shared, end=os._exit, is_last=True):
     """Called when a step has ended, and all that it has registered was called. If nothing is left in the process that has
     something to do at its end, it ends here: the interpreter would free every object first, which takes longer than most steps
-    do, because a page is copied for nearly each of them."""
+    do, because a page is copied for nearly each of them. If it is not the last call, there is another one later."""
     if "canary" not in shared:
         return
     try:
@@ -345,13 +345,21 @@ def leave(shared, end=os._exit):
     except BaseException:
         # The step has taken away what is looked at.
         is_left = True
-    if is_left:
+    if is_left and is_last:
         # What is frozen would never be freed, nor would what the step has hung on it.
         shared["collector"].unfreeze()
 
 
+def leave_at_once(shared):
+    """Leaves before the interpreter prepares its end, if neither the step nor what was preloaded has registered a function to be
+    called there."""
+    count = shared["count"]
+    if count and count() == shared["callbacks"]:
+        leave(shared, is_last=False)
+
+
 def has_finalizers(shared, things):
-    """True if the step has left something that is told of its end: files, generators, objects with `__del__`."""
+    """True if the step has left something that has to do something at its end: files, generators, objects with `__del__`."""
     kinds = {kind for kind in set(map(type, things)) if hasattr(kind, "__del__")}.difference(shared["memory"])
     return any(type(thing) in kinds and not (type(thing) in shared["files"] and thing.closed) for thing in things)
 
@@ -401,9 +409,12 @@ def flushed(streams):
 
 
 def main():
-    shared = {}
+    atexit = __import__("atexit")
+    shared = {"count": getattr(atexit, "_ncallbacks", None)}
     # The first that is registered is the last that is called.
-    __import__("atexit").register(leave, shared)
+    atexit.register(leave, shared)
+    if shared["count"]:
+        shared["callbacks"] = shared["count"]()
     step = serve(shared)
     if step is None:
         return
@@ -412,6 +423,7 @@ def main():
     except SystemExit as end:
         if end.code is None or (type(end.code) is int and 0 <= end.code < 256):
             shared["status"] = end.code or 0
+            leave_at_once(shared)
         raise
     except BaseException as error:
         # The interpreter tells of it, without the frames of this file.
@@ -430,6 +442,7 @@ def main():
         sys.excepthook = tell
         raise
     shared["status"] = 0
+    leave_at_once(shared)
 
 
 main()

@@ -231,6 +231,19 @@ fn files_of_preloaded_modules_are_written() {
     }
 }
 
+/// what a preloaded module has registered for the end is called at the end of each step.
+#[test]
+fn what_preloaded_modules_register_is_called_at_the_end() {
+    let fixture = Fixture::preloading("noted");
+    fixture.write("lib/noted.py", "import atexit, os\natexit.register(os.write, 2, b'the end')\n", 0o644);
+    let mut call = direct(&["python3", "-c", "import noted; print('{\"output\":1}')"]);
+    call.env = vec![("PYTHONPATH".into(), fixture.path("lib").display().to_string())];
+    for _ in 0..2 {
+        let end = fixture.run(&call);
+        assert_eq!((value(&end).as_str(), warmth(&end), end.stderr.tail.as_str()), ("1", &Warmth::Warm, "the end"));
+    }
+}
+
 /// `json` is there before the step, unless it is somebody's; data and directories by its name hide nothing.
 #[test]
 fn json_is_loaded_ahead_if_it_is_the_interpreter_s_own() {
