@@ -12,7 +12,7 @@ use etude_core::tree;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::confine::{PathArgument, Roots};
+use crate::confine::PathArgument;
 use crate::pattern::Withheld;
 
 /// The arguments of a call: a JSON object.
@@ -176,10 +176,10 @@ impl Tool {
         }
     }
 
-    /// The path that a call with `args` names, resolved, if the tool takes one.
-    pub fn path(&self, args: &Args, roots: &Roots) -> Option<PathArgument> {
+    /// The path that a call with `args` names, if the tool takes one.
+    pub fn path<'a>(&self, args: &'a Args) -> Option<&'a str> {
         let ApprovalKey::Path(name) = &self.approval_key else { return None };
-        Some(roots.resolve(args.get(*name).and_then(Value::as_str).unwrap_or(".")))
+        Some(args.get(*name).and_then(Value::as_str).unwrap_or("."))
     }
 
     /// The tool as a model sees it.

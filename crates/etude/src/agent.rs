@@ -440,10 +440,10 @@ impl Inner {
                 .map_err(|error| broken(format!("the folder of the app cannot be opened: {error}")))?,
         };
         // Resolved once: what is judged, what is asked about and what is touched.
-        let (resolved, own_args, own_roots) = (Arc::clone(&tool), Arc::clone(&args), roots.clone());
-        let path =
-            tokio::task::spawn_blocking(move || resolved.path(members(&own_args), &own_roots).map(Arc::new)).await;
-        checks.path = path.ok().flatten();
+        if let Some(path) = tool.path(members(&args)).map(str::to_owned) {
+            let roots = roots.clone();
+            checks.path = tokio::task::spawn_blocking(move || Arc::new(roots.resolve(&path))).await.ok();
+        }
         (checks.roots, checks.tool) = (Some(roots), Some(tool));
         if let Target::Tool(_, judged) = &mut target {
             let beside = (written != args).then(|| (Arc::clone(&args), written));

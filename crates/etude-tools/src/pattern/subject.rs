@@ -58,7 +58,9 @@ impl<'a> Subject<'a> {
                 let text = text(name).unwrap_or_default();
                 Some(Primary::Command { text: text.to_owned(), line: shell::read(text) })
             }
-            ApprovalKey::Path(_) => path.cloned().or_else(|| tool.path(args, roots).map(Arc::new)).map(Primary::Path),
+            ApprovalKey::Path(_) => {
+                path.cloned().or_else(|| Some(Arc::new(roots.resolve(tool.path(args)?)))).map(Primary::Path)
+            }
             ApprovalKey::Template(template) => {
                 let key = paths::Key::of(template, tool, args, roots);
                 Some(Primary::Text { key, line: line_in(template, args) })
