@@ -4,6 +4,7 @@ use axum::response::Response;
 use http::StatusCode;
 use maud::html;
 
+use super::asset;
 use super::shell::{Section, Shell};
 use crate::request::{Call, Respond};
 use crate::server::Server;
@@ -26,7 +27,7 @@ pub(crate) fn form(server: &Server, status: StatusCode) -> Response {
             form method="post" action={ (base) "/login" } id="login-by-code" hidden { input name="code" type="hidden"; input name="next" type="hidden"; }
             p.dim { "Or print a login link with " code { "etude serve --link" } "." }
         }
-        script type="module" src={ (base) "/assets/login.js" } {}
+        script type="module" src={ (base) (asset::path("login.js")) } {}
     };
     Shell::bare(server).page(status, "Log in", Section::None, page)
 }

@@ -5,7 +5,7 @@ use http::StatusCode;
 use maud::{DOCTYPE, Markup, html};
 
 use super::text::Zone;
-use super::{glyph, response, source};
+use super::{asset, glyph, response, source};
 use crate::door;
 use crate::problem::Problem;
 use crate::request::Call;
@@ -80,9 +80,9 @@ impl Shell {
                         meta name="viewport" content="width=device-width, initial-scale=1";
                         meta name="color-scheme" content="light dark";
                         title { (count) (title) " · etude" }
-                        link rel="icon" href=(self.link("/assets/icon.svg")) type="image/svg+xml";
-                        link rel="stylesheet" href=(self.link("/assets/etude.css"));
-                        @if self.reader.is_some() { script type="module" src=(self.link("/assets/page.js")) {} }
+                        link rel="icon" href=(self.link(&asset::path("icon.svg"))) type="image/svg+xml";
+                        link rel="stylesheet" href=(self.link(&asset::path("etude.css")));
+                        @if self.reader.is_some() { script type="module" src=(self.link(&asset::path("page.js"))) {} }
                     }
                     body data-base=(self.base) {
                         (glyph::sprite())

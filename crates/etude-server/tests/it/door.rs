@@ -214,7 +214,11 @@ fn a_browser_without_a_session_sees_the_login_page() {
     assert!(reply.text().contains("action=\"/login\""));
     let policy = reply.header("content-security-policy").expect("a policy");
     assert!(policy.starts_with("default-src 'none'; script-src 'self';") && policy.contains("frame-ancestors 'none'"));
-    assert_eq!(server.raw("GET", "/assets/login.js", CROSS, None).status, 200);
+    let page = reply.text();
+    let script = page.split('"').find(|path| path.ends_with("/login.js")).expect("a script");
+    let (own, other) = (server.raw("GET", script, CROSS, None), server.raw("GET", "/assets/0/login.js", CROSS, None));
+    assert_eq!((own.status, own.header("cache-control")), (200, Some("public, max-age=31536000, immutable")));
+    assert_eq!((other.status, other.header("cache-control"), other.text()), (200, Some("no-cache"), own.text()));
 }
 
 /// S-19, S-21: a login link of a page leads to it, and a login to no other place.

@@ -23,7 +23,14 @@ fn routes_need_a_token() {
         routes().iter().filter(|route| route.needs == Needs::Nothing).map(|route| format!("{route:?}")).collect();
     assert_eq!(
         public,
-        ["GET /healthz", "GET /readyz", "GET /login", "POST /login", "GET /assets/{name}", "POST /in/{app}/{name}"]
+        [
+            "GET /healthz",
+            "GET /readyz",
+            "GET /login",
+            "POST /login",
+            "GET /assets/{version}/{name}",
+            "POST /in/{app}/{name}"
+        ]
     );
 }
 

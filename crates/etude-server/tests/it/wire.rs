@@ -16,7 +16,7 @@ fn errors_are_problem_documents() {
         ("PUT", "/v1/me", 405, "method_not_allowed"),
         ("GET", "/v1/me?x=1", 422, "unknown_member"),
         ("GET", "/problems/nothing", 404, "not_found"),
-        ("GET", "/assets/nothing", 404, "not_found"),
+        ("GET", "/assets/1/nothing", 404, "not_found"),
     ] {
         let reply = server.send(method, path, None);
         assert_eq!(reply.problem(), (status, code.to_owned()), "{method} {path}");
