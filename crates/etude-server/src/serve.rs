@@ -173,8 +173,9 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 pub(crate) async fn respond(server: Arc<Server>, peer: Peer, request: Request<Body>) -> Response {
     let (at_ms, since) = (server.clock().now_ms(), Instant::now());
     let request_id = etude_runtime::run_id::new();
-    let (method, headers) = (request.method().clone(), request.headers().clone());
-    let is_html = is_page(request.uri().path()) && accepts_html(&headers);
+    let (method, headers) = (request.method().clone(), request.headers());
+    let is_html = is_page(request.uri().path()) && accepts_html(headers);
+    let allowed_origin = allowed_origin(&server, headers).cloned();
     let mut token = None;
     let checked = AssertUnwindSafe(checked(&server, peer, request, &mut token)).catch_unwind().await;
     let mut response =
@@ -192,7 +193,7 @@ pub(crate) async fn respond(server: Arc<Server>, peer: Peer, request: Request<Bo
             response.headers_mut().insert(http::header::WWW_AUTHENTICATE, bearer);
         }
     }
-    finish(&server, &headers, &mut response, &request_id);
+    finish(allowed_origin, &mut response, &request_id);
     server.log(&LogLine {
         at_ms,
         request_id,
@@ -214,7 +215,7 @@ async fn checked(server: &Arc<Server>, peer: Peer, mut request: Request<Body>, t
         let path = below_base(server, &peer, uri.path());
         let is_login = path == Some("/login") && *method == Method::POST;
         door::check_origin(server, method, headers, is_page, is_login)?;
-        if *method == Method::OPTIONS && is_allowed_origin(server, headers) {
+        if *method == Method::OPTIONS && allowed_origin(server, headers).is_some() {
             return Ok(None);
         }
         let starts = path.is_some_and(|path| path.starts_with("/v1/") || path.starts_with("/in/"));
@@ -226,9 +227,13 @@ async fn checked(server: &Arc<Server>, peer: Peer, mut request: Request<Body>, t
             false => Some(door::caller(server, &peer, headers)?),
         };
         let path = path.ok_or_else(|| Problem::not_found("there is no such route below the base path"))?;
-        let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-        let target = format!("{path}{query}").parse::<Uri>();
-        let target = target.map_err(|_| Problem::new(Code::Malformed, "the path is not a path"))?;
+        // Without a base path, the route is what was asked for.
+        let is_whole = path == uri.path() && uri.authority().is_none();
+        let target = (!is_whole).then(|| {
+            let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+            format!("{path}{query}").parse::<Uri>()
+        });
+        let target = target.transpose().map_err(|_| Problem::new(Code::Malformed, "the path is not a path"))?;
         Ok(Some((caller, target)))
     })();
     match found {
@@ -240,7 +245,9 @@ async fn checked(server: &Arc<Server>, peer: Peer, mut request: Request<Body>, t
         }
         Ok(Some((caller, target))) => {
             *token = caller.as_ref().map(|caller| caller.name.clone());
-            *request.uri_mut() = target;
+            if let Some(target) = target {
+                *request.uri_mut() = target;
+            }
             let (server, readings) = (Arc::clone(server), Readings::default());
             request.extensions_mut().insert(Entered { server, caller, peer, cause: Cause::Api, readings });
             // The router is always ready, and its errors are responses.
@@ -269,23 +276,23 @@ fn accepts_html(headers: &http::HeaderMap) -> bool {
     headers.get(ACCEPT).and_then(|value| value.to_str().ok()).is_some_and(|value| value.contains("text/html"))
 }
 
-fn is_allowed_origin(server: &Server, headers: &http::HeaderMap) -> bool {
-    let origin = headers.get(ORIGIN).and_then(|value| value.to_str().ok());
-    origin.is_some_and(|origin| server.settings().allowed_origins.iter().any(|allowed| allowed == origin))
+/// The origin of a request, if pages of it may read what they get.
+fn allowed_origin<'h>(server: &Server, headers: &'h http::HeaderMap) -> Option<&'h HeaderValue> {
+    let given = headers.get(ORIGIN)?;
+    let origin = given.to_str().ok()?;
+    server.settings().allowed_origins.iter().any(|allowed| allowed == origin).then_some(given)
 }
 
 /// The headers of every response.
-fn finish(server: &Server, request: &http::HeaderMap, response: &mut Response, request_id: &str) {
+fn finish(allowed_origin: Option<HeaderValue>, response: &mut Response, request_id: &str) {
     let headers = response.headers_mut();
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     if let Ok(id) = HeaderValue::from_str(request_id) {
         headers.insert("x-request-id", id);
     }
-    if is_allowed_origin(server, request)
-        && let Some(origin) = request.get(ORIGIN)
-    {
-        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+    if let Some(origin) = allowed_origin {
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         headers.insert(VARY, HeaderValue::from_static("Origin"));
         headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, POST, DELETE"));
         let allowed = "Authorization, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID, Prefer, Range";
