@@ -22,7 +22,12 @@ pub(crate) fn url(server: &Server) -> String {
 
 /// A schema, and a test whose commands use it.
 pub(crate) fn fleet(server: &Server, test: Test) -> Test {
-    let test = test.env("ETUDE_ENGINE", &url(server));
+    fleet_of(&url(server), test)
+}
+
+/// The same by a URL.
+pub(crate) fn fleet_of(url: &str, test: Test) -> Test {
+    let test = test.env("ETUDE_ENGINE", url);
     test.run(&["engine", "migrate", "--format", "json"]).exit(0).has("/to", 6);
     test
 }

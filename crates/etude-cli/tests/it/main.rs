@@ -51,6 +51,8 @@ mod doctor; // what is wrong with the environment
 mod dry_runs; // what would run
 mod exits; // exit statuses, stdout and stderr of every way to end
 mod extensions; // conditions, fan-out, groups, sub-pipelines, retries, time limits
+#[cfg(all(unix, feature = "postgres", feature = "serve"))]
+mod failover; // a fleet whose database is taken over by its standby
 mod fallback; // pipelines that deviate and continue in skill mode
 mod faults; // disks, journals, clocks and limits that fail around a run
 #[cfg(all(unix, feature = "postgres"))]

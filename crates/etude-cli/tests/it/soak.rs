@@ -1,14 +1,16 @@
 //! A fleet under random faults: workers that are killed or stopped, connections that are cut, a database that crashes or freezes.
 //!
-//! The short form is a test. `cargo run -p xtask -- soak` runs the long one.
+//! The short form is a test. `cargo run -p xtask -- soak` runs the long one: with a synchronous standby that takes over in the middle,
+//! and with values in a bucket that stalls, if `ETUDE_MOTO` names a server of buckets.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::database::Server;
-use crate::fleet::fleet;
+use crate::fleet::{fleet, fleet_of};
 use crate::fleet_workers::{WORKER, events};
-use crate::test::{Running, Test, printing, wait_until};
+use crate::moto::Moto;
+use crate::test::{Running, Test, wait_until};
 
 /// Seconds of the long form.
 const SECONDS: &str = "ETUDE_SOAK_S";
@@ -25,6 +27,18 @@ const TIMES: &str = "engine: {lease: 12s, beat: 1s, grace: 5s, poll: 100ms, max_
 /// Numbers that are the same each time.
 struct Random(u64);
 
+/// An app whose steps note each of their starts, and return a text of so many bytes.
+fn app(config: &str, length: usize) -> Test {
+    Test::new().user_config(config).pipeline("p", |p| {
+        (0..STEPS).fold(p, |p, step| {
+            let print = format!(
+                "cat >/dev/null; printf '{{\"output\":\"'; head -c {length} /dev/zero | tr '\\0' {step}; printf '\"}}'"
+            );
+            p.sh(&format!("s{step}"), &format!("echo \"$ETUDE_RUN_ID {step}\" >> \"$LEDGER\"; sleep 0.2; {print}"))
+        })
+    })
+}
+
 impl Random {
     fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -39,6 +53,7 @@ enum Fault {
     CutConnections,
     CrashDatabase,
     FreezeDatabase,
+    FreezeBucket,
 }
 
 const FAULTS: [Fault; 5] =
@@ -47,6 +62,10 @@ const FAULTS: [Fault; 5] =
 /// A fleet with runs whose steps note each of their starts.
 struct Soak {
     server: Server,
+    /// Has every commit of the server.
+    standby: Option<Server>,
+    /// Where values are.
+    bucket: Option<Moto>,
     test: Test,
     workers: Vec<Running>,
     submitted: usize,
@@ -58,17 +77,35 @@ struct Soak {
 impl Soak {
     fn start() -> Option<Self> {
         let server = Server::start()?;
-        let test = Test::new().user_config(TIMES).pipeline("p", |p| {
-            (0..STEPS).fold(p, |p, step| {
-                let script =
-                    format!("echo \"$ETUDE_RUN_ID {step}\" >> \"$LEDGER\"; sleep 0.2; {}", printing(&step.to_string()));
-                p.sh(&format!("s{step}"), &script)
-            })
-        });
-        let test = fleet(&server, test);
-        let mut soak = Self { server, test, workers: Vec::new(), submitted: 0, deaths: 0, stops: 0 };
+        let test = fleet(&server, app(TIMES, 1));
+        Some(Self::of(server, None, None, test))
+    }
+
+    fn start_long() -> Option<Self> {
+        let server = Server::start()?;
+        let (standby, bucket) = (server.start_standby(true), Moto::start());
+        let config =
+            bucket.as_ref().map(|bucket| TIMES.replace('}', &format!(", blobs: \"{}\"}}", bucket.url("soak"))));
+        // Values of this length are in the bucket.
+        let test = app(&config.unwrap_or(TIMES.to_owned()), 300_000);
+        let test = test.env("AWS_ACCESS_KEY_ID", "key").env("AWS_SECRET_ACCESS_KEY", "secret");
+        let test = fleet_of(&Server::url_of_primary([&server, &standby], "etude"), test);
+        test.run(&["engine", "apply", "--format", "json"]).exit(0);
+        Some(Self::of(server, Some(standby), bucket, test))
+    }
+
+    fn of(server: Server, standby: Option<Server>, bucket: Option<Moto>, test: Test) -> Self {
+        let mut soak = Self { server, standby, bucket, test, workers: Vec::new(), submitted: 0, deaths: 0, stops: 0 };
         (0..WORKERS).for_each(|_| soak.employ());
-        Some(soak)
+        soak
+    }
+
+    /// The server is gone for good, and its standby takes over.
+    fn fail_over(&mut self) {
+        let Some(standby) = self.standby.take() else { return };
+        self.server.kill();
+        standby.promote();
+        self.server = standby;
     }
 
     fn employ(&mut self) {
@@ -111,6 +148,12 @@ impl Soak {
                 // Each worker may have stopped itself.
                 self.deaths += WORKERS;
             }
+            Fault::FreezeBucket => {
+                let Some(bucket) = &self.bucket else { return };
+                bucket.freeze(true);
+                std::thread::sleep(Duration::from_secs(4));
+                bucket.freeze(false);
+            }
         }
     }
 
@@ -143,6 +186,11 @@ impl Soak {
         assert_eq!(self.server.sql(gaps), "0", "positions have gaps");
         let twice = "select count(*) from (select run, key from etude.records where left(key, 1) <> '!' group by 1, 2 having count(*) > 1) r";
         assert_eq!(self.server.sql(twice), "0", "an effect is recorded twice");
+        if self.bucket.is_some() {
+            // A value of a step has the same bytes in all runs. None of them is in the database.
+            let sql = "select count(*) || ' ' || count(c.hash) from etude.blobs left join etude.chunks c using (hash) where length >= 300000";
+            assert_eq!(self.server.sql(sql), format!("{STEPS} 0"), "values in the bucket, and in the database");
+        }
         let mut furthest: BTreeMap<String, usize> = BTreeMap::new();
         let mut late = 0;
         let ledger = self.test.ledger();
@@ -190,12 +238,16 @@ fn a_fleet_survives_one_fault_of_each_kind() {
 #[ignore = "the long form, for `cargo run -p xtask -- soak`"]
 fn a_fleet_survives_random_faults() {
     let seconds = std::env::var(SECONDS).ok().and_then(|seconds| seconds.parse().ok()).unwrap_or(60);
-    let Some(mut soak) = Soak::start() else { return };
+    let Some(mut soak) = Soak::start_long() else { return };
     let (mut random, mut counts) = (Random(seconds), BTreeMap::new());
-    let until = Instant::now() + Duration::from_secs(seconds);
-    while Instant::now() < until {
+    let faults: Vec<Fault> = FAULTS.into_iter().chain(soak.bucket.is_some().then_some(Fault::FreezeBucket)).collect();
+    let (since, whole) = (Instant::now(), Duration::from_secs(seconds));
+    while since.elapsed() < whole {
         soak.submit(2);
-        let fault = FAULTS[usize::try_from(random.below(FAULTS.len() as u64)).expect("a small number")];
+        if since.elapsed() > whole / 2 {
+            soak.fail_over();
+        }
+        let fault = faults[usize::try_from(random.below(faults.len() as u64)).expect("a small number")];
         *counts.entry(fault).or_insert(0) += 1;
         soak.inject(fault, &mut random);
         std::thread::sleep(Duration::from_millis(random.below(3_000)));

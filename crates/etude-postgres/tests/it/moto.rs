@@ -4,6 +4,8 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 /// A running server with one bucket.
 #[derive(Debug)]
 pub(crate) struct Moto {
@@ -55,6 +57,13 @@ impl Moto {
     #[allow(dead_code, reason = "the tests of the engine use it")]
     pub(crate) fn remove(&self, key: &str) {
         assert_eq!(self.ask("DELETE", &format!("/values/{key}")).0, 204);
+    }
+
+    /// Stops or continues the server: it accepts connections and says nothing.
+    #[allow(dead_code, reason = "the tests of the program use it")]
+    pub(crate) fn freeze(&self, is_frozen: bool) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process");
+        kill_process(pid, if is_frozen { Signal::STOP } else { Signal::CONT }).expect("it is there");
     }
 
     fn put(&self, path: &str) {

@@ -92,8 +92,70 @@ impl Server {
             .expect("psql can be started")
     }
 
+    /// The URL of a schema on whichever of these servers takes writes.
+    #[allow(dead_code, reason = "the tests of the program use it")]
+    pub(crate) fn url_of_primary(servers: [&Self; 2], schema: &str) -> String {
+        let sockets = servers.map(|server| server.dir.path().display().to_string().replace('/', "%2F"));
+        format!("postgres://etude@{}/postgres?schema={schema}&target_session_attrs=read-write", sockets.join(","))
+    }
+
+    /// Starts a server that follows this one. If it is synchronous, each commit waits until it has it.
+    #[allow(dead_code, reason = "the tests of the program use it")]
+    pub(crate) fn start_standby(&self, is_synchronous: bool) -> Self {
+        let dir = scratch();
+        let connection = format!("host={} user=etude application_name=standby", self.dir.path().display());
+        let status = command(self.bin.join("pg_basebackup"))
+            .args(["--write-recovery-conf", "--checkpoint=fast", "--no-sync", "-d", &connection, "-D"])
+            .arg(dir.path().join("data"))
+            .status()
+            .expect("pg_basebackup can be started");
+        assert!(status.success(), "pg_basebackup fails");
+        let child = launch(&self.bin, dir.path(), &self.settings);
+        let standby = Self { child, bin: self.bin.clone(), dir, settings: self.settings.clone(), receiver: None };
+        standby.wait_until_ready();
+        if is_synchronous {
+            self.sql("alter system set synchronous_standby_names = 'standby'");
+            self.sql("select pg_reload_conf()");
+        }
+        let expected = if is_synchronous { "streaming sync" } else { "streaming async" };
+        let since = Instant::now();
+        loop {
+            let state = self.sql("select state || ' ' || sync_state from pg_stat_replication");
+            if state == expected {
+                return standby;
+            }
+            assert!(since.elapsed() < Duration::from_secs(60), "the standby does not follow: {state}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// A standby receives no more.
+    #[allow(dead_code, reason = "the tests of the program use it")]
+    pub(crate) fn stop_following(&self) {
+        self.sql("alter system set primary_conninfo = ''");
+        self.sql("select pg_reload_conf()");
+        let since = Instant::now();
+        while self.sql("select count(*) from pg_stat_wal_receiver") != "0" {
+            assert!(since.elapsed() < Duration::from_secs(60), "the standby goes on following");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Makes a standby the primary.
+    #[allow(dead_code, reason = "the tests of the program use it")]
+    pub(crate) fn promote(&self) {
+        assert_eq!(self.sql("select pg_promote()"), "t", "the standby is no primary");
+    }
+
     /// Kills all processes of the server, as a crash of the machine does, and starts it again.
     pub(crate) fn crash(&mut self) {
+        self.kill();
+        self.child = launch(&self.bin, self.dir.path(), &self.settings);
+        self.wait_until_ready();
+    }
+
+    /// Kills all processes of the server, as the end of the machine does.
+    pub(crate) fn kill(&mut self) {
         self.child.kill().expect("SIGKILL");
         self.child.wait().expect("it is dead");
         let data = self.dir.path().join("data").canonicalize().expect("it is there");
@@ -110,8 +172,6 @@ impl Server {
             std::thread::sleep(Duration::from_millis(5));
         }
         let _ = fs::remove_file(data.join("postmaster.pid"));
-        self.child = launch(&self.bin, self.dir.path(), &self.settings);
-        self.wait_until_ready();
     }
 
     /// Starts a program that receives the log of the server under this name, as a standby does.
