@@ -117,3 +117,18 @@ fn the_queue_does_not_grow_with_its_claims() {
     assert!(options.contains("autovacuum_vacuum_scale_factor=0"), "{options}");
     drop(engine);
 }
+
+/// K-31, K-59: the server compiles no statement before it runs it, which takes longer than a claim among a million.
+#[test]
+fn no_statement_is_compiled() {
+    let Some(server) = Server::start_with(&["jit_above_cost=0"], &[]) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = open(&server, "etude", dir.path());
+    if !server.sql("explain select count(*) from etude.runs").contains("JIT") {
+        assert!(std::env::var_os("ETUDE_REQUIRE_POSTGRES").is_none(), "the server compiles no statements");
+        eprintln!("skipped: this PostgreSQL compiles no statements");
+        return;
+    }
+    let plan = engine.plan_of_list(&Query::default()).expect("a plan");
+    assert!(!plan.contains("JIT"), "{plan}");
+}
