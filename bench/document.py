@@ -98,6 +98,11 @@ def is_service(name):
     return name.startswith("serve/")
 
 
+def is_fleet(name):
+    """A scenario of a fleet."""
+    return name.startswith("fleet/")
+
+
 def floors(figures, wanted):
     """Two tables of the scenarios whose names are `wanted`: those with a floor, and single figures."""
     chosen = [figure for name, figure in figures["floors"].items() if wanted(name)]
@@ -283,7 +288,7 @@ Python {machine.get('python')}, Node {figures['peers'].get('node')}. Measured on
 
 What the same work costs without a runner.
 
-{chr(10).join(floors(figures, lambda name: not is_service(name)))}
+{chr(10).join(floors(figures, lambda name: not is_service(name) and not is_fleet(name)))}
 
 ## The service
 
@@ -294,6 +299,13 @@ What the same work costs without a runner.
 Pages in Chromium, each beside a static page of the same bytes:
 
 {chr(10).join(pages(figures))}
+
+## A fleet
+
+The engine on PostgreSQL, which runs on the same machine with commits on the disk, beside that disk, beside SQLite, and beside `pgbench` with the statement of an append. Clients and server share
+the processors. Leases have their default times.
+
+{chr(10).join(floors(figures, is_fleet))}
 
 ## Against what one would use instead
 

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::measure::{Pair, Report, quantile, quartiles};
 
 /// A record as a short code step makes it, in bytes.
-const BODY: usize = 400;
+pub(crate) const BODY: usize = 400;
 
 /// What one step leaves in the journal: its latency, and how many a second there are from many runs at once. The disk
 /// is the floor: bare appends to a file, with `fdatasync` where the journal waits for the disk.
@@ -40,11 +40,11 @@ pub(crate) fn durable(report: &mut Report, home: &Path) {
     }
 }
 
-fn ms(time: Duration) -> f64 {
+pub(crate) fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-fn appends(path: &Path, count: usize, sync: bool) -> Vec<Duration> {
+pub(crate) fn appends(path: &Path, count: usize, sync: bool) -> Vec<Duration> {
     let mut file = File::create(path).expect("a file");
     let bytes = [b'x'; BODY];
     times(count, |_| {
@@ -55,7 +55,7 @@ fn appends(path: &Path, count: usize, sync: bool) -> Vec<Duration> {
     })
 }
 
-fn sessions(dir: &Path, sync: Sync, count: usize, each: usize) -> (Vec<Duration>, f64) {
+pub(crate) fn sessions(dir: &Path, sync: Sync, count: usize, each: usize) -> (Vec<Duration>, f64) {
     let engine = Sqlite::open(Settings { dir: dir.to_owned(), sync }).expect("a journal");
     let since = Instant::now();
     let times: Vec<Duration> = thread::scope(|scope| {
@@ -72,7 +72,7 @@ fn sessions(dir: &Path, sync: Sync, count: usize, each: usize) -> (Vec<Duration>
     (times, per_second)
 }
 
-fn times(count: usize, mut work: impl FnMut(usize)) -> Vec<Duration> {
+pub(crate) fn times(count: usize, mut work: impl FnMut(usize)) -> Vec<Duration> {
     let one = |at| {
         let since = Instant::now();
         work(at);

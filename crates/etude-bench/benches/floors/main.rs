@@ -10,6 +10,7 @@ mod calls;
 mod client;
 mod commands;
 mod durable;
+mod fleet;
 mod learned;
 mod measure;
 mod processes;
@@ -55,6 +56,9 @@ const SCENARIOS: &[Scenario] = &[
     ("serve/idle", serve::idle),
     ("serve/streams", serve::streams),
     ("serve/catch-up", serve::catch_up),
+    ("fleet/append", fleet::append),
+    ("fleet/queue", fleet::queue),
+    ("fleet/workers", fleet::workers),
 ];
 
 fn main() {
