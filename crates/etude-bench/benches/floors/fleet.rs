@@ -337,27 +337,31 @@ pub(crate) fn workers(report: &mut Report, home: &Path) {
         let out = fs::File::create(&path).expect("a file");
         let since = Instant::now();
         let child = command(&["worker", "--format", "jsonl"]).stdout(out).spawn().expect("a worker");
-        until(&path, "ready");
+        until(&path, "\"event\":\"ready\"");
         (child, path, since.elapsed())
     };
     let (mut ready, mut taken) = (Vec::new(), Vec::new());
-    let (mut first, path, took) = worker();
-    ready.push(took);
-    let submitted = command(&["run", "-p", "p", "--detach", "-q"]).status().expect("a command");
-    assert!(submitted.success());
-    until(&path, "claimed");
     for _ in 0..report.rounds(5).min(5) {
-        let (second, other, took) = worker();
-        ready.push(took);
+        // A run of its own each time: one that takes several workers down has failed.
+        let (mut first, first_path, took) = worker();
+        let submit = command(&["run", "-p", "p", "--detach", "--format", "json"]).stdout(Stdio::piped()).output();
+        let submitted: serde_json::Value =
+            serde_json::from_slice(&submit.expect("a command").stdout).expect("a document");
+        let id = submitted["run_id"].as_str().expect("an id");
+        let claimed = format!("\"event\":\"claimed\",\"run_id\":\"{id}\"");
+        until(&first_path, &claimed);
+        let (mut second, second_path, later) = worker();
+        ready.extend([took, later]);
         let since = Instant::now();
         first.kill().expect("SIGKILL");
-        first.wait().expect("it is dead");
-        until(&other, "claimed");
+        until(&second_path, &claimed);
         taken.push(since.elapsed());
-        first = second;
+        assert!(command(&["runs", "cancel", id]).status().expect("a command").success());
+        second.kill().expect("SIGKILL");
+        for worker in [&mut first, &mut second] {
+            worker.wait().expect("it is dead");
+        }
     }
-    first.kill().expect("SIGKILL");
-    first.wait().expect("it is dead");
     let floor = times(20, |_| assert!(etude(home, &["--version"]).status().expect("a command").success()));
     let pair = Pair { key: "fleet/ready", what: "a worker is ready", floor: "`etude --version`" };
     report.pair(&pair, ready, floor);
@@ -365,10 +369,10 @@ pub(crate) fn workers(report: &mut Report, home: &Path) {
 }
 
 /// Waits until a worker has said something.
-fn until(path: &Path, event: &str) {
-    let (since, wanted) = (Instant::now(), format!("\"event\":\"{event}\""));
-    while !fs::read_to_string(path).unwrap_or_default().contains(&wanted) {
-        assert!(since.elapsed() < Duration::from_secs(60), "a worker is not {event}");
+fn until(path: &Path, said: &str) {
+    let since = Instant::now();
+    while !fs::read_to_string(path).unwrap_or_default().contains(said) {
+        assert!(since.elapsed() < Duration::from_secs(60), "a worker has not said {said}");
         thread::sleep(Duration::from_millis(2));
     }
 }

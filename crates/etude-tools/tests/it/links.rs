@@ -157,7 +157,7 @@ async fn what_was_judged_is_what_is_written_under_link_swaps() {
     let swaps = swaps(&app);
     let (mut allowed, mut refused) = (0, 0);
     for _ in 0..4 * ROUNDS {
-        let path = found.tool.path(&map, tools.roots()).map(Arc::new);
+        let path = found.tool.path(&map).map(|path| Arc::new(tools.roots().resolve(path)));
         match list.verdict(&Subject::of(&found.tool, &map, tools.roots(), path.as_ref())) {
             Verdict::Allow => {
                 allowed += 1;
