@@ -113,6 +113,7 @@ fn reading_every_route_changes_no_row() {
             .replace("{pipeline}", "p")
             .replace("{machine}", "none")
             .replace("{code}", "not_found")
+            .replace("{version}", "1")
             .replace("{name}", name.unwrap_or_default());
         assert!(!path.contains('{'), "{path}");
         for method in ["GET", "HEAD"] {
