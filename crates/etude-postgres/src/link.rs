@@ -101,8 +101,8 @@ impl Link {
             // Its end is seen by the user of the client.
             let _ = connection.await;
         });
-        // A process that is stopped inside a transaction must not keep others from working. And no statement reads so many rows that
-        // it is worth compiling, which the server does for all that might: with a long queue, each claim took 0.7 s in place of 0.4 ms.
+        // A process that is stopped inside a transaction must not keep others from working. And no statement reads enough rows to
+        // be worth compiling, as the server does with all that might: with a long queue, each claim took 0.7 s in place of 0.4 ms.
         let sql = format!(
             "set search_path = {}; set idle_in_transaction_session_timeout = 3000; set lock_timeout = 3000; set jit = off",
             self.address.schema()

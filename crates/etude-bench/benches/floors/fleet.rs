@@ -84,7 +84,7 @@ impl Server {
         self.psql(sql).unwrap_or_else(|| panic!("it fails: {sql}"))
     }
 
-    /// An engine of a worker with so many places.
+    /// An engine of a worker with this number of places.
     fn engine(&self, cache: &Path, places: u32) -> Postgres {
         let settings = Settings {
             address: Address::parse(&self.url()).expect("an address"),
@@ -106,7 +106,7 @@ impl Server {
         engine
     }
 
-    /// Transactions a second of the statement of an append, by `pgbench` with so many clients, each with a run of its own.
+    /// Transactions a second of the statement of an append, by `pgbench`, whose clients have a run each.
     fn pgbench(&self, clients: usize, seconds: usize) -> f64 {
         static FIRST: AtomicUsize = AtomicUsize::new(1_000_000);
         let first = FIRST.fetch_add(clients, Ordering::Relaxed);
@@ -366,6 +366,45 @@ pub(crate) fn workers(report: &mut Report, home: &Path) {
     let pair = Pair { key: "fleet/ready", what: "a worker is ready", floor: "`etude --version`" };
     report.pair(&pair, ready, floor);
     report.figure("fleet/taken", "a killed worker's run is taken by another one", ms(quartiles(taken)[1]), "ms");
+}
+
+/// An app of the examples, whose two steps start Python, by one, two and four workers with a place each: the same outputs.
+pub(crate) fn example(report: &mut Report, home: &Path) {
+    let Some(server) = Server::start() else { return };
+    let app = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/tool-library");
+    let command = |args: &[&str]| {
+        let mut command = etude(home, args);
+        command.env("ETUDE_ENGINE", server.url()).current_dir(&app);
+        command
+    };
+    let runs = report.rounds(40);
+    for workers in [1, 2, 4] {
+        let submit = ["run", "-p", "overdue-letters", "-i", "as_of=2026-05-01", "--detach", "-q"];
+        for _ in 0..runs {
+            assert!(command(&submit).status().expect("a command").success());
+        }
+        let start = |_| command(&["worker", "--places", "1"]).spawn().expect("a worker");
+        let mut workers_at_work: Vec<Child> = (0..workers).map(start).collect();
+        let left =
+            || server.sql("select count(*) from etude.runs where state <> 'succeeded'").parse().expect("a number");
+        // What it takes until workers are ready is no part of it.
+        while left() == runs {
+            thread::sleep(Duration::from_millis(2));
+        }
+        let (since, before) = (Instant::now(), left());
+        while left() > 0 {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let rate = before as f64 / since.elapsed().as_secs_f64();
+        let what = format!("runs of examples/tool-library, {workers} workers with a place each");
+        report.figure(&format!("fleet/example-{workers}"), &what, rate, "a second");
+        for worker in &mut workers_at_work {
+            worker.kill().expect("SIGKILL");
+            worker.wait().expect("it is dead");
+        }
+        let outputs = "select count(distinct convert_from(body, 'UTF8')::json ->> 'output') from etude.results";
+        assert_eq!(server.sql(outputs), "1", "all outputs are equal");
+    }
 }
 
 /// Waits until a worker has said something.

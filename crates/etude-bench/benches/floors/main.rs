@@ -59,6 +59,7 @@ const SCENARIOS: &[Scenario] = &[
     ("fleet/append", fleet::append),
     ("fleet/queue", fleet::queue),
     ("fleet/workers", fleet::workers),
+    ("fleet/example", fleet::example),
 ];
 
 fn main() {

@@ -27,7 +27,7 @@ const TIMES: &str = "engine: {lease: 12s, beat: 1s, grace: 5s, poll: 100ms, max_
 /// Numbers that are the same each time.
 struct Random(u64);
 
-/// An app whose steps note each of their starts, and return a text of so many bytes.
+/// An app whose steps note each of their starts, and return a text of this length.
 fn app(config: &str, length: usize) -> Test {
     Test::new().user_config(config).pipeline("p", |p| {
         (0..STEPS).fold(p, |p, step| {

@@ -391,7 +391,10 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     // A program that measures; nothing of it is given away.
     (
         "etude-bench",
-        &["etude", "etude-core", "etude-models", "etude-process", "etude-runtime", "etude-spec", "etude-sqlite"],
+        &[
+            "etude", "etude-core", "etude-models", "etude-postgres", "etude-process", "etude-runtime", "etude-spec",
+            "etude-sqlite",
+        ],
     ),
     ("xtask", &[]),
 ];
