@@ -385,8 +385,9 @@ pub(crate) fn example(report: &mut Report, home: &Path) {
         }
         let start = |_| command(&["worker", "--places", "1"]).spawn().expect("a worker");
         let mut workers_at_work: Vec<Child> = (0..workers).map(start).collect();
-        let left =
-            || server.sql("select count(*) from etude.runs where state <> 'succeeded'").parse().expect("a number");
+        let left = || -> usize {
+            server.sql("select count(*) from etude.runs where state <> 'succeeded'").parse().expect("a number")
+        };
         // What it takes until workers are ready is no part of it.
         while left() == runs {
             thread::sleep(Duration::from_millis(2));
