@@ -78,14 +78,18 @@ class Server:
         self.token = pathlib.Path(line["socket"]).with_name("owner.token").read_text().strip()
         self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=900)
 
-    def send(self, method: str, path: str, body=None, **headers):
+    def ask(self, method: str, path: str, body=None, **headers):
+        """The response and its content."""
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json", **headers}
         self.connection.request(method, path, None if body is None else json.dumps(body), headers)
         response = self.connection.getresponse()
         content = response.read()
         if response.status >= 400:
             raise SystemExit(f"{method} {path}: {response.status} {content[:300]}")
-        return content
+        return response, content
+
+    def send(self, method: str, path: str, body=None):
+        return self.ask(method, path, body)[1]
 
     def run(self, pipeline: str, given: dict) -> str:
         run = json.loads(self.send("POST", "/v1/runs", {"pipeline": pipeline, "input": given}))["run_id"]
@@ -97,11 +101,7 @@ class Server:
 
     def get(self, path: str) -> tuple[str, str, bytes]:
         """Media type, how long it is kept, and bytes."""
-        self.connection.request("GET", path, None, {"Authorization": f"Bearer {self.token}", "Accept": "text/html"})
-        response = self.connection.getresponse()
-        content = response.read()
-        if response.status >= 400:
-            raise SystemExit(f"GET {path}: {response.status} {content[:300]!r}")
+        response, content = self.ask("GET", path, Accept="text/html")
         return response.headers["Content-Type"], response.headers["Cache-Control"], content
 
 

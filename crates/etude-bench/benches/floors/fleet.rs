@@ -19,7 +19,7 @@ use crate::apps::{code, of_steps};
 use crate::durable::{BODY, appends, ms, sessions, times};
 use crate::measure::{Pair, Report, etude, quantile, quartiles};
 
-/// `initdb` and `postgres` refuse root: the user `nobody`.
+/// `initdb` and `postgres` refuse root, so another user starts them.
 #[cfg(unix)]
 const UNPRIVILEGED: u32 = 65_534;
 
@@ -306,7 +306,7 @@ pub(crate) fn queue(report: &mut Report, home: &Path) {
     });
     report.figure("fleet/bell", "from a submission to its claim", ms(quartiles(found.clone())[1]), "ms");
     report.figure("fleet/bell-p99", "the same, 99 of 100 take at most", ms(quantile(found, 99)), "ms");
-    let many = if report.rounds(5) < 5 { 100_000 } else { 1_000_000 };
+    let (many, word) = if report.rounds(5) < 5 { (100_000, "100,000") } else { (1_000_000, "1,000,000") };
     server.sql(&format!(
         "set search_path = etude;
          insert into runs (id, app, target, abi, state, epoch, session, created_at_ms, changed_at_ms)
@@ -318,7 +318,7 @@ pub(crate) fn queue(report: &mut Report, home: &Path) {
     let claims = times(report.rounds(200), |_| {
         assert!(engines[0].next(&limits(), 0).expect("the queue can be read").is_some());
     });
-    let what = format!("a claim among {many} queued runs");
+    let what = format!("a claim among {word} queued runs");
     report.figure("fleet/claim-many", &what, ms(quartiles(claims)[1]), "ms");
 }
 
@@ -388,7 +388,7 @@ pub(crate) fn example(report: &mut Report, home: &Path) {
         let left = || -> usize {
             server.sql("select count(*) from etude.runs where state <> 'succeeded'").parse().expect("a number")
         };
-        // What it takes until workers are ready is no part of it.
+        // The time until workers are ready does not count.
         while left() == runs {
             thread::sleep(Duration::from_millis(2));
         }
@@ -397,7 +397,7 @@ pub(crate) fn example(report: &mut Report, home: &Path) {
             thread::sleep(Duration::from_millis(5));
         }
         let rate = before as f64 / since.elapsed().as_secs_f64();
-        let what = format!("runs of examples/tool-library, {workers} workers with a place each");
+        let what = format!("runs of examples/tool-library, workers with a place each: {workers}");
         report.figure(&format!("fleet/example-{workers}"), &what, rate, "a second");
         for worker in &mut workers_at_work {
             worker.kill().expect("SIGKILL");

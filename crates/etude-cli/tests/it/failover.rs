@@ -5,10 +5,8 @@ use serde_json::json;
 use crate::database::Server;
 use crate::fleet::fleet_of;
 use crate::fleet_workers::{WORKER, events};
+use crate::soak::{STEPS, TIMES, app};
 use crate::test::{Running, Test, noting, printing, wait_until};
-
-/// Times that make a test short.
-const TIMES: &str = "engine: {lease: 12s, beat: 1s, grace: 5s, poll: 100ms}\n";
 
 fn stop(worker: Running) {
     worker.terminate();
@@ -22,14 +20,7 @@ fn a_synchronous_standby_takes_over_without_loss() {
     const RUNS: usize = 6;
     let Some(mut primary) = Server::start() else { return };
     let standby = primary.start_standby(true);
-    let test = Test::new().pipeline("p", |p| {
-        (0..4).fold(p, |p, step| {
-            let script =
-                format!("echo \"$ETUDE_RUN_ID {step}\" >> \"$LEDGER\"; sleep 0.2; {}", printing(&step.to_string()));
-            p.sh(&format!("s{step}"), &script)
-        })
-    });
-    let test = fleet_of(&Server::url_of_primary([&primary, &standby], "etude"), test.user_config(TIMES));
+    let test = fleet_of(&Server::url_of_primary([&primary, &standby], "etude"), app(TIMES, 1));
     let checks = test.run(&["engine", "check", "--format", "json"]).doc();
     let checks = checks["checks"].as_array().expect("checks");
     let check = checks.iter().find(|check| check["id"] == "standby").expect("one of them");
@@ -58,10 +49,10 @@ fn a_synchronous_standby_takes_over_without_loss() {
     let ledger = test.ledger();
     for run in &runs {
         let steps = |step: usize| ledger.iter().filter(|line| **line == format!("{run} {step}")).count();
-        assert!((0..4).all(|step| steps(step) >= 1), "{ledger:?}");
+        assert!((0..STEPS).all(|step| steps(step) >= 1), "{ledger:?}");
     }
     // What was in progress may begin again, once: two places of each worker.
-    assert!(ledger.len() <= RUNS * 4 + 4, "{ledger:?}");
+    assert!(ledger.len() <= RUNS * STEPS + 4, "{ledger:?}");
     workers.into_iter().for_each(stop);
 }
 

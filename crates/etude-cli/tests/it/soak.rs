@@ -16,19 +16,19 @@ use crate::test::{Running, Test, wait_until};
 const SECONDS: &str = "ETUDE_SOAK_S";
 
 /// Steps of a run.
-const STEPS: usize = 4;
+pub(crate) const STEPS: usize = 4;
 
 /// Workers at once.
 const WORKERS: usize = 2;
 
 /// Short times, so that many deaths fit into a short test.
-const TIMES: &str = "engine: {lease: 12s, beat: 1s, grace: 5s, poll: 100ms, max_crashes: 0}\n";
+pub(crate) const TIMES: &str = "engine: {lease: 12s, beat: 1s, grace: 5s, poll: 100ms, max_crashes: 0}\n";
 
 /// Numbers that are the same each time.
 struct Random(u64);
 
 /// An app whose steps note each of their starts, and return a text of this length.
-fn app(config: &str, length: usize) -> Test {
+pub(crate) fn app(config: &str, length: usize) -> Test {
     Test::new().user_config(config).pipeline("p", |p| {
         (0..STEPS).fold(p, |p, step| {
             let print = format!(

@@ -144,7 +144,7 @@ impl Server {
     /// Makes a standby the primary.
     #[allow(dead_code, reason = "the tests of the program use it")]
     pub(crate) fn promote(&self) {
-        assert_eq!(self.sql("select pg_promote()"), "t", "the standby is no primary");
+        assert_eq!(self.sql("select pg_promote()"), "t", "the standby does not become the primary");
     }
 
     /// Kills all processes of the server, as a crash of the machine does, and starts it again.
