@@ -357,8 +357,7 @@ def leave(shared, end=os._exit, is_last=True):
 def leave_at_once(shared):
     """Leaves before the interpreter prepares its end, if neither the step nor what was preloaded has registered a function to be
     called there."""
-    count = shared["count"]
-    if count and count() == shared["callbacks"]:
+    if shared["registered"]() == shared["registered_first"] > 0:
         leave(shared, is_last=False)
 
 
@@ -414,11 +413,11 @@ def flushed(streams):
 
 def main():
     atexit = __import__("atexit")
-    shared = {"count": getattr(atexit, "_ncallbacks", None)}
+    # The number of functions that are registered for the end. Not every interpreter tells it.
+    shared = {"registered": getattr(atexit, "_ncallbacks", lambda: -1)}
     # The first that is registered is the last that is called.
     atexit.register(leave, shared)
-    if shared["count"]:
-        shared["callbacks"] = shared["count"]()
+    shared["registered_first"] = shared["registered"]()
     step = serve(shared)
     if step is None:
         return
