@@ -1,40 +1,50 @@
 //! Claims of workers: one statement, in the order of an index, without a sort (K-31).
 
+use std::collections::HashMap;
+
 use etude_runtime::engine::{Error, NewRun};
+use tokio_postgres::Row;
 
 use crate::error::Fault;
 use crate::link::{Connection, Parameter, attempt, lock};
 use crate::rows::{CLAIM, CLOCK, Run, columns};
-use crate::rules::{CLOSED, OPEN, OPEN_TENANT, has_room};
+use crate::rules::{OPEN, OPEN_TENANT, closed, has_room};
 use crate::store::{Store, Taken};
 
-/// Takes the run that is next in the queue `$1`: its row in the queue is locked, the run gets the session `$2` and the worker `$3`,
-/// its row in the queue goes, and the mark of the claim comes. `$4` is the version of the interpreter, if it counts, `$5` a digest of nothing,
-/// `$6` is true if this machine can keep steps in a sandbox.
+/// The runs that one statement takes at most.
+pub(crate) const MOST: usize = 10;
+
+/// Takes the runs that are next in the queue `$1`, one for each of the sessions `$2`, of which there are at most [`MOST`]: their rows in the queue are locked,
+/// the runs get their sessions and the worker `$3`, their rows in the queue go, and the marks of the claim come. `$4` is the version of the
+/// interpreter, if it counts, `$5` a digest of nothing, `$6` is true if this machine can keep steps in a sandbox.
 ///
-/// Limits hold: until this statement is committed, no other claim counts what it counts (K-33). While tenants are at their limits, the scan
-/// of the index begins at the first row of another one, and passes over none of the rows before it (K-34). What came or went after the
-/// snapshot of this statement changes nothing: a row before that place either cannot be claimed or is gone.
+/// Limits hold: until this statement is committed, no other claim counts what it counts, and it takes no more than there is room for (K-33).
+/// While tenants are at their limits, the scan of the index begins at the first row of another one, and passes
+/// over none of the rows before it (K-34). What came or went after the snapshot of this statement changes nothing: a row before that place
+/// either cannot be claimed or is gone.
 ///
-/// Of two claims at once, the second one skips the row that the first one has locked. A row whose run is over or has a living worker
-/// is in no one's way: a signal may have written it at the moment at which the run was taken.
+/// Of two claims at once, the second one skips the rows that the first one has locked; no row is locked that is not taken. A row whose run is
+/// over or has a living worker is in no one's way: a signal may have written it at the moment at which the run was taken.
 pub(crate) fn statement() -> String {
     format!(
-        "with {CLOSED},
+        "with {2},
         first as materialized (
             select place.* from closed cross join lateral first_open($1, $4, full_tenants) as place where cardinality(full_tenants) > 0),
-        picked as (
+        picked as materialized (
             select run from queue
             where {0} and queue = $1 and is_bundled and not is_asleep and ($4::bigint is null or abi = $4) and {OPEN_TENANT}
                 and (rank, run) >= (coalesce((select from_rank from first), '{1}'), coalesce((select from_run from first), '{1}'))
                 and exists (select 1 from runs where runs.run = queue.run and {IS_FREE} and {OPEN})
-            order by rank, run limit 1 for update skip locked),
+            order by rank, run limit {MOST} for update skip locked),
+        chosen as (
+            select run, ($2::bigint[])[row_number() over ()] as session
+            from (select run from picked limit (select room from closed)) as next_ones),
         last as (
-            select run, coalesce((select max(seq) from records where records.run = picked.run), 0) as seq,
-                coalesce((select max(seq) from records where records.run = picked.run and key not in ('{CLAIM}', '{CLOCK}')), 0) as proper
-            from picked),
+            select run, session, coalesce((select max(seq) from records where records.run = chosen.run), 0) as seq,
+                coalesce((select max(seq) from records where records.run = chosen.run and key not in ('{CLAIM}', '{CLOCK}')), 0) as proper
+            from chosen),
         taken as (
-            update runs set epoch = runs.epoch + 1, session = $2, worker = $3, state = 'running',
+            update runs set epoch = runs.epoch + 1, session = last.session, worker = $3, state = 'running',
                 deaths = {DEATHS}, dead = {DEAD}, deaths_at = case when runs.worker is null then runs.deaths_at else last.proper end,
                 started_at_ms = coalesce(runs.started_at_ms, now_ms()), changed_at_ms = now_ms(),
                 rank = coalesce(runs.rank, runs.created_at_ms)
@@ -44,11 +54,12 @@ pub(crate) fn statement() -> String {
         gone as (delete from queue using taken where queue.run = taken.run),
         mark as (
             insert into records (run, seq, session, key, request, body)
-            select run, last.seq + 1, $2, '{CLAIM}', $5, convert_to($3, 'UTF8') from taken join last using (run)
+            select run, last.seq + 1, last.session, '{CLAIM}', $5, convert_to($3, 'UTF8') from taken join last using (run)
             where taken.before > 0)
-        select run, last.seq + (taken.before > 0)::integer as position, taken_from from taken join last using (run)",
+        select run, last.session, last.seq + (taken.before > 0)::integer as position, taken_from from taken join last using (run)",
         has_room("$6::boolean"),
         i64::MIN,
+        closed("cardinality($2::bigint[])"),
     )
 }
 
@@ -64,12 +75,20 @@ pub(crate) const DEATHS: &str = "case when runs.worker is null then runs.deaths
 pub(crate) const DEAD: &str = "case when runs.worker is null then runs.dead
     else case when runs.deaths_at = last.proper then runs.dead else '{}' end || runs.worker end";
 
-/// Takes the run that is next in a queue.
-pub(crate) async fn claim(store: &Store, queue: &str, session: i64) -> Result<Option<(NewRun, Taken)>, Error> {
+/// A run that was taken.
+struct Claimed {
+    number: i64,
+    session: i64,
+    position: i32,
+    taken_from: Option<String>,
+}
+
+/// Takes the runs that are next in a queue, one for each session at most, in their order.
+pub(crate) async fn claim(store: &Store, queue: &str, sessions: &[i64]) -> Result<Vec<(NewRun, Taken)>, Error> {
     let mut is_repeated = false;
     Ok(attempt!(store.link, |connection| {
         let is_repeated = std::mem::replace(&mut is_repeated, true);
-        try_claim(connection, store, queue, (session, is_repeated))
+        try_claim(connection, store, queue, (sessions, is_repeated))
     }))
 }
 
@@ -77,40 +96,63 @@ async fn try_claim(
     connection: &mut Connection,
     store: &Store,
     queue: &str,
-    (session, is_repeated): (i64, bool),
-) -> Result<Option<(NewRun, Taken)>, Fault> {
-    // Before anything else is claimed: this session has one run at most.
-    let before = if is_repeated { earlier(connection, store, session).await? } else { None };
+    (sessions, is_repeated): (&[i64], bool),
+) -> Result<Vec<(NewRun, Taken)>, Fault> {
+    // Before anything else is claimed: a session has one run at most.
+    let mut claimed = if is_repeated { earlier(connection, store, sessions).await? } else { Vec::new() };
+    if claimed.is_empty() {
+        claimed = claim_now(connection, store, queue, sessions).await?;
+    }
+    if claimed.is_empty() {
+        return Ok(Vec::new());
+    }
+    let numbers: Vec<i64> = claimed.iter().map(|one| one.number).collect();
+    let sql =
+        format!("select {}, headers.body as header from runs join headers using (run) where run = any($1)", columns());
+    let rows = connection.query(&sql, &[&numbers]).await?;
+    let mut runs = HashMap::with_capacity(rows.len());
+    for row in &rows {
+        let run = Run::from_row(row)?;
+        let created = run.with_header(row.try_get("header")?)?;
+        runs.insert(run.row.number, (run.row.started_at_ms.unwrap_or(run.row.created_at_ms), created));
+    }
+    let of = |one: Claimed| {
+        let Claimed { number, session, position, taken_from } = one;
+        let (began_at_ms, created) = runs.remove(&number)?;
+        let taken_from = taken_from.filter(|name| *name != store.worker);
+        Some((created, Taken { number, session, position, began_at_ms, was_queued: false, taken_from, lapses: 0 }))
+    };
+    Ok(claimed.into_iter().filter_map(of).collect())
+}
+
+async fn claim_now(
+    connection: &mut Connection,
+    store: &Store,
+    queue: &str,
+    sessions: &[i64],
+) -> Result<Vec<Claimed>, Fault> {
     let abi = lock(&store.profile).profile.as_ref().map(|profile| i64::from(profile.abi));
     let request = [0_u8; 32];
     let has_sandbox = store.has_sandbox();
-    let parameters: [Parameter<'_>; 6] = [&queue, &session, &store.worker, &abi, &request.as_slice(), &has_sandbox];
-    let claimed = match before {
-        Some(before) => Some(before),
-        None => match connection.query_opt(&statement(), &parameters).await? {
-            Some(row) => Some((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)),
-            None => None,
-        },
+    let parameters: [Parameter<'_>; 6] = [&queue, &sessions, &store.worker, &abi, &request.as_slice(), &has_sandbox];
+    let rows = connection.query(&statement(), &parameters).await?;
+    let of = |row: &Row| {
+        let taken_from = row.try_get(3)?;
+        Ok(Claimed { number: row.try_get(0)?, session: row.try_get(1)?, position: row.try_get(2)?, taken_from })
     };
-    let Some((number, position, taken_from)): Option<(i64, i32, Option<String>)> = claimed else { return Ok(None) };
-    let sql = format!("select {} from runs where run = $1", columns());
-    let Some(row) = connection.query_opt(&sql, &[&number]).await? else { return Ok(None) };
-    let run = Run::from_row(&row)?;
-    let began_at_ms = run.row.started_at_ms.unwrap_or(run.row.created_at_ms);
-    let taken_from = taken_from.filter(|name| *name != store.worker);
-    let created = run.created(connection).await?;
-    let taken = Taken { number, session, position, began_at_ms, was_queued: false, taken_from, lapses: 0 };
-    Ok(Some((created, taken)))
+    let mut claimed = rows.iter().map(of).collect::<Result<Vec<_>, Fault>>()?;
+    // Sessions were given in the order of the queue.
+    claimed.sort_by_key(|one| sessions.iter().position(|session| *session == one.session));
+    Ok(claimed)
 }
 
-/// The run that an attempt of this session has taken, whose reply was lost (K-8).
-async fn earlier(
-    connection: &mut Connection,
-    store: &Store,
-    session: i64,
-) -> Result<Option<(i64, i32, Option<String>)>, Fault> {
-    let sql = "select run, coalesce((select max(seq) from records where records.run = runs.run), 0) from runs
-        where worker = $1 and session = $2";
-    let row = connection.query_opt(sql, &[&store.worker, &session]).await?;
-    row.map(|row| Ok::<_, Fault>((row.try_get(0)?, row.try_get(1)?, None))).transpose()
+/// The runs that an attempt of these sessions has taken, whose reply was lost (K-8).
+async fn earlier(connection: &mut Connection, store: &Store, sessions: &[i64]) -> Result<Vec<Claimed>, Fault> {
+    let sql = "select run, session, coalesce((select max(seq) from records where records.run = runs.run), 0) from runs
+        where worker = $1 and session = any($2)";
+    let rows = connection.query(sql, &[&store.worker, &sessions]).await?;
+    let of = |row: &Row| {
+        Ok(Claimed { number: row.try_get(0)?, session: row.try_get(1)?, position: row.try_get(2)?, taken_from: None })
+    };
+    rows.iter().map(of).collect()
 }

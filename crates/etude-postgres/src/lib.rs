@@ -288,7 +288,12 @@ impl Fleet for Postgres {
     }
 
     fn next(&self, limits: &Limits, now_ms: i64) -> Result<Option<Box<dyn Session>>, Error> {
-        Ok(self.store.link.wait(self.store.next(limits, now_ms))?.map(boxed))
+        Ok(self.next_few(limits, 1, now_ms)?.pop())
+    }
+
+    fn next_few(&self, limits: &Limits, count: usize, now_ms: i64) -> Result<Vec<Box<dyn Session>>, Error> {
+        let taken = self.store.link.wait(self.store.next(limits, count, now_ms))?;
+        Ok(taken.into_iter().map(boxed).collect())
     }
 
     fn take(&self, run_id: &str, limits: &Limits, now_ms: i64) -> Result<Option<Box<dyn Session>>, Error> {

@@ -88,11 +88,12 @@ impl Pulse {
         }
     }
 
-    pub(crate) fn claimed(&self, queue: Option<&str>, is_takeover: bool) {
+    /// A claim was answered, with so many runs of a queue.
+    pub(crate) fn claimed(&self, runs: Option<(&str, usize)>, is_takeover: bool) {
         let mut state = self.state();
         state.claim = Some(Instant::now());
-        if let Some(queue) = queue {
-            *state.figures.claims.entry(queue.to_owned()).or_default() += 1;
+        if let Some((queue, count)) = runs {
+            *state.figures.claims.entry(queue.to_owned()).or_default() += count as u64;
         }
         state.figures.takeovers += u64::from(is_takeover);
     }

@@ -8,7 +8,7 @@ use crate::claim::IS_FREE;
 use crate::error::Fault;
 use crate::link::{Connection, Parameter, attempt};
 use crate::rows::{self, Run, columns};
-use crate::rules::{CLOSED, OPEN, OPEN_TENANT, has_room};
+use crate::rules::{OPEN, OPEN_TENANT, closed, has_room};
 use crate::session::PostgresSession;
 use crate::store::{Manner, Store, Taken};
 use crate::submission::{Attempted, time, transact};
@@ -39,24 +39,37 @@ impl Store {
         Ok(enqueued)
     }
 
-    /// Takes the queued run that is next.
-    pub(crate) async fn next(self: &Arc<Self>, limits: &Limits, now_ms: i64) -> Result<Option<PostgresSession>, Error> {
+    /// Takes the queued runs that are next, at most so many.
+    pub(crate) async fn next(
+        self: &Arc<Self>,
+        limits: &Limits,
+        count: usize,
+        now_ms: i64,
+    ) -> Result<Vec<PostgresSession>, Error> {
         // A process that waits for runs is a worker: its heartbeat notices the death of others.
         worker::register(self).await?;
-        let claiming = self.claiming();
-        let session = claiming.session;
+        let takes_bundles = limits.takes == Takes::Bundles;
+        // Others begin one by one, after a look at all that is at work.
+        let count = count.min(if takes_bundles { claim::MOST } else { 1 });
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let claiming: Vec<_> = (0..count).map(|_| self.claiming()).collect();
+        let sessions: Vec<i64> = claiming.iter().map(|one| one.session).collect();
         let lapses = self.pulse.lapses();
-        let taken = if limits.takes == Takes::Bundles {
+        let taken = if takes_bundles {
             // Limits of a worker are its places, which it counts itself.
-            claim::claim(self, &limits.queue, session).await?
+            claim::claim(self, &limits.queue, &sessions).await?
         } else if self.is_waiting(limits, now_ms).await? {
-            attempt!(self.link, |connection| self.take_next(connection, limits, now_ms, session))
+            let taken = attempt!(self.link, |connection| self.take_next(connection, limits, now_ms, sessions[0]));
+            Vec::from_iter(taken)
         } else {
             // An empty queue costs one look.
-            None
+            Vec::new()
         };
-        self.pulse.claimed(taken.is_some().then_some(limits.queue.as_str()), false);
-        Ok(taken.map(|(run, taken)| PostgresSession::new(Arc::clone(self), run, Taken { lapses, ..taken })))
+        self.pulse.claimed((!taken.is_empty()).then_some((limits.queue.as_str(), taken.len())), false);
+        let hold = |(run, taken)| PostgresSession::new(Arc::clone(self), run, Taken { lapses, ..taken });
+        Ok(taken.into_iter().map(hold).collect())
     }
 
     /// Whether a run of the queue could be claimed.
@@ -111,7 +124,7 @@ impl Store {
                 Attempt::Taken(taken) => {
                     let (run, taken) = *taken;
                     let is_takeover = taken.taken_from.is_some();
-                    self.pulse.claimed(is_takeover.then(|| run.placement.queue()), is_takeover);
+                    self.pulse.claimed(is_takeover.then(|| (run.placement.queue(), 1)), is_takeover);
                     let taken = Taken { lapses, ..taken };
                     return Ok(Some(PostgresSession::new(Arc::clone(self), run, taken)));
                 }
@@ -137,7 +150,7 @@ impl Store {
             return Ok(taken.map_or(Attempt::Changed, |taken| Attempt::Taken(Box::new(taken))));
         }
         match has_places {
-            true => connection.batch("begin").await?,
+            true => connection.begin(),
             false => begin_claim(connection, self.link.address().schema()).await?,
         }
         // The reply to an earlier attempt may be lost: the run counts, and is this session's.
@@ -209,14 +222,14 @@ impl Store {
 
 /// Begins a transaction in which no one else takes runs within limits: what it counts holds until its end.
 async fn begin_claim(connection: &mut Connection, schema: &str) -> Result<(), Fault> {
-    connection.batch("begin").await?;
+    connection.begin();
     connection.query("select pg_advisory_xact_lock(1702131046, hashtext($1))", &[&schema]).await?;
     Ok(())
 }
 
 /// Whether the limits of its queue and tenant let a run be claimed. They hold until the end of the transaction (K-33).
 async fn is_open(connection: &mut Connection, run: &Run, has_sandbox: bool) -> Result<bool, Fault> {
-    let sql = format!("with {CLOSED} select {} and {OPEN} from runs where run = $2", has_room("$3::boolean"));
+    let sql = format!("with {} select {} and {OPEN} from runs where run = $2", closed("1"), has_room("$3::boolean"));
     let parameters: [Parameter<'_>; 3] = [&run.row.placement.queue(), &run.row.number, &has_sandbox];
     Ok(connection.query_opt(&sql, &parameters).await?.map_or(Ok(false), |row| row.try_get(0))?)
 }
@@ -236,7 +249,7 @@ async fn waits(connection: &mut Connection, limits: &Limits, now_ms: Option<i64>
 /// The queued run that is next, if one may begin.
 async fn pick(connection: &mut Connection, limits: &Limits, now_ms: i64) -> Result<Option<Run>, Fault> {
     let sql = format!(
-        "with {CLOSED}, at_work as materialized ({AT_WORK}),
+        "with {}, at_work as materialized ({AT_WORK}),
         full_groups as (select limit_group, count(*) as count from at_work where limit_group is not null group by 1)
         select {} from runs where run = (
             select queue.run from queue
@@ -248,6 +261,7 @@ async fn pick(connection: &mut Connection, limits: &Limits, now_ms: i64) -> Resu
                     else runs.bundle is null and runs.app = any($5) end)
                 and {OPEN_TENANT} and {IS_FREE} and {OPEN}
             order by queue.rank, queue.run limit 1)",
+        closed("1"),
         columns(),
         has_room("false")
     );

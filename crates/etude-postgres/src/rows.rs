@@ -82,12 +82,17 @@ impl Run {
         let header = connection.query_opt("select body from headers where run = $1", &[&self.row.number]).await?;
         let header = header.ok_or_else(|| damaged(format!("the run `{}` has no header", self.row.id)))?;
         Ok(NewRun {
+        self.with_header(header.try_get(0)?)
+    }
+
+    /// The same, with its header.
+    pub(crate) fn with_header(&self, header: Vec<u8>) -> Result<NewRun, Fault> {
             id: self.row.id.clone(),
             app: self.row.app.clone(),
             target: self.row.target.clone(),
             abi: self.abi,
             created_at_ms: self.row.created_at_ms,
-            header: text(header.try_get(0)?)?,
+            header: text(header)?,
             placement: self.row.placement.clone(),
         })
     }

@@ -11,8 +11,10 @@ use crate::link::{Connection, Parameter, attempt};
 use crate::rows::{self, from_length, length};
 use crate::store::Store;
 
-/// What may not be claimed now, and the lock for it, for the queue `$1`: a row that [`OPEN`] looks at.
-pub(crate) const CLOSED: &str = "closed as materialized (select * from closed_in($1))";
+/// What may be claimed now, and the lock for it, for the queue `$1` and so many runs: a row that [`OPEN`] looks at.
+pub(crate) fn closed(wanted: &str) -> String {
+    format!("closed as materialized (select * from room_in($1, {wanted}))")
+}
 
 /// Whether the limits of tenants, apps and labels let the run of the row `runs` be claimed (K-33). With `offset 0` the labels of one
 /// run are looked up, and not those of all runs.
@@ -27,7 +29,7 @@ pub(crate) const OPEN_TENANT: &str = "queue.tenant <> all ((select full_tenants 
 
 /// Whether the queue itself has room, and the sandbox of its steps is there: if not, no row of it is looked at (K-55).
 pub(crate) fn has_room(has_sandbox: &str) -> String {
-    format!("not (select is_full from closed) and ({has_sandbox} or not (select is_sandboxed from closed))")
+    format!("(select room from closed) > 0 and ({has_sandbox} or not (select is_sandboxed from closed))")
 }
 
 impl Store {
@@ -64,7 +66,7 @@ async fn apply(
     queues: Option<&BTreeMap<String, QueueRules>>,
     tenants: Option<&BTreeMap<String, TenantRules>>,
 ) -> Result<(), Fault> {
-    connection.batch("begin").await?;
+    connection.begin();
     connection.query("select pg_advisory_xact_lock(1702131052, hashtext($1))", &[&schema]).await?;
     if let Some(queues) = queues {
         connection.execute("delete from queues", &[]).await?;
@@ -146,7 +148,7 @@ pub(crate) async fn url(connection: &mut Connection) -> Result<Option<String>, F
 
 /// False if there are values in another place. Until the end of the transaction, no one announces one.
 async fn apply_url(connection: &mut Connection, schema: &str, new: Option<&str>) -> Result<bool, Fault> {
-    connection.batch("begin").await?;
+    connection.begin();
     connection.query("select pg_advisory_xact_lock(1702131052, hashtext($1))", &[&schema]).await?;
     connection.batch("lock table blobs in share mode").await?;
     let is_same = url(connection).await?.as_deref() == new;

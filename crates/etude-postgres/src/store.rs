@@ -163,7 +163,7 @@ impl Store {
         let session = claiming.session;
         let inserted = attempt!(self.link, |connection| {
             let (state, worker, at_ms) = (RunState::Running, Some(self.worker.as_str()), run.created_at_ms);
-            rows::insert(connection, &run, rows::NewRow { state, session, worker, key: None, at_ms })
+            rows::insert(connection, &run, rows::NewRow { state, session, worker, key: None, keys: &[], at_ms })
         });
         let number = inserted.ok_or_else(|| Error::Exists(run.id.clone()))?;
         let (began_at_ms, lapses) = (run.created_at_ms, self.pulse.lapses());
@@ -192,7 +192,7 @@ impl Store {
             let taken = attempt!(self.link, |connection| self.take(connection, &run, session, Manner::default()));
             if let Some((run, taken)) = taken {
                 let is_takeover = taken.taken_from.is_some();
-                self.pulse.claimed(is_takeover.then(|| run.placement.queue()), is_takeover);
+                self.pulse.claimed(is_takeover.then(|| (run.placement.queue(), 1)), is_takeover);
                 let taken = Taken { lapses, ..taken };
                 return Ok(PostgresSession::new(Arc::clone(self), run, taken));
             }

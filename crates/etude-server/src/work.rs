@@ -213,9 +213,14 @@ fn begin_queued(server: &Arc<Server>) -> Result<(), Problem> {
             server.engine().is_waiting(&limits, server.clock().now_ms()).map_err(|e| engine_failed(&e))?;
         }
         while !server.is_draining() && server.has_place() {
-            let next = server.engine().next(&limits, server.clock().now_ms());
-            let Some(session) = next.map_err(|e| engine_failed(&e))? else { break };
-            drive(server, session, Resume::default())?;
+            let next = server.engine().next_few(&limits, server.share(), server.clock().now_ms());
+            let next = next.map_err(|e| engine_failed(&e))?;
+            if next.is_empty() {
+                break;
+            }
+            for session in next {
+                drive(server, session, Resume::default())?;
+            }
         }
     }
     Ok(())

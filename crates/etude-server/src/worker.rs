@@ -132,8 +132,25 @@ impl Server {
 
     /// Whether the process has a place for another run. The limit of a server holds for all processes together and is the engine's.
     pub(crate) fn has_place(&self) -> bool {
-        self.settings().worker.as_ref().is_none_or(|worker| self.works().count() < worker.places)
+        self.places() > 0
     }
+
+    /// The runs for which the process has a place.
+    fn places(&self) -> usize {
+        let places = self.settings().worker.as_ref().map_or(usize::MAX, |worker| worker.places);
+        places.saturating_sub(self.works().count())
+    }
+
+    /// How many runs the process takes at once.
+    pub(crate) fn share(&self) -> usize {
+        share_of(self.places())
+    }
+}
+
+/// An eighth of what there are places for. So a worker with many places needs few claims, and one that looks before others leaves them
+/// something.
+fn share_of(places: usize) -> usize {
+    places.div_ceil(8)
 }
 
 /// Drives the runs of a worker until [`Server::drain`] is called, or it was idle. `events` gets what happens.
@@ -181,5 +198,16 @@ async fn attend_link(server: Arc<Server>) {
             work::lapse(&server, lapses, health.standing == Standing::Closed);
         }
         tokio::time::sleep(CLOCK).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share_of;
+
+    /// K-30: a worker that looks first leaves something to the others.
+    #[test]
+    fn a_worker_takes_an_eighth_of_its_places() {
+        assert_eq!([0, 1, 8, 9, 64].map(share_of), [0, 1, 1, 2, 8]);
     }
 }

@@ -13,6 +13,7 @@ use crate::engine::{
 pub(super) const CASES: &[Case] = &[
     ("a_queued_run_begins_when_it_is_taken", begins),
     ("the_queue_is_in_order_of_priority_and_age", order),
+    ("several_runs_are_taken_in_the_order_of_the_queue", few),
     ("a_run_begins_at_its_time", not_before),
     ("there_are_never_more_runs_than_allowed", max_runs),
     ("runs_of_one_limit_wait_for_one_another", groups),
@@ -106,6 +107,22 @@ fn order(engine: &dyn Engine) {
         seen.push(id);
     }
     assert_eq!(seen, ["late-urgent", "old", "old-too", "new-raised", "newer", "newer-low"]);
+}
+
+/// S-93: several at once are the next ones too.
+fn few(engine: &dyn Engine) {
+    for at in 0..4 {
+        enqueue(engine, new_run(&format!("r-{at}"), at));
+    }
+    let few = |max_runs, count| engine.next_few(&limits(max_runs), count, NOW).expect("the queue can be read");
+    assert!(few(9, 0).is_empty());
+    // How many are taken at once is the engine's decision; which, is not.
+    let mut held = Vec::new();
+    while let Some(found) = Some(few(3, 2)).filter(|found| !found.is_empty()) {
+        assert!(found.len() <= 2);
+        held.extend(found);
+    }
+    assert_eq!(held.iter().map(|session| session.run_id()).collect::<Vec<_>>(), ["r-0", "r-1", "r-2"]);
 }
 
 /// A process takes runs of the apps that it has, or those that bring their app along.

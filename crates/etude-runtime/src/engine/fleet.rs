@@ -44,6 +44,15 @@ pub trait Fleet: Send + Sync {
     /// The store fails.
     fn next(&self, limits: &Limits, now_ms: i64) -> Result<Option<Box<dyn Session>>, Error>;
 
+    /// Takes the queued runs that are next, in their order: at most `count`, as by [`Fleet::next`]. An engine may take fewer than there are.
+    ///
+    /// # Errors
+    /// The store fails before one is taken.
+    fn next_few(&self, limits: &Limits, count: usize, now_ms: i64) -> Result<Vec<Box<dyn Session>>, Error> {
+        let next = if count == 0 { None } else { self.next(limits, now_ms)? };
+        Ok(Vec::from_iter(next))
+    }
+
     /// Takes this run, if the limits allow another one; else `None`. A queued run is then running, any other one keeps its state
     /// until that is set. It counts from now on, whatever began it.
     ///
