@@ -311,7 +311,7 @@ async fn has_chunks(connection: &mut Connection, digest: Digest) -> Result<bool,
 /// Keeps a value in the database. Of two that upload the same value, one waits and writes no chunk.
 async fn upload(connection: &mut Connection, digest: Digest, bytes: &[u8]) -> Result<(), Fault> {
     let hash = &digest.as_bytes()[..];
-    connection.batch("begin").await?;
+    connection.begin();
     connection.query("select 1 from blobs where hash = $1 for update", &[&hash]).await?;
     if !has_chunks(connection, digest).await? {
         for (number, chunk) in (0_i32..).zip(bytes.chunks(CHUNK)) {

@@ -94,7 +94,7 @@ pub(crate) async fn grant(link: &Link, patience: std::time::Duration, grant: &Gr
 }
 
 async fn transact(connection: &mut Connection, link: &Link, grant: &Grant) -> Result<(), Fault> {
-    connection.batch("begin").await?;
+    connection.begin();
     let schema = link.address().schema();
     connection.query("select pg_advisory_xact_lock(1702131045, hashtext($1))", &[&schema]).await?;
     let refused = |why: String| Fault::Engine(Error::Store { path: link.address().to_string(), why });

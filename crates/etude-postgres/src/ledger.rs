@@ -11,7 +11,7 @@ use crate::grant::{Access, SEPARATOR};
 use crate::link::{Connection, Parameter, attempt};
 use crate::rows;
 use crate::store::Store;
-use crate::submission::{self, Attempted};
+use crate::submission::{self, Attempted, End};
 
 const COLUMNS: &str = "book, key, at_ms, state, due_ms, run, body";
 
@@ -42,7 +42,7 @@ async fn transact(
     at_ms: Option<i64>,
     attempted: Attempted,
 ) -> Result<Written, Fault> {
-    connection.batch("begin").await?;
+    connection.begin();
     // One writer of a book at a time: what is looked at holds until the end.
     let sql = "select pg_advisory_xact_lock(1702131048, hashtext($1))";
     connection.query(sql, &[&access.book(&write.entry.book)]).await?;
@@ -78,7 +78,7 @@ async fn put(
         }
     }
     if let Some(submission) = submission {
-        match submission::accept(connection, submission, at_ms, attempted).await? {
+        match submission::accept(connection, submission, at_ms, (attempted, End::Later)).await? {
             Enqueued::Accepted => {}
             Enqueued::Full | Enqueued::Refused(_) => return Ok(Written::Full),
             Enqueued::Held { run_id } => return Ok(Written::Held { run_id }),

@@ -66,6 +66,10 @@ impl Link {
             .build()
             .map_err(|cause| Error::Store { path: address.to_string(), why: cause.to_string() })?;
         let tls = Tls::new(address.tls()).map_err(|why| Error::Store { path: address.to_string(), why })?;
+    /// What is sent before the next statement.
+    begins: Option<&'static str>,
+    /// It ends with the next statement.
+    ends: bool,
         let permits = Arc::new(Semaphore::new(connections.max(1)));
         let breaks = watch::Sender::new(0);
         Ok(Self { address, tls, patience, runtime: Some(runtime), idle: Mutex::default(), permits, breaks })
@@ -108,7 +112,7 @@ impl Link {
             self.address.schema()
         );
         client.batch_execute(&sql).await?;
-        Ok(Connection { client, encryption, statements: HashMap::new() })
+        Ok(Connection { client, encryption, statements: HashMap::new(), begins: None, ends: false })
     }
 
     /// A connection as the client library has it.
@@ -274,20 +278,56 @@ pub(crate) use attempt;
 impl Connection {
     pub(crate) async fn query(&mut self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Fault> {
         let statement = self.statement(sql).await?;
-        Ok(self.client.query(&statement, parameters).await?)
+        self.send(|client| client.query(&statement, parameters)).await
     }
 
     pub(crate) async fn query_opt(&mut self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Option<Row>, Fault> {
+    /// Begins a transaction, together with the next statement: it is sent before that, and no reply of its own is waited for.
+    pub(crate) fn begin(&mut self) {
+        self.begins = Some("begin");
+    }
+
+    /// The next statement is a list.
+    pub(crate) fn lists(&mut self) {
+        self.begins = Some(FOR_LISTS);
+        self.commit_with_next();
+    }
+
         Ok(self.query(sql, parameters).await?.into_iter().next())
     }
 
     pub(crate) async fn execute(&mut self, sql: &str, parameters: &[Parameter<'_>]) -> Result<u64, Fault> {
         let statement = self.statement(sql).await?;
-        Ok(self.client.execute(&statement, parameters).await?)
+        self.send(|client| client.execute(&statement, parameters)).await
     }
 
     pub(crate) async fn batch(&mut self, sql: &str) -> Result<(), Fault> {
-        Ok(self.client.batch_execute(sql).await?)
+        self.send(|client| client.batch_execute(sql)).await
+    }
+
+    /// Commits the transaction after the next statement, together with it. If that fails, nothing is committed.
+    pub(crate) fn commit_with_next(&mut self) {
+        self.ends = true;
+    }
+
+    async fn send<'c, T, F>(&'c mut self, statement: impl FnOnce(&'c Client) -> F) -> Result<T, Fault>
+    where
+        F: Future<Output = Result<T, tokio_postgres::Error>> + 'c,
+    {
+        let (begins, ends) = (self.begins.take(), std::mem::take(&mut self.ends).then_some("commit"));
+        let client = &self.client;
+        let word = |word: Option<&'static str>| async move {
+            match word {
+                Some(word) => client.batch_execute(word).await,
+                None => Ok(()),
+            }
+        };
+        // Statements are sent in the order in which their futures are polled first.
+        let (begun, done, ended) = futures_util::future::join3(word(begins), statement(client), word(ends)).await;
+        begun?;
+        let done = done?;
+        ended?;
+        Ok(done)
     }
 
     async fn statement(&mut self, sql: &str) -> Result<Statement, Fault> {

@@ -69,7 +69,7 @@ impl Store {
 
 /// Removes a run with everything that is of it, unless somebody has taken it since it was looked at. True if it was there.
 async fn remove(connection: &mut Connection, number: i64, change: u64) -> Result<bool, Fault> {
-    connection.batch("begin").await?;
+    connection.begin();
     let sql = "select id, created_at_ms, tenant from runs where run = $1 and change = $2 and worker is null for update";
     let removed = connection.query_opt(sql, &[&number, &rows::from_length(change)]).await?;
     if let Some(row) = &removed {

@@ -5,28 +5,90 @@ use etude_runtime::engine::{DEFAULT_QUEUE, DEFAULT_TENANT, Placement, Refusal};
 use crate::error::Fault;
 use crate::link::{Connection, Parameter};
 
-/// Why no run of this placement is taken. What is counted holds until the end of the transaction.
-pub(crate) async fn refusal(connection: &mut Connection, placement: &Placement) -> Result<Option<Refusal>, Fault> {
-    let queue = placement.queue();
-    let is_there = "select 1 from queues where queue = $1";
-    if queue != DEFAULT_QUEUE && connection.query_opt(is_there, &[&queue]).await?.is_none() {
-        return Ok(Some(Refusal::UnknownQueue(queue.to_owned())));
+/// What a submission meets.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    /// The time of the database.
+    pub(crate) now_ms: i64,
+    has_queue: bool,
+    /// The limits of [`QUOTAS`].
+    limits: [Option<i64>; 3],
+    /// The runs that may wait in the queue, if that is not far.
+    max_queued: Option<i64>,
+}
+
+impl Terms {
+    /// Reads what a run of this placement meets, in a queue that takes at most `max_queued` runs that wait.
+    ///
+    /// What is counted holds until the end of the transaction: who is counted and who counts must not pass each other. Far from the limit they
+    /// may, and share the lock: each of them has a connection, so that no more than there are connections are not counted yet. How far it is often
+    /// shows without a count, from the numbers of the runs that wait.
+    pub(crate) async fn read(
+        connection: &mut Connection,
+        placement: &Placement,
+        max_queued: Option<i64>,
+    ) -> Result<Self, Fault> {
+        let sql = format!(
+            "with near as materialized (
+                select coalesce((select max(run) from queue) - (select min(run) from queue), 0) + 1 + reserve > $3
+                    and {} + reserve > $3 as is_near
+                from (select current_setting('max_connections')::bigint as reserve) as one where $3::bigint is not null)
+            select now_ms(), exists (select 1 from queues where queue = $1), max_queued, max_records_per_day, max_bytes,
+                coalesce((select is_near from near), false),
+                (select case when is_near then pg_advisory_xact_lock(1702131047, hashtext($1))
+                    else pg_advisory_xact_lock_shared(1702131047, hashtext($1)) end from near)
+            from (values (1)) as one left join tenants on tenant = $2",
+            waiting("$3")
+        );
+        let row = connection.query_opt(&sql, &[&placement.queue(), &tenant(placement), &max_queued]).await?;
+        let Some(row) = row else { return Err(Fault::Silence) };
+        let limits = [row.try_get(2)?, row.try_get(3)?, row.try_get(4)?];
+        let max_queued = max_queued.filter(|_| row.get(5));
+        Ok(Self { now_ms: row.try_get(0)?, has_queue: row.try_get(1)?, limits, max_queued })
     }
-    let tenant = placement.tenant.as_deref().unwrap_or(DEFAULT_TENANT);
-    let sql = "select max_queued, max_records_per_day, max_bytes from tenants
-        where tenant = $1 and (max_queued is not null or max_records_per_day is not null or max_bytes is not null)";
-    let Some(limits) = connection.query_opt(sql, &[&tenant]).await? else { return Ok(None) };
-    // Two submissions of a tenant do not pass each other.
-    connection.query("select pg_advisory_xact_lock(1702131053, hashtext($1))", &[&tenant]).await?;
-    for (at, quota) in QUOTAS.iter().enumerate() {
-        let Some(limit) = limits.try_get::<_, Option<i64>>(at)? else { continue };
-        let found = quota.count(connection, tenant, limit).await?;
-        if found >= limit {
-            let (found, limit) = (format!("{found} {}", quota.unit), limit.to_string());
-            return Ok(Some(Refusal::Quota { tenant: tenant.to_owned(), quota: quota.name, found, limit }));
+
+    /// Whether the queue takes no other run.
+    pub(crate) async fn is_full(&self, connection: &mut Connection, placement: &Placement) -> Result<bool, Fault> {
+        let Some(max) = self.max_queued else { return Ok(false) };
+        let sql = format!("select {} >= $2", waiting("$2"));
+        Ok(connection.query_opt(&sql, &[&placement.queue(), &max]).await?.is_some_and(|row| row.get(0)))
+    }
+
+    /// Why no run of this placement is taken. What is counted holds until the end of the transaction.
+    pub(crate) async fn refusal(
+        &self,
+        connection: &mut Connection,
+        placement: &Placement,
+    ) -> Result<Option<Refusal>, Fault> {
+        let queue = placement.queue();
+        if queue != DEFAULT_QUEUE && !self.has_queue {
+            return Ok(Some(Refusal::UnknownQueue(queue.to_owned())));
         }
+        if self.limits.iter().all(Option::is_none) {
+            return Ok(None);
+        }
+        let tenant = tenant(placement);
+        // Two submissions of a tenant do not pass each other.
+        connection.query("select pg_advisory_xact_lock(1702131053, hashtext($1))", &[&tenant]).await?;
+        for (quota, limit) in QUOTAS.iter().zip(self.limits) {
+            let Some(limit) = limit else { continue };
+            let found = quota.count(connection, tenant, limit).await?;
+            if found >= limit {
+                let (found, limit) = (format!("{found} {}", quota.unit), limit.to_string());
+                return Ok(Some(Refusal::Quota { tenant: tenant.to_owned(), quota: quota.name, found, limit }));
+            }
+        }
+        Ok(None)
     }
-    Ok(None)
+}
+
+/// How many runs wait in the queue `$1`; counting stops at `most`.
+fn waiting(most: &str) -> String {
+    format!("(select count(*) from (select 1 from queue where queue = $1 limit {most}) as waiting)")
+}
+
+fn tenant(placement: &Placement) -> &str {
+    placement.tenant.as_deref().unwrap_or(DEFAULT_TENANT)
 }
 
 /// A quota.

@@ -4,6 +4,7 @@ use etude_core::digest::Digest;
 use etude_core::tree;
 use etude_runtime::engine::{
     Cause, DEFAULT_QUEUE, DEFAULT_TENANT, LimitGroup, NewRun, Placement, Positioned, Record, RunRow, RunState, Signal,
+    UniqueKey,
 };
 use serde_json::{Value, json};
 use tokio_postgres::Row;
@@ -81,12 +82,12 @@ impl Run {
     pub(crate) async fn created(&self, connection: &mut Connection) -> Result<NewRun, Fault> {
         let header = connection.query_opt("select body from headers where run = $1", &[&self.row.number]).await?;
         let header = header.ok_or_else(|| damaged(format!("the run `{}` has no header", self.row.id)))?;
-        Ok(NewRun {
         self.with_header(header.try_get(0)?)
     }
 
     /// The same, with its header.
     pub(crate) fn with_header(&self, header: Vec<u8>) -> Result<NewRun, Fault> {
+        Ok(NewRun {
             id: self.row.id.clone(),
             app: self.row.app.clone(),
             target: self.row.target.clone(),
@@ -139,14 +140,16 @@ pub(crate) struct NewRow<'m> {
     pub(crate) worker: Option<&'m str>,
     /// The key under which it was submitted.
     pub(crate) key: Option<&'m str>,
+    /// What only it may have.
+    pub(crate) keys: &'m [UniqueKey],
     /// The time that counts for its place in the queue.
     pub(crate) at_ms: i64,
 }
 
-/// Writes the row of a run, with its header and labels. `None` if there is a run of that id, unless an attempt of this session wrote
+/// Writes the row of a run, with its header, its labels, its keys, and its place in the queue if it is queued. `None` if there is a run of that id, unless an attempt of this session wrote
 /// it, whose reply was lost.
 pub(crate) async fn insert(connection: &mut Connection, run: &NewRun, new: NewRow<'_>) -> Result<Option<i64>, Fault> {
-    let NewRow { state, session, worker, key, at_ms } = new;
+    let NewRow { state, session, worker, key, keys: unique, at_ms } = new;
     let placement = &run.placement;
     let is_queued = state == RunState::Queued;
     let cause = (placement.cause != Cause::Cli).then(|| placement.cause.word());
@@ -163,7 +166,14 @@ pub(crate) async fn insert(connection: &mut Connection, run: &NewRun, new: NewRo
         header as (insert into headers (run, body) select run, $25 from inserted),
         labelled as (
             insert into labels (key, value, created_at_ms, run)
-            select pair.key, pair.value, $9, run from inserted, unnest($26::bytea[], $27::bytea[]) as pair (key, value))
+            select pair.key, pair.value, $9, run from inserted, unnest($26::bytea[], $27::bytea[]) as pair (key, value)),
+        keyed as (
+            insert into keys (key, digest, run, tenant)
+            select one.key, one.digest, run, $19 from inserted, unnest($28::bytea[], $29::bytea[]) as one (key, digest)),
+        lined_up as (
+            insert into queue (queue, rank, run, not_before_ms, expires_at_ms, limit_group, limit_max, abi, is_bundled, is_asleep)
+            select $20, $23, run, $30, $31, $17, $18, $4, $21::bytea is not null, $30 > now_ms() and $15::bigint is not null
+            from inserted where $5 = 'queued' on conflict do nothing)
         select run from inserted";
     let inserted = connection
         .query_opt(
@@ -196,6 +206,10 @@ pub(crate) async fn insert(connection: &mut Connection, run: &NewRun, new: NewRo
                 &run.header.as_bytes(),
                 &keys,
                 &values,
+                &unique.iter().map(|one| one.key.as_bytes()).collect::<Vec<_>>(),
+                &unique.iter().map(|one| one.digest.as_ref().map(|digest| &digest.as_bytes()[..])).collect::<Vec<_>>(),
+                &placement.not_before_ms.unwrap_or(at_ms),
+                &placement.expires_at_ms(at_ms),
             ],
         )
         .await?;

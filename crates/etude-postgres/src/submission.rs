@@ -2,13 +2,14 @@
 
 use etude_core::digest::Digest;
 use etude_runtime::engine::{
-    DEFAULT_TENANT, Enqueued, Error, KEY_LIFE_MS, KEYS, LimitGroup, NewRun, RunState, Submission, UniqueKey,
+    DEFAULT_TENANT, Enqueued, Error, KEY_LIFE_MS, KEYS, LimitGroup, RunState, Submission, UniqueKey,
 };
 
 use crate::error::Fault;
 use crate::grant::book_of;
-use crate::link::{Connection, Parameter};
-use crate::{quota, rows, store};
+use crate::link::Connection;
+use crate::quota::Terms;
+use crate::{rows, store};
 
 /// Attempts of one submission.
 #[derive(Debug, Clone, Copy)]
@@ -43,11 +44,21 @@ pub(crate) async fn transact(
     at_ms: Option<i64>,
     attempted: Attempted,
 ) -> Result<Enqueued, Fault> {
-    connection.batch("begin").await?;
-    let enqueued = accept(connection, submission, at_ms, attempted).await?;
-    let end = if enqueued == Enqueued::Accepted { "commit" } else { "rollback" };
-    connection.batch(end).await?;
+    connection.begin();
+    let enqueued = accept(connection, submission, at_ms, (attempted, End::Here)).await?;
+    if enqueued != Enqueued::Accepted {
+        connection.batch("rollback").await?;
+    }
     Ok(enqueued)
+}
+
+/// Where a transaction ends that accepts a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// With the statement that writes the run.
+    Here,
+    /// After something else.
+    Later,
 }
 
 /// The time of the database, unless one is given.
@@ -64,10 +75,13 @@ pub(crate) async fn accept(
     connection: &mut Connection,
     submission: &Submission,
     at_ms: Option<i64>,
-    attempted: Attempted,
+    (attempted, end): (Attempted, End),
 ) -> Result<Enqueued, Fault> {
     let Submission { run, keys, max_queued, needs_room } = submission;
     if attempted.is_repeated() && rows::is_own(connection, run).await? {
+        if end == End::Here {
+            connection.batch("rollback").await?;
+        }
         return Ok(Enqueued::Accepted);
     }
     let tenant = run.placement.tenant.as_deref().unwrap_or(DEFAULT_TENANT);
@@ -75,17 +89,12 @@ pub(crate) async fn accept(
         return Ok(found);
     }
     let placement = &run.placement;
-    if let Some(refusal) = quota::refusal(connection, placement).await? {
+    let terms = Terms::read(connection, placement, max_queued.map(rows::from_length)).await?;
+    if let Some(refusal) = terms.refusal(connection, placement).await? {
         return Ok(Enqueued::Refused(refusal));
     }
-    if let Some(max) = max_queued {
-        // Who is counted and who counts must not pass each other.
-        connection.query("select pg_advisory_xact_lock(1702131047, hashtext($1))", &[&placement.queue()]).await?;
-        let count = connection.query_opt("select count(*) from queue where queue = $1", &[&placement.queue()]).await?;
-        let count = count.map_or(Ok(0), |row| row.try_get(0).map(rows::length))?;
-        if count >= *max {
-            return Ok(Enqueued::Full);
-        }
+    if terms.is_full(connection, placement).await? {
+        return Ok(Enqueued::Full);
     }
     if let Some(group) = placement.limit_group.as_ref().filter(|_| *needs_room)
         && let Some(run_id) = holder(connection, group).await?
@@ -93,50 +102,24 @@ pub(crate) async fn accept(
         return Ok(Enqueued::Held { run_id });
     }
     let key = shown_key(keys);
-    let at_ms = time(connection, at_ms).await?;
-    let queued = rows::NewRow { state: RunState::Queued, session: attempted.session, worker: None, key, at_ms };
-    let number = rows::insert(connection, run, queued).await?;
-    let Some(number) = number else {
-        // The commit of an earlier attempt may have come only now.
-        let is_own = attempted.is_repeated() && rows::is_own(connection, run).await?;
-        return if is_own { Ok(Enqueued::Accepted) } else { Err(Error::Exists(run.id.clone()).into()) };
-    };
-    line_up(connection, number, run, at_ms).await?;
-    for UniqueKey { key, digest } in keys {
-        let digest = digest.as_ref().map(|digest| &digest.as_bytes()[..]);
-        // Fails if another run takes the key at this moment; the next attempt finds that run.
-        let sql = "insert into keys (key, digest, run, tenant) values ($1, $2, $3, $4)";
-        connection.execute(sql, &[&key.as_bytes(), &digest, &number, &tenant]).await?;
+    let at_ms = at_ms.unwrap_or(terms.now_ms);
+    // Fails if another run takes a key at this moment; the next attempt finds that run.
+    let new = rows::NewRow { state: RunState::Queued, session: attempted.session, worker: None, key, keys, at_ms };
+    if end == End::Here {
+        connection.commit_with_next();
     }
-    Ok(Enqueued::Accepted)
+    if rows::insert(connection, run, new).await?.is_some() {
+        return Ok(Enqueued::Accepted);
+    }
+    // The commit of an earlier attempt may have come only now.
+    let is_own = attempted.is_repeated() && rows::is_own(connection, run).await?;
+    if is_own { Ok(Enqueued::Accepted) } else { Err(Error::Exists(run.id.clone()).into()) }
 }
 
 /// The key under which a run was submitted, without the word for its kind.
 pub(crate) fn shown_key(keys: &[UniqueKey]) -> Option<&str> {
     let key = keys.first().map(|unique| unique.key.split_once(' ').map_or(unique.key.as_str(), |(_, key)| key));
     key.filter(|key| !key.contains('\0'))
-}
-
-/// A run gets its place in the queue, that of the time `at_ms`.
-pub(crate) async fn line_up(connection: &mut Connection, number: i64, run: &NewRun, at_ms: i64) -> Result<(), Fault> {
-    let placement = &run.placement;
-    let group = placement.limit_group.as_ref();
-    let sql = "insert into queue (queue, rank, run, not_before_ms, expires_at_ms, limit_group, limit_max, abi, is_bundled, is_asleep)
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $4 > now_ms() and $10) on conflict do nothing";
-    let parameters: [Parameter<'_>; 10] = [
-        &placement.queue(),
-        &placement.rank(at_ms),
-        &number,
-        &placement.not_before_ms.unwrap_or(at_ms),
-        &placement.expires_at_ms(at_ms),
-        &group.map(|group| group.name.as_bytes()),
-        &group.map(|group| i64::from(group.max_runs)),
-        &i64::from(run.abi),
-        &placement.bundle.is_some(),
-        &placement.not_before_ms.is_some(),
-    ];
-    connection.execute(sql, &parameters).await?;
-    Ok(())
 }
 
 /// The oldest run of a group that has no room for another one. Two that ask for one group do so one after the other.

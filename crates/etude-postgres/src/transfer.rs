@@ -10,7 +10,7 @@ use crate::error::Fault;
 use crate::link::{Connection, Parameter, attempt};
 use crate::rows::{self, CLAIM, NewRow, Run};
 use crate::store::{self, Store};
-use crate::submission::{line_up, shown_key};
+use crate::submission::shown_key;
 use crate::wake::READY;
 
 /// Records of one statement.
@@ -90,7 +90,7 @@ async fn keys(connection: &mut Connection, number: i64) -> Result<Vec<UniqueKey>
 /// mark of a claim keeps a worker that has lost a run without knowing it from writing another record.
 async fn move_away(connection: &mut Connection, runs: &[Stamp], session: i64) -> Result<BTreeSet<String>, Fault> {
     let ids: Vec<&str> = runs.iter().map(|stamp| stamp.run_id.as_str()).filter(|id| !id.contains('\0')).collect();
-    connection.batch("begin").await?;
+    connection.begin();
     connection.query("select 1 from runs where id = any($1) order by run for update", &[&ids]).await?;
     let sql = format!(
         "with seen as (
@@ -132,9 +132,9 @@ async fn admit(connection: &mut Connection, run: &ArchivedRun, session: i64) -> 
     if let Some(row) = found {
         return Ok(row.try_get::<_, i64>(0)? == session);
     }
-    connection.batch("begin").await?;
+    connection.begin();
     let (state, at_ms, key) = (run.state, run.run.created_at_ms, shown_key(&run.keys));
-    let new = NewRow { state, session, worker: None, key, at_ms };
+    let new = NewRow { state, session, worker: None, key, keys: &[], at_ms };
     let Some(number) = rows::insert(connection, &run.run, new).await? else {
         connection.batch("rollback").await?;
         return Ok(false);
@@ -158,13 +158,9 @@ async fn admit(connection: &mut Connection, run: &ArchivedRun, session: i64) -> 
         connection.execute(sql, &[&key.as_bytes(), &digest, &number]).await?;
     }
     refer(connection, number, run).await?;
-    match run.state {
-        RunState::Queued => line_up(connection, number, &run.run, at_ms).await?,
-        // A worker that finds nothing to do suspends it again, with the deadline that its records have.
-        RunState::Running | RunState::Waiting | RunState::Sleeping => {
-            connection.execute(READY, &[&number]).await?;
-        }
-        _ => {}
+    // A worker that finds nothing to do suspends it again, with the deadline that its records have.
+    if matches!(run.state, RunState::Running | RunState::Waiting | RunState::Sleeping) {
+        connection.execute(READY, &[&number]).await?;
     }
     connection.batch("commit").await?;
     Ok(true)

@@ -10,7 +10,7 @@ use crate::rows;
 /// Keeps a value of a tenant, or notes that it is needed again.
 pub(crate) async fn keep(connection: &mut Connection, tenant: &str, digest: Digest, bytes: &[u8]) -> Result<(), Fault> {
     let hash = &digest.as_bytes()[..];
-    connection.batch("begin").await?;
+    connection.begin();
     let sql = "insert into uploads (tenant, hash, length, uploaded_at) values ($1, $2, $3, clock_timestamp())
         on conflict (tenant, hash) do update set uploaded_at = excluded.uploaded_at returning xmax::text = '0'";
     let row = connection.query_opt(sql, &[&tenant, &hash, &rows::from_length(bytes.len() as u64)]).await?;

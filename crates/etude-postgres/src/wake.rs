@@ -33,7 +33,7 @@ pub(crate) async fn suspend(
     (read, wakes_at_ms): (i64, Option<i64>),
     result: &str,
 ) -> Result<bool, Fault> {
-    connection.batch("begin").await?;
+    connection.begin();
     let sql = "with noted as (
             update runs set state = $4, changed_at_ms = now_ms(), worker = case when bundle is null then worker end
             where run = $1 and session = $2 returning run),
@@ -67,7 +67,7 @@ impl Store {
 }
 
 async fn requeue(connection: &mut Connection, number: i64) -> Result<(), Fault> {
-    connection.batch("begin").await?;
+    connection.begin();
     let sql = format!(
         "update runs set state = case when state in ('running', 'waiting', 'sleeping') then state else 'queued' end, worker = null,
             changed_at_ms = now_ms()
