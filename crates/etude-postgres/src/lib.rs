@@ -69,6 +69,12 @@ pub fn claim_statement() -> String {
     claim::statement()
 }
 
+/// What is set for each session, for tests that read plans (K-31).
+#[doc(hidden)]
+pub fn session_settings() -> &'static str {
+    link::SETTINGS
+}
+
 /// How the engine is used.
 #[derive(Debug, Clone)]
 pub struct Settings {

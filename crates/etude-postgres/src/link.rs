@@ -29,6 +29,17 @@ const SHORT_PAUSE: Duration = Duration::from_millis(5);
 /// A server that accepts a connection says something within this time.
 const GREETING: Duration = Duration::from_secs(5);
 
+/// What is set for each session.
+///
+/// A process that is stopped inside a transaction must not keep others from working. All statements but lists read few rows by an index: to compile one,
+/// or to plan it each time, costs more than to run it. And their plans are those of indexes whatever the statistics say: a table that was empty
+/// when it was looked at may have a million rows before the server looks again, and until then an append would read them all.
+pub(crate) const SETTINGS: &str = "set idle_in_transaction_session_timeout = 3000; set lock_timeout = 3000; set jit = off; \
+    set plan_cache_mode = force_generic_plan; set enable_seqscan = off; set enable_bitmapscan = off";
+
+/// A list may read many rows, and which index is good depends on what is looked for: each is planned for itself.
+const FOR_LISTS: &str = "begin; set local plan_cache_mode = force_custom_plan; set local enable_seqscan = on; set local enable_bitmapscan = on";
+
 /// Name of the runtime's threads.
 const THREAD: &str = "etude-postgres";
 
@@ -55,6 +66,10 @@ pub(crate) struct Connection {
     /// How it is encrypted, if it is.
     pub(crate) encryption: Option<&'static str>,
     statements: HashMap<String, Statement>,
+    /// What is sent before the next statement.
+    begins: Option<&'static str>,
+    /// It ends with the next statement.
+    ends: bool,
 }
 
 impl Link {
@@ -66,10 +81,6 @@ impl Link {
             .build()
             .map_err(|cause| Error::Store { path: address.to_string(), why: cause.to_string() })?;
         let tls = Tls::new(address.tls()).map_err(|why| Error::Store { path: address.to_string(), why })?;
-    /// What is sent before the next statement.
-    begins: Option<&'static str>,
-    /// It ends with the next statement.
-    ends: bool,
         let permits = Arc::new(Semaphore::new(connections.max(1)));
         let breaks = watch::Sender::new(0);
         Ok(Self { address, tls, patience, runtime: Some(runtime), idle: Mutex::default(), permits, breaks })
@@ -105,12 +116,7 @@ impl Link {
             // Its end is seen by the user of the client.
             let _ = connection.await;
         });
-        // A process that is stopped inside a transaction must not keep others from working. And no statement reads enough rows to
-        // be worth compiling, as the server does with all that might: with a long queue, each claim took 0.7 s in place of 0.4 ms.
-        let sql = format!(
-            "set search_path = {}; set idle_in_transaction_session_timeout = 3000; set lock_timeout = 3000; set jit = off",
-            self.address.schema()
-        );
+        let sql = format!("set search_path = {}; {SETTINGS}", self.address.schema());
         client.batch_execute(&sql).await?;
         Ok(Connection { client, encryption, statements: HashMap::new(), begins: None, ends: false })
     }
@@ -276,12 +282,6 @@ macro_rules! attempt {
 pub(crate) use attempt;
 
 impl Connection {
-    pub(crate) async fn query(&mut self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Fault> {
-        let statement = self.statement(sql).await?;
-        self.send(|client| client.query(&statement, parameters)).await
-    }
-
-    pub(crate) async fn query_opt(&mut self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Option<Row>, Fault> {
     /// Begins a transaction, together with the next statement: it is sent before that, and no reply of its own is waited for.
     pub(crate) fn begin(&mut self) {
         self.begins = Some("begin");
@@ -293,6 +293,12 @@ impl Connection {
         self.commit_with_next();
     }
 
+    pub(crate) async fn query(&mut self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Fault> {
+        let statement = self.statement(sql).await?;
+        self.send(|client| client.query(&statement, parameters)).await
+    }
+
+    pub(crate) async fn query_opt(&mut self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Option<Row>, Fault> {
         Ok(self.query(sql, parameters).await?.into_iter().next())
     }
 

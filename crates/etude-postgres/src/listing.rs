@@ -49,6 +49,7 @@ impl Store {
 
 async fn select(connection: &mut Connection, query: &Query) -> Result<Vec<RunRow>, Fault> {
     let (sql, selection) = statement(query);
+    connection.lists();
     let rows = connection.query(&sql, &selection.parameters()).await?;
     rows.iter().map(|row| Ok(Run::from_row(row)?.row)).collect()
 }
@@ -82,6 +83,7 @@ fn statement(query: &Query) -> (String, Selection) {
 /// The plan of a list.
 pub(crate) async fn plan(connection: &mut Connection, query: &Query) -> Result<String, Fault> {
     let (sql, selection) = statement(query);
+    connection.lists();
     let rows = connection.query(&format!("explain {sql}"), &selection.parameters()).await?;
     let lines = rows.iter().map(|row| row.try_get::<_, String>(0)).collect::<Result<Vec<_>, _>>()?;
     Ok(lines.join("\n"))
@@ -90,6 +92,7 @@ pub(crate) async fn plan(connection: &mut Connection, query: &Query) -> Result<S
 async fn count(connection: &mut Connection, query: &Query) -> Result<u64, Fault> {
     let selection = Selection::new(query);
     let sql = format!("select count(*) from runs where {}", selection.conditions());
+    connection.lists();
     let row = connection.query_opt(&sql, &selection.parameters()).await?;
     Ok(row.map_or(Ok(0), |row| row.try_get(0).map(rows::length))?)
 }
@@ -100,6 +103,7 @@ async fn counts(connection: &mut Connection, query: &Query) -> Result<Counts, Fa
         "select state, state = 'running' and {IS_LIVE}, count(*) from runs where {} group by 1, 2",
         selection.conditions()
     );
+    connection.lists();
     let mut counts = Counts::default();
     for row in connection.query(&sql, &selection.parameters()).await? {
         let word: String = row.try_get(0)?;

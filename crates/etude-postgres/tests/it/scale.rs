@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use etude_runtime::engine::{Engine as _, Placement, Query, RunState};
+use etude_runtime::conformance::{block_on, record};
+use etude_runtime::engine::{Engine as _, Fleet as _, Placement, Query, RunState};
 
-use crate::claims::submit;
+use crate::claims::{limits, submit};
 use crate::open;
 use crate::server::Server;
 
@@ -131,4 +132,44 @@ fn no_statement_is_compiled() {
     }
     let plan = engine.plan_of_list(&Query::default()).expect("a plan");
     assert!(!plan.contains("JIT"), "{plan}");
+}
+
+/// K-31, K-11: no statement of the way of a run reads a whole table, also while the server takes the tables for empty: it has looked at
+/// none of them. With its own choice, an append read all records, and a claim sorted all that wait.
+#[test]
+fn no_table_is_read_as_a_whole() {
+    let Some(server) = Server::start_with(&["autovacuum=off"], &[]) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    drop(open(&server, "etude", dir.path()));
+    // What a server counts is there once the session has ended.
+    let read = || {
+        let ended = "select count(*) from pg_stat_activity where usename = 'etude' and backend_type = 'client backend'";
+        while server.sql(ended) != "1" {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        server.sql(
+            "select string_agg(relname || ' ' || seq_scan, ', ' order by relname) from pg_stat_user_tables
+             where schemaname = 'etude' and relname in ('runs', 'records', 'queue', 'headers', 'results', 'signals', 'labels', 'keys')",
+        )
+    };
+    let before = read();
+    let engine = open(&server, "etude", dir.path());
+    for at in 0..40 {
+        submit(&engine, &format!("r-{at}"), at, Placement::default());
+    }
+    loop {
+        let few = engine.next_few(&limits(), 10, 0).expect("next");
+        if few.is_empty() {
+            break;
+        }
+        for session in few {
+            block_on(session.append(record("main/a#1", "1"))).expect("append");
+            block_on(session.append(record("main/b#1", "1"))).expect("append");
+            assert_eq!(session.records().expect("records").len(), 2);
+            block_on(session.set_state(RunState::Succeeded, Some("{}"))).expect("set_state");
+        }
+    }
+    assert_eq!(engine.list(&Query { limit: Some(50), ..Query::default() }).expect("a list").len(), 40);
+    drop(engine);
+    assert_eq!(read(), before);
 }

@@ -12,7 +12,7 @@ use etude_runtime::engine::{
     RunState, Signal, Signalled, Submission, UniqueKey, Write, Written,
 };
 
-use crate::claims::{limits, statement};
+use crate::claims::{check_plan_of_claim, crowd, limits};
 use crate::server::Server;
 use crate::{open, settings};
 
@@ -236,24 +236,11 @@ fn sql_of_a_tenant_reaches_nothing_of_others() {
 /// at tenants.
 #[test]
 fn claims_of_a_worker_have_the_plan_of_the_owner() {
-    let Some(server) = Server::start() else { return };
+    let Some(server) = Server::start_with(&["autovacuum=off"], &[]) else { return };
     let dir = tempfile::tempdir().expect("a directory");
     drop(fleet(&server, dir.path()));
-    server.sql(
-        "set search_path = etude;
-         insert into runs (id, app, target, abi, state, epoch, session, created_at_ms, changed_at_ms)
-            select 'r-' || n, '/a', 'p', 1, 'queued', 0, n, n, n from generate_series(1, 50000) n;
-         insert into queue (queue, rank, run, not_before_ms, abi, is_bundled)
-            select 'default', 100000 - run, run, 0, 1, true from runs; analyze",
-    );
-    let claim = statement("w");
-    let plan = server.sql_as("carrier", &format!("set search_path = etude; explain {claim}")).expect("a plan");
-    assert!(plan.contains("Scan using queue_ready"), "{plan}");
-    assert!(
-        !plan.contains("Sort") && !plan.contains("Seq Scan on queue") && !plan.contains("Seq Scan on runs"),
-        "{plan}"
-    );
-    assert!(!plan.contains("own_tenant"), "{plan}");
+    crowd(&server);
+    check_plan_of_claim(&server, "carrier");
 }
 
 /// K-66, K-56: the check knows the rights of each kind of role. A migration gives them again, also where the format is this one.
