@@ -1,10 +1,12 @@
 //! The engine of a fleet on a PostgreSQL server of this machine, beside its disk, beside SQLite, and beside `pgbench` with the same
 //! statement. Without the server's programs there are no figures.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,7 +14,7 @@ use etude_core::digest::Digest;
 use etude_postgres::{Address, Credentials, Postgres, Settings, Times};
 use etude_runtime::conformance::{block_on, new_run, record};
 use etude_runtime::engine::{
-    Engine as _, Enqueued, Fleet as _, Limits, Placement, Profile, RunState, Submission, Takes,
+    Engine as _, Enqueued, Fleet as _, Limits, Placement, Profile, QueueRules, RunState, Session, Submission, Takes,
 };
 
 use crate::apps::{code, of_steps};
@@ -224,11 +226,41 @@ pub(crate) fn append(report: &mut Report, home: &Path) {
 fn submission(id: &str) -> Submission {
     let mut run = new_run(id, 1);
     run.placement = Placement { bundle: Some(Digest::of(b"app")), ..Placement::default() };
-    Submission { run, keys: Vec::new(), max_queued: None, needs_room: false }
+    Submission { run, keys: Vec::new(), max_queued: Some(1_000_000), needs_room: false }
 }
 
 fn limits() -> Limits {
     Limits { queue: "default".to_owned(), max_runs: u32::MAX, takes: Takes::Bundles }
+}
+
+/// Takes all that is queued as a worker with places does: an eighth of what is free at once.
+fn drain(engine: &Postgres, places: usize, run: &(dyn Fn(&dyn Session) + Sync)) {
+    thread::scope(|scope| {
+        let (ended, ends) = mpsc::channel();
+        let mut free = places;
+        loop {
+            while let Ok(()) = ends.try_recv() {
+                free += 1;
+            }
+            if free == 0 {
+                ends.recv().expect("there are runs");
+                free += 1;
+            }
+            let few = engine.next_few(&limits(), free.div_ceil(8), 0).expect("the queue can be read");
+            if few.is_empty() {
+                return;
+            }
+            free -= few.len();
+            for session in few {
+                let ended = ended.clone();
+                scope.spawn(move || {
+                    run(&*session);
+                    // No one may wait for it any more.
+                    let _ = ended.send(());
+                });
+            }
+        }
+    });
 }
 
 /// Submissions, claims, whole runs of ten steps, a claim among many, and the time from a submission to its claim.
@@ -251,32 +283,44 @@ pub(crate) fn queue(report: &mut Report, home: &Path) {
         });
         (submitted / 32 * 32) as f64 / since.elapsed().as_secs_f64()
     };
-    // Takes all that is queued, and does this with each.
-    let drain = |threads: usize, work: &(dyn Fn(&dyn etude_runtime::engine::Session) + Sync)| {
-        let since = Instant::now();
-        thread::scope(|scope| {
-            for at in 0..threads {
-                let engine = &engines[at % engines.len()];
-                scope.spawn(move || {
-                    while let Some(session) = engine.next(&limits(), 0).expect("the queue can be read") {
-                        work(&*session);
-                    }
-                });
-            }
-        });
-        (submitted / 32 * 32) as f64 / since.elapsed().as_secs_f64()
-    };
+    let rate = |since: Instant| (submitted / 32 * 32) as f64 / since.elapsed().as_secs_f64();
     report.figure("fleet/submit", "submissions, 32 at once", submit("a"), "a second");
-    report.figure("fleet/claim", "claims, 64 at once by 4 workers", drain(64, &|_| ()), "a second");
+    // The default queue has a limit, which would be reached.
+    engines[0]
+        .apply(
+            Some(&BTreeMap::from([("default".to_owned(), QueueRules { limit: None, ..QueueRules::default() })])),
+            None,
+        )
+        .expect("rules");
+    let since = Instant::now();
+    let held: Vec<_> = thread::scope(|scope| {
+        let claims = |engine: &Postgres| {
+            let few = || Some(engine.next_few(&limits(), 10, 0).expect("claims")).filter(|few| !few.is_empty());
+            std::iter::from_fn(few).flatten().collect::<Vec<_>>()
+        };
+        let threads: Vec<_> =
+            (0..8).map(|at| &engines[at % engines.len()]).map(|engine| scope.spawn(move || claims(engine))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
+    });
+    report.figure("fleet/claim", "claims in tens, 8 at once by 4 workers", rate(since), "a second");
+    assert_eq!(held.len(), submitted / 32 * 32);
+    drop(held);
     submit("b");
     let body = "x".repeat(BODY);
-    let whole = drain(256, &|session| {
+    let run = |session: &dyn Session| {
         for step in 0..10 {
             block_on(session.append(record(&format!("main/step#{step}"), &body))).expect("appended");
         }
         block_on(session.set_state(RunState::Succeeded, Some("{}"))).expect("the end");
+    };
+    let since = Instant::now();
+    thread::scope(|scope| {
+        for engine in &engines {
+            let run = &run;
+            scope.spawn(move || drain(engine, 64, run));
+        }
     });
-    report.figure("fleet/runs", "whole runs of ten records, 4 workers of 64 places", whole, "a second");
+    report.figure("fleet/runs", "whole runs of ten records, 4 workers of 64 places", rate(since), "a second");
     let found: Vec<Duration> = thread::scope(|scope| {
         let (worker, count) = (&engines[0], report.rounds(200));
         let claims = scope.spawn(move || {
