@@ -168,6 +168,16 @@ def peer_cell(figures, kind, peer):
     return f"{number(value)} ({times if value > base else f'**{times}**'})"
 
 
+def fleet_rows(figures):
+    """Ours on PostgreSQL and each peer that is a fleet as well: how much of each a second."""
+    who = {"etude": "**etude**"} | {peer: f"{name} {find(figures, f'peers.versions.{peer}')}" for peer, (name, _, can) in peers.PEERS.items() if "fleet" in can}
+    measured = {name: told for peer, name in who.items() if isinstance(told := find(figures, f"peers.kinds.fleet.{peer}"), dict)}
+    if len(measured) < 2:
+        return []
+    rows = ["", "| a second | submissions, 32 at once | whole runs of ten steps | steps of 64 runs at once |", "|---|--:|--:|--:|"]
+    return rows + [f"| {name} | {number(told['submit'])} | {number(told['runs'])} | {number(told['records'])} |" for name, told in measured.items()]
+
+
 def bare_call(figures):
     each = find(figures, "peers.bare_call_ms")
     return "what a bare call takes" + (f" ({number(each)} ms)" if each else "")
@@ -306,6 +316,9 @@ The engine on PostgreSQL, which runs on the same machine with commits on the dis
 the processors. Leases have their default times.
 
 {chr(10).join(floors(figures, is_fleet))}
+
+In turn with what one would use instead. Ours are records that the process has made; Restate's are steps of one Python service, which do nothing and share the processors too, and its submissions come from Python.
+{chr(10).join(fleet_rows(figures))}
 
 ## Against what one would use instead
 

@@ -34,6 +34,7 @@ ROUNDS = {
     "llm": 9,
     "llm-strict": 9,
     "schema": 3,
+    "fleet": 2,
 }
 
 LARGE = ("large", "large-strict")
@@ -65,7 +66,7 @@ PEERS = {
     "restate": (
         "Restate",
         "one server, its replicated log with one replica; a Python service; for 100 MB its limit of messages, 32 MiB, is raised",
-        ["steps", "durable", "large-strict"],
+        ["steps", "durable", "large-strict", "fleet"],
     ),
     "jsonschema": ("`jsonschema` of Python", None, ["schema"]),
     "ajv": ("Ajv", None, ["schema"]),
@@ -209,7 +210,14 @@ class Etude:
             return timed([self.program, "list", "-C", self.many, "--format", "json"], self.env, self.work)[0]
         if kind in TALKS:
             return self.models.beyond_bare(lambda: timed(self.run("talk", self.talk) + strict, self.env, self.work))
+        if kind == "fleet":
+            return self.fleet()
         return self.of_floors(kind)
+
+    def fleet(self):
+        _, told = timed([self.floors, "--json", "fleet/queue", "fleet/append"], os.environ | {"ETUDE_BIN": str(self.program)}, self.work)
+        found = {figure["key"]: figure.get("value") for figure in map(json.loads, told.splitlines())}
+        return {"submit": found["fleet/submit"], "runs": found["fleet/runs"], "records": found["fleet/append-64"]}
 
     def of_floors(self, kind):
         scenario = {"durable": "llm/strict", "concurrent": "concurrent/100"}.get(kind, kind)
@@ -253,7 +261,7 @@ def weights(program_words, found, place, work, env):
     """The highest memory and the processor time of a one-step run."""
     used = {"etude": footprint.used(program_words, env)}
     for peer, (_, _, kinds) in PEERS.items():
-        if "one" in kinds and found[peer]:
+        if "one" in kinds and found.get(peer):
             where = work if peer in OF_FILES else work / f"{peer}-one"
             used[peer] = footprint.used(words(peer, "one", place, where), env, where)
     return {peer: {"memory_mib": figure["peak_kib"] / 1024, "cpu_ms": figure["cpu_ms"]} for peer, figure in used.items() if figure["status"] == 0}
@@ -263,7 +271,8 @@ def measure(program, floors, place, work, quick, kinds=None):
     """Ours and theirs in turn. Whole programs are timed from outside; what is in the process tells its own time."""
     kinds = kinds or list(ROUNDS)
     prepare(work)
-    found = versions(place)
+    # What is not asked for keeps the version that was measured.
+    found = {peer: version for peer, version in versions(place).items() if set(PEERS[peer][2]) & set(kinds)}
     figures = {"versions": found, "node": version([node_program(place), "--version"]), "kinds": {}}
     with workloads.ModelServer() as models:
         etude = Etude(program, floors, work, kinds, models)
@@ -278,7 +287,7 @@ def measure(program, floors, place, work, quick, kinds=None):
 
 def in_turn(kind, rounds, found, place, etude):
     """The medians of ours and of each that can be asked for `kind`."""
-    asked = [peer for peer, (_, _, kinds) in PEERS.items() if kind in kinds and found[peer]]
+    asked = [peer for peer, (_, _, kinds) in PEERS.items() if kind in kinds and found.get(peer)]
     series = {who: [] for who in ["etude", *asked]}
     for _ in range(rounds):
         for who, values in series.items():

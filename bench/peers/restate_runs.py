@@ -6,6 +6,8 @@ refuses values above 32 MiB, and its SDK tries again without end; for 100 MB its
 """
 
 import asyncio
+import concurrent.futures
+import http.client
 import json
 import os
 import socket
@@ -38,6 +40,19 @@ async def large(ctx: restate.Context, request: dict) -> float:
     return (time.perf_counter() - since) * 1e3
 
 
+# Invocations of `waiting` begin when the gate is open; when each has ended.
+open_gate, ends = asyncio.Event(), []
+
+
+@service.handler()
+async def waiting(ctx: restate.Context, request: dict) -> int:
+    await open_gate.wait()
+    for at in range(request["count"]):
+        await ctx.run_typed(f"s{at}", nothing)
+    ends.append(time.perf_counter())
+    return 1
+
+
 def make() -> str:
     ended = subprocess.run(["cat", "../value.json"], input=b"{}", capture_output=True, check=True)
     return json.loads(ended.stdout)["output"]
@@ -67,6 +82,41 @@ def post(url, body):
     request = urllib.request.Request(url, json.dumps(body).encode(), {"content-type": "application/json"})
     with urllib.request.urlopen(request, timeout=300) as answer:
         return json.loads(answer.read() or b"null")
+
+
+def post_all(host, path, body, count, threads):
+    """Posts the same `count` times on kept connections; the requests a second."""
+    def some(_):
+        connection = http.client.HTTPConnection(host, timeout=300)
+        for _ in range(count // threads):
+            connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
+            answer = connection.getresponse()
+            answer.read()
+            assert answer.status < 300, answer.status
+
+    since = time.perf_counter()
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        list(pool.map(some, range(threads)))
+    return count / (time.perf_counter() - since)
+
+
+async def fleet(host):
+    """What `fleet/queue` and `fleet/append` of the floors measure: submissions that wait, whole runs of ten steps, steps of 64 runs at once."""
+
+    async def elsewhere(path, body, count, threads):
+        words = [sys.executable, __file__, "post", host, path, json.dumps(body), str(count), str(threads)]
+        client = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
+        told, _ = await client.communicate()
+        return float(told)
+
+    submit = await elsewhere("/Bench/waiting/send?delay=3600s", {"count": 10}, 3200, 32)
+    records = 64 * 200 / (64 / await elsewhere("/Bench/steps", {"what": "nothing", "count": 200}, 64, 64))
+    await elsewhere("/Bench/waiting/send", {"count": 10}, 3200, 32)
+    since = time.perf_counter()
+    open_gate.set()
+    while len(ends) < 3200:
+        await asyncio.sleep(0.01)
+    return {"submit": submit, "records": records, "runs": 3200 / (ends[-1] - since)}
 
 
 def when_ready(url, body):
@@ -118,6 +168,8 @@ async def main():
             print(json.dumps({"sync": await measured("nothing", 100) / 100}))
         elif kind == "steps":
             print(json.dumps({"ms": await measured("process", 100)}))
+        elif kind == "fleet":
+            print(json.dumps(await fleet(f"127.0.0.1:{ports['ingress']}")))
         elif kind == "large-strict":
             print(json.dumps({"ms": await asyncio.to_thread(post, f"{bench}/large", {})}))
     finally:
@@ -127,4 +179,8 @@ async def main():
         await serving
 
 
-asyncio.run(main())
+if sys.argv[1] == "post":
+    host, path, body, count, threads = sys.argv[2:]
+    print(post_all(host, path, json.loads(body), int(count), int(threads)))
+else:
+    asyncio.run(main())
