@@ -33,9 +33,9 @@ use etude_runtime::host::ModelPort;
 use etude_spec::automation::{self, Automation, Known};
 use etude_spec::config::engine::EngineSettings;
 use etude_spec::config::learn::Learning;
-#[cfg(feature = "serve")]
-use etude_spec::config::serve::Serve;
 use etude_spec::config::{Config, Provider};
+#[cfg(feature = "serve")]
+use etude_spec::serve::Serve;
 use etude_spec::source::SourceFile;
 use etude_spec::stage_machine::Rules;
 use etude_spec::{Diagnostic, config, did_you_mean, render};

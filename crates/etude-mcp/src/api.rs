@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use tokio::sync::watch;
 
-use crate::service::Settings;
+use crate::settings::Settings;
 
 /// A method of the interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,7 +8,8 @@ use tokio::time::Instant;
 use crate::api::{Api, Reply, Request};
 use crate::call::escaped;
 use crate::result::{Run, ToolResult, sentence};
-use crate::service::{Approvals, Context, Service, Transport};
+use crate::service::{Context, Service, Transport};
+use crate::settings::Approvals;
 use crate::wire::{Params, Revision, RpcError, raw};
 
 /// The longest name of a client, in characters.

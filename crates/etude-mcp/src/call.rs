@@ -16,7 +16,8 @@ use crate::ask::{self, Asked};
 use crate::catalog::{Target, Tool};
 use crate::joined::{self, Key, Unfinished};
 use crate::result::{Run, ToolResult};
-use crate::service::{Context, OnCancel, Service};
+use crate::service::{Context, Service};
+use crate::settings::OnCancel;
 use crate::task;
 use crate::wire::{Outcome, Params, RpcError};
 

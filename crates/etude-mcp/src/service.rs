@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -12,53 +11,9 @@ use crate::catalog::{Catalog, Selection, Target, Tool};
 use crate::joined::Unfinished;
 use crate::peer::{Greeting, Peer};
 use crate::seal::SealKey;
+use crate::settings::Settings;
 use crate::wire::{Headers, Outcome, Params, Revision, RpcError, TASKS, meta, raw, response};
 use crate::{call, prompt, resource, task};
-
-/// What becomes of the run of an abandoned call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OnCancel {
-    /// It continues, because timeouts of clients look like people who cancel.
-    #[default]
-    Leave,
-    /// It is cancelled.
-    Cancel,
-}
-
-/// Where questions that authorize something are decided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Approvals {
-    /// On the page, or with `etude approve`.
-    #[default]
-    Page,
-    /// Also in a form of the client, unless the question names its approvers.
-    Client,
-}
-
-/// `serve.mcp` of an app's configuration.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// Names of tools that change nothing.
-    pub read_only: Vec<String>,
-    /// The longest time until a call returns.
-    pub answer_within: Duration,
-    /// What becomes of the run of an abandoned call.
-    pub on_cancel: OnCancel,
-    /// Where questions that authorize something are decided.
-    pub approvals: Approvals,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            read_only: Vec::new(),
-            // Clients give up after 60 to 120 s.
-            answer_within: Duration::from_secs(50),
-            on_cancel: OnCancel::default(),
-            approvals: Approvals::default(),
-        }
-    }
-}
 
 /// How messages travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use etude::runner::Request;
 use etude_core::data::Json;
 use etude_runtime::engine::{LimitGroup, Placement, Query, RunRow, RunState, Submission, UniqueKey, name_of};
 use etude_spec::automation::template;
-use etude_spec::config::serve::{PipelineLimits, WhenFull};
+use etude_spec::serve::{PipelineLimits, WhenFull};
 use serde_json::Value;
 
 use crate::act;

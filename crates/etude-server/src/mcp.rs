@@ -9,7 +9,7 @@ use etude_mcp::{
     Unfinished,
 };
 use etude_runtime::engine::Cause;
-use etude_spec::config::serve::{Approvals, Mcp, OnCancel};
+use etude_spec::serve::{Approvals, Mcp, OnCancel};
 use http::header::{CONTENT_TYPE, RANGE};
 use http_body_util::BodyExt;
 use tokio::sync::watch;

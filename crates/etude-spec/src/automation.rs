@@ -16,12 +16,12 @@ pub use schedule::{CatchUp, Overlap, Schedule};
 use serde_json::{Map, Value};
 pub use webhook::{Verify, VerifyKind, Webhook};
 
-use crate::config::serve::{self, Mcp, PipelineLimits};
 use crate::diagnose::{automation as diagnose, references, values};
 use crate::diagnostic::{self, Diagnostic};
 use crate::fields::check::{Findings, Subject, object};
 use crate::fields::{Object, automation as tables};
 use crate::pipeline::text;
+use crate::serve::{self, Mcp, PipelineLimits};
 use crate::source::{SourceFile, Span};
 use crate::yaml::{self, Entries, Node};
 

@@ -6,14 +6,12 @@
 pub mod engine;
 pub mod fleet;
 pub mod learn;
-pub mod serve;
 
 use std::sync::Arc;
 
 use etude_core::effect::Sandbox;
 use indexmap::IndexMap;
 
-use crate::automation;
 use crate::diagnose::values;
 use crate::diagnostic::{self, Diagnostic};
 use crate::fields::check::{Findings, Subject, object};
@@ -21,6 +19,7 @@ use crate::fields::config as tables;
 use crate::pipeline::{boolean, duration, integer, number, text, texts};
 use crate::source::{SourceFile, Span};
 use crate::yaml::{self, Entries, Node};
+use crate::{automation, serve};
 
 /// One configuration file.
 #[derive(Debug, Clone, PartialEq, Default)]

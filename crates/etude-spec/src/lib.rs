@@ -28,6 +28,7 @@ pub mod reference;
 pub mod render;
 pub mod schedule;
 mod schema_json;
+pub mod serve;
 pub mod skill;
 pub mod source;
 pub mod stage_machine;

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::bound;
+use crate::found::Found;
 use crate::program::{self, Programs, Ran};
-use crate::set::Entry;
 use crate::tool::{ApprovalKey, Boxed, CallContext, Effect, ErrorClass, Origin, Run, Tool, ToolError, ToolResult};
 
 /// The definitions that `etude_spec::tool::load` has read.
@@ -39,12 +39,12 @@ const MAX_OUTPUT: usize = 30_000;
 const MAX_DESCRIPTION: usize = 4_000;
 
 /// The tools, ready to be called. Scripts that only their `--help` describes are asked now, all at once.
-pub(crate) async fn entries(tools: AppTools, programs: &Programs) -> Vec<Entry> {
+pub(crate) async fn entries(tools: AppTools, programs: &Programs) -> Vec<Found> {
     let AppTools { tools, app_dir } = tools;
     join_all(tools.into_iter().map(|tool| entry(tool, app_dir.clone(), programs))).await
 }
 
-async fn entry(definition: AppTool, app_dir: String, programs: &Programs) -> Entry {
+async fn entry(definition: AppTool, app_dir: String, programs: &Programs) -> Found {
     let described = match (&definition.description, definition.has_help) {
         (text, false) if !text.is_empty() => text.clone(),
         (_, true) => help(&definition, programs).await,
@@ -62,7 +62,7 @@ async fn entry(definition: AppTool, app_dir: String, programs: &Programs) -> Ent
     if let Some(key) = &definition.approval_key {
         tool.approval_key = ApprovalKey::Template(key.clone());
     }
-    Entry::new(tool, AppRun { definition: Arc::new(definition), app_dir, programs: programs.clone() })
+    Found::new(tool, AppRun { definition: Arc::new(definition), app_dir, programs: programs.clone() })
 }
 
 /// What a script prints for `--help`, on whichever stream; nothing if it fails or takes too long.

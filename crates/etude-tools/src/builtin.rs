@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::confine::{PathArgument, Refusal, Roots};
+use crate::found::Found;
 use crate::pattern::Withheld;
 use crate::program::Programs;
-use crate::set::Entry;
 use crate::tool::{ApprovalKey, Args, Boxed, CallContext, Effect, Origin, Run, Tool, ToolError, ToolResult, members};
 
 mod bash;
@@ -35,11 +35,11 @@ const STUCK: Duration = Duration::from_secs(2);
 const PATH: &str = "path";
 
 /// The built-in tools over the folders of `roots`; `programs` runs the commands of `Bash`.
-pub(crate) fn entries(roots: &Roots, programs: &Programs) -> Vec<Entry> {
+pub(crate) fn entries(roots: &Roots, programs: &Programs) -> Vec<Found> {
     let file = |name, description, schema, effect, key, work: Work| {
         let mut tool = Tool::new(name, description, schema, effect, Origin::BuiltIn);
         tool.approval_key = key;
-        Entry::new(tool, FileTool { roots: roots.clone(), work })
+        Found::new(tool, FileTool { roots: roots.clone(), work })
     };
     let path = ApprovalKey::Path(PATH);
     let mut bash = Tool::new("Bash", bash::DESCRIPTION, bash::schema(), Effect::Executes, Origin::BuiltIn);
@@ -51,7 +51,7 @@ pub(crate) fn entries(roots: &Roots, programs: &Programs) -> Vec<Entry> {
         file("Glob", glob::DESCRIPTION, glob::schema(), Effect::Reads, path.clone(), glob::run),
         file("Grep", grep::DESCRIPTION, grep::schema(), Effect::Reads, path.clone(), grep::run),
         file("List", list::DESCRIPTION, list::schema(), Effect::Reads, path, list::run),
-        Entry::new(bash, bash::Bash::new(programs.clone())),
+        Found::new(bash, bash::Bash::new(programs.clone())),
     ]
 }
 

@@ -15,7 +15,9 @@ pub mod builtin;
 pub mod bundle;
 pub mod confine;
 pub mod disk;
+mod found;
 pub mod mcp;
+mod mcp_name;
 pub mod pattern;
 mod program;
 pub mod set;
@@ -23,6 +25,7 @@ pub mod tool;
 
 pub use approval::{Decision, Policy};
 pub use confine::Roots;
+pub use found::Found;
 pub use pattern::AllowedTools;
-pub use set::{Found, ToolSet};
+pub use set::ToolSet;
 pub use tool::{CallContext, Effect, ErrorClass, Origin, Tool, ToolError, ToolResult};

@@ -14,15 +14,15 @@ use etude_core::service_url::ServiceUrl;
 use futures_util::future::join_all;
 use serde_json::Value;
 
-use crate::set::Entry;
+use crate::found::Found;
 use crate::tool::Boxed;
 
 mod client;
 mod content;
-mod name;
 mod server;
 
-pub use name::tool_name;
+use crate::mcp_name::may_be_of;
+pub use crate::mcp_name::tool_name;
 use server::Server;
 
 /// How one server is reached. Secrets are resolved: this crate reads no environment.
@@ -122,8 +122,8 @@ pub struct Servers {
 
 /// What servers offer at one moment.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
-    pub(crate) tools: Vec<Entry>,
+pub(crate) struct Available {
+    pub(crate) tools: Vec<Found>,
     pub(crate) problems: Vec<String>,
 }
 
@@ -211,12 +211,12 @@ impl Servers {
     }
 
     /// All their tools, and by the names of the servers why some have none. Starts the servers.
-    pub async fn available(&self) -> (Vec<crate::set::Found>, BTreeMap<String, String>) {
+    pub async fn available(&self) -> (Vec<Found>, BTreeMap<String, String>) {
         let (mut tools, mut problems) = (Vec::new(), BTreeMap::new());
         let answers = join_all(self.servers.values().map(|server| Arc::clone(server).tools())).await;
         for (name, answer) in self.names().zip(answers) {
             match answer {
-                Ok(found) => tools.extend(found.iter().cloned().map(crate::set::Found::from)),
+                Ok(found) => tools.extend(found.iter().cloned()),
                 Err(problem) => drop(problems.insert(name.to_owned(), problem)),
             }
         }
@@ -224,9 +224,9 @@ impl Servers {
     }
 
     /// The tools of the servers that `wanted` names, by server and name.
-    pub(crate) async fn tools(&self, wanted: impl Fn(&str) -> bool) -> Found {
+    pub(crate) async fn tools(&self, wanted: impl Fn(&str) -> bool) -> Available {
         let asked = self.servers.iter().filter(|(name, _)| wanted(name)).map(|(_, server)| Arc::clone(server).tools());
-        let mut found = Found::default();
+        let mut found = Available::default();
         for answer in join_all(asked).await {
             match answer {
                 Ok(tools) => found.tools.extend(tools.iter().cloned()),
@@ -237,8 +237,8 @@ impl Servers {
     }
 
     /// The tool of that name. Asks only the servers whose tools could be called so.
-    pub(crate) async fn find(&self, name: &str) -> Option<Entry> {
-        let found = self.tools(|server| name::may_be_of(name, server)).await;
+    pub(crate) async fn find(&self, name: &str) -> Option<Found> {
+        let found = self.tools(|server| may_be_of(name, server)).await;
         found.tools.into_iter().find(|entry| entry.tool.name == name)
     }
 }

@@ -117,7 +117,7 @@ impl AllowedTools {
 
     /// False if no pattern can name a tool of that MCP server, so that it need not be started.
     pub(crate) fn may_list_server(&self, server: &str) -> bool {
-        let prefix = crate::mcp::tool_name(server, "");
+        let prefix = crate::mcp_name::tool_name(server, "");
         self.patterns.iter().any(|pattern| {
             let name = pattern.name_text();
             let literal = name.find(['*', '?', '[', '{', '#']).map_or(name, |at| &name[..at]);
@@ -196,7 +196,7 @@ impl Pattern {
             Name::Glob(glob) => {
                 glob.is_match(&tool.name)
                     || matches!(&tool.origin, crate::tool::Origin::Mcp { server, .. }
-                        if is_server(self.name_text(), &crate::mcp::tool_name(server, "")))
+                        if is_server(self.name_text(), &crate::mcp_name::tool_name(server, "")))
             }
             Name::Tag(tag) => tool.tags.contains(tag),
             Name::Broken => false,

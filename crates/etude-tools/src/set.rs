@@ -6,36 +6,23 @@ use std::sync::Arc;
 use etude_core::effect::Sandbox;
 use etude_process::ProcessHost;
 use etude_spec::did_you_mean;
-use serde_json::Value;
 
 use crate::app::{self, AppTools};
 use crate::bound;
 use crate::builtin;
 use crate::confine::Roots;
+use crate::found::Found;
 use crate::mcp::Servers;
 use crate::pattern::AllowedTools;
 use crate::program::Programs;
-use crate::tool::{CallContext, MAX_CONTENT, Run, Tool, ToolError, ToolResult};
-
-/// A tool with what does its work.
-#[derive(Debug, Clone)]
-pub(crate) struct Entry {
-    pub(crate) tool: Arc<Tool>,
-    pub(crate) run: Arc<dyn Run>,
-}
-
-impl Entry {
-    pub(crate) fn new(tool: Tool, run: impl Run + 'static) -> Self {
-        Self { tool: Arc::new(tool), run: Arc::new(run) }
-    }
-}
+use crate::tool::{MAX_CONTENT, Tool, ToolError};
 
 /// The tools that one agent may call. Cheap to clone: clones share processes and servers.
 #[derive(Debug, Clone)]
 pub struct ToolSet {
     roots: Roots,
     programs: Programs,
-    fixed: Arc<Vec<Entry>>,
+    fixed: Arc<Vec<Found>>,
     servers: Option<Arc<Servers>>,
     allowed: Vec<AllowedTools>,
 }
@@ -47,32 +34,6 @@ pub struct Listing {
     pub tools: Vec<Arc<Tool>>,
     /// Why some are missing: servers that could not be reached. One sentence each.
     pub problems: Vec<String>,
-}
-
-/// A tool that was found.
-#[derive(Debug, Clone)]
-pub struct Found {
-    /// What it is.
-    pub tool: Arc<Tool>,
-    run: Arc<dyn Run>,
-}
-
-impl From<Entry> for Found {
-    fn from(entry: Entry) -> Self {
-        Self { tool: entry.tool, run: entry.run }
-    }
-}
-
-impl Found {
-    /// Calls it. Checks nothing and asks no one: the caller has seen to its arguments, to the lists that narrow
-    /// the set and to the policy. Everything that goes wrong is a result.
-    pub async fn call(&self, args: Arc<Value>, cx: CallContext) -> ToolResult {
-        if cx.cancel.is_cancelled() {
-            return ToolError::cancelled().into();
-        }
-        let result = self.run.run(args, cx).await;
-        ToolResult { content: bound::clip(&result.content, MAX_CONTENT, ""), ..result }
-    }
 }
 
 impl ToolSet {
@@ -148,7 +109,7 @@ impl ToolSet {
     /// `ToolTerminal/ToolNotRegistered`: there is none that the lists let through.
     pub async fn find(&self, name: &str) -> Result<Found, ToolError> {
         match self.entry(name).await {
-            Some(entry) => Ok(entry.into()),
+            Some(entry) => Ok(entry),
             None => Err(self.unknown(name).await),
         }
     }
@@ -166,7 +127,7 @@ impl ToolSet {
         self.allowed.iter().all(|list| list.may_list_server(server))
     }
 
-    async fn entry(&self, name: &str) -> Option<Entry> {
+    async fn entry(&self, name: &str) -> Option<Found> {
         if let Some(entry) = self.fixed.iter().find(|entry| entry.tool.name == name) {
             return self.lists(&entry.tool).then(|| entry.clone());
         }
@@ -186,32 +147,5 @@ impl ToolSet {
         let problems: String = listing.problems.iter().map(|problem| format!("; {problem}")).collect();
         let message = format!("there is no tool `{shown}`{hint}{problems}");
         ToolError::terminal("ToolNotRegistered", bound::clip(&message, MAX_CONTENT, ""))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::tool::Boxed;
-
-    #[derive(Debug)]
-    struct Long(ToolResult);
-
-    impl Run for Long {
-        fn run(&self, _: Arc<Value>, _: CallContext) -> Boxed<ToolResult> {
-            Box::pin(std::future::ready(self.0.clone()))
-        }
-    }
-
-    #[tokio::test]
-    async fn a_result_is_never_longer_than_its_limit() {
-        let long = "é".repeat(MAX_CONTENT);
-        for result in [ToolResult::ok(long.clone()), ToolError::failed(long).into()] {
-            let found = Found::from(Entry::new(Tool::named("t", Vec::new(), json!({})), Long(result)));
-            let result = found.call(Arc::new(json!({})), CallContext::default()).await;
-            assert!(result.content.len() <= MAX_CONTENT && result.content.contains("left out"));
-        }
     }
 }

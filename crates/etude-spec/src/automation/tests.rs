@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::config::serve::WhenFull;
+use crate::serve::WhenFull;
 
 const KNOWN: Known<'static> = Known { pipelines: &["report", "review"], machines: &["triage"] };
 
@@ -164,7 +164,7 @@ fn limits_of_pipelines_are_read_and_checked() {
 
 #[test]
 fn settings_for_agents_are_read_and_checked() {
-    use crate::config::serve::{Approvals, Mcp, OnCancel};
+    use crate::serve::{Approvals, Mcp, OnCancel};
     let read = read_text(
         "serve: {mcp: {read_only: [report, machine_triage], answer_within: 30s, on_cancel: cancel, approvals: client}}\n",
     );

@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use crate::bound;
+use crate::found::Found;
 use crate::mcp::client::{Connection, Failure};
-use crate::mcp::{Endpoint, Protocol, ServerConfig, Settings, content, name};
-use crate::set::Entry;
+use crate::mcp::{Endpoint, Protocol, ServerConfig, Settings, content};
+use crate::mcp_name as name;
 use crate::tool::{Boxed, CallContext, Effect, Origin, Run, Tool, ToolError, ToolResult, members};
 
 /// How long a server that could not be reached is left alone when only its tools are asked for.
@@ -32,7 +33,7 @@ pub(super) struct Server {
 #[derive(Debug, Default)]
 struct State {
     connection: Option<Arc<Connection>>,
-    tools: Option<Arc<Vec<Entry>>>,
+    tools: Option<Arc<Vec<Found>>>,
     failed: Option<(Instant, String)>,
     /// The revision that was agreed on the last time: a server that is started again is not asked again.
     agreed: Option<Protocol>,
@@ -44,7 +45,7 @@ impl Server {
     }
 
     /// The tools as they are now; else why there are none, as a sentence.
-    pub(super) async fn tools(self: Arc<Self>) -> Result<Arc<Vec<Entry>>, String> {
+    pub(super) async fn tools(self: Arc<Self>) -> Result<Arc<Vec<Found>>, String> {
         let mut state = self.state.lock().await;
         if let Some((at, why)) = &state.failed
             && at.elapsed() < PAUSE
@@ -116,7 +117,7 @@ impl Server {
         }
     }
 
-    fn entries(self: &Arc<Self>, mut tools: Vec<rmcp::model::Tool>) -> Vec<Entry> {
+    fn entries(self: &Arc<Self>, mut tools: Vec<rmcp::model::Tool>) -> Vec<Found> {
         tools.sort_by(|a, b| a.name.cmp(&b.name));
         tools.dedup_by(|a, b| a.name == b.name);
         let mut names = BTreeSet::new();
@@ -124,7 +125,7 @@ impl Server {
     }
 
     /// A tool as ours; none if it says nothing that could be called.
-    fn entry(self: &Arc<Self>, tool: &rmcp::model::Tool, names: &mut BTreeSet<String>) -> Option<Entry> {
+    fn entry(self: &Arc<Self>, tool: &rmcp::model::Tool, names: &mut BTreeSet<String>) -> Option<Found> {
         let remote = tool.name.to_string();
         if remote.is_empty() || remote.len() > 256 {
             return None;
@@ -141,7 +142,7 @@ impl Server {
         let schema = if fits { schema } else { json!({"type": "object"}) };
         let origin = Origin::Mcp { server: self.name.clone(), tool: remote.clone() };
         let tool = Tool::new(&local, description.trim_end(), schema, Effect::External, origin);
-        Some(Entry::new(tool, McpRun { server: Arc::downgrade(self), remote }))
+        Some(Found::new(tool, McpRun { server: Arc::downgrade(self), remote }))
     }
 
     pub(super) async fn close(&self) {

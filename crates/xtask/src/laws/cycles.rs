@@ -8,7 +8,6 @@ use crate::tree::{Tree, Violation};
 /// Folders below `src` that need each other in a circle today, by their crate. An entry may lose folders, and gets none.
 pub const KNOTS: &[(&str, &[&str])] = &[
     ("etude-cli", &["args", "bundles", "command", "engine", "local", "remote", "render", "settings", "signals"]),
-    ("etude-mcp", &["call", "result"]),
     ("etude-packages", &["applications", "skills", "trust"]),
     (
         "etude-server",
@@ -17,7 +16,6 @@ pub const KNOTS: &[(&str, &[&str])] = &[
             "work",
         ],
     ),
-    ("etude-spec", &["automation", "config"]),
     (
         "etude-spec",
         &[
@@ -25,7 +23,6 @@ pub const KNOTS: &[(&str, &[&str])] = &[
             "stage_machine", "tool", "yaml",
         ],
     ),
-    ("etude-tools", &["builtin", "mcp", "pattern"]),
 ];
 
 /// Folders that need each other and are not in `knots`, and folders in `knots` that no longer do.

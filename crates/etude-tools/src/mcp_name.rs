@@ -13,7 +13,7 @@ pub fn tool_name(server: &str, tool: &str) -> String {
 }
 
 /// The same for the second of two tools whose names become equal.
-pub(super) fn other_name(server: &str, tool: &str) -> String {
+pub(crate) fn other_name(server: &str, tool: &str) -> String {
     marked(&tool_name(server, tool), server, tool)
 }
 
@@ -23,7 +23,7 @@ fn marked(name: &str, server: &str, tool: &str) -> String {
 }
 
 /// True if a tool of that server could have this name.
-pub(super) fn may_be_of(name: &str, server: &str) -> bool {
+pub(crate) fn may_be_of(name: &str, server: &str) -> bool {
     let prefix = prefix(server);
     name.starts_with(&prefix[..prefix.len().min(MAX_LENGTH - 9)])
 }
