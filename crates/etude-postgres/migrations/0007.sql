@@ -2,9 +2,9 @@
 --
 -- Claims of several runs in one statement. What `closed_in` said, which programs of format 6 go on to use, with the same locks.
 
--- How many runs of a queue may be claimed now, of so many that are wanted; whether every step of them runs in a sandbox; and which may not be
--- claimed: those of the tenants, of the apps, of the labels (`KEY=VALUE`). Until the end of the transaction no one else claims within these
--- limits. Each query here sees what was committed before it began, and so what those have claimed who had the lock before.
+-- How many runs of a queue may be claimed now, if `wanted` are; whether every step of them runs in a sandbox; and which may not be claimed:
+-- those of the tenants, of the apps, of the labels (`KEY=VALUE`). Until the end of the transaction no one else claims within these limits. Each
+-- query here sees what was committed before it began, and so what those have claimed who had the lock before.
 --
 -- As long as a queue is far from its limit, claims of one run share the lock: none of them can be one too many, because each connection of
 -- the server has one at most. Where parts of a queue have limits, each claim changes what the next one may take: it is of one run.

@@ -12,9 +12,9 @@ use crate::rules::{OPEN, OPEN_TENANT, closed, has_room};
 use crate::store::{Store, Taken};
 
 /// The runs that one statement takes at most.
-pub(crate) const MOST: usize = 10;
+pub(crate) const MAX_RUNS: usize = 10;
 
-/// Takes the runs that are next in the queue `$1`, one for each of the sessions `$2`, of which there are at most [`MOST`]: their rows in the queue are locked,
+/// Takes the runs that are next in the queue `$1`, one for each of the sessions `$2`, of which there are at most [`MAX_RUNS`]: their rows in the queue are locked,
 /// the runs get their sessions and the worker `$3`, their rows in the queue go, and the marks of the claim come. `$4` is the version of the
 /// interpreter, if it counts, `$5` a digest of nothing, `$6` is true if this machine can keep steps in a sandbox.
 ///
@@ -35,7 +35,7 @@ pub(crate) fn statement() -> String {
             where {0} and queue = $1 and is_bundled and not is_asleep and ($4::bigint is null or abi = $4) and {OPEN_TENANT}
                 and (rank, run) >= (coalesce((select from_rank from first), '{1}'), coalesce((select from_run from first), '{1}'))
                 and exists (select 1 from runs where runs.run = queue.run and {IS_FREE} and {OPEN})
-            order by rank, run limit {MOST} for update skip locked),
+            order by rank, run limit {MAX_RUNS} for update skip locked),
         chosen as (
             select run, ($2::bigint[])[row_number() over ()] as session
             from (select run from picked limit (select room from closed)) as next_ones),

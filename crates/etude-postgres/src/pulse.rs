@@ -88,7 +88,7 @@ impl Pulse {
         }
     }
 
-    /// A claim was answered, with so many runs of a queue.
+    /// A claim was answered, with a number of runs of a queue.
     pub(crate) fn claimed(&self, runs: Option<(&str, usize)>, is_takeover: bool) {
         let mut state = self.state();
         state.claim = Some(Instant::now());

@@ -39,7 +39,7 @@ impl Store {
         Ok(enqueued)
     }
 
-    /// Takes the queued runs that are next, at most so many.
+    /// Takes the queued runs that are next, at most `count`.
     pub(crate) async fn next(
         self: &Arc<Self>,
         limits: &Limits,
@@ -50,7 +50,7 @@ impl Store {
         worker::register(self).await?;
         let takes_bundles = limits.takes == Takes::Bundles;
         // Others begin one by one, after a look at all that is at work.
-        let count = count.min(if takes_bundles { claim::MOST } else { 1 });
+        let count = count.min(if takes_bundles { claim::MAX_RUNS } else { 1 });
         if count == 0 {
             return Ok(Vec::new());
         }

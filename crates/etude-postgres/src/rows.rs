@@ -146,8 +146,28 @@ pub(crate) struct NewRow<'m> {
     pub(crate) at_ms: i64,
 }
 
-/// Writes the row of a run, with its header, its labels, its keys, and its place in the queue if it is queued. `None` if there is a run of that id, unless an attempt of this session wrote
-/// it, whose reply was lost.
+/// The statement of [`insert`].
+const INSERT: &str = "with inserted as (
+        insert into runs (id, app, target, abi, state, epoch, session, worker, created_at_ms, changed_at_ms, cause, submitter,
+            labels, again_of, priority, not_before_ms, queue_timeout_ms, limit_group, limit_max, tenant, queue, bundle,
+            started_at_ms, rank, key)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)
+        on conflict (id) do nothing returning run),
+    header as (insert into headers (run, body) select run, $25 from inserted),
+    labelled as (
+        insert into labels (key, value, created_at_ms, run)
+        select pair.key, pair.value, $9, run from inserted, unnest($26::bytea[], $27::bytea[]) as pair (key, value)),
+    keyed as (
+        insert into keys (key, digest, run, tenant)
+        select one.key, one.digest, run, $19 from inserted, unnest($28::bytea[], $29::bytea[]) as one (key, digest)),
+    lined_up as (
+        insert into queue (queue, rank, run, not_before_ms, expires_at_ms, limit_group, limit_max, abi, is_bundled, is_asleep)
+        select $20, $23, run, $30, $31, $17, $18, $4, $21::bytea is not null, $30 > now_ms() and $15::bigint is not null
+        from inserted where $5 = 'queued' on conflict do nothing)
+    select run from inserted";
+
+/// Writes the row of a run, with its header, its labels, its keys, and its place in the queue if it is queued. `None` if there is a run
+/// of that id, unless an attempt of this session wrote it, whose reply was lost.
 pub(crate) async fn insert(connection: &mut Connection, run: &NewRun, new: NewRow<'_>) -> Result<Option<i64>, Fault> {
     let NewRow { state, session, worker, key, keys: unique, at_ms } = new;
     let placement = &run.placement;
@@ -157,27 +177,9 @@ pub(crate) async fn insert(connection: &mut Connection, run: &NewRun, new: NewRo
     let group = placement.limit_group.as_ref();
     let keys: Vec<&[u8]> = placement.labels.keys().map(|key| key.as_bytes()).collect();
     let values: Vec<&[u8]> = placement.labels.values().map(|value| value.as_bytes()).collect();
-    let sql = "with inserted as (
-            insert into runs (id, app, target, abi, state, epoch, session, worker, created_at_ms, changed_at_ms, cause, submitter,
-                labels, again_of, priority, not_before_ms, queue_timeout_ms, limit_group, limit_max, tenant, queue, bundle,
-                started_at_ms, rank, key)
-            values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)
-            on conflict (id) do nothing returning run),
-        header as (insert into headers (run, body) select run, $25 from inserted),
-        labelled as (
-            insert into labels (key, value, created_at_ms, run)
-            select pair.key, pair.value, $9, run from inserted, unnest($26::bytea[], $27::bytea[]) as pair (key, value)),
-        keyed as (
-            insert into keys (key, digest, run, tenant)
-            select one.key, one.digest, run, $19 from inserted, unnest($28::bytea[], $29::bytea[]) as one (key, digest)),
-        lined_up as (
-            insert into queue (queue, rank, run, not_before_ms, expires_at_ms, limit_group, limit_max, abi, is_bundled, is_asleep)
-            select $20, $23, run, $30, $31, $17, $18, $4, $21::bytea is not null, $30 > now_ms() and $15::bigint is not null
-            from inserted where $5 = 'queued' on conflict do nothing)
-        select run from inserted";
     let inserted = connection
         .query_opt(
-            sql,
+            INSERT,
             &[
                 &run.id,
                 &run.app,

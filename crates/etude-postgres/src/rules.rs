@@ -11,7 +11,7 @@ use crate::link::{Connection, Parameter, attempt};
 use crate::rows::{self, from_length, length};
 use crate::store::Store;
 
-/// What may be claimed now, and the lock for it, for the queue `$1` and so many runs: a row that [`OPEN`] looks at.
+/// What may be claimed now, and the lock for it, for the queue `$1`, where `wanted` runs are: a row that [`OPEN`] looks at.
 pub(crate) fn closed(wanted: &str) -> String {
     format!("closed as materialized (select * from room_in($1, {wanted}))")
 }
