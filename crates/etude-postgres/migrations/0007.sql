@@ -1,6 +1,7 @@
 -- Format 7 of the schema. Never edit this file: databases made by it must work for ever. Add 0008.sql instead.
 --
--- Claims of several runs in one statement. What `closed_in` said, which programs of format 6 go on to use, with the same locks.
+-- Claims of several runs in one statement, and past runs of other versions of the interpreter without a look at each. `closed_in` stays for
+-- programs of format 6 that are running: the locks are the same.
 
 -- How many runs of a queue may be claimed now, if `wanted` are; whether every step of them runs in a sandbox; and which may not be claimed:
 -- those of the tenants, of the apps, of the labels (`KEY=VALUE`). Until the end of the transaction no one else claims within these limits. Each
@@ -22,6 +23,10 @@ begin
     full_tenants := '{}';
     full_apps := '{}';
     full_labels := '{}';
+    if wanted = 0 then
+        room := 0;
+        return;
+    end if;
     select * into settings from queues where queue = of_queue;
     is_sandboxed := coalesce(settings.is_untrusted, false);
     has_parts := settings.max_per_tenant is not null or settings.max_per_app is not null
@@ -60,6 +65,51 @@ begin
             select tenant from tenants
             where max_live <= (select count(*) from counted where counted.tenant = tenants.tenant));
     end if;
+end
+$$;
+
+-- Workers claim runs of their version alone (K-62): an index leads to these.
+drop index queue_ready;
+create index queue_ready on queue (queue, abi, rank, run) where is_bundled and not is_asleep;
+drop index queue_by_tenant;
+create index queue_by_tenant on queue (queue, abi, tenant, rank, run) where is_bundled and not is_asleep;
+
+-- As in format 6, by these indexes. One version as a range keeps the planner from the index of all versions.
+create or replace function first_open(
+    of_queue text, of_abi bigint, full_tenants text[], out from_rank bigint, out from_run bigint
+) language plpgsql volatile set search_path from current set enable_sort = off set plan_cache_mode = force_generic_plan as $$
+declare
+    max_rows    integer := 32;
+    max_tenants integer := 16;
+    passed      bigint;
+    place       bigint[];
+begin
+    loop
+        select one.rank, one.run into from_rank, from_run from (
+            select rank, run, tenant from queue
+            where queue = of_queue and is_bundled and not is_asleep and abi between of_abi and of_abi
+            order by abi, rank, run limit max_rows) as one
+        where one.tenant <> all (full_tenants) order by one.rank, one.run limit 1;
+        exit when found;
+        with recursive heads as (
+            (select tenant, rank, run from queue
+                where queue = of_queue and is_bundled and not is_asleep and abi = of_abi
+                order by tenant, rank, run limit 1)
+            union all
+            select next.* from heads cross join lateral (
+                select tenant, rank, run from queue
+                where queue = of_queue and tenant > heads.tenant and is_bundled and not is_asleep and abi = of_abi
+                order by tenant, rank, run limit 1) as next)
+        select count(*), min(array[rank, run]) filter (where tenant <> all (full_tenants)) into passed, place
+        from (select * from heads limit max_tenants) as some_heads;
+        if passed < max_tenants then
+            from_rank := coalesce(place[1], 9223372036854775807);
+            from_run := coalesce(place[2], 9223372036854775807);
+            exit;
+        end if;
+        max_rows := max_rows * 8;
+        max_tenants := max_tenants * 8;
+    end loop;
 end
 $$;
 

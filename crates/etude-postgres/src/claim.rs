@@ -16,7 +16,7 @@ pub(crate) const MAX_RUNS: usize = 10;
 
 /// Takes the runs that are next in the queue `$1`, one for each of the sessions `$2`, of which there are at most [`MAX_RUNS`]: their rows in the queue are locked,
 /// the runs get their sessions and the worker `$3`, their rows in the queue go, and the marks of the claim come. `$4` is the version of the
-/// interpreter, if it counts, `$5` a digest of nothing, `$6` is true if this machine can keep steps in a sandbox.
+/// interpreter, null without `has_abi`, `$5` a digest of nothing, `$6` is true if this machine can keep steps in a sandbox.
 ///
 /// Limits hold: until this statement is committed, no other claim counts what it counts, and it takes no more than there is room for (K-33).
 /// While tenants are at their limits, the scan of the index begins at the first row of another one, and passes
@@ -25,17 +25,38 @@ pub(crate) const MAX_RUNS: usize = 10;
 ///
 /// Of two claims at once, the second one skips the rows that the first one has locked; no row is locked that is not taken. A row whose run is
 /// over or has a living worker is in no one's way: a signal may have written it at the moment at which the run was taken.
-pub(crate) fn statement() -> String {
+pub(crate) fn statement(has_abi: bool) -> String {
+    // Of a version, in the order of its index alone: one value as a range keeps the planner from the index of all versions. A process that has
+    // not said what it is takes runs of all of them, from the first row on.
+    let (version, order, value, first) = match has_abi {
+        true => (
+            "abi between $4 and $4",
+            "abi, rank, run",
+            "$4, ",
+            "select place.* from closed cross join lateral first_open($1, $4, full_tenants) as place where cardinality(full_tenants) > 0",
+        ),
+        false => (
+            "$4::bigint is null",
+            "rank, run",
+            "",
+            "select null::bigint as from_rank, null::bigint as from_run where false",
+        ),
+    };
+    let waits = format!("queue = $1 and is_bundled and not is_asleep and {version}");
+    // No lock is waited for where nothing waits, and one run is claimed beside others far from the limit.
+    let wanted = format!(
+        "(select least(cardinality($2::bigint[]), count(*)) from (
+            select 1 from queue where {waits} order by {order} limit {MAX_RUNS}) as waiting)"
+    );
     format!(
-        "with {2},
-        first as materialized (
-            select place.* from closed cross join lateral first_open($1, $4, full_tenants) as place where cardinality(full_tenants) > 0),
+        "with {1},
+        first as materialized ({first}),
         picked as materialized (
             select run from queue
-            where {0} and queue = $1 and is_bundled and not is_asleep and ($4::bigint is null or abi = $4) and {OPEN_TENANT}
-                and (rank, run) >= (coalesce((select from_rank from first), '{1}'), coalesce((select from_run from first), '{1}'))
+            where {0} and {waits} and {OPEN_TENANT} and ({order}) >=
+                    ({value}coalesce((select from_rank from first), '{2}'), coalesce((select from_run from first), '{2}'))
                 and exists (select 1 from runs where runs.run = queue.run and {IS_FREE} and {OPEN})
-            order by rank, run limit {MAX_RUNS} for update skip locked),
+            order by {order} limit {MAX_RUNS} for update skip locked),
         chosen as (
             select run, ($2::bigint[])[row_number() over ()] as session
             from (select run from picked limit (select room from closed)) as next_ones),
@@ -58,8 +79,8 @@ pub(crate) fn statement() -> String {
             where taken.before > 0)
         select run, last.session, last.seq + (taken.before > 0)::integer as position, taken_from from taken join last using (run)",
         has_room("$6::boolean"),
+        closed(&wanted),
         i64::MIN,
-        closed("cardinality($2::bigint[])"),
     )
 }
 
@@ -135,7 +156,7 @@ async fn claim_now(
     let request = [0_u8; 32];
     let has_sandbox = store.has_sandbox();
     let parameters: [Parameter<'_>; 6] = [&queue, &sessions, &store.worker, &abi, &request.as_slice(), &has_sandbox];
-    let rows = connection.query(&statement(), &parameters).await?;
+    let rows = connection.query(&statement(abi.is_some()), &parameters).await?;
     let of = |row: &Row| {
         let taken_from = row.try_get(3)?;
         Ok(Claimed { number: row.try_get(0)?, session: row.try_get(1)?, position: row.try_get(2)?, taken_from })

@@ -66,7 +66,7 @@ pub use crate::worker::Times;
 /// The statement of a claim, for tests that read its plan (K-31).
 #[doc(hidden)]
 pub fn claim_statement() -> String {
-    claim::statement()
+    claim::statement(true)
 }
 
 /// What is set for each session, for tests that read plans (K-31).

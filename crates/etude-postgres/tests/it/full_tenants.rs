@@ -109,10 +109,10 @@ fn the_first_row_of_a_tenant_with_room_is_found() {
                         1 + (random() < 0.1)::int, random() < 0.95, random() < 0.05, 't-' || tenant
                     from (select n, (random() ^ (1 + seed % 4) * seed)::int as tenant from generate_series(1, seed * 9) n) as runs;
                  closed := array(select 't-' || n from generate_series(0, case when seed % 5 = 0 then seed else seed / 2 end) n);
-                 of_abi := case when seed % 3 > 0 then 1 end;
+                 of_abi := case when seed % 3 > 0 then 1 else 2 end;
                  select * into found from first_open('default', of_abi, closed);
                  select rank as from_rank, run as from_run into expected from queue
-                    where queue = 'default' and is_bundled and not is_asleep and (of_abi is null or abi = of_abi) and tenant <> all (closed)
+                    where queue = 'default' and is_bundled and not is_asleep and abi = of_abi and tenant <> all (closed)
                     order by rank, run limit 1;
                  if expected is null then
                      select 9223372036854775807 as from_rank, 9223372036854775807 as from_run into expected;
@@ -121,7 +121,7 @@ fn the_first_row_of_a_tenant_with_room_is_found() {
                      raise exception '%: found %, expected %', seed, found, expected;
                  end if;
                  insert into found select case when found.from_rank < 9223372036854775807 then count(*) end from queue
-                    where queue = 'default' and is_bundled and not is_asleep and (rank, run) < (found.from_rank, found.from_run);
+                    where queue = 'default' and abi = of_abi and is_bundled and not is_asleep and (rank, run) < (found.from_rank, found.from_run);
              end loop;
          end
          $$;

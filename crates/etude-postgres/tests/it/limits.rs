@@ -269,6 +269,35 @@ fn concurrent_claims_never_exceed_a_limit() {
     }
 }
 
+/// K-33: a claim waits for no lock if nothing waits, and shares it for one run far from the limit, however many it asks for.
+#[test]
+fn a_claim_waits_for_no_lock_that_it_does_not_need() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = open(&server, "etude", dir.path());
+    join(&engine, true);
+    let mut psql = server.psql();
+    let mut stdin = psql.stdin.take().expect("a pipe");
+    let mut locked = |word: &str, mode: &str| {
+        let lock = "(hashtext('etude') # 1702131050, hashtext('default'))";
+        writeln!(stdin, "select pg_advisory_unlock_all(); select {word}{lock};").expect("it listens");
+        let sql = format!(
+            "select count(*) from pg_locks where locktype = 'advisory' and mode = '{mode}' and objid = hashtext('default')::oid"
+        );
+        while server.sql(&sql) != "1" {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let few = || engine.next_few(&limits(), 10, 0).expect("next");
+    locked("pg_advisory_lock", "ExclusiveLock");
+    assert!(few().is_empty());
+    locked("pg_advisory_lock_shared", "ShareLock");
+    submit(&engine, "r-1", 1, Placement::default());
+    assert_eq!(ids(&few()), ["r-1"]);
+    drop(stdin);
+    psql.wait().expect("it ends");
+}
+
 /// K-62, K-63: a database of the previous format keeps its runs, and its default queue has the default rules.
 #[test]
 fn the_previous_format_becomes_this_one() {
