@@ -23,7 +23,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body_util::StreamBody;
 use hyper::body::Frame;
 use serde_json::Value;
-use tokio::sync::{Notify, broadcast, watch};
+use tokio::sync::{Notify, Semaphore, broadcast, watch};
 use tokio::time::Interval;
 
 use self::aside::Asides;
@@ -47,6 +47,9 @@ const MAX_STREAMS: usize = 100;
 /// Bytes after which a piece ends.
 const PIECE: usize = 64 * 1024;
 
+/// Streams that read the journal at once. Each takes a thread meanwhile, whose memory stays: a hundred that began together took 10 MiB.
+const MAX_READERS: usize = 8;
+
 /// Stories of runs that are read up to the present.
 #[derive(Debug, Default)]
 pub(crate) struct Stories {
@@ -61,6 +64,17 @@ pub(crate) struct Stories {
     awaited: Mutex<BTreeMap<String, Awaited>>,
     /// A request has begun to wait for a run.
     is_awaited: Notify,
+    readers: Readers,
+}
+
+/// The places for streams that read.
+#[derive(Debug)]
+struct Readers(Semaphore);
+
+impl Default for Readers {
+    fn default() -> Self {
+        Self(Semaphore::new(MAX_READERS))
+    }
 }
 
 /// The last events of a run, and what reads more of them.
@@ -98,6 +112,16 @@ struct Piece {
 }
 
 impl Stories {
+    /// Reads the journal for a stream, once there is a place.
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        // The places are never closed.
+        let _place = self.readers.0.acquire().await;
+        blocking(read).await
+    }
+
     /// Wakes all streams, which then see that the server stops.
     pub(crate) fn wake(&self) {
         self.news.send_modify(|_| ());
@@ -370,16 +394,16 @@ pub(crate) async fn events(call: Call) -> Respond {
     let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
     let wanted = if form == Form::Page { limit + 1 } else { 1 };
     let opened = {
-        let (server, caller, id) = (Arc::clone(&server), caller.clone(), id.clone());
-        blocking(move || {
-            visible(&server, &caller, &id)?;
-            server.story(&id, after, wanted, |followed, from| match form {
+        let (of, caller, id) = (Arc::clone(&server), caller.clone(), id.clone());
+        let read = move || {
+            visible(&of, &caller, &id)?;
+            of.story(&id, after, wanted, |followed, from| match form {
                 Form::Page => Opened::Page(story::page(followed.events_from(from), limit)),
                 Form::Stream if followed.story.is_over() && from == followed.length() => Opened::End,
                 Form::Stream => Opened::Stream(from),
             })
-        })
-        .await?
+        };
+        server.stories().read(read).await?
     };
     let (story, opened) = opened.ok_or_else(unknown)?;
     match opened {
@@ -418,7 +442,8 @@ struct Following {
 impl Following {
     /// Reads on in a story of its own. One that has come to the present is shared.
     async fn read(&mut self) -> Result<(), Problem> {
-        let (server, id, next) = (Arc::clone(&self.permit.server), self.id.clone(), self.next);
+        let of = Arc::clone(&self.permit.server);
+        let (server, id, next) = (Arc::clone(&of), self.id.clone(), self.next);
         let story = Arc::clone(&self.story);
         let read = move || {
             let is_dropped = next < story.lock().unwrap_or_else(PoisonError::into_inner).dropped;
@@ -432,7 +457,7 @@ impl Following {
             drop(followed);
             Ok(if is_at_end { server.stories().share(&id, story) } else { story })
         };
-        self.story = blocking(read).await?;
+        self.story = of.stories().read(read).await?;
         self.waiting.news = self.story.lock().unwrap_or_else(PoisonError::into_inner).length.subscribe();
         Ok(())
     }
