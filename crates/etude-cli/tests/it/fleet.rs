@@ -20,6 +20,9 @@ pub(crate) fn url(server: &Server) -> String {
     server.url("etude").replace("postgres://etude@", &format!("postgres://etude:{PASSWORD}@"))
 }
 
+/// The format of the schema.
+const FORMAT: u32 = 7;
+
 /// A schema, and a test whose commands use it.
 pub(crate) fn fleet(server: &Server, test: Test) -> Test {
     fleet_of(&url(server), test)
@@ -28,7 +31,7 @@ pub(crate) fn fleet(server: &Server, test: Test) -> Test {
 /// The same by a URL.
 pub(crate) fn fleet_of(url: &str, test: Test) -> Test {
     let test = test.env("ETUDE_ENGINE", url);
-    test.run(&["engine", "migrate", "--format", "json"]).exit(0).has("/to", 6);
+    test.run(&["engine", "migrate", "--format", "json"]).exit(0).has("/to", FORMAT);
     test
 }
 
@@ -101,7 +104,7 @@ fn machines_share_runs() {
         .exit(4)
         .has("/engine/kind", "postgresql")
         .has("/engine/schema", "etude")
-        .has("/engine/format", 6)
+        .has("/engine/format", FORMAT)
         // The server of the tests does not sync.
         .has("/checks/1/id", "fsync")
         .has("/checks/1/status", "error")
