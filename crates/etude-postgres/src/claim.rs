@@ -14,14 +14,13 @@ use crate::store::{Store, Taken};
 /// The runs that one statement takes at most.
 pub(crate) const MAX_RUNS: usize = 10;
 
-/// Takes the runs that are next in the queue `$1`, one for each of the sessions `$2`, of which there are at most [`MAX_RUNS`]: their rows in the queue are locked,
-/// the runs get their sessions and the worker `$3`, their rows in the queue go, and the marks of the claim come. `$4` is the version of the
-/// interpreter, null without `has_abi`, `$5` a digest of nothing, `$6` is true if this machine can keep steps in a sandbox.
+/// Takes the runs that are next in the queue `$1`, one for each of the sessions `$2`, of which there are at most [`MAX_RUNS`]: their rows in
+/// the queue are locked, the runs get their sessions and the worker `$3`, their rows in the queue go, and the marks of the claim come. `$4` is
+/// the version of the interpreter, null without `has_abi`, `$5` a digest of nothing, `$6` is true if this machine can keep steps in a sandbox.
 ///
 /// Limits hold: until this statement is committed, no other claim counts what it counts, and it takes no more than there is room for (K-33).
-/// While tenants are at their limits, the scan of the index begins at the first row of another one, and passes
-/// over none of the rows before it (K-34). What came or went after the snapshot of this statement changes nothing: a row before that place
-/// either cannot be claimed or is gone.
+/// While tenants are at their limits, the scan of the index begins at the first row of another one, and passes over none of the rows before it
+/// (K-34). What came or went after the snapshot of this statement changes nothing: a row before that place either cannot be claimed or is gone.
 ///
 /// Of two claims at once, the second one skips the rows that the first one has locked; no row is locked that is not taken. A row whose run is
 /// over or has a living worker is in no one's way: a signal may have written it at the moment at which the run was taken.

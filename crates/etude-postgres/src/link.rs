@@ -31,9 +31,9 @@ const GREETING: Duration = Duration::from_secs(5);
 
 /// What is set for each session.
 ///
-/// A process that is stopped inside a transaction must not keep others from working. All statements but lists read few rows by an index: to compile one,
-/// or to plan it each time, costs more than to run it. And their plans are those of indexes whatever the statistics say: a table that was empty
-/// when it was looked at may have a million rows before the server looks again, and until then an append would read them all.
+/// A process that is stopped inside a transaction must not keep others from working. All statements but lists read few rows by an index: to
+/// compile one, or to plan it each time, costs more than to run it. And their plans are those of indexes whatever the statistics say: a table
+/// that was empty when it was looked at may have a million rows before the server looks again, and until then an append would read them all.
 pub(crate) const SETTINGS: &str = "set idle_in_transaction_session_timeout = 3000; set lock_timeout = 3000; set jit = off; \
     set plan_cache_mode = force_generic_plan; set enable_seqscan = off; set enable_bitmapscan = off";
 
