@@ -66,9 +66,9 @@ pub(crate) struct Connection {
     /// How it is encrypted, if it is.
     pub(crate) encryption: Option<&'static str>,
     statements: HashMap<String, Statement>,
-    /// What is sent before the next statement.
+    /// What begins a transaction, and is sent before the next statement.
     begins: Option<&'static str>,
-    /// It ends with the next statement.
+    /// A commit is sent after the next statement.
     ends: bool,
 }
 
@@ -287,8 +287,8 @@ impl Connection {
         self.begins = Some("begin");
     }
 
-    /// The next statement is a list.
-    pub(crate) fn lists(&mut self) {
+    /// The next statement is a list: it is planned as [`FOR_LISTS`] says.
+    pub(crate) fn next_is_list(&mut self) {
         self.begins = Some(FOR_LISTS);
         self.commit_with_next();
     }

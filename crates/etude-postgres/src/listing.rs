@@ -49,7 +49,7 @@ impl Store {
 
 async fn select(connection: &mut Connection, query: &Query) -> Result<Vec<RunRow>, Fault> {
     let (sql, selection) = statement(query);
-    connection.lists();
+    connection.next_is_list();
     let rows = connection.query(&sql, &selection.parameters()).await?;
     rows.iter().map(|row| Ok(Run::from_row(row)?.row)).collect()
 }
@@ -83,7 +83,7 @@ fn statement(query: &Query) -> (String, Selection) {
 /// The plan of a list.
 pub(crate) async fn plan(connection: &mut Connection, query: &Query) -> Result<String, Fault> {
     let (sql, selection) = statement(query);
-    connection.lists();
+    connection.next_is_list();
     let rows = connection.query(&format!("explain {sql}"), &selection.parameters()).await?;
     let lines = rows.iter().map(|row| row.try_get::<_, String>(0)).collect::<Result<Vec<_>, _>>()?;
     Ok(lines.join("\n"))
@@ -92,7 +92,7 @@ pub(crate) async fn plan(connection: &mut Connection, query: &Query) -> Result<S
 async fn count(connection: &mut Connection, query: &Query) -> Result<u64, Fault> {
     let selection = Selection::new(query);
     let sql = format!("select count(*) from runs where {}", selection.conditions());
-    connection.lists();
+    connection.next_is_list();
     let row = connection.query_opt(&sql, &selection.parameters()).await?;
     Ok(row.map_or(Ok(0), |row| row.try_get(0).map(rows::length))?)
 }
@@ -103,7 +103,7 @@ async fn counts(connection: &mut Connection, query: &Query) -> Result<Counts, Fa
         "select state, state = 'running' and {IS_LIVE}, count(*) from runs where {} group by 1, 2",
         selection.conditions()
     );
-    connection.lists();
+    connection.next_is_list();
     let mut counts = Counts::default();
     for row in connection.query(&sql, &selection.parameters()).await? {
         let word: String = row.try_get(0)?;

@@ -298,6 +298,30 @@ fn a_claim_waits_for_no_lock_that_it_does_not_need() {
     psql.wait().expect("it ends");
 }
 
+/// serve §3, `max_queued`: submissions to a queue far from its limit do not wait for one another's commits.
+#[test]
+fn submissions_far_from_the_limit_share_its_lock() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = open(&server, "etude", dir.path());
+    let mut psql = server.psql();
+    let mut stdin = psql.stdin.take().expect("a pipe");
+    writeln!(stdin, "select pg_advisory_lock_shared(1702131047, hashtext('default'));").expect("it listens");
+    let held =
+        "select count(*) from pg_locks where locktype = 'advisory' and mode = 'ShareLock' and classid = 1702131047";
+    while server.sql(held) != "1" {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let submission =
+        |id: &str| Submission { run: new_run(id, 1), keys: Vec::new(), max_queued: Some(10_000), needs_room: false };
+    assert_eq!(block_on(engine.enqueue(&submission("r-1"))).expect("enqueue"), Enqueued::Accepted);
+    // A run that has waited since long ago says nothing about how many wait: they are counted.
+    server.sql("update etude.queue set run = run - 1000000");
+    assert_eq!(block_on(engine.enqueue(&submission("r-2"))).expect("enqueue"), Enqueued::Accepted);
+    drop(stdin);
+    psql.wait().expect("it ends");
+}
+
 /// K-62, K-63: a database of the previous format keeps its runs, and its default queue has the default rules.
 #[test]
 fn the_previous_format_becomes_this_one() {
