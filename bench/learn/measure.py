@@ -108,7 +108,7 @@ class Product:
         self.program, self.environment, self.checkout = str(pathlib.Path(program).resolve()), environment, checkout
         self.scratch = pathlib.Path(scratch).resolve()
         self.warm, self.model = warm.Warm(environment), oracle.Server()
-        self.judge = Judge(tau.Environment(checkout, environment.domain))
+        self.judge = Judge(type(environment)(checkout, environment.domain))
         self.scratch.mkdir(parents=True, exist_ok=True)
         self.config = self.scratch / "etude.yaml"
         self.config.write_text(json.dumps({**self.model.configuration(), "learn": {"confirm": "model"}}))

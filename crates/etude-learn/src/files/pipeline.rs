@@ -50,21 +50,31 @@ fn declaration(param: &Param, program: &Program, world: &dyn World) -> Value {
         [name] => at(&schema, &["properties".to_owned(), name.clone()]).cloned().unwrap_or_default(),
         _ => Value::Null,
     };
-    let kind = match &param.example {
+    let of_example = |example: &Value| match example {
         Value::Array(_) => "array",
         Value::Number(number) if number.is_f64() => "number",
         Value::Number(_) => "integer",
         _ => "string",
     };
-    let kind = of_schema.get("type").filter(|kind| kind.is_string()).cloned().unwrap_or_else(|| kind.into());
-    let mut declared = json!({"type": kind, "required": false});
+    let is_list = param.example.is_array();
+    let one = param.example.as_array().and_then(|elements| elements.first()).unwrap_or(&param.example);
+    let of_schema_type = of_schema.get("type").filter(|kind| kind.is_string());
+    // The tool is called for each of its elements: the schema of the argument is that of an element.
+    let is_loop = is_list && of_schema_type.is_none_or(|kind| kind != "array");
+    let kind = of_schema_type.cloned().unwrap_or_else(|| of_example(if is_loop { one } else { &param.example }).into());
+    let mut declared = json!({"type": if is_loop { "array".into() } else { kind.clone() }, "required": false});
     if let Some(place) = commands::place_of(&param.argument.tool, &param.argument.path) {
         declared["description"] = word_of(place, program).into();
     }
-    for member in ["description", "enum", "format", "pattern", "items"] {
-        if let Some(value) = of_schema.get(member) {
-            declared[member] = value.clone();
-        }
+    if let Some(description) = of_schema.get("description") {
+        declared["description"] = description.clone();
+    }
+    let of_value = || ["enum", "format", "pattern", "items"].into_iter();
+    let said = of_value().filter_map(|member| Some((member.to_owned(), of_schema.get(member)?.clone())));
+    if is_loop {
+        declared["items"] = [("type".to_owned(), kind)].into_iter().chain(said).collect::<Map<_, _>>().into();
+    } else {
+        said.for_each(|(member, value)| declared[member] = value);
     }
     declared
 }

@@ -186,6 +186,25 @@ fn calls_over_a_list_are_one_step() {
     assert_eq!(candidate.questions, ["order_id"], "which of the two is a choice");
 }
 
+/// L-16: writes over what the user said are one `for_each` over a parameter, which is a list, also where a user said one.
+#[test]
+fn writes_over_what_the_user_said_take_a_list() {
+    let runs: Vec<Run> = (0..4)
+        .map(|n| {
+            let user = User(n);
+            let orders: Vec<String> = (0..=n % 2).map(|k| user.order(k)).collect();
+            let run = Run::new(n, &format!("Cancel {}, please", orders.join(" and ")));
+            orders.iter().fold(run, |run, order| run.call("cancel_order", json!({"order_id": order}), json!("ok")))
+        })
+        .collect();
+    let candidate = one(&runs);
+    let yaml = &candidate.files["pipeline.yaml"];
+    assert!(yaml.contains("for_each: \"{{input.order_id}}\""), "{yaml}");
+    let declared = &candidate.definition["input"]["order_id"];
+    assert_eq!((&declared["type"], &declared["items"]), (&json!("array"), &json!({"type": "string"})), "{yaml}");
+    assert_eq!(candidate.covers.len(), 4);
+}
+
 /// L-18, L-19: what feeds nothing is left out; two tools that do the same are one role, selected by the parameter that is there.
 #[test]
 fn substitutes_are_one_role_and_exploration_is_left_out() {
