@@ -37,7 +37,7 @@ pub use envelope::{Envelope, Status};
 pub use execute::{DEFAULT_OUTPUT, DEFAULT_TIMEOUT, Limits, ProgramContext, RunEffect};
 pub use fresh::Fresh;
 pub use invoke::{Invoked, Invoking};
-pub use package::{Access, Package, approvable, state_paths};
+pub use package::{Access, Package};
 
 etude_core::words! {
     /// Where a package was found.

@@ -4,6 +4,7 @@
 //! the content of a package, and [`applications`] runs exactly that content.
 
 pub mod applications;
+pub mod approve;
 pub mod skills;
 pub mod trust;
 

@@ -16,7 +16,7 @@ use etude_spec::skill::SKILL_FILE;
 pub use content::{Content, of_package, of_tree};
 pub(crate) use manifest::{Manifest, Reading, mode};
 pub(crate) use snapshot::{Snapshot, StateIn};
-pub use store::{Grants, Store, StoreError};
+pub use store::Store;
 
 /// What an approval is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use etude_packages::trust::{Approval, Grants, Kind, StoreError};
+use etude_packages::approve::{self, Grants};
+use etude_packages::trust::{Approval, Kind};
 use serde_json::{Value, json};
 
 use crate::args;
@@ -29,7 +30,8 @@ fn give(context: &Context, path: &Path, args: &args::Trust) -> Result<Exit, Prob
     let execution = args.execution || !args.activation;
     let grants = Grants { activation: true, execution };
     refuse_everything(path)?;
-    let given = context.trust()?.trust(path, grants, &super::user_name()).map_err(|error| problem(&error))?;
+    let given =
+        approve::approve(&context.trust()?, path, grants, &super::user_name()).map_err(|error| problem(&error))?;
     say(context, "trusted", &given);
     Ok(Exit::Done)
 }
@@ -50,7 +52,9 @@ fn refuse_everything(path: &Path) -> Result<(), Problem> {
 fn take(context: &Context, args: &args::Untrust) -> Result<Exit, Problem> {
     let store = context.trust()?;
     let path = std::path::absolute(&args.path).unwrap_or_else(|_| PathBuf::from(&args.path));
-    let taken = store.untrust(&path, args.block, &super::user_name()).map_err(|error| problem(&error))?;
+    let taken = store
+        .untrust(&path, args.block, &super::user_name())
+        .map_err(|error| Problem::environment(error.to_string()))?;
     if taken.is_empty() && !args.block && !context.is_json() && !context.global.quiet {
         crate::render::say!("nothing at or below `{}` was trusted; --block keeps agents away from it", path.display());
     }
@@ -121,14 +125,14 @@ const fn grants(approval: &Approval) -> &'static str {
     }
 }
 
-fn problem(error: &StoreError) -> Problem {
+fn problem(error: &approve::Error) -> Problem {
     match error {
-        StoreError::Missing(_) => {
+        approve::Error::Missing(_) => {
             Problem::usage(error.to_string()).hint("name a package, a skill, or a folder with some")
         }
-        StoreError::NotOne(_) => Problem::usage(error.to_string())
+        approve::Error::NotOne(_) => Problem::usage(error.to_string())
             .hint("name the package or skill itself, or its whole folder: etude trust DIR"),
-        StoreError::TooLarge(_) => Problem::usage(error.to_string())
+        approve::Error::TooLarge(_) => Problem::usage(error.to_string())
             .hint("name the packages and skills in it that you mean: etude trust DIR/NAME"),
         _ => Problem::environment(error.to_string()),
     }

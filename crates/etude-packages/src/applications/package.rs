@@ -114,7 +114,7 @@ impl Package {
     ///
     /// # Errors
     /// It cannot be read or approved, or its `APP.md` is no longer the one that this package was read from.
-    pub(super) fn approved(&self) -> io::Result<(Manifest, Content)> {
+    pub(crate) fn approved(&self) -> io::Result<(Manifest, Content)> {
         let state = StatePaths::new(&self.contract.state_paths());
         let is_text = |path: &Path| {
             path == Path::new(APP_FILE)
@@ -224,19 +224,6 @@ fn skill_at(root: &Path, name: &str) -> SkillAt {
         (_, Ok(true)) if file.is_file() => SkillAt::Inside(file),
         _ => SkillAt::Nowhere,
     }
-}
-
-/// Where the package in `root` says that it keeps its state.
-pub fn state_paths(root: &Path) -> Vec<String> {
-    Package::load(root, Source::Path, root).contract.state_paths()
-}
-
-/// The content of the package in `root`, for an approval.
-///
-/// # Errors
-/// It cannot be read, or not all of it can be approved.
-pub fn approvable(root: &Path) -> io::Result<Content> {
-    Package::load(root, Source::Path, root).approved().map(|(_, content)| content)
 }
 
 /// What the package's directories show: C2, C3, and the skills that are listed and those that are not.

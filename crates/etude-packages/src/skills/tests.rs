@@ -1,7 +1,8 @@
 use std::fs;
 
 use super::*;
-use crate::trust::{Grants, Store};
+use crate::approve::{Grants, approve};
+use crate::trust::Store;
 
 /// A home and a project below one directory.
 struct World {
@@ -84,7 +85,7 @@ fn agents_see_trusted_skills_only() {
         |trust| catalog.activate("found", &Request { invoker: Invoker::Agent, ..Request::new(trust) }).map(|_| ());
     assert!(matches!(as_agent(&nothing), Err(ActivationError::Unknown { known, .. }) if known == ["own"]));
     let grants = Grants { activation: true, execution: false };
-    Store::new(&world.path("state")).trust(&world.path("app"), grants, "ada").expect("trusted");
+    approve(&Store::new(&world.path("state")), &world.path("app"), grants, "ada").expect("trusted");
     let trust = world.approvals();
     assert_eq!(names(catalog.visible_to_agents(&trust)), ["found", "own"]);
     as_agent(&trust).expect("trusted now");

@@ -10,6 +10,7 @@ use std::fs;
 use super::manifest::symlink;
 use super::*;
 use crate::applications::{Package, Source};
+use crate::approve::{Grants, approve};
 
 /// How many edits are made.
 const EDITS: usize = 2_000;
@@ -167,7 +168,7 @@ fn random_edits_end_an_approval_until_they_are_undone() {
     fs::create_dir(&root).expect("a directory");
     restore(&root, &given);
     let store = Store::new(&base.join("state"));
-    store.trust(&root, Grants { activation: true, execution: true }, "ada").expect("trusted");
+    approve(&store, &root, Grants { activation: true, execution: true }, "ada").expect("trusted");
     let approvals = store.approvals().expect("read");
     let content = approvals.of(&root).and_then(|approval| approval.content.clone()).expect("content");
     let paths = vec!["app/cache/**".to_owned()];

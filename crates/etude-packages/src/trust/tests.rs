@@ -1,6 +1,7 @@
 use std::fs;
 
 use super::*;
+use crate::approve::{Grants, approve};
 
 const ALL: Grants = Grants { activation: true, execution: true };
 
@@ -15,7 +16,7 @@ fn a_change_takes_an_approval_away() {
     let root = tempfile::tempdir().expect("a directory");
     let (store, dir) = (Store::new(&root.path().join("state")), root.path().join("x"));
     skill(&dir);
-    store.trust(&dir, ALL, "ada").expect("trusted");
+    approve(&store, &dir, ALL, "ada").expect("trusted");
     let approvals = store.approvals().expect("read");
     assert!(approvals.lets_activate(&dir) && approvals.lets_execute(&dir));
     fs::write(dir.join("extra.sh"), "x").expect("a file");
@@ -28,7 +29,7 @@ fn a_trusted_folder_shows_what_comes_later_and_runs_it_not() {
     let root = tempfile::tempdir().expect("a directory");
     let (store, folder) = (Store::new(&root.path().join("state")), root.path().join("project"));
     skill(&folder.join(".agents/skills/x"));
-    store.trust(&folder, ALL, "ada").expect("trusted");
+    approve(&store, &folder, ALL, "ada").expect("trusted");
     skill(&folder.join(".agents/skills/y"));
     let approvals = store.approvals().expect("read");
     assert!(approvals.lets_execute(&folder.join(".agents/skills/x")));
@@ -44,7 +45,7 @@ fn untrust_takes_back_everything_below() {
     let (store, folder) = (Store::new(&root.path().join("state")), root.path().join("project"));
     let dir = folder.join("skills/x");
     skill(&dir);
-    store.trust(&folder, ALL, "ada").expect("trusted");
+    approve(&store, &folder, ALL, "ada").expect("trusted");
     assert_eq!(store.untrust(&folder, false, "ada").expect("taken back").len(), 2);
     assert_eq!(store.approvals().expect("read"), Approvals::default());
     store.untrust(&folder, true, "ada").expect("blocked");
@@ -59,7 +60,7 @@ fn only_payload_is_rebased() {
     fs::create_dir_all(package.join("app/state")).expect("a directory");
     fs::write(package.join("APP.md"), "---\nname: x\n---\n").expect("a file");
     let package = real(&package);
-    store.trust(&package, ALL, "ada").expect("trusted");
+    approve(&store, &package, ALL, "ada").expect("trusted");
     let before = of_package(&package, &[]).expect("read");
     fs::write(package.join("app/state/box.json"), "{}").expect("a file");
     assert_eq!(of_package(&package, &[]).expect("read"), before, "state is left out");
