@@ -12,6 +12,7 @@ mod journal;
 mod run;
 #[cfg(feature = "serve")]
 mod serve;
+mod skill;
 #[cfg(test)]
 mod tests;
 
@@ -28,6 +29,7 @@ pub(crate) use journal::*;
 pub(crate) use run::*;
 #[cfg(feature = "serve")]
 pub(crate) use serve::*;
+pub(crate) use skill::*;
 
 use crate::settings::Purpose;
 
@@ -161,7 +163,7 @@ pub(crate) enum Command {
     Untrust(Untrust),
     /// Call the host of a running code tool, from a skill's script
     #[command(subcommand)]
-    Host(crate::command::host::Host),
+    Host(Host),
     /// List, download and test models
     #[command(subcommand)]
     Model(Model),

@@ -1,4 +1,4 @@
-//! Commands for packages, skills, trust and models.
+//! Commands for packages, trust and models.
 
 use std::path::PathBuf;
 
@@ -84,60 +84,6 @@ pub(crate) struct AppsRun {
 pub(crate) enum Expected {
     /// Text
     Text,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Skill {
-    /// List the skills of this project and of your home directory
-    List(SkillPlaces),
-    /// Show a skill as agents see it
-    Show(SkillShow),
-    /// Check a skill against the specification
-    Check(SkillCheck),
-    /// Print the skill catalog that agents receive
-    Catalog(SkillPlaces),
-    /// Show a skill's merged metadata and the chain that its calls pass
-    Explain(crate::command::skill::explain::Explain),
-    /// Draw a skill's levels and chain
-    Graph(crate::command::skill::graph::Graph),
-    /// Call a skill through its chain
-    Run(crate::command::skill::run::Run),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct SkillPlaces {
-    /// Follow the conventions of this client where they differ
-    #[arg(long, value_enum, value_name = "CLIENT")]
-    pub(crate) compat: Option<CompatWord>,
-}
-
-/// A client with conventions of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CompatWord {
-    /// Claude Code: your own skills first; placeholders and commands in bodies
-    ClaudeCode,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct SkillShow {
-    /// The skill
-    #[arg(add = ArgValueCandidates::new(complete::skills))]
-    pub(crate) name: String,
-    /// Follow the conventions of this client in the skill's body
-    #[arg(long, value_enum, value_name = "CLIENT")]
-    pub(crate) compat: Option<CompatWord>,
-    /// The text after the skill's name, for placeholders in its body
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-    pub(crate) args: Option<String>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct SkillCheck {
-    /// The skill's directory or file
-    pub(crate) path: PathBuf,
-    /// Refuse everything that the specification does not allow
-    #[arg(long)]
-    pub(crate) strict: bool,
 }
 
 #[derive(Debug, Args)]

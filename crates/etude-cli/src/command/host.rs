@@ -2,75 +2,14 @@
 
 use std::path::Path;
 
-use clap::Subcommand;
 use etude_invoke::script_host::{self as wire, Ask};
 use etude_spec::cascade::overrides::parsed;
-use serde_json::{Number, Value};
+use serde_json::Value;
 
+use crate::args::Host;
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
 use crate::stdout;
-
-/// What can be asked for.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Host {
-    /// Call another skill and print its result
-    Invoke {
-        /// The skill
-        name: String,
-        /// The arguments as a JSON object
-        #[arg(long, value_name = "JSON", default_value = "{}")]
-        args: String,
-    },
-    /// Run the rest of the chain and print the target's result
-    Next,
-    /// Print a value of the target's context
-    Get {
-        /// The path of the value, such as `args.who` or `run.tool.metadata`
-        path: String,
-    },
-    /// Set a value in the target's context
-    Set {
-        /// The path of the value, below `locals`, `nonlocals`, `run.tool` or `globals`
-        path: String,
-        /// The value as JSON
-        json: String,
-    },
-    /// Add to a number in the target's context in one request and print the sum
-    ///
-    /// A limit of 4 calls in a run is one line of a skill's program:
-    /// `etude host add globals.calls 1 --max 4 >/dev/null || exit 1`
-    Add {
-        /// The path of the number, as for `set`; a missing value counts as 0
-        path: String,
-        /// The number to add
-        #[arg(default_value = "1", allow_negative_numbers = true)]
-        by: Number,
-        /// Refuse what would exceed this: nothing is changed, and the exit status is 1
-        #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
-        max: Option<Number>,
-    },
-    /// Emit an event on a topic
-    Emit {
-        /// The topic
-        topic: String,
-        /// The payload as JSON
-        #[arg(default_value = "null")]
-        json: String,
-    },
-    /// Ask the user a question and print the answer
-    Ask {
-        /// The question as JSON: a string, or `{"question", "options"}`
-        json: String,
-    },
-    /// Write a line to the log
-    Log {
-        /// The level: `trace`, `debug`, `info`, `warn` or `error`
-        level: String,
-        /// The line
-        text: String,
-    },
-}
 
 pub(crate) fn host(context: &Context, host: &Host) -> Exit {
     let Some(socket) = std::env::var_os(wire::VARIABLE) else {

@@ -2,12 +2,12 @@
 
 mod catalog;
 mod check;
-pub(crate) mod explain;
+mod explain;
 mod followed;
-pub(crate) mod graph;
+mod graph;
 mod list;
 mod project;
-pub(crate) mod run;
+mod run;
 mod show;
 mod watch;
 

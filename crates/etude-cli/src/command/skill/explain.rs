@@ -1,26 +1,14 @@
 //! `etude skill explain`: what a skill's metadata adds up to.
 
-use clap::Args;
 use etude_invoke::explain as documents;
 
-use super::project::{self, Layers};
+use super::project;
+use crate::args::SkillExplain;
 use crate::context::{Context, Refused};
 use crate::exit::Exit;
 use crate::stdout;
 
-#[derive(Debug, Args)]
-pub(crate) struct Explain {
-    /// The skill
-    #[arg(add = clap_complete::engine::ArgValueCandidates::new(crate::complete::skills))]
-    pub(crate) name: String,
-    /// Print the project's directory as `${cwd}` and the library as `${library}`
-    #[arg(long)]
-    portable_paths: bool,
-    #[command(flatten)]
-    layers: Layers,
-}
-
-pub(crate) fn explain(context: &Context, args: &Explain) -> Result<Exit, Refused> {
+pub(crate) fn explain(context: &Context, args: &SkillExplain) -> Result<Exit, Refused> {
     let project = project::open(context, &args.layers, &args.name)?;
     let compiled = project::compile(&project, &args.name)?;
     let portable = |value| match args.portable_paths {

@@ -2,53 +2,15 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
 use etude_invoke::project::{Project, Refused as NoChain, Setup};
 use etude_spec::cascade::{Compiled, Overrides, Strategy};
 use etude_spec::{Diagnostic, render};
 use serde_json::{Value, json};
 
+use crate::args::Layers;
 use crate::context::{Context, Problem, Refused, here};
 use crate::exit::Exit;
 use crate::stdout;
-
-/// What is laid over metadata for this command.
-#[derive(Debug, Args)]
-pub(crate) struct Layers {
-    /// Override a metadata value of this skill. Repeatable
-    #[arg(long, value_name = "KEY=VALUE")]
-    local: Vec<String>,
-    /// Override a metadata value of every skill. Repeatable
-    #[arg(long, value_name = "KEY=VALUE")]
-    global: Vec<String>,
-    /// Set a value of `locals.config` for `${locals.config.…}` in metadata. Repeatable
-    #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
-}
-
-impl Layers {
-    /// Flags over the environment.
-    fn overrides(&self) -> Result<Overrides, Problem> {
-        let mut overrides = Overrides::default();
-        let mut variables: Vec<(String, String)> = std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .collect();
-        // The order of the environment is no one's choice.
-        variables.sort();
-        variables.iter().for_each(|(name, value)| overrides.add_variable(name, value));
-        let layers = [
-            (&self.local, &mut overrides.local),
-            (&self.global, &mut overrides.global),
-            (&self.set, &mut overrides.config),
-        ];
-        for (texts, layer) in layers {
-            for text in texts {
-                layer.push(Overrides::pair(text).map_err(Problem::usage)?);
-            }
-        }
-        Ok(overrides)
-    }
-}
 
 /// The project at or above the current directory, or that of `--app`, as the skill `entry` sees it.
 pub(crate) fn open(context: &Context, layers: &Layers, entry: &str) -> Result<Project, Refused> {
@@ -61,7 +23,7 @@ pub(crate) fn open(context: &Context, layers: &Layers, entry: &str) -> Result<Pr
         Err(problem) if dir.is_none() => return Err(problem.into()),
         Err(_) => PathBuf::from("/"),
     };
-    let overrides = layers.overrides()?;
+    let overrides = overrides(layers)?;
     let (strategy, modules) = (Strategy::default(), context.modules());
     let setup = Setup { start, dir, overrides, strategy, entry: entry.to_owned(), modules };
     let project = Project::open(setup)
@@ -71,6 +33,28 @@ pub(crate) fn open(context: &Context, layers: &Layers, entry: &str) -> Result<Pr
         return Err(faults.into_iter().cloned().collect::<Vec<_>>().into());
     }
     Ok(project)
+}
+
+/// Flags over the environment.
+fn overrides(given: &Layers) -> Result<Overrides, Problem> {
+    let mut overrides = Overrides::default();
+    let mut variables: Vec<(String, String)> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    // The order of the environment is no one's choice.
+    variables.sort();
+    variables.iter().for_each(|(name, value)| overrides.add_variable(name, value));
+    let layers = [
+        (&given.local, &mut overrides.local),
+        (&given.global, &mut overrides.global),
+        (&given.set, &mut overrides.config),
+    ];
+    for (texts, layer) in layers {
+        for text in texts {
+            layer.push(Overrides::pair(text).map_err(Problem::usage)?);
+        }
+    }
+    Ok(overrides)
 }
 
 /// A skill with its chain.

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use clap::Args;
 use etude::invocation::agent::Agent;
 use etude_core::model::Tier;
 use etude_invoke::chain::{Throw, ThrowKind};
@@ -18,8 +17,9 @@ use etude_tools::mcp::OnLog;
 use serde_json::{Map, Value, json};
 
 use super::followed::{Followed, finish_spans};
-use super::project::{self, Layers};
+use super::project;
 use super::watch::{self, Face};
+use crate::args::SkillRun;
 use crate::command::run::{pairs, read_input};
 use crate::context::{Context, Problem, Refused, block_on};
 use crate::exit::Exit;
@@ -27,30 +27,6 @@ use crate::render::text::{harmless, visible};
 use crate::telemetry::Telemetry;
 use crate::typed::{Typed, typed};
 use crate::{settings, signals, stdout};
-
-#[derive(Debug, Args)]
-pub(crate) struct Run {
-    /// The skill or the path of its file
-    #[arg(required_unless_present = "log", add = clap_complete::engine::ArgValueCandidates::new(crate::complete::skills))]
-    pub(crate) name: Option<String>,
-    /// Set an argument; etude converts the value to the type in `params`. Repeatable
-    #[arg(long = "arg", value_name = "KEY=VALUE")]
-    args: Vec<String>,
-    /// Set the arguments: JSON, `@FILE`, or `-` for stdin
-    #[arg(long, value_name = "JSON")]
-    arg_json: Option<String>,
-    /// Allow every call that a trust rule would ask about
-    #[arg(long)]
-    yolo: bool,
-    /// Print a log: `level=debug`, `scope=SCOPE,…`, a scope, or `full`; without a value, list them. Repeatable
-    #[arg(long, value_name = "KEY=VALUE", num_args = 0..=1, default_missing_value = "")]
-    log: Vec<String>,
-    #[command(flatten)]
-    layers: Layers,
-    /// Print a string result as text without quotes, also to a file or pipe
-    #[arg(long)]
-    pub(crate) raw: bool,
-}
 
 /// Asks the person at the terminal.
 #[derive(Default)]
@@ -76,7 +52,7 @@ impl Gateway for Terminal {
     }
 }
 
-pub(crate) fn run(context: &Context, args: &Run) -> Result<Exit, Refused> {
+pub(crate) fn run(context: &Context, args: &SkillRun) -> Result<Exit, Refused> {
     if args.log.iter().any(String::is_empty) {
         match context.is_json() {
             true => stdout::json(&watch::listed()),
