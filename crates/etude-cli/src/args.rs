@@ -262,6 +262,5 @@ impl Command {
 #[derive(Debug, Args)]
 pub(crate) struct Help {
     /// The command, such as `runs resume`
-    #[arg(add = clap_complete::engine::ArgValueCandidates::new(crate::complete::commands))]
     pub(crate) command: Vec<String>,
 }

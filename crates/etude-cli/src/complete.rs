@@ -1,11 +1,13 @@
-//! Candidates for completions in a shell: names of the app, its parameters, and runs of the journal.
+//! Completions in a shell: which argument of the command line is completed with names of the app, its parameters, or runs of the
+//! journal.
 //!
 //! Whatever cannot be read has no candidates: a completion never fails and never writes.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use clap_complete::engine::CompletionCandidate;
+use clap::{Arg, Command};
+use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter, CompletionCandidate};
 use etude::clock;
 use etude::disk::Disk;
 use etude_core::plan::Sequence;
@@ -17,7 +19,7 @@ use etude_spec::pipeline::input::InputDecl;
 use etude_spec::stage_machine::Machines;
 use serde_json::Value;
 
-use crate::args::{Format, Global};
+use crate::args::{self, Format, Global};
 use crate::command;
 use crate::context::Context;
 use crate::render::text::harmless;
@@ -25,6 +27,44 @@ use crate::settings::Purpose;
 
 /// Runs that are listed at most.
 const MAX_RUNS: u32 = 30;
+
+/// The command line with the candidates of its arguments.
+pub(crate) fn command() -> Command {
+    completed(args::command(), "")
+}
+
+/// Adds candidates to the arguments of a command and of those below it. `path` is its words after `etude`.
+fn completed(command: Command, path: &str) -> Command {
+    let names: Vec<String> = command.get_subcommands().map(|inner| inner.get_name().to_owned()).collect();
+    let command = names.into_iter().fold(command, |command, name| {
+        let path = format!("{path} {name}");
+        command.mut_subcommand(name, |inner| completed(inner, path.trim()))
+    });
+    command.mut_args(|argument| with_candidates(argument, path))
+}
+
+/// Adds the candidates of an argument of the command `path`.
+fn with_candidates(argument: Arg, path: &str) -> Arg {
+    let (group, _) = path.split_once(' ').unwrap_or((path, ""));
+    let candidates: fn() -> Vec<CompletionCandidate> = match (group, argument.get_id().as_str()) {
+        ("run" | "machine", "pairs") => return argument.add(ArgValueCompleter::new(parameters)),
+        (_, "pipeline") => pipelines,
+        ("machine", "name") => machines,
+        ("check", "names") | ("graph", "name") => pipelines_and_machines,
+        ("run", "again") => runs,
+        ("runs", "id" | "a" | "b") => runs,
+        ("runs", "from") => steps,
+        ("runs", "status") => statuses,
+        ("approve" | "deny", "id") => waiting_runs,
+        ("skill", "name") => skills,
+        ("apps", "slug") => packages,
+        ("new", "kind") => kinds_of_new,
+        ("explain", "words") => codes,
+        ("help", "command") => commands,
+        _ => return argument,
+    };
+    argument.add(ArgValueCandidates::new(candidates))
+}
 
 /// A candidate with a description of one line.
 fn candidate(value: impl Into<String>, description: &str) -> CompletionCandidate {
@@ -77,39 +117,39 @@ fn disk() -> Option<Disk> {
 }
 
 /// Pipelines of the app.
-pub(crate) fn pipelines() -> Vec<CompletionCandidate> {
+fn pipelines() -> Vec<CompletionCandidate> {
     let Some(disk) = disk() else { return Vec::new() };
     let (summaries, _) = App::new(&disk).summaries();
     summaries.iter().map(|pipeline| candidate(&pipeline.name, &pipeline.description)).collect()
 }
 
 /// Stage machines of the app.
-pub(crate) fn machines() -> Vec<CompletionCandidate> {
+fn machines() -> Vec<CompletionCandidate> {
     let Some(disk) = disk() else { return Vec::new() };
     let summaries = Machines::new(&disk, etude_spec::stage_machine::Rules::default()).summaries();
     summaries.iter().map(|machine| candidate(&machine.name, &machine.description)).collect()
 }
 
 /// Pipelines and stage machines of the app.
-pub(crate) fn pipelines_and_machines() -> Vec<CompletionCandidate> {
+fn pipelines_and_machines() -> Vec<CompletionCandidate> {
     pipelines().into_iter().chain(machines()).collect()
 }
 
 /// Skills of the project and of the user.
-pub(crate) fn skills() -> Vec<CompletionCandidate> {
+fn skills() -> Vec<CompletionCandidate> {
     let Ok(catalog) = command::skill::discover(&context(), Compat::Spec) else { return Vec::new() };
     catalog.entries().map(|entry| candidate(&entry.skill.name, &entry.skill.description)).collect()
 }
 
 /// Packages of the project and of the user.
-pub(crate) fn packages() -> Vec<CompletionCandidate> {
+fn packages() -> Vec<CompletionCandidate> {
     let Ok(catalog) = command::apps::discover(&context(), &[]) else { return Vec::new() };
     let contracts = catalog.packages().map(|package| &package.contract);
     contracts.map(|contract| candidate(&contract.slug, &contract.description)).collect()
 }
 
 /// Parameters as `name=`, and after that the values that a parameter can have.
-pub(crate) fn parameters(current: &OsStr) -> Vec<CompletionCandidate> {
+fn parameters(current: &OsStr) -> Vec<CompletionCandidate> {
     let current = current.to_string_lossy();
     let Some(input) = disk().and_then(|disk| input(&disk, &words())) else { return Vec::new() };
     let all = match current.split_once('=') {
@@ -167,12 +207,12 @@ fn plain(value: &Value) -> String {
 }
 
 /// Every run of the app, the newest first.
-pub(crate) fn runs() -> Vec<CompletionCandidate> {
+fn runs() -> Vec<CompletionCandidate> {
     runs_where(|_| true)
 }
 
 /// Runs that wait for an approval.
-pub(crate) fn waiting_runs() -> Vec<CompletionCandidate> {
+fn waiting_runs() -> Vec<CompletionCandidate> {
     runs_where(|row| row.state == RunState::Waiting)
 }
 
@@ -201,7 +241,7 @@ fn rows() -> Vec<RunRow> {
 }
 
 /// Steps of the pipeline that the run on the command line is a run of.
-pub(crate) fn steps() -> Vec<CompletionCandidate> {
+fn steps() -> Vec<CompletionCandidate> {
     let words = words();
     let wanted = after(&words, &["runs", "retry"]).unwrap_or("latest");
     let rows = rows();
@@ -217,26 +257,26 @@ fn names(sequence: &Sequence) -> Vec<CompletionCandidate> {
 }
 
 /// Kinds of what `etude new` creates.
-pub(crate) fn kinds_of_new() -> Vec<CompletionCandidate> {
+fn kinds_of_new() -> Vec<CompletionCandidate> {
     command::new::KINDS.iter().map(|(word, about)| candidate(*word, about)).collect()
 }
 
 /// Error codes with their titles.
-pub(crate) fn codes() -> Vec<CompletionCandidate> {
+fn codes() -> Vec<CompletionCandidate> {
     command::explain::codes().map(|(code, title)| candidate(code, title)).collect()
 }
 
 /// Statuses of runs.
-pub(crate) fn statuses() -> Vec<CompletionCandidate> {
+fn statuses() -> Vec<CompletionCandidate> {
     let words = RunState::ALL.iter().map(|state| state.word()).chain([command::runs::INTERRUPTED]);
     words.map(|word| candidate(word, "")).collect()
 }
 
 /// Commands one below the other, for `etude help`.
-pub(crate) fn commands() -> Vec<CompletionCandidate> {
+fn commands() -> Vec<CompletionCandidate> {
     let words = words();
     let start = words.iter().position(|word| word == "help").map_or(words.len(), |at| at + 1);
-    let mut command = crate::args::command();
+    let mut command = args::command();
     // The last word is the one that is completed.
     for word in words.iter().take(words.len().saturating_sub(1)).skip(start) {
         match command.find_subcommand(word).cloned() {
@@ -248,4 +288,34 @@ pub(crate) fn commands() -> Vec<CompletionCandidate> {
     inner
         .map(|inner| candidate(inner.get_name(), &inner.get_about().map(ToString::to_string).unwrap_or_default()))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The arguments below `command` that have candidates, with their commands.
+    fn found(command: &Command, path: &str) -> Vec<String> {
+        let is_completed = |argument: &&Arg| {
+            argument.get::<ArgValueCandidates>().is_some() || argument.get::<ArgValueCompleter>().is_some()
+        };
+        let own = command.get_arguments().filter(is_completed).map(|argument| format!("{path}: {}", argument.get_id()));
+        let below = |inner: &Command| found(inner, format!("{path} {}", inner.get_name()).trim());
+        own.chain(command.get_subcommands().flat_map(below)).collect()
+    }
+
+    /// cli: every argument that names something of the app, the journal or the program has candidates.
+    #[test]
+    fn arguments_that_name_something_have_candidates() {
+        let expected = [
+            "run: pipeline", "run: pairs", "run: again", "machine run: name", "machine run: pairs",
+            "machine show: name", "runs list: pipeline", "runs list: status", "runs show: id", "runs resume: id",
+            "runs retry: id", "runs retry: from", "runs cancel: id", "runs export: id", "runs watch: id",
+            "runs judge: id", "runs diff: a", "runs diff: b", "runs stats: pipeline", "cache list: pipeline",
+            "cache clear: pipeline", "approve: id", "deny: id", "new: kind", "check: names", "graph: name",
+            "apps show: slug", "apps run: slug", "skill show: name", "skill explain: name", "skill graph: name",
+            "skill run: name", "explain: words", "help: command",
+        ];
+        assert_eq!(found(&command(), ""), expected);
+    }
 }

@@ -11,6 +11,7 @@ use etude_process::{guard, sandbox};
 
 use crate::args::{self, Cli, Command, Deals, Format};
 use crate::command;
+use crate::complete;
 use crate::context::{Context, Problem};
 use crate::exit::Exit;
 use crate::remote::SERVER;
@@ -32,7 +33,7 @@ pub fn main() -> ExitCode {
         return Exit::Done.into();
     }
     keep_keys();
-    clap_complete::CompleteEnv::with_factory(args::command).complete();
+    clap_complete::CompleteEnv::with_factory(complete::command).complete();
     let cli = match parse() {
         Ok(cli) => cli,
         Err(exit) => return exit.into(),

@@ -3,9 +3,6 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use clap_complete::engine::ArgValueCandidates;
-
-use crate::complete;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Apps {
@@ -29,7 +26,6 @@ pub(crate) struct AppsPlaces {
 #[derive(Debug, Args)]
 pub(crate) struct AppsShow {
     /// The package
-    #[arg(add = ArgValueCandidates::new(complete::packages))]
     pub(crate) slug: String,
     /// Show this skill of the package [default: every listed skill]. Repeatable
     #[arg(long, value_name = "NAME")]
@@ -49,7 +45,6 @@ pub(crate) struct AppsCheck {
 #[derive(Debug, Args)]
 pub(crate) struct AppsRun {
     /// The package
-    #[arg(add = ArgValueCandidates::new(complete::packages))]
     pub(crate) slug: String,
     /// The command, followed by arguments that do not start with a hyphen
     #[arg(required = true, value_name = "COMMAND")]

@@ -1,14 +1,10 @@
 //! Commands for authors: `new`, `check`, `graph`, `test`, `schema`, `explain`, `completions`.
 
 use clap::{Args, ValueEnum};
-use clap_complete::engine::ArgValueCandidates;
-
-use crate::complete;
 
 #[derive(Debug, Args)]
 pub(crate) struct Check {
     /// Check only these pipelines and machines [default: all]
-    #[arg(add = ArgValueCandidates::new(complete::pipelines_and_machines))]
     pub(crate) names: Vec<String>,
     /// List every use of an extension of the protocol
     #[arg(long)]
@@ -18,7 +14,6 @@ pub(crate) struct Check {
 #[derive(Debug, Args)]
 pub(crate) struct Graph {
     /// The pipeline or machine
-    #[arg(add = ArgValueCandidates::new(complete::pipelines_and_machines))]
     pub(crate) name: String,
     /// The language of the drawing
     #[arg(long, value_enum, default_value_t = Drawing::Mermaid)]
@@ -47,7 +42,7 @@ pub(crate) struct Test {
 #[derive(Debug, Args)]
 pub(crate) struct New {
     /// `pipeline`, `machine`, `skill` or `app`, or at once the name of a pipeline or the directory of an app
-    #[arg(value_name = "KIND|NAME", add = ArgValueCandidates::new(complete::kinds_of_new))]
+    #[arg(value_name = "KIND|NAME")]
     pub(crate) kind: String,
     /// The name, after a kind
     pub(crate) name: Option<String>,
@@ -88,7 +83,7 @@ pub(crate) struct Doctor {
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
     /// A code such as `P0201`, the start of one, a kind such as `step_failed`, or words to search for
-    #[arg(value_name = "CODE|WORD", add = ArgValueCandidates::new(complete::codes))]
+    #[arg(value_name = "CODE|WORD")]
     pub(crate) words: Vec<String>,
     /// List the codes instead of explaining one
     #[arg(long)]

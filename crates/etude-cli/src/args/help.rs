@@ -3,11 +3,9 @@
 use std::fmt::Write;
 
 use clap::builder::Styles;
-use clap::{Arg, Command, CommandFactory};
-use clap_complete::engine::ArgValueCandidates;
+use clap::{Command, CommandFactory};
 
 use super::{Cli, examples};
-use crate::complete;
 
 /// The version, with the commit where the build knew it.
 pub(crate) const VERSION: &str = env!("ETUDE_VERSION");
@@ -35,38 +33,23 @@ const EXIT_STATUSES: [(&str, &str); 8] = [
 
 /// The command line with its examples.
 pub(crate) fn command() -> Command {
-    let command = completed(Cli::command(), "");
+    let command = with_examples(Cli::command(), "");
     let template = top(&command);
     let footer = format!("{}\n\n{}", examples::text("").unwrap_or_default(), exit_statuses());
     command.help_template(template).after_help(footer)
 }
 
-/// Adds to a command and to those below it their examples and the candidates of arguments that many commands have. `path` is
-/// its words after `etude`.
-fn completed(command: Command, path: &str) -> Command {
+/// Adds to a command and to those below it their examples. `path` is its words after `etude`.
+fn with_examples(command: Command, path: &str) -> Command {
     let names: Vec<String> = command.get_subcommands().map(|inner| inner.get_name().to_owned()).collect();
     let command = names.into_iter().fold(command, |command, name| {
         let path = format!("{path} {name}");
-        command.mut_subcommand(name, |inner| completed(inner, path.trim()))
+        command.mut_subcommand(name, |inner| with_examples(inner, path.trim()))
     });
-    let command = command.mut_args(|argument| with_candidates(argument, path));
     match examples::text(path) {
         Some(text) => command.after_help(text),
         None => command,
     }
-}
-
-/// Adds the candidates of an argument that names a run, a pipeline or a step.
-fn with_candidates(argument: Arg, path: &str) -> Arg {
-    let is_of_runs = path.starts_with("runs ");
-    let candidates = match argument.get_id().as_str() {
-        "pipeline" => ArgValueCandidates::new(complete::pipelines),
-        "from" if is_of_runs => ArgValueCandidates::new(complete::steps),
-        "again" => ArgValueCandidates::new(complete::runs),
-        "id" | "run" | "a" | "b" if is_of_runs && argument.is_positional() => ArgValueCandidates::new(complete::runs),
-        _ => return argument,
-    };
-    argument.add(candidates)
 }
 
 /// A heading as clap writes its own.

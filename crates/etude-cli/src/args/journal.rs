@@ -3,9 +3,6 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use clap_complete::engine::ArgValueCandidates;
-
-use crate::complete;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Runs {
@@ -52,7 +49,7 @@ pub(crate) struct RunsList {
     #[arg(long, value_name = "DURATION", value_parser = crate::value::long_duration_ms)]
     pub(crate) since: Option<u64>,
     /// List only runs with this status
-    #[arg(long, value_name = "STATUS", add = ArgValueCandidates::new(complete::statuses))]
+    #[arg(long, value_name = "STATUS")]
     pub(crate) status: Option<String>,
     /// List only runs with this label. Repeatable
     #[arg(long = "label", value_name = "KEY=VALUE")]
@@ -391,7 +388,7 @@ pub(crate) enum Cache {
 #[derive(Debug, Args)]
 pub(crate) struct CacheList {
     /// List only outputs of this pipeline
-    #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(complete::pipelines))]
+    #[arg(long, value_name = "NAME")]
     pub(crate) pipeline: Option<String>,
     /// List outputs of every app
     #[arg(long)]
@@ -405,7 +402,7 @@ pub(crate) struct CacheList {
 #[group(required = true, multiple = true)]
 pub(crate) struct CacheClear {
     /// Remove only outputs of this pipeline
-    #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(complete::pipelines))]
+    #[arg(long, value_name = "NAME")]
     pub(crate) pipeline: Option<String>,
     /// Remove only outputs that were stored longer ago than this: `12h`, `30d`
     #[arg(long, value_name = "DURATION", value_parser = crate::value::long_duration_ms)]
@@ -418,7 +415,6 @@ pub(crate) struct CacheClear {
 #[derive(Debug, Args)]
 pub(crate) struct Approve {
     /// The approval's id from `etude runs show`, or a run that waits for one approval
-    #[arg(add = ArgValueCandidates::new(complete::waiting_runs))]
     pub(crate) id: String,
     /// Answer only this question, as `etude runs show` prints its ID; fail if another one waits
     #[arg(long, value_name = "QUESTION")]
@@ -440,7 +436,6 @@ pub(crate) struct Approve {
 #[derive(Debug, Args)]
 pub(crate) struct Deny {
     /// The approval's id from `etude runs show`, or a run that waits for one approval
-    #[arg(add = ArgValueCandidates::new(complete::waiting_runs))]
     pub(crate) id: String,
     /// Answer only this question, as `etude runs show` prints its ID; fail if another one waits
     #[arg(long, value_name = "QUESTION")]

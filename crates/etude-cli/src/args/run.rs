@@ -3,9 +3,6 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
-use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
-
-use crate::complete;
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
@@ -18,7 +15,7 @@ pub(crate) struct Run {
     #[arg(long, short, value_name = "NAME")]
     pub(crate) pipeline: Option<String>,
     /// Set an input parameter; etude converts the value to the declared type. Repeatable
-    #[arg(short = 'i', value_name = "KEY=VALUE", add = ArgValueCompleter::new(complete::parameters))]
+    #[arg(short = 'i', value_name = "KEY=VALUE")]
     pub(crate) pairs: Vec<String>,
     /// Set the input: a JSON object, `@FILE`, or `-` for stdin
     #[arg(long, value_name = "JSON")]
@@ -170,10 +167,9 @@ pub(crate) enum Machine {
 #[derive(Debug, Args)]
 pub(crate) struct MachineRun {
     /// The machine
-    #[arg(add = ArgValueCandidates::new(complete::machines))]
     pub(crate) name: String,
     /// Set an input parameter; etude converts the value to the declared type. Repeatable
-    #[arg(short = 'i', value_name = "KEY=VALUE", add = ArgValueCompleter::new(complete::parameters))]
+    #[arg(short = 'i', value_name = "KEY=VALUE")]
     pub(crate) pairs: Vec<String>,
     /// Set the input: a JSON object, `@FILE`, or `-` for stdin
     #[arg(long, value_name = "JSON")]
@@ -190,6 +186,5 @@ pub(crate) struct MachineRun {
 #[derive(Debug, Args)]
 pub(crate) struct MachineShow {
     /// The machine
-    #[arg(add = ArgValueCandidates::new(complete::machines))]
     pub(crate) name: String,
 }

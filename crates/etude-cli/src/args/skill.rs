@@ -3,10 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use clap_complete::engine::ArgValueCandidates;
 use serde_json::Number;
-
-use crate::complete;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Skill {
@@ -43,7 +40,6 @@ pub(crate) enum CompatWord {
 #[derive(Debug, Args)]
 pub(crate) struct SkillShow {
     /// The skill
-    #[arg(add = ArgValueCandidates::new(complete::skills))]
     pub(crate) name: String,
     /// Follow the conventions of this client in the skill's body
     #[arg(long, value_enum, value_name = "CLIENT")]
@@ -65,7 +61,6 @@ pub(crate) struct SkillCheck {
 #[derive(Debug, Args)]
 pub(crate) struct SkillExplain {
     /// The skill
-    #[arg(add = ArgValueCandidates::new(complete::skills))]
     pub(crate) name: String,
     /// Print the project's directory as `${cwd}` and the library as `${library}`
     #[arg(long)]
@@ -77,7 +72,6 @@ pub(crate) struct SkillExplain {
 #[derive(Debug, Args)]
 pub(crate) struct SkillGraph {
     /// The skill
-    #[arg(add = ArgValueCandidates::new(complete::skills))]
     pub(crate) name: String,
     /// The language of the drawing
     #[arg(long, value_enum, default_value_t = SkillDrawing::Mermaid)]
@@ -97,7 +91,7 @@ pub(crate) enum SkillDrawing {
 #[derive(Debug, Args)]
 pub(crate) struct SkillRun {
     /// The skill or the path of its file
-    #[arg(required_unless_present = "log", add = ArgValueCandidates::new(complete::skills))]
+    #[arg(required_unless_present = "log")]
     pub(crate) name: Option<String>,
     /// Set an argument; etude converts the value to the type in `params`. Repeatable
     #[arg(long = "arg", value_name = "KEY=VALUE")]
