@@ -16,6 +16,7 @@ mod skill;
 #[cfg(test)]
 mod tests;
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
@@ -30,8 +31,6 @@ pub(crate) use run::*;
 #[cfg(feature = "serve")]
 pub(crate) use serve::*;
 pub(crate) use skill::*;
-
-use crate::settings::Purpose;
 
 /// Durable pipelines for agents: script the steps you know, delegate the rest to a model.
 #[derive(Debug, Parser)]
@@ -71,6 +70,18 @@ pub(crate) struct Global {
     /// Disable colors; `NO_COLOR` in the environment does the same
     #[arg(long, global = true)]
     pub(crate) no_color: bool,
+}
+
+impl Global {
+    /// Whether stdout is for programs.
+    pub(crate) const fn is_json(&self) -> bool {
+        matches!(self.format, Format::Json | Format::Jsonl)
+    }
+
+    /// Somebody is at a terminal to read a question and to answer it.
+    pub(crate) fn can_ask(&self) -> bool {
+        !self.is_json() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+    }
 }
 
 /// The output format of stdout.
@@ -193,6 +204,15 @@ impl Command {
             _ => false,
         }
     }
+}
+
+/// Whether a command runs the app or only looks at it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Only looks: nothing that an app defines is started, opened or contacted.
+    Look,
+    /// Runs it: the user has named the app, and that is the consent.
+    Run,
 }
 
 /// What a command does with runs.

@@ -19,11 +19,10 @@ use etude_spec::pipeline::input::InputDecl;
 use etude_spec::stage_machine::Machines;
 use serde_json::Value;
 
-use crate::args::{self, Format, Global};
+use crate::args::{self, Format, Global, Purpose};
 use crate::command;
 use crate::context::Context;
 use crate::render::text::harmless;
-use crate::settings::Purpose;
 
 /// Runs that are listed at most.
 const MAX_RUNS: u32 = 30;

@@ -21,10 +21,10 @@ use etude_runtime::engine::Engine;
 use etude_spec::Diagnostic;
 use etude_sqlite::{self, Sqlite};
 
-use crate::args::{Format, Global};
+use crate::args::{Format, Global, Purpose};
 use crate::exit::Exit;
 use crate::render::progress::{Face, Loudness};
-use crate::settings::{Need, Purpose, Resolved};
+use crate::settings::{Need, Resolved};
 use crate::{paths, render, settings, stdout};
 
 /// How many diagnostics are drawn.
@@ -172,7 +172,7 @@ impl Context {
     }
 
     pub(crate) fn is_json(&self) -> bool {
-        crate::run::is_json(self.global.format)
+        self.global.is_json()
     }
 
     /// The app's directory.
@@ -286,7 +286,7 @@ impl Context {
             engine,
             withheld_env: resolved.withheld_env.clone(),
             grants: Grants {
-                can_ask: resolved.grants.can_ask || self.can_ask(),
+                can_ask: resolved.grants.can_ask || self.global.can_ask(),
                 home: crate::paths::home(),
                 trust: Some(self.trust()?),
                 applications: crate::command::apps::access()?,
@@ -299,11 +299,6 @@ impl Context {
             sandboxes,
             is_exclusive: true,
         })
-    }
-
-    /// Somebody is at a terminal who can be asked.
-    pub(crate) fn can_ask(&self) -> bool {
-        !self.is_json() && is_at_terminal()
     }
 
     /// Whether answers of models are shown as they come. No one else has them streamed: events and documents tell whole
@@ -433,11 +428,6 @@ pub(crate) fn here() -> Result<PathBuf, Problem> {
         Problem::environment(format!("the current directory cannot be found: {e}"))
             .hint("go to a directory that is there, or name the app with `--app DIR`")
     })
-}
-
-/// Somebody is at a terminal to read a question and to answer it.
-pub(crate) fn is_at_terminal() -> bool {
-    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
 /// The file descriptors that a runtime takes at its start, and a few for the first step.

@@ -9,7 +9,7 @@ use clap::{CommandFactory as _, FromArgMatches};
 use etude_core::failure::FailureKind;
 use etude_process::{guard, sandbox};
 
-use crate::args::{self, Cli, Command, Deals, Format};
+use crate::args::{self, Cli, Command, Deals};
 use crate::command;
 use crate::complete;
 use crate::context::{Context, Problem};
@@ -194,9 +194,4 @@ fn dispatch(context: &Context, command: Command) -> Exit {
         Command::Completions(args) => command::shell::completions(context, args.shell),
         Command::Man => command::shell::man(context),
     }
-}
-
-/// True if stdout is for programs.
-pub(crate) const fn is_json(format: Format) -> bool {
-    matches!(format, Format::Json | Format::Jsonl)
 }

@@ -9,7 +9,7 @@ mod lazy;
 mod ready;
 mod secrets;
 
-pub(crate) use consent::{Purpose, remedy};
+pub(crate) use consent::remedy;
 pub(crate) use defaults::Why;
 pub(crate) use ready::{Need, announce, ready};
 
@@ -40,7 +40,7 @@ use etude_spec::source::SourceFile;
 use etude_spec::stage_machine::Rules;
 use etude_spec::{Diagnostic, config, did_you_mean, render};
 
-use crate::args::Global;
+use crate::args::{Global, Purpose};
 use crate::context::Problem;
 use crate::exit::Exit;
 use crate::{local, paths};

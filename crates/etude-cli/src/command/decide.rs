@@ -280,7 +280,7 @@ fn given(gate: &Value) -> &Value {
 /// Shows the question at a terminal and asks whether it is the one that is meant, unless the user has named it. False if
 /// the user says no.
 fn seen(context: &Context, typed: &Typed<'_>, gate: &Value) -> Result<bool, Problem> {
-    if typed.question.is_some() || !context.can_ask() {
+    if typed.question.is_some() || !context.global.can_ask() {
         return Ok(true);
     }
     let message = gate["payload"]["message"].as_str().unwrap_or_default();
@@ -295,7 +295,7 @@ fn seen(context: &Context, typed: &Typed<'_>, gate: &Value) -> Result<bool, Prob
 /// nothing of it. False if the user says no.
 fn seen_request(context: &Context, typed: &Typed<'_>, store: &Confirmations) -> Result<bool, Problem> {
     let found = store.find(typed.id).map_err(|error| Problem::environment(error.to_string()))?;
-    let Some(request) = found.filter(|_| context.can_ask()) else { return Ok(true) };
+    let Some(request) = found.filter(|_| context.global.can_ask()) else { return Ok(true) };
     super::apps::show_request(&request);
     let verb = if typed.approved { "approve" } else { "deny" };
     let answer = crate::typed::typed(&format!("{verb} this? [y/N] "))?;

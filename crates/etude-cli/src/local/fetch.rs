@@ -138,7 +138,7 @@ impl Shown {
 /// # Errors
 /// Ctrl-C.
 pub(crate) fn ask(context: &Context, weights: &Weights) -> Result<bool, Problem> {
-    if !context.can_ask() || context.global.quiet {
+    if !context.global.can_ask() || context.global.quiet {
         return Ok(false);
     }
     let (id, size) = (&weights.entry.id, weights.size());

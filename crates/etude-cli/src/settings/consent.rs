@@ -11,16 +11,8 @@ use etude_spec::config::{Config, McpServer, Provider};
 
 use super::grants::BASE;
 use super::{Layer, SECRET_VARIABLES, secrets};
+use crate::args::Purpose;
 use crate::paths;
-
-/// Whether a command runs the app or only looks at it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// Only looks: nothing that an app defines is started, opened or contacted.
-    Look,
-    /// Runs it: the user has named the app, and that is the consent.
-    Run,
-}
 
 /// Variables with the hosts that the user lets them go to.
 #[derive(Debug, Clone)]

@@ -131,7 +131,7 @@ fn document_of(envelope: &Envelope) -> String {
 
 /// Who can confirm: the person at the terminal. Ctrl-C instead of an answer gives the call up.
 fn person(context: &Context, cancel: &Cancel) -> Person {
-    if !context.can_ask() {
+    if !context.global.can_ask() {
         return Person::Later;
     }
     let cancel = cancel.clone();

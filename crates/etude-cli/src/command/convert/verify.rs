@@ -15,10 +15,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::step::Facts;
-use crate::args::Global;
+use crate::args::{Format, Global, Purpose};
 use crate::command::test;
 use crate::context::{Context, Problem, Refused};
-use crate::settings::Purpose;
 
 /// The cases of a conversion, counted.
 #[derive(Debug, Default, Clone, Copy)]
@@ -132,7 +131,7 @@ impl Scratch {
             server: None,
             engine: None,
             config: Some(config),
-            format: crate::args::Format::Human,
+            format: Format::Human,
             quiet: true,
             verbose: false,
             no_color: true,

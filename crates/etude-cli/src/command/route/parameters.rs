@@ -14,11 +14,12 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::{failed, interruptible};
+use crate::args::Purpose;
 use crate::command::run::coerce;
 use crate::context::{Context, Problem, Refused};
 use crate::exit::Exit;
 use crate::render::text::harmless;
-use crate::settings::{self, Need, Purpose, Resolved};
+use crate::settings::{self, Need, Resolved};
 
 /// What the command line says about the input.
 pub(crate) struct Given<'a> {

@@ -37,7 +37,7 @@ pub(crate) fn while_waiting(
 ) -> Result<Result<RunResult, Error>, Problem> {
     while let Ok(waiting) = &ended
         && !waiting.gates.is_empty()
-        && context.can_ask()
+        && context.global.can_ask()
     {
         let (mut is_answered, mut stopped) = (false, None);
         let attempt = waiting.document.attempt.unwrap_or(1);

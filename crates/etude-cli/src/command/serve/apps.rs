@@ -17,12 +17,12 @@ use etude_spec::automation::{Automation, Known};
 use etude_spec::stage_machine::{Machines, Rules};
 use serde_json::Value;
 
-use crate::args::Global;
+use crate::args::{Format, Global, Purpose};
 #[cfg(feature = "postgres")]
 use crate::bundles::Unusable;
 use crate::command::learn::Served;
 use crate::context::{Context, Problem, Refused};
-use crate::settings::{Need, Purpose};
+use crate::settings::Need;
 use crate::telemetry::Telemetry;
 
 /// The user's configuration, read for each app as the commands read it.
@@ -34,7 +34,7 @@ pub(crate) struct Configured {
 impl Configured {
     pub(crate) fn new(global: &Global, engine: Arc<dyn etude_runtime::engine::Engine>) -> Self {
         // Nothing that a request causes is printed, and no one is asked.
-        let global = Global { quiet: true, verbose: false, format: crate::args::Format::Json, ..global.clone() };
+        let global = Global { quiet: true, verbose: false, format: Format::Json, ..global.clone() };
         Self { global, engine }
     }
 

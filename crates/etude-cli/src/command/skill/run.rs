@@ -95,7 +95,7 @@ pub(crate) fn run(context: &Context, args: &SkillRun) -> Result<Exit, Refused> {
         withheld_env,
         redactor: None,
         extra_env: super::layer_settings().extra_env,
-        gateway: context.can_ask().then(|| Arc::clone(&terminal) as Arc<dyn Gateway>),
+        gateway: context.global.can_ask().then(|| Arc::clone(&terminal) as Arc<dyn Gateway>),
         handlers: BTreeMap::from([("agent".to_owned(), agent)]),
     };
     let face = Face::new(context.global.quiet, context.global.verbose, context.streams(), log.as_ref(), asked);
