@@ -14,8 +14,9 @@ use etude_runtime::engine::{Boxed, Engine, Entry, EntryQuery, Error, Expected, W
 use etude_tools::bundle::{Bundle, BundleError, MAX_BYTES};
 use serde_json::{Value, json};
 
-use crate::context::{Context, Problem};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::render::stopped::of_engine;
 
 /// The book of the ledger that lists bundles.
@@ -102,7 +103,7 @@ pub(crate) fn push(
     };
     let write = Write { entry, expected: Expected::Anything, submission: None, is_alone: false };
     let written: Boxed<'_, Result<_, Error>> = engine.write(&write);
-    crate::context::block_on(written)?.map_err(|error| failed(&error))?;
+    crate::runtime::block_on(written)?.map_err(|error| failed(&error))?;
     Ok(is_new)
 }
 

@@ -39,9 +39,9 @@ pub(crate) mod worker;
 pub(crate) mod workers;
 
 /// A label as it is typed: `KEY=VALUE`.
-pub(crate) fn label(text: &str) -> Result<(String, String), crate::context::Problem> {
+pub(crate) fn label(text: &str) -> Result<(String, String), crate::problem::Problem> {
     let pair = text.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
-    let none = || crate::context::Problem::usage(format!("`--label {text}` has no `=`"));
+    let none = || crate::problem::Problem::usage(format!("`--label {text}` has no `=`"));
     pair.ok_or_else(|| none().hint("write it as --label KEY=VALUE"))
 }
 

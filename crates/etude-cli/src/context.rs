@@ -10,7 +10,7 @@ use etude::definition::Definition;
 use etude::disk::Disk;
 use etude::runner::Runner;
 use etude_core::effect::EffectId;
-use etude_core::failure::{Failure, FailureKind};
+use etude_core::failure::Failure;
 use etude_core::model::{Tier, Usage};
 use etude_invoke::Modules;
 use etude_process::sandbox::{self, SandboxSettings};
@@ -23,6 +23,7 @@ use etude_sqlite::{self, Sqlite};
 
 use crate::args::{Format, Global, Purpose};
 use crate::exit::Exit;
+use crate::problem::{Problem, Refused};
 use crate::render::progress::{Face, Loudness};
 use crate::settings::{Need, Resolved};
 use crate::{paths, render, settings, stdout};
@@ -42,92 +43,6 @@ pub(crate) struct Context {
     settings: OnceLock<(PathBuf, Resolved)>,
     /// The effects whose stderr has been shown as it came.
     streamed: Mutex<BTreeSet<EffectId>>,
-}
-
-/// Something that keeps a command from doing its work.
-#[derive(Debug)]
-pub(crate) struct Problem {
-    pub(crate) exit: Exit,
-    pub(crate) failures: Vec<Failure>,
-    pub(crate) hints: Vec<String>,
-    /// What model calls have cost until then.
-    pub(crate) usage: Usage,
-}
-
-/// Why there is nothing to run.
-#[derive(Debug)]
-pub(crate) enum Refused {
-    Problem(Problem),
-    /// What is wrong with definitions, and what model calls have cost until then.
-    Invalid(Vec<Diagnostic>, Usage),
-}
-
-impl Refused {
-    /// It came up after model calls.
-    pub(crate) fn spent(self, usage: Usage) -> Self {
-        match self {
-            Self::Problem(problem) => Self::Problem(problem.spent_before(usage)),
-            Self::Invalid(diagnostics, mut before) => {
-                before.add(&usage);
-                Self::Invalid(diagnostics, before)
-            }
-        }
-    }
-}
-
-impl From<Vec<Diagnostic>> for Refused {
-    fn from(diagnostics: Vec<Diagnostic>) -> Self {
-        Self::Invalid(diagnostics, Usage::default())
-    }
-}
-
-impl From<Problem> for Refused {
-    fn from(problem: Problem) -> Self {
-        Self::Problem(problem)
-    }
-}
-
-impl Problem {
-    pub(crate) fn new(exit: Exit, kind: FailureKind, message: impl Into<String>) -> Self {
-        Self::of(exit, Failure::new(kind, message))
-    }
-
-    /// One failure.
-    pub(crate) fn of(exit: Exit, failure: Failure) -> Self {
-        Self { exit, failures: vec![failure], hints: Vec::new(), usage: Usage::default() }
-    }
-
-    /// The problem came up after model calls.
-    pub(crate) fn spent(self, usage: Usage) -> Self {
-        Self { usage, ..self }
-    }
-
-    /// Further model calls came before it.
-    pub(crate) fn spent_before(mut self, usage: Usage) -> Self {
-        self.usage.add(&usage);
-        self
-    }
-
-    /// Wrong usage.
-    pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self::new(Exit::Usage, FailureKind::InputInvalid, message)
-    }
-
-    /// The user's surroundings.
-    pub(crate) fn environment(message: impl Into<String>) -> Self {
-        Self::new(Exit::Environment, FailureKind::Environment, message)
-    }
-
-    /// What happened, without the hints.
-    #[cfg(feature = "postgres")]
-    pub(crate) fn message(&self) -> String {
-        self.failures.iter().map(|failure| failure.message.as_str()).collect::<Vec<_>>().join("; ")
-    }
-
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hints.push(hint.into());
-        self
-    }
 }
 
 impl Context {
@@ -239,7 +154,7 @@ impl Context {
     pub(crate) fn disk(&self) -> Result<Disk, Problem> {
         let dir = self.app_dir()?;
         // Without them files of the app would seem to be at fault.
-        descriptors()?;
+        crate::runtime::descriptors()?;
         Disk::open(&dir).map_err(|e| Problem::environment(format!("`{}` cannot be opened: {e}", dir.display())))
     }
 
@@ -428,63 +343,4 @@ pub(crate) fn here() -> Result<PathBuf, Problem> {
         Problem::environment(format!("the current directory cannot be found: {e}"))
             .hint("go to a directory that is there, or name the app with `--app DIR`")
     })
-}
-
-/// The file descriptors that a runtime takes at its start, and a few for the first step.
-const DESCRIPTORS: usize = 16;
-
-/// Makes sure that there are enough file descriptors: what lies below the runtime panics where it gets none.
-fn descriptors() -> Result<(), Problem> {
-    // Pipes need no file that this user may read: the program itself need not be one.
-    let opened: Result<Vec<_>, std::io::Error> = (0..DESCRIPTORS / 2).map(|_| std::io::pipe()).collect();
-    opened.map(drop).map_err(|e| {
-        Problem::environment(format!("there are too few file descriptors: {e}"))
-            .hint("allow more of them: `ulimit -n 256`")
-    })
-}
-
-/// The threads that a run needs: two of the runtime, one of the journal, and one for the work of a step.
-const THREADS: usize = 4;
-
-/// Makes sure that there can be enough threads.
-fn threads() -> Result<(), Problem> {
-    let start = |_| std::thread::Builder::new().spawn(std::thread::park);
-    let started: Vec<_> = (0..THREADS).map(start).collect();
-    let mut refused = None;
-    for thread in started {
-        match thread {
-            Ok(thread) => {
-                thread.thread().unpark();
-                // It does nothing that could panic.
-                let _ = thread.join();
-            }
-            Err(error) => refused = Some(error),
-        }
-    }
-    let no_threads =
-        |e| Problem::environment(format!("no threads can be started: {e}")).hint("allow more of them: `ulimit -u`");
-    refused.map_or(Ok(()), |error| Err(no_threads(error)))
-}
-
-/// How long threads that still do something have when everything else is done.
-const SHUTDOWN: std::time::Duration = std::time::Duration::from_secs(5);
-
-/// A runtime for whatever has to wait for several things at once.
-pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Problem> {
-    descriptors()?;
-    threads()?;
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        // One for each process that is under way, and for each that waits for its turn: with too few, layers would hold all of
-        // them and wait for the steps within.
-        .max_blocking_threads(4096)
-        .enable_all()
-        .build()
-        .map(|runtime| {
-            let done = runtime.block_on(work);
-            // All that matters has ended. A thread may still be in a read that never ends.
-            runtime.shutdown_timeout(SHUTDOWN);
-            done
-        })
-        .map_err(|e| Problem::environment(format!("no threads can be started: {e}")))
 }

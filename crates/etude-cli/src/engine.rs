@@ -9,7 +9,7 @@ use etude_runtime::engine::Engine;
 use etude_spec::config::engine::EngineSettings;
 
 use crate::args::Global;
-use crate::context::Problem;
+use crate::problem::Problem;
 use crate::settings;
 
 #[cfg(feature = "otel")]

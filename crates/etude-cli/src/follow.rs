@@ -16,10 +16,12 @@ use tokio::sync::watch;
 
 use crate::command::run::finished;
 use crate::command::runs::watch::Follower;
-use crate::context::{About, Context, Problem, block_on};
+use crate::context::{About, Context};
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::remote::failure_of;
 use crate::render::stopped::of_engine;
+use crate::runtime::block_on;
 use crate::signals;
 
 /// How often the run is looked at.

@@ -27,7 +27,8 @@ pub(crate) use result::failure as failure_of;
 pub(crate) use row::listed;
 
 use crate::args::Global;
-use crate::context::{Context, Problem};
+use crate::context::Context;
+use crate::problem::Problem;
 use address::Address;
 
 /// The largest document that is read.

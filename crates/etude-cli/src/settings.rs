@@ -41,8 +41,8 @@ use etude_spec::stage_machine::Rules;
 use etude_spec::{Diagnostic, config, did_you_mean, render};
 
 use crate::args::{Global, Purpose};
-use crate::context::Problem;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::{local, paths};
 use consent::Consent;
 use etude_core::failure::FailureKind;

@@ -16,8 +16,8 @@ use std::time::Duration;
 use etude_runtime::driver::Stop;
 use tokio::sync::watch;
 
-use crate::context::Problem;
 use crate::exit::Exit;
+use crate::problem::Problem;
 
 /// How long the program has to end after the second signal: longer than children have between `SIGTERM` and `SIGKILL`.
 const LAST_GRACE: Duration = Duration::from_secs(8);

@@ -4,7 +4,8 @@ use std::io::Write;
 
 use etude_runtime::driver::Stop;
 
-use crate::context::{Problem, block_on};
+use crate::problem::Problem;
+use crate::runtime::block_on;
 use crate::signals;
 
 /// What comes from the terminal.

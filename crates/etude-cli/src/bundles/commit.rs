@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use etude_process::{ChildEnvironment, standalone};
 use tempfile::TempDir;
 
-use crate::context::Problem;
+use crate::problem::Problem;
 
 /// Variables that would lead git to another repository.
 const OF_REPOSITORIES: [&str; 4] = ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"];

@@ -17,8 +17,9 @@ use etude_runtime::driver::MiddlewareEvent;
 use tokio::sync::mpsc;
 
 use crate::args;
-use crate::context::{Context, Problem};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::{paths, stdout};
 
 pub(crate) use list::documents;

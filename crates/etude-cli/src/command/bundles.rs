@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use crate::args;
 use crate::bundles::{self, Kept};
-use crate::context::{Context, Problem};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::stdout;
 
 pub(crate) fn bundles(context: &Context, command: &args::Bundles) -> Exit {

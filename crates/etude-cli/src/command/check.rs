@@ -17,8 +17,9 @@ use etude_spec::{App, Diagnostic, Severity, did_you_mean, render};
 use serde_json::{Value, json};
 
 use crate::args;
-use crate::context::{Context, Problem};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::{settings, stdout};
 
 pub(crate) fn check(context: &Context, args: &args::Check) -> Exit {

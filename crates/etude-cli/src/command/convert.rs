@@ -25,8 +25,9 @@ use serde_json::{Value, json};
 
 use super::run::{answer, load, watched};
 use crate::args;
-use crate::context::{Context, Problem, Refused};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::{Problem, Refused};
 use crate::render::text::harmless;
 use crate::settings::Need;
 use crate::{paths, render, stdout};

@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 
 use super::runs::find::find;
 use crate::args;
-use crate::context::{Context, Problem};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::remote::{Remote, percent, refuse_options};
 use crate::render::runs::waiting::{details, is_named};
 use crate::render::stopped::of_engine;

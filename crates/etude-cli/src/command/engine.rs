@@ -6,9 +6,10 @@ use etude_postgres::{Address, Check, Grant, Kind, Postgres, Status};
 use serde_json::json;
 
 use crate::args;
-use crate::context::{Context, Problem};
+use crate::context::Context;
 use crate::engine::{CONNECT, address, credentials};
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::render::stopped::of_engine;
 use crate::stdout;
 

@@ -5,8 +5,9 @@ use etude_spec::did_you_mean;
 use serde_json::{Value, json};
 
 use crate::args;
-use crate::context::{Context, Problem};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::render::text::visible;
 use crate::stdout;
 

@@ -8,8 +8,9 @@ use etude_spec::stage_machine::{Machines, Rules};
 
 use crate::args::{self, Drawing};
 use crate::command::run;
-use crate::context::{Context, Refused};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Refused;
 use crate::stdout;
 
 pub(crate) fn graph(context: &Context, args: &args::Graph) -> Exit {

@@ -7,8 +7,9 @@ use etude_spec::cascade::overrides::parsed;
 use serde_json::Value;
 
 use crate::args::Host;
-use crate::context::{Context, Problem};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::stdout;
 
 pub(crate) fn host(context: &Context, host: &Host) -> Exit {

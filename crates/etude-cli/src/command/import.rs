@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 
 use super::convert::write::{is_free, new_file, whole};
 use crate::args;
-use crate::context::{Context, Problem, here};
+use crate::context::{Context, here};
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::render::text::harmless;
 use crate::stdout;
 

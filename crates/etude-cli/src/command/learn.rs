@@ -31,9 +31,11 @@ use serde_json::{Value, json};
 
 use super::test;
 use crate::args;
-use crate::context::{Context, Problem, Refused, block_on};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::{Problem, Refused};
 use crate::render::stopped::of_engine;
+use crate::runtime::block_on;
 
 #[cfg(feature = "serve")]
 pub(crate) use served::Served;

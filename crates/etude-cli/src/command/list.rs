@@ -8,9 +8,9 @@ use etude_spec::{App, Summary};
 use serde_json::{Value, json};
 
 use crate::context::Context;
-#[cfg(feature = "serve")]
-use crate::context::Problem;
 use crate::exit::Exit;
+#[cfg(feature = "serve")]
+use crate::problem::Problem;
 use crate::render::layout::clip;
 use crate::render::text::harmless;
 use crate::stdout;

@@ -6,8 +6,9 @@ mod test;
 use serde_json::json;
 
 use crate::args::{Model, ModelServe};
-use crate::context::{Context, Problem};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::settings::Resolved;
 use crate::{local, stdout};
 use etude_models::ProviderKind;

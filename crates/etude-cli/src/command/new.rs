@@ -23,8 +23,9 @@ use etude_spec::did_you_mean;
 use serde_json::json;
 
 use crate::args;
-use crate::context::{Context, Problem, here};
+use crate::context::{Context, here};
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::render::text::visible;
 use crate::stdout;
 use templates::{File, Template};

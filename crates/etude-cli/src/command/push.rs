@@ -7,8 +7,9 @@ use serde_json::json;
 
 use crate::args;
 use crate::bundles::commit::Commit;
-use crate::context::{Context, Problem};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::{bundles, stdout};
 
 pub(crate) fn push(context: &Context, args: &args::Push) -> Exit {

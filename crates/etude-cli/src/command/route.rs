@@ -11,9 +11,11 @@ use serde_json::{Value, json};
 
 use super::run::{load, load_candidate, unfit};
 use crate::args::{self, Format, RouterMode};
-use crate::context::{Context, Problem, Refused, block_on};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::{Problem, Refused};
 use crate::render::text::harmless;
+use crate::runtime::block_on;
 use crate::settings::{Need, Resolved};
 use crate::{local, paths, settings, signals, stdout};
 use parameters::Lite;

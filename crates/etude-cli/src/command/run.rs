@@ -31,10 +31,12 @@ use serde_json::Value;
 
 use super::route::{Finding, Found};
 use crate::args;
-use crate::context::{Context, Problem, Refused, block_on};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::{Problem, Refused};
 use crate::render::text::harmless;
 use crate::render::{self, events};
+use crate::runtime::block_on;
 use crate::settings::Need;
 use crate::telemetry::Telemetry;
 use crate::{settings, signals, stdout};

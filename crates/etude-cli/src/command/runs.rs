@@ -26,9 +26,11 @@ use serde_json::{Value, json};
 
 use super::run::{load_target, print};
 use crate::args;
-use crate::context::{Context, Problem, Refused, block_on};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::{Problem, Refused};
 use crate::render::stopped::of_engine;
+use crate::runtime::block_on;
 use crate::stdout;
 
 pub(crate) fn runs(context: &Context, runs: &args::Runs) -> Exit {

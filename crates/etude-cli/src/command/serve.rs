@@ -22,8 +22,10 @@ use etude_server::{LogLine, ServedApp, Server, Settings, client, serve as accept
 use serde_json::{Value, json};
 
 use crate::args;
-use crate::context::{Context, Problem, block_on};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
+use crate::runtime::block_on;
 use crate::{paths, signals, stdout};
 
 pub(crate) use beside::Beside;

@@ -19,8 +19,9 @@ use etude_packages::trust::Approvals;
 use etude_runs::target::Target;
 
 use crate::args;
-use crate::context::{Context, Problem, Refused};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::{Problem, Refused};
 
 pub(crate) use list::documents;
 

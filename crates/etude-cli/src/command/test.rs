@@ -27,8 +27,9 @@ use serde_json::{Value, json};
 
 use super::run::{coerce, load_target, unwatched};
 use crate::args;
-use crate::context::{Context, Problem, Refused};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::{Problem, Refused};
 use crate::render::text::harmless;
 use crate::{settings, stdout};
 use case::Case;

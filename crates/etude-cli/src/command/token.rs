@@ -4,8 +4,9 @@ use etude_server::token::{Error, NewToken, Tokens};
 use serde_json::{Value, json};
 
 use crate::args;
-use crate::context::{Context, Problem};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::render::text::harmless;
 use crate::{paths, stdout};
 

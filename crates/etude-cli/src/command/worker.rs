@@ -18,9 +18,11 @@ use tokio::sync::watch;
 
 use super::serve::{apps, clock};
 use crate::args;
-use crate::context::{Context, Problem, block_on};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::render::stopped::of_engine;
+use crate::runtime::block_on;
 use crate::{engine, paths, signals, stdout};
 
 /// Runs at once for each core, if `--places` does not say.

@@ -4,8 +4,9 @@ use etude::clock;
 use etude_runtime::engine::{Census, QueueRow, WorkerRow};
 use serde_json::{Value, json};
 
-use crate::context::{Context, Problem};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::render::stopped::of_engine;
 use crate::stdout;
 

@@ -11,8 +11,8 @@ use etude_runtime::engine::Engine;
 
 use super::{settings, url};
 use crate::args::Global;
-use crate::context::Problem;
 use crate::paths;
+use crate::problem::Problem;
 use crate::render::stopped::of_engine;
 
 /// Commands wait for a database that does not answer.

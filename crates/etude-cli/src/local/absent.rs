@@ -8,8 +8,9 @@ use etude_request::Sentences;
 use etude_spec::config::Provider;
 
 use crate::args::{ModelProcess, ModelServe};
-use crate::context::{Context, Problem};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 
 /// There is no model that answers when nothing else does.
 pub(crate) const DEFAULT: Option<&str> = None;

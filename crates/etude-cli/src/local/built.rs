@@ -11,8 +11,8 @@ use etude_spec::config::Provider;
 use serde_json::{Value, json};
 
 use super::process;
-use crate::context::Problem;
 use crate::paths;
+use crate::problem::Problem;
 
 /// The model of every tier when nothing else is configured or found.
 pub(crate) const DEFAULT: Option<&str> = Some(local::DEFAULT_MODEL);

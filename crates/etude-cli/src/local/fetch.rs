@@ -11,8 +11,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::mpsc;
 
 use super::Weights;
-use crate::context::{Context, Problem, block_on};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
+use crate::runtime::block_on;
 use crate::signals;
 use crate::typed::{Typed, typed};
 

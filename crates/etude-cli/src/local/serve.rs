@@ -13,8 +13,9 @@ use serde_json::json;
 use super::built::{local_of, threads, wanted_by_name};
 use super::process;
 use crate::args::{ModelListen, ModelProcess, ModelServe};
-use crate::context::{Context, Problem};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::stdout;
 
 /// The most bytes of a file with a token.

@@ -10,8 +10,8 @@ use etude_process::TOKEN_VARIABLE as TOKEN;
 use reqwest::{Client, Url, redirect};
 use serde_json::Value;
 
-use crate::context::Problem;
 use crate::paths;
+use crate::problem::Problem;
 
 /// The variable that names a server, like `--server`.
 pub(crate) const SERVER: &str = "ETUDE_SERVER";

@@ -11,7 +11,8 @@ use super::Remote;
 use super::event::Steps;
 use super::result::{RunDocument, is_on_its_way};
 use super::stream::{ENDED, Message, Stream};
-use crate::context::{Context, Problem};
+use crate::context::Context;
+use crate::problem::Problem;
 use crate::render::progress::Face;
 use crate::stdout;
 

@@ -5,8 +5,8 @@ use etude_core::plan::Origin;
 use serde_json::Value;
 
 use super::address::Address;
-use crate::context::Problem;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::render::text::harmless;
 
 /// The problem in a response that is no success.

@@ -6,7 +6,7 @@ use reqwest::{Method, Response, StatusCode};
 use tokio::time::{Instant, sleep_until};
 
 use super::Remote;
-use crate::context::Problem;
+use crate::problem::Problem;
 
 /// The time before a reconnect.
 const PAUSE: Duration = Duration::from_millis(500);

@@ -5,8 +5,8 @@ use etude_core::failure::FailureKind;
 use etude_runtime::driver;
 use etude_runtime::engine;
 
-use crate::context::Problem;
 use crate::exit::Exit;
+use crate::problem::Problem;
 
 /// The problem for `error`, with a way out.
 pub(crate) fn problem(error: &Error) -> Problem {

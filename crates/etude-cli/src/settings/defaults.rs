@@ -6,8 +6,8 @@ use etude_core::model::Tier;
 use etude_models::{ModelId, ProviderKind, ProviderSettings, Secret, Settings};
 
 use super::{Resolved, secrets};
-use crate::context::Problem;
 use crate::local;
+use crate::problem::Problem;
 
 /// A provider that is there without being configured, with its model for each tier.
 struct Hosted {

@@ -8,8 +8,10 @@ use etude_core::model::Tier;
 use etude_models::{ModelId, ProviderKind};
 
 use super::{Resolved, Why, defaults};
-use crate::context::{Context, Problem, block_on};
+use crate::context::Context;
 use crate::local::{self, Weights};
+use crate::problem::Problem;
+use crate::runtime::block_on;
 
 /// What weights that are missing may lead to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

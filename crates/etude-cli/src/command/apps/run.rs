@@ -18,11 +18,13 @@ use etude_runtime::driver::{MiddlewareEvent, Stop};
 use tokio::sync::mpsc;
 
 use crate::args;
-use crate::context::{Context, Problem, block_on};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::render::layers;
 use crate::render::runs::waiting::details;
 use crate::render::text::{harmless, visible};
+use crate::runtime::block_on;
 use crate::typed::{Typed, typed};
 use crate::{paths, signals, stdout};
 

@@ -6,8 +6,9 @@ use etude_spec::{Diagnostic, render};
 use serde_json::{Value, json};
 
 use crate::args;
-use crate::context::{Context, Problem};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::stdout;
 
 pub(super) fn show(context: &Context, args: &args::AppsShow) -> Result<Exit, Problem> {

@@ -8,8 +8,9 @@ use etude_packages::skills;
 use etude_spec::skill::Profile;
 use etude_spec::{Code, Diagnostic};
 
-use crate::context::{Context, Problem};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 
 /// The directory that is checked as one of skills: it is no app, lies in none, and skills lie in it.
 pub(super) fn directory(context: &Context) -> Option<PathBuf> {

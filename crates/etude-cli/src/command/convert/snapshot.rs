@@ -9,7 +9,7 @@ use etude_core::digest::Digest;
 use etude_spec::skill::SKILL_FILE;
 use etude_spec::source::{FileKind, ReadFailure, Sources};
 
-use crate::context::Problem;
+use crate::problem::Problem;
 
 /// Most files of a skill, and most bytes of all of them.
 const MAX_FILES: usize = 2_000;

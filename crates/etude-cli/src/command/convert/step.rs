@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 use super::snapshot::Snapshot;
 use super::{verify, write};
 use crate::args;
-use crate::context::{Context, Problem};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::stdout;
 
 /// What a step of a conversion works with.

@@ -17,7 +17,8 @@ use tempfile::TempDir;
 use super::step::Facts;
 use crate::args::{Format, Global, Purpose};
 use crate::command::test;
-use crate::context::{Context, Problem, Refused};
+use crate::context::Context;
+use crate::problem::{Problem, Refused};
 
 /// The cases of a conversion, counted.
 #[derive(Debug, Default, Clone, Copy)]

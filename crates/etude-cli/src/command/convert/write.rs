@@ -10,7 +10,7 @@ use etude_convert::report::{self, LeftOut};
 use serde_json::{Value, json};
 
 use super::step::Facts;
-use crate::context::Problem;
+use crate::problem::Problem;
 
 /// The report of a conversion, beside the skill.
 pub(super) const REPORT: &str = "CONVERSION.md";

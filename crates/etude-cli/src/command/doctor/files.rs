@@ -90,7 +90,7 @@ pub(super) fn configuration(context: &Context, app: &App) -> Vec<Finding> {
 }
 
 /// An error of a check, with its own way out.
-pub(super) fn of_problem(check: &str, problem: &crate::context::Problem) -> Finding {
+pub(super) fn of_problem(check: &str, problem: &crate::problem::Problem) -> Finding {
     let message: Vec<&str> = problem.failures.iter().map(|failure| failure.message.as_str()).collect();
     let finding = Finding::new(check, Level::Error, message.join("; "));
     match problem.hints.first() {

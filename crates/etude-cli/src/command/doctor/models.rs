@@ -10,7 +10,8 @@ use etude_models::{ModelId, Models, ProviderKind, ProviderSettings};
 
 use super::files::{App, of_problem, program};
 use super::{Finding, Level};
-use crate::context::{Context, block_on};
+use crate::context::Context;
+use crate::runtime::block_on;
 use crate::settings::{self, Need, Resolved};
 
 /// How long a server may take to respond.

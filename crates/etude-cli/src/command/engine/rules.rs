@@ -8,8 +8,9 @@ use etude_runtime::engine::{Allow, Fleet as _, QueueRules, Rules, TenantRules};
 use etude_spec::config::fleet::{Queue, Tenant};
 use serde_json::{Value, json};
 
-use crate::context::{Context, Problem};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::render::stopped::of_engine;
 use crate::{engine, settings, stdout};
 

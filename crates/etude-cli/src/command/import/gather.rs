@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use etude::regular;
 use etude_convert::import::{Finding, Kind, MAX_BYTES, Source};
 
-use crate::context::Problem;
+use crate::problem::Problem;
 
 /// Most files, and most directories inside each other.
 const MAX_FILES: usize = 2_000;

@@ -11,8 +11,9 @@ use etude_process::{Cancel, ChildEnvironment, HostSettings, ProcessHost, Redacti
 use etude_spec::learned::LEARNED;
 use serde_json::Value;
 
-use crate::context::{self, Context, Problem};
+use crate::context::{self, Context};
 use crate::paths;
+use crate::problem::Problem;
 
 /// Prints, for each call in a line of stdin, what the step prints for it.
 const DRIVER: &str = r#"

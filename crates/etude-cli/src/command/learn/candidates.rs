@@ -13,8 +13,8 @@ use etude_spec::source::{FileKind, Sources};
 use serde_json::{Value, json};
 
 use super::world::World;
-use crate::context::Problem;
 use crate::paths;
+use crate::problem::Problem;
 
 /// Most files of a candidate that are read, and the largest of them in bytes.
 const MAX_FILES: usize = 1_000;

@@ -6,9 +6,11 @@ use serde_json::Value;
 
 use super::{Learnt, files, moved};
 use crate::args;
-use crate::context::{Context, Problem, block_on};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::render::stopped::of_engine;
+use crate::runtime::block_on;
 use crate::stdout;
 
 /// The reason of a demotion without `--reason`.

@@ -10,8 +10,9 @@ use etude_spec::tool::AppTool;
 use serde_json::{Value, json};
 
 use crate::command::runs::{document_of, find, judge};
-use crate::context::{Context, Problem};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::render::stopped::of_engine;
 use crate::stdout;
 

@@ -14,7 +14,7 @@ use etude_spec::discover::PIPELINES;
 use etude_spec::learned::{self, FILE, LEARNED, Located, State, TESTS};
 use etude_spec::source::{FileKind, Sources};
 
-use crate::context::Problem;
+use crate::problem::Problem;
 
 /// Largest learn.yaml and case, in bytes.
 const MAX_SIZE: u64 = 1 << 20;

@@ -9,9 +9,11 @@ use serde_json::{Value, json};
 use super::{Learnt, files};
 use crate::args;
 use crate::command::runs::find::find;
-use crate::context::{Context, Problem, block_on};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::render::stopped::of_engine;
+use crate::runtime::block_on;
 use crate::stdout;
 
 pub(super) fn forget(context: &Context, args: &args::LearnForget) -> Result<Exit, Problem> {

@@ -11,8 +11,9 @@ use super::source;
 use super::world::World;
 use crate::args;
 use crate::command::test;
-use crate::context::{Context, Refused};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Refused;
 use crate::stdout;
 
 pub(super) fn learn(context: &Context, options: &args::LearnOptions) -> Result<Exit, Refused> {

@@ -14,9 +14,11 @@ use super::{Learnt, files, moved, routing};
 use crate::args::{self, PromotedState};
 use crate::command::run::{load, load_candidate};
 use crate::command::{test, user_name};
-use crate::context::{Context, Problem, Refused, block_on};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::{Problem, Refused};
 use crate::render::stopped::of_engine;
+use crate::runtime::block_on;
 use crate::stdout;
 use etude::disk::Disk;
 

@@ -14,7 +14,7 @@ use etude_spec::{App, Summary};
 use serde_json::{Value, json};
 
 use super::files;
-use crate::context::Problem;
+use crate::problem::Problem;
 use crate::render::stopped::of_engine;
 
 /// Runs whose requests are tried.

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::promote::{Promotion, Wanted};
 use super::{Learnt, demote, promote, show, status};
-use crate::context::{Context, Problem, Refused};
+use crate::context::Context;
+use crate::problem::{Problem, Refused};
 
 /// The learned pipelines of an app, with a journal that is open already.
 pub(crate) struct Served<'c> {

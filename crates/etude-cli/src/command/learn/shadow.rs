@@ -27,9 +27,11 @@ use super::Learnt;
 use crate::command::route::{Given, find_candidate};
 use crate::command::run::{coerce, unwatched};
 use crate::command::runs::{document_of, find, judge};
-use crate::context::{Context, Problem, Refused, block_on};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::{Problem, Refused};
 use crate::render::stopped::of_engine;
+use crate::runtime::block_on;
 use crate::settings::Need;
 
 /// Starts the shadow of a run that has succeeded in skill mode, if there is a candidate for one. The process ends by itself after a few

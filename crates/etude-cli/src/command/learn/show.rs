@@ -11,8 +11,9 @@ use similar::TextDiff;
 use super::Learnt;
 use super::candidates::{self, Files};
 use crate::args;
-use crate::context::{Context, Problem};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::stdout;
 
 /// The largest definition that is shown, in bytes.

@@ -10,8 +10,10 @@ use serde_json::{Value, json};
 use super::export;
 use crate::args;
 use crate::command::runs::since_ms;
-use crate::context::{Context, Problem, block_on};
+use crate::context::Context;
+use crate::problem::Problem;
 use crate::render::stopped::of_engine;
+use crate::runtime::block_on;
 
 /// The largest file of traces, in bytes.
 const MAX_FILE: u64 = 1 << 30;

@@ -7,8 +7,9 @@ use etude_spec::learned::State;
 use serde_json::{Value, json};
 
 use super::Learnt;
-use crate::context::{Context, Problem};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::render::stopped::of_engine;
 use crate::stdout;
 

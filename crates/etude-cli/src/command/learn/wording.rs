@@ -8,7 +8,8 @@ use etude_spec::learned::{self, LEARNED};
 
 use super::{candidates, show};
 use crate::command::route::interruptible;
-use crate::context::{Context, Problem, Refused};
+use crate::context::Context;
+use crate::problem::{Problem, Refused};
 use crate::settings::{self, Need};
 
 /// Words all candidates that have no such words yet. One that was worded before, and is otherwise the same, keeps its words, so that

@@ -14,7 +14,8 @@ use etude_spec::tool::AppTool;
 use etude_tools::pattern::AllowedTools;
 use serde_json::Value;
 
-use crate::context::{Context, Problem};
+use crate::context::Context;
+use crate::problem::Problem;
 
 /// Tools that every agent has.
 const BUILTIN: [&str; 8] = ["Read", "Write", "Edit", "Glob", "Grep", "List", "Bash", "activate_skill"];

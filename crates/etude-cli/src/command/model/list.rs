@@ -5,9 +5,10 @@ use etude_models::{ModelId, Models, ProviderSettings};
 use serde_json::{Value, json};
 
 use super::{local_provider, resolve};
-use crate::context::{Context, Problem};
+use crate::context::Context;
 use crate::exit::Exit;
 use crate::local::{self, Weights};
+use crate::problem::Problem;
 use crate::settings::{self, Need, Resolved};
 use crate::stdout;
 

@@ -11,9 +11,11 @@ use etude_models::Models;
 use serde_json::{Value, json};
 
 use super::resolve;
-use crate::context::{Context, Problem, block_on};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::render::text::harmless;
+use crate::runtime::block_on;
 use crate::settings::{self, Need, Resolved};
 use crate::{signals, stdout};
 

@@ -16,8 +16,9 @@ use serde_json::value::RawValue;
 use super::{failed, interruptible};
 use crate::args::Purpose;
 use crate::command::run::coerce;
-use crate::context::{Context, Problem, Refused};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::{Problem, Refused};
 use crate::render::text::harmless;
 use crate::settings::{self, Need, Resolved};
 

@@ -14,7 +14,8 @@ use serde_json::{Map, Value};
 use super::{Prepared, coerce, input_text, load_target, pairs};
 use crate::args;
 use crate::command::runs::find::find;
-use crate::context::{Context, Problem, Refused};
+use crate::context::Context;
+use crate::problem::{Problem, Refused};
 
 pub(super) fn prepare(
     context: &Context,

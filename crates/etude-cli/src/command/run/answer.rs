@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use super::watched;
 use crate::command::user_name;
-use crate::context::{Context, Problem};
+use crate::context::Context;
+use crate::problem::Problem;
 use crate::render::runs::waiting::details;
 use crate::render::stopped::of_engine;
 use crate::render::text::visible;

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 
 use super::{coerce, finished, input_text, pairs};
 use crate::args;
-use crate::context::{Context, Problem, Refused};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::{Problem, Refused};
 use crate::remote::{Remote, Watching, percent, refuse_options};
 use crate::{signals, stdout};
 

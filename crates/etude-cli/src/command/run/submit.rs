@@ -17,10 +17,12 @@ use serde_json::json;
 use super::unfit;
 use crate::args;
 use crate::command::push::name_of;
-use crate::context::{Context, Problem, block_on};
+use crate::context::Context;
 use crate::exit::Exit;
 use crate::follow::{Followed, follow};
+use crate::problem::Problem;
 use crate::render::stopped::of_engine;
+use crate::runtime::block_on;
 use crate::{bundles, command, signals, stdout};
 
 /// A run to be submitted.

@@ -6,9 +6,11 @@ use etude_runtime::driver::Stop;
 use super::{finished, remote};
 use crate::args;
 use crate::command::serve::Beside;
-use crate::context::{Context, Problem, Refused, block_on};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::{Problem, Refused};
 use crate::remote::{Remote, Watching};
+use crate::runtime::block_on;
 use crate::signals;
 
 /// Runs on a server in this process, so that the page can do what a server's pages can: answer, cancel, run again.

@@ -5,8 +5,9 @@ use std::path::Path;
 use etude_sqlite::{Settings, Sqlite, Sync};
 use serde_json::json;
 
-use crate::context::{Context, Problem};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::render::layout;
 use crate::render::stopped::of_engine;
 use crate::{paths, stdout};

@@ -9,8 +9,9 @@ use serde_json::Value;
 
 use super::{document_of, find, show};
 use crate::args;
-use crate::context::{Context, Problem};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::render::layout;
 use crate::render::runs::diff as render;
 use crate::stdout;

@@ -3,7 +3,8 @@
 use etude_runs::listing::{self, LATEST};
 use etude_runtime::engine::{Engine, RunView};
 
-use crate::context::{Context, Problem};
+use crate::context::Context;
+use crate::problem::Problem;
 use crate::render::stopped::of_engine;
 
 /// The app whose runs are meant; all of them outside an app.

@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 
 use super::find::app_of;
 use crate::args;
-use crate::context::{Context, Problem};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::render::layout;
 use crate::render::runs::list as render;
 use crate::render::stopped::of_engine;

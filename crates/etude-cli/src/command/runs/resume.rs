@@ -18,11 +18,12 @@ use super::find::find;
 use super::{definition_to_drive, document_of, over, remote};
 use crate::args;
 use crate::command::run::{answer, conclude, watched};
-#[cfg(feature = "postgres")]
-use crate::context::block_on;
-use crate::context::{About, Context, Problem, Refused};
+use crate::context::{About, Context};
 use crate::exit::Exit;
+use crate::problem::{Problem, Refused};
 use crate::render::stopped::of_engine;
+#[cfg(feature = "postgres")]
+use crate::runtime::block_on;
 use crate::settings::Need;
 use crate::signals;
 

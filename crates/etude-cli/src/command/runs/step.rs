@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 
 use super::show;
 use crate::args;
-use crate::context::{Context, Problem};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::render::layout;
 use crate::render::runs::short;
 use crate::render::runs::step::{self as render, Shown};

@@ -6,8 +6,9 @@ use serde_json::json;
 
 use super::show;
 use crate::args;
-use crate::context::{Context, Problem};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::render::layout;
 use crate::render::stopped::of_engine;
 use crate::stdout;

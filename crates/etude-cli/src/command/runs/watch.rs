@@ -19,8 +19,9 @@ use serde_json::Value;
 
 use super::{definition_of_run, document_of, find};
 use crate::command::run::print;
-use crate::context::{Context, Problem, Refused};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::{Problem, Refused};
 use crate::render::events::Lines;
 use crate::render::layout;
 use crate::render::progress::Face;

@@ -21,7 +21,8 @@ use crate::args::{Format, Global, Purpose};
 #[cfg(feature = "postgres")]
 use crate::bundles::Unusable;
 use crate::command::learn::Served;
-use crate::context::{Context, Problem, Refused};
+use crate::context::Context;
+use crate::problem::{Problem, Refused};
 use crate::settings::Need;
 use crate::telemetry::Telemetry;
 

@@ -9,8 +9,10 @@ use etude_server::token::Tokens;
 use etude_server::{LogLine, Server, Settings, serve as accept};
 
 use super::{apps, browser, clock, one_app};
-use crate::context::{Context, Problem, block_on};
+use crate::context::Context;
 use crate::paths;
+use crate::problem::Problem;
+use crate::runtime::block_on;
 
 /// A server on a free port of loopback that serves the one app of the command.
 pub(crate) struct Beside {

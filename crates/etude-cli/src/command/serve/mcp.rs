@@ -10,8 +10,10 @@ use etude_server::{LogLine, Server, Settings};
 
 use super::{apps, clock, one_app, watch_clock};
 use crate::args;
-use crate::context::{Context, Problem, block_on};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
+use crate::runtime::block_on;
 use crate::{paths, signals};
 
 /// The time that runs have to finish their effects when the client has gone, which waits about as long for this process.

@@ -3,8 +3,9 @@
 use etude_packages::skills::Compat;
 use serde_json::{Value, json};
 
-use crate::context::{Context, Problem};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::stdout;
 
 pub(super) fn catalog(context: &Context, compat: Compat) -> Result<Exit, Problem> {

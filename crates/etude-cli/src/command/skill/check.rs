@@ -8,8 +8,9 @@ use etude_spec::skill::{Profile, properties};
 use serde_json::{Value, json};
 
 use crate::args;
-use crate::context::{Context, Problem};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::stdout;
 
 pub(super) fn check(context: &Context, args: &args::SkillCheck) -> Result<Exit, Problem> {

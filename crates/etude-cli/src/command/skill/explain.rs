@@ -4,8 +4,9 @@ use etude_invoke::explain as documents;
 
 use super::project;
 use crate::args::SkillExplain;
-use crate::context::{Context, Refused};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Refused;
 use crate::stdout;
 
 pub(crate) fn explain(context: &Context, args: &SkillExplain) -> Result<Exit, Refused> {

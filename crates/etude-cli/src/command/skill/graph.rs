@@ -4,8 +4,9 @@ use etude_invoke::graph as drawings;
 
 use super::project;
 use crate::args::{SkillDrawing, SkillGraph};
-use crate::context::{Context, Refused};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Refused;
 use crate::stdout;
 
 pub(crate) fn graph(context: &Context, args: &SkillGraph) -> Result<Exit, Refused> {

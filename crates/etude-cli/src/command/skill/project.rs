@@ -8,8 +8,9 @@ use etude_spec::{Diagnostic, render};
 use serde_json::{Value, json};
 
 use crate::args::Layers;
-use crate::context::{Context, Problem, Refused, here};
+use crate::context::{Context, here};
 use crate::exit::Exit;
+use crate::problem::{Problem, Refused};
 use crate::stdout;
 
 /// The project at or above the current directory, or that of `--app`, as the skill `entry` sees it.

@@ -9,8 +9,9 @@ use etude_process::{Cancel, ChildEnvironment, HostSettings, ProcessHost, Redacti
 use serde_json::json;
 
 use crate::args;
-use crate::context::{Context, Problem};
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::{paths, stdout};
 use etude_core::failure::FailureKind;
 

@@ -9,8 +9,8 @@ use etude_spec::learned::{LEARNED, TESTS};
 use etude_spec::source::{Entry, FileKind, ReadFailure, SourceFile, Sources};
 use serde_json::{Map, Value};
 
-use crate::context::{Problem, Refused};
 use crate::exit::Exit;
+use crate::problem::{Problem, Refused};
 use etude_core::failure::FailureKind;
 
 /// One test.

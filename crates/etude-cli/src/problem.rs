@@ -1,0 +1,93 @@
+//! What keeps a command from doing its work: failures with an exit status and ways out, or diagnostics.
+
+use etude_core::failure::{Failure, FailureKind};
+use etude_core::model::Usage;
+use etude_spec::Diagnostic;
+
+use crate::exit::Exit;
+
+/// Something that keeps a command from doing its work.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    pub(crate) exit: Exit,
+    pub(crate) failures: Vec<Failure>,
+    pub(crate) hints: Vec<String>,
+    /// What model calls have cost until then.
+    pub(crate) usage: Usage,
+}
+
+impl Problem {
+    pub(crate) fn new(exit: Exit, kind: FailureKind, message: impl Into<String>) -> Self {
+        Self::of(exit, Failure::new(kind, message))
+    }
+
+    /// One failure.
+    pub(crate) fn of(exit: Exit, failure: Failure) -> Self {
+        Self { exit, failures: vec![failure], hints: Vec::new(), usage: Usage::default() }
+    }
+
+    /// The problem came up after model calls.
+    pub(crate) fn spent(self, usage: Usage) -> Self {
+        Self { usage, ..self }
+    }
+
+    /// Further model calls came before it.
+    pub(crate) fn spent_before(mut self, usage: Usage) -> Self {
+        self.usage.add(&usage);
+        self
+    }
+
+    /// Wrong usage.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, FailureKind::InputInvalid, message)
+    }
+
+    /// The user's surroundings.
+    pub(crate) fn environment(message: impl Into<String>) -> Self {
+        Self::new(Exit::Environment, FailureKind::Environment, message)
+    }
+
+    /// What happened, without the hints.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn message(&self) -> String {
+        self.failures.iter().map(|failure| failure.message.as_str()).collect::<Vec<_>>().join("; ")
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+}
+
+/// Why there is nothing to run.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    Problem(Problem),
+    /// What is wrong with definitions, and what model calls have cost until then.
+    Invalid(Vec<Diagnostic>, Usage),
+}
+
+impl Refused {
+    /// It came up after model calls.
+    pub(crate) fn spent(self, usage: Usage) -> Self {
+        match self {
+            Self::Problem(problem) => Self::Problem(problem.spent_before(usage)),
+            Self::Invalid(diagnostics, mut before) => {
+                before.add(&usage);
+                Self::Invalid(diagnostics, before)
+            }
+        }
+    }
+}
+
+impl From<Vec<Diagnostic>> for Refused {
+    fn from(diagnostics: Vec<Diagnostic>) -> Self {
+        Self::Invalid(diagnostics, Usage::default())
+    }
+}
+
+impl From<Problem> for Refused {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(problem)
+    }
+}
