@@ -13,7 +13,6 @@ use etude_core::effect::EffectId;
 use etude_core::failure::Failure;
 use etude_core::model::{Tier, Usage};
 use etude_invoke::Modules;
-use etude_process::sandbox::{self, SandboxSettings};
 use etude_runs::document::Document;
 use etude_runs::inspect::Place;
 use etude_runs::target::Target;
@@ -26,7 +25,7 @@ use crate::exit::Exit;
 use crate::problem::{Problem, Refused};
 use crate::render::progress::{Face, Loudness};
 use crate::settings::{Need, Resolved};
-use crate::{paths, render, settings, stdout};
+use crate::{paths, programs, render, settings, stdout};
 
 /// How many diagnostics are drawn.
 const MAX_SHOWN: usize = 100;
@@ -190,7 +189,7 @@ impl Context {
         let tiers: Vec<Tier> = definition.tiers().into_iter().collect();
         let resolved = self.settings(disk.root())?;
         let sandboxed = definition.sandboxed(resolved.grants.sandbox.is_some());
-        let sandboxes = sandboxes(&sandboxed)?;
+        let sandboxes = programs::sandboxes(&sandboxed)?;
         let mut resolved = settings::ready(self, resolved, &tiers, need)?;
         settings::given(&mut resolved, &definition.env_from())?;
         settings::answerable(&resolved, &tiers)?;
@@ -204,13 +203,13 @@ impl Context {
                 can_ask: resolved.grants.can_ask || self.global.can_ask(),
                 home: crate::paths::home(),
                 trust: Some(self.trust()?),
-                applications: crate::command::apps::access()?,
+                applications: programs::application_access()?,
                 ..resolved.grants.clone()
             },
             python_worker: resolved.python_worker.clone(),
             models: settings::models(resolved),
             extra_env: Vec::new(),
-            layers: crate::command::skill::layer_settings(),
+            layers: programs::layer_settings(),
             sandboxes,
             is_exclusive: true,
         })
@@ -285,23 +284,6 @@ impl Context {
     pub(crate) fn streams(&self) -> bool {
         self.global.format == Format::Jsonl
     }
-}
-
-/// How the steps `wanted` are kept in sandboxes, refused before anything runs where that cannot be.
-pub(crate) fn sandboxes(wanted: &[String]) -> Result<Option<SandboxSettings>, Problem> {
-    let Some(first) = wanted.first() else { return Ok(None) };
-    let others = match wanted.len() - 1 {
-        0 => String::new(),
-        1 => " and one more".to_owned(),
-        more => format!(" and {more} more"),
-    };
-    sandbox::support().map_err(|why| {
-        let message = format!("step `{first}`{others} must run in a sandbox, which this machine cannot enforce: {why}");
-        Problem::environment(message).hint("run it where it can be enforced, or remove `sandbox` from the step")
-    })?;
-    let program = std::env::current_exe()
-        .map_err(|e| Problem::environment(format!("the program that makes sandboxes cannot be found: {e}")))?;
-    Ok(Some(SandboxSettings { program, scratch: std::env::temp_dir(), is_isolated: false }))
 }
 
 /// What a refusal is about.

@@ -16,6 +16,7 @@ mod follow;
 mod local;
 mod paths;
 mod problem;
+mod programs;
 mod remote;
 mod render;
 pub mod run;

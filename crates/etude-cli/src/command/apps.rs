@@ -7,7 +7,6 @@ mod show;
 
 use std::path::PathBuf;
 
-use etude::agent::ApplicationAccess;
 use etude::invocation::EventRelay;
 use etude_invoke::Invoker;
 use etude_invoke::Project;
@@ -20,6 +19,7 @@ use crate::args;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::Problem;
+use crate::programs::{INHERITED, layer_settings};
 use crate::{paths, stdout};
 
 pub(crate) use list::documents;
@@ -56,9 +56,6 @@ fn project_dir(context: &Context) -> Result<PathBuf, Problem> {
     }
 }
 
-/// Variables that commands of packages get (C-1.13).
-const INHERITED: [&str; 6] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"];
-
 /// What commands are started with: few variables, and those that the user names. Keys are never among them.
 fn program_context(context: &Context, granted: &[String]) -> Result<ProgramContext, Problem> {
     let dir = project_dir(context)?;
@@ -77,16 +74,9 @@ fn program_context(context: &Context, granted: &[String]) -> Result<ProgramConte
 fn invoker(context: &Context, middleware_events: mpsc::UnboundedSender<MiddlewareEvent>) -> Result<Invoker, Problem> {
     let dir = project_dir(context)?;
     let redacted = context.settings(&dir)?.withheld_env;
-    let access = super::skill::layer_settings().access(redacted, false);
+    let access = layer_settings().access(redacted, false);
     let project = Project::of_app(&dir, context.modules());
     Ok(Invoker::open(&dir, project, access, Box::new(EventRelay::new(middleware_events)), context.global.verbose))
-}
-
-/// What agents and steps run commands of applications with.
-pub(crate) fn access() -> Result<ApplicationAccess, Problem> {
-    let state_dir = paths::state_dir().map_err(Problem::environment)?;
-    let inherited = INHERITED.into_iter().filter_map(|name| Some((name.into(), std::env::var_os(name)?)));
-    Ok(ApplicationAccess { state_dir, environment: inherited.collect() })
 }
 
 /// Prints the document where one is wanted, and what is wrong in any case.

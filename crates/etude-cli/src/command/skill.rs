@@ -11,9 +11,6 @@ mod run;
 mod show;
 mod watch;
 
-use std::ffi::OsString;
-
-use etude_invoke::LayerSettings;
 use etude_packages::skills::{Compat, Places, SkillCatalog};
 use etude_packages::trust::Approvals;
 use etude_runs::target::Target;
@@ -65,19 +62,6 @@ pub(crate) fn discover(context: &Context, compat: Compat) -> Result<SkillCatalog
 /// What the user has approved.
 pub(crate) fn approvals(context: &Context) -> Result<Approvals, Problem> {
     context.trust()?.approvals().map_err(|error| Problem::environment(error.to_string()))
-}
-
-/// What layers and code tools get: a place for sockets, and a `PATH` on which they find this program.
-pub(crate) fn layer_settings() -> LayerSettings {
-    LayerSettings { scratch: std::env::temp_dir(), extra_env: own_place().into_iter().collect() }
-}
-
-/// `PATH` with the directory of this program at its end: scripts say `etude host`.
-fn own_place() -> Option<(String, OsString)> {
-    let own = std::env::current_exe().ok()?;
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let all = std::env::split_paths(&path).chain(own.parent().map(std::path::Path::to_owned));
-    Some(("PATH".to_owned(), std::env::join_paths(all).ok()?))
 }
 
 /// Names and descriptions of the skills that agents may use here.

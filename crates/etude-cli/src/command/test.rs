@@ -31,7 +31,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::{Problem, Refused};
 use crate::render::text::harmless;
-use crate::{settings, stdout};
+use crate::{programs, settings, stdout};
 use case::Case;
 
 pub(crate) fn test(context: &Context, args: &args::Test) -> Exit {
@@ -209,9 +209,9 @@ fn run_one(
         grants: Grants { rehearsal: rehearsal.clone(), ..Grants::default() },
         // What scripts keep for themselves does not get into the user's home.
         extra_env: vec![("XDG_STATE_HOME".to_owned(), scratch.join("state").into_os_string())],
-        layers: crate::command::skill::layer_settings(),
+        layers: programs::layer_settings(),
         python_worker,
-        sandboxes: crate::context::sandboxes(&definition.sandboxed(false))?,
+        sandboxes: programs::sandboxes(&definition.sandboxed(false))?,
         is_exclusive: true,
     };
     // A test means the same wherever it is started from: relative paths in its input begin in the app.

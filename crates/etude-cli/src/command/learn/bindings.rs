@@ -11,9 +11,9 @@ use etude_process::{Cancel, ChildEnvironment, HostSettings, ProcessHost, Redacti
 use etude_spec::learned::LEARNED;
 use serde_json::Value;
 
-use crate::context::{self, Context};
-use crate::paths;
+use crate::context::Context;
 use crate::problem::Problem;
+use crate::{paths, programs};
 
 /// Prints, for each call in a line of stdin, what the step prints for it.
 const DRIVER: &str = r#"
@@ -47,7 +47,7 @@ pub(super) fn differ(context: &Context, disk: &Disk, candidate: &Candidate) -> R
         blobs: Arc::new(FileBlobs::new(scratch.path(), false)),
     };
     let environment = ChildEnvironment::without_keys(&context.settings(disk.root())?.withheld_env);
-    let sandboxes = context::sandboxes(&steps(candidate))?;
+    let sandboxes = programs::sandboxes(&steps(candidate))?;
     let host = ProcessHost::builder(settings, environment, Redaction::NoSecrets, sandboxes.into()).build();
     let lines: String = evaluations.iter().flat_map(|one| [one.call.as_str(), "\n"]).collect();
     let call = ProcessCall {

@@ -1,0 +1,50 @@
+//! What the programs that a run starts are given of this machine: sandboxes, a place for sockets, variables.
+
+use std::ffi::OsString;
+
+use etude::agent::ApplicationAccess;
+use etude_invoke::LayerSettings;
+use etude_process::sandbox::{self, SandboxSettings};
+
+use crate::paths;
+use crate::problem::Problem;
+
+/// How the steps `wanted` are kept in sandboxes, refused before anything runs where that cannot be.
+pub(crate) fn sandboxes(wanted: &[String]) -> Result<Option<SandboxSettings>, Problem> {
+    let Some(first) = wanted.first() else { return Ok(None) };
+    let others = match wanted.len() - 1 {
+        0 => String::new(),
+        1 => " and one more".to_owned(),
+        more => format!(" and {more} more"),
+    };
+    sandbox::support().map_err(|why| {
+        let message = format!("step `{first}`{others} must run in a sandbox, which this machine cannot enforce: {why}");
+        Problem::environment(message).hint("run it where it can be enforced, or remove `sandbox` from the step")
+    })?;
+    let program = std::env::current_exe()
+        .map_err(|e| Problem::environment(format!("the program that makes sandboxes cannot be found: {e}")))?;
+    Ok(Some(SandboxSettings { program, scratch: std::env::temp_dir(), is_isolated: false }))
+}
+
+/// What layers and code tools get: a place for sockets, and a `PATH` on which they find this program.
+pub(crate) fn layer_settings() -> LayerSettings {
+    LayerSettings { scratch: std::env::temp_dir(), extra_env: own_place().into_iter().collect() }
+}
+
+/// `PATH` with the directory of this program at its end: scripts say `etude host`.
+fn own_place() -> Option<(String, OsString)> {
+    let own = std::env::current_exe().ok()?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let all = std::env::split_paths(&path).chain(own.parent().map(std::path::Path::to_owned));
+    Some(("PATH".to_owned(), std::env::join_paths(all).ok()?))
+}
+
+/// Variables that commands of packages get (C-1.13).
+pub(crate) const INHERITED: [&str; 6] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"];
+
+/// What agents and steps run commands of applications with.
+pub(crate) fn application_access() -> Result<ApplicationAccess, Problem> {
+    let state_dir = paths::state_dir().map_err(Problem::environment)?;
+    let inherited = INHERITED.into_iter().filter_map(|name| Some((name.into(), std::env::var_os(name)?)));
+    Ok(ApplicationAccess { state_dir, environment: inherited.collect() })
+}
