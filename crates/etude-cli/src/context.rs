@@ -25,7 +25,7 @@ use crate::exit::Exit;
 use crate::problem::{Problem, Refused};
 use crate::render::progress::{Face, Loudness};
 use crate::settings::{Need, Resolved};
-use crate::{paths, programs, render, settings, stdout};
+use crate::{engine, paths, programs, render, settings, stdout};
 
 /// How many diagnostics are drawn.
 const MAX_SHOWN: usize = 100;
@@ -71,7 +71,7 @@ impl Context {
         if let Some((_, known)) = self.settings.get().filter(|(of, _)| of == dir) {
             return Ok(known.clone());
         }
-        let resolved = settings::resolve(&self.global, dir, self.purpose)?;
+        let resolved = settings::resolve(&self.global, dir, self.purpose, engine::own(&self.global))?;
         // Another directory than the first is read each time.
         let _ = self.settings.set((dir.to_owned(), resolved.clone()));
         Ok(resolved)
@@ -159,12 +159,12 @@ impl Context {
 
     /// Whether machines share the runs: paths of apps say little then.
     pub(crate) fn is_shared(&self) -> bool {
-        crate::engine::is_shared(&self.global)
+        engine::is_shared(&self.global)
     }
 
     /// The engine. A shared one is always strict.
     pub(crate) fn engine(&self, is_strict: bool) -> Result<Arc<dyn Engine>, Problem> {
-        if let Some(shared) = crate::engine::shared(&self.global)? {
+        if let Some(shared) = engine::shared(&self.global)? {
             return Ok(shared);
         }
         let dir = paths::state_dir().map_err(Problem::environment)?;
@@ -190,7 +190,7 @@ impl Context {
         let resolved = self.settings(disk.root())?;
         let sandboxed = definition.sandboxed(resolved.grants.sandbox.is_some());
         let sandboxes = programs::sandboxes(&sandboxed)?;
-        let mut resolved = settings::ready(self, resolved, &tiers, need)?;
+        let mut resolved = settings::ready(&self.global, resolved, &tiers, need)?;
         settings::given(&mut resolved, &definition.env_from())?;
         settings::answerable(&resolved, &tiers)?;
         for (tier, model) in tiers.iter().filter_map(|tier| Some((tier, resolved.first(*tier)?))) {

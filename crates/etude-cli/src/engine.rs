@@ -10,7 +10,7 @@ use etude_spec::config::engine::EngineSettings;
 
 use crate::args::Global;
 use crate::problem::Problem;
-use crate::settings;
+use crate::settings::{self, Own};
 
 #[cfg(feature = "otel")]
 use etude_otel::{HEADERS, headers};
@@ -71,18 +71,6 @@ pub(crate) fn shared(global: &Global) -> Result<Option<Arc<dyn Engine>>, Problem
     #[cfg(not(feature = "postgres"))]
     Err(Problem::environment("this build of etude has no engine on PostgreSQL")
         .hint("build it with the feature `postgres`, or use the journal of this machine: --engine embedded"))
-}
-
-/// What is etude's own in the environment.
-#[derive(Debug, Default)]
-pub(crate) struct Own {
-    /// The names of variables: the access token for a server, the address of a shared database, those that the configured address is
-    /// made of, those with which libpq finds the database and its password, the keys to the bucket of a fleet, and the headers for a
-    /// collector of spans. No child inherits them, and no app gets one by its name.
-    pub(crate) variables: Vec<String>,
-    /// What must not be in anything that etude writes: the values that the configured address is made of, the password of the
-    /// database, wherever it comes from, and the values of the headers.
-    pub(crate) secrets: Vec<String>,
 }
 
 /// What is etude's own in the environment. Each start asks, so the configuration is read once.

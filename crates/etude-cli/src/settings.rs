@@ -93,11 +93,23 @@ struct Layer {
     is_of_app: bool,
 }
 
+/// What is etude's own in the environment.
+#[derive(Debug, Default)]
+pub(crate) struct Own {
+    /// The names of variables: the access token for a server, the address of a shared database, those that the configured address is
+    /// made of, those with which libpq finds the database and its password, the keys to the bucket of a fleet, and the headers for a
+    /// collector of spans. No child inherits them, and no app gets one by its name.
+    pub(crate) variables: Vec<String>,
+    /// What must not be in anything that etude writes: the values that the configured address is made of, the password of the
+    /// database, wherever it comes from, and the values of the headers.
+    pub(crate) secrets: Vec<String>,
+}
+
 /// Largest file of a configuration, in bytes.
 const MAX_SIZE: u64 = 1 << 20;
 
-/// Reads the configuration.
-pub(crate) fn resolve(global: &Global, app: &Path, purpose: Purpose) -> Result<Resolved, Problem> {
+/// Reads the configuration. `own` is kept from steps and apps.
+pub(crate) fn resolve(global: &Global, app: &Path, purpose: Purpose, own: Own) -> Result<Resolved, Problem> {
     let mut layers = Vec::new();
     for (path, text) in texts(global, app)? {
         let shown = path.display().to_string();
@@ -115,7 +127,7 @@ pub(crate) fn resolve(global: &Global, app: &Path, purpose: Purpose) -> Result<R
         }
         layers.push(Layer { path: shown, config, is_of_app });
     }
-    let crate::engine::Own { variables: own, secrets: own_secrets } = crate::engine::own(global);
+    let Own { variables: own, secrets: own_secrets } = own;
     let mut resolved = merge(&layers, app, purpose, &own)?;
     for name in &own {
         secrets::note(&mut resolved.withheld_env, name);

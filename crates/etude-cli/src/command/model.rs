@@ -19,7 +19,7 @@ pub(crate) fn model(context: &Context, model: &Model) -> Exit {
         Model::Pull(args) => pull(context, args.name.as_deref()),
         Model::Test(args) => test::test(context, args.tier),
         Model::Serve(args) => serve(context, args),
-        Model::Process(args) => local::serve(context, args),
+        Model::Process(args) => local::serve(&context.global, args),
     };
     result.unwrap_or_else(|problem| context.report(None, &problem))
 }
@@ -44,7 +44,7 @@ fn local_provider(resolved: &Resolved) -> Result<etude_models::ProviderSettings,
 fn pull(context: &Context, name: Option<&str>) -> Result<Exit, Problem> {
     let resolved = resolve(context)?;
     let weights = local::wanted_by_name(&local_provider(&resolved)?, name)?;
-    let fetched = local::fetch(context, &weights)?;
+    let fetched = local::fetch(&context.global, &weights)?;
     if context.is_json() {
         let mut document = weights.document();
         document["was_there"] = fetched.was_there.into();
@@ -63,5 +63,5 @@ fn serve(context: &Context, args: &ModelServe) -> Result<Exit, Problem> {
     let resolved = resolve(context)?;
     let provider = local_provider(&resolved)?;
     let given = resolved.local.get(&provider.name).cloned().unwrap_or_default();
-    local::become_server(context, args, &provider, &given)
+    local::become_server(&context.global, args, &provider, &given)
 }

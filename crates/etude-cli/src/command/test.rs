@@ -101,7 +101,7 @@ fn run_cases(
     // The app's own configuration is the one that is remembered: copies of the app have the same.
     let resolved = context.settings(disk.root())?;
     if record {
-        settings::announce(context, &resolved, &Tier::ALL);
+        settings::announce(&context.global, &resolved, &Tier::ALL);
     }
     let scratch = crate::paths::scratch("test").map_err(Problem::environment)?;
     let scratch = scratch.path();

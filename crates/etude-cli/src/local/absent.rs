@@ -7,8 +7,7 @@ use etude_models::ProviderSettings;
 use etude_request::Sentences;
 use etude_spec::config::Provider;
 
-use crate::args::{ModelProcess, ModelServe};
-use crate::context::Context;
+use crate::args::{Global, ModelProcess, ModelServe};
 use crate::exit::Exit;
 use crate::problem::Problem;
 
@@ -77,18 +76,18 @@ pub(crate) fn sentences(_: &[ProviderSettings]) -> Option<Arc<dyn Sentences>> {
     None
 }
 
-pub(crate) fn fetch(_: &Context, weights: &Weights) -> Result<Fetched, Problem> {
+pub(crate) fn fetch(_: &Global, weights: &Weights) -> Result<Fetched, Problem> {
     match *weights {}
 }
 
-pub(crate) fn ask(_: &Context, weights: &Weights) -> Result<bool, Problem> {
+pub(crate) fn ask(_: &Global, weights: &Weights) -> Result<bool, Problem> {
     match *weights {}
 }
 
-pub(crate) fn serve(_: &Context, _: &ModelProcess) -> Result<Exit, Problem> {
+pub(crate) fn serve(_: &Global, _: &ModelProcess) -> Result<Exit, Problem> {
     Err(problem())
 }
 
-pub(crate) fn become_server(_: &Context, _: &ModelServe, _: &ProviderSettings, _: &Provider) -> Result<Exit, Problem> {
+pub(crate) fn become_server(_: &Global, _: &ModelServe, _: &ProviderSettings, _: &Provider) -> Result<Exit, Problem> {
     Err(problem())
 }

@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::mpsc;
 
 use super::Weights;
-use crate::context::Context;
+use crate::args::Global;
 use crate::exit::Exit;
 use crate::problem::Problem;
 use crate::runtime::block_on;
@@ -30,13 +30,13 @@ pub(crate) struct Fetched {
 const LINES: Duration = Duration::from_secs(15);
 
 /// Gets `weights` unless they are there. What a broken download has left is gone on with.
-pub(crate) fn fetch(context: &Context, weights: &Weights) -> Result<Fetched, Problem> {
+pub(crate) fn fetch(global: &Global, weights: &Weights) -> Result<Fetched, Problem> {
     if let Some(path) = weights.installed() {
         return Ok(Fetched { path, was_there: true });
     }
     let entry = weights.entry;
     let places = weights.places();
-    if !context.global.quiet {
+    if !global.quiet {
         crate::render::say!(
             "{}: {}, {}, licence {}, to {}",
             entry.id,
@@ -46,7 +46,7 @@ pub(crate) fn fetch(context: &Context, weights: &Weights) -> Result<Fetched, Pro
             places.dir.display()
         );
     }
-    let mut shown = Shown::new(context, entry.size);
+    let mut shown = Shown::new(global, entry.size);
     let result = block_on(async {
         let mut stop = signals::listen()?;
         let (emit, mut reported) = mpsc::unbounded_channel();
@@ -80,8 +80,8 @@ struct Shown {
 }
 
 impl Shown {
-    fn new(context: &Context, size: u64) -> Self {
-        let is_terminal = std::io::stderr().is_terminal() && !context.global.quiet;
+    fn new(global: &Global, size: u64) -> Self {
+        let is_terminal = std::io::stderr().is_terminal() && !global.quiet;
         let bar = is_terminal.then(|| {
             let bar = ProgressBar::with_draw_target(Some(size), ProgressDrawTarget::stderr_with_hz(10));
             let form = "  {bar:30.cyan} {bytes} of {total_bytes} {bytes_per_sec:.dim} {eta:.dim} {msg:.dim}";
@@ -91,7 +91,7 @@ impl Shown {
             bar.enable_steady_tick(Duration::from_millis(200));
             bar
         });
-        Self { bar, speaks: !context.global.quiet, last: Instant::now(), source: None }
+        Self { bar, speaks: !global.quiet, last: Instant::now(), source: None }
     }
 
     fn show(&mut self, progress: Progress) {
@@ -139,8 +139,8 @@ impl Shown {
 ///
 /// # Errors
 /// Ctrl-C.
-pub(crate) fn ask(context: &Context, weights: &Weights) -> Result<bool, Problem> {
-    if !context.global.can_ask() || context.global.quiet {
+pub(crate) fn ask(global: &Global, weights: &Weights) -> Result<bool, Problem> {
+    if !global.can_ask() || global.quiet {
         return Ok(false);
     }
     let (id, size) = (&weights.entry.id, weights.size());

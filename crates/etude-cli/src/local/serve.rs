@@ -12,8 +12,7 @@ use serde_json::json;
 
 use super::built::{local_of, threads, wanted_by_name};
 use super::process;
-use crate::args::{ModelListen, ModelProcess, ModelServe};
-use crate::context::Context;
+use crate::args::{Global, ModelListen, ModelProcess, ModelServe};
 use crate::exit::Exit;
 use crate::problem::Problem;
 use crate::stdout;
@@ -23,7 +22,7 @@ const MAX_TOKEN_BYTES: u64 = 4096;
 
 /// Replaces this process by the model's process, whose environment has no keys and names the number of threads.
 pub(crate) fn become_server(
-    context: &Context,
+    global: &Global,
     args: &ModelServe,
     provider: &ProviderSettings,
     given: &Provider,
@@ -51,17 +50,17 @@ pub(crate) fn become_server(
     if let Some(file) = &args.tcp.token_file {
         command.arg("--token-file").arg(file);
     }
-    if context.is_json() {
+    if global.is_json() {
         command.args(["--format", "json"]);
     }
-    if context.global.quiet {
+    if global.quiet {
         command.arg("--quiet");
     }
     Err(failed(etude_process::replace(command)))
 }
 
 /// Serves, in the process of the model.
-pub(crate) fn serve(context: &Context, process: &ModelProcess) -> Result<Exit, Problem> {
+pub(crate) fn serve(global: &Global, process: &ModelProcess) -> Result<Exit, Problem> {
     let mut served = Served::new(&process.id, &process.weights, &process.runtime_dir);
     served.context_tokens = process.context_tokens;
     served.idle = Duration::from_millis(process.idle_ms);
@@ -72,7 +71,7 @@ pub(crate) fn serve(context: &Context, process: &ModelProcess) -> Result<Exit, P
     };
     let show = |ready: &Ready| {
         if process.foreground {
-            show(context, &process.id, ready);
+            show(global, &process.id, ready);
         }
     };
     match local::serve(&served, &serving, &show) {
@@ -113,14 +112,14 @@ fn token(file: &Path) -> Result<String, Problem> {
 }
 
 /// Where the model is served: a URL if it has an address, otherwise the socket.
-fn show(context: &Context, model: &str, ready: &Ready) {
+fn show(global: &Global, model: &str, ready: &Ready) {
     let url = ready.address.map(|address| format!("http://{address}/v1"));
     let socket = ready.socket.as_ref().map(|path| path.display().to_string());
-    if context.is_json() {
+    if global.is_json() {
         stdout::json(&json!({"model": model, "url": url, "socket": socket}));
         return;
     }
-    if !context.global.quiet {
+    if !global.quiet {
         let note = match (&url, &socket) {
             (Some(_), None) => "; another process serves the runs of this user, so the weights are loaded twice",
             _ => "",

@@ -8,7 +8,7 @@ use etude_core::model::Tier;
 use etude_models::{ModelId, ProviderKind};
 
 use super::{Resolved, Why, defaults};
-use crate::context::Context;
+use crate::args::Global;
 use crate::local::{self, Weights};
 use crate::problem::Problem;
 use crate::runtime::block_on;
@@ -26,7 +26,7 @@ pub(crate) enum Need {
 
 /// The settings with a model for every tier that has one. If a tier of `tiers` leads to the local model, this is said
 /// once; if its weights are missing, they are had as `need` says.
-pub(crate) fn ready(context: &Context, resolved: Resolved, tiers: &[Tier], need: Need) -> Result<Resolved, Problem> {
+pub(crate) fn ready(global: &Global, resolved: Resolved, tiers: &[Tier], need: Need) -> Result<Resolved, Problem> {
     let mut resolved = resolved;
     defaults::fill_from_key(&mut resolved);
     if tiers.iter().any(|tier| !resolved.settings.mapping.contains_key(tier)) {
@@ -35,31 +35,31 @@ pub(crate) fn ready(context: &Context, resolved: Resolved, tiers: &[Tier], need:
             resolved
         })?;
     }
-    announce(context, &resolved, tiers);
+    announce(global, &resolved, tiers);
     for tier in tiers.iter().filter(|tier| resolved.withheld(**tier).is_none()) {
         let Some(model) = resolved.first(*tier).filter(|model| resolved.is_local(model)) else { continue };
         if let Some(weights) = resolved.missing(model) {
             let wanted = match need {
                 Need::Look => false,
-                Need::Ask => local::ask(context, &weights)?,
+                Need::Ask => local::ask(global, &weights)?,
                 Need::Pull => true,
             };
             if !wanted {
                 return Ok(resolved);
             }
-            local::fetch(context, &weights)?;
+            local::fetch(global, &weights)?;
         }
         if resolved.why.get(tier) == Some(&Why::Local) && need != Need::Look {
-            emit(context, model);
+            emit(global, model);
         }
     }
     Ok(resolved)
 }
 
 /// Says once which model answers where no one has chosen one.
-fn emit(context: &Context, model: &ModelId) {
+fn emit(global: &Global, model: &ModelId) {
     static REPORTED: AtomicBool = AtomicBool::new(false);
-    if !context.global.quiet && !REPORTED.swap(true, Ordering::Relaxed) {
+    if !global.quiet && !REPORTED.swap(true, Ordering::Relaxed) {
         crate::render::say!(
             "note: {model} answers, a small model on this machine: no key is set, and no model server answers"
         );
@@ -67,9 +67,9 @@ fn emit(context: &Context, model: &ModelId) {
 }
 
 /// Tells once which hosts get prompts only because the app says so.
-pub(crate) fn announce(context: &Context, resolved: &Resolved, tiers: &[Tier]) {
+pub(crate) fn announce(global: &Global, resolved: &Resolved, tiers: &[Tier]) {
     static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    for tier in tiers.iter().filter(|_| !context.global.quiet) {
+    for tier in tiers.iter().filter(|_| !global.quiet) {
         for model in resolved.settings.mapping.get(tier).into_iter().flatten() {
             let Some(host) = resolved.redirects.get(&model.provider) else { continue };
             let note = format!("note: the app's `etude.yaml` sends prompts of the tier `{tier}` to {host}");

@@ -22,7 +22,7 @@ const CALL_PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) fn findings(context: &Context, app: &App, calls: bool) -> Vec<Finding> {
     let resolved = context.settings(&app.dir());
-    let resolved = resolved.and_then(|resolved| settings::ready(context, resolved, &Tier::ALL, Need::Look));
+    let resolved = resolved.and_then(|resolved| settings::ready(&context.global, resolved, &Tier::ALL, Need::Look));
     let resolved = match resolved {
         Ok(resolved) => resolved,
         // A configuration that cannot be read is reported by its own check.

@@ -15,7 +15,7 @@ use crate::settings::{self, Need};
 /// Words all candidates that have no such words yet. One that was worded before, and is otherwise the same, keeps its words, so that
 /// learning again changes nothing.
 pub(super) fn reword(context: &Context, disk: &Disk, learned: &mut Learned, tier: Tier) -> Result<(), Refused> {
-    let resolved = settings::ready(context, context.settings(disk.root())?, &[tier], Need::Look)?;
+    let resolved = settings::ready(&context.global, context.settings(disk.root())?, &[tier], Need::Look)?;
     settings::answerable(&resolved, &[tier])?;
     if !resolved.has_model(tier) {
         let message = format!("no model of the tier `{tier}` is available to word pipelines");

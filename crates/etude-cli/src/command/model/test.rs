@@ -40,7 +40,7 @@ struct TierTest {
 
 pub(super) fn test(context: &Context, only: Option<Tier>) -> Result<Exit, Problem> {
     let tiers: Vec<Tier> = Tier::ALL.into_iter().filter(|tier| only.is_none_or(|only| only == *tier)).collect();
-    let resolved = settings::ready(context, resolve(context)?, &tiers, Need::Ask)?;
+    let resolved = settings::ready(&context.global, resolve(context)?, &tiers, Need::Ask)?;
     let models = Models::new(resolved.settings.clone()).map_err(|error| Problem::environment(error.to_string()))?;
     let mut tried: Vec<TierTest> = Vec::new();
     for tier in tiers {

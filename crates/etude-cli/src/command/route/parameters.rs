@@ -198,7 +198,7 @@ impl<'a> Lite<'a> {
 
     /// Those that are configured, a local server that answers, or the local model where its weights are.
     pub(super) fn models(&mut self, need: Need) -> Result<Option<Arc<dyn ModelPort>>, Problem> {
-        self.resolved = settings::ready(self.context, self.resolved.clone(), &[Tier::Lite], need)?;
+        self.resolved = settings::ready(&self.context.global, self.resolved.clone(), &[Tier::Lite], need)?;
         Ok(self.resolved.has_model(Tier::Lite).then(|| settings::models(self.resolved.clone())))
     }
 

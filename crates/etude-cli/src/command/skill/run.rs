@@ -85,7 +85,7 @@ pub(crate) fn run(context: &Context, args: &SkillRun) -> Result<Exit, Refused> {
     let resolved = context.settings(&project.dir)?;
     let withheld_env = resolved.withheld_env.clone();
     let (dir, base_env, sent) = (project.dir.clone(), resolved.grants.server_env.clone(), sent(&resolved));
-    settings::announce(context, &resolved, &Tier::ALL);
+    settings::announce(&context.global, &resolved, &Tier::ALL);
     let handler = Arc::new(Agent { models: settings::models(resolved) });
     let agent = BuiltinTool { description: None, uri: None, metadata: Map::new(), handler };
     let terminal = Arc::new(Terminal::default());
