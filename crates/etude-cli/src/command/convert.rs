@@ -150,7 +150,9 @@ fn finished(context: &Context, disk: &Disk, ended: &RunResult) -> Exit {
         render::say!("");
         render::say_part!("{}", render::failure::text(failure, Some(disk.root()), at > 0));
     }
-    render::summary::show(context, ended);
+    if !context.global.quiet {
+        render::summary::show(ended);
+    }
     let document = document(ended);
     match context.is_json() {
         true => stdout::json(&document),

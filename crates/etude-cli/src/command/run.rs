@@ -517,7 +517,9 @@ pub(crate) fn finished(context: &Context, app: Option<&Path>, ended: &RunResult)
         let failure = if has_streamed { Cow::Owned(Failure { stderr: None, ..failure.into_owned() }) } else { failure };
         crate::render::say_part!("{}", render::failure::text(&failure, app, at > 0));
     }
-    render::summary::show(context, ended);
+    if !context.global.quiet {
+        render::summary::show(ended);
+    }
     print(context, &ended.document);
     if ended.document.status() == "waiting" {
         return Exit::Waiting;

@@ -10,7 +10,6 @@ use serde_json::Value;
 
 use super::failure;
 use super::text::harmless;
-use crate::context::Context;
 
 const DIM: Style = Style::new().dimmed();
 const BOLD: Style = Style::new().bold();
@@ -18,10 +17,7 @@ const YELLOW: Style = AnsiColor::Yellow.on_default();
 const CYAN: Style = AnsiColor::Cyan.on_default();
 
 /// Says it on stderr.
-pub(crate) fn show(context: &Context, ended: &RunResult) {
-    if context.global.quiet {
-        return;
-    }
+pub(crate) fn show(ended: &RunResult) {
     let document = &ended.document;
     let status = document.status();
     let pipeline = document.pipeline.as_deref().or(document.machine.as_deref()).unwrap_or(document.mode);
