@@ -4,7 +4,7 @@ pub(crate) mod commit;
 pub(crate) mod workspace;
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use etude_core::digest::Digest;
 use etude_core::failure::FailureKind;
@@ -46,6 +46,13 @@ pub(crate) fn refused(error: &BundleError) -> Problem {
         }
         BundleError::Unreadable { .. } | BundleError::Write { .. } => Problem::usage(error.to_string()),
     }
+}
+
+/// The name of a directory, or of an archive without its extension.
+pub(crate) fn name_of(source: &Path) -> String {
+    let whole = source.canonicalize().unwrap_or_else(|_| PathBuf::from(source));
+    let name = if whole.is_file() { whole.file_stem() } else { whole.file_name() };
+    name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// Refuses a bundle with a known key (K-53); the settings are those of the app or the archive in `dir`.

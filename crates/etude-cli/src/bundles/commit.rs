@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use etude_process::{ChildEnvironment, standalone};
 use tempfile::TempDir;
 
+use super::name_of;
 use crate::problem::Problem;
 
 /// Variables that would lead git to another repository.
@@ -74,7 +75,7 @@ impl<'a> Commit<'a> {
         let named = if below.is_empty() { self.repository } else { &below };
         let name = named.trim_end_matches('/').rsplit(['/', ':']).next().unwrap_or_default();
         let name = match name.strip_suffix(".git").unwrap_or(name) {
-            "" | "." | ".." => crate::command::push::name_of(Path::new(self.repository)),
+            "" | "." | ".." => name_of(Path::new(self.repository)),
             name => name.to_owned(),
         };
         Ok(Checkout { app: tree.join(below), _dir: dir, name })

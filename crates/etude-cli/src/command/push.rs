@@ -1,6 +1,6 @@
 //! `etude push`: keeps an app in the database that machines share.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use etude_tools::bundle::{Bundle, MAX_BYTES};
 use serde_json::json;
@@ -29,7 +29,7 @@ fn pushed(context: &Context, args: &args::Push) -> Result<Exit, Problem> {
         true => archive(source)?,
         false => app(source)?,
     };
-    let own_name = || checkout.as_ref().map_or_else(|| name_of(source), |checkout| checkout.name.clone());
+    let own_name = || checkout.as_ref().map_or_else(|| bundles::name_of(source), |checkout| checkout.name.clone());
     let name = args.name.clone().unwrap_or_else(own_name);
     let dir = if source.is_file() { source.parent().unwrap_or(Path::new(".")) } else { source };
     let uploaded = bundles::push(context, &*context.engine(false)?, &bundle, dir, &name)?;
@@ -68,11 +68,4 @@ fn archive(path: &Path) -> Result<Bundle, Problem> {
     let file = std::fs::File::open(path).map_err(unreadable)?;
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     Bundle::read(bytes).map_err(|error| bundles::refused(&error))
-}
-
-/// The name of a directory, or of an archive without its extension.
-pub(crate) fn name_of(source: &Path) -> String {
-    let whole = source.canonicalize().unwrap_or_else(|_| PathBuf::from(source));
-    let name = if whole.is_file() { whole.file_stem() } else { whole.file_name() };
-    name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }

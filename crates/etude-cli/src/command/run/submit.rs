@@ -16,7 +16,6 @@ use serde_json::json;
 
 use super::unfit;
 use crate::args;
-use crate::command::push::name_of;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::follow::{Followed, follow};
@@ -166,7 +165,7 @@ fn bundle(context: &Context, engine: &dyn Engine, disk: &Disk, given: &args::Sub
         return Ok(bundles::find(engine, named)?.digest);
     }
     let bundle = Bundle::pack(disk.root()).map_err(|error| bundles::refused(&error))?;
-    bundles::push(context, engine, &bundle, disk.root(), &name_of(disk.root()))?;
+    bundles::push(context, engine, &bundle, disk.root(), &bundles::name_of(disk.root()))?;
     Ok(bundle.digest())
 }
 
