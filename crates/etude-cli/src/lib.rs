@@ -11,8 +11,6 @@ mod complete;
 mod context;
 mod engine;
 mod exit;
-#[cfg(feature = "postgres")]
-mod follow;
 mod local;
 mod paths;
 mod problem;

@@ -3,6 +3,8 @@
 mod backup;
 mod diff;
 pub(crate) mod find;
+#[cfg(feature = "postgres")]
+pub(crate) mod follow;
 pub(crate) mod judge;
 mod list;
 mod prune;
@@ -136,7 +138,7 @@ fn cancel(context: &Context, id: &str) -> Result<Exit, Refused> {
     #[cfg(feature = "postgres")]
     if view.run.placement.bundle.is_some() && engine.is_shared() {
         // A worker runs its destructor.
-        crate::follow::cancel(&*engine, &view, None, reason)?;
+        follow::cancel(&*engine, &view, None, reason)?;
         return Ok(cancelling(context, &id));
     }
     drop(engine);

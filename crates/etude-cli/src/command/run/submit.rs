@@ -16,9 +16,9 @@ use serde_json::json;
 
 use super::unfit;
 use crate::args;
+use crate::command::runs::follow::{Followed, follow};
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::follow::{Followed, follow};
 use crate::problem::Problem;
 use crate::render::stopped::of_engine;
 use crate::runtime::block_on;

@@ -137,7 +137,7 @@ fn on_fleet(
     wanted: &Wanted<'_>,
 ) -> Result<Exit, Problem> {
     if view.row.state == RunState::Queued {
-        return crate::follow::proceed(context, engine, view, Some(definition));
+        return super::follow::proceed(context, engine, view, Some(definition));
     }
     // A worker that has the run is named before anything else is checked.
     let session = engine.claim(&view.row.id).map_err(|e| of_engine(&e))?;
@@ -155,7 +155,7 @@ fn on_fleet(
     }
     drop(session);
     let view = engine.view(&view.row.id).map_err(|e| of_engine(&e))?;
-    crate::follow::proceed(context, engine, &view, Some(definition))
+    super::follow::proceed(context, engine, &view, Some(definition))
 }
 
 fn announcement(context: &Context, view: &RunView, attempt: &Continuation) -> Option<String> {

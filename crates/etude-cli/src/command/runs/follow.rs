@@ -14,8 +14,9 @@ use etude_runtime::record;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::document_of;
+use super::watch::Follower;
 use crate::command::run::finished;
-use crate::command::runs::watch::Follower;
 use crate::context::{About, Context};
 use crate::exit::Exit;
 use crate::problem::Problem;
@@ -112,7 +113,7 @@ pub(crate) fn cancel(
 
 /// How a run ended, from its result document.
 fn ended(engine: &dyn Engine, view: &RunView) -> Result<RunResult, Problem> {
-    let document: Document = crate::command::runs::document_of(engine, view)?;
+    let document: Document = document_of(engine, view)?;
     let errors = document.members.get("errors").and_then(Value::as_array);
     let errors = errors.into_iter().flatten().filter_map(failure_of).collect();
     Ok(RunResult { run_id: view.row.id.clone(), document, errors, gates: Vec::new(), limits: Limits::default() })
