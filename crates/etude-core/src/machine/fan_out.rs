@@ -29,7 +29,7 @@ pub(super) struct FanOut {
     /// How the elements at work are named.
     named: BTreeMap<usize, Item>,
     ended: BTreeMap<usize, Result<Json, Failure>>,
-    first_failure: Option<Failure>,
+    has_failed: bool,
     /// How many took the output of an earlier run.
     cached: usize,
     /// The output of one of them must not stand in for that of a later run.
@@ -121,7 +121,7 @@ impl FanOut {
             active: BTreeMap::new(),
             named: BTreeMap::new(),
             ended: BTreeMap::new(),
-            first_failure: None,
+            has_failed: false,
             cached: 0,
             is_partial: false,
             fatal: None,
@@ -159,7 +159,7 @@ impl FanOut {
         if let Err(failure) = &result
             && self.stopped.is_none()
         {
-            self.first_failure.get_or_insert_with(|| failure.clone());
+            self.has_failed = true;
             if self.fatal.is_none() && (self.stop_on_failure || ends_the_run(failure)) {
                 self.fatal = Some(failure.clone());
                 let why = Failure::new(FailureKind::Cancelled, "stopped because a sibling failed");
@@ -223,8 +223,9 @@ impl FanOut {
             return Err(failure);
         }
         let collect = matches!(&self.shape, Shape::Items { collect: true, .. });
-        if !collect && let Some(failure) = self.first_failure.take() {
-            return Err(failure);
+        // Which of several failures ends the step does not depend on which came first.
+        if !collect && let Some(failure) = self.ended.values().find_map(|result| result.as_ref().err()) {
+            return Err(failure.clone());
         }
         let mut text = String::new();
         for (index, result) in &self.ended {
@@ -327,7 +328,7 @@ impl Task for FanOut {
 
     /// A later run must try again what failed here.
     fn may_be_remembered(&self) -> bool {
-        self.first_failure.is_none() && !self.is_partial
+        !self.has_failed && !self.is_partial
     }
 
     fn is_cached(&self) -> bool {

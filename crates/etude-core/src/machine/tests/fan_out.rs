@@ -108,7 +108,7 @@ fn a_sibling_that_fails_after_it_was_stopped_is_cancelled() {
     );
 }
 
-/// `wait`: the siblings run to their end; then the group fails with the failure that came first.
+/// `wait`: the siblings run to their end; then the group fails with the first failure in the order of the plan, whichever came first.
 #[test]
 fn wait_lets_the_siblings_end() {
     check(
@@ -134,10 +134,10 @@ fn wait_lets_the_siblings_end() {
             emit step c succeeded
             emit step g failed
             result failed
-            error step_failed business/b code step `b` exited with status 1
-              at b.yaml
-              exit 1
-              stderr first
+            error step_failed business/a code step `a` exited with status 2
+              at a.yaml
+              exit 2
+              stderr second
             row business/g parallel failed, tries 0, 10 ms
             row business/a code failed, tries 1, 10 ms
             row business/b code failed, tries 1, 10 ms
