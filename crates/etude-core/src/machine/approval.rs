@@ -49,7 +49,7 @@ impl ApprovalTask {
             return Err(Failure::new(FailureKind::ApprovalDenied, format!("denied by {}{reason}", decision.by)));
         }
         let answer = decision.answer.text().map_err(|e| Failure::new(FailureKind::Environment, e.to_string()))?;
-        let (by, at) = (json!(decision.by), json!(decision.at));
+        let (by, at) = (json!(decision.by), json!((!decision.at.is_empty()).then_some(&decision.at)));
         Ok(Json::trusted(format!(r#"{{"approved":{},"answer":{answer},"by":{by},"at":{at}}}"#, decision.approved)))
     }
 

@@ -145,7 +145,7 @@ fn no_answer_arrives_and_the_denial_is_a_result() {
             done p/ok!timeout over
             abandon p/ok
             emit step ok succeeded
-            result succeeded {"approved":false,"answer":null,"by":"timeout","at":""}
+            result succeeded {"approved":false,"answer":null,"by":"timeout","at":null}
             row business/ok approval succeeded, tries 0, 10 ms
         "#]],
     );
@@ -165,7 +165,7 @@ fn no_answer_arrives_and_it_counts_as_approved() {
             done p/ok!timeout over
             abandon p/ok
             emit step ok succeeded
-            result succeeded {"approved":true,"answer":null,"by":"timeout","at":""}
+            result succeeded {"approved":true,"answer":null,"by":"timeout","at":null}
             row business/ok approval succeeded, tries 0, 10 ms
         "#]],
     );
@@ -341,7 +341,7 @@ fn unanswered_elements_come_to_what_on_timeout_says() {
             emit item ok[3] 4 started
             emit item ok[3] 4 succeeded, 4 of 4
             emit step ok succeeded
-            result succeeded [{"approved":true,"answer":null,"by":"timeout","at":""},{"approved":true,"answer":null,"by":"ada","at":"2026-01-01T00:00:00Z"},{"approved":true,"answer":null,"by":"timeout","at":""},{"approved":true,"answer":null,"by":"timeout","at":""}]
+            result succeeded [{"approved":true,"answer":null,"by":"timeout","at":null},{"approved":true,"answer":null,"by":"ada","at":"2026-01-01T00:00:00Z"},{"approved":true,"answer":null,"by":"timeout","at":null},{"approved":true,"answer":null,"by":"timeout","at":null}]
             row business/ok approval succeeded, tries 1, 10 ms, items 4 of 4
         "#]],
     );
