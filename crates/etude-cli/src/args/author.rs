@@ -66,6 +66,7 @@ pub(crate) enum SchemaOf {
     /// A test (`tests/*.yaml`)
     Test,
     /// The frontmatter of an application (APP.md)
+    #[value(alias = "app")]
     Application,
     /// The frontmatter of a skill (SKILL.md)
     Skill,
