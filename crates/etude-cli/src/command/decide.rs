@@ -110,6 +110,7 @@ fn decide(context: &Context, typed: &Typed<'_>) -> Result<Option<String>, Proble
         RunState::Waiting => super::runs::document_of(&*engine, &view)?.waiting,
         _ => Vec::new(),
     };
+    let waiting = if wanted.or(typed.question).is_none() { undecided(waiting, &view.signals) } else { waiting };
     if waiting.is_empty()
         && let Some((effect, signal)) = decided_before(&view.signals, wanted)
     {
@@ -121,10 +122,7 @@ fn decide(context: &Context, typed: &Typed<'_>) -> Result<Option<String>, Proble
     if !seen(context, typed, &gate)? {
         return Ok(None);
     }
-    let answer = match typed.answer {
-        Some(text) => check_answer(&gate, text)?,
-        None => Json::null(),
-    };
+    let answer = check_answer(&gate, typed)?;
     let decision = Decision {
         approved: typed.approved,
         answer,
@@ -145,6 +143,12 @@ fn decide(context: &Context, typed: &Typed<'_>) -> Result<Option<String>, Proble
     };
     say_decision(context, typed, id, &gate, &hint);
     Ok(Some(id.clone()))
+}
+
+/// Without what has been decided since the run began to wait.
+fn undecided(mut waiting: Vec<Value>, signals: &[Signal]) -> Vec<Value> {
+    waiting.retain(|gate| etude_runs::listing::decision(signals, gate).is_none());
+    waiting
 }
 
 /// The last decision of a run that waits no more, or that about `wanted`, with the effect that it is about.
@@ -195,13 +199,13 @@ fn on_server(context: &Context, remote: &Remote, typed: &Typed<'_>) -> Result<Ex
     if !seen(context, typed, &gate)? {
         return Ok(Exit::Done);
     }
-    let answer = typed.answer.map(|text| check_answer(&gate, text)).transpose()?;
+    let answer = check_answer(&gate, typed)?;
     let mut body = json!({"approved": typed.approved, "question": gate["payload"]["question"]});
     if let Some(reason) = typed.reason {
         body["reason"] = reason.into();
     }
     let mut body = body.to_string();
-    if let Some(answer) = answer.as_ref().and_then(|answer| answer.text().ok()) {
+    if let (Some(_), Ok(answer)) = (typed.answer, answer.text()) {
         body.pop();
         body.push_str(&format!(r#","answer":{answer}}}"#));
     }
@@ -355,10 +359,14 @@ fn check_approver(gate: &Value, by: &str) -> Result<(), Problem> {
         .hint("say who answers with --by NAME"))
 }
 
-fn check_answer(gate: &Value, text: &str) -> Result<Json, Problem> {
-    let answer = Json::parse(text).map_err(|e| Problem::usage(format!("`--answer` is not JSON: {e}")))?;
+/// What was answered; a denial needs no answer.
+fn check_answer(gate: &Value, typed: &Typed<'_>) -> Result<Json, Problem> {
+    let answer = match typed.answer {
+        Some(text) => Json::parse(text).map_err(|e| Problem::usage(format!("`--answer` is not JSON: {e}")))?,
+        None => Json::null(),
+    };
     let schema = &gate["payload"]["schema"];
-    if schema.is_null() {
+    if schema.is_null() || typed.answer.is_none() && !typed.approved {
         return Ok(answer);
     }
     let schema = etude_core::schema::Schema::lazy("answer", schema.clone(), std::collections::BTreeMap::new());
@@ -367,7 +375,9 @@ fn check_answer(gate: &Value, text: &str) -> Result<Json, Problem> {
     if violations.is_empty() {
         Ok(answer)
     } else {
-        Err(Problem::usage(format!("`--answer` does not fit: {}", violations.join("; ")))
+        let what =
+            if typed.answer.is_some() { "`--answer` does not fit" } else { "an answer is missing: give `--answer`" };
+        Err(Problem::usage(format!("{what}: {}", violations.join("; ")))
             .hint(format!("an answer must satisfy {}", gate["payload"]["schema"])))
     }
 }

@@ -104,6 +104,7 @@ fn answers_and_approvers_are_checked() {
     let id = test.run(&RUN).exit(5).id();
     test.run(&["approve", &id, "--by", "eve", "--answer", "{\"amount\":1}"]).exit(2).stderr_has("ann");
     test.run(&["approve", &id, "--by", "ann", "--answer", "{}"]).exit(2).stderr_has("amount");
+    test.run(&["approve", &id, "--by", "ann"]).exit(2).stderr_has("an answer is missing").stderr_has("amount");
     test.run(&["approve", &id, "--by", "ann", "--answer", "{\"amount\":1}"]).exit(0);
     test.run(&["approve", &id, "--by", "ann", "--answer", "{\"amount\":2}"])
         .exit(2)
@@ -155,6 +156,21 @@ fn several_things_are_waited_for_and_answered_one_by_one() {
     test.run(&["approve", &format!("{id}:p/gate[0]")]).exit(0);
     resume(&test, &id).output("done");
     assert_eq!(test.ledger(), ["list", "after"]);
+}
+
+/// of two questions the one that is left needs no name, also while the run has not gone on with the first answer.
+#[test]
+fn what_has_been_answered_is_asked_no_more() {
+    let test = Test::new().pipeline("p", |p| {
+        p.note("list", "[\"a\",\"b\"]")
+            .step("name: gate\ntype: approval\nmessage: \"{{item}}?\"\nfor_each: \"{{list.output}}\"\nmax_parallel: 2")
+            .note("after", "\"done\"")
+    });
+    let id = test.run_json("p").exit(5).id();
+    test.run(&["approve", &format!("{id}:p/gate[0]")]).exit(0);
+    test.run(&["approve", &id]).exit(0).stderr_has("p/gate[1]");
+    test.run(&["approve", &id]).exit(2).stderr_has("already been answered");
+    resume(&test, &id).output("done");
 }
 
 /// a run that waits can be cancelled; its destructor runs.
