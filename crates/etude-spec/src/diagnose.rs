@@ -1,4 +1,5 @@
-//! The named constructors of diagnostics, by what they are about. Messages are written here and nowhere else.
+//! The named constructors of diagnostics, by what they are about. Messages are written here and nowhere else, except
+//! for those of YAML itself: `yaml/diagnose.rs`.
 
 pub(crate) mod applications;
 pub(crate) mod automation;
@@ -11,4 +12,3 @@ pub(crate) mod skills;
 pub(crate) mod stage_machine;
 pub(crate) mod tools;
 pub(crate) mod values;
-pub(crate) mod yaml;

@@ -1,6 +1,6 @@
 //! Which pipelines an app has.
 
-use crate::diagnose::yaml as diagnose;
+use crate::diagnose::files as diagnose;
 use crate::diagnostic::Diagnostic;
 use crate::learned::LEARNED;
 use crate::source::{FileKind, ReadFailure, Sources};

@@ -4,11 +4,10 @@ mod head;
 
 use std::sync::Arc;
 
-use crate::diagnose::yaml as diagnose;
 use crate::diagnostic::Diagnostic;
 use crate::pipeline::source_text;
 use crate::source::{SourceFile, Sources, Span};
-use crate::yaml::{self, Node};
+use crate::yaml::{self, Node, diagnose};
 
 pub use head::{Fault, Head, LIMIT, Scan, scan};
 

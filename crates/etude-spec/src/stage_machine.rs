@@ -21,7 +21,7 @@ use std::sync::Arc;
 use etude_core::effect::Command;
 use etude_core::plan::stages::{Guard, Policy, Script, StageMachine};
 
-use crate::diagnose::{stage_machine as diagnose, yaml as diagnose_yaml};
+use crate::diagnose::{files as diagnose_files, stage_machine as diagnose};
 use crate::diagnostic::{self, Diagnostic};
 use crate::pipeline::input::InputDecl;
 use crate::source::{FileKind, ReadFailure, Sources};
@@ -108,7 +108,7 @@ impl<'s> Machines<'s> {
                     ReadFailure::Other(why) => why,
                     _ => "it is not a directory".to_owned(),
                 };
-                diagnostics.push(diagnose_yaml::unreadable(MACHINES, &why));
+                diagnostics.push(diagnose_files::unreadable(MACHINES, &why));
             }
         }
         Self { sources, rules, names, diagnostics }

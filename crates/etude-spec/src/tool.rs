@@ -77,7 +77,7 @@ pub fn load(sources: &dyn Sources) -> (Vec<AppTool>, Vec<Diagnostic>) {
                 ReadFailure::Other(why) => why,
                 _ => "it is not a directory".to_owned(),
             };
-            return (Vec::new(), vec![crate::diagnose::yaml::unreadable(TOOLS, &why)]);
+            return (Vec::new(), vec![files::unreadable(TOOLS, &why)]);
         }
     };
     entries.retain(|entry| !entry.name.starts_with(['.', '_']));

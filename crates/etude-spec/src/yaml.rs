@@ -5,6 +5,7 @@
 //! aliases are expanded within a budget.
 
 mod build;
+pub(crate) mod diagnose;
 mod locate;
 mod node;
 mod scalar;

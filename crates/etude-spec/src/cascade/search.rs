@@ -13,7 +13,7 @@ use crate::cascade::library;
 use crate::cascade::parallel;
 use crate::cascade::skill::{MODULES, SUFFIX, Skill};
 use crate::diagnose::applications::too_many;
-use crate::diagnose::{cascade as diagnose, yaml};
+use crate::diagnose::{cascade as diagnose, files};
 use crate::diagnostic::Diagnostic;
 use crate::skill::SKILL_FILE;
 use crate::source::{Entry, FileKind, ReadFailure, SourceFile, Sources};
@@ -427,10 +427,10 @@ fn is_skill_file(name: &str) -> bool {
 pub(super) fn text(sources: &dyn Sources, path: &str, shown: &str) -> Result<Arc<SourceFile>, Box<Diagnostic>> {
     let bytes = sources.read(path, MAX_SIZE).map_err(|failure| {
         Box::new(match failure {
-            ReadFailure::TooLarge { len } => yaml::too_large(shown, len, MAX_SIZE),
-            ReadFailure::Outside => yaml::unreadable(shown, "a link leads out of the directory"),
-            ReadFailure::Other(why) => yaml::unreadable(shown, &why),
-            ReadFailure::Missing | ReadFailure::WrongKind => yaml::unreadable(shown, "it is not there"),
+            ReadFailure::TooLarge { len } => files::too_large(shown, len, MAX_SIZE),
+            ReadFailure::Outside => files::unreadable(shown, "a link leads out of the directory"),
+            ReadFailure::Other(why) => files::unreadable(shown, &why),
+            ReadFailure::Missing | ReadFailure::WrongKind => files::unreadable(shown, "it is not there"),
         })
     })?;
     match String::from_utf8(bytes) {
@@ -438,7 +438,7 @@ pub(super) fn text(sources: &dyn Sources, path: &str, shown: &str) -> Result<Arc
         Err(error) => {
             let valid = error.utf8_error().valid_up_to();
             let bytes = error.into_bytes();
-            Err(Box::new(yaml::not_utf8(shown, &String::from_utf8_lossy(&bytes[..valid]))))
+            Err(Box::new(files::not_utf8(shown, &String::from_utf8_lossy(&bytes[..valid]))))
         }
     }
 }

@@ -1,13 +1,32 @@
-//! P04xx and P0501: files that definitions name.
+//! P0101 to P0103, P04xx and P0501: files that hold definitions, and files that definitions name.
 
 use std::sync::Arc;
 
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::source::{SourceFile, Span};
-use crate::wording::{did_you_mean, quoted, visible};
+use crate::wording::{did_you_mean, number, quoted, visible};
 
 type File = Arc<SourceFile>;
+
+pub(crate) fn unreadable(path: &str, why: &str) -> Diagnostic {
+    let file = SourceFile::new(path, "");
+    Diagnostic::error(Code::Unreadable, &file, None, format!("{} cannot be read: {why}", quoted(path)))
+}
+
+pub(crate) fn too_large(path: &str, len: u64, limit: u64) -> Diagnostic {
+    let file = SourceFile::new(path, "");
+    let message = format!("{} has {} bytes; at most {} are read", quoted(path), number(len), number(limit));
+    Diagnostic::error(Code::TooLarge, &file, None, message)
+        .hint("keep data in files of its own and let a code step read them")
+}
+
+pub(crate) fn not_utf8(path: &str, valid: &str) -> Diagnostic {
+    let file = SourceFile::new(path, valid);
+    let at = Span::new(valid.len(), valid.len());
+    let message = format!("{} is not UTF-8: the byte after this place cannot be decoded", quoted(path));
+    Diagnostic::error(Code::NotUtf8, &file, at, message).hint("save the file as UTF-8")
+}
 
 /// `what` is what the file is for: `the schema`.
 pub(crate) fn missing_file(file: &File, at: Span, what: &str, path: &str, full: &str, beside: &[String]) -> Diagnostic {

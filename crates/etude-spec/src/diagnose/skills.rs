@@ -219,7 +219,7 @@ pub fn body_not_utf8(path: &str, at: u64) -> Diagnostic {
 
 /// A `SKILL.md` cannot be read.
 pub fn unreadable(path: &str, why: &str) -> Diagnostic {
-    super::yaml::unreadable(path, why).named("SK_YAML")
+    super::files::unreadable(path, why).named("SK_YAML")
 }
 
 /// A skill is hidden by one of the same name that was found first.

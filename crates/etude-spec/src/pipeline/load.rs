@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use etude_core::plan::Sequence;
 use etude_core::schema::Schema;
 
-use crate::diagnose::{files as diagnose_files, values, yaml as diagnose};
+use crate::diagnose::{files as diagnose, values};
 use crate::diagnostic::Diagnostic;
 use crate::discover::{CONSTRUCTOR, DESTRUCTOR, Discovery};
 use crate::fields::check::Findings;
@@ -92,7 +92,7 @@ pub(crate) fn source(sources: &dyn Sources, path: &str) -> Result<Arc<SourceFile
     let bytes = sources.read(path, MAX_SIZE).map_err(|failure| match failure {
         ReadFailure::Missing => {
             let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
-            (diagnose_files::no_pipeline_file(dir), true)
+            (diagnose::no_pipeline_file(dir), true)
         }
         ReadFailure::TooLarge { len } => (diagnose::too_large(path, len, MAX_SIZE), false),
         ReadFailure::Outside => (diagnose::unreadable(path, "it lies outside the app's directory"), false),

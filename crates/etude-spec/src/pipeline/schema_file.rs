@@ -6,7 +6,7 @@ use std::sync::Arc;
 use etude_core::schema::Schema;
 use serde_json::{Map, Value};
 
-use crate::diagnose::{files as diagnose, values, yaml};
+use crate::diagnose::{files as diagnose, values};
 use crate::diagnostic::Diagnostic;
 use crate::json_text;
 use crate::pipeline::place_in;
@@ -133,9 +133,9 @@ impl<'a> Bundle<'a> {
             Ok(bytes) => bytes,
             Err(failure) => {
                 self.diagnostics.push(match failure {
-                    ReadFailure::TooLarge { len } => yaml::too_large(path, len, MAX_SIZE),
-                    ReadFailure::Other(why) => yaml::unreadable(path, &why),
-                    _ => yaml::unreadable(path, "it is no longer there"),
+                    ReadFailure::TooLarge { len } => diagnose::too_large(path, len, MAX_SIZE),
+                    ReadFailure::Other(why) => diagnose::unreadable(path, &why),
+                    _ => diagnose::unreadable(path, "it is no longer there"),
                 });
                 return None;
             }
@@ -144,7 +144,7 @@ impl<'a> Bundle<'a> {
             Ok(text) => text,
             Err(error) => {
                 let valid = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]).into_owned();
-                self.diagnostics.push(yaml::not_utf8(path, &valid));
+                self.diagnostics.push(diagnose::not_utf8(path, &valid));
                 return None;
             }
         };

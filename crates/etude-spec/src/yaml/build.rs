@@ -7,11 +7,10 @@ use std::sync::Arc;
 use granit_parser::{Event, Parser, ScalarStyle, Tag};
 
 use crate::code::Code;
-use crate::diagnose::yaml as diagnose;
 use crate::diagnostic::Diagnostic;
 use crate::source::{SourceFile, Span};
 use crate::yaml::node::{Entries, Node, Scalar, Style, Value};
-use crate::yaml::{simple, syntax};
+use crate::yaml::{diagnose, simple, syntax};
 
 /// How deeply values may be nested: as deeply as JSON that is read (`serde_json`), which many of them become.
 pub const MAX_DEPTH: usize = 127;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use granit_parser::{ErrorKind, ScanError};
 
-use crate::diagnose::yaml as diagnose;
 use crate::diagnostic::Diagnostic;
 use crate::source::{SourceFile, Span};
 use crate::wording::quoted;
 use crate::yaml::build::MAX_DEPTH;
+use crate::yaml::diagnose;
 
 /// The diagnostic for an error of the parser in `text`, which stands in `file` from byte `base` on.
 pub(crate) fn diagnose(file: &Arc<SourceFile>, text: &str, base: usize, error: &ScanError) -> Diagnostic {

@@ -1,4 +1,4 @@
-//! P01xx: files and YAML.
+//! P01xx: YAML that cannot be read, or means something else than it seems to.
 
 use std::sync::Arc;
 
@@ -8,25 +8,6 @@ use crate::source::{SourceFile, Span};
 use crate::wording::{number, plain, quoted};
 
 type File = Arc<SourceFile>;
-
-pub(crate) fn unreadable(path: &str, why: &str) -> Diagnostic {
-    let file = SourceFile::new(path, "");
-    Diagnostic::error(Code::Unreadable, &file, None, format!("{} cannot be read: {why}", quoted(path)))
-}
-
-pub(crate) fn too_large(path: &str, len: u64, limit: u64) -> Diagnostic {
-    let file = SourceFile::new(path, "");
-    let message = format!("{} has {} bytes; at most {} are read", quoted(path), number(len), number(limit));
-    Diagnostic::error(Code::TooLarge, &file, None, message)
-        .hint("keep data in files of its own and let a code step read them")
-}
-
-pub(crate) fn not_utf8(path: &str, valid: &str) -> Diagnostic {
-    let file = SourceFile::new(path, valid);
-    let at = Span::new(valid.len(), valid.len());
-    let message = format!("{} is not UTF-8: the byte after this place cannot be decoded", quoted(path));
-    Diagnostic::error(Code::NotUtf8, &file, at, message).hint("save the file as UTF-8")
-}
 
 pub(crate) fn syntax(file: &File, at: Span, why: &str, hint: Option<String>) -> Diagnostic {
     Diagnostic::error(Code::Syntax, file, at, format!("the YAML cannot be parsed: {why}")).maybe_hint(hint)
