@@ -20,10 +20,9 @@ use crate::diagnose::{automation as diagnose, references, values};
 use crate::diagnostic::{self, Diagnostic};
 use crate::fields::check::{Findings, Subject, object};
 use crate::fields::{Object, automation as tables};
-use crate::pipeline::text;
 use crate::serve::{self, Mcp, PipelineLimits};
 use crate::source::{SourceFile, Span};
-use crate::yaml::{self, Entries, Node};
+use crate::yaml::{self, Entries, Node, text};
 
 /// The keys of etude.yaml that this module reads.
 pub(crate) const SECTIONS: [&str; 3] = ["schedules", "webhooks", "notices"];

@@ -14,11 +14,11 @@ use indexmap::IndexMap;
 
 use crate::diagnose::values;
 use crate::diagnostic::{self, Diagnostic};
+use crate::duration;
 use crate::fields::check::{Findings, Subject, object};
 use crate::fields::config as tables;
-use crate::pipeline::{boolean, duration, integer, number, text, texts};
 use crate::source::{SourceFile, Span};
-use crate::yaml::{self, Entries, Node};
+use crate::yaml::{self, Entries, Node, boolean, integer, number, text, texts};
 use crate::{automation, serve};
 
 /// One configuration file.
@@ -321,10 +321,10 @@ fn provider(found: &mut Findings<'_>, name: &str, node: &Node<'_>) -> Option<Pro
         headers: each(entries?, "headers", |_, value| value.as_text().map(str::to_owned)),
         structured_output: boolean(entries?, "structured_output")
             .or_else(|| text(entries?, "structured_output").map(|word| word.text == "native")),
-        timeout_ms: duration(entries?, "timeout").filter(|ms| *ms > 0),
+        timeout_ms: duration::of_field(entries?, "timeout").filter(|ms| *ms > 0),
         context_tokens: whole(entries?, "context"),
         threads: whole(entries?, "threads"),
-        idle_ms: duration(entries?, "idle"),
+        idle_ms: duration::of_field(entries?, "idle"),
         tool_calling: owned(map(entries?, "capabilities"), "toolCalling"),
     })
 }
@@ -355,7 +355,7 @@ fn mcp_server(found: &mut Findings<'_>, name: &str, node: &Node<'_>) -> Option<M
         env: pairs("env"),
         url: owned("url"),
         headers: pairs("headers"),
-        timeout_ms: duration(entries, "timeout").filter(|ms| *ms > 0),
+        timeout_ms: duration::of_field(entries, "timeout").filter(|ms| *ms > 0),
         protocol: owned("protocol"),
     })
 }

@@ -1,6 +1,6 @@
 //! Durations: `500ms`, `30s`, `5m`, `1h`, or a bare number of seconds.
 
-use crate::yaml::{Node, Plain};
+use crate::yaml::{Entries, Node, Plain};
 
 /// Longest duration: about ten years, so that sums of durations stay far from overflow.
 const MAX_MS: f64 = 315_360_000_000.0;
@@ -50,6 +50,11 @@ pub fn text(ms: u64) -> String {
     let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
     let unit = units.into_iter().find(|(_, size)| ms > 0 && ms.is_multiple_of(*size));
     unit.map_or_else(|| format!("{ms}ms"), |(unit, size)| format!("{}{unit}", ms / size))
+}
+
+/// The duration that a field is, in milliseconds, if it is one.
+pub(crate) fn of_field(entries: &Entries<'_>, field: &str) -> Option<u64> {
+    of_node(entries.get(field)?).ok()
 }
 
 /// The duration that a value is, in milliseconds; it may have days.

@@ -16,10 +16,10 @@ use crate::diagnostic::{self, Diagnostic};
 use crate::discover::PIPELINES;
 use crate::fields::check::{Findings, Subject, object};
 use crate::fields::learn::{COUNTS, LEARN_FILE};
-use crate::pipeline::{boolean, source_text, text};
+use crate::pipeline::source_text;
 use crate::source::{FileKind, SourceFile, Sources, Span};
 use crate::wording::quoted;
-use crate::yaml::{self, Entries, Node};
+use crate::yaml::{self, Entries, Node, boolean, text};
 
 pub use content::{called_by, content, content_of, hash_of_tool, tools_of};
 pub use edit::{with_accepted_risk, with_content, with_requests, with_state};

@@ -27,8 +27,7 @@ mod step;
 pub(crate) use condition::literal;
 pub(crate) use extent::{Excess, MAX_BYTES, MAX_DEPTH, MAX_STEPS};
 pub(crate) use files::{below, beside};
-pub(crate) use load::{check_parameters, place_in, source, source_text};
-pub(crate) use read::{boolean, duration, integer, integer_of as whole, number, text, texts};
+pub(crate) use load::{check_parameters, source, source_text};
 pub(crate) use schema_file::{inline, meta_words};
 
 pub use app::{App, Pipeline, Report, Summary};

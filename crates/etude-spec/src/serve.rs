@@ -4,8 +4,7 @@ use crate::automation::template;
 use crate::diagnose::automation as diagnose;
 use crate::duration::long_of_node;
 use crate::fields::check::Findings;
-use crate::pipeline::{integer, number, text};
-use crate::yaml::{Entries, Node};
+use crate::yaml::{Entries, Node, integer, number, text};
 
 /// Limits of a server. What the file does not say is `None`.
 #[derive(Debug, Clone, PartialEq, Default)]

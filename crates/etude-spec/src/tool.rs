@@ -11,11 +11,12 @@ use serde_json::Value;
 
 use crate::diagnose::{files, references, tools as diagnose, values};
 use crate::diagnostic::{self, Diagnostic};
+use crate::duration;
 use crate::fields::check::{Findings, Subject, object};
 use crate::fields::tool::TOOL;
-use crate::pipeline::{boolean, command, duration, meta_words, place_in, source_text, text, texts};
+use crate::pipeline::{command, meta_words, source_text};
 use crate::source::{Entry, FileKind, ReadFailure, SourceFile, Sources, join};
-use crate::yaml::{self, Entries, Locator, Node};
+use crate::yaml::{self, Entries, Locator, Node, boolean, place_in, text, texts};
 
 mod script;
 
@@ -193,7 +194,7 @@ fn tool(
     if let (Some(command), Some(line)) = (&command, line) {
         missing_scripts(found, sources, command, line.at);
     }
-    if let (Some(node), Some(0)) = (entries.get("timeout"), duration(entries, "timeout")) {
+    if let (Some(node), Some(0)) = (entries.get("timeout"), duration::of_field(entries, "timeout")) {
         found.push(values::zero_timeout(found.file, node.span));
     }
     // Everything is read before the first absence ends it, so that all faults are reported.
@@ -206,7 +207,7 @@ fn tool(
         gated: boolean(entries, "gated").unwrap_or(true),
         effects: boolean(entries, "effects"),
         approval_key,
-        timeout_ms: duration(entries, "timeout").unwrap_or(DEFAULT_TIMEOUT_MS),
+        timeout_ms: duration::of_field(entries, "timeout").unwrap_or(DEFAULT_TIMEOUT_MS),
         tags: texts(entries, "tags"),
         file: path.to_owned(),
         has_help: false,

@@ -6,6 +6,7 @@
 
 mod build;
 pub(crate) mod diagnose;
+mod field;
 mod locate;
 mod node;
 mod scalar;
@@ -14,6 +15,7 @@ mod syntax;
 
 pub(crate) use build::parse_part;
 pub use build::{MAX_DEPTH, MAX_EXPANSION, parse};
+pub(crate) use field::{Text, boolean, integer, number, place, place_in, text, texts};
 pub use locate::Locator;
 pub use node::{Entries, Node, Scalar, Style, Value};
 pub use scalar::Plain;

@@ -5,7 +5,7 @@ use globset::Glob;
 use super::{Broken, Entry};
 use crate::diagnose::automation as diagnose;
 use crate::diagnostic::Diagnostic;
-use crate::pipeline::{boolean, text, texts};
+use crate::yaml::{boolean, text, texts};
 
 /// One outgoing notice, as the file has it.
 #[derive(Debug, Clone)]

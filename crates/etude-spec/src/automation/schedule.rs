@@ -5,8 +5,8 @@ use serde_json::{Map, Value};
 use super::{Broken, Entry, Target};
 use crate::diagnose::{automation as diagnose, values};
 use crate::diagnostic::Diagnostic;
-use crate::pipeline::text;
 use crate::schedule::{Cron, MIN_INTERVAL_MS, Timing, zone};
+use crate::yaml::text;
 
 /// The default of `catch_up_within`: a day, in milliseconds.
 const CATCH_UP_WITHIN_MS: u64 = 86_400_000;

@@ -5,8 +5,7 @@ use serde_json::{Map, Value};
 use super::{Broken, Entry, Target, template};
 use crate::diagnose::automation as diagnose;
 use crate::diagnostic::Diagnostic;
-use crate::pipeline::{text, texts};
-use crate::yaml::{Entries, Node};
+use crate::yaml::{Entries, Node, text, texts};
 
 /// One incoming webhook, as the file has it.
 #[derive(Debug, Clone)]

@@ -4,8 +4,7 @@ use super::fleet::size;
 use crate::diagnose::values;
 use crate::duration::long_of_node;
 use crate::fields::check::Findings;
-use crate::pipeline::{integer, text};
-use crate::yaml::{Entries, Node};
+use crate::yaml::{Entries, Node, integer, text};
 
 /// What a lease has beyond three beats, in milliseconds.
 const MARGIN_MS: u64 = 1_000;

@@ -5,9 +5,8 @@ use indexmap::IndexMap;
 use crate::diagnose::values;
 use crate::diagnostic::Diagnostic;
 use crate::fields::check::Findings;
-use crate::pipeline::{boolean, integer, number, texts, whole};
 use crate::source::{SourceFile, Span};
-use crate::yaml::{self, Entries, Node};
+use crate::yaml::{self, Entries, Node, boolean, integer, number, texts};
 
 /// Members that an app's own file cannot set, each with the reason.
 const OF_USER: [(&str, &str); 3] = [
@@ -95,7 +94,7 @@ fn queue(entries: &Entries<'_>) -> Queue {
         per_tenant: small("per_tenant"),
         per_app: small("per_app"),
         per_label: labels
-            .filter_map(|(label, _, node)| Some((label.to_owned(), u32::try_from(whole(node)?).ok()?)))
+            .filter_map(|(label, _, node)| Some((label.to_owned(), u32::try_from(node.as_integer()?).ok()?)))
             .collect(),
         allow: Allow {
             network: allowed("network"),

@@ -3,8 +3,7 @@
 use crate::diagnose::learn as diagnose;
 use crate::fields::check::Findings;
 use crate::learned::State;
-use crate::pipeline::{boolean, integer, number, text, texts};
-use crate::yaml::{Entries, Node};
+use crate::yaml::{Entries, Node, boolean, integer, number, text, texts};
 
 /// `learn` of one file: what it does not say is `None`.
 #[derive(Debug, Clone, PartialEq, Default)]

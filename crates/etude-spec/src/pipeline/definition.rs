@@ -8,7 +8,7 @@ use etude_core::template::{Reference, Template};
 
 use crate::pipeline::input::InputDecl;
 use crate::source::Span;
-use crate::yaml::Node;
+use crate::yaml::{Node, Text};
 
 /// A whole file.
 pub(crate) struct Definition<'n> {
@@ -20,13 +20,6 @@ pub(crate) struct Definition<'n> {
     pub(crate) output: Option<Text<'n>>,
     /// A deviation leads to skill mode: where the file says so.
     pub(crate) fallback: Option<Span>,
-}
-
-/// A text with its place.
-#[derive(Clone, Copy)]
-pub(crate) struct Text<'n> {
-    pub(crate) text: &'n str,
-    pub(crate) at: Span,
 }
 
 /// A step.

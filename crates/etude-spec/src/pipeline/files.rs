@@ -7,9 +7,9 @@ use etude_core::effect::Command;
 use crate::diagnose::{files as diagnose, values};
 use crate::fields::check::Findings;
 use crate::pipeline::command;
-use crate::pipeline::definition::{Body, SchemaDef, StepDef, Text, ValidatorDef};
+use crate::pipeline::definition::{Body, SchemaDef, StepDef, ValidatorDef};
 use crate::source::{FileKind, ReadFailure, Sources, Span, join};
-use crate::yaml::Locator;
+use crate::yaml::{Locator, Text};
 
 /// Extensions for which an interpreter is known.
 const SCRIPTS: &[&str] = &["py", "sh", "js", "mjs", "ts", "rb", "pl"];

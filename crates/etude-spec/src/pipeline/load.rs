@@ -21,7 +21,7 @@ use crate::pipeline::shape::Shape;
 use crate::pipeline::{files, names, read, schema_file, skill};
 use crate::source::{ReadFailure, SourceFile, Sources};
 use crate::stage_machine::{Machines, Rules};
-use crate::yaml::{self, Node};
+use crate::yaml::{self, Node, place_in};
 
 /// Largest definition file that is read, in bytes.
 pub(crate) const MAX_SIZE: u64 = 1 << 20;
@@ -387,19 +387,4 @@ pub(crate) fn check_parameters(found: &mut Findings<'_>, input: &InputDecl, node
             found.push(values::bad_default(found.file, place("/default"), &parameter.name, &why));
         }
     }
-}
-
-/// The place of what a JSON pointer names inside a value.
-pub(crate) fn place_in(node: &Node<'_>, pointer: &str) -> crate::source::Span {
-    let mut node = node;
-    for token in pointer.split('/').skip(1) {
-        let token = crate::json_text::unescaped(token);
-        let inner = match (node.as_map(), node.as_seq()) {
-            (Some(entries), _) => entries.get(&token),
-            (_, Some(items)) => token.parse::<usize>().ok().and_then(|index| items.get(index)),
-            _ => None,
-        };
-        node = inner.unwrap_or(node);
-    }
-    node.span
 }

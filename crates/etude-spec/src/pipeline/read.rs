@@ -5,11 +5,10 @@ use etude_core::template::{self, ProblemKind, Template};
 use crate::diagnose::{references, values};
 use crate::fields::check::{Findings, Subject, object};
 use crate::fields::pipeline as tables;
-use crate::pipeline::definition::{Definition, StepDef, TemplateUse, Text};
+use crate::pipeline::definition::{Definition, StepDef, TemplateUse};
 use crate::pipeline::input::{self, InputDecl};
 use crate::pipeline::step;
-use crate::source::Span;
-use crate::yaml::{Entries, Locator, Node, Plain};
+use crate::yaml::{Entries, Locator, Node, text, texts};
 
 /// Reads the definition in `root`; `dir_name` is the name that the pipeline must have. Without a definition there is
 /// at least one error.
@@ -68,48 +67,6 @@ pub(crate) fn steps<'n>(
     items.iter().filter_map(|item| step::read(found, item, key.span, names, group)).collect()
 }
 
-/// The text of a field, if it is text and not blank.
-pub(crate) fn text<'n>(entries: &'n Entries<'n>, field: &str) -> Option<Text<'n>> {
-    let node = entries.get(field)?;
-    let text = node.as_text().filter(|text| !text.trim().is_empty())?;
-    Some(Text { text, at: node.span })
-}
-
-/// The texts of a list; what is none was reported.
-pub(crate) fn texts(entries: &Entries<'_>, field: &str) -> Vec<String> {
-    let items = entries.get(field).and_then(Node::as_seq).unwrap_or_default();
-    items.iter().filter_map(|item| item.as_text().map(str::to_owned)).collect()
-}
-
-/// A whole number, if it is one.
-pub(crate) fn integer(entries: &Entries<'_>, field: &str) -> Option<i64> {
-    integer_of(entries.get(field)?)
-}
-
-pub(crate) fn integer_of(node: &Node<'_>) -> Option<i64> {
-    match node.as_plain()? {
-        Plain::Int(digits) => digits.parse().ok(),
-        _ => None,
-    }
-}
-
-/// A number, if it is one.
-pub(crate) fn number(entries: &Entries<'_>, field: &str) -> Option<f64> {
-    match entries.get(field)?.as_plain()? {
-        Plain::Int(text) | Plain::Float(text) => text.parse().ok(),
-        _ => None,
-    }
-}
-
-pub(crate) fn boolean(entries: &Entries<'_>, field: &str) -> Option<bool> {
-    entries.get(field)?.as_bool()
-}
-
-/// A duration in milliseconds, if it is one.
-pub(crate) fn duration(entries: &Entries<'_>, field: &str) -> Option<u64> {
-    crate::duration::of_node(entries.get(field)?).ok()
-}
-
 /// Reads templates of one step and keeps those that have references.
 pub(crate) struct Templates<'a, 'n> {
     pub(crate) uses: Vec<TemplateUse<'n>>,
@@ -160,14 +117,4 @@ impl<'n> Templates<'_, 'n> {
     ) -> Option<Template> {
         self.read(found, field, entries.get(field)?, true)
     }
-}
-
-/// The place of a value, or of its key if it was left out.
-pub(crate) fn place(entries: &Entries<'_>, field: &str) -> Span {
-    entries.entry(field).map_or_else(
-        Span::default,
-        |(key, value)| {
-            if value.span.is_empty() { key.span } else { value.span }
-        },
-    )
 }

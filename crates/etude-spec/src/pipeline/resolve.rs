@@ -13,7 +13,7 @@ use crate::discover::{CONSTRUCTOR, DESTRUCTOR, PIPELINES};
 use crate::fields::check::Findings;
 use crate::learned;
 use crate::pipeline::called::CalledMachine;
-use crate::pipeline::definition::{BindingDef, Body, LlmDef, SchemaDef, StepDef, Text};
+use crate::pipeline::definition::{BindingDef, Body, LlmDef, SchemaDef, StepDef};
 use crate::pipeline::extent::Extent;
 use crate::pipeline::input::{InputDecl, fits};
 use crate::pipeline::load::{Loaded, Loader};
@@ -23,7 +23,7 @@ use crate::pipeline::skill::{self, Skill};
 use crate::pipeline::{cacheable, files, schema_file};
 use crate::source::{FileKind, SourceFile, Span, join};
 use crate::stage_machine::stage_alone;
-use crate::yaml::{Locator, Node};
+use crate::yaml::{Locator, Node, Text};
 
 /// One pipeline while its schemas and other pipelines are brought in.
 pub(super) struct Bringing<'l, 'a, 'f, 's> {

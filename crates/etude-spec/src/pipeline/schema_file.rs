@@ -9,9 +9,8 @@ use serde_json::{Map, Value};
 use crate::diagnose::{files as diagnose, values};
 use crate::diagnostic::Diagnostic;
 use crate::json_text;
-use crate::pipeline::place_in;
 use crate::source::{ReadFailure, SourceFile, Sources, Span, join};
-use crate::yaml::Node;
+use crate::yaml::{Node, place_in};
 
 /// Largest schema file that is read, in bytes.
 const MAX_SIZE: u64 = 16 << 20;

@@ -8,11 +8,10 @@ use crate::diagnose::references;
 use crate::diagnostic::Diagnostic;
 use crate::discover::{CONSTRUCTOR, DESTRUCTOR};
 use crate::fields::check::Findings;
-use crate::pipeline::definition::Text;
 use crate::skill::{self, Instructions, SKILL_FILE, tool_list};
 use crate::source::{FileKind, SourceFile, Sources, Span};
 use crate::tool::{self, AppTool};
-use crate::yaml::Node;
+use crate::yaml::{Node, Text};
 
 /// The built-in tools that only read.
 const READING: &[&str] = &["Read", "Glob", "Grep", "List"];

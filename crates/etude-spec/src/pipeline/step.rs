@@ -7,18 +7,19 @@ use etude_core::template::{Template, is_step_name};
 
 use crate::Diagnostic;
 use crate::diagnose::{references, values};
+use crate::duration;
 use crate::fields::check::{Findings, Subject, object};
 use crate::fields::{Field, Object, pipeline as tables};
 use crate::pipeline::command;
 use crate::pipeline::condition;
 use crate::pipeline::definition::{
     ApprovalDef, BindingDef, Body, CacheDef, ChooseDef, CodeDef, ForEachDef, LlmDef, SchemaDef, SkillDef, StepDef,
-    Text, ValidatorDef,
+    ValidatorDef,
 };
-use crate::pipeline::read::{self, Templates, boolean, duration, integer, integer_of, number, place, text, texts};
+use crate::pipeline::read::{self, Templates};
 use crate::source::Span;
 use crate::wording::{list as list_words, plain};
-use crate::yaml::{Entries, Node};
+use crate::yaml::{Entries, Node, Text, boolean, integer, number, place, text, texts};
 
 /// Most answers of a skill step's model unless it says otherwise.
 const MAX_TURNS: u32 = 50;
@@ -58,7 +59,7 @@ pub(crate) fn read<'n>(
         when,
         require,
         for_each,
-        timeout_ms: duration(entries, "timeout").filter(|ms| *ms > 0),
+        timeout_ms: duration::of_field(entries, "timeout").filter(|ms| *ms > 0),
         cache,
         effects: boolean(entries, "effects").unwrap_or(false),
         schema: table.and_then(|(_, table)| table.field("schema")).and_then(|_| schema(entries)),
@@ -175,7 +176,7 @@ fn check_combinations(found: &mut Findings<'_>, entries: &Entries<'_>, step: &St
         let label = "a person's decision would be reused";
         found.push(values::contradiction(found.file, key.span, message, label, "remove `cache`"));
     }
-    if duration(entries, "timeout") == Some(0) {
+    if duration::of_field(entries, "timeout") == Some(0) {
         found.push(values::zero_timeout(found.file, place(entries, "timeout")));
     }
     if let (Body::Approval(_), Some((key, _)), None) = (&step.body, entries.entry("on_timeout"), entries.get("timeout"))
@@ -248,7 +249,7 @@ fn cache<'n>(
     match (node.as_bool(), node.as_map()) {
         (Some(true), _) => Some(CacheDef { ttl_ms: None, key: None }),
         (_, Some(long)) => Some(CacheDef {
-            ttl_ms: duration(long, "ttl"),
+            ttl_ms: duration::of_field(long, "ttl"),
             key: long.get("key").and_then(|key| templates.read(found, "key", key, true)),
         }),
         _ => None,
@@ -328,7 +329,8 @@ fn code<'n>(found: &mut Findings<'_>, entries: &'n Entries<'n>, templates: &mut 
     let worker = worker(found, entries, command.as_ref());
     let (env, env_from) = env(found, entries, templates);
     let statuses = entries.get("allow_exit").and_then(Node::as_seq).unwrap_or_default();
-    let allow_exit: Vec<i32> = statuses.iter().filter_map(integer_of).filter_map(|n| i32::try_from(n).ok()).collect();
+    let allow_exit: Vec<i32> =
+        statuses.iter().filter_map(Node::as_integer).filter_map(|n| i32::try_from(n).ok()).collect();
     CodeDef {
         command,
         command_node: entries.get("command"),
@@ -412,22 +414,22 @@ fn code_retry(node: &Node<'_>) -> Option<CodeRetry> {
         CodeRetry { max: 0, backoff_ms: 1_000, factor: 2.0, max_backoff_ms: 30_000, jitter: true, on: Vec::new() };
     let retries = |n: i64| u32::try_from(n).ok();
     let Some(entries) = node.as_map() else {
-        let max = retries(integer_of(node)?)?;
+        let max = retries(node.as_integer()?)?;
         return (max > 0).then_some(CodeRetry { max, ..simple });
     };
     let on = entries.get("on").and_then(Node::as_seq).unwrap_or_default();
     Some(CodeRetry {
         max: retries(integer(entries, "max")?)?,
-        backoff_ms: duration(entries, "backoff").unwrap_or(simple.backoff_ms),
+        backoff_ms: duration::of_field(entries, "backoff").unwrap_or(simple.backoff_ms),
         factor: number(entries, "factor").unwrap_or(simple.factor),
-        max_backoff_ms: duration(entries, "max_backoff").unwrap_or(simple.max_backoff_ms),
+        max_backoff_ms: duration::of_field(entries, "max_backoff").unwrap_or(simple.max_backoff_ms),
         jitter: boolean(entries, "jitter").unwrap_or(simple.jitter),
         on: on
             .iter()
             .filter_map(|item| match item.as_text() {
                 Some("timeout") => Some(RetryOn::Timeout),
                 Some("signal") => Some(RetryOn::Signal),
-                _ => integer_of(item).and_then(|n| i32::try_from(n).ok()).map(RetryOn::Status),
+                _ => item.as_integer().and_then(|n| i32::try_from(n).ok()).map(RetryOn::Status),
             })
             .collect(),
     })

@@ -17,9 +17,8 @@ use crate::diagnose::{stage_machine as diagnose, values};
 use crate::fields::check::{Findings, Subject, object};
 use crate::fields::stage_machine::MACHINE;
 use crate::pipeline::input::{self, InputDecl};
-use crate::pipeline::{number, text, texts};
 use crate::source::Span;
-use crate::yaml::{Entries, Node};
+use crate::yaml::{Entries, Node, number, text, texts};
 
 /// The parts of machine.yaml that stand for themselves.
 pub(super) struct Head {

@@ -15,9 +15,9 @@ use super::stage::RESERVED;
 use crate::diagnose::files::missing_script;
 use crate::diagnose::{stage_machine as diagnose, values};
 use crate::fields::check::Findings;
-use crate::pipeline::{beside, command, literal, number, text};
+use crate::pipeline::{beside, command, literal};
 use crate::source::{ReadFailure, Span, join};
-use crate::yaml::{Entries, Node};
+use crate::yaml::{Entries, Node, number, text};
 
 /// Longest time for a script that says nothing about it, in milliseconds.
 pub(super) const DEFAULT_TIMEOUT_MS: u64 = 600_000;

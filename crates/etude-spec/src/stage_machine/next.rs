@@ -10,8 +10,7 @@ use super::paths::{self, Phase};
 use crate::diagnose::stage_machine as diagnose;
 use crate::diagnostic::Diagnostic;
 use crate::fields::check::Findings;
-use crate::pipeline::{boolean, text, texts};
-use crate::yaml::{Entries, Node};
+use crate::yaml::{Entries, Node, boolean, text, texts};
 
 /// Reads the cases of `next` of `stage` into it.
 pub(super) fn read(found: &mut Findings<'_>, node: &Node<'_>, stage: &mut Stage, cx: &HookContext<'_>) {

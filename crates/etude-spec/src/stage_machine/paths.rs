@@ -10,8 +10,8 @@ use super::hooks::sources;
 use crate::diagnose::{stage_machine as diagnose, values};
 use crate::diagnostic::Severity;
 use crate::fields::check::Findings;
-use crate::pipeline::{literal, text};
-use crate::yaml::{Entries, Node};
+use crate::pipeline::literal;
+use crate::yaml::{Entries, Node, text};
 
 etude_core::words! {
     /// A phase with declarative forms.

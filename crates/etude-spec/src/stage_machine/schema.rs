@@ -10,8 +10,8 @@ use super::mark::{VALIDATION, rank};
 use super::stage::StageFileContext;
 use crate::diagnose::stage_machine as diagnose;
 use crate::fields::check::Findings;
-use crate::pipeline::{inline, meta_words, place_in};
-use crate::yaml::{Entries, Node};
+use crate::pipeline::{inline, meta_words};
+use crate::yaml::{Entries, Node, place_in};
 
 /// The schema of a field of a stage file; `name` is the code word of one that is none.
 pub(super) fn of_field(

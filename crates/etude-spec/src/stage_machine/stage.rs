@@ -16,11 +16,10 @@ use crate::fields::Kind;
 use crate::fields::check::{Findings, value_of};
 use crate::fields::stage_machine::{BACKOFF, STAGE};
 use crate::frontmatter;
-use crate::pipeline::{number, text, texts};
 use crate::source::{SourceFile, Sources, Span};
 use crate::tool;
 use crate::wording::quoted_list;
-use crate::yaml::{Entries, Node};
+use crate::yaml::{Entries, Node, number, text, texts};
 
 /// Names of the context that etude itself gives (`b-stages` §8).
 pub(crate) const RESERVED: [&str; 5] = ["workflowRunId", "stageExecutionId", "upstream", "attempts", "host"];
@@ -167,7 +166,7 @@ fn id(found: &mut Findings<'_>, entries: &Entries<'_>) -> Id {
 
 fn turn_cap(found: &mut Findings<'_>, entries: &Entries<'_>) -> Option<u32> {
     let node = entries.get("turnCap")?;
-    let cap = crate::pipeline::whole(node)?;
+    let cap = node.as_integer()?;
     if cap < 1 {
         let fault = diagnose::turn_cap(found.file, node.span, &cap.to_string());
         found.push(fault.rule(VALIDATION, "StageTurnCapTooLow", "/turnCap", rank::CAP));
@@ -177,7 +176,7 @@ fn turn_cap(found: &mut Findings<'_>, entries: &Entries<'_>) -> Option<u32> {
 }
 
 fn backoff(found: &mut Findings<'_>, node: &Node<'_>) -> Backoff {
-    if let Some(ms) = crate::pipeline::whole(node).and_then(|ms| u64::try_from(ms).ok()) {
+    if let Some(ms) = node.as_integer().and_then(|ms| u64::try_from(ms).ok()) {
         return Backoff { initial_ms: ms, factor: 1.0, max_ms: ms };
     }
     let Some(entries) = node.as_map() else { return Backoff::default() };
@@ -206,7 +205,7 @@ fn stage(
     completion_schema: Option<Arc<Schema>>,
 ) -> Option<Stage> {
     let policy = entries.get("retryPolicy").and_then(Node::as_map);
-    let max_attempts = policy.and_then(|policy| policy.get("maxAttempts")).and_then(crate::pipeline::whole);
+    let max_attempts = policy.and_then(|policy| policy.get("maxAttempts")).and_then(Node::as_integer);
     let backoff = policy.and_then(|policy| policy.get("backoff")).map(|node| backoff(found, node));
     let (id, at) = id.as_ref()?;
     let mut allowed_tools = texts(entries, "allowedTools");

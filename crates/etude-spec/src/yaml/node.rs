@@ -108,6 +108,14 @@ impl<'s> Node<'s> {
         }
     }
 
+    /// The whole number, if it is one.
+    pub(crate) fn as_integer(&self) -> Option<i64> {
+        match self.as_plain()? {
+            Plain::Int(digits) => digits.parse().ok(),
+            _ => None,
+        }
+    }
+
     /// The elements, if it is a list.
     pub fn as_seq(&self) -> Option<&[Node<'s>]> {
         match &self.value {
