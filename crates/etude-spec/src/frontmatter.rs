@@ -5,8 +5,7 @@ mod head;
 use std::sync::Arc;
 
 use crate::diagnostic::Diagnostic;
-use crate::pipeline::source_text;
-use crate::source::{SourceFile, Sources, Span};
+use crate::source::{SourceFile, Span};
 use crate::yaml::{self, Node, diagnose};
 
 pub use head::{Fault, Head, LIMIT, Scan, scan};
@@ -18,14 +17,6 @@ pub struct Parts {
     pub yaml: Option<Span>,
     /// Everything after it.
     pub body: Span,
-}
-
-/// Reads a file that is there.
-///
-/// # Errors
-/// It cannot be read, is not text or is too large.
-pub fn open(sources: &dyn Sources, path: &str) -> Result<Arc<SourceFile>, Box<Diagnostic>> {
-    source_text(sources, path).map_err(Box::new)
 }
 
 /// Splits a file. The first line must be `---`; the YAML ends at the next line that is `---` or `...`.

@@ -16,7 +16,7 @@ use crate::diagnostic::{self, Diagnostic};
 use crate::discover::PIPELINES;
 use crate::fields::check::{Findings, Subject, object};
 use crate::fields::learn::{COUNTS, LEARN_FILE};
-use crate::pipeline::source_text;
+use crate::files::source_text;
 use crate::source::{FileKind, SourceFile, Sources, Span};
 use crate::wording::quoted;
 use crate::yaml::{self, Entries, Node, boolean, text};

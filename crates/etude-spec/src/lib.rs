@@ -19,6 +19,7 @@ pub mod diagnostic;
 pub mod discover;
 pub mod duration;
 pub mod fields;
+mod files;
 pub mod frontmatter;
 mod json_text;
 pub mod learned;

@@ -26,8 +26,7 @@ mod step;
 
 pub(crate) use condition::literal;
 pub(crate) use extent::{Excess, MAX_BYTES, MAX_DEPTH, MAX_STEPS};
-pub(crate) use files::{below, beside};
-pub(crate) use load::{check_parameters, source, source_text};
+pub(crate) use load::check_parameters;
 pub(crate) use schema_file::{inline, meta_words};
 
 pub use app::{App, Pipeline, Report, Summary};

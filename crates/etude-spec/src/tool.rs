@@ -14,7 +14,8 @@ use crate::diagnostic::{self, Diagnostic};
 use crate::duration;
 use crate::fields::check::{Findings, Subject, object};
 use crate::fields::tool::TOOL;
-use crate::pipeline::{command, meta_words, source_text};
+use crate::files::source_text;
+use crate::pipeline::{command, meta_words};
 use crate::source::{Entry, FileKind, ReadFailure, SourceFile, Sources, join};
 use crate::yaml::{self, Entries, Locator, Node, boolean, place_in, text, texts};
 
@@ -220,7 +221,7 @@ fn missing_scripts(found: &mut Findings<'_>, sources: &dyn Sources, command: &Co
     for word in command::words(command) {
         let Some(path) = join("", word).filter(|path| path.starts_with("tools/")) else { continue };
         if sources.kind(&path) == Err(ReadFailure::Missing) {
-            let beside = crate::pipeline::beside(sources, &path);
+            let beside = crate::files::beside(sources, &path);
             found.push(files::missing_script(
                 found.file,
                 at,

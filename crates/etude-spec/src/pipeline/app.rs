@@ -9,6 +9,7 @@ use crate::diagnose::values;
 use crate::diagnostic::{self, Diagnostic};
 use crate::discover::{self, Discovery};
 use crate::fields::check::Findings;
+use crate::files::source;
 use crate::pipeline::input::InputDecl;
 use crate::pipeline::load::{self, Loaded, Loader};
 use crate::source::Sources;
@@ -207,7 +208,7 @@ impl<'s> App<'s> {
             valid: false,
             diagnostics,
         };
-        let file = match load::source(self.sources, &self.discovery.file_of(name)) {
+        let file = match source(self.sources, &self.discovery.file_of(name)) {
             Ok(file) => file,
             Err((diagnostic, missing)) => return (failed(vec![diagnostic]), missing),
         };

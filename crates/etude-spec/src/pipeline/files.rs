@@ -6,6 +6,7 @@ use etude_core::effect::Command;
 
 use crate::diagnose::{files as diagnose, values};
 use crate::fields::check::Findings;
+use crate::files::beside;
 use crate::pipeline::command;
 use crate::pipeline::definition::{Body, SchemaDef, StepDef, ValidatorDef};
 use crate::source::{FileKind, ReadFailure, Sources, Span, join};
@@ -13,9 +14,6 @@ use crate::yaml::{Locator, Text};
 
 /// Extensions for which an interpreter is known.
 const SCRIPTS: &[&str] = &["py", "sh", "js", "mjs", "ts", "rb", "pl"];
-
-/// Most files below a pipeline's directory that a run is pinned to.
-const MAX_FILES: usize = 10_000;
 
 /// Checks that the files that `steps` name exist. `dir` is the pipeline's directory.
 pub(crate) fn check(found: &mut Findings<'_>, sources: &dyn Sources, dir: &str, steps: &[StepDef<'_>]) {
@@ -83,19 +81,6 @@ fn exists(found: &mut Findings<'_>, sources: &dyn Sources, dir: &str, what: &str
     None
 }
 
-/// The names of the files in the directory of `full`.
-pub(crate) fn beside(sources: &dyn Sources, full: &str) -> Vec<String> {
-    let dir = full.rsplit_once('/').map_or("", |(dir, _)| dir);
-    let entries = sources.list(dir).unwrap_or_default();
-    let mut names: Vec<String> = entries
-        .into_iter()
-        .filter(|entry| matches!(entry.kind, FileKind::File { .. }))
-        .map(|entry| entry.name)
-        .collect();
-    names.sort();
-    names
-}
-
 /// Warns of words that look like scripts in `steps/` and are none.
 fn scripts(
     found: &mut Findings<'_>,
@@ -158,33 +143,6 @@ pub(crate) fn named(files: &mut BTreeSet<String>, sources: &dyn Sources, dir: &s
     for step in steps {
         if let Body::Parallel { steps, .. } = &step.body {
             named(files, sources, dir, steps);
-        }
-    }
-}
-
-/// Adds the regular files below `dir`, but for hidden ones and what interpreters leave behind.
-pub(crate) fn below(files: &mut BTreeSet<String>, sources: &dyn Sources, dir: &str) {
-    let mut open = vec![dir.to_owned()];
-    let mut looked_at = 0;
-    while let Some(dir) = open.pop() {
-        looked_at += 1;
-        // Two links to where they lie make more directories than can be looked at.
-        if looked_at > MAX_FILES {
-            return;
-        }
-        for entry in sources.list(&dir).unwrap_or_default() {
-            if entry.name.starts_with('.') || entry.name == "__pycache__" || entry.name == "node_modules" {
-                continue;
-            }
-            let path = format!("{dir}/{}", entry.name);
-            match entry.kind {
-                FileKind::File { .. } => drop(files.insert(path)),
-                FileKind::Dir => open.push(path),
-                FileKind::Other => {}
-            }
-            if files.len() >= MAX_FILES {
-                return;
-            }
         }
     }
 }

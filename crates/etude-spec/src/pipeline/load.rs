@@ -7,10 +7,11 @@ use std::sync::{Arc, OnceLock};
 use etude_core::plan::Sequence;
 use etude_core::schema::Schema;
 
-use crate::diagnose::{files as diagnose, values};
+use crate::diagnose::values;
 use crate::diagnostic::Diagnostic;
 use crate::discover::{CONSTRUCTOR, DESTRUCTOR, Discovery};
 use crate::fields::check::Findings;
+use crate::files::{below, source};
 use crate::pipeline::called::CalledMachine;
 use crate::pipeline::definition::{Body, Definition, StepDef};
 use crate::pipeline::extent::Extent;
@@ -19,12 +20,9 @@ use crate::pipeline::lower::{self, Resolved};
 use crate::pipeline::resolve::Bringing;
 use crate::pipeline::shape::Shape;
 use crate::pipeline::{files, names, read, schema_file, skill};
-use crate::source::{ReadFailure, SourceFile, Sources};
+use crate::source::{SourceFile, Sources};
 use crate::stage_machine::{Machines, Rules};
 use crate::yaml::{self, Node, place_in};
-
-/// Largest definition file that is read, in bytes.
-pub(crate) const MAX_SIZE: u64 = 1 << 20;
 
 /// A pipeline with every part that could be loaded.
 pub(crate) struct Loaded {
@@ -86,36 +84,6 @@ impl Loaded {
 
 /// A machine, or what is wrong with it.
 type MachineLoaded = Result<Arc<CalledMachine>, usize>;
-
-/// The text of a definition file.
-pub(crate) fn source(sources: &dyn Sources, path: &str) -> Result<Arc<SourceFile>, (Diagnostic, bool)> {
-    let bytes = sources.read(path, MAX_SIZE).map_err(|failure| match failure {
-        ReadFailure::Missing => {
-            let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
-            (diagnose::no_pipeline_file(dir), true)
-        }
-        ReadFailure::TooLarge { len } => (diagnose::too_large(path, len, MAX_SIZE), false),
-        ReadFailure::Outside => (diagnose::unreadable(path, "it lies outside the app's directory"), false),
-        ReadFailure::WrongKind => (diagnose::unreadable(path, "it is not a regular file"), false),
-        ReadFailure::Other(why) => (diagnose::unreadable(path, &why), false),
-    })?;
-    match String::from_utf8(bytes) {
-        Ok(text) => Ok(SourceFile::new(path, text)),
-        Err(error) => {
-            let valid = error.utf8_error().valid_up_to();
-            let valid = String::from_utf8_lossy(&error.as_bytes()[..valid]).into_owned();
-            Err((diagnose::not_utf8(path, &valid), false))
-        }
-    }
-}
-
-/// The text of a file that a definition lies in.
-pub(crate) fn source_text(sources: &dyn Sources, path: &str) -> Result<Arc<SourceFile>, Diagnostic> {
-    source(sources, path).map_err(|(diagnostic, missing)| match missing {
-        true => diagnose::unreadable(path, "it is no longer there"),
-        false => diagnostic,
-    })
-}
 
 /// Reads and checks a definition without bringing in anything else.
 pub(crate) fn definition<'n>(
@@ -356,8 +324,8 @@ impl<'a> Loader<'a> {
     /// Adds the files that a run depends on and that no schema brought in.
     fn add_files(&self, files: &mut BTreeSet<String>, dir: &str, steps: &[StepDef<'_>]) {
         files::named(files, self.sources, dir, steps);
-        for below in ["steps", "schemas"] {
-            files::below(files, self.sources, &format!("{dir}/{below}"));
+        for inner in ["steps", "schemas"] {
+            below(files, self.sources, &format!("{dir}/{inner}"));
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::diagnose::{files as diagnose_files, references, stage_machine as mach
 use crate::diagnostic::Diagnostic;
 use crate::discover::{CONSTRUCTOR, DESTRUCTOR, PIPELINES};
 use crate::fields::check::Findings;
+use crate::files::below;
 use crate::learned;
 use crate::pipeline::called::CalledMachine;
 use crate::pipeline::definition::{BindingDef, Body, LlmDef, SchemaDef, StepDef};
@@ -20,7 +21,7 @@ use crate::pipeline::load::{Loaded, Loader};
 use crate::pipeline::lower::Resolved;
 use crate::pipeline::shape::{Miss, Shape, Why, with_article};
 use crate::pipeline::skill::{self, Skill};
-use crate::pipeline::{cacheable, files, schema_file};
+use crate::pipeline::{cacheable, schema_file};
 use crate::source::{FileKind, SourceFile, Span, join};
 use crate::stage_machine::stage_alone;
 use crate::yaml::{Locator, Node, Text};
@@ -139,7 +140,7 @@ impl Bringing<'_, '_, '_, '_> {
             Ok(skill) => {
                 // The whole folder is what the agent works with.
                 if self.files.insert(skill.file.clone()) {
-                    files::below(&mut self.files, self.loader.sources, &skill.dir);
+                    below(&mut self.files, self.loader.sources, &skill.dir);
                 }
                 if let Err(excess) = self.extent.add_bytes(skill.body.len() as u64) {
                     self.found.push(references::too_far(self.found.file, name.at, "skill", name.text, excess));

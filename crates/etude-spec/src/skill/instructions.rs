@@ -7,7 +7,8 @@ use etude_core::plan::Origin;
 use super::{Profile, read};
 use crate::diagnose::skills as diagnose;
 use crate::diagnostic::Diagnostic;
-use crate::frontmatter::{self, Fault, Head};
+use crate::files::source_text;
+use crate::frontmatter::{Fault, Head};
 use crate::source::{SourceFile, Sources, Span};
 use crate::yaml::Node;
 
@@ -34,7 +35,7 @@ impl Instructions {
     /// # Errors
     /// It cannot be read, or its frontmatter has errors. What it says about tools must not be overlooked.
     pub fn read(sources: &dyn Sources, path: &str) -> Result<Self, Vec<Diagnostic>> {
-        let file = frontmatter::open(sources, path).map_err(|diagnostic| vec![*diagnostic])?;
+        let file = source_text(sources, path).map_err(|diagnostic| vec![diagnostic])?;
         Self::of(&file)
     }
 

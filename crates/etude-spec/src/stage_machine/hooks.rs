@@ -15,7 +15,8 @@ use super::stage::RESERVED;
 use crate::diagnose::files::missing_script;
 use crate::diagnose::{stage_machine as diagnose, values};
 use crate::fields::check::Findings;
-use crate::pipeline::{beside, command, literal};
+use crate::files::beside;
+use crate::pipeline::{command, literal};
 use crate::source::{ReadFailure, Span, join};
 use crate::yaml::{Entries, Node, number, text};
 

@@ -16,8 +16,8 @@ use crate::diagnose::stage_machine as diagnose;
 use crate::diagnostic::{self, Diagnostic};
 use crate::discover::PIPELINE_FILE;
 use crate::fields::check::Findings;
+use crate::files::{below, source};
 use crate::pipeline::input::InputDecl;
-use crate::pipeline::{below, source};
 use crate::source::{FileKind, SourceFile, Sources, Span, join};
 use crate::yaml::{self, Entries, Node};
 
