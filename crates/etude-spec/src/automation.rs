@@ -16,9 +16,9 @@ pub use schedule::{CatchUp, Overlap, Schedule};
 use serde_json::{Map, Value};
 pub use webhook::{Verify, VerifyKind, Webhook};
 
+use crate::check::{Findings, Subject, object};
 use crate::diagnose::{automation as diagnose, references, values};
 use crate::diagnostic::{self, Diagnostic};
-use crate::fields::check::{Findings, Subject, object};
 use crate::fields::{Object, automation as tables};
 use crate::serve::{self, Mcp, PipelineLimits};
 use crate::source::{SourceFile, Span};

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use etude_core::effect::Sandbox;
 use indexmap::IndexMap;
 
+use crate::check::{Findings, Subject, object};
 use crate::diagnose::values;
 use crate::diagnostic::{self, Diagnostic};
 use crate::duration;
-use crate::fields::check::{Findings, Subject, object};
 use crate::fields::config as tables;
 use crate::source::{SourceFile, Span};
 use crate::yaml::{self, Entries, Node, boolean, integer, number, text, texts};

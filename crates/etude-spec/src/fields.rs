@@ -9,8 +9,6 @@ macro_rules! fields {
 }
 
 pub mod automation;
-mod braces;
-pub(crate) mod check;
 pub mod config;
 mod kind;
 pub mod learn;

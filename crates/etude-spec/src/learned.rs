@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::check::{Findings, Subject, object};
 use crate::diagnose::{learn as diagnose, values};
 use crate::diagnostic::{self, Diagnostic};
 use crate::discover::PIPELINES;
-use crate::fields::check::{Findings, Subject, object};
 use crate::fields::learn::{COUNTS, LEARN_FILE};
 use crate::files::source_text;
 use crate::source::{FileKind, SourceFile, Sources, Span};

@@ -12,6 +12,7 @@
 pub mod application;
 pub mod automation;
 pub mod cascade;
+mod check;
 mod code;
 pub mod config;
 mod diagnose;

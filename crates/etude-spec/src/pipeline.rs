@@ -24,7 +24,6 @@ mod shape;
 mod skill;
 mod step;
 
-pub(crate) use condition::literal;
 pub(crate) use extent::{Excess, MAX_BYTES, MAX_DEPTH, MAX_STEPS};
 pub(crate) use load::check_parameters;
 pub(crate) use schema_file::{inline, meta_words};

@@ -1,9 +1,9 @@
 //! `serve`: the limits of a server and of the pipelines that it runs, and how it serves agents.
 
 use crate::automation::template;
+use crate::check::Findings;
 use crate::diagnose::automation as diagnose;
 use crate::duration::long_of_node;
-use crate::fields::check::Findings;
 use crate::yaml::{Entries, Node, integer, number, text};
 
 /// Limits of a server. What the file does not say is `None`.

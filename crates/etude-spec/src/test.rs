@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::check::{Findings, Subject, object};
 use crate::diagnose::fields::missing_field;
 use crate::diagnose::values;
 use crate::diagnostic::{self, Diagnostic};
 use crate::fields::Kind;
-use crate::fields::check::{Findings, Subject, object};
 use crate::fields::test::{FELL_BACK, TEST};
 use crate::source::SourceFile;
 use crate::wording::quoted;

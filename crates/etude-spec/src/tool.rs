@@ -9,10 +9,10 @@ use std::sync::Arc;
 use etude_core::effect::Command;
 use serde_json::Value;
 
+use crate::check::{Findings, Subject, object};
 use crate::diagnose::{files, references, tools as diagnose, values};
 use crate::diagnostic::{self, Diagnostic};
 use crate::duration;
-use crate::fields::check::{Findings, Subject, object};
 use crate::fields::tool::TOOL;
 use crate::files::source_text;
 use crate::pipeline::{command, meta_words};

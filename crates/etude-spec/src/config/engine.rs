@@ -1,9 +1,9 @@
 //! `engine`: the database that machines share, and the leases of workers.
 
 use super::fleet::size;
+use crate::check::Findings;
 use crate::diagnose::values;
 use crate::duration::long_of_node;
-use crate::fields::check::Findings;
 use crate::yaml::{Entries, Node, integer, text};
 
 /// What a lease has beyond three beats, in milliseconds.

@@ -2,9 +2,9 @@
 
 use indexmap::IndexMap;
 
+use crate::check::Findings;
 use crate::diagnose::values;
 use crate::diagnostic::Diagnostic;
-use crate::fields::check::Findings;
 use crate::source::{SourceFile, Span};
 use crate::yaml::{self, Entries, Node, boolean, integer, number, texts};
 

@@ -1,7 +1,7 @@
 //! `learn` of a configuration: what is learned, and how far a learned pipeline may go (`learn.md` 1.7).
 
+use crate::check::Findings;
 use crate::diagnose::learn as diagnose;
-use crate::fields::check::Findings;
 use crate::learned::State;
 use crate::yaml::{Entries, Node, boolean, integer, number, text, texts};
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use etude_core::plan::Sequence;
 
+use crate::check::Findings;
 use crate::diagnose::values;
 use crate::diagnostic::{self, Diagnostic};
 use crate::discover::{self, Discovery};
-use crate::fields::check::Findings;
 use crate::files::source;
 use crate::pipeline::input::InputDecl;
 use crate::pipeline::load::{self, Loaded, Loader};

@@ -6,8 +6,8 @@ use etude_core::plan::{Binding, Requirement};
 use etude_core::template::Template;
 use serde_json::Value;
 
+use crate::check::{Findings, literal};
 use crate::diagnose::{fields, values};
-use crate::fields::check::Findings;
 use crate::fields::pipeline::COMPARISON;
 use crate::pipeline::read::Templates;
 use crate::wording::quoted_list;
@@ -174,19 +174,5 @@ pub(crate) fn bind(node: &Node<'_>, template: Template) -> Binding {
     match template.is_literal() && !node.as_text().unwrap_or_default().contains("{{") {
         true => Binding::Literal(Json::string(node.as_text().unwrap_or_default())),
         false => Binding::Template(template),
-    }
-}
-
-/// A written value as JSON; `None` if JSON cannot write it, which is reported.
-pub(crate) fn literal(found: &mut Findings<'_>, node: &Node<'_>, what: &str) -> Option<Json> {
-    match node.to_json() {
-        Ok(text) => Some(Json::trusted(text)),
-        Err(at) => {
-            // A part that is not usable was reported where it stands.
-            if found.file.slice(at).contains(['i', 'I', 'n', 'N']) && found.file.slice(at).contains('.') {
-                found.push(values::not_json(found.file, at, what));
-            }
-            None
-        }
     }
 }

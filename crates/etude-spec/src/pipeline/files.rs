@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use etude_core::effect::Command;
 
+use crate::check::Findings;
 use crate::diagnose::{files as diagnose, values};
-use crate::fields::check::Findings;
 use crate::files::beside;
 use crate::pipeline::command;
 use crate::pipeline::definition::{Body, SchemaDef, StepDef, ValidatorDef};

@@ -7,10 +7,10 @@ use std::sync::{Arc, OnceLock};
 use etude_core::plan::Sequence;
 use etude_core::schema::Schema;
 
+use crate::check::Findings;
 use crate::diagnose::values;
 use crate::diagnostic::Diagnostic;
 use crate::discover::{CONSTRUCTOR, DESTRUCTOR, Discovery};
-use crate::fields::check::Findings;
 use crate::files::{below, source};
 use crate::pipeline::called::CalledMachine;
 use crate::pipeline::definition::{Body, Definition, StepDef};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use etude_core::template::{Reference, Segment};
 
+use crate::check::Findings;
 use crate::diagnose::{references, values};
-use crate::fields::check::Findings;
 use crate::pipeline::definition::{Body, Definition, StepDef, TemplateUse};
 use crate::source::Span;
 use crate::yaml::Locator;

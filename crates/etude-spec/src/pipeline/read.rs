@@ -2,8 +2,8 @@
 
 use etude_core::template::{self, ProblemKind, Template};
 
+use crate::check::{Findings, Subject, object};
 use crate::diagnose::{references, values};
-use crate::fields::check::{Findings, Subject, object};
 use crate::fields::pipeline as tables;
 use crate::pipeline::definition::{Definition, StepDef, TemplateUse};
 use crate::pipeline::input::{self, InputDecl};

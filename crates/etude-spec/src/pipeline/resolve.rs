@@ -7,10 +7,10 @@ use etude_core::effect::Protocol;
 use etude_core::schema::Schema;
 use etude_core::template::Reference;
 
+use crate::check::Findings;
 use crate::diagnose::{files as diagnose_files, references, stage_machine as machine_words};
 use crate::diagnostic::Diagnostic;
 use crate::discover::{CONSTRUCTOR, DESTRUCTOR, PIPELINES};
-use crate::fields::check::Findings;
 use crate::files::below;
 use crate::learned;
 use crate::pipeline::called::CalledMachine;

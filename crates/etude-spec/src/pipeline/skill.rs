@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use globset::GlobBuilder;
 
+use crate::check::Findings;
 use crate::diagnose::references;
 use crate::diagnostic::Diagnostic;
 use crate::discover::{CONSTRUCTOR, DESTRUCTOR};
-use crate::fields::check::Findings;
 use crate::skill::{self, Instructions, SKILL_FILE, tool_list};
 use crate::source::{FileKind, SourceFile, Sources, Span};
 use crate::tool::{self, AppTool};

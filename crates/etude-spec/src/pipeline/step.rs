@@ -6,9 +6,9 @@ use etude_core::plan::{Binding, CodeRetry, OnFailure, OnTimeout, RetryOn, Sandbo
 use etude_core::template::{Template, is_step_name};
 
 use crate::Diagnostic;
+use crate::check::{Findings, Subject, literal, object};
 use crate::diagnose::{references, values};
 use crate::duration;
-use crate::fields::check::{Findings, Subject, object};
 use crate::fields::{Field, Object, pipeline as tables};
 use crate::pipeline::command;
 use crate::pipeline::condition;
@@ -520,7 +520,7 @@ fn binding<'n>(
         found.push(references::nested_template(found.file, inner, name));
         return None;
     }
-    condition::literal(found, node, &format!("the value of `{}`", plain(name))).map(Binding::Literal)
+    literal(found, node, &format!("the value of `{}`", plain(name))).map(Binding::Literal)
 }
 
 fn nested_reference(node: &Node<'_>) -> Option<Span> {

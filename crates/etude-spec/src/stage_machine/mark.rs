@@ -1,7 +1,7 @@
 //! Diagnostics under the names that system B has for them (`b-stages` §18).
 
+use crate::check::Findings;
 use crate::diagnostic::Diagnostic;
-use crate::fields::check::Findings;
 
 /// The class of faults in definitions.
 pub(super) const VALIDATION: &str = "Validation";

@@ -7,9 +7,9 @@ use etude_core::plan::stages::{FanOutFault, Next, NextCase, NextRule, Stage};
 use super::hooks::HookContext;
 use super::mark::{HOST, INVALID, VALIDATION, marked, rank};
 use super::paths::{self, Phase};
+use crate::check::Findings;
 use crate::diagnose::stage_machine as diagnose;
 use crate::diagnostic::Diagnostic;
-use crate::fields::check::Findings;
 use crate::yaml::{Entries, Node, boolean, text, texts};
 
 /// Reads the cases of `next` of `stage` into it.

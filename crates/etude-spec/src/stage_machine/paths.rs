@@ -7,10 +7,9 @@ use etude_core::template::Segment;
 use serde_json::Value;
 
 use super::hooks::sources;
+use crate::check::{Findings, literal};
 use crate::diagnose::{stage_machine as diagnose, values};
 use crate::diagnostic::Severity;
-use crate::fields::check::Findings;
-use crate::pipeline::literal;
 use crate::yaml::{Entries, Node, text};
 
 etude_core::words! {

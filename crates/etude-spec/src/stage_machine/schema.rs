@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::mark::{VALIDATION, rank};
 use super::stage::StageFileContext;
+use crate::check::Findings;
 use crate::diagnose::stage_machine as diagnose;
-use crate::fields::check::Findings;
 use crate::pipeline::{inline, meta_words};
 use crate::yaml::{Entries, Node, place_in};
 

@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use super::mark::{VALIDATION, mark_all, marked, rank};
 use super::schema;
+use crate::check::{Findings, value_of};
 use crate::diagnose::{fields as diagnose_fields, stage_machine as diagnose, values};
 use crate::diagnostic::Diagnostic;
 use crate::fields::Kind;
-use crate::fields::check::{Findings, value_of};
 use crate::fields::stage_machine::{BACKOFF, STAGE};
 use crate::frontmatter;
 use crate::source::{SourceFile, Sources, Span};

@@ -7,10 +7,9 @@ use etude_core::schema::Schema;
 use serde_json::{Value, json};
 
 use super::{InputDecl, InputType, Parameter};
+use crate::check::{Findings, literal};
 use crate::diagnose::values;
-use crate::fields::check::Findings;
 use crate::fields::pipeline::PARAMETER;
-use crate::pipeline::condition::literal;
 use crate::source::Span;
 use crate::yaml::{Entries, Node};
 

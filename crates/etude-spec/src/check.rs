@@ -1,11 +1,15 @@
-//! The check of a mapping against its table.
+//! The check of mappings against their tables, and of values that JSON has no form for.
+
+mod braces;
 
 use std::sync::Arc;
+
+use etude_core::data::Json;
 
 use crate::diagnose::{fields as diagnose, references, values};
 use crate::diagnostic::Diagnostic;
 use crate::duration;
-use crate::fields::{Field, Kind, Object, braces};
+use crate::fields::{Field, Kind, Object};
 use crate::source::{SourceFile, Span};
 use crate::wording::{did_you_mean, quoted};
 use crate::yaml::{Entries, Locator, Node, Plain, Value};
@@ -228,5 +232,19 @@ fn number(found: &mut Findings<'_>, expected: &Kind, at: Context<'_>, value: &No
             }
         }
         _ => wrong_type(found, expected, at, value),
+    }
+}
+
+/// A written value as JSON; `None` if JSON cannot write it, which is reported.
+pub(crate) fn literal(found: &mut Findings<'_>, node: &Node<'_>, what: &str) -> Option<Json> {
+    match node.to_json() {
+        Ok(text) => Some(Json::trusted(text)),
+        Err(at) => {
+            // A part that is not usable was reported where it stands.
+            if found.file.slice(at).contains(['i', 'I', 'n', 'N']) && found.file.slice(at).contains('.') {
+                found.push(values::not_json(found.file, at, what));
+            }
+            None
+        }
     }
 }
