@@ -393,7 +393,7 @@ fn rules(layers: &[Layer]) -> Result<Rules, Problem> {
         strict_upstream: layers.iter().find_map(|layer| layer.config.strict_upstream).unwrap_or_default(),
     };
     let guard = |line: &String| {
-        etude_spec::pipeline::command::parse(line)
+        etude_spec::command::parse(line)
             .map_err(|why| Problem::usage(format!("the guard `{line}` cannot be run: {why}")))
     };
     let guards = layers.iter().flat_map(|layer| &layer.config.guards).map(guard).collect::<Result<_, _>>()?;
@@ -468,7 +468,7 @@ fn add_local(resolved: &mut Resolved, name: &str, given: &Provider) -> Result<()
 
 /// The words of a provider's command. What needs a shell gets one.
 fn words(name: &str, line: &str) -> Result<Vec<String>, Problem> {
-    match etude_spec::pipeline::command::parse(line) {
+    match etude_spec::command::parse(line) {
         Ok(Command::Direct(words)) => Ok(words),
         Ok(Command::Shell(line) | Command::Script(line)) => Ok(["sh", "-c", &line].map(str::to_owned).to_vec()),
         Err(why) => Err(Problem::usage(format!("the command of provider `{name}` cannot be run: {why}"))),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use etude_spec::cascade::skill::SkillHandler;
 use etude_spec::cascade::{Compiler, LIBRARY, Skill, Skills};
-use etude_spec::pipeline::command;
+use etude_spec::command;
 use serde_json::Map;
 
 use crate::project::Project;

@@ -14,6 +14,7 @@ pub mod automation;
 pub mod cascade;
 mod check;
 mod code;
+pub mod command;
 pub mod config;
 mod diagnose;
 pub mod diagnostic;

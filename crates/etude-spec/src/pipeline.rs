@@ -7,7 +7,6 @@
 pub mod app;
 mod cacheable;
 mod called;
-pub mod command;
 mod condition;
 mod definition;
 mod extent;

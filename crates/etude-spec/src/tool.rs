@@ -10,19 +10,17 @@ use etude_core::effect::Command;
 use serde_json::Value;
 
 use crate::check::{Findings, Subject, object};
+use crate::command;
 use crate::diagnose::{files, references, tools as diagnose, values};
 use crate::diagnostic::{self, Diagnostic};
 use crate::duration;
 use crate::fields::tool::TOOL;
 use crate::files::source_text;
-use crate::pipeline::{command, meta_words};
+use crate::pipeline::meta_words;
 use crate::source::{Entry, FileKind, ReadFailure, SourceFile, Sources, join};
 use crate::yaml::{self, Entries, Locator, Node, boolean, place_in, text, texts};
 
 mod script;
-
-/// A command line, split as pipelines split theirs: tools and skills run programs, too.
-pub(crate) use crate::pipeline::command::parse as command_line;
 
 /// The directory that holds the tools.
 pub const TOOLS: &str = "tools";

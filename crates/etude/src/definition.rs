@@ -133,7 +133,7 @@ const MAX_TOOLS: usize = 2_000;
 pub(crate) fn add_tools(disk: &Disk, files: &mut Vec<String>) {
     add_below(disk, "tools", files);
     let (tools, _) = etude_spec::tool::load(disk);
-    let words = tools.iter().flat_map(|tool| etude_spec::pipeline::command::words(&tool.command));
+    let words = tools.iter().flat_map(|tool| etude_spec::command::words(&tool.command));
     let names = words.map(|word| word.strip_prefix("./").unwrap_or(word));
     files.extend(names.filter(|name| matches!(disk.kind(name), Ok(FileKind::File { .. }))).map(str::to_owned));
 }

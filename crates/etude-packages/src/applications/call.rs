@@ -5,7 +5,7 @@ use std::sync::Arc;
 use etude_core::effect::Command;
 use etude_spec::Diagnostic;
 use etude_spec::application::findings;
-use etude_spec::pipeline::command;
+use etude_spec::command;
 
 use super::{Access, Catalog, Envelope, Package, Status};
 use crate::trust::Approvals;

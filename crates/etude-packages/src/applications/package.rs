@@ -144,7 +144,7 @@ impl Package {
     /// The words of the entry, as relative paths where they are some, modules of `-m` among them; `None` if it is a text
     /// that something evaluates, so that no word says which files run.
     fn entry_words(&self) -> Option<Vec<String>> {
-        let words = match etude_spec::pipeline::command::parse(&self.contract.entry) {
+        let words = match etude_spec::command::parse(&self.contract.entry) {
             Ok(Command::Direct(words)) => words,
             Ok(_) => return None,
             // An entry that is missing or no command is reported by `apps check`, and nothing runs it.

@@ -205,7 +205,7 @@ impl Reader<'_, '_> {
             Some(text) if text.trim().is_empty() => {
                 self.found.push(diagnose::missing(self.file, key.span, "entry.command"))
             }
-            Some(text) => match crate::pipeline::command::parse(text) {
+            Some(text) => match crate::command::parse(text) {
                 Ok(_) => return text.trim().to_owned(),
                 Err(why) => self.found.push(diagnose::bad_entry(self.file, command.span, why)),
             },

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use etude_core::effect::Command;
 
 use crate::check::Findings;
+use crate::command;
 use crate::diagnose::{files as diagnose, values};
 use crate::files::beside;
-use crate::pipeline::command;
 use crate::pipeline::definition::{Body, SchemaDef, StepDef, ValidatorDef};
 use crate::source::{FileKind, ReadFailure, Sources, Span, join};
 use crate::yaml::{Locator, Text};

@@ -7,10 +7,10 @@ use etude_core::template::{Template, is_step_name};
 
 use crate::Diagnostic;
 use crate::check::{Findings, Subject, literal, object};
+use crate::command;
 use crate::diagnose::{references, values};
 use crate::duration;
 use crate::fields::{Field, Object, pipeline as tables};
-use crate::pipeline::command;
 use crate::pipeline::condition;
 use crate::pipeline::definition::{
     ApprovalDef, BindingDef, Body, CacheDef, ChooseDef, CodeDef, ForEachDef, LlmDef, SchemaDef, SkillDef, StepDef,

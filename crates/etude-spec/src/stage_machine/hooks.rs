@@ -13,10 +13,10 @@ use super::next;
 use super::paths::{self, Phase, Sight};
 use super::stage::RESERVED;
 use crate::check::{Findings, literal};
+use crate::command;
 use crate::diagnose::files::missing_script;
 use crate::diagnose::{stage_machine as diagnose, values};
 use crate::files::beside;
-use crate::pipeline::command;
 use crate::source::{ReadFailure, Span, join};
 use crate::yaml::{Entries, Node, number, text};
 
