@@ -15,7 +15,7 @@ use etude_packages::skills::Compat;
 use etude_runs::target::Target;
 use etude_runtime::engine::{Query, RunRow, RunState};
 use etude_spec::App;
-use etude_spec::pipeline::input::InputDecl;
+use etude_spec::input::InputDecl;
 use etude_spec::stage_machine::Machines;
 use serde_json::Value;
 

@@ -10,7 +10,7 @@ use etude_route::Route;
 use etude_route::values::{About, Question, Reading, pairs};
 use etude_runtime::host::ModelPort;
 use etude_spec::did_you_mean;
-use etude_spec::pipeline::input::InputDecl;
+use etude_spec::input::InputDecl;
 use indexmap::IndexMap;
 use serde_json::Value;
 use serde_json::value::RawValue;

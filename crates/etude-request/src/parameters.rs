@@ -1,7 +1,7 @@
 //! Declared parameters, as the reader of requests takes them.
 
 use etude_route::values::{ModelValue, Parameter, Type};
-use etude_spec::pipeline::input::{InputDecl, Parameter as Declared};
+use etude_spec::input::{InputDecl, Parameter as Declared};
 use serde_json::Value;
 
 /// What a declaration says, kept for as long as a request is read.

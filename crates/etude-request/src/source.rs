@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use etude_core::data::Json;
 use etude_core::report::usage_json;
-use etude_spec::pipeline::input::InputDecl;
+use etude_spec::input::InputDecl;
 use indexmap::IndexMap;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};

@@ -295,7 +295,7 @@ fn served_app(server: &Server, slug: Option<&str>) -> Result<ServedApp, Problem>
 }
 
 /// One entry for each fault of the input (S-38).
-pub(crate) fn invalid_input(problems: Vec<etude_spec::pipeline::input::InputProblem>) -> Problem {
+pub(crate) fn invalid_input(problems: Vec<etude_spec::input::InputProblem>) -> Problem {
     let detail = problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ");
     problems.into_iter().fold(Problem::new(Code::InputInvalid, detail), |whole, problem| {
         let name = problem.parameter.map(|name| format!("/{}", name.replace('~', "~0").replace('/', "~1")));

@@ -12,19 +12,15 @@ mod definition;
 mod extent;
 mod files;
 mod fingerprint;
-pub mod input;
 mod load;
 mod lower;
 mod names;
 mod read;
 mod resolve;
-mod schema_file;
 mod shape;
 mod skill;
 mod step;
 
 pub(crate) use extent::{Excess, MAX_BYTES, MAX_DEPTH, MAX_STEPS};
-pub(crate) use load::check_parameters;
-pub(crate) use schema_file::{inline, meta_words};
 
 pub use app::{App, Pipeline, Report, Summary};

@@ -23,7 +23,7 @@ use etude_core::plan::stages::{Guard, Policy, Script, StageMachine};
 
 use crate::diagnose::{files as diagnose_files, stage_machine as diagnose};
 use crate::diagnostic::{self, Diagnostic};
-use crate::pipeline::input::InputDecl;
+use crate::input::InputDecl;
 use crate::source::{FileKind, ReadFailure, Sources};
 
 /// The directory that holds the machines.

@@ -16,7 +16,7 @@ use crate::diagnostic::{self, Diagnostic};
 use crate::duration;
 use crate::fields::tool::TOOL;
 use crate::files::source_text;
-use crate::pipeline::meta_words;
+use crate::schema_file::meta_words;
 use crate::source::{Entry, FileKind, ReadFailure, SourceFile, Sources, join};
 use crate::yaml::{self, Entries, Locator, Node, boolean, place_in, text, texts};
 

@@ -9,7 +9,7 @@ use etude_runtime::engine::{
     self, DEFAULT_TENANT, Engine, Enqueued, Error, NewRun, Placement, Query, Refusal, RunRow, RunState, Session,
     Submission, UniqueKey,
 };
-use etude_spec::pipeline::input::InputProblem;
+use etude_spec::input::InputProblem;
 
 use crate::definition::Definition;
 use crate::run_id;

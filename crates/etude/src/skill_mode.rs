@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use etude_core::model::Tier;
 use etude_core::plan::{Fallback, PipelineTool};
-use etude_spec::pipeline::input::InputDecl;
+use etude_spec::input::InputDecl;
 use etude_spec::skill::Instructions;
 use etude_spec::{App, Diagnostic, learned, lower};
 

@@ -26,7 +26,7 @@ use etude_runs::header::Granted;
 use etude_runs::target::Target;
 use etude_runtime::driver::Progress;
 use etude_spec::did_you_mean;
-use etude_spec::pipeline::input::{InputDecl, InputProblem};
+use etude_spec::input::{InputDecl, InputProblem};
 use serde_json::Value;
 
 use super::route::{Finding, Found};

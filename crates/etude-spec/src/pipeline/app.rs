@@ -10,7 +10,7 @@ use crate::diagnose::values;
 use crate::diagnostic::{self, Diagnostic};
 use crate::discover::{self, Discovery};
 use crate::files::source;
-use crate::pipeline::input::InputDecl;
+use crate::input::InputDecl;
 use crate::pipeline::load::{self, Loaded, Loader};
 use crate::source::Sources;
 use crate::stage_machine::Rules;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use etude_core::plan::stages::StageMachine;
 use etude_core::schema::Schema;
 
-use crate::pipeline::input::InputDecl;
+use crate::input::InputDecl;
 
 /// A machine that steps run.
 pub(crate) struct CalledMachine {

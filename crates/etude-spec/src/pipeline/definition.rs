@@ -6,7 +6,7 @@ use etude_core::model::Tier;
 use etude_core::plan::{Binding, CodeRetry, OnFailure, OnTimeout, Requirement, SandboxRules};
 use etude_core::template::{Reference, Template};
 
-use crate::pipeline::input::InputDecl;
+use crate::input::InputDecl;
 use crate::source::Span;
 use crate::yaml::{Node, Text};
 

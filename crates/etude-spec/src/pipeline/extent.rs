@@ -1,7 +1,7 @@
 //! How far a pipeline goes once the pipelines that it runs are put in: a few small files can describe more steps than any
 //! machine has memory for, each time doubling what the one below has.
 
-use crate::pipeline::input::InputDecl;
+use crate::input::InputDecl;
 
 /// Most pipelines inside each other, the outermost included.
 pub(crate) const MAX_DEPTH: u32 = 64;

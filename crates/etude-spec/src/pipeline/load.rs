@@ -8,21 +8,20 @@ use etude_core::plan::Sequence;
 use etude_core::schema::Schema;
 
 use crate::check::Findings;
-use crate::diagnose::values;
 use crate::diagnostic::Diagnostic;
 use crate::discover::{CONSTRUCTOR, DESTRUCTOR, Discovery};
 use crate::files::{below, source};
+use crate::input::{InputDecl, check_parameters};
 use crate::pipeline::called::CalledMachine;
 use crate::pipeline::definition::{Body, Definition, StepDef};
 use crate::pipeline::extent::Extent;
-use crate::pipeline::input::{InputDecl, fits};
 use crate::pipeline::lower::{self, Resolved};
 use crate::pipeline::resolve::Bringing;
 use crate::pipeline::shape::Shape;
-use crate::pipeline::{files, names, read, schema_file, skill};
+use crate::pipeline::{files, names, read, skill};
 use crate::source::{SourceFile, Sources};
 use crate::stage_machine::{Machines, Rules};
-use crate::yaml::{self, Node, place_in};
+use crate::yaml::{self, Node};
 
 /// A pipeline with every part that could be loaded.
 pub(crate) struct Loaded {
@@ -337,22 +336,4 @@ fn count(steps: &[StepDef<'_>]) -> usize {
         _ => 0,
     };
     steps.iter().map(|step| 1 + inner(step)).sum()
-}
-
-/// Checks the schemas and defaults of parameters in the long form. `node` is the value of `input`.
-pub(crate) fn check_parameters(found: &mut Findings<'_>, input: &InputDecl, node: Option<&Node<'_>>) {
-    for parameter in input.parameters.iter().filter(|parameter| parameter.short.is_none() && parameter.sound) {
-        let own = node.and_then(Node::as_map).and_then(|entries| entries.get(&parameter.name));
-        let place = |pointer: &str| own.map_or(parameter.at, |own| place_in(own, pointer));
-        if let Err(error) = jsonschema::meta::validate(parameter.schema.document()) {
-            let pointer = error.instance_path().to_string();
-            let (why, hint) = schema_file::meta_words(&pointer, error.instance(), &error.to_string());
-            let diagnostic = values::not_a_parameter_schema(found.file, place(&pointer), &parameter.name, &why);
-            found.push(diagnostic.maybe_hint(hint));
-        } else if let Some(default) = parameter.default.as_ref().and_then(|json| json.inline())
-            && let Err(why) = fits(parameter, default)
-        {
-            found.push(values::bad_default(found.file, place("/default"), &parameter.name, &why));
-        }
-    }
 }

@@ -12,10 +12,10 @@ use etude_core::schema::Schema;
 use etude_core::template::{Reference, Template};
 use etude_core::tool::ToolSelection;
 
+use crate::input::{InputDecl, Parameter};
 use crate::pipeline::called::CalledMachine;
 use crate::pipeline::definition::{BindingDef, Body, Definition, LlmDef, SkillDef, StepDef, ValidatorDef};
 use crate::pipeline::fingerprint;
-use crate::pipeline::input::{InputDecl, Parameter};
 use crate::pipeline::load::Loaded;
 use crate::pipeline::skill::Skill;
 use crate::source::{SourceFile, Sources, Span};

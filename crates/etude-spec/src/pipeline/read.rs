@@ -5,8 +5,8 @@ use etude_core::template::{self, ProblemKind, Template};
 use crate::check::{Findings, Subject, object};
 use crate::diagnose::{references, values};
 use crate::fields::pipeline as tables;
+use crate::input::{self, InputDecl};
 use crate::pipeline::definition::{Definition, StepDef, TemplateUse};
-use crate::pipeline::input::{self, InputDecl};
 use crate::pipeline::step;
 use crate::yaml::{Entries, Locator, Node, text, texts};
 

@@ -16,7 +16,7 @@ use super::stage::StageFileContext;
 use crate::check::{Findings, Subject, object};
 use crate::diagnose::{stage_machine as diagnose, values};
 use crate::fields::stage_machine::MACHINE;
-use crate::pipeline::input::{self, InputDecl};
+use crate::input::{self, InputDecl};
 use crate::source::Span;
 use crate::yaml::{Entries, Node, number, text, texts};
 
@@ -62,7 +62,7 @@ pub(super) fn head(
     let input = match entries.get("input").and_then(Node::as_map) {
         Some(parameters) => marked(found, "/input", rank::FIELDS, |found| {
             let declared = input::read(found, parameters);
-            crate::pipeline::check_parameters(found, &declared, entries.get("input"));
+            crate::input::check_parameters(found, &declared, entries.get("input"));
             declared
         }),
         None => InputDecl { is_open: true, ..InputDecl::default() },

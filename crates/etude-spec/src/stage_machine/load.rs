@@ -17,7 +17,7 @@ use crate::diagnose::stage_machine as diagnose;
 use crate::diagnostic::{self, Diagnostic};
 use crate::discover::PIPELINE_FILE;
 use crate::files::{below, source};
-use crate::pipeline::input::InputDecl;
+use crate::input::InputDecl;
 use crate::source::{FileKind, SourceFile, Sources, Span, join};
 use crate::yaml::{self, Entries, Node};
 

@@ -10,7 +10,7 @@ use super::mark::{VALIDATION, rank};
 use super::stage::StageFileContext;
 use crate::check::Findings;
 use crate::diagnose::stage_machine as diagnose;
-use crate::pipeline::{inline, meta_words};
+use crate::schema_file::{inline, meta_words};
 use crate::yaml::{Entries, Node, place_in};
 
 /// The schema of a field of a stage file; `name` is the code word of one that is none.

@@ -3,7 +3,7 @@
 use etude_core::data::Json;
 use etude_runs::target::Target;
 use etude_spec::did_you_mean;
-use etude_spec::pipeline::input::InputDecl;
+use etude_spec::input::InputDecl;
 use serde_json::{Value, json};
 
 use super::{coerce, finished, input_text, pairs};

@@ -1,7 +1,7 @@
 //! values by declared type, never by guessing.
 
+use etude_spec::input::InputDecl;
 use etude_spec::pipeline::App;
-use etude_spec::pipeline::input::InputDecl;
 use etude_spec::source::MemorySources;
 
 fn declared(input: &str) -> InputDecl {

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use etude_core::schema::Schema;
 use serde_json::{Value, json};
 
-use super::{InputDecl, InputType, Parameter};
+use super::{InputDecl, InputType, Parameter, fits};
 use crate::check::{Findings, literal};
 use crate::diagnose::values;
 use crate::fields::pipeline::PARAMETER;
+use crate::schema_file::meta_words;
 use crate::source::Span;
-use crate::yaml::{Entries, Node};
+use crate::yaml::{Entries, Node, place_in};
 
 /// Reads the declarations in `input`.
 pub(crate) fn read(found: &mut Findings<'_>, parameters: &Entries<'_>) -> InputDecl {
@@ -91,6 +92,24 @@ fn check_types(found: &mut Findings<'_>, name: &str, node: Option<&Node<'_>>) {
             // `type: [string, null]`: a plain `null` is the word in JSON Schema.
             None if node.is_invalid() => {}
             None => found.push(values::parameter_shape(found.file, node.span, name, node.kind())),
+        }
+    }
+}
+
+/// Checks the schemas and defaults of parameters in the long form. `node` is the value of `input`.
+pub(crate) fn check_parameters(found: &mut Findings<'_>, input: &InputDecl, node: Option<&Node<'_>>) {
+    for parameter in input.parameters.iter().filter(|parameter| parameter.short.is_none() && parameter.sound) {
+        let own = node.and_then(Node::as_map).and_then(|entries| entries.get(&parameter.name));
+        let place = |pointer: &str| own.map_or(parameter.at, |own| place_in(own, pointer));
+        if let Err(error) = jsonschema::meta::validate(parameter.schema.document()) {
+            let pointer = error.instance_path().to_string();
+            let (why, hint) = meta_words(&pointer, error.instance(), &error.to_string());
+            let diagnostic = values::not_a_parameter_schema(found.file, place(&pointer), &parameter.name, &why);
+            found.push(diagnostic.maybe_hint(hint));
+        } else if let Some(default) = parameter.default.as_ref().and_then(|json| json.inline())
+            && let Err(why) = fits(parameter, default)
+        {
+            found.push(values::bad_default(found.file, place("/default"), &parameter.name, &why));
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::source::Span;
 
 pub use coerce::InputProblem;
 pub(crate) use coerce::fits;
-pub(crate) use read::read;
+pub(crate) use read::{check_parameters, read};
 
 /// The parameters that a pipeline declares, in order.
 #[derive(Debug, Clone, Default)]
