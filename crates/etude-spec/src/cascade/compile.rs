@@ -14,7 +14,6 @@ use crate::cascade::overrides::Overrides;
 use crate::cascade::parallel;
 use crate::cascade::skill::{Role, Skill};
 use crate::cascade::strategy::Strategy;
-use crate::diagnose::cascade as diagnose;
 use crate::diagnostic::{self, Diagnostic};
 
 /// The tools that can be found by name.
@@ -288,7 +287,7 @@ impl<'a> Compiler<'a> {
         }
         let sorted = self.sorted(&known.folded.order, &live);
         if let Err(cycle) = &sorted.chain {
-            found.push(diagnose::order_cycle(&known.levels, cycle));
+            found.push(fold::order_cycle(&known.levels, cycle));
         }
         (sorted, statics)
     }

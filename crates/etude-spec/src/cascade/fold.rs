@@ -14,6 +14,8 @@ use crate::cascade::skill::{Skill, names};
 use crate::cascade::strategy::{PrivateScope, RemoveTiming, Strategy};
 use crate::diagnose::cascade as diagnose;
 use crate::diagnostic::Diagnostic;
+use crate::json_text::escaped;
+use crate::source::SourceFile;
 
 /// The policies that `$merge` knows (D-4.6).
 pub const POLICIES: &[&str] = &["prepend", "append", "shallow", "replace", "deep"];
@@ -140,7 +142,7 @@ pub fn fold(
         overrides.apply(&mut merged, merge_context.is_entry);
         elements::reorder(&mut merged, &state.order)
     };
-    found.extend(cycles.iter().map(|cycle| diagnose::order_cycle(levels, cycle)));
+    found.extend(cycles.iter().map(|cycle| order_cycle(levels, cycle)));
     let Value::Object(merged) = merged else { return Folded::default() };
     Folded {
         merged,
@@ -266,7 +268,8 @@ impl State {
                 _ => true,
             };
             if !fits {
-                found.push(diagnose::annotation(level, key, shape(key)));
+                let at = level.place(&format!("/{key}"));
+                found.push(diagnose::annotation(&level.file, at, &level.name, key, shape(key)));
             }
         }
     }
@@ -276,7 +279,10 @@ impl State {
         for (key, policy) in policies {
             match policy.as_str().filter(|policy| POLICIES.contains(policy)) {
                 Some(policy) => drop(Arc::make_mut(&mut self.policies).insert(key.clone(), policy.to_owned())),
-                None => found.push(diagnose::unknown_policy(level, key, &interpolate::shown(policy))),
+                None => {
+                    let (at, policy) = (level.place(&format!("/$merge/{}", escaped(key))), interpolate::shown(policy));
+                    found.push(diagnose::unknown_policy(&level.file, at, &level.name, key, &policy, POLICIES));
+                }
             }
         }
         true
@@ -291,6 +297,17 @@ impl State {
             }
         }
     }
+}
+
+/// Entries that must come before themselves. The first level that orders one of them is at fault.
+pub(super) fn order_cycle(levels: &[Arc<Skill>], names: &[String]) -> Diagnostic {
+    let place = |skill: &Arc<Skill>| {
+        let order = skill.metadata().get("$order")?;
+        let name = names.iter().find(|name| order.get(name.as_str()).is_some())?;
+        Some((Arc::clone(&skill.file), skill.place(&format!("/$order/{}", escaped(name)))))
+    };
+    let (file, at) = levels.iter().find_map(place).unwrap_or_else(|| (SourceFile::new("", ""), None));
+    diagnose::order_cycle(&file, at, names)
 }
 
 fn take(value: &Value, into: impl FnOnce(Vec<String>)) -> bool {

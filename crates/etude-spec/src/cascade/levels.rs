@@ -79,14 +79,15 @@ impl Walk<'_> {
         for (parent, pointer) in &parents {
             if self.stack.contains(&parent.name) {
                 let way: Vec<&str> = self.stack.iter().chain([&parent.name]).map(String::as_str).collect();
-                return Err(Box::new(diagnose::inherit_cycle(skill, pointer, &way)));
+                return Err(Box::new(diagnose::inherit_cycle(&skill.file, skill.place(pointer), &way)));
             }
             lists.push(self.linearize(parent)?.to_vec());
         }
         let mut all = vec![Arc::clone(skill)];
         if lists.len() > 1 {
             lists.push(parents.into_iter().map(|(parent, _)| parent).collect());
-            all.extend(merge(lists).ok_or_else(|| Box::new(diagnose::inconsistent_inherit(skill)))?);
+            let inconsistent = || diagnose::inconsistent_inherit(&skill.file, skill.place("/$inherit"), &skill.name);
+            all.extend(merge(lists).ok_or_else(|| Box::new(inconsistent()))?);
         } else {
             // One parent's line is what C3 gives.
             all.extend(lists.pop().unwrap_or_default());
@@ -99,7 +100,8 @@ impl Walk<'_> {
     }
 
     fn too_many(&self) -> Box<Diagnostic> {
-        Box::new(diagnose::too_many_parents(self.tool, MAX_LENGTH))
+        let tool = self.tool;
+        Box::new(diagnose::too_many_parents(&tool.file, tool.place("/$inherit"), &tool.name, MAX_LENGTH))
     }
 
     /// The parents as written, with the authority put in and `default` left out, each with where it is written.
@@ -119,7 +121,8 @@ impl Walk<'_> {
                 items.iter().enumerate().map(|(at, item)| (text(item), format!("/$inherit/{at}"))).collect()
             }
             Some(_) => {
-                return Err(Box::new(diagnose::annotation(skill, "$inherit", "a name, a list of names, or false")));
+                let (at, shape) = (skill.place("/$inherit"), "a name, a list of names, or false");
+                return Err(Box::new(diagnose::annotation(&skill.file, at, &skill.name, "$inherit", shape)));
             }
         };
         let mut parents: Vec<(Arc<Skill>, String)> = Vec::new();
@@ -131,7 +134,8 @@ impl Walk<'_> {
                     Some(parent) => Some(parent),
                     None => {
                         let known = self.skills.names();
-                        return Err(Box::new(diagnose::unknown_parent(skill, &pointer, &name, &known)));
+                        let at = skill.place(&pointer);
+                        return Err(Box::new(diagnose::unknown_parent(&skill.file, at, &name, &known)));
                     }
                 },
             };

@@ -47,9 +47,13 @@ pub fn project_main(sources: &dyn Sources, dir: &str) -> ProjectMain {
         }
         ([], [one]) => found.skill = Some(Arc::clone(one)),
         ([], []) => {}
-        ([], _) => found.diagnostics.push(diagnose::no_main(&skills)),
-        ([first, ..], _) => {
-            found.diagnostics.push(diagnose::several_mains(&marked));
+        ([], [first, ..]) => {
+            let paths: Vec<&str> = skills.iter().map(|skill| skill.file.path()).collect();
+            found.diagnostics.push(diagnose::no_main(&first.file, &paths));
+        }
+        ([first, second, ..], _) => {
+            let paths: Vec<&str> = marked.iter().map(|skill| skill.file.path()).collect();
+            found.diagnostics.push(diagnose::several_mains(&second.file, second.place("/role"), &paths));
             found.skill = Some(Arc::clone(first));
             found.is_marked = true;
         }
