@@ -16,7 +16,7 @@ mod tools;
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Severity};
 
 /// Faults that only a search of the disk can show.
 pub mod findings {
@@ -25,7 +25,6 @@ pub mod findings {
 
 pub use instructions::Instructions;
 pub use name::normalized;
-pub(crate) use name::{Fault as NameFault, better as better_name};
 pub use read::{boolean_word, read};
 pub use tools::tool_list;
 
@@ -56,6 +55,16 @@ pub enum Profile {
     Strict,
     /// What clients do (C-2.4): load what can be loaded, and say what is wrong.
     Lenient,
+}
+
+impl Profile {
+    /// How bad a fault is that keeps no one from using the skill.
+    pub(crate) const fn severity(self) -> Severity {
+        match self {
+            Self::Strict => Severity::Error,
+            Self::Lenient => Severity::Warning,
+        }
+    }
 }
 
 /// The frontmatter of a skill.

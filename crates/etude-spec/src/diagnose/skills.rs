@@ -6,16 +6,10 @@ use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::fields::package::SKILL;
 use crate::frontmatter::Fault;
-use crate::skill::{MAX_COMPATIBILITY, MAX_DESCRIPTION, MAX_NAME, Profile};
 use crate::source::{SourceFile, Span};
 use crate::wording::{number, plain, quoted, quoted_list};
 
 type File = Arc<SourceFile>;
-
-/// An error in the strict profile, a warning in the lenient one.
-fn by(profile: Profile) -> Severity {
-    if profile == Profile::Strict { Severity::Error } else { Severity::Warning }
-}
 
 /// A skill has no frontmatter that could be read.
 pub(crate) fn no_frontmatter(file: &File, fault: Fault) -> Diagnostic {
@@ -61,9 +55,8 @@ pub(crate) fn not_a_mapping(file: &File, at: Span, kind: &str) -> Diagnostic {
     Diagnostic::error(Code::WrongType, file, at, message).named("SK_YAML").hint("begin with `name: …`")
 }
 
-/// A fault of the YAML. Where the skill can be read all the same, it is a warning in the lenient profile.
-pub(crate) fn yaml(diagnostic: Diagnostic, profile: Profile, readable: bool) -> Diagnostic {
-    let severity = if readable { by(profile) } else { Severity::Error };
+/// A fault of the YAML.
+pub(crate) fn yaml(diagnostic: Diagnostic, severity: Severity) -> Diagnostic {
     diagnostic.named("SK_YAML").severity(severity)
 }
 
@@ -102,40 +95,45 @@ pub(crate) fn tools_as_list(file: &File, at: Span) -> Diagnostic {
     .hint("write the tools on one line, with blanks between them")
 }
 
-pub(crate) fn unknown_field(file: &File, at: Span, key: &str, profile: Profile) -> Diagnostic {
-    let severity = if profile == Profile::Strict { Severity::Error } else { Severity::Note };
+pub(crate) fn unknown_field(file: &File, at: Span, key: &str) -> Diagnostic {
     Diagnostic::error(Code::UnknownField, file, at, format!("{} is no field of a skill", quoted(key)))
         .label(format!("a skill has {}", quoted_list(&SKILL.names().collect::<Vec<_>>(), "and")))
-        .severity(severity)
         .named("SK_UNKNOWN_FIELD")
         .path(key)
         .hint("what only some clients know belongs below `metadata`")
 }
 
-pub(crate) fn wrong_type(file: &File, at: Span, key: &str, expected: &str, kind: &str, profile: Profile) -> Diagnostic {
-    Diagnostic::error(Code::WrongType, file, at, format!("`{}` must be {expected}, not {kind}", plain(key)))
-        .severity(by(profile))
-        .path(key)
+pub(crate) fn wrong_type(file: &File, at: Span, key: &str, expected: &str, kind: &str) -> Diagnostic {
+    Diagnostic::error(Code::WrongType, file, at, format!("`{}` must be {expected}, not {kind}", plain(key))).path(key)
 }
 
-pub(crate) fn missing_name(file: &File, at: Span, directory: &str, profile: Profile) -> Diagnostic {
+pub(crate) fn missing_name(file: &File, at: Span, directory: &str) -> Diagnostic {
     let diagnostic = Diagnostic::error(Code::MissingField, file, at, "the skill has no `name`".to_owned())
-        .severity(by(profile))
         .named("SK_NAME_FORMAT")
         .path("name");
     diagnostic.hint(format!("add `name: {}`, the name of its directory", plain(directory)))
 }
 
-pub(crate) fn bad_name(
-    file: &File,
-    at: Span,
-    name: &str,
-    fault: &crate::skill::NameFault,
-    profile: Profile,
-) -> Diagnostic {
-    use crate::skill::NameFault as F;
-    let why = match fault {
-        F::TooLong(length) => format!("it has {length} characters; at most {MAX_NAME} are allowed"),
+/// What is wrong with a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NameFault {
+    /// It has more characters than `most`.
+    TooLong { length: usize, most: usize },
+    /// It has upper-case letters; the name without them.
+    NotLowerCase(String),
+    /// It begins or ends with a hyphen.
+    EdgeHyphen,
+    /// It has two hyphens in a row.
+    DoubleHyphen,
+    /// It has a character that names do not have.
+    Character(char),
+}
+
+/// `better` is a name that would do.
+pub(crate) fn bad_name(file: &File, at: Span, name: &str, fault: NameFault, better: Option<String>) -> Diagnostic {
+    use NameFault as F;
+    let why = match &fault {
+        F::TooLong { length, most } => format!("it has {length} characters; at most {most} are allowed"),
         F::NotLowerCase(_) => "upper-case letters are not allowed".to_owned(),
         F::EdgeHyphen => "it begins or ends with a hyphen".to_owned(),
         F::DoubleHyphen => "it has two hyphens in a row".to_owned(),
@@ -144,20 +142,18 @@ pub(crate) fn bad_name(
         }
     };
     let better = match fault {
-        F::NotLowerCase(lower) => Some(lower.clone()),
-        _ => crate::skill::better_name(name),
+        F::NotLowerCase(lower) => Some(lower),
+        _ => better,
     };
     Diagnostic::error(Code::BadName, file, at, format!("{} cannot be the name of a skill: {why}", quoted(name)))
-        .severity(by(profile))
         .named("SK_NAME_FORMAT")
         .path("name")
         .maybe_hint(better.filter(|better| better != name).map(|better| format!("for example {}", quoted(&better))))
 }
 
-pub(crate) fn name_and_directory(file: &File, at: Span, name: &str, directory: &str, profile: Profile) -> Diagnostic {
+pub(crate) fn name_and_directory(file: &File, at: Span, name: &str, directory: &str) -> Diagnostic {
     let message = format!("the skill is named {}, but its directory is {}", quoted(name), quoted(directory));
     Diagnostic::error(Code::NameMismatch, file, at, message)
-        .severity(by(profile))
         .label("must be the directory's name")
         .named("SK_NAME_DIR")
         .path("name")
@@ -173,29 +169,27 @@ pub(crate) fn no_description(file: &File, at: Span, why: &str) -> Diagnostic {
         .hint("say what it does and when to use it: agents choose by the description alone")
 }
 
-pub(crate) fn long_description(file: &File, at: Span, length: usize, profile: Profile) -> Diagnostic {
-    let (length, most) = (number(length as u64), number(MAX_DESCRIPTION as u64));
+pub(crate) fn long_description(file: &File, at: Span, length: usize, most: usize) -> Diagnostic {
+    let (length, most) = (number(length as u64), number(most as u64));
     Diagnostic::error(
         Code::TooLong,
         file,
         at,
         format!("`description` has {length} characters; at most {most} are allowed"),
     )
-    .severity(by(profile))
     .named("SK_DESCRIPTION")
     .path("description")
     .hint("every agent pays for it in every conversation; details belong in the body")
 }
 
-pub(crate) fn compatibility(file: &File, at: Span, length: usize, profile: Profile) -> Diagnostic {
+pub(crate) fn compatibility(file: &File, at: Span, length: usize, most: usize) -> Diagnostic {
     let (code, message) = if length == 0 {
         (Code::Empty, "`compatibility` is empty".to_owned())
     } else {
-        let message = format!("`compatibility` has {length} characters; at most {MAX_COMPATIBILITY} are allowed");
+        let message = format!("`compatibility` has {length} characters; at most {most} are allowed");
         (Code::TooLong, message)
     };
     Diagnostic::error(code, file, at, message)
-        .severity(by(profile))
         .named("SK_COMPATIBILITY")
         .path("compatibility")
         .hint("name products, packages and network needs, or leave it out")

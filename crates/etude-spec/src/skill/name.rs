@@ -5,16 +5,7 @@ use icu_properties::CodePointMapData;
 use icu_properties::props::{GeneralCategory, GeneralCategoryGroup};
 
 use super::MAX_NAME;
-
-/// What is wrong with a name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Fault {
-    TooLong(usize),
-    NotLowerCase(String),
-    EdgeHyphen,
-    DoubleHyphen,
-    Character(char),
-}
+use crate::diagnose::skills::NameFault;
 
 /// The text in the form NFKC: full-width letters become ordinary ones, accents join their letters.
 pub fn normalized(text: &str) -> String {
@@ -23,22 +14,22 @@ pub fn normalized(text: &str) -> String {
 }
 
 /// The first thing that is wrong with a normalized name.
-pub(crate) fn fault(name: &str) -> Option<Fault> {
+pub(super) fn fault(name: &str) -> Option<NameFault> {
     let length = name.chars().count();
     if length > MAX_NAME {
-        return Some(Fault::TooLong(length));
+        return Some(NameFault::TooLong { length, most: MAX_NAME });
     }
     let lower = name.to_lowercase();
     if lower != name {
-        return Some(Fault::NotLowerCase(lower));
+        return Some(NameFault::NotLowerCase(lower));
     }
     if name.starts_with('-') || name.ends_with('-') {
-        return Some(Fault::EdgeHyphen);
+        return Some(NameFault::EdgeHyphen);
     }
     if name.contains("--") {
-        return Some(Fault::DoubleHyphen);
+        return Some(NameFault::DoubleHyphen);
     }
-    name.chars().find(|c| *c != '-' && !is_alphanumeric(*c)).map(Fault::Character)
+    name.chars().find(|c| *c != '-' && !is_alphanumeric(*c)).map(NameFault::Character)
 }
 
 /// A letter or a number of any script. Marks are neither, also where they belong to the alphabet.
@@ -51,7 +42,7 @@ fn is_alphanumeric(c: char) -> bool {
 }
 
 /// A name that would do, made from one that does not.
-pub(crate) fn better(name: &str) -> Option<String> {
+pub(super) fn better(name: &str) -> Option<String> {
     let kept: String = name.to_lowercase().chars().map(|c| if is_alphanumeric(c) { c } else { '-' }).collect();
     let parts: Vec<&str> = kept.split('-').filter(|part| !part.is_empty()).collect();
     let joined: String = parts.join("-").chars().take(MAX_NAME).collect();
@@ -69,16 +60,16 @@ mod tests {
         for good in ["tidy", "a-b", "3000", "技能", "навык", "café", "x1-2-3"] {
             assert_eq!(fault(&normalized(good)), None, "{good}");
         }
-        assert_eq!(fault("Tidy"), Some(Fault::NotLowerCase("tidy".into())));
-        assert_eq!(fault("НАВЫК"), Some(Fault::NotLowerCase("навык".into())));
+        assert_eq!(fault("Tidy"), Some(NameFault::NotLowerCase("tidy".into())));
+        assert_eq!(fault("НАВЫК"), Some(NameFault::NotLowerCase("навык".into())));
         for edge in ["-x", "x-", "-"] {
-            assert_eq!(fault(edge), Some(Fault::EdgeHyphen), "{edge}");
+            assert_eq!(fault(edge), Some(NameFault::EdgeHyphen), "{edge}");
         }
-        assert_eq!(fault("a--b"), Some(Fault::DoubleHyphen));
+        assert_eq!(fault("a--b"), Some(NameFault::DoubleHyphen));
         for (name, c) in [("a_b", '_'), ("a.b", '.'), ("a☃", '☃'), ("a b", ' '), ("क\u{94d}", '\u{94d}')] {
-            assert_eq!(fault(name), Some(Fault::Character(c)), "{name}");
+            assert_eq!(fault(name), Some(NameFault::Character(c)), "{name}");
         }
-        assert_eq!(fault(&"n".repeat(65)), Some(Fault::TooLong(65)));
+        assert_eq!(fault(&"n".repeat(65)), Some(NameFault::TooLong { length: 65, most: 64 }));
         assert_eq!(normalized("ａｂｃ"), "abc");
         assert_eq!(better("My_Skill.v2 "), Some("my-skill-v2".into()));
     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::portable::{Oddity, oddities};
 use super::{Extensions, MAX_COMPATIBILITY, MAX_DESCRIPTION, Profile, Reading, Skill, name, recover, tool_list};
 use crate::diagnose::skills as diagnose;
-use crate::diagnostic::{Diagnostic, sort};
+use crate::diagnostic::{Diagnostic, Severity, sort};
 use crate::frontmatter::Head;
 use crate::source::{SourceFile, Span};
 use crate::yaml::{self, Entries, Node, Value as Yaml};
@@ -32,7 +32,7 @@ pub fn read(head: &Head, directory: &str, profile: Profile) -> Reading {
             }));
             return skill;
         }
-        diagnostics.extend(found.into_iter().map(|fault| diagnose::yaml(fault, profile, true)));
+        diagnostics.extend(found.into_iter().map(|fault| diagnose::yaml(fault, profile.severity())));
         if profile == Profile::Strict {
             diagnostics.extend(not_portable(head));
         }
@@ -68,7 +68,7 @@ pub(super) fn parse<T>(
             return Ok(then(&file, root, found.into_iter().map(diagnose::recovered).collect()));
         }
     }
-    Err(found.into_iter().map(|fault| diagnose::yaml(fault, profile, false)).collect())
+    Err(found.into_iter().map(|fault| diagnose::yaml(fault, Severity::Error)).collect())
 }
 
 fn not_portable(head: &Head) -> Vec<Diagnostic> {
@@ -119,7 +119,8 @@ fn fields(
     {
         let is_known = skill.extensions.given.contains_key(key);
         if profile == Profile::Strict || !is_known && !IGNORED.contains(&key) {
-            reader.found.push(diagnose::unknown_field(file, key_node.span, key, profile));
+            let severity = if profile == Profile::Strict { Severity::Error } else { Severity::Note };
+            reader.found.push(diagnose::unknown_field(file, key_node.span, key).severity(severity));
         }
         if !is_known {
             skill.extra.insert(key.to_owned(), as_written(value));
@@ -133,6 +134,11 @@ fn fields(
 const IGNORED: &[&str] = &["version", "author", "tags", "category"];
 
 impl Reader<'_, '_> {
+    /// Notes a fault that keeps no one from using the skill.
+    fn push(&mut self, fault: Diagnostic) {
+        self.found.push(fault.severity(self.profile.severity()));
+    }
+
     /// The text of a scalar, as it is written.
     fn scalar<'n>(&mut self, entries: &'n Entries<'_>, key: &str) -> Option<(&'n str, Span)> {
         let (key_node, node) = entries.entry(key)?;
@@ -140,7 +146,7 @@ impl Reader<'_, '_> {
             Yaml::Scalar(_) => Some((written(node), if node.span.is_empty() { key_node.span } else { node.span })),
             Yaml::Invalid => None,
             _ => {
-                self.found.push(diagnose::wrong_type(self.file, node.span, key, "text", node.kind(), self.profile));
+                self.push(diagnose::wrong_type(self.file, node.span, key, "text", node.kind()));
                 None
             }
         }
@@ -157,16 +163,16 @@ impl Reader<'_, '_> {
             let is_wrong_type = entries.get("name").is_some_and(|node| !matches!(node.value, Yaml::Scalar(_)));
             if !is_wrong_type {
                 let at = entries.entry("name").map_or(start, |(key, _)| key.span);
-                self.found.push(diagnose::missing_name(self.file, at, directory, self.profile));
+                self.push(diagnose::missing_name(self.file, at, directory));
             }
             return own;
         };
         let name = name::normalized(text.trim());
         if let Some(fault) = name::fault(&name) {
-            self.found.push(diagnose::bad_name(self.file, at, &name, &fault, self.profile));
+            self.push(diagnose::bad_name(self.file, at, &name, fault, name::better(&name)));
         }
         if name != own {
-            self.found.push(diagnose::name_and_directory(self.file, at, &name, directory, self.profile));
+            self.push(diagnose::name_and_directory(self.file, at, &name, directory));
         }
         name
     }
@@ -187,7 +193,7 @@ impl Reader<'_, '_> {
         }
         let length = text.chars().count();
         if length > MAX_DESCRIPTION {
-            self.found.push(diagnose::long_description(self.file, node.span, length, self.profile));
+            self.push(diagnose::long_description(self.file, node.span, length, MAX_DESCRIPTION));
         }
         Some(text.trim().to_owned())
     }
@@ -196,7 +202,7 @@ impl Reader<'_, '_> {
         let (text, at) = self.scalar(entries, "compatibility")?;
         let length = if text.trim().is_empty() { 0 } else { text.chars().count() };
         if length == 0 || length > MAX_COMPATIBILITY {
-            self.found.push(diagnose::compatibility(self.file, at, length, self.profile));
+            self.push(diagnose::compatibility(self.file, at, length, MAX_COMPATIBILITY));
         }
         (length > 0).then(|| text.trim().to_owned())
     }
@@ -207,14 +213,7 @@ impl Reader<'_, '_> {
         let Some(map) = node.as_map() else {
             if !node.span.is_empty() && !node.is_invalid() {
                 let expected = "a mapping from names to texts";
-                self.found.push(diagnose::wrong_type(
-                    self.file,
-                    node.span,
-                    "metadata",
-                    expected,
-                    node.kind(),
-                    self.profile,
-                ));
+                self.push(diagnose::wrong_type(self.file, node.span, "metadata", expected, node.kind()));
             }
             let _ = key;
             return out;
@@ -227,14 +226,7 @@ impl Reader<'_, '_> {
                 Yaml::Invalid => {}
                 _ => {
                     let path = format!("metadata.{name}");
-                    self.found.push(diagnose::wrong_type(
-                        self.file,
-                        value.span,
-                        &path,
-                        "text",
-                        value.kind(),
-                        self.profile,
-                    ));
+                    self.push(diagnose::wrong_type(self.file, value.span, &path, "text", value.kind()));
                     out.insert(name.to_owned(), value.to_json().unwrap_or_default());
                 }
             }
@@ -263,7 +255,7 @@ impl Reader<'_, '_> {
             }
             Yaml::Map(_) => {
                 let expected = "text or a list of texts";
-                self.found.push(diagnose::wrong_type(self.file, node.span, key, expected, node.kind(), self.profile));
+                self.push(diagnose::wrong_type(self.file, node.span, key, expected, node.kind()));
                 None
             }
             Yaml::Invalid => None,
