@@ -21,6 +21,4 @@ mod shape;
 mod skill;
 mod step;
 
-pub(crate) use extent::{Excess, MAX_BYTES, MAX_DEPTH, MAX_STEPS};
-
 pub use app::{App, Pipeline, Report, Summary};

@@ -17,7 +17,7 @@ use crate::duration;
 use crate::fields::tool::TOOL;
 use crate::files::source_text;
 use crate::schema_file::meta_words;
-use crate::source::{Entry, FileKind, ReadFailure, SourceFile, Sources, join};
+use crate::source::{Entry, FileKind, ReadFailure, SourceFile, Sources, Span, join};
 use crate::yaml::{self, Entries, Locator, Node, boolean, place_in, text, texts};
 
 mod script;
@@ -176,7 +176,7 @@ fn tool(
     object(found, entries, &TOOL, Subject { name: &format!("tool `{file_name}`"), at }, &[]);
     let name = text(entries, "name");
     if let Some(name) = name {
-        if let Some(fault) = diagnose::name(found.file, name.at, name.text) {
+        if let Some(fault) = name_fault(found.file, name.at, name.text) {
             found.push(fault);
         } else if name.text != file_name {
             found.push(diagnose::name_mismatch(found.file, name.at, name.text, file_name));
@@ -214,8 +214,21 @@ fn tool(
     })
 }
 
+/// What is wrong with the name of a tool, if anything is.
+fn name_fault(file: &Arc<SourceFile>, at: Span, name: &str) -> Option<Diagnostic> {
+    let is_name =
+        (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+    if BUILT_IN.contains(&name) {
+        Some(diagnose::built_in_name(file, at, name, BUILT_IN))
+    } else if name.starts_with(MCP_PREFIX) {
+        Some(diagnose::mcp_name(file, at, name))
+    } else {
+        (!is_name).then(|| diagnose::bad_name(file, at, name))
+    }
+}
+
 /// Warns of words that look like files of the app and are none.
-fn missing_scripts(found: &mut Findings<'_>, sources: &dyn Sources, command: &Command, at: crate::source::Span) {
+fn missing_scripts(found: &mut Findings<'_>, sources: &dyn Sources, command: &Command, at: Span) {
     for word in command::words(command) {
         let Some(path) = join("", word).filter(|path| path.starts_with("tools/")) else { continue };
         if sources.kind(&path) == Err(ReadFailure::Missing) {

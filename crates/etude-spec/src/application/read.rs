@@ -139,7 +139,7 @@ impl Reader<'_, '_> {
     fn schema(&mut self, entries: &Entries<'_>) -> String {
         match self.text(entries, "schema") {
             Some((schema, at)) if schema != SCHEMA => {
-                self.found.push(diagnose::schema_unsupported(self.file, at, schema));
+                self.found.push(diagnose::schema_unsupported(self.file, at, schema, SCHEMA));
                 schema.to_owned()
             }
             _ => SCHEMA.to_owned(),

@@ -65,11 +65,11 @@ pub(crate) fn bad_entry(file: &File, at: Span, why: &str) -> Diagnostic {
         .path("entry.command")
 }
 
-pub(crate) fn schema_unsupported(file: &File, at: Span, schema: &str) -> Diagnostic {
+pub(crate) fn schema_unsupported(file: &File, at: Span, schema: &str, known: &str) -> Diagnostic {
     Diagnostic::error(Code::UnknownWord, file, at, format!("the schema {} is not known", quoted(schema)))
         .named("AA_SCHEMA_UNSUPPORTED")
         .path("schema")
-        .label(format!("must be `{}`", crate::application::SCHEMA))
+        .label(format!("must be `{known}`"))
         .hint("a later version of etude may know it")
 }
 

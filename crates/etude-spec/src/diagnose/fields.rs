@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use crate::code::Code;
 use crate::diagnostic::Diagnostic;
-use crate::discover::{CONSTRUCTOR, DESTRUCTOR, PIPELINE_FILE, PIPELINES};
 use crate::fields::{Field, Object};
 use crate::source::{SourceFile, Span};
 use crate::wording::{did_you_mean, list, quoted, quoted_list};
@@ -39,12 +38,12 @@ pub(crate) fn unknown_field(
 /// Where constructor and destructor are written: they belong to the app and are fields of nothing.
 fn of_scope(key: &str) -> Option<String> {
     let (name, when) = match key.trim_start_matches('_').to_lowercase().as_str() {
-        "constructor" => (CONSTRUCTOR, "before"),
-        "destructor" => (DESTRUCTOR, "after"),
+        "constructor" => ("_constructor", "before"),
+        "destructor" => ("_destructor", "after"),
         _ => return None,
     };
     Some(format!(
-        "write it as a pipeline of its own, `{PIPELINES}/{name}/{PIPELINE_FILE}`: it runs {when} every pipeline of the app"
+        "write it as a pipeline of its own, `pipelines/{name}/pipeline.yaml`: it runs {when} every pipeline of the app"
     ))
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::fields::Field;
-use crate::pipeline::{Excess, MAX_BYTES, MAX_DEPTH, MAX_STEPS};
 use crate::source::{SourceFile, Span};
 use crate::wording::{cause, list, meant, number, plain, quoted, quoted_list, visible};
 
@@ -256,25 +255,36 @@ pub(crate) fn recursion(file: &File, at: Span, way: &[String]) -> Diagnostic {
         .hint("use `for_each` to repeat steps")
 }
 
+/// A limit that a pipeline goes beyond.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Excess {
+    /// Of pipelines inside each other.
+    Depth { most: u32 },
+    /// Of steps.
+    Steps { most: u64 },
+    /// Of bytes of definitions.
+    Bytes { most: u64 },
+}
+
 /// A step with which its pipeline goes beyond a limit. `of`: `pipeline` or `skill`.
 pub(crate) fn too_far(file: &File, at: Span, of: &str, name: &str, excess: Excess) -> Diagnostic {
     let name = quoted(name);
     let all = "pipelines that it runs are counted, each as often as a step runs it";
     match excess {
-        Excess::Depth => {
+        Excess::Depth { most } => {
             let message = format!("with {of} {name} inside it, this pipeline holds too many inside each other");
             Diagnostic::error(Code::NestedTooDeep, file, at, message)
-                .label(format!("at most {MAX_DEPTH} pipelines can run inside each other"))
+                .label(format!("at most {most} pipelines can run inside each other"))
                 .hint("run some of the pipelines one after the other")
         }
-        Excess::Steps => {
-            let message = format!("with {of} {name}, this pipeline has more than {} steps", number(MAX_STEPS));
+        Excess::Steps { most } => {
+            let message = format!("with {of} {name}, this pipeline has more than {} steps", number(most));
             Diagnostic::error(Code::TooManySteps, file, at, message)
                 .label(all)
                 .hint("use `for_each` to repeat steps; its elements are not counted")
         }
-        Excess::Bytes => {
-            let most = MAX_BYTES >> 20;
+        Excess::Bytes { most } => {
+            let most = most >> 20;
             let message = format!("with {of} {name}, the definitions of this pipeline have more than {most} MiB");
             Diagnostic::error(Code::TooManySteps, file, at, message)
                 .label(all)

@@ -6,39 +6,34 @@ use crate::code::Code;
 use crate::diagnose::values;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::source::{SourceFile, Span};
-use crate::tool::{BUILT_IN, MCP_PREFIX};
 use crate::wording::{meant, plain, quoted, quoted_list};
 
 type File = Arc<SourceFile>;
 
-const RULE: &str = "1 to 64 letters, digits, `_` and `-`";
-
-fn is_name(name: &str) -> bool {
-    (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+/// The name of one of the built-in tools.
+pub(crate) fn built_in_name(file: &File, at: Span, name: &str, built_in: &[&str]) -> Diagnostic {
+    let why = format!("the built-in tools are {}", quoted_list(built_in, "and"));
+    values::reserved_name(file, at, "a tool", name, &why)
 }
 
-/// What is wrong with the name of a tool, if anything is.
-pub(crate) fn name(file: &File, at: Span, name: &str) -> Option<Diagnostic> {
-    if BUILT_IN.contains(&name) {
-        let why = format!("the built-in tools are {}", quoted_list(BUILT_IN, "and"));
-        return Some(values::reserved_name(file, at, "a tool", name, &why));
-    }
-    if name.starts_with(MCP_PREFIX) {
-        return Some(values::reserved_name(file, at, "a tool", name, "tools of MCP servers begin with `mcp__`"));
-    }
-    (!is_name(name)).then(|| values::bad_name(file, at, "a tool", name, RULE))
+/// A name that a tool of an MCP server could have.
+pub(crate) fn mcp_name(file: &File, at: Span, name: &str) -> Diagnostic {
+    values::reserved_name(file, at, "a tool", name, "tools of MCP servers begin with `mcp__`")
+}
+
+pub(crate) fn bad_name(file: &File, at: Span, name: &str) -> Diagnostic {
+    values::bad_name(file, at, "a tool", name, "1 to 64 letters, digits, `_` and `-`")
 }
 
 /// The same for a script, whose name is that of its file. One that cannot be a name makes it no tool.
-pub(crate) fn script_name(file: &File, stem: &str) -> Option<Diagnostic> {
-    let mut fault = name(file, Span::default(), stem)?;
+pub(crate) fn script_name(mut fault: Diagnostic) -> Diagnostic {
     fault.span = None;
     if fault.code == Code::BadName {
         let hint =
             "rename it, give it a `tools/<name>.yaml`, or take its execute bit away if agents are not to call it";
-        return Some(fault.severity(Severity::Warning).hint(hint));
+        return fault.severity(Severity::Warning).hint(hint);
     }
-    Some(fault.hint("rename the file, or take its execute bit away if agents are not to call it"))
+    fault.hint("rename the file, or take its execute bit away if agents are not to call it")
 }
 
 pub(crate) fn name_mismatch(file: &File, at: Span, name: &str, stem: &str) -> Diagnostic {

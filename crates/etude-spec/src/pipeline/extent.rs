@@ -1,16 +1,17 @@
 //! How far a pipeline goes once the pipelines that it runs are put in: a few small files can describe more steps than any
 //! machine has memory for, each time doubling what the one below has.
 
+use crate::diagnose::references::Excess;
 use crate::input::InputDecl;
 
 /// Most pipelines inside each other, the outermost included.
-pub(crate) const MAX_DEPTH: u32 = 64;
+const MAX_DEPTH: u32 = 64;
 
 /// Most steps of a pipeline, those of the pipelines that it runs included, each as often as it is run. `for_each` counts once.
-pub(crate) const MAX_STEPS: u64 = 10_000;
+const MAX_STEPS: u64 = 10_000;
 
 /// Most bytes of definitions, counted in the same way.
-pub(crate) const MAX_BYTES: u64 = 32 << 20;
+const MAX_BYTES: u64 = 32 << 20;
 
 /// What a step that runs something takes per parameter, in bytes.
 const PER_PARAMETER: u64 = 128;
@@ -25,14 +26,6 @@ pub(crate) struct Extent {
     pub(crate) bytes: u64,
 }
 
-/// A limit that a pipeline goes beyond.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Excess {
-    Depth,
-    Steps,
-    Bytes,
-}
-
 impl Extent {
     /// A pipeline that runs no other, with `steps` in a file of `bytes`.
     pub(super) fn new(steps: usize, bytes: usize) -> Self {
@@ -45,10 +38,10 @@ impl Extent {
         self.steps += inner.steps;
         self.bytes += inner.bytes;
         if self.depth > MAX_DEPTH {
-            return Err(Excess::Depth);
+            return Err(Excess::Depth { most: MAX_DEPTH });
         }
         if self.steps > MAX_STEPS {
-            return Err(Excess::Steps);
+            return Err(Excess::Steps { most: MAX_STEPS });
         }
         self.add_bytes(PER_PARAMETER * input.parameters.len() as u64)
     }
@@ -56,7 +49,7 @@ impl Extent {
     /// Adds instructions of `bytes`, such as those of a skill.
     pub(super) fn add_bytes(&mut self, bytes: u64) -> Result<(), Excess> {
         self.bytes += bytes;
-        if self.bytes > MAX_BYTES { Err(Excess::Bytes) } else { Ok(()) }
+        if self.bytes > MAX_BYTES { Err(Excess::Bytes { most: MAX_BYTES }) } else { Ok(()) }
     }
 }
 
@@ -70,9 +63,9 @@ mod tests {
         let add = |inner: Extent| Extent::new(1, 10).add(inner, &none);
         let inner = Extent { depth: MAX_DEPTH - 1, steps: MAX_STEPS - 1, bytes: MAX_BYTES - 10 };
         assert_eq!(add(inner), Ok(()));
-        assert_eq!(add(Extent { depth: MAX_DEPTH, ..inner }), Err(Excess::Depth));
-        assert_eq!(add(Extent { steps: MAX_STEPS, ..inner }), Err(Excess::Steps));
-        assert_eq!(add(Extent { bytes: MAX_BYTES, ..inner }), Err(Excess::Bytes));
+        assert_eq!(add(Extent { depth: MAX_DEPTH, ..inner }), Err(Excess::Depth { most: MAX_DEPTH }));
+        assert_eq!(add(Extent { steps: MAX_STEPS, ..inner }), Err(Excess::Steps { most: MAX_STEPS }));
+        assert_eq!(add(Extent { bytes: MAX_BYTES, ..inner }), Err(Excess::Bytes { most: MAX_BYTES }));
     }
 
     #[test]

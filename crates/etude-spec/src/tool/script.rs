@@ -4,8 +4,8 @@ use etude_core::effect::Command;
 
 use crate::diagnose::tools as diagnose;
 use crate::diagnostic::Diagnostic;
-use crate::source::Sources;
-use crate::tool::{AppTool, DEFAULT_TIMEOUT_MS, stem, whole};
+use crate::source::{Sources, Span};
+use crate::tool::{AppTool, DEFAULT_TIMEOUT_MS, name_fault, stem, whole};
 
 /// Most characters of a description.
 const MAX_LENGTH: usize = 2_000;
@@ -15,8 +15,8 @@ const MAX_SIZE: u64 = 1 << 20;
 
 pub(super) fn read(sources: &dyn Sources, path: &str) -> (Option<AppTool>, Option<Diagnostic>) {
     let name = stem(path.rsplit_once('/').map_or(path, |(_, name)| name));
-    if let Some(fault) = diagnose::script_name(&whole(path), name) {
-        return (None, Some(fault));
+    if let Some(fault) = name_fault(&whole(path), Span::default(), name) {
+        return (None, Some(diagnose::script_name(fault)));
     }
     // A compiled program says nothing of itself that can be read; it may still be called.
     let text = sources.read(path, MAX_SIZE).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
