@@ -239,7 +239,7 @@ async fn a_candidate_of_that_name_ends_no_demotion() {
         let all = standings(&world.engine, &world.disk()).expect("read");
         all.into_iter().find(|standing| standing.located.base == base).expect("there")
     };
-    let candidate = of(learned::LEARNED);
+    let candidate = of(etude_spec::discover::LEARNED);
     assert_eq!(candidate.content, of(PIPELINES).content);
     let needs = missing(&candidate, &[State::Shadow], &Learning::default(), Facts::default());
     assert_eq!(words(&needs), ["new_evidence"]);

@@ -2,11 +2,13 @@
 
 use crate::diagnose::files as diagnose;
 use crate::diagnostic::Diagnostic;
-use crate::learned::LEARNED;
 use crate::source::{FileKind, ReadFailure, Sources};
 
 /// The directory that holds the pipelines.
 pub const PIPELINES: &str = "pipelines";
+
+/// The directory of candidates: learned pipelines that nothing is routed to.
+pub const LEARNED: &str = "learned";
 
 /// The file that makes a directory a pipeline.
 pub const PIPELINE_FILE: &str = "pipeline.yaml";

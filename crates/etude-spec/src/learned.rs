@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::check::{Findings, Subject, object};
 use crate::diagnose::{learn as diagnose, values};
 use crate::diagnostic::{self, Diagnostic};
-use crate::discover::PIPELINES;
+use crate::discover::{LEARNED, PIPELINES};
 use crate::fields::learn::{COUNTS, LEARN_FILE};
 use crate::files::source_text;
 use crate::source::{FileKind, SourceFile, Sources, Span};
@@ -25,9 +25,6 @@ pub use content::{called_by, content, content_of, hash_of_tool, tools_of};
 pub use edit::{with_accepted_risk, with_content, with_requests, with_state};
 pub use pinned::Pinned;
 pub use rules::rules_of;
-
-/// The directory of candidates.
-pub const LEARNED: &str = "learned";
 
 /// The file with the state.
 pub const FILE: &str = "learn.yaml";
@@ -254,37 +251,6 @@ fn of(entries: &Entries<'_>, document: Value) -> Option<Learned> {
         has_open_hole: holes.into_iter().flatten().any(|hole| hole.get("set").is_some_and(Value::is_null)),
         document,
     })
-}
-
-/// Everything that is wrong with the learned pipelines of an app: a fault of a candidate is a warning (L-37), one of a
-/// pipeline in `pipelines/` stays what it is.
-pub fn check(sources: &dyn Sources) -> Vec<Diagnostic> {
-    all(sources).into_iter().flat_map(|located| diagnostics_of(sources, located)).collect()
-}
-
-fn diagnostics_of(sources: &dyn Sources, located: Located) -> Vec<Diagnostic> {
-    let mut found = located.diagnostics.clone();
-    if located.is_candidate() {
-        found.extend(crate::App::of_candidate(sources, &located.name).pipeline(&located.name).1);
-    }
-    if let Some(learned) = &located.learned
-        && located.state() != Some(State::Demoted)
-        && learned.content.as_ref().is_some_and(|known| *known != content_of(sources, &located.dir()))
-        && let Ok(file) = source_text(sources, &format!("{}/{FILE}", located.dir()))
-    {
-        let place = place_of_content(&file);
-        found.push(diagnose::edited(&file, place, &located.name));
-    }
-    match located.is_candidate() {
-        true => found.into_iter().map(|fault| fault.at_most(diagnostic::Severity::Warning)).collect(),
-        false => found,
-    }
-}
-
-fn place_of_content(file: &Arc<SourceFile>) -> Span {
-    let root = yaml::parse(file).0;
-    let entries = root.as_ref().and_then(Node::as_map);
-    entries.and_then(|entries| entries.get("content")).map_or(Span::default(), |node| node.span)
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ fn of_app(context: &Context, args: &args::Check, disk: &Disk) -> Exit {
     report.broken.extend(of_machines.broken);
     let checked = [report.checked, of_machines.checked];
     let tools = if names.is_empty() { etude_spec::tool::load(disk).1 } else { Vec::new() };
-    let learned = if names.is_empty() { etude_spec::learned::check(disk) } else { Vec::new() };
+    let learned = if names.is_empty() { etude_spec::pipeline::learned::check(disk) } else { Vec::new() };
     let skill = if names.is_empty() { of_skill(disk) } else { Vec::new() };
     // An app with a main skill has a search path with chains; both are checked with everything else.
     // Not dropped, since the program ends here: to take thousands of skills apart is a twentieth of what all of this takes.

@@ -42,7 +42,7 @@ fn load(context: &Context, name: &str) -> Result<Graph, Refused> {
         }
     }
     let is_candidate = !App::new(&disk).discovery().contains(name)
-        && etude_spec::learned::find(&disk, etude_spec::learned::LEARNED, name).is_some();
+        && etude_spec::learned::find(&disk, etude_spec::discover::LEARNED, name).is_some();
     let loaded = if is_candidate { run::load_candidate(context, &disk, name) } else { run::load(context, &disk, name) };
     loaded.map(|definition| graph::of(&definition.plan))
 }

@@ -82,22 +82,11 @@ fn app(files: &[(&str, &str)]) -> MemorySources {
     files.iter().fold(MemorySources::new(), |sources, (path, text)| sources.with(path, *text))
 }
 
-/// L-37: a broken candidate is a warning; a broken learn.yaml in `pipelines/` is an error.
+/// 1.2: learned pipelines are found in both directories, by name.
 #[test]
-fn a_broken_candidate_is_a_warning() {
-    let broken = "name: p\ndescription: d\nsteps: [{name: a, type: tol}]\n";
-    let sources = app(&[
-        ("learned/p/learn.yaml", GOOD),
-        ("learned/p/pipeline.yaml", broken),
-        ("pipelines/q/learn.yaml", "learn: 1\n"),
-        ("pipelines/q/pipeline.yaml", PIPELINE),
-    ]);
-    let found = check(&sources);
-    let of =
-        |base: &str| found.iter().filter(|d| d.file.path().starts_with(base)).map(|d| d.severity).collect::<Vec<_>>();
-    assert_eq!(of("learned/"), [diagnostic::Severity::Warning]);
-    assert_eq!(of("pipelines/"), [diagnostic::Severity::Error, diagnostic::Severity::Error]);
-    let names: Vec<String> = all(&sources).iter().map(Located::dir).collect();
+fn all_are_found_where_they_lie() {
+    let files = [("learned/p/learn.yaml", GOOD), ("pipelines/q/learn.yaml", "learn: 1\n"), ("pipelines/r/x", "")];
+    let names: Vec<String> = all(&app(&files)).iter().map(Located::dir).collect();
     assert_eq!(names, ["learned/p", "pipelines/q"]);
 }
 
@@ -151,11 +140,4 @@ fn content_is_what_decides_about_a_pipeline() {
         hash(&[("p/pipeline.yaml", write), ("tools/get_order.yaml", read), ("SKILL.md", &skill(weather))])
     };
     assert_ne!(with("Sunny"), with("Rain"));
-    let edited = [
-        ("learned/p/pipeline.yaml", "name: p\ndescription: d\nsteps: [{name: a, type: llm, prompt: x}]\n"),
-        ("learned/p/learn.yaml", "learn: 1\nstate: shadow\nfamily: x\ncontent: abc\n"),
-    ];
-    let found = check(&app(&edited));
-    assert_eq!(found.iter().map(|d| d.code.as_str()).collect::<Vec<_>>(), ["P0902"]);
-    assert_eq!(found[0].position(), Some((4, 10)));
 }

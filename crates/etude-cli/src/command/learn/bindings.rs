@@ -8,7 +8,7 @@ use etude_core::outcome::Exit;
 use etude_learn::{Candidate, Evaluation};
 use etude_process::blob::FileBlobs;
 use etude_process::{Cancel, ChildEnvironment, HostSettings, ProcessHost, Redaction};
-use etude_spec::learned::LEARNED;
+use etude_spec::discover::LEARNED;
 use serde_json::Value;
 
 use crate::context::Context;

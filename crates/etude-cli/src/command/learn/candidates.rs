@@ -8,7 +8,8 @@ use etude::disk::Disk;
 use etude_core::digest::Digest;
 use etude_learn::Candidate;
 use etude_runtime::run_id;
-use etude_spec::learned::{self, LEARNED, State};
+use etude_spec::discover::LEARNED;
+use etude_spec::learned::{self, State};
 use etude_spec::source::{FileKind, Sources};
 use serde_json::{Value, json};
 

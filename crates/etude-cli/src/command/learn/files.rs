@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use etude::beneath::{self, Dir, Root, Spot, Unresolved};
 use etude::disk::Disk;
-use etude_spec::discover::PIPELINES;
-use etude_spec::learned::{self, FILE, LEARNED, Located, State, TESTS};
+use etude_spec::discover::{LEARNED, PIPELINES};
+use etude_spec::learned::{self, FILE, Located, State, TESTS};
 use etude_spec::source::{FileKind, Sources};
 
 use crate::problem::Problem;

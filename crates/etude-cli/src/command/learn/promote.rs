@@ -176,7 +176,7 @@ fn apply(
         located.base = PIPELINES;
     } else if from == State::Demoted {
         paths = files::to_learned(disk, &located)?;
-        located.base = etude_spec::learned::LEARNED;
+        located.base = etude_spec::discover::LEARNED;
     }
     let accepts = accepted_by.is_some();
     if let Some(by) = accepted_by {

@@ -2,8 +2,8 @@
 
 use etude::disk::Disk;
 use etude_evidence::{Row, RowKind, Standing};
-use etude_spec::discover::PIPELINE_FILE;
-use etude_spec::learned::{self, LEARNED, Located};
+use etude_spec::discover::{LEARNED, PIPELINE_FILE};
+use etude_spec::learned::{self, Located};
 use etude_spec::source::{SourceFile, Sources};
 use serde_json::{Value, json};
 use similar::TextDiff;

@@ -4,7 +4,8 @@ use etude::disk::Disk;
 use etude_core::model::Tier;
 use etude_learn::{Candidate, Learned, Wording};
 use etude_request::{Words, reworded};
-use etude_spec::learned::{self, LEARNED};
+use etude_spec::discover::LEARNED;
+use etude_spec::learned;
 
 use super::{candidates, show};
 use crate::command::route::interruptible;

@@ -7,6 +7,7 @@ use etude_core::shell::LineWord;
 use etude_evidence::trace::effect_class;
 use etude_learn::{Class, Tool};
 use etude_spec::config::learn::{Learning, redacted_name};
+use etude_spec::discover::{LEARNED, PIPELINES};
 use etude_spec::learned;
 use etude_spec::skill::{Instructions, SKILL_FILE};
 use etude_spec::source::Sources;
@@ -39,7 +40,7 @@ impl World {
     pub(super) fn of(context: &Context, disk: &Disk) -> Result<Self, Problem> {
         let resolved = context.settings(disk.root())?;
         let mut families = BTreeMap::new();
-        for base in [learned::LEARNED, etude_spec::discover::PIPELINES] {
+        for base in [LEARNED, PIPELINES] {
             for entry in disk.list(base).unwrap_or_default() {
                 let found = learned::find(disk, base, &entry.name).and_then(|located| located.learned);
                 families.insert(entry.name, found.map(|learned| learned.family));

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use etude::disk::Disk;
 use etude_evidence::rehearsal::{Call, Recorded as RecordedCall};
 use etude_runs::target::Target;
-use etude_spec::learned::{LEARNED, TESTS};
+use etude_spec::discover::LEARNED;
+use etude_spec::learned::TESTS;
 use etude_spec::source::{Entry, FileKind, ReadFailure, SourceFile, Sources};
 use serde_json::{Map, Value};
 

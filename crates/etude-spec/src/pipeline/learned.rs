@@ -1,0 +1,82 @@
+//! What is wrong with the learned pipelines of an app: with their states, their content and their steps.
+
+use std::sync::Arc;
+
+use crate::diagnose::learn as diagnose;
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::files::source_text;
+use crate::learned::{FILE, Located, State, all, content_of};
+use crate::pipeline::App;
+use crate::source::{SourceFile, Sources, Span};
+use crate::yaml::{self, Node};
+
+/// Everything that is wrong with the learned pipelines of an app: a fault of a candidate is a warning (L-37), one of a
+/// pipeline in `pipelines/` stays what it is.
+pub fn check(sources: &dyn Sources) -> Vec<Diagnostic> {
+    all(sources).into_iter().flat_map(|located| diagnostics_of(sources, located)).collect()
+}
+
+fn diagnostics_of(sources: &dyn Sources, located: Located) -> Vec<Diagnostic> {
+    let mut found = located.diagnostics.clone();
+    if located.is_candidate() {
+        found.extend(App::of_candidate(sources, &located.name).pipeline(&located.name).1);
+    }
+    if let Some(learned) = &located.learned
+        && located.state() != Some(State::Demoted)
+        && learned.content.as_ref().is_some_and(|known| *known != content_of(sources, &located.dir()))
+        && let Ok(file) = source_text(sources, &format!("{}/{FILE}", located.dir()))
+    {
+        let place = place_of_content(&file);
+        found.push(diagnose::edited(&file, place, &located.name));
+    }
+    match located.is_candidate() {
+        true => found.into_iter().map(|fault| fault.at_most(Severity::Warning)).collect(),
+        false => found,
+    }
+}
+
+fn place_of_content(file: &Arc<SourceFile>) -> Span {
+    let root = yaml::parse(file).0;
+    let entries = root.as_ref().and_then(Node::as_map);
+    entries.and_then(|entries| entries.get("content")).map_or(Span::default(), |node| node.span)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::MemorySources;
+
+    fn app(files: &[(&str, &str)]) -> MemorySources {
+        files.iter().fold(MemorySources::new(), |sources, (path, text)| sources.with(path, *text))
+    }
+
+    /// L-37: a broken candidate is a warning; a broken learn.yaml in `pipelines/` is an error.
+    #[test]
+    fn a_broken_candidate_is_a_warning() {
+        let broken = "name: p\ndescription: d\nsteps: [{name: a, type: tol}]\n";
+        let files = [
+            ("learned/p/learn.yaml", "learn: 1\nstate: shadow\nfamily: x\n"),
+            ("learned/p/pipeline.yaml", broken),
+            ("pipelines/q/learn.yaml", "learn: 1\n"),
+            ("pipelines/q/pipeline.yaml", "name: q\ndescription: d\nsteps: [{name: a, type: llm, prompt: x}]\n"),
+        ];
+        let found = check(&app(&files));
+        let of = |base: &str| {
+            found.iter().filter(|d| d.file.path().starts_with(base)).map(|d| d.severity).collect::<Vec<_>>()
+        };
+        assert_eq!(of("learned/"), [Severity::Warning]);
+        assert_eq!(of("pipelines/"), [Severity::Error, Severity::Error]);
+    }
+
+    /// L-65: what has changed since it was learned has no evidence.
+    #[test]
+    fn an_edited_pipeline_is_reported() {
+        let edited = [
+            ("learned/p/pipeline.yaml", "name: p\ndescription: d\nsteps: [{name: a, type: llm, prompt: x}]\n"),
+            ("learned/p/learn.yaml", "learn: 1\nstate: shadow\nfamily: x\ncontent: abc\n"),
+        ];
+        let found = check(&app(&edited));
+        assert_eq!(found.iter().map(|d| d.code.as_str()).collect::<Vec<_>>(), ["P0902"]);
+        assert_eq!(found[0].position(), Some((4, 10)));
+    }
+}
