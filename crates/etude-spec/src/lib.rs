@@ -4,10 +4,12 @@
 //! first fault: every reader returns what it could make and a list of [`Diagnostic`]s, each with its code, its place
 //! and a hint.
 //!
-//! Read in this order: [`source`] (files and places), [`yaml`] (the tree), [`fields`] (the tables that say what may
-//! stand where), [`pipeline`] and [`machine`] (from the tree to a plan), [`lower`] (all other plans), [`tool`] (what agents may call), [`skill`] and
-//! [`application`] (what agents may read and operate), [`cascade`] (skills that are tools, and their chains),
-//! [`render`] (what people see).
+//! Read in this order, in which each module needs only earlier ones: [`source`] (files and places), [`yaml`] and
+//! [`frontmatter`] (the tree), [`fields`] (the tables that say what may stand where), `diagnose` (the messages), `check`
+//! (a tree against its table), [`command`], `schema_file` and [`input`] (what several kinds of definitions have),
+//! [`tool`] (what agents may call), [`skill`] and [`application`] (what agents may read and operate), [`cascade`] (skills
+//! that are tools, and their chains), [`stage_machine`], [`learned`] and [`pipeline`] (from the tree to a plan), [`lower`]
+//! (all other plans), [`render`] (what people see).
 
 pub mod application;
 pub mod automation;

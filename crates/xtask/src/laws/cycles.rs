@@ -14,13 +14,6 @@ pub const KNOTS: &[(&str, &[&str])] = &[
             "work",
         ],
     ),
-    (
-        "etude-spec",
-        &[
-            "application", "cascade", "diagnose", "fields", "frontmatter", "learned", "pipeline", "skill",
-            "stage_machine", "tool", "yaml",
-        ],
-    ),
 ];
 
 /// Folders that need each other and are not in `knots`, and folders in `knots` that no longer do.
