@@ -25,7 +25,7 @@ enum Part {
 pub enum Reference {
     /// `{{input.NAME.…}}`: a parameter of the pipeline.
     Input {
-        /// The parameter, then the way into it. Empty only for `{{input}}`: the whole input object.
+        /// The parameter, then the way into it: never empty.
         path: Vec<Segment>,
     },
     /// `{{STEP.output.…}}`: the output of an earlier step.
@@ -334,7 +334,7 @@ impl std::str::FromStr for Reference {
         let head = words.next().unwrap_or_default();
         let rest: Vec<&str> = words.collect();
         match head {
-            "input" => Ok(Self::Input { path: segments(&rest)? }),
+            "input" if !rest.is_empty() => Ok(Self::Input { path: segments(&rest)? }),
             "item" => Ok(Self::Item { path: segments(&rest)? }),
             "index" if rest.is_empty() => Ok(Self::Index),
             "run" if rest == ["request"] => Ok(Self::Request),

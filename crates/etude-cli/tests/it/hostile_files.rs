@@ -251,7 +251,7 @@ fn long_chains_and_deep_values_overflow_nothing() {
     {
         test.bounded(command).exit(0);
     }
-    let when = format!("{}{{{{input}}}}{}", "{not: ".repeat(20_000), "}".repeat(20_000));
+    let when = format!("{}{{{{input.a}}}}{}", "{not: ".repeat(20_000), "}".repeat(20_000));
     let test = with_yaml(&format!("{HEAD}  - {{name: a, type: code, command: \"true\", when: {when}}}\n")).yaml(
         "q",
         "name: q\ndescription: A.\nsteps:\n  - {name: a, type: code, command: \"true\", schema: schemas/s0.json}\n",
