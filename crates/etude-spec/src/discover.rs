@@ -53,8 +53,8 @@ pub fn discover(sources: &dyn Sources) -> Discovery {
     };
     for entry in entries.into_iter().filter(|entry| entry.kind == FileKind::Dir) {
         match entry.name.as_str() {
-            CONSTRUCTOR => found.constructor = has_file(sources, CONSTRUCTOR),
-            DESTRUCTOR => found.destructor = has_file(sources, DESTRUCTOR),
+            CONSTRUCTOR => found.constructor = found.has_file(sources, CONSTRUCTOR),
+            DESTRUCTOR => found.destructor = found.has_file(sources, DESTRUCTOR),
             name if name.starts_with(['_', '.']) => {}
             _ => found.pipelines.push(entry.name),
         }
@@ -63,16 +63,21 @@ pub fn discover(sources: &dyn Sources) -> Discovery {
     found
 }
 
-fn has_file(sources: &dyn Sources, name: &str) -> bool {
-    sources.kind(&file_of(name)) != Err(ReadFailure::Missing)
-}
-
 /// The file of the pipeline `name` in `pipelines/`.
 fn file_of(name: &str) -> String {
     format!("{PIPELINES}/{name}/{PIPELINE_FILE}")
 }
 
 impl Discovery {
+    /// False, with a warning, if the directory of a constructor or destructor has no definition.
+    fn has_file(&mut self, sources: &dyn Sources, name: &str) -> bool {
+        let is_there = sources.kind(&file_of(name)) != Err(ReadFailure::Missing);
+        if !is_there {
+            self.diagnostics.push(diagnose::no_pipeline_file(&format!("{PIPELINES}/{name}")));
+        }
+        is_there
+    }
+
     /// With the candidate `name`, in place of a pipeline of that name.
     pub(crate) fn with_candidate(mut self, name: &str) -> Self {
         if !self.contains(name) {

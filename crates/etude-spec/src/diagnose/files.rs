@@ -90,5 +90,8 @@ pub(crate) fn no_pipeline_file(dir: &str) -> Diagnostic {
     let file = SourceFile::new(dir, "");
     Diagnostic::error(Code::NoPipelineFile, &file, None, format!("the directory {} has no pipeline.yaml", quoted(dir)))
         .severity(Severity::Warning)
-        .hint("add one, or move the directory out of pipelines/; a name that begins with `_` is ignored")
+        .hint(match dir.contains("/_") {
+            true => "add one, or remove the directory",
+            false => "add one, or move the directory out of pipelines/; a name that begins with `_` is ignored",
+        })
 }
