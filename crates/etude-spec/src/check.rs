@@ -178,7 +178,10 @@ fn members(found: &mut Findings<'_>, expected: &Kind, at: Context<'_>, value: &N
             for (name, key, item) in entries.iter() {
                 let what = &quoted(&format!("{}.{name}", at.field.name));
                 let place = or(item.span, key.span);
-                kind(found, of, Context { place, what, ..at }, item);
+                // A variable of the environment may be empty.
+                if !(may_be_template(of) && item.as_text().is_some_and(str::is_empty)) {
+                    kind(found, of, Context { place, what, ..at }, item);
+                }
             }
         }
         (Kind::Object(table), Value::Map(entries)) => {
@@ -186,6 +189,14 @@ fn members(found: &mut Findings<'_>, expected: &Kind, at: Context<'_>, value: &N
             object(found, entries, table, Subject { name, at }, &[]);
         }
         _ => wrong_type(found, expected, at, value),
+    }
+}
+
+fn may_be_template(kind: &Kind) -> bool {
+    match kind {
+        Kind::Template => true,
+        Kind::Either(kinds) => kinds.iter().any(may_be_template),
+        _ => false,
     }
 }
 

@@ -8,6 +8,7 @@ use etude_core::schema::Schema;
 use etude_core::template::Reference;
 
 use crate::check::Findings;
+use crate::diagnose::values::extension;
 use crate::diagnose::{files as diagnose_files, references, stage_machine as machine_words};
 use crate::diagnostic::Diagnostic;
 use crate::discover::{CONSTRUCTOR, DESTRUCTOR, PIPELINES};
@@ -56,6 +57,7 @@ impl Bringing<'_, '_, '_, '_> {
         let own_item = step.for_each.as_ref().map(|over| self.shape_of(&over.items, item).element());
         let inner = own_item.as_ref().or(item);
         self.paths(step, item, inner);
+        self.extensions(step);
         let mut resolved = Resolved { schema, ..Resolved::default() };
         if let Body::Skill(def) = &step.body {
             resolved.skill = def.skill.and_then(|name| self.skill(name));
@@ -270,6 +272,20 @@ impl Bringing<'_, '_, '_, '_> {
             declared.parameters.iter().filter(|p| p.required && !is_given(&p.name)).map(|p| p.name.as_str()).collect();
         if !missing.is_empty() {
             self.found.push(references::missing_bindings(file, pipeline.at, pipeline.text, &missing));
+        }
+    }
+
+    /// Notes what only etude's templates have (L-49).
+    fn extensions(&mut self, step: &StepDef<'_>) {
+        for used in &step.uses {
+            for (reference, range) in used.template.references() {
+                if *reference == Reference::Request
+                    && let Some(mut locator) = Locator::new(self.found.file, used.node)
+                {
+                    let (at, subject) = (locator.span(range), format!("step `{}`", step.name));
+                    self.found.extensions.push(extension(self.found.file, at, &subject, "{{run.request}}", "L-49"));
+                }
+            }
         }
     }
 
