@@ -44,7 +44,12 @@ pub fn main() -> ExitCode {
     }
     let context = Context::new(cli.global, cli.command.is_raw(), cli.command.purpose());
     let done = catch_unwind(AssertUnwindSafe(|| dispatch(&context, cli.command)));
-    done.unwrap_or_else(|_| broken_down(&context)).into()
+    match done.unwrap_or_else(|_| broken_down(&context)) {
+        // A caller must not take a document that is cut off, or none, for a whole one.
+        Exit::Done if stdout::has_failed() => Exit::Environment,
+        exit => exit,
+    }
+    .into()
 }
 
 /// Keeps the keys in our environment from the steps that we start. A process that was itself started by a step was given

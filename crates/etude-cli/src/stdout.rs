@@ -2,6 +2,7 @@
 //! nothing in it steers.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use etude_core::failure::{Failure, FailureKind};
 use etude_core::model::Usage;
@@ -9,6 +10,13 @@ use etude_runs::document::Document;
 use serde_json::Value;
 
 use crate::render::text::{harmless, screened, visible_json};
+
+static HAS_FAILED: AtomicBool = AtomicBool::new(false);
+
+/// Whether something that was to be printed is not there, and not because its reader had enough of it.
+pub(crate) fn has_failed() -> bool {
+    HAS_FAILED.load(Ordering::Relaxed)
+}
 
 /// Does `work` with a buffered stdout. A reader that has gone away is no error.
 pub(crate) fn with(work: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
@@ -32,6 +40,7 @@ fn through(screen: fn(&str) -> String, work: impl FnOnce(&mut dyn Write) -> io::
     if let Err(error) = result
         && error.kind() != io::ErrorKind::BrokenPipe
     {
+        HAS_FAILED.store(true, Ordering::Relaxed);
         crate::render::say!("error: stdout cannot be written: {error}");
     }
 }

@@ -68,6 +68,19 @@ fn many_lines_on_stderr_are_shown_at_once() {
     assert!(writes < 100, "{writes} writes for {} bytes", text.len());
 }
 
+/// A document that could not be written is no success, and the run that it is about stays in the journal.
+#[test]
+fn a_full_stdout_is_no_success() {
+    let Ok(full) = std::fs::File::options().write(true).open("/dev/full") else { return };
+    let test = step("print('{\"output\":1}')\n");
+    let mut command = test.command(&["run", "--pipeline", "p", "--format", "json"]);
+    let ended = command.stdout(full).output().expect("the binary starts");
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(4), "{said}");
+    assert!(said.contains("stdout cannot be written"), "{said}");
+    test.run(&["runs", "show", "latest", "--format", "json"]).exit(0).has("/status", "succeeded");
+}
+
 /// depth is passed on as it is, and anyone who has to look into it says that it cannot.
 #[test]
 fn depth_on_stdout_overflows_nothing() {
