@@ -170,6 +170,18 @@ fn mode_of(flag: Option<RouterMode>, resolved: &settings::Resolved) -> Mode {
     }
 }
 
+/// Who decides where requests go, as configured: in `auto`, a model only if there is one.
+pub(crate) fn deciding(context: &Context, disk: &Disk) -> Result<Mode, Problem> {
+    let resolved = context.settings(disk.root())?;
+    let mode = mode_of(None, &resolved);
+    let mut lite = Lite::new(context, resolved, Need::Look);
+    Ok(match mode {
+        // One that cannot be asked does not decide.
+        Mode::Auto if !matches!(lite.models(Need::Look), Ok(Some(_))) => Mode::Embedded,
+        mode => mode,
+    })
+}
+
 /// Does `work`; a signal ends it.
 pub(crate) fn interruptible<T>(work: impl Future<Output = Result<T, Refused>>) -> Result<T, Refused> {
     block_on(async {

@@ -118,8 +118,8 @@ fn facts(
     }
     let mut conflicts = Vec::new();
     if way.contains(&State::Assisted) {
-        let left_out = etude_evidence::unrouted(&**engine, disk).map_err(|error| of_engine(&error))?;
-        conflicts = routing::conflicts(&**engine, disk, standing, &left_out)?;
+        let mode = crate::command::route::deciding(context, disk)?;
+        conflicts = routing::conflicts(learnt, mode, standing)?;
         facts.conflicts = conflicts.len();
     }
     Ok((facts, conflicts))

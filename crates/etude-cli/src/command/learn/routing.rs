@@ -6,14 +6,14 @@ use etude::disk::Disk;
 use etude_core::verbatim::request_digest;
 use etude_evidence::Standing;
 use etude_evidence::trace;
-use etude_request::Table;
+use etude_request::{Mode, Table};
 use etude_runtime::engine::{Engine, Query};
-use etude_spec::learned::TESTS;
+use etude_spec::learned::{State, TESTS};
 use etude_spec::tool::AppTool;
 use etude_spec::{App, Summary};
 use serde_json::{Value, json};
 
-use super::files;
+use super::{Learnt, files};
 use crate::problem::Problem;
 use crate::render::stopped::of_engine;
 
@@ -23,49 +23,109 @@ const MAX_RUNS: u32 = 500;
 /// A request that was recorded.
 struct Recorded {
     request: String,
-    /// It is one of the candidate's family.
-    is_own: bool,
+    /// The learned pipelines whose family it is of.
+    of: BTreeSet<String>,
 }
 
-/// The recorded requests that another pipeline than before would answer, other than for the candidate's family.
-pub(super) fn conflicts(
-    engine: &dyn Engine,
-    disk: &Disk,
-    standing: &Standing,
-    left_out: &[String],
-) -> Result<Vec<Value>, Problem> {
+/// Who answers before and after the promotion.
+struct Tables {
+    /// Who decides.
+    mode: Mode,
+    before: Table,
+    after: Table,
+    /// The table after the promotion, with the candidates of other families that may follow.
+    contested: Table,
+    /// The names of those candidates.
+    rivals: BTreeSet<String>,
+}
+
+/// What a table says of a request.
+struct Answer {
+    pipeline: Option<String>,
+    /// A model decides, and `pipeline` is a guess.
+    by_model: bool,
+}
+
+/// The recorded requests that another pipeline than before would answer, other than for the candidate's family. `mode` says who
+/// decides: where a model does, what the router guesses is no answer.
+pub(super) fn conflicts(learnt: &Learnt, mode: Mode, standing: &Standing) -> Result<Vec<Value>, Problem> {
+    let Learnt { disk, engine, .. } = learnt;
     let name = &standing.located.name;
     let app = if standing.located.is_candidate() { App::of_candidate(disk, name) } else { App::new(disk) };
     let Some(summary) = app.summary_of(name) else { return Ok(Vec::new()) };
+    let all = learnt.standings()?;
+    let is_left_out =
+        |name: &str| all.iter().any(|one| one.located.name == name && !one.located.is_candidate() && !one.is_routed());
     let (summaries, _) = App::new(disk).summaries();
-    let before: Vec<Summary> = summaries.into_iter().filter(|other| !left_out.contains(&other.name)).collect();
+    let before: Vec<Summary> = summaries.into_iter().filter(|other| !is_left_out(&other.name)).collect();
     let others = before.iter().filter(|other| other.name != *name).cloned();
-    let after = Table::of_summaries(others.chain([summary]));
-    let before = Table::of_summaries(before);
-    let recorded = recorded(engine, disk, standing)?;
-    Ok(recorded.iter().filter_map(|recorded| conflict(recorded, name, &before, &after)).collect())
+    let after: Vec<Summary> = others.chain([summary]).collect();
+    let is_rival = |one: &&Standing| {
+        one.located.is_candidate()
+            && one.state.is_some_and(|state| state != State::Demoted)
+            && after.iter().all(|own| own.name != one.located.name)
+    };
+    let rivals: Vec<Summary> = all
+        .iter()
+        .filter(is_rival)
+        .filter_map(|one| App::of_candidate(disk, &one.located.name).summary_of(&one.located.name))
+        .filter(|summary| summary.valid)
+        .collect();
+    let tables = Tables {
+        mode,
+        rivals: rivals.iter().map(|summary| summary.name.clone()).collect(),
+        before: Table::of_summaries(before),
+        contested: Table::of_summaries(after.iter().cloned().chain(rivals)),
+        after: Table::of_summaries(after),
+    };
+    let recorded = recorded(&**engine, disk, &all)?;
+    Ok(recorded.iter().filter_map(|recorded| conflict(recorded, name, &tables)).collect())
 }
 
-fn conflict(recorded: &Recorded, name: &str, before: &Table, after: &Table) -> Option<Value> {
+fn conflict(recorded: &Recorded, name: &str, tables: &Tables) -> Option<Value> {
     let answer = |table: &Table| match table.names().next() {
-        Some(_) => table.decide(&recorded.request).pipeline,
-        None => None,
+        Some(_) => {
+            let routed = table.decide(&recorded.request);
+            Answer { by_model: table.asks_model(&routed, tables.mode), pipeline: routed.pipeline }
+        }
+        None => Answer { pipeline: None, by_model: false },
     };
-    let (was, is) = (answer(before), answer(after));
-    let is_wanted = recorded.is_own && is.as_deref() == Some(name);
-    (was != is && !is_wanted).then(|| json!({"request": recorded.request, "before": was, "after": is}))
+    let (was, is) = (answer(&tables.before), answer(&tables.after));
+    let is_taken = is.pipeline.as_deref() == Some(name);
+    let differs = match (was.by_model, is.by_model) {
+        (false, false) => was.pipeline != is.pipeline,
+        // The model may have said anything but a pipeline that it did not know.
+        (true, false) => is_taken && tables.before.names().all(|known| known != name),
+        // What a pipeline had without doubt is in doubt.
+        (false, true) => was.pipeline.is_some() && was.pipeline != is.pipeline,
+        (true, true) => false,
+    };
+    let is_wanted = recorded.of.contains(name) && (is_taken || is.by_model);
+    let before = was.pipeline.filter(|_| !was.by_model);
+    let had_its_own = before.as_ref().is_some_and(|before| recorded.of.contains(before));
+    // A request that the candidate of its own family wins, once that is promoted.
+    let goes_on = || {
+        let winner = tables.contested.decide(&recorded.request).pipeline;
+        winner.is_some_and(|winner| tables.rivals.contains(&winner) && recorded.of.contains(&winner))
+    };
+    if !differs || is_wanted || (is_taken && !had_its_own && goes_on()) {
+        return None;
+    }
+    Some(json!({"request": recorded.request, "before": before, "after": is.pipeline}))
 }
 
 /// The requests of runs and cases of the app, each once.
-fn recorded(engine: &dyn Engine, disk: &Disk, standing: &Standing) -> Result<Vec<Recorded>, Problem> {
-    let own = own_digests(disk, standing);
+fn recorded(engine: &dyn Engine, disk: &Disk, standings: &[Standing]) -> Result<Vec<Recorded>, Problem> {
+    let own: Vec<(&Standing, BTreeSet<String>)> =
+        standings.iter().map(|standing| (standing, own_digests(disk, standing))).collect();
     let mut seen = BTreeSet::new();
     let mut all = Vec::new();
-    let mut add = |request: String, is_own: bool| {
+    let mut add = |request: String, of: BTreeSet<String>| {
         let digest = request_digest([request.as_str()]);
-        let is_own = is_own || own.contains(&digest);
+        let listed = own.iter().filter(|(_, digests)| digests.contains(&digest));
+        let of = listed.map(|(standing, _)| standing.located.name.clone()).chain(of).collect();
         if !request.trim().is_empty() && seen.insert(digest) {
-            all.push(Recorded { request, is_own });
+            all.push(Recorded { request, of });
         }
     };
     let query = Query { apps: vec![disk.root().display().to_string()], limit: Some(MAX_RUNS), ..Query::default() };
@@ -73,11 +133,13 @@ fn recorded(engine: &dyn Engine, disk: &Disk, standing: &Standing) -> Result<Vec
     let (tools, _) = etude_spec::tool::load(disk);
     for row in engine.list(&query).map_err(|error| of_engine(&error))? {
         let view = engine.view(&row.id).map_err(|error| of_engine(&error))?;
-        let is_own = is_of_family(&trace::of(&view, &*blobs), standing, &tools);
-        add(trace::asked(&view, &*blobs).request, is_own);
+        let calls = trace::of(&view, &*blobs);
+        let of = standings.iter().filter(|standing| is_of_family(&calls, standing, &tools));
+        let of = of.map(|standing| standing.located.name.clone()).collect();
+        add(trace::asked(&view, &*blobs).request, of);
     }
     for (request, of) in requests_of_cases(disk) {
-        add(request, of == standing.located.name);
+        add(request, [of].into());
     }
     Ok(all)
 }
@@ -120,4 +182,72 @@ fn requests_of_cases(disk: &Disk) -> Vec<(String, String)> {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    const CANCEL: &str = "Please cancel my order ORD-4011, my mail is ed@mail4.example.";
+    const RETURN: &str = "I want to return everything of my order ORD-007. I am ana@mail0.example.";
+
+    fn table(names: &[&str]) -> Table {
+        let of = |name: &str| match name {
+            "cancel-order" => ("cancel_order", "Please cancel my order {order_id}, my mail is {email}."),
+            _ => ("return_items", "I want to return everything of my order {order_id}. I am {email}."),
+        };
+        Table::of_summaries(names.iter().map(|name| summary(name, of(name))))
+    }
+
+    fn summary(name: &str, (description, trigger): (&str, &str)) -> Summary {
+        Summary {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            triggers: vec![trigger.to_owned()],
+            input: Default::default(),
+            valid: true,
+            diagnostics: Vec::new(),
+        }
+    }
+
+    fn tables(mode: Mode, before: &[&str], rivals: &[&str]) -> Tables {
+        let after: Vec<&str> = before.iter().copied().chain(["cancel-order"]).collect();
+        let contested: Vec<&str> = after.iter().chain(rivals).copied().collect();
+        let rivals = rivals.iter().map(|name| (*name).to_owned()).collect();
+        Tables { mode, before: table(before), after: table(&after), contested: table(&contested), rivals }
+    }
+
+    /// Whether a request of a family is a conflict of the promotion of `cancel-order`.
+    fn is_conflict(request: &str, of: &str, tables: &Tables) -> bool {
+        let recorded = Recorded { request: request.to_owned(), of: [of.to_owned()].into() };
+        conflict(&recorded, "cancel-order", tables).is_some()
+    }
+
+    /// L-62: a request that the candidate of its own family would win is no conflict; without that candidate, it is one.
+    #[test]
+    fn a_candidate_of_another_family_keeps_its_requests() {
+        let alone = tables(Mode::Embedded, &[], &[]);
+        assert!(is_conflict(RETURN, "return-items", &alone));
+        assert!(!is_conflict(CANCEL, "cancel-order", &alone), "its own request");
+        let two = tables(Mode::Embedded, &[], &["return-items"]);
+        assert!(!is_conflict(RETURN, "return-items", &two));
+        assert!(is_conflict(RETURN, "look-up", &two), "a request of a third family is taken");
+    }
+
+    /// L-62: where a model decides, what the router guesses is no answer.
+    #[test]
+    fn a_guess_is_no_answer_where_a_model_decides() {
+        for mode in [Mode::Llm, Mode::Auto] {
+            assert!(!is_conflict(RETURN, "return-items", &tables(mode, &[], &[])), "{mode:?}");
+        }
+    }
+
+    /// L-62: a pipeline that had a request without doubt does not lose it.
+    #[test]
+    fn what_a_pipeline_had_is_not_taken() {
+        let both = tables(Mode::Auto, &["return-items"], &[]);
+        assert!(!is_conflict(RETURN, "return-items", &both));
+        let after = Table::of_summaries([summary("cancel-order", ("", RETURN))]);
+        let taken = Tables { after, ..both };
+        assert!(is_conflict(RETURN, "return-items", &taken));
+    }
 }
