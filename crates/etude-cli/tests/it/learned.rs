@@ -149,6 +149,29 @@ fn a_model_words_and_does_nothing_else() {
     test.run(&["learn", "--model", "reasoning"]).exit(4).stderr_has("no model");
 }
 
+/// 1.1: a model that refuses its key ends `learn --model` with 4, and nothing is written.
+#[test]
+fn without_a_model_that_answers_nothing_is_written() {
+    let status = |status, message: &str| Reply::Status { status, headers: Vec::new(), message: message.to_owned() };
+    let server = Server::by(move |_, _| status(401, "wrong key"));
+    let lines: Vec<String> = ORDERS
+        .iter()
+        .enumerate()
+        .map(|(n, id)| {
+            json!({"trace": 1, "run": format!("r{n}"), "request": format!("Return {id}"), "events": [
+                {"tool": "get_order", "arguments": {"order_id": id}, "result": {"order_id": id}},
+                {"tool": "return_items", "arguments": {"order_id": id}, "result": "ok"},
+            ]})
+            .to_string()
+        })
+        .collect();
+    let test = shop(&server).file("traces.jsonl", &(lines.join("\n") + "\n"));
+    let learn = ["learn", "--traces", "traces.jsonl", "--model", "lite"];
+    test.run(&learn).exit(4).stderr_has("wrong key");
+    assert!(!test.path("app/learned").exists());
+    test.run(&learn[..3]).exit(0);
+}
+
 /// L-5, L-7, L-8, L-11: files in the form of the export; lines that are none; missing tools; nothing is written by a dry run.
 #[test]
 fn traces_are_read_from_files() {

@@ -1,6 +1,7 @@
 //! `etude learn --model TIER`: a model words descriptions and triggers (L-29). It is asked for nothing else.
 
 use etude::disk::Disk;
+use etude_core::failure::FailureKind;
 use etude_core::model::Tier;
 use etude_learn::{Candidate, Learned, Wording};
 use etude_request::{Words, reworded};
@@ -10,6 +11,7 @@ use etude_spec::learned;
 use super::{candidates, show};
 use crate::command::route::interruptible;
 use crate::context::Context;
+use crate::exit::Exit;
 use crate::problem::{Problem, Refused};
 use crate::settings::{self, Need};
 
@@ -34,6 +36,10 @@ pub(super) fn reword(context: &Context, disk: &Disk, learned: &mut Learned, tier
         match asked {
             Ok(Some(Words { description, triggers })) => candidate.reword(&Wording { description, triggers }),
             Ok(None) => note(context, &candidate.name, "its words are not those of a pipeline"),
+            // No model answers at all: a key is missing or refused, or the provider cannot be reached.
+            Err(failure) if failure.kind == FailureKind::Environment => {
+                return Err(Problem::of(Exit::Environment, failure).hint(settings::REMEDIES).into());
+            }
             Err(failure) => note(context, &candidate.name, &failure.message),
         }
     }
