@@ -16,6 +16,7 @@ use etude_spec::stage_machine::{Machines, Rules};
 use etude_spec::{App, Diagnostic, Severity, did_you_mean, render};
 use serde_json::{Value, json};
 
+use super::learn;
 use crate::args;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -63,7 +64,10 @@ fn of_app(context: &Context, args: &args::Check, disk: &Disk) -> Exit {
     report.broken.extend(of_machines.broken);
     let checked = [report.checked, of_machines.checked];
     let tools = if names.is_empty() { etude_spec::tool::load(disk).1 } else { Vec::new() };
-    let learned = if names.is_empty() { etude_spec::pipeline::learned::check(disk) } else { Vec::new() };
+    let mut learned = if names.is_empty() { etude_spec::pipeline::learned::check(disk) } else { Vec::new() };
+    if names.is_empty() {
+        learned.extend(learn::demoted(context, disk));
+    }
     let skill = if names.is_empty() { of_skill(disk) } else { Vec::new() };
     // An app with a main skill has a search path with chains; both are checked with everything else.
     // Not dropped, since the program ends here: to take thousands of skills apart is a twentieth of what all of this takes.

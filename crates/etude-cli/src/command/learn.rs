@@ -25,8 +25,9 @@ use etude::disk::Disk;
 use etude_evidence::{Settled, Standing};
 use etude_runtime::engine::Engine;
 use etude_spec::config::learn::Learning;
-use etude_spec::did_you_mean;
 use etude_spec::discover::PIPELINES;
+use etude_spec::learned::State;
+use etude_spec::{Diagnostic, did_you_mean};
 use serde_json::{Value, json};
 
 use super::test;
@@ -201,6 +202,19 @@ pub(crate) fn unrouted(context: &Context, disk: &Disk) -> Result<Vec<String>, Pr
 pub(crate) fn check_named(context: &Context, disk: &Disk, name: &str) -> Result<(), Problem> {
     if etude_spec::learned::find(disk, PIPELINES, name).is_none() {
         return Ok(());
+/// A warning for each learned pipeline that the program has demoted (1.2). Definitions are checked also where no journal can be read.
+pub(crate) fn demoted(context: &Context, disk: &Disk) -> Vec<Diagnostic> {
+    let is_learned = !etude_spec::learned::all(disk).is_empty();
+    let is_enabled = || context.settings(disk.root()).is_ok_and(|resolved| resolved.learning.enabled);
+    if !is_learned || !is_enabled() {
+        return Vec::new();
+    }
+    let Ok(engine) = settled(context, disk) else { return Vec::new() };
+    let standings = etude_evidence::standings(&*engine, disk).unwrap_or_default();
+    let demoted = standings.iter().filter(|standing| standing.state == Some(State::Demoted));
+    demoted.filter_map(|standing| etude_spec::pipeline::learned::demoted_by_program(disk, &standing.located)).collect()
+}
+
     }
     let engine = settled(context, disk)?;
     if etude_evidence::is_routed(&*engine, disk, name).map_err(|error| of_engine(&error))? {

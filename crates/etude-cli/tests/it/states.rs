@@ -159,6 +159,10 @@ fn a_bad_verdict_demotes() {
     run(&test, &["--yolo"]).exit(0);
     test.run(&["runs", "judge", "latest", "bad"]).exit(0).stderr_has("no longer `active` but `demoted` (judged_bad");
     run(&test, &[]).exit(2);
+    // 1.2: its file says nothing of it, and `check` does.
+    let checked = test.run(&["check", "--format", "json"]).exit(0);
+    assert_eq!(checked.at("/diagnostics/0/code"), json!("P0901"), "{}", checked.out());
+    assert_eq!(checked.at("/diagnostics/0/severity"), json!("warning"));
     // Another run of the same is a new one.
     test.run(&["run", "--again", "latest", "-i", "id=B-3"]).exit(2).stderr_has("is not in use");
     // Later evidence: an agent has made the write.

@@ -26,7 +26,7 @@ fn diagnostics_of(sources: &dyn Sources, located: Located) -> Vec<Diagnostic> {
         && learned.content.as_ref().is_some_and(|known| *known != content_of(sources, &located.dir()))
         && let Ok(file) = source_text(sources, &format!("{}/{FILE}", located.dir()))
     {
-        let place = place_of_content(&file);
+        let place = place_of(&file, "content");
         found.push(diagnose::edited(&file, place, &located.name));
     }
     match located.is_candidate() {
@@ -35,10 +35,19 @@ fn diagnostics_of(sources: &dyn Sources, located: Located) -> Vec<Diagnostic> {
     }
 }
 
-fn place_of_content(file: &Arc<SourceFile>) -> Span {
+/// That the program has demoted a pipeline, which its learn.yaml does not say; nothing if it says so.
+pub fn demoted_by_program(sources: &dyn Sources, located: &Located) -> Option<Diagnostic> {
+    if located.state().is_none_or(|state| state == State::Demoted) {
+        return None;
+    }
+    let file = source_text(sources, &format!("{}/{FILE}", located.dir())).ok()?;
+    Some(diagnose::demoted(&file, place_of(&file, "state"), &located.name))
+}
+
+fn place_of(file: &Arc<SourceFile>, field: &str) -> Span {
     let root = yaml::parse(file).0;
     let entries = root.as_ref().and_then(Node::as_map);
-    entries.and_then(|entries| entries.get("content")).map_or(Span::default(), |node| node.span)
+    entries.and_then(|entries| entries.get(field)).map_or(Span::default(), |node| node.span)
 }
 
 #[cfg(test)]
