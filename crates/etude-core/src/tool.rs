@@ -208,6 +208,15 @@ impl ToolResult {
         Self::terminal("ApprovalDenied", message)
     }
 
+    /// A call that a person has denied. `key`: what was asked about; `None`: a stage asked before the call of `tool` was begun.
+    pub fn denied_by_user(tool: &str, key: Option<&str>, reason: Option<&str>) -> Self {
+        let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+        match key {
+            Some(key) => Self::denied(&format!("the user said no to `{key}`{reason}")),
+            None => Self::denied(&format!("the user did not allow `{tool}`{reason}")),
+        }
+    }
+
     /// The code of a call that a model has not confirmed (L-64).
     pub const NOT_CONFIRMED: &str = "NotConfirmed";
 

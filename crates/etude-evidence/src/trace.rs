@@ -36,7 +36,7 @@ pub struct Call {
     pub arguments: Value,
     /// Whether it needed an approval, and what came of it.
     pub approval: Approval,
-    /// What it gave; `None`: it was not let through, or never ended.
+    /// What it gave, or why it was not let through; `None`: it never ended.
     pub result: Option<ToolResult>,
     /// How long it took.
     pub duration_ms: Option<u64>,
@@ -101,7 +101,8 @@ pub fn of(view: &RunView, blobs: &dyn BlobStore) -> Vec<Call> {
 
 /// What happened in a run, in the order in which models said it and steps did it.
 pub fn events(view: &RunView, blobs: &dyn BlobStore) -> Vec<Event> {
-    let mut reader = Reader { events: Vec::new(), by_effect: BTreeMap::new(), places: Places::default() };
+    let mut reader =
+        Reader { events: Vec::new(), by_effect: BTreeMap::new(), held: BTreeMap::new(), places: Places::default() };
     let Asked { request, input } = asked(view, blobs);
     reader.places.add("input", "/request", &request.into());
     reader.places.add("input", "", &Value::Object(input));
@@ -117,6 +118,8 @@ struct Reader {
     events: Vec<Event>,
     /// The calls by their effect.
     by_effect: BTreeMap<String, usize>,
+    /// What is asked about the calls that wait, by their effect.
+    held: BTreeMap<String, String>,
     places: Places,
 }
 
@@ -143,9 +146,14 @@ impl Reader {
             }
             Outcome::Decided(decision) => {
                 let effect = record.key.strip_suffix("!ask").unwrap_or(&record.key);
-                let approval = if decision.approved { Approval::Granted } else { Approval::Denied };
+                let key = self.held.remove(effect);
                 if let Some(call) = self.call(effect) {
-                    call.approval = approval;
+                    call.approval = if decision.approved { Approval::Granted } else { Approval::Denied };
+                    if !decision.approved {
+                        let (key, reason) = (key.as_deref(), decision.reason.as_deref());
+                        // As the agent was given it.
+                        call.result = Some(ToolResult::denied_by_user(&call.tool, key, reason));
+                    }
                 }
             }
             Outcome::Tool(reply) => self.ended(record, *reply, duration_ms),
@@ -171,7 +179,8 @@ impl Reader {
             self.push(call);
         }
         match reply {
-            ToolReply::Held { .. } => {
+            ToolReply::Held { key: asked, .. } => {
+                self.held.insert(key.to_owned(), asked);
                 if let Some(call) = self.call(key) {
                     call.approval = Approval::Asked;
                 }

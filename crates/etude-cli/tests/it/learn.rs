@@ -82,7 +82,7 @@ fn a_run_in_skill_mode_is_exported_as_a_trace() {
     assert_eq!(shown.at("/calls/1/origins"), cancel["origins"]);
 }
 
-/// L-1: a call that was not let through has no result; L-4: no key is in an export.
+/// L-1, 1.3: a call that was not let through has no result and the error that the agent was given; L-4: no key is in an export.
 #[test]
 fn denied_calls_and_keys_are_not_in_an_export() {
     let server = Server::agent([Reply::call("cancel", json!({})), Reply::call("leak", json!({}))]);
@@ -100,6 +100,11 @@ fn denied_calls_and_keys_are_not_in_an_export() {
     let of = |n: usize| (line["events"][n]["approval"].clone(), line["events"][n]["result"].is_null());
     assert_eq!((of(0), of(1)), ((json!("denied"), true), (json!("granted"), false)));
     assert!(line["events"][1]["result"].to_string().contains("***"), "{line}");
+    let denied =
+        json!({"class": "ToolTerminal", "code": "ApprovalDenied", "message": "the user said no to `cancel`: no"});
+    assert_eq!(line["events"][0]["error"], denied);
+    assert!(server.seen().iter().any(|seen| seen.body.to_string().contains("the user said no to `cancel`: no")));
+    assert_eq!(test.run(&["runs", "show", &id, "--format", "json"]).exit(0).at("/calls/0/error"), denied);
 }
 
 /// L-6: a verdict is kept, shown and exported; the last one counts, and a run that is not there is a usage error.

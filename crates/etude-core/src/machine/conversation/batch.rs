@@ -247,8 +247,7 @@ impl Batch {
             }
             call.state = State::Running { id: approved, is_approved: true, key };
         } else {
-            let reason = decision.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-            let result = ToolResult::denied(&format!("the user said no to `{key}`{reason}"));
+            let result = ToolResult::denied_by_user(&call.proposal.name, Some(key), decision.reason.as_deref());
             cx.open_work.succeed(call.proposal.path.as_str());
             gate.ended(cx, &call.proposal, &result, done.elapsed_ms);
             if let Some(row) = batch_context.row {
