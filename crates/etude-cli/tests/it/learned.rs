@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::ran::Ran;
 use crate::server::{Reply, Seen, Server};
-use crate::test::Test;
+use crate::test::{Test, wait_until};
 
 /// An app with a skill, a tool that reads an order, and one that returns its items.
 fn shop(server: &Server) -> Test {
@@ -170,6 +170,27 @@ fn without_a_model_that_answers_nothing_is_written() {
     test.run(&learn).exit(4).stderr_has("wrong key");
     assert!(!test.path("app/learned").exists());
     test.run(&learn[..3]).exit(0);
+}
+
+/// 1.8: after a disagreement in `shadow`, `learn` and `learn status` have the same state.
+#[test]
+fn a_disagreement_shows_in_the_next_learning() {
+    let server = Server::by(|seen, _| match seen.request().contains("ORD-902") && seen.turn() == 1 {
+        true => Reply::call("return_items", json!({"order_id": "ORD-902", "item_ids": ["ORD-902-1"]})),
+        false => agent(seen),
+    });
+    let test = shop(&server).file("etude.yaml", "learn: {shadow: 1}\nrouter: {mode: embedded}\n");
+    for id in ORDERS {
+        test.follow(&format!("Return everything of {id}, please"), &["--yolo"]).exit(0);
+    }
+    test.run(&["learn"]).exit(0);
+    test.run(&["learn", "promote", "return-items", "--to", "shadow"]).exit(0);
+    let status = || test.run(&["learn", "status", "--format", "json"]).exit(0).at("/pipelines/0");
+    let again = || test.run(&["learn", "--dry-run", "--format", "json"]).exit(0).at("/candidates/0/state");
+    assert_eq!((&status()["state"], again()), (&json!("shadow"), json!("shadow")));
+    test.follow("Return everything of ORD-902, please", &["--yolo", "-i", "order_id=ORD-902"]).exit(0);
+    wait_until("the comparison is kept", || status()["evidence"]["live"]["disagreed"] == 1);
+    assert_eq!((&status()["state"], again()), (&json!("proposed"), json!("proposed")));
 }
 
 /// L-5, L-7, L-8, L-11: files in the form of the export; lines that are none; missing tools; nothing is written by a dry run.

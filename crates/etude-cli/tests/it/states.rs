@@ -323,7 +323,7 @@ fn what_a_shadow_has_used_is_shown() {
     assert_eq!(used(), json!({"calls": 1, "input_tokens": 100, "output_tokens": 10}));
 }
 
-/// L-54: a candidate that would have written something else disagrees, and is back in `proposed`.
+/// L-54, 1.8: a candidate that would have written something else disagrees, and is back in `proposed`, which is no demotion.
 #[test]
 fn a_shadow_that_disagrees_ends() {
     let said = [Reply::call("cancel", json!({"id": "A-7"})), Reply::says("done")];
@@ -333,7 +333,7 @@ fn a_shadow_that_disagrees_ends() {
     wait_until("the comparison is kept", || row(&test)["evidence"]["live"]["disagreed"] == 1);
     assert_eq!(ledger(&test), ["cancel A-7", "get A-1"], "a read without approval is made");
     let status = row(&test);
-    assert_eq!((&status["state"], &status["demoted"]["reason"]), (&json!("proposed"), &json!("disagreed")));
+    assert_eq!((&status["state"], &status["demoted"]), (&json!("proposed"), &json!(null)));
 }
 
 /// L-57, L-5: `shadow: 0` runs no shadow, and without learning nothing is read or kept.

@@ -57,8 +57,9 @@ pub(super) struct Decided {
     before: Files,
 }
 
-/// Compares a candidate with what lies in its directory.
-pub(super) fn decide(disk: &Disk, candidate: &Candidate, world: &World) -> Decided {
+/// Compares a candidate with what lies in its directory. `standing`: the state that holds for that, which after a disagreement is
+/// another one than that of its file.
+pub(super) fn decide(disk: &Disk, candidate: &Candidate, world: &World, standing: Option<State>) -> Decided {
     let content = {
         let bytes = candidate.files.iter().map(|(path, text)| (path.clone(), text.clone().into_bytes()));
         learned::content(&bytes.collect(), &world.tools, world.skill())
@@ -80,7 +81,7 @@ pub(super) fn decide(disk: &Disk, candidate: &Candidate, world: &World) -> Decid
         () if existing == files => Change::Unchanged,
         () => Change::Updated,
     };
-    Decided { change, state, files, before: existing }
+    Decided { change, state: standing.unwrap_or(state), files, before: existing }
 }
 
 /// Writes what was decided.

@@ -1,7 +1,10 @@
 //! `etude learn`: reads traces and writes candidates.
 
+use std::collections::BTreeMap;
+
 use etude::disk::Disk;
 use etude_learn::{Candidate, Learned};
+use etude_spec::learned::State;
 use serde_json::{Value, json};
 
 use super::bindings;
@@ -28,8 +31,9 @@ pub(super) fn learn(context: &Context, options: &args::LearnOptions) -> Result<E
     refuse_broken(&disk, &mut learned);
     let (mut rows, mut refused) = (Vec::new(), Vec::new());
     let (mut is_pending, mut is_said) = (false, false);
+    let states = states(context, &disk, options.dry_run);
     for candidate in &learned.candidates {
-        let decided = candidates::decide(&disk, candidate, &world);
+        let decided = candidates::decide(&disk, candidate, &world, states.get(&candidate.name).copied());
         if !options.dry_run {
             candidates::store(&disk, &candidate.name, &decided)?;
             if decided.change.is_written() && fails_its_cases(context, &disk, candidate, &mut is_said) {
@@ -49,6 +53,17 @@ pub(super) fn learn(context: &Context, options: &args::LearnOptions) -> Result<E
         report(&document);
     }
     Ok(if is_pending { Exit::Waiting } else { Exit::Done })
+}
+
+/// The states of the candidates that are there. Traces are learned from also where no journal can be read.
+fn states(context: &Context, disk: &Disk, is_dry: bool) -> BTreeMap<String, State> {
+    if etude_spec::learned::all(disk).is_empty() {
+        return BTreeMap::new();
+    }
+    let engine = if is_dry { context.engine(false) } else { super::settled(context, disk) };
+    let standings = engine.ok().and_then(|engine| etude_evidence::standings(&*engine, disk).ok()).unwrap_or_default();
+    let candidates = standings.into_iter().filter(|standing| standing.located.is_candidate());
+    candidates.filter_map(|standing| Some((standing.located.name.clone(), standing.state?))).collect()
 }
 
 /// Takes candidates out that `etude check` would refuse (L-12).

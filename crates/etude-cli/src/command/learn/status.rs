@@ -52,6 +52,8 @@ pub(super) fn row(context: &Context, learnt: &Learnt, standing: &Standing) -> Re
         .iter()
         .map(|(step, reason, count)| json!({"step": step, "reason": reason, "count": count}))
         .collect();
+    // A step back to `proposed` is no demotion: what led to it is among the comparisons.
+    let demoted = standing.demoted.as_ref().filter(|demotion| demotion.to != State::Proposed);
     Ok(json!({
         "name": standing.located.name, "family": learned.map(|learned| &learned.family), "state": state,
         "path": standing.located.dir(), "edited": standing.edited,
@@ -61,7 +63,7 @@ pub(super) fn row(context: &Context, learnt: &Learnt, standing: &Standing) -> Re
             "wrong_rate_bound": standing.wrong_rate_bound(learning),
         },
         "waits_for": waits_for, "deviations": deviations,
-        "demoted": standing.demoted.as_ref().map(demotion), "accepted_risk": standing.accepted_risk.as_ref().map(accepted),
+        "demoted": demoted.map(demotion), "accepted_risk": standing.accepted_risk.as_ref().map(accepted),
     }))
 }
 
