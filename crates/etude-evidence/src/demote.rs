@@ -70,11 +70,7 @@ pub(super) async fn settle_tools(
     if located.is_candidate() {
         return Ok(None);
     }
-    let called = learned::called_by(disk, &located.dir());
-    let mut now = learned::tools_of(&called, tools);
-    if called.iter().any(|name| name.starts_with(MCP_PREFIX)) {
-        now.extend(book::server_tools(engine, app)?.into_iter().filter(|(name, _)| called.contains(name)));
-    }
+    let now = tools_now(engine, disk, &located.dir(), tools)?;
     let before = book::tools(engine, app, &located.dir())?;
     if before.as_ref() == Some(&now) {
         return Ok(None);
@@ -94,6 +90,21 @@ pub(super) async fn settle_tools(
     // Last, so that a change is not lost in a crash.
     book::note_tools(engine, app, &located.dir(), &now, now_ms()).await?;
     Ok(settled)
+}
+
+/// The tools of the pipeline in `dir` as they are now, each with its hash.
+pub(super) fn tools_now(
+    engine: &dyn Engine,
+    disk: &Disk,
+    dir: &str,
+    tools: &[AppTool],
+) -> Result<BTreeMap<String, String>, Error> {
+    let called = learned::called_by(disk, dir);
+    let mut now = learned::tools_of(&called, tools);
+    if called.iter().any(|name| name.starts_with(MCP_PREFIX)) {
+        now.extend(book::server_tools(engine, disk.root())?.into_iter().filter(|(name, _)| called.contains(name)));
+    }
+    Ok(now)
 }
 
 /// The runs that were judged bad, with when they were.

@@ -128,8 +128,8 @@ pub async fn demote(engine: &dyn Engine, disk: &Disk, standing: &Standing, demot
     book::demote(engine, disk.root(), &standing.located.dir(), demotion).await
 }
 
-/// Ends the demotion of a pipeline that a person has promoted. `standing` is the pipeline before the promotion, `dir` its directory
-/// after it. Another pipeline of that name stays demoted.
+/// Ends the demotion of a pipeline that a person has promoted, and notes the tools that it was promoted with. `standing` is the
+/// pipeline before the promotion, `dir` its directory after it. Another pipeline of that name stays demoted.
 ///
 /// # Errors
 /// The journal cannot be read or written.
@@ -143,6 +143,12 @@ pub async fn promoted(
     let dirs: BTreeSet<String> = [standing.located.dir(), dir.to_owned()].into();
     for dir in dirs {
         book::clear_name(engine, disk.root(), &dir, at_ms).await?;
+    }
+    if dir.starts_with(PIPELINES) {
+        // A change is one since the promotion, also if nothing has looked in between.
+        let (tools, _) = etude_spec::tool::load(disk);
+        let now = demote::tools_now(engine, disk, dir, &tools)?;
+        book::note_tools(engine, disk.root(), dir, &now, at_ms).await?;
     }
     match standing.demoted.is_some() || standing.state == Some(State::Demoted) {
         true => book::clear_content(engine, &standing.content, at_ms).await,

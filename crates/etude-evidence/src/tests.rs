@@ -186,6 +186,26 @@ async fn a_changed_tool_ends_the_trust() {
     }
 }
 
+/// 2.11: a change after a promotion is one, also if nothing has looked in between.
+#[tokio::test]
+async fn a_tool_that_changes_after_a_promotion_has_changed() {
+    let world = World::new("active");
+    let write = |path: &str, text: &str| {
+        let place = world.dir.path().join(path);
+        std::fs::create_dir_all(place.parent().expect("a parent")).expect("made");
+        std::fs::write(place, text).expect("written");
+    };
+    let tool = "name: read_it\ndescription: Reads.\ncommand: cat\ninputSchema: {type: object}\n";
+    write("tools/read_it.yaml", tool);
+    write(
+        "pipelines/p/pipeline.yaml",
+        "name: p\ndescription: d\nsteps: [{name: a, type: tool, tool: read_it, args: {a: a}}]\n",
+    );
+    promoted(&world.engine, &world.disk(), &world.standing(), "pipelines/p", 10).await.expect("noted");
+    write("tools/read_it.yaml", &tool.replace("Reads", "Sends"));
+    assert_eq!(world.settle().await, [("tool_changed".to_owned(), None)]);
+}
+
 /// L-82: a pipeline that mostly falls back is useless, and not wrong.
 #[tokio::test]
 async fn a_pipeline_that_mostly_falls_back_is_useless() {
