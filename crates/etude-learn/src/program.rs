@@ -123,6 +123,40 @@ pub(crate) enum Condition {
     NotNull(Ref),
     Exists(Ref),
     Form(Ref, Form),
+    /// The value of an argument, at its path, has the type that it had in the runs (L-70).
+    Typed {
+        of: Ref,
+        scalar: Scalar,
+        argument: Path,
+    },
+}
+
+/// A type of values that a condition can tell from all others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scalar {
+    Text,
+    Number,
+    Truth,
+}
+
+impl Scalar {
+    pub(crate) fn of(value: &Value) -> Option<Self> {
+        match value {
+            Value::String(_) => Some(Self::Text),
+            Value::Number(_) => Some(Self::Number),
+            Value::Bool(_) => Some(Self::Truth),
+            _ => None,
+        }
+    }
+
+    /// Conditions compare values, and a comparison holds for values of its own type only.
+    fn condition(self, template: &str) -> Value {
+        match self {
+            Self::Text => json!({"value": template, "matches": "^"}),
+            Self::Number => json!({"any": [{"value": template, "gte": 0}, {"value": template, "lt": 0}]}),
+            Self::Truth => json!({"value": template, "in": [true, false]}),
+        }
+    }
 }
 
 impl Condition {
@@ -134,6 +168,7 @@ impl Condition {
             Self::NotNull(of) => json!({"value": of.template(), "not_equals": null}),
             Self::Exists(of) => json!({"value": of.template(), "exists": true}),
             Self::Form(of, form) => json!({"value": of.template(), "matches": form.pattern()}),
+            Self::Typed { of, scalar, .. } => scalar.condition(&of.template()),
         }
     }
 
@@ -148,13 +183,16 @@ impl Condition {
             Self::NotNull(of) => of.find(scope).is_some_and(|value| !value.is_null()),
             Self::Exists(of) => of.find(scope).is_some(),
             Self::Form(of, form) => of.find(scope).and_then(Value::as_str).is_some_and(|word| form.has(word)),
+            Self::Typed { of, scalar, .. } => of.find(scope).and_then(Scalar::of) == Some(*scalar),
         }
     }
 
     pub(crate) fn refs(&self) -> Vec<&Ref> {
         match self {
             Self::Same(of, other) | Self::Within(of, other) => vec![of, other],
-            Self::Equals(of, _) | Self::NotNull(of) | Self::Exists(of) | Self::Form(of, _) => vec![of],
+            Self::Equals(of, _) | Self::NotNull(of) | Self::Exists(of) | Self::Form(of, _) | Self::Typed { of, .. } => {
+                vec![of]
+            }
         }
     }
 }

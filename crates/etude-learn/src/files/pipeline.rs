@@ -130,10 +130,25 @@ fn step(step: &Step, program: &Program, world: &dyn World) -> Value {
     if !step.when.is_empty() {
         out.insert("when".into(), conditions(&step.when));
     }
-    if !step.require.is_empty() {
-        out.insert("require".into(), conditions(&step.require));
+    let require: Vec<Condition> =
+        step.require.iter().filter(|one| !is_refused_by_tool(one, step, world)).cloned().collect();
+    if !require.is_empty() {
+        out.insert("require".into(), conditions(&require));
     }
     out.into()
+}
+
+/// Whether the tool's own schema holds an argument to a type, so that no condition has to.
+fn is_refused_by_tool(condition: &Condition, step: &Step, world: &dyn World) -> bool {
+    let (Condition::Typed { argument, .. }, StepKind::Call { tool, .. }) = (condition, &step.kind) else {
+        return false;
+    };
+    let schema = world.tool(tool).map(|tool| tool.schema).unwrap_or_default();
+    let of_argument = argument.iter().try_fold(&schema, |schema, name| match name.parse::<usize>() {
+        Ok(_) if schema["items"].is_object() => Some(&schema["items"]),
+        _ => schema["properties"].get(name),
+    });
+    of_argument.is_some_and(|schema| ["type", "enum", "const"].iter().any(|member| !schema[member].is_null()))
 }
 
 fn ask(step: &Step, question: &Question, program: &Program, out: &mut Map<String, Value>) {

@@ -8,7 +8,7 @@ use super::rows::leaves_of;
 use super::{Bound, Choice, NodeKind, Synth, shaped};
 use crate::commands;
 use crate::guards;
-use crate::program::{Argument, Condition, Param, Program, Question, Step, StepKind};
+use crate::program::{Argument, Condition, Param, Program, Question, Scalar, Step, StepKind};
 use crate::term::{Func, List, Ref, Source, Term};
 use crate::value::{Collection, Kind, Path};
 
@@ -150,6 +150,30 @@ impl Assembly<'_, '_, '_> {
             }
         };
         leaves_of(unresolved).into_iter().filter_map(word).collect()
+    }
+
+    /// What the write takes from a result as it is has the type that it had in the runs (2.6): a field that is null or of another type
+    /// leads to the agent. What the tool's schema says of an argument, the tool refuses itself.
+    fn types(&self, unresolved: &Term, step: &Step) -> Vec<Condition> {
+        let StepKind::Call { args, .. } = &step.kind else { return Vec::new() };
+        let resolved = leaves_of(args);
+        let is_call = |name: &str| {
+            let is_it = |step: &&Step| step.name == name && matches!(step.kind, StepKind::Call { .. });
+            self.program.steps.iter().any(|step| is_it(&step))
+        };
+        let typed = |(argument, term): (Path, &Term)| {
+            let Term::Ref(Ref { source: Source::Var(var), .. }) = term else { return None };
+            let var = &self.synth.vars[*var];
+            let Term::Ref(of) = resolved.iter().find(|(known, _)| *known == argument)?.1 else { return None };
+            let Source::Step(name) = &of.source else { return None };
+            let is_result = name != OPEN_HOLE && (!of.path.is_empty() || is_call(name));
+            let is_word = commands::place_of(&var.argument.tool, &var.argument.path).is_some();
+            let mut scalars = var.values.iter().flatten().map(Scalar::of);
+            let scalar = scalars.next().flatten()?;
+            let is_same = is_result && !is_word && scalars.all(|other| other == Some(scalar));
+            is_same.then(|| Condition::Typed { of: of.clone(), scalar, argument })
+        };
+        leaves_of(unresolved).into_iter().filter_map(typed).collect()
     }
 
     /// What was computed for the step must be there: code that found nothing outputs `null`.
@@ -395,6 +419,8 @@ impl Assembly<'_, '_, '_> {
         step.require.extend(self.forms(&unresolved, &step));
         let allowed = Ref::new(Source::Step(ALLOWED.to_owned()), vec!["allowed".to_owned()]);
         step.require.extend(guards::equalities(self));
+        let types = self.types(&unresolved, &step);
+        step.require.extend(types);
         step.require.push(Condition::Equals(allowed, Value::from("yes")));
         self.program.steps.push(Step::new(ALLOWED, StepKind::Allowed));
         self.program.steps.push(step);

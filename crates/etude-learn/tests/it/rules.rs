@@ -318,6 +318,35 @@ fn guards_are_conditions_that_are_violated_elsewhere() {
     assert!(one(&[returning(0), returning(1), returning(2)]).guards.is_empty());
 }
 
+/// L-70, 2.6: what a write takes from a result as it is has its type, unless the tool's schema holds it to one.
+#[test]
+fn a_value_of_a_result_keeps_its_type() {
+    let run = |n: usize| {
+        let user = User(n);
+        let mut document = user.order_document(0, "delivered");
+        document["total"] = json!(100 + n);
+        document["gift"] = json!(n.is_multiple_of(2));
+        let arguments = json!({"order_id": user.order(0), "tag": document["user_id"], "sum": document["total"], "gift": document["gift"]});
+        Run::new(n, &format!("Tag {}", user.order(0)))
+            .call("get_order", json!({"order_id": user.order(0)}), document)
+            .call("tag_order", arguments, json!("ok"))
+    };
+    let runs: Vec<Run> = (0..4).map(run).collect();
+    let require = |shop: &Shop| {
+        let candidate = learned(&runs, shop).candidates.remove(0);
+        let steps = candidate.definition["steps"].as_array().cloned().unwrap_or_default();
+        steps.last().map(|step| step["require"].clone()).unwrap_or_default()
+    };
+    let is = |field: &str| format!("{{{{get_order.output.{field}}}}}");
+    let allowed = json!({"value": "{{allowed.output.allowed}}", "equals": "yes"});
+    let text = json!({"value": is("user_id"), "matches": "^"});
+    let number = json!({"any": [{"value": is("total"), "gte": 0}, {"value": is("total"), "lt": 0}]});
+    let truth = json!({"value": is("gift"), "in": [true, false]});
+    assert_eq!(require(&Shop::default()), json!([text, number, truth, allowed]));
+    let schema = json!({"type": "object", "properties": {"tag": {"type": "string"}, "sum": {}, "gift": {"enum": [true, false]}}});
+    assert_eq!(require(&Shop { schema, ..Shop::default() }), json!([number, allowed]));
+}
+
 /// L-30: a text of a result in a guard is not a template.
 #[test]
 fn a_text_in_a_guard_is_no_template() {

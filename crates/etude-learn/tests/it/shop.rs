@@ -13,13 +13,15 @@ const WRITES: [&str; 5] = ["return_items", "cancel_order", "pay_order", "set_add
 pub(crate) struct Shop {
     pub(crate) exclude: Vec<&'static str>,
     pub(crate) redact: Vec<&'static str>,
+    /// The schema of the tools.
+    pub(crate) schema: Value,
 }
 
 impl World for Shop {
     fn tool(&self, name: &str) -> Option<Tool> {
         let class = if READS.contains(&name) { Class::Reads } else { Class::Writes };
         let is_there = READS.contains(&name) || WRITES.contains(&name) || name == "Bash";
-        is_there.then(|| Tool { name: name.to_owned(), class, schema: Value::Null })
+        is_there.then(|| Tool { name: name.to_owned(), class, schema: self.schema.clone() })
     }
 
     fn is_excluded(&self, tool: &str) -> bool {
