@@ -18,6 +18,9 @@ const MIN_REDACTED: usize = 4;
 /// Secrets shorter than this are looked for as they are only: their encoded forms are found in anything.
 const SHORTEST_ENCODED: usize = 8;
 
+/// How deep JSON lies in strings of JSON at most, with a secret whose escapes are found.
+const MAX_NESTED: usize = 3;
+
 /// Words before the credentials of a header: who repeats a header often repeats the credentials only.
 const SCHEMES: [&str; 3] = ["Bearer ", "Basic ", "Token "];
 
@@ -167,19 +170,38 @@ fn with_credentials(secret: &str) -> impl Iterator<Item = &str> {
     std::iter::once(secret).chain(rest)
 }
 
-/// A secret as it is, and as it looks in JSON, in an address, and in base64, also in the middle of something longer.
+/// A secret as it is, and as it looks in JSON, in JSON inside of JSON, in an address, and in base64, also in the middle of something
+/// longer. One without quotes, backslashes and slashes looks the same in JSON: only the others have more forms to look for.
 fn forms(secret: &str) -> Vec<String> {
     let mut forms = vec![secret.to_owned()];
-    let json = serde_json::Value::from(secret).to_string();
-    forms.push(json[1..json.len() - 1].to_owned());
-    // Many programs escape slashes, too, though no one has to.
-    forms.push(json[1..json.len() - 1].replace('/', "\\/"));
+    let (mut plain, mut slashed) = (secret.to_owned(), secret.to_owned());
+    for _ in 0..MAX_NESTED {
+        plain = escaped(&plain);
+        // Many programs escape slashes, too, though no one has to.
+        slashed = escaped(&slashed).replace('/', "\\/");
+        forms.extend([plain.clone(), slashed.clone()]);
+    }
     // In a JSON pointer.
     forms.push(secret.replace('~', "~0").replace('/', "~1"));
     if secret.len() < SHORTEST_ENCODED {
         return forms;
     }
     forms.extend([percent(secret, true), percent(secret, false)]);
+    let once = escaped(secret);
+    let encoded = [secret.to_owned(), once.replace('/', "\\/"), once];
+    forms.extend(encoded.iter().flat_map(|text| in_base64(text)));
+    forms
+}
+
+/// A text as it looks in a string of JSON.
+fn escaped(text: &str) -> String {
+    let json = serde_json::Value::from(text).to_string();
+    json[1..json.len() - 1].to_owned()
+}
+
+/// A text in base64, wherever it stands in what was encoded.
+fn in_base64(secret: &str) -> Vec<String> {
+    let mut forms = Vec::new();
     for shift in 0..3 {
         // Three bytes are four characters: what stands before moves the rest by none, one or two bytes. The characters at
         // both ends are also made of the neighbours' bits.
@@ -260,6 +282,30 @@ mod tests {
         }
         assert_eq!(redactor.redact("nothing of it"), "nothing of it");
         assert!(redactor.finds_in(&json) && !redactor.finds_in("nothing of it"));
+    }
+
+    /// L-4: JSON inside of JSON, and JSON in base64.
+    #[test]
+    fn a_secret_is_found_in_json_inside_of_json() {
+        let text = "sk-live/\"Zq+7\\Tt9xyzzy42";
+        let redactor = Redactor::new([&Secret::new(text)].into_iter());
+        let mut inner = serde_json::json!({ "key": text }).to_string();
+        let mut slashed = inner.replace('/', "\\/");
+        for depth in 1..=MAX_NESTED {
+            for nested in [&inner, &slashed] {
+                let redacted = redactor.redact(&format!("pre {nested} post"));
+                assert!(redacted.contains("***") && !redacted.contains("Tt9xyzzy42"), "{depth}: {redacted}");
+            }
+            inner = serde_json::json!({ "body": inner }).to_string();
+            slashed = serde_json::json!({ "body": slashed }).to_string().replace('/', "\\/");
+        }
+        for before in ["", "u", "us"] {
+            let encoded = STANDARD_NO_PAD.encode(format!("{before}{}", serde_json::json!({ "key": text })));
+            let redacted = redactor.redact(&encoded);
+            assert!(redacted.contains("***") && redacted.len() < 25, "{before}: {encoded} became {redacted}");
+        }
+        let plain = Redactor::new([&Secret::new("sk-canary-0001")].into_iter());
+        assert_eq!(plain.secrets.len(), 1 + 3, "nothing more to look for than in base64, which has three places");
     }
 
     #[test]
