@@ -3,7 +3,7 @@
 use crate::source::SourceFile;
 use crate::yaml::{self, Entries, Node};
 
-use super::{FILE, State};
+use super::{Counts, FILE, State};
 
 /// The file with another state. `None` if it has no `state`.
 pub fn with_state(text: &str, state: State) -> Option<String> {
@@ -15,9 +15,20 @@ pub fn with_content(text: &str, content: &str) -> String {
     replaced(text, &["content"], &format!("\"{content}\"")).unwrap_or_else(|| text.to_owned())
 }
 
-/// The file with another number of requests that it was learned from, if it has one.
-pub fn with_requests(text: &str, requests: u64) -> String {
-    replaced(text, &["evidence", "requests"], &requests.to_string()).unwrap_or_else(|| text.to_owned())
+/// The file with other numbers of its evidence, where it has them.
+pub fn with_evidence(text: &str, requests: u64, runs: u64, leave_one_out: Counts) -> String {
+    let Counts { agreed, fell_back, disagreed } = leave_one_out;
+    let of_checks = |kind| ["evidence", "leave_one_out", kind];
+    let numbers: [(&[&str], u64); 5] = [
+        (&["evidence", "requests"], requests),
+        (&["evidence", "runs"], runs),
+        (&of_checks("agreed"), agreed),
+        (&of_checks("fell_back"), fell_back),
+        (&of_checks("disagreed"), disagreed),
+    ];
+    numbers
+        .into_iter()
+        .fold(text.to_owned(), |text, (path, number)| replaced(&text, path, &number.to_string()).unwrap_or(text))
 }
 
 /// The file with `accept_risk: true`.
@@ -53,7 +64,11 @@ mod tests {
     fn one_value_changes() {
         let text = "# mine\nlearn: 1\nstate: shadow # so far\nfamily: x\nevidence: {requests: 4}\n";
         assert_eq!(with_state(text, State::Assisted), Some(text.replace("shadow", "assisted")));
-        assert_eq!(with_requests(text, 3), text.replace('4', "3"));
+        assert_eq!(with_evidence(text, 3, 3, Counts::default()), text.replace('4', "3"));
+        let text =
+            "learn: 1\nevidence:\n  requests: 4\n  runs: 6\n  leave_one_out: {agreed: 3, fell_back: 1, disagreed: 0}\n";
+        let fewer = text.replace("4", "3").replace("6", "5").replace("agreed: 3", "agreed: 2");
+        assert_eq!(with_evidence(text, 3, 5, Counts { agreed: 2, fell_back: 1, disagreed: 0 }), fewer);
         assert_eq!(with_accepted_risk(text), format!("{text}accept_risk: true\n"));
         assert_eq!(with_content(text, "abc"), text);
         let flow = "{\"learn\": 1, \"state\": \"shadow\", \"family\": \"x\", \"content\": \"1\"}\n";

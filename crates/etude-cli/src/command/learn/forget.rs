@@ -3,7 +3,7 @@
 use etude::disk::Disk;
 use etude_core::verbatim::request_digest;
 use etude_evidence::trace;
-use etude_spec::learned::{Located, TESTS};
+use etude_spec::learned::{Counts, Learned, Located, TESTS};
 use serde_json::{Value, json};
 
 use super::{Learnt, files};
@@ -74,6 +74,16 @@ fn cases_in(disk: &Disk, located: &Located) -> Vec<String> {
     }
 }
 
+/// The comparisons of the learning without those of a request.
+fn without(learned: &Learned, digest: &str, lost: u64) -> Counts {
+    let Counts { agreed, fell_back, disagreed } = learned.leave_one_out;
+    let is_covered = learned.document["covers"].as_array().is_some_and(|all| all.iter().any(|one| one == digest));
+    match is_covered {
+        true => Counts { agreed: agreed.saturating_sub(lost), fell_back, disagreed },
+        false => Counts { agreed, fell_back: fell_back.saturating_sub(lost), disagreed },
+    }
+}
+
 /// Deletes the cases made from a run, and notes that it is forgotten.
 fn of_run(context: &Context, learnt: &Learnt, run: &str) -> Result<Forgotten, Problem> {
     let Learnt { disk, engine, .. } = learnt;
@@ -91,9 +101,14 @@ fn of_run(context: &Context, learnt: &Learnt, run: &str) -> Result<Forgotten, Pr
             files::remove(disk, path)?;
             cases.push((*path).clone());
         }
-        let before = standing.learned().map_or(0, |learned| learned.requests).max(all.len() as u64);
-        let after = before.saturating_sub(own.len() as u64);
-        files::edit(disk, located, |text| Some(etude_spec::learned::with_requests(text, after)))?;
+        let lost = own.len() as u64;
+        let learned = standing.learned();
+        let before = learned.map_or(0, |learned| learned.requests).max(all.len() as u64);
+        let after = before.saturating_sub(lost);
+        // Each request that is left has a run at least.
+        let runs = learned.map_or(0, |learned| learned.runs).saturating_sub(lost).max(after);
+        let checks = learned.map(|learned| without(learned, &digest, lost)).unwrap_or_default();
+        files::edit(disk, located, |text| Some(etude_spec::learned::with_evidence(text, after, runs, checks)))?;
         pipelines.push(json!({"name": located.name, "requests_before": before, "requests_after": after}));
     }
     let id = view.row.id.clone();
