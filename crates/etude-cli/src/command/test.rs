@@ -56,7 +56,8 @@ fn run_all(context: &Context, args: &args::Test) -> Result<Exit, Refused> {
 
 /// What came of a case: everything that was not as expected, and how long it took.
 pub(crate) struct Tested {
-    name: String,
+    /// The case.
+    pub(crate) name: String,
     target: Target,
     /// What was not as expected.
     pub(crate) faults: Vec<String>,

@@ -318,6 +318,7 @@ fn code_is_checked_in_all_cases() {
     test.put("app/traces.jsonl", &traces(Some(victim)));
     let ran = learn(&test);
     assert_eq!((ran.at("/candidates"), ran.at("/families/0/reason")), (json!([]), json!("check_failed")));
+    ran.stderr_has("the candidate `return-items` is not written: its code computes another value");
     assert_eq!(
         test.read(&format!("app/learned/return-items/tests/{}", cases()[8])),
         last,

@@ -89,12 +89,22 @@ fn refuse(learned: &mut Learned, names: &[String]) {
 /// Runs the code of a candidate on all of its cases, and those cases as `etude learn test` does that between them have each end
 /// (L-12). What cannot be run has failed; the first of these problems is said.
 fn fails_its_cases(context: &Context, disk: &Disk, candidate: &Candidate, is_said: &mut bool) -> bool {
-    let fails = || -> Result<bool, Refused> {
-        let tested = || test::some_of_candidate(context, disk, &candidate.name, &candidate.samples);
-        let is_faulty = |tested: &test::Tested| !tested.faults.is_empty();
-        Ok(bindings::differ(context, disk, candidate)? || tested()?.iter().any(is_faulty))
+    let fails = || -> Result<Option<String>, Refused> {
+        if bindings::differ(context, disk, candidate)? {
+            return Ok(Some("its code computes another value than its runs have".to_owned()));
+        }
+        let tested = test::some_of_candidate(context, disk, &candidate.name, &candidate.samples)?;
+        let fault = |tested: &test::Tested| Some(format!("case `{}`: {}", tested.name, tested.faults.first()?));
+        Ok(tested.iter().find_map(fault))
     };
-    fails().unwrap_or_else(|refused| {
+    let fails = fails().map(|why| {
+        if let (Some(why), false) = (&why, context.global.quiet) {
+            let why = crate::render::text::harmless(why);
+            crate::render::say!("note: the candidate `{}` is not written: {why}", candidate.name);
+        }
+        why.is_some()
+    });
+    fails.unwrap_or_else(|refused| {
         if let (Refused::Problem(problem), false) = (refused, *is_said) {
             context.say_problem(&problem);
             *is_said = true;
