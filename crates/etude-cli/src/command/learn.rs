@@ -116,7 +116,12 @@ impl Learnt {
 fn tests(context: &Context, args: &args::LearnTest) -> Result<Exit, Refused> {
     let learnt = Learnt::open(context)?;
     let standings = match &args.name {
-        Some(name) => vec![learnt.find(name)?],
+        Some(name) => {
+            let standing = learnt.find(name)?;
+            // A definition that does not hold is reported as such (exit 3).
+            promote::loaded(context, &learnt.disk, &standing.located)?;
+            vec![standing]
+        }
         None => learnt.standings()?,
     };
     let mut all = Vec::new();
@@ -197,11 +202,6 @@ pub(crate) fn unrouted(context: &Context, disk: &Disk) -> Result<Vec<String>, Pr
     etude_evidence::unrouted(&*settled(context, disk)?, disk).map_err(|error| of_engine(&error))
 }
 
-/// Refuses a learned pipeline that is named and that no request may be routed to (L-36). Of a pipeline that a person wrote, no
-/// other file is looked at.
-pub(crate) fn check_named(context: &Context, disk: &Disk, name: &str) -> Result<(), Problem> {
-    if etude_spec::learned::find(disk, PIPELINES, name).is_none() {
-        return Ok(());
 /// A warning for each learned pipeline that the program has demoted (1.2). Definitions are checked also where no journal can be read.
 pub(crate) fn demoted(context: &Context, disk: &Disk) -> Vec<Diagnostic> {
     let is_learned = !etude_spec::learned::all(disk).is_empty();
@@ -215,6 +215,11 @@ pub(crate) fn demoted(context: &Context, disk: &Disk) -> Vec<Diagnostic> {
     demoted.filter_map(|standing| etude_spec::pipeline::learned::demoted_by_program(disk, &standing.located)).collect()
 }
 
+/// Refuses a learned pipeline that is named and that no request may be routed to (L-36). Of a pipeline that a person wrote, no
+/// other file is looked at.
+pub(crate) fn check_named(context: &Context, disk: &Disk, name: &str) -> Result<(), Problem> {
+    if etude_spec::learned::find(disk, PIPELINES, name).is_none() {
+        return Ok(());
     }
     let engine = settled(context, disk)?;
     if etude_evidence::is_routed(&*engine, disk, name).map_err(|error| of_engine(&error))? {

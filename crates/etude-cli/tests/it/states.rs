@@ -264,6 +264,9 @@ fn a_candidate_that_was_edited_is_tested_first() {
     test.put("app/learned/back/pipeline.yaml", &text);
     test.run(&["learn", "test", "back"]).exit(1);
     assert_eq!(needs(test.run(&promote).exit(2)), "tests");
+    // 1.1: a definition that does not hold is reported as such.
+    test.put("app/learned/back/pipeline.yaml", &text.replace("tool: get,", "tool: nothing,"));
+    test.run(&["learn", "test", "back"]).exit(3).stderr_has("nothing");
 }
 
 /// L-62: a promotion after which another pipeline would answer a recorded request is refused, and the requests are listed.
@@ -354,25 +357,25 @@ fn learning_can_be_switched_off() {
 fn what_was_learned_is_forgotten() {
     let server = Server::agent([Reply::call("cancel", json!({"id": "A-1"})), Reply::says("done")]);
     let test = learned(app(&server), "proposed");
-    let id = test.follow("Cancel the order A-1", &["--yolo"]).exit(0).id();
-    let digest = etude_core::verbatim::request_digest(["Cancel the order A-1"]);
-    let case = format!("learned/back/tests/{digest}.yaml");
     let evidence = |requests: u64, runs: u64, agreed: u64| {
         format!(
             "learn: 1\nstate: proposed\nfamily: cancel\nevidence:\n  requests: {requests}\n  runs: {runs}\n  leave_one_out:\n    agreed: {agreed}\n    fell_back: 0\n"
         )
     };
+    let id = test.follow("Cancel the order A-1", &["--yolo"]).exit(0).id();
+    let digest = etude_core::verbatim::request_digest(["Cancel the order A-1"]);
+    let case = format!("learned/back/tests/{digest}.yaml");
     test.put(&format!("app/{case}"), CASE);
     test.put("app/learned/back/tests/0000000000000000.yaml", CASE);
+    test.put("app/learned/back/learn.yaml", &format!("{}covers: [\"{digest}\"]\n", evidence(2, 3, 2)));
     let forgotten = test.run(&["learn", "forget", "--run", &id, "--format", "json"]).exit(0);
     assert_eq!(forgotten.at("/cases"), json!(["learned/back/tests/[RUN].yaml"]));
     assert_eq!(forgotten.at("/pipelines"), json!([{"name": "back", "requests_before": 2, "requests_after": 1}]));
-    test.put("app/learned/back/learn.yaml", &format!("{}covers: [\"{digest}\"]\n", evidence(2, 3, 2)));
     assert!(!test.path(&format!("app/{case}")).exists());
+    assert!(test.read("app/learned/back/learn.yaml").starts_with(&evidence(1, 2, 1)), "runs and comparisons go along");
     assert!(!test.run(&["learn", "export"]).exit(0).out().contains(&id), "a forgotten run has no trace");
     test.run(&["learn", "forget", "back"]).exit(0);
     assert!(!test.path("app/learned/back").exists());
-    assert!(test.read("app/learned/back/learn.yaml").starts_with(&evidence(1, 2, 1)), "runs and comparisons go along");
     test.run(&["learn", "forget", "back"]).exit(2);
     test.run(&["learn", "forget"]).exit(2);
 }

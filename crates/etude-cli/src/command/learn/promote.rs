@@ -125,7 +125,11 @@ fn facts(
     Ok((facts, conflicts))
 }
 
-fn loaded(context: &Context, disk: &Disk, located: &Located) -> Result<etude::definition::Definition, Refused> {
+pub(super) fn loaded(
+    context: &Context,
+    disk: &Disk,
+    located: &Located,
+) -> Result<etude::definition::Definition, Refused> {
     match located.is_candidate() {
         true => load_candidate(context, disk, &located.name),
         false => load(context, disk, &located.name),
