@@ -253,8 +253,10 @@ fn difference(program: &Program, episode: &episode::Episode<'_>) -> Value {
     let expected: Vec<&Value> = episode.writes.iter().map(|write| &write.arguments).collect();
     match replay(program, episode, "yes", &|_, _| None).end {
         End::Deviated { step, reason } => {
-            let hole = program.rows.iter().find(|row| row.step == step);
-            json!({"step": step, "argument": hole.map(|row| row.argument.clone()), "expected": expected, "got": reason})
+            let first = || program.rows.iter().find(|row| row.step == step).map(|row| &row.argument);
+            let open = || program.holes.iter().find(|hole| hole.set.is_null()).map(|hole| &hole.argument);
+            let argument = if reason == "open_hole" { open() } else { first() };
+            json!({"step": step, "argument": argument, "expected": expected, "got": reason})
         }
         End::Wrote(writes) => json!({"step": null, "argument": null, "expected": expected, "got": writes}),
         End::Answered => json!({"step": null, "argument": null, "expected": expected, "got": null}),

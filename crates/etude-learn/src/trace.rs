@@ -116,7 +116,7 @@ impl Trace {
             request: text("request")?,
             input,
             status: word("status", "succeeded"),
-            judged: word("judged", "unknown"),
+            judged: judged(members)?,
             events: events.iter().map(event).collect::<Result<_, _>>()?,
             answer: members.get("answer").and_then(Value::as_str).map(str::to_owned),
             span_ms: None,
@@ -175,14 +175,29 @@ impl Trace {
     }
 }
 
+fn judged(members: &Map<String, Value>) -> Result<String, Malformed> {
+    match members.get("judged") {
+        None | Some(Value::Null) => Ok("unknown".to_owned()),
+        Some(Value::String(word)) if ["good", "bad", "unknown"].contains(&word.as_str()) => Ok(word.clone()),
+        Some(_) => Err(Malformed::Member { name: "judged", wanted: "`good`, `bad` or `unknown`" }),
+    }
+}
+
 fn event(document: &Value) -> Result<Event, Malformed> {
-    let text = document["text"].as_str().unwrap_or_default().to_owned();
+    let text = || {
+        let text = document["text"].as_str().map(str::to_owned);
+        text.ok_or(Malformed::Member { name: "text", wanted: "a text" })
+    };
     match (document.get("said").and_then(Value::as_str), document.get("tool").and_then(Value::as_str)) {
-        (Some("user"), _) => Ok(Event::User(text)),
-        (Some("agent"), _) => Ok(Event::Agent(text)),
+        (Some("user"), _) => Ok(Event::User(text()?)),
+        (Some("agent"), _) => Ok(Event::Agent(text()?)),
         (None, Some(tool)) => {
             let arguments = document.get("arguments");
             let arguments = arguments.ok_or(Malformed::Member { name: "arguments", wanted: "there for every call" })?;
+            // An export has arguments that were no JSON as a text.
+            if !(arguments.is_object() || arguments.is_string()) {
+                return Err(Malformed::Member { name: "arguments", wanted: "an object" });
+            }
             let error = document.get("error").filter(|error| !error.is_null()).cloned();
             let is_denied = document["approval"] == "denied";
             let result = document.get("result").cloned().unwrap_or_default();

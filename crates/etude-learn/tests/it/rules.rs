@@ -1,6 +1,7 @@
 //! The rules of 2.2 to 2.6: what becomes a step, where values come from, what is asked.
 
-use serde_json::json;
+use etude_learn::Trace;
+use serde_json::{Value, json};
 
 use crate::shop::{Run, Shop, User, binding, learned, one, returning};
 
@@ -167,7 +168,27 @@ fn what_nothing_determines_is_an_open_hole() {
     let candidate = one(&runs);
     assert_eq!((&candidate.holes[0].set, candidate.holes[0].argument.as_str()), (&json!(null), "/tag"));
     assert_eq!(candidate.covers.len(), 0);
-    assert_eq!(candidate.not_covered[0]["difference"]["got"], "open_hole");
+    let difference = &candidate.not_covered[0]["difference"];
+    assert_eq!((&difference["got"], &difference["argument"]), (&json!("open_hole"), &json!("/tag")));
+}
+
+/// L-7: members of another type make a trace malformed; arguments that were no JSON are a text, as in an export.
+#[test]
+fn members_of_another_type_are_malformed() {
+    let call = |arguments: Value| json!({"tool": "look", "arguments": arguments});
+    let read = |judged: Value, event: Value| {
+        let document = json!({"trace": 1, "run": "r", "request": "q", "judged": judged, "events": [event]});
+        Trace::from_json(&document).map(|_| ()).map_err(|why| why.to_string())
+    };
+    let is_malformed = |judged: Value, event: Value, member: &str| {
+        assert!(read(judged, event).is_err_and(|why| why.contains(member)), "{member}");
+    };
+    assert_eq!(read(json!("good"), call(json!({}))), Ok(()));
+    assert_eq!(read(json!(null), call(json!("{\"a\":"))), Ok(()));
+    is_malformed(json!("so"), call(json!({})), "judged");
+    is_malformed(json!(true), call(json!({})), "judged");
+    is_malformed(json!("good"), call(json!([])), "arguments");
+    is_malformed(json!("good"), json!({"said": "user"}), "text");
 }
 
 /// L-16: calls over a list of an earlier result are one `for_each`.
