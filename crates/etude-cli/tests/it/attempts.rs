@@ -1,6 +1,7 @@
 //! Runs that did not succeed, and are continued.
 
 use crate::ran::Ran;
+use crate::server::{Reply, Server};
 use crate::test::{Test, noting, printing, wait_until};
 
 /// `p`: `a`, then `b`, which fails as long as its script says so, then `c`; a constructor and a destructor. All of them note
@@ -204,6 +205,20 @@ fn a_run_is_started_again_with_other_values() {
     assert!(String::from_utf8_lossy(&again.raw).contains(&format!("\"again_of\":\"{id}\"")));
     test.run(&["run", "--again", "zzzz"]).exit(2);
     test.run(&["run", "--again", &id, "-p", "p"]).exit(2);
+}
+
+/// `run --again` keeps the request, unless a value is replaced: then it is not what was asked.
+#[test]
+fn a_run_that_is_started_again_has_its_request() {
+    let server = Server::agent([Reply::says("yes"), Reply::says("yes")]);
+    let test = Test::new().model(&server).file("etude.yaml", "router: {mode: embedded}\n").pipeline("p", |p| {
+        p.with("triggers: [water the plants]\ninput: {n: {type: integer, default: 1}}").llm("a", "{{run.request}}?", "")
+    });
+    let id = test.run(&["run", "water the plants", "--format", "json"]).exit(0).id();
+    test.run(&["run", "--again", &id]).exit(0);
+    test.run(&["run", "--again", &id, "-i", "n=2"]).exit(0);
+    let asked: Vec<bool> = server.seen().iter().map(|seen| seen.request().contains("water the plants?")).collect();
+    assert_eq!(asked, [true, true, false]);
 }
 
 /// cli: the events of another attempt are whole: what ends in it has begun in it, and what is kept is not repeated.

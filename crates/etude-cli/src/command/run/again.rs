@@ -9,7 +9,7 @@ use etude_core::model::Usage;
 use etude_runs::header::Header;
 use etude_runs::target::Target;
 use serde_json::value::{RawValue, to_raw_value};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{Prepared, coerce, input_text, load_target, pairs};
 use crate::args;
@@ -39,6 +39,9 @@ pub(super) fn prepare(
     let definition = load_target(context, &disk, &target)?;
     // With another value, the words are no longer what was asked.
     let asked = header.asked.clone().filter(|_| args.pairs.is_empty());
+    let is_same = args.pairs.is_empty() && args.input.is_none();
+    let request = header.routing.as_ref().and_then(|trail| trail["request"].as_str()).filter(|_| is_same);
+    let routing = request.map(|request| json!({"request": request}));
     let text = header.input.text().map_err(|e| damaged(e.to_string()))?;
     let mut input = Members::parse(&text).map_err(|e| damaged(e.to_string()))?;
     if let Some(given) = args.input.as_deref().map(input_text).transpose()? {
@@ -60,7 +63,7 @@ pub(super) fn prepare(
         input.0.retain(|(name, _)| !replaced.iter().any(|(replaced, _)| replaced == name));
         coerce(&definition.input, &replaced, Some(&input.to_text()))?
     };
-    Ok(Prepared { disk, definition, input, spent: Usage::default(), routing: None, again_of: Some(id), asked })
+    Ok(Prepared { disk, definition, input, spent: Usage::default(), routing, again_of: Some(id), asked })
 }
 
 /// The members of an object, in order, each with its value as it was written: numbers of any precision stay as they are.
