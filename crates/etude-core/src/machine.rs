@@ -54,16 +54,17 @@ pub use values::stdin_for_first_step;
 
 /// Version of the interpreter's meaning: it grows whenever the same plan and outcomes would give other commands.
 /// A journal is replayed only where [`replays`] says so.
-pub const ABI: u32 = 5;
+pub const ABI: u32 = 6;
 
 /// True if a run that was begun by version `abi` of the interpreter can be gone on with by this one. Version 2 changed how
 /// models that call tools are led, by what name a step calls an application, and how many faults of an answer a model is
 /// shown: 100 at most. That last one is let pass: an llm step that was shown more is asked for its correction again.
 /// Version 3 gave each element of a fan-out a cache entry of its own. Version 4 changed what the text of an agent with a
-/// schema means. Version 5 added `run.attempt` to the stdin of constructor and destructor: see [`Attempt::new`].
+/// schema means. Version 5 added `run.attempt` to the stdin of constructor and destructor: see [`Attempt::new`]. Version 6 keeps
+/// what a stage was allowed while its calls wait for another answer; runs of earlier ones go on without that: see [`Start::abi`].
 pub fn replays(abi: u32, plan: &Plan) -> bool {
     match abi {
-        4 | ABI => true,
+        4 | 5 | ABI => true,
         3 => !plan.has_agents_with_schema(),
         2 => !plan.caches_elements() && !plan.has_agents_with_schema(),
         1 => !plan.caches_elements() && !plan.calls_tools(),
@@ -98,6 +99,8 @@ impl Default for Attempt {
 pub struct Start {
     /// The run's id, shown to constructor and destructor.
     pub run_id: String,
+    /// The version of the interpreter that began the run: what it did differently is replayed as it was.
+    pub abi: u32,
     /// The business pipeline's input: a JSON object.
     pub input: Json,
     /// The request in the user's words, if there was one.
@@ -121,6 +124,7 @@ impl Start {
     pub fn new(run_id: String) -> Self {
         Self {
             run_id,
+            abi: ABI,
             input: Json::trusted("{}"),
             request: None,
             limits: Limits::default(),
@@ -239,7 +243,7 @@ impl Machine {
         let slots = plan.slots();
         let begun_with = if start.slots.is_empty() { slots.clone() } else { start.slots.clone() };
         let (run_id, app_dir) = (start.run_id.clone(), start.app_dir.clone());
-        cx.facts = Facts { run_id, app_dir, yolo: start.yolo, slots: begun_with };
+        cx.facts = Facts { run_id, abi: start.abi, app_dir, yolo: start.yolo, slots: begun_with };
         let root = ScopeTask::new(plan, &start, &mut cx);
         Self { root, cx, inbox: VecDeque::new(), result: None, slots }
     }

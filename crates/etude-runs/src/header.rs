@@ -98,6 +98,7 @@ impl Header {
         spent.add(&record::spent_before(records, blobs));
         Start {
             run_id: run.id.clone(),
+            abi: run.abi,
             input: self.input.clone(),
             request: self.routing.as_ref().and_then(|trail| trail["request"].as_str()).map(str::to_owned),
             limits: last.as_ref().map_or(self.limits, Continuation::limits_left),

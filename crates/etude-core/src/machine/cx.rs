@@ -59,6 +59,8 @@ pub(crate) struct Cx {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
     pub(crate) run_id: String,
+    /// The version of the interpreter that began the run.
+    pub(crate) abi: u32,
     /// The app's directory.
     pub(crate) app_dir: String,
     /// Questions are answered with yes.

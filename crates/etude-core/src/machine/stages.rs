@@ -1,10 +1,12 @@
 //! State machines of stages (system B): the machine owns the order, and a model works inside each stage only.
 //!
 //! `walk` goes from stage to stage, `siblings` does several at once, `execution` is one stage with its seven phases,
-//! `envelope` decides about its tool calls. Scripts are `hook`s; what they receive is made in `stage_context`, what they
+//! `envelope` decides about its tool calls; what people and rules
+//! allow is in `allowed` until it is used. Scripts are `hook`s; what they receive is made in `stage_context`, what they
 //! answer is read in `reply`, and `declared` stands in for them where a machine has none. Events go out through
 //! `audit`, faults are made in `fault`.
 
+mod allowed;
 mod audit;
 mod declared;
 mod envelope;
@@ -242,7 +244,7 @@ impl Task for MachineTask {
             State::Walking(walk, shared, _) => (walk, shared),
         };
         emit(cx, "SessionResumed", json!({"sessionId": shared.run_id, "storeId": "journal"}));
-        walk.resumed(cx);
+        walk.resumed(cx, shared);
         self.resumptions += 1;
         let before = self.resumption.take();
         before.iter().for_each(|before| before.forget(cx));

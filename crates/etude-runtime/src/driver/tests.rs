@@ -194,6 +194,7 @@ impl World {
         let (_sender, receiver) = watch::channel(stop);
         let start = Start {
             run_id: self.run_id.clone(),
+            abi: etude_core::machine::ABI,
             input: Json::trusted("{}"),
             request: None,
             limits: self.limits,

@@ -394,6 +394,7 @@ impl Walk {
 fn start() -> Start {
     Start {
         run_id: "r1".to_owned(),
+        abi: etude_core::machine::ABI,
         input: Json::trusted(r#"{"task":"T1"}"#),
         request: None,
         limits: Limits::default(),

@@ -179,7 +179,7 @@ fn a_guard_never_sees_a_completion() {
     walk("hook guard {\"decision\":\"deny\"}\noutline done {\"summary\":\"s\"}\n==> run\nexit 0\ncalls guard 0");
 }
 
-/// B-AP2, case 95: questions are raised one after the other.
+/// B-AP2, case 95; B-0.1.5: questions are raised one after the other, each once.
 #[test]
 fn questions_are_raised_in_order() {
     walk(
@@ -198,6 +198,11 @@ fn questions_are_raised_in_order() {
         exit 5
         ran nothing
         waits grantStageTool /toolId write
+
+        approve
+        ==> resume
+        exit 0
+        ran bash, write
         "#,
     );
 }

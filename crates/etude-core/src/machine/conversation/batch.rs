@@ -61,6 +61,9 @@ pub(in crate::machine) trait Gatekeeper: fmt::Debug + Send {
     /// the gatekeeper is polled until it is ready and may perform effects meanwhile.
     fn admit(&mut self, cx: &mut Cx, call: &Proposal) -> Poll<Result<Admission, Failure>>;
 
+    /// Is notified that all calls of the batch are decided: those that may run begin. It may hear so more than once.
+    fn decided(&mut self) {}
+
     /// Abandons every open question. It is polled on until that is gone.
     fn stop(&mut self, _cx: &mut Cx, _why: &Failure) {}
 
@@ -121,6 +124,7 @@ impl Batch {
         let Poll::Ready(()) = self.admit(cx, gate, batch_context, stopped)? else {
             return Poll::Pending;
         };
+        gate.decided();
         loop {
             if stopped.is_none() {
                 self.start(batch_context);

@@ -11,11 +11,15 @@
 //! | asking   | answered                                | the stage restarts, and finds the answer    |
 //! | guarding | a guard denies, or is broken            | refused                                        |
 //! | guarding | no guard is left                        | it runs                                        |
+//!
+//! A batch uses up answers and rules when all its calls are decided. If one of them has to ask, nothing of the batch runs, and
+//! it gives them back.
 
 use std::task::Poll;
 
 use serde_json::{Value, json};
 
+use super::allowed::{Allowed, Answer};
 use super::audit::emit;
 use super::fault::HOST;
 use super::grants::{Tuple, args_digest};
@@ -34,23 +38,12 @@ use crate::plan::stages::{GrantDecision, Grants};
 use crate::report::StageStatus;
 use crate::tool::{ErrorClass, ToolResult, shown_arguments};
 
-/// What somebody answered to a question that halted the stage. It covers one call, once.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Answer {
-    pub(super) tool: String,
-    pub(super) args_digest: String,
-    pub(super) approved: bool,
-    pub(super) reason: Option<String>,
-    /// When, as RFC 3339.
-    pub(super) at: String,
-}
-
 /// The decisions about the calls of one stage execution.
 #[derive(Debug, Default)]
 pub(super) struct Envelope {
     state: State,
-    /// Answers that wait for their call to be proposed again.
-    pub(super) answers: Vec<Answer>,
+    /// What its calls were allowed, until a batch of them runs.
+    allowed: Allowed,
     /// A question was answered: the stage has to restart.
     pub(super) is_answered: bool,
     stopped: Option<Failure>,
@@ -85,7 +78,8 @@ impl Envelope {
     }
 
     /// Abandons what died with its process; the answers stay.
-    pub(super) fn forget(&mut self, cx: &mut Cx) {
+    pub(super) fn forget(&mut self, cx: &mut Cx, shared: &mut Shared) {
+        self.allowed.give_back(cx.facts.abi, &mut shared.rules_used);
         match &self.state {
             State::Policy(hook) | State::Guarding { hook: Some(hook), .. } => hook.forget(cx),
             State::Asking(id) => cx.forget(id),
@@ -169,10 +163,7 @@ impl Gatehouse<'_> {
             self.guard("sm-envelope");
             return None;
         }
-        let digest = args_digest(&call.arguments);
-        let fits = |answer: &Answer| answer.tool == call.name && answer.args_digest == digest;
-        if let Some(at) = self.envelope.answers.iter().position(fits) {
-            let answer = self.envelope.answers.remove(at);
+        if let Some(answer) = self.envelope.allowed.take(&call.name, &args_digest(&call.arguments)) {
             if answer.approved {
                 return self.grant(cx, call, Some(&answer.at));
             }
@@ -197,7 +188,7 @@ impl Gatehouse<'_> {
             let used = self.shared.rules_used.get(&at).copied().unwrap_or(0);
             let is_here = rule.stage.as_ref().is_none_or(|stage| *stage == self.stage_context.stage.id);
             if is_here && (rule.tool == call.name || rule.tool == "*") && rule.times.is_none_or(|most| used < most) {
-                self.shared.rules_used.insert(at, used + 1);
+                self.envelope.allowed.use_rule(at, &mut self.shared.rules_used);
                 return rule.decision;
             }
         }
@@ -236,6 +227,7 @@ impl Gatehouse<'_> {
         self.stage_context.emit_raised(cx, self.shared, "grantStageTool", &id);
         self.emit_approval(cx, call, "halt", "headless", None);
         cx.stages.rows[self.stage_context.row].status = StageStatus::Halted;
+        self.envelope.allowed.give_back(cx.facts.abi, &mut self.shared.rules_used);
         self.envelope.state = State::Asking(id);
     }
 
@@ -261,13 +253,14 @@ impl Gatehouse<'_> {
         self.stage_context.emit_answered(cx, self.shared, &decided);
         self.envelope.state = State::Idle;
         self.envelope.is_answered = true;
-        self.envelope.answers.push(Answer {
+        let answer = Answer {
             tool: call.name.clone(),
             args_digest: args_digest(&call.arguments),
             approved: decided.approved,
             reason: decided.reason,
             at: decided.at,
-        });
+        };
+        self.envelope.allowed.note(answer);
         Ok(())
     }
 
@@ -380,6 +373,10 @@ impl Gatekeeper for Gatehouse<'_> {
                 Poll::Ready(None) => {}
             }
         }
+    }
+
+    fn decided(&mut self) {
+        self.envelope.allowed.spend();
     }
 
     fn stop(&mut self, cx: &mut Cx, why: &Failure) {

@@ -269,7 +269,7 @@ impl Execution {
 
     /// The process that ran the run is gone: an execution that was at work restarts at Setup, with the same id (B-ST6,
     /// B-ID2). One that waits for an answer goes on waiting; one that has left goes on to what comes next.
-    pub(super) fn resumed(&mut self, cx: &mut Cx) {
+    pub(super) fn resumed(&mut self, cx: &mut Cx, shared: &mut Shared) {
         let waits = matches!(self.state, State::Asking(_)) || self.envelope.is_asking();
         if waits || self.has_left || self.stopped.is_some() {
             return;
@@ -286,7 +286,7 @@ impl Execution {
         if let Some(act) = self.act.take() {
             act.forget(cx);
         }
-        self.envelope.forget(cx);
+        self.envelope.forget(cx, shared);
         self.restart(cx);
     }
 

@@ -260,14 +260,14 @@ impl Siblings {
     }
 
     /// The process that ran the run is gone. Siblings that have finished are not repeated.
-    pub(super) fn resumed(&mut self, cx: &mut Cx) {
+    pub(super) fn resumed(&mut self, cx: &mut Cx, shared: &mut Shared) {
         match &mut self.state {
             State::Running { .. } => {
                 let open = self.branches.iter_mut().filter(|branch| branch.end.is_none());
-                open.for_each(|branch| branch.walk.resumed(cx));
+                open.for_each(|branch| branch.walk.resumed(cx, shared));
             }
             State::Reporting(_) => {}
-            State::Joining(execution) => execution.resumed(cx),
+            State::Joining(execution) => execution.resumed(cx, shared),
         }
     }
 }

@@ -183,10 +183,10 @@ impl Walk {
     }
 
     /// The process that ran the run is gone.
-    pub(super) fn resumed(&mut self, cx: &mut Cx) {
+    pub(super) fn resumed(&mut self, cx: &mut Cx, shared: &mut Shared) {
         match &mut self.current {
-            Some(Current::Stage(execution)) => execution.resumed(cx),
-            Some(Current::Siblings(siblings)) => siblings.resumed(cx),
+            Some(Current::Stage(execution)) => execution.resumed(cx, shared),
+            Some(Current::Siblings(siblings)) => siblings.resumed(cx, shared),
             None => {}
         }
     }

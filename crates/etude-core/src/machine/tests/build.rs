@@ -29,6 +29,7 @@ pub(super) struct Case {
 pub(super) fn pipeline(steps: impl IntoIterator<Item = Step>) -> Case {
     let start = Start {
         run_id: "r1".to_owned(),
+        abi: crate::machine::ABI,
         input: Json::trusted("{}"),
         request: None,
         limits: Limits::default(),

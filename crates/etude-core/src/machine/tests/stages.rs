@@ -14,10 +14,11 @@ use crate::machine::{ABI, Machine, replays};
 use crate::model::Tier;
 use crate::placeholder::Body;
 use crate::plan::stages::{
-    Assert, Backoff, Drift, Exit, Gate, Grants, Next, NextCase, NextRule, Policy, Resolution, Script, Setup, Slot,
-    SlotForm, Stage, StageMachine,
+    Assert, Backoff, Drift, Exit, Gate, GrantDecision, GrantRule, Grants, Guard, Next, NextCase, NextRule, Policy,
+    Resolution, Script, Setup, Slot, SlotForm, Stage, StageMachine,
 };
 use crate::plan::{Application, MachineCall, MachineInput, Origin, Plan, Step, StepKind};
+use crate::report::Status;
 use crate::tool::ToolCalling;
 
 /// A script of this name.
@@ -224,4 +225,100 @@ fn only_a_machine_at_work_refuses_its_slot() {
     assert!(machine == "m" && why.message.contains("put the slot back to 1"), "{machine}: {}", why.message);
     world.run_effect(r#"p/x/one#1/turn1 calls done {}"#);
     assert_eq!(world.machine.refused_slot(), None, "it has ended: {}", world.log);
+}
+
+/// Plays a stage that proposes the same calls whenever it restarts, and is done once they have run: each of `asked` is the place of
+/// the call that is asked about next, and what is answered. The tools that ran.
+fn proposed(case: &Case, calls: &str, asked: &[(usize, &str)]) -> Vec<String> {
+    let path = |n: usize| if n == 0 { "p/x/one#1".to_owned() } else { format!("p/x/one#1@{}", n + 1) };
+    let mut script = String::new();
+    for (n, (at, answer)) in asked.iter().enumerate() {
+        let turn = format!("{}/turn1", path(n));
+        script.push_str(&format!("{turn} calls {calls}\n{turn}/unknown[{at}]!ask {answer}\n"));
+    }
+    let last = path(asked.len());
+    let world = play(case, &format!("{script}{last}/turn1 calls {calls}\n{last}/turn2 calls done {{}}"));
+    let succeeded = world.machine.result().is_some_and(|result| result.status == Status::Succeeded);
+    assert!(succeeded, "{}", world.log);
+    let ran = |effect: &Effect| match effect {
+        Effect::Tool(call) => Some(format!("{} {}", call.name, call.arguments)),
+        _ => None,
+    };
+    world.started.iter().filter_map(|(_, effect)| ran(effect)).collect()
+}
+
+/// B-GT4, B-0.1.1, B-0.1.5: when a call of a batch halts it, nothing of the batch runs, and the answers about its other calls are
+/// there for the next one: N calls are N questions, also if they are equal.
+#[test]
+fn a_batch_that_halts_uses_up_no_answer() {
+    let case = pipeline([goes_through(machine())]);
+    let (first, second, third) = ((0, "approved"), (1, "approved"), (2, "approved"));
+    assert_eq!(proposed(&case, "Look 1; Write 2", &[first, second]), ["Look 1", "Write 2"]);
+    let ran = proposed(&case, "Look 1; Look 2; Look 3", &[first, second, third]);
+    assert_eq!(ran, ["Look 1", "Look 2", "Look 3"]);
+    assert_eq!(proposed(&case, "Look 1; Look 1", &[first, second]), ["Look 1", "Look 1"]);
+}
+
+/// B-0.1.1: a no is an answer as well, and stays that of its call.
+#[test]
+fn a_batch_that_halts_uses_up_no_denial() {
+    let case = pipeline([goes_through(machine())]);
+    let answers = [(0, "denied no"), (1, "approved"), (2, "approved")];
+    assert_eq!(proposed(&case, "Look 1; Look 1; Write 2", &answers), ["Look 1", "Write 2"]);
+}
+
+/// B-GT3, B-0.1.5: a rule that decides once has not done so in a batch that halted; in one that ran it has.
+#[test]
+fn a_batch_that_halts_uses_up_no_rule() {
+    let rule = GrantRule { stage: None, tool: "Look".to_owned(), decision: GrantDecision::Approve, times: Some(1) };
+    let case = pipeline([goes_through(StageMachine { grants: Grants::Rules(vec![rule]), ..machine() })]);
+    assert_eq!(proposed(&case, "Look 1; Write 2", &[(1, "approved")]), ["Look 1", "Write 2"]);
+    let answers = [(1, "approved"), (2, "approved")];
+    assert_eq!(proposed(&case, "Look 1; Look 2; Write 3", &answers), ["Look 1", "Look 2", "Write 3"]);
+}
+
+/// B-GT4: what lets a batch run is used up by it, also if a guard refuses the call.
+#[test]
+fn a_batch_that_runs_uses_up_its_answers() {
+    let guard = Guard { script: script("guard"), dir: "machines/m".to_owned() };
+    let case = pipeline([goes_through(StageMachine { guards: vec![guard], ..machine() })]);
+    let world = play(
+        &case,
+        r"p/x/one#1/turn1 calls Look 1
+        p/x/one#1/turn1/unknown[0]!ask approved
+        p/x/one#1@2/turn1 calls Look 1
+        p/x/one#1@2/turn2 calls Look 1
+        reach p/x/one#1@2/turn2/unknown[0]!ask",
+    );
+    assert!(!world.started.iter().any(|(_, effect)| matches!(effect, Effect::Tool(_))), "{}", world.log);
+}
+
+/// B-0.1.1, B-ST6: a process that dies while a guard looks at a call leaves the answer about it to the restarted stage.
+#[test]
+fn an_answer_outlives_the_process_that_decides_by_it() {
+    let guard = Guard { script: script("guard"), dir: "machines/m".to_owned() };
+    let case = pipeline([goes_through(StageMachine { guards: vec![guard], ..machine() })]);
+    let world = play(
+        &case,
+        r#"p/x/one#1/turn1 calls Look 1
+        p/x/one#1/turn1/unknown[0]!ask approved
+        p/x/one#1@2/turn1 calls Look 1
+        reach p/x/one#1@2/turn1/unknown[0]/guard1
+        resume
+        p/x/one#1@3/turn1 calls Look 1
+        p/x/one#1@3/turn1/unknown[0]/guard1 output {"decision":"allow"}
+        p/x/one#1@3/turn2 calls done {}"#,
+    );
+    let succeeded = world.machine.result().is_some_and(|result| result.status == Status::Succeeded);
+    assert!(succeeded && world.started.iter().any(|(_, effect)| matches!(effect, Effect::Tool(_))), "{}", world.log);
+}
+
+/// X-3: a run that an earlier interpreter began goes on as that one led it: it asks once more about what a batch lost.
+#[test]
+fn runs_of_earlier_interpreters_ask_as_they_did() {
+    let mut case = pipeline([goes_through(machine())]);
+    assert!(replays(5, &case.plan));
+    case.start.abi = 5;
+    let answers = [(0, "approved"), (1, "approved"), (0, "approved")];
+    assert_eq!(proposed(&case, "Look 1; Write 2", &answers), ["Look 1", "Write 2"]);
 }
