@@ -121,8 +121,7 @@ impl MachineTask {
                     let State::Probing(_, shared) = std::mem::replace(&mut self.state, State::New) else {
                         return Poll::Pending;
                     };
-                    let attached = json!({"smId": self.machine.id, "resumed": false, "sawSlot": true});
-                    emit(cx, "SMAttached", attached);
+                    shared.emit_attached(cx, false);
                     cx.kept.push(self.machine.id.clone());
                     self.state = State::Walking(Box::new(Walk::new(&self.machine.entry, None)), shared, View::new());
                 }
@@ -154,8 +153,7 @@ impl MachineTask {
         match done {
             Ok(()) => {
                 parts(&shared.path, self.resumptions).iter().for_each(|part| cx.open_work.succeed(part));
-                let attached = json!({"smId": self.machine.id, "resumed": true, "sawSlot": true});
-                emit(cx, "SMAttached", attached);
+                shared.emit_attached(cx, true);
             }
             Err(why) if self.stopped.is_none() => {
                 self.stopped = Some(why.clone());
@@ -243,7 +241,7 @@ impl Task for MachineTask {
             State::Opening(_, shared) | State::Probing(_, shared) => return shared.take_form(cx),
             State::Walking(walk, shared, _) => (walk, shared),
         };
-        emit(cx, "SessionResumed", json!({"sessionId": shared.run_id, "storeId": "journal"}));
+        emit(cx, "SessionResumed", shared.event(json!({"storeId": "journal"})));
         walk.resumed(cx, shared);
         self.resumptions += 1;
         let before = self.resumption.take();

@@ -145,7 +145,7 @@ fn drifted(cx: &mut Cx, shared: &mut Shared) -> Result<Option<SlotForm>, Failure
     let facts = json!({
         "extId": id, "storedVersion": shared.slot_version, "currentVersion": to.version, "decision": to.drift,
     });
-    emit(cx, "StateSlotDrift", facts);
+    emit(cx, "StateSlotDrift", shared.event(facts));
     match to.drift.as_str() {
         "migrate" => Ok(Some(to)),
         "warn" => {

@@ -149,9 +149,20 @@ impl Shared {
         }
     }
 
+    /// The payload of an event that is about no stage (`b-stages` §17).
+    pub(super) fn event(&self, more: Value) -> Value {
+        overlaid(json!({"sessionId": self.run_id, "workflowRunId": self.run_id}), more)
+    }
+
+    /// Tells that the machine has its slot, and begins or goes on (B-M6).
+    pub(super) fn emit_attached(&self, cx: &mut Cx, is_resumed: bool) {
+        let facts = json!({"smId": self.machine.id, "resumed": is_resumed, "sawSlot": true});
+        emit(cx, "SMAttached", self.event(facts));
+    }
+
     /// Tells that what came before is kept (B-ST4).
     pub(super) fn emit_persisted(&self, cx: &mut Cx) {
-        emit(cx, "SessionPersisted", json!({"sessionId": self.run_id, "storeId": "journal"}));
+        emit(cx, "SessionPersisted", self.event(json!({"storeId": "journal"})));
     }
 }
 

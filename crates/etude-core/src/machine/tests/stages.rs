@@ -122,6 +122,23 @@ fn a_machine_that_has_not_begun_takes_the_form_of_its_slot_again() {
     }
 }
 
+/// B-17, case 119: every event names the run, those of the session as well.
+#[test]
+fn every_event_of_a_machine_names_its_run() {
+    let mut case = pipeline([goes_through(machine())]);
+    let form = SlotForm { version: "1".to_owned(), drift: "warn".to_owned(), script: None };
+    case.start.slots = BTreeMap::from([("m".to_owned(), form)]);
+    let world = play(&case, "reach p/x/one#1/setup\nresume\np/x/one#1@2/turn1 calls done {}");
+    let events: Vec<&str> = world.log.lines().filter_map(|line| line.strip_prefix(super::log::EVENT)).collect();
+    let own: Vec<&&str> = events.iter().filter(|event| event.contains(" {")).collect();
+    for name in ["SMAttached", "SessionPersisted", "SessionResumed", "StateSlotDrift", "StageExited"] {
+        assert!(own.iter().any(|event| event.trim().starts_with(name)), "{name}: {}", world.log);
+    }
+    for event in own {
+        assert!(event.contains(r#"{"sessionId":"r1","workflowRunId":"r1","#), "{event}");
+    }
+}
+
 /// B-A11: a call that was held has begun, and gets an end event however its question is answered, or if it never is.
 #[test]
 fn a_held_call_of_a_stage_ends_in_the_audit() {
