@@ -172,7 +172,6 @@ impl MachineTask {
         let shared = Shared::new(&self.machine, input, self.step_context.path.clone(), self.step_context.ledger, cx);
         cx.machines += 1;
         parts(&shared.path, 0).iter().for_each(|part| cx.open_work.begin(part));
-        cx.count_attempt(self.step_context.ledger, 1);
         self.state = State::Opening(self.step_context.path.child("tools").attempt(1), Box::new(shared));
         Ok(())
     }

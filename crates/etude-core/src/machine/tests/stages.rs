@@ -122,6 +122,18 @@ fn a_machine_that_has_not_begun_takes_the_form_of_its_slot_again() {
     }
 }
 
+/// The `attempts` of a machine in the result document are the responses of models, those of a probe and those that were rejected included.
+#[test]
+fn attempts_of_a_machine_are_responses() {
+    let turns = "p/x/one#1/turn1 calls Read 1\np/x/one#1/turn2 answer hm\np/x/one#1/turn3 calls done {}";
+    for (probe, attempts) in [("", 3), ("p/x/tools doubtful Read\np/x/probe calls report_ready {\"ready\":true}\n", 4)]
+    {
+        let world = play(&pipeline([goes_through(machine())]), &format!("{probe}{turns}"));
+        let row = world.machine.result().expect("a result").steps[0].clone();
+        assert_eq!((row.attempts, row.usage.calls), (attempts, u64::from(attempts)), "{}", world.log);
+    }
+}
+
 /// B-17, case 119: every event names the run, those of the session as well.
 #[test]
 fn every_event_of_a_machine_names_its_run() {
