@@ -110,6 +110,18 @@ pub enum Stdout {
     },
 }
 
+impl Stdout {
+    /// The problem of a process that printed not one byte.
+    pub const EMPTY: &str = "stdout is empty";
+    /// The problem of one that printed blanks alone.
+    pub const BLANK: &str = "stdout holds nothing but blanks";
+
+    /// True if nothing was printed that could be meant. An output that was lost is not that.
+    pub fn is_nothing(&self) -> bool {
+        matches!(self, Self::Unusable { problem, .. } if [Self::EMPTY, Self::BLANK].contains(&problem.as_str()))
+    }
+}
+
 /// What a process printed on stderr.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Stderr {

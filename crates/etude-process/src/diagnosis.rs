@@ -56,12 +56,12 @@ pub(super) fn not_utf8(bytes: &[u8], at: usize, before: u64) -> Stdout {
 /// The problem, and the offset from which on the output is shown.
 fn problem(protocol: Protocol, text: &str) -> (String, usize) {
     if text.is_empty() {
-        return ("stdout is empty".to_owned(), 0);
+        return (Stdout::EMPTY.to_owned(), 0);
     }
     let body = text.trim_start_matches(BLANKS);
     let start = text.len() - body.len();
     if body.is_empty() {
-        return ("stdout holds nothing but blanks".to_owned(), 0);
+        return (Stdout::BLANK.to_owned(), 0);
     }
     if body.starts_with('\u{feff}') {
         return ("a byte order mark before the JSON document; print plain UTF-8".to_owned(), start);
@@ -78,7 +78,7 @@ fn problem(protocol: Protocol, text: &str) -> (String, usize) {
             }
         }
         Some(Err(error)) => syntax(protocol, text, start, &error),
-        None => ("stdout holds nothing but blanks".to_owned(), 0),
+        None => (Stdout::BLANK.to_owned(), 0),
     }
 }
 

@@ -128,3 +128,12 @@ fn document_with_text_around_it_is_distinguished() {
     assert!(problem("[1] ok").starts_with("text after"));
     assert_eq!(problem("1 2 3"), "3 JSON values on stdout instead of one");
 }
+
+/// B-20.4: blanks say as little as nothing. An output that was lost may have said something.
+#[test]
+fn blanks_are_nothing_and_a_lost_output_is_not() {
+    for (printed, is_nothing) in [("", true), ("\n", true), (" \r\n\t", true), ("0", false), ("\u{a0}", false)] {
+        assert_eq!(of(Protocol::Document, printed.as_bytes()).is_nothing(), is_nothing, "{printed:?}");
+    }
+    assert!(!crate::document::unkept("disk full").is_nothing());
+}

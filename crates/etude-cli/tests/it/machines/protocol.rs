@@ -2,11 +2,15 @@
 
 use super::case::walk;
 
-/// B-H3, B-20.4, case 137: nothing on stdout is an answer of setup and exit alone; a policy or a guard that says nothing lets
+/// B-H3, B-20.4, case 137: nothing, or nothing but blanks, on stdout is an answer of setup and exit alone; a policy or a guard that says nothing lets
 /// nothing through.
 #[test]
 fn only_setup_and_exit_may_say_nothing() {
-    walk("hook setup outline nothing\nhook exit outline nothing\noutline done {\"summary\":\"s\"}\n==> run\nexit 0");
+    for nothing in ["nothing", "sh echo", "sh printf ' \\n\\n'"] {
+        walk(&format!(
+            "hook setup outline {nothing}\nhook exit outline {nothing}\noutline done {{\"summary\":\"s\"}}\n==> run\nexit 0"
+        ));
+    }
     for (hook, phase) in [("gate", "CheckGate"), ("assert", "Assert"), ("next", "Next")] {
         walk(&format!(
             "hook {hook} outline nothing\noutline done {{\"summary\":\"s\"}}\n==> run\nexit 1\nerror ExtensionHost/LifecycleFailure phase={phase} exitCode=0"

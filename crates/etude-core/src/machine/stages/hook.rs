@@ -25,7 +25,7 @@ pub(super) struct Hook {
 /// What a script said.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Reply {
-    /// Nothing at all, and that it is well.
+    /// Nothing but blanks, and that it is well.
     Nothing,
     /// A JSON value, and that it is well.
     Value(Value),
@@ -167,7 +167,7 @@ fn reply(end: &ProcessEnd) -> Reply {
             Some(value) => Reply::Value(value),
             None => broken("printed a value that cannot be read".to_owned(), Some(0)),
         },
-        (Exit::Status(0), Stdout::Unusable { found, .. }) if found.is_empty() => Reply::Nothing,
+        (Exit::Status(0), stdout) if stdout.is_nothing() => Reply::Nothing,
         (Exit::Status(0), Stdout::Unusable { problem, .. }) => {
             broken(format!("must print one JSON object: {problem}"), Some(0))
         }
