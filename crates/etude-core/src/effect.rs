@@ -100,6 +100,18 @@ pub struct Setting {
     pub env_from: Vec<(String, String)>,
     /// What it may reach. Where that cannot be enforced the process does not start.
     pub sandbox: Option<Box<Sandbox>>,
+    /// What it has of the variables of etude's own environment. It is in no digest either.
+    pub inherits: Inherits,
+}
+
+/// The variables of etude's own environment that a process has. Keys are in none of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Inherits {
+    /// All of them: it acts for the user.
+    #[default]
+    All,
+    /// Those by which programs are found, started, and know their user's language and directories (B-20.4).
+    Basics,
 }
 
 /// A warm interpreter.

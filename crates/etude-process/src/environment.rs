@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 #[cfg(unix)]
-use etude_core::effect::ProcessCall;
+use etude_core::effect::{Inherits, ProcessCall};
 
 /// The variable with the access token for a server. No child inherits it.
 pub const TOKEN_VARIABLE: &str = "ETUDE_TOKEN";
@@ -61,6 +61,49 @@ impl ChildEnvironment {
     pub(crate) fn into_variables(self) -> Vec<(OsString, OsString)> {
         self.0
     }
+}
+
+/// The variables that a hook of a stage machine inherits (B-20.4); a name with `*` is a prefix. Programs are found and started by
+/// them, and they say what language and directories their user has.
+#[cfg(unix)]
+const BASICS: [&str; 25] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LANGUAGE",
+    "LC_*",
+    "TZ",
+    "TERM",
+    "TMPDIR",
+    "TMP",
+    "TEMP",
+    "XDG_*",
+    "LD_LIBRARY_PATH",
+    "DYLD_LIBRARY_PATH",
+    "DYLD_FALLBACK_LIBRARY_PATH",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "PYENV*",
+    "PYTHON*",
+    "NODE_PATH",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "__PYVENV_LAUNCHER__",
+];
+
+/// A file that an interactive Python runs.
+#[cfg(unix)]
+const PYTHON_STARTUP: &str = "PYTHONSTARTUP";
+
+#[cfg(unix)]
+fn is_basic(name: &OsStr) -> bool {
+    let is_it = |name: &str| {
+        BASICS.iter().any(|basic| basic.strip_suffix('*').map_or(*basic == name, |start| name.starts_with(start)))
+    };
+    name.to_str().is_some_and(|name| name != PYTHON_STARTUP && is_it(name))
 }
 
 fn is_key(name: &OsStr) -> bool {
@@ -137,7 +180,9 @@ impl Environment {
         ];
         // Programs trust `PWD` over the directory they run in; it must not be ours.
         let directory = [(OsStr::new("PWD"), OsString::from(dir))];
-        let inherited = self.inherited.iter().map(|(name, value)| (name.as_os_str(), value.clone()));
+        let is_given = |name: &OsStr| call.setting.inherits == Inherits::All || is_basic(name);
+        let inherited = self.inherited.iter().filter(move |(name, _)| is_given(name));
+        let inherited = inherited.map(|(name, value)| (name.as_os_str(), value.clone()));
         let asked = call.env.iter().map(|(name, value)| (OsStr::new(name), OsString::from(value)));
         let given = call.setting.env_from.iter();
         let given = given.filter_map(|(name, source)| Some((OsStr::new(name), env::var_os(source)?)));

@@ -61,7 +61,7 @@ fn far() -> Server {
 
 /// A shell line that notes the environment it runs in.
 fn noting_env(name: &str) -> String {
-    format!("mkdir -p \"$ROOT/elsewhere/env\"; env > \"$ROOT/elsewhere/env/{name}\"")
+    format!("ROOT=${{ROOT:-$XDG_TEST_ROOT}}; mkdir -p \"$ROOT/elsewhere/env\"; env > \"$ROOT/elsewhere/env/{name}\"")
 }
 
 fn app(model: &Server, far: &Server) -> Test {

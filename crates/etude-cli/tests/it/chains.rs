@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::server::{Reply, Server};
-use crate::test::{Test, binary, noting, printing};
+use crate::test::{IN_HOOKS, Test, binary, noting, printing};
 
 /// An app with a main skill that has these layers: a rate limit in Python, which refuses the calls after the first ones of
 /// each name, and a redactor in shell, which changes results on their way out.
@@ -101,7 +101,7 @@ fn hooks_of_stages_pass_the_chain() {
     let test = machine(layered(9), &server, "setup: {script: sh scripts/setup.sh}, exit: {script: sh scripts/exit.sh}")
         .file("machines/m/scripts/setup.sh", "cat >/dev/null\necho '{\"ctx\": {\"task\": \"the s3cr3t\"}}'\n")
         // What says nothing says that all is well, also to layers.
-        .file("machines/m/scripts/exit.sh", "cat >/dev/null\necho exit >> \"$LEDGER\"\n");
+        .file("machines/m/scripts/exit.sh", &format!("{IN_HOOKS}cat >/dev/null\necho exit >> \"$LEDGER\"\n"));
     test.run(&RUN).exit(0);
     assert!(server.seen()[0].system().contains("Plan the ***."), "{}", server.seen()[0].system());
     let ledger = test.ledger();

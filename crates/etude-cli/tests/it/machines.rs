@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::ran::Ran;
 use crate::server::{Reply, Seen, Server};
-use crate::test::Test;
+use crate::test::{IN_HOOKS, Test};
 
 /// The stage that asks: prompts begin with `STAGE-<id>`.
 fn stage_of(seen: &Seen) -> String {
@@ -75,7 +75,7 @@ fn guards_see_calls_and_never_completions() {
         .file("etude.yaml", "guards: [{command: sh guard.sh}]\n")
         .file(
             "guard.sh",
-            "cat >> \"$ROOT/guard.json\"\necho '{\"decision\":\"deny\",\"code\":\"NotNow\",\"reason\":\"late\"}'\n",
+            &format!("{IN_HOOKS}cat >> \"$ROOT/guard.json\"\necho '{{\"decision\":\"deny\",\"code\":\"NotNow\",\"reason\":\"late\"}}'\n"),
         );
     let ran = test.run(&RUN).exit(0);
     let seen: Value = serde_json::from_str(&test.read("guard.json")).expect("one call");
@@ -95,7 +95,7 @@ fn a_stage_whose_process_is_killed_restarts() {
     });
     let pipeline = "  plan: {setup: {set: {task: T1}}, next: [{else: true, sequential: [build]}]}\n  build: {setup: {script: sh scripts/setup.sh}}";
     let test = machine(&["plan", "build"], pipeline, "").model_claiming(&server, "hard")
-        .file("machines/m/scripts/setup.sh", "cat >> \"$ROOT/setups.jsonl\"\necho >> \"$ROOT/setups.jsonl\"\n")
+        .file("machines/m/scripts/setup.sh", &format!("{IN_HOOKS}cat >> \"$ROOT/setups.jsonl\"\necho >> \"$ROOT/setups.jsonl\"\n"))
         .file("tools/look.sh", "cat > /dev/null\necho look >> \"$LEDGER\"\n[ -e \"$ROOT/second\" ] || sleep 60\necho '{\"ok\":true,\"value\":1}'\n");
     let running = test.start(&RUN);
     test.wait_for("look");
@@ -183,7 +183,7 @@ fn waits(behind: &str) -> (Test, Server, String) {
     let server = Server::by(|seen, _| done(&stage_of(seen)));
     let pipeline = "  plan: {setup: {set: {task: T1}}, exit: {slot: {n: 1}}, next: [{else: true, sequential: [build]}]}\n  \
                     build: {gate: {script: sh scripts/gate.sh}}";
-    let gate = "cat >/dev/null\n[ -e \"$ROOT/go\" ] && echo '{\"outcome\":\"proceed\"}' || echo '{\"outcome\":\"defer\",\"reason\":\"later\"}'\n";
+    let gate = "ROOT=$XDG_TEST_ROOT\ncat >/dev/null\n[ -e \"$ROOT/go\" ] && echo '{\"outcome\":\"proceed\"}' || echo '{\"outcome\":\"defer\",\"reason\":\"later\"}'\n";
     let test = machine(&["plan", "build"], pipeline, "")
         .model_claiming(&server, "hard")
         .file("machines/m/scripts/gate.sh", gate);

@@ -102,7 +102,7 @@ fn call(dir: &str, script: &str, outside: &Path, n: usize, worker: Option<Worker
         attempt: 1,
         stdin: Stdin::default(),
         protocol: Protocol::Document,
-        setting: Setting { worker, env_from: Vec::new(), sandbox: Some(Box::new(sandbox)) },
+        setting: Setting { worker, sandbox: Some(Box::new(sandbox)), ..Setting::default() },
     }
 }
 

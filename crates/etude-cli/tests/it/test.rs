@@ -24,13 +24,16 @@ pub(crate) fn skipped(test: &str, why: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
 }
 
+/// The first line of a script that is a hook of a machine: `$ROOT` and `$LEDGER`, by names that it inherits (B-20.4).
+pub(crate) const IN_HOOKS: &str = "ROOT=$XDG_TEST_ROOT LEDGER=$XDG_TEST_LEDGER\n";
+
 /// The name of the ledger with this number: the first one is `ledger`.
 fn ledger_name(number: usize) -> String {
     if number == 0 { "ledger".to_owned() } else { format!("ledger.{number}") }
 }
 
 /// An app below a directory of its own. Scripts find that directory in `$ROOT`, and a file to note effects in at
-/// `$LEDGER`.
+/// `$LEDGER`. Hooks of machines do not inherit these: see [`IN_HOOKS`].
 pub(crate) struct Test {
     root: TempDir,
     cwd: PathBuf,
@@ -251,6 +254,8 @@ impl Test {
             .env("USER", "tester")
             .env("ROOT", self.path(""))
             .env("LEDGER", self.path(&ledger_name(self.ledgers.load(Ordering::Relaxed))))
+            .env("XDG_TEST_ROOT", self.path(""))
+            .env("XDG_TEST_LEDGER", self.path(&ledger_name(self.ledgers.load(Ordering::Relaxed))))
             .envs(self.env.iter().map(|(name, value)| (name, value)))
             .stdin(if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() });
         command

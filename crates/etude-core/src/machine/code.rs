@@ -210,7 +210,7 @@ fn setting(code: &Code, values: &Values) -> Result<Setting, Failure> {
         }
         None => None,
     };
-    Ok(Setting { worker: code.worker, env_from: code.env_from.clone(), sandbox })
+    Ok(Setting { worker: code.worker, env_from: code.env_from.clone(), sandbox, ..Setting::default() })
 }
 
 fn code_of(step: &Step) -> &Code {

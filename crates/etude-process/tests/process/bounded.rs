@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::time::Duration;
 
+use etude_core::effect::{Inherits, ProcessCall, Setting};
 use etude_core::outcome::Exit;
 use etude_process::{Cancel, ChildEnvironment};
 
@@ -38,6 +39,32 @@ fn long_stderr_is_not_stored() {
     assert_eq!((ended.stderr.lines, ended.stderr.blob), (30_000, None));
     let blobs = fixture.path("").join("../../blobs");
     assert!(!blobs.exists() || fs::read_dir(blobs).expect("a directory").count() == 0);
+}
+
+/// B-20.4: of the variables of the user a hook has those by which programs are found and started, and no others.
+#[test]
+fn a_hook_inherits_the_basics() {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let basics = ["HOME", "LC_ALL", "XDG_CONFIG_HOME", "PYTHONPATH", "VIRTUAL_ENV", "SSL_CERT_FILE", "TZ"];
+    let others = ["DEPLOY_TOKEN", "AWS_SECRET_ACCESS_KEY", "PYTHONSTARTUP", "HTTPS_PROXY", "ETUDE_SERVER", "HOMEPAGE"];
+    let given = |name: &&str| (OsString::from(name), OsString::from("x"));
+    let variables = basics.iter().chain(&others).map(given).chain([(OsString::from("PATH"), path)]).collect();
+    let fixture = Fixture::inheriting(ChildEnvironment::only(variables));
+    let names = |inherits: Inherits| {
+        let call = shell("env");
+        let call = ProcessCall { setting: Setting { inherits, ..Setting::default() }, ..call };
+        let ended = within(|| fixture.host.run_bounded(&call, &Cancel::new(), 10_000)).expect("no one cancelled");
+        let text = String::from_utf8_lossy(&ended.stdout).into_owned();
+        text.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name.to_owned()).collect::<Vec<_>>()
+    };
+    let (all, hook) = (names(Inherits::All), names(Inherits::Basics));
+    let has = |names: &[String], name: &str| names.iter().any(|known| known == name);
+    for name in basics.iter().chain(&["PATH", "ETUDE_RUN_ID", "ETUDE_EFFECT_ID", "ETUDE_APP_DIR"]) {
+        assert!(has(&all, name) && has(&hook, name), "{name}: {hook:?}");
+    }
+    for name in others {
+        assert!(has(&all, name) && !has(&hook, name), "{name}: {hook:?}");
+    }
 }
 
 /// C-1.13, AA-55: only the named variables are inherited.

@@ -38,7 +38,7 @@ use serde_json::{Value, json};
 
 use crate::ran::Ran;
 use crate::server::{Reply, Seen, Server};
-use crate::test::Test;
+use crate::test::{IN_HOOKS, Test};
 
 /// The fields of the base stage.
 const STAGE: [(&str, &str); 7] = [
@@ -236,7 +236,7 @@ impl Case {
     }
 
     fn write(&self) {
-        self.test.put("app/machines/m/scripts/hook.sh", HOOK);
+        self.test.put("app/machines/m/scripts/hook.sh", &format!("{IN_HOOKS}{HOOK}"));
         for (id, changes) in &self.stages {
             let mut fields: Vec<(String, String)> = vec![("id".to_owned(), id.clone())];
             fields.extend(STAGE.iter().map(|(key, value)| match *key {

@@ -5,7 +5,7 @@ use std::task::Poll;
 use serde_json::{Map, Value, json};
 
 use crate::data::overlaid;
-use crate::effect::{Chunk, Effect, EffectId, ProcessCall, Protocol, Setting, Stdin};
+use crate::effect::{Chunk, Effect, EffectId, Inherits, ProcessCall, Protocol, Setting, Stdin};
 use crate::machine::{Cx, Path};
 use crate::outcome::{Exit, Outcome, ProcessEnd, Stdout};
 use crate::plan::stages::Script;
@@ -68,7 +68,8 @@ impl Hook {
             attempt,
             stdin: Stdin(vec![Chunk::Text(stdin.to_string().into())]),
             protocol: Protocol::Document,
-            setting: Setting::default(),
+            // It decides, and needs nothing of the user for that (B-20.4).
+            setting: Setting { inherits: Inherits::Basics, ..Setting::default() },
         };
         let (id, timer) = (path.attempt(1), path.aside("timeout"));
         Self { id, timer, call, timeout_ms: script.timeout_ms, is_late: false, is_answered: false }

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::build::*;
 use super::play;
 use super::world::{Input, World};
-use crate::effect::Effect;
+use crate::effect::{Effect, Inherits};
 use crate::machine::{ABI, Machine, replays};
 use crate::model::Tier;
 use crate::placeholder::Body;
@@ -340,6 +340,29 @@ fn an_answer_outlives_the_process_that_decides_by_it() {
     );
     let succeeded = world.machine.result().is_some_and(|result| result.status == Status::Succeeded);
     assert!(succeeded && world.started.iter().any(|(_, effect)| matches!(effect, Effect::Tool(_))), "{}", world.log);
+}
+
+/// B-20.4: scripts of a machine inherit the basics, whichever they are; steps of pipelines have what they had.
+#[test]
+fn scripts_of_a_machine_inherit_the_basics() {
+    let guard = Guard { script: script("guard"), dir: "machines/m".to_owned() };
+    let scripted = StageMachine {
+        grants: Grants::Script(script("grant")),
+        guards: vec![guard],
+        stages: vec![Arc::new(Stage { assert: Assert::Validate(script("validate")), ..stage() })],
+        ..machine()
+    };
+    let turns = "p/x/one#1/turn1 calls Read 1; Look 1\np/x/one#1/turn2 calls done {}";
+    let world = play(&pipeline([code("a"), goes_through(scripted)]), turns);
+    let mut scripts = Vec::new();
+    for (id, effect) in &world.started {
+        if let Effect::Process(call) = effect {
+            scripts.push(id.as_str());
+            let expected = if id.as_str() == "p/a" { Inherits::All } else { Inherits::Basics };
+            assert_eq!(call.setting.inherits, expected, "{id}");
+        }
+    }
+    assert_eq!(scripts.len(), 5, "{scripts:?}");
 }
 
 /// a run that an earlier interpreter began goes on as that one led it: it asks once more about what a batch lost.

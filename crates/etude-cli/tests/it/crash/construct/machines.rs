@@ -1,7 +1,7 @@
 //! Machines of stages that are killed: alone, as a step, and while what they keep is brought to another form.
 
 use super::{scoped, script, with_tool};
-use crate::test::Test;
+use crate::test::{IN_HOOKS, Test};
 
 /// A stage that looks once and hands in a summary.
 fn stage(test: Test, id: &str) -> Test {
@@ -14,7 +14,7 @@ fn stage(test: Test, id: &str) -> Test {
 }
 
 fn with_stages(test: Test) -> Test {
-    let setup = format!("{}\n", script("echo '{\"ctx\":{\"task\":\"T\"}}'"));
+    let setup = format!("{IN_HOOKS}{}\n", script("echo '{\"ctx\":{\"task\":\"T\"}}'"));
     let test = test.file("machines/m/scripts/setup.sh", &setup);
     ["plan", "left", "right", "last"].into_iter().fold(with_tool(test, "look"), stage)
 }
@@ -53,8 +53,9 @@ pub(super) fn drifting(test: Test) -> Test {
     let stored =
         "sed -n 's/.*\"stored\":{[^{}]*\"data\":{\\([^}]*\\)}.*/{\"slotVersion\":\"1.0.0\",\"data\":{\\1,\"m\":3}}/p'";
     let id = "$ETUDE_EFFECT_ID@$ETUDE_ATTEMPT";
-    let migrate =
-        format!("echo \"+{id}\" >> \"$LEDGER\"\nnew=$({stored})\necho \"-{id}\" >> \"$LEDGER\"\necho \"$new\"\n");
+    let migrate = format!(
+        "{IN_HOOKS}echo \"+{id}\" >> \"$LEDGER\"\nnew=$({stored})\necho \"-{id}\" >> \"$LEDGER\"\necho \"$new\"\n"
+    );
     let slot = "sed 's/.*\"slot\":{[^{}]*\"data\":\\({[^}]*}\\).*/{\"ctx\":{\"task\":\"T\",\"kept\":\\1}}/'\n";
     let test = with_stages(test);
     let asks = test.read("app/machines/m/stages/right.md").replace("retry-later", "ask");
