@@ -57,6 +57,20 @@ impl Placeholder {
     }
 }
 
+impl Placeholder {
+    /// The path as it is written, without blanks.
+    fn text(&self) -> String {
+        let space = match self.space {
+            Space::Ctx => "ctx",
+            Space::Stage => "stage",
+        };
+        self.path.iter().fold(space.to_owned(), |path, segment| match segment {
+            Segment::Field(name) => format!("{path}.{name}"),
+            Segment::Index(index) => format!("{path}[{index}]"),
+        })
+    }
+}
+
 impl Body {
     /// Parses `text` by the grammar of B-T11. What is no placeholder is kept as text and returned besides; `{{` without
     /// `}}` is text.
@@ -96,6 +110,20 @@ impl Body {
             Part::Text(_) => None,
             Part::Placeholder(placeholder) => Some(placeholder),
         })
+    }
+
+    /// The placeholders that name a result of a predecessor behind the last of `count`, each once (B-T10).
+    pub fn beyond(&self, count: usize) -> Vec<String> {
+        let mut paths = Vec::new();
+        for placeholder in self.placeholders().filter(|placeholder| placeholder.space == Space::Ctx) {
+            if let ("upstream", Some(Segment::Index(index))) = (placeholder.name(), placeholder.path.get(1))
+                && *index >= count
+                && !paths.contains(&placeholder.text())
+            {
+                paths.push(placeholder.text());
+            }
+        }
+        paths
     }
 
     /// The names below `ctx`, in the order of their first use, each once (B-T12).
@@ -203,6 +231,16 @@ mod tests {
         );
         assert_eq!(render("{{ctx.upstream[0].output.digest}}{{ctx.upstream[3].output}}|{{stage.name}}"), "D|Outline");
         assert_eq!(render("{{ctx.meta.k[1]}}"), "2");
+    }
+
+    /// B-T10: results that are not there are named, each once; other values may be missing.
+    #[test]
+    fn results_that_are_not_there_are_named() {
+        let (body, _) =
+            Body::parse("{{ctx.upstream[1].output.x}}{{ ctx.upstream[1].output.x }}{{ctx.upstream[0].y}}{{ctx.a[7]}}");
+        assert_eq!(body.beyond(0), ["ctx.upstream[1].output.x", "ctx.upstream[0].y"]);
+        assert_eq!(body.beyond(1), ["ctx.upstream[1].output.x"]);
+        assert!(body.beyond(2).is_empty());
     }
 
     /// B-T9: what is inserted is not scanned again.

@@ -14,11 +14,12 @@ const KINDS: [&str; 10] =
     ["code", "llm", "parallel", "pipeline", "approval", "stage", "machine", "skill", "application", "tool"];
 
 /// Events of machines that are shown.
-const STAGE_EVENTS: [&str; 6] = [
+const STAGE_EVENTS: [&str; 7] = [
     "StageExecutionSpanStart",
     "ToolInvocationStarted",
     "ToolInvocationFailed",
     "StageGateOutcome",
+    "StageWarning",
     "StageAssertOutcome",
     "StageExited",
 ];

@@ -258,6 +258,7 @@ impl Face {
             "ToolInvocationFailed" => {
                 self.line(&format!("{YELLOW}    {} failed:{YELLOW:#} {}", text("toolName"), text("reason")));
             }
+            "StageWarning" => self.line(&format!("{YELLOW}    warning:{YELLOW:#} {}", text("detail"))),
             "StageGateOutcome" if payload["effect"] != "act" => {
                 self.line(&format!("{YELLOW}    {}{YELLOW:#} {}", text("outcome"), text("reason")));
             }

@@ -54,6 +54,24 @@ fn a_successor_reads_the_result_before_it() {
     );
 }
 
+/// B-T10: a result that is not there leaves nothing in the prompt, and is warned of.
+#[test]
+fn a_result_that_is_not_there_is_warned_of() {
+    let case = walk(
+        r#"
+        stage outline body: [{{ctx.upstream[0].output.x}}]
+        outline done {"summary":"s"}
+        ==> run
+        exit 0
+        prompt outline []
+        StageWarning outline phase=Init path=/body#ctx.upstream[0].output.x
+        "#,
+    );
+    let ran = case.test.run(&["machine", "run", "m"]);
+    let warning = "`{{ctx.upstream[0].output.x}}` is empty: `ctx.upstream` has no result here";
+    assert!(ran.err().contains(warning), "{}", ran.err());
+}
+
 /// B-T2, B-T4, B-T5, cases 27 to 29: neither the environment nor attempts nor the host can be named.
 #[test]
 fn what_has_no_place_in_a_prompt_is_refused() {

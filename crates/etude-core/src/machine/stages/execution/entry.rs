@@ -119,6 +119,7 @@ impl Execution {
             self.check_stop()?;
             self.enter(cx, shared, Phase::Init);
             self.check_tools(shared).inspect_err(|failure| self.emit_init_failed(cx, shared, Phase::Init, failure))?;
+            self.warn_of_missing_results(cx, shared);
             let stage = &self.stage_context.stage;
             let system = stage.body.render(&self.stage_context.context(shared), &stage.front);
             self.act = Some(Act::new(&self.stage_context, shared, system));
@@ -143,6 +144,21 @@ impl Execution {
         }
         self.state = State::Init(part + 1);
         Ok(Step::GoesOn)
+    }
+
+    /// Warns of placeholders for results that are not there: nothing is put in their place (B-T10).
+    fn warn_of_missing_results(&self, cx: &mut Cx, shared: &Shared) {
+        let count = self.stage_context.upstream.len();
+        for path in self.stage_context.stage.body.beyond(count) {
+            let has = match count {
+                0 => "no result".to_owned(),
+                1 => "1 result".to_owned(),
+                count => format!("{count} results"),
+            };
+            let detail = format!("`{{{{{path}}}}}` is empty: `ctx.upstream` has {has} here");
+            let facts = json!({"phase": Phase::Init.word(), "path": format!("/body#{path}"), "detail": detail});
+            emit(cx, "StageWarning", self.stage_context.event(shared, facts));
+        }
     }
 
     /// The effect that looks for secrets in a part of what the model will receive.
