@@ -60,6 +60,8 @@ pub struct Rule {
     pub path: String,
     /// Of several faults of a file that with the lowest rank is reported first.
     pub rank: u8,
+    /// What the fault is about, by the name that §2.5 has for it: `duplicateId`, `stageId` or `entryStage`.
+    pub subject: Option<(&'static str, String)>,
 }
 
 /// A further place, with a remark on it.
@@ -136,7 +138,15 @@ impl Diagnostic {
     }
 
     pub(crate) fn rule(mut self, class: &'static str, name: &'static str, path: impl Into<String>, rank: u8) -> Self {
-        self.rule = Some(Rule { class, name, path: path.into(), rank });
+        self.rule = Some(Rule { class, name, path: path.into(), rank, subject: None });
+        self
+    }
+
+    /// Says what a fault of system B is about, unless that is known.
+    pub(crate) fn about(mut self, name: &'static str, id: &str) -> Self {
+        if let Some(rule) = &mut self.rule {
+            rule.subject.get_or_insert_with(|| (name, id.to_owned()));
+        }
         self
     }
 

@@ -144,9 +144,12 @@ pub(crate) fn of_diagnostic(diagnostic: &etude_spec::Diagnostic) -> Failure {
     failure.origin = Some(etude_core::plan::Origin { file: diagnostic.file.path().to_owned(), line, column });
     let mut details = serde_json::json!({"code": diagnostic.code.as_str(), "hint": diagnostic.hint});
     if let Some(rule) = &diagnostic.rule {
-        let context = serde_json::json!({
+        let mut context = serde_json::json!({
             "path": rule.path, "file": diagnostic.file.path(), "code": diagnostic.code.as_str(), "hint": diagnostic.hint,
         });
+        if let Some((name, id)) = &rule.subject {
+            context[*name] = id.as_str().into();
+        }
         details = serde_json::json!({"class": rule.class, "code": rule.name, "stage": null, "context": context});
     }
     failure.details = Some(etude_core::data::Json::of(&details));

@@ -97,7 +97,7 @@ fn assemble(
     for (index, (id, at, file)) in ids.iter().enumerate() {
         if let Some((_, _, first)) = ids[..index].iter().find(|(earlier, ..)| earlier == id) {
             let fault = diagnose::duplicate_stage(file, *at, id, first.path());
-            elsewhere.push(fault.rule(VALIDATION, INVALID, "/id", rank::CAP));
+            elsewhere.push(fault.rule(VALIDATION, INVALID, "/id", rank::CAP).about("duplicateId", id));
         }
     }
     // What cannot be read may define any stage: nothing is said about unknown ones then.
@@ -157,7 +157,7 @@ fn check_entry(found: &mut Findings<'_>, head: &Head, cx: &HookContext<'_>) {
         && !known.contains(&entry.as_str())
     {
         let fault = diagnose::unknown_stage(found.file, *at, "`entryStage`", entry, known);
-        found.push(fault.rule(VALIDATION, INVALID, "/entryStage", rank::CAP));
+        found.push(fault.rule(VALIDATION, INVALID, "/entryStage", rank::CAP).about("entryStage", entry));
     }
 }
 

@@ -49,6 +49,9 @@ pub(super) fn read(file: &Arc<SourceFile>, cx: StageFileContext<'_>) -> StageFil
     let mut found = Findings::new(file);
     let (id, stage) = read_parts(&mut found, cx);
     mark_all(&mut found.list, rank::TEXT);
+    if let Some((id, _)) = &id {
+        found.list = found.list.into_iter().map(|fault| fault.about("stageId", id)).collect();
+    }
     let sound = !found.list.iter().any(Diagnostic::is_error);
     StageFile { file: Arc::clone(file), id, stage: stage.filter(|_| sound), diagnostics: found.list }
 }

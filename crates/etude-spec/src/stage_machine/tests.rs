@@ -52,6 +52,19 @@ fn waits_are_read_in_all_their_forms() {
     assert_eq!(wait("{kind: exponential, initialMs: 5, factor: 3, maxMs: 20}"), [5, 15, 20]);
 }
 
+/// B-2.5, case 10: a fault says what it is about, by the name that the contract has for it.
+#[test]
+fn faults_of_a_machine_name_what_they_are_about() {
+    let subject = |files: MemorySources| {
+        let faults = Machines::new(&files, Rules::default()).machine("m").1;
+        let subjects = faults.iter().filter(|fault| fault.is_error()).map(|fault| fault.rule.clone().unwrap().subject);
+        subjects.flatten().map(|(name, id)| format!("{name} {id}")).collect::<Vec<_>>()
+    };
+    assert_eq!(subject(files(STAGE).with("machines/m/stages/two.md", STAGE)), ["duplicateId outline"]);
+    assert_eq!(subject(files(&STAGE.replace("turnCap: 3", "turnCap: 0"))), ["stageId outline"]);
+    assert_eq!(subject(files(&STAGE.replace("id: outline", "id: other"))), ["entryStage outline"]);
+}
+
 /// B-P5: the switch of the configuration lets a join stand outside its list.
 #[test]
 fn the_switch_lets_a_join_stand_outside_its_list() {

@@ -103,14 +103,16 @@ fn a_completion_schema_is_a_schema() {
 fn ids_are_kebab_case_and_unique() {
     walk("stage outline id: Outline_A\n==> run\nexit 3\nerror Validation/StageDefinitionInvalid\nasked 0");
     walk(
-        "stage other id: outline\n==> run\nexit 3\nerror Validation/StageDefinitionInvalid message=~`outline`\nasked 0",
+        "stage other id: outline\n==> run\nexit 3\nerror Validation/StageDefinitionInvalid message=~`outline` duplicateId=outline\nasked 0",
     );
 }
 
 /// B-2.5, cases 11 and 12: the entry is a stage, and there is one at least.
 #[test]
 fn the_entry_is_a_stage() {
-    walk("machine entryStage: nope\n==> run\nexit 3\nerror Validation/StageDefinitionInvalid message=~`nope`");
+    walk(
+        "machine entryStage: nope\n==> run\nexit 3\nerror Validation/StageDefinitionInvalid message=~`nope` entryStage=nope",
+    );
     walk("machine stages: none/*.md\n==> run\nexit 3\nerror Validation/StageDefinitionInvalid");
 }
 
