@@ -180,6 +180,14 @@ pub fn stage_schema() -> serde_json::Value {
     schema["$schema"] = crate::schema_json::DIALECT.into();
     schema["title"] = "stages/<id>.md".into();
     schema["additionalProperties"] = true.into();
+    // Keys of its own may stand there as well (B-F6).
+    let policy = &mut schema["properties"]["retryPolicy"];
+    policy["additionalProperties"] = true.into();
+    for form in policy["properties"]["backoff"]["anyOf"].as_array_mut().into_iter().flatten() {
+        if form.get("additionalProperties").is_some() {
+            form["additionalProperties"] = true.into();
+        }
+    }
     schema["properties"]["id"]["pattern"] = "^[a-z0-9]+(-[a-z0-9]+)*$".into();
     schema["properties"]["turnCap"]["minimum"] = 1.into();
     schema

@@ -11,14 +11,16 @@ use serde_json::Value;
 use super::mark::{VALIDATION, mark_all, marked, rank};
 use super::schema;
 use crate::check::{Findings, value_of};
+use crate::code::Code;
 use crate::diagnose::{fields as diagnose_fields, stage_machine as diagnose, values};
-use crate::diagnostic::Diagnostic;
-use crate::fields::Kind;
-use crate::fields::stage_machine::{BACKOFF, STAGE};
+
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::fields::stage_machine::{BACKOFF, RETRY_POLICY, STAGE};
+use crate::fields::{Field, Kind};
 use crate::frontmatter;
 use crate::source::{SourceFile, Sources, Span};
 use crate::tool;
-use crate::wording::quoted_list;
+use crate::wording::{did_you_mean, quoted_list};
 use crate::yaml::{Entries, Node, number, text, texts};
 
 /// Names of the context that etude itself gives (`b-stages` §8).
@@ -112,6 +114,9 @@ fn fields(found: &mut Findings<'_>, entries: &Entries<'_>, root: &Node<'_>) {
             Some((key, value)) => {
                 let before = found.list.len();
                 value_of(found, field, key, value);
+                if field.name == "retryPolicy" {
+                    own_keys(&mut found.list, before, value);
+                }
                 if let (Kind::Word(words), Some(fault)) = (&field.kind, found.list.get_mut(before)) {
                     fault.hint.get_or_insert_with(|| format!("known are {}", quoted_list(words, "and")));
                 }
@@ -130,6 +135,28 @@ fn fields(found: &mut Findings<'_>, entries: &Entries<'_>, root: &Node<'_>) {
                 marked(found, &path, rank::FIELDS, |found| {
                     found.push(diagnose::duplicate_tool(found.file, tool.span, name.unwrap_or_default()));
                 });
+            }
+        }
+    }
+}
+
+/// Keys inside of `retryPolicy` and its `backoff` may be the author's own as well (B-F6). One that looks like a field is a warning; if
+/// that field is required and missing, it is how its absence is reported.
+fn own_keys(list: &mut Vec<Diagnostic>, since: usize, policy: &Node<'_>) {
+    let backoff = policy.as_map().and_then(|policy| policy.get("backoff"));
+    for (table, node) in [(&RETRY_POLICY, Some(policy)), (&BACKOFF, backoff)] {
+        let Some(entries) = node.and_then(Node::as_map) else { continue };
+        for (name, key, _) in entries.iter().filter(|(name, ..)| table.field(name).is_none()) {
+            let meant = did_you_mean(name, table.names());
+            let is_absence = |field: &&Field| field.required && entries.get(field.name).is_none();
+            if meant.and_then(|meant| table.field(meant)).filter(is_absence).is_some() {
+                continue;
+            }
+            let is_it = |fault: &Diagnostic| fault.code == Code::UnknownField && fault.span == Some(key.span);
+            let Some(at) = list[since..].iter().position(is_it).map(|at| since + at) else { continue };
+            match meant {
+                Some(_) => list[at].severity = Severity::Warning,
+                None => drop(list.remove(at)),
             }
         }
     }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::diagnostic::Severity;
 use crate::source::MemorySources;
 
 const STAGE: &str = "---\nid: outline\nname: Outline\nallowedTools: []\ncompletionTool: done\ncompletionSchema: {$ref: schemas/done.json}\nretryPolicy: {maxAttempts: 2, backoff: {kind: exponential, initialMs: 5}}\nturnCap: 3\nresolutionPolicy: ask\nx: {deep: 1}\n__proto__: {a: 1}\n---\n\n  Task: {{ctx.task}}\n---\n";
@@ -50,6 +51,27 @@ fn waits_are_read_in_all_their_forms() {
     assert_eq!(wait("{kind: fixed, initialMs: 7}"), [7, 7, 7]);
     assert_eq!(wait("{kind: exponential, initialMs: 5}"), [5, 10, 20]);
     assert_eq!(wait("{kind: exponential, initialMs: 5, factor: 3, maxMs: 20}"), [5, 15, 20]);
+}
+
+/// B-F6: keys inside of `retryPolicy` are the author's own as well. One that looks like a field is warned of, and stands for that
+/// field's absence.
+#[test]
+fn unknown_keys_of_a_retry_policy_are_inert() {
+    let found = |policy: &str| {
+        let text = STAGE.replace("{maxAttempts: 2, backoff: {kind: exponential, initialMs: 5}}", policy);
+        let files = files(&text);
+        let (machine, found) = Machines::new(&files, Rules::default()).machine("m");
+        let found: Vec<_> = found.into_iter().map(|fault| (fault.severity, fault.code.as_str())).collect();
+        (machine.is_some(), found)
+    };
+    let (warning, error) = ((Severity::Warning, "P0201"), (Severity::Error, "P0201"));
+    assert_eq!(found("{maxAttempts: 2, backoff: none, note: x}"), (true, vec![]));
+    assert_eq!(found("{maxAttempts: 2, owner: me, backoff: {kind: fixed, initialMs: 5, note: x}}"), (true, vec![]));
+    let near = "{maxAttempts: 2, backoff: {kind: exponential, initialMs: 5, maxMss: 9}}";
+    assert_eq!(found(near), (true, vec![warning]));
+    assert_eq!(found("{maxAttempts: 2, maxAttempt: 3, backoff: none}"), (true, vec![warning]));
+    assert_eq!(found("{maxAttempt: 2, backoff: none}"), (false, vec![error]));
+    assert_eq!(found("{note: x, backoff: none}"), (false, vec![(Severity::Error, "P0203")]));
 }
 
 /// B-2.5, case 10: a fault says what it is about, by the name that the contract has for it.
