@@ -338,7 +338,7 @@ pub(crate) fn refused_slot(
 ) -> Error {
     let now = definition.plan.slots();
     let payload = json!({
-        "extId": id, "storedVersion": stored.get(&id).map(|form| &form.version),
+        "sessionId": run_id, "workflowRunId": run_id, "extId": id, "storedVersion": stored.get(&id).map(|form| &form.version),
         "currentVersion": now.get(&id).map(|form| &form.version), "decision": now.get(&id).map(|form| &form.drift),
     });
     let event = Event::Stage { name: "StateSlotDrift", payload: Json::of(&payload) };
