@@ -75,6 +75,20 @@ pub(crate) fn completion_tool(file: &File, at: Span, name: &str) -> Diagnostic {
         .hint("choose another name, such as `submit_result`")
 }
 
+/// A completion tool that no provider would take (B-F13).
+pub(crate) fn tool_name(file: &File, at: Span, name: &str) -> Diagnostic {
+    Diagnostic::error(Code::BadName, file, at, format!("{} cannot be the name of a completion tool", quoted(name)))
+        .label("1 to 64 letters, digits, `_` and `-`")
+        .hint("for example `submit_result`")
+}
+
+/// A completion schema that the arguments of a call cannot fit, because they are an object (B-F14).
+pub(crate) fn completion_type(file: &File, at: Span) -> Diagnostic {
+    let message = "`completionSchema` does not describe an object, and the arguments of a tool are one";
+    Diagnostic::error(Code::NotASchema, file, at, message.to_owned())
+        .hint("put the value into a property: `{type: object, required: [items], properties: {items: …}}`")
+}
+
 pub(crate) fn not_a_schema(file: &File, at: Span, field: &str, why: &str) -> Diagnostic {
     Diagnostic::error(Code::NotASchema, file, at, format!("`{field}` is not a JSON Schema: {why}"))
 }

@@ -8,7 +8,7 @@ use etude_core::plan::stages::{Assert, Backoff, Exit, Gate, Next, NextCase, Next
 use etude_core::schema::Schema;
 use serde_json::Value;
 
-use super::mark::{VALIDATION, mark_all, marked, rank};
+use super::mark::{INVALID, VALIDATION, mark_all, marked, rank};
 use super::schema;
 use crate::check::{Findings, value_of};
 use crate::code::Code;
@@ -92,6 +92,17 @@ fn read_parts(found: &mut Findings<'_>, cx: StageFileContext<'_>) -> (Id, Option
     let front = root.to_json().ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(Value::Null);
     let body = body(found, parts.body, &front, cx.context);
     let completion_schema = schema::of_field(found, entries, "completionSchema", "StageCompletionSchemaInvalid", cx);
+    if let (Some(schema), Some(node)) = (&completion_schema, entries.get("completionSchema")) {
+        let is_object = |word: &Value| word == "object";
+        let fits = match schema.bundled().get("type") {
+            Some(Value::Array(words)) => words.iter().any(is_object),
+            said => said.is_none_or(is_object),
+        };
+        if !fits {
+            let fault = diagnose::completion_type(found.file, node.span);
+            found.push(fault.rule(VALIDATION, "StageCompletionSchemaInvalid", "/completionSchema", rank::SCHEMAS));
+        }
+    }
     let inputs_schema = schema::of_field(found, entries, "inputsSchema", "StageInputsSchemaInvalid", cx);
     let stage = stage(found, entries, &id, turn_cap, completion_schema).map(|stage| Stage {
         inputs_schema,
@@ -179,7 +190,12 @@ fn tools(found: &mut Findings<'_>, entries: &Entries<'_>, sources: &dyn Sources)
         };
         found.push(fault.rule(VALIDATION, "AllowedToolUnknown", format!("/allowedTools/{index}"), rank::FIELDS));
     }
-    if let Some(name) = text(entries, "completionTool").filter(|name| known.contains(&name.text)) {
+    let completion = text(entries, "completionTool").filter(|name| !name.text.trim().is_empty());
+    if let Some(name) = completion.as_ref().filter(|name| name.text.len() > 64 || !is_name(name.text)) {
+        let fault = diagnose::tool_name(found.file, name.at, name.text);
+        found.push(fault.rule(VALIDATION, INVALID, "/completionTool", rank::FIELDS));
+    }
+    if let Some(name) = completion.filter(|name| known.contains(&name.text)) {
         let fault = diagnose::completion_tool(found.file, name.at, name.text);
         found.push(fault.rule(VALIDATION, "CompletionToolCollision", "/completionTool", rank::FIELDS));
     }

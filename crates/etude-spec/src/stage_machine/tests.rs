@@ -74,6 +74,32 @@ fn unknown_keys_of_a_retry_policy_are_inert() {
     assert_eq!(found("{note: x, backoff: none}"), (false, vec![(Severity::Error, "P0203")]));
 }
 
+/// B-F13, B-F14: the channel is a tool: its name is one that providers take, and its arguments are an object.
+#[test]
+fn a_completion_is_a_call_of_a_tool() {
+    let found = |from: &str, to: &str| {
+        let faults = Machines::new(&files(&STAGE.replace(from, to)), Rules::default()).machine("m").1;
+        let rule = |fault: &Diagnostic| fault.rule.as_ref().map(|rule| format!("{} {}", rule.name, rule.path));
+        faults.iter().filter(|fault| fault.is_error()).filter_map(rule).collect::<Vec<_>>()
+    };
+    let tool = "completionTool: done";
+    for name in ["bad name!", "a.b", &"x".repeat(65)] {
+        let expected = ["StageDefinitionInvalid /completionTool"];
+        assert_eq!(found(tool, &format!("completionTool: {name:?}")), expected, "{name}");
+    }
+    assert_eq!(found(tool, &format!("completionTool: {}", "x".repeat(64))), [""; 0]);
+    for (schema, fits) in [
+        ("{type: array, items: {type: string}}", false),
+        ("{type: [string, \"null\"]}", false),
+        ("{type: [object, \"null\"]}", true),
+        ("{}", true),
+        ("{required: [a]}", true),
+    ] {
+        let expected: &[&str] = if fits { &[] } else { &["StageCompletionSchemaInvalid /completionSchema"] };
+        assert_eq!(found("{$ref: schemas/done.json}", schema), expected, "{schema}");
+    }
+}
+
 /// B-2.5, case 10: a fault says what it is about, by the name that the contract has for it.
 #[test]
 fn faults_of_a_machine_name_what_they_are_about() {

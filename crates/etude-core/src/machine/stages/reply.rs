@@ -90,8 +90,8 @@ impl Asked<'_> {
     pub(super) fn assert(&self, reply: Reply) -> Result<(Verdict, Option<String>), Failure> {
         let members = self.object(reply)?;
         let verdict = members.get("verdict").and_then(Value::as_str).and_then(Verdict::from_word);
-        let verdict =
-            verdict.ok_or_else(|| self.wrong_word("verdict", members.get("verdict"), "`ok`, `retry` or `fail`"))?;
+        let verdict = verdict
+            .ok_or_else(|| self.wrong_word("verdict", members.get("verdict"), "`ok`, `retry`, `fail` or `skip`"))?;
         Ok((verdict, text(&members, "reason")))
     }
 

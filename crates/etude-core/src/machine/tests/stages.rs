@@ -365,6 +365,16 @@ fn scripts_of_a_machine_inherit_the_basics() {
     assert_eq!(scripts.len(), 5, "{scripts:?}");
 }
 
+/// B-R2: a judge whose word is none of the four is shown all of them.
+#[test]
+fn a_judge_is_shown_all_words() {
+    let judged = Stage { assert: Assert::Script(script("judge")), ..stage() };
+    let case = pipeline([goes_through(StageMachine { stages: vec![Arc::new(judged)], ..machine() })]);
+    let turns = "p/x/one#1/turn1 calls done {}\np/x/one#1/assert output {\"verdict\":\"maybe\"}";
+    let message = play(&case, turns).machine.result().expect("a result").errors[0].message.clone();
+    assert!(message.ends_with(r#"gave "maybe" as `verdict`; it must be `ok`, `retry`, `fail` or `skip`"#), "{message}");
+}
+
 /// X-3: a run that an earlier interpreter began goes on as that one led it: it asks once more about what a batch lost.
 #[test]
 fn runs_of_earlier_interpreters_ask_as_they_did() {
