@@ -13,7 +13,6 @@ use super::schema;
 use crate::check::{Findings, value_of};
 use crate::code::Code;
 use crate::diagnose::{fields as diagnose_fields, stage_machine as diagnose, values};
-
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::fields::stage_machine::{BACKOFF, RETRY_POLICY, STAGE};
 use crate::fields::{Field, Kind};
