@@ -29,12 +29,19 @@ pub struct Request {
     pub decider: Option<String>,
     /// The number of bytes that are wanted, from the first one on; `None`: all.
     pub first_bytes: Option<u64>,
+    /// True if the request is part of a call, which needs the scope of its tool alone. Only a read may be part of one.
+    pub is_of_call: bool,
 }
 
 impl Request {
     /// Reads a document.
     pub fn get(path: impl Into<String>) -> Self {
-        Self { method: Method::Get, path: path.into(), body: None, decider: None, first_bytes: None }
+        Self { method: Method::Get, path: path.into(), body: None, decider: None, first_bytes: None, is_of_call: false }
+    }
+
+    /// Reads a document for a call, whose tool says which scope is needed: `run` does not imply `read`.
+    pub fn for_call(path: impl Into<String>) -> Self {
+        Self { is_of_call: true, ..Self::get(path) }
     }
 
     /// Sends a document.
@@ -75,7 +82,8 @@ pub type Configuring<'a> = Pin<Box<dyn Future<Output = BTreeMap<String, Settings
 /// The future of a list of skills.
 pub type Listing<'a> = Pin<Box<dyn Future<Output = Vec<Skill>> + Send + 'a>>;
 
-/// The interface as one caller sees it. Scopes and `--only` of the caller's token hold for every request.
+/// The interface as one caller sees it. `--only` of the caller's token holds for every request, and so do its scopes, but for
+/// [`Request::for_call`].
 pub trait Api: Send + Sync {
     /// The response to a request.
     fn send(&self, request: Request) -> Replying<'_>;

@@ -214,7 +214,7 @@ pub(crate) async fn ask(
 }
 
 async fn is_decided(api: &dyn Api, question: &Question) -> bool {
-    api.send(Request::get(format!("/v1/decisions/{}", escaped(&question.id)))).await.status == 404
+    api.send(Request::for_call(format!("/v1/decisions/{}", escaped(&question.id)))).await.status == 404
 }
 
 /// Waits until somebody else has decided.

@@ -376,7 +376,7 @@ fn running_note(api: &dyn Api, run: &Run) -> String {
 
 /// The document of a run.
 pub(crate) async fn read(api: &dyn Api, run_id: &str) -> Result<Run, RpcError> {
-    let reply = api.send(Request::get(format!("/v1/runs/{}", escaped(run_id)))).await;
+    let reply = api.send(Request::for_call(format!("/v1/runs/{}", escaped(run_id)))).await;
     match (reply.status, Run::parse(&reply.body)) {
         (200, Some(run)) => Ok(run),
         _ => Err(RpcError::internal(crate::result::sentence(&reply))),

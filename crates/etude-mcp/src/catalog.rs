@@ -78,10 +78,10 @@ pub(crate) struct Catalog {
 
 impl Catalog {
     pub(crate) async fn read(api: &dyn Api, selection: &Selection, context: &Context) -> Result<Self, RpcError> {
-        let reply = api.send(Request::get("/v1/apps")).await;
+        // The scope decides about each tool: a token that may only run knows what it runs (S-157).
+        let reply = api.send(Request::for_call("/v1/apps")).await;
         let document: Value = match reply.status {
             200 => serde_json::from_slice(&reply.body).map_err(|e| RpcError::internal(e.to_string()))?,
-            403 => json!({"apps": []}),
             _ => return Err(RpcError::internal(crate::result::sentence(&reply))),
         };
         let apps: Vec<&Value> = document["apps"].as_array().into_iter().flatten().collect();

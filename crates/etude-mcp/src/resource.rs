@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::api::Request;
+use crate::api::{Api, Request};
 use crate::call::{escaped, read as run};
 use crate::catalog::Catalog;
 use crate::service::{Context, Service};
@@ -13,8 +13,11 @@ use crate::wire::{Params, Revision, RpcError};
 /// The most that one read returns, in bytes.
 const MAX_READ: usize = 256 * 1024;
 
-/// The pipelines. Runs are too many for a list; templates name them.
-pub(crate) fn list(catalog: &Catalog) -> Value {
+/// The pipelines, for a caller that may read them. Runs are too many for a list; templates name them.
+pub(crate) fn list(api: &dyn Api, catalog: &Catalog) -> Value {
+    if !api.may("read") {
+        return json!([]);
+    }
     let pipelines = catalog.targets.iter().filter(|target| target.kind == "pipeline");
     let document = |target: &crate::catalog::Target| {
         json!({
@@ -80,7 +83,7 @@ fn text(bytes: &[u8]) -> Option<&str> {
 }
 
 async fn bytes(service: &Service, uri: &str) -> Option<Vec<u8>> {
-    let path = uri.strip_prefix("etude://")?;
+    let path = uri.strip_prefix("etude://").filter(|_| service.api.may("read"))?;
     let parts: Vec<&str> = path.split('/').collect();
     // Segments go into a path as they are, so they must not be more than segments.
     if parts.iter().any(|part| part.is_empty() || matches!(*part, "." | "..") || part.contains(['?', '#'])) {

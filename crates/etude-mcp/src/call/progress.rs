@@ -45,7 +45,7 @@ impl<'a> Progress<'a> {
             return;
         }
         let after = self.after.as_ref().map(|id| format!("&after={id}")).unwrap_or_default();
-        let reply = api.send(Request::get(format!("/v1/runs/{run_id}/events?limit=1000{after}"))).await;
+        let reply = api.send(Request::for_call(format!("/v1/runs/{run_id}/events?limit=1000{after}"))).await;
         let page: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
         for event in page["events"].as_array().into_iter().flatten() {
             self.after = event["id"].as_str().map(str::to_owned).or_else(|| self.after.take());

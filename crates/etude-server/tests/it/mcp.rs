@@ -108,6 +108,36 @@ fn a_token_has_the_tools_of_its_scopes() {
     assert_eq!(limited.call("deploy-a", &json!({}))["structuredContent"]["output"], 1);
 }
 
+/// S-157: a token that may only run has the tool of each pipeline that it covers and calls it to its end, at once and as a task. It
+/// reads nothing else.
+#[test]
+fn a_token_that_may_only_run_calls_pipelines() {
+    let server = Running::start();
+    server.pipeline("deploy-a", "", &["echo '{\"output\": 1}'"]);
+    server.pipeline("deploy-slow", "", &[SLOW]);
+    server.pipeline("other", "", &["echo '{\"output\": 2}'"]);
+    let runner = server.token("runner", &[Scope::Run], &["deploy-*"], None);
+    let mut runner = Client::new(&server, &runner);
+    assert_eq!(runner.names(), ["deploy-a", "deploy-slow", "etude_cancel", "etude_resume"]);
+    assert_eq!(runner.call("deploy-a", &json!({}))["structuredContent"]["output"], 1);
+    let task = runner.call("deploy-slow", &json!({}));
+    let id = json!({"taskId": task["taskId"]});
+    assert_eq!(runner.result("tasks/get", &id)["status"], "working");
+    std::fs::write(server.dir().join("demo/pipelines/deploy-slow/go"), "").expect("written");
+    std::fs::write(server.dir().join("demo/go"), "").expect("written");
+    let run_id = task["taskId"].as_str().expect("an id");
+    server.until(run_id, &["succeeded"]);
+    assert_eq!(runner.result("tasks/get", &id)["result"]["structuredContent"]["output"], 7);
+    runner.capabilities = json!({});
+    for name in ["other", "etude_find", "etude_runs", "etude_show"] {
+        assert_eq!(runner.code("tools/call", &json!({"name": name, "arguments": {}})), -32602, "{name}");
+    }
+    assert_eq!(runner.result("resources/list", &json!({}))["resources"], json!([]));
+    for uri in [format!("etude://runs/{run_id}"), format!("etude://runs/{run_id}/output")] {
+        assert_eq!(runner.code("resources/read", &json!({"uri": uri})), -32602, "{uri}");
+    }
+}
+
 /// S-149: another token's task is unknown, also to `tasks/cancel`. S-147: another server on the journal knows the task.
 #[test]
 fn a_task_belongs_to_its_token_and_to_every_server() {
