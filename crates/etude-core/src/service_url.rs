@@ -184,7 +184,8 @@ fn each_url<'t>(text: &'t str, mut take: impl FnMut(Piece<'t>)) {
         let end = after.find(|c: char| c.is_whitespace() || "\"'`<>".contains(c)).unwrap_or(after.len());
         let end = mark + 3 + after[..end].trim_end_matches([')', ']', '}', ',', '.', ';', ':', '!']).len();
         take(Piece::Text(&rest[..scheme]));
-        match scheme == mark {
+        // A message that names a scheme alone, such as `https://`, has no URL there.
+        match scheme == mark || end == mark + 3 {
             true => take(Piece::Text(&rest[scheme..end])),
             false => take(Piece::Url(&rest[scheme..end])),
         }
@@ -282,7 +283,8 @@ mod tests {
                 assert!(!shown.contains(part), "{shown}");
             }
         }
-        assert_eq!(redact("see (https://a:b@h/p?q=1), or not://"), "see (https://h/p), or (invalid URL)");
+        assert_eq!(redact("see (https://a:b@h/p?q=1), or not://"), "see (https://h/p), or not://");
+        assert_eq!(redact("it has no `https://`: a://b:c@"), "it has no `https://`: (invalid URL)");
         assert_eq!(redact("a :// b"), "a :// b");
     }
 
