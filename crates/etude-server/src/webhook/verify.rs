@@ -73,7 +73,7 @@ fn fits(verify: &Verify, secret: &str, delivery: &Delivery<'_>) -> Option<bool> 
         }
         VerifyKind::Hmac => {
             let text = delivery.header(verify.header.as_deref()?)?.strip_prefix(verify.prefix.as_str())?;
-            let signature = if verify.is_base64 { STANDARD.decode(text).ok()? } else { from_hex(text)? };
+            let signature = if verify.is_base64 { STANDARD.decode(text).ok()? } else { from_any_hex(text)? };
             let algorithm = if verify.is_sha512 { HMAC_SHA512 } else { HMAC_SHA256 };
             is_signed(algorithm, secret.as_bytes(), &[body], &signature)
         }
@@ -106,11 +106,20 @@ fn is_equal(given: &str, secret: &str) -> bool {
     hmac::verify(&key, given.as_bytes(), hmac::sign(&key, secret.as_bytes()).as_ref()).is_ok()
 }
 
-/// Bytes of an even number of hexadecimal digits.
+/// Bytes of an even number of lower-case hexadecimal digits, as the named schemes send them: another bit in a digit is another signature.
 fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let pairs = text.as_bytes().chunks(2);
-    pairs.map(|pair| Some(digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?)).collect()
+    let digit = |byte: &u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    text.as_bytes().chunks(2).map(|pair| Some(digit(pair.first()?)? << 4 | digit(pair.get(1)?)?)).collect()
+}
+
+/// The same for senders of any kind, of which some send upper-case digits alone.
+fn from_any_hex(text: &str) -> Option<Vec<u8>> {
+    let is_upper = !text.bytes().any(|byte| byte.is_ascii_lowercase());
+    if is_upper { from_hex(&text.to_ascii_lowercase()) } else { from_hex(text) }
 }
 
 #[cfg(test)]
@@ -135,6 +144,15 @@ mod tests {
         verify(verify_by, &secrets, &Delivery { headers: &map, body: body.as_bytes(), now_ms: now_s * 1_000 })
     }
 
+    /// The texts that differ from `text` in one bit and can be the value of a header.
+    fn changed_bits(text: &str) -> impl Iterator<Item = String> {
+        (0..text.len() * 7).filter_map(|bit| {
+            let mut bytes = text.as_bytes().to_vec();
+            bytes[bit / 7] ^= 1 << (bit % 7);
+            String::from_utf8(bytes).ok().filter(|changed| changed.parse::<http::HeaderValue>().is_ok())
+        })
+    }
+
     /// S-114: the vector of GitHub's documentation ("Validating webhook deliveries"); any changed bit is refused.
     #[test]
     fn github_signatures_verify() {
@@ -150,10 +168,8 @@ mod tests {
         assert!(!check(&["other"], signature, "Hello, World!"));
         assert!(!check(&[], signature, "Hello, World!") && !check(&[""], signature, "Hello, World!"));
         assert!(!check(&[secret], signature, "Hello, World?"));
-        for at in 7..signature.len() {
-            let mut changed = signature.as_bytes().to_vec();
-            changed[at] = if changed[at] == b'0' { b'1' } else { b'0' };
-            assert!(!check(&[secret], std::str::from_utf8(&changed).expect("ASCII"), "Hello, World!"), "{at}");
+        for changed in changed_bits(signature) {
+            assert!(!check(&[secret], &changed, "Hello, World!"), "{changed}");
         }
         assert!(!check(&[secret], "sha256=", "Hello, World!") && !check(&[secret], &signature[7..], "Hello, World!"));
     }
@@ -176,6 +192,11 @@ mod tests {
         assert!(!holds(&verify_by, &[secret], &headers(time), body, now + 301));
         assert!(!holds(&verify_by, &[secret], &headers(time), body, now - 301));
         assert!(!holds(&verify_by, &[secret], &headers("1614265331"), body, now));
+        let signature = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
+        for changed in changed_bits(signature) {
+            let changed = [headers(time)[0], headers(time)[1], ("webhook-signature", &*changed)];
+            assert!(!holds(&verify_by, &[secret], &changed, body, now), "{changed:?}");
+        }
         // A secret without a key signs nothing.
         let signed = sign_with(b"", &["msg_p5jXN8AQM9LWM0D4loKWxJek", time, body].join("."));
         let forged = [headers(time)[0], headers(time)[1], ("webhook-signature", &*format!("v1,{signed}"))];
@@ -197,6 +218,10 @@ mod tests {
         assert!(holds(&verify_by, &[secret], &headers, body, 1_531_420_618));
         assert!(!holds(&verify_by, &[secret], &headers, body, 1_531_420_618 + 301));
         assert!(!holds(&verify_by, &[secret], &headers, &body[1..], 1_531_420_618));
+        for changed in changed_bits(headers[1].1) {
+            let changed = [headers[0], (headers[1].0, &*changed)];
+            assert!(!holds(&verify_by, &[secret], &changed, body, 1_531_420_618), "{changed:?}");
+        }
     }
 
     /// S-114, S-118: the vector of Stripe's own libraries (stripe-dotnet, `event_test_signature.json`).
@@ -214,6 +239,9 @@ mod tests {
         assert!(check(&format!("t={time},v1=00,{v1}"), body, time));
         assert!(!check(&format!("t={time},{v0}"), body, time));
         assert!(!check(&format!("t={},{v1}", time + 1), body, time));
+        for changed in changed_bits(v1) {
+            assert!(!check(&format!("t={time},{changed}"), body, time), "{changed}");
+        }
         assert!(!check(&format!("t={time},{v1}"), body, time + 301));
         assert!(!check(&format!("t={time},{v1}"), body.trim_end(), time));
     }
@@ -224,7 +252,13 @@ mod tests {
         let body = "what do ya want for nothing?";
         let sha256 = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
         let plain = scheme(VerifyKind::Hmac);
-        assert!(holds(&plain, &["Jefe"], &[("x-signature", sha256)], body, 0));
+        // Digits are of one case: another bit in one of them is another signature.
+        for signature in [sha256, &sha256.to_ascii_uppercase()] {
+            assert!(holds(&plain, &["Jefe"], &[("x-signature", signature)], body, 0));
+            for changed in changed_bits(signature) {
+                assert!(!holds(&plain, &["Jefe"], &[("x-signature", &changed)], body, 0), "{changed}");
+            }
+        }
         let prefixed = Verify { prefix: "v=".to_owned(), is_base64: true, ..plain.clone() };
         let encoded = format!("v={}", STANDARD.encode(from_hex(sha256).expect("digits")));
         assert!(holds(&prefixed, &["Jefe"], &[("x-signature", &encoded)], body, 0));
