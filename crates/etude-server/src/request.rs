@@ -201,7 +201,8 @@ impl Members {
     }
 }
 
-fn malformed(error: &serde_json::Error) -> Problem {
+/// The problem of a body that is not JSON, with the place (S-27).
+pub(crate) fn malformed(error: &serde_json::Error) -> Problem {
     let (line, column) = (error.line().max(1), error.column().max(1));
     let text = error.to_string();
     let why = text.split(" at line ").next().unwrap_or(&text).to_owned();

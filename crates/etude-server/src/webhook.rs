@@ -19,7 +19,7 @@ use crate::admission::{self, Admission, Candidate, Full};
 use crate::app::not_loaded;
 use crate::ledger::{self, Page};
 use crate::problem::{Code, Problem};
-use crate::request::{Call, Respond, json_response};
+use crate::request::{Call, Respond, json_response, malformed};
 use crate::run::blocking;
 use crate::schedule::broken;
 use crate::server::{ServedApp, Server};
@@ -139,23 +139,21 @@ fn accept(server: &Arc<Server>, incoming: &Incoming) -> Result<Value, Problem> {
         note_refused(server, incoming)?;
         return Err(Problem::new(Code::Unauthenticated, "the signature of the delivery does not hold"));
     }
-    let body: Option<Value> = serde_json::from_slice(&incoming.bytes).ok();
-    let own_id = verify::delivery_id(by, &incoming.headers, body.as_ref().unwrap_or(&Value::Null));
+    let parsed = serde_json::from_slice::<Value>(&incoming.bytes);
+    let own_id = verify::delivery_id(by, &incoming.headers, parsed.as_ref().unwrap_or(&Value::Null));
     let digest = Digest::of(&incoming.bytes);
     let id = match (&own_id, webhook.repeats) {
         (Some(id), _) => id.clone(),
         (None, true) => uuid::Uuid::new_v4().to_string(),
         (None, false) => digest.to_string(),
     };
+    let body = match parsed {
+        Ok(body) => Some(body),
+        Err(error) if needs_json(webhook) => return Err(malformed(&error)),
+        Err(_) => None,
+    };
     let holds =
         |(path, wanted): &(String, Value)| incoming.lookup(body.as_ref(), path).is_some_and(|value| value == *wanted);
-    let uses_body = |reference: &String| reference.starts_with("body");
-    let references = webhook.input.as_ref().map(|input| template::references(&Value::from(input.clone())));
-    let needs_json = webhook.when.iter().any(|(path, _)| uses_body(path))
-        || references.is_none_or(|references| references.iter().any(uses_body));
-    if needs_json && body.is_none() {
-        return Err(Problem::new(Code::Malformed, "the body is not JSON"));
-    }
     if !webhook.when.iter().all(holds) {
         let written = note(server, incoming.entry(id.clone(), "ignored", None), Expected::Nothing)?;
         return Ok(match written {
@@ -189,6 +187,14 @@ fn accept(server: &Arc<Server>, incoming: &Incoming) -> Result<Value, Problem> {
     entry.body = body.to_string();
     note(server, entry, Expected::Nothing)?;
     Ok(response(&first))
+}
+
+/// True if a condition or the input of the webhook is taken from the body as JSON.
+fn needs_json(webhook: &Webhook) -> bool {
+    let uses_body = |reference: &String| reference.starts_with("body");
+    let references = webhook.input.as_ref().map(|input| template::references(&Value::from(input.clone())));
+    webhook.when.iter().any(|(path, _)| uses_body(path))
+        || references.is_none_or(|references| references.iter().any(uses_body))
 }
 
 /// Notes a delivery that was refused. Anybody can send one, so in each second only some reach the journal.

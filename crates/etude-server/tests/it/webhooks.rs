@@ -69,7 +69,7 @@ fn a_delivery_starts_no_learned_pipeline_that_is_not_in_use() {
     }
 }
 
-/// S-120: a `when` that does not hold is `ignored`, and so is one without a value.
+/// S-27, S-120: a body that is not JSON says where; a `when` that does not hold is `ignored`, and so is one without a value.
 #[test]
 fn a_delivery_that_does_not_fit_is_ignored() {
     let more = ", when: {header.x-kind: push, body.ref: main}, input: {text: \"{{body.ref}} {{header.x-kind}}\", n: \"{{body.n}}\"}}";
@@ -83,7 +83,14 @@ fn a_delivery_that_does_not_fit_is_ignored() {
     let reply = deliver(&server, "c", "s3cret", "{\"ref\": \"main\", \"n\": 12}").json();
     let run = server.until(reply["run_id"].as_str().expect("a run"), &["succeeded"]);
     assert_eq!(run["input"], json!({"n": 12, "text": "main push"}));
-    assert_eq!(deliver(&server, "d", "s3cret", "ref=main").problem(), (400, "malformed".to_owned()));
+    let malformed = deliver(&server, "d", "s3cret", "{\n \"ref\": main}");
+    assert_eq!(malformed.problem(), (400, "malformed".to_owned()));
+    assert_eq!(
+        (&malformed.json()["line"], &malformed.json()["column"]),
+        (&json!(2), &json!(9)),
+        "{}",
+        malformed.text()
+    );
     let wrong = deliver(&server, "e", "s3cret", "{\"ref\": \"main\", \"n\": \"x\"}");
     assert_eq!(wrong.problem(), (422, "input_invalid".to_owned()));
 }
