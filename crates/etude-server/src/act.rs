@@ -15,6 +15,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::app::not_loaded;
+use crate::notice;
 use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond, text_response};
 use crate::run::{blocking, engine_failed, row_text, visible};
@@ -84,11 +85,11 @@ pub(crate) fn cancel_run(server: &Arc<Server>, row: &RunRow, reason: &str, kills
         return Ok(());
     }
     // A run that no process executes is continued, so that its destructor runs.
-    if server.drives(&row.placement)
-        && !view.row.is_live
-        && let Ok(session) = engine.claim(&row.id)
-    {
-        work::drive(server, session, Resume { accept_changes: true, attempt: None })?;
+    if server.drives(&row.placement) && !view.row.is_live {
+        notice::report_before(server, &view.row)?;
+        if let Ok(session) = engine.claim(&row.id) {
+            work::drive(server, session, Resume { accept_changes: true, attempt: None })?;
+        }
     }
     Ok(())
 }
@@ -130,6 +131,7 @@ async fn continued(call: &Call, accept_changes: bool, limits: Limits, from: Opti
             let queued = tokio::runtime::Handle::current().block_on(engine.requeue(&of));
             return queued.map_err(|e| engine_failed(&e));
         }
+        notice::report_before(&server, &row)?;
         // A process that holds the run is named before anything else is checked. It counts like one from the queue (S-91, S-92).
         let session = engine.take(&of, &server.limits(), server.clock().now_ms()).map_err(|e| engine_failed(&e))?;
         let session = session.ok_or_else(|| {

@@ -22,7 +22,7 @@ use crate::run::{blocking, engine_failed};
 use crate::schedule::broken;
 use crate::server::{ServedApp, Server};
 
-pub(crate) use collect::{Skipped, skipped};
+pub(crate) use collect::{Skipped, report_before, skipped};
 
 /// The longest time between two looks.
 const LOOK: Duration = Duration::from_secs(1);
@@ -104,28 +104,31 @@ fn look(server: &Arc<Server>) {
 
 /// Where the reports of a notice stand. One that is seen for the first time reports what comes from now on.
 fn place(server: &Server, found: &Found) -> Result<Place, Problem> {
+    if let Some(place) = known_place(server, found)? {
+        return Ok(place);
+    }
+    let change = server.engine().last_change().map_err(|e| engine_failed(&e))?;
+    let place = Place { change, kept: change, since_ms: server.clock().now_ms() };
+    write_place(server, found, place)?;
+    remember(server, found, place);
+    Ok(place)
+}
+
+/// The same; `None` of a notice that no server has seen yet.
+fn known_place(server: &Server, found: &Found) -> Result<Option<Place>, Problem> {
     let memory = (found.app.dir.clone(), found.notice().name.clone());
     let remembered = server.notices().places.lock().unwrap_or_else(PoisonError::into_inner).get(&memory).copied();
-    if let Some(place) = remembered {
-        return Ok(place);
+    if remembered.is_some() {
+        return Ok(remembered);
     }
     let key = Some(found.notice().name.clone());
     let query = EntryQuery { book: places_book(&found.app), key, ..EntryQuery::default() };
-    let place = match ledger::entries(server, &query)?.pop() {
-        Some(entry) => {
-            let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
-            let change = body["change"].as_u64().unwrap_or_default();
-            Place { change, kept: change, since_ms: entry.at_ms }
-        }
-        None => {
-            let change = server.engine().last_change().map_err(|e| engine_failed(&e))?;
-            let place = Place { change, kept: change, since_ms: server.clock().now_ms() };
-            write_place(server, found, place)?;
-            place
-        }
-    };
+    let Some(entry) = ledger::entries(server, &query)?.pop() else { return Ok(None) };
+    let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
+    let change = body["change"].as_u64().unwrap_or_default();
+    let place = Place { change, kept: change, since_ms: entry.at_ms };
     remember(server, found, place);
-    Ok(place)
+    Ok(Some(place))
 }
 
 fn remember(server: &Server, found: &Found, place: Place) {

@@ -57,6 +57,23 @@ pub(super) fn collect(server: &Arc<Server>, found: &Found) -> Result<(), Problem
     }
 }
 
+/// Writes the pending notices of the state that a run is about to leave. Changes are read in the state that their run has by then, so
+/// a look that came later would find nothing of it.
+pub(crate) fn report_before(server: &Arc<Server>, row: &RunRow) -> Result<(), Problem> {
+    // A file that cannot be read has no notices; `etude check` reports it.
+    let Some((app, automation)) = server.app_of(row).and_then(|app| Some((app, server.automation(app).ok()?))) else {
+        return Ok(());
+    };
+    for index in (0..automation.notices.len()).filter(|index| automation.notices[*index].broken.is_empty()) {
+        let found = Found { app: app.clone(), automation: Arc::clone(&automation), index };
+        // What is behind the place was reported, or is from before the notice was there.
+        if super::known_place(server, &found)?.is_some_and(|place| row.change > place.change) {
+            report(server, &found, row)?;
+        }
+    }
+    Ok(())
+}
+
 /// True if the change makes a notice.
 fn report(server: &Arc<Server>, found: &Found, row: &RunRow) -> Result<bool, Problem> {
     let notice = found.notice();

@@ -13,6 +13,7 @@ use etude_runtime::record;
 
 use super::drive;
 use crate::decision;
+use crate::notice;
 use crate::problem::Problem;
 use crate::run::{engine_failed, result_in};
 use crate::server::Server;
@@ -185,13 +186,15 @@ pub(crate) fn continue_run(server: &Arc<Server>, run_id: &str) -> Result<(), Pro
     if server.is_draining() || !server.has_place() || server.works().active().contains_key(run_id) {
         return Ok(());
     }
-    if !server.drives(&server.engine().row(run_id).map_err(|e| engine_failed(&e))?.placement) {
+    let row = server.engine().row(run_id).map_err(|e| engine_failed(&e))?;
+    if !server.drives(&row.placement) {
         return Ok(());
     }
     if next_step(server, run_id, Duration::ZERO)? != Next::Continue {
         return Ok(());
     }
     let Some(limits) = server.limits_of_queues().into_iter().next() else { return Ok(()) };
+    notice::report_before(server, &row)?;
     match server.engine().take(run_id, &limits, server.clock().now_ms()) {
         Ok(Some(session)) => drive(server, session, Resume::default()),
         Ok(None) | Err(Error::Busy { .. }) => Ok(()),

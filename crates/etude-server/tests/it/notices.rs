@@ -144,6 +144,30 @@ fn a_notice_says_where_to_look() {
     assert_eq!((&list[1]["delivery_id"], &list[1]["attempts"][0]["status"]), (&json!(id), &json!(200)));
 }
 
+/// Section 7: a notice is written with the state change: a question is reported however soon it is answered.
+#[test]
+fn a_question_that_is_answered_at_once_is_reported() {
+    let (address, got) = receiver(|_| "200 OK");
+    let server = Running::start();
+    configure(&server, &format!("http://{address}/x"), ", allow_private: true");
+    let asked: Vec<Value> = (0..20)
+        .map(|_| {
+            let asked = server.run(&json!({"pipeline": "ask"}));
+            let question = &asked["waiting"][0];
+            let path = format!("/v1/decisions/{}", question["id"].as_str().expect("an id").replace('/', "%2F"));
+            let answer = json!({"approved": true, "question": question["payload"]["question"]});
+            let decided = server.send("POST", &path, Some(&answer));
+            assert_eq!(decided.status, 200, "{}", decided.text());
+            asked["run_id"].clone()
+        })
+        .collect();
+    let mut reported: Vec<Value> = asked.iter().map(|_| next(&got).document()["data"]["run_id"].clone()).collect();
+    reported.sort_by_key(Value::to_string);
+    let mut asked = asked;
+    asked.sort_by_key(Value::to_string);
+    assert_eq!(reported, asked);
+}
+
 /// S-123: a receiver that fails gets the same notice again, also from the next server.
 #[test]
 fn a_failed_delivery_is_repeated_across_a_restart() {
