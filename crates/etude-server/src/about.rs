@@ -79,6 +79,7 @@ pub(crate) async fn server(call: Call) -> Respond {
         "limits": {"max_runs": settings.max_runs, "max_queued": settings.max_queued},
         "draining": call.server.is_draining(), "addresses": call.server.addresses().urls(),
         "base_path": settings.base_path,
+        "url": call.server.origin().map(|origin| format!("{origin}{}", settings.base_path)),
     });
     if call.caller()?.may(Scope::Admin) {
         document["tokens"] = call.server.tokens().list().map_err(|e| tokens_failed(&e))?.into();

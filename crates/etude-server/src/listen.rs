@@ -69,6 +69,23 @@ impl Addresses {
         let scheme = if self.is_tls { "https" } else { "http" };
         self.tcp.iter().map(|address| format!("{scheme}://{address}")).collect()
     }
+
+    /// Where people reach the server, as links say it: at its first name behind a proxy, which has the certificate and the port, or on
+    /// another interface; otherwise at its first address. `None` if it has only its socket.
+    pub(crate) fn origin(&self, names: &[String], is_behind_proxy: bool) -> Option<String> {
+        let first = || self.urls().into_iter().next();
+        let Some(name) = names.first() else { return first() };
+        if is_behind_proxy {
+            return Some(format!("https://{name}"));
+        }
+        // A name of this machine need not lead to its loopback addresses.
+        let Some(outer) = self.tcp.iter().find(|address| !address.ip().is_loopback()) else { return first() };
+        Some(match (self.is_tls, outer.port()) {
+            (true, 443) => format!("https://{name}"),
+            (true, port) => format!("https://{name}:{port}"),
+            (false, port) => format!("http://{name}:{port}"),
+        })
+    }
 }
 
 /// Bound addresses that accept no connection yet.
@@ -149,4 +166,30 @@ async fn loopback(port: u16) -> Result<Vec<TcpListener>, Error> {
         }
     }
     unreachable!("the loop returns")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sections 3 and 9: links lead to where people reach the server, which is the proxy in front of it if there is one.
+    #[test]
+    fn links_lead_to_where_people_reach_the_server() {
+        let origin = |tcp: &[&str], is_tls, names: &[&str], is_behind_proxy| {
+            let tcp = tcp.iter().map(|address| address.parse().expect("an address")).collect();
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            let addresses = Addresses { tcp, socket: PathBuf::new(), is_tls };
+            addresses.origin(&names, is_behind_proxy).unwrap_or_default()
+        };
+        let own = ["127.0.0.1:3883", "[::1]:3883"];
+        let outer = ["127.0.0.1:3883", "0.0.0.0:443"];
+        assert_eq!(origin(&own, false, &[], false), "http://127.0.0.1:3883");
+        assert_eq!(origin(&own, false, &["etude.example"], true), "https://etude.example");
+        assert_eq!(origin(&outer, true, &["etude.example", "other"], false), "https://etude.example");
+        assert_eq!(origin(&["0.0.0.0:3883"], true, &["etude.example"], false), "https://etude.example:3883");
+        // A name of this machine need not lead to its loopback addresses, and without a name the proxy's is unknown.
+        assert_eq!(origin(&own, false, &["etude.example"], false), "http://127.0.0.1:3883");
+        assert_eq!(origin(&own, false, &[], true), "http://127.0.0.1:3883");
+        assert_eq!(origin(&[], false, &[], false), "");
+    }
 }

@@ -180,6 +180,6 @@ impl Api for Routes {
     }
 
     fn pages(&self) -> Option<String> {
-        self.server.addresses().urls().into_iter().next()
+        self.server.origin()
     }
 }

@@ -242,6 +242,11 @@ impl Server {
         &self.spending
     }
 
+    /// Where people reach the pages, without the base path and a trailing slash; `None` if the server listens on its socket only.
+    pub(crate) fn origin(&self) -> Option<String> {
+        self.addresses.origin(&self.settings.names, self.settings.is_behind_proxy)
+    }
+
     pub(crate) fn protocol_shared(&self) -> &crate::mcp::Shared {
         &self.protocol
     }

@@ -163,6 +163,5 @@ fn note(
 
 /// The address of a page.
 fn url(server: &Server, path: &str) -> String {
-    let address = server.addresses().urls().into_iter().next().unwrap_or_default();
-    format!("{address}{}{path}", server.settings().base_path)
+    format!("{}{}{path}", server.origin().unwrap_or_default(), server.settings().base_path)
 }
