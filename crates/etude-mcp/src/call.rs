@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
-use self::progress::Progress;
+pub(crate) use self::progress::Progress;
 use crate::api::{Api, Reply, Request};
 use crate::ask::{self, Asked};
 use crate::catalog::{Target, Tool};
+use crate::command;
 use crate::joined::{self, Key, Unfinished};
 use crate::result::{Run, ToolResult};
 use crate::service::{Context, Service};
@@ -71,15 +72,15 @@ fn reply(body: &str) -> Reply {
     Reply { status: 422, body: body.as_bytes().to_vec() }
 }
 
-/// Arguments of a fixed tool, with the faults found so far.
-struct Arguments {
+/// Arguments of a fixed tool or a command, with the faults found so far.
+pub(crate) struct Arguments {
     members: serde_json::Map<String, Value>,
     raw: std::collections::BTreeMap<String, Box<RawValue>>,
     faults: Vec<Value>,
 }
 
 impl Arguments {
-    fn new(arguments: &RawValue, known: &[&str]) -> Self {
+    pub(crate) fn new(arguments: &RawValue, known: &[&str]) -> Self {
         let members: serde_json::Map<String, Value> = serde_json::from_str(arguments.get()).unwrap_or_default();
         let raw = serde_json::from_str(arguments.get()).unwrap_or_default();
         let mut out = Self { members, raw, faults: Vec::new() };
@@ -90,7 +91,7 @@ impl Arguments {
         out
     }
 
-    fn fault(&mut self, name: &str, detail: String) {
+    pub(crate) fn fault(&mut self, name: &str, detail: String) {
         self.faults.push(json!({"pointer": format!("/{name}"), "detail": detail}));
     }
 
@@ -106,8 +107,28 @@ impl Arguments {
         value
     }
 
+    /// A text, or nothing.
+    pub(crate) fn optional(&mut self, name: &str) -> Option<String> {
+        match self.members.get(name) {
+            None | Some(Value::Null) => None,
+            Some(_) => self.required(name),
+        }
+    }
+
+    /// A list of texts; empty if there is none.
+    pub(crate) fn texts(&mut self, name: &str) -> Vec<String> {
+        match self.members.get(name).map(|value| serde_json::from_value(value.clone())) {
+            None => Vec::new(),
+            Some(Ok(texts)) => texts,
+            Some(Err(_)) => {
+                self.fault(name, format!("`{name}` is an array of strings"));
+                Vec::new()
+            }
+        }
+    }
+
     /// The problem of the faults, in the form of the interface.
-    fn problem(&self) -> Option<Reply> {
+    pub(crate) fn problem(&self) -> Option<Reply> {
         let details: Vec<&str> = self.faults.iter().filter_map(|fault| fault["detail"].as_str()).collect();
         let document = json!({"code": "input_invalid", "detail": details.join("; "), "errors": self.faults});
         (!self.faults.is_empty()).then(|| reply(&document.to_string()))
@@ -204,7 +225,7 @@ impl From<RpcError> for Failed {
     }
 }
 
-/// The call of a pipeline or machine.
+/// The call of a pipeline, machine or command.
 async fn run(
     service: &Service,
     context: &Context,
@@ -213,6 +234,9 @@ async fn run(
     arguments: &RawValue,
 ) -> Result<Box<RawValue>, Failed> {
     let api = &service.api;
+    if let Some(command) = &target.command {
+        return Ok(command::call(&**api, context, target, command, arguments).await?);
+    }
     let settings = context.settings(&target.app);
     let key = joined::key(api.caller(), target, arguments.get());
     let care = {

@@ -1,9 +1,10 @@
-//! The tools: one for each pipeline and machine, and the fixed ones.
+//! The tools: one for each pipeline, machine and command of an application, and the fixed ones.
 
 use globset::GlobMatcher;
 use serde_json::{Map, Value, json};
 
 use crate::api::{Api, Request};
+use crate::command::{self, Command};
 use crate::naming;
 use crate::schema;
 use crate::service::Context;
@@ -40,19 +41,21 @@ impl Selection {
     }
 }
 
-/// A pipeline or a machine as a tool.
+/// A pipeline, a machine or a command of an application as a tool.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     /// The tool's name.
     pub(crate) name: String,
     pub(crate) app: String,
-    /// `pipeline` or `machine`.
+    /// `pipeline`, `machine` or `command`.
     pub(crate) kind: &'static str,
-    /// The name in the app.
+    /// The name in the app; of a command, the slug of its application.
     pub(crate) of: String,
     pub(crate) description: String,
     pub(crate) input: Value,
     pub(crate) is_read_only: bool,
+    /// What a command is called with.
+    pub(crate) command: Option<Command>,
 }
 
 /// A tool that a name stands for.
@@ -65,6 +68,13 @@ pub(crate) enum Tool {
     Resume,
     Call,
     Run(Box<Target>),
+}
+
+impl Target {
+    /// What tells it from all others of its kind.
+    fn whole(&self) -> &str {
+        if self.command.is_some() { &self.name } else { &self.of }
+    }
 }
 
 /// What the caller's token may see of the apps, as their files are now.
@@ -93,16 +103,19 @@ impl Catalog {
                 let entries = entries.filter(|entry| entry["valid"] != false);
                 targets.extend(entries.filter_map(|entry| target(slug, kind, entry)));
             }
+            let applications = app["applications"].as_array().into_iter().flatten();
+            targets.extend(applications.flat_map(|application| command::targets(slug, application)));
         }
         targets.retain(|target| api.covers(&target.of) && api.may("run"));
-        targets.sort_by(|a, b| (&a.of, a.kind, &a.app).cmp(&(&b.of, b.kind, &b.app)));
+        targets.sort_by(|a, b| (&a.of, a.kind, &a.app, &a.name).cmp(&(&b.of, b.kind, &b.app, &b.name)));
         let wanted: Vec<(String, String)> = targets
             .iter()
-            .map(|target| (target.name.clone(), format!("{} {} {}", target.app, target.kind, target.of)))
+            .map(|target| (target.name.clone(), format!("{} {} {}", target.app, target.kind, target.whole())))
             .collect();
         for (target, name) in targets.iter_mut().zip(naming::unique(&wanted, &FIXED.map(|(name, _)| name))) {
             let read_only = context.settings(&target.app).read_only;
-            target.is_read_only = read_only.contains(&target.of) || read_only.contains(&name);
+            let is_listed = read_only.contains(&target.of) || read_only.contains(&name);
+            target.is_read_only = is_listed && target.command.is_none();
             target.name = name;
         }
         let is_compact =
@@ -117,7 +130,7 @@ impl Catalog {
         Ok(Self { apps, targets, is_compact, fixed })
     }
 
-    /// True if pipelines and machines are called through `etude_call`.
+    /// True if pipelines, machines and commands are called through `etude_call`.
     pub(crate) const fn is_compact(&self) -> bool {
         self.is_compact
     }
@@ -137,7 +150,7 @@ impl Catalog {
         (!self.is_compact).then(|| self.target(name)).flatten().map(|target| Tool::Run(Box::new(target.clone())))
     }
 
-    /// The pipeline or machine of a tool's name, whether it is listed or called through `etude_call`.
+    /// The pipeline, machine or command of a tool's name, whether it is listed or called through `etude_call`.
     pub(crate) fn target(&self, name: &str) -> Option<&Target> {
         self.targets.iter().find(|target| target.name == name)
     }
@@ -161,6 +174,7 @@ fn target(app: &str, kind: &'static str, entry: &Value) -> Option<Target> {
         description: entry["description"].as_str().unwrap_or_default().to_owned(),
         input: entry["input"].clone(),
         is_read_only: false,
+        command: None,
     })
 }
 
@@ -229,7 +243,7 @@ fn fixed(name: &str) -> Value {
             &["run_id"],
         ),
         _ => (
-            "Call a pipeline or machine by the name that `etude_find` returns.",
+            "Call a pipeline or machine by the name that `etude_find` returns, or a command of an application as `app_SLUG_COMMAND`.",
             vec![
                 ("tool", string("The name of the tool")),
                 ("arguments", json!({"type": "object", "description": "Its arguments"})),

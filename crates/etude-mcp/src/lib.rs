@@ -1,4 +1,5 @@
-//! The Model Context Protocol of `etude mcp` and `/mcp`: pipelines and machines as tools, runs as tasks.
+//! The Model Context Protocol of `etude mcp` and `/mcp`: pipelines, machines and commands of
+//! applications as tools, runs as tasks.
 //!
 //! The crate knows the protocol and nothing of journals or connections. It reaches runs through [`Api`], the HTTP interface of the
 //! server, called in the same process.
@@ -7,6 +8,7 @@ mod api;
 mod ask;
 mod call;
 mod catalog;
+mod command;
 mod joined;
 mod naming;
 mod peer;

@@ -9,7 +9,7 @@ use crate::wire::{Outcome, raw};
 mod wire;
 
 use wire::Structured;
-pub(crate) use wire::{Run, ToolResult};
+pub(crate) use wire::{Envelope, Run, ToolResult};
 
 /// The most of an output that a result has as text, in bytes. The rest is a link.
 const MAX_TEXT: usize = 16 * 1024;
@@ -68,6 +68,9 @@ impl ToolResult {
         for diagnostic in problem["diagnostics"].as_array().into_iter().flatten() {
             message.push_str(&format!("\n{}", diagnostic["message"].as_str().unwrap_or_default()));
         }
+        for diagnostic in problem["envelope"]["diagnostics"].as_array().into_iter().flatten() {
+            message.push_str(&format!("\n{}", with_hint(diagnostic)));
+        }
         let fields = details.into_iter().flatten().filter_map(|detail| {
             let pointer = detail["pointer"].as_str()?;
             let pointer = pointer.strip_prefix("/input").unwrap_or(pointer);
@@ -85,6 +88,30 @@ impl ToolResult {
         };
         let structured_content = serde_json::value::to_raw_value(&structured).unwrap_or_default();
         Self { content: vec![text(&message)], structured_content, is_error: true }
+    }
+
+    /// What became of a command. It has no run.
+    pub(crate) fn of_command(envelope: &Envelope) -> Self {
+        let is_error = envelope.status != "succeeded";
+        let status = if is_error { "failed" } else { "succeeded" };
+        let error = |diagnostic: &Value| json!({"kind": diagnostic["name"], "message": diagnostic["message"]});
+        let errors: Vec<Value> = envelope.diagnostics.iter().filter(|_| is_error).map(error).collect();
+        let mut content = Vec::new();
+        if is_error {
+            let why: Vec<String> = envelope.diagnostics.iter().map(with_hint).collect();
+            let exit = envelope.exit_code.map(|code| format!(" with exit status {code}")).unwrap_or_default();
+            let ended = format!("the command `{}` has {}{exit}", envelope.command, envelope.status);
+            let parts = [ended, why.join("\n"), envelope.stderr.trim_end().to_owned()];
+            content.push(text(&parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")));
+        }
+        let output = &*envelope.output;
+        if !is_error || output.get() != "null" {
+            content.push(text(&as_text(output)));
+        }
+        // There is no resource with the rest of it.
+        let structured = Structured { run_id: None, status, output, errors: &errors, usage: &Value::Null, url: None };
+        let structured_content = serde_json::value::to_raw_value(&structured).unwrap_or_default();
+        Self { content, structured_content, is_error }
     }
 
     /// What became of a run. `note` is said first of a run that is not over.
@@ -121,6 +148,13 @@ impl ToolResult {
 pub(crate) fn sentence(reply: &Reply) -> String {
     let problem: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
     problem["detail"].as_str().map_or_else(|| format!("the server responded with {}", reply.status), str::to_owned)
+}
+
+/// The message of a diagnostic with what to do about it.
+fn with_hint(diagnostic: &Value) -> String {
+    let message = diagnostic["message"].as_str().unwrap_or_default();
+    let hint = diagnostic["hint"].as_str().map(|hint| format!("\nhint: {hint}"));
+    format!("{message}{}", hint.unwrap_or_default())
 }
 
 fn text(text: &str) -> Value {

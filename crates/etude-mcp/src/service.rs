@@ -227,7 +227,7 @@ impl Service {
         Ok(catalog)
     }
 
-    /// The pipeline or machine that this name stood for when the tools were read last.
+    /// The pipeline, machine or command that this name stood for when the tools were read last.
     pub(crate) fn target(&self, name: &str) -> Option<Box<Target>> {
         match self.last.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.tool(name)? {
             Tool::Run(target) => Some(target),
@@ -242,13 +242,13 @@ impl Service {
     async fn instructions(&self, context: &Context) -> Result<String, RpcError> {
         let catalog = self.catalog(context).await?;
         let tools = match catalog.is_compact() {
-            false => "Each pipeline and machine is a tool.",
+            false => "Each pipeline, machine and command of an application is a tool.",
             true => {
-                "There are too many pipelines and machines for a tool each: find one with `etude_find`, and call it with `etude_call`."
+                "There are too many pipelines, machines and commands for a tool each: find one with `etude_find`, and call it with `etude_call`."
             }
         };
         Ok(format!(
-            "{tools} A call starts a durable run. A call that takes long returns the status `running` with the run's id; read the run \
+            "{tools} A call of a pipeline or machine starts a durable run. A call that takes long returns the status `running` with the run's id; read the run \
              with `etude_show`. Giving up a call does not end its run, and an equal call joins it; `etude_cancel` ends it. Decisions \
              that approve something are made by people, not by tools."
         ))

@@ -156,6 +156,46 @@ fn slow() -> Test {
     })
 }
 
+/// S-140, S-142, S-143: commands of approved applications are tools with the results of all tools. One that a person must confirm
+/// says how, and starts nothing.
+#[test]
+fn commands_of_applications_are_tools() {
+    let test = crate::echo_box::with(&[]).pipeline("p", |p| p.note("a", "1"));
+    let mut client = Client::start(&test, &["--tools", "app_*_[aw]*"]);
+    let tools = client.tools();
+    let names: Vec<&str> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "app_echo-box_args", "app_echo-box_box_wipe", "app_echo-box_wipe", "etude_cancel", "etude_find", "etude_resume", "etude_runs",
+            "etude_show"
+        ]
+    );
+    assert_eq!(tools[0]["inputSchema"]["properties"]["args"]["type"], "array");
+    assert_eq!(tools[0]["annotations"]["destructiveHint"], true);
+    let result = client.call("app_echo-box_args", &json!({"args": ["word", "-x"]}));
+    let structured = &result["structuredContent"];
+    assert_eq!((&result["isError"], &structured["status"]), (&json!(false), &json!("succeeded")), "{result}");
+    assert_eq!((&structured["run_id"], &structured["output"]["args"]), (&Value::Null, &json!(["word", "-x"])));
+    let started = crate::echo_box::started(&test).len();
+    let result = client.call("app_echo-box_wipe", &json!({"args": ["--confirm"]}));
+    let text = result["content"][0]["text"].as_str().expect("a text");
+    assert_eq!(result["structuredContent"]["errors"][0]["kind"], "confirmation_required", "{result}");
+    assert!(result["isError"] == true && text.contains("etude approve ask-"), "{text}");
+    let result = client.call("app_echo-box_args", &json!({"words": ["a"]}));
+    assert_eq!(
+        (&result["isError"], &result["structuredContent"]["errors"][0]["pointer"]),
+        (&json!(true), &json!("/words"))
+    );
+    assert_eq!(crate::echo_box::started(&test).len(), started, "nothing else is started");
+    client.end();
+    let test = Test::new().pipeline("p", |p| p.note("a", "1"));
+    crate::echo_box::put(&test, crate::echo_box::PROJECT, &[]);
+    let mut client = Client::start(&test, &[]);
+    assert!(!client.names().iter().any(|name| name.starts_with("app_")), "it is not approved");
+    client.end();
+}
+
 /// S-139: stdout carries only messages, though the step prints to stderr; a call of each revision has the run's output.
 #[test]
 fn each_revision_lists_and_calls_a_pipeline() {

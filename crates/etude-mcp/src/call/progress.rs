@@ -15,7 +15,7 @@ pub(super) const INTERVAL: Duration = Duration::from_secs(10);
 const MAX_MESSAGE: usize = 200;
 
 /// Progress notifications of one call.
-pub(super) struct Progress<'a> {
+pub(crate) struct Progress<'a> {
     context: &'a Context,
     sent: u64,
     after: Option<String>,
@@ -29,6 +29,11 @@ impl<'a> Progress<'a> {
         let mut ticks = interval_at(began + interval, interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self { context, sent: 0, after: None, began, ticks }
+    }
+
+    /// Those of a call without steps.
+    pub(crate) fn every_ten_seconds(context: &'a Context) -> Self {
+        Self::new(context, INTERVAL)
     }
 
     fn send(&mut self, message: &str) {
@@ -61,7 +66,7 @@ impl<'a> Progress<'a> {
     }
 
     /// Reports the time that has passed, every 10 s.
-    pub(super) async fn tick(&mut self) {
+    pub(crate) async fn tick(&mut self) {
         self.ticks.tick().await;
         let seconds = self.began.elapsed().as_secs();
         self.send(&format!("running for {seconds} s"));

@@ -25,6 +25,20 @@ pub(crate) struct Run {
     pub(crate) links: Value,
 }
 
+/// What became of a command (C-1.13), as much of it as results need.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Envelope {
+    pub(crate) status: String,
+    pub(crate) command: String,
+    pub(crate) exit_code: Option<i32>,
+    pub(crate) output: Box<RawValue>,
+    #[serde(default)]
+    pub(crate) stderr: String,
+    #[serde(default)]
+    pub(crate) diagnostics: Vec<Value>,
+}
+
 /// `structuredContent` of the result of a run.
 #[derive(Debug, Serialize)]
 pub(super) struct Structured<'a> {
