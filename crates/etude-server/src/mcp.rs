@@ -1,6 +1,6 @@
 //! The protocol of agents: `/mcp`, and `etude mcp` on a pair of streams. Both call the routes of `/v1` in this process.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -32,6 +32,14 @@ pub use stdio::stdio;
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     unfinished: Arc<Unfinished>,
+    /// The address of the pages of another server that serves the apps, if this process has none of its own.
+    others_pages: Mutex<Option<String>>,
+}
+
+impl Shared {
+    fn others_pages(&self) -> MutexGuard<'_, Option<String>> {
+        self.others_pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The routes as one caller of the protocol sees them.
@@ -89,6 +97,7 @@ impl Routes {
             Method::Get => http::Method::GET,
             Method::Post => http::Method::POST,
         };
+        let is_start = request.method == Method::Post && request.path == "/v1/runs";
         let body = request.body.map_or_else(Body::empty, Body::from);
         let built = http::Request::builder().method(method).uri(request.path).header(CONTENT_TYPE, "application/json");
         let built = match request.first_bytes {
@@ -97,6 +106,7 @@ impl Routes {
         };
         let Ok(built) = built.body(body) else { return bug() };
         let server = Arc::clone(&self.server);
+        let has_no_pages = is_start && server.origin().is_none() && server.protocol_shared().others_pages().is_none();
         let readings = Readings::default();
         let entered = Entered { server, caller: Some(caller), peer: Peer::Socket, cause: Cause::Mcp, readings };
         let response = match route::local(entered, built).await {
@@ -104,6 +114,10 @@ impl Routes {
             Err(problem) => return refused(&problem),
         };
         let status = response.status().as_u16();
+        if has_no_pages && status == 201 {
+            // Before the run asks a question: its page is where a person decides.
+            beside::look(&self.server).await;
+        }
         match response.into_body().collect().await {
             Ok(body) => Reply { status, body: body.to_bytes().to_vec() },
             Err(_) => bug(),
@@ -180,6 +194,6 @@ impl Api for Routes {
     }
 
     fn pages(&self) -> Option<String> {
-        self.server.origin()
+        self.server.origin().or_else(|| self.server.protocol_shared().others_pages().clone())
     }
 }

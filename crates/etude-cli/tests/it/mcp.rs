@@ -453,6 +453,30 @@ fn a_form_does_not_settle_an_approval() {
     client.end();
 }
 
+/// Section 9: beside a server, results link to its page of the run, and questions that authorize are asked in URL mode.
+#[test]
+fn pages_of_a_server_beside_are_linked() {
+    let test = approval();
+    let serving =
+        Serving::start(&test, &["--port", "0", "--host", "etude.example", "--behind-proxy", "--base-path", "/e"]);
+    let mut client = Client::start(&test, &[]);
+    client.capabilities = json!({"elicitation": {"url": {}}});
+    let asked = client.call("deploy", &json!({}));
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    let requests = asked["inputRequests"].as_object().expect("requests");
+    let params = &requests.values().next().expect("a question")["params"];
+    let run_id = only_run(&mut client);
+    let page = format!("https://etude.example/e/runs/{run_id}");
+    assert_eq!((&params["mode"], &params["url"]), (&json!("url"), &json!(page)));
+    client.end();
+    let mut client = Client::start(&test, &[]);
+    let result = client.call("deploy", &json!({}));
+    let run_id = result["structuredContent"]["run_id"].as_str().expect("an id");
+    assert_eq!(result["structuredContent"]["url"], format!("https://etude.example/e/runs/{run_id}"));
+    client.end();
+    serving.end();
+}
+
 /// S-156: a server beside `etude mcp` drives its runs, which the end of the client does not end.
 #[test]
 fn a_server_drives_the_runs_of_its_clients() {

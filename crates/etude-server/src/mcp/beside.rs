@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use etude_runtime::engine::{Query, RunRow};
+use serde_json::Value;
 
 use crate::run::{blocking, engine_failed};
 use crate::server::Server;
@@ -20,7 +21,7 @@ pub(super) async fn work(server: Arc<Server>) {
         if server.is_draining() {
             return;
         }
-        if !is_served(&server).await {
+        if !look(&server).await {
             work::look(&server, true).await;
         }
         tokio::select! {
@@ -32,22 +33,33 @@ pub(super) async fn work(server: Arc<Server>) {
     }
 }
 
-/// True if another server knows the newest run of the apps, and so serves them.
-async fn is_served(server: &Arc<Server>) -> bool {
+/// True if another server serves the apps. The address of its pages is kept for links.
+pub(super) async fn look(server: &Arc<Server>) -> bool {
+    let other = find(server).await;
+    *server.protocol_shared().others_pages() = other.clone().flatten();
+    other.is_some()
+}
+
+/// The address of the pages of a server that knows the newest run of the apps, and so serves them.
+async fn find(server: &Arc<Server>) -> Option<Option<String>> {
     let of = Arc::clone(server);
     let newest = blocking(move || {
         let query = Query { apps: of.dirs(), limit: Some(1), ..Query::default() };
         let rows: Vec<RunRow> = of.engine().list(&query).map_err(|e| engine_failed(&e))?;
         Ok(rows.into_iter().next())
     });
-    let Ok(Some(newest)) = newest.await else { return false };
-    let Ok(token) = server.tokens().owner() else { return false };
-    let path = format!("/v1/runs/{}", newest.id);
+    let newest = newest.await.ok().flatten()?;
+    let token = server.tokens().owner().ok()?;
+    let path = format!("/v1/runs/{}?brief=true", newest.id);
     for socket in client::sockets(&server.settings().state_dir.join("serve")) {
-        let read = client::get(&socket, &path, &token);
-        if let Ok(Ok((200, _))) = tokio::time::timeout(RESPONSE, read).await {
-            return true;
+        let get = async |path| tokio::time::timeout(RESPONSE, client::get(&socket, path, &token)).await;
+        if let Ok(Ok((200, _))) = get(&path).await {
+            let about = match get("/v1/server").await {
+                Ok(Ok((200, body))) => serde_json::from_slice::<Value>(&body).unwrap_or_default(),
+                _ => Value::Null,
+            };
+            return Some(about["url"].as_str().map(str::to_owned));
         }
     }
-    false
+    None
 }
