@@ -180,6 +180,10 @@ impl Service {
 
     async fn dispatch(&self, context: &Context, method: &str, params: &Params) -> Outcome {
         let is_new = context.revision == Revision::July2026;
+        if method.ends_with("/list") && params.members.get("cursor").is_some_and(|cursor| !cursor.is_null()) {
+            // Every list is one page, so no cursor is from here.
+            return Err(RpcError::params("`cursor` is none that this server has sent: each list is one page"));
+        }
         match method {
             "initialize" if !is_new => raw(&self.initialize(context, params).await?),
             "ping" if !is_new => raw(&json!({})),

@@ -298,6 +298,10 @@ impl Headers {
             _ => return Ok(()),
         };
         let Some(name) = params.members.get(key).and_then(Value::as_str) else { return Ok(()) };
+        if self.name.is_none() && key == "uri" {
+            // Clients name tools and prompts in the header, and not all of them the address of a resource.
+            return Ok(());
+        }
         match self.name.as_deref().and_then(plain) {
             Some(given) if given == name => Ok(()),
             _ => mismatch(format!("the header `Mcp-Name` is not `{name}`")),
@@ -355,5 +359,14 @@ mod tests {
             assert_eq!(error.code, RpcError::HEADERS);
         }
         assert_eq!(Headers::default().check(Revision::June2025, "tools/call", &params), Ok(()));
+        let resource = read_params(r#"{"uri":"etude://runs/a"}"#).expect("parameters");
+        let of_resource = |name: Option<&str>| {
+            let headers = Headers { name: name.map(str::to_owned), ..headers("") };
+            let headers = Headers { method: Some("resources/read".to_owned()), ..headers };
+            headers.check(Revision::July2026, "resources/read", &resource).is_ok()
+        };
+        assert_eq!([None, Some("etude://runs/a"), Some("etude://runs/b")].map(of_resource), [true, true, false]);
+        let unnamed = Headers { name: None, ..headers("") };
+        assert!(unnamed.check(Revision::July2026, "tools/call", &params).is_err());
     }
 }

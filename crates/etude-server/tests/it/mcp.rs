@@ -108,6 +108,17 @@ fn a_token_has_the_tools_of_its_scopes() {
     assert_eq!(limited.call("deploy-a", &json!({}))["structuredContent"]["output"], 1);
 }
 
+/// Section 16.4: lists have one page, so a cursor is not from this server.
+#[test]
+fn a_cursor_that_was_never_sent_is_refused() {
+    let server = Running::start();
+    let client = Client::owner(&server);
+    for list in ["tools/list", "resources/list", "resources/templates/list", "prompts/list"] {
+        assert_eq!(client.code(list, &json!({"cursor": "eyJvIjoxfQ"})), -32602, "{list}");
+        assert!(client.result(list, &json!({"cursor": null})).is_object(), "{list}");
+    }
+}
+
 /// S-157: a token that may only run has the tool of each pipeline that it covers and calls it to its end, at once and as a task. It
 /// reads nothing else.
 #[test]
