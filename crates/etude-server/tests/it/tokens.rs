@@ -150,3 +150,21 @@ fn tokens_survive_a_restart() {
     let reply = server.raw("GET", "/v1/me", &[("Authorization", &format!("Bearer {token}"))], None);
     assert_eq!(reply.json()["name"], "ci");
 }
+
+/// S-15: a form of a page needs what its route of the API needs.
+#[test]
+fn a_form_needs_the_scope_of_its_api() {
+    let needs = |path: &str| {
+        let route = routes().iter().find(|route| route.method == "POST" && route.path == path);
+        route.unwrap_or_else(|| panic!("there is no {path}")).needs
+    };
+    for (page, api) in [
+        ("/decisions/{id}", "/v1/decisions/{id}"),
+        ("/apps/{app}/learned/{pipeline}", "/v1/apps/{app}/learned/{pipeline}/promote"),
+        ("/notices/{app}/{name}/{delivery}", "/v1/notices/{app}/{name}/deliveries/{delivery}/again"),
+        ("/runs/{id}/{action}", "/v1/runs/{id}/cancel"),
+        ("/schedules/{app}/{name}/{action}", "/v1/schedules/{app}/{name}/fire"),
+    ] {
+        assert_eq!(needs(page), needs(api), "{page}");
+    }
+}
