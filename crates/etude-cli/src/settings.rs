@@ -12,6 +12,7 @@ mod secrets;
 pub(crate) use consent::remedy;
 pub(crate) use defaults::Why;
 pub(crate) use ready::{Need, announce, ready};
+pub(crate) use secrets::without_keys;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -148,7 +149,7 @@ pub(crate) fn check(global: &Global, app: &Path) -> Result<Vec<Diagnostic>, Prob
         if global.config.is_none() && path == own_file(app) {
             of_file.extend(config::fleet::not_of_app(&file));
         }
-        found.extend(of_file.into_iter().map(secrets::without_keys));
+        found.extend(of_file.into_iter().map(without_keys));
     }
     Ok(found)
 }
@@ -160,7 +161,7 @@ pub(crate) fn automation(global: &Global, app: &Path, known: Option<Known<'_>>) 
         return Ok(Automation::default());
     };
     let mut automation = automation::read(&SourceFile::new(shown(&path, app), text), known);
-    automation.diagnostics = automation.diagnostics.into_iter().map(secrets::without_keys).collect();
+    automation.diagnostics = automation.diagnostics.into_iter().map(without_keys).collect();
     Ok(automation)
 }
 
@@ -255,7 +256,7 @@ pub(crate) fn together(global: &Global, app: &Path, problem: &Problem) -> Result
         let placed = files.iter().find_map(|file| config::unusable(file, &failure.message, hint));
         placed.unwrap_or_else(|| config::unusable_as_a_whole(&whole, &failure.message, hint))
     });
-    Ok(faults.map(secrets::without_keys).collect())
+    Ok(faults.map(without_keys).collect())
 }
 
 /// What lies in the app is named from there.
@@ -302,7 +303,7 @@ fn own_file(dir: &Path) -> PathBuf {
 }
 
 fn refused(diagnostics: &[Diagnostic]) -> Problem {
-    let texts: Vec<String> = diagnostics.iter().cloned().map(secrets::without_keys).map(|d| drawn(&d)).collect();
+    let texts: Vec<String> = diagnostics.iter().cloned().map(without_keys).map(|d| drawn(&d)).collect();
     Problem::new(
         Exit::Definition,
         FailureKind::DefinitionInvalid,

@@ -11,11 +11,14 @@ use std::time::{Duration, Instant};
 
 use etude::clock::rfc3339;
 use etude_core::digest::Digest;
+use etude_runs::target::Target as RunTarget;
 use etude_runtime::engine::{Entry, EntryQuery, Expected, Write, Written};
+use etude_spec::Diagnostic;
 use etude_spec::automation::{Automation, Schedule, Target};
 use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
+use crate::app::NotLoaded;
 use crate::ledger::{self, Page};
 use crate::problem::{Code, Problem};
 use crate::query::invalid;
@@ -200,9 +203,10 @@ fn document(server: &Server, found: &Found) -> Result<Value, Problem> {
     let now = server.clock().now_ms();
     let kept = Kept::read(server, found)?.unwrap_or_default();
     let is_paused = kept.is_paused_at(now);
+    let faults = faults(server, found);
     let is_broken = !schedule.broken.is_empty();
     let (pipeline, machine) = Target::names(schedule.target.as_ref());
-    let next = schedule.timing.as_ref().filter(|_| !is_broken).and_then(|timing| timing.next(now));
+    let next = schedule.timing.as_ref().filter(|_| faults.is_empty()).and_then(|timing| timing.next(now));
     let description = match (&schedule.cron, schedule.every_ms) {
         (Some(cron), _) => (!is_broken).then(|| etude_spec::schedule::words(cron)),
         (None, every) => every.map(etude_spec::schedule::interval),
@@ -213,12 +217,30 @@ fn document(server: &Server, found: &Found) -> Result<Value, Problem> {
         "description": description,
         "overlap": schedule.overlap.word(), "catch_up": schedule.catch_up.word(),
         "catch_up_within_ms": schedule.catch_up_within_ms, "jitter_ms": schedule.jitter_ms, "paused": is_paused,
-        "reason": kept.reason.filter(|_| is_paused), "broken": broken(&schedule.broken), "next_at": next.map(rfc3339),
+        "reason": kept.reason.filter(|_| is_paused), "broken": broken(&faults), "next_at": next.map(rfc3339),
     }))
 }
 
+/// Why a schedule makes no runs now: the errors of its entry, or those of what it runs, as the files are now. Its ticks are taken all
+/// the same, so that each is noted with its reason.
+fn faults(server: &Server, found: &Found) -> Vec<Diagnostic> {
+    let schedule = found.schedule();
+    let target = match &schedule.target {
+        _ if !schedule.broken.is_empty() => return schedule.broken.clone(),
+        Some(Target::Pipeline(name)) => RunTarget::Pipeline(name.clone()),
+        Some(Target::Machine(name)) => RunTarget::Machine(name.clone()),
+        None => return Vec::new(),
+    };
+    match server.startable(&found.app.dir, &target) {
+        Ok((_, definition)) => schedule.misfits(&definition.input),
+        Err(NotLoaded::Invalid(found)) => found.into_iter().filter(Diagnostic::is_error).collect(),
+        Err(NotLoaded::Unknown { .. }) => vec![schedule.unready("the app has no such pipeline or machine in use")],
+        Err(NotLoaded::Unreadable(why) | NotLoaded::Unreachable(why)) => vec![schedule.unready(&why)],
+    }
+}
+
 /// The errors of an entry; null if it has none.
-pub(crate) fn broken(errors: &[etude_spec::Diagnostic]) -> Option<Vec<Value>> {
+pub(crate) fn broken(errors: &[Diagnostic]) -> Option<Vec<Value>> {
     (!errors.is_empty()).then(|| errors.iter().map(etude_spec::render::json).collect())
 }
 
@@ -239,7 +261,7 @@ pub(crate) async fn states(call: &Call) -> Result<Vec<(String, String, &'static 
         let now = server.clock().now_ms();
         let state = |found: Found| {
             let state = match Kept::read(&server, &found)? {
-                _ if !found.schedule().broken.is_empty() => "broken",
+                _ if !faults(&server, &found).is_empty() => "broken",
                 Some(kept) if kept.is_paused_at(now) => "paused",
                 _ => "active",
             };

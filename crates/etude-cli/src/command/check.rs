@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use std::mem::ManuallyDrop;
 use std::path::Path;
 
-use etude::definition::LoadError;
+use etude::definition::{self, Configuration, LoadError};
 use etude::disk::Disk;
 use etude::skill_mode;
 use etude_invoke::Project;
 use etude_process::sandbox;
-use etude_spec::automation::Known;
+use etude_spec::automation::{Known, Schedule, Target};
 use etude_spec::stage_machine::{Machines, Rules};
 use etude_spec::{App, Diagnostic, Severity, did_you_mean, render};
 use serde_json::{Value, json};
@@ -41,12 +41,15 @@ fn of_app(context: &Context, args: &args::Check, disk: &Disk) -> Exit {
         Err(problem) => return context.report(None, &problem),
     };
     let app = App::new(disk).with_machines(rules.clone());
-    let machines = Machines::new(disk, rules);
+    let machines = Machines::new(disk, rules.clone());
     let known: Vec<&str> = app.discovery().all().chain(machines.names().iter().map(String::as_str)).collect();
     let pipelines: Vec<&str> = app.discovery().pipelines.iter().map(String::as_str).collect();
     let ids: Vec<&str> = machines.names().iter().map(String::as_str).collect();
     match settings::automation(&context.global, disk.root(), Some(Known { pipelines: &pipelines, machines: &ids })) {
-        Ok(automation) => configured.extend(automation.diagnostics),
+        Ok(automation) => {
+            configured.extend(of_schedules(disk, &automation.schedules, &rules));
+            configured.extend(automation.diagnostics);
+        }
         Err(problem) => return context.report(None, &problem),
     }
     if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
@@ -145,6 +148,21 @@ fn of_configuration(context: &Context, app: &Path) -> Result<(Vec<Diagnostic>, R
             Ok((found.into_iter().chain(faults).collect(), Rules::default()))
         }
     }
+}
+
+/// What is wrong with the inputs of schedules. What they run is checked by itself.
+fn of_schedules(disk: &Disk, schedules: &[Schedule], rules: &Rules) -> Vec<Diagnostic> {
+    let configuration = Configuration { machines: rules.clone(), ..Configuration::default() };
+    let definition = |schedule: &Schedule| match schedule.target.as_ref().filter(|_| schedule.broken.is_empty())? {
+        Target::Pipeline(name) => definition::load(disk, name, &configuration).ok(),
+        Target::Machine(name) => etude::stage_machine::load(disk, name, rules).ok(),
+    };
+    schedules
+        .iter()
+        .filter_map(|one| Some(one.misfits(&definition(one)?.input)))
+        .flatten()
+        .map(settings::without_keys)
+        .collect()
 }
 
 /// What is wrong with the SKILL.md that skill mode would follow.

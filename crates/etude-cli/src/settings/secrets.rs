@@ -48,7 +48,7 @@ pub(super) fn masked(drawn: &str) -> String {
 }
 
 /// A diagnostic that says nothing that may be a key: messages repeat values that are not among those allowed.
-pub(super) fn without_keys(mut diagnostic: Diagnostic) -> Diagnostic {
+pub(crate) fn without_keys(mut diagnostic: Diagnostic) -> Diagnostic {
     diagnostic.message = mask_words(&redact(&diagnostic.message));
     diagnostic.label = diagnostic.label.as_deref().map(|text| mask_words(&redact(text)));
     diagnostic.hint = diagnostic.hint.as_deref().map(|text| mask_words(&redact(text)));

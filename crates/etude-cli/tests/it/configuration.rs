@@ -143,6 +143,26 @@ fn a_faulty_configuration_starts_nothing() {
     assert_eq!(test.ledger(), [""; 0]);
 }
 
+/// S-111: `etude check` reports the input of a schedule that does not fit what it runs.
+#[test]
+fn a_check_compares_the_inputs_of_schedules() {
+    let input = |input: &str| {
+        let text = format!("schedules:\n  a: {{pipeline: p, every: 1h, input: {{{input}}}}}\n");
+        let test = Test::new()
+            .pipeline("p", |p| p.with("input: {day: string, n: {type: integer, required: false}}").note("a", "1"));
+        test.file("etude.yaml", &text)
+    };
+    input("day: \"{{tick.date}}\", n: 3").run(&["check"]).exit(0);
+    for wrong in ["n: 3", "day: \"{{tick.date}}\", n: x", "day: a, more: b"] {
+        let ran = input(wrong).run(&["check", "--format", "json"]).exit(3);
+        assert_eq!(
+            (ran.at("/diagnostics/0/code"), ran.at("/diagnostics/0/line")),
+            (json!("P0313"), json!(2)),
+            "{wrong}"
+        );
+    }
+}
+
 /// cli: `etude check` checks the configuration with everything else, names it from the app, and shows no keys.
 #[test]
 fn a_check_looks_at_the_configuration() {

@@ -69,6 +69,32 @@ fn assert_late(tick: &Value, by_ms: i64) {
     assert!(tick["late_ms"].as_i64().is_some_and(|late| late >= by_ms), "{tick}");
 }
 
+/// S-111: a schedule whose pipeline has errors, or whose input does not fit it, says so, and its ticks have the reason. It goes on when
+/// they are fixed.
+#[test]
+fn a_schedule_says_what_is_wrong_with_its_pipeline() {
+    let server = server("  good: {pipeline: p, every: 1h}\n  misfit: {pipeline: p, every: 1h, input: {daay: x}}\n");
+    seen(&server, "misfit");
+    let codes = |name: &str| {
+        let schedule = server.send("GET", &format!("/v1/schedules/demo/{name}"), None).json();
+        let broken = schedule["broken"].as_array().cloned().unwrap_or_default();
+        assert_eq!(schedule["next_at"].is_null(), !broken.is_empty(), "{schedule}");
+        broken.iter().map(|one| one["code"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!((codes("good").len(), codes("misfit")), (0, vec!["P0313".to_owned()]));
+    let file = server.dir().join("demo/pipelines/p/pipeline.yaml");
+    let text = std::fs::read_to_string(&file).expect("a file");
+    std::fs::write(&file, "name: p\nsteps: [").expect("written");
+    assert!(!codes("good").is_empty());
+    let metrics = server.send("GET", "/metrics", None).text();
+    assert!(metrics.lines().any(|line| line.contains("\"good\"") && line.contains("\"broken\"")), "{metrics}");
+    set_time(&server, 1);
+    assert_eq!(brief(&ticks(&server, "good", 1)), ["11:00 skipped definition_invalid"]);
+    std::fs::write(&file, text).expect("written");
+    assert!(codes("good").is_empty());
+    assert_eq!(server.send("POST", "/v1/schedules/demo/good/fire", Some(&json!({}))).status, 202);
+}
+
 /// S-102, S-109, K-44: a tick begins a run with its nominal time, and says how late it is; missed ticks are kept with their reason.
 #[test]
 fn a_tick_begins_a_run_with_its_time() {

@@ -1,11 +1,15 @@
 //! One schedule.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
-use super::{Broken, Entry, Target};
+use super::{Broken, Entry, Target, template};
 use crate::diagnose::{automation as diagnose, values};
 use crate::diagnostic::Diagnostic;
+use crate::input::{InputDecl, InputProblem};
 use crate::schedule::{Cron, MIN_INTERVAL_MS, Timing, zone};
+use crate::source::{SourceFile, Span};
 use crate::yaml::text;
 
 /// The default of `catch_up_within`: a day, in milliseconds.
@@ -38,6 +42,12 @@ pub struct Schedule {
     pub jitter_ms: u64,
     /// Its errors. A schedule with errors does not tick.
     pub broken: Vec<Diagnostic>,
+    /// The file that it is from.
+    file: Arc<SourceFile>,
+    /// Where its input stands, or its name if it has none.
+    input_at: Span,
+    /// Where its name stands.
+    at: Span,
 }
 
 etude_core::words! {
@@ -80,6 +90,27 @@ impl Schedule {
     }
 }
 
+impl Schedule {
+    /// The errors of its input as that of what it runs. Each tick has a time and a date, so one stands for all.
+    pub fn misfits(&self, declared: &InputDecl) -> Vec<Diagnostic> {
+        let lookup = |reference: &str| match reference {
+            "tick.at" => Some(Value::from("1970-01-01T00:00:00.000Z")),
+            "tick.date" => Some(Value::from("1970-01-01")),
+            _ => None,
+        };
+        // A reference to something else is an error of its own.
+        let Ok(filled) = template::fill(&self.input, &lookup) else { return Vec::new() };
+        let problems = declared.coerce(&[], Some(&Value::from(filled).to_string())).err().unwrap_or_default();
+        let misfit = |problem: &InputProblem| diagnose::misfit(&self.file, self.input_at, &self.name, problem);
+        problems.iter().map(misfit).collect()
+    }
+
+    /// The error of a schedule whose target cannot be made ready, such as one whose configuration cannot be read.
+    pub fn unready(&self, why: &str) -> Diagnostic {
+        diagnose::unready(&self.file, self.at, &self.name, why)
+    }
+}
+
 impl Broken for Schedule {
     fn set_broken(&mut self, errors: Vec<Diagnostic>) {
         self.broken = errors;
@@ -104,6 +135,9 @@ pub(super) fn read(entry: &mut Entry<'_, '_>) -> Schedule {
         catch_up_within_ms: entry.duration("catch_up_within").unwrap_or(CATCH_UP_WITHIN_MS),
         jitter_ms: entry.duration("jitter").unwrap_or(0),
         broken: Vec::new(),
+        file: Arc::clone(entry.found.file),
+        input_at: entry.entries.entry("input").map_or(entry.at, |(key, _)| key.span),
+        at: entry.at,
     }
 }
 

@@ -73,6 +73,19 @@ fn a_fault_stops_one_schedule() {
     assert!(of_others.is_empty(), "{of_others:?}");
 }
 
+/// Section 6: the input of a schedule fits what it runs.
+#[test]
+fn the_input_of_a_schedule_fits_its_target() {
+    use crate::pipeline::input::InputDecl;
+    let read = read_text("schedules:\n  a: {pipeline: report, every: 1h, input: {day: \"{{tick.date}}\"}}\n");
+    let schedule = &read.schedules[0];
+    let misfits = |is_open| schedule.misfits(&InputDecl { parameters: Vec::new(), is_open });
+    assert!(misfits(true).is_empty());
+    let found = misfits(false);
+    assert_eq!((found.len(), found[0].code.as_str(), found[0].position()), (1, "P0313", Some((2, 36))));
+    assert!(found[0].message.starts_with("the input of the schedule `a` does not fit: "), "{}", found[0].message);
+}
+
 /// S-115: an unsigned webhook is a diagnostic.
 #[test]
 fn an_unsigned_webhook_is_refused() {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::code::Code;
 use crate::diagnostic::Diagnostic;
+use crate::pipeline::input::InputProblem;
 use crate::source::{SourceFile, Span};
 use crate::wording::{list, meant, plain, quoted};
 
@@ -71,6 +72,18 @@ pub(crate) fn unknown_zone(file: &File, at: Span, name: &str) -> Diagnostic {
     Diagnostic::error(Code::UnknownTimeZone, file, at, format!("there is no time zone {}", quoted(name)))
         .label("must be a name of the IANA database, `UTC` or `local`")
         .hint("for example: `Europe/Berlin`, `America/New_York`")
+}
+
+/// The input of a schedule that does not fit what it runs.
+pub(crate) fn misfit(file: &File, at: Span, name: &str, problem: &InputProblem) -> Diagnostic {
+    let message = format!("the input of the schedule {} does not fit: {}", quoted(name), problem.message);
+    Diagnostic::error(Code::BadBinding, file, at, message).maybe_hint(problem.hint.clone())
+}
+
+/// A schedule whose target cannot be made ready.
+pub(crate) fn unready(file: &File, at: Span, name: &str, why: &str) -> Diagnostic {
+    let message = format!("what the schedule {} runs cannot begin: {why}", quoted(name));
+    Diagnostic::error(Code::BrokenPipeline, file, at, message)
 }
 
 pub(crate) fn not_verified(file: &File, at: Span, name: &str, why: &str) -> Diagnostic {
