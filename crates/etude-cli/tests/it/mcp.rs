@@ -167,8 +167,8 @@ fn commands_of_applications_are_tools() {
     assert_eq!(
         names,
         [
-            "app_echo-box_args", "app_echo-box_box_wipe", "app_echo-box_wipe", "etude_cancel", "etude_find", "etude_resume", "etude_runs",
-            "etude_show"
+            "app_echo-box_args", "app_echo-box_box_wipe", "app_echo-box_wipe", "etude_cancel", "etude_find",
+            "etude_resume", "etude_runs", "etude_show"
         ]
     );
     assert_eq!(tools[0]["inputSchema"]["properties"]["args"]["type"], "array");
