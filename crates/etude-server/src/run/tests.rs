@@ -1,0 +1,48 @@
+//! Counts of runs that a server without workers has none of.
+
+use axum::body::Body;
+use etude_runtime::conformance::new_run;
+use etude_runtime::engine::{Cause, RunState};
+use http::Request;
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+
+use crate::listen::Peer;
+use crate::reading::Readings;
+use crate::route::{self, Entered};
+use crate::server::{ServedApp, Server};
+use crate::token::Caller;
+use crate::work::tests::serving;
+
+/// The document of a path, as the owner reads it.
+async fn get(server: &std::sync::Arc<Server>, path: &str) -> Value {
+    let entered = Entered {
+        server: server.clone(),
+        caller: Some(Caller::owner()),
+        peer: Peer::Socket,
+        cause: Cause::Api,
+        readings: Readings::default(),
+    };
+    let request = Request::get(path).body(Body::empty()).expect("a request");
+    let response = route::local(entered, request).await.expect("a document");
+    let bytes = response.into_body().collect().await.expect("a body").to_bytes();
+    serde_json::from_slice(&bytes).expect("JSON")
+}
+
+/// S-62: the counts are the seven integers; a run that sleeps, which `status=sleeping` lists, is counted beside them.
+#[tokio::test]
+async fn counts_are_the_seven_integers_and_those_that_sleep() {
+    let run = new_run("r-1", 1);
+    let (_dir, server) = serving(false, vec![ServedApp { slug: "demo".to_owned(), dir: run.app.clone().into() }]);
+    let seven = json!({
+        "queued": 0, "running": 0, "waiting": 0, "interrupted": 0, "succeeded": 0, "failed": 0, "cancelled": 0,
+    });
+    assert_eq!(get(&server, "/v1/runs/counts").await, seven);
+    let session = server.engine().create(&run).await.expect("create");
+    session.set_state(RunState::Sleeping, None).await.expect("set_state");
+    let mut eight = seven.clone();
+    eight["sleeping"] = json!(1);
+    assert_eq!(get(&server, "/v1/runs/counts").await, eight);
+    assert_eq!(get(&server, "/v1/runs?status=sleeping").await["runs"][0]["run_id"], "r-1");
+    assert_eq!(get(&server, "/v1/runs/counts?status=waiting").await, seven);
+}
