@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::problem::{Code, Problem};
 use crate::query::invalid;
-use crate::request::{Call, Respond, json_response, tagged};
+use crate::request::{Call, Respond, json_response, spliced, tagged, text_response};
 use crate::run::{blocking, engine_failed, result_of, visible};
 use crate::server::Server;
 use crate::token::Caller;
@@ -202,10 +202,10 @@ pub(crate) async fn decide(call: Call) -> Respond {
     let decision = Decision { approved, answer, by: caller.name.clone(), at: etude::clock::now_rfc3339(), reason };
     let (server, id) = (Arc::clone(&call.server), call.param("id").to_owned());
     let document = blocking(move || decided(&server, &caller, &id, Given { question, decision }));
-    Ok(json_response(StatusCode::OK, &document.await?))
+    Ok(text_response(StatusCode::OK, document.await?))
 }
 
-fn decided(server: &Arc<Server>, caller: &Caller, id: &str, given: Given) -> Result<Value, Problem> {
+fn decided(server: &Arc<Server>, caller: &Caller, id: &str, given: Given) -> Result<String, Problem> {
     let (run, effect) = id.split_once(':').ok_or_else(no_decision)?;
     let row = visible(server, caller, run).map_err(|_| no_decision())?;
     let engine = server.engine();
@@ -240,9 +240,16 @@ fn decided(server: &Arc<Server>, caller: &Caller, id: &str, given: Given) -> Res
         return Err(earlier.map_or_else(no_decision, |earlier| already(&earlier)));
     }
     work::continue_run(server, run)?;
-    let Decision { approved, answer, by, at, reason } = given.decision;
-    let answer = answer.value().unwrap_or_default();
-    Ok(json!({"id": id, "run_id": run, "approved": approved, "by": by, "at": at, "answer": answer, "reason": reason}))
+    document_of(id, &given.decision)
+}
+
+/// A decision as its response has it, with the answer as it was given.
+fn document_of(id: &str, decision: &Decision) -> Result<String, Problem> {
+    let Decision { approved, answer, by, at, reason } = decision;
+    let run = id.split_once(':').map(|(run, _)| run);
+    let document = json!({"id": id, "run_id": run, "approved": approved, "by": by, "at": at, "reason": reason});
+    let answer = answer.text().map_err(|error| Problem::new(Code::JournalUnavailable, error.to_string()))?;
+    Ok(spliced(&document, "answer", &answer))
 }
 
 fn already(earlier: &Decision) -> Problem {

@@ -234,6 +234,15 @@ pub(crate) fn text_response(status: StatusCode, document: impl Into<Bytes>) -> R
     response
 }
 
+/// The text of the object `document` with one more member, whose text is `value`: all its digits are kept (S-33).
+pub(crate) fn spliced(document: &Value, name: &str, value: &str) -> String {
+    let mut text = document.to_string();
+    text.pop();
+    let comma = if text.len() > 1 { "," } else { "" };
+    text.push_str(&format!("{comma}{}:{value}}}", Value::from(name)));
+    text
+}
+
 /// The `ETag` of a document.
 pub(crate) fn tag_of(document: Digest) -> HeaderValue {
     // Hexadecimal digits and quotes make a header.

@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use crate::admission::{self, Candidate, Full};
 use crate::app::{NotLoaded, not_loaded};
 use crate::problem::{Code, Problem};
-use crate::request::{Call, Members, Respond, json_response, text_response};
+use crate::request::{Call, Members, Respond, spliced, text_response};
 use crate::run::{self, blocking, engine_failed, parse_time};
 use crate::server::{ServedApp, Server};
 use crate::token::Caller;
@@ -80,8 +80,7 @@ pub(crate) async fn start(call: Call) -> Respond {
             Some(Err(problems)) => return Err(invalid_input(problems)),
             None => return Err(Problem::invalid("/input", "the input cannot be read")),
         };
-        let document = etude_preview::dry_run::of(&definition.plan, &input, None).json();
-        return Ok(json_response(StatusCode::OK, &document));
+        return dry(&definition, &input);
     }
     let traceparent = traceparent(&call.headers);
     let request = Request { limits, traceparent, ..Request::new(input, definition.app.display().to_string()) };
@@ -89,6 +88,16 @@ pub(crate) async fn start(call: Call) -> Respond {
         key.into_iter().map(|key| UniqueKey { key: format!("http runs {} {key}", caller.name), digest: Some(digest) });
     let candidate = Candidate { request, placement, has_priority, keys: keys.collect(), tick: None };
     enqueue(&call.server, app, definition, candidate, wait).await
+}
+
+/// The response to a dry run (S-42).
+fn dry(definition: &Definition, input: &Json) -> Respond {
+    let mut document = etude_preview::dry_run::of(&definition.plan, input, None).json();
+    let text = input.text().map_err(|error| Problem::new(Code::JournalUnavailable, error.to_string()))?;
+    if let Some(members) = document.as_object_mut() {
+        members.shift_remove("input");
+    }
+    Ok(text_response(StatusCode::OK, spliced(&document, "input", &text)))
 }
 
 /// What is to run, the pointer of the member that says so, and the parameters that a request states.

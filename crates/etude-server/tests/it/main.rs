@@ -3,6 +3,7 @@
 mod browser;
 mod door;
 mod figures;
+mod forms;
 mod gallery;
 mod learned;
 mod limits;
