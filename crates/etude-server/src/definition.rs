@@ -3,8 +3,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use axum::body::Body;
-use axum::response::Response;
 use etude::definition::Definition;
 use etude_core::plan::StepKind;
 use etude_preview::graph::{self, Graph};
@@ -14,9 +12,9 @@ use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
 use crate::app::NotLoaded;
-use crate::problem::{Code, Problem};
+use crate::problem::Problem;
 use crate::query::invalid;
-use crate::request::{Call, Respond, json_response, tagged};
+use crate::request::{Call, Respond, tagged};
 use crate::run::{blocking, visible};
 
 /// The definition that the path names.
@@ -102,16 +100,17 @@ pub(crate) async fn graph(call: Call) -> Respond {
         Some(run) => with_states(&call, &definition, graph, run).await?,
         None => graph,
     };
-    let (draw, kind): (fn(&Graph) -> String, _) = match call.query.get("format") {
-        None | Some("json") => return Ok(json_response(StatusCode::OK, &graph.json())),
+    let (draw, kind): (fn(&Graph) -> String, &'static str) = match call.query.get("format") {
+        None | Some("json") => return Ok(tagged(&call.headers, graph.json().to_string())),
         Some("svg") => (Graph::svg, "image/svg+xml"),
         Some("mermaid") => (Graph::mermaid, "text/plain; charset=utf-8"),
         Some("dot") => (Graph::dot, "text/vnd.graphviz; charset=utf-8"),
         Some(_) => return Err(invalid("format", "`format` is `json`, `svg`, `mermaid` or `dot`")),
     };
     let text = blocking(move || Ok(draw(&graph))).await?;
-    let mut response = Response::new(Body::from(text));
-    let kind = HeaderValue::from_str(kind).map_err(|_| Problem::new(Code::Bug, "a media type is malformed"))?;
-    response.headers_mut().insert(CONTENT_TYPE, kind);
+    let mut response = tagged(&call.headers, text);
+    if response.status() == StatusCode::OK {
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    }
     Ok(response)
 }

@@ -7,15 +7,15 @@ use axum::body::Body;
 use axum::response::Response;
 use etude_core::tree;
 use etude_runs::inspect::{self, Bytes, Stream};
-use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, RANGE};
-use http::{HeaderValue, StatusCode};
+use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_RANGE, RANGE};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body_util::StreamBody;
 use hyper::body::Frame;
 use serde_json::{Value, json};
 
 use crate::problem::{Code, Problem};
 use crate::query::invalid;
-use crate::request::{Call, Respond, json_response, text_response};
+use crate::request::{Call, Respond, not_modified, tag_of, tagged, text_response};
 use crate::run::{blocking, visible};
 use crate::tree::Described;
 
@@ -73,7 +73,7 @@ pub(crate) async fn list(call: Call) -> Respond {
         let next = if has_more { shown.last().map(|effect| effect["id"].clone()) } else { None };
         Ok(json!({"effects": shown, "next": next}))
     });
-    Ok(json_response(StatusCode::OK, &chosen.await?))
+    Ok(tagged(&call.headers, chosen.await?.to_string()))
 }
 
 /// `GET /v1/runs/{id}/effects/{effect}`.
@@ -83,14 +83,13 @@ pub(crate) async fn show(call: Call) -> Respond {
         let found = effects.iter().rev().find(|effect| effect.effect.id == wanted);
         found.map(document_of).ok_or_else(|| Problem::not_found("the run has no such effect"))
     });
-    Ok(json_response(StatusCode::OK, &chosen.await?))
+    Ok(tagged(&call.headers, chosen.await?.to_string()))
 }
 
 /// `GET /v1/runs/{id}/effects/{effect}/{stream}`.
 pub(crate) async fn stream(call: Call) -> Respond {
     let tail = call.query.get("tail").map(|_| call.query.number("tail", 1, u64::MAX, 0)).transpose()?;
-    let wanted = Wanted { tail, ..Wanted::of(&call) };
-    let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
+    let (server, caller, headers) = (Arc::clone(&call.server), call.caller()?.clone(), call.headers.clone());
     let (id, effect) = (call.param("id").to_owned(), call.param("effect").to_owned());
     let (word, readings) = (call.param("stream").to_owned(), call.readings.clone());
     let response = blocking(move || {
@@ -120,15 +119,21 @@ pub(crate) async fn stream(call: Call) -> Respond {
             },
         };
         let bytes = found.ok_or_else(no_stream)?;
+        let tag = tag_of(bytes.digest());
+        if let Some(response) = not_modified(&headers, &tag) {
+            return Ok(response);
+        }
         if ["input", "output"].contains(&word.as_str()) {
             if bytes.len() > MAX_DOCUMENT {
                 let detail = format!("`{word}` has {} bytes; a document has at most {MAX_DOCUMENT}", bytes.len());
                 let hint = "read `stdin`, `stdout`, `answer` or `result` with `Range`";
                 return Err(Problem::new(Code::TooLarge, detail).hint(hint));
             }
-            return document(&bytes).map_err(damaged);
+            let mut response = document(&bytes).map_err(damaged)?;
+            response.headers_mut().insert(ETAG, tag);
+            return Ok(response);
         }
-        wanted.respond(bytes)
+        Wanted { tail, ..Wanted::of(&headers, &tag) }.respond(bytes, tag)
     });
     response.await
 }
@@ -152,28 +157,30 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// The part that the header `Range` asks for.
-    pub(crate) fn of(call: &Call) -> Self {
-        Self { range: call.headers.get(RANGE).and_then(|value| parse_range(value.to_str().ok()?)), tail: None }
+    /// The part that the header `Range` asks for. With `If-Range`, it is of the bytes with that `tag`; of others, all are sent.
+    pub(crate) fn of(headers: &HeaderMap, tag: &HeaderValue) -> Self {
+        let is_of_these = headers.get(IF_RANGE).is_none_or(|given| given == tag);
+        let range = headers.get(RANGE).filter(|_| is_of_these);
+        Self { range: range.and_then(|value| parse_range(value.to_str().ok()?)), tail: None }
     }
 
     /// The first byte, and the one after the last, of `total` bytes.
     fn span(self, total: u64) -> Result<(u64, u64), Problem> {
         match (self.tail, self.range) {
             (Some(tail), _) => Ok((total.saturating_sub(tail), total)),
-            (None, Some(range)) => resolve(range, total)
-                .ok_or_else(|| Problem::new(Code::RangeNotSatisfiable, format!("the stream has {total} bytes"))),
+            (None, Some(range)) => resolve(range, total).ok_or_else(|| Problem::outside_of(total)),
             (None, None) => Ok((0, total)),
         }
     }
 
-    /// The response with its part of `bytes`.
-    pub(crate) fn respond(self, bytes: Bytes) -> Respond {
+    /// The response with its part of `bytes`, which have this `ETag`.
+    pub(crate) fn respond(self, bytes: Bytes, tag: HeaderValue) -> Respond {
         let total = bytes.len();
         let (from, to) = self.span(total)?;
         let mut response = Response::new(body(bytes, from, to));
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+        headers.insert(ETAG, tag);
         headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
         headers.insert(CONTENT_LENGTH, (to - from).into());
         if self.range.is_some() && self.tail.is_none() {

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use axum::body::Body;
 use axum::response::Response;
-use http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderValue, StatusCode};
+use http::header::{ALLOW, CONTENT_RANGE, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderName, HeaderValue, StatusCode};
 use serde_json::{Map, Value, json};
 
 /// The media type of problem documents.
@@ -113,7 +113,7 @@ pub struct Problem {
     errors: Vec<Value>,
     members: Map<String, Value>,
     retry_after_s: Option<u64>,
-    allow: Option<String>,
+    header: Option<(HeaderName, String)>,
 }
 
 impl Problem {
@@ -121,7 +121,7 @@ impl Problem {
     pub fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
         let members = Map::new();
         let retry_after_s = matches!(code.status(), 429 | 503).then_some(5);
-        Self { code, detail: detail.into(), hint: None, errors: Vec::new(), members, retry_after_s, allow: None }
+        Self { code, detail: detail.into(), hint: None, errors: Vec::new(), members, retry_after_s, header: None }
     }
 
     /// Nothing by that name, or nothing that this token may see.
@@ -167,8 +167,14 @@ impl Problem {
 
     /// Sets the header `Allow`.
     pub(crate) fn allow(mut self, methods: String) -> Self {
-        self.allow = Some(methods);
+        self.header = Some((ALLOW, methods));
         self
+    }
+
+    /// A range outside of `total` bytes: the header `Content-Range` says how many there are.
+    pub(crate) fn outside_of(total: u64) -> Self {
+        let problem = Self::new(Code::RangeNotSatisfiable, format!("the stream has {total} bytes"));
+        Self { header: Some((CONTENT_RANGE, format!("bytes */{total}"))), ..problem }
     }
 
     /// The code.
@@ -210,8 +216,10 @@ impl Problem {
         if let Some(seconds) = self.retry_after_s {
             headers.insert(RETRY_AFTER, seconds.into());
         }
-        if let Some(allow) = self.allow.as_deref().and_then(|methods| HeaderValue::from_str(methods).ok()) {
-            headers.insert(ALLOW, allow);
+        if let Some((name, value)) = &self.header
+            && let Ok(value) = HeaderValue::from_str(value)
+        {
+            headers.insert(name, value);
         }
         response
     }

@@ -10,7 +10,7 @@ use etude_runs::header::Header;
 use etude_runs::inspect::{Bytes, Replay};
 use etude_runs::target::Target;
 use etude_runtime::engine::{Cause, Counts, Cursor, Error, Limits, Query, RunRow, RunState, RunView, Takes, name_of};
-use http::header::{CONTENT_TYPE, ETAG};
+use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
@@ -300,12 +300,11 @@ async fn value(call: Call, of: fn(&Server, &RunView) -> Result<Option<Json>, Pro
     if let Some(response) = not_modified(&call.headers, &tag) {
         return Ok(response);
     }
-    let mut response = Wanted::of(&call).respond(Bytes::from(&value))?;
+    let mut response = Wanted::of(&call.headers, &tag).respond(Bytes::from(&value), tag)?;
     // A part of a JSON text is none.
     if response.status() == StatusCode::OK {
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     }
-    response.headers_mut().insert(ETAG, tag);
     Ok(response)
 }
 

@@ -299,7 +299,7 @@ pub(crate) async fn next(call: Call) -> Respond {
         }
         Ok(times)
     });
-    Ok(json_response(StatusCode::OK, &json!({"times": times.await?})))
+    Ok(tagged(&call.headers, json!({"times": times.await?}).to_string()))
 }
 
 /// `GET /v1/schedules/{app}/{name}/ticks`.
@@ -310,7 +310,7 @@ pub(crate) async fn ticks(call: Call) -> Respond {
         let ticks: Vec<Value> = entries.iter().map(tick::document).collect();
         Ok(json!({"ticks": ticks, "next": next}))
     });
-    Ok(json_response(StatusCode::OK, &document.await?))
+    Ok(tagged(&call.headers, document.await?.to_string()))
 }
 
 /// `POST /v1/schedules/{app}/{name}/pause`.

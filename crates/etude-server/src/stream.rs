@@ -30,7 +30,7 @@ use self::aside::Asides;
 use self::news::Awaited;
 use crate::problem::{Code, Problem};
 use crate::query::invalid;
-use crate::request::{Call, Respond, json_response};
+use crate::request::{Call, Respond, tagged};
 use crate::run::{blocking, engine_failed, visible};
 use crate::server::Server;
 use crate::token::Caller;
@@ -407,7 +407,7 @@ pub(crate) async fn events(call: Call) -> Respond {
     };
     let (story, opened) = opened.ok_or_else(unknown)?;
     match opened {
-        Opened::Page(page) => Ok(json_response(StatusCode::OK, &page)),
+        Opened::Page(page) => Ok(tagged(&call.headers, page.to_string())),
         Opened::End => {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::NO_CONTENT;

@@ -8,13 +8,12 @@ use std::sync::Arc;
 
 use etude_runs::inspect::{self, Inspected};
 use etude_runtime::engine::RunState;
-use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::problem::Problem;
 use crate::query::invalid;
 use crate::reading::Reading;
-use crate::request::{Call, Respond, json_response};
+use crate::request::{Call, Respond, tagged};
 use crate::run::{blocking, visible};
 use crate::server::Server;
 use work::{Parent, Rejections, Work};
@@ -38,7 +37,7 @@ pub(crate) async fn tree(call: Call) -> Respond {
         };
         page(nodes, after.as_deref(), limit)
     });
-    Ok(json_response(StatusCode::OK, &document.await?))
+    Ok(tagged(&call.headers, document.await?.to_string()))
 }
 
 /// An effect at its place in the tree.

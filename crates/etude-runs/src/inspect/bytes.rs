@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use etude_core::data::{Blob, Json};
+use etude_core::digest::Digest;
 use etude_core::outcome::{Outcome, ProcessEnd, Stdout};
 use etude_process::blob::BlobStore;
 use etude_runtime::engine::RunView;
@@ -17,7 +18,7 @@ pub struct Bytes(Source);
 #[derive(Debug)]
 enum Source {
     Memory(Vec<u8>),
-    Stored { blob: Arc<dyn Blob>, offset: u64, len: u64 },
+    Stored { blob: Arc<dyn Blob>, digest: Digest, offset: u64, len: u64 },
 }
 
 /// The bytes of a stream of an effect; `None` if the effect has no such stream. [`super::stdin`] has what a process was given.
@@ -26,19 +27,22 @@ enum Source {
 /// The journal is damaged.
 pub fn bytes(view: &RunView, effect: &str, stream: Stream, blobs: &dyn BlobStore) -> Result<Option<Bytes>, String> {
     let Some(record) = view.records.iter().rev().find(|record| record.key == effect) else { return Ok(None) };
-    let (blob, offset, len) = match (stream, record::to_outcome(record, blobs).map_err(|e| e.to_string())?.outcome) {
-        (Stream::Stderr, Outcome::Process(ProcessEnd { stderr, .. }) | Outcome::Stopped(stderr)) => match stderr.blob {
-            Some(digest) => (blobs.open(digest).map_err(|e| e.to_string())?, 0, stderr.bytes),
-            None => return Ok(Some(Bytes::from(stderr.tail.into_bytes()))),
-        },
-        (Stream::Stdout, Outcome::Process(ProcessEnd { stdout: Stdout::Value(json), .. }))
-            if json.as_stored().is_some() =>
-        {
-            return Ok(Some(Bytes::from(&json)));
-        }
-        _ => return read(view, effect, stream, blobs).map(|bytes| bytes.map(Bytes::from)),
-    };
-    Ok(Some(Bytes(Source::Stored { blob, offset, len })))
+    let (blob, digest, offset, len) =
+        match (stream, record::to_outcome(record, blobs).map_err(|e| e.to_string())?.outcome) {
+            (Stream::Stderr, Outcome::Process(ProcessEnd { stderr, .. }) | Outcome::Stopped(stderr)) => {
+                match stderr.blob {
+                    Some(digest) => (blobs.open(digest).map_err(|e| e.to_string())?, digest, 0, stderr.bytes),
+                    None => return Ok(Some(Bytes::from(stderr.tail.into_bytes()))),
+                }
+            }
+            (Stream::Stdout, Outcome::Process(ProcessEnd { stdout: Stdout::Value(json), .. }))
+                if json.as_stored().is_some() =>
+            {
+                return Ok(Some(Bytes::from(&json)));
+            }
+            _ => return read(view, effect, stream, blobs).map(|bytes| bytes.map(Bytes::from)),
+        };
+    Ok(Some(Bytes(Source::Stored { blob, digest, offset, len })))
 }
 
 impl From<Vec<u8>> for Bytes {
@@ -51,7 +55,12 @@ impl From<&Json> for Bytes {
     /// The text of a value.
     fn from(json: &Json) -> Self {
         Self(match json.as_stored() {
-            Some(stored) => Source::Stored { blob: Arc::clone(&stored.source), offset: stored.offset, len: stored.len },
+            Some(stored) => Source::Stored {
+                blob: Arc::clone(&stored.source),
+                digest: stored.digest,
+                offset: stored.offset,
+                len: stored.len,
+            },
             None => Source::Memory(json.inline().unwrap_or("null").into()),
         })
     }
@@ -63,6 +72,14 @@ impl Bytes {
         match &self.0 {
             Source::Memory(bytes) => bytes.len() as u64,
             Source::Stored { len, .. } => *len,
+        }
+    }
+
+    /// What distinguishes them from others. That of stored ones was kept with them: they are not read for it.
+    pub fn digest(&self) -> Digest {
+        match &self.0 {
+            Source::Memory(bytes) => Digest::of(bytes),
+            Source::Stored { digest, .. } => *digest,
         }
     }
 
@@ -118,10 +135,11 @@ mod tests {
     /// S-59: parts of stored bytes are those of their text, wherever it lies in the store.
     #[test]
     fn parts_are_those_of_the_whole() {
-        let stored = Bytes(Source::Stored { blob: Arc::new(Text(b"..0123456789..")), offset: 2, len: 10 });
+        let (blob, digest) = (Arc::new(Text(b"..0123456789..")), Digest::of(b"0123456789"));
+        let stored = Bytes(Source::Stored { blob, digest, offset: 2, len: 10 });
         let memory = Bytes::from(b"0123456789".to_vec());
         for bytes in [&stored, &memory] {
-            assert_eq!((bytes.len(), bytes.is_empty()), (10, false));
+            assert_eq!((bytes.len(), bytes.is_empty(), bytes.digest()), (10, false, digest));
             assert_eq!(bytes.read(0, 10).expect("all"), b"0123456789");
             assert_eq!(bytes.read(3, 8).expect("a part"), b"34567");
             assert_eq!(bytes.read(4, 4).expect("nothing"), b"");

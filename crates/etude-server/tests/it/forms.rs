@@ -14,6 +14,12 @@ fn send(server: &Running, method: &str, path: &str, headers: &[(&str, &str)], bo
     server.raw(method, path, &all, body.map(str::to_owned))
 }
 
+/// The id of a run that is over.
+fn ended(server: &Running) -> String {
+    server.pipeline("p", "", &[OK]);
+    server.run(&json!({"pipeline": "p"}))["run_id"].as_str().expect("an id").to_owned()
+}
+
 /// The path of the open question of a run, and what it asks.
 fn question(run: &Value) -> (String, String) {
     let waiting = &run["waiting"][0];
@@ -38,4 +44,61 @@ fn answers_and_dry_runs_keep_all_digits() {
     let dry = send(&server, "POST", "/v1/runs?dry_run=true", &[], Some(&body));
     assert_eq!((dry.status, &dry.json()["pipeline"]), (200, &json!("n")));
     assert!(dry.text().ends_with(&format!(r#","input":{input}}}"#)), "{}", dry.text());
+}
+
+/// S-31: every document of a run, schedule or app, and every stream of a run, has an `ETag`, with which it is 304.
+#[test]
+fn documents_and_streams_of_a_run_are_known_by_their_tag() {
+    let server = Running::start();
+    server.configure("schedules:\n  hourly: {pipeline: p, every: 1h}\n");
+    let id = ended(&server);
+    let run = format!("/v1/runs/{id}");
+    let effect = server.send("GET", &format!("{run}/effects"), None).json()["effects"][0]["id"].clone();
+    let effect = format!("{run}/effects/{}", effect.as_str().expect("an id").replace('/', "%2F").replace('#', "%23"));
+    let graph = format!("/v1/apps/demo/pipelines/p/graph?run={id}");
+    let paths = [
+        format!("{run}/tree"),
+        format!("{run}/events"),
+        format!("{run}/effects"),
+        effect.clone(),
+        format!("{effect}/output"),
+        format!("{effect}/input"),
+        format!("{effect}/stdout"),
+        format!("{effect}/stdout?tail=3"),
+        graph.clone(),
+        format!("{graph}&format=svg"),
+        "/v1/schedules/demo/hourly/next?from=2026-01-01T00:00:00Z".to_owned(),
+        "/v1/schedules/demo/hourly/ticks".to_owned(),
+    ];
+    for path in &paths {
+        let reply = send(&server, "GET", path, &[], None);
+        let tag = reply.header("etag").unwrap_or_else(|| panic!("{path}: {}", reply.text())).to_owned();
+        let known = send(&server, "GET", path, &[("If-None-Match", &tag), ("Range", "bytes=900-")], None);
+        assert_eq!((known.status, known.body.len(), known.header("etag")), (304, 0, Some(&*tag)), "{path}");
+        assert_eq!(send(&server, "GET", path, &[("If-None-Match", "\"x\"")], None).status, 200, "{path}");
+    }
+}
+
+/// S-59: `If-Range` keeps a part to the bytes that it belongs to, and a range outside of them says how many there are.
+#[test]
+fn a_range_belongs_to_its_bytes() {
+    let server = Running::start();
+    let id = ended(&server);
+    let effects = server.send("GET", &format!("/v1/runs/{id}/effects"), None).json();
+    let effect = effects["effects"][0]["id"].as_str().expect("an id").replace('/', "%2F");
+    for path in [format!("/v1/runs/{id}/effects/{effect}/stdout"), format!("/v1/runs/{id}/output")] {
+        let whole = send(&server, "GET", &path, &[], None);
+        let (tag, total) = (whole.header("etag").expect("a tag"), whole.body.len());
+        let part = |given: &str| {
+            let reply = send(&server, "GET", &path, &[("Range", "bytes=0-2"), ("If-Range", given)], None);
+            (reply.status, reply.body)
+        };
+        assert_eq!(part(tag), (206, whole.body[..3].to_vec()), "{path}");
+        for other in ["\"x\"", &format!("W/{tag}"), "Wed, 21 Oct 2015 07:28:00 GMT"] {
+            assert_eq!(part(other), (200, whole.body.clone()), "{path} {other}");
+        }
+        let outside = send(&server, "GET", &path, &[("Range", "bytes=900-")], None);
+        assert_eq!(outside.problem(), (416, "range_not_satisfiable".to_owned()));
+        assert_eq!(outside.header("content-range"), Some(&*format!("bytes */{total}")), "{path}");
+    }
 }
