@@ -324,8 +324,13 @@ pub(crate) async fn pause(call: Call) -> Respond {
 
 /// `POST /v1/schedules/{app}/{name}/unpause`.
 pub(crate) async fn unpause(call: Call) -> Respond {
-    call.json(&[]).await?;
+    reason_of(&call).await?;
     moved(&call, |kept| Kept { is_paused: false, reason: None, until_ms: None, ..kept }).await
+}
+
+/// Checks the reason for what happens once. Only a pause lasts, and is shown with its reason.
+async fn reason_of(call: &Call) -> Result<Option<String>, Problem> {
+    call.json(&["reason"]).await?.text("reason")
 }
 
 async fn moved(call: &Call, change: impl Fn(Kept) -> Kept + Send + 'static) -> Respond {
@@ -342,7 +347,7 @@ async fn moved(call: &Call, change: impl Fn(Kept) -> Kept + Send + 'static) -> R
 
 /// `POST /v1/schedules/{app}/{name}/fire`. The same idempotency key of the same token fires once.
 pub(crate) async fn fire(call: Call) -> Respond {
-    call.json(&[]).await?;
+    reason_of(&call).await?;
     let (server, find) = (Arc::clone(&call.server), find(&call)?);
     let caller = call.caller()?.name.clone();
     let given = start::idempotency_key(&call.headers)?.map(|key| Digest::of(format!("{caller} {key}").as_bytes()));

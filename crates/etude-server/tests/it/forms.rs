@@ -50,8 +50,10 @@ fn answers_and_dry_runs_keep_all_digits() {
 #[test]
 fn documents_and_streams_of_a_run_are_known_by_their_tag() {
     let server = Running::start();
-    server.configure("schedules:\n  hourly: {pipeline: p, every: 1h}\n");
     let id = ended(&server);
+    server.configure("schedules:\n  hourly: {pipeline: p, every: 1h}\n");
+    // The file may have been read a moment ago.
+    server.poll("/v1/schedules", |document| document["schedules"][0].is_object());
     let run = format!("/v1/runs/{id}");
     let effect = server.send("GET", &format!("{run}/effects"), None).json()["effects"][0]["id"].clone();
     let effect = format!("{run}/effects/{}", effect.as_str().expect("an id").replace('/', "%2F").replace('#', "%23"));
@@ -100,5 +102,29 @@ fn a_range_belongs_to_its_bytes() {
         let outside = send(&server, "GET", &path, &[("Range", "bytes=900-")], None);
         assert_eq!(outside.problem(), (416, "range_not_satisfiable".to_owned()));
         assert_eq!(outside.header("content-range"), Some(&*format!("bytes */{total}")), "{path}");
+    }
+}
+
+/// S-107: `unpause` and `fire` take a reason, as `pause` does.
+#[test]
+fn a_schedule_goes_on_and_begins_for_a_reason() {
+    let server = Running::start();
+    server.pipeline("p", "", &[OK]);
+    server.configure("schedules:\n  hourly: {pipeline: p, every: 1h}\n");
+    // The file may have been read a moment ago.
+    server.poll("/v1/schedules", |document| document["schedules"][0].is_object());
+    let act = |action: &str, reason: Value| {
+        let path = format!("/v1/schedules/demo/hourly/{action}");
+        server.send("POST", &path, Some(&json!({"reason": reason})))
+    };
+    let paused = act("pause", "a holiday".into()).json();
+    assert_eq!((&paused["paused"], &paused["reason"]), (&json!(true), &json!("a holiday")));
+    let active = act("unpause", "it is over".into()).json();
+    assert_eq!((&active["paused"], &active["reason"]), (&json!(false), &Value::Null));
+    assert_eq!(act("fire", "a customer waits".into()).status, 202);
+    for action in ["unpause", "fire"] {
+        let refused = act(action, 7.into());
+        assert_eq!(refused.problem(), (422, "input_invalid".to_owned()), "{action}");
+        assert_eq!(refused.json()["errors"][0]["pointer"], "/reason", "{action}");
     }
 }
