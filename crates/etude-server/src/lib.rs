@@ -15,6 +15,7 @@ mod door;
 mod effect;
 mod fleet;
 pub mod health;
+mod key;
 mod learned;
 mod ledger;
 pub mod listen;

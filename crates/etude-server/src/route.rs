@@ -20,8 +20,8 @@ use crate::request::{self, Call, Responding};
 use crate::server::Server;
 use crate::token::{Caller, Scope};
 use crate::{
-    about, act, app, decision, definition, effect, learned, login, mcp, metrics, notice, page, run, schedule, start,
-    stats, stream, tree, webhook,
+    about, act, app, decision, definition, effect, key, learned, login, mcp, metrics, notice, page, run, schedule,
+    start, stats, stream, tree, webhook,
 };
 
 /// The largest body of a request, unless its route says otherwise.
@@ -307,7 +307,7 @@ async fn enter(methods: &[Route], params: &RawPathParams, request: Request<Body>
         request::check_length(&parts.headers, limit)?;
     }
     if route.method == "POST" && route.path.starts_with("/v1/") {
-        start::idempotency_key(&parts.headers)?;
+        key::of(&parts.headers)?;
     }
     let query = Query::parse(parts.uri.query().unwrap_or_default(), route.parameters)?;
     let params = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();

@@ -19,13 +19,13 @@ use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
 use crate::app::NotLoaded;
+use crate::key;
 use crate::ledger::{self, Page};
 use crate::problem::{Code, Problem};
 use crate::query::invalid;
 use crate::request::{Call, Respond, json_response, tagged};
 use crate::run::{blocking, parse_time};
 use crate::server::{ServedApp, Server};
-use crate::start;
 use crate::token::Caller;
 
 pub(crate) use turn::turns;
@@ -350,7 +350,7 @@ pub(crate) async fn fire(call: Call) -> Respond {
     reason_of(&call).await?;
     let (server, find) = (Arc::clone(&call.server), find(&call)?);
     let caller = call.caller()?.name.clone();
-    let given = start::idempotency_key(&call.headers)?.map(|key| Digest::of(format!("{caller} {key}").as_bytes()));
+    let given = key::of(&call.headers)?.map(|key| Digest::of(format!("{caller} {key}").as_bytes()));
     let key = format!("fire {}", given.map_or_else(|| uuid::Uuid::new_v4().to_string(), |digest| digest.to_string()));
     let fired = blocking(move || {
         let found = sound(find()?)?;

@@ -12,7 +12,7 @@ use etude_core::digest::Digest;
 use etude_core::machine::Limits;
 use etude_runs::header::Header;
 use etude_runs::target::Target;
-use etude_runtime::engine::{Cause, Enqueued, Error, Placement, Refusal, RunState, UniqueKey};
+use etude_runtime::engine::{Cause, Enqueued, Placement, Refusal, RunState, UniqueKey};
 use http::header::LOCATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::value::RawValue;
@@ -20,6 +20,7 @@ use serde_json::{Map, Value, json};
 
 use crate::admission::{self, Candidate, Full};
 use crate::app::{NotLoaded, not_loaded};
+use crate::key;
 use crate::problem::{Code, Problem};
 use crate::request::{Call, Members, Respond, spliced, text_response};
 use crate::run::{self, blocking, engine_failed, parse_time};
@@ -38,7 +39,7 @@ const MAX_WAIT: u64 = 60;
 /// `POST /v1/runs`.
 pub(crate) async fn start(call: Call) -> Respond {
     let is_dry = call.query.flag("dry_run")?;
-    let key = idempotency_key(&call.headers)?;
+    let key = key::of(&call.headers)?;
     let bytes = call.bytes().await?;
     if bytes.is_empty() {
         let problem = Problem::new(Code::Malformed, "the body is empty; it is a JSON object");
@@ -52,8 +53,14 @@ pub(crate) async fn start(call: Call) -> Respond {
     if input.len() > MAX_INPUT || total.saturating_sub(input.len()) > 1024 * 1024 {
         return Err(Problem::new(Code::TooLarge, "`input` has at most 16 MiB, and the rest of the body 1 MiB"));
     }
+    let (caller, wait) = (call.caller()?.clone(), wait(&call));
+    let key = key.map(|key| UniqueKey { key: format!("http runs {} {key}", caller.name), digest: Some(digest) });
+    if let Some(key) = key.as_ref().filter(|_| !is_dry)
+        && let Some(id) = key::run_of(&call.server, &caller, key).await?
+    {
+        return created(&call.server, id, true, wait).await;
+    }
     let app = served_app(&call.server, members.text("app")?.as_deref())?;
-    let caller = call.caller()?.clone();
     let (target, pointer, stated) = wanted(&call, &app, &members).await?;
     if let Some(stated) = stated {
         input = with_stated(&input, stated)?;
@@ -65,7 +72,6 @@ pub(crate) async fn start(call: Call) -> Respond {
     let limits = limits(&members)?;
     let placement = Placement { cause: call.cause, ..placement(&members, &caller.name)? };
     let has_priority = members.raw("priority").is_some();
-    let wait = wait(&call);
     let (server, dir) = (Arc::clone(&call.server), app.dir.clone());
     let definition = blocking(move || {
         let loaded = server.startable(&dir, &target);
@@ -84,10 +90,8 @@ pub(crate) async fn start(call: Call) -> Respond {
     }
     let traceparent = traceparent(&call.headers);
     let request = Request { limits, traceparent, ..Request::new(input, definition.app.display().to_string()) };
-    let keys =
-        key.into_iter().map(|key| UniqueKey { key: format!("http runs {} {key}", caller.name), digest: Some(digest) });
-    let candidate = Candidate { request, placement, has_priority, keys: keys.collect(), tick: None };
-    enqueue(&call.server, app, definition, candidate, wait).await
+    let candidate = Candidate { request, placement, has_priority, keys: key.into_iter().collect(), tick: None };
+    enqueue(&call, app, definition, candidate, wait).await
 }
 
 /// The response to a dry run (S-42).
@@ -158,11 +162,18 @@ fn with_stated(input: &str, stated: Map<String, Value>) -> Result<String, Proble
 
 /// `POST /v1/runs/{id}/again`.
 pub(crate) async fn again(call: Call) -> Respond {
-    let key = idempotency_key(&call.headers)?;
+    let key = key::of(&call.headers)?;
     let bytes = call.bytes().await?;
     let digest = Digest::of(&bytes);
     let members = Members::parse(bytes, &["input"])?;
     let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
+    let wait = wait(&call);
+    let key = key.map(|key| UniqueKey { key: format!("http again {id} {} {key}", caller.name), digest: Some(digest) });
+    if let Some(key) = &key
+        && let Some(id) = key::run_of(&call.server, &caller, key).await?
+    {
+        return created(&call.server, id, true, wait).await;
+    }
     let given = members.raw("input").map(str::to_owned);
     let (by, again_of) = (caller.name.clone(), id.clone());
     let traceparent = traceparent(&call.headers);
@@ -197,12 +208,8 @@ pub(crate) async fn again(call: Call) -> Respond {
         Ok((app, definition, request, placement))
     });
     let (app, definition, request, placement) = prepared.await?;
-    let name = &call.caller()?.name;
-    let id = call.param("id");
-    let keys =
-        key.into_iter().map(|key| UniqueKey { key: format!("http again {id} {name} {key}"), digest: Some(digest) });
-    let candidate = Candidate { request, placement, has_priority: true, keys: keys.collect(), tick: None };
-    enqueue(&call.server, app, definition, candidate, wait(&call)).await
+    let candidate = Candidate { request, placement, has_priority: true, keys: key.into_iter().collect(), tick: None };
+    enqueue(&call, app, definition, candidate, wait).await
 }
 
 /// The span that the run of a request belongs to (W3C Trace Context). What has another form is ignored, as that asks for.
@@ -215,13 +222,13 @@ fn traceparent(headers: &HeaderMap) -> Option<String> {
 
 /// Accepts a run durably, then responds with it (S-36, S-37).
 async fn enqueue(
-    server: &Arc<Server>,
+    call: &Call,
     app: ServedApp,
     definition: Definition,
     candidate: Candidate,
     wait: Option<u64>,
 ) -> Respond {
-    let of = Arc::clone(server);
+    let (server, of) = (&call.server, Arc::clone(&call.server));
     let admission = blocking(move || admission::admit(&of, &app, &definition, candidate)).await?;
     let since = Instant::now();
     let enqueued = server.engine().enqueue(&admission.submission).await;
@@ -233,22 +240,16 @@ async fn enqueue(
             blocking(move || admission.accepted(&of)).await?;
             (id, false)
         }
-        Enqueued::Repeated { run_id, is_same: true, .. } => {
-            // Its key lives for a day at least.
-            if matches!(server.engine().row(&run_id), Err(Error::Unknown(_))) {
-                let problem = Problem::not_found("the run with this idempotency key was removed");
-                return Err(problem.with("run_id", run_id).hint("another key starts another run"));
-            }
-            (run_id, true)
-        }
-        Enqueued::Repeated { run_id, .. } => {
-            let problem = Problem::new(Code::KeyReused, "the idempotency key belongs to another request");
-            return Err(problem.with("run_id", run_id));
-        }
+        Enqueued::Repeated { run_id, is_same, .. } => (key::repeated(server, call.caller()?, run_id, is_same)?, true),
         Enqueued::Full => return Err(admission.full.problem(server)),
         Enqueued::Refused(refusal) => return Err(refused(&refusal)),
         Enqueued::Held { run_id } => return Err(Full::Pipeline(run_id).problem(server)),
     };
+    created(server, id, is_replayed, wait).await
+}
+
+/// The response with a run that was accepted, now or before.
+async fn created(server: &Arc<Server>, id: String, is_replayed: bool, wait: Option<u64>) -> Respond {
     if let Some(seconds) = wait {
         wait_for(server, &id, Duration::from_secs(seconds)).await;
     }
@@ -393,20 +394,6 @@ fn placement(members: &Members, by: &str) -> Result<Placement, Problem> {
         not_before_ms: not_before.map(time).transpose()?,
         ..Placement::default()
     })
-}
-
-/// The header `Idempotency-Key`.
-pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
-    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
-    let text = value
-        .to_str()
-        .ok()
-        .filter(|text| (1..=255).contains(&text.len()) && text.bytes().all(|byte| (b' '..=b'~').contains(&byte)));
-    let fault = || {
-        let detail = "`Idempotency-Key` has 1 to 255 printable ASCII characters";
-        Problem::new(Code::InputInvalid, detail).error(json!({"parameter": "Idempotency-Key", "detail": detail}))
-    };
-    text.map(|text| Some(text.to_owned())).ok_or_else(fault)
 }
 
 /// The seconds of `Prefer: wait`.

@@ -5,6 +5,7 @@ mod door;
 mod figures;
 mod forms;
 mod gallery;
+mod keys;
 mod learned;
 mod limits;
 mod mcp;

@@ -1,0 +1,73 @@
+//! The header `Idempotency-Key` of a request, and the run that was accepted with it.
+
+use std::sync::Arc;
+
+use etude_core::machine::ABI;
+use etude_runtime::engine::{Enqueued, Error, NewRun, Placement, Submission, UniqueKey};
+use http::HeaderMap;
+use serde_json::json;
+
+use crate::problem::{Code, Problem};
+use crate::run::{engine_failed, no_run};
+use crate::server::Server;
+use crate::token::Caller;
+
+/// The header `Idempotency-Key`.
+pub(crate) fn of(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
+    let text = value
+        .to_str()
+        .ok()
+        .filter(|text| (1..=255).contains(&text.len()) && text.bytes().all(|byte| (b' '..=b'~').contains(&byte)));
+    let fault = || {
+        let detail = "`Idempotency-Key` has 1 to 255 printable ASCII characters";
+        Problem::new(Code::InputInvalid, detail).error(json!({"parameter": "Idempotency-Key", "detail": detail}))
+    };
+    text.map(|text| Some(text.to_owned())).ok_or_else(fault)
+}
+
+/// The problem of a key with another body.
+pub(crate) fn reused() -> Problem {
+    Problem::new(Code::KeyReused, "the idempotency key belongs to another request")
+}
+
+/// The run that was accepted with this key, before anything that may have changed since then is looked at: the definition, the limits, or
+/// the run that is repeated.
+pub(crate) async fn run_of(server: &Arc<Server>, caller: &Caller, key: &UniqueKey) -> Result<Option<String>, Problem> {
+    // In a queue that takes no run, only the run of the key is found.
+    let nothing = Submission {
+        run: NewRun {
+            id: String::new(),
+            app: String::new(),
+            target: String::new(),
+            abi: ABI,
+            created_at_ms: server.clock().now_ms(),
+            header: String::new(),
+            placement: Placement::default(),
+        },
+        keys: vec![key.clone()],
+        max_queued: Some(0),
+        needs_room: false,
+    };
+    match server.engine().enqueue(&nothing).await.map_err(|error| engine_failed(&error))? {
+        Enqueued::Repeated { run_id, is_same, .. } => repeated(server, caller, run_id, is_same).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// The run whose key was given again, if the request is the same and its caller sees the run.
+pub(crate) fn repeated(server: &Server, caller: &Caller, run_id: String, is_same: bool) -> Result<String, Problem> {
+    if !is_same {
+        return Err(reused().with("run_id", run_id));
+    }
+    match server.engine().row(&run_id) {
+        // Its key lives for a day at least.
+        Err(Error::Unknown(_)) => {
+            let problem = Problem::not_found("the run with this idempotency key was removed");
+            Err(problem.with("run_id", run_id).hint("another key starts another run"))
+        }
+        Err(error) => Err(engine_failed(&error)),
+        Ok(row) if server.shows(caller, &row) => Ok(run_id),
+        Ok(_) => Err(no_run()),
+    }
+}
