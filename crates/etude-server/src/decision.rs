@@ -183,6 +183,16 @@ fn decision_json(row: &RunRow, view: &RunView, waiting: &Value) -> Value {
 struct Given {
     question: String,
     decision: Decision,
+    /// The same request came before under its idempotency key.
+    is_repeated: bool,
+}
+
+impl Given {
+    /// What became of it, if `earlier` was first: its own decision, whose response was lost, is no other one.
+    fn after(&self, id: &str, earlier: &Decision) -> Result<String, Problem> {
+        let own = Decision { at: earlier.at.clone(), ..self.decision.clone() };
+        if self.is_repeated && own == *earlier { document_of(id, earlier) } else { Err(already(earlier)) }
+    }
 }
 
 /// `POST /v1/decisions/{id}`.
@@ -201,7 +211,8 @@ pub(crate) async fn decide(call: Call) -> Respond {
     let reason = members.text("reason")?;
     let decision = Decision { approved, answer, by: caller.name.clone(), at: etude::clock::now_rfc3339(), reason };
     let (server, id) = (Arc::clone(&call.server), call.param("id").to_owned());
-    let document = blocking(move || decided(&server, &caller, &id, Given { question, decision }));
+    let given = Given { question, decision, is_repeated: call.is_repeated };
+    let document = blocking(move || decided(&server, &caller, &id, given));
     Ok(text_response(StatusCode::OK, document.await?))
 }
 
@@ -214,7 +225,7 @@ fn decided(server: &Arc<Server>, caller: &Caller, id: &str, given: Given) -> Res
     let text = engine.result(run).map_err(|e| engine_failed(&e))?;
     let view = engine.view(run).map_err(|e| engine_failed(&e))?;
     if let Some(earlier) = view.signals.iter().find(|signal| signal.key == key).and_then(record::to_decision) {
-        return Err(already(&earlier));
+        return given.after(id, &earlier);
     }
     let document = text.and_then(|text| etude_runs::document::Document::from_journal(&text, &*engine.blobs()).ok());
     let waiting = document.map(|document| document.waiting).unwrap_or_default();
@@ -237,7 +248,7 @@ fn decided(server: &Arc<Server>, caller: &Caller, id: &str, given: Given) -> Res
     let signal = record::decision_signal(effect, &given.question, &given.decision);
     if let Signalled::TooLate(body) = engine.signal(run, &signal).map_err(|e| engine_failed(&e))? {
         let earlier = record::to_decision(&etude_runtime::engine::Signal { key, body });
-        return Err(earlier.map_or_else(no_decision, |earlier| already(&earlier)));
+        return earlier.map_or_else(|| Err(no_decision()), |earlier| given.after(id, &earlier));
     }
     work::continue_run(server, run)?;
     document_of(id, &given.decision)

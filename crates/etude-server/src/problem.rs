@@ -70,6 +70,8 @@ codes! {
     AlreadyDecided = "already_decided", 409, "the question is already decided";
     /// The run asks another question by now.
     OtherQuestion = "other_question", 409, "the run asks another question";
+    /// The same request with this idempotency key is at work.
+    KeyInUse = "key_in_use", 409, "a request with this idempotency key is in progress";
     /// A condition of the promotion does not hold.
     NotPromoted = "not_promoted", 409, "a condition of the promotion does not hold";
     /// The command needs a confirmation.

@@ -48,6 +48,8 @@ pub(crate) struct Call {
     pub(crate) body: Mutex<Option<Body>>,
     /// The room that the body takes until the call is over.
     pub(crate) taken: Mutex<Taken>,
+    /// The same request came before under its idempotency key, and its response is not known.
+    pub(crate) is_repeated: bool,
 }
 
 impl Call {

@@ -312,5 +312,10 @@ async fn enter(methods: &[Route], params: &RawPathParams, request: Request<Body>
     let query = Query::parse(parts.uri.query().unwrap_or_default(), route.parameters)?;
     let params = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let (body, taken, headers) = (Mutex::new(Some(body)), Mutex::default(), parts.headers);
-    (route.handler)(Call { server, caller, peer, cause, readings, params, query, headers, limit, body, taken }).await
+    let is_repeated = false;
+    let call = Call { server, caller, peer, cause, readings, params, query, headers, limit, body, taken, is_repeated };
+    if route.method == "POST" && route.path.starts_with("/v1/") {
+        return key::once(route.path, route.handler, call).await;
+    }
+    (route.handler)(call).await
 }

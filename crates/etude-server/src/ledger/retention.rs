@@ -1,17 +1,17 @@
 //! Entries of the ledger that are not needed any more: the clock loop looks for them once an hour.
 //!
 //! An entry lives as long as its run, and at least 90 days: a tick longer than its schedule catches up, a delivery as long as its repetition
-//! must find the first one.
+//! must find the first one. The response to a request with an idempotency key lives for a day.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use etude_runtime::engine::OldEntries;
+use etude_runtime::engine::{KEY_LIFE_MS, OldEntries};
 use etude_spec::automation::{Automation, Schedule};
 
 use crate::problem::Problem;
 use crate::run::engine_failed;
 use crate::server::{ServedApp, Server};
-use crate::{notice, schedule, webhook};
+use crate::{key, notice, schedule, webhook};
 
 const HOUR_MS: i64 = 60 * 60 * 1_000;
 
@@ -51,6 +51,10 @@ pub(crate) fn turn(server: &Server) {
             // A journal that fails is reported by requests, and the next look finds them again.
             let _ = remove(server, &book, states, before_ms);
         }
+    }
+    let before_ms = now_ms.saturating_sub(KEY_LIFE_MS);
+    for book in key::books() {
+        let _ = remove(server, &book, key::STATES, before_ms);
     }
 }
 

@@ -1,5 +1,10 @@
 //! Idempotency keys of requests.
 
+use std::sync::Arc;
+
+use etude_runtime::engine::{EntryQuery, Expected, Ledger as _, Write};
+use etude_server::token::Scope;
+use etude_sqlite::Sqlite;
 use serde_json::{Value, json};
 
 use crate::support::{Reply, Running};
@@ -47,4 +52,111 @@ fn a_key_is_its_run_after_the_definition_is_gone() {
     assert_eq!(server.send("DELETE", &format!("/v1/runs/{id}"), None).status, 204);
     assert_eq!(run_of(&post(&server, &again, &json!({})), true), second);
     assert_eq!(post(&server, &again, &json!({"input": {}})).problem(), (422, "key_reused".to_owned()));
+}
+
+/// A run that waits, the path of its question, and an answer.
+fn asked(server: &Running) -> (String, String, Value) {
+    server.pipeline("ask", "", &["approval: message: 'Go?'", OK]);
+    let run = server.run(&json!({"pipeline": "ask"}));
+    let waiting = &run["waiting"][0];
+    let path = format!("/v1/decisions/{}", waiting["id"].as_str().expect("an id").replace('/', "%2F"));
+    let answer = json!({"approved": true, "question": waiting["payload"]["question"], "reason": "fine"});
+    (run["run_id"].as_str().expect("an id").to_owned(), path, answer)
+}
+
+/// S-85: a decision with the key and the body of the first is the first one, also if its response was lost.
+#[test]
+fn a_decision_with_its_key_again_is_the_first_one() {
+    let server = Running::start();
+    let (id, path, answer) = asked(&server);
+    let first = post(&server, &path, &answer);
+    assert_eq!((first.status, is_replayed(&first)), (200, false), "{}", first.text());
+    let check_again = || {
+        let second = post(&server, &path, &answer);
+        assert_eq!((second.status, is_replayed(&second), second.json()), (200, true, first.json()));
+    };
+    check_again();
+    server.until(&id, &["succeeded"]);
+    check_again();
+    let mut other = answer.clone();
+    other["approved"] = json!(false);
+    assert_eq!(post(&server, &path, &other).problem(), (422, "key_reused".to_owned()));
+    let decided = (409, "already_decided".to_owned());
+    assert_eq!(post_as(&server, &server.owner, "k2", &path, &answer).problem(), decided);
+    let anna = server.token("anna", &[Scope::Approve], &[], None);
+    assert_eq!(post_as(&server, &anna, "k", &path, &answer).problem(), decided);
+    // The server died between the decision and its response.
+    forget_responses(&server);
+    check_again();
+}
+
+/// What the ledger has of requests about runs is as if they had no response yet.
+fn forget_responses(server: &Running) {
+    let settings = etude_sqlite::Settings { dir: server.dir().to_owned(), sync: etude_sqlite::Sync::Normal };
+    let engine = Sqlite::open(settings).expect("the journal");
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let book = || EntryQuery { book: "run:responses".to_owned(), ..EntryQuery::default() };
+    for mut entry in engine.entries(&book()).expect("entries") {
+        "begun".clone_into(&mut entry.state);
+        let write = Write { entry, expected: Expected::Anything, submission: None, is_alone: false };
+        runtime.block_on(engine.write(&write)).expect("written");
+    }
+}
+
+/// A cancellation with the key of the first has its response, also after the run has ended.
+#[test]
+fn a_cancellation_with_its_key_again_is_the_first_one() {
+    let server = Running::start();
+    let (id, _, _) = asked(&server);
+    let path = format!("/v1/runs/{id}/cancel");
+    let first = post(&server, &path, &json!({"reason": "late"}));
+    assert_eq!((first.status, is_replayed(&first)), (202, false));
+    server.until(&id, &["cancelled"]);
+    let second = post(&server, &path, &json!({"reason": "late"}));
+    assert_eq!((second.status, is_replayed(&second), second.json()), (202, true, first.json()));
+    assert_eq!(post(&server, &path, &json!({})).problem(), (422, "key_reused".to_owned()));
+    assert_eq!(server.send("POST", &path, None).problem(), (409, "run_is_over".to_owned()));
+}
+
+/// A backfill with the key of the first says what that one took.
+#[test]
+fn a_backfill_with_its_key_again_is_the_first_one() {
+    let server = Running::start();
+    server.pipeline("p", "", &[OK]);
+    server.configure("schedules:\n  daily: {pipeline: p, cron: '0 2 * * *', timezone: UTC}\n");
+    // The file may have been read a moment ago.
+    server.poll("/v1/schedules", |document| document["schedules"][0].is_object());
+    let path = "/v1/schedules/demo/daily/backfill";
+    let body = json!({"from": "2026-01-01T00:00:00Z", "to": "2026-01-03T00:00:00Z"});
+    let (first, second) = (post(&server, path, &body), post(&server, path, &body));
+    assert_eq!(first.json()["ticks"].as_array().map(Vec::len), Some(2), "{}", first.text());
+    assert_eq!((second.status, is_replayed(&second), second.json()), (202, true, first.json()));
+}
+
+/// A command runs once for each key: it is refused while it is at work, and has its response later. A refused one leaves no key.
+#[test]
+fn a_command_runs_once_for_its_key() {
+    let server = Arc::new(Running::start());
+    let (path, body) = ("/v1/apps/demo/commands/tool", json!({"argv": ["go"]}));
+    let app = server.dir().join("demo");
+    let ran = || std::fs::read_to_string(app.join("ran")).unwrap_or_default().lines().count();
+    std::fs::write(app.join("hold"), "").expect("written");
+    let (of, content) = (Arc::clone(&server), body.clone());
+    let first = std::thread::spawn(move || post(&of, path, &content));
+    while ran() == 0 {
+        std::thread::yield_now();
+    }
+    let busy = post(&server, path, &body);
+    assert_eq!(busy.problem(), (409, "key_in_use".to_owned()));
+    std::fs::remove_file(app.join("hold")).expect("removed");
+    let first = first.join().expect("a reply");
+    assert_eq!((first.status, is_replayed(&first)), (200, false));
+    let second = post(&server, path, &body);
+    assert_eq!((second.status, is_replayed(&second), second.json()), (200, true, first.json()));
+    assert_eq!((ran(), post_as(&server, &server.owner, "k2", path, &body).status, ran()), (1, 200, 2));
+    for _ in 0..2 {
+        let refused = post_as(&server, &server.owner, "k3", path, &json!({"argv": ["unknown"]}));
+        assert_eq!(refused.problem(), (404, "not_found".to_owned()));
+    }
+    assert_eq!((post_as(&server, &server.owner, "k3", path, &body).status, ran()), (200, 5));
 }
