@@ -199,6 +199,18 @@ impl Remote {
         self.block_on(self.document(request.body(body.to_owned())))
     }
 
+    /// Starts a run, with this idempotency key or one of its own. Its document, and whether it was there before under the key.
+    pub(crate) fn start(&self, body: &str, key: Option<&str>) -> Result<(Value, bool), Problem> {
+        let request = self.request(Method::POST, "/v1/runs").header("content-type", "application/json");
+        let request = request.header("idempotency-key", key.map_or_else(etude_runtime::run_id::new, str::to_owned));
+        self.block_on(async {
+            let response = self.send(request.body(body.to_owned())).await?;
+            let is_replayed = response.headers().contains_key("idempotency-replayed");
+            let run = serde_json::from_slice(&self.body(response).await?);
+            run.map(|run| (run, is_replayed)).map_err(|e| self.foreign(&format!("is no JSON: {e}")))
+        })
+    }
+
     /// A run as the server has it now.
     pub(crate) async fn run(&self, id: &str) -> Result<RunDocument, Problem> {
         let text = self.text(self.request(Method::GET, &format!("/v1/runs/{id}"))).await?;

@@ -304,6 +304,11 @@ fn what_a_server_cannot_do_is_refused() {
         &["run", "-p", "p", "--read", "."],
         &["run", "--skill", "do it"],
         &["run", "--again", "latest"],
+        &["run", "-p", "p", "-i", "count=1", "--queue", "slow"],
+        &["run", "-p", "p", "-i", "count=1", "--bundle", "other"],
+        &["run", "-p", "p", "-i", "count=1", "--tenant", "other"],
+        &["run", "-p", "p", "-i", "count=1", "--label", "env"],
+        &["run", "-p", "p", "-i", "count=1", "--key", ""],
         &["runs", "show", "latest", "a"],
         &["--app", "other", "run", "-p", "p"],
     ] {
@@ -317,4 +322,29 @@ fn what_a_server_cannot_do_is_refused() {
     test.run(&["list"]).exit(0);
     assert_eq!(serving.end().0, Some(0));
     test.run(&["runs", "list"]).exit(4);
+}
+
+/// cli: a run on a server is submitted with its labels, priority, time and key; detached, it is reported as one in a shared database.
+#[test]
+fn a_run_is_submitted_to_a_server_with_its_options() {
+    let test = test();
+    let serving = Serving::start(&test, &["--port", "0"]);
+    let address = address(&serving);
+    let options = ["--label", "env=test", "--priority", "-7", "--not-before", "2035-01-31T08:00:00Z", "--key", "k 1"];
+    let start = ["--server", &address, "run", "-p", "p", "-i", "count=3", "--detach"];
+    let submit = |more: &[&str]| test.run(&[&start as &[&str], &options, more].concat());
+    let first = raw(&submit(&["--format", "json"]).exit(0));
+    let id = first["run_id"].as_str().expect("an id").to_owned();
+    assert_eq!(first, json!({"run_id": id, "status": "queued", "replayed": false}));
+    let run = serving.document("GET", &format!("/v1/runs/{id}"), "");
+    assert_eq!((&run["labels"], &run["priority"]), (&json!({"env": "test"}), &json!(-7)));
+    assert_eq!((&run["not_before"], &run["status"]), (&json!("2035-01-31T08:00:00.000Z"), &json!("queued")));
+    let second = raw(&submit(&["--format", "json"]).exit(0));
+    assert_eq!(second, json!({"run_id": id, "status": "queued", "replayed": true}));
+    let text = submit(&[]).exit(0);
+    assert_eq!(String::from_utf8_lossy(&text.raw).trim_end(), id);
+    text.stderr_has("etude runs watch");
+    let other = [&["--server", &address, "run", "-p", "p", "-i", "count=4", "--detach"] as &[&str], &options].concat();
+    test.run(&other).exit(2).stderr_has("idempotency key");
+    assert_eq!(serving.end().0, Some(0));
 }

@@ -4,7 +4,7 @@ use etude_core::data::Json;
 use etude_runs::target::Target;
 use etude_spec::did_you_mean;
 use etude_spec::input::InputDecl;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{coerce, finished, input_text, pairs};
 use crate::args;
@@ -23,12 +23,75 @@ pub(super) fn run(
     args: &args::Run,
     about: &mut Option<Target>,
 ) -> Result<Exit, Refused> {
-    let body = body(context, remote, args, about)?;
+    let terms = Terms::of(args)?;
+    let body = body(context, remote, args, &terms, about)?;
     if args.dry_run {
         stdout::json(&remote.post("/v1/runs?dry_run=true", &body)?);
         return Ok(Exit::Done);
     }
-    Ok(started(context, remote, &body)?)
+    Ok(started(context, remote, &body, &terms)?)
+}
+
+/// How a run is submitted to the server.
+#[derive(Debug, Default)]
+pub(super) struct Terms {
+    /// Members of the request.
+    members: Map<String, Value>,
+    key: Option<String>,
+    /// It is not waited for.
+    is_detached: bool,
+}
+
+impl Terms {
+    /// Those of the command line. What only the workers of a shared database have is refused.
+    #[cfg(feature = "postgres")]
+    pub(super) fn of(args: &args::Run) -> Result<Self, Problem> {
+        let given = &args.submission;
+        refuse_options(&[
+            (given.queue.is_some(), "--queue", "the server has one queue: leave the option out"),
+            (given.bundle.is_some(), "--bundle", "the server runs its own apps: name one with `--app`"),
+            (given.tenant.is_some(), "--tenant", "the run belongs to your token: leave the option out"),
+        ])?;
+        let is_key =
+            |key: &String| (1..=255).contains(&key.len()) && key.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+        if given.key.as_ref().is_some_and(|key| !is_key(key)) {
+            let problem = Problem::usage("`--key` of a run on a server has 1 to 255 printable ASCII characters");
+            return Err(problem.hint("give another key"));
+        }
+        let mut members = Map::new();
+        if let Some(priority) = given.priority {
+            members.insert("priority".to_owned(), priority.into());
+        }
+        if !given.labels.is_empty() {
+            let labels = given.labels.iter().map(|text| crate::command::label(text));
+            let labels = labels.map(|pair| pair.map(|(name, value)| (name, Value::from(value))));
+            members.insert("labels".to_owned(), Value::Object(labels.collect::<Result<_, _>>()?));
+        }
+        if let Some(at_ms) = given.not_before {
+            members.insert("not_before".to_owned(), etude::clock::rfc3339(at_ms).into());
+        }
+        Ok(Self { members, key: given.key.clone(), is_detached: given.detach })
+    }
+
+    #[cfg(not(feature = "postgres"))]
+    pub(super) fn of(_: &args::Run) -> Result<Self, Problem> {
+        Ok(Self::default())
+    }
+
+    /// Refuses them where a run is shown in a browser.
+    #[cfg(feature = "serve")]
+    pub(super) fn refuse_detached(&self) -> Result<(), Problem> {
+        if !self.is_detached {
+            return Ok(());
+        }
+        let problem = Problem::usage("`--web` shows the run while it is at work, `--detach` does not wait for it");
+        Err(problem.hint("leave one of them out"))
+    }
+
+    /// Starts a run on these terms. Its document, and whether it was there before under its key.
+    pub(super) fn start(&self, remote: &Remote, body: &str) -> Result<(Value, bool), Problem> {
+        remote.start(body, self.key.as_deref())
+    }
 }
 
 /// What the server is asked to run.
@@ -36,6 +99,7 @@ pub(super) fn body(
     context: &Context,
     remote: &Remote,
     args: &args::Run,
+    terms: &Terms,
     about: &mut Option<Target>,
 ) -> Result<String, Problem> {
     let has_both = args.request.is_some() && args.pipeline.is_some();
@@ -54,12 +118,14 @@ pub(super) fn body(
             let way = "name the pipeline: etude run --pipeline NAME -i KEY=VALUE";
             refuse_options(&[(!args.pairs.is_empty(), "-i beside a request", way)])?;
             let input = args.input.as_deref().map(input_text).transpose()?;
-            Ok(body_of(&remote.app()?, "request", request, input.as_deref(), &args.limits))
+            let head = head(&remote.app()?, ("request", request), &args.limits, terms);
+            Ok(with_input(&head, input.as_deref()))
         }
         (None, Some(name)) => {
             *about = Some(Target::Pipeline(name.clone()));
             let (app, input) = input_of(remote, "pipelines", name, &args.pairs, args.input.as_deref())?;
-            Ok(body_of(&app, "pipeline", name, Some(&input.text().unwrap_or_default()), &args.limits))
+            let head = head(&app, ("pipeline", name), &args.limits, terms);
+            Ok(with_input(&head, Some(&input.text().unwrap_or_default())))
         }
         (None, None) => {
             let names = names(remote, &remote.app()?, "pipelines")?.join(", ");
@@ -72,8 +138,10 @@ pub(super) fn body(
 pub(crate) fn run_machine(context: &Context, remote: &Remote, args: &args::MachineRun) -> Result<Exit, Refused> {
     of_this_machine(&args.granted, &args.limits)?;
     let (app, input) = input_of(remote, "machines", &args.name, &args.pairs, args.input.as_deref())?;
-    let body = body_of(&app, "machine", &args.name, Some(&input.text().unwrap_or_default()), &args.limits);
-    Ok(started(context, remote, &body)?)
+    let terms = Terms::default();
+    let head = head(&app, ("machine", &args.name), &args.limits, &terms);
+    let body = with_input(&head, Some(&input.text().unwrap_or_default()));
+    Ok(started(context, remote, &body, &terms)?)
 }
 
 /// Refuses what concerns the machine where the run is.
@@ -86,14 +154,22 @@ fn of_this_machine(granted: &args::Granted, limits: &args::Limits) -> Result<(),
     ])
 }
 
-/// The body of a request for a run. The input stands in it as it is.
-fn body_of(app: &str, kind: &str, name: &str, input: Option<&str>, limits: &args::Limits) -> String {
+/// A request for a run of a target, without its input.
+fn head(app: &str, (kind, name): (&str, &str), limits: &args::Limits, terms: &Terms) -> Value {
     let mut body = json!({"app": app, kind: name});
+    for (name, value) in &terms.members {
+        body[name] = value.clone();
+    }
     let limits = limits_json(limits.max_cost, limits.max_tokens, limits.timeout);
     if !limits.is_null() {
         body["limits"] = limits;
     }
-    let mut text = body.to_string();
+    body
+}
+
+/// The body of a request for a run. The input stands in it as it is.
+fn with_input(head: &Value, input: Option<&str>) -> String {
+    let mut text = head.to_string();
     if let Some(input) = input {
         text.pop();
         text.push_str(&format!(r#","input":{input}}}"#));
@@ -155,12 +231,28 @@ fn names(remote: &Remote, app: &str, kind: &str) -> Result<Vec<String>, Problem>
     Ok(list.iter().filter_map(|entry| entry["name"].as_str()).map(str::to_owned).collect())
 }
 
-/// Starts a run and follows it to its end.
-fn started(context: &Context, remote: &Remote, body: &str) -> Result<Exit, Problem> {
+/// Starts a run and follows it to its end, unless it is detached.
+fn started(context: &Context, remote: &Remote, body: &str, terms: &Terms) -> Result<Exit, Problem> {
     // A signal from now on is for the run, also before its id is known.
-    let stop = Some(signals::listen()?);
-    let run = remote.post("/v1/runs", body)?;
+    let stop = if terms.is_detached { None } else { Some(signals::listen()?) };
+    let (run, is_replayed) = terms.start(remote, body)?;
     let id = run["run_id"].as_str().unwrap_or_default();
+    if terms.is_detached {
+        detached(context, id, is_replayed);
+        return Ok(Exit::Done);
+    }
     let ended = remote.follow(context, id, Watching { stop, ..Watching::default() })?.into_ended();
     Ok(finished(context, None, &ended))
+}
+
+/// Reports a run that is not waited for.
+pub(super) fn detached(context: &Context, run_id: &str, is_replayed: bool) {
+    if context.is_json() {
+        stdout::json(&json!({"run_id": run_id, "status": "queued", "replayed": is_replayed}));
+        return;
+    }
+    stdout::line(run_id);
+    if !context.global.quiet {
+        crate::render::say!("hint: follow it with: etude runs watch {run_id}");
+    }
 }

@@ -12,7 +12,6 @@ use etude_core::failure::FailureKind;
 use etude_runs::header::Granted;
 use etude_runtime::engine::{DEFAULT_QUEUE, Engine, Enqueued, Error, Placement, QueueRules, Refusal, Rules, UniqueKey};
 use etude_tools::bundle::Bundle;
-use serde_json::json;
 
 use super::unfit;
 use crate::args;
@@ -22,7 +21,7 @@ use crate::exit::Exit;
 use crate::problem::Problem;
 use crate::render::stopped::of_engine;
 use crate::runtime::block_on;
-use crate::{bundles, command, signals, stdout};
+use crate::{bundles, command, signals};
 
 /// A run to be submitted.
 pub(crate) struct Submitted<'a> {
@@ -148,14 +147,7 @@ pub(crate) fn submit(context: &Context, engine: &dyn Engine, submitted: Submitte
         let followed = Followed { run_id: &run_id, definition: Some(definition), before: None, stop };
         return follow(context, engine, followed);
     }
-    if context.is_json() {
-        stdout::json(&json!({"run_id": run_id, "status": "queued", "replayed": replayed}));
-    } else {
-        stdout::line(&run_id);
-        if !context.global.quiet {
-            crate::render::say!("hint: follow it with: etude runs watch {run_id}");
-        }
-    }
+    super::remote::detached(context, &run_id, replayed);
     Ok(Exit::Done)
 }
 

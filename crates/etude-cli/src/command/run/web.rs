@@ -27,10 +27,12 @@ pub(super) fn run(context: &Context, args: &args::Run, about: &mut Option<Target
 
 fn followed(context: &Context, beside: &Beside, args: &args::Run, about: &mut Option<Target>) -> Result<Exit, Refused> {
     let remote = Remote::of_process()?;
-    let body = remote::body(context, &remote, args, about)?;
+    let terms = remote::Terms::of(args)?;
+    terms.refuse_detached()?;
+    let body = remote::body(context, &remote, args, &terms, about)?;
     // A signal from now on is for the run, also before its id is known.
     let stop = Some(signals::listen()?);
-    let run = remote.post("/v1/runs", &body)?;
+    let (run, _) = terms.start(&remote, &body)?;
     let id = run["run_id"].as_str().unwrap_or_default();
     beside.show(id);
     let page = beside.page(id);
