@@ -95,7 +95,10 @@ pub fn listed(engine: &dyn Engine, row: RunRow, now_ms: i64) -> Result<Listed, E
         reason: None,
         steps: Value::Null,
     };
-    let Some(document) = document else { return Ok(listed) };
+    let Some(document) = document else {
+        listed.reason = left_alone(engine, &listed.row)?;
+        return Ok(listed);
+    };
     let member = |name: &str| document.members.get(name).cloned().unwrap_or_default();
     let usage = member("usage");
     let tokens = |name: &str| usage[name].as_u64().unwrap_or(0);
@@ -116,6 +119,24 @@ pub fn listed(engine: &dyn Engine, row: RunRow, now_ms: i64) -> Result<Listed, E
     }
     listed.steps = member("steps");
     Ok(listed)
+}
+
+/// How many processes may die with a run since its last record, before servers leave it alone.
+pub const MAX_DEATHS: u32 = 3;
+
+/// Why no server continues an interrupted run by itself; `None` if one may.
+///
+/// # Errors
+/// The store fails.
+pub fn left_alone(engine: &dyn Engine, row: &RunRow) -> Result<Option<String>, Error> {
+    // One with a bundle is for workers, which end it.
+    if row.state != RunState::Running || row.is_live || row.placement.bundle.is_some() {
+        return Ok(None);
+    }
+    let deaths = engine.deaths(&row.id)?;
+    let why =
+        || format!("{deaths} processes died with it one after another, without a new record: no server continues it");
+    Ok((deaths >= MAX_DEATHS).then(why))
 }
 
 /// The kind of the first failure of a run, such as `step_failed`.

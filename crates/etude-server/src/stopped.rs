@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often a run is continued that stops without a new record.
-pub(crate) const MAX_ATTEMPTS: u32 = 3;
+pub(crate) const MAX_ATTEMPTS: u32 = etude_runs::listing::MAX_DEATHS;
 
 /// The runs that stopped in this process.
 #[derive(Debug, Default)]

@@ -333,7 +333,17 @@ fn a_run_that_kills_its_servers_is_left_alone() {
     }
     serving.child.wait().expect("it is killed");
     let serving = Serving::start(&test, &["--port", "0"]);
-    serving.until(&format!("/v1/runs/{id}"), "interrupted");
+    let run = serving.until(&format!("/v1/runs/{id}"), "interrupted");
+    let reason = "3 processes died with it one after another, without a new record: no server continues it";
+    assert_eq!(run["reason"], reason);
+    assert_eq!(serving.document("GET", "/v1/runs", "")["runs"][0]["reason"], reason);
+    let shown = value(&test.run(&["runs", "show", &id, "--format", "json"]).exit(0));
+    assert_eq!(shown["reason"], reason);
+    let text = test.run(&["runs", "show", &id]).exit(0);
+    assert!(text.out().contains(&format!("reason    {reason}")), "{}", text.out());
+    let at = serving.line["addresses"][0].as_str().expect("an address").replace("http://", "");
+    let page = serving.get(&at, &format!("/runs/{id}"), &serving.token());
+    assert!(page.contains(&format!("{reason}; resume it to continue")), "{page}");
     let other = serving.post("/v1/runs?dry_run=true", &json!({"pipeline": "killer"}));
     assert_eq!(other["pipeline"], "killer");
     assert_eq!(test.ledger(), ["killed", "killed", "killed"]);

@@ -65,11 +65,14 @@ pub(super) fn row(shell: &Shell, run: &Value) -> Markup {
 }
 
 /// What somebody should know before opening the run.
-fn reason(run: &Value) -> Option<String> {
+pub(super) fn reason(run: &Value) -> Option<String> {
     match run["status"].as_str()? {
         "failed" | "cancelled" | "waiting" => run["reason"].as_str().map(str::to_owned),
         "sleeping" => Some("it waits for a time, and needs no process until then".to_owned()),
-        "interrupted" => Some("its process has ended; resume it to continue".to_owned()),
+        "interrupted" => {
+            let why = run["reason"].as_str().unwrap_or("its process has ended");
+            Some(format!("{why}; resume it to continue"))
+        }
         _ => None,
     }
 }

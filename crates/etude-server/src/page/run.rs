@@ -131,6 +131,9 @@ fn head(shell: &Shell, shown: &Shown) -> Markup {
             (facts(shell, shown))
             (failures(shown))
             @if status == "waiting" { (questions(shell, run)) }
+            @if let (true, Some(why)) = (status == "interrupted" && run["reason"].is_string(), row::reason(run)) {
+                div.notice { p { (visible(&why)) } }
+            }
         }
     }
 }

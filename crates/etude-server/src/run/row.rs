@@ -82,6 +82,7 @@ pub(super) fn text(server: &Server, row: &RunRow, summary: Option<&Summary>) -> 
     let end = if row.state == RunState::Running && row.is_live { etude::clock::now_ms() } else { row.changed_at_ms };
     let lasted = row.started_at_ms.map(|start| u64::try_from(end.saturating_sub(start)).unwrap_or(0));
     let (base, id) = (&server.settings().base_path, &row.id);
+    let left_alone = listing::left_alone(&**server.engine(), row).map_err(|e| engine_failed(&e))?;
     raw(&Row {
         run_id: id,
         status: listing::status(row),
@@ -102,7 +103,7 @@ pub(super) fn text(server: &Server, row: &RunRow, summary: Option<&Summary>) -> 
         waiting_count: summary.map_or(0, |summary| summary.waiting_count),
         attempt: summary.and_then(|summary| summary.attempt),
         kind: summary.and_then(|summary| summary.kind.as_deref()),
-        reason: summary.and_then(|summary| summary.reason.as_deref()),
+        reason: left_alone.as_deref().or_else(|| summary.and_then(|summary| summary.reason.as_deref())),
         progress: summary.and_then(|summary| summary.progress.as_deref()),
         again_of: placement.again_of.as_deref(),
         links: Links {

@@ -23,6 +23,7 @@ use crate::exit::Exit;
 use crate::problem::Problem;
 use crate::render::layout;
 use crate::render::runs::{overview as render, short};
+use crate::render::stopped::of_engine;
 use crate::stdout;
 
 /// Bytes of the output that are looked at for its excerpt.
@@ -113,7 +114,7 @@ fn effect_ids(document: &Value) -> Vec<String> {
 /// The document of `runs show` without the output, which may be large.
 pub(super) fn facts(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed>) -> Result<Value, Problem> {
     let mut facts = match (&view.result, view.row.state) {
-        (None, _) | (_, RunState::Running | RunState::Moved) => unfinished(view, replayed),
+        (None, _) | (_, RunState::Running | RunState::Moved) => unfinished(engine, view, replayed)?,
         _ => {
             let mut document = document_of(engine, view)?.shadowed(shadow_usage(engine, &view.row.id));
             document.output = None;
@@ -130,7 +131,7 @@ pub(super) fn facts(engine: &dyn Engine, view: &RunView, replayed: Option<&Repla
 }
 
 /// The result document of a run that has none yet: its steps in the current state.
-fn unfinished(view: &RunView, replayed: Option<&Replayed>) -> Value {
+fn unfinished(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed>) -> Result<Value, Problem> {
     let target = Target::parse(&view.row.target);
     let now = if view.row.is_live { clock::now_ms() } else { view.row.changed_at_ms };
     let members = replayed.map(|replayed| result_json(&replayed.result)).unwrap_or_default();
@@ -148,7 +149,10 @@ fn unfinished(view: &RunView, replayed: Option<&Replayed>) -> Value {
         out["machine"] = machine.into();
         out["stages"] = member("stages").unwrap_or_else(|| json!([]));
     }
-    out
+    if let Some(reason) = listing::left_alone(engine, &view.row).map_err(|error| of_engine(&error))? {
+        out["reason"] = reason.into();
+    }
+    Ok(out)
 }
 
 /// What `runs show` adds to the result document: the input, and where the streams of each step are.
@@ -200,7 +204,7 @@ fn json_document(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed
             })?;
             String::from_utf8(bytes).unwrap_or_default()
         }
-        _ => unfinished(view, replayed).to_string(),
+        _ => unfinished(engine, view, replayed)?.to_string(),
     };
     // The document may hold a large output: it is not parsed to add to it.
     let extra = beside(engine, view).to_string();

@@ -93,6 +93,9 @@ fn head(out: &mut String, document: &Value, extra: &Extra) {
         _ => YELLOW,
     };
     line("status", &format!("{style}{status}{style:#} {DIM}({}){DIM:#}", took.join(", ")));
+    if let Some(reason) = document["reason"].as_str() {
+        line("reason", &harmless(reason));
+    }
     line("started", &extra.started);
     line("app", &member(document, "app"));
     if !document["input"].is_null() {
