@@ -36,46 +36,74 @@ pub(crate) fn check(context: &Context, args: &args::Check) -> Exit {
 
 fn of_app(context: &Context, args: &args::Check, disk: &Disk) -> Exit {
     let names: Vec<&str> = args.names.iter().map(String::as_str).collect();
-    let (mut configured, rules) = match of_configuration(context, disk.root()) {
-        Ok(found) => found,
+    // Not dropped, since the program ends here: to take thousands of skills apart is a twentieth of what all of this takes.
+    let mut found = match findings(context, disk, &names) {
+        Ok(found) => ManuallyDrop::new(found),
         Err(problem) => return context.report(None, &problem),
     };
+    if names.is_empty() {
+        found.others.extend(learn::demoted(context, disk));
+    }
+    let mut diagnostics: Vec<&Diagnostic> = found.configured.iter().chain(&found.others).collect();
+    if args.portable {
+        diagnostics.extend(&found.extensions);
+    }
+    conclude(context, &diagnostics, &found.broken, found.sound, || {
+        for diagnostic in found.configured.iter().filter(|d| !context.global.quiet || d.is_error()) {
+            crate::render::say!("{}\n", settings::drawn(diagnostic));
+        }
+        context.show(diagnostics.iter().skip(found.configured.len()).copied());
+    })
+}
+
+/// What the check of an app has found.
+struct Findings {
+    /// In the configuration.
+    configured: Vec<Diagnostic>,
+    /// Everywhere else.
+    others: Vec<Diagnostic>,
+    /// Uses of extensions.
+    extensions: Vec<Diagnostic>,
+    broken: Vec<String>,
+    /// How many of what hold.
+    sound: (usize, &'static str),
+    /// The skills that were checked.
+    project: Option<Project>,
+}
+
+/// All errors, warnings and notes of an app, as the command prints them.
+#[cfg(feature = "serve")]
+pub(crate) fn diagnostics(context: &Context, disk: &Disk) -> Result<Vec<Diagnostic>, Problem> {
+    let found = findings(context, disk, &[])?;
+    Ok(found.configured.into_iter().chain(found.others).collect())
+}
+
+/// Checks the definitions with these names, or the whole app.
+fn findings(context: &Context, disk: &Disk, names: &[&str]) -> Result<Findings, Problem> {
+    let (mut configured, rules) = of_configuration(context, disk.root())?;
     let app = App::new(disk).with_machines(rules.clone());
     let machines = Machines::new(disk, rules.clone());
     let known: Vec<&str> = app.discovery().all().chain(machines.names().iter().map(String::as_str)).collect();
     let pipelines: Vec<&str> = app.discovery().pipelines.iter().map(String::as_str).collect();
     let ids: Vec<&str> = machines.names().iter().map(String::as_str).collect();
-    match settings::automation(&context.global, disk.root(), Some(Known { pipelines: &pipelines, machines: &ids })) {
-        Ok(automation) => {
-            configured.extend(of_schedules(disk, &automation.schedules, &rules));
-            configured.extend(automation.diagnostics);
-        }
-        Err(problem) => return context.report(None, &problem),
+    let known_targets = Known { pipelines: &pipelines, machines: &ids };
+    let automation = settings::automation(&context.global, disk.root(), Some(known_targets))?;
+    configured.extend(of_schedules(disk, &automation.schedules, &rules));
+    configured.extend(automation.diagnostics);
+    if let Some(name) = names.iter().find(|name| !known.contains(name)) {
+        return Err(unknown(name, &known));
     }
-    if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
-        let problem = Problem::usage(format!("there is no pipeline or machine `{unknown}`"));
-        let hint = match did_you_mean(unknown, known.iter().copied()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None if known.is_empty() => "this app has neither; make one with `etude new NAME`".to_owned(),
-            None => format!("there are: {}", known.join(", ")),
-        };
-        return context.report(None, &problem.hint(hint));
-    }
-    let mut report = app.check(&names);
-    let of_machines = machines.check(&names);
+    let mut report = app.check(names);
+    let of_machines = machines.check(names);
     report.diagnostics.extend(of_machines.diagnostics);
     report.broken.extend(of_machines.broken);
     let checked = [report.checked, of_machines.checked];
     let tools = if names.is_empty() { etude_spec::tool::load(disk).1 } else { Vec::new() };
-    let mut learned = if names.is_empty() { etude_spec::pipeline::learned::check(disk) } else { Vec::new() };
-    if names.is_empty() {
-        learned.extend(learn::demoted(context, disk));
-    }
+    let learned = if names.is_empty() { etude_spec::pipeline::learned::check(disk) } else { Vec::new() };
     let skill = if names.is_empty() { of_skill(disk) } else { Vec::new() };
     // An app with a main skill has a search path with chains; both are checked with everything else.
-    // Not dropped, since the program ends here: to take thousands of skills apart is a twentieth of what all of this takes.
-    let project = Project::of_app(disk.root(), context.modules()).filter(|_| names.is_empty()).map(ManuallyDrop::new);
-    let (chains, skills) = project.map(|project| (project.check(), project.own_skills())).unwrap_or_default();
+    let project = Project::of_app(disk.root(), context.modules()).filter(|_| names.is_empty());
+    let (chains, skills) = project.as_ref().map(|project| (project.check(), project.own_skills())).unwrap_or_default();
     let mut sound = (checked[0] + checked[1] - report.broken.len(), noun(checked));
     if checked == [0, 0] && skills > 0 {
         let files: BTreeSet<&str> = chains.iter().filter(|d| d.is_error()).map(|d| d.file.path()).collect();
@@ -84,18 +112,18 @@ fn of_app(context: &Context, args: &args::Check, disk: &Disk) -> Exit {
     }
     let files: BTreeSet<&str> = configured.iter().filter(|d| d.is_error()).map(|d| d.file.path()).collect();
     report.broken.extend(files.into_iter().map(str::to_owned));
-    let of_definitions = report.diagnostics.iter().chain(&learned).chain(&skill).chain(&tools).chain(&chains);
-    let mut diagnostics: Vec<&Diagnostic> = configured.iter().chain(of_definitions).collect();
     let unsandboxed = sandbox::support().err().map(|why| report.without_sandbox(&why)).unwrap_or_default();
-    diagnostics.extend(&unsandboxed);
-    if args.portable {
-        diagnostics.extend(&report.extensions);
-    }
-    conclude(context, &diagnostics, &report.broken, sound, || {
-        for diagnostic in configured.iter().filter(|d| !context.global.quiet || d.is_error()) {
-            crate::render::say!("{}\n", settings::drawn(diagnostic));
-        }
-        context.show(diagnostics.iter().skip(configured.len()).copied());
+    let others = [report.diagnostics, learned, skill, tools, chains, unsandboxed].into_iter().flatten().collect();
+    Ok(Findings { configured, others, extensions: report.extensions, broken: report.broken, sound, project })
+}
+
+/// The problem of a name that the app does not have.
+fn unknown(name: &str, known: &[&str]) -> Problem {
+    let problem = Problem::usage(format!("there is no pipeline or machine `{name}`"));
+    problem.hint(match did_you_mean(name, known.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if known.is_empty() => "this app has neither; make one with `etude new NAME`".to_owned(),
+        None => format!("there are: {}", known.join(", ")),
     })
 }
 

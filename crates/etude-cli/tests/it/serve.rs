@@ -350,6 +350,21 @@ fn a_run_that_kills_its_servers_is_left_alone() {
     assert_eq!(serving.end().0, Some(0));
 }
 
+/// S-39: the diagnostics of an app are those of `etude check`.
+#[test]
+fn the_diagnostics_of_an_app_are_those_of_the_check() {
+    let broken = "name: broken\ndescription: A pipeline.\nsteps:\n  - {name: a, type: code}\n";
+    let test = test().yaml("broken", broken);
+    test.put("etude.yaml", "schedules:\n  nightly: {pipeline: nope, cron: '0 2 * * *'}\n");
+    let serving = Serving::start(&test, &["--port", "0"]);
+    let checked = value(&test.run(&["check", "--format", "json"]).exit(3))["diagnostics"].clone();
+    assert!(checked.as_array().is_some_and(|found| found.len() > 2), "{checked}");
+    let apps = serving.document("GET", "/v1/apps", "")["apps"].clone();
+    let app = serving.document("GET", &format!("/v1/apps/{}", apps[0]["app"].as_str().expect("a slug")), "");
+    assert_eq!((&apps[0]["diagnostics"], &app["diagnostics"]), (&checked, &checked));
+    assert_eq!(serving.end().0, Some(0));
+}
+
 /// A program in place of the browser: `noted` is the file that it was given.
 struct FakeBrowser {
     bin: tempfile::TempDir,

@@ -226,7 +226,9 @@ impl Apps for Configured {
         let context = self.context(app);
         let mut document = crate::command::list::of_app(&context).map_err(|problem| why(&problem))?;
         let disk = Disk::open(app).map_err(|e| e.to_string())?;
-        let (_, diagnostics) = etude_spec::App::new(&disk).summaries();
+        // What stops the command is about the whole configuration: the list has what can be said without it.
+        let diagnostics = crate::command::check::diagnostics(&context, &disk)
+            .unwrap_or_else(|_| etude_spec::App::new(&disk).summaries().1);
         document["diagnostics"] = diagnostics.iter().map(etude_spec::render::json).collect();
         Ok(document)
     }
