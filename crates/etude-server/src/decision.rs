@@ -229,10 +229,9 @@ fn decided(server: &Arc<Server>, caller: &Caller, id: &str, given: Given) -> Res
     }
     let document = text.and_then(|text| etude_runs::document::Document::from_journal(&text, &*engine.blobs()).ok());
     let waiting = document.map(|document| document.waiting).unwrap_or_default();
-    let gate = waiting.iter().find(|waiting| waiting["id"] == *id).ok_or_else(no_decision)?;
-    if row.state != RunState::Waiting {
-        return Err(no_decision());
-    }
+    let gate = waiting.iter().find(|waiting| waiting["id"] == *id).filter(|_| row.state == RunState::Waiting);
+    let gate =
+        gate.ok_or_else(|| decided_before(&view, effect).map_or_else(no_decision, |earlier| already(&earlier)))?;
     let payload = &gate["payload"];
     if payload["question"] != *given.question {
         let problem = Problem::new(Code::OtherQuestion, "the run asks another question by now");
@@ -261,6 +260,12 @@ fn document_of(id: &str, decision: &Decision) -> Result<String, Problem> {
     let document = json!({"id": id, "run_id": run, "approved": approved, "by": by, "at": at, "reason": reason});
     let answer = answer.text().map_err(|error| Problem::new(Code::JournalUnavailable, error.to_string()))?;
     Ok(spliced(&document, "answer", &answer))
+}
+
+/// The last decision about the questions of an effect, whichever they were.
+fn decided_before(view: &RunView, effect: &str) -> Option<Decision> {
+    let is_of = |key: &str| key.strip_prefix(effect).is_some_and(|rest| rest.starts_with('@'));
+    view.signals.iter().rev().filter(|signal| is_of(&signal.key)).find_map(record::to_decision)
 }
 
 fn already(earlier: &Decision) -> Problem {

@@ -128,3 +128,26 @@ fn a_schedule_goes_on_and_begins_for_a_reason() {
         assert_eq!(refused.json()["errors"][0]["pointer"], "/reason", "{action}");
     }
 }
+
+/// S-86: a stale question is 409, also once the question is decided.
+#[test]
+fn a_stale_question_is_409_after_the_decision() {
+    let server = Running::start();
+    server.pipeline("ask", "", &["approval: message: 'Go?'", OK]);
+    let run = server.run(&json!({"pipeline": "ask"}));
+    let (path, question) = question(&run);
+    let decide = |question: &str| server.send("POST", &path, Some(&json!({"approved": true, "question": question})));
+    assert_eq!(decide("stale").problem(), (409, "other_question".to_owned()));
+    assert_eq!(decide(&question).status, 200);
+    for given in ["stale", &question] {
+        let refused = decide(given);
+        assert_eq!(refused.problem(), (409, "already_decided".to_owned()), "{given}");
+        assert_eq!((&refused.json()["by"], &refused.json()["approved"]), (&json!("owner"), &json!(true)));
+    }
+    let id = run["run_id"].as_str().expect("an id");
+    server.until(id, &["succeeded"]);
+    assert_eq!(decide("stale").problem(), (409, "already_decided".to_owned()));
+    let unknown =
+        server.send("POST", &format!("/v1/decisions/{id}:x"), Some(&json!({"approved": true, "question": "q"})));
+    assert_eq!(unknown.problem(), (404, "not_found".to_owned()));
+}
