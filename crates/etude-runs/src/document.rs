@@ -102,11 +102,7 @@ impl Document {
 
     /// What the run has used, with what a candidate beside it has used: nothing until a shadow has ended (L-56).
     pub fn usage(&self) -> Value {
-        let mut usage = self.members.get("usage").cloned().unwrap_or_default();
-        if let Value::Object(members) = &mut usage {
-            members.entry("shadow").or_insert_with(|| shadow_json(&Usage::default()));
-        }
-        usage
+        with_shadow(self.members.get("usage").cloned().unwrap_or_default())
     }
 
     /// Writes the document as one line of JSON. A large output goes through in pieces.
@@ -221,6 +217,14 @@ impl Document {
 /// Usage as `usage.shadow` of documents (L-56).
 pub fn shadow_json(usage: &Usage) -> Value {
     json!({"calls": usage.calls, "input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens})
+}
+
+/// What a run has used, with what a candidate beside it has used: nothing until a shadow has ended (L-56).
+pub fn with_shadow(mut usage: Value) -> Value {
+    if let Value::Object(members) = &mut usage {
+        members.entry("shadow").or_insert_with(|| shadow_json(&Usage::default()));
+    }
+    usage
 }
 
 /// What is written: everything but the output, which may be anywhere.

@@ -338,7 +338,7 @@ fn a_run_that_kills_its_servers_is_left_alone() {
     assert_eq!(run["reason"], reason);
     assert_eq!(serving.document("GET", "/v1/runs", "")["runs"][0]["reason"], reason);
     let shown = value(&test.run(&["runs", "show", &id, "--format", "json"]).exit(0));
-    assert_eq!(shown["reason"], reason);
+    assert_eq!((&shown["reason"], &shown["usage"]), (&json!(reason), &run["usage"]));
     let text = test.run(&["runs", "show", &id]).exit(0);
     assert!(text.out().contains(&format!("reason    {reason}")), "{}", text.out());
     let at = serving.line["addresses"][0].as_str().expect("an address").replace("http://", "");

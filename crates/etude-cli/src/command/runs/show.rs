@@ -7,7 +7,7 @@ use etude::clock;
 use etude_core::data::Json;
 use etude_core::report::result_json;
 use etude_evidence::trace;
-use etude_runs::document::write_json;
+use etude_runs::document::{with_shadow, write_json};
 use etude_runs::inspect::{self, Place, Replayed, Stream};
 use etude_runs::listing::{self, row_json, status};
 use etude_runs::target::Target;
@@ -136,9 +136,10 @@ fn unfinished(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed>) 
     let now = if view.row.is_live { clock::now_ms() } else { view.row.changed_at_ms };
     let members = replayed.map(|replayed| result_json(&replayed.result)).unwrap_or_default();
     let member = |name: &str| members.get(name).cloned();
+    let usage = member("usage").map(with_shadow);
     let mut out = json!({
         "run_id": view.row.id, "status": status(&view.row), "mode": target.mode(), "pipeline": target.pipeline(),
-        "output": null, "errors": [], "steps": member("steps").unwrap_or_else(|| json!([])), "usage": member("usage"),
+        "output": null, "errors": [], "steps": member("steps").unwrap_or_else(|| json!([])), "usage": usage,
         "fell_back": member("fell_back"),
         "duration_ms": view.row.started_at_ms.map_or(0, |began| now.saturating_sub(began).max(0)),
     });
