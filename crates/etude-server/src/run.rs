@@ -383,8 +383,11 @@ fn document_of(server: &Server, outline: &RunView, extent: Extent, readings: &Re
 /// The result so far of a run without one: what its journal says with its definition.
 fn so_far(server: &Server, view: &RunView) -> Option<Document> {
     let definition = server.definition_of(view)?;
-    let result = replayed(server, view, &definition)?;
     let row = &view.row;
+    let result = match row.state == RunState::Queued && row.started_at_ms.is_none() {
+        true => etude::queue::untouched(&view.run, &definition, &*server.engine().blobs())?,
+        false => replayed(server, view, &definition)?,
+    };
     let end = if row.is_live { etude::clock::now_ms() } else { row.changed_at_ms };
     let lasted = row.started_at_ms.map_or(0, |start| u64::try_from(end.saturating_sub(start)).unwrap_or(0));
     Some(Document::of(&row.id, &Target::parse(&row.target), &result, &[], lasted))

@@ -229,8 +229,8 @@ async fn end(
     session.set_state(state, Some(&document.to_journal())).await
 }
 
-/// A run of which nothing has begun, with a row for each step.
-fn untouched(run: &NewRun, definition: &Definition, blobs: &dyn BlobStore) -> Option<RunResult> {
+/// A run of which nothing has begun, with a row for each step; `None` if its input cannot be read.
+pub fn untouched(run: &NewRun, definition: &Definition, blobs: &dyn BlobStore) -> Option<RunResult> {
     let header = Header::parse(&run.header, blobs).ok()?;
     Some(Machine::new(&definition.plan, header.start(run, &definition.app, &[], blobs)).snapshot())
 }

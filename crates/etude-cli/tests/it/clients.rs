@@ -346,5 +346,12 @@ fn a_run_is_submitted_to_a_server_with_its_options() {
     text.stderr_has("etude runs watch");
     let other = [&["--server", &address, "run", "-p", "p", "-i", "count=4", "--detach"] as &[&str], &options].concat();
     test.run(&other).exit(2).stderr_has("idempotency key");
+    // S-58: of a run that has not begun, both say the same: every step is untouched, and nothing was used.
+    let shown = raw(&test.run(&["runs", "show", &id, "--format", "json"]).exit(0));
+    for member in ["run_id", "status", "mode", "pipeline", "steps", "input"] {
+        assert_eq!(run[member], shown[member], "{member}");
+    }
+    assert_eq!((&run["steps"][0]["status"], &run["steps"][0]["waiting"]), (&json!("not_started"), &Value::Null));
+    assert_eq!(shown["usage"]["shadow"], json!({"calls": 0, "input_tokens": 0, "output_tokens": 0}));
     assert_eq!(serving.end().0, Some(0));
 }

@@ -151,3 +151,20 @@ fn a_stale_question_is_409_after_the_decision() {
         server.send("POST", &format!("/v1/decisions/{id}:x"), Some(&json!({"approved": true, "question": "q"})));
     assert_eq!(unknown.problem(), (404, "not_found".to_owned()));
 }
+
+/// S-50, S-61: a run that has not begun has every step and every node of its tree as `not_started`.
+#[test]
+fn a_queued_run_has_begun_no_step() {
+    let server = Running::start();
+    server.pipeline("p", "", &[OK, OK]);
+    let body = json!({"pipeline": "p", "not_before": "2035-01-01T00:00:00Z"});
+    let run = server.send("POST", "/v1/runs", Some(&body)).json();
+    for step in run["steps"].as_array().expect("steps") {
+        assert_eq!((&step["status"], &step["waiting"]), (&json!("not_started"), &Value::Null), "{step}");
+        assert_ne!(step["attempts"], 1, "{step}");
+    }
+    let tree = format!("/v1/runs/{}/tree", run["run_id"].as_str().expect("an id"));
+    let nodes = server.send("GET", &tree, None).json()["nodes"].clone();
+    let status: Vec<&Value> = nodes.as_array().expect("nodes").iter().map(|node| &node["status"]).collect();
+    assert_eq!(status, ["not_started"; 3]);
+}

@@ -54,6 +54,10 @@ pub(crate) fn show(context: &Context, args: &args::RunsShow) -> Result<Exit, Pro
 /// What follows from the journal with the definition as it is now; `None` if that is not what the run was made with.
 fn replayed(context: &Context, engine: &Arc<dyn Engine>, view: &RunView) -> Option<Replayed> {
     let (_, definition) = definition_of_run(context, &**engine, &view.run).ok()?;
+    if view.row.state == RunState::Queued && view.row.started_at_ms.is_none() {
+        let result = etude::queue::untouched(&view.run, &definition, &*engine.blobs())?;
+        return Some(Replayed { result, rejected: Default::default() });
+    }
     inspect::replay(view, &definition.plan, &definition.app, &engine.blobs()).ok().flatten()
 }
 
