@@ -88,7 +88,11 @@ fn parse() -> Result<Cli, Exit> {
         let without_command = [ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand, ErrorKind::MissingSubcommand];
         let is_help = without_command.contains(&error.kind());
         let message = if is_help { "a command is missing".to_owned() } else { error.render().to_string() };
-        stdout::usage_error(&message);
+        match is_serve(&typed) {
+            #[cfg(feature = "serve")]
+            true => crate::command::serve::usage_error(&message),
+            _ => stdout::usage_error(&message),
+        }
     }
     // Nothing can be printed if stderr is closed.
     let _ = error.print();
@@ -135,6 +139,12 @@ fn wants_json() -> bool {
     let is_json = |value: &str| value == "json" || value == "jsonl";
     args.iter().any(|arg| arg.strip_prefix("--format=").is_some_and(is_json))
         || args.windows(2).any(|pair| pair[0] == "--format" && is_json(&pair[1]))
+}
+
+/// True if a command line that does not hold is one of `etude serve`, which has a document of its own.
+fn is_serve(words: &[OsString]) -> bool {
+    let found = Cli::command().ignore_errors(true).try_get_matches_from(words);
+    found.is_ok_and(|found| found.subcommand_name() == Some("serve"))
 }
 
 /// Refuses what no server does. The variable stands for every command: those that deal with no run do not heed it.

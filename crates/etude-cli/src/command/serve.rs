@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use etude_core::failure::Failure;
+use etude_core::failure::{Failure, FailureKind};
 use etude_core::report::error_json;
 use etude_runtime::driver::Stop;
 use etude_server::clock::Clock;
@@ -64,6 +64,12 @@ pub(crate) fn serve(context: &Context, args: &args::Serve) -> Exit {
         stdout::json(&json!({"addresses": [], "errors": errors}));
         exit
     })
+}
+
+/// The document for a command line that makes no sense.
+pub(crate) fn usage_error(message: &str) {
+    let failure = Failure::new(FailureKind::InputInvalid, message.trim_end());
+    stdout::json(&json!({"addresses": [], "errors": [error(&failure, None)]}));
 }
 
 /// The limits of the configuration.

@@ -350,6 +350,22 @@ fn a_run_that_kills_its_servers_is_left_alone() {
     assert_eq!(serving.end().0, Some(0));
 }
 
+/// S-3, S-4: a server that does not start, as with a flag that does not exist, says so in its own document.
+#[test]
+fn a_server_that_does_not_start_has_its_own_document() {
+    let test = test();
+    for args in [&["serve", "--bogus"] as &[&str], &["serve", "--port", "x"], &["--quiet", "serve", "--adopt", "none"]]
+    {
+        let ran = test.run(&[args, &["--format", "json"]].concat()).exit(2);
+        let document = value(&ran);
+        assert_eq!(document["addresses"], json!([]), "{args:?}");
+        let error = document["errors"][0].as_object().expect("an error");
+        assert_eq!(error.keys().collect::<Vec<_>>(), ["code", "kind", "message"], "{args:?}");
+    }
+    let other = value(&test.run(&["run", "--bogus", "--format", "json"]).exit(2));
+    assert_eq!((&other["status"], &other["addresses"]), (&json!("failed"), &Value::Null));
+}
+
 /// S-39: the diagnostics of an app are those of `etude check`.
 #[test]
 fn the_diagnostics_of_an_app_are_those_of_the_check() {
