@@ -115,7 +115,8 @@ fn has_cookie_only(server: &Server, headers: &HeaderMap) -> bool {
     !headers.contains_key(AUTHORIZATION) && cookie(headers, &server.cookie().0).is_some()
 }
 
-/// Checks that no other site made the request (S-6, S-7, S-9). `is_page` is true for the path of a page.
+/// Checks that no other site made the request (S-6, S-7, S-9). `is_page` is true for the path of a page, `is_login` for a login and
+/// a logout, which only the server's own pages send.
 pub(crate) fn check_origin(
     server: &Server,
     method: &Method,
@@ -132,13 +133,18 @@ pub(crate) fn check_origin(
         }
     }
     let changes = !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
-    if !(has_cookie_only(server, headers) || is_login && changes) {
+    let is_login = is_login && changes;
+    if is_login && origin.is_some_and(|origin| !server.names().has_origin(origin)) {
+        return Err(forbidden("the `Origin` header names another site"));
+    }
+    if !(has_cookie_only(server, headers) || is_login) {
         return Ok(());
     }
     let site = single(headers, "sec-fetch-site").map_err(|()| forbidden("the fetch metadata is ambiguous"))?;
     let value = |name| single(headers, name).ok().flatten();
     match site {
-        Some("same-origin" | "none") => Ok(()),
+        Some("same-origin") => Ok(()),
+        Some("none") if !is_login || origin.is_some() => Ok(()),
         Some(_) => {
             let is_navigation =
                 value("sec-fetch-mode") == Some("navigate") && value("sec-fetch-dest") == Some("document");

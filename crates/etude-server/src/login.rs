@@ -13,7 +13,12 @@ use crate::token;
 
 /// `POST /login`: a form with `code` or `token`.
 pub(crate) async fn login(call: Call) -> Respond {
-    let form = call.form(&["code", "token", "next"]).await?;
+    // Whatever else a form has is no login.
+    let unknown = |problem: Problem| match problem.code() {
+        Code::UnknownMember => no_login(),
+        _ => problem,
+    };
+    let form = call.form(&["code", "token", "next"]).await.map_err(unknown)?;
     let now = call.server.clock().now_ms();
     let given = |name: &str| form.iter().find(|(key, value)| key == name && !value.is_empty()).map(|(_, value)| value);
     let token = match (given("code"), given("token")) {
@@ -29,7 +34,7 @@ pub(crate) async fn login(call: Call) -> Respond {
             let found = call.server.tokens().find(token, now).map_err(|e| door::tokens_failed(&e))?;
             found.map(|_| token::hash(token))
         }
-        _ => return Err(Problem::new(Code::InputInvalid, "a login has either `code` or `token`")),
+        _ => return Err(no_login()),
     };
     let Some(token) = token else {
         return Err(door::wrong_token(&call.server, &call.peer));
@@ -39,6 +44,10 @@ pub(crate) async fn login(call: Call) -> Respond {
     let base = &call.server.settings().base_path;
     let next = given("next").filter(|next| is_below(next, base)).cloned();
     redirect(&next.unwrap_or_else(|| format!("{base}/")), &format!("{name}={cookie}{attributes}"))
+}
+
+fn no_login() -> Problem {
+    Problem::new(Code::Unauthenticated, "a login has either `code` or `token`, and besides at most `next`")
 }
 
 /// True for a path of this server. `//host/` and `/\\host/` lead to another one.

@@ -213,7 +213,7 @@ async fn checked(server: &Arc<Server>, peer: Peer, mut request: Request<Body>, t
         let (method, uri, headers) = (request.method(), request.uri(), request.headers());
         door::check_host(server, &peer, uri, headers)?;
         let path = below_base(server, &peer, uri.path());
-        let is_login = path == Some("/login") && *method == Method::POST;
+        let is_login = matches!(path, Some("/login" | "/logout")) && *method == Method::POST;
         door::check_origin(server, method, headers, is_page, is_login)?;
         if *method == Method::OPTIONS && allowed_origin(server, headers).is_some() {
             return Ok(None);

@@ -128,6 +128,42 @@ fn a_form_post_without_origin_is_refused() {
     assert_eq!(reply.problem(), (403, "forbidden_origin".to_owned()), "a login without a cookie");
 }
 
+/// S-9: a login and a logout come from the server's own pages: a typed address and an allowed origin are none.
+#[test]
+fn a_login_comes_from_the_servers_own_pages() {
+    let server = Running::with(|settings| settings.allowed_origins.push("https://tool.example".to_owned()));
+    let cookie = login(&server);
+    let own = format!("http://{}", server.address);
+    let post = |path: &str, name: &str, value: &str| {
+        let form = [("Cookie", &*cookie), ("Content-Type", "application/x-www-form-urlencoded"), (name, value)];
+        server.raw("POST", path, &form, Some(format!("token={}", server.owner)))
+    };
+    for path in ["/login", "/logout"] {
+        for (name, value) in [("Sec-Fetch-Site", "none"), ("Origin", "https://tool.example")] {
+            let reply = post(path, name, value);
+            assert_eq!(reply.problem(), (403, "forbidden_origin".to_owned()), "{path} {name}: {value}");
+        }
+    }
+    for (name, value) in [("Sec-Fetch-Site", "same-origin"), ("Origin", &*own)] {
+        assert_eq!(post("/login", name, value).status, 303, "{name}: {value}");
+    }
+    assert_eq!(post("/logout", "Sec-Fetch-Site", "same-origin").status, 303);
+}
+
+/// S-22: whatever is no login is 401, and only a wrong token counts as one.
+#[test]
+fn a_form_that_is_no_login_is_401() {
+    let server = Running::start();
+    let origin = format!("http://{}", server.address);
+    let form = [("Content-Type", "application/x-www-form-urlencoded"), ("Origin", &*origin)];
+    for text in ["", "code=", "token=a&code=b", "password=x", "next=/"] {
+        for _ in 0..3 {
+            let reply = server.raw("POST", "/login", &form, Some(text.to_owned()));
+            assert_eq!(reply.problem(), (401, "unauthenticated".to_owned()), "{text}");
+        }
+    }
+}
+
 /// S-10: `X-Forwarded-Host` counts only behind a proxy.
 #[test]
 fn a_forwarded_host_counts_only_behind_a_proxy() {
