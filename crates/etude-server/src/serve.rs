@@ -12,8 +12,8 @@ use etude_runtime::engine::Cause;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt as _};
 use http::header::{
-    ACCEPT, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL,
-    CONTENT_TYPE, ORIGIN, VARY, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, CACHE_CONTROL, CONTENT_TYPE, ORIGIN, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderValue, Method, Request, StatusCode, Uri};
 use hyper::body::Incoming;
@@ -295,8 +295,11 @@ fn finish(allowed_origin: Option<HeaderValue>, response: &mut Response, request_
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         headers.insert(VARY, HeaderValue::from_static("Origin"));
         headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, POST, DELETE"));
-        let allowed = "Authorization, Content-Type, Idempotency-Key, If-None-Match, Last-Event-ID, Prefer, Range";
+        let allowed =
+            "Authorization, Content-Type, Idempotency-Key, If-None-Match, If-Range, Last-Event-ID, Prefer, Range";
         headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(allowed));
+        let exposed = "Content-Range, ETag, Idempotency-Replayed, Location, Preference-Applied, Retry-After";
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(exposed));
     }
     debug_assert!(response.status() != StatusCode::OK || response.headers().contains_key(CONTENT_TYPE));
 }

@@ -111,6 +111,10 @@ fn cors_headers_are_for_allowed_origins_only() {
     let reply = server.raw("GET", "/v1/me", &[("Origin", "https://tool.example"), ("Authorization", &bearer)], None);
     assert_eq!((reply.status, reply.header("access-control-allow-origin")), (200, Some("https://tool.example")));
     assert_eq!(reply.header("access-control-allow-credentials"), None);
+    let exposed = reply.header("access-control-expose-headers").expect("exposed headers");
+    for name in ["Location", "ETag", "Idempotency-Replayed"] {
+        assert!(exposed.split(", ").any(|exposed| exposed == name), "{exposed}");
+    }
 }
 
 /// S-9: a form post with a cookie and no `Origin` or fetch metadata is 403.
