@@ -101,7 +101,9 @@ impl Schedule {
         // A reference to something else is an error of its own.
         let Ok(filled) = template::fill(&self.input, &lookup) else { return Vec::new() };
         let problems = declared.coerce(&[], Some(&Value::from(filled).to_string())).err().unwrap_or_default();
-        let misfit = |problem: &InputProblem| diagnose::misfit(&self.file, self.input_at, &self.name, problem);
+        let misfit = |problem: &InputProblem| {
+            diagnose::misfit(&self.file, self.input_at, &self.name, &problem.message, problem.hint.clone())
+        };
         problems.iter().map(misfit).collect()
     }
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use crate::code::Code;
 use crate::diagnostic::Diagnostic;
-use crate::pipeline::input::InputProblem;
 use crate::source::{SourceFile, Span};
 use crate::wording::{list, meant, plain, quoted};
 
@@ -75,9 +74,9 @@ pub(crate) fn unknown_zone(file: &File, at: Span, name: &str) -> Diagnostic {
 }
 
 /// The input of a schedule that does not fit what it runs.
-pub(crate) fn misfit(file: &File, at: Span, name: &str, problem: &InputProblem) -> Diagnostic {
-    let message = format!("the input of the schedule {} does not fit: {}", quoted(name), problem.message);
-    Diagnostic::error(Code::BadBinding, file, at, message).maybe_hint(problem.hint.clone())
+pub(crate) fn misfit(file: &File, at: Span, name: &str, why: &str, hint: Option<String>) -> Diagnostic {
+    let message = format!("the input of the schedule {} does not fit: {why}", quoted(name));
+    Diagnostic::error(Code::BadBinding, file, at, message).maybe_hint(hint)
 }
 
 /// A schedule whose target cannot be made ready.
