@@ -1,5 +1,6 @@
 //! JSON Schemas, compiled once and kept.
 
+pub mod root;
 mod weight;
 
 use std::collections::BTreeMap;

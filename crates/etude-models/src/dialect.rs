@@ -16,7 +16,8 @@ mod rewrite;
 use std::sync::Arc;
 
 use etude_core::model::ResponseSchema;
-use serde_json::{Value, json};
+use etude_core::schema::root::{self, is_plain_object};
+use serde_json::Value;
 
 use crate::kind::ProviderKind;
 
@@ -69,12 +70,12 @@ pub(crate) struct Prepared {
 
 /// Makes `schema` ready for providers of `dialect`.
 pub(crate) fn prepare(schema: &ResponseSchema, dialect: Dialect) -> Prepared {
-    let root = &*schema.schema;
-    let Some(rewritten) = rewrite::rewrite(root, dialect) else {
+    let root_schema = &*schema.schema;
+    let Some(rewritten) = rewrite::rewrite(root_schema, dialect) else {
         return loose(schema, dialect);
     };
     let wrapped = dialect != Dialect::Gemini && !is_plain_object(&rewritten.schema);
-    let provider_schema = if wrapped { wrap(rewritten.schema) } else { rewritten.schema };
+    let provider_schema = if wrapped { root::wrapped(rewritten.schema) } else { rewritten.schema };
     Prepared {
         provider_schema: Some(ProviderSchema { name: schema.name.clone(), schema: provider_schema, strict: true }),
         reported: rewritten.dropped,
@@ -90,40 +91,13 @@ pub(crate) fn verbatim(schema: &ResponseSchema) -> Prepared {
 
 /// A schema that the dialect cannot express. OpenAI's API takes it all the same as a guide that is not enforced.
 fn loose(schema: &ResponseSchema, dialect: Dialect) -> Prepared {
-    let root = &*schema.schema;
-    let provider_schema = (dialect == Dialect::OpenAi && is_plain_object(root)).then(|| ProviderSchema {
+    let root_schema = &*schema.schema;
+    let provider_schema = (dialect == Dialect::OpenAi && is_plain_object(root_schema)).then(|| ProviderSchema {
         name: schema.name.clone(),
-        schema: root.clone(),
+        schema: root_schema.clone(),
         strict: false,
     });
     Prepared { provider_schema, reported: true, reversal: Reversal::default() }
-}
-
-/// Whether a schema is an object schema that providers take as a root.
-fn is_plain_object(schema: &Value) -> bool {
-    schema.get("type").and_then(Value::as_str) == Some("object") && schema.get("anyOf").is_none()
-}
-
-/// Puts a root that is no object below the property `value`. Definitions stay at the root, where references find
-/// them; references to the root itself follow it to its new place.
-fn wrap(mut inner: Value) -> Value {
-    let definitions = inner.as_object_mut().and_then(|object| object.shift_remove("$defs"));
-    let mut root = json!({
-        "type": "object", "properties": { "value": inner }, "required": ["value"], "additionalProperties": false,
-    });
-    if let Some(definitions) = definitions {
-        root["$defs"] = definitions;
-    }
-    redirect(&mut root);
-    root
-}
-
-fn redirect(schema: &mut Value) {
-    references::for_each_reference(schema, &mut |reference| {
-        if reference == "#" {
-            *reference = "#/properties/value".to_owned();
-        }
-    });
 }
 
 #[cfg(test)]

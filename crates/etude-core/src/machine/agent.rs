@@ -21,6 +21,7 @@ use crate::model::{Message, Tool};
 use crate::outcome::Outcome;
 use crate::plan::{Agent, PipelineTool, Step, StepKind};
 use crate::report::Event;
+use crate::schema::{Schema, root};
 use crate::tool::{ToolList, ToolResult};
 
 /// The tool through which an agent gives an answer that has a schema.
@@ -97,7 +98,7 @@ impl AgentTask {
         self.gate.names = tool_list.tools.iter().map(|available| available.tool.name.clone()).collect();
         let completion = match &agent.schema {
             None => Completion::Text,
-            Some(schema) => Completion::Channel { tool: answer_tool(schema), schema: Arc::clone(schema) },
+            Some(schema) => answer_channel(schema),
         };
         let mut system = self.system.clone();
         for text in [&tool_list.context, &problems(&tool_list.problems)].into_iter().filter(|text| !text.is_empty()) {
@@ -204,12 +205,16 @@ fn agent_of(step: &Step) -> &Agent {
     }
 }
 
-fn answer_tool(schema: &crate::schema::Schema) -> Tool {
-    Tool {
+/// The tool for an answer with a schema. Arguments are an object, so any other answer is the member of one.
+fn answer_channel(schema: &Arc<Schema>) -> Completion {
+    let parameters = schema.bundled();
+    let is_wrapped = !root::is_plain_object(&parameters);
+    let tool = Tool {
         name: ANSWER_TOOL.to_owned(),
         description: "Gives your answer and ends the task. Call it once, alone, when everything is done.".to_owned(),
-        parameters: schema.bundled(),
-    }
+        parameters: if is_wrapped { Arc::new(root::wrapped((*parameters).clone())) } else { parameters },
+    };
+    Completion::Channel { tool, schema: Arc::clone(schema), is_wrapped }
 }
 
 fn problems(problems: &[String]) -> String {

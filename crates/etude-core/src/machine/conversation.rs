@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use self::batch::{Batch, BatchContext, Gatekeeper, Proposal};
-use self::message::{assistant_message, fitting, payload, received, text_of};
+use self::message::{assistant_message, checked, fitting, payload, received, text_of};
 use self::window::Window;
 use crate::data::Json;
 use crate::effect::{Effect, EffectId, Scan};
@@ -64,8 +64,9 @@ pub(in crate::machine) struct Settings {
 pub(in crate::machine) enum Completion {
     /// With the first answer that calls no tool.
     Text,
-    /// With a call of this tool, alone in its answer, whose arguments fit the schema.
-    Channel { tool: Tool, schema: Arc<Schema> },
+    /// With a call of this tool, alone in its answer, whose arguments fit the schema; their only member does, if they
+    /// wrap it.
+    Channel { tool: Tool, schema: Arc<Schema>, is_wrapped: bool },
 }
 
 /// How a conversation ended.
@@ -452,10 +453,10 @@ impl Conversation {
                 self.transcript.push(Message::user(message));
                 Ok(None)
             }
-            Completion::Channel { tool, schema } => {
+            Completion::Channel { tool, schema, is_wrapped } => {
                 let fault = match answer.stop {
                     Stop::Length => "it was cut off".to_owned(),
-                    _ => match fitting(schema, text) {
+                    _ => match fitting(schema, *is_wrapped, text) {
                         Ok(json) => return Ok(Some(End::Completed(json))),
                         Err(fault) => fault,
                     },
@@ -487,16 +488,15 @@ impl Conversation {
 
     /// A call of the channel, alone in its answer.
     fn complete(&mut self, call: &ToolCall) -> Result<Option<End>, Failure> {
-        let Completion::Channel { schema, tool } = &self.settings.completion else { return Ok(None) };
+        let Completion::Channel { schema, tool, is_wrapped } = &self.settings.completion else { return Ok(None) };
         let fault = match payload(&call.arguments) {
             Err(why) => format!("the arguments of `{}` are not JSON: {why}", tool.name),
-            Ok((json, value)) => {
-                let faults = schema.faults(&value);
-                if faults.is_empty() {
-                    return Ok(Some(End::Completed(json)));
+            Ok(found) => match checked(schema, *is_wrapped, found) {
+                Ok(json) => return Ok(Some(End::Completed(json))),
+                Err(faults) => {
+                    format!("the arguments of `{}` do not fit its schema:\n- {}", tool.name, faults.join("\n- "))
                 }
-                format!("the arguments of `{}` do not fit its schema:\n- {}", tool.name, faults.join("\n- "))
-            }
+            },
         };
         self.misfit(&fault)?;
         self.push_results([(

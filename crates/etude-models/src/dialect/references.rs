@@ -1,26 +1,7 @@
 //! References within a schema.
 
+use etude_core::schema::root::for_each_reference;
 use serde_json::Value;
-
-/// Keywords whose value is data, not schemas.
-const DATA: &[&str] = &["enum", "const", "default", "examples", "required"];
-
-/// Calls `visit` with every `$ref` of `schema`.
-pub(super) fn for_each_reference(schema: &mut Value, visit: &mut dyn FnMut(&mut String)) {
-    match schema {
-        Value::Object(object) => {
-            for (keyword, value) in object {
-                match value {
-                    Value::String(reference) if keyword == "$ref" => visit(reference),
-                    _ if DATA.contains(&keyword.as_str()) && !value.is_object() => {}
-                    _ => for_each_reference(value, visit),
-                }
-            }
-        }
-        Value::Array(all) => all.iter_mut().for_each(|one| for_each_reference(one, visit)),
-        _ => {}
-    }
-}
 
 /// Whether some definition, or the root, contains itself through references.
 pub(super) fn is_recursive(root: &Value) -> bool {

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use etude_core::schema::root::unwrapped;
 use etude_core::tree;
 use indexmap::IndexMap;
 use serde_json::Value;
@@ -30,7 +31,7 @@ impl Reversal {
         let Ok(raw) = serde_json::from_str::<&RawValue>(&text) else {
             return text;
         };
-        let inner = if self.wrapped { unwrap(raw) } else { None };
+        let inner = if self.wrapped { unwrapped(raw.get()) } else { None };
         let answer = inner.as_deref().unwrap_or(raw);
         let stripped = self.nulled.as_deref().and_then(|schema| strip(answer, schema, schema));
         match (stripped, inner) {
@@ -42,11 +43,6 @@ impl Reversal {
 }
 
 type Members = IndexMap<String, Box<RawValue>>;
-
-fn unwrap(raw: &RawValue) -> Option<Box<RawValue>> {
-    let mut members: Members = serde_json::from_str(raw.get()).ok()?;
-    if members.len() == 1 { members.shift_remove("value") } else { None }
-}
 
 /// `raw` without the nulls that stand for absent properties; `None` if there are none.
 fn strip(raw: &RawValue, schema: &Value, root: &Value) -> Option<String> {

@@ -237,13 +237,6 @@ pub(crate) fn unknown_skill(file: &File, at: Span, name: &str, skills: &[&str]) 
         .maybe_hint(meant(name, skills.iter().copied()))
 }
 
-pub(crate) fn skill_schema(file: &File, at: Span) -> Diagnostic {
-    let message = "the schema of a skill step must be one of an object";
-    Diagnostic::error(Code::NotASchema, file, at, message.to_owned())
-        .label("the answer is given as the arguments of a tool")
-        .hint("add `\"type\": \"object\"`, with the answer as a member")
-}
-
 pub(crate) fn recursion(file: &File, at: Span, way: &[String]) -> Diagnostic {
     let message = match way {
         [one] => format!("pipeline {} runs itself", quoted(one)),

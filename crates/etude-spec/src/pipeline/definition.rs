@@ -51,16 +51,6 @@ pub(crate) enum SchemaDef<'n> {
     Inline(&'n Node<'n>),
 }
 
-impl SchemaDef<'_> {
-    /// Where it is named or begins.
-    pub(crate) const fn at(&self) -> Span {
-        match self {
-            Self::File(path) => path.at,
-            Self::Inline(node) => node.span,
-        }
-    }
-}
-
 /// What checks the content of an answer.
 pub(crate) enum ValidatorDef<'n> {
     /// The path of a script.

@@ -62,11 +62,6 @@ impl Bringing<'_, '_, '_, '_> {
         if let Body::Skill(def) = &step.body {
             resolved.skill = def.skill.and_then(|name| self.skill(name));
             skill::check_patterns(self.found, self.loader.sources, step.node);
-            if let (Some(schema), Some(def)) = (&resolved.schema, step.schema)
-                && schema.document().get("type").and_then(|kind| kind.as_str()) != Some("object")
-            {
-                self.found.push(references::skill_schema(self.found.file, def.at()));
-            }
         }
         if let Body::Tool { tool: Some(name), .. } = &step.body {
             (resolved.allowed, resolved.writes) = skill::check_tool(self.found, self.loader.sources, *name);

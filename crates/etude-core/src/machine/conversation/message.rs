@@ -1,8 +1,10 @@
 //! Messages of a conversation, and the values in a model's texts.
 
+use serde_json::Value;
+
 use crate::data::Json;
 use crate::model::{Message, ModelResponse, Part, Role};
-use crate::schema::Schema;
+use crate::schema::{Schema, root};
 use crate::{extract, tree};
 
 /// What a message says to a model.
@@ -40,24 +42,40 @@ pub(super) fn received(part: &Part) -> Option<Part> {
 }
 
 /// The value in a text that fits the schema: JSON in it, else the text itself; else why neither does.
-pub(super) fn fitting(schema: &Schema, text: &str) -> Result<Json, String> {
+pub(super) fn fitting(schema: &Schema, is_wrapped: bool, text: &str) -> Result<Json, String> {
     let found = extract::json(text).map(payload);
     let fault = match found {
-        Some(Ok((json, value))) => match schema.faults(&value) {
-            faults if faults.is_empty() => return Ok(json),
-            faults => format!("it does not fit the schema:\n- {}", faults.join("\n- ")),
+        Some(Ok(found)) => match checked(schema, is_wrapped, found) {
+            Ok(json) => return Ok(json),
+            Err(faults) => format!("it does not fit the schema:\n- {}", faults.join("\n- ")),
         },
         Some(Err(why)) => format!("it is not JSON: {why}"),
         None => "it is a text without JSON".to_owned(),
     };
-    match schema.faults(&serde_json::Value::from(text)) {
+    match schema.faults(&Value::from(text)) {
         faults if faults.is_empty() && !text.is_empty() => Ok(Json::string(text)),
         _ => Err(fault),
     }
 }
 
+/// The value, if it fits the schema; else its faults. One that should be wrapped may also stand alone: a text has no
+/// tool that asks for more, and journals of earlier versions have it so.
+pub(super) fn checked(schema: &Schema, is_wrapped: bool, found: (Json, Value)) -> Result<Json, Vec<String>> {
+    let inner = if is_wrapped { found.0.inline().and_then(root::unwrapped) } else { None };
+    let inner = inner.and_then(|raw| payload(raw.get()).ok());
+    let faults = |value: &Value| Some(schema.faults(value)).filter(|faults| !faults.is_empty());
+    match inner {
+        None => faults(&found.1).map_or(Ok(found.0), Err),
+        Some((json, value)) => match faults(&value) {
+            None => Ok(json),
+            Some(_) if faults(&found.1).is_none() => Ok(found.0),
+            Some(inside) => Err(inside),
+        },
+    }
+}
+
 /// What a model passed to the channel. No text means no arguments.
-pub(super) fn payload(arguments: &str) -> Result<(Json, serde_json::Value), String> {
+pub(super) fn payload(arguments: &str) -> Result<(Json, Value), String> {
     let text = if arguments.trim().is_empty() { "{}" } else { arguments };
     let json = Json::parse(text).map_err(|e| e.to_string())?;
     let value = tree::of_answer(text).map_err(|e| e.to_string())?;

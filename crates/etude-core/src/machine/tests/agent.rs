@@ -229,6 +229,24 @@ fn an_answer_with_a_schema_goes_through_a_channel() {
     assert!(!world.started.iter().any(|(_, effect)| matches!(effect, Effect::Tool(_))), "nothing of that batch runs");
 }
 
+/// D-14, X-3: providers take arguments that are objects only, so another answer is the member `value` of them.
+#[test]
+fn an_answer_that_is_no_object_is_a_member_of_the_arguments() {
+    let script = r#"
+        p/x/turn1 calls submit_answer {"value": "two"}
+        p/x/turn2 calls submit_answer {"value": 2.50}
+    "#;
+    let world = play(&pipeline([skill("x", "go").schema(r#"{"type": "number"}"#)]), script);
+    let result = world.machine.result().expect("a result");
+    assert_eq!(result.output.as_ref().and_then(|o| o.inline()), Some("2.50"));
+    let tools = &world.request("p/x/turn1").tools;
+    let channel = tools.iter().find(|tool| tool.name == "submit_answer").expect("the channel");
+    let expected = r#"{"type":"object","properties":{"value":{"type":"number"}},"required":["value"],"additionalProperties":false}"#;
+    assert_eq!(channel.parameters.to_string(), expected);
+    let reported = results(&world, "p/x/turn2");
+    assert!(reported[0].contains("is not of type \"number\""), "{reported:?}");
+}
+
 const N: &str = r#"{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}"#;
 
 /// X-3: a text that fits the schema is the answer, in a fence as well; where texts fit, the text itself.

@@ -50,7 +50,11 @@ impl Act {
             system,
             tool_selection: Arc::clone(&shared.tool_selection),
             manifest: stage.allowed_tools.iter().filter_map(available).collect(),
-            completion: Completion::Channel { tool: channel, schema: Arc::clone(&stage.completion_schema) },
+            completion: Completion::Channel {
+                tool: channel,
+                schema: Arc::clone(&stage.completion_schema),
+                is_wrapped: false,
+            },
             turn_cap: stage.turn_cap,
             max_tokens: None,
             window_tokens: shared.tool_list.window_tokens,
