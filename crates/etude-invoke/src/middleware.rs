@@ -60,7 +60,7 @@ pub(crate) fn layer(name: &str, shared: &Arc<Shared>) -> Option<Arc<dyn Middlewa
             Arc::new(AtOnce(configure::Configure { name: name.to_owned(), shared }))
         }
         "params" | "returns" | "visibility" | "role" | "tags" | "frontmatter" => {
-            Arc::new(about::About { key: name.to_owned(), resolution: shared.strategy.schema_resolution })
+            Arc::new(about::About { key: name.to_owned(), shared })
         }
         "directives" => Arc::new(directives::Directives { shared }),
         "arg" | "env" | "path" | "context" | "config" | "skill" | "tool" | "inline" | "eval" => {

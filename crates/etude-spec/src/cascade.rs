@@ -23,6 +23,7 @@ pub mod overrides;
 mod parallel;
 pub mod path;
 pub mod resolve;
+mod schemas;
 pub mod search;
 pub mod skill;
 pub mod strategy;

@@ -150,6 +150,29 @@ fn arguments_and_results_are_checked() {
     assert_eq!(test.ledger(), ["ran", "ran"]);
 }
 
+/// D-0.1.12, D-2g: a schema that is none is an error of the definition, which ends the call before the function runs; one that
+/// another tool gives is known only then.
+#[test]
+fn schemas_that_are_none_end_a_call_before_its_function() {
+    let test = project();
+    main_skill(&test, json!({}));
+    let script = "echo ran > ran.txt; echo '{\"result\": 1}'";
+    tool(&test, "written", &json!({"returns": {"type": "strin"}}), script);
+    tool(&test, "given", &json!({"returns": {"$resolve": "kind"}}), script);
+    tool(&test, "kind", &json!({}), "echo '{\"result\": {\"type\": \"strin\"}}'");
+    for name in ["written", "given"] {
+        let ran = test.run(&["skill", "run", name]);
+        assert!(
+            ran.code() == 3 && ran.err().contains(&format!("`returns` of `{name}` is not a JSON Schema")),
+            "{}",
+            ran.err()
+        );
+        assert!(!test.path("project/skills/ran.txt").exists(), "{name}");
+    }
+    let explained = test.run(&["skill", "explain", "written"]);
+    assert!(explained.code() == 3 && explained.err().contains("written.skill.md:"), "{}", explained.err());
+}
+
 /// D-2.1, D-X12: nothing is `null` for people and `undefined` in the document; `null` is a result.
 #[test]
 fn nothing_and_null_are_distinguished() {

@@ -1,14 +1,19 @@
 //! Stages that put a value of the metadata into `run.tool`; schemas are resolved on the way.
 
+use std::sync::Arc;
+
 use crate::chain::{Middleware, Options, Resume, Step, View};
 use etude_spec::cascade::resolve;
 use etude_spec::cascade::strategy::SchemaResolution;
 use serde_json::{Value, json};
 
+use super::Shared;
+use super::validate::no_schema;
+
 /// One value of `run.tool`.
 pub(super) struct About {
     pub(super) key: String,
-    pub(super) resolution: SchemaResolution,
+    pub(super) shared: Arc<Shared>,
 }
 
 /// Where the schema that is being resolved lies among the locals of the stage's own context.
@@ -39,7 +44,8 @@ impl About {
     /// Has the next part of a schema given by its tool, or takes the value over.
     fn proceed(&self, view: &mut View<'_>, value: Value) -> Step {
         let is_schema = matches!(self.key.as_str(), "params" | "returns");
-        let part = resolve::first(&value).filter(|_| is_schema && self.resolution == SchemaResolution::Invoke);
+        let part = resolve::first(&value)
+            .filter(|_| is_schema && self.shared.strategy.schema_resolution == SchemaResolution::Invoke);
         match part {
             Some(part) => {
                 view.own_mut().locals.insert(SCHEMA.to_owned(), value);
@@ -47,6 +53,9 @@ impl About {
                 Step::Invoke { reference: part.reference, args: part.args, options }
             }
             None => {
+                if let Some(why) = Some(&value).filter(|_| is_schema).and_then(|schema| self.shared.fault(schema)) {
+                    return Step::Throw(no_schema(&self.key, &self.key, &view.target().tool.name, &why));
+                }
                 view.target_mut().about.insert(self.key.clone(), value);
                 Step::Done(None)
             }

@@ -58,8 +58,9 @@ impl Once for Arguments {
                 _ => Ok(None),
             },
             Some(params) => match self.shared.violations(params, &target.args) {
-                None => Ok(None),
-                Some(why) => refused(format!("the arguments of `{name}` do not fit: {why}")),
+                Ok(None) => Ok(None),
+                Ok(Some(why)) => refused(format!("the arguments of `{name}` do not fit: {why}")),
+                Err(why) => Err(no_schema("params", "validate-args", name, &why)),
             },
         }
     }
@@ -75,11 +76,15 @@ impl Middleware for Returns {
                 let result = target.result.as_ref().unwrap_or(&Value::Null);
                 let expected = HostCall::of(target).and_then(|call| call.checks.returns.as_ref());
                 let schema = target.about("returns").filter(|returns| !returns.is_null() && !target.is_entry());
-                let why = match (expected.and_then(|expected| expected.misfit(result)), schema) {
-                    (Some(why), _) => Some(why.to_owned()),
-                    (None, schema) => schema.and_then(|schema| self.shared.violations(schema, result)),
-                };
                 let name = &target.tool.name;
+                let why = match (expected.and_then(|expected| expected.misfit(result)), schema) {
+                    (Some(why), _) => Ok(Some(why.to_owned())),
+                    (None, schema) => schema.map_or(Ok(None), |schema| self.shared.violations(schema, result)),
+                };
+                let why = match why {
+                    Ok(why) => why,
+                    Err(why) => return Step::Throw(no_schema("returns", "validate-returns", name, &why)),
+                };
                 let refused = |why| {
                     refusal(
                         ThrowKind::Returns,
@@ -93,16 +98,21 @@ impl Middleware for Returns {
     }
 }
 
+/// The refusal of what is declared by something that is no schema.
+pub(super) fn no_schema(key: &str, stage: &str, name: &str, why: &str) -> Throw {
+    refusal(ThrowKind::Definition, stage, format!("`{key}` of `{name}` is not a JSON Schema: {why}"))
+}
+
 impl Shared {
-    /// What is wrong with a value, in a line; a schema that is none is wrong with every value.
-    fn violations(&self, schema: &Value, value: &Value) -> Option<String> {
-        match self.compiled(schema) {
-            Ok(schema) => {
-                let found = schema.faults(value);
-                (!found.is_empty()).then(|| found.join("; "))
-            }
-            Err(why) => Some(format!("its schema is not a JSON Schema: {why}")),
-        }
+    /// What is wrong with a value, in a line; else why the schema is none.
+    fn violations(&self, schema: &Value, value: &Value) -> Result<Option<String>, String> {
+        let found = self.compiled(schema)?.faults(value);
+        Ok((!found.is_empty()).then(|| found.join("; ")))
+    }
+
+    /// Why a schema is none. Null declares nothing.
+    pub(super) fn fault(&self, schema: &Value) -> Option<String> {
+        if schema.is_null() { None } else { self.compiled(schema).err() }
     }
 
     /// A schema, compiled when it is first needed.

@@ -12,6 +12,7 @@ use crate::cascade::levels::{self, Lines};
 use crate::cascade::order::Order;
 use crate::cascade::overrides::Overrides;
 use crate::cascade::parallel;
+use crate::cascade::schemas;
 use crate::cascade::skill::{Role, Skill};
 use crate::cascade::strategy::Strategy;
 use crate::diagnostic::{self, Diagnostic};
@@ -89,6 +90,7 @@ pub struct Compiler<'a> {
     closures: RefCell<BTreeMap<String, Rc<Closure>>>,
     /// Sorted chains, by the place of their order and their keys.
     chains: RefCell<BTreeMap<(usize, String), Rc<Sorted>>>,
+    schemas: RefCell<schemas::Known>,
 }
 
 /// What the levels above a tool add up to.
@@ -164,13 +166,14 @@ impl<'a> Compiler<'a> {
             entries: RefCell::default(),
             closures: RefCell::default(),
             chains: RefCell::default(),
+            schemas: RefCell::default(),
         }
     }
 
     /// The tool `skill` with its chain, if nothing is wrong with it, and everything that is.
     pub fn compile(&self, skill: &Arc<Skill>) -> (Option<Compiled>, Vec<Diagnostic>) {
         let known = self.known(skill);
-        let mut found = Vec::new();
+        let mut found = self.schemas.borrow_mut().faults(skill);
         let (sorted, statics) = self.examine(skill, &known, &mut found);
         let mut statics: Vec<String> = statics.iter().map(|key| key.as_ref().to_owned()).collect();
         diagnostic::sort(&mut found);
@@ -193,7 +196,7 @@ impl<'a> Compiler<'a> {
 
     /// What is wrong with the tool `skill`: what [`Compiler::compile`] tells, for less.
     pub fn check(&self, skill: &Arc<Skill>) -> Vec<Diagnostic> {
-        let mut found = Vec::new();
+        let mut found = self.schemas.borrow_mut().faults(skill);
         if self.is_plainly_sound(skill) {
             return found;
         }

@@ -243,6 +243,7 @@ fn a_check_reports_what_compiling_reports() {
         "child": {"$inherit": "plain"}, "loop-a": {"$inherit": "loop-b"}, "loop-b": {"$inherit": "loop-a"},
         "lost": {"$inherit": "nobody"}, "more": {"audit": 1}, "audit": {"$order": {"audit": {"after": ["limit"], "before": ["limit"]}}},
         "odd": {"$merge": {"a": "b"}}, "lists": {"paths": ["y"]}, "off": {"$static": true}, "bad": {"$inherit": "odd"},
+        "typed": {"params": {"type": "strin"}, "returns": 7}, "later": {"params": {"$resolve": "app"}, "returns": {"type": "${x}"}},
     });
     let names: Vec<String> = skills.as_object().unwrap().keys().cloned().collect();
     let authority: Map<String, Value> = names.iter().skip(1).map(|name| (name.clone(), json!("app"))).collect();
@@ -254,7 +255,7 @@ fn a_check_reports_what_compiling_reports() {
     let together = Compiler::new(&table, &scope);
     let checked: Vec<Vec<_>> = all.iter().map(|skill| together.check(skill)).collect();
     assert_eq!(checked, compiled);
-    assert_eq!(compiled.iter().filter(|found| !found.is_empty()).count(), 7, "{compiled:?}");
+    assert_eq!(compiled.iter().filter(|found| !found.is_empty()).count(), 8, "{compiled:?}");
     assert_eq!(super::check(&table, &scope, &all), compiled.concat());
 }
 

@@ -1,0 +1,38 @@
+//! The schemas of arguments and results, as a file has them (D-2.3, D-0.1.12).
+
+use std::collections::BTreeMap;
+
+use etude_core::schema::Schema;
+
+use crate::cascade::resolve::RESOLVE;
+use crate::cascade::skill::Skill;
+use crate::diagnose::cascade as diagnose;
+use crate::diagnostic::Diagnostic;
+
+/// The keys whose values are schemas.
+const KEYS: [&str; 2] = ["params", "returns"];
+
+/// Why texts are no schemas; nothing for those that are. Many skills have the same.
+#[derive(Debug, Default)]
+pub(super) struct Known(BTreeMap<String, Option<String>>);
+
+impl Known {
+    /// What is wrong with the schemas that a skill declares itself. What a call fills in is looked at then.
+    pub(super) fn faults(&mut self, skill: &Skill) -> Vec<Diagnostic> {
+        let declares = |mut keys: Box<dyn Iterator<Item = &str> + '_>| keys.any(|key| KEYS.contains(&key));
+        if skill.outline().is_some_and(|(keys, _)| !declares(Box::new(keys))) {
+            return Vec::new();
+        }
+        let fault = |key: &str| {
+            let schema = skill.metadata().get(key).filter(|schema| !schema.is_null())?;
+            let text = schema.to_string();
+            if text.contains("${") || text.contains(RESOLVE) {
+                return None;
+            }
+            let compile = || Schema::compile(key, schema.clone(), BTreeMap::new()).err();
+            let why = self.0.entry(text).or_insert_with(compile).as_deref()?;
+            Some(diagnose::schema(skill, key, why))
+        };
+        KEYS.into_iter().filter_map(fault).collect()
+    }
+}
