@@ -75,6 +75,8 @@ pub struct Context {
     /// What came with the invocation, if it came from outside.
     pub payload: Option<Payload>,
     pub(crate) history: Option<Arc<Frame>>,
+    /// How many invocations it lies in. An entry lies where the tool does that it serves.
+    pub(crate) depth: u32,
     /// How many entries of its tool's chain were taken.
     pub(crate) taken: usize,
     pub(crate) is_stopped: bool,

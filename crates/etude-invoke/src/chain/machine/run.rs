@@ -11,8 +11,14 @@ use super::{
 use crate::chain::Outcome;
 use crate::chain::context::{Context, ContextId, Frame};
 use crate::chain::middleware::{Resume, Step, View};
-use crate::chain::throw::Throw;
+use crate::chain::throw::{Throw, ThrowKind};
 use crate::chain::tool::{Tool, ToolHandler};
+
+/// Most invocations inside each other.
+const MAX_DEPTH: u32 = 64;
+
+/// How many of them a refusal names.
+const SHOWN_DEPTH: usize = 8;
 
 impl Machine {
     pub(super) fn run(&mut self, tools: &mut dyn Tools, work: Work) {
@@ -47,7 +53,29 @@ impl Machine {
             Ok(tool) => tool,
             Err(throw) => return self.work.push(Work::Reply(waiter, Err(throw))),
         };
+        if asking.is_some_and(|from| options.target.is_none() && from.depth >= MAX_DEPTH) {
+            let throw = self.too_deep(reference, from);
+            return self.work.push(Work::Reply(waiter, Err(throw)));
+        }
         self.start(tool, Arc::new(args), options, from, waiter, id);
+    }
+
+    /// The refusal of an invocation inside too many others. It names the last of them, which show what goes in circles.
+    fn too_deep(&self, reference: &str, from: Option<ContextId>) -> Throw {
+        let mut way = vec![reference.to_owned()];
+        let mut next = from;
+        while let Some(context) = next.and_then(|id| self.contexts.get(&id)).filter(|_| way.len() < SHOWN_DEPTH) {
+            way.push(context.tool.name.to_string());
+            next = context.parent;
+        }
+        let dots = if next.is_some() { "… -> " } else { "" };
+        way.reverse();
+        let message = format!(
+            "`{reference}` is not invoked: it lies inside {MAX_DEPTH} invocations already ({dots}{}); a skill or a layer \
+             of it that invokes itself needs an end",
+            way.join(" -> ")
+        );
+        Throw::new(ThrowKind::Definition, reference, message)
     }
 
     /// Makes the context of an invocation and begins with its chain.
@@ -83,6 +111,7 @@ impl Machine {
             nonlocals: asking.map_or_else(Arc::default, |from| Arc::clone(&from.nonlocals)),
             history: Some(Arc::new(frame)),
             payload: options.payload,
+            depth: asking.map_or(0, |from| if options.target.is_some() { from.depth } else { from.depth + 1 }),
             taken: 0,
             is_stopped: false,
             is_executed: false,

@@ -358,6 +358,23 @@ fn effects_ask_while_they_run() {
     assert!(machine.request(call, Request::Next).is_none());
 }
 
+/// D-7.1: a tool that invokes itself, in its function or as a layer of what it invokes, comes to an end, and who reads of it
+/// sees the way.
+#[test]
+fn invocations_have_a_greatest_depth() {
+    let invokes = |name| Does::Invokes(name, json!({}), Options::default());
+    let mut stubs = Stubs::default().with("loop", invokes("loop"), &[]).with("layer", invokes("other"), &[]).with(
+        "other",
+        Does::GivesNothing,
+        &["layer"],
+    );
+    for (name, way) in [("loop", "loop -> loop -> loop"), ("other", "other -> layer -> other")] {
+        let throw = stubs.run(name, json!({})).0.unwrap_err();
+        assert_eq!(throw.kind, ThrowKind::Definition, "{throw}");
+        assert!(throw.message.contains("64") && throw.message.contains(way), "{throw}");
+    }
+}
+
 /// D-7.2: an entry is called with nothing; with the value of its key where `EntryArguments::Value` is chosen.
 #[test]
 fn entries_get_arguments_only_where_that_is_chosen() {
