@@ -217,8 +217,12 @@ impl Machine {
             Waiter::Outside(context) => self.commands.push_back(Command::Finished { context, outcome }),
             Waiter::Chain(id) => self.chain_has_run(id, outcome),
             Waiter::Fallback(id) => {
-                if let (Some(context), Ok(Some(value))) = (self.contexts.get_mut(&id), &outcome) {
-                    context.result = Some(value.clone());
+                if let Some(context) = self.contexts.get_mut(&id) {
+                    match &outcome {
+                        Ok(None) => {}
+                        Ok(value) => context.result.clone_from(value),
+                        Err(throw) => context.error = Some(throw.clone()),
+                    }
                 }
                 self.over(id, outcome);
             }
@@ -253,6 +257,8 @@ impl Machine {
                 self.work.push(Work::Reply(then, Ok(None)));
             }
             Err(throw) => {
+                // Entries around this one see it, whether or not they then swallow the throw.
+                context.error = Some(throw.clone());
                 context.is_stopped = self.swallowed == Swallowed::Ends;
                 self.work.push(Work::Reply(then, Err(throw)));
             }

@@ -358,6 +358,25 @@ fn effects_ask_while_they_run() {
     assert!(machine.request(call, Request::Next).is_none());
 }
 
+/// D-7.5, D-8, D-X05: what runs after `next` has thrown sees the throw as `locals.error` of the target.
+#[test]
+fn a_throw_is_seen_by_the_entries_around_it() {
+    let mut stubs = Stubs::default().effect("watch", &[]).with("execute", Does::Executes, &[]).with(
+        "tool",
+        Does::Throws("E"),
+        &["watch", "execute"],
+    );
+    let mut machine = Machine::new(json!({}));
+    machine.invoke(&mut stubs, "tool", json!({}), Options::default());
+    let Some(Command::Run { call, .. }) = machine.poll(&mut stubs) else { panic!("nothing to run") };
+    machine.request(call, Request::Next).unwrap();
+    assert!(matches!(machine.poll(&mut stubs), Some(Command::Reply { outcome: Err(_), .. })));
+    let (_, target) = machine.contexts_of(call).unwrap();
+    assert_eq!(target.json(&Value::Null)["locals"]["error"]["message"], json!("E"));
+    machine.finish(call, Ok(Some(json!("instead"))));
+    assert!(matches!(machine.poll(&mut stubs), Some(Command::Finished { outcome: Ok(Some(_)), .. })));
+}
+
 /// D-7.1: a tool that invokes itself, in its function or as a layer of what it invokes, comes to an end, and who reads of it
 /// sees the way.
 #[test]
