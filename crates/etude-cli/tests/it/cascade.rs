@@ -436,6 +436,33 @@ fn modules_are_skills_where_node_is_there() {
     assert!(thrown.code() == 1 && thrown.err().contains("error: nobody is there"), "{}", thrown.err());
 }
 
+/// D-7.3, D-7.5, D-8: a module as a layer reads and runs the context that it serves through `envelope.target`, sees what was
+/// thrown as `locals.error`, and can write its context as JSON.
+#[test]
+fn modules_are_layers_where_node_is_there() {
+    if std::process::Command::new("node").arg("--version").output().is_err() {
+        return skipped("modules_are_layers_where_node_is_there", "Node is not installed");
+    }
+    let test = project();
+    main_skill(&test, json!({"guard": {"instead": "none"}, "$order": {"guard": {"after": ["$pre-execute"]}}}));
+    test.put(
+        "project/skills/guard.skill.mjs",
+        "export const frontmatter = {name: 'guard', metadata: {role: 'middleware'}};\n\
+         export default async (ctx) => {\n  const target = ctx.envelope.target;\n  JSON.stringify(ctx);\n\
+           try { return 'seen ' + (await target.manager.next()); } catch (error) {\n\
+             const thrown = await target.manager.get('locals.error');\n\
+             return `${target.run.tool.metadata.guard.instead}: ${thrown.message}`;\n  }\n};\n",
+    );
+    test.put(
+        "project/skills/greet.skill.mjs",
+        "export const frontmatter = {name: 'greet', metadata: {params: {type: 'object'}}};\n\
+         export default (ctx, args) => {\n  if (args.who === 'x') throw new Error('no one');\n\
+           return 'hi' + (ctx.envelope.target === ctx) + JSON.parse(JSON.stringify(ctx)).envelope.target;\n};\n",
+    );
+    let greet = |who: &str| test.run(&["skill", "run", "greet", "--arg", who]).exit(0).value();
+    assert_eq!([greet("who=Ann"), greet("who=x")], [json!("seen hitruenull"), json!("none: no one")]);
+}
+
 /// A-3.7: a module is asked for its frontmatter without the keys of the environment.
 #[test]
 fn modules_are_read_without_keys() {

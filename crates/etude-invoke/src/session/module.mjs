@@ -20,7 +20,7 @@ const host = (request) =>
 let text = "";
 for await (const chunk of process.stdin) text += chunk;
 const { args, ctx } = JSON.parse(text);
-ctx.manager = {
+const manager = {
   next: () => host({ op: "next" }),
   invoke: (name, args = {}) => host({ op: "invoke", name, args }),
   get: (path) => host({ op: "get", path }),
@@ -30,6 +30,24 @@ ctx.manager = {
   ask: (question) => host({ op: "ask", question }),
   log: (level, text) => host({ op: "log", level, text }),
 };
+// `envelope.target` is the context that is served, the context itself for a call that serves none. As JSON it stays the
+// number that it is on stdin: a context that has itself inside could not be written.
+const linked = (context, target) => {
+  const served = context.envelope.target;
+  Object.defineProperty(context.envelope, "target", { value: target, enumerable: false });
+  Object.defineProperty(context.envelope, "toJSON", {
+    value() {
+      return { id: this.id, target: served, parent: this.parent };
+    },
+  });
+  context.manager = manager;
+};
+if (ctx.envelope.target === null) {
+  linked(ctx, ctx);
+} else {
+  linked(ctx, ctx.target);
+}
+linked(ctx.target, ctx.target);
 // What the module prints is no result.
 console.log = console.error;
 try {
