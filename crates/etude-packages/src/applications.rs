@@ -73,7 +73,8 @@ pub struct Catalog {
 impl Catalog {
     /// Looks for packages. Reads frontmatter only, and starts nothing.
     pub fn discover(places: &Places<'_>) -> Self {
-        let mut scanner = scan::Scanner::default();
+        let of_user = places.home.map(|home| home.join(".agents/apps"));
+        let mut scanner = scan::Scanner::new(of_user.as_deref());
         for path in places.paths {
             scanner.scan(path, Source::Path);
         }
@@ -81,8 +82,8 @@ impl Catalog {
         for below in ["apps", ".agents/apps"] {
             scanner.scan(&places.project.join(below), Source::Project);
         }
-        if let Some(home) = places.home {
-            scanner.scan(&home.join(".agents/apps"), Source::User);
+        if let Some(root) = &of_user {
+            scanner.scan(root, Source::User);
         }
         let (found, diagnostics) = scanner.finish();
         let mut packages: IndexMap<String, Package> = IndexMap::new();

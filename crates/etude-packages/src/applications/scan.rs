@@ -19,14 +19,21 @@ const MAX_DIRECTORIES: usize = 2_000;
 const SKIPPED: [&str; 4] = [".git", "node_modules", "target", ".venv"];
 
 /// Searches one root after the other. A package that several ways lead to counts once.
-#[derive(Default)]
 pub(super) struct Scanner {
+    /// Where the user's packages lie, as named and as it is: they are the user's by whatever way they are found.
+    of_user: Option<(PathBuf, PathBuf)>,
     seen: BTreeSet<PathBuf>,
     found: Vec<Package>,
     diagnostics: Vec<Diagnostic>,
 }
 
 impl Scanner {
+    /// A scanner that knows the root of the user's packages.
+    pub(super) fn new(of_user: Option<&Path>) -> Self {
+        let of_user = of_user.and_then(|root| Some((root.to_owned(), fs::canonicalize(root).ok()?)));
+        Self { of_user, seen: BTreeSet::new(), found: Vec::new(), diagnostics: Vec::new() }
+    }
+
     /// Looks at one directory, and not below it.
     pub(super) fn look_at(&mut self, directory: &Path, source: Source) {
         if let Ok(real) = fs::canonicalize(directory) {
@@ -60,6 +67,9 @@ impl Scanner {
 
     fn package(&mut self, place: &Path, source: Source, scope: &Path) {
         if is_package(place) && self.seen.insert(place.to_owned()) {
+            let of_user =
+                self.of_user.as_ref().filter(|(_, real)| source == Source::Project && place.starts_with(real));
+            let (source, scope) = of_user.map_or((source, scope), |(root, _)| (Source::User, root.as_path()));
             self.found.push(Package::load(place, source, scope));
         }
     }

@@ -57,6 +57,27 @@ fn a_directory_without_an_app_file_fails_the_first_check() {
     }
 }
 
+/// C-1.11, C-1.7: what lies in the user's root is the user's, also for anyone who works in the home, in that root or in the
+/// package; what lies elsewhere is of the project.
+#[test]
+fn packages_of_the_user_are_known_by_their_place() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let home = fs::canonicalize(dir.path()).expect("it is there");
+    let root = home.join(".agents/apps/box");
+    for place in [&root, &home.join("work/apps/box")] {
+        put(&place.join("APP.md"), APP);
+    }
+    let found = |project: &Path| {
+        let catalog = Catalog::discover(&Places { project, home: Some(&home), paths: &[] });
+        let package = catalog.find("box").expect("it is found");
+        (package.source, package.access(&Approvals::default()).execution)
+    };
+    for project in [home.clone(), home.join(".agents/apps"), root] {
+        assert_eq!(found(&project), (Source::User, true), "{}", project.display());
+    }
+    assert_eq!(found(&home.join("work")), (Source::Project, false));
+}
+
 /// C-1.6: no finding of a package is in its report twice, whatever finds it.
 #[test]
 fn findings_are_reported_once() {
