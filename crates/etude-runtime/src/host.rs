@@ -39,6 +39,11 @@ pub trait ModelPort: Send + Sync + fmt::Debug {
         self.call(request)
     }
 
+    /// The same with one model, `provider/name`, for all tiers; `None` if that cannot be chosen here.
+    fn only(&self, _model: &str) -> Option<Arc<dyn ModelPort>> {
+        None
+    }
+
     /// The names of the secrets that stand in `text` and not in what the user has typed.
     fn secrets_in(&self, _text: &str, _typed: &str) -> Vec<String> {
         Vec::new()

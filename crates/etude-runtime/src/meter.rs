@@ -114,6 +114,11 @@ impl ModelPort for Metered {
         self.counted(|models| models.call_watched(request, on_delta))
     }
 
+    fn only(&self, model: &str) -> Option<Arc<dyn ModelPort>> {
+        let models = self.models.only(model)?;
+        Some(Arc::new(Self { models, meter: Arc::clone(&self.meter) }))
+    }
+
     fn secrets_in(&self, text: &str, typed: &str) -> Vec<String> {
         self.models.secrets_in(text, typed)
     }

@@ -26,7 +26,10 @@ pub const REQUEST: &str = "request";
 const BEGIN: &str = "Do what your instructions say.";
 
 /// Most turns of a prompt skill without `maxTurns`.
-const MAX_TURNS: u64 = 30;
+const MAX_TURNS: u32 = 30;
+
+/// Most tool calls of a prompt skill without `maxSteps`.
+const MAX_STEPS: u32 = 30;
 
 /// A pipeline with constructor and destructor.
 pub fn scope(before: Option<Arc<Sequence>>, body: Arc<Sequence>, after: Option<Arc<Sequence>>) -> Plan {
@@ -80,6 +83,7 @@ fn app_agent(name: &str, instructions: Instructions, tier: Tier, max_turns: u32,
         tool_selection: Arc::new(ToolSelection { allowed, lists_skills: true, tier, ..ToolSelection::default() }),
         schema: None,
         turn_cap: max_turns,
+        step_cap: None,
         max_tokens: None,
         pipelines: Vec::new(),
     };
@@ -95,7 +99,10 @@ pub fn prompt_skill(args: &Value) -> Result<Plan, String> {
     let prompt = text("prompt").ok_or("`agent` needs a `prompt`")?;
     let model = |key: &str| args.get("config").and_then(|config| config.get("model")?.get(key));
     let tier = ["tier", "id"].iter().find_map(|key| Tier::from_word(model(key)?.as_str()?)).unwrap_or_default();
-    let max_turns = model("maxTurns").and_then(Value::as_u64).unwrap_or(MAX_TURNS);
+    let number = |key: &str, usual: u32| match model(key).and_then(Value::as_u64) {
+        Some(number) => u32::try_from(number).unwrap_or(u32::MAX),
+        None => usual,
+    };
     let schema = match args.get("returns").filter(|returns| !returns.is_null()) {
         None => None,
         Some(returns) => Some(Arc::new(Schema::compile("returns", returns.clone(), BTreeMap::new())?)),
@@ -109,11 +116,18 @@ pub fn prompt_skill(args: &Value) -> Result<Plan, String> {
         prompt: Template::literal(BEGIN),
         tool_selection: Arc::new(ToolSelection { allowed, tier, ..ToolSelection::default() }),
         schema,
-        turn_cap: u32::try_from(max_turns).unwrap_or(u32::MAX).max(1),
+        turn_cap: number("maxTurns", MAX_TURNS).max(1),
+        step_cap: Some(number("maxSteps", MAX_STEPS)),
         max_tokens: None,
         pipelines: Vec::new(),
     };
     Ok(one_agent(agent, Origin { file: name.to_owned(), line: 1, column: 1 }))
+}
+
+/// The model that a prompt skill names as `provider/name` (D-2.3).
+pub fn named_model(args: &Value) -> Option<&str> {
+    let id = args.get("config")?.get("model")?.get("id")?.as_str()?;
+    id.contains('/').then_some(id)
 }
 
 fn one_agent(agent: Agent, origin: Origin) -> Plan {

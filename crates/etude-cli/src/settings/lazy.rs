@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use etude_core::model::{CallFailure, CallFailureKind, ModelResponse, Request, Tier};
 use etude_core::tool::ToolCalling;
-use etude_models::{Models, Redactor, Secret};
+use etude_models::{ModelId, Models, Redactor, Secret};
 use etude_runtime::host::{Boxed, ModelPort, OnDelta};
 use tokio::sync::OnceCell;
 
@@ -62,6 +62,13 @@ impl ModelPort for LazyModels {
     fn call_watched(&self, request: Request, on_delta: OnDelta) -> Boxed<Result<ModelResponse, CallFailure>> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.models_for(request.tier).await?.call_watched(&request, &*on_delta).await })
+    }
+
+    fn only(&self, model: &str) -> Option<Arc<dyn ModelPort>> {
+        let id = ModelId::parse(model)?;
+        let mut resolved = self.0.resolved.clone();
+        resolved.settings.mapping = Tier::ALL.into_iter().map(|tier| (tier, vec![id.clone()])).collect();
+        Some(Arc::new(Self::new(resolved)))
     }
 
     fn secrets_in(&self, text: &str, typed: &str) -> Vec<String> {

@@ -47,10 +47,44 @@ struct AvailableTools {
     step_context: StepContext,
     values: Values,
     request: String,
+    /// The most calls, what is left of them, and the turn in which one was refused for that.
+    steps: Option<Steps>,
+}
+
+/// The calls that an agent may make in all (D-14).
+#[derive(Debug)]
+struct Steps {
+    most: u32,
+    left: u32,
+    over_in: Option<String>,
+}
+
+impl Steps {
+    /// Counts a call; `Some` for one too many, and then a failure if the turn is a later one than that of the first such.
+    fn count(&mut self, call: &Proposal) -> Option<Result<ToolResult, Failure>> {
+        if let Some(left) = self.left.checked_sub(1) {
+            self.left = left;
+            return None;
+        }
+        let turn = call.path.as_str().rsplit_once('/').map_or("", |(turn, _)| turn);
+        if self.over_in.get_or_insert_with(|| turn.to_owned()) != turn {
+            return Some(Err(self.failure()));
+        }
+        let message = format!("all {} tool calls are used up; give your answer with what you know", self.most);
+        Some(Ok(ToolResult::terminal("StepLimit", &message)))
+    }
+
+    fn failure(&self) -> Failure {
+        let message = format!("the skill has used up its {} tool calls; it can have more with `maxSteps`", self.most);
+        Failure::new(FailureKind::BudgetExceeded, message)
+    }
 }
 
 impl Gatekeeper for AvailableTools {
     fn admit(&mut self, cx: &mut Cx, call: &Proposal) -> Poll<Result<Admission, Failure>> {
+        if let Some(over) = self.steps.as_mut().and_then(|steps| steps.count(call)) {
+            return Poll::Ready(over.map(Admission::Refuse));
+        }
         if cx.written.iter().any(|done| done.is_same(&call.name, &call.arguments)) {
             let message = "the pipeline has made this call in this run already; it is not made again";
             return Poll::Ready(Ok(Admission::Refuse(ToolResult::terminal("AlreadyMade", message))));
@@ -84,6 +118,7 @@ impl AgentTask {
             step_context: step_context.clone(),
             values: values.clone(),
             request: prompt.clone(),
+            steps: agent.step_cap.map(|most| Steps { most, left: most, over_in: None }),
         };
         Ok(Self { step, step_context, system, prompt, gate, conversation: None, stopped: None })
     }

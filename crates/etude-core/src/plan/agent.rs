@@ -26,6 +26,8 @@ pub struct Agent {
     pub schema: Option<Arc<Schema>>,
     /// Most answers of the model, those that only call tools included.
     pub turn_cap: u32,
+    /// Most calls of tools; without it turns alone bound them (D-14).
+    pub step_cap: Option<u32>,
     /// Most tokens of one answer.
     pub max_tokens: Option<u32>,
     /// Learned pipelines that it may call, those of them that the host offers as tools (L-77).

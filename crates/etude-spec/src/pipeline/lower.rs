@@ -260,6 +260,7 @@ fn follow(def: &SkillDef<'_>, resolved: Resolved) -> Option<Agent> {
         tool_selection: Arc::new(tool_selection),
         schema: resolved.schema,
         turn_cap: def.max_turns,
+        step_cap: None,
         max_tokens: None,
         pipelines: Vec::new(),
     })

@@ -47,6 +47,14 @@ impl Handler for Agent {
 async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Outcome {
     let failed = |why: String| Throw::new(ThrowKind::Failed, "agent", why);
     let plan = lower::prompt_skill(args).map_err(failed)?;
+    let models = match lower::named_model(args) {
+        None => models,
+        Some(id) => models.only(id).ok_or_else(|| {
+            let message =
+                format!("the model `{id}` cannot be chosen here; `model.id` may also be lite, standard or reasoning");
+            Throw::new(ThrowKind::Environment, "agent", message)
+        })?,
+    };
     let blobs = Arc::new(FileBlobs::new(caller.scratch.join("values"), false));
     let engine = Arc::new(MemoryEngine::new(blobs));
     let id = run_id::new();

@@ -201,6 +201,27 @@ fn the_turn_cap_ends_an_agent() {
     assert!(!world.started.iter().any(|(id, _)| id.as_str() == "p/x/turn4"));
 }
 
+/// D-14: bounded by tool calls: one too many is an error for the model, and another turn with calls ends the agent.
+#[test]
+fn the_step_cap_ends_an_agent() {
+    let capped = || {
+        let mut step = skill("x", "go");
+        if let crate::plan::StepKind::Skill(agent) = &mut step.kind {
+            agent.step_cap = Some(2);
+        }
+        pipeline([step])
+    };
+    let script = "p/x/turn1 calls Read 1; Read 2; Read 3\np/x/turn2 ";
+    let world = play(&capped(), &format!("{script}answer ok"));
+    assert!(results(&world, "p/x/turn2")[2].starts_with("ToolTerminal/StepLimit: all 2 tool calls are used up"));
+    assert_eq!(world.started.iter().filter(|(_, effect)| matches!(effect, Effect::Tool(_))).count(), 2);
+    assert!(world.machine.result().expect("a result").errors.is_empty());
+    let world = play(&capped(), &format!("{script}calls Read 4"));
+    let failure = &world.machine.result().expect("a result").errors[0];
+    assert_eq!(failure.kind, crate::failure::FailureKind::BudgetExceeded);
+    assert!(failure.message.contains("2 tool calls") && failure.message.contains("`maxSteps`"), "{}", failure.message);
+}
+
 /// bounded by tokens.
 #[test]
 fn the_budget_of_the_run_holds_for_agents() {

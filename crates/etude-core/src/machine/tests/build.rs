@@ -198,6 +198,7 @@ pub(super) fn skill(name: &str, prompt: &str) -> Step {
         tool_selection: Arc::default(),
         schema: None,
         turn_cap: 3,
+        step_cap: None,
         pipelines: Vec::new(),
         max_tokens: None,
     };
