@@ -63,6 +63,9 @@ impl Activated {
             for file in &self.resources {
                 let _ = writeln!(out, "  <file>{}</file>", escaped(file));
             }
+            if self.has_more {
+                out.push_str("  <!-- and more: list the directory to see all -->\n");
+            }
             out.push_str("</application_resources>");
         }
         out.push_str("\n</application_content>");

@@ -61,12 +61,16 @@ fn document(activated: &Activated) -> Value {
         .iter()
         .map(|skill| json!({"shortname": skill.short_name, "path": skill.path, "body": skill.body}))
         .collect();
-    json!({
+    let mut document = json!({
         "package": {"slug": activated.slug, "version": activated.version, "root": activated.root},
         "contract": activated.contract,
         "skills": skills,
         "resources": activated.resources,
         "retained": true,
         "diagnostics": activated.diagnostics.iter().map(render::json).collect::<Vec<_>>(),
-    })
+    });
+    if activated.has_more {
+        document["more"] = json!(true);
+    }
+    document
 }

@@ -40,13 +40,17 @@ pub(super) fn show(context: &Context, args: &args::SkillShow) -> Result<Exit, Pr
 
 fn print(context: &Context, activation: &Activation) {
     if context.is_json() {
-        stdout::json(&json!({
+        let mut document = json!({
             "name": activation.name,
             "body": activation.body,
             "directory": activation.directory,
             "resources": activation.resources,
             "allowed-tools": activation.allowed_tools,
-        }));
+        });
+        if activation.has_more {
+            document["more"] = json!(true);
+        }
+        stdout::json(&document);
         return;
     }
     let line_break = if activation.body.ends_with('\n') { "" } else { "\n" };
@@ -55,6 +59,9 @@ fn print(context: &Context, activation: &Activation) {
         crate::render::say!("directory: {}", activation.directory);
         for file in &activation.resources {
             crate::render::say!("  {}", crate::render::text::harmless(file));
+        }
+        if activation.has_more {
+            crate::render::say!("  and more: list the directory to see all");
         }
     }
 }
