@@ -47,6 +47,11 @@ pub(super) struct Applications {
     access: ApplicationAccess,
 }
 
+/// The trust level of a package that may be activated (C-1.11).
+fn trust_word(package: &etude_packages::applications::Package, trust: &Approvals) -> &'static str {
+    if package.access(trust).execution { "approved" } else { "approved for reading" }
+}
+
 /// Who calls.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Caller {
@@ -85,14 +90,20 @@ impl Applications {
         let mut text = format!(
             "These applications are in reach. Read the contract of one with `{ACTIVATE}` before you run it:\n\n"
         );
+        let trust = self.trust();
         for package in &known {
             let contract = &package.contract;
             let commands = contract.commands.join(", ");
             let later = if contract.is_scheduling_supported { "as its contract says" } else { "not supported" };
             let _ = writeln!(
                 text,
-                "- {} ({}): {} Commands: {commands}. Scheduling: {later}.",
-                contract.slug, contract.version, contract.description
+                "- {} ({}, {}; {}, {}): {}. Commands: {commands}. Scheduling: {later}.",
+                contract.slug,
+                contract.name,
+                contract.version,
+                package.source.word(),
+                trust_word(package, &trust),
+                contract.description.trim().trim_end_matches('.')
             );
         }
         let slug = json!({"type": "string", "enum": slugs});
