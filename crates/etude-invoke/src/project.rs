@@ -7,6 +7,7 @@ use etude_spec::cascade::search::{Cache, Catalog};
 use etude_spec::cascade::{
     Compiled, Compiler, LIBRARY, Overrides, PathEntry, ProjectMain, Scope, Skill, Skills, Strategy, project_main,
 };
+use etude_spec::source::SourceFile;
 use etude_spec::{Code, Diagnostic, did_you_mean};
 use serde_json::{Value, json};
 
@@ -160,6 +161,24 @@ impl Project {
             Some(compiled) if !found.iter().any(Diagnostic::is_error) => Ok(compiled),
             _ => Err(Refused::Invalid(found)),
         }
+    }
+
+    /// Takes in the skill `name` of a file that is on no search path: it is found by its name from now on.
+    ///
+    /// # Errors
+    /// The file holds no such skill, or its definition does not hold.
+    pub fn take_in(&mut self, name: &str, file: &Path) -> Result<(), Refused> {
+        let unknown = Refused::Unknown { near: None };
+        let Ok(text) = etude_files::regular::read_text(file, crate::middleware::MAX_SIZE) else { return Err(unknown) };
+        let dir = file.parent().map(|dir| dir.display().to_string()).unwrap_or_default();
+        let source = SourceFile::new(file.display().to_string(), text);
+        let (skills, found) = Skill::read_all(&source, &dir.into());
+        if found.iter().any(Diagnostic::is_error) {
+            return Err(Refused::Invalid(found));
+        }
+        let skill = skills.into_iter().find(|skill| skill.name == name).ok_or(unknown)?;
+        self.catalog.register(skill);
+        Ok(())
     }
 
     /// How many skills are on the search path, but for those of the library.

@@ -236,9 +236,22 @@ fn background_knowledge_is_for_agents_only() {
     skill(&test, "home/.agents/skills/quiet", "user-invocable: false\n", "x");
     let ran = test.run(&["skill", "catalog"]).exit(0);
     assert!(ran.out().contains("<name>quiet</name>"), "{}", ran.out());
+    test.run(&["skill", "run", "quiet"]).exit(2).stderr_has("background knowledge for agents");
     for word in ["off", "\" No \"", "\"\"", "", "0"] {
         skill(&test, "app/skills/quiet", &format!("user-invocable: {word}\n"), "x");
         test.run(&["skill", "run", "quiet"]).exit(2).stderr_has("background knowledge for agents");
     }
     test.run(&["skill", "show", "quiet"]).exit(0);
+}
+
+/// cli, SK-25: what the user has at home is explained and run by its name, also what no agent may activate.
+#[test]
+fn skills_of_the_user_are_run_by_name() {
+    let server = crate::server::Server::new([crate::server::Reply::says("tidied")]);
+    let test = Test::new().model(&server);
+    skill(&test, "home/.agents/skills/tidy", "disable-model-invocation: yes\n", "Tidy up.");
+    assert_eq!(test.run(&["skill", "explain", "tidy", "--format", "json"]).exit(0).doc()["name"], "tidy");
+    assert_eq!(test.run(&["skill", "run", "tidy"]).exit(0).value(), serde_json::json!("tidied"));
+    assert!(server.seen()[0].body.to_string().contains("Tidy up."));
+    test.run(&["skill", "run", "tidi"]).exit(2).stderr_has("skill not found: `tidi`");
 }

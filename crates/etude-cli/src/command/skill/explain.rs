@@ -10,7 +10,7 @@ use crate::problem::Refused;
 use crate::stdout;
 
 pub(crate) fn explain(context: &Context, args: &SkillExplain) -> Result<Exit, Refused> {
-    let project = project::open(context, &args.layers, &args.name)?;
+    let project = project::open_for(context, &args.layers, &args.name)?;
     let compiled = project::compile(&project, &args.name)?;
     let portable = |value| match args.portable_paths {
         true => documents::portable(&value, &project.dir.display().to_string()),

@@ -10,7 +10,7 @@ use crate::problem::Refused;
 use crate::stdout;
 
 pub(crate) fn graph(context: &Context, args: &SkillGraph) -> Result<Exit, Refused> {
-    let project = project::open(context, &args.layers, &args.name)?;
+    let project = project::open_for(context, &args.layers, &args.name)?;
     let compiled = project::compile(&project, &args.name)?;
     if context.is_json() {
         stdout::json(&drawings::json(&compiled));

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use etude_invoke::project::{Project, Refused as NoChain, Setup};
+use etude_packages::skills::Compat;
+use etude_spec::cascade::skill::is_bare_name;
 use etude_spec::cascade::{Compiled, Overrides, Strategy};
 use etude_spec::{Diagnostic, render};
 use serde_json::{Value, json};
@@ -58,9 +60,25 @@ fn overrides(given: &Layers) -> Result<Overrides, Problem> {
     Ok(overrides)
 }
 
+/// The same, with an Agent Skill of that name taken in that lies elsewhere: where `skill list` finds it (C-2.6).
+pub(crate) fn open_for(context: &Context, layers: &Layers, name: &str) -> Result<Project, Refused> {
+    let mut project = open(context, layers, name)?;
+    if is_bare_name(name) && matches!(project.compile(name), Err(NoChain::Unknown { .. })) {
+        let found = super::discover(context, Compat::Spec)?;
+        if let Some(entry) = found.entries().find(|entry| entry.skill.name == name) {
+            project.take_in(name, &entry.location).map_err(|refused| said(refused, name))?;
+        }
+    }
+    Ok(project)
+}
+
 /// A skill with its chain.
 pub(crate) fn compile(project: &Project, name: &str) -> Result<Compiled, Refused> {
-    project.compile(name).map_err(|refused| match refused {
+    project.compile(name).map_err(|refused| said(refused, name))
+}
+
+fn said(refused: NoChain, name: &str) -> Refused {
+    match refused {
         NoChain::Invalid(diagnostics) => diagnostics.into(),
         NoChain::Unknown { near } => {
             let problem = Problem::usage(format!("skill not found: `{name}`"));
@@ -69,7 +87,7 @@ pub(crate) fn compile(project: &Project, name: &str) -> Result<Compiled, Refused
                 None => problem.hint("skills are `NAME.skill.md` or `NAME/SKILL.md` on the search path"),
             })
         }
-    })
+    }
 }
 
 /// Draws what is wrong with definitions.

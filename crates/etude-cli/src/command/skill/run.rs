@@ -67,7 +67,7 @@ pub(crate) fn run(context: &Context, args: &SkillRun) -> Result<Exit, Refused> {
         return Err(problem.hint("list what `--log` can ask for: etude skill run --log").into());
     };
     let asked = watch::Asked::of(&args.log).map_err(Problem::usage)?;
-    let project = project::open(context, &args.layers, name)?;
+    let project = project::open_for(context, &args.layers, name)?;
     let (mut params, mut log, mut servers) = (None, None, Value::Null);
     // A path names a file that is on no search path: what is wrong with it is reported when it is called.
     if etude_spec::cascade::skill::is_bare_name(name) {
