@@ -64,9 +64,10 @@ pub(crate) struct Global {
     /// Print nothing on stderr but errors
     #[arg(long, short, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Print more on stderr: configuration files, models, every step, tool call and invocation
-    #[arg(long, short, global = true)]
-    pub(crate) verbose: bool,
+    /// Print more on stderr: configuration files, models, every step, tool call and invocation; `-vvv` also what skills
+    /// log for debugging
+    #[arg(long, short, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
     /// Disable colors; `NO_COLOR` in the environment does the same
     #[arg(long, global = true)]
     pub(crate) no_color: bool,
@@ -76,6 +77,11 @@ impl Global {
     /// Whether stdout is for programs.
     pub(crate) const fn is_json(&self) -> bool {
         matches!(self.format, Format::Json | Format::Jsonl)
+    }
+
+    /// Whether more is printed on stderr.
+    pub(crate) const fn is_verbose(&self) -> bool {
+        self.verbose > 0
     }
 
     /// Somebody is at a terminal to read a question and to answer it.

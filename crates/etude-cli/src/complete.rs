@@ -105,7 +105,7 @@ fn context() -> Context {
         config: None,
         format: Format::Human,
         quiet: true,
-        verbose: false,
+        verbose: 0,
         no_color: true,
     };
     Context::new(global, false, Purpose::Look)

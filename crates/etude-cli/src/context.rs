@@ -125,7 +125,7 @@ impl Context {
 
     /// Says something that only `--verbose` shows.
     pub(crate) fn say_more(&self, text: impl FnOnce() -> String) {
-        if self.global.verbose {
+        if self.global.is_verbose() {
             crate::render::say!("{}", text());
         }
     }
@@ -228,7 +228,7 @@ impl Context {
 
     /// Shows how a run goes on.
     pub(crate) fn face(&self) -> Face {
-        let loudness = match (self.global.quiet, self.global.verbose) {
+        let loudness = match (self.global.quiet, self.global.is_verbose()) {
             (true, _) => Loudness::Quiet,
             (_, true) => Loudness::Verbose,
             _ => Loudness::Normal,

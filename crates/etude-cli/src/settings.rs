@@ -123,7 +123,7 @@ pub(crate) fn resolve(global: &Global, app: &Path, purpose: Purpose, own: Own) -
         if diagnostics.iter().any(Diagnostic::is_error) {
             return Err(refused(&diagnostics));
         }
-        if global.verbose {
+        if global.is_verbose() {
             crate::render::say!("configured by {shown}");
         }
         layers.push(Layer { path: shown, config, is_of_app });

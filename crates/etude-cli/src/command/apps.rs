@@ -76,7 +76,7 @@ fn invoker(context: &Context, middleware_events: mpsc::UnboundedSender<Middlewar
     let redacted = context.settings(&dir)?.withheld_env;
     let access = layer_settings().access(redacted, false);
     let project = Project::of_app(&dir, context.modules());
-    Ok(Invoker::open(&dir, project, access, Box::new(EventRelay::new(middleware_events)), context.global.verbose))
+    Ok(Invoker::open(&dir, project, access, Box::new(EventRelay::new(middleware_events)), context.global.is_verbose()))
 }
 
 /// Prints the document where one is wanted, and what is wrong in any case.

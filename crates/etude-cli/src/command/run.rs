@@ -478,7 +478,7 @@ pub(crate) fn watched(
     let mut telemetry = Telemetry::of_run(target);
     let result = block_on(async {
         let stop = signals::listen()?;
-        let is_verbose = context.global.verbose;
+        let is_verbose = context.global.is_verbose();
         let (streams_completions, observes_invocations) =
             (context.streams_completions(), is_verbose || telemetry.is_on());
         let mut emit = |progress: Progress<'_>| {

@@ -10,6 +10,9 @@ use super::text::harmless;
 /// How important a line of a log is, the most talkative first; `silent` is none's.
 pub(crate) const LEVELS: &[&str] = &["trace", "debug", "info", "warn", "error", "silent"];
 
+/// The place of `debug` in [`LEVELS`].
+pub(crate) const DEBUG: usize = 1;
+
 /// The place of `info` in [`LEVELS`].
 pub(crate) const INFO: usize = 2;
 

@@ -202,13 +202,18 @@ fn what_is_reported_is_chosen() {
         &test,
         "greet",
         &json!({}),
-        &format!("{} host log info hello; {0} host emit t 1; echo ran >> \"$LEDGER\"", binary()),
+        &format!(
+            "{} host log info hello; {0} host log debug details; {0} host log trace 'every bit'; {0} host emit t 1; echo ran >> \"$LEDGER\"",
+            binary()
+        ),
     );
     let err = |args: &[&str]| test.run(&[&["skill", "run", "greet"], args].concat()).exit(0).err().to_owned();
     assert!(err(&[]).contains("info: greet: hello") && !err(&[]).contains("started"));
     assert!(!err(&["--log", "level=warn"]).contains("hello") && !err(&["-q"]).contains("hello"));
     let all = err(&["-v"]);
     assert!(all.contains("started greet") && all.contains("emitted") && all.contains("hello"), "{all}");
+    assert!(!all.contains("details") && err(&["-vvv"]).contains("debug: greet: details"));
+    assert!(!err(&["-vvv"]).contains("every bit") && err(&["-vvvv"]).contains("trace: greet: every bit"));
     let events = err(&["--log", "events"]);
     assert!(events.contains("emitted") && !events.contains("started greet") && !events.contains("hello"), "{events}");
     let before = test.ledger().len();

@@ -134,7 +134,7 @@ impl Scratch {
             config: Some(config),
             format: Format::Human,
             quiet: true,
-            verbose: false,
+            verbose: 0,
             no_color: true,
         };
         Ok(Self { context: Context::new(global, false, Purpose::Run), dir })

@@ -35,7 +35,7 @@ pub(crate) struct Configured {
 impl Configured {
     pub(crate) fn new(global: &Global, engine: Arc<dyn etude_runtime::engine::Engine>) -> Self {
         // Nothing that a request causes is printed, and no one is asked.
-        let global = Global { quiet: true, verbose: false, format: Format::Json, ..global.clone() };
+        let global = Global { quiet: true, verbose: 0, format: Format::Json, ..global.clone() };
         Self { global, engine }
     }
 

@@ -178,7 +178,7 @@ fn variables(redacted: &[String]) -> BTreeMap<String, String> {
 
 /// What servers say on stderr, with `--verbose`.
 fn said(context: &Context) -> OnLog {
-    let is_verbose = context.global.verbose;
+    let is_verbose = context.global.is_verbose();
     Arc::new(move |server, line| {
         if is_verbose {
             crate::render::say!("    {} | {}", visible(server), visible(line));

@@ -6,7 +6,7 @@ use etude_invoke::Watch;
 use etude_invoke::chain::{Event, EventKind};
 use serde_json::{Map, Value, json};
 
-use crate::render::layers::{INFO, LEVELS, level, millis, named_level};
+use crate::render::layers::{DEBUG, INFO, LEVELS, level, millis, named_level};
 use crate::render::text::harmless;
 use crate::stdout;
 
@@ -80,15 +80,18 @@ pub(crate) struct Face {
 }
 
 impl Face {
-    pub(crate) fn new(quiet: bool, verbose: bool, streams: bool, settings: Option<&Value>, asked: Asked) -> Self {
+    pub(crate) fn new(quiet: bool, verbose: u8, streams: bool, settings: Option<&Value>, asked: Asked) -> Self {
         let declared = settings.and_then(|settings| settings.get("level")).and_then(Value::as_str);
         let declared = declared.and_then(named_level);
+        // D-16: `-vvv` is debug, `-vvvv` trace; all of them show invocations.
         let least = match (quiet, verbose) {
             (true, _) => 4,
-            (_, true) => 0,
-            _ => asked.level.or(declared).unwrap_or(INFO),
+            (_, 0..=2) => asked.level.or(declared).unwrap_or(INFO),
+            (_, 3) => DEBUG,
+            _ => 0,
         };
-        let shows_invocations = least == 0 || asked.scopes.iter().any(|scope| scope == "pipeline" || scope == "events");
+        let shows_invocations =
+            least == 0 || verbose > 0 || asked.scopes.iter().any(|scope| scope == "pipeline" || scope == "events");
         Self { least, shows_invocations, streams, scopes: asked.scopes }
     }
 
