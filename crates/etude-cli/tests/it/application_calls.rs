@@ -122,7 +122,7 @@ fn a_command_that_changes_its_own_package_runs_twice_in_one_run() {
     assert_eq!(test.read(&format!("{PROJECT}/echo-box/app/notes.txt")), "xx");
 }
 
-/// C-1.9, C-1.10: an agent learns of applications by name and description, reads a contract, and runs its commands.
+/// C-1.9, C-1.10: an agent learns of applications by name, source, trust and description, reads a contract, and runs its commands.
 #[test]
 fn an_agent_reads_a_contract_and_runs_a_command() {
     let turns = [
@@ -133,7 +133,9 @@ fn an_agent_reads_a_contract_and_runs_a_command() {
     let test = with(&[]).file("SKILL.md", "Be brief.\n").model(&server);
     test.run(&["run", "--skill", "go", "--yolo", "--format", "json"]).exit(0).output("done");
     let seen = server.seen();
-    assert!(seen[0].system().contains("- echo-box ("), "{}", seen[0].system());
+    let listed = seen[0].system();
+    assert!(listed.contains("- echo-box (") && listed.contains("; user, approved): "), "{listed}");
+    assert!(listed.contains(". Commands: ") && !listed.contains(".. Commands"), "{listed}");
     let results = seen.last().expect("a model was asked").results();
     assert!(results[0].contains("<application_content slug=\"echo-box\""), "{}", results[0]);
     assert!(results[1].contains("\"status\":\"succeeded\""), "{}", results[1]);

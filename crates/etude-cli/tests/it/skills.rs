@@ -255,3 +255,31 @@ fn skills_of_the_user_are_run_by_name() {
     assert!(server.seen()[0].body.to_string().contains("Tidy up."));
     test.run(&["skill", "run", "tidi"]).exit(2).stderr_has("skill not found: `tidi`");
 }
+
+/// C-2.7: a long list of files is cut, and that is said; a short one says nothing of it.
+#[test]
+fn a_list_of_files_that_is_cut_says_so() {
+    let test = Test::new();
+    skill(&test, "home/.agents/skills/long", "", "Look around.");
+    let shown = |format: &str| test.run(&["skill", "show", "long", "--format", format]).exit(0);
+    assert_eq!(shown("json").doc().get("more"), None);
+    for n in 0..=200 {
+        test.put(&format!("home/.agents/skills/long/{n:03}.txt"), "");
+    }
+    assert_eq!(shown("json").doc()["more"], true);
+    shown("human").stderr_has("and more: list the directory to see all");
+}
+
+/// D-2.3: a prompt skill is followed by the model that it names; one of no known provider is no silent choice of another.
+#[test]
+fn a_prompt_skill_names_its_model() {
+    let server = crate::server::Server::new([crate::server::Reply::says("done")]);
+    let test = Test::new().model(&server);
+    let named = |id: &str| {
+        test.put("app/ask.skill.md", &format!("---\nname: ask\nmetadata: {{model: {{id: {id}}}}}\n---\nAsk.\n"));
+        test.run(&["skill", "run", "ask"])
+    };
+    named("mock/other").exit(0);
+    assert_eq!(server.seen()[0].body["model"], "other");
+    named("nowhere/other").exit(4).stderr_has("nowhere");
+}
