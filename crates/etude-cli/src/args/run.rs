@@ -51,10 +51,10 @@ pub(crate) struct Run {
     pub(crate) submission: Submission,
 }
 
-/// How a run is submitted to the workers of a fleet.
+/// How a run is submitted to the workers of a fleet, or to a server.
 #[cfg(feature = "postgres")]
 #[derive(Debug, Default, Args)]
-#[command(next_help_heading = "Options for runs in a shared database")]
+#[command(next_help_heading = "Options for runs in a shared database or on a server")]
 pub(crate) struct Submission {
     /// Submit the run and do not wait for it
     #[arg(long, conflicts_with_all = ["dry_run", "pull", "raw"])]

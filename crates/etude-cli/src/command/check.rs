@@ -67,8 +67,8 @@ struct Findings {
     broken: Vec<String>,
     /// How many of what hold.
     sound: (usize, &'static str),
-    /// The skills that were checked.
-    project: Option<Project>,
+    /// The skills that were checked; it is here only to be dropped with all of this, or not at all.
+    _project: Option<Project>,
 }
 
 /// All errors, warnings and notes of an app, as the command prints them.
@@ -114,7 +114,7 @@ fn findings(context: &Context, disk: &Disk, names: &[&str]) -> Result<Findings, 
     report.broken.extend(files.into_iter().map(str::to_owned));
     let unsandboxed = sandbox::support().err().map(|why| report.without_sandbox(&why)).unwrap_or_default();
     let others = [report.diagnostics, learned, skill, tools, chains, unsandboxed].into_iter().flatten().collect();
-    Ok(Findings { configured, others, extensions: report.extensions, broken: report.broken, sound, project })
+    Ok(Findings { configured, others, extensions: report.extensions, broken: report.broken, sound, _project: project })
 }
 
 /// The problem of a name that the app does not have.

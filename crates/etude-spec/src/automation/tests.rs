@@ -76,7 +76,7 @@ fn a_fault_stops_one_schedule() {
 /// Section 6: the input of a schedule fits what it runs.
 #[test]
 fn the_input_of_a_schedule_fits_its_target() {
-    use crate::pipeline::input::InputDecl;
+    use crate::input::InputDecl;
     let read = read_text("schedules:\n  a: {pipeline: report, every: 1h, input: {day: \"{{tick.date}}\"}}\n");
     let schedule = &read.schedules[0];
     let misfits = |is_open| schedule.misfits(&InputDecl { parameters: Vec::new(), is_open });

@@ -31,7 +31,7 @@ impl Known {
             }
             let compile = || Schema::compile(key, schema.clone(), BTreeMap::new()).err();
             let why = self.0.entry(text).or_insert_with(compile).as_deref()?;
-            Some(diagnose::schema(skill, key, why))
+            Some(diagnose::schema(&skill.file, skill.place(&format!("/{key}")), &skill.name, key, why))
         };
         KEYS.into_iter().filter_map(fault).collect()
     }

@@ -65,9 +65,9 @@ pub(crate) fn annotation(file: &File, at: Option<Span>, name: &str, key: &str, s
     Diagnostic::error(Code::BadAnnotation, file, at, message).label(format!("must be {shape}"))
 }
 
-pub(crate) fn schema(skill: &Skill, key: &str, why: &str) -> Diagnostic {
-    let message = format!("{} of {} is not a JSON Schema: {why}", quoted(key), quoted(&skill.name));
-    Diagnostic::error(Code::NotASchema, &skill.file, skill.place(&format!("/{key}")), message)
+pub(crate) fn schema(file: &File, at: Option<Span>, name: &str, key: &str, why: &str) -> Diagnostic {
+    let message = format!("{} of {} is not a JSON Schema: {why}", quoted(key), quoted(name));
+    Diagnostic::error(Code::NotASchema, file, at, message)
 }
 
 pub(crate) fn name(file: &File, at: Option<Span>, name: &str) -> Diagnostic {

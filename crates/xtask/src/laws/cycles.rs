@@ -6,15 +6,10 @@ use crate::rust::{Named, Source};
 use crate::tree::{Tree, Violation};
 
 /// Folders below `src` that need each other in a circle today, by their crate. An entry may lose folders, and gets none.
-pub const KNOTS: &[(&str, &[&str])] = &[
-    (
-        "etude-server",
-        &[
-            "ledger", "mcp", "metrics", "notice", "page", "request", "run", "schedule", "stream", "tree", "webhook",
-            "work",
-        ],
-    ),
-];
+pub const KNOTS: &[(&str, &[&str])] = &[(
+    "etude-server",
+    &["ledger", "mcp", "metrics", "notice", "page", "request", "run", "schedule", "stream", "tree", "webhook", "work"],
+)];
 
 /// Folders that need each other and are not in `knots`, and folders in `knots` that no longer do.
 pub fn cycles(tree: &Tree, knots: &[(&str, &[&str])]) -> Vec<Violation> {
