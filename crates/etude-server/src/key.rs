@@ -1,7 +1,5 @@
 //! The header `Idempotency-Key` of a request, and what came of the request that had it first.
 
-mod once;
-
 use std::sync::Arc;
 
 use etude_core::machine::ABI;
@@ -13,8 +11,6 @@ use crate::problem::{Code, Problem};
 use crate::run::{engine_failed, no_run};
 use crate::server::Server;
 use crate::token::Caller;
-
-pub(crate) use once::{STATES, books, once};
 
 /// The header `Idempotency-Key`.
 pub(crate) fn of(headers: &HeaderMap) -> Result<Option<String>, Problem> {

@@ -23,6 +23,7 @@ mod login;
 pub mod mcp;
 mod metrics;
 mod notice;
+mod once;
 mod page;
 mod patient;
 mod problem;

@@ -20,8 +20,8 @@ use crate::request::{self, Call, Responding};
 use crate::server::Server;
 use crate::token::{Caller, Scope};
 use crate::{
-    about, act, app, decision, definition, effect, key, learned, login, mcp, metrics, notice, page, run, schedule,
-    start, stats, stream, tree, webhook,
+    about, act, app, decision, definition, effect, key, learned, login, mcp, metrics, notice, once, page, run,
+    schedule, start, stats, stream, tree, webhook,
 };
 
 /// The largest body of a request, unless its route says otherwise.
@@ -315,7 +315,7 @@ async fn enter(methods: &[Route], params: &RawPathParams, request: Request<Body>
     let is_repeated = false;
     let call = Call { server, caller, peer, cause, readings, params, query, headers, limit, body, taken, is_repeated };
     if route.method == "POST" && route.path.starts_with("/v1/") {
-        return key::once(route.path, route.handler, call).await;
+        return once::once(route.path, route.handler, call).await;
     }
     (route.handler)(call).await
 }

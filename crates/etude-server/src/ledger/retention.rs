@@ -11,7 +11,7 @@ use etude_spec::automation::{Automation, Schedule};
 use crate::problem::Problem;
 use crate::run::engine_failed;
 use crate::server::{ServedApp, Server};
-use crate::{key, notice, schedule, webhook};
+use crate::{notice, once, schedule, webhook};
 
 const HOUR_MS: i64 = 60 * 60 * 1_000;
 
@@ -53,8 +53,8 @@ pub(crate) fn turn(server: &Server) {
         }
     }
     let before_ms = now_ms.saturating_sub(KEY_LIFE_MS);
-    for book in key::books() {
-        let _ = remove(server, &book, key::STATES, before_ms);
+    for book in once::books() {
+        let _ = remove(server, &book, once::STATES, before_ms);
     }
 }
 

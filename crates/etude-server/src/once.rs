@@ -39,7 +39,7 @@ pub(crate) fn books() -> [String; 2] {
 enum Repeated {
     /// It is done again: twice is as good as once.
     Done,
-    /// It is refused: nobody knows whether the first one was done.
+    /// It is refused: no one knows whether the first one was done.
     Refused,
     /// The route looks after its keys, or has no use for them.
     OfRoute,
@@ -77,7 +77,7 @@ enum Found {
 /// Handles a request of the route `path`, the same one once for each key of its token.
 pub(crate) async fn once(path: &'static str, handler: fn(Call) -> Responding, call: Call) -> Respond {
     let repeated = repeated(path);
-    let Some(key) = super::of(&call.headers)?.filter(|_| repeated != Repeated::OfRoute) else {
+    let Some(key) = crate::key::of(&call.headers)?.filter(|_| repeated != Repeated::OfRoute) else {
         return handler(call).await;
     };
     let bytes = call.bytes().await?;
@@ -127,7 +127,7 @@ impl Keyed {
                 Ok(if is_repeated { replayed(response) } else { response })
             }
             Err(problem) => {
-                // Of a server that has failed, nobody knows what it has done.
+                // Of a server that has failed, no one knows what it has done.
                 if problem.code().status() < 500 {
                     let _ = blocking(move || keyed.free(&server)).await;
                 }
@@ -168,7 +168,7 @@ impl Keyed {
     fn found(&self, entry: &Entry) -> Result<Found, Problem> {
         let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
         if body["digest"] != *self.digest {
-            return Err(super::reused());
+            return Err(crate::key::reused());
         }
         if entry.state == DONE {
             let response = &body["response"];
