@@ -168,7 +168,9 @@ class Product:
             targets=targets(definition), direct=direct(definition, family), **answers,
         )  # fmt: skip
         given = {name: parameter(case, name, uses(definition, name)) for name in definition.get("input", {})}
-        given = {name: value for name, value in given.items() if value is not None}
+        # A write that is repeated takes a list of what its tool takes one of.
+        is_list = lambda name: definition["input"][name].get("type") == "array"  # noqa: E731
+        given = {name: [value] if is_list(name) and not isinstance(value, list) else value for name, value in given.items() if value is not None}
         ran = self.run(
             "run", "-C", str(directory), "--config", str(self.config), "--pipeline", definition["name"],
             "--input", json.dumps(given), "--yolo", "--format", "json", case.text,
