@@ -64,8 +64,7 @@ pub(crate) struct Global {
     /// Print nothing on stderr but errors
     #[arg(long, short, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Print more on stderr: configuration files, models, every step, tool call and invocation; `-vvv` also what skills
-    /// log for debugging
+    /// Print more on stderr: configuration files, models, every step, tool call and invocation
     #[arg(long, short, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
     /// Disable colors; `NO_COLOR` in the environment does the same

@@ -61,7 +61,8 @@ pub const ABI: u32 = 6;
 /// shown: 100 at most. That last one is let pass: an llm step that was shown more is asked for its correction again.
 /// Version 3 gave each element of a fan-out a cache entry of its own. Version 4 changed what the text of an agent with a
 /// schema means. Version 5 added `run.attempt` to the stdin of constructor and destructor: see [`Attempt::new`]. Version 6 keeps
-/// what a stage was allowed while its calls wait for another answer; runs of earlier ones go on without that: see [`Start::abi`].
+/// what a stage was allowed while its calls wait for another answer, fails a group with the first failure of its plan, and gives an approval
+/// that timed out no time; runs of earlier ones go on as they were: see [`Start::abi`].
 pub fn replays(abi: u32, plan: &Plan) -> bool {
     match abi {
         4 | 5 | ABI => true,

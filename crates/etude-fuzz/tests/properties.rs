@@ -227,7 +227,9 @@ fn any_reference() -> impl Generator<Value = Reference> {
     let step = "[A-Za-z_][A-Za-z0-9_-]{0,8}"
         .prop_filter("it is a word", |step| !["input", "item", "index"].contains(&step.as_str()));
     prop_oneof![
-        any_path().prop_map(|path| Reference::Input { path }),
+        any_path()
+            .prop_filter("it names a parameter", |path| !path.is_empty())
+            .prop_map(|path| Reference::Input { path }),
         (step, any_path()).prop_map(|(step, path)| Reference::Output { step, path }),
         any_path().prop_map(|path| Reference::Item { path }),
         Just(Reference::Index),

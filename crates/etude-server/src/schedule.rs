@@ -68,9 +68,15 @@ impl Server {
         {
             return Ok(Arc::clone(automation));
         }
+        let begun = Instant::now();
         let automation = self.apps().automation(&app.dir);
         let automation = Arc::new(automation.map_err(|why| Problem::new(Code::DefinitionInvalid, why))?);
-        self.schedules().definitions().insert(app.dir.clone(), (Instant::now(), Arc::clone(&automation)));
+        let mut known = self.schedules().definitions();
+        // A slow reader does not put back what another one has read since.
+        if let Some((_, newer)) = known.get(&app.dir).filter(|(read, _)| *read > begun) {
+            return Ok(Arc::clone(newer));
+        }
+        known.insert(app.dir.clone(), (begun, Arc::clone(&automation)));
         Ok(automation)
     }
 }

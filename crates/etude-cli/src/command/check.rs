@@ -36,11 +36,12 @@ pub(crate) fn check(context: &Context, args: &args::Check) -> Exit {
 
 fn of_app(context: &Context, args: &args::Check, disk: &Disk) -> Exit {
     let names: Vec<&str> = args.names.iter().map(String::as_str).collect();
-    // Not dropped, since the program ends here: to take thousands of skills apart is a twentieth of what all of this takes.
-    let mut found = match findings(context, disk, &names) {
-        Ok(found) => ManuallyDrop::new(found),
+    let (mut found, project) = match findings(context, disk, &names) {
+        Ok(found) => found,
         Err(problem) => return context.report(None, &problem),
     };
+    // Not dropped, since the program ends here: to take thousands of skills apart is a twentieth of what all of this takes.
+    let _project = ManuallyDrop::new(project);
     if names.is_empty() {
         found.others.extend(learn::demoted(context, disk));
     }
@@ -67,19 +68,17 @@ struct Findings {
     broken: Vec<String>,
     /// How many of what hold.
     sound: (usize, &'static str),
-    /// The skills that were checked; it is here only to be dropped with all of this, or not at all.
-    _project: Option<Project>,
 }
 
 /// All errors, warnings and notes of an app, as the command prints them.
 #[cfg(feature = "serve")]
 pub(crate) fn diagnostics(context: &Context, disk: &Disk) -> Result<Vec<Diagnostic>, Problem> {
-    let found = findings(context, disk, &[])?;
+    let (found, _) = findings(context, disk, &[])?;
     Ok(found.configured.into_iter().chain(found.others).collect())
 }
 
-/// Checks the definitions with these names, or the whole app.
-fn findings(context: &Context, disk: &Disk, names: &[&str]) -> Result<Findings, Problem> {
+/// Checks the definitions with these names, or the whole app: what was found, and the skills that were read for it.
+fn findings(context: &Context, disk: &Disk, names: &[&str]) -> Result<(Findings, Option<Project>), Problem> {
     let (mut configured, rules) = of_configuration(context, disk.root())?;
     let app = App::new(disk).with_machines(rules.clone());
     let machines = Machines::new(disk, rules.clone());
@@ -114,7 +113,7 @@ fn findings(context: &Context, disk: &Disk, names: &[&str]) -> Result<Findings, 
     report.broken.extend(files.into_iter().map(str::to_owned));
     let unsandboxed = sandbox::support().err().map(|why| report.without_sandbox(&why)).unwrap_or_default();
     let others = [report.diagnostics, learned, skill, tools, chains, unsandboxed].into_iter().flatten().collect();
-    Ok(Findings { configured, others, extensions: report.extensions, broken: report.broken, sound, _project: project })
+    Ok((Findings { configured, others, extensions: report.extensions, broken: report.broken, sound }, project))
 }
 
 /// The problem of a name that the app does not have.

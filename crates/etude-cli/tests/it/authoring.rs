@@ -68,7 +68,7 @@ Options:
       --config <FILE>    Read this configuration instead of `etude.yaml` and the user's file
       --format <FORMAT>  The output format of stdout: `human`, `json` or `jsonl` [default: human]
   -q, --quiet            Print nothing on stderr but errors
-  -v, --verbose          Print more on stderr: configuration files, models, every step, tool call
+  -v, --verbose...       Print more on stderr: configuration files, models, every step, tool call
                          and invocation
       --no-color         Disable colors; `NO_COLOR` in the environment does the same
   -h, --help             Print help

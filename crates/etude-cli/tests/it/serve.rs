@@ -366,17 +366,24 @@ fn a_server_that_does_not_start_has_its_own_document() {
     assert_eq!((&other["status"], &other["addresses"]), (&json!("failed"), &Value::Null));
 }
 
-/// S-39: the diagnostics of an app are those of `etude check`.
+/// S-39: the diagnostics of an app are those of `etude check`, and like that one they start no program of the app.
 #[test]
 fn the_diagnostics_of_an_app_are_those_of_the_check() {
     let broken = "name: broken\ndescription: A pipeline.\nsteps:\n  - {name: a, type: code}\n";
     let test = test().yaml("broken", broken);
+    test.put("app/app.skill.md", "---\nname: app\nmetadata: {role: main, paths: [./skills]}\n---\n");
+    test.put(
+        "app/skills/computed.skill.mjs",
+        "import fs from 'node:fs';\nfs.appendFileSync(process.env.LEDGER, 'module\\n');\n\
+         export const frontmatter = {name: ['comp', 'uted'].join('')};\nexport default () => 1;\n",
+    );
     let serving = Serving::start(&test, &["--port", "0"]);
     let checked = value(&test.run(&["check", "--format", "json"]).exit(3))["diagnostics"].clone();
     assert_eq!(checked[0]["severity"], "error", "{checked}");
     let apps = serving.document("GET", "/v1/apps", "")["apps"].clone();
     let app = serving.document("GET", &format!("/v1/apps/{}", apps[0]["app"].as_str().expect("a slug")), "");
     assert_eq!((&apps[0]["diagnostics"], &app["diagnostics"]), (&checked, &checked));
+    assert!(test.ledger().is_empty(), "{:?}", test.ledger());
     assert_eq!(serving.end().0, Some(0));
 }
 

@@ -43,18 +43,19 @@ impl ApprovalTask {
         })
     }
 
-    fn decide(&self, decision: &Decision) -> Result<Json, Failure> {
+    /// `abi` is the version that began the run: until the sixth, a decision without a time had an empty one.
+    fn decide(&self, decision: &Decision, abi: u32) -> Result<Json, Failure> {
         if !decision.approved && !self.continue_on_deny {
             let reason = decision.reason.as_ref().map(|r| format!(": {r}")).unwrap_or_default();
             return Err(Failure::new(FailureKind::ApprovalDenied, format!("denied by {}{reason}", decision.by)));
         }
         let answer = decision.answer.text().map_err(|e| Failure::new(FailureKind::Environment, e.to_string()))?;
-        let (by, at) = (json!(decision.by), json!((!decision.at.is_empty()).then_some(&decision.at)));
+        let (by, at) = (json!(decision.by), json!((abi < 6 || !decision.at.is_empty()).then_some(&decision.at)));
         Ok(Json::trusted(format!(r#"{{"approved":{},"answer":{answer},"by":{by},"at":{at}}}"#, decision.approved)))
     }
 
     /// What an approval that no one answered in time comes to.
-    fn without_answer(&self, why: &Failure) -> Result<Json, Failure> {
+    fn without_answer(&self, why: &Failure, abi: u32) -> Result<Json, Failure> {
         let approved = match (why.kind, self.on_timeout) {
             (FailureKind::StepTimeout, OnTimeout::Approve) => true,
             (FailureKind::StepTimeout, OnTimeout::Deny) => false,
@@ -62,14 +63,15 @@ impl ApprovalTask {
         };
         let reason = Some("no one answered in time".to_owned());
         // There is no clock here: a decision that no one made has no time either.
-        self.decide(&Decision { approved, answer: Json::null(), by: "timeout".to_owned(), at: String::new(), reason })
+        let (by, at) = ("timeout".to_owned(), String::new());
+        self.decide(&Decision { approved, answer: Json::null(), by, at, reason }, abi)
     }
 }
 
 impl Task for ApprovalTask {
     fn poll(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
         if let Some(why) = &self.stopped {
-            return Poll::Ready(self.without_answer(why));
+            return Poll::Ready(self.without_answer(why, cx.facts.abi));
         }
         let gate = &self.gate;
         let Poll::Ready(done) = cx.run_effect(&self.id, || Effect::Gate(gate.clone())) else {
@@ -78,7 +80,7 @@ impl Task for ApprovalTask {
         cx.count_attempt(self.ledger, 1);
         cx.book(self.ledger, &self.id, &done);
         match done.outcome {
-            Outcome::Decided(decision) => Poll::Ready(self.decide(&decision)),
+            Outcome::Decided(decision) => Poll::Ready(self.decide(&decision, cx.facts.abi)),
             _ => Poll::Ready(Err(not_an_answer(&self.id))),
         }
     }

@@ -29,7 +29,9 @@ pub(super) struct FanOut {
     /// How the elements at work are named.
     named: BTreeMap<usize, Item>,
     ended: BTreeMap<usize, Result<Json, Failure>>,
-    has_failed: bool,
+    /// The failure of which of them is that of the step: the first in the order of the plan. For runs that an earlier version than
+    /// the sixth began, the one that came first.
+    first_failure: Option<usize>,
     /// How many took the output of an earlier run.
     cached: usize,
     /// The output of one of them must not stand in for that of a later run.
@@ -121,7 +123,7 @@ impl FanOut {
             active: BTreeMap::new(),
             named: BTreeMap::new(),
             ended: BTreeMap::new(),
-            has_failed: false,
+            first_failure: None,
             cached: 0,
             is_partial: false,
             fatal: None,
@@ -159,7 +161,10 @@ impl FanOut {
         if let Err(failure) = &result
             && self.stopped.is_none()
         {
-            self.has_failed = true;
+            self.first_failure = match self.first_failure {
+                Some(first) if cx.facts.abi < 6 || first < index => Some(first),
+                _ => Some(index),
+            };
             if self.fatal.is_none() && (self.stop_on_failure || ends_the_run(failure)) {
                 self.fatal = Some(failure.clone());
                 let why = Failure::new(FailureKind::Cancelled, "stopped because a sibling failed");
@@ -223,8 +228,7 @@ impl FanOut {
             return Err(failure);
         }
         let collect = matches!(&self.shape, Shape::Items { collect: true, .. });
-        // Which of several failures ends the step does not depend on which came first.
-        if !collect && let Some(failure) = self.ended.values().find_map(|result| result.as_ref().err()) {
+        if !collect && let Some(Err(failure)) = self.first_failure.and_then(|first| self.ended.get(&first)) {
             return Err(failure.clone());
         }
         let mut text = String::new();
@@ -328,7 +332,7 @@ impl Task for FanOut {
 
     /// A later run must try again what failed here.
     fn may_be_remembered(&self) -> bool {
-        !self.has_failed && !self.is_partial
+        self.first_failure.is_none() && !self.is_partial
     }
 
     fn is_cached(&self) -> bool {

@@ -223,7 +223,8 @@ impl Apps for Configured {
     }
 
     fn list(&self, app: &Path) -> Result<Value, String> {
-        let context = self.context(app);
+        // Who may only read starts no program of the app.
+        let context = self.context_for(app, Purpose::Look);
         let mut document = crate::command::list::of_app(&context).map_err(|problem| why(&problem))?;
         let disk = Disk::open(app).map_err(|e| e.to_string())?;
         // What stops the command is about the whole configuration: the list has what can be said without it.

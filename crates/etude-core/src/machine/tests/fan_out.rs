@@ -146,6 +146,18 @@ fn wait_lets_the_siblings_end() {
     );
 }
 
+/// a run that an earlier interpreter began fails with the failure that came first, as that one had it.
+#[test]
+fn runs_of_earlier_interpreters_fail_with_what_came_first() {
+    let mut case = pipeline([group("g", [code("a"), code("b")]).wait()]);
+    let failed = |case: &Case| {
+        play(case, "p/g/b exit 1\np/g/a exit 2").machine.result().expect("a result").errors[0].step.clone()
+    };
+    assert_eq!(failed(&case).as_deref(), Some("a"));
+    case.start.abi = 5;
+    assert_eq!(failed(&case).as_deref(), Some("b"));
+}
+
 /// `max_parallel` holds for groups; after a failure no further child begins.
 #[test]
 fn max_parallel_bounds_a_group() {
