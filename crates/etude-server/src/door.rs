@@ -111,7 +111,7 @@ pub(crate) fn check_host(server: &Server, peer: &Peer, uri: &Uri, headers: &Head
 }
 
 /// Whether the request has a credential that browsers send by themselves.
-fn has_cookie_only(server: &Server, headers: &HeaderMap) -> bool {
+pub(crate) fn has_cookie_only(server: &Server, headers: &HeaderMap) -> bool {
     !headers.contains_key(AUTHORIZATION) && cookie(headers, &server.cookie().0).is_some()
 }
 

@@ -213,7 +213,9 @@ async fn checked(server: &Arc<Server>, peer: Peer, mut request: Request<Body>, t
         let (method, uri, headers) = (request.method(), request.uri(), request.headers());
         door::check_host(server, &peer, uri, headers)?;
         let path = below_base(server, &peer, uri.path());
-        let is_login = matches!(path, Some("/login" | "/logout")) && *method == Method::POST;
+        // Without a session there is nothing to end: who logs out has no token, whatever page it comes from.
+        let is_logout = path == Some("/logout") && door::has_cookie_only(server, headers);
+        let is_login = *method == Method::POST && (path == Some("/login") || is_logout);
         door::check_origin(server, method, headers, is_page, is_login)?;
         if *method == Method::OPTIONS && allowed_origin(server, headers).is_some() {
             return Ok(None);

@@ -128,6 +128,7 @@ fn a_form_post_without_origin_is_refused() {
         assert_eq!(reply.problem(), (403, "forbidden_origin".to_owned()), "{path}");
     }
     let form = [("Content-Type", "application/x-www-form-urlencoded")];
+    assert_eq!(server.raw("POST", "/logout", &form, None).status, 401, "a logout without a cookie");
     let reply = server.raw("POST", "/login", &form, Some(format!("token={}", server.owner)));
     assert_eq!(reply.problem(), (403, "forbidden_origin".to_owned()), "a login without a cookie");
 }
