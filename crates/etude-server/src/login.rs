@@ -13,7 +13,7 @@ use crate::token;
 
 /// `POST /login`: a form with `code` or `token`.
 pub(crate) async fn login(call: Call) -> Respond {
-    // Whatever else a form has is no login.
+    // Any other form is not a login.
     let unknown = |problem: Problem| match problem.code() {
         Code::UnknownMember => no_login(),
         _ => problem,

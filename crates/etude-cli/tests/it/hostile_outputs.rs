@@ -68,7 +68,7 @@ fn many_lines_on_stderr_are_shown_at_once() {
     assert!(writes < 100, "{writes} writes for {} bytes", text.len());
 }
 
-/// A document that could not be written is no success, and the run that it is about stays in the journal.
+/// A document that could not be written is a failure, and the run that it is about stays in the journal.
 #[test]
 fn a_full_stdout_is_no_success() {
     let Ok(full) = std::fs::File::options().write(true).open("/dev/full") else { return };

@@ -326,7 +326,7 @@ fn what_a_shadow_has_used_is_shown() {
     assert_eq!(used(), json!({"calls": 1, "input_tokens": 100, "output_tokens": 10}));
 }
 
-/// L-54, 1.8: a candidate that would have written something else disagrees, and is back in `proposed`, which is no demotion.
+/// L-54, 1.8: a candidate that would have written something else disagrees, and is back in `proposed`, which is not a demotion.
 #[test]
 fn a_shadow_that_disagrees_ends() {
     let said = [Reply::call("cancel", json!({"id": "A-7"})), Reply::says("done")];

@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-/// The member that holds a value that is no object.
+/// The member that holds a value that is not an object.
 const MEMBER: &str = "value";
 
 /// What providers refuse beside `type` at the root.

@@ -155,7 +155,7 @@ fn a_login_comes_from_the_servers_own_pages() {
     assert_eq!(post("/logout", "Sec-Fetch-Site", "same-origin").status, 303);
 }
 
-/// S-22: whatever is no login is 401, and only a wrong token counts as one.
+/// S-22: a form that is not a login is 401, and only a wrong token counts as one.
 #[test]
 fn a_form_that_is_no_login_is_401() {
     let server = Running::start();

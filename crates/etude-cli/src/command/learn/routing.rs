@@ -47,7 +47,7 @@ struct Answer {
 }
 
 /// The recorded requests that another pipeline than before would answer, other than for the candidate's family. `mode` says who
-/// decides: where a model does, what the router guesses is no answer.
+/// decides: where a model does, what the router guesses does not count.
 pub(super) fn conflicts(learnt: &Learnt, mode: Mode, standing: &Standing) -> Result<Vec<Value>, Problem> {
     let Learnt { disk, engine, .. } = learnt;
     let name = &standing.located.name;
@@ -222,7 +222,7 @@ mod tests {
         conflict(&recorded, "cancel-order", tables).is_some()
     }
 
-    /// L-62: a request that the candidate of its own family would win is no conflict; without that candidate, it is one.
+    /// L-62: a request that the candidate of its own family would win does not conflict; without that candidate, it does.
     #[test]
     fn a_candidate_of_another_family_keeps_its_requests() {
         let alone = tables(Mode::Embedded, &[], &[]);
@@ -233,7 +233,7 @@ mod tests {
         assert!(is_conflict(RETURN, "look-up", &two), "a request of a third family is taken");
     }
 
-    /// L-62: where a model decides, what the router guesses is no answer.
+    /// L-62: where a model decides, what the router guesses does not count.
     #[test]
     fn a_guess_is_no_answer_where_a_model_decides() {
         for mode in [Mode::Llm, Mode::Auto] {

@@ -52,7 +52,7 @@ pub(super) fn row(context: &Context, learnt: &Learnt, standing: &Standing) -> Re
         .iter()
         .map(|(step, reason, count)| json!({"step": step, "reason": reason, "count": count}))
         .collect();
-    // A step back to `proposed` is no demotion: what led to it is among the comparisons.
+    // A step back to `proposed` does not count as a demotion: what led to it is among the comparisons.
     let demoted = standing.demoted.as_ref().filter(|demotion| demotion.to != State::Proposed);
     Ok(json!({
         "name": standing.located.name, "family": learned.map(|learned| &learned.family), "state": state,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// The first version of the interpreter that gives back what a batch took that does not run.
 const GIVES_BACK: u32 = 6;
 
-/// What somebody answered to a question that halted the stage. It covers one call, once.
+/// What a person answered to a question that halted the stage. It covers one call, once.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Answer {
     pub(super) tool: String,
