@@ -210,7 +210,8 @@ impl<'a> Reading<'a> {
             let mut meant: Vec<&Named> =
                 named.iter().filter(|one| !one.is_denied && !is_better_elsewhere(one)).collect();
             if meant.iter().any(|one| one.is_explicit) {
-                meant.retain(|one| one.is_explicit);
+                let explicit: Vec<&Named> = meant.iter().copied().filter(|one| one.is_explicit).collect();
+                meant.retain(|one| one.is_explicit || explicit.iter().any(|other| self.are_alternatives(one, other)));
             }
             let mut choices: Vec<&String> = meant.iter().map(|one| &one.json).collect();
             choices.dedup();
@@ -228,6 +229,15 @@ impl<'a> Reading<'a> {
                 _ => self.torn[slot] = spans(&meant),
             }
         }
+    }
+
+    /// "the red or the blue room": the word for the parameter stands beside one of them, and is meant of both.
+    fn are_alternatives(&self, one: &Named, other: &Named) -> bool {
+        let between = one.pieces.end.min(other.pieces.end)..one.pieces.start.max(other.pieces.start);
+        let Some(pieces) = self.pieces.get(between) else { return false };
+        let words: Vec<&str> = pieces.iter().filter_map(Piece::word).collect();
+        let is_or = |word: &&str| lexicon::ALTERNATIVES.contains(word);
+        words.iter().any(is_or) && words.iter().all(|word| is_or(&word) || lexicon::ARTICLES.contains(word))
     }
 
     pub(super) fn pieces_span(&self, pieces: &Range<usize>) -> Range<usize> {

@@ -36,6 +36,10 @@ pub(super) fn is_denied(pieces: &[Piece], at: usize) -> bool {
         if before > 0 && lexicon::NEGATING_PAIRS.contains(&(word(pieces, before - 1), this)) {
             return true;
         }
+        // "any room but the red one".
+        if this == "but" && (before.saturating_sub(3)..before).any(|at| lexicon::ALL.contains(&word(pieces, at))) {
+            return true;
+        }
         if !lexicon::AFTER_NEGATION.contains(&this) {
             return false;
         }

@@ -47,11 +47,16 @@ pub(super) const NEGATING_PAIRS: &[(&str, &str)] = &[
     ("instead", "of"),
     ("rather", "than"),
     ("other", "than"),
-    ("anything", "but"),
     ("apart", "from"),
     ("anstatt", "von"),
     ("statt", "der"),
 ];
+
+/// Words for all there are: what follows them and "but" is denied.
+pub(super) const ALL: &[&str] = &["any", "anything", "all", "every", "everything", "each"];
+
+/// Words between things of which one is meant.
+pub(super) const ALTERNATIVES: &[&str] = &["or", "oder", "ou", "o"];
 
 /// Words that may stand between a negation and what it denies.
 pub(super) const AFTER_NEGATION: &[&str] = &[
