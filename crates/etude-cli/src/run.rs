@@ -1,6 +1,6 @@
 //! From the command line to an exit status.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
@@ -84,7 +84,7 @@ fn parse() -> Result<Cli, Exit> {
     let shown: Vec<OsString> = typed.iter().map(|word| visible(&word.to_string_lossy()).into()).collect();
     let error = matches(&shown).err().filter(|again| again.kind() == error.kind()).unwrap_or(error);
     let hint = elsewhere(&error);
-    if wants_json() {
+    if wants_json(&typed) {
         let without_command = [ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand, ErrorKind::MissingSubcommand];
         let is_help = without_command.contains(&error.kind());
         let message = if is_help { "a command is missing".to_owned() } else { error.render().to_string() };
@@ -134,11 +134,10 @@ fn elsewhere(error: &clap::Error) -> Option<String> {
 }
 
 /// Whether `--format json` stands on a command line that could not be parsed: one document is promised there too.
-fn wants_json() -> bool {
-    let args: Vec<String> = std::env::args().collect();
-    let is_json = |value: &str| value == "json" || value == "jsonl";
-    args.iter().any(|arg| arg.strip_prefix("--format=").is_some_and(is_json))
-        || args.windows(2).any(|pair| pair[0] == "--format" && is_json(&pair[1]))
+fn wants_json(words: &[OsString]) -> bool {
+    let is_json = |value: &OsStr| value == "json" || value == "jsonl";
+    words.iter().any(|word| word == "--format=json" || word == "--format=jsonl")
+        || words.windows(2).any(|pair| pair[0] == "--format" && is_json(&pair[1]))
 }
 
 /// True if a command line that does not hold is one of `etude serve`, which has a document of its own.

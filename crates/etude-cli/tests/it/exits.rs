@@ -117,3 +117,21 @@ fn the_document_of_skill_mode_that_was_not_started() {
     // The same after routing has found no pipeline.
     broken.run(&["run", "book me a flight", "--format", "json"]).exit(3).has("/mode", "skill");
 }
+
+/// cli: arguments that are not text are refused as every other one: with 2, and with a document where one is promised.
+#[cfg(unix)]
+#[test]
+fn arguments_that_are_not_text_are_refused() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let test = Test::new().pipeline("good", |p| p.note("a", "\"text\""));
+    let odd = std::ffi::OsStr::from_bytes(b"name=\xff");
+    for args in [&["run"][..], &["run", "-p", "good", "-i"], &["run", "-p", "good", "--format"]] {
+        let mut command = test.command(args);
+        command.arg(odd);
+        test.start_with(command, args).finish().exit(2);
+    }
+    let mut command = test.command(&["--format", "json"]);
+    command.arg(odd);
+    test.start_with(command, &["--format", "json"]).finish().exit(2).has("/status", "failed");
+}
