@@ -14,6 +14,7 @@ use std::time::Instant;
 use etude::agent::Grants;
 use etude::disk::Disk;
 use etude::runner::{Request, Runner};
+use etude_core::failure::FailureKind;
 use etude_core::model::Tier;
 use etude_core::report::duration;
 use etude_evidence::rehearsal::Rehearsal;
@@ -21,6 +22,7 @@ use etude_models::{ModelId, ProviderKind, ProviderSettings};
 use etude_packages::applications::copy_without_state;
 use etude_process::blob::FileBlobs;
 use etude_runs::target::Target;
+use etude_runtime::driver::Stop;
 use etude_runtime::memory::MemoryEngine;
 use etude_spec::learned::Located;
 use serde_json::{Value, json};
@@ -31,7 +33,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::{Problem, Refused};
 use crate::render::text::harmless;
-use crate::{programs, settings, stdout};
+use crate::{programs, settings, signals, stdout};
 use case::Case;
 
 pub(crate) fn test(context: &Context, args: &args::Test) -> Exit {
@@ -106,12 +108,18 @@ fn run_cases(
     }
     let scratch = crate::paths::scratch("test").map_err(Problem::environment)?;
     let scratch = scratch.path();
+    // Each case listens for signals itself; what comes ends all of them.
+    let stop = signals::listen()?;
     let mut results = Vec::new();
     for (number, case) in cases.iter().enumerate() {
         let start = Instant::now();
         let own = fresh(disk, &scratch.join(format!("app-{number}")))?;
         let responses = recorded(context.settings(disk.root())?, disk, case, record)?;
         let faults = run_one(context, own.as_ref().unwrap_or(disk), case, scratch, responses)?;
+        if let Stop::Cancel(why) | Stop::Kill(why) = &*stop.borrow() {
+            let message = format!("the test `{}` was {why}; {number} of {} had been run", case.name, cases.len());
+            return Err(Problem::new(Exit::Interrupted, FailureKind::Cancelled, message).into());
+        }
         let duration_ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
         if !context.global.quiet && !is_quiet {
             let word = if faults.is_empty() { "ok" } else { "FAILED" };

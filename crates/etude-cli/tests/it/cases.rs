@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::test::Test;
+use crate::test::{Test, noting};
 
 const PIPELINE: &str = r#"name: back
 description: Returns an order.
@@ -107,4 +107,18 @@ fn a_mistake_under_learn_is_located() {
     let test = app().file("etude.yaml", "learn: {writes: proposed}\n");
     let ran = test.run(&["check", "--format", "json"]).exit(3);
     assert_eq!((ran.at("/diagnostics/0/file"), ran.at("/diagnostics/0/line")), (json!("etude.yaml"), json!(1)));
+}
+
+/// cli: Ctrl-C ends all tests, not the one that runs.
+#[test]
+fn a_signal_ends_all_tests() {
+    let test = Test::new()
+        .pipeline("slow", |p| p.sh("slow", &format!("{}; exec sleep 300", noting("slow"))))
+        .file("tests/first.yaml", "pipeline: slow\nexpect: {status: succeeded}\n")
+        .file("tests/second.yaml", "pipeline: slow\nexpect: {status: succeeded}\n");
+    let running = test.start(&["test"]);
+    test.wait_for("slow");
+    running.interrupt();
+    running.finish().exit(130).stderr_has("the test `first` was cancelled by Ctrl-C; 0 of 2 had been run");
+    assert_eq!(test.ledger(), ["slow"]);
 }
