@@ -42,6 +42,12 @@ pub(crate) fn long_duration_ms(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "a duration is `30m`, `12h`, `30d` or `8w`; a bare number is seconds".to_owned())
 }
 
+/// US dollars: a limit of NaN would not be one.
+pub(crate) fn dollars(text: &str) -> Result<f64, String> {
+    let amount = text.parse::<f64>().ok().filter(|amount| amount.is_finite() && *amount >= 0.0);
+    amount.ok_or_else(|| "an amount in US dollars is a number from 0 on, such as `2.50`".to_owned())
+}
+
 /// Bytes of `1024`, `512KiB`, `8MiB` or `1GiB`.
 pub(crate) fn size(text: &str) -> Result<usize, String> {
     let bytes = etude_spec::config::fleet::size(text).and_then(|bytes| usize::try_from(bytes).ok());
@@ -78,6 +84,14 @@ mod tests {
             assert!(duration_ms(text).is_err(), "{text}");
         }
         assert_eq!(long_duration_ms("30d"), Ok(30 * 86_400_000));
+    }
+
+    #[test]
+    fn an_amount_of_money_is_a_number_from_0_on() {
+        assert_eq!((dollars("0"), dollars("2.50")), (Ok(0.0), Ok(2.5)));
+        for text in ["nan", "inf", "1e999", "-0.01", "", "2,50"] {
+            assert!(dollars(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -312,7 +312,7 @@ pub(crate) struct RunsRetry {
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct NewLimits {
     /// Stop the run when the model calls of all attempts cost more than this (USD)
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", value_parser = crate::value::dollars)]
     pub(crate) max_cost: Option<f64>,
     /// Stop the run when the model calls of all attempts use more tokens than this
     #[arg(long, value_name = "N")]

@@ -119,7 +119,7 @@ pub(crate) struct Granted {
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Limits {
     /// Stop the run when its model calls cost more than this (USD)
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", value_parser = crate::value::dollars)]
     pub(crate) max_cost: Option<f64>,
     /// Stop the run when its model calls use more tokens than this
     #[arg(long, value_name = "N")]

@@ -88,7 +88,9 @@ fn problem(error: &Error) -> Problem {
         Error::Exists(_) => Problem::usage(message).hint("name a file that does not exist"),
         Error::Read { .. } => Problem::usage(message).hint("write a file with `etude runs export --all --out FILE`"),
         Error::Refused { .. } => {
-            Problem::usage(message).hint("nothing was written; copy the file again, or export the runs again")
+            let hint =
+                "nothing was written; copy the file again, or write one with `etude runs export --all --out FILE`";
+            Problem::usage(message).hint(hint)
         }
         Error::Write { .. } => {
             Problem::environment(message).hint("no run was moved by this command; name another file")
