@@ -6,6 +6,7 @@
 
 mod arguments;
 mod placeholder;
+mod quotes;
 
 pub use arguments::words;
 
@@ -36,7 +37,7 @@ pub struct Values<'a> {
 pub enum Piece {
     /// Text that is done.
     Text(String),
-    /// A command whose output stands here, its arguments put in as quoted words.
+    /// A command whose output stands here; its arguments are text in it, whatever they are.
     Command(String),
 }
 

@@ -1,9 +1,8 @@
 //! Placeholders of a body and what is put in their place (C-3.3).
 
-use etude_core::shell;
-
 use super::Values;
 use super::arguments::words;
+use super::quotes::Line;
 
 /// Puts values into pieces of a body, and remembers whether there was a place for arguments.
 pub(super) struct Substitution<'v> {
@@ -18,7 +17,7 @@ struct Token {
     length: usize,
     /// What is put in its place; `None` leaves it as it is.
     value: Option<String>,
-    /// True for arguments; their `$` can be escaped, and commands get them quoted.
+    /// True for arguments; their `$` can be escaped, and in commands they stay text.
     is_argument: bool,
 }
 
@@ -34,47 +33,46 @@ impl<'v> Substitution<'v> {
 
     /// A piece of prose.
     pub(super) fn text(&mut self, piece: &str) -> String {
-        self.put_into(piece, false)
+        self.put_into(piece, |line, value| line.push(value))
     }
 
-    /// A command: arguments become one quoted word each, so that nothing in them is taken as shell.
+    /// A command: nothing in arguments is taken as shell.
     pub(super) fn command(&mut self, line: &str) -> String {
-        self.put_into(line, true)
+        self.put_into(line, Line::argument)
     }
 
-    fn put_into(&mut self, piece: &str, is_command: bool) -> String {
-        let mut out = String::with_capacity(piece.len());
+    fn put_into(&mut self, piece: &str, put: impl Fn(&mut Line, &str)) -> String {
+        let mut out = Line::default();
         let mut rest = piece;
         while let Some(at) = rest.find(['$', '{']) {
-            out.push_str(&rest[..at]);
+            out.push(&rest[..at]);
             rest = &rest[at..];
             if let Some(after) = rest.strip_prefix("{baseDir}") {
-                out.push_str(self.values.skill_dir);
+                out.push(self.values.skill_dir);
                 rest = after;
                 continue;
             }
             let token = rest.strip_prefix('$').and_then(|after| self.token(after));
             let Some(token) = token else {
-                out.push_str(&rest[..1]);
+                out.push(&rest[..1]);
                 rest = &rest[1..];
                 continue;
             };
-            let backslashes = out.len() - out.trim_end_matches('\\').len();
-            if token.is_argument && backslashes % 2 == 1 {
+            if token.is_argument && out.backslashes() % 2 == 1 {
                 out.pop();
-                out.push_str(&rest[..token.length]);
+                out.push(&rest[..token.length]);
             } else {
                 self.has_placeholder |= token.is_argument;
                 match token.value {
-                    Some(value) if is_command && token.is_argument => out.push_str(&shell::quoted(&value)),
-                    Some(value) => out.push_str(&value),
-                    None => out.push_str(&rest[..token.length]),
+                    Some(value) if token.is_argument => put(&mut out, &value),
+                    Some(value) => out.push(&value),
+                    None => out.push(&rest[..token.length]),
                 }
             }
             rest = &rest[token.length..];
         }
-        out.push_str(rest);
-        out
+        out.push(rest);
+        out.into_text()
     }
 
     /// What stands after a `$`.

@@ -67,6 +67,31 @@ fn arguments_in_commands_are_quoted() {
     assert_eq!(text("!`grep $0 f`", Some("\"a'; rm -rf b\"")), r"<grep 'a'\''; rm -rf b' f>");
 }
 
+/// C-0.4: the same inside of quotes and substitutions. A shell says what it makes of them.
+#[cfg(unix)]
+#[test]
+fn arguments_in_quotes_stay_text() {
+    let given = r#"x"; echo RUN; echo "$(echo RUN)'; echo RUN; ` "#.trim_end();
+    for line in [
+        r#"printf %s "$ARGUMENTS""#,
+        r#"printf '%s' '$ARGUMENTS'"#,
+        r#"printf '%s' "$(printf '%s' "$ARGUMENTS")""#,
+        r#"printf '%s' `printf '%s' "$ARGUMENTS"`"#,
+        r#"(printf '%s' $ARGUMENTS)"#,
+        "cat <<END\n$ARGUMENTS\nEND",
+        r#"printf '%s' "it's $ARGUMENTS""#,
+        r#"printf '%s' \"$ARGUMENTS"#,
+    ] {
+        let body = format!("```!\n{line}\n```\n");
+        let pieces = render(&body, &Values { arguments: Some(given), ..Values::default() });
+        let Some(Piece::Command(command)) = pieces.first() else { panic!("{line}: {pieces:?}") };
+        let ran = std::process::Command::new("sh").args(["-c", command]).output().expect("sh is there");
+        let out = String::from_utf8_lossy(&ran.stdout);
+        assert!(ran.status.success() && out.matches("RUN").count() == 3, "{line}: {out} {ran:?}");
+        assert!(out.replace(' ', "").contains(&given.replace(' ', "")), "{line}: {out}");
+    }
+}
+
 /// C-3.4, SK-29: status 1 of searches and comparisons is an answer.
 #[test]
 fn searches_that_find_nothing_are_tolerated() {

@@ -1,0 +1,98 @@
+//! Arguments in a command line of a skill: whatever they are and wherever they stand, they stay text (C-0.4).
+
+use etude_core::shell;
+
+/// What the variables are called that hold arguments.
+const PREFIX: &str = "etude_argument_";
+
+/// A command line with arguments in it.
+///
+/// Where a quote, a substitution or the like stands in front, an argument is not put in as text: inside of double quotes, a quoted word would be
+/// as good as none. It becomes a variable, whose value a shell never reads as a command. What is known of the quotes around the place says only
+/// whether the value could be divided into words.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    text: String,
+    values: Vec<String>,
+}
+
+/// What surrounds a place of a command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Inside {
+    Single,
+    Double,
+    /// `$( )`, `( )`.
+    Parentheses,
+    Backticks,
+}
+
+impl Line {
+    /// Adds text of the skill.
+    pub(super) fn push(&mut self, text: &str) {
+        self.text.push_str(text);
+    }
+
+    /// Takes back the backslash at the end.
+    pub(super) fn pop(&mut self) {
+        self.text.pop();
+    }
+
+    /// How many backslashes stand at the end.
+    pub(super) fn backslashes(&self) -> usize {
+        self.text.len() - self.text.trim_end_matches('\\').len()
+    }
+
+    /// Adds an argument.
+    pub(super) fn argument(&mut self, value: &str) {
+        if !self.text.contains(['"', '\'', '`', '\\', '(', '<', '#']) {
+            return self.text.push_str(&shell::quoted(value));
+        }
+        let known = self.values.iter().position(|one| one == value);
+        let at = known.unwrap_or_else(|| {
+            self.values.push(value.to_owned());
+            self.values.len() - 1
+        });
+        let variable = format!("${{{PREFIX}{}}}", at + 1);
+        match inside(&self.text) {
+            Some(Inside::Double) => self.text.push_str(&variable),
+            Some(Inside::Single) => self.text.push_str(&format!("'\"{variable}\"'")),
+            Some(Inside::Parentheses | Inside::Backticks) | None => self.text.push_str(&format!("\"{variable}\"")),
+        }
+    }
+
+    /// The command line, after the variables that it uses.
+    pub(super) fn into_text(self) -> String {
+        let set = |(at, value): (usize, &String)| format!("{PREFIX}{}={}\n", at + 1, shell::quoted(value));
+        self.values.iter().enumerate().map(set).collect::<String>() + &self.text
+    }
+}
+
+/// What surrounds the end of `text`, the innermost.
+fn inside(text: &str) -> Option<Inside> {
+    let mut open: Vec<Inside> = Vec::new();
+    let mut signs = text.chars().peekable();
+    while let Some(sign) = signs.next() {
+        let innermost = open.last().copied();
+        match (innermost, sign) {
+            (Some(Inside::Single), '\'') | (Some(Inside::Double), '"') => drop(open.pop()),
+            (Some(Inside::Single), _) => {}
+            (_, '\\') => drop(signs.next()),
+            (Some(Inside::Double), '\'') => {}
+            (_, '\'') => open.push(Inside::Single),
+            (_, '"') => open.push(Inside::Double),
+            (_, '`') => match open.iter().rposition(|one| *one == Inside::Backticks) {
+                Some(at) => open.truncate(at),
+                None => open.push(Inside::Backticks),
+            },
+            (_, '$') if signs.peek() == Some(&'(') => {
+                signs.next();
+                open.push(Inside::Parentheses);
+            }
+            (Some(Inside::Double), _) => {}
+            (_, '(') => open.push(Inside::Parentheses),
+            (Some(Inside::Parentheses), ')') => drop(open.pop()),
+            _ => {}
+        }
+    }
+    open.last().copied()
+}
