@@ -13,8 +13,8 @@ use etude_core::tree::{self, TreeError};
 use reqwest::Url;
 use serde_json::{Value, json};
 
-use super::DecodeError;
 use super::sse::{Event, Events, TooLarge};
+use super::{DecodeError, MAX_BODY_BYTES};
 use crate::kind::ProviderKind;
 use room::Room;
 
@@ -75,7 +75,7 @@ pub(crate) enum Body {
 pub(crate) enum Broken {
     /// They ended before the answer did.
     Off,
-    /// A single event is larger than any answer.
+    /// A single event, or an answer that is not made of events, is larger than any answer.
     TooLarge,
     /// An event reports a failure, or cannot be read; with the event's data.
     Event(DecodeError, String),
@@ -119,6 +119,7 @@ impl Reader {
             };
         }
         match &mut self.form {
+            Form::Whole(body) if body.len() + bytes.len() > MAX_BODY_BYTES => return Err(Broken::TooLarge),
             Form::Whole(body) => body.extend_from_slice(bytes),
             Form::Events(events) => {
                 let (assembler, is_over, is_done) = (&mut self.assembler, &mut self.is_over, &mut self.is_done);
