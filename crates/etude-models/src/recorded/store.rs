@@ -21,6 +21,8 @@ const MAX_SIZE: u64 = 256 << 20;
 pub(crate) struct Recordings {
     path: PathBuf,
     loaded: OnceCell<Mutex<Vec<Kept>>>,
+    /// Held while a recording is written.
+    writing: Mutex<()>,
 }
 
 struct Kept {
@@ -31,7 +33,7 @@ struct Kept {
 
 impl Recordings {
     pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path, loaded: OnceCell::new() }
+        Self { path, loaded: OnceCell::new(), writing: Mutex::new(()) }
     }
 
     /// The place, for messages.
@@ -58,18 +60,25 @@ impl Recordings {
         let digests = digests(images);
         let value = write::write(request, &digests, answer);
         let fields = fields(request, &digests);
-        let (source, text) = if self.path.is_file() || self.path.extension().is_some_and(|ext| ext == "json") {
-            (file_name(&self.path), self.extended(&value)?)
-        } else {
-            let hash = blake3::hash(format!("{fields:?}").as_bytes()).to_hex();
-            (format!("{}-{}.json", request.tier, &hash[..12]), pretty(&value))
-        };
-        let file = if file_name(&self.path) == source { self.path.clone() } else { self.path.join(&source) };
-        replace(&file, &text).map_err(|error| format!("recording `{}` cannot be written: {error}", file.display()))?;
+        let source = self.write(request, &value, &fields)?;
         let recorded = read::read(&pretty(&value), &source)?;
         let mut kept = self.kept().await?.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         kept.extend(recorded.into_iter().map(|recording| Kept { recording, given: 1 }));
         Ok(())
+    }
+
+    /// Writes a recording; the name of its file. Others wait: each adds to what the file has.
+    fn write(&self, request: &Request, value: &Value, fields: &Fields) -> Result<String, String> {
+        let _writing = self.writing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let (source, text) = if self.path.is_file() || self.path.extension().is_some_and(|ext| ext == "json") {
+            (file_name(&self.path), self.extended(value)?)
+        } else {
+            let hash = blake3::hash(format!("{fields:?}").as_bytes()).to_hex();
+            (format!("{}-{}.json", request.tier, &hash[..12]), pretty(value))
+        };
+        let file = if file_name(&self.path) == source { self.path.clone() } else { self.path.join(&source) };
+        replace(&file, &text).map_err(|error| format!("recording `{}` cannot be written: {error}", file.display()))?;
+        Ok(source)
     }
 
     /// The text of the single file with one recording more.

@@ -32,6 +32,27 @@ async fn replay(dir: &Path, request: &Request) -> Result<ModelResponse, CallFail
     make(vec![recorded(dir, None)]).call(request).await
 }
 
+/// Recording: calls at once write into one file, and each recording is kept.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn recordings_of_calls_at_once_are_all_kept() {
+    let kind = ProviderKind::Anthropic;
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("tape.json");
+    let server = Server::new([Reply::ok(answer(kind, "x"))]);
+    let models = std::sync::Arc::new(make(vec![recorded(&path, Some("p/real")), provider(kind, &server.url())]));
+    let calls: Vec<_> = (0..40)
+        .map(|at| {
+            let models = std::sync::Arc::clone(&models);
+            tokio::spawn(async move { models.call(&ask(&format!("question {at}"))).await })
+        })
+        .collect();
+    for call in calls {
+        call.await.expect("it does not panic").expect("an answer");
+    }
+    let kept: Value = serde_json::from_str(&std::fs::read_to_string(&path).expect("it is there")).expect("JSON");
+    assert_eq!(kept["recordings"].as_array().map(Vec::len), Some(40));
+}
+
 #[tokio::test]
 async fn a_recording_answers_the_request_that_it_was_made_of() {
     let dir = tempfile::tempdir().expect("a directory");
