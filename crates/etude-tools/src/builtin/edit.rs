@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::builtin::text::{numbered, whole};
+use crate::builtin::text::{MAX_SIZE, numbered, whole};
 use crate::builtin::{Stop, count, flag, object, text};
 use crate::confine::{Access, PathArgument};
 use crate::tool::{Args, ToolError};
@@ -13,6 +13,9 @@ pub(super) const DESCRIPTION: &str = "Replaces `old_string` by `new_string` in a
 
 /// Most places that are listed when a passage is not unique or not there.
 const MAX_PLACES: usize = 8;
+
+/// Longer lines are not compared, in bytes.
+const MAX_LINE: usize = 1_000;
 
 pub(super) fn schema() -> Value {
     object(
@@ -42,12 +45,18 @@ pub(super) fn run(path: &PathArgument, args: &Args, stop: &Stop) -> Result<Strin
     let found: Vec<usize> = file.match_indices(&*old).map(|(at, _)| at).collect();
     let all = flag(args, "replace_all");
     match found.as_slice() {
-        [] => return Err(missing(&place.to_string(), &file, &old, &new)),
+        [] => return Err(missing(&place.to_string(), &file, (&old, &new), stop)?),
         [_] => {}
         _ if all => {}
         several => return Err(ambiguous(&place.to_string(), &file, several)),
     }
     stop.check()?;
+    let added = (new.len() as u64).saturating_mul(found.len() as u64);
+    let length = (file.len() - old.len() * found.len()) as u64 + added;
+    if length > MAX_SIZE {
+        let message = format!("`{place}` would have {length} bytes after that, and {MAX_SIZE} are the most");
+        return Err(ToolError::terminal("InputInvalid", message));
+    }
     let changed = file.replace(&*old, &new);
     place
         .replace(changed.as_bytes())
@@ -86,13 +95,14 @@ fn ambiguous(place: &str, file: &str, found: &[usize]) -> ToolError {
 }
 
 /// Nothing matches: the lines that come nearest to the first line of the passage.
-fn missing(place: &str, file: &str, old: &str, new: &str) -> ToolError {
+fn missing(place: &str, file: &str, (old, new): (&str, &str), stop: &Stop) -> Result<ToolError, ToolError> {
     let squeeze = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let wanted = old.lines().map(squeeze).find(|line| !line.is_empty()).unwrap_or_default();
     let mut near: Vec<(usize, usize)> = Vec::new();
     for (at, line) in file.lines().enumerate().take(50_000) {
+        stop.check()?;
         let line = squeeze(line);
-        if line.is_empty() || line.len() > 4 * wanted.len() + 40 || line.len() > 1_000 {
+        if wanted.len() > MAX_LINE || line.is_empty() || line.len() > 4 * wanted.len() + 40 || line.len() > MAX_LINE {
             continue;
         }
         let distance = if line == wanted { 0 } else { strsim::levenshtein(&line, &wanted) };
@@ -110,7 +120,7 @@ fn missing(place: &str, file: &str, old: &str, new: &str) -> ToolError {
         format!("check blanks and line breaks; lines like its first one are:\n{}", shown.join("\n"))
     };
     let advice = advice(file, old, new);
-    ToolError::terminal("NotFound", format!("`old_string` is not in `{place}`; {hint}{advice}"))
+    Ok(ToolError::terminal("NotFound", format!("`old_string` is not in `{place}`; {hint}{advice}")))
 }
 
 /// What was meant, where it can be guessed: small models make the same call again until they are informed that it has been

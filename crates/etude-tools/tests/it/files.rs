@@ -129,6 +129,18 @@ async fn edit_demands_a_unique_passage_and_reports_the_candidates() {
     assert_eq!(app.read("a.txt"), "x = 3\ny = 2\nx = 3\n");
 }
 
+/// A few words of a model must not take all memory.
+#[tokio::test]
+async fn edit_makes_no_file_that_could_not_be_read_again() {
+    let app = App::new();
+    app.write("a.txt", &"a".repeat(10_000));
+    let all = json!({"path": "a.txt", "old_string": "a", "new_string": "b".repeat(10_000), "replace_all": true});
+    let (code, content) = app.error("Edit", all).await;
+    assert_eq!(code, "InputInvalid");
+    assert!(content.contains("100000000 bytes"), "{content}");
+    assert_eq!(app.read("a.txt").len(), 10_000);
+}
+
 #[tokio::test]
 async fn edit_that_misses_reports_lines_that_are_near() {
     let app = App::new();
