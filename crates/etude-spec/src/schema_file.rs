@@ -51,6 +51,7 @@ pub(crate) fn inline(
     mut document: Value,
 ) -> (Value, Vec<Diagnostic>) {
     let mut bundle = Bundle::new(sources, 0);
+    bundle.take_names(&document);
     bundle.inline(file, &format!("{dir}/-"), &mut document, "");
     bundle.add_defs(&mut document);
     (document, bundle.diagnostics)
@@ -59,8 +60,11 @@ pub(crate) fn inline(
 struct Bundle<'a> {
     sources: &'a dyn Sources,
     files: BTreeSet<String>,
-    /// The other files, by path.
+    /// The other files, by the names of their definitions.
     defs: Map<String, Value>,
+    /// The names of definitions: those of files by path, and what the document itself has.
+    names: BTreeMap<String, String>,
+    taken: BTreeSet<String>,
     diagnostics: Vec<Diagnostic>,
     /// Where the schema begins in the file it stands in.
     start: usize,
@@ -68,7 +72,15 @@ struct Bundle<'a> {
 
 impl<'a> Bundle<'a> {
     fn new(sources: &'a dyn Sources, start: usize) -> Self {
-        Self { sources, files: BTreeSet::new(), defs: Map::new(), diagnostics: Vec::new(), start }
+        Self {
+            sources,
+            files: BTreeSet::new(),
+            defs: Map::new(),
+            names: BTreeMap::new(),
+            taken: BTreeSet::new(),
+            diagnostics: Vec::new(),
+            start,
+        }
     }
 
     /// The schema that a mapping of a definition is.
@@ -87,6 +99,7 @@ impl<'a> Bundle<'a> {
             self.diagnostics.push(diagnose::not_a_schema(file, at, "schema", &why).maybe_hint(hint));
             return None;
         }
+        self.take_names(&document);
         self.inline(file, &format!("{dir}/-"), &mut document, "");
         if !self.diagnostics.is_empty() {
             return None;
@@ -99,6 +112,7 @@ impl<'a> Bundle<'a> {
     fn root(&mut self, path: &str) -> Option<Schema> {
         let (file, mut document) = self.read(path)?;
         self.check(&file, &document)?;
+        self.take_names(&document);
         self.inline(&file, path, &mut document, "");
         if !self.diagnostics.is_empty() {
             return None;
@@ -124,6 +138,23 @@ impl<'a> Bundle<'a> {
                 defs.extend(std::mem::take(&mut self.defs));
             }
         }
+    }
+
+    /// Leaves the names of definitions to those that a document has itself.
+    fn take_names(&mut self, document: &Value) {
+        let own = document.get("$defs").and_then(Value::as_object).into_iter().flat_map(Map::keys);
+        self.taken.extend(own.cloned());
+    }
+
+    /// A name for the definition that a file becomes, which no other one has.
+    fn name(&mut self, path: &str) -> String {
+        let plain = path.replace(['/', '~', '%', ' '], "_");
+        let numbered = (2..).map(|number| format!("{plain}_{number}"));
+        let name = std::iter::once(plain.clone()).chain(numbered).find(|name| !self.taken.contains(name));
+        let name = name.unwrap_or(plain);
+        self.taken.insert(name.clone());
+        self.names.insert(path.to_owned(), name.clone());
+        name
     }
 
     fn read(&mut self, path: &str) -> Option<(Arc<SourceFile>, Value)> {
@@ -231,9 +262,11 @@ impl<'a> Bundle<'a> {
             self.refuse(file, reference, "it lies outside the app's directory", "copy that schema into the app");
             return None;
         };
-        let key = full.replace(['/', '~', '%', ' '], "_");
+        let known = self.names.get(&full).cloned();
+        let is_new = known.is_none();
+        let key = known.unwrap_or_else(|| self.name(&full));
         let place = format!("/$defs/{key}");
-        if !self.defs.contains_key(&key) {
+        if is_new {
             self.defs.insert(key.clone(), Value::Bool(true));
             match self.sources.kind(&full) {
                 Ok(_) => {}

@@ -199,6 +199,32 @@ fn files_of_a_run_are_listed() {
     assert_eq!(schema.violations(&serde_json::json!("x")), []);
 }
 
+/// A-4.3: schema files whose paths look alike, and definitions that are called like a file, stay apart.
+#[test]
+fn schema_files_that_look_alike_stay_apart() {
+    let steps = "steps:\n- {name: b, type: llm, prompt: x, schema: schemas/s.json}\n";
+    let root = r##"{"$defs": {"pipelines_p_schemas_order_item.json": {"type": "boolean"}}, "type": "object", "properties": {
+        "a": {"$ref": "order/item.json"}, "b": {"$ref": "order_item.json"},
+        "c": {"$ref": "#/$defs/pipelines_p_schemas_order_item.json"}, "d": {"$ref": "order/item.json"}}}"##;
+    let sources = MemorySources::new()
+        .with("pipelines/p/pipeline.yaml", pipeline("p", steps))
+        .with("pipelines/p/schemas/s.json", root)
+        .with("pipelines/p/schemas/order/item.json", r#"{"type": "string"}"#)
+        .with("pipelines/p/schemas/order_item.json", r#"{"type": "integer"}"#);
+    let p = load(&sources, "p");
+    let StepKind::Llm(llm) = &p.sequence.steps[0].kind else { panic!() };
+    let schema = llm.schema.as_ref().unwrap();
+    let good = serde_json::json!({"a": "x", "b": 1, "c": true, "d": "x"});
+    assert_eq!(schema.violations(&good), []);
+    for (name, wrong) in
+        [("a", serde_json::json!(1)), ("b", "x".into()), ("c", "x".into()), ("d", serde_json::json!(1))]
+    {
+        let mut value = good.clone();
+        value[name] = wrong;
+        assert_eq!(schema.violations(&value).len(), 1, "{name}");
+    }
+}
+
 /// `design: cli`: a diagnostic for programs has code, severity, message, file, line, column and hint.
 #[test]
 fn diagnostics_are_reported_as_json() {
