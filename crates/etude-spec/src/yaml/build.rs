@@ -81,6 +81,8 @@ struct Builder<'s> {
     anchors: BTreeMap<usize, Anchor<'s>>,
     open_anchors: usize,
     expansion: usize,
+    /// How many nodes are kept for aliases.
+    anchored: usize,
     expanded_bytes: usize,
     exhausted: bool,
     diagnostics: Vec<Diagnostic>,
@@ -131,6 +133,7 @@ impl<'s> Builder<'s> {
             anchors: BTreeMap::new(),
             open_anchors: 0,
             expansion: 0,
+            anchored: 0,
             expanded_bytes: 0,
             exhausted: false,
             diagnostics: Vec::new(),
@@ -219,8 +222,15 @@ impl<'s> Builder<'s> {
     }
 
     fn anchor(&mut self, id: usize, node: &Node<'s>) {
-        if id != 0 {
+        // What is read of an anchor is kept beside its place, and so counts as if it were used: anchors may lie in each other.
+        if id != 0 && !self.exhausted {
             let (size, bytes, depth) = measure(node);
+            self.anchored = self.anchored.saturating_add(size);
+            if self.anchored > MAX_EXPANSION {
+                self.exhausted = true;
+                self.diagnostics.push(diagnose::expansion_too_large(self.file, node.span, MAX_EXPANSION));
+                return;
+            }
             self.anchors.insert(id, Anchor { node: node.clone(), size, bytes, depth });
         }
     }
@@ -228,8 +238,10 @@ impl<'s> Builder<'s> {
     fn alias(&mut self, id: usize, span: Span) {
         let invalid = Node { value: Value::Invalid, span };
         let Some(anchor) = self.anchors.get(&id) else {
-            // An alias inside its own anchor.
-            self.diagnostics.push(diagnose::recursive_alias(self.file, span));
+            // An alias inside its own anchor, or of one that was too much.
+            if !self.exhausted {
+                self.diagnostics.push(diagnose::recursive_alias(self.file, span));
+            }
             return self.put(invalid);
         };
         self.expansion = self.expansion.saturating_add(anchor.size);

@@ -59,6 +59,18 @@ fn an_alias_bomb_is_refused() {
     assert_eq!(codes(&long), [Code::ExpansionTooLarge]);
 }
 
+/// what anchors hold is kept beside the tree, once for each: they may lie in each other, and no alias is needed.
+#[test]
+fn anchors_within_anchors_are_refused() {
+    let nested = |depth: usize, leaves: usize| {
+        let open: String = (0..depth).map(|at| format!("&a{at} [")).collect();
+        format!("x: {open}{}{}\n", "a,".repeat(leaves), "]".repeat(depth))
+    };
+    assert_eq!(codes(&nested(100, 20_000)), [Code::ExpansionTooLarge]);
+    assert_eq!(codes(&format!("{}y: *a0\n", nested(100, 20_000))), [Code::ExpansionTooLarge]);
+    assert_eq!(codes(&nested(10, 5_000)), []);
+}
+
 #[test]
 fn every_fault_of_the_tree_is_reported() {
     assert_eq!(
