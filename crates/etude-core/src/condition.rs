@@ -1,7 +1,7 @@
 //! Conditions of `when` and `require` (L-46): comparisons of one value with a written one, and nothing more; in a
 //! `require` also with another value of the run.
 
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use crate::data::Json;
 use crate::plan::Binding;
@@ -180,16 +180,24 @@ impl Op {
 /// JSON equality: numbers by value, so that `1` equals `1.0`.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
-        (Value::Number(x), Value::Number(y)) => x == y || x.as_f64() == y.as_f64(),
+        (Value::Number(x), Value::Number(y)) => compare_numbers(x, y) == Some(std::cmp::Ordering::Equal),
         _ => a == b,
     }
 }
 
 fn order(a: &Value, b: &Value) -> Option<std::cmp::Ordering> {
     match (a, b) {
-        (Value::Number(x), Value::Number(y)) => x.as_f64()?.partial_cmp(&y.as_f64()?),
+        (Value::Number(x), Value::Number(y)) => compare_numbers(x, y),
         (Value::String(x), Value::String(y)) => Some(x.cmp(y)),
         _ => None,
+    }
+}
+
+/// The order of two numbers by value: of whole ones to the last digit, which floating point does not have of an id.
+pub fn compare_numbers(a: &Number, b: &Number) -> Option<std::cmp::Ordering> {
+    match (a.as_i128(), b.as_i128()) {
+        (Some(a), Some(b)) => Some(a.cmp(&b)),
+        _ => a.as_f64()?.partial_cmp(&b.as_f64()?),
     }
 }
 
@@ -239,6 +247,17 @@ mod tests {
         assert!(holds("a.output.n", "lt", json!(4)) && holds("a.output.n", "lte", json!(3)));
         assert!(!holds("a.output.s", "gt", json!(1)));
         assert!(holds("a.output.x", "exists", json!(false)) && holds("a.output.n", "exists", json!(true)));
+    }
+
+    /// ids have more digits than floating point.
+    #[test]
+    fn whole_numbers_are_compared_to_the_last_digit() {
+        let holds = |value: i64, op: Op, literal: i64| op.compare(&json!(value), &json!(literal));
+        let (one, other) = (9_007_199_254_740_993, 9_007_199_254_740_992);
+        assert!(holds(one, Op::Equals, one) && !holds(one, Op::Equals, other));
+        assert!(holds(one, Op::Gt, other) && !holds(one, Op::Lte, other));
+        assert!(!Op::In.compare(&json!(one), &json!([other, 1])));
+        assert!(Op::Equals.compare(&json!(u64::MAX), &json!(u64::MAX)) && Op::Lt.compare(&json!(-1), &json!(u64::MAX)));
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! What running functions ask for.
 
+use std::cmp::Ordering;
+
 use crate::chain::{CallId, ContextId, Options, Outcome, Request, Throw, ThrowKind};
+use etude_core::condition::compare_numbers;
 use etude_spec::cascade::path;
 use serde_json::{Number, Value, json};
 use tokio::sync::oneshot;
@@ -100,7 +103,7 @@ impl State {
         let sum = sum(&known, by);
         let sum =
             sum.ok_or_else(|| Throw::new(ThrowKind::Failed, "host", format!("`{wanted}` would become too large")))?;
-        if let Some(max) = max.filter(|max| sum.as_f64() > max.as_f64()) {
+        if let Some(max) = max.filter(|max| compare_numbers(&sum, max) == Some(Ordering::Greater)) {
             let why = format!("`{wanted}` is {known}: {by} more would exceed {max}");
             return Err(Throw::new(ThrowKind::NotAllowed, "host", why));
         }
