@@ -287,6 +287,25 @@ fn a_gateway_may_say_yes() {
     assert_eq!(test.read("project/.etude/trust.json").trim(), "{\"shell\":true}");
 }
 
+/// D-13: a decision for a tool without `store: file` ends with the process, whatever other tools keep.
+#[test]
+fn decisions_for_one_process_are_not_kept() {
+    let test = project();
+    tool(&test, "a", &json!({"trust": {"rules": "a", "store": "file"}}), "echo '{\"result\": 1}'");
+    tool(&test, "b", &json!({"trust": {"rules": "b"}}), "echo '{\"result\": 2}'");
+    let e = binary();
+    let both =
+        format!("{e} host invoke a --args '{{}}' && {e} host invoke b --args '{{}}' && echo '{{\"result\": 3}}'");
+    tool(&test, "outer", &json!({"allowed-tools": "a b"}), &format!("({both}) | tail -n 1"));
+    let gateway = "echo asked >> \"$LEDGER\"; echo '{\"result\": \"always\"}'";
+    tool(&test, "gateway-receive", &json!({"params": {"type": "object"}}), gateway);
+    for _ in 0..2 {
+        test.run(&["skill", "run", "outer"]).exit(0);
+    }
+    assert_eq!(test.read("project/.etude/trust.json").trim(), "{\"a\":true}");
+    assert_eq!(test.ledger(), ["asked", "asked", "asked"]);
+}
+
 /// cli, D-8, D-7.1, D-7.3, D-X17, D-X19: a script reads and changes the target, and invokes with `$context`.
 #[test]
 fn scripts_speak_with_their_host() {

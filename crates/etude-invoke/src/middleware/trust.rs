@@ -26,29 +26,47 @@ pub(super) struct Trust {
 /// Decisions that were made for good, by the name of the tool.
 #[derive(Debug, Default)]
 pub(crate) struct Decisions {
+    /// Those of tools whose `store` is `memory`: they end with the process.
     made: BTreeMap<String, bool>,
-    file: Option<PathBuf>,
+    /// Those of tools whose `store` is `file`, and the file, once one was asked for.
+    kept: Option<(PathBuf, BTreeMap<String, bool>)>,
 }
 
 impl Decisions {
-    /// Those of the project in `dir` that were kept in a file.
-    fn load(dir: &Path) -> Self {
-        let file = dir.join(".etude").join("trust.json");
-        let text = etude_files::regular::read_text(&file, super::MAX_SIZE).unwrap_or_default();
-        let members: Map<String, Value> = serde_json::from_str(&text).unwrap_or_default();
-        let made = members.into_iter().filter_map(|(name, value)| Some((name, value.as_bool()?))).collect();
-        Self { made, file: Some(file) }
+    /// Those that were kept in the file of the project in `dir`.
+    fn kept(&mut self, dir: &Path) -> &mut (PathBuf, BTreeMap<String, bool>) {
+        self.kept.get_or_insert_with(|| {
+            let file = dir.join(".etude").join("trust.json");
+            let text = etude_files::regular::read_text(&file, super::MAX_SIZE).unwrap_or_default();
+            let members: Map<String, Value> = serde_json::from_str(&text).unwrap_or_default();
+            let made = members.into_iter().filter_map(|(name, value)| Some((name, value.as_bool()?))).collect();
+            (file, made)
+        })
     }
 
-    fn keep(&mut self, name: &str, allowed: bool) -> std::io::Result<()> {
-        self.made.insert(name.to_owned(), allowed);
-        let Some(file) = &self.file else { return Ok(()) };
+    fn of(&mut self, dir: &Path, settings: &Value, name: &str) -> Option<bool> {
+        let made = if is_in_file(settings) { &self.kept(dir).1 } else { &self.made };
+        made.get(name).copied()
+    }
+
+    fn keep(&mut self, dir: &Path, settings: &Value, name: &str, allowed: bool) -> std::io::Result<()> {
+        if !is_in_file(settings) {
+            self.made.insert(name.to_owned(), allowed);
+            return Ok(());
+        }
+        let (file, made) = self.kept(dir);
+        made.insert(name.to_owned(), allowed);
         if let Some(dir) = file.parent() {
             // `.etude` of a project has skills beside it: as a directory it stays as it is.
             std::fs::create_dir_all(dir)?;
         }
-        private::create(file)?.write_all(format!("{}\n", json!(self.made)).as_bytes())
+        private::create(file)?.write_all(format!("{}\n", json!(made)).as_bytes())
     }
+}
+
+/// Whether a decision for good outlives the process (D-13: it does not, unless the tool says so).
+fn is_in_file(settings: &Value) -> bool {
+    settings.get("store").and_then(Value::as_str) == Some("file")
 }
 
 impl Middleware for Trust {
@@ -130,21 +148,17 @@ impl Trust {
 
     fn stored(&self, settings: &Value, name: &str) -> Option<bool> {
         let mut decisions = self.shared.decisions.lock().unwrap_or_else(PoisonError::into_inner);
-        if settings.get("store").and_then(Value::as_str) == Some("file") && decisions.file.is_none() {
-            let made = std::mem::take(&mut decisions.made);
-            *decisions = Decisions::load(&self.shared.dir);
-            decisions.made.extend(made);
-        }
-        decisions.made.get(name).copied()
+        decisions.of(&self.shared.dir, settings, name)
     }
 
     fn answered(&self, view: &View<'_>, answer: Option<&Value>) -> Step {
         let name = view.target().tool.name.to_string();
         let answer = answer.map(|answer| answer.get("answer").unwrap_or(answer));
         let word = answer.and_then(Value::as_str).map(|word| word.trim().to_lowercase());
+        let settings = view.target().metadata("trust").cloned().unwrap_or(Value::Null);
         let keep = |allowed| {
             let mut decisions = self.shared.decisions.lock().unwrap_or_else(PoisonError::into_inner);
-            decisions.keep(&name, allowed)
+            decisions.keep(&self.shared.dir, &settings, &name, allowed)
         };
         match (word.as_deref(), answer.and_then(Value::as_bool)) {
             (Some("once" | "yes" | "y"), _) | (_, Some(true)) => Step::Done(None),
