@@ -91,7 +91,7 @@ impl Redactor {
     }
 
     /// The same of a text in which somebody may find JSON, where any character can be written as an escape.
-    pub(crate) fn cleaned_json(&self, text: &str) -> Option<String> {
+    pub fn cleaned_json(&self, text: &str) -> Option<String> {
         let cleaned = self.cleaned(text);
         let shown = cleaned.as_deref().unwrap_or(text);
         if self.secrets.is_empty() || !(shown.contains("\\u") || shown.contains("\\/")) {

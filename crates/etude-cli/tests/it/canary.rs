@@ -197,6 +197,22 @@ fn no_key_is_left_by_arguments_of_tools() {
     is_clean(&test, &[&model]);
 }
 
+/// a call that fails shows its output as one that succeeds, also where it is JSON with escapes.
+#[test]
+fn no_key_is_left_by_calls_that_fail() {
+    let escaped: String = KEY.chars().map(|sign| format!("\\u{:04x}", u32::from(sign))).collect();
+    let model = Server::agent([Reply::bash("cat secret.json"), Reply::bash("cat secret.json; exit 3")]);
+    let test = Test::new()
+        .skill("", "Look around.\n")
+        .file("secret.json", &format!("{{\"a\": \"{escaped}\"}}\n"))
+        .model(&model)
+        .env("MOCK_KEY", KEY);
+    test.run(&["run", "--skill", "go", "--yolo"]).exit(0);
+    let results = model.seen().last().expect("a model was asked").results();
+    assert!(results.len() == 2 && results.iter().all(|result| result.contains("***")), "{results:?}");
+    assert!(results.iter().all(|result| !result.contains(&escaped)), "{results:?}");
+}
+
 /// an MCP server that tells of its tools with the header that it was sent.
 #[test]
 fn no_key_is_left_by_tools_that_are_listed() {

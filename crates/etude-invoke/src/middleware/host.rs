@@ -34,7 +34,7 @@ impl Middleware for Redact {
             Resume::Start => Step::Next,
             Resume::Next(Err(throw)) => {
                 let reply = throw.reply.map(|reply| Box::new(redacted(*reply, &redactor)));
-                Step::Throw(Throw { message: redactor.redact(&throw.message), reply, ..throw })
+                Step::Throw(Throw { message: cleaned(&redactor, throw.message), reply, ..throw })
             }
             _ => {
                 let target = view.target_mut();
@@ -45,11 +45,16 @@ impl Middleware for Redact {
     }
 }
 
+/// A text without secrets; it may be JSON, as that of a result.
+fn cleaned(redactor: &Redactor, text: String) -> String {
+    redactor.cleaned_json(&text).unwrap_or(text)
+}
+
 fn redacted(reply: ToolReply, redactor: &Redactor) -> ToolReply {
     match reply {
         ToolReply::Done(ToolResult { content, error, sandbox }) => {
-            let error = error.map(|error| ToolError { message: redactor.redact(&error.message), ..error });
-            ToolReply::Done(ToolResult { content: redactor.redact(&content), error, sandbox })
+            let error = error.map(|error| ToolError { message: cleaned(redactor, error.message), ..error });
+            ToolReply::Done(ToolResult { content: cleaned(redactor, content), error, sandbox })
         }
         ToolReply::Held { key, question, is_once } => {
             ToolReply::Held { key: redactor.redact(&key), question: redactor.redact(&question), is_once }
