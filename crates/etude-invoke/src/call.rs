@@ -154,12 +154,14 @@ impl HostCall {
         context.payload.as_ref()?.get()
     }
 
-    /// Holds the call until somebody has answered: nothing of it has been done.
+    /// Holds the call until somebody has answered: nothing of it has been done. Where the key holds a secret, only this one call is
+    /// answered for: without the secret, the key is that of other calls as well.
     pub(crate) fn hold(&self, layer: &str, key: &str, question: &str, is_once: bool) -> Throw {
         let redact = |text: &str| {
             self.checks.redactor.as_ref().map_or_else(|| text.to_owned(), |redactor| redactor.redact(text))
         };
-        let (key, question) = (redact(key), redact(question));
+        let (shown, question) = (redact(key), redact(question));
+        let (is_once, key) = (is_once || shown != key, shown);
         let throw =
             Throw::new(ThrowKind::Waiting, layer, question.clone()).with(ToolReply::Held { key, question, is_once });
         self.held.get_or_init(|| throw).clone()

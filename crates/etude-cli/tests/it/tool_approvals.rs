@@ -263,6 +263,23 @@ fn always_covers_calls_with_the_same_key() {
     assert_eq!(test.ledger(), ["a", "a", "b", "a"]);
 }
 
+/// keys are kept without secrets, and without them those of other calls are the same: "always" covers one call there.
+#[test]
+fn always_covers_no_call_whose_key_holds_a_secret() {
+    let server = Server::agent([note("production"), note("pre-staging")]);
+    let headers = "headers: {X-A: \"${env:APP_A}\", X-B: \"${env:APP_B}\"}";
+    let test = Test::new()
+        .skill("", "Be brief.\n")
+        .file("etude.yaml", &format!("approvals: {WAIT}\n"))
+        .model_with(&server, headers)
+        .env("APP_A", "production")
+        .env("APP_B", "pre-staging");
+    let id = test.follow("go", &[]).exit(5).id();
+    test.run(&["approve", &id, "--answer", "\"always\""]).exit(0);
+    resume(&test, &id).exit(5).has("/waiting/0/id", "[RUN]:skill/helper/turn2/Bash[0]!ask");
+    assert_eq!(test.ledger(), ["production"]);
+}
+
 /// an approval without "always" covers one call.
 #[test]
 fn an_approval_covers_one_call() {
