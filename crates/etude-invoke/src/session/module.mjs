@@ -4,6 +4,8 @@ import { createConnection } from "node:net";
 const host = (request) =>
   new Promise((resolve, reject) => {
     const socket = createConnection(process.env.ETUDE_HOST);
+    // A character may lie across two chunks.
+    socket.setEncoding("utf8");
     let text = "";
     socket.on("connect", () => socket.write(JSON.stringify(request) + "\n"));
     socket.on("data", (chunk) => {
@@ -15,9 +17,11 @@ const host = (request) =>
       reject(Object.assign(new Error(answer.error.message), answer.error));
     });
     socket.on("error", reject);
+    socket.on("close", () => reject(new Error("the connection to etude was closed")));
   });
 
 let text = "";
+process.stdin.setEncoding("utf8");
 for await (const chunk of process.stdin) text += chunk;
 const { args, ctx } = JSON.parse(text);
 const manager = {
