@@ -83,11 +83,12 @@ impl Redactor {
         self.cleaned(text).unwrap_or_else(|| text.to_owned())
     }
 
-    /// `text` without secrets if it holds any; most texts hold none, and are not copied.
+    /// `text` without secrets, nor parts of them where it was cut (`…`), if it holds any; most texts hold none, and are not copied.
     pub fn cleaned(&self, text: &str) -> Option<String> {
         let mut found = self.secrets.iter().filter(|secret| text.contains(secret.as_str())).peekable();
-        found.peek()?;
-        Some(found.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***")))
+        let is_there = found.peek().is_some();
+        let whole = is_there.then(|| found.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***")));
+        self.cleaned_cuts(whole.as_deref().unwrap_or(text)).or(whole)
     }
 
     /// The same of a text in which somebody may find JSON, where any character can be written as an escape.

@@ -75,7 +75,7 @@ impl EventRedactor {
                 self.label(item);
                 *error = error.take().map(|error| self.redactor.redact(&error));
             }
-            Event::ToolStarted { arguments, .. } => *arguments = self.redactor.clean_cut(arguments),
+            Event::ToolStarted { arguments, .. } => *arguments = self.redactor.redact(arguments),
             Event::ToolEnded { error, .. } => *error = error.take().map(|error| self.redactor.redact(&error)),
             Event::AgentText { text, .. } | Event::Detour { why: text, .. } => *text = self.redactor.redact(text),
             Event::FellBack { message, .. } => *message = self.redactor.redact(message),
@@ -89,7 +89,7 @@ impl EventRedactor {
 
     /// Redacts the name of an element. A long name was cut, perhaps within a secret.
     fn label(&self, item: &mut Item) {
-        item.label = item.label.take().map(|label| self.redactor.clean_cut(&label).into());
+        item.label = item.label.take().map(|label| self.redactor.redact(&label).into());
     }
 
     /// Redacts the errors of a run, which quote outputs and stderr, and the reason of its last stage.

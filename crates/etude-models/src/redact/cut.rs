@@ -2,26 +2,49 @@
 
 use super::{MIN_REDACTED, Redactor};
 
-/// Marks the end that was cut off.
+/// Marks what was cut off.
 const CUT: char = '…';
 
+/// Marks that are looked at: a text of nothing but marks would take long, and what is cut here has few.
+const MAX_MARKS: usize = 1_000;
+
+/// What may stand between a text and the mark: `[… 12 bytes …]`.
+const AROUND: [char; 4] = ['[', ']', ' ', '\n'];
+
 impl Redactor {
-    /// `text` without secrets, where `…` at its start or end stands for a part that was cut off: a part of a secret beside
-    /// it is redacted as well.
-    pub fn clean_cut(&self, text: &str) -> String {
-        let redact = self.redact(text);
-        let (start, body) = redact.strip_prefix(CUT).map_or(("", &*redact), |body| ("…", body));
-        let (body, end) = body.strip_suffix(CUT).map_or((body, ""), |body| (body, "…"));
-        let is_long = |part: &str| part.len() >= MIN_REDACTED;
-        let ends_one = |part: &str| is_long(part) && self.secrets.iter().any(|secret| secret.ends_with(part));
-        let begins_one = |part: &str| is_long(part) && self.secrets.iter().any(|secret| secret.starts_with(part));
-        let places = || body.char_indices().map(|(at, _)| at).chain([body.len()]);
-        let from = (!start.is_empty()).then(|| places().rev().find(|at| ends_one(&body[..*at]))).flatten();
-        let to = (!end.is_empty()).then(|| places().find(|at| begins_one(&body[*at..]))).flatten();
-        let (from, to) = (from.unwrap_or(0), to.unwrap_or(body.len()));
-        let mask = |is_cut: bool| if is_cut { "***" } else { "" };
-        let kept = body.get(from..to).unwrap_or_default();
-        format!("{start}{}{kept}{}{end}", mask(from > 0), mask(to < body.len()))
+    /// `text` without parts of secrets beside a place where something was cut off: half a key is still a leak. `None` if there are none.
+    pub(super) fn cleaned_cuts(&self, text: &str) -> Option<String> {
+        if self.secrets.is_empty() || !text.contains(CUT) {
+            return None;
+        }
+        let mut parts = Vec::new();
+        for (at, _) in text.match_indices(CUT).take(MAX_MARKS) {
+            let before = text[..at].trim_end_matches(AROUND);
+            let after = text[at + CUT.len_utf8()..].trim_start_matches(AROUND);
+            let begun = self.longest(|secret, length| before.ends_with(secret.get(..length)?).then_some(length));
+            let ended = self
+                .longest(|secret, length| after.starts_with(secret.get(secret.len() - length..)?).then_some(length));
+            let from = text.len() - after.len();
+            parts.extend(begun.map(|length| before.len() - length..before.len()));
+            parts.extend(ended.map(|length| from..from + length));
+        }
+        let mut kept = 0;
+        let mut out = String::new();
+        for part in parts {
+            // Between two marks, the end of one secret may be the beginning of another.
+            if part.start >= kept {
+                out.push_str(&text[kept..part.start]);
+                out.push_str("***");
+            }
+            kept = kept.max(part.end);
+        }
+        (kept > 0).then(|| out + &text[kept..])
+    }
+
+    /// The length of the longest part of a secret that is there, in bytes.
+    fn longest(&self, is_there: impl Fn(&str, usize) -> Option<usize>) -> Option<usize> {
+        let of = |secret: &String| (MIN_REDACTED..secret.len()).rev().find_map(|length| is_there(secret, length));
+        self.secrets.iter().filter_map(of).max()
     }
 }
 
@@ -40,11 +63,14 @@ mod tests {
             ("…in/sk-live-0123456789/report.txt", "…in/***/report.txt"),
             ("sk-live-0…", "***…"),
             ("…-0123456789", "…***"),
+            ("key=sk-live-01… [line cut]\nnext", "key=***… [line cut]\nnext"),
+            ("a sk-live-01[… 4,000 bytes …]3456789 b", "a ***[… 4,000 bytes …]*** b"),
+            ("one… sk-live-0… 56789 two", "one… ***… *** two"),
             ("…", "…"),
             ("a plain name, é…", "a plain name, é…"),
             ("…/a/plain/path", "…/a/plain/path"),
         ] {
-            assert_eq!(redactor.clean_cut(text), expected);
+            assert_eq!(redactor.redact(text), expected);
         }
     }
 }
