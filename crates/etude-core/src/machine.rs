@@ -54,7 +54,7 @@ pub use values::stdin_for_first_step;
 
 /// Version of the interpreter's meaning: it grows whenever the same plan and outcomes would give other commands.
 /// A journal is replayed only where [`replays`] says so.
-pub const ABI: u32 = 6;
+pub const ABI: u32 = 7;
 
 /// True if a run that was begun by version `abi` of the interpreter can be gone on with by this one. Version 2 changed how
 /// models that call tools are led, by what name a step calls an application, and how many faults of an answer a model is
@@ -62,10 +62,10 @@ pub const ABI: u32 = 6;
 /// Version 3 gave each element of a fan-out a cache entry of its own. Version 4 changed what the text of an agent with a
 /// schema means. Version 5 added `run.attempt` to the stdin of constructor and destructor: see [`Attempt::new`]. Version 6 keeps
 /// what a stage was allowed while its calls wait for another answer, fails a group with the first failure of its plan, and gives an approval
-/// that timed out no time; runs of earlier ones go on as they were: see [`Start::abi`].
+/// that timed out no time. Version 7 rejects `none` beside other choices. Runs of earlier ones go on as they were: see [`Start::abi`].
 pub fn replays(abi: u32, plan: &Plan) -> bool {
     match abi {
-        4 | 5 | ABI => true,
+        4..=ABI => true,
         3 => !plan.has_agents_with_schema(),
         2 => !plan.caches_elements() && !plan.has_agents_with_schema(),
         1 => !plan.caches_elements() && !plan.calls_tools(),

@@ -44,6 +44,8 @@ pub(super) struct LlmTask {
     request: Request,
     /// What the answer must satisfy.
     schema: Option<Arc<Schema>>,
+    /// The members of the answer that are lists of choices, where `none` excludes all others (L-47).
+    choices: Vec<String>,
     attempt: u32,
     attempts: Vec<Attempt>,
     state: State,
@@ -70,6 +72,11 @@ impl LlmTask {
         Self::asking(step, step_context, values, schema, &[])
     }
 
+    /// The same call, which rejects `none` beside other choices in these members of the answer.
+    fn excluding_none(self, choices: Vec<String>) -> Self {
+        Self { choices, ..self }
+    }
+
     /// The same with another schema, and with further prompts in the same message.
     fn asking(
         step: Arc<Step>,
@@ -84,7 +91,8 @@ impl LlmTask {
             request.messages[0].parts.push(Part::Text(format!("\n\n{text}")));
         }
         let state = State::Asking { is_started: false };
-        Ok(Self { step, step_context, values, request, schema, attempt: 1, attempts: Vec::new(), state, stopped: None })
+        let (choices, attempts) = (Vec::new(), Vec::new());
+        Ok(Self { step, step_context, values, request, schema, choices, attempt: 1, attempts, state, stopped: None })
     }
 
     fn call_id(&self) -> EffectId {
@@ -194,7 +202,10 @@ impl LlmTask {
         };
         let json = Json::trusted(found);
         let value = tree::of_answer(found).map_err(|e| vec![format!("the answer cannot be looked into: {e}")])?;
-        let violations = schema.faults(&value);
+        let mut violations = schema.faults(&value);
+        if violations.is_empty() {
+            violations = choose::contradictions(&self.choices, &value);
+        }
         if violations.is_empty() { Ok(json) } else { Err(violations) }
     }
 

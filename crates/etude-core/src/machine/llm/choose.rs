@@ -8,7 +8,8 @@
 //! | answered together with an earlier one | over, with what was chosen                                  |
 //! | anything else                         | asked, together with the questions after it that can be     |
 //!
-//! An answer outside the list breaks the schema and is asked for again, as for every llm step.
+//! An answer outside the list breaks the schema, and `none` beside other choices contradicts itself: both are asked for again,
+//! as for every llm step.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,6 +29,9 @@ use crate::schema::Schema;
 
 /// The answer that stands for no element.
 const NONE: &str = "none";
+
+/// The first version of the interpreter that rejects `none` beside other choices; earlier ones passed over it.
+const EXCLUDES_NONE: u32 = 7;
 
 #[derive(Debug)]
 pub(in crate::machine) struct ChooseTask {
@@ -84,8 +88,10 @@ impl ChooseTask {
         let schema = Arc::new(Schema::lazy(self.step.name.clone(), schema_of(&questions), Default::default()));
         let more: Vec<_> = questions[1..].iter().map(|question| &llm_of(&question.step).prompt).collect();
         let (step, values) = (Arc::clone(&self.step), Arc::clone(&self.values));
-        let call = Box::new(LlmTask::asking(step, self.step_context.clone(), values, Some(schema), &more)?);
-        self.state = State::Asking { questions, call };
+        let lists = questions.iter().filter(|question| question.many && cx.facts.abi >= EXCLUDES_NONE);
+        let lists = lists.map(|question| question.step.name.clone()).collect();
+        let call = LlmTask::asking(step, self.step_context.clone(), values, Some(schema), &more)?.excluding_none(lists);
+        self.state = State::Asking { questions, call: Box::new(call) };
         Poll::Pending
     }
 
@@ -203,6 +209,15 @@ fn schema_of(questions: &[Question]) -> Value {
         questions.iter().map(|question| (question.step.name.clone(), question.schema())).collect();
     let names: Vec<&str> = questions.iter().map(|question| question.step.name.as_str()).collect();
     json!({"type": "object", "properties": members, "required": names, "additionalProperties": false})
+}
+
+/// One fault per list that has `none` beside other choices.
+pub(super) fn contradictions(lists: &[String], answers: &Value) -> Vec<String> {
+    let contradicts = |name: &&String| {
+        let chosen = answers[name.as_str()].as_array().map_or(&[][..], Vec::as_slice);
+        chosen.iter().any(|choice| choice == NONE) && chosen.iter().any(|choice| choice != NONE)
+    };
+    lists.iter().filter(contradicts).map(|name| format!("/{name}: `{NONE}` beside other choices")).collect()
 }
 
 fn choose_of(step: &Step) -> &Choose {

@@ -13,8 +13,8 @@ use crate::effect::{Command, Protocol};
 use crate::machine::{Limits, Start};
 use crate::model::{Tier, Tool};
 use crate::plan::{
-    Agent, Approval, Binding, Cache, Code, CodeRetry, ForEach, Llm, OnFailure, OnTimeout, Origin, OutputOf, Parallel,
-    PipelineTool, Plan, Requirement, RetryOn, SandboxRules, Sequence, Step, StepKind, SubPipeline, ToolStep,
+    Agent, Approval, Binding, Cache, Choose, Code, CodeRetry, ForEach, Llm, OnFailure, OnTimeout, Origin, OutputOf,
+    Parallel, PipelineTool, Plan, Requirement, RetryOn, SandboxRules, Sequence, Step, StepKind, SubPipeline, ToolStep,
 };
 use crate::schema::Schema;
 use crate::template::{self, Template};
@@ -162,6 +162,15 @@ pub(super) fn llm(name: &str, prompt: &str) -> Step {
         images: Vec::new(),
     };
     step(name, StepKind::Llm(Box::new(llm)))
+}
+
+/// An llm step that chooses any number of the elements of a list.
+pub(super) fn choose_many(name: &str, prompt: &str, from: &str) -> Step {
+    let mut step = llm(name, prompt);
+    if let StepKind::Llm(llm) = &mut step.kind {
+        llm.choose = Some(Choose { from: binding(from), by: None, many: true, always: false, together: Vec::new() });
+    }
+    step
 }
 
 /// A group whose children run all at once and stop each other.

@@ -658,3 +658,16 @@ fn a_validator_may_be_a_command() {
         "#]],
     );
 }
+
+/// L-47: `none` beside other choices is an invalid answer; a run that an earlier interpreter began goes on as that one let it.
+#[test]
+fn none_beside_other_choices_is_rejected() {
+    let mut case = pipeline([choose_many("x", "Which?", "{{input.l}}")]).input(r#"{"l": ["a", "b"]}"#);
+    let both = r#"p/x answer {"x": ["none", "a"]}"#;
+    let log = play(&case, &format!("{both}\np/x#2 answer {{\"x\": [\"b\"]}}")).log;
+    let rejected = "emit step x try 1 of 3 rejected by schema: /x: `none` beside other choices";
+    assert!(log.contains(rejected) && log.contains("result succeeded [\"b\"]"), "{log}");
+    case.start.abi = 6;
+    let log = play(&case, both).log;
+    assert!(log.contains("result succeeded [\"a\"]"), "{log}");
+}
