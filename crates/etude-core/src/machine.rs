@@ -62,7 +62,8 @@ pub const ABI: u32 = 7;
 /// Version 3 gave each element of a fan-out a cache entry of its own. Version 4 changed what the text of an agent with a
 /// schema means. Version 5 added `run.attempt` to the stdin of constructor and destructor: see [`Attempt::new`]. Version 6 keeps
 /// what a stage was allowed while its calls wait for another answer, fails a group with the first failure of its plan, and gives an approval
-/// that timed out no time. Version 7 rejects `none` beside other choices. Runs of earlier ones go on as they were: see [`Start::abi`].
+/// that timed out no time. Version 7 rejects `none` beside other choices,
+/// and ends a run whose budget routing has exceeded. Runs of earlier ones go on as they were: see [`Start::abi`].
 pub fn replays(abi: u32, plan: &Plan) -> bool {
     match abi {
         4..=ABI => true,
@@ -72,6 +73,9 @@ pub fn replays(abi: u32, plan: &Plan) -> bool {
         _ => false,
     }
 }
+
+/// The first version of the interpreter that ends a run whose budget was exceeded before it began.
+const COUNTS_ROUTING: u32 = 7;
 
 /// Which attempt at a run this is, and which one its scope began with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -245,7 +249,13 @@ impl Machine {
         let begun_with = if start.slots.is_empty() { slots.clone() } else { start.slots.clone() };
         let (run_id, app_dir) = (start.run_id.clone(), start.app_dir.clone());
         cx.facts = Facts { run_id, abi: start.abi, app_dir, yolo: start.yolo, slots: begun_with };
-        let root = ScopeTask::new(plan, &start, &mut cx);
+        let mut root = ScopeTask::new(plan, &start, &mut cx);
+        if start.abi >= COUNTS_ROUTING
+            && start.attempt.number == 1
+            && let Err(why) = cx.may_begin()
+        {
+            root.cancel(&mut cx, &why);
+        }
         Self { root, cx, inbox: VecDeque::new(), result: None, slots }
     }
 

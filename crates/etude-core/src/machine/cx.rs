@@ -311,6 +311,14 @@ impl Cx {
         self.check_budget(|spent, limit| spent >= limit)
     }
 
+    /// Refuses to begin a run that has already cost more than it may.
+    ///
+    /// # Errors
+    /// It has.
+    pub(crate) fn may_begin(&self) -> Result<(), Failure> {
+        self.check_budget(|spent, limit| spent > limit)
+    }
+
     /// Books a model call that is not an effect.
     ///
     /// # Errors

@@ -659,6 +659,35 @@ fn a_validator_may_be_a_command() {
     );
 }
 
+/// A-4.9: what routing has cost counts: a run that it took beyond its budget starts no step but those of the destructor.
+/// A run that an earlier interpreter began goes on as that one let it.
+#[test]
+fn routing_alone_can_exceed_the_budget() {
+    let mut case = pipeline([code("a")]).after([code("close")]).max_tokens(10);
+    case.start.spent = crate::model::Usage { calls: 1, input_tokens: 11, ..Default::default() };
+    check(
+        case,
+        "",
+        expect![[r#"
+        emit phase business
+        emit phase destructor
+        emit step close started
+        start _d/close process close
+        done _d/close output "close"
+        emit step close succeeded
+        result failed
+        error budget_exceeded business/? the run has used 11 tokens; its budget is 10
+        row business/a code not_started
+        row destructor/close code succeeded, tries 1, 10 ms
+        usage calls 1 tokens 11+0
+    "#]],
+    );
+    let mut earlier = pipeline([code("a")]).max_tokens(10);
+    earlier.start.spent = crate::model::Usage { calls: 1, input_tokens: 11, ..Default::default() };
+    earlier.start.abi = 6;
+    assert!(play(&earlier, "").log.contains("result succeeded"));
+}
+
 /// L-47: `none` beside other choices is an invalid answer; a run that an earlier interpreter began goes on as that one let it.
 #[test]
 fn none_beside_other_choices_is_rejected() {
