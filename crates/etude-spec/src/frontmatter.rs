@@ -19,7 +19,8 @@ pub struct Parts {
     pub body: Span,
 }
 
-/// Splits a file. The first line must be `---`; the YAML ends at the next line that is `---` or `...`.
+/// Splits a file. The first line must be `---`; the YAML ends at the next line that is `---`
+/// (B-F4, C-1.3).
 ///
 /// # Errors
 /// The YAML does not end.
@@ -42,8 +43,7 @@ pub fn split(file: &Arc<SourceFile>) -> Result<Parts, Box<Diagnostic>> {
 
 /// The line that ends the YAML which begins at the line at `open`: where it begins, and where the next one does.
 pub(crate) fn end_of_yaml(text: &str, open: usize) -> Option<(usize, usize)> {
-    let is_end = |line: &str| (line.starts_with("---") || line.starts_with("...")) && line.trim_end().len() == 3;
-    lines(text, open).find(|(_, line)| is_end(line)).map(|(at, line)| (at, at + line.len()))
+    lines(text, open).find(|(_, line)| line.trim_end() == "---").map(|(at, line)| (at, at + line.len()))
 }
 
 /// The lines of `text` from that at `from` on, with their ends, and where each begins.
@@ -75,6 +75,15 @@ mod tests {
         let (root, diagnostics) = parse(&file, &parts);
         assert_eq!(root.unwrap().as_map().unwrap().get("name").unwrap().as_text(), Some("app"));
         assert_eq!(diagnostics[0].position(), Some((3, 6)));
+    }
+
+    /// B-F4: only a line that is exactly `---` ends the frontmatter; `...` ends a document of YAML.
+    #[test]
+    fn a_line_of_dots_ends_no_frontmatter() {
+        let file = SourceFile::new("stage.md", "---\nid: a\n...\nname: A\n --- \n---\nDo it.\n");
+        let parts = split(&file).unwrap();
+        assert_eq!(file.slice(parts.body), "Do it.\n");
+        assert!(split(&SourceFile::new("stage.md", "---\nid: a\n...\nDo it.\n")).is_err());
     }
 
     #[test]

@@ -464,7 +464,7 @@ mod tests {
             of("---\r\nname: a\r\n---\r\nx\r\n---\r\nname: b\r\n---\r\ny\r\n"),
             [pair("a", "x\r\n"), pair("b", "y\r\n")]
         );
-        assert_eq!(of("---\nname: a\n---\n---\nname: b\n...\n---\nname: c\n---\n").len(), 3);
+        assert_eq!(of("---\nname: a\n---\n---\nname: b\n---\n---\nname: c\n---\n").len(), 3);
     }
 
     /// D-2: a place is found by a pointer, with keys that have `/` and `~` in them.
