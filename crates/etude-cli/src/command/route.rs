@@ -354,6 +354,7 @@ fn measure(context: &Context, mode: Option<RouterMode>, path: &std::path::Path) 
     let table = table(context, &disk, &resolved)?;
     let models = match mode {
         Mode::Embedded => None,
+    let rules = resolved.machines.clone();
         Mode::Auto | Mode::Llm => {
             let mut lite = Lite::new(context, resolved, Need::Look);
             let models = lite.models(Need::Look)?;
@@ -369,7 +370,7 @@ fn measure(context: &Context, mode: Option<RouterMode>, path: &std::path::Path) 
     })?;
     if context.global.format == Format::Jsonl {
         for (one, routed) in &measured.decisions {
-            let mut line = document(routed);
+            let mut line = whole(routed, stated(context, &disk, &one.request, routed, &rules).as_ref());
             line["request"] = one.request.clone().into();
             line["expected"] = one.expected.clone().into();
             stdout::json(&line);
@@ -381,4 +382,17 @@ fn measure(context: &Context, mode: Option<RouterMode>, path: &std::path::Path) 
         false => stdout::documents(|out| writeln!(out, "{summary:#}")),
     }
     Ok(Exit::Done)
+}
+
+/// What a request of a measurement states for its pipeline, as code finds it: no model is called for it. `None` without a
+/// pipeline, and where the request does not fit its parameters.
+fn stated(
+    context: &Context,
+    disk: &Disk,
+    request: &str,
+    routed: &Routed,
+    rules: &etude_spec::stage_machine::Rules,
+) -> Option<Found> {
+    let definition = load_routed(context, disk, routed.pipeline.as_ref()?).ok()?;
+    parameters::find_by_code(request, definition, disk, rules.clone()).ok()
 }

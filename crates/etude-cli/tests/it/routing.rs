@@ -116,15 +116,22 @@ fn route_shows_the_decision_and_runs_nothing() {
     assert_eq!(test.ledger(), Vec::<String>::new());
 }
 
-/// cli: `etude route --test FILE` prints each decision, then a summary.
+/// cli: `etude route --test FILE` prints the document of `etude route` for each request, then a summary.
 #[test]
 fn route_measures_labelled_phrases() {
-    let phrases = "{\"request\":\"audit this csv\",\"expected\":\"audit\"}\n{\"request\":\"say hello to a person\",\"expected\":\"greet\"}\n{\"request\":\"book me a flight\",\"expected\":null}\n";
+    let phrases = "{\"request\":\"audit this csv\",\"expected\":\"audit\"}\n{\"request\":\"say hello to a person three times\",\"expected\":\"greet\"}\n{\"request\":\"book me a flight\",\"expected\":null}\n";
     let test = app().file("phrases.jsonl", phrases);
     let lines =
         test.run(&["route", "--test", "phrases.jsonl", "--mode", "embedded", "--format", "jsonl"]).exit(0).lines();
     assert_eq!(lines.len(), 4);
     assert_eq!((&lines[2]["request"], &lines[2]["expected"]), (&json!("book me a flight"), &Value::Null));
+    assert_eq!((&lines[0]["input"], &lines[1]["input"]), (&json!({}), &json!({"times": 3})));
+    for line in &lines[..3] {
+        let alone = test.run(&["route", line["request"].as_str().unwrap(), "--format", "json"]).exit(0).doc();
+        let mut members = line.as_object().unwrap().clone();
+        members.retain(|name, _| name != "request" && name != "expected");
+        assert_eq!(Value::from(members), alone);
+    }
     let summary = &lines[3];
     for (name, wanted) in [("accuracy", 1.0), ("in_scope_accuracy", 1.0), ("out_of_scope_recall", 1.0), ("auroc", 1.0)]
     {

@@ -9,6 +9,7 @@ use etude_core::failure::{Failure, FailureKind, Phase};
 use etude_core::model::{Tier, Usage};
 use etude_request::{Extracted, From, Source, Stated, Trail, Unclear};
 use etude_runtime::host::ModelPort;
+use etude_spec::stage_machine::Rules;
 use indexmap::IndexMap;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -72,6 +73,24 @@ pub(super) fn find(
     given: &Given<'_>,
     lite: &mut Lite<'_>,
 ) -> Result<Found, Refused> {
+    let rules = lite.resolved.machines.clone();
+    found(request, definition, disk, given, rules, |stated, definition| extract(stated, definition, lite))
+}
+
+/// The same without a model: what code finds, for measurements of many requests.
+pub(super) fn find_by_code(request: &str, definition: Definition, disk: &Disk, rules: Rules) -> Result<Found, Refused> {
+    let given = Given { pairs: &[], json: None };
+    found(request, definition, disk, &given, rules, |stated, _| Ok(stated.by_code()))
+}
+
+fn found(
+    request: &str,
+    definition: Definition,
+    disk: &Disk,
+    given: &Given<'_>,
+    rules: Rules,
+    extract: impl FnOnce(&Stated<'_>, &Definition) -> Result<Extracted, Refused>,
+) -> Result<Found, Refused> {
     let typed = etude_request::typed(request, &definition.input).map_err(|(name, near)| {
         let problem = Problem::usage(format!("`{name}=…` in the request: parameter `{name}` is not declared"));
         problem.hint(format!("did you mean `{near}`?"))
@@ -83,7 +102,6 @@ pub(super) fn find(
     let counts = |name: &str| !on_command_line.contains(&name);
     let typed_pairs = typed.iter().filter(|pair| counts(&pair.name));
     let typed_pairs: Vec<_> = typed_pairs.map(|pair| (pair.name.clone(), pair.value.clone())).collect();
-    let rules = lite.resolved.machines.clone();
     let stated = Stated {
         request,
         about: &etude_request::about(disk, rules, &definition.plan.body.name),
@@ -91,7 +109,7 @@ pub(super) fn find(
         given: on_command_line.iter().copied().chain(typed.iter().map(|pair| pair.name.as_str())).collect(),
         masked: typed.iter().map(|pair| pair.span.clone()).collect(),
     };
-    let mut extracted = extract(&stated, &definition, lite)?;
+    let mut extracted = extract(&stated, &definition)?;
     let json = merge(&extracted.input, given.json).map_err(|problem| problem.spent(extracted.usage))?;
     let typed_sources = typed.iter().filter(|pair| counts(&pair.name)).map(|pair| Source {
         name: pair.name.clone(),
