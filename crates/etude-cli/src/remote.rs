@@ -199,6 +199,15 @@ impl Remote {
         self.block_on(self.document(request.body(body.to_owned())))
     }
 
+    /// The same, with the text of the document: all of its digits are kept.
+    pub(crate) fn post_for_text(&self, path: &str, body: &str) -> Result<String, Problem> {
+        let request = self.request(Method::POST, path).header("content-type", "application/json");
+        let request = request.header("idempotency-key", etude_runtime::run_id::new());
+        let text = self.block_on(self.text(request.body(body.to_owned())))?;
+        let checked = serde_json::from_str::<&serde_json::value::RawValue>(&text);
+        checked.map(|raw| raw.get().to_owned()).map_err(|e| self.foreign(&format!("is no JSON: {e}")))
+    }
+
     /// Starts a run, with this idempotency key or one of its own. Its document, and whether it was there before under the key.
     pub(crate) fn start(&self, body: &str, key: Option<&str>) -> Result<(Value, bool), Problem> {
         let request = self.request(Method::POST, "/v1/runs").header("content-type", "application/json");

@@ -22,7 +22,7 @@ use crate::admission::{self, Candidate, Full};
 use crate::app::{NotLoaded, not_loaded};
 use crate::key;
 use crate::problem::{Code, Problem};
-use crate::request::{Call, Members, Respond, spliced, text_response};
+use crate::request::{Call, Members, Respond, text_response};
 use crate::run::{self, blocking, engine_failed, parse_time};
 use crate::server::{ServedApp, Server};
 use crate::token::Caller;
@@ -96,12 +96,9 @@ pub(crate) async fn start(call: Call) -> Respond {
 
 /// The response to a dry run (S-42).
 fn dry(definition: &Definition, input: &Json) -> Respond {
-    let mut document = etude_preview::dry_run::of(&definition.plan, input, None).json();
-    let text = input.text().map_err(|error| Problem::new(Code::JournalUnavailable, error.to_string()))?;
-    if let Some(members) = document.as_object_mut() {
-        members.shift_remove("input");
-    }
-    Ok(text_response(StatusCode::OK, spliced(&document, "input", &text)))
+    let document = etude_preview::dry_run::of(&definition.plan, input, None).document(&Limits::default());
+    let document = document.map_err(|error| Problem::new(Code::JournalUnavailable, error.to_string()))?;
+    Ok(text_response(StatusCode::OK, document))
 }
 
 /// What is to run, the pointer of the member that says so, and the parameters that a request states.

@@ -1,5 +1,6 @@
 //! The facts of a dry run as a document.
 
+use etude_core::data::ReadError;
 use etude_core::effect::Command;
 use etude_core::machine::Limits;
 use etude_core::plan::OnTimeout;
@@ -9,14 +10,22 @@ use super::{Bound, DryRun, StepFacts, Work, WorstCase};
 use crate::describe;
 
 impl DryRun {
-    /// The document that `etude run --dry-run --format json` prints.
-    pub fn json(&self) -> Value {
-        json!({
-            "pipeline": self.pipeline,
-            "input": self.input.value().unwrap_or(Value::Null),
+    /// The document that `etude run --dry-run --format json` prints, on one line. It has `limits` if there are any. The input
+    /// keeps all of its digits.
+    ///
+    /// # Errors
+    /// The input cannot be read.
+    pub fn document(&self, limits: &Limits) -> Result<String, ReadError> {
+        let mut members = json!({
             "steps": self.steps.iter().map(StepFacts::json).collect::<Vec<_>>(),
             "worst_case": self.worst_case.json(),
-        })
+        });
+        if limits.max_cost_usd.is_some() || limits.max_tokens.is_some() {
+            members["limits"] = self.worst_case.limits_json(limits);
+        }
+        let (name, input, rest) = (Value::from(&*self.pipeline), self.input.text()?, members.to_string());
+        let rest = rest.strip_prefix('{').unwrap_or(&rest);
+        Ok(format!(r#"{{"pipeline":{name},"input":{input},{rest}"#))
     }
 }
 
@@ -37,7 +46,7 @@ impl Bound {
 
 impl WorstCase {
     /// The form of `limits`: whether the bound is larger than what the run may cost; `null` where that is not known.
-    pub fn limits_json(&self, limits: &Limits) -> Value {
+    pub(super) fn limits_json(&self, limits: &Limits) -> Value {
         let (tokens, cost) = (limits.max_tokens, limits.max_cost_usd);
         json!({
             "max_tokens": tokens,

@@ -3,13 +3,17 @@ use std::sync::Arc;
 use etude_core::plan::Sequence;
 use etude_spec::App;
 use etude_spec::source::MemorySources;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 
 fn sequence(app: &App<'_>, name: &str) -> Arc<Sequence> {
     let (pipeline, diagnostics) = app.pipeline(name);
     pipeline.unwrap_or_else(|| panic!("{diagnostics:?}")).sequence
+}
+
+fn document(run: &DryRun) -> Value {
+    serde_json::from_str(&run.document(&Limits::default()).expect("it can be read")).expect("a document")
 }
 
 /// A dry run of pipeline `p`, whose steps are given, in an app with a pipeline `sub` and a destructor.
@@ -74,7 +78,7 @@ fn sandboxes_are_reported() {
         (sandbox.network, &sandbox.read[..], &sandbox.write[..]),
         (false, &["Ada/data".to_owned()][..], &["out".to_owned()][..])
     );
-    assert_eq!(run.json()["steps"][0]["sandbox"]["write"][0], "out");
+    assert_eq!(document(&run)["steps"][0]["sandbox"]["write"][0], "out");
 }
 
 /// A-4.4: `retry: 3` is at most four calls. X-1, X-3: repetition and other pipelines multiply them.
@@ -122,7 +126,7 @@ fn every_bound_has_a_derivation() {
             "the length of an answer: the step has no `max_tokens`"
         ]
     );
-    let document = run.json();
+    let document = document(&run);
     assert_eq!(document["steps"][1]["bound"]["elements"], 3);
     let limits = |usd| Limits { max_cost_usd: Some(usd), max_tokens: None, timeout_ms: None };
     assert_eq!(run.worst_case.limits_json(&limits(0.1))["may_exceed_max_cost"], serde_json::Value::Null);
@@ -176,10 +180,21 @@ fn limits_that_the_worst_case_exceeds_are_named() {
     assert_eq!(worst.against(&Limits::default()), Vec::<String>::new());
 }
 
+/// The document has the digits of the input as they were given.
+#[test]
+fn the_document_keeps_the_digits_of_the_input() {
+    let input = r#"{"who":"Ada","files":[9007199254740993,0.10000000000000000000001,1e400]}"#;
+    let run = dry_run("  - {name: a, type: code, command: ls}", input, None);
+    let limits = Limits { max_tokens: Some(1), ..Limits::default() };
+    let text = run.document(&limits).expect("it can be read");
+    assert!(text.starts_with(&format!(r#"{{"pipeline":"p","input":{input},"steps":["#)), "{text}");
+    assert!(text.contains(r#""limits":{"max_tokens":1,"#), "{text}");
+}
+
 #[test]
 fn the_document_has_every_step_and_the_worst_case() {
     let run = dry_run(r#"  - {name: a, type: code, command: "ls | wc -l", effects: true, timeout: 5s}"#, INPUT, None);
-    let document = run.json();
+    let document = document(&run);
     assert_eq!(document["input"], json!({"who": "Ada", "files": ["a", "b", "c"]}));
     assert_eq!(
         document["steps"][0],

@@ -43,7 +43,7 @@ fn answers_and_dry_runs_keep_all_digits() {
     let body = format!(r#"{{"pipeline":"n","input":{input}}}"#);
     let dry = send(&server, "POST", "/v1/runs?dry_run=true", &[], Some(&body));
     assert_eq!((dry.status, &dry.json()["pipeline"]), (200, &json!("n")));
-    assert!(dry.text().ends_with(&format!(r#","input":{input}}}"#)), "{}", dry.text());
+    assert!(dry.text().contains(&format!(r#","input":{input},"#)), "{}", dry.text());
 }
 
 /// S-31: every document of a run, schedule or app, and every stream of a run, has an `ETag`, with which it is 304.

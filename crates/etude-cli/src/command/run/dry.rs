@@ -13,6 +13,7 @@ use etude_preview::dry_run::{self, DryRun, Question, Repeat, StepFacts, Work, Wo
 
 use crate::context::Context;
 use crate::exit::Exit;
+use crate::problem::Problem;
 use crate::render::text::harmless;
 use crate::{settings, stdout};
 
@@ -25,11 +26,10 @@ pub(crate) fn show(context: &Context, definition: &Definition, input: &Json, lim
     let price = |tier| models.as_ref().and_then(|models| models.price(tier));
     let run = dry_run::of(&definition.plan, input, Some(&price));
     if context.is_json() {
-        let mut document = run.json();
-        if limits.max_cost_usd.is_some() || limits.max_tokens.is_some() {
-            document["limits"] = run.worst_case.limits_json(limits);
+        match run.document(limits) {
+            Ok(document) => stdout::documents(|out| writeln!(out, "{document}")),
+            Err(error) => return context.report(None, &Problem::environment(error.to_string())),
         }
-        stdout::json(&document);
     } else {
         stdout::text(&text(&run, limits));
     }

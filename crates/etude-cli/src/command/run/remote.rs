@@ -26,7 +26,8 @@ pub(super) fn run(
     let terms = Terms::of(args)?;
     let body = body(context, remote, args, &terms, about)?;
     if args.dry_run {
-        stdout::json(&remote.post("/v1/runs?dry_run=true", &body)?);
+        let document = remote.post_for_text("/v1/runs?dry_run=true", &body)?;
+        stdout::documents(|out| writeln!(out, "{document}"));
         return Ok(Exit::Done);
     }
     Ok(started(context, remote, &body, &terms)?)
