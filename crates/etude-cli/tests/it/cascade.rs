@@ -638,6 +638,31 @@ fn what_an_agent_calls_passes_chains() {
     assert!(seen[1].body.to_string().contains("the content"), "{}", seen[1].body);
 }
 
+/// D-8, D-10: what an agent said, called and was given is in `locals.agent.trace` of its skill.
+#[test]
+fn a_conversation_leaves_its_trace() {
+    let server = Server::new([calls("file-read", &json!({"path": "a"})), Reply::says("found")]);
+    let test = project().model(&server);
+    main_skill(&test, json!({"note": {}}));
+    let note = format!("{0} host next > /dev/null; {0} host get locals.agent.trace >> \"$LEDGER\"", binary());
+    tool(&test, "note", &json!({"role": "middleware"}), &note);
+    tool(&test, "file-read", &json!({"params": {"type": "object"}}), "echo '{\"result\": \"the content\"}'");
+    prompt(&test, "answer", "allowed-tools: file-*\n", &json!({}), "Find it.");
+    assert_eq!(test.run(&["skill", "run", "answer"]).value(), json!("found"));
+    let trace: Value = serde_json::from_str(test.ledger().last().expect("a trace")).expect("JSON");
+    assert!(trace[0]["text"].as_str().is_some_and(|text| text.contains("Find it.")), "{trace}");
+    assert_eq!(
+        trace.as_array().map(|all| &all[1..]),
+        Some(
+            &[
+                json!({"role": "assistant", "text": "", "calls": [{"tool": "file-read", "args": {"path": "a"}}]}),
+                json!({"role": "tool", "tool": "file-read", "text": "the content", "error": null}),
+                json!({"role": "assistant", "text": "found", "calls": []}),
+            ][..]
+        )
+    );
+}
+
 /// D-X24: a Markdown skill as a layer runs its agent, and its answer is the target's result.
 #[test]
 fn a_prompt_may_be_middleware() {

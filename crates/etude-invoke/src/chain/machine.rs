@@ -285,6 +285,11 @@ impl Machine {
         self.contexts.get(&id)
     }
 
+    /// A context, to be changed.
+    pub(crate) fn context_mut(&mut self, id: ContextId) -> Option<&mut Context> {
+        self.contexts.get_mut(&id)
+    }
+
     /// The context of a running function, and the one that it serves.
     pub fn contexts_of(&self, call: CallId) -> Option<(&Context, &Context)> {
         let call = self.calls.get(&call)?;

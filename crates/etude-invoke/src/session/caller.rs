@@ -7,7 +7,7 @@ use std::sync::Arc;
 use etude_process::ProcessHost;
 use etude_spec::cascade::Scope;
 use etude_spec::cascade::search::Catalog;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{Handle, State};
@@ -89,6 +89,18 @@ impl Caller {
     /// The answer of the gateway to a question of the function.
     pub async fn ask(&self, question: Value) -> Outcome {
         self.request(Ask::Question(question), GATEWAY).await
+    }
+
+    /// Leaves the conversation of an agent in `locals.agent.trace` of the tool that is served (D-8).
+    pub fn leave_trace(&self, trace: Value) {
+        self.session.update(|state| {
+            let Some(served) = self.served.and_then(|id| state.machine.context_mut(id)) else { return };
+            let agent = served.locals.entry("agent").or_insert_with(|| json!({}));
+            if !agent.is_object() {
+                *agent = json!({});
+            }
+            agent["trace"] = trace;
+        });
     }
 
     async fn request(&self, ask: Ask, name: &str) -> Outcome {

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use etude_core::failure::{Failure, FailureKind};
 use etude_core::machine::{ABI, Start};
 use etude_core::model::Tool as ModelTool;
+use etude_core::outcome::Outcome as Effected;
 use etude_core::tool::{AvailableTool, ToolCall, ToolList, ToolReply, ToolResult, ToolSelection};
 use etude_invoke::chain::{Outcome, Throw, ThrowKind};
 use etude_process::blob::FileBlobs;
+use etude_runtime::blob::BlobStore;
 use etude_runtime::driver::{Drive, Driven, OnMismatch, Stop};
-use etude_runtime::engine::{Engine, NewRun, Placement};
+use etude_runtime::engine::{Engine, NewRun, Placement, Record};
 use etude_runtime::host::{Boxed, CacheUse, Host, ModelPort, ToolPort};
 use etude_runtime::memory::MemoryEngine;
+use etude_runtime::record;
 use etude_spec::cascade::skill::Role;
 use etude_spec::cascade::{Compiler, Skill};
 use etude_spec::lower;
@@ -76,6 +79,7 @@ async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Out
         engine: Arc::clone(&engine) as Arc<dyn Engine>,
         effect_middleware: None,
     };
+    let view_id = id.clone();
     let (stopping, stop) = watch::channel(Stop::No);
     let cancel = caller.cancel.clone();
     let watcher = tokio::spawn(async move {
@@ -99,6 +103,9 @@ async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Out
     };
     let driven = drive.run(&mut |_| ()).await;
     watcher.abort();
+    if let Ok(view) = engine.view(&view_id) {
+        caller.leave_trace(trace(&args["prompt"], &view.records, &*engine.blobs()));
+    }
     match driven.map_err(|error| failed(error.to_string()))? {
         Driven::Waiting { .. } => Err(Throw::new(ThrowKind::Waiting, "agent", "the agent waits for an answer")),
         Driven::Finished(result) => match (result.output, result.errors.first()) {
@@ -107,6 +114,32 @@ async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Out
             (None, None) => Ok(None),
         },
     }
+}
+
+/// The conversation of an agent: what it was asked, what the model said and called, and what came of the calls.
+fn trace(prompt: &Value, records: &[Record], blobs: &dyn BlobStore) -> Value {
+    let mut trace = vec![json!({"role": "user", "text": prompt})];
+    for record in records {
+        match record::to_outcome(record, blobs).map(|completed| completed.outcome) {
+            Ok(Effected::Response(response)) => {
+                let calls = response.tool_calls.iter().map(|call| {
+                    let args = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!(call.arguments));
+                    json!({"tool": call.name, "args": args})
+                });
+                let calls: Vec<Value> = calls.collect();
+                trace.push(json!({"role": "assistant", "text": response.text, "calls": calls}));
+            }
+            Ok(Effected::Tool(reply)) => {
+                let ToolReply::Done(result) = *reply else { continue };
+                // An effect of a call is named like its tool, with the place among the calls of its turn.
+                let last = record.key.rsplit('/').next().unwrap_or_default();
+                let (tool, error) = (last.split('[').next(), result.error.map(|error| error.code));
+                trace.push(json!({"role": "tool", "tool": tool, "text": result.content, "error": error}));
+            }
+            _ => {}
+        }
+    }
+    Value::Array(trace)
 }
 
 fn thrown(failure: &Failure) -> Throw {

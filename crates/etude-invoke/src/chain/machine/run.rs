@@ -108,7 +108,7 @@ impl Machine {
             config: Arc::clone(&self.config),
             prompt: tool.prompt.clone(),
             locals: Map::new(),
-            nonlocals: asking.map_or_else(Arc::default, |from| Arc::clone(&from.nonlocals)),
+            nonlocals: asking.map_or_else(|| of_root(id), |from| Arc::clone(&from.nonlocals)),
             history: Some(Arc::new(frame)),
             payload: options.payload,
             depth: asking.map_or(0, |from| if options.target.is_some() { from.depth } else { from.depth + 1 }),
@@ -306,4 +306,9 @@ impl Machine {
             self.commands.push_back(Command::Event(Event { kind: kind(), context: context.id, tool, serves }));
         }
     }
+}
+
+/// What an invocation from outside hands down: the id of its context (D-8).
+fn of_root(id: ContextId) -> Arc<Map<String, Value>> {
+    Arc::new(Map::from_iter([("rootContextId".to_owned(), Value::from(id.0))]))
 }

@@ -279,6 +279,23 @@ fn nonlocals_are_copied_downwards() {
     assert_eq!(machine.take(id).unwrap().nonlocals.get("k"), Some(&json!("parent")));
 }
 
+/// D-8: everything that an invocation from outside leads to knows the id of its context.
+#[test]
+fn callees_know_the_context_of_the_first_invocation() {
+    let set = |view: &mut View<'_>| view.own().nonlocals.get("rootContextId").cloned();
+    let mut stubs = Stubs::default().with("child", Does::Sees(set), &[]).with(
+        "parent",
+        Does::Invokes("child", json!({}), Options::default()),
+        &[],
+    );
+    let mut machine = Machine::new(json!({}));
+    let id = machine.invoke(&mut stubs, "parent", json!({}), Options::default());
+    let finished = machine.poll(&mut stubs);
+    let Some(Command::Finished { outcome: Ok(Some(seen)), .. }) = finished else { panic!("{finished:?}") };
+    let root = machine.take(id).expect("a context");
+    assert_eq!((&seen, root.nonlocals.get("rootContextId")), (&json!(root.id.0), Some(&seen)));
+}
+
 /// D-7.1, D-X20: what is not found is thrown where it was asked for.
 #[test]
 fn an_unknown_skill_is_a_throw() {
