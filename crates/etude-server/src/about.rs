@@ -9,10 +9,10 @@ use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
 use crate::OPENAPI;
+use crate::blocking::blocking;
 use crate::door::tokens_failed;
-use crate::problem::{Code, Problem};
+use crate::problem::{Code, Problem, engine_failed};
 use crate::request::{Call, Respond, json_response, tagged};
-use crate::run::{blocking, engine_failed};
 use crate::token::{Caller, Scope};
 
 /// `GET /healthz`: the process responds.

@@ -15,10 +15,11 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::app::not_loaded;
+use crate::blocking::blocking;
 use crate::notice;
-use crate::problem::{Code, Problem};
+use crate::problem::{Code, Problem, engine_failed};
 use crate::request::{Call, Respond, text_response};
-use crate::run::{blocking, engine_failed, row_text, visible};
+use crate::run::{row_text, visible};
 use crate::server::Server;
 use crate::start::limits;
 use crate::work::{self, Control};

@@ -12,8 +12,7 @@ use etude_spec::serve::{PipelineLimits, WhenFull};
 use serde_json::Value;
 
 use crate::act;
-use crate::problem::{Code, Problem};
-use crate::run::engine_failed;
+use crate::problem::{Code, Problem, engine_failed};
 use crate::server::{ServedApp, Server};
 use crate::start::invalid_input;
 

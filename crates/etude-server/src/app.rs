@@ -13,10 +13,10 @@ use etude_spec::Diagnostic;
 use etude_spec::automation::Automation;
 use serde_json::{Value, json};
 
+use crate::blocking::blocking;
 use crate::learned::Move;
 use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond, json_response, text_response};
-use crate::run::blocking;
 use crate::server::{ServedApp, Server};
 use crate::token::Caller;
 

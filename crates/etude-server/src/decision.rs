@@ -13,10 +13,11 @@ use etude_runtime::record;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::problem::{Code, Problem};
+use crate::blocking::blocking;
+use crate::problem::{Code, Problem, engine_failed};
 use crate::query::invalid;
 use crate::request::{Call, Respond, json_response, spliced, tagged, text_response};
-use crate::run::{blocking, engine_failed, result_of, visible};
+use crate::run::{result_of, visible};
 use crate::server::Server;
 use crate::token::Caller;
 use crate::work;

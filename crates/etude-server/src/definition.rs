@@ -12,10 +12,11 @@ use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
 use crate::app::NotLoaded;
+use crate::blocking::blocking;
 use crate::problem::Problem;
 use crate::query::invalid;
 use crate::request::{Call, Respond, tagged};
-use crate::run::{blocking, visible};
+use crate::run::visible;
 
 /// The definition that the path names.
 async fn load(call: &Call) -> Result<Definition, Problem> {

@@ -13,10 +13,11 @@ use http_body_util::StreamBody;
 use hyper::body::Frame;
 use serde_json::{Value, json};
 
+use crate::blocking::blocking;
 use crate::problem::{Code, Problem};
 use crate::query::invalid;
 use crate::request::{Call, Respond, not_modified, tag_of, tagged, text_response};
-use crate::run::{blocking, visible};
+use crate::run::visible;
 use crate::tree::Described;
 
 /// Bytes of a stream that are in memory at once.

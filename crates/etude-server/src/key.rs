@@ -7,8 +7,7 @@ use etude_runtime::engine::{Enqueued, Error, NewRun, Placement, Submission, Uniq
 use http::HeaderMap;
 use serde_json::json;
 
-use crate::problem::{Code, Problem};
-use crate::run::{engine_failed, no_run};
+use crate::problem::{Code, Problem, engine_failed, no_run};
 use crate::server::Server;
 use crate::token::Caller;
 

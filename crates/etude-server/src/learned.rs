@@ -6,9 +6,9 @@ use etude_spec::learned::State;
 use http::StatusCode;
 use serde_json::Value;
 
+use crate::blocking::blocking;
 use crate::problem::Problem;
 use crate::request::{Call, Respond, json_response};
-use crate::run::blocking;
 use crate::server::{ServedApp, Server};
 
 /// What a person does with a learned pipeline.

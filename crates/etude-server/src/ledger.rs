@@ -6,10 +6,9 @@ use std::time::Instant;
 
 use etude_runtime::engine::{Entry, EntryQuery, Write, Written};
 
-use crate::problem::Problem;
+use crate::problem::{Problem, engine_failed};
 use crate::query::invalid;
 use crate::request::Call;
-use crate::run::engine_failed;
 use crate::server::Server;
 
 /// Writes an entry.

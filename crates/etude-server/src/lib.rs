@@ -6,6 +6,7 @@ mod about;
 mod act;
 mod admission;
 mod app;
+mod blocking;
 mod body;
 pub mod client;
 pub mod clock;

@@ -14,11 +14,12 @@ use http::header::{CONTENT_TYPE, RANGE};
 use http_body_util::BodyExt;
 use tokio::sync::watch;
 
+use crate::blocking::blocking;
 use crate::listen::Peer;
 use crate::problem::{Code, Problem};
 use crate::reading::Readings;
 use crate::route::{self, Entered};
-use crate::run::{blocking, visible};
+use crate::run::visible;
 use crate::server::{ServedApp, Server};
 use crate::token::{Caller, Scope};
 

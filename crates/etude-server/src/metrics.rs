@@ -19,8 +19,9 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 
 use self::ended::Ended;
 use self::text::{Histogram, Kind, Text};
+use crate::blocking::blocking;
 use crate::request::{Call, Respond};
-use crate::run::{blocking, counted};
+use crate::run::counted;
 use crate::server::{LogLine, Server};
 use crate::token::Caller;
 

@@ -15,10 +15,10 @@ use etude_spec::automation::{Automation, Notice};
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use crate::blocking::blocking;
 use crate::ledger::{self, Page};
-use crate::problem::Problem;
+use crate::problem::{Problem, engine_failed};
 use crate::request::{Call, Respond, json_response};
-use crate::run::{blocking, engine_failed};
 use crate::schedule::broken;
 use crate::server::{ServedApp, Server};
 

@@ -11,10 +11,10 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
+use crate::blocking::blocking;
 use crate::ledger;
 use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond, Responding, text_response};
-use crate::run::blocking;
 use crate::server::Server;
 
 /// The request is at work, or its process died at it.

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use axum::body::Body;
 use axum::response::Response;
+use etude_runtime::engine::Error;
 use http::header::{ALLOW, CONTENT_RANGE, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, StatusCode};
 use serde_json::{Map, Value, json};
@@ -225,4 +226,31 @@ impl Problem {
         }
         response
     }
+}
+
+/// The problem of a journal that fails.
+pub(crate) fn engine_failed(error: &Error) -> Problem {
+    match error {
+        Error::Unknown(_) | Error::Ambiguous { .. } => no_run(),
+        Error::Moved(run) => Problem::new(Code::RunIsBusy, error.to_string()).with("run_id", run.as_str()),
+        Error::Busy { run, holder } => {
+            let pid = holder.as_ref().and_then(|holder| holder.pid);
+            let problem = Problem::new(Code::RunIsBusy, error.to_string()).with("run_id", run.as_str());
+            pid.into_iter().fold(problem, |problem, pid| problem.with("pid", pid))
+        }
+        _ => Problem::new(Code::JournalUnavailable, error.to_string()),
+    }
+}
+
+/// The problem of a run that does not exist, or that the token does not see (S-16).
+pub(crate) fn no_run() -> Problem {
+    Problem::not_found("there is no such run")
+}
+
+/// The problem of a body that is not JSON, with the place (S-27).
+pub(crate) fn malformed(error: &serde_json::Error) -> Problem {
+    let (line, column) = (error.line().max(1), error.column().max(1));
+    let text = error.to_string();
+    let why = text.split(" at line ").next().unwrap_or(&text).to_owned();
+    Problem::new(Code::Malformed, format!("the body is not JSON: {why}")).with("line", line).with("column", column)
 }

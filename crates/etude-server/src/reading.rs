@@ -6,8 +6,8 @@ use etude::definition::Definition;
 use etude_runs::document::Document;
 use etude_runtime::engine::RunView;
 
-use crate::problem::Problem;
-use crate::run::{engine_failed, result_so_far};
+use crate::problem::{Problem, engine_failed};
+use crate::run::result_so_far;
 use crate::server::Server;
 use crate::tree::Tree;
 

@@ -17,7 +17,7 @@ use url::form_urlencoded;
 
 use crate::body::{self, Taken};
 use crate::listen::Peer;
-use crate::problem::{Code, Problem};
+use crate::problem::{Code, Problem, malformed};
 use crate::query::{Query, hinted};
 use crate::reading::Readings;
 use crate::server::Server;
@@ -201,14 +201,6 @@ impl Members {
     pub(crate) fn map(&self, name: &str) -> Result<Option<Map<String, Value>>, Problem> {
         self.typed(name, "an object")
     }
-}
-
-/// The problem of a body that is not JSON, with the place (S-27).
-pub(crate) fn malformed(error: &serde_json::Error) -> Problem {
-    let (line, column) = (error.line().max(1), error.column().max(1));
-    let text = error.to_string();
-    let why = text.split(" at line ").next().unwrap_or(&text).to_owned();
-    Problem::new(Code::Malformed, format!("the body is not JSON: {why}")).with("line", line).with("column", column)
 }
 
 /// The problem of a member that the route does not have (S-28).

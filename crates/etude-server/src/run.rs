@@ -9,13 +9,14 @@ use etude_runs::document::Document;
 use etude_runs::header::Header;
 use etude_runs::inspect::{Bytes, Replay};
 use etude_runs::target::Target;
-use etude_runtime::engine::{Cause, Counts, Cursor, Error, Limits, Query, RunRow, RunState, RunView, Takes, name_of};
+use etude_runtime::engine::{Cause, Counts, Cursor, Limits, Query, RunRow, RunState, RunView, Takes, name_of};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
+use crate::blocking::blocking;
 use crate::effect::Wanted;
-use crate::problem::{Code, Problem};
+use crate::problem::{Code, Problem, engine_failed, no_run};
 use crate::query::invalid;
 use crate::reading::{Reading, Readings};
 use crate::request::{Call, Respond, Tagged, json_response, not_modified, tag_of, text_response};
@@ -37,32 +38,6 @@ const FILTERS: [&str; 9] = ["status", "app", "pipeline", "machine", "cause", "la
 
 /// How many runs are read at once where a token sees only some of them.
 const PAGE: u32 = 200;
-
-/// The problem of a journal that fails.
-pub(crate) fn engine_failed(error: &Error) -> Problem {
-    match error {
-        Error::Unknown(_) | Error::Ambiguous { .. } => no_run(),
-        Error::Moved(run) => Problem::new(Code::RunIsBusy, error.to_string()).with("run_id", run.as_str()),
-        Error::Busy { run, holder } => {
-            let pid = holder.as_ref().and_then(|holder| holder.pid);
-            let problem = Problem::new(Code::RunIsBusy, error.to_string()).with("run_id", run.as_str());
-            pid.into_iter().fold(problem, |problem, pid| problem.with("pid", pid))
-        }
-        _ => Problem::new(Code::JournalUnavailable, error.to_string()),
-    }
-}
-
-/// The problem of a run that does not exist, or that the token does not see (S-16).
-pub(crate) fn no_run() -> Problem {
-    Problem::not_found("there is no such run")
-}
-
-/// Does blocking work away from the threads that drive runs.
-pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
-) -> Result<T, Problem> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(Problem::new(Code::Bug, "a handler panicked")))
-}
 
 /// The row of a run that the caller may see.
 pub(crate) fn visible(server: &Server, caller: &Caller, id: &str) -> Result<RunRow, Problem> {
@@ -210,12 +185,7 @@ pub(crate) fn filter(call: &Call) -> Result<Option<Query>, Problem> {
 
 fn time(call: &Call, name: &str) -> Result<Option<i64>, Problem> {
     let Some(text) = call.query.get(name) else { return Ok(None) };
-    parse_time(text).map(Some).ok_or_else(|| invalid(name, format!("`{name}` is an RFC 3339 time")))
-}
-
-/// Milliseconds since 1970 of an RFC 3339 time.
-pub(crate) fn parse_time(text: &str) -> Option<i64> {
-    etude::clock::from_rfc3339(text)
+    etude::clock::from_rfc3339(text).map(Some).ok_or_else(|| invalid(name, format!("`{name}` is an RFC 3339 time")))
 }
 
 /// The filters of a list: a cursor is for the same ones only.

@@ -19,12 +19,12 @@ use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
 use crate::app::NotLoaded;
+use crate::blocking::blocking;
 use crate::key;
 use crate::ledger::{self, Page};
 use crate::problem::{Code, Problem};
 use crate::query::invalid;
 use crate::request::{Call, Respond, json_response, tagged};
-use crate::run::{blocking, parse_time};
 use crate::server::{ServedApp, Server};
 use crate::token::Caller;
 
@@ -290,7 +290,7 @@ pub(crate) async fn next(call: Call) -> Respond {
     let find = find(&call)?;
     let count = usize::try_from(call.query.number("count", 1, 100, 5)?).unwrap_or(5);
     let from = match call.query.get("from") {
-        Some(text) => parse_time(text).ok_or_else(|| invalid("from", "`from` is an RFC 3339 time"))?,
+        Some(text) => etude::clock::from_rfc3339(text).ok_or_else(|| invalid("from", "`from` is an RFC 3339 time"))?,
         None => call.server.clock().now_ms(),
     };
     let times = blocking(move || {
@@ -323,7 +323,9 @@ pub(crate) async fn ticks(call: Call) -> Respond {
 pub(crate) async fn pause(call: Call) -> Respond {
     let members = call.json(&["reason", "until"]).await?;
     let until = members.text("until")?;
-    let time = |text: String| parse_time(&text).ok_or_else(|| members.invalid("until", "`until` is an RFC 3339 time"));
+    let time = |text: String| {
+        etude::clock::from_rfc3339(&text).ok_or_else(|| members.invalid("until", "`until` is an RFC 3339 time"))
+    };
     let (reason, until_ms) = (members.text("reason")?, until.map(time).transpose()?);
     moved(&call, move |kept| Kept { is_paused: true, reason: reason.clone(), until_ms, ..kept }).await
 }
@@ -398,7 +400,7 @@ pub(crate) async fn backfill(call: Call) -> Respond {
     let time = |name: &str| {
         let detail = format!("`{name}` is an RFC 3339 time");
         let text = members.text(name)?;
-        text.and_then(|text| parse_time(&text)).ok_or_else(|| members.invalid(name, detail))
+        text.and_then(|text| etude::clock::from_rfc3339(&text)).ok_or_else(|| members.invalid(name, detail))
     };
     let (from, to) = (time("from")?, time("to")?);
     if from >= to {

@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use etude_runtime::engine::{RunRow, RunState};
 
-use crate::problem::Problem;
-use crate::run::{engine_failed, result_of, result_so_far};
+use crate::problem::{Problem, engine_failed};
+use crate::run::{result_of, result_so_far};
 use crate::server::Server;
 
 /// A day, in milliseconds.

@@ -20,10 +20,11 @@ use serde_json::{Map, Value, json};
 
 use crate::admission::{self, Candidate, Full};
 use crate::app::{NotLoaded, not_loaded};
+use crate::blocking::blocking;
 use crate::key;
-use crate::problem::{Code, Problem};
+use crate::problem::{Code, Problem, engine_failed};
 use crate::request::{Call, Members, Respond, text_response};
-use crate::run::{self, blocking, engine_failed, parse_time};
+use crate::run;
 use crate::server::{ServedApp, Server};
 use crate::token::Caller;
 
@@ -381,7 +382,8 @@ fn placement(members: &Members, by: &str) -> Result<Placement, Problem> {
     }
     let not_before = members.text("not_before")?;
     let time = |text: String| {
-        parse_time(&text).ok_or_else(|| members.invalid("not_before", "`not_before` is an RFC 3339 time"))
+        etude::clock::from_rfc3339(&text)
+            .ok_or_else(|| members.invalid("not_before", "`not_before` is an RFC 3339 time"))
     };
     Ok(Placement {
         cause: Cause::Api,

@@ -6,8 +6,10 @@ use etude_runs::listing::{self, Group};
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use crate::blocking::blocking;
+use crate::problem::engine_failed;
 use crate::request::{Call, Respond, json_response};
-use crate::run::{blocking, engine_failed, filter, page};
+use crate::run::{filter, page};
 
 /// `GET /v1/runs/stats`: success, durations, cost and failures of the last runs, and what each model did.
 pub(crate) async fn stats(call: Call) -> Respond {

@@ -28,10 +28,11 @@ use tokio::time::Interval;
 
 use self::aside::Asides;
 use self::news::Awaited;
-use crate::problem::{Code, Problem};
+use crate::blocking::blocking;
+use crate::problem::{Code, Problem, engine_failed};
 use crate::query::invalid;
 use crate::request::{Call, Respond, tagged};
-use crate::run::{blocking, engine_failed, visible};
+use crate::run::visible;
 use crate::server::Server;
 use crate::token::Caller;
 

@@ -10,11 +10,12 @@ use etude_runs::inspect::{self, Inspected};
 use etude_runtime::engine::RunState;
 use serde_json::{Value, json};
 
+use crate::blocking::blocking;
 use crate::problem::Problem;
 use crate::query::invalid;
 use crate::reading::Reading;
 use crate::request::{Call, Respond, tagged};
-use crate::run::{blocking, visible};
+use crate::run::visible;
 use crate::server::Server;
 use work::{Parent, Rejections, Work};
 

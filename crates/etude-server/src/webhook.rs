@@ -17,10 +17,10 @@ use serde_json::{Map, Value, json};
 
 use crate::admission::{self, Admission, Candidate, Full};
 use crate::app::not_loaded;
+use crate::blocking::blocking;
 use crate::ledger::{self, Page};
-use crate::problem::{Code, Problem};
-use crate::request::{Call, Respond, json_response, malformed};
-use crate::run::blocking;
+use crate::problem::{Code, Problem, malformed};
+use crate::request::{Call, Respond, json_response};
 use crate::schedule::broken;
 use crate::server::{ServedApp, Server};
 

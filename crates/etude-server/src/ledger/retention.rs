@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use etude_runtime::engine::{KEY_LIFE_MS, OldEntries};
 use etude_spec::automation::{Automation, Schedule};
 
-use crate::problem::Problem;
-use crate::run::engine_failed;
+use crate::problem::{Problem, engine_failed};
 use crate::server::{ServedApp, Server};
 use crate::{notice, once, schedule, webhook};
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 use etude_runtime::engine::{Query, RunRow};
 use serde_json::Value;
 
-use crate::run::{blocking, engine_failed};
+use crate::blocking::blocking;
+use crate::problem::engine_failed;
 use crate::server::Server;
 use crate::{client, work};
 

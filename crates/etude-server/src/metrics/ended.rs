@@ -8,8 +8,8 @@ use etude_runtime::engine::{RunRow, name_of};
 use serde_json::Value;
 
 use super::text::{Histogram, Kind, Text};
-use crate::problem::Problem;
-use crate::run::{engine_failed, result_of};
+use crate::problem::{Problem, engine_failed};
+use crate::run::result_of;
 use crate::server::Server;
 use crate::token::Caller;
 

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use super::Found;
 use crate::ledger;
-use crate::problem::Problem;
-use crate::run::{engine_failed, result_of};
+use crate::problem::{Problem, engine_failed};
+use crate::run::result_of;
 use crate::server::{ServedApp, Server};
 
 /// Changes of runs that are read at once.

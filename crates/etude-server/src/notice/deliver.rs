@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use super::Found;
 use super::reach::{self, Outcome, Parcel};
+use crate::blocking::blocking;
 use crate::ledger;
 use crate::problem::Problem;
-use crate::run::blocking;
 use crate::server::Server;
 
 /// The time after each failed attempt until the next one, in milliseconds.

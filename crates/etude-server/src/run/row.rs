@@ -11,9 +11,8 @@ use etude_runtime::engine::{Engine, RunRow, RunState, RunView};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::engine_failed;
 use super::wire::{Links, Row, raw};
-use crate::problem::Problem;
+use crate::problem::{Problem, engine_failed};
 use crate::server::Server;
 
 /// Rows that are kept, most of them shorter than a kilobyte.

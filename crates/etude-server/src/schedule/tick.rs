@@ -17,8 +17,7 @@ use crate::admission::{self, Admission, Candidate, Full};
 use crate::app::not_loaded;
 use crate::ledger;
 use crate::notice::{self, Skipped};
-use crate::problem::{Code, Problem};
-use crate::run::engine_failed;
+use crate::problem::{Code, Problem, engine_failed};
 use crate::server::Server;
 
 /// Skipped ticks that are looked at for a missing notice.

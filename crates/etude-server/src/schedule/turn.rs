@@ -7,9 +7,9 @@ use std::time::Duration;
 use etude_runtime::engine::EntryQuery;
 
 use super::{Found, Kept, due, tick};
+use crate::blocking::blocking;
 use crate::ledger::{self, retention};
 use crate::problem::Problem;
-use crate::run::blocking;
 use crate::server::Server;
 
 /// The longest time between two looks.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use axum::body::Bytes;
 
 use super::{Permit, Pieces, Waiting, Wake, form, stream};
-use crate::problem::Problem;
+use crate::blocking::blocking;
+use crate::problem::{Problem, engine_failed};
 use crate::query::invalid;
 use crate::request::{Call, Respond};
-use crate::run::{blocking, engine_failed, row_text};
+use crate::run::row_text;
 use crate::token::Caller;
 
 /// `GET /live`: says that the journal has changed. Pages then read their own routes again, so it carries no content.

@@ -14,8 +14,8 @@ use etude_runtime::record;
 use super::drive;
 use crate::decision;
 use crate::notice;
-use crate::problem::Problem;
-use crate::run::{engine_failed, result_in};
+use crate::problem::{Problem, engine_failed};
+use crate::run::result_in;
 use crate::server::Server;
 use crate::stopped::{MAX_ATTEMPTS, Next};
 
