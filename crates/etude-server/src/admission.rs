@@ -13,7 +13,8 @@ use serde_json::Value;
 
 use crate::act;
 use crate::problem::{Code, Problem, engine_failed};
-use crate::server::{ServedApp, Server};
+use crate::server::Server;
+use crate::settings::ServedApp;
 use crate::start::invalid_input;
 
 /// A run that is about to be accepted.

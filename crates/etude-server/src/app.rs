@@ -17,7 +17,8 @@ use crate::blocking::blocking;
 use crate::learned::Move;
 use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond, json_response, text_response};
-use crate::server::{ServedApp, Server};
+use crate::server::Server;
+use crate::settings::ServedApp;
 use crate::token::Caller;
 
 /// Configuration, definitions and models, which the program around the server knows.

@@ -9,7 +9,8 @@ use serde_json::Value;
 use crate::blocking::blocking;
 use crate::problem::Problem;
 use crate::request::{Call, Respond, json_response};
-use crate::server::{ServedApp, Server};
+use crate::server::Server;
+use crate::settings::ServedApp;
 
 /// What a person does with a learned pipeline.
 #[derive(Debug, Clone, PartialEq, Eq)]

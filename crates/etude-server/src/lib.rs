@@ -20,9 +20,11 @@ mod key;
 mod learned;
 mod ledger;
 pub mod listen;
+mod log;
 mod login;
 pub mod mcp;
 mod metrics;
+mod names;
 mod notice;
 mod once;
 mod page;
@@ -37,6 +39,7 @@ mod schedule;
 mod serve;
 mod server;
 mod session;
+mod settings;
 mod spending;
 mod start;
 mod stats;
@@ -50,12 +53,14 @@ mod worker;
 
 pub use app::{Apps, NotLoaded, Ran, RunObserver};
 pub use learned::Move;
+pub use log::{Log, LogLine};
 pub use page::leading_to;
 pub use problem::{Code, Problem};
 pub use route::{Needs, Route, Takes, routes};
 pub use serve::serve;
-pub use server::{Log, LogLine, ServedApp, Server, Settings};
-pub use worker::{Event, Events, Stopped, Worker, work_alone};
+pub use server::Server;
+pub use settings::{ServedApp, Settings, Worker};
+pub use worker::{Event, Events, Stopped, work_alone};
 
 /// The description of the interface, OpenAPI 3.1.
 pub const OPENAPI: &str = include_str!("openapi.json");

@@ -20,7 +20,8 @@ use crate::problem::{Code, Problem};
 use crate::reading::Readings;
 use crate::route::{self, Entered};
 use crate::run::visible;
-use crate::server::{ServedApp, Server};
+use crate::server::Server;
+use crate::settings::ServedApp;
 use crate::token::{Caller, Scope};
 
 mod beside;

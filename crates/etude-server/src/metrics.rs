@@ -20,9 +20,10 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use self::ended::Ended;
 use self::text::{Histogram, Kind, Text};
 use crate::blocking::blocking;
+use crate::log::LogLine;
 use crate::request::{Call, Respond};
 use crate::run::counted;
-use crate::server::{LogLine, Server};
+use crate::server::Server;
 use crate::token::Caller;
 
 /// The numbers that only this process has.

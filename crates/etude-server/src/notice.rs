@@ -20,7 +20,8 @@ use crate::ledger::{self, Page};
 use crate::problem::{Problem, engine_failed};
 use crate::request::{Call, Respond, json_response};
 use crate::schedule::broken;
-use crate::server::{ServedApp, Server};
+use crate::server::Server;
+use crate::settings::ServedApp;
 
 pub(crate) use collect::{Skipped, report_before, skipped};
 

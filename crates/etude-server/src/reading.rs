@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use crate::listen::Peer;
     use crate::route::{self, Entered};
-    use crate::server::ServedApp;
+    use crate::settings::ServedApp;
     use crate::token::Caller;
     use crate::work::tests::serving;
 

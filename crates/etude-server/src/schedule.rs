@@ -25,7 +25,8 @@ use crate::ledger::{self, Page};
 use crate::problem::{Code, Problem};
 use crate::query::invalid;
 use crate::request::{Call, Respond, json_response, tagged};
-use crate::server::{ServedApp, Server};
+use crate::server::Server;
+use crate::settings::ServedApp;
 use crate::token::Caller;
 
 pub(crate) use turn::turns;

@@ -27,6 +27,7 @@ use tower_service::Service;
 
 use crate::door;
 use crate::listen::{Listening, Peer};
+use crate::log::LogLine;
 use crate::notice;
 use crate::page;
 use crate::patient::Patient;
@@ -34,7 +35,7 @@ use crate::problem::{Code, Problem};
 use crate::reading::Readings;
 use crate::route::{self, Entered, Failed, Matched};
 use crate::schedule;
-use crate::server::{LogLine, Server};
+use crate::server::Server;
 use crate::stream;
 use crate::work;
 
@@ -321,7 +322,7 @@ mod tests {
     use crate::app::{Apps, NotLoaded};
     use crate::clock::Clock;
     use crate::listen::Addresses;
-    use crate::server::Settings;
+    use crate::settings::Settings;
 
     struct NoApps;
 

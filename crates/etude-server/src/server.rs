@@ -1,131 +1,30 @@
 //! The state that all requests share.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use etude_runtime::engine::Engine;
-use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::app::Apps;
 use crate::body::Room;
 use crate::clock::Clock;
-use crate::door::Names;
 use crate::ledger::retention::Retention;
 use crate::listen::Addresses;
+use crate::log::{Log, LogLine};
 use crate::metrics::Metrics;
+use crate::names::Names;
 use crate::notice::Notices;
 use crate::run::{Documents, Rows};
 use crate::schedule::Schedules;
 use crate::session::{Sessions, Throttle};
+use crate::settings::Settings;
 use crate::spending::Spending;
 use crate::stream::Stories;
 use crate::token::Tokens;
 use crate::webhook::Refused;
 use crate::work::Works;
-use crate::worker::Worker;
-
-/// An app that is served.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServedApp {
-    /// Its name in the interface.
-    pub slug: String,
-    /// Its directory, absolute.
-    pub dir: PathBuf,
-}
-
-/// How a server behaves.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// The directory of the journal.
-    pub state_dir: PathBuf,
-    /// The apps that are served.
-    pub apps: Vec<ServedApp>,
-    /// Names of the server besides the loopback addresses.
-    pub names: Vec<String>,
-    /// A proxy is in front of the server: its `X-Forwarded-*` headers count.
-    pub is_behind_proxy: bool,
-    /// The path below which a proxy serves this server: empty, or `/` and a path.
-    pub base_path: String,
-    /// Origins of other sites that may call the server.
-    pub allowed_origins: Vec<String>,
-    /// The time that runs have to finish their effects before the server stops.
-    pub drain_timeout: Duration,
-    /// Runs that are in progress at once.
-    pub max_runs: u32,
-    /// Runs that wait for their start.
-    pub max_queued: u32,
-    /// Connections over the network at once, loopback included.
-    pub max_connections: usize,
-    /// What the runs of a day (UTC) may cost before no more are accepted, in US dollars.
-    pub max_cost_per_day_usd: Option<f64>,
-    /// Bytes of the last events of a run that streams share. A client that is further behind reads the journal.
-    pub kept_events: usize,
-    /// Runs of the command line are adopted too.
-    pub adopts_all: bool,
-    /// The process is a worker: it drives runs with bundles instead of those of its apps.
-    pub worker: Option<Worker>,
-    /// The version in documents.
-    pub version: String,
-}
-
-impl Settings {
-    /// The defaults for one state directory.
-    pub fn new(state_dir: &Path, apps: Vec<ServedApp>) -> Self {
-        Self {
-            state_dir: state_dir.to_owned(),
-            apps,
-            names: Vec::new(),
-            is_behind_proxy: false,
-            base_path: String::new(),
-            allowed_origins: Vec::new(),
-            drain_timeout: Duration::from_secs(30),
-            max_runs: 32,
-            max_queued: 10_000,
-            max_connections: 1_024,
-            max_cost_per_day_usd: None,
-            kept_events: 4 * 1024 * 1024,
-            adopts_all: false,
-            worker: None,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-        }
-    }
-}
-
-/// A line of the request log.
-#[derive(Debug, Clone)]
-pub struct LogLine {
-    /// When the request arrived, in milliseconds since 1970.
-    pub at_ms: i64,
-    /// Its id.
-    pub request_id: String,
-    /// Its method.
-    pub method: String,
-    /// The pattern of its route; `None` if no route has its path.
-    pub route: Option<&'static str>,
-    /// The status of the response.
-    pub status: u16,
-    /// The name of its token.
-    pub token: Option<String>,
-    /// The time until the response began, in milliseconds.
-    pub duration_ms: u64,
-}
-
-impl LogLine {
-    /// The line as a document. It has no query, no body and no secret.
-    pub fn to_json(&self) -> Value {
-        json!({
-            "at": etude::clock::rfc3339(self.at_ms), "request_id": self.request_id, "method": self.method,
-            "route": self.route, "status": self.status, "token": self.token, "duration_ms": self.duration_ms,
-        })
-    }
-}
-
-/// Receives the lines of the request log.
-pub type Log = Box<dyn Fn(&LogLine) + Send + Sync>;
 
 /// What all requests share.
 pub struct Server {

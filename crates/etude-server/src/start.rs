@@ -25,7 +25,8 @@ use crate::key;
 use crate::problem::{Code, Problem, engine_failed};
 use crate::request::{Call, Members, Respond, text_response};
 use crate::run;
-use crate::server::{ServedApp, Server};
+use crate::server::Server;
+use crate::settings::ServedApp;
 use crate::token::Caller;
 
 /// The largest body: an input of 16 MiB, and a mebibyte for everything else.

@@ -22,7 +22,8 @@ use crate::ledger::{self, Page};
 use crate::problem::{Code, Problem, malformed};
 use crate::request::{Call, Respond, json_response};
 use crate::schedule::broken;
-use crate::server::{ServedApp, Server};
+use crate::server::Server;
+use crate::settings::ServedApp;
 
 /// The largest body.
 pub(crate) const BODY: usize = 8 * 1024 * 1024;

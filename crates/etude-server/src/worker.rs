@@ -13,21 +13,6 @@ use crate::work;
 /// How often a worker looks at its own standing.
 const CLOCK: Duration = Duration::from_millis(100);
 
-/// What a worker does.
-#[derive(Debug, Clone)]
-pub struct Worker {
-    /// The queues from which it takes runs, the first one first.
-    pub queues: Vec<String>,
-    /// Number of runs that it drives at once.
-    pub places: usize,
-    /// It stops after this time without a run.
-    pub idle: Option<Duration>,
-    /// Between two looks at the queues.
-    pub poll: Duration,
-    /// Workers that may die in a row with a run that gains no record, until the run ends as failed (K-35); 0: any number.
-    pub max_crashes: u32,
-}
-
 /// What happened to a run of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {

@@ -9,7 +9,8 @@ use etude_runtime::engine::{KEY_LIFE_MS, OldEntries};
 use etude_spec::automation::{Automation, Schedule};
 
 use crate::problem::{Problem, engine_failed};
-use crate::server::{ServedApp, Server};
+use crate::server::Server;
+use crate::settings::ServedApp;
 use crate::{notice, once, schedule, webhook};
 
 const HOUR_MS: i64 = 60 * 60 * 1_000;

@@ -16,7 +16,8 @@ use super::Found;
 use crate::ledger;
 use crate::problem::{Problem, engine_failed};
 use crate::run::result_of;
-use crate::server::{ServedApp, Server};
+use crate::server::Server;
+use crate::settings::ServedApp;
 
 /// Changes of runs that are read at once.
 const CHANGES: u32 = 200;

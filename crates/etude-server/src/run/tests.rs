@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use crate::listen::Peer;
 use crate::reading::Readings;
 use crate::route::{self, Entered};
-use crate::server::{ServedApp, Server};
+use crate::server::Server;
+use crate::settings::ServedApp;
 use crate::token::Caller;
 use crate::work::tests::serving;
 

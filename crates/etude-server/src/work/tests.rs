@@ -21,9 +21,10 @@ use crate::app::{Apps, NotLoaded};
 use crate::blocking::blocking;
 use crate::clock::Clock;
 use crate::listen::Addresses;
-use crate::server::{LogLine, ServedApp, Server, Settings};
+use crate::log::LogLine;
+use crate::server::Server;
+use crate::settings::{ServedApp, Settings, Worker};
 use crate::stopped::Next;
-use crate::worker::Worker;
 
 /// No bundle can be unpacked.
 struct NoBundles;

@@ -1,0 +1,35 @@
+//! The request log.
+
+use serde_json::{Value, json};
+
+/// A line of the request log.
+#[derive(Debug, Clone)]
+pub struct LogLine {
+    /// When the request arrived, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// Its id.
+    pub request_id: String,
+    /// Its method.
+    pub method: String,
+    /// The pattern of its route; `None` if no route has its path.
+    pub route: Option<&'static str>,
+    /// The status of the response.
+    pub status: u16,
+    /// The name of its token.
+    pub token: Option<String>,
+    /// The time until the response began, in milliseconds.
+    pub duration_ms: u64,
+}
+
+impl LogLine {
+    /// The line as a document. It has no query, no body and no secret.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "at": etude::clock::rfc3339(self.at_ms), "request_id": self.request_id, "method": self.method,
+            "route": self.route, "status": self.status, "token": self.token, "duration_ms": self.duration_ms,
+        })
+    }
+}
+
+/// Receives the lines of the request log.
+pub type Log = Box<dyn Fn(&LogLine) + Send + Sync>;
