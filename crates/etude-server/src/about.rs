@@ -29,7 +29,7 @@ const MAX_TURN: Duration = Duration::from_secs(60);
 /// `GET /readyz`: the journal can be read and its disk written, the clock loop turns, and the server is not about to stop.
 pub(crate) async fn readiness(call: Call) -> Respond {
     let server = Arc::clone(&call.server);
-    if server.is_draining() {
+    if server.context().is_draining() {
         return Err(Problem::new(Code::Draining, "the server is about to stop"));
     }
     let unavailable = |why: String| Problem::new(Code::JournalUnavailable, why);
@@ -77,9 +77,9 @@ pub(crate) async fn server(call: Call) -> Respond {
     let mut document = json!({
         "version": settings.version, "pid": std::process::id(), "apps": apps,
         "limits": {"max_runs": settings.max_runs, "max_queued": settings.max_queued},
-        "draining": call.server.is_draining(), "addresses": call.server.addresses().urls(),
+        "draining": call.server.context().is_draining(), "addresses": call.server.addresses().urls(),
         "base_path": settings.base_path,
-        "url": call.server.origin().map(|origin| format!("{origin}{}", settings.base_path)),
+        "url": call.server.context().origin().map(|origin| format!("{origin}{}", settings.base_path)),
     });
     if call.caller()?.may(Scope::Admin) {
         document["tokens"] = call.server.tokens().list().map_err(|e| tokens_failed(&e))?.into();

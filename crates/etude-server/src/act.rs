@@ -19,7 +19,7 @@ use crate::blocking::blocking;
 use crate::notice;
 use crate::problem::{Code, Problem, engine_failed};
 use crate::request::{Call, Respond, text_response};
-use crate::run::{row_text, visible};
+use crate::run::row_text;
 use crate::server::Server;
 use crate::start::limits;
 use crate::work::{self, Control};
@@ -52,7 +52,7 @@ pub(crate) async fn cancel(call: Call) -> Respond {
     let (server, id) = (Arc::clone(&call.server), call.param("id").to_owned());
     let of = id.clone();
     let cancelled = blocking(move || {
-        let row = visible(&server, &caller, &of)?;
+        let row = server.context().visible(&caller, &of)?;
         if row.state.is_final() {
             return Err(over(&row));
         }
@@ -67,7 +67,7 @@ pub(crate) fn cancel_run(server: &Arc<Server>, row: &RunRow, reason: &str, kills
     let runtime = tokio::runtime::Handle::current();
     let engine = server.engine();
     if !server.works().has(&row.id) {
-        let definition = server.definition(&row.app, &row.target).ok().map(|(_, definition)| definition);
+        let definition = server.context().definition(&row.app, &row.target).ok().map(|(_, definition)| definition);
         let is_done = queue::cancel(&**engine, definition.as_ref(), &row.id, reason);
         if runtime.block_on(is_done).map_err(|e| engine_failed(&e))? {
             return Ok(());
@@ -114,7 +114,7 @@ async fn continued(call: &Call, accept_changes: bool, limits: Limits, from: Opti
     let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
     let of = id.clone();
     let resumed = blocking(move || {
-        let row = visible(&server, &caller, &of)?;
+        let row = server.context().visible(&caller, &of)?;
         if row.state == RunState::Succeeded && from.is_none() {
             return Err(over(&row));
         }
@@ -134,14 +134,15 @@ async fn continued(call: &Call, accept_changes: bool, limits: Limits, from: Opti
         }
         notice::report_before(&server, &row)?;
         // A process that holds the run is named before anything else is checked. It counts like one from the queue (S-91, S-92).
-        let session = engine.take(&of, &server.limits(), server.clock().now_ms()).map_err(|e| engine_failed(&e))?;
+        let session =
+            engine.take(&of, &server.context().limits(), server.clock().now_ms()).map_err(|e| engine_failed(&e))?;
         let session = session.ok_or_else(|| {
             let detail =
                 "the server, or the pipeline with this key, has as many runs in progress as its `max_runs` allows";
             Problem::new(Code::RunIsBusy, detail).with("run_id", of.as_str()).hint("resume it when one has ended")
         })?;
         let view = engine.view(&of).map_err(|e| engine_failed(&e))?;
-        let loaded = server.definition(&row.app, &row.target);
+        let loaded = server.context().definition(&row.app, &row.target);
         let (disk, definition) = loaded.map_err(|error| not_loaded(error, "", &row.target))?;
         let changes = etude::changes(&view, &definition, &disk, &*engine.blobs());
         let changes = changes.map_err(|e| Problem::new(Code::DefinitionInvalid, e.to_string()))?;
@@ -181,7 +182,7 @@ fn change_json(change: &Change) -> Value {
 pub(crate) async fn delete(call: Call) -> Respond {
     let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
     let deleted = blocking(move || {
-        let row = visible(&server, &caller, &id)?;
+        let row = server.context().visible(&caller, &id)?;
         let busy = || Problem::new(Code::RunIsBusy, format!("run `{id}` has not ended: {}", row.state.word()));
         if !row.state.is_final() {
             return Err(match server.engine().claim(&id) {

@@ -83,7 +83,7 @@ pub(crate) fn admit(
     candidate: Candidate,
 ) -> Result<Admission, Problem> {
     let Candidate { request, mut placement, has_priority, keys, tick } = candidate;
-    let automation = server.automation(app)?;
+    let automation = server.context().automation(app)?;
     let name = name_of_target(definition);
     let limits = automation.limits.iter().find(|limits| limits.name == name).cloned().unwrap_or_default();
     if !has_priority {

@@ -8,7 +8,7 @@ use etude::disk::Disk;
 use etude::runner::{Error, RunResult, Runner};
 use etude_runs::target::Target;
 use etude_runtime::driver::Progress;
-use etude_runtime::engine::{Boxed, NewRun, RunRow, name_of};
+use etude_runtime::engine::{Boxed, NewRun};
 use etude_spec::Diagnostic;
 use etude_spec::automation::Automation;
 use serde_json::{Value, json};
@@ -165,57 +165,6 @@ pub enum NotLoaded {
     Unreachable(String),
 }
 
-impl Server {
-    /// The served app of a slug.
-    pub(crate) fn app(&self, slug: &str) -> Option<&ServedApp> {
-        self.settings().apps.iter().find(|app| app.slug == slug)
-    }
-
-    /// The slug of a run's app.
-    pub(crate) fn slug(&self, dir: &str) -> Option<&str> {
-        self.settings().apps.iter().find(|app| app.dir.to_str() == Some(dir)).map(|app| app.slug.as_str())
-    }
-
-    /// The served app of a run.
-    pub(crate) fn app_of(&self, row: &RunRow) -> Option<&ServedApp> {
-        self.settings().apps.iter().find(|app| app.dir.to_str() == Some(&row.app))
-    }
-
-    /// The directories of all served apps.
-    pub(crate) fn dirs(&self) -> Vec<String> {
-        self.settings().apps.iter().map(|app| app.dir.display().to_string()).collect()
-    }
-
-    /// True if the caller may see a run (S-16).
-    pub(crate) fn shows(&self, caller: &Caller, row: &RunRow) -> bool {
-        self.slug(&row.app).is_some() && caller.covers(name_of(&row.target))
-    }
-
-    /// The definition of a target that a new run may begin with. A learned pipeline that is not in use is unknown to whatever starts
-    /// runs: requests, webhooks and schedules (L-36).
-    pub(crate) fn startable(&self, app: &Path, target: &Target) -> Result<(Disk, Definition), NotLoaded> {
-        let (disk, definition) = self.apps().load(app, target)?;
-        if let (Some(name), true) = (target.pipeline(), definition.learned.is_some()) {
-            let is_routed = etude_evidence::is_routed(&**self.engine(), &disk, name);
-            if !is_routed.map_err(|error| NotLoaded::Unreachable(error.to_string()))? {
-                return Err(NotLoaded::Unknown { known: Vec::new() });
-            }
-        }
-        Ok((disk, definition))
-    }
-
-    /// The definition of a run's target as it is now.
-    pub(crate) fn definition(&self, app: &str, target: &str) -> Result<(Disk, Definition), NotLoaded> {
-        self.apps().load(Path::new(app), &Target::parse(target))
-    }
-
-    /// The definition of a run's target, of the app that it brings along if it does.
-    pub(crate) fn definition_for(&self, run: &NewRun) -> Result<(Disk, Definition), NotLoaded> {
-        let app = self.apps().place(run)?;
-        self.apps().load(&app, &Target::parse(&run.target))
-    }
-}
-
 /// The problem of a target that cannot be loaded. `pointer` is the member that names it.
 pub(crate) fn not_loaded(error: NotLoaded, pointer: &str, name: &str) -> Problem {
     match error {
@@ -245,7 +194,12 @@ pub(crate) async fn list(call: Call) -> Respond {
 
 /// `GET /v1/apps/{app}`.
 pub(crate) async fn show(call: Call) -> Respond {
-    let app = call.server.app(call.param("app")).cloned().ok_or_else(|| Problem::not_found("there is no such app"))?;
+    let app = call
+        .server
+        .context()
+        .app(call.param("app"))
+        .cloned()
+        .ok_or_else(|| Problem::not_found("there is no such app"))?;
     let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
     let document = tokio::task::spawn_blocking(move || document(&server, &caller, &app)).await;
     let document = document.map_err(|_| Problem::new(Code::Bug, "the document of the app panicked"))??;
@@ -270,7 +224,12 @@ fn document(server: &Server, caller: &Caller, app: &ServedApp) -> Result<Value, 
 
 /// `POST /v1/apps/{app}/route`.
 pub(crate) async fn route(call: Call) -> Respond {
-    let app = call.server.app(call.param("app")).cloned().ok_or_else(|| Problem::not_found("there is no such app"))?;
+    let app = call
+        .server
+        .context()
+        .app(call.param("app"))
+        .cloned()
+        .ok_or_else(|| Problem::not_found("there is no such app"))?;
     let members = call.json(&["request"]).await?;
     let request = request_of(members.text("request")?)?;
     let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
@@ -302,7 +261,7 @@ pub(crate) fn routed(server: &Server, caller: &Caller, app: &ServedApp, request:
 /// `POST /v1/apps/{app}/commands/{slug}`: a command of an application.
 pub(crate) async fn command(call: Call) -> Respond {
     let none = || Problem::not_found("there is no such application");
-    let app = call.server.app(call.param("app")).cloned().ok_or_else(none)?;
+    let app = call.server.context().app(call.param("app")).cloned().ok_or_else(none)?;
     let slug = call.param("slug").to_owned();
     if !call.caller()?.covers(&slug) {
         return Err(none());

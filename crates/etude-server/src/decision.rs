@@ -17,7 +17,7 @@ use crate::blocking::blocking;
 use crate::problem::{Code, Problem, engine_failed};
 use crate::query::invalid;
 use crate::request::{Call, Respond, json_response, spliced, tagged, text_response};
-use crate::run::{result_of, visible};
+use crate::run::result_of;
 use crate::server::Server;
 use crate::token::Caller;
 use crate::work;
@@ -35,7 +35,7 @@ pub(crate) async fn list(call: Call) -> Respond {
     let after = call.query.get("cursor").map(Place::from_cursor).transpose()?;
     let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
     let page = blocking(move || {
-        let apps = server.dirs();
+        let apps = server.context().dirs();
         if apps.is_empty() {
             return Ok((Vec::new(), None));
         }
@@ -134,7 +134,7 @@ pub(crate) async fn show(call: Call) -> Respond {
     let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
     let document = blocking(move || {
         let (run, _) = id.split_once(':').ok_or_else(no_decision)?;
-        let row = visible(&server, &caller, run).map_err(|_| no_decision())?;
+        let row = server.context().visible(&caller, run).map_err(|_| no_decision())?;
         open_of(&server, &row)?.into_iter().find(|decision| decision["id"] == *id).ok_or_else(no_decision)
     });
     Ok(tagged(&call.headers, document.await?.to_string()))
@@ -219,7 +219,7 @@ pub(crate) async fn decide(call: Call) -> Respond {
 
 fn decided(server: &Arc<Server>, caller: &Caller, id: &str, given: Given) -> Result<String, Problem> {
     let (run, effect) = id.split_once(':').ok_or_else(no_decision)?;
-    let row = visible(server, caller, run).map_err(|_| no_decision())?;
+    let row = server.context().visible(caller, run).map_err(|_| no_decision())?;
     let engine = server.engine();
     let key = record::decision_key(effect, &given.question);
     // The result is read before the signals: a question that is gone from it has its decision among them.

@@ -16,7 +16,6 @@ use crate::blocking::blocking;
 use crate::problem::Problem;
 use crate::query::invalid;
 use crate::request::{Call, Respond, tagged};
-use crate::run::visible;
 
 /// The definition that the path names.
 async fn load(call: &Call) -> Result<Definition, Problem> {
@@ -26,7 +25,7 @@ async fn load(call: &Call) -> Result<Definition, Problem> {
     };
     let name = target.pipeline().or(target.machine()).unwrap_or_default().to_owned();
     let none = || Problem::not_found("there is no such pipeline or machine");
-    let app = call.server.app(call.param("app")).cloned().ok_or_else(none)?;
+    let app = call.server.context().app(call.param("app")).cloned().ok_or_else(none)?;
     if !call.caller()?.covers(&name) {
         return Err(none());
     }
@@ -70,7 +69,7 @@ async fn with_states(call: &Call, definition: &Definition, mut graph: Graph, run
     let readings = call.readings.clone();
     blocking(move || {
         let none = || invalid("run", "`run` is a run of this pipeline or machine");
-        let row = visible(&server, &caller, &id).map_err(|_| none())?;
+        let row = server.context().visible(&caller, &id).map_err(|_| none())?;
         if row.app != app || row.target != target {
             return Err(none());
         }

@@ -17,7 +17,6 @@ use crate::blocking::blocking;
 use crate::problem::{Code, Problem};
 use crate::query::invalid;
 use crate::request::{Call, Respond, not_modified, tag_of, tagged, text_response};
-use crate::run::visible;
 use crate::tree::Described;
 
 /// Bytes of a stream that are in memory at once.
@@ -35,7 +34,7 @@ async fn documents<T: Send + 'static>(
     let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
     let readings = call.readings.clone();
     let chosen = blocking(move || {
-        visible(&server, &caller, &id)?;
+        server.context().visible(&caller, &id)?;
         let reading = readings.of(&server, &id)?;
         choose(reading.tree(&server).effects())
     });
@@ -94,7 +93,7 @@ pub(crate) async fn stream(call: Call) -> Respond {
     let (id, effect) = (call.param("id").to_owned(), call.param("effect").to_owned());
     let (word, readings) = (call.param("stream").to_owned(), call.readings.clone());
     let response = blocking(move || {
-        visible(&server, &caller, &id)?;
+        server.context().visible(&caller, &id)?;
         let (engine, damaged) = (server.engine(), |why| Problem::new(Code::JournalUnavailable, why));
         let reading = readings.of(&server, &id)?;
         let view = &reading.view;

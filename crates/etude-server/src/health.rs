@@ -65,7 +65,7 @@ async fn respond(subject: Arc<Subject>, request: Request<Incoming>) -> Result<Re
         "/readyz" => {
             let server = subject.0.get();
             let reason = match server {
-                Some(server) => reason(&server.engine().health(), server.is_draining()),
+                Some(server) => reason(&server.engine().health(), server.context().is_draining()),
                 None => Some("disconnected"),
             };
             let status = if reason.is_none() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };

@@ -66,7 +66,7 @@ pub(crate) fn repeated(server: &Server, caller: &Caller, run_id: String, is_same
             Err(problem.with("run_id", run_id).hint("another key starts another run"))
         }
         Err(error) => Err(engine_failed(&error)),
-        Ok(row) if server.shows(caller, &row) => Ok(run_id),
+        Ok(row) if server.context().shows(caller, &row) => Ok(run_id),
         Ok(_) => Err(no_run()),
     }
 }

@@ -36,7 +36,7 @@ fn none() -> Problem {
 }
 
 fn app(call: &Call) -> Result<ServedApp, Problem> {
-    call.server.app(call.param("app")).cloned().ok_or_else(|| Problem::not_found("there is no such app"))
+    call.server.context().app(call.param("app")).cloned().ok_or_else(|| Problem::not_found("there is no such app"))
 }
 
 /// The learned pipeline that the path names, if the caller may see it (S-16).

@@ -19,7 +19,6 @@ use crate::listen::Peer;
 use crate::problem::{Code, Problem};
 use crate::reading::Readings;
 use crate::route::{self, Entered};
-use crate::run::visible;
 use crate::server::Server;
 use crate::settings::ServedApp;
 use crate::token::{Caller, Scope};
@@ -84,7 +83,7 @@ impl Routes {
             let document = problem.to_json(&self.server.settings().base_path, "");
             Reply { status: problem.code().status(), body: document.to_string().into_bytes() }
         };
-        if request.method == Method::Post && self.server.is_draining() {
+        if request.method == Method::Post && self.server.context().is_draining() {
             return refused(&Problem::new(Code::Draining, "the server is about to stop and starts nothing"));
         }
         let mut caller = self.caller.clone();
@@ -108,7 +107,8 @@ impl Routes {
         };
         let Ok(built) = built.body(body) else { return bug() };
         let server = Arc::clone(&self.server);
-        let has_no_pages = is_start && server.origin().is_none() && server.protocol_shared().others_pages().is_none();
+        let has_no_pages =
+            is_start && server.context().origin().is_none() && server.protocol_shared().others_pages().is_none();
         let readings = Readings::default();
         let entered = Entered { server, caller: Some(caller), peer: Peer::Socket, cause: Cause::Mcp, readings };
         let response = match route::local(entered, built).await {
@@ -135,7 +135,7 @@ impl Api for Routes {
     fn status<'a>(&'a self, run_id: &'a str) -> Finding<'a> {
         let (server, caller, id) = (Arc::clone(&self.server), self.caller.clone(), run_id.to_owned());
         Box::pin(async move {
-            let row = blocking(move || visible(&server, &caller, &id)).await.ok()?;
+            let row = blocking(move || server.context().visible(&caller, &id)).await.ok()?;
             Some(etude_runs::listing::status(&row).to_owned())
         })
     }
@@ -145,7 +145,8 @@ impl Api for Routes {
         Box::pin(async move {
             let read = blocking(move || {
                 // A file that cannot be read changes no setting; `etude check` reports it.
-                let of = |app: &ServedApp| Some((app.slug.clone(), settings(&server.automation(app).ok()?.mcp)));
+                let of =
+                    |app: &ServedApp| Some((app.slug.clone(), settings(&server.context().automation(app).ok()?.mcp)));
                 Ok(server.settings().apps.iter().filter_map(of).collect())
             });
             read.await.unwrap_or_default()
@@ -173,8 +174,9 @@ impl Api for Routes {
     fn skill<'a>(&'a self, skill: &'a Skill) -> Finding<'a> {
         let (server, skill) = (Arc::clone(&self.server), skill.clone());
         Box::pin(async move {
-            let text =
-                blocking(move || Ok(server.app(&skill.app).and_then(|app| server.apps().skill(&app.dir, &skill.name))));
+            let text = blocking(move || {
+                Ok(server.context().app(&skill.app).and_then(|app| server.apps().skill(&app.dir, &skill.name)))
+            });
             text.await.ok().flatten()
         })
     }
@@ -196,6 +198,6 @@ impl Api for Routes {
     }
 
     fn pages(&self) -> Option<String> {
-        self.server.origin().or_else(|| self.server.protocol_shared().others_pages().clone())
+        self.server.context().origin().or_else(|| self.server.protocol_shared().others_pages().clone())
     }
 }

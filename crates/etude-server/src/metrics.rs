@@ -84,7 +84,7 @@ impl Metrics {
 pub(crate) async fn metrics(call: Call) -> Respond {
     let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
     let counts = blocking(move || {
-        let query = Query { apps: server.dirs(), ..Query::default() };
+        let query = Query { apps: server.context().dirs(), ..Query::default() };
         if query.apps.is_empty() {
             return Ok(Counts::default());
         }

@@ -15,11 +15,11 @@ use etude_spec::automation::{Automation, Notice};
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use crate::automation::broken;
 use crate::blocking::blocking;
 use crate::ledger::{self, Page};
 use crate::problem::{Problem, engine_failed};
 use crate::request::{Call, Respond, json_response};
-use crate::schedule::broken;
 use crate::server::Server;
 use crate::settings::ServedApp;
 
@@ -71,9 +71,9 @@ pub(crate) fn book(app: &ServedApp, notice: &str) -> String {
 
 /// Reports changes and sends notices until the server stops.
 pub(crate) async fn work(server: Arc<Server>) {
-    let mut stopping = server.stopping();
+    let mut stopping = server.context().stopping();
     let mut news = server.news_of_journal();
-    while !server.is_draining() {
+    while !server.context().is_draining() {
         let of = Arc::clone(&server);
         // A journal that fails is reported by requests, and the next look may find it again.
         let _ = blocking(move || {
@@ -92,7 +92,7 @@ pub(crate) async fn work(server: Arc<Server>) {
 /// One look at all notices. A fault of one does not stop the others.
 fn look(server: &Arc<Server>) {
     for app in &server.settings().apps {
-        let Ok(automation) = server.automation(app) else { continue };
+        let Ok(automation) = server.context().automation(app) else { continue };
         for index in 0..automation.notices.len() {
             let found = Found { app: app.clone(), automation: Arc::clone(&automation), index };
             if found.notice().broken.is_empty() {
@@ -161,7 +161,7 @@ pub(crate) async fn list(call: Call) -> Respond {
         let mut documents = Vec::new();
         // A notice reports targets that a token with `--only` may not see.
         for app in server.settings().apps.iter().filter(|_| caller.only.is_empty()) {
-            documents.extend(server.automation(app)?.notices.iter().map(|notice| document(app, notice)));
+            documents.extend(server.context().automation(app)?.notices.iter().map(|notice| document(app, notice)));
         }
         Ok(documents)
     });
@@ -186,8 +186,8 @@ pub(crate) async fn deliveries(call: Call) -> Respond {
     let (slug, name) = (call.param("app").to_owned(), call.param("name").to_owned());
     let document = blocking(move || {
         let unknown = || Problem::not_found("there is no such notice");
-        let app = server.app(&slug).cloned().ok_or_else(unknown)?;
-        let automation = server.automation(&app)?;
+        let app = server.context().app(&slug).cloned().ok_or_else(unknown)?;
+        let automation = server.context().automation(&app)?;
         // A notice reports targets that a token with `--only` may not see.
         if !automation.notices.iter().any(|notice| notice.name == name) || !caller.only.is_empty() {
             return Err(unknown());
@@ -215,7 +215,7 @@ pub(crate) async fn again(call: Call) -> Respond {
         (call.param("app").to_owned(), call.param("name").to_owned(), call.param("delivery").to_owned());
     let document = blocking(move || {
         let unknown = || Problem::not_found("there is no such notice that was set aside");
-        let app = server.app(&slug).filter(|_| caller.only.is_empty()).ok_or_else(unknown)?;
+        let app = server.context().app(&slug).filter(|_| caller.only.is_empty()).ok_or_else(unknown)?;
         let (book, key) = (book(app, &name), Some(delivery_id));
         let query = EntryQuery { book, key, state: Some("failed".to_owned()), ..EntryQuery::default() };
         let failed = ledger::entries(&server, &query)?.pop().ok_or_else(unknown)?;

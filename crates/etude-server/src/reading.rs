@@ -22,7 +22,7 @@ pub(crate) struct Reading {
 impl Reading {
     /// The definition with which the run was made, if there still is one.
     pub(crate) fn definition(&self, server: &Server) -> Option<&Definition> {
-        self.definition.get_or_init(|| server.definition_of(&self.view)).as_deref()
+        self.definition.get_or_init(|| server.context().definition_of(&self.view)).as_deref()
     }
 
     /// The result of the run, or what its journal says so far.

@@ -9,14 +9,14 @@ use etude_runs::document::Document;
 use etude_runs::header::Header;
 use etude_runs::inspect::{Bytes, Replay};
 use etude_runs::target::Target;
-use etude_runtime::engine::{Cause, Counts, Cursor, Limits, Query, RunRow, RunState, RunView, Takes, name_of};
+use etude_runtime::engine::{Cause, Counts, Cursor, Query, RunRow, RunState, RunView, name_of};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
 use crate::blocking::blocking;
 use crate::effect::Wanted;
-use crate::problem::{Code, Problem, engine_failed, no_run};
+use crate::problem::{Code, Problem, engine_failed};
 use crate::query::invalid;
 use crate::reading::{Reading, Readings};
 use crate::request::{Call, Respond, Tagged, json_response, not_modified, tag_of, text_response};
@@ -38,20 +38,6 @@ const FILTERS: [&str; 9] = ["status", "app", "pipeline", "machine", "cause", "la
 
 /// How many runs are read at once where a token sees only some of them.
 const PAGE: u32 = 200;
-
-/// The row of a run that the caller may see.
-pub(crate) fn visible(server: &Server, caller: &Caller, id: &str) -> Result<RunRow, Problem> {
-    let row = server.engine().row(id).map_err(|e| engine_failed(&e))?;
-    if server.shows(caller, &row) { Ok(row) } else { Err(no_run()) }
-}
-
-/// The same without its records.
-fn outline(server: &Server, caller: &Caller, id: &str) -> Result<RunView, Problem> {
-    let outline = server.engine().outline(id).map_err(|e| engine_failed(&e))?;
-    // The beginning of an id names no run here.
-    let is_visible = outline.row.id == id && server.shows(caller, &outline.row);
-    if is_visible { Ok(outline) } else { Err(no_run()) }
-}
 
 /// `GET /v1/runs`.
 pub(crate) async fn list(call: Call) -> Respond {
@@ -136,7 +122,7 @@ pub(crate) fn counted(server: &Server, caller: &Caller, query: Query) -> Result<
 /// The runs that the query's parameters select; `None` if there can be none.
 pub(crate) fn filter(call: &Call) -> Result<Option<Query>, Problem> {
     let given = |name| call.query.get(name);
-    let mut query = Query { apps: call.server.dirs(), ..Query::default() };
+    let mut query = Query { apps: call.server.context().dirs(), ..Query::default() };
     match given("status") {
         None => {}
         Some("interrupted") => {
@@ -154,7 +140,7 @@ pub(crate) fn filter(call: &Call) -> Result<Option<Query>, Problem> {
     }
     let mut is_empty = query.apps.is_empty();
     if let Some(slug) = given("app") {
-        match call.server.app(slug) {
+        match call.server.context().app(slug) {
             Some(app) => query.apps = vec![app.dir.display().to_string()],
             None => is_empty = true,
         }
@@ -217,7 +203,7 @@ pub(crate) async fn show(call: Call) -> Respond {
     let readings = call.readings.clone();
     if call.query.flag("brief")? {
         let document = blocking(move || {
-            document_of(&server, &outline(&server, &caller, &id)?, Extent::Brief, &readings).map(Tagged::new)
+            document_of(&server, &server.context().outline(&caller, &id)?, Extent::Brief, &readings).map(Tagged::new)
         });
         return Ok(document.await?.response(&call.headers));
     }
@@ -230,7 +216,7 @@ pub(crate) async fn show(call: Call) -> Respond {
         if !is_quick && let Some(document) = kept(&server, &caller, &id)? {
             return Ok(document);
         }
-        let outline = outline(&server, &caller, &id)?;
+        let outline = server.context().outline(&caller, &id)?;
         if outline.row.state == RunState::Queued {
             // Another process may have queued it a moment ago, and waits for it.
             server.works().wake.notify_one();
@@ -245,7 +231,7 @@ pub(crate) async fn show(call: Call) -> Respond {
 
 /// The document of a run that the caller may see, if it has ended and its document was asked for before.
 fn kept(server: &Server, caller: &Caller, id: &str) -> Result<Option<Arc<Tagged>>, Problem> {
-    Ok(server.documents().get(&visible(server, caller, id)?))
+    Ok(server.documents().get(&server.context().visible(caller, id)?))
 }
 
 /// `GET /v1/runs/{id}/output`: what the run has returned, and null before.
@@ -265,7 +251,8 @@ pub(crate) async fn input(call: Call) -> Respond {
 /// A value of a run as it was written, with all digits, or the part of it that is asked for. Only that is read.
 async fn value(call: Call, of: fn(&Server, &RunView) -> Result<Option<Json>, Problem>) -> Respond {
     let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
-    let value = blocking(move || of(&server, &outline(&server, &caller, &id)?)).await?.unwrap_or_else(Json::null);
+    let value =
+        blocking(move || of(&server, &server.context().outline(&caller, &id)?)).await?.unwrap_or_else(Json::null);
     let tag = tag_of(value.digest());
     if let Some(response) = not_modified(&call.headers, &tag) {
         return Ok(response);
@@ -313,7 +300,7 @@ fn document_of(server: &Server, outline: &RunView, extent: Extent, readings: &Re
     let limits = header.as_ref().map_or_else(RunLimits::default, |header| header.limits);
     let waiting = result.filter(|_| row.state == RunState::Waiting).map(|document| document.waiting.clone());
     let place = match row.state {
-        RunState::Queued => engine.place(&row.id, &server.limits(), server.clock().now_ms()),
+        RunState::Queued => engine.place(&row.id, &server.context().limits(), server.clock().now_ms()),
         _ => Ok(None),
     };
     let place = place.map_err(|e| engine_failed(&e))?;
@@ -352,7 +339,7 @@ fn document_of(server: &Server, outline: &RunView, extent: Extent, readings: &Re
 
 /// The result so far of a run without one: what its journal says with its definition.
 fn so_far(server: &Server, view: &RunView) -> Option<Document> {
-    let definition = server.definition_of(view)?;
+    let definition = server.context().definition_of(view)?;
     let row = &view.row;
     let result = match row.state == RunState::Queued && row.started_at_ms.is_none() {
         true => etude::queue::untouched(&view.run, &definition, &*server.engine().blobs())?,
@@ -372,31 +359,6 @@ fn replayed(server: &Server, view: &RunView, definition: &Definition) -> Option<
     let (mut replay, _) = Replay::new(view, &definition.plan, &definition.app, server.engine().blobs()).ok()?;
     while replay.advance().ok()?.is_some() {}
     Some(replay.machine().snapshot())
-}
-
-impl Server {
-    /// The limits of the queue. Other servers on the same database may have other apps.
-    pub(crate) fn limits(&self) -> Limits {
-        Limits { takes: Takes::Apps(self.dirs()), ..Limits::of_default_queue(self.settings().max_runs) }
-    }
-
-    /// The definition with which a run was made: the one of today if it is the same, else that of its pins.
-    pub(crate) fn definition_of(&self, view: &RunView) -> Option<Arc<Definition>> {
-        let target = Target::parse(&view.row.target);
-        let pins = etude_runs::pins::Pins::of_records(&view.records);
-        let now = self.definition(&view.row.app, &view.row.target).ok();
-        let Some(pins) = pins else { return now.map(|(_, definition)| Arc::new(definition)) };
-        if let Some((disk, definition)) = now
-            && pins.hold(&disk)
-        {
-            return Some(Arc::new(definition));
-        }
-        let dir = self.settings().state_dir.join("serve").join(format!("pinned-{}", etude_runtime::run_id::new()));
-        let pinned = etude_runs::story::Pinned::write(&view.records, &*self.engine().blobs(), &dir).ok()??;
-        let (_, mut definition) = self.apps().load(pinned.dir(), &target).ok()?;
-        definition.app = view.row.app.clone().into();
-        Some(Arc::new(definition))
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ mod turn;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use etude::clock::rfc3339;
@@ -19,6 +19,7 @@ use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
 use crate::app::NotLoaded;
+use crate::automation::broken;
 use crate::blocking::blocking;
 use crate::key;
 use crate::ledger::{self, Page};
@@ -31,26 +32,18 @@ use crate::token::Caller;
 
 pub(crate) use turn::turns;
 
-/// How long a definition is used before its file is read again.
-const REREAD: Duration = Duration::from_secs(1);
-
 /// The largest number of ticks of one backfill.
 const MAX_BACKFILL: usize = 1_000;
 
 /// What the server remembers of schedules between two looks. The journal has everything that matters.
 #[derive(Debug, Default)]
 pub(crate) struct Schedules {
-    definitions: Mutex<BTreeMap<PathBuf, (Instant, Arc<Automation>)>>,
     looks: Mutex<BTreeMap<(PathBuf, String), turn::Look>>,
     /// The last look of the clock loop.
     turned: Mutex<Option<Instant>>,
 }
 
 impl Schedules {
-    fn definitions(&self) -> MutexGuard<'_, BTreeMap<PathBuf, (Instant, Arc<Automation>)>> {
-        self.definitions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The time since the clock loop has looked at the schedules; `None` if it has not begun.
     pub(crate) fn since_turn(&self) -> Option<Duration> {
         self.turned.lock().unwrap_or_else(PoisonError::into_inner).map(|turned| turned.elapsed())
@@ -58,27 +51,6 @@ impl Schedules {
 
     fn note_turn(&self) {
         *self.turned.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-    }
-}
-
-impl Server {
-    /// What the server does by itself for an app, at most a second old.
-    pub(crate) fn automation(&self, app: &ServedApp) -> Result<Arc<Automation>, Problem> {
-        if let Some((read, automation)) = self.schedules().definitions().get(&app.dir)
-            && read.elapsed() < REREAD
-        {
-            return Ok(Arc::clone(automation));
-        }
-        let begun = Instant::now();
-        let automation = self.apps().automation(&app.dir);
-        let automation = Arc::new(automation.map_err(|why| Problem::new(Code::DefinitionInvalid, why))?);
-        let mut known = self.schedules().definitions();
-        // A slow reader does not put back what another one has read since.
-        if let Some((_, newer)) = known.get(&app.dir).filter(|(read, _)| *read > begun) {
-            return Ok(Arc::clone(newer));
-        }
-        known.insert(app.dir.clone(), (begun, Arc::clone(&automation)));
-        Ok(automation)
     }
 }
 
@@ -186,7 +158,7 @@ fn state_book(app: &ServedApp) -> String {
 fn visible(server: &Server, caller: &Caller) -> Result<Vec<Found>, Problem> {
     let mut all = Vec::new();
     for app in &server.settings().apps {
-        let automation = server.automation(app)?;
+        let automation = server.context().automation(app)?;
         let found = |index| Found { app: app.clone(), automation: Arc::clone(&automation), index };
         all.extend((0..automation.schedules.len()).map(found));
     }
@@ -238,17 +210,12 @@ fn faults(server: &Server, found: &Found) -> Vec<Diagnostic> {
         Some(Target::Machine(name)) => RunTarget::Machine(name.clone()),
         None => return Vec::new(),
     };
-    match server.startable(&found.app.dir, &target) {
+    match server.context().startable(&found.app.dir, &target) {
         Ok((_, definition)) => schedule.misfits(&definition.input),
         Err(NotLoaded::Invalid(found)) => found.into_iter().filter(Diagnostic::is_error).collect(),
         Err(NotLoaded::Unknown { .. }) => vec![schedule.unready("the app has no such pipeline or machine in use")],
         Err(NotLoaded::Unreadable(why) | NotLoaded::Unreachable(why)) => vec![schedule.unready(&why)],
     }
-}
-
-/// The errors of an entry; null if it has none.
-pub(crate) fn broken(errors: &[Diagnostic]) -> Option<Vec<Value>> {
-    (!errors.is_empty()).then(|| errors.iter().map(etude_spec::render::json).collect())
 }
 
 /// `GET /v1/schedules`.

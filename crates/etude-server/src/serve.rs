@@ -64,7 +64,7 @@ pub async fn serve(server: Arc<Server>, listening: Listening) {
     let (mut loops, mut connections) = accept(&server, listening);
     let mut open = JoinSet::new();
     let drained = async {
-        let mut stopping = server.stopping();
+        let mut stopping = server.context().stopping();
         // The sender is the server's own.
         let _ = stopping.wait_for(|stop| *stop).await.map(drop);
         // A look that has begun may take one more run, which is then drained too.
@@ -222,7 +222,7 @@ async fn checked(server: &Arc<Server>, peer: Peer, mut request: Request<Body>, t
             return Ok(None);
         }
         let starts = path.is_some_and(|path| path.starts_with("/v1/") || path.starts_with("/in/"));
-        if *method == Method::POST && starts && server.is_draining() {
+        if *method == Method::POST && starts && server.context().is_draining() {
             return Err(Problem::new(Code::Draining, "the server is about to stop and starts nothing"));
         }
         let caller = match path.is_some_and(|path| route::is_public(method, path)) {

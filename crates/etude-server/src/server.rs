@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use etude_runtime::engine::Engine;
 use tokio::sync::watch;
@@ -10,6 +9,7 @@ use tokio::sync::watch;
 use crate::app::Apps;
 use crate::body::Room;
 use crate::clock::Clock;
+use crate::context::Context;
 use crate::ledger::retention::Retention;
 use crate::listen::Addresses;
 use crate::log::{Log, LogLine};
@@ -28,9 +28,7 @@ use crate::work::Works;
 
 /// What all requests share.
 pub struct Server {
-    settings: Settings,
-    engine: Arc<dyn Engine>,
-    apps: Box<dyn Apps>,
+    context: Arc<Context>,
     stories: Stories,
     rows: Rows,
     documents: Documents,
@@ -46,18 +44,14 @@ pub struct Server {
     sessions: Sessions,
     throttle: Throttle,
     room: Room,
-    clock: Clock,
     names: Names,
-    addresses: Addresses,
     log: Log,
-    is_draining: AtomicBool,
-    stop: watch::Sender<bool>,
     close: watch::Sender<bool>,
 }
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("Server").field("settings", self.context.settings()).finish_non_exhaustive()
     }
 }
 
@@ -74,10 +68,9 @@ impl Server {
         let names = Names::new(&addresses.tcp, &settings.names, addresses.is_tls, settings.is_behind_proxy);
         let sessions = Sessions::new(&settings.state_dir.join("serve").join("sessions"));
         let tokens = Tokens::new(&settings.state_dir.join("serve"));
+        let context = Arc::new(Context::new(settings, engine, apps, addresses, clock));
         Arc::new(Self {
-            settings,
-            engine,
-            apps,
+            context,
             stories: Stories::default(),
             rows: Rows::default(),
             documents: Documents::default(),
@@ -93,26 +86,27 @@ impl Server {
             sessions,
             throttle: Throttle::default(),
             room: Room::default(),
-            clock,
             names,
-            addresses,
             log,
-            is_draining: AtomicBool::new(false),
-            stop: watch::Sender::new(false),
             close: watch::Sender::new(false),
         })
     }
 
+    /// What all parts of the server share.
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
     pub(crate) fn settings(&self) -> &Settings {
-        &self.settings
+        self.context.settings()
     }
 
     pub(crate) fn engine(&self) -> &Arc<dyn Engine> {
-        &self.engine
+        self.context.engine()
     }
 
     pub(crate) fn apps(&self) -> &dyn Apps {
-        &*self.apps
+        self.context.apps()
     }
 
     pub(crate) fn stories(&self) -> &Stories {
@@ -139,11 +133,6 @@ impl Server {
 
     pub(crate) fn spending(&self) -> &Spending {
         &self.spending
-    }
-
-    /// Where people reach the pages, without the base path and a trailing slash; `None` if the server listens on its socket only.
-    pub(crate) fn origin(&self) -> Option<String> {
-        self.addresses.origin(&self.settings.names, self.settings.is_behind_proxy)
     }
 
     pub(crate) fn protocol_shared(&self) -> &crate::mcp::Shared {
@@ -184,7 +173,7 @@ impl Server {
     }
 
     pub(crate) fn clock(&self) -> &Clock {
-        &self.clock
+        self.context.clock()
     }
 
     pub(crate) fn names(&self) -> &Names {
@@ -198,9 +187,9 @@ impl Server {
 
     /// The name of the session's cookie, and its attributes.
     pub(crate) fn cookie(&self) -> (String, &'static str) {
-        let port = self.addresses.tcp.first().map_or(0, std::net::SocketAddr::port);
+        let port = self.addresses().tcp.first().map_or(0, std::net::SocketAddr::port);
         // `__Host-` needs the path `/`, which is sent below any base path too.
-        match self.addresses.is_tls {
+        match self.addresses().is_tls {
             true => (format!("__Host-etude_{port}"), "; Path=/; HttpOnly; SameSite=Lax; Secure"),
             false => (format!("etude_{port}"), "; Path=/; HttpOnly; SameSite=Lax"),
         }
@@ -218,20 +207,14 @@ impl Server {
 
     /// The same for a session of the token with this hash; `None`: the owner's.
     pub(crate) fn login_link_of(&self, token: Option<blake3::Hash>, path: &str) -> (String, i64) {
-        let (code, expires_at_ms) = self.sessions.new_code(token, self.clock.now_ms());
-        let address = self.addresses.urls().into_iter().next().unwrap_or_default();
-        (format!("{address}{}{path}#login={code}", self.settings.base_path), expires_at_ms)
-    }
-
-    /// True from the moment at which the server was asked to stop.
-    pub(crate) fn is_draining(&self) -> bool {
-        self.is_draining.load(Ordering::SeqCst)
+        let (code, expires_at_ms) = self.sessions.new_code(token, self.clock().now_ms());
+        let address = self.addresses().urls().into_iter().next().unwrap_or_default();
+        (format!("{address}{}{path}#login={code}", self.settings().base_path), expires_at_ms)
     }
 
     /// Asks the server to stop. Runs continue later, in the next server.
     pub fn drain(&self) {
-        self.is_draining.store(true, Ordering::SeqCst);
-        self.stop.send_replace(true);
+        self.context.drain();
         self.stories.wake();
     }
 
@@ -245,13 +228,8 @@ impl Server {
         self.close.subscribe()
     }
 
-    /// Becomes true when the server must stop.
-    pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
-        self.stop.subscribe()
-    }
-
     /// Where the server accepts connections.
     pub fn addresses(&self) -> &Addresses {
-        &self.addresses
+        self.context.addresses()
     }
 }

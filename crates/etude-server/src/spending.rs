@@ -57,7 +57,7 @@ impl Seen {
             let rows = server.engine().changes(self.change, PAGE).map_err(|e| engine_failed(&e))?;
             let Some(last) = rows.last() else { return Ok(()) };
             let last = last.change;
-            for row in rows.into_iter().filter(|row| server.slug(&row.app).is_some()) {
+            for row in rows.into_iter().filter(|row| server.context().slug(&row.app).is_some()) {
                 self.ended.remove(&row.id);
                 self.running.remove(&row.id);
                 let day = row.created_at_ms.div_euclid(DAY_MS);

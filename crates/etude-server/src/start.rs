@@ -76,7 +76,7 @@ pub(crate) async fn start(call: Call) -> Respond {
     let has_priority = members.raw("priority").is_some();
     let (server, dir) = (Arc::clone(&call.server), app.dir.clone());
     let definition = blocking(move || {
-        let loaded = server.startable(&dir, &target);
+        let loaded = server.context().startable(&dir, &target);
         loaded.map(|(_, definition)| definition).map_err(|error| not_loaded(error, pointer, &name))
     });
     let definition = definition.await?;
@@ -177,13 +177,13 @@ pub(crate) async fn again(call: Call) -> Respond {
     let (by, again_of) = (caller.name.clone(), id.clone());
     let traceparent = traceparent(&call.headers);
     let prepared = blocking(move || {
-        let row = run::visible(&server, &caller, &id)?;
-        let app = server.app_of(&row).cloned().ok_or_else(|| Problem::not_found("the app is not served"))?;
+        let row = server.context().visible(&caller, &id)?;
+        let app = server.context().app_of(&row).cloned().ok_or_else(|| Problem::not_found("the app is not served"))?;
         let view = server.engine().view(&id).map_err(|e| engine_failed(&e))?;
         let header = Header::parse(&view.run.header, &*server.engine().blobs())
             .map_err(|why| Problem::new(Code::JournalUnavailable, why))?;
         // Another run is a new one: of a pipeline that is not in use any more, there is none.
-        let loaded = server.startable(&app.dir, &Target::parse(&row.target));
+        let loaded = server.context().startable(&app.dir, &Target::parse(&row.target));
         let (_, definition) = loaded.map_err(|error| not_loaded(error, "", &row.target))?;
         let input = match given {
             Some(text) => Json::parse(&text).map_err(|_| Problem::invalid("/input", "`input` is an object"))?,
@@ -274,7 +274,7 @@ fn header(response: &mut Response, name: &'static str, value: &str) -> Result<()
 
 /// Waits until a run has ended or waits for somebody, at most for `limit`, or until the server stops.
 async fn wait_for(server: &Arc<Server>, id: &str, limit: Duration) {
-    let (mut news, mut stopping) = (server.stories().news_of_run(id), server.stopping());
+    let (mut news, mut stopping) = (server.stories().news_of_run(id), server.context().stopping());
     let ended = async {
         loop {
             let (engine, id) = (Arc::clone(server.engine()), id.to_owned());
@@ -295,7 +295,7 @@ async fn wait_for(server: &Arc<Server>, id: &str, limit: Duration) {
 fn served_app(server: &Server, slug: Option<&str>) -> Result<ServedApp, Problem> {
     match (slug, server.settings().apps.as_slice()) {
         (Some(slug), _) => {
-            let app = server.app(slug).cloned();
+            let app = server.context().app(slug).cloned();
             app.ok_or_else(|| Problem::invalid("/app", format!("the server has no app `{slug}`")))
         }
         (None, [app]) => Ok(app.clone()),

@@ -32,7 +32,6 @@ use crate::blocking::blocking;
 use crate::problem::{Code, Problem, engine_failed};
 use crate::query::invalid;
 use crate::request::{Call, Respond, tagged};
-use crate::run::visible;
 use crate::server::Server;
 use crate::token::Caller;
 
@@ -354,7 +353,7 @@ impl Server {
         let engine = &**self.engine();
         let mut outline = engine.outline(id).map_err(|e| engine_failed(&e))?;
         outline.records = Pins::records(engine, id).map_err(|e| engine_failed(&e))?;
-        let definition = self.definition_of(&outline).ok_or_else(|| {
+        let definition = self.context().definition_of(&outline).ok_or_else(|| {
             Problem::new(Code::DefinitionInvalid, "the run's definition is not kept, and the present one has errors")
         })?;
         let story = Story::new(engine, outline, definition.plan.clone(), definition.app.clone());
@@ -397,7 +396,7 @@ pub(crate) async fn events(call: Call) -> Respond {
     let opened = {
         let (of, caller, id) = (Arc::clone(&server), caller.clone(), id.clone());
         let read = move || {
-            visible(&of, &caller, &id)?;
+            of.context().visible(&caller, &id)?;
             of.story(&id, after, wanted, |followed, from| match form {
                 Form::Page => Opened::Page(story::page(followed.events_from(from), limit)),
                 Form::Stream if followed.story.is_over() && from == followed.length() => Opened::End,
@@ -531,7 +530,7 @@ impl Waiting {
                 return None;
             }
             // Streams that wait at that moment are woken by `Stories::wake`.
-            if permit.server.is_draining() {
+            if permit.server.context().is_draining() {
                 self.is_ending = true;
                 return Some(Wake::Send(Bytes::from_static(b"event: restart\ndata: {}\n\n")));
             }

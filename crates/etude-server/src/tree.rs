@@ -15,7 +15,6 @@ use crate::problem::Problem;
 use crate::query::invalid;
 use crate::reading::Reading;
 use crate::request::{Call, Respond, tagged};
-use crate::run::visible;
 use crate::server::Server;
 use work::{Parent, Rejections, Work};
 
@@ -29,7 +28,7 @@ pub(crate) async fn tree(call: Call) -> Respond {
     let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
     let readings = call.readings.clone();
     let document = blocking(move || {
-        visible(&server, &caller, &id)?;
+        server.context().visible(&caller, &id)?;
         let reading = readings.of(&server, &id)?;
         let story = reading.tree(&server);
         let nodes = match &parent {

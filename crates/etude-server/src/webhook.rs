@@ -17,11 +17,11 @@ use serde_json::{Map, Value, json};
 
 use crate::admission::{self, Admission, Candidate, Full};
 use crate::app::not_loaded;
+use crate::automation::broken;
 use crate::blocking::blocking;
 use crate::ledger::{self, Page};
 use crate::problem::{Code, Problem, malformed};
 use crate::request::{Call, Respond, json_response};
-use crate::schedule::broken;
 use crate::server::Server;
 use crate::settings::ServedApp;
 
@@ -120,8 +120,8 @@ pub(crate) async fn receive(call: Call) -> Respond {
     let bytes = call.bytes().await?;
     let document = blocking(move || {
         let unknown = || Problem::not_found("there is no such webhook");
-        let app = server.app(&slug).cloned().ok_or_else(unknown)?;
-        let automation = server.automation(&app)?;
+        let app = server.context().app(&slug).cloned().ok_or_else(unknown)?;
+        let automation = server.context().automation(&app)?;
         let is_wanted = |webhook: &Webhook| webhook.name == name && webhook.broken.is_empty();
         let index = automation.webhooks.iter().position(is_wanted).ok_or_else(unknown)?;
         let now_ms = server.clock().now_ms();
@@ -231,7 +231,7 @@ fn admit(
         Some(Target::Machine(name)) => RunTarget::Machine(name.clone()),
         None => return Err(Problem::not_found("there is no such webhook")),
     };
-    let loaded = server.startable(&incoming.app.dir, &target);
+    let loaded = server.context().startable(&incoming.app.dir, &target);
     let (_, definition) = loaded.map_err(|error| not_loaded(error, "", &target.to_string()))?;
     let text = match &webhook.input {
         // As it came: numbers keep their digits.
@@ -260,7 +260,7 @@ pub(crate) async fn list(call: Call) -> Respond {
     let documents = blocking(move || {
         let mut documents = Vec::new();
         for app in &server.settings().apps {
-            let automation = server.automation(app)?;
+            let automation = server.context().automation(app)?;
             let is_visible =
                 |webhook: &&Webhook| webhook.target.as_ref().is_none_or(|target| caller.covers(target.name()));
             documents.extend(automation.webhooks.iter().filter(is_visible).map(|webhook| document(app, webhook)));
@@ -286,8 +286,8 @@ pub(crate) async fn deliveries(call: Call) -> Respond {
     let page = Page::of(&call)?;
     let document = blocking(move || {
         let unknown = || Problem::not_found("there is no such webhook");
-        let app = server.app(&slug).cloned().ok_or_else(unknown)?;
-        let automation = server.automation(&app)?;
+        let app = server.context().app(&slug).cloned().ok_or_else(unknown)?;
+        let automation = server.context().automation(&app)?;
         let webhook = automation.webhooks.iter().find(|webhook| webhook.name == name).ok_or_else(unknown)?;
         if webhook.target.as_ref().is_some_and(|target| !caller.covers(target.name())) {
             return Err(unknown());

@@ -146,12 +146,12 @@ impl Works {
 
 /// Begins queued runs and adopts others until the server stops.
 pub(crate) async fn work(server: Arc<Server>) {
-    let mut stopping = server.stopping();
+    let mut stopping = server.context().stopping();
     let mut news = server.news_of_journal();
     let pause = server.settings().worker.as_ref().map_or(LOOK, |worker| worker.poll);
     let mut adopted: Option<Instant> = None;
     loop {
-        if server.is_draining() {
+        if server.context().is_draining() {
             return;
         }
         let adopts = adopted.is_none_or(|at| at.elapsed() >= LOOK);
@@ -212,7 +212,7 @@ fn begin_queued(server: &Arc<Server>) -> Result<(), Problem> {
             // A process without a place learns as well whether claims are answered (K-22).
             server.engine().is_waiting(&limits, server.clock().now_ms()).map_err(|e| engine_failed(&e))?;
         }
-        while !server.is_draining() && server.has_place() {
+        while !server.context().is_draining() && server.has_place() {
             let next = server.engine().next_few(&limits, server.share(), server.clock().now_ms());
             let next = next.map_err(|e| engine_failed(&e))?;
             if next.is_empty() {
@@ -227,7 +227,7 @@ fn begin_queued(server: &Arc<Server>) -> Result<(), Problem> {
 }
 
 fn expire(server: &Arc<Server>) -> Result<(), Problem> {
-    let definition = |run: &NewRun| server.definition_for(run).ok().map(|(_, definition)| definition);
+    let definition = |run: &NewRun| server.context().definition_for(run).ok().map(|(_, definition)| definition);
     let expired = etude::queue::expire(&**server.engine(), definition, server.clock().now_ms());
     let runtime = tokio::runtime::Handle::current();
     runtime.block_on(expired).map(drop).map_err(|e| engine_failed(&e))
@@ -238,7 +238,7 @@ pub(crate) fn drive(server: &Arc<Server>, session: Box<dyn Session>, resume: Res
     let run = session.run().clone();
     let taken_from = session.taken_from().map(str::to_owned);
     server.works().observer.say(&Event::Claimed { run_id: run.id.clone(), taken_from });
-    let loaded = server.definition_for(&run);
+    let loaded = server.context().definition_for(&run);
     if let Err(NotLoaded::Unreachable(_)) = &loaded {
         // No run fails because the database is away: this one is taken again later.
         server.works().observer.say(&Event::Lost { run_id: run.id, reason: "lease" });
@@ -373,7 +373,7 @@ async fn attend(
     works.active().remove(&run_id);
     works.observer.say(&event);
     if !is_lapsed
-        && !server.is_draining()
+        && !server.context().is_draining()
         && let Some(cause) = cause_of_stop(&ended, server.settings().worker.is_some())
     {
         note_stop(server, &run_id, cause);
@@ -410,7 +410,7 @@ async fn end_after_gap(server: &Server, run_id: &str, position: u64) {
     // Another worker may have the run by now; it continues from the remaining records.
     let Ok(session) = engine.claim(run_id) else { return };
     let Ok(view) = engine.view(run_id) else { return };
-    let definition = server.definition_for(session.run()).ok().map(|(_, definition)| definition);
+    let definition = server.context().definition_for(session.run()).ok().map(|(_, definition)| definition);
     let failure = crash::gap(position);
     // If that fails, the run is interrupted, and another worker continues it.
     let _ = crash::end(engine, &*session, &view, definition.as_ref(), failure).await;

@@ -99,7 +99,7 @@ pub enum Stopped {
 impl Server {
     /// What a process may take from each queue: of a server, the runs of its apps; of a worker, those with bundles.
     pub(crate) fn limits_of_queues(&self) -> Vec<Limits> {
-        let Some(worker) = &self.settings().worker else { return vec![self.limits()] };
+        let Some(worker) = &self.settings().worker else { return vec![self.context().limits()] };
         let queues = self.works().in_order(&**self.engine(), &worker.queues);
         let of = |queue: &String| Limits { queue: queue.clone(), max_runs: u32::MAX, takes: Takes::Bundles };
         queues.iter().map(of).collect()
@@ -143,7 +143,7 @@ pub async fn work_alone(server: Arc<Server>, events: Events) -> Stopped {
     server.works().observer.set(events);
     let idle = server.settings().worker.as_ref().and_then(|worker| worker.idle);
     let working = tokio::spawn(work::work(Arc::clone(&server)));
-    let mut stopping = server.stopping();
+    let mut stopping = server.context().stopping();
     let was_idle = async {
         let Some(idle) = idle else { return std::future::pending().await };
         let mut since = Instant::now();

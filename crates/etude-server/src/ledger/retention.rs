@@ -46,7 +46,7 @@ pub(crate) fn turn(server: &Server) {
         return;
     }
     for app in &server.settings().apps {
-        let Ok(automation) = server.automation(app) else { continue };
+        let Ok(automation) = server.context().automation(app) else { continue };
         for (book, states, before_ms) in books(app, &automation, now_ms) {
             // A journal that fails is reported by requests, and the next look finds them again.
             let _ = remove(server, &book, states, before_ms);

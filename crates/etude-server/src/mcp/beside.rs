@@ -16,10 +16,10 @@ const RESPONSE: Duration = Duration::from_secs(1);
 
 /// Drives runs whenever no other server of this user does.
 pub(super) async fn work(server: Arc<Server>) {
-    let mut stopping = server.stopping();
+    let mut stopping = server.context().stopping();
     let mut news = server.news_of_journal();
     loop {
-        if server.is_draining() {
+        if server.context().is_draining() {
             return;
         }
         if !look(&server).await {
@@ -45,7 +45,7 @@ pub(super) async fn look(server: &Arc<Server>) -> bool {
 async fn find(server: &Arc<Server>) -> Option<Option<String>> {
     let of = Arc::clone(server);
     let newest = blocking(move || {
-        let query = Query { apps: of.dirs(), limit: Some(1), ..Query::default() };
+        let query = Query { apps: of.context().dirs(), limit: Some(1), ..Query::default() };
         let rows: Vec<RunRow> = of.engine().list(&query).map_err(|e| engine_failed(&e))?;
         Ok(rows.into_iter().next())
     });

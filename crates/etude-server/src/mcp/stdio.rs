@@ -26,7 +26,7 @@ pub async fn stdio(
     let service = server.protocol(caller, Transport::Stdio).map_err(io::Error::other)?.selection(selection);
     let worker = tokio::spawn(beside::work(Arc::clone(&server)));
     let news = tokio::spawn(stream::look_for_news(Arc::clone(&server)));
-    let mut stopping = server.stopping();
+    let mut stopping = server.context().stopping();
     let served = tokio::select! {
         served = etude_mcp::stdio::serve(Arc::new(service), input, output) => served,
         _ = stopping.wait_for(|stop| *stop) => Ok(()),

@@ -37,7 +37,7 @@ pub(super) struct Ended {
 impl Ended {
     /// Counts the runs that have ended since the last time. Blocks.
     pub(super) fn advance(&mut self, server: &Server) -> Result<(), Problem> {
-        let apps = server.dirs();
+        let apps = server.context().dirs();
         loop {
             let rows = server.engine().changes(self.change, PAGE).map_err(|e| engine_failed(&e))?;
             for row in rows.iter().filter(|row| row.state.has_ended() && apps.contains(&row.app)) {

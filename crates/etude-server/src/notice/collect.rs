@@ -62,7 +62,9 @@ pub(super) fn collect(server: &Arc<Server>, found: &Found) -> Result<(), Problem
 /// a look that came later would find nothing of it.
 pub(crate) fn report_before(server: &Arc<Server>, row: &RunRow) -> Result<(), Problem> {
     // A file that cannot be read has no notices; `etude check` reports it.
-    let Some((app, automation)) = server.app_of(row).and_then(|app| Some((app, server.automation(app).ok()?))) else {
+    let Some((app, automation)) =
+        server.context().app_of(row).and_then(|app| Some((app, server.context().automation(app).ok()?)))
+    else {
         return Ok(());
     };
     for index in (0..automation.notices.len()).filter(|index| automation.notices[*index].broken.is_empty()) {
@@ -108,7 +110,7 @@ pub(crate) struct Skipped<'s> {
 
 /// Reports a tick that made no run.
 pub(crate) fn skipped(server: &Arc<Server>, app: &ServedApp, tick: Skipped<'_>) -> Result<(), Problem> {
-    let automation = server.automation(app)?;
+    let automation = server.context().automation(app)?;
     let Skipped { schedule, at_ms, reason, is_old } = tick;
     let is_wanted = |notice: &Notice| {
         let covers = schedule.target.as_ref().is_none_or(|target| notice.covers(target.name()));
@@ -164,5 +166,5 @@ fn note(
 
 /// The address of a page.
 fn url(server: &Server, path: &str) -> String {
-    format!("{}{}{path}", server.origin().unwrap_or_default(), server.settings().base_path)
+    format!("{}{}{path}", server.context().origin().unwrap_or_default(), server.settings().base_path)
 }

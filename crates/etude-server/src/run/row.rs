@@ -86,7 +86,7 @@ pub(super) fn text(server: &Server, row: &RunRow, summary: Option<&Summary>) -> 
         run_id: id,
         status: listing::status(row),
         mode: summary.map_or_else(|| target.mode(), |summary| summary.mode),
-        app: server.slug(&row.app),
+        app: server.context().slug(&row.app),
         pipeline: target.pipeline(),
         machine: target.machine(),
         cause: placement.cause.word(),

@@ -206,7 +206,7 @@ fn admit(server: &Server, found: &Found, tick: &Tick) -> Result<Admission, Probl
         Target::Pipeline(name) => RunTarget::Pipeline(name.clone()),
         Target::Machine(name) => RunTarget::Machine(name.clone()),
     };
-    let loaded = server.startable(&found.app.dir, &target);
+    let loaded = server.context().startable(&found.app.dir, &target);
     let (_, definition) = loaded.map_err(|error| not_loaded(error, "", &target.to_string()))?;
     let at = rfc3339(tick.at_ms);
     let lookup = |reference: &str| match reference {

@@ -36,10 +36,10 @@ pub(super) struct Look {
 
 /// Takes ticks until the server stops.
 pub(crate) async fn turns(server: Arc<Server>) {
-    let mut stopping = server.stopping();
+    let mut stopping = server.context().stopping();
     let mut clock = server.clock().settings();
     loop {
-        if server.is_draining() {
+        if server.context().is_draining() {
             return;
         }
         let of = Arc::clone(&server);
@@ -64,7 +64,7 @@ pub(crate) async fn turns(server: Arc<Server>) {
 fn turn(server: &Arc<Server>) -> Duration {
     let mut pause = LOOK;
     for app in &server.settings().apps {
-        let Ok(automation) = server.automation(app) else { continue };
+        let Ok(automation) = server.context().automation(app) else { continue };
         for index in 0..automation.schedules.len() {
             let found = Found { app: app.clone(), automation: Arc::clone(&automation), index };
             let key = (app.dir.clone(), found.schedule().name.clone());

@@ -74,7 +74,7 @@ impl Feed {
             let rows = server.engine().changes(after, PAGE).map_err(|e| engine_failed(&e))?;
             let last = rows.last().map_or(after, |row| row.change);
             let mut text = String::new();
-            for row in rows.iter().filter(|row| server.shows(&caller, row)) {
+            for row in rows.iter().filter(|row| server.context().shows(&caller, row)) {
                 // It may be deleted by now.
                 let Ok(document) = row_text(&server, row) else { continue };
                 text.push_str(&format!("id: {}\nevent: run\ndata: {document}\n\n", row.change));

@@ -32,7 +32,7 @@ pub(super) struct Awaited {
 
 /// Asks the journal for news until the server stops.
 pub(crate) async fn look_for_news(server: Arc<Server>) {
-    let mut stopping = server.stopping();
+    let mut stopping = server.context().stopping();
     let mut last: Option<Instant> = None;
     let mut written = Instant::now();
     loop {

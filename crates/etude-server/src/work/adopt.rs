@@ -25,7 +25,7 @@ const POLLS_FOR_OTHERS: u32 = 10;
 /// Continues interrupted runs of servers, and runs whose question has an answer or whose deadline has passed.
 pub(super) fn adopt(server: &Arc<Server>) -> Result<(), Problem> {
     let engine = server.engine();
-    let (apps, worker) = (server.dirs(), &server.settings().worker);
+    let (apps, worker) = (server.context().dirs(), &server.settings().worker);
     if apps.is_empty() && worker.is_none() {
         return Ok(());
     }
@@ -98,7 +98,7 @@ enum Wait {
 /// Takes a run of a worker that died or let go of it. One that this worker cannot continue is left to others for a while, and ends
 /// as failed if it stops too often (K-46). One of another version of the interpreter is left alone (K-62).
 fn take_over(server: &Arc<Server>, run_id: &str, pause: Duration) -> Result<(), Problem> {
-    if server.is_draining() || !server.has_place() || server.works().active().contains_key(run_id) {
+    if server.context().is_draining() || !server.has_place() || server.works().active().contains_key(run_id) {
         return Ok(());
     }
     match next_step(server, run_id, pause)? {
@@ -138,7 +138,7 @@ fn end_as_failed(server: &Arc<Server>, run_id: &str, failure: impl FnOnce(&RunVi
         Err(error) => return Err(engine_failed(&error)),
     };
     let view = engine.view(run_id).map_err(|e| engine_failed(&e))?;
-    let definition = server.definition_for(session.run()).ok().map(|(_, definition)| definition);
+    let definition = server.context().definition_for(session.run()).ok().map(|(_, definition)| definition);
     let failure = failure(&view);
     let ended = crash::end(engine, &*session, &view, definition.as_ref(), failure);
     tokio::runtime::Handle::current().block_on(ended).map_err(|e| engine_failed(&e))?;
@@ -183,7 +183,7 @@ fn is_to_be_cancelled(view: &RunView) -> bool {
 /// Continues a run that no process executes, within the limits of the queue. Nothing happens if another process was faster, or if
 /// workers take the run from its queue.
 pub(crate) fn continue_run(server: &Arc<Server>, run_id: &str) -> Result<(), Problem> {
-    if server.is_draining() || !server.has_place() || server.works().active().contains_key(run_id) {
+    if server.context().is_draining() || !server.has_place() || server.works().active().contains_key(run_id) {
         return Ok(());
     }
     let row = server.engine().row(run_id).map_err(|e| engine_failed(&e))?;

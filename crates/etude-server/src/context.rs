@@ -1,0 +1,187 @@
+//! What all parts of a server share: its settings, the journal, the apps and the clock. It knows none of the parts.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use etude::definition::Definition;
+use etude::disk::Disk;
+use etude_runs::target::Target;
+use etude_runtime::engine::{Engine, Limits, NewRun, RunRow, RunView, Takes, name_of};
+use etude_spec::automation::Automation;
+use tokio::sync::watch;
+
+use crate::app::{Apps, NotLoaded};
+use crate::automation::Automations;
+use crate::clock::Clock;
+use crate::listen::Addresses;
+use crate::problem::{Problem, engine_failed, no_run};
+use crate::settings::{ServedApp, Settings};
+use crate::token::Caller;
+
+/// What all parts of a server share.
+pub(crate) struct Context {
+    settings: Settings,
+    engine: Arc<dyn Engine>,
+    apps: Box<dyn Apps>,
+    automations: Automations,
+    clock: Clock,
+    addresses: Addresses,
+    is_draining: AtomicBool,
+    stop: watch::Sender<bool>,
+}
+
+impl Context {
+    /// The context of a server at `addresses`.
+    pub(crate) fn new(
+        settings: Settings,
+        engine: Arc<dyn Engine>,
+        apps: Box<dyn Apps>,
+        addresses: Addresses,
+        clock: Clock,
+    ) -> Self {
+        Self {
+            settings,
+            engine,
+            apps,
+            automations: Automations::default(),
+            clock,
+            addresses,
+            is_draining: AtomicBool::new(false),
+            stop: watch::Sender::new(false),
+        }
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<dyn Engine> {
+        &self.engine
+    }
+
+    pub(crate) fn apps(&self) -> &dyn Apps {
+        &*self.apps
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Where the server accepts connections.
+    pub(crate) fn addresses(&self) -> &Addresses {
+        &self.addresses
+    }
+
+    /// Where people reach the pages, without the base path and a trailing slash; `None` if the server listens on its socket only.
+    pub(crate) fn origin(&self) -> Option<String> {
+        self.addresses.origin(&self.settings.names, self.settings.is_behind_proxy)
+    }
+
+    /// True from the moment at which the server was asked to stop.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::SeqCst)
+    }
+
+    /// Asks everything that runs until the server stops to end.
+    pub(crate) fn drain(&self) {
+        self.is_draining.store(true, Ordering::SeqCst);
+        self.stop.send_replace(true);
+    }
+
+    /// Becomes true when the server must stop.
+    pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
+        self.stop.subscribe()
+    }
+
+    /// What the server does by itself for an app, at most a second old.
+    pub(crate) fn automation(&self, app: &ServedApp) -> Result<Arc<Automation>, Problem> {
+        self.automations.of(&*self.apps, app)
+    }
+
+    /// The served app of a slug.
+    pub(crate) fn app(&self, slug: &str) -> Option<&ServedApp> {
+        self.settings.apps.iter().find(|app| app.slug == slug)
+    }
+
+    /// The slug of a run's app.
+    pub(crate) fn slug(&self, dir: &str) -> Option<&str> {
+        self.settings.apps.iter().find(|app| app.dir.to_str() == Some(dir)).map(|app| app.slug.as_str())
+    }
+
+    /// The served app of a run.
+    pub(crate) fn app_of(&self, row: &RunRow) -> Option<&ServedApp> {
+        self.settings.apps.iter().find(|app| app.dir.to_str() == Some(&row.app))
+    }
+
+    /// The directories of all served apps.
+    pub(crate) fn dirs(&self) -> Vec<String> {
+        self.settings.apps.iter().map(|app| app.dir.display().to_string()).collect()
+    }
+
+    /// True if the caller may see a run (S-16).
+    pub(crate) fn shows(&self, caller: &Caller, row: &RunRow) -> bool {
+        self.slug(&row.app).is_some() && caller.covers(name_of(&row.target))
+    }
+
+    /// The definition of a target that a new run may begin with. A learned pipeline that is not in use is unknown to whatever starts
+    /// runs: requests, webhooks and schedules (L-36).
+    pub(crate) fn startable(&self, app: &Path, target: &Target) -> Result<(Disk, Definition), NotLoaded> {
+        let (disk, definition) = self.apps.load(app, target)?;
+        if let (Some(name), true) = (target.pipeline(), definition.learned.is_some()) {
+            let is_routed = etude_evidence::is_routed(&*self.engine, &disk, name);
+            if !is_routed.map_err(|error| NotLoaded::Unreachable(error.to_string()))? {
+                return Err(NotLoaded::Unknown { known: Vec::new() });
+            }
+        }
+        Ok((disk, definition))
+    }
+
+    /// The definition of a run's target as it is now.
+    pub(crate) fn definition(&self, app: &str, target: &str) -> Result<(Disk, Definition), NotLoaded> {
+        self.apps.load(Path::new(app), &Target::parse(target))
+    }
+
+    /// The definition of a run's target, of the app that it brings along if it does.
+    pub(crate) fn definition_for(&self, run: &NewRun) -> Result<(Disk, Definition), NotLoaded> {
+        let app = self.apps.place(run)?;
+        self.apps.load(&app, &Target::parse(&run.target))
+    }
+
+    /// The row of a run that the caller may see.
+    pub(crate) fn visible(&self, caller: &Caller, id: &str) -> Result<RunRow, Problem> {
+        let row = self.engine.row(id).map_err(|e| engine_failed(&e))?;
+        if self.shows(caller, &row) { Ok(row) } else { Err(no_run()) }
+    }
+
+    /// The same without its records.
+    pub(crate) fn outline(&self, caller: &Caller, id: &str) -> Result<RunView, Problem> {
+        let outline = self.engine.outline(id).map_err(|e| engine_failed(&e))?;
+        // The beginning of an id names no run here.
+        let is_visible = outline.row.id == id && self.shows(caller, &outline.row);
+        if is_visible { Ok(outline) } else { Err(no_run()) }
+    }
+
+    /// The limits of the queue. Other servers on the same database may have other apps.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits { takes: Takes::Apps(self.dirs()), ..Limits::of_default_queue(self.settings.max_runs) }
+    }
+
+    /// The definition with which a run was made: the one of today if it is the same, else that of its pins.
+    pub(crate) fn definition_of(&self, view: &RunView) -> Option<Arc<Definition>> {
+        let target = Target::parse(&view.row.target);
+        let pins = etude_runs::pins::Pins::of_records(&view.records);
+        let now = self.definition(&view.row.app, &view.row.target).ok();
+        let Some(pins) = pins else { return now.map(|(_, definition)| Arc::new(definition)) };
+        if let Some((disk, definition)) = now
+            && pins.hold(&disk)
+        {
+            return Some(Arc::new(definition));
+        }
+        let dir = self.settings.state_dir.join("serve").join(format!("pinned-{}", etude_runtime::run_id::new()));
+        let pinned = etude_runs::story::Pinned::write(&view.records, &*self.engine.blobs(), &dir).ok()??;
+        let (_, mut definition) = self.apps.load(pinned.dir(), &target).ok()?;
+        definition.app = view.row.app.clone().into();
+        Some(Arc::new(definition))
+    }
+}
