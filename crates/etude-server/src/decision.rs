@@ -17,7 +17,7 @@ use crate::blocking::blocking;
 use crate::problem::{Code, Problem, engine_failed};
 use crate::query::invalid;
 use crate::request::{Call, Respond, json_response, spliced, tagged, text_response};
-use crate::run::result_of;
+use crate::result::result_of;
 use crate::server::Server;
 use crate::token::Caller;
 use crate::work;

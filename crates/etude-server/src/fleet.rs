@@ -6,25 +6,25 @@ use std::time::Duration;
 
 use etude_runtime::engine::{Census, Health};
 
+use crate::context::Context;
 use crate::metrics::text::{Kind, Text};
-use crate::server::Server;
 
 /// What the database does not say within this time is left out: a scrape must not wait for it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Writes the families of a process that shares its runs with others; none if no one does.
-pub(crate) async fn metrics(text: &mut Text, server: &Arc<Server>) -> Result<(), Error> {
-    if server.engine().worker().is_none() {
+/// Writes the families of a process that shares its runs with others; none if no one does. `live`: how many it drives.
+pub(crate) async fn metrics(text: &mut Text, context: &Context, live: usize) -> Result<(), Error> {
+    if context.engine().worker().is_none() {
         return Ok(());
     }
-    let engine = Arc::clone(server.engine());
+    let engine = Arc::clone(context.engine());
     let census = tokio::task::spawn_blocking(move || engine.census().ok());
     let census = tokio::time::timeout(PATIENCE, census).await.ok().and_then(Result::ok).flatten();
     if let Some(census) = &census {
         queues(text, census)?;
     }
-    let places = server.settings().worker.as_ref().map(|worker| worker.places);
-    worker(text, &server.engine().health(), places, server.works().count())
+    let places = context.settings().worker.as_ref().map(|worker| worker.places);
+    worker(text, &context.engine().health(), places, live)
 }
 
 fn queues(text: &mut Text, census: &Census) -> Result<(), Error> {

@@ -75,7 +75,7 @@ async fn respond(subject: Arc<Subject>, request: Request<Incoming>) -> Result<Re
             let mut out = Text::new(false);
             if let Some(server) = subject.0.get() {
                 // Writing to a string does not fail.
-                let _ = fleet::metrics(&mut out, server).await;
+                let _ = fleet::metrics(&mut out, server.context(), server.works().count()).await;
             }
             text(out.finish())
         }

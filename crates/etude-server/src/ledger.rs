@@ -1,27 +1,44 @@
-//! Entries of the journal's ledger, for threads that may block.
+//! The ledger of the journal, for threads that may block.
 
-pub(crate) mod retention;
+pub(crate) mod book;
+mod retention;
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use etude_runtime::engine::{Entry, EntryQuery, Write, Written};
 
+use self::retention::Retention;
+use crate::context::Context;
+use crate::metrics::Metrics;
 use crate::problem::{Problem, engine_failed};
-use crate::query::invalid;
-use crate::request::Call;
-use crate::server::Server;
+use crate::query::{Query, invalid};
 
-/// Writes an entry.
-pub(crate) fn write(server: &Server, write: &Write) -> Result<Written, Problem> {
-    let (runtime, since) = (tokio::runtime::Handle::current(), Instant::now());
-    let written = runtime.block_on(server.engine().write(write));
-    server.metrics().journal_write(since.elapsed());
-    written.map_err(|e| engine_failed(&e))
+/// The ledger.
+pub(crate) struct Ledger {
+    context: Arc<Context>,
+    metrics: Arc<Metrics>,
+    retention: Retention,
 }
 
-/// The entries of a query.
-pub(crate) fn entries(server: &Server, query: &EntryQuery) -> Result<Vec<Entry>, Problem> {
-    server.engine().entries(query).map_err(|e| engine_failed(&e))
+impl Ledger {
+    /// The ledger of the journal. `metrics` gets the time of each write.
+    pub(crate) fn new(context: &Arc<Context>, metrics: &Arc<Metrics>) -> Self {
+        Self { context: Arc::clone(context), metrics: Arc::clone(metrics), retention: Retention::default() }
+    }
+
+    /// Writes an entry.
+    pub(crate) fn write(&self, write: &Write) -> Result<Written, Problem> {
+        let (runtime, since) = (tokio::runtime::Handle::current(), Instant::now());
+        let written = runtime.block_on(self.context.engine().write(write));
+        self.metrics.journal_write(since.elapsed());
+        written.map_err(|e| engine_failed(&e))
+    }
+
+    /// The entries of a query.
+    pub(crate) fn entries(&self, query: &EntryQuery) -> Result<Vec<Entry>, Problem> {
+        self.context.engine().entries(query).map_err(|e| engine_failed(&e))
+    }
 }
 
 /// The part of a book that a request asks for.
@@ -33,17 +50,17 @@ pub(crate) struct Page {
 
 impl Page {
     /// From the parameters `limit` and `cursor`.
-    pub(crate) fn of(call: &Call) -> Result<Self, Problem> {
-        let limit = usize::try_from(call.query.number("limit", 1, 200, 50)?).unwrap_or(50);
-        let after = call.query.get("cursor").map(from_cursor).transpose()?;
+    pub(crate) fn of(query: &Query) -> Result<Self, Problem> {
+        let limit = usize::try_from(query.number("limit", 1, 200, 50)?).unwrap_or(50);
+        let after = query.get("cursor").map(from_cursor).transpose()?;
         Ok(Self { limit, after })
     }
 
     /// Its entries, newest first, and the cursor of the next page.
-    pub(crate) fn read(self, server: &Server, book: String) -> Result<(Vec<Entry>, Option<String>), Problem> {
+    pub(crate) fn read(self, ledger: &Ledger, book: String) -> Result<(Vec<Entry>, Option<String>), Problem> {
         let Self { limit, after } = self;
         let size = Some(u32::try_from(limit + 1).unwrap_or(u32::MAX));
-        let mut entries = entries(server, &EntryQuery { book, after, limit: size, ..EntryQuery::default() })?;
+        let mut entries = ledger.entries(&EntryQuery { book, after, limit: size, ..EntryQuery::default() })?;
         let has_more = entries.len() > limit;
         entries.truncate(limit);
         let next = entries.last().filter(|_| has_more).map(|entry| format!("{}.{}", entry.at_ms, entry.key));

@@ -5,6 +5,7 @@
 mod about;
 mod act;
 mod admission;
+mod api;
 mod app;
 mod automation;
 mod blocking;
@@ -35,6 +36,7 @@ mod problem;
 mod query;
 mod reading;
 mod request;
+mod result;
 mod route;
 mod run;
 mod schedule;

@@ -8,22 +8,16 @@ pub(crate) mod text;
 
 use std::collections::BTreeMap;
 use std::fmt::Error;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::response::Response;
-use etude_runtime::engine::{Counts, Query};
-use http::HeaderValue;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use etude_runtime::engine::Counts;
 
 use self::ended::Ended;
 use self::text::{Histogram, Kind, Text};
-use crate::blocking::blocking;
+use crate::context::Context;
 use crate::log::LogLine;
-use crate::request::{Call, Respond};
-use crate::run::counted;
-use crate::server::Server;
+use crate::problem::Problem;
 use crate::token::Caller;
 
 /// The numbers that only this process has.
@@ -74,86 +68,63 @@ impl Metrics {
         lock(&self.journal_writes).observe(took.as_secs_f64());
     }
 
+    /// Counts the runs that have ended since the last time. Blocks.
+    pub(crate) fn advance(&self, context: &Context) -> Result<(), Problem> {
+        lock(&self.ended).advance(context)
+    }
+
+    /// All families. A token for some targets gets only what is about these.
+    pub(crate) fn write(
+        &self,
+        text: &mut Text,
+        caller: &Caller,
+        counts: &Counts,
+        streams: usize,
+        schedules: &[(String, String, &'static str)],
+    ) -> Result<(), Error> {
+        text.family("etude_runs", Kind::Gauge, "Runs by status.")?;
+        let Counts { queued, running, waiting, sleeping, interrupted, succeeded, failed, cancelled, moved } = counts;
+        for (status, count) in [
+            ("queued", queued),
+            ("running", running),
+            ("waiting", waiting),
+            ("sleeping", sleeping),
+            ("interrupted", interrupted),
+            ("succeeded", succeeded),
+            ("failed", failed),
+            ("cancelled", cancelled),
+            ("moved", moved),
+        ] {
+            text.sample(&[("status", status)], *count as f64)?;
+        }
+        lock(&self.ended).write(text, caller)?;
+        text.family("etude_streams", Kind::Gauge, "Open event streams.")?;
+        text.sample(&[], streams as f64)?;
+        text.family("etude_schedules", Kind::Gauge, "Schedules by state.")?;
+        for (app, name, state) in schedules {
+            text.sample(&[("app", app), ("schedule", name), ("state", state)], 1.0)?;
+        }
+        if caller.only.is_empty() {
+            automation(text, self)?;
+        }
+        let requests = lock(&self.requests).clone();
+        text.family("etude_http_requests", Kind::Counter, "Requests by route and status.")?;
+        for ((route, status), requests) in &requests {
+            text.sample(&[("route", route), ("status", &status.to_string())], requests.count as f64)?;
+        }
+        text.family("etude_http_seconds", Kind::Summary, "Time to the responses.")?;
+        for ((route, status), requests) in &requests {
+            let labels: [(&str, &str); 2] = [("route", route), ("status", &status.to_string())];
+            text.part("_sum", &labels, requests.ms as f64 / 1_000.0)?;
+            text.part("_count", &labels, requests.count as f64)?;
+        }
+        Ok(())
+    }
+
     /// Runs that end from this change on are counted.
     pub(crate) fn begin_at(&self, change: u64) {
         lock(&self.ended).change = change;
     }
-}
-
-/// `GET /metrics`.
-pub(crate) async fn metrics(call: Call) -> Respond {
-    let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
-    let counts = blocking(move || {
-        let query = Query { apps: server.context().dirs(), ..Query::default() };
-        if query.apps.is_empty() {
-            return Ok(Counts::default());
-        }
-        lock(&server.metrics().ended).advance(&server)?;
-        counted(&server, &caller, query)
-    });
-    let counts = counts.await?;
-    let schedules = crate::schedule::states(&call).await?;
-    let accepts = call.headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let is_open = accepts.contains("application/openmetrics-text");
-    let mut text = Text::new(is_open);
-    // Writing to a string does not fail.
-    let _ = whole(&mut text, &call.server, call.caller()?, &counts, &schedules);
-    let _ = crate::fleet::metrics(&mut text, &call.server).await;
-    let mut response = Response::new(Body::from(text.finish()));
-    let kind = match is_open {
-        true => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-        false => "text/plain; version=0.0.4; charset=utf-8",
-    };
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    Ok(response)
-}
-
-/// All families. A token for some targets gets only what is about these.
-fn whole(
-    text: &mut Text,
-    server: &Server,
-    caller: &Caller,
-    counts: &Counts,
-    schedules: &[(String, String, &'static str)],
-) -> Result<(), Error> {
-    let metrics = server.metrics();
-    text.family("etude_runs", Kind::Gauge, "Runs by status.")?;
-    let Counts { queued, running, waiting, sleeping, interrupted, succeeded, failed, cancelled, moved } = counts;
-    for (status, count) in [
-        ("queued", queued),
-        ("running", running),
-        ("waiting", waiting),
-        ("sleeping", sleeping),
-        ("interrupted", interrupted),
-        ("succeeded", succeeded),
-        ("failed", failed),
-        ("cancelled", cancelled),
-        ("moved", moved),
-    ] {
-        text.sample(&[("status", status)], *count as f64)?;
-    }
-    lock(&metrics.ended).write(text, caller)?;
-    text.family("etude_streams", Kind::Gauge, "Open event streams.")?;
-    text.sample(&[], server.open_streams() as f64)?;
-    text.family("etude_schedules", Kind::Gauge, "Schedules by state.")?;
-    for (app, name, state) in schedules {
-        text.sample(&[("app", app), ("schedule", name), ("state", state)], 1.0)?;
-    }
-    if caller.only.is_empty() {
-        automation(text, metrics)?;
-    }
-    let requests = lock(&metrics.requests).clone();
-    text.family("etude_http_requests", Kind::Counter, "Requests by route and status.")?;
-    for ((route, status), requests) in &requests {
-        text.sample(&[("route", route), ("status", &status.to_string())], requests.count as f64)?;
-    }
-    text.family("etude_http_seconds", Kind::Summary, "Time to the responses.")?;
-    for ((route, status), requests) in &requests {
-        let labels: [(&str, &str); 2] = [("route", route), ("status", &status.to_string())];
-        text.part("_sum", &labels, requests.ms as f64 / 1_000.0)?;
-        text.part("_count", &labels, requests.count as f64)?;
-    }
-    Ok(())
 }
 
 /// Ticks, notices and the writes of all runs.

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::automation::broken;
 use crate::blocking::blocking;
-use crate::ledger::{self, Page};
+use crate::ledger::{Page, book};
 use crate::problem::{Problem, engine_failed};
 use crate::request::{Call, Respond, json_response};
 use crate::server::Server;
@@ -60,13 +60,8 @@ impl Found {
 
     /// The book of what it sends.
     fn book(&self) -> String {
-        book(&self.app, &self.notice().name)
+        book::notice(&self.app, &self.notice().name)
     }
-}
-
-/// The book of a notice's deliveries.
-pub(crate) fn book(app: &ServedApp, notice: &str) -> String {
-    format!("notice {} {notice}", app.dir.display())
 }
 
 /// Reports changes and sends notices until the server stops.
@@ -123,8 +118,8 @@ fn known_place(server: &Server, found: &Found) -> Result<Option<Place>, Problem>
         return Ok(remembered);
     }
     let key = Some(found.notice().name.clone());
-    let query = EntryQuery { book: places_book(&found.app), key, ..EntryQuery::default() };
-    let Some(entry) = ledger::entries(server, &query)?.pop() else { return Ok(None) };
+    let query = EntryQuery { book: book::notices(&found.app), key, ..EntryQuery::default() };
+    let Some(entry) = server.ledger().entries(&query)?.pop() else { return Ok(None) };
     let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
     let change = body["change"].as_u64().unwrap_or_default();
     let place = Place { change, kept: change, since_ms: entry.at_ms };
@@ -139,7 +134,7 @@ fn remember(server: &Server, found: &Found, place: Place) {
 
 fn write_place(server: &Server, found: &Found, place: Place) -> Result<(), Problem> {
     let entry = Entry {
-        book: places_book(&found.app),
+        book: book::notices(&found.app),
         key: found.notice().name.clone(),
         at_ms: place.since_ms,
         state: "active".to_owned(),
@@ -147,11 +142,7 @@ fn write_place(server: &Server, found: &Found, place: Place) -> Result<(), Probl
         ..Entry::default()
     };
     let write = Write { entry, expected: Expected::Anything, submission: None, is_alone: false };
-    ledger::write(server, &write).map(drop)
-}
-
-fn places_book(app: &ServedApp) -> String {
-    format!("notices {}", app.dir.display())
+    server.ledger().write(&write).map(drop)
 }
 
 /// `GET /v1/notices`.
@@ -182,7 +173,7 @@ fn document(app: &ServedApp, notice: &Notice) -> Value {
 
 /// `GET /v1/notices/{app}/{name}/deliveries`.
 pub(crate) async fn deliveries(call: Call) -> Respond {
-    let (server, caller, page) = (Arc::clone(&call.server), call.caller()?.clone(), Page::of(&call)?);
+    let (server, caller, page) = (Arc::clone(&call.server), call.caller()?.clone(), Page::of(&call.query)?);
     let (slug, name) = (call.param("app").to_owned(), call.param("name").to_owned());
     let document = blocking(move || {
         let unknown = || Problem::not_found("there is no such notice");
@@ -192,7 +183,7 @@ pub(crate) async fn deliveries(call: Call) -> Respond {
         if !automation.notices.iter().any(|notice| notice.name == name) || !caller.only.is_empty() {
             return Err(unknown());
         }
-        let (entries, next) = page.read(&server, book(&app, &name))?;
+        let (entries, next) = page.read(server.ledger(), book::notice(&app, &name))?;
         let documents: Vec<Value> = entries.iter().map(delivery).collect();
         Ok(json!({"deliveries": documents, "next": next}))
     });
@@ -216,13 +207,13 @@ pub(crate) async fn again(call: Call) -> Respond {
     let document = blocking(move || {
         let unknown = || Problem::not_found("there is no such notice that was set aside");
         let app = server.context().app(&slug).filter(|_| caller.only.is_empty()).ok_or_else(unknown)?;
-        let (book, key) = (book(app, &name), Some(delivery_id));
+        let (book, key) = (book::notice(app, &name), Some(delivery_id));
         let query = EntryQuery { book, key, state: Some("failed".to_owned()), ..EntryQuery::default() };
-        let failed = ledger::entries(&server, &query)?.pop().ok_or_else(unknown)?;
+        let failed = server.ledger().entries(&query)?.pop().ok_or_else(unknown)?;
         let expected = Expected::Entry { state: failed.state.clone(), due_ms: failed.due_ms };
         let entry = Entry { state: "pending".to_owned(), due_ms: Some(server.clock().now_ms()), ..failed };
         let document = delivery(&entry);
-        ledger::write(&server, &Write { entry, expected, submission: None, is_alone: false })?;
+        server.ledger().write(&Write { entry, expected, submission: None, is_alone: false })?;
         Ok(document)
     });
     Ok(json_response(StatusCode::ACCEPTED, &document.await?))

@@ -5,34 +5,17 @@ use std::sync::Arc;
 use axum::body::{Body, Bytes};
 use axum::response::Response;
 use etude_core::digest::Digest;
-use etude_runtime::engine::{Entry, EntryQuery, Expected, OF_RUN, Write, Written};
+use etude_runtime::engine::{Entry, EntryQuery, Expected, Write, Written};
 use http::{HeaderValue, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use crate::blocking::blocking;
-use crate::ledger;
+use crate::ledger::book::{self, BEGUN, DONE, FREE};
 use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond, Responding, text_response};
 use crate::server::Server;
-
-/// The request is at work, or its process died at it.
-const BEGUN: &str = "begun";
-
-/// The response is kept.
-const DONE: &str = "done";
-
-/// The request was refused: nothing was done, and the key is free.
-const FREE: &str = "free";
-
-/// All states of an entry.
-pub(crate) const STATES: &[&str] = &[BEGUN, DONE, FREE];
-
-/// The books: of requests about one run, whose entries go with it, and of others.
-pub(crate) fn books() -> [String; 2] {
-    [format!("{OF_RUN}responses"), "responses".to_owned()]
-}
 
 /// What becomes of a second request with a key while the response to the first is not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +79,7 @@ impl Keyed {
         let run_id = path.starts_with("/v1/runs/").then(|| call.param("id")).or_else(|| {
             path.starts_with("/v1/decisions/").then(|| call.param("id").split(':').next().unwrap_or_default())
         });
-        let [of_run, other] = books();
+        let [of_run, other] = book::responses();
         let entry = Entry {
             book: if run_id.is_some() { of_run } else { other },
             key: Digest::of(of.as_bytes()).to_string(),
@@ -144,14 +127,14 @@ impl Keyed {
 
     fn write(&self, server: &Server, state: &str, rest: Value, expected: Expected) -> Result<Written, Problem> {
         let entry = self.written(state, rest);
-        ledger::write(server, &Write { entry, expected, submission: None, is_alone: false })
+        server.ledger().write(&Write { entry, expected, submission: None, is_alone: false })
     }
 
     /// Notes that the request is at work, unless its key is known.
     fn begin(&self, server: &Server) -> Result<Found, Problem> {
         let Entry { book, key, .. } = &self.entry;
         let query = EntryQuery { book: book.clone(), key: Some(key.clone()), ..EntryQuery::default() };
-        let mut found = ledger::entries(server, &query)?.pop().map(Box::new);
+        let mut found = server.ledger().entries(&query)?.pop().map(Box::new);
         loop {
             let expected = match found {
                 Some(entry) if entry.state != FREE => return self.found(&entry),

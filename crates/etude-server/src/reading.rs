@@ -7,7 +7,7 @@ use etude_runs::document::Document;
 use etude_runtime::engine::RunView;
 
 use crate::problem::{Problem, engine_failed};
-use crate::run::result_so_far;
+use crate::result::result_so_far;
 use crate::server::Server;
 use crate::tree::Tree;
 
@@ -27,7 +27,7 @@ impl Reading {
 
     /// The result of the run, or what its journal says so far.
     pub(crate) fn result(&self, server: &Server) -> Option<&Document> {
-        self.result.get_or_init(|| result_so_far(server, &self.view)).as_ref()
+        self.result.get_or_init(|| result_so_far(server.context(), &self.view)).as_ref()
     }
 
     /// The tree of the run.

@@ -20,8 +20,8 @@ use crate::request::{self, Call, Responding};
 use crate::server::Server;
 use crate::token::{Caller, Scope};
 use crate::{
-    about, act, app, decision, definition, effect, key, learned, login, mcp, metrics, notice, once, page, run,
-    schedule, start, stats, stream, tree, webhook,
+    about, act, api, app, decision, definition, effect, key, learned, login, mcp, notice, once, page, run, schedule,
+    start, stats, stream, tree, webhook,
 };
 
 /// The largest body of a request, unless its route says otherwise.
@@ -121,7 +121,7 @@ const TABLE: &[Route] = table! {
     GET "/live" Read [] Nothing => stream::live;
     GET "/runs/{id}" Read ["at", "after", "items"] Nothing => page::run::show;
     POST "/runs/{id}/{action}" Run [] Form => page::run::act;
-    GET "/metrics" Read [] Nothing => metrics::metrics;
+    GET "/metrics" Read [] Nothing => api::metrics::show;
     GET "/login" none [] Nothing => page::login;
     POST "/login" none [] Form => login::login;
     POST "/logout" token [] Nothing => login::logout;

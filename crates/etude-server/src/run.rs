@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use etude::definition::Definition;
 use etude_core::data::Json;
 use etude_core::machine::Limits as RunLimits;
-use etude_runs::document::Document;
 use etude_runs::header::Header;
-use etude_runs::inspect::{Bytes, Replay};
+use etude_runs::inspect::Bytes;
 use etude_runs::target::Target;
 use etude_runtime::engine::{Cause, Counts, Cursor, Query, RunRow, RunState, RunView, name_of};
 use http::header::CONTENT_TYPE;
@@ -20,6 +18,7 @@ use crate::problem::{Code, Problem, engine_failed};
 use crate::query::invalid;
 use crate::reading::{Reading, Readings};
 use crate::request::{Call, Respond, Tagged, json_response, not_modified, tag_of, text_response};
+use crate::result::result_in;
 use crate::server::Server;
 use crate::token::Caller;
 
@@ -28,7 +27,7 @@ mod row;
 mod wire;
 
 pub(crate) use kept::Documents;
-pub(crate) use row::{Rows, result_in, result_of, row_text};
+pub(crate) use row::{Rows, row_text};
 
 use row::Summary;
 use wire::Page;
@@ -335,30 +334,6 @@ fn document_of(server: &Server, outline: &RunView, extent: Extent, readings: &Re
     let input = raw(header.as_ref().map(|header| &header.input))?;
     text.push_str(&format!(r#","output":{output},"input":{input}}}"#));
     Ok(text)
-}
-
-/// The result so far of a run without one: what its journal says with its definition.
-fn so_far(server: &Server, view: &RunView) -> Option<Document> {
-    let definition = server.context().definition_of(view)?;
-    let row = &view.row;
-    let result = match row.state == RunState::Queued && row.started_at_ms.is_none() {
-        true => etude::queue::untouched(&view.run, &definition, &*server.engine().blobs())?,
-        false => replayed(server, view, &definition)?,
-    };
-    let end = if row.is_live { etude::clock::now_ms() } else { row.changed_at_ms };
-    let lasted = row.started_at_ms.map_or(0, |start| u64::try_from(end.saturating_sub(start)).unwrap_or(0));
-    Some(Document::of(&row.id, &Target::parse(&row.target), &result, &[], lasted))
-}
-
-/// The result of a run, or what its journal says so far.
-pub(crate) fn result_so_far(server: &Server, view: &RunView) -> Option<Document> {
-    result_in(&**server.engine(), view).or_else(|| so_far(server, view))
-}
-
-fn replayed(server: &Server, view: &RunView, definition: &Definition) -> Option<etude_core::report::RunResult> {
-    let (mut replay, _) = Replay::new(view, &definition.plan, &definition.app, server.engine().blobs()).ok()?;
-    while replay.advance().ok()?.is_some() {}
-    Some(replay.machine().snapshot())
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use crate::app::NotLoaded;
 use crate::automation::broken;
 use crate::blocking::blocking;
 use crate::key;
-use crate::ledger::{self, Page};
+use crate::ledger::{Page, book};
 use crate::problem::{Code, Problem};
 use crate::query::invalid;
 use crate::request::{Call, Respond, json_response, tagged};
@@ -69,13 +69,8 @@ impl Found {
 
     /// The book of its ticks.
     fn book(&self) -> String {
-        book(&self.app, &self.schedule().name)
+        book::ticks(&self.app, &self.schedule().name)
     }
-}
-
-/// The book of a schedule's ticks.
-pub(crate) fn book(app: &ServedApp, schedule: &str) -> String {
-    format!("ticks {} {schedule}", app.dir.display())
 }
 
 /// What the journal keeps of a schedule.
@@ -97,9 +92,9 @@ impl Kept {
     }
 
     fn entry(server: &Server, found: &Found) -> Result<Option<Entry>, Problem> {
-        let (book, key) = (state_book(&found.app), Some(found.schedule().name.clone()));
+        let (book, key) = (book::schedules(&found.app), Some(found.schedule().name.clone()));
         let query = EntryQuery { book, key, ..EntryQuery::default() };
-        Ok(ledger::entries(server, &query)?.pop())
+        Ok(server.ledger().entries(&query)?.pop())
     }
 
     fn of(entry: &Entry) -> Self {
@@ -129,7 +124,7 @@ impl Kept {
     fn write(&self, server: &Server, found: &Found, before: Option<Entry>) -> Result<bool, Problem> {
         let body = json!({"pattern": self.pattern, "reason": self.reason, "until_ms": self.until_ms});
         let entry = Entry {
-            book: state_book(&found.app),
+            book: book::schedules(&found.app),
             key: found.schedule().name.clone(),
             at_ms: self.since_ms,
             state: self.state(),
@@ -138,7 +133,7 @@ impl Kept {
         };
         let expected = before.map_or(Expected::Nothing, |before| Expected::Exactly(Box::new(before)));
         let write = Write { entry, expected, submission: None, is_alone: false };
-        Ok(ledger::write(server, &write)? == Written::Done)
+        Ok(server.ledger().write(&write)? == Written::Done)
     }
 
     fn state(&self) -> String {
@@ -148,10 +143,6 @@ impl Kept {
     fn is_paused_at(&self, now_ms: i64) -> bool {
         self.is_paused && self.until_ms.is_none_or(|until| until > now_ms)
     }
-}
-
-fn state_book(app: &ServedApp) -> String {
-    format!("schedules {}", app.dir.display())
 }
 
 /// All schedules that the caller may see.
@@ -278,9 +269,9 @@ pub(crate) async fn next(call: Call) -> Respond {
 
 /// `GET /v1/schedules/{app}/{name}/ticks`.
 pub(crate) async fn ticks(call: Call) -> Respond {
-    let (server, find, page) = (Arc::clone(&call.server), find(&call)?, Page::of(&call)?);
+    let (server, find, page) = (Arc::clone(&call.server), find(&call)?, Page::of(&call.query)?);
     let document = blocking(move || {
-        let (entries, next) = page.read(&server, find()?.book())?;
+        let (entries, next) = page.read(server.ledger(), find()?.book())?;
         let ticks: Vec<Value> = entries.iter().map(tick::document).collect();
         Ok(json!({"ticks": ticks, "next": next}))
     });
@@ -358,7 +349,7 @@ pub(crate) async fn fire(call: Call) -> Respond {
 /// The response to the request that has fired with this key.
 fn fired_before(server: &Server, found: &Found, key: &str) -> Result<Option<Value>, Problem> {
     let query = EntryQuery { book: found.book(), key: Some(key.to_owned()), ..EntryQuery::default() };
-    let entry = ledger::entries(server, &query)?.pop();
+    let entry = server.ledger().entries(&query)?.pop();
     Ok(entry.map(|entry| json!({"at": rfc3339(entry.at_ms), "run_id": entry.run_id})))
 }
 

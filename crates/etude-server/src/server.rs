@@ -10,7 +10,7 @@ use crate::app::Apps;
 use crate::body::Room;
 use crate::clock::Clock;
 use crate::context::Context;
-use crate::ledger::retention::Retention;
+use crate::ledger::Ledger;
 use crate::listen::Addresses;
 use crate::log::{Log, LogLine};
 use crate::metrics::Metrics;
@@ -38,8 +38,8 @@ pub struct Server {
     schedules: Schedules,
     notices: Notices,
     refused: Refused,
-    retention: Retention,
-    metrics: Metrics,
+    ledger: Ledger,
+    metrics: Arc<Metrics>,
     tokens: Tokens,
     sessions: Sessions,
     throttle: Throttle,
@@ -69,8 +69,8 @@ impl Server {
         let sessions = Sessions::new(&settings.state_dir.join("serve").join("sessions"));
         let tokens = Tokens::new(&settings.state_dir.join("serve"));
         let context = Arc::new(Context::new(settings, engine, apps, addresses, clock));
+        let metrics = Arc::new(Metrics::default());
         Arc::new(Self {
-            context,
             stories: Stories::default(),
             rows: Rows::default(),
             documents: Documents::default(),
@@ -80,8 +80,9 @@ impl Server {
             schedules: Schedules::default(),
             notices: Notices::default(),
             refused: Refused::default(),
-            retention: Retention::default(),
-            metrics: Metrics::default(),
+            ledger: Ledger::new(&context, &metrics),
+            metrics,
+            context,
             tokens,
             sessions,
             throttle: Throttle::default(),
@@ -152,8 +153,8 @@ impl Server {
         &self.refused
     }
 
-    pub(crate) fn retention(&self) -> &Retention {
-        &self.retention
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     pub(crate) fn tokens(&self) -> &Tokens {

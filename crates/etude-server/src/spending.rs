@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use etude_runtime::engine::{RunRow, RunState};
 
 use crate::problem::{Problem, engine_failed};
-use crate::run::{result_of, result_so_far};
+use crate::result::{result_of, result_so_far};
 use crate::server::Server;
 
 /// A day, in milliseconds.
@@ -78,7 +78,7 @@ fn cost(server: &Server, row: &RunRow) -> Result<f64, Problem> {
     let engine = server.engine();
     let document = match result_of(&**engine, row) {
         Ok(Some(document)) => Some(document),
-        _ => engine.view(&row.id).ok().and_then(|view| result_so_far(server, &view)),
+        _ => engine.view(&row.id).ok().and_then(|view| result_so_far(server.context(), &view)),
     };
     let usage = document.as_ref().and_then(|document| document.members.get("usage"));
     Ok(usage.and_then(|usage| usage["cost_usd"].as_f64()).unwrap_or(0.0))

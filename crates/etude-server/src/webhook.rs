@@ -19,7 +19,7 @@ use crate::admission::{self, Admission, Candidate, Full};
 use crate::app::not_loaded;
 use crate::automation::broken;
 use crate::blocking::blocking;
-use crate::ledger::{self, Page};
+use crate::ledger::{Page, book};
 use crate::problem::{Code, Problem, malformed};
 use crate::request::{Call, Respond, json_response};
 use crate::server::Server;
@@ -75,7 +75,7 @@ impl Incoming {
     }
 
     fn book(&self) -> String {
-        book(&self.app, &self.webhook().name)
+        book::webhook(&self.app, &self.webhook().name)
     }
 
     /// The value of a reference.
@@ -95,11 +95,6 @@ impl Incoming {
         let (book, state) = (self.book(), verdict.to_owned());
         Entry { book, key, at_ms: self.now_ms, state, run_id, body: body.to_string(), ..Entry::default() }
     }
-}
-
-/// The book of a webhook's deliveries.
-pub(crate) fn book(app: &ServedApp, webhook: &str) -> String {
-    format!("webhook {} {webhook}", app.dir.display())
 }
 
 /// The headers without anything that may be a secret.
@@ -167,7 +162,7 @@ fn accept(server: &Arc<Server>, incoming: &Incoming) -> Result<Value, Problem> {
     let run_id = submission.run.id.clone();
     let entry = incoming.entry(id.clone(), "accepted", None);
     let write = Write { entry, expected: Expected::Nothing, submission: Some(submission), is_alone: false };
-    let first = match ledger::write(server, &write)? {
+    let first = match server.ledger().write(&write)? {
         Written::Done => {
             admission.accepted(server)?;
             return Ok(json!({"delivery_id": id, "run_id": run_id}));
@@ -177,7 +172,7 @@ fn accept(server: &Arc<Server>, incoming: &Incoming) -> Result<Value, Problem> {
         Written::Other(first) => first.map(|first| *first),
         Written::Repeated { run_id, .. } => {
             let query = EntryQuery { book: incoming.book(), run_id: Some(run_id), ..EntryQuery::default() };
-            ledger::entries(server, &query)?.into_iter().rfind(|entry| entry.state == "accepted")
+            server.ledger().entries(&query)?.into_iter().rfind(|entry| entry.state == "accepted")
         }
         Written::Busy(_) => None,
     };
@@ -215,7 +210,7 @@ fn response(first: &Entry) -> Value {
 
 fn note(server: &Server, entry: Entry, expected: Expected) -> Result<Written, Problem> {
     let write = Write { entry, expected, submission: None, is_alone: false };
-    ledger::write(server, &write)
+    server.ledger().write(&write)
 }
 
 fn admit(
@@ -283,7 +278,7 @@ fn document(app: &ServedApp, webhook: &Webhook) -> Value {
 pub(crate) async fn deliveries(call: Call) -> Respond {
     let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
     let (slug, name) = (call.param("app").to_owned(), call.param("name").to_owned());
-    let page = Page::of(&call)?;
+    let page = Page::of(&call.query)?;
     let document = blocking(move || {
         let unknown = || Problem::not_found("there is no such webhook");
         let app = server.context().app(&slug).cloned().ok_or_else(unknown)?;
@@ -292,7 +287,7 @@ pub(crate) async fn deliveries(call: Call) -> Respond {
         if webhook.target.as_ref().is_some_and(|target| !caller.covers(target.name())) {
             return Err(unknown());
         }
-        let (entries, next) = page.read(&server, book(&app, &name))?;
+        let (entries, next) = page.read(server.ledger(), book::webhook(&app, &name))?;
         let documents: Vec<Value> = entries.iter().map(delivery).collect();
         Ok(json!({"deliveries": documents, "next": next}))
     });

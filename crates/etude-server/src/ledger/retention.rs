@@ -8,10 +8,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use etude_runtime::engine::{KEY_LIFE_MS, OldEntries};
 use etude_spec::automation::{Automation, Schedule};
 
+use super::{Ledger, book};
 use crate::problem::{Problem, engine_failed};
-use crate::server::Server;
 use crate::settings::ServedApp;
-use crate::{notice, once, schedule, webhook};
 
 const HOUR_MS: i64 = 60 * 60 * 1_000;
 
@@ -23,7 +22,7 @@ const BATCH: u32 = 500;
 
 /// The next look for old entries.
 #[derive(Debug, Default)]
-pub(crate) struct Retention {
+pub(super) struct Retention {
     next_ms: AtomicI64,
 }
 
@@ -39,22 +38,31 @@ impl Retention {
     }
 }
 
-/// Removes old entries if it is time to look for some. Blocks.
-pub(crate) fn turn(server: &Server) {
-    let now_ms = server.clock().now_ms();
-    if !server.retention().is_due(now_ms) {
-        return;
-    }
-    for app in &server.settings().apps {
-        let Ok(automation) = server.context().automation(app) else { continue };
-        for (book, states, before_ms) in books(app, &automation, now_ms) {
-            // A journal that fails is reported by requests, and the next look finds them again.
-            let _ = remove(server, &book, states, before_ms);
+impl Ledger {
+    /// Removes old entries if it is time to look for some. Blocks.
+    pub(crate) fn remove_old(&self) {
+        let now_ms = self.context.clock().now_ms();
+        if !self.retention.is_due(now_ms) {
+            return;
+        }
+        for app in &self.context.settings().apps {
+            let Ok(automation) = self.context.automation(app) else { continue };
+            for (book, states, before_ms) in books(app, &automation, now_ms) {
+                // A journal that fails is reported by requests, and the next look finds them again.
+                let _ = self.remove(&book, states, before_ms);
+            }
+        }
+        let before_ms = now_ms.saturating_sub(KEY_LIFE_MS);
+        for book in book::responses() {
+            let _ = self.remove(&book, book::RESPONSES, before_ms);
         }
     }
-    let before_ms = now_ms.saturating_sub(KEY_LIFE_MS);
-    for book in once::books() {
-        let _ = remove(server, &book, once::STATES, before_ms);
+
+    fn remove(&self, book: &str, states: &[&str], before_ms: i64) -> Result<(), Problem> {
+        let states = states.iter().map(|state| (*state).to_owned()).collect();
+        let old = OldEntries { book: book.to_owned(), states, before_ms, limit: BATCH };
+        while self.context.engine().remove_entries(&old).map_err(|e| engine_failed(&e))? == u64::from(BATCH) {}
+        Ok(())
     }
 }
 
@@ -63,22 +71,15 @@ fn books(app: &ServedApp, automation: &Automation, now_ms: i64) -> Vec<(String, 
     let ticks = |schedule: &Schedule| {
         let window = i64::try_from(schedule.catch_up_within_ms.saturating_add(schedule.jitter_ms)).unwrap_or(i64::MAX);
         let kept_ms = KEPT_MS.max(window.saturating_add(24 * HOUR_MS));
-        (schedule::book(app, &schedule.name), &["ran", "skipped"] as &[_], now_ms.saturating_sub(kept_ms))
+        (book::ticks(app, &schedule.name), &["ran", "skipped"] as &[_], now_ms.saturating_sub(kept_ms))
     };
     let before_ms = now_ms - KEPT_MS;
     let mut books: Vec<_> = automation.schedules.iter().map(ticks).collect();
-    let webhooks = automation.webhooks.iter().map(|webhook| webhook::book(app, &webhook.name));
+    let webhooks = automation.webhooks.iter().map(|webhook| book::webhook(app, &webhook.name));
     books.extend(webhooks.map(|book| (book, &["accepted", "repeated", "ignored"] as &[_], before_ms)));
-    let notices = automation.notices.iter().map(|notice| notice::book(app, &notice.name));
+    let notices = automation.notices.iter().map(|notice| book::notice(app, &notice.name));
     books.extend(notices.map(|book| (book, &["delivered", "failed"] as &[_], before_ms)));
     books
-}
-
-fn remove(server: &Server, book: &str, states: &[&str], before_ms: i64) -> Result<(), Problem> {
-    let states = states.iter().map(|state| (*state).to_owned()).collect();
-    let old = OldEntries { book: book.to_owned(), states, before_ms, limit: BATCH };
-    while server.engine().remove_entries(&old).map_err(|e| engine_failed(&e))? == u64::from(BATCH) {}
-    Ok(())
 }
 
 #[cfg(test)]

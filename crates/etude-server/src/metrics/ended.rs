@@ -8,9 +8,9 @@ use etude_runtime::engine::{RunRow, name_of};
 use serde_json::Value;
 
 use super::text::{Histogram, Kind, Text};
+use crate::context::Context;
 use crate::problem::{Problem, engine_failed};
-use crate::run::result_of;
-use crate::server::Server;
+use crate::result::result_of;
 use crate::token::Caller;
 
 /// Changes that are read at once.
@@ -36,12 +36,12 @@ pub(super) struct Ended {
 
 impl Ended {
     /// Counts the runs that have ended since the last time. Blocks.
-    pub(super) fn advance(&mut self, server: &Server) -> Result<(), Problem> {
-        let apps = server.context().dirs();
+    pub(super) fn advance(&mut self, context: &Context) -> Result<(), Problem> {
+        let apps = context.dirs();
         loop {
-            let rows = server.engine().changes(self.change, PAGE).map_err(|e| engine_failed(&e))?;
+            let rows = context.engine().changes(self.change, PAGE).map_err(|e| engine_failed(&e))?;
             for row in rows.iter().filter(|row| row.state.has_ended() && apps.contains(&row.app)) {
-                let document = result_of(&**server.engine(), row).ok().flatten();
+                let document = result_of(&**context.engine(), row).ok().flatten();
                 self.count(row, document.as_ref());
             }
             let Some(last) = rows.last() else { return Ok(()) };

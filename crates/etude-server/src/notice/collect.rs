@@ -13,9 +13,8 @@ use etude_spec::automation::{Notice, Schedule, Target};
 use serde_json::{Value, json};
 
 use super::Found;
-use crate::ledger;
 use crate::problem::{Problem, engine_failed};
-use crate::run::result_of;
+use crate::result::result_of;
 use crate::server::Server;
 use crate::settings::ServedApp;
 
@@ -157,11 +156,11 @@ fn note(
     };
     // A look at what is there costs less than a write, and most notices that are there already are seen again.
     let query = EntryQuery { book: entry.book.clone(), key: Some(entry.key.clone()), ..EntryQuery::default() };
-    if !ledger::entries(server, &query)?.is_empty() {
+    if !server.ledger().entries(&query)?.is_empty() {
         return Ok(());
     }
     let write = Write { entry, expected: Expected::Nothing, submission: None, is_alone: false };
-    ledger::write(server, &write).map(drop)
+    server.ledger().write(&write).map(drop)
 }
 
 /// The address of a page.

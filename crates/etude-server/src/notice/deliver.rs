@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use super::Found;
 use super::reach::{self, Outcome, Parcel};
 use crate::blocking::blocking;
-use crate::ledger;
 use crate::problem::Problem;
 use crate::server::Server;
 
@@ -30,7 +29,7 @@ pub(super) fn deliver(server: &Arc<Server>, found: &Found) -> Result<(), Problem
     let now = server.clock().now_ms();
     let (state, due_ms, limit) = (Some("pending".to_owned()), Some(now), Some(BATCH));
     let due = EntryQuery { book: found.book(), state, due_ms, limit, ..EntryQuery::default() };
-    for entry in ledger::entries(server, &due)? {
+    for entry in server.ledger().entries(&due)? {
         let claimed = Entry { due_ms: Some(now + LEASE_MS), ..entry.clone() };
         if replace(server, &entry, claimed.clone())? == Written::Done {
             let (server, found) = (Arc::clone(server), found.clone());
@@ -43,7 +42,7 @@ pub(super) fn deliver(server: &Arc<Server>, found: &Found) -> Result<(), Problem
 /// Writes `next` if `entry` is still there.
 fn replace(server: &Server, entry: &Entry, next: Entry) -> Result<Written, Problem> {
     let expected = Expected::Entry { state: entry.state.clone(), due_ms: entry.due_ms };
-    ledger::write(server, &Write { entry: next, expected, submission: None, is_alone: false })
+    server.ledger().write(&Write { entry: next, expected, submission: None, is_alone: false })
 }
 
 async fn attempt(server: Arc<Server>, found: Found, entry: Entry) {

@@ -7,12 +7,13 @@ use etude::clock::rfc3339;
 use etude_runs::document::Document;
 use etude_runs::listing;
 use etude_runs::target::Target;
-use etude_runtime::engine::{Engine, RunRow, RunState, RunView};
+use etude_runtime::engine::{RunRow, RunState};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::wire::{Links, Row, raw};
 use crate::problem::{Problem, engine_failed};
+use crate::result::result_of;
 use crate::server::Server;
 
 /// Rows that are kept, most of them shorter than a kilobyte.
@@ -126,27 +127,4 @@ pub(crate) fn row_text(server: &Server, row: &RunRow) -> Result<Arc<RawValue>, P
         server.rows().keep(row, &written);
     }
     Ok(written)
-}
-
-/// The result document of a run, if it has one.
-pub(crate) fn result_of(engine: &dyn Engine, row: &RunRow) -> Result<Option<Document>, Problem> {
-    if !has_result(row.state) {
-        return Ok(None);
-    }
-    let text = engine.result(&row.id).map_err(|e| engine_failed(&e))?;
-    Ok(text.and_then(|text| parsed(engine, &text)))
-}
-
-/// The same of a run whose result was read.
-pub(crate) fn result_in(engine: &dyn Engine, view: &RunView) -> Option<Document> {
-    view.result.as_ref().filter(|_| has_result(view.row.state)).and_then(|text| parsed(engine, text))
-}
-
-/// What an earlier attempt has left is not the result of a run that goes on.
-const fn has_result(state: RunState) -> bool {
-    !matches!(state, RunState::Queued | RunState::Running | RunState::Moved)
-}
-
-fn parsed(engine: &dyn Engine, text: &str) -> Option<Document> {
-    Document::from_journal(text, &*engine.blobs()).ok()
 }

@@ -15,7 +15,6 @@ use super::Found;
 use crate::act;
 use crate::admission::{self, Admission, Candidate, Full};
 use crate::app::not_loaded;
-use crate::ledger;
 use crate::notice::{self, Skipped};
 use crate::problem::{Code, Problem, engine_failed};
 use crate::server::Server;
@@ -100,7 +99,7 @@ pub(super) fn skip(server: &Arc<Server>, found: &Found, tick: &Tick, reason: &st
 pub(super) fn report_skipped(server: &Arc<Server>, found: &Found) -> Result<(), Problem> {
     let (state, limit) = (Some("skipped".to_owned()), Some(MAX_REPORTED));
     let query = EntryQuery { book: found.book(), state, limit, ..EntryQuery::default() };
-    for entry in ledger::entries(server, &query)? {
+    for entry in server.ledger().entries(&query)? {
         let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
         let reason = body["reason"].as_str().unwrap_or_default();
         let skipped = Skipped { schedule: found.schedule(), at_ms: entry.at_ms, reason, is_old: true };
@@ -117,7 +116,7 @@ fn note(
     reason: Option<&str>,
 ) -> Result<Written, Problem> {
     let (entry, expected) = (tick.entry(found, state, reason), tick.expected.clone());
-    let written = ledger::write(server, &Write { entry, expected, submission: None, is_alone: false })?;
+    let written = server.ledger().write(&Write { entry, expected, submission: None, is_alone: false })?;
     if written == Written::Done {
         server.metrics().tick(label(server, found), state, None);
     }
@@ -133,7 +132,7 @@ fn label(server: &Server, found: &Found) -> String {
 /// The tick that waits for the end of an earlier run.
 pub(super) fn waiting(server: &Server, found: &Found) -> Result<Option<Entry>, Problem> {
     let query = EntryQuery { book: found.book(), state: Some("waiting".to_owned()), ..EntryQuery::default() };
-    Ok(ledger::entries(server, &query)?.pop())
+    Ok(server.ledger().entries(&query)?.pop())
 }
 
 fn has_waiting(server: &Server, found: &Found) -> Result<bool, Problem> {
@@ -159,7 +158,7 @@ pub(super) fn promote(server: &Arc<Server>, found: &Found, entry: &Entry) -> Res
 /// Begins the run of a tick that has none. False if it has one or waits for one.
 pub(super) fn backfill(server: &Arc<Server>, found: &Found, at_ms: i64) -> Result<bool, Problem> {
     let query = EntryQuery { book: found.book(), key: Some(at_ms.to_string()), ..EntryQuery::default() };
-    let entry = ledger::entries(server, &query)?.pop();
+    let entry = server.ledger().entries(&query)?.pop();
     let expected = match entry {
         None => Expected::Nothing,
         Some(entry) if entry.state == "skipped" => Expected::Entry { state: entry.state, due_ms: entry.due_ms },
@@ -184,7 +183,7 @@ pub(super) fn begin(server: &Arc<Server>, found: &Found, tick: &Tick, is_alone: 
     let submission = admission.submission.clone();
     let id = submission.run.id.clone();
     let (entry, expected) = (tick.entry(found, "ran", None), tick.expected.clone());
-    Ok(match ledger::write(server, &Write { entry, expected, submission: Some(submission), is_alone })? {
+    Ok(match server.ledger().write(&Write { entry, expected, submission: Some(submission), is_alone })? {
         Written::Done => {
             let lag = u64::try_from(server.clock().now_ms().saturating_sub(tick.due_ms)).unwrap_or(0);
             let lag = (tick.kind == "tick").then_some(Duration::from_millis(lag));
@@ -226,7 +225,7 @@ fn admit(server: &Server, found: &Found, tick: &Tick) -> Result<Admission, Probl
 /// Cancels the earlier runs of a schedule.
 fn cancel_others(server: &Arc<Server>, found: &Found, run_id: &str) -> Result<(), Problem> {
     let query = EntryQuery { book: found.book(), is_unfinished: true, ..EntryQuery::default() };
-    let entries = ledger::entries(server, &query)?;
+    let entries = server.ledger().entries(&query)?;
     for id in entries.into_iter().filter_map(|entry| entry.run_id).filter(|id| id != run_id) {
         let row = server.engine().row(&id).map_err(|e| engine_failed(&e))?;
         act::cancel_run(server, &row, &format!("the schedule `{}` ticked again", found.schedule().name), false)?;

@@ -8,7 +8,6 @@ use etude_runtime::engine::EntryQuery;
 
 use super::{Found, Kept, due, tick};
 use crate::blocking::blocking;
-use crate::ledger::{self, retention};
 use crate::problem::Problem;
 use crate::server::Server;
 
@@ -46,7 +45,7 @@ pub(crate) async fn turns(server: Arc<Server>) {
         // A journal that fails is reported by requests, and the next look may find it again.
         let pause = blocking(move || {
             let pause = turn(&of);
-            retention::turn(&of);
+            of.ledger().remove_old();
             of.schedules().note_turn();
             Ok(pause)
         })
@@ -131,7 +130,7 @@ fn look_at(server: &Arc<Server>, found: &Found, look: &mut Look) -> Result<(), P
         until_ms: Some(now_ms),
         ..EntryQuery::default()
     };
-    let taken = ledger::entries(server, &query)?;
+    let taken = server.ledger().entries(&query)?;
     // Another server may have taken it, and be gone when there is room.
     look.has_waiting |= taken.iter().any(|entry| entry.state == "waiting");
     let taken: BTreeSet<String> = taken.into_iter().map(|entry| entry.key).collect();

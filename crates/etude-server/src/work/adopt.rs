@@ -15,7 +15,7 @@ use super::drive;
 use crate::decision;
 use crate::notice;
 use crate::problem::{Problem, engine_failed};
-use crate::run::result_in;
+use crate::result::result_in;
 use crate::server::Server;
 use crate::stopped::{MAX_ATTEMPTS, Next};
 

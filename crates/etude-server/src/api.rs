@@ -1,0 +1,3 @@
+//! The handlers of the API, one module for each subject.
+
+pub(crate) mod metrics;

@@ -1,0 +1,57 @@
+//! The results of runs: those that the journal has, and what it says so far of a run without one.
+
+use etude::definition::Definition;
+use etude_runs::document::Document;
+use etude_runs::inspect::Replay;
+use etude_runs::target::Target;
+use etude_runtime::engine::{Engine, RunRow, RunState, RunView};
+
+use crate::context::Context;
+use crate::problem::{Problem, engine_failed};
+
+/// The result document of a run, if it has one.
+pub(crate) fn result_of(engine: &dyn Engine, row: &RunRow) -> Result<Option<Document>, Problem> {
+    if !has_result(row.state) {
+        return Ok(None);
+    }
+    let text = engine.result(&row.id).map_err(|e| engine_failed(&e))?;
+    Ok(text.and_then(|text| parsed(engine, &text)))
+}
+
+/// The same of a run whose result was read.
+pub(crate) fn result_in(engine: &dyn Engine, view: &RunView) -> Option<Document> {
+    view.result.as_ref().filter(|_| has_result(view.row.state)).and_then(|text| parsed(engine, text))
+}
+
+/// What an earlier attempt has left is not the result of a run that goes on.
+const fn has_result(state: RunState) -> bool {
+    !matches!(state, RunState::Queued | RunState::Running | RunState::Moved)
+}
+
+fn parsed(engine: &dyn Engine, text: &str) -> Option<Document> {
+    Document::from_journal(text, &*engine.blobs()).ok()
+}
+
+/// The result of a run, or what its journal says so far.
+pub(crate) fn result_so_far(context: &Context, view: &RunView) -> Option<Document> {
+    result_in(&**context.engine(), view).or_else(|| so_far(context, view))
+}
+
+/// The result so far of a run without one: what its journal says with its definition.
+fn so_far(context: &Context, view: &RunView) -> Option<Document> {
+    let definition = context.definition_of(view)?;
+    let row = &view.row;
+    let result = match row.state == RunState::Queued && row.started_at_ms.is_none() {
+        true => etude::queue::untouched(&view.run, &definition, &*context.engine().blobs())?,
+        false => replayed(context, view, &definition)?,
+    };
+    let end = if row.is_live { etude::clock::now_ms() } else { row.changed_at_ms };
+    let lasted = row.started_at_ms.map_or(0, |start| u64::try_from(end.saturating_sub(start)).unwrap_or(0));
+    Some(Document::of(&row.id, &Target::parse(&row.target), &result, &[], lasted))
+}
+
+fn replayed(context: &Context, view: &RunView, definition: &Definition) -> Option<etude_core::report::RunResult> {
+    let (mut replay, _) = Replay::new(view, &definition.plan, &definition.app, context.engine().blobs()).ok()?;
+    while replay.advance().ok()?.is_some() {}
+    Some(replay.machine().snapshot())
+}
