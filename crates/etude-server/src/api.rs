@@ -1,3 +1,5 @@
 //! The handlers of the API, one module for each subject.
 
 pub(crate) mod metrics;
+pub(crate) mod stream;
+pub(crate) mod tree;

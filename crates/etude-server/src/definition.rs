@@ -73,7 +73,7 @@ async fn with_states(call: &Call, definition: &Definition, mut graph: Graph, run
         if row.app != app || row.target != target {
             return Err(none());
         }
-        let states = readings.of(&server, &id)?.tree(&server).outline();
+        let states = readings.of(server.context(), &id)?.tree(server.context(), server.stories()).outline();
         // Of the visits of a stage, the last one.
         let by_id: HashMap<&str, &Value> =
             states.iter().filter_map(|state| Some((state["id"].as_str()?, state))).collect();

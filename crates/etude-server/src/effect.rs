@@ -35,8 +35,8 @@ async fn documents<T: Send + 'static>(
     let readings = call.readings.clone();
     let chosen = blocking(move || {
         server.context().visible(&caller, &id)?;
-        let reading = readings.of(&server, &id)?;
-        choose(reading.tree(&server).effects())
+        let reading = readings.of(server.context(), &id)?;
+        choose(reading.tree(server.context(), server.stories()).effects())
     });
     chosen.await
 }
@@ -95,11 +95,11 @@ pub(crate) async fn stream(call: Call) -> Respond {
     let response = blocking(move || {
         server.context().visible(&caller, &id)?;
         let (engine, damaged) = (server.engine(), |why| Problem::new(Code::JournalUnavailable, why));
-        let reading = readings.of(&server, &id)?;
+        let reading = readings.of(server.context(), &id)?;
         let view = &reading.view;
         let read = |stream| inspect::bytes(view, &effect, stream, &*engine.blobs()).map_err(damaged);
         let stdin = || {
-            let definition = reading.definition(&server).ok_or_else(no_stream)?;
+            let definition = reading.definition(server.context()).ok_or_else(no_stream)?;
             let stdin =
                 inspect::stdin(view, &definition.plan, &definition.app, &effect, &engine.blobs()).map_err(damaged)?;
             Ok(stdin.map(Bytes::from))

@@ -48,7 +48,7 @@ mod spending;
 mod start;
 mod stats;
 mod stopped;
-mod stream;
+mod story;
 pub mod token;
 mod tree;
 mod webhook;

@@ -67,7 +67,7 @@ impl Found {
 /// Reports changes and sends notices until the server stops.
 pub(crate) async fn work(server: Arc<Server>) {
     let mut stopping = server.context().stopping();
-    let mut news = server.news_of_journal();
+    let mut news = server.stories().news_of_journal();
     while !server.context().is_draining() {
         let of = Arc::clone(&server);
         // A journal that fails is reported by requests, and the next look may find it again.

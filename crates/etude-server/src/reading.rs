@@ -6,9 +6,10 @@ use etude::definition::Definition;
 use etude_runs::document::Document;
 use etude_runtime::engine::RunView;
 
+use crate::context::Context;
 use crate::problem::{Problem, engine_failed};
 use crate::result::result_so_far;
-use crate::server::Server;
+use crate::story::Stories;
 use crate::tree::Tree;
 
 /// A run with all its records, and what was made of them for this request.
@@ -21,18 +22,18 @@ pub(crate) struct Reading {
 
 impl Reading {
     /// The definition with which the run was made, if there still is one.
-    pub(crate) fn definition(&self, server: &Server) -> Option<&Definition> {
-        self.definition.get_or_init(|| server.context().definition_of(&self.view)).as_deref()
+    pub(crate) fn definition(&self, context: &Context) -> Option<&Definition> {
+        self.definition.get_or_init(|| context.definition_of(&self.view)).as_deref()
     }
 
     /// The result of the run, or what its journal says so far.
-    pub(crate) fn result(&self, server: &Server) -> Option<&Document> {
-        self.result.get_or_init(|| result_so_far(server.context(), &self.view)).as_ref()
+    pub(crate) fn result(&self, context: &Context) -> Option<&Document> {
+        self.result.get_or_init(|| result_so_far(context, &self.view)).as_ref()
     }
 
     /// The tree of the run.
-    pub(crate) fn tree(&self, server: &Server) -> &Tree {
-        self.tree.get_or_init(|| Tree::new(server, self))
+    pub(crate) fn tree(&self, context: &Context, stories: &Stories) -> &Tree {
+        self.tree.get_or_init(|| Tree::new(context, stories, &self.view, self.result(context)))
     }
 }
 
@@ -43,12 +44,12 @@ pub(crate) struct Readings(Arc<Mutex<Option<Arc<Reading>>>>);
 
 impl Readings {
     /// The run with this id. Who calls has checked that the caller of the request may see it.
-    pub(crate) fn of(&self, server: &Server, id: &str) -> Result<Arc<Reading>, Problem> {
+    pub(crate) fn of(&self, context: &Context, id: &str) -> Result<Arc<Reading>, Problem> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(reading) = last.as_ref().filter(|reading| reading.view.row.id == id) {
             return Ok(Arc::clone(reading));
         }
-        let view = server.engine().view(id).map_err(|e| engine_failed(&e))?;
+        let view = context.engine().view(id).map_err(|e| engine_failed(&e))?;
         let (definition, result, tree) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let reading = Arc::new(Reading { view, definition, result, tree });
         *last = Some(Arc::clone(&reading));
@@ -89,10 +90,10 @@ mod tests {
         route::local(entered, page).await.expect("a page");
         let seen = readings.0.lock().expect("no panic").clone().expect("the parts share what they read");
         session.append(record("main/b", "2")).await.expect("append");
-        assert!(Arc::ptr_eq(&seen, &readings.of(&server, "r-1").expect("read")));
+        assert!(Arc::ptr_eq(&seen, &readings.of(server.context(), "r-1").expect("read")));
         assert_eq!(
             seen.view.records.len() + 1,
-            Readings::default().of(&server, "r-1").expect("read").view.records.len()
+            Readings::default().of(server.context(), "r-1").expect("read").view.records.len()
         );
     }
 }

@@ -21,7 +21,7 @@ use crate::server::Server;
 use crate::token::{Caller, Scope};
 use crate::{
     about, act, api, app, decision, definition, effect, key, learned, login, mcp, notice, once, page, run, schedule,
-    start, stats, stream, tree, webhook,
+    start, stats, webhook,
 };
 
 /// The largest body of a request, unless its route says otherwise.
@@ -118,7 +118,7 @@ const TABLE: &[Route] = table! {
     GET "/notices/{app}/{name}" Read ["cursor"] Nothing => page::webhooks::notice;
     POST "/notices/{app}/{name}/{delivery}" Admin [] Form => page::webhooks::again;
     GET "/server" Read [] Nothing => page::about::server;
-    GET "/live" Read [] Nothing => stream::live;
+    GET "/live" Read [] Nothing => api::stream::live;
     GET "/runs/{id}" Read ["at", "after", "items"] Nothing => page::run::show;
     POST "/runs/{id}/{action}" Run [] Form => page::run::act;
     GET "/metrics" Read [] Nothing => api::metrics::show;
@@ -143,10 +143,10 @@ const TABLE: &[Route] = table! {
     GET "/v1/decisions" Read ["limit", "cursor"] Nothing => decision::list;
     GET "/v1/decisions/{id}" Read [] Nothing => decision::show;
     POST "/v1/decisions/{id}" Approve [] Json(BODY) => decision::decide;
-    GET "/v1/runs/{id}/events" Read ["after", "limit"] Nothing => stream::events;
+    GET "/v1/runs/{id}/events" Read ["after", "limit"] Nothing => api::stream::events;
     GET "/v1/runs/{id}/output" Read [] Nothing => run::output;
     GET "/v1/runs/{id}/input" Read [] Nothing => run::input;
-    GET "/v1/runs/{id}/tree" Read ["parent", "after", "limit"] Nothing => tree::tree;
+    GET "/v1/runs/{id}/tree" Read ["parent", "after", "limit"] Nothing => api::tree::show;
     GET "/v1/runs/{id}/effects" Read ["node", "after", "limit"] Nothing => effect::list;
     GET "/v1/runs/{id}/effects/{effect}" Read [] Nothing => effect::show;
     GET "/v1/runs/{id}/effects/{effect}/{stream}" Read ["tail"] Nothing => effect::stream;
@@ -156,7 +156,7 @@ const TABLE: &[Route] = table! {
     GET "/v1/apps/{app}/machines/{machine}" Read [] Nothing => definition::show;
     GET "/v1/apps/{app}/machines/{machine}/schema" Read [] Nothing => definition::schema;
     GET "/v1/apps/{app}/machines/{machine}/graph" Read ["format", "run"] Nothing => definition::graph;
-    GET "/v1/events" Read [] Nothing => stream::feed;
+    GET "/v1/events" Read [] Nothing => api::stream::feed;
     GET "/v1/apps" Read [] Nothing => app::list;
     GET "/v1/apps/{app}" Read [] Nothing => app::show;
     POST "/v1/apps/{app}/route" Read [] Json(BODY) => app::route;

@@ -286,8 +286,8 @@ fn document_of(server: &Server, outline: &RunView, extent: Extent, readings: &Re
     let (view, result) = match &ended {
         Some(document) => (outline, Some(document)),
         None => {
-            reading = readings.of(server, &outline.row.id)?;
-            (&reading.view, reading.result(server))
+            reading = readings.of(server.context(), &outline.row.id)?;
+            (&reading.view, reading.result(server.context()))
         }
     };
     let (row, blobs) = (&view.row, engine.blobs());

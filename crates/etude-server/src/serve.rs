@@ -36,7 +36,6 @@ use crate::reading::Readings;
 use crate::route::{self, Entered, Failed, Matched};
 use crate::schedule;
 use crate::server::Server;
-use crate::stream;
 use crate::work;
 
 /// Connections over the socket at once. They are the owner's, and no one on the network can take their places.
@@ -60,7 +59,7 @@ pub async fn serve(server: Arc<Server>, listening: Listening) {
     let worker = tokio::spawn(work::work(Arc::clone(&server)));
     let turns = tokio::spawn(schedule::turns(Arc::clone(&server)));
     let notices = tokio::spawn(notice::work(Arc::clone(&server)));
-    let news = tokio::spawn(stream::look_for_news(Arc::clone(&server)));
+    let news = tokio::spawn(server.look_for_news());
     let (mut loops, mut connections) = accept(&server, listening);
     let mut open = JoinSet::new();
     let drained = async {

@@ -21,7 +21,7 @@ use crate::schedule::Schedules;
 use crate::session::{Sessions, Throttle};
 use crate::settings::Settings;
 use crate::spending::Spending;
-use crate::stream::Stories;
+use crate::story::{self, Stories};
 use crate::token::Tokens;
 use crate::webhook::Refused;
 use crate::work::Works;
@@ -29,7 +29,7 @@ use crate::work::Works;
 /// What all requests share.
 pub struct Server {
     context: Arc<Context>,
-    stories: Stories,
+    stories: Arc<Stories>,
     rows: Rows,
     documents: Documents,
     works: Works,
@@ -71,7 +71,7 @@ impl Server {
         let context = Arc::new(Context::new(settings, engine, apps, addresses, clock));
         let metrics = Arc::new(Metrics::default());
         Arc::new(Self {
-            stories: Stories::default(),
+            stories: Arc::default(),
             rows: Rows::default(),
             documents: Documents::default(),
             works: Works::default(),
@@ -110,8 +110,14 @@ impl Server {
         self.context.apps()
     }
 
-    pub(crate) fn stories(&self) -> &Stories {
+    pub(crate) fn stories(&self) -> &Arc<Stories> {
         &self.stories
+    }
+
+    /// Asks the journal for news until the server stops.
+    pub(crate) fn look_for_news(self: &Arc<Self>) -> impl Future<Output = ()> + Send + use<> {
+        let server = Arc::clone(self);
+        story::look_for_news(Arc::clone(&self.context), Arc::clone(&self.stories), move |run| server.works().has(run))
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {

@@ -4,41 +4,20 @@ mod stages;
 mod work;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
+use etude_runs::document::Document;
 use etude_runs::inspect::{self, Inspected};
-use etude_runtime::engine::RunState;
+use etude_runtime::engine::{RunState, RunView};
 use serde_json::{Value, json};
 
-use crate::blocking::blocking;
+use crate::context::Context;
 use crate::problem::Problem;
 use crate::query::invalid;
-use crate::reading::Reading;
-use crate::request::{Call, Respond, tagged};
-use crate::server::Server;
+use crate::story::Stories;
 use work::{Parent, Rejections, Work};
 
 /// Effects of a run up to which the elements of a `for_each` have labels.
 const LABELLED: usize = 2_000;
-
-/// `GET /v1/runs/{id}/tree`.
-pub(crate) async fn tree(call: Call) -> Respond {
-    let limit = usize::try_from(call.query.number("limit", 1, 200, 100)?).unwrap_or(100);
-    let (parent, after) = (call.query.get("parent").map(str::to_owned), call.query.get("after").map(str::to_owned));
-    let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
-    let readings = call.readings.clone();
-    let document = blocking(move || {
-        server.context().visible(&caller, &id)?;
-        let reading = readings.of(&server, &id)?;
-        let story = reading.tree(&server);
-        let nodes = match &parent {
-            None => story.outline(),
-            Some(parent) => story.below(parent)?,
-        };
-        page(nodes, after.as_deref(), limit)
-    });
-    Ok(tagged(&call.headers, document.await?.to_string()))
-}
 
 /// An effect at its place in the tree.
 pub(crate) struct Described<'t> {
@@ -66,21 +45,21 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    pub(crate) fn new(server: &Server, reading: &Reading) -> Self {
-        let (view, document) = (&reading.view, reading.result(server));
+    /// The tree of a run, of which `document` is the result so far.
+    pub(crate) fn new(context: &Context, stories: &Stories, view: &RunView, document: Option<&Document>) -> Self {
         let member = |name: &str| {
             let found = document.and_then(|document| document.members.get(name)).and_then(Value::as_array);
             found.cloned().unwrap_or_default()
         };
         let (steps, stages, errors) = (member("steps"), member("stages"), member("errors"));
-        let effects = inspect::effects(view, &*server.engine().blobs());
+        let effects = inspect::effects(view, &*context.engine().blobs());
         let is_labelled = effects.len() <= LABELLED && steps.iter().any(|step| step["items"].is_object());
         let is_retried = effects.iter().any(|effect| effect.id.contains('#'));
         let is_begun = steps.iter().any(|step| step["waiting"] == true);
         let events = match is_labelled || is_retried || is_begun {
             // Without its definition, a run has no events.
-            true => server
-                .events_named(&view.row.id, &["attempt_rejected", "item_started", "step_started"])
+            true => stories
+                .events_named(context, &view.row.id, &["attempt_rejected", "item_started", "step_started"])
                 .unwrap_or_default(),
             false => Vec::new(),
         };
@@ -192,7 +171,7 @@ impl Tree {
     }
 
     /// The nodes below the one with the id `parent`.
-    fn below(&self, parent: &str) -> Result<Vec<Value>, Problem> {
+    pub(crate) fn below(&self, parent: &str) -> Result<Vec<Value>, Problem> {
         let unknown = || invalid("parent", "`parent` is the id of a node");
         let is_above = |step: &&Value| {
             let rest = parent.strip_prefix(&id_of(step));
@@ -319,15 +298,4 @@ fn elements(works: &[Work<'_>]) -> BTreeMap<usize, bool> {
         }
     }
     elements
-}
-
-fn page(nodes: Vec<Value>, after: Option<&str>, limit: usize) -> Result<Value, Problem> {
-    let unknown = || invalid("after", "`after` is the `next` of a page");
-    let from = match after {
-        None => 0,
-        Some(after) => nodes.iter().position(|node| node["id"] == *after).ok_or_else(unknown)? + 1,
-    };
-    let shown: Vec<&Value> = nodes[from..].iter().take(limit).collect();
-    let next = if from + shown.len() < nodes.len() { shown.last().map(|node| node["id"].clone()) } else { None };
-    Ok(json!({"nodes": shown, "next": next}))
 }

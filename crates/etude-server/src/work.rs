@@ -147,7 +147,7 @@ impl Works {
 /// Begins queued runs and adopts others until the server stops.
 pub(crate) async fn work(server: Arc<Server>) {
     let mut stopping = server.context().stopping();
-    let mut news = server.news_of_journal();
+    let mut news = server.stories().news_of_journal();
     let pause = server.settings().worker.as_ref().map_or(LOOK, |worker| worker.poll);
     let mut adopted: Option<Instant> = None;
     loop {

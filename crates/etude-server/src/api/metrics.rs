@@ -31,7 +31,13 @@ pub(crate) async fn show(call: Call) -> Respond {
     let is_open = accepts.contains("application/openmetrics-text");
     let mut text = Text::new(is_open);
     // Writing to a string does not fail.
-    let _ = call.server.metrics().write(&mut text, call.caller()?, &counts, call.server.open_streams(), &schedules);
+    let _ = call.server.metrics().write(
+        &mut text,
+        call.caller()?,
+        &counts,
+        call.server.stories().open_streams(),
+        &schedules,
+    );
     let _ = fleet::metrics(&mut text, call.server.context(), call.server.works().count()).await;
     let mut response = Response::new(Body::from(text.finish()));
     let kind = match is_open {

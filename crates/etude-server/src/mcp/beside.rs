@@ -17,7 +17,7 @@ const RESPONSE: Duration = Duration::from_secs(1);
 /// Drives runs whenever no other server of this user does.
 pub(super) async fn work(server: Arc<Server>) {
     let mut stopping = server.context().stopping();
-    let mut news = server.news_of_journal();
+    let mut news = server.stories().news_of_journal();
     loop {
         if server.context().is_draining() {
             return;

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::beside;
 use crate::server::Server;
 use crate::token::Caller;
-use crate::{stream, work};
+use crate::work;
 
 /// Serves one client of the protocol as the owner, until it closes its end or the server is asked to stop. Runs are driven in this
 /// process, unless a server of the same user serves the app; what is left at the end, the next process resumes.
@@ -25,7 +25,7 @@ pub async fn stdio(
     let caller = Caller::owner();
     let service = server.protocol(caller, Transport::Stdio).map_err(io::Error::other)?.selection(selection);
     let worker = tokio::spawn(beside::work(Arc::clone(&server)));
-    let news = tokio::spawn(stream::look_for_news(Arc::clone(&server)));
+    let news = tokio::spawn(server.look_for_news());
     let mut stopping = server.context().stopping();
     let served = tokio::select! {
         served = etude_mcp::stdio::serve(Arc::new(service), input, output) => served,

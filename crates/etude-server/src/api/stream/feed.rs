@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::body::Bytes;
 
-use super::{Permit, Pieces, Waiting, Wake, form, stream};
+use super::{Permit, Pieces, Waiting, Wake, form, permit, stream};
 use crate::blocking::blocking;
 use crate::problem::{Problem, engine_failed};
 use crate::query::invalid;
@@ -15,7 +15,7 @@ use crate::token::Caller;
 /// `GET /live`: says that the journal has changed. Pages then read their own routes again, so it carries no content.
 pub(crate) async fn live(call: Call) -> Respond {
     form(&call.headers, false)?;
-    let permit = call.server.stream_permit(call.caller()?)?;
+    let permit = permit(&call.server, call.caller()?)?;
     let waiting = Waiting::of_journal(&call.server);
     Ok(stream(Live { permit, waiting, is_new: true }))
 }
@@ -50,7 +50,7 @@ pub(crate) async fn feed(call: Call) -> Respond {
     if after.is_some_and(|after| after > last) {
         return Err(unknown());
     }
-    let permit = server.stream_permit(&caller)?;
+    let permit = permit(&server, &caller)?;
     let waiting = Waiting::of_journal(&server);
     Ok(stream(Feed { permit, caller, after: after.unwrap_or(last), has_more: true, waiting }))
 }

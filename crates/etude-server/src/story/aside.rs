@@ -22,7 +22,7 @@ pub(crate) struct Asides {
 
 impl Asides {
     /// What a run says from now on.
-    pub(super) fn subscribe(&self, run_id: &str) -> broadcast::Receiver<Bytes> {
+    pub(crate) fn subscribe(&self, run_id: &str) -> broadcast::Receiver<Bytes> {
         let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
         followed.retain(|_, sender| sender.receiver_count() > 0);
         followed.entry(run_id.to_owned()).or_insert_with(|| broadcast::channel(PIECES).0).subscribe()
@@ -42,7 +42,7 @@ impl Asides {
 }
 
 /// What a stream sends for what it received: the piece, or how many it has missed. `None` if nothing more comes.
-pub(super) fn text(received: Result<Bytes, broadcast::error::RecvError>) -> Option<Bytes> {
+pub(crate) fn text(received: Result<Bytes, broadcast::error::RecvError>) -> Option<Bytes> {
     match received {
         Ok(text) => Some(text),
         Err(broadcast::error::RecvError::Lagged(dropped)) => {

@@ -9,7 +9,8 @@ use etude_runtime::engine::{Engine, Error};
 use tokio::sync::watch;
 
 use super::{Followed, Stories};
-use crate::server::Server;
+
+use crate::context::Context;
 
 /// How often the journal is asked for news, with one question for all runs.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -30,9 +31,13 @@ pub(super) struct Awaited {
     since: Instant,
 }
 
-/// Asks the journal for news until the server stops.
-pub(crate) async fn look_for_news(server: Arc<Server>) {
-    let mut stopping = server.context().stopping();
+/// Asks the journal for news until the server stops. `drives` says of a run whether this process drives it.
+pub(crate) async fn look_for_news(
+    context: Arc<Context>,
+    stories: Arc<Stories>,
+    drives: impl Fn(&str) -> bool + Send + Sync,
+) {
+    let mut stopping = context.stopping();
     let mut last: Option<Instant> = None;
     let mut written = Instant::now();
     loop {
@@ -41,21 +46,21 @@ pub(crate) async fn look_for_news(server: Arc<Server>) {
             last = Some(Instant::now());
         }
         // Mostly there is nothing to do, which is not worth another thread.
-        let is_quiet = server.engine().is_quick() && server.stories().is_quiet(&**server.engine());
+        let is_quiet = context.engine().is_quick() && stories.is_quiet(&**context.engine());
         if !is_quiet {
-            let of = Arc::clone(&server);
+            let (context, stories) = (Arc::clone(&context), Arc::clone(&stories));
             // A journal that fails has no news; requests report it.
-            let look = tokio::task::spawn_blocking(move || of.stories().look(&**of.engine(), is_whole));
+            let look = tokio::task::spawn_blocking(move || stories.look(&**context.engine(), is_whole));
             drop(look.await);
         }
         let looked = Instant::now();
         loop {
-            let is_reported = server.engine().written().is_some() && written.elapsed() > AFTER_WRITE;
-            let most = if is_reported && server.stories().is_quiet(&**server.engine()) { QUIET } else { PAUSE };
+            let is_reported = context.engine().written().is_some() && written.elapsed() > AFTER_WRITE;
+            let most = if is_reported && stories.is_quiet(&**context.engine()) { QUIET } else { PAUSE };
             tokio::select! {
-                () = tokio::time::sleep_until((looked + pause(&server, most)).into()) => break,
-                () = server.stories().is_awaited.notified() => {}
-                () = report(&**server.engine()) => written = Instant::now(),
+                () = tokio::time::sleep_until((looked + pause(&stories, &drives, most)).into()) => break,
+                () = stories.is_awaited.notified() => {}
+                () = report(&**context.engine()) => written = Instant::now(),
                 _ = stopping.wait_for(|stop| *stop) => return,
             }
         }
@@ -72,17 +77,10 @@ async fn report(engine: &dyn Engine) {
 
 /// The time until the next look, `most` if no request waits for a run of another process: short after one has begun to wait, and
 /// longer the longer it waits.
-fn pause(server: &Server, most: Duration) -> Duration {
-    let awaited = server.stories().awaited();
-    let elsewhere = awaited.iter().filter(|(run, _)| !server.works().has(run));
+fn pause(stories: &Stories, drives: &impl Fn(&str) -> bool, most: Duration) -> Duration {
+    let awaited = stories.awaited();
+    let elsewhere = awaited.iter().filter(|(run, _)| !drives(run));
     elsewhere.map(|(_, run)| (run.since.elapsed() / 10).max(SHORT).min(PAUSE)).fold(most, Duration::min)
-}
-
-impl Server {
-    /// Changes with each write to the journal, a moment later.
-    pub(crate) fn news_of_journal(&self) -> watch::Receiver<u64> {
-        self.stories().news.subscribe()
-    }
 }
 
 impl Stories {

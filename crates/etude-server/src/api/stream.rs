@@ -1,0 +1,270 @@
+//! The events of a run, as a page or as a stream; the feed of all runs.
+
+mod feed;
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::response::Response;
+use blake3::Hash;
+use etude_runs::story::{self, EventId};
+use futures_util::StreamExt as _;
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use http_body_util::StreamBody;
+use hyper::body::Frame;
+use serde_json::Value;
+use tokio::sync::{broadcast, watch};
+use tokio::time::Interval;
+
+use crate::problem::{Code, Problem};
+use crate::query::invalid;
+use crate::request::{Call, Respond, tagged};
+use crate::server::Server;
+use crate::story::{Followed, Handle, aside_text};
+use crate::token::Caller;
+
+pub(crate) use feed::{feed, live};
+
+/// The interval of comments, which keep proxies from closing the connection.
+const COMMENT: Duration = Duration::from_secs(15);
+
+/// One of the streams of a token.
+struct Permit {
+    server: Arc<Server>,
+    name: String,
+    token: Option<Hash>,
+    session: Option<Hash>,
+}
+
+impl Permit {
+    /// True if the token is neither revoked nor expired, nor its session over.
+    fn is_valid(&self) -> bool {
+        let now_ms = self.server.clock().now_ms();
+        self.server.tokens().is_valid(self.token, now_ms)
+            && self.session.is_none_or(|session| self.server.sessions().is_open(session, now_ms))
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.server.stories().end_stream(&self.name);
+    }
+}
+
+/// A stream for the caller, if its token has not too many of them.
+fn permit(server: &Arc<Server>, caller: &Caller) -> Result<Permit, Problem> {
+    server.stories().begin_stream(&caller.name)?;
+    let (name, token, session) = (caller.name.clone(), caller.token, caller.session);
+    Ok(Permit { server: Arc::clone(server), name, token, session })
+}
+
+/// What the client wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Stream,
+    Page,
+}
+
+fn form(headers: &HeaderMap, has_page: bool) -> Result<Form, Problem> {
+    let accepts = headers.get(ACCEPT).map_or("*/*", |value| value.to_str().unwrap_or_default());
+    let kinds: Vec<&str> = accepts.split(',').filter_map(|kind| kind.split(';').next()).map(str::trim).collect();
+    if kinds.contains(&"text/event-stream") || !has_page && kinds.contains(&"*/*") {
+        return Ok(Form::Stream);
+    }
+    match has_page && kinds.iter().any(|kind| ["application/json", "application/*", "*/*"].contains(kind)) {
+        true => Ok(Form::Page),
+        false => Err(Problem::new(Code::NotAcceptable, "the events are `text/event-stream` or `application/json`")),
+    }
+}
+
+/// `GET /v1/runs/{id}/events`.
+pub(crate) async fn events(call: Call) -> Respond {
+    let form = form(&call.headers, true)?;
+    let limit = usize::try_from(call.query.number("limit", 1, 1_000, 200)?).unwrap_or(200);
+    let header = call.headers.get("last-event-id").map(|value| value.to_str().unwrap_or_default());
+    let (name, after) = match header.filter(|_| form == Form::Stream) {
+        Some(id) => ("Last-Event-ID", Some(id)),
+        None => ("after", call.query.get("after")),
+    };
+    let unknown = move || invalid(name, format!("`{name}` is the id of an event of this run"));
+    let after = after.map(|text| EventId::parse(text).ok_or_else(unknown)).transpose()?;
+    let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
+    let wanted = if form == Form::Page { limit + 1 } else { 1 };
+    let opened = {
+        let (of, caller, id) = (Arc::clone(&server), caller.clone(), id.clone());
+        let read = move || {
+            of.context().visible(&caller, &id)?;
+            of.stories().story(of.context(), &id, after, wanted, |followed, from| match form {
+                Form::Page => Opened::Page(story::page(followed.events_from(from), limit)),
+                Form::Stream if followed.is_over() && from == followed.length() => Opened::End,
+                Form::Stream => Opened::Stream(from),
+            })
+        };
+        server.stories().read(read).await?
+    };
+    let (story, opened) = opened.ok_or_else(unknown)?;
+    match opened {
+        Opened::Page(page) => Ok(tagged(&call.headers, page.to_string())),
+        Opened::End => {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            Ok(response)
+        }
+        Opened::Stream(next) => {
+            let waiting = Waiting::of_run(&server, &id, &story);
+            Ok(stream(Following { permit: permit(&server, &caller)?, id, story, next, waiting }))
+        }
+    }
+}
+
+/// What a request for the events of a run gets.
+enum Opened {
+    Page(Value),
+    /// All of them were sent before.
+    End,
+    /// The place of the first event that is sent.
+    Stream(usize),
+}
+
+/// A stream of the events of a run.
+struct Following {
+    permit: Permit,
+    id: String,
+    story: Handle,
+    /// The place of the first event that was not sent.
+    next: usize,
+    waiting: Waiting,
+}
+
+impl Following {
+    /// Reads on in a story of its own. One that has come to the present is shared.
+    async fn read(&mut self) -> Result<(), Problem> {
+        let of = Arc::clone(&self.permit.server);
+        let (server, id, next) = (Arc::clone(&of), self.id.clone(), self.next);
+        let story = Arc::clone(&self.story);
+        let read = move || server.stories().read_on(server.context(), &id, story, next);
+        self.story = of.stories().read(read).await?;
+        self.waiting.news = self.story.lock().unwrap_or_else(PoisonError::into_inner).news();
+        Ok(())
+    }
+}
+
+impl Pieces for Following {
+    /// The next events, or what else is sent. `None` when the run, the server or the token has ended.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            let waits = {
+                let mut followed = self.story.lock().unwrap_or_else(PoisonError::into_inner);
+                match followed.piece(self.next) {
+                    Some(piece) if !piece.text.is_empty() => {
+                        self.next = piece.to;
+                        return Some(piece.text);
+                    }
+                    Some(_) if followed.is_over() || followed.is_gone => return None,
+                    Some(_) => followed.is_shared,
+                    None => false,
+                }
+            };
+            if !waits {
+                self.read().await.ok()?;
+            } else if let Wake::Send(text) = self.waiting.next(&self.permit).await? {
+                return Some(text);
+            }
+        }
+    }
+}
+
+/// What a stream waits for when it has sent everything.
+struct Waiting {
+    /// Changes with news, and when the server begins to stop.
+    news: watch::Receiver<u64>,
+    comments: Interval,
+    /// What the run says, if it is the stream of one.
+    asides: Option<broadcast::Receiver<Bytes>>,
+    /// The stream has said that the server ends.
+    is_ending: bool,
+}
+
+/// Why a stream wakes up.
+enum Wake {
+    News,
+    Send(Bytes),
+}
+
+impl Waiting {
+    /// For all changes of the journal.
+    fn of_journal(server: &Server) -> Self {
+        Self::new(server.stories().news_of_journal(), None)
+    }
+
+    /// For the events of one run, and for what it says.
+    fn of_run(server: &Server, id: &str, story: &Mutex<Followed>) -> Self {
+        let length = story.lock().unwrap_or_else(PoisonError::into_inner).news();
+        Self::new(length, Some(server.stories().asides.subscribe(id)))
+    }
+
+    fn new(news: watch::Receiver<u64>, asides: Option<broadcast::Receiver<Bytes>>) -> Self {
+        let mut comments = tokio::time::interval(COMMENT);
+        comments.reset();
+        Self { news, comments, asides, is_ending: false }
+    }
+
+    /// Waits for news, or for something else to send. `None` if the stream ends, as it does soon after its token.
+    async fn next(&mut self, permit: &Permit) -> Option<Wake> {
+        loop {
+            if self.is_ending {
+                return None;
+            }
+            // Streams that wait at that moment are woken by `Stories::wake`.
+            if permit.server.context().is_draining() {
+                self.is_ending = true;
+                return Some(Wake::Send(Bytes::from_static(b"event: restart\ndata: {}\n\n")));
+            }
+            tokio::select! {
+                biased;
+                news = self.news.changed() => return news.ok().map(|()| Wake::News),
+                _ = self.comments.tick() => {
+                    return permit.is_valid().then_some(Wake::Send(Bytes::from_static(b":\n\n")));
+                }
+                Some(said) = said(&mut self.asides) => match aside_text(said) {
+                    Some(text) => return Some(Wake::Send(text)),
+                    None => self.asides = None,
+                },
+            }
+        }
+    }
+}
+
+/// The next piece of what a run says.
+async fn said(asides: &mut Option<broadcast::Receiver<Bytes>>) -> Option<Result<Bytes, broadcast::error::RecvError>> {
+    match asides {
+        Some(receiver) => Some(receiver.recv().await),
+        None => None,
+    }
+}
+
+/// What a stream sends.
+trait Pieces: Send + 'static {
+    /// The next piece, which the client is ready for; `None` if there is none.
+    fn next(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
+}
+
+/// A response that sends these pieces.
+fn stream(pieces: impl Pieces) -> Response {
+    // Clients wait a second before they reconnect.
+    let retry = futures_util::stream::iter([Bytes::from_static(b"retry: 1000\n\n")]);
+    let rest = futures_util::stream::unfold(pieces, |mut pieces| async {
+        let piece = pieces.next().await?;
+        Some((piece, pieces))
+    });
+    let frames = retry.chain(rest).map(|piece| Ok::<_, Infallible>(Frame::data(piece)));
+    let mut response = Response::new(Body::new(StreamBody::new(frames)));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}

@@ -1,0 +1,362 @@
+//! Stories: the events of runs, read on with the journal, and shared by the streams that send them.
+
+mod aside;
+mod news;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write as _;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use axum::body::Bytes;
+use etude_runs::pins::Pins;
+use etude_runs::story::{EventId, Story, StoryEvent};
+use etude_runtime::engine::{Engine, Error};
+use serde_json::Value;
+use tokio::sync::{Notify, Semaphore, watch};
+
+use self::aside::Asides;
+pub(crate) use self::aside::text as aside_text;
+use self::news::Awaited;
+pub(crate) use self::news::look_for_news;
+use crate::blocking::blocking;
+use crate::context::Context;
+use crate::problem::{Code, Problem, engine_failed};
+
+/// Bytes after which a piece ends.
+const PIECE: usize = 64 * 1024;
+
+/// Streams that read the journal at once. Each takes a thread meanwhile, whose memory stays: a hundred that began together took 7 MiB.
+const MAX_READERS: usize = 8;
+
+/// Streams of one token at once.
+const MAX_STREAMS: usize = 100;
+
+/// Stories of runs that are read up to the present.
+#[derive(Debug, Default)]
+pub(crate) struct Stories {
+    open: Mutex<BTreeMap<String, Weak<Mutex<Followed>>>>,
+    streams: Mutex<BTreeMap<String, usize>>,
+    /// What runs of this server say on their way.
+    pub(crate) asides: Asides,
+    /// [`Engine::version`] as it was asked last.
+    news: watch::Sender<u64>,
+    /// The same of the last look, which may have been a short one.
+    looked: AtomicU64,
+    awaited: Mutex<BTreeMap<String, Awaited>>,
+    /// A request has begun to wait for a run.
+    is_awaited: Notify,
+    readers: Readers,
+}
+
+/// The places for streams that read.
+#[derive(Debug)]
+struct Readers(Semaphore);
+
+impl Default for Readers {
+    fn default() -> Self {
+        Self(Semaphore::new(MAX_READERS))
+    }
+}
+
+/// The last events of a run, and what reads more of them.
+#[derive(Debug)]
+pub(crate) struct Followed {
+    story: Story,
+    /// The version of the journal up to which it goes.
+    version: u64,
+    /// The events that are kept.
+    events: VecDeque<StoryEvent>,
+    /// How many came before them.
+    dropped: usize,
+    /// Bytes of the kept ones, and how many they may be.
+    size: usize,
+    kept: usize,
+    /// The number of all events.
+    length: watch::Sender<u64>,
+    /// Its last events as they are sent. All streams that have sent the others share them.
+    last: Piece,
+    /// It has come to the present, is advanced with the journal, and more than one stream may read it.
+    pub(crate) is_shared: bool,
+    /// The run was deleted, or the journal is gone.
+    pub(crate) is_gone: bool,
+}
+
+/// The events of a run, for the streams that read them.
+pub(crate) type Handle = Arc<Mutex<Followed>>;
+
+/// Events in the form of `text/event-stream`: those from the one at `from` on, before the one at `to`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Piece {
+    from: usize,
+    pub(crate) to: usize,
+    pub(crate) text: Bytes,
+}
+
+impl Stories {
+    /// Reads the journal for a stream, once there is a place.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        // The places are never closed.
+        let _place = self.readers.0.acquire().await;
+        blocking(read).await
+    }
+
+    /// Wakes all streams, which then see that the server stops.
+    pub(crate) fn wake(&self) {
+        self.news.send_modify(|_| ());
+        for story in self.open_stories() {
+            story.lock().unwrap_or_else(PoisonError::into_inner).length.send_modify(|_| ());
+        }
+    }
+
+    /// Counts a stream of the token `name`.
+    pub(crate) fn begin_stream(&self, name: &str) -> Result<(), Problem> {
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = streams.entry(name.to_owned()).or_default();
+        if *count >= MAX_STREAMS {
+            return Err(Problem::new(Code::TooManyRequests, "the token has 100 open streams"));
+        }
+        *count += 1;
+        Ok(())
+    }
+
+    /// A stream of the token `name` has ended.
+    pub(crate) fn end_stream(&self, name: &str) {
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = streams.get_mut(name) {
+            *count -= 1;
+            if *count == 0 {
+                streams.remove(name);
+            }
+        }
+    }
+
+    /// The number of open streams.
+    pub(crate) fn open_streams(&self) -> usize {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
+    }
+
+    /// Changes with each write to the journal, a moment later.
+    pub(crate) fn news_of_journal(&self) -> watch::Receiver<u64> {
+        self.news.subscribe()
+    }
+
+    /// The events of a run that have one of these names.
+    pub(crate) fn events_named(&self, context: &Context, id: &str, names: &[&str]) -> Result<Vec<Value>, Problem> {
+        let mut found = Vec::new();
+        let mut take = |followed: &Followed, from: usize| {
+            let named = followed.events_from(from).filter(|event| names.contains(&&*event.name));
+            found.extend(named.filter_map(|event| serde_json::from_str(&event.body).ok()));
+            followed.length()
+        };
+        let Some((story, mut next)) = self.story(context, id, None, 0, &mut take)? else { return Ok(found) };
+        let mut followed = story.lock().unwrap_or_else(PoisonError::into_inner);
+        while !followed.story.is_at_end() {
+            followed.read(&**context.engine(), next).map_err(|e| engine_failed(&e))?;
+            next = take(&followed, next);
+        }
+        drop(followed);
+        Ok(found)
+    }
+
+    /// The story of a run with what `look` sees in it: at least `wanted` events from the one after `after` on, unless the journal has
+    /// no more, and the place of the first of them. `None` if no event has the id `after`.
+    pub(crate) fn story<T>(
+        &self,
+        context: &Context,
+        id: &str,
+        after: Option<EventId>,
+        wanted: usize,
+        look: impl FnOnce(&Followed, usize) -> T,
+    ) -> Result<Option<(Handle, T)>, Problem> {
+        let engine = &**context.engine();
+        if let Some(story) = self.shared(id) {
+            let mut followed = story.lock().unwrap_or_else(PoisonError::into_inner);
+            followed.advance(engine).map_err(|e| engine_failed(&e))?;
+            let from = after.map_or((followed.dropped == 0).then_some(0), |after| followed.place_after(after));
+            if let Some(from) = from {
+                let seen = look(&followed, from);
+                drop(followed);
+                return Ok(Some((story, seen)));
+            }
+        }
+        let mut followed = self.unread(context, id)?;
+        let mut from = after.is_none().then_some(0);
+        while from.is_none_or(|from| followed.length() < from + wanted) && !followed.story.is_at_end() {
+            followed.version = *self.news.borrow();
+            followed.read(engine, from.unwrap_or(usize::MAX)).map_err(|e| engine_failed(&e))?;
+            from = from.or_else(|| followed.place_after(after?));
+            if from.is_none() && followed.events.back().map(|last| last.id) > after {
+                break;
+            }
+        }
+        let Some(from) = from else { return Ok(None) };
+        let seen = look(&followed, from);
+        let is_at_end = followed.story.is_at_end();
+        let story = Arc::new(Mutex::new(followed));
+        Ok(Some((if is_at_end { self.share(id, story) } else { story }, seen)))
+    }
+
+    /// The story after it was read on from `next`, for a stream that has sent all events before that one. One that has come to the
+    /// present is shared.
+    pub(crate) fn read_on(&self, context: &Context, id: &str, story: Handle, next: usize) -> Result<Handle, Problem> {
+        let is_dropped = next < story.lock().unwrap_or_else(PoisonError::into_inner).dropped;
+        let story = if is_dropped { Arc::new(Mutex::new(self.unread(context, id)?)) } else { story };
+        let mut followed = story.lock().unwrap_or_else(PoisonError::into_inner);
+        while followed.length() <= next && !followed.story.is_at_end() {
+            followed.version = *self.news.borrow();
+            followed.read(&**context.engine(), next).map_err(|e| engine_failed(&e))?;
+        }
+        let is_at_end = followed.story.is_at_end();
+        drop(followed);
+        Ok(if is_at_end { self.share(id, story) } else { story })
+    }
+
+    /// The story of a run, of which nothing has been read.
+    fn unread(&self, context: &Context, id: &str) -> Result<Followed, Problem> {
+        let engine = &**context.engine();
+        let mut outline = engine.outline(id).map_err(|e| engine_failed(&e))?;
+        outline.records = Pins::records(engine, id).map_err(|e| engine_failed(&e))?;
+        let definition = context.definition_of(&outline).ok_or_else(|| {
+            Problem::new(Code::DefinitionInvalid, "the run's definition is not kept, and the present one has errors")
+        })?;
+        let story = Story::new(engine, outline, definition.plan.clone(), definition.app.clone());
+        Ok(Followed::new(story, context.settings().kept_events))
+    }
+
+    /// The story that the streams of a run share, if there is one.
+    fn shared(&self, id: &str) -> Option<Handle> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|_, story| story.strong_count() > 0);
+        open.get(id).and_then(Weak::upgrade)
+    }
+
+    /// Shares a story that has come to the present. If there is a shared one, that is it: only one goes on.
+    fn share(&self, id: &str, story: Handle) -> Handle {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(other) = open.get(id).and_then(Weak::upgrade) {
+            return other;
+        }
+        story.lock().unwrap_or_else(PoisonError::into_inner).is_shared = true;
+        open.insert(id.to_owned(), Arc::downgrade(&story));
+        story
+    }
+
+    /// The stories that are shared now. One that advances is waited for without the lock of all.
+    fn open_stories(&self) -> Vec<Handle> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.values().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl Followed {
+    fn new(story: Story, kept: usize) -> Self {
+        Self {
+            story,
+            version: 0,
+            events: VecDeque::new(),
+            dropped: 0,
+            size: 0,
+            kept,
+            length: watch::Sender::new(0),
+            last: Piece::default(),
+            is_shared: false,
+            is_gone: false,
+        }
+    }
+
+    /// The number of its events.
+    pub(crate) fn length(&self) -> usize {
+        self.dropped + self.events.len()
+    }
+
+    /// True if the run has ended, and all its events are known.
+    pub(crate) fn is_over(&self) -> bool {
+        self.story.is_over()
+    }
+
+    /// Changes when there are more events, and when the run is over or deleted.
+    pub(crate) fn news(&self) -> watch::Receiver<u64> {
+        self.length.subscribe()
+    }
+
+    /// Takes the next records, and wakes the streams if there is more. Of the events before the one at `needed`, only the last are
+    /// kept.
+    fn read(&mut self, engine: &dyn Engine, needed: usize) -> Result<(), Error> {
+        while self.size > self.kept && self.dropped < needed {
+            let Some(event) = self.events.pop_front() else { break };
+            self.size -= size(&event);
+            self.dropped += 1;
+        }
+        let was_over = self.story.is_over();
+        let read = self.story.read(engine);
+        self.is_gone = read.is_err();
+        let has_changed = self.is_gone || self.story.is_over() != was_over;
+        let read = read.map(|new| {
+            self.size += new.iter().map(size).sum::<usize>();
+            self.events.extend(new);
+        });
+        let length = self.length() as u64;
+        self.length.send_if_modified(|last| std::mem::replace(last, length) != length || has_changed);
+        read
+    }
+
+    /// Takes what the journal has.
+    fn advance(&mut self, engine: &dyn Engine) -> Result<(), Error> {
+        loop {
+            self.read(engine, usize::MAX)?;
+            if self.story.is_at_end() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The place of the first event after the one with that id, if this is kept.
+    fn place_after(&self, id: EventId) -> Option<usize> {
+        let found = self.events.binary_search_by(|event| event.id.cmp(&id));
+        found.ok().map(|at| self.dropped + at + 1)
+    }
+
+    /// The events from the one at `from` on, which are kept.
+    pub(crate) fn events_from(&self, from: usize) -> impl Iterator<Item = &StoryEvent> {
+        self.events.range(from.saturating_sub(self.dropped).min(self.events.len())..)
+    }
+
+    /// The events from the one at `from` on, at most about [`PIECE`] bytes of them. `None` if they are not kept any more.
+    pub(crate) fn piece(&mut self, from: usize) -> Option<Piece> {
+        if from < self.dropped {
+            return None;
+        }
+        if self.last.from == from && self.last.to == self.length() {
+            return Some(self.last.clone());
+        }
+        let (mut text, mut to) = (String::new(), from);
+        for event in self.events_from(from) {
+            if text.len() >= PIECE {
+                break;
+            }
+            push_event(&mut text, event);
+            to += 1;
+        }
+        let piece = Piece { from, to, text: text.into() };
+        if to == self.length() {
+            self.last = piece.clone();
+        }
+        Some(piece)
+    }
+}
+
+/// The bytes that an event takes in memory.
+fn size(event: &StoryEvent) -> usize {
+    size_of::<StoryEvent>() + event.body.len()
+}
+
+/// Appends an event in the form of `text/event-stream`.
+fn push_event(text: &mut String, event: &StoryEvent) {
+    let StoryEvent { id, name, body } = event;
+    // Writing to a string does not fail.
+    let _ = write!(text, "id: {id}\nevent: {}\ndata: {body}\n\n", name.replace(['\n', '\r'], " "));
+}
