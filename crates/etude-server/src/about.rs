@@ -12,7 +12,8 @@ use crate::OPENAPI;
 use crate::blocking::blocking;
 use crate::door::tokens_failed;
 use crate::problem::{Code, Problem, engine_failed};
-use crate::request::{Call, Respond, json_response, tagged};
+use crate::request::{Call, Respond};
+use crate::response::{json_response, tagged};
 use crate::token::{Caller, Scope};
 
 /// `GET /healthz`: the process responds.

@@ -18,8 +18,8 @@ use crate::app::not_loaded;
 use crate::blocking::blocking;
 use crate::notice;
 use crate::problem::{Code, Problem, engine_failed};
-use crate::request::{Call, Respond, text_response};
-use crate::run::row_text;
+use crate::request::{Call, Respond};
+use crate::response::text_response;
 use crate::server::Server;
 use crate::start::limits;
 use crate::work::{self, Control};
@@ -34,7 +34,7 @@ async fn accepted(server: &Arc<Server>, id: String) -> Respond {
     let of = Arc::clone(server);
     let document = blocking(move || {
         let row = of.engine().row(&id).map_err(|e| engine_failed(&e))?;
-        row_text(&of, &row)
+        of.runs().row_text(&row)
     });
     Ok(text_response(StatusCode::ACCEPTED, document.await?.get().to_owned()))
 }

@@ -1,5 +1,6 @@
 //! The handlers of the API, one module for each subject.
 
 pub(crate) mod metrics;
+pub(crate) mod run;
 pub(crate) mod stream;
 pub(crate) mod tree;

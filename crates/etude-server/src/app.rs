@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 use crate::blocking::blocking;
 use crate::learned::Move;
 use crate::problem::{Code, Problem};
-use crate::request::{Call, Respond, json_response, text_response};
+use crate::request::{Call, Respond};
+use crate::response::{json_response, text_response};
 use crate::server::Server;
 use crate::settings::ServedApp;
 use crate::token::Caller;
@@ -203,7 +204,7 @@ pub(crate) async fn show(call: Call) -> Respond {
     let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
     let document = tokio::task::spawn_blocking(move || document(&server, &caller, &app)).await;
     let document = document.map_err(|_| Problem::new(Code::Bug, "the document of the app panicked"))??;
-    Ok(crate::request::tagged(&call.headers, document.to_string()))
+    Ok(crate::response::tagged(&call.headers, document.to_string()))
 }
 
 /// An app with what the caller sees of it (S-16): a token for some targets sees neither the others nor their faults.

@@ -15,7 +15,8 @@ use crate::app::NotLoaded;
 use crate::blocking::blocking;
 use crate::problem::Problem;
 use crate::query::invalid;
-use crate::request::{Call, Respond, tagged};
+use crate::request::{Call, Respond};
+use crate::response::tagged;
 
 /// The definition that the path names.
 async fn load(call: &Call) -> Result<Definition, Problem> {

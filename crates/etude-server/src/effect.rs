@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 use crate::blocking::blocking;
 use crate::problem::{Code, Problem};
 use crate::query::invalid;
-use crate::request::{Call, Respond, not_modified, tag_of, tagged, text_response};
+use crate::request::{Call, Respond};
+use crate::response::{not_modified, tag_of, tagged, text_response};
 use crate::tree::Described;
 
 /// Bytes of a stream that are in memory at once.

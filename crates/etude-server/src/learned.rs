@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::blocking::blocking;
 use crate::problem::Problem;
-use crate::request::{Call, Respond, json_response};
+use crate::request::{Call, Respond};
+use crate::response::json_response;
 use crate::server::Server;
 use crate::settings::ServedApp;
 

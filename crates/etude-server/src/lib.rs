@@ -36,6 +36,7 @@ mod problem;
 mod query;
 mod reading;
 mod request;
+mod response;
 mod result;
 mod route;
 mod run;

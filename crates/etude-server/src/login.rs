@@ -8,7 +8,8 @@ use serde_json::json;
 
 use crate::door;
 use crate::problem::{Code, Problem};
-use crate::request::{Call, Respond, json_response};
+use crate::request::{Call, Respond};
+use crate::response::json_response;
 use crate::token;
 
 /// `POST /login`: a form with `code` or `token`.

@@ -19,7 +19,8 @@ use crate::automation::broken;
 use crate::blocking::blocking;
 use crate::ledger::{Page, book};
 use crate::problem::{Problem, engine_failed};
-use crate::request::{Call, Respond, json_response};
+use crate::request::{Call, Respond};
+use crate::response::json_response;
 use crate::server::Server;
 use crate::settings::ServedApp;
 

@@ -14,7 +14,8 @@ use tokio::sync::Mutex;
 use crate::blocking::blocking;
 use crate::ledger::book::{self, BEGUN, DONE, FREE};
 use crate::problem::{Code, Problem};
-use crate::request::{Call, Respond, Responding, text_response};
+use crate::request::{Call, Respond, Responding};
+use crate::response::text_response;
 use crate::server::Server;
 
 /// What becomes of a second request with a key while the response to the first is not known.

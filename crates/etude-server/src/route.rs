@@ -20,8 +20,8 @@ use crate::request::{self, Call, Responding};
 use crate::server::Server;
 use crate::token::{Caller, Scope};
 use crate::{
-    about, act, api, app, decision, definition, effect, key, learned, login, mcp, notice, once, page, run, schedule,
-    start, stats, webhook,
+    about, act, api, app, decision, definition, effect, key, learned, login, mcp, notice, once, page, schedule, start,
+    stats, webhook,
 };
 
 /// The largest body of a request, unless its route says otherwise.
@@ -130,11 +130,11 @@ const TABLE: &[Route] = table! {
     GET "/v1/openapi.json" Read [] Nothing => about::openapi;
     GET "/v1/me" Read [] Nothing => about::me;
     GET "/v1/server" Read [] Nothing => about::server;
-    GET "/v1/runs" Read ["status", "app", "pipeline", "machine", "cause", "label", "q", "since", "until", "limit", "cursor"] Nothing => run::list;
+    GET "/v1/runs" Read ["status", "app", "pipeline", "machine", "cause", "label", "q", "since", "until", "limit", "cursor"] Nothing => api::run::list;
     POST "/v1/runs" Run ["dry_run"] Json(start::BODY) => start::start;
-    GET "/v1/runs/counts" Read ["status", "app", "pipeline", "machine", "cause", "label", "q", "since", "until"] Nothing => run::counts;
+    GET "/v1/runs/counts" Read ["status", "app", "pipeline", "machine", "cause", "label", "q", "since", "until"] Nothing => api::run::counts;
     GET "/v1/runs/stats" Read ["status", "app", "pipeline", "machine", "cause", "label", "q", "since", "until", "limit"] Nothing => stats::stats;
-    GET "/v1/runs/{id}" Read ["brief"] Nothing => run::show;
+    GET "/v1/runs/{id}" Read ["brief"] Nothing => api::run::show;
     DELETE "/v1/runs/{id}" Admin [] Nothing => act::delete;
     POST "/v1/runs/{id}/cancel" Run [] Json(BODY) => act::cancel;
     POST "/v1/runs/{id}/resume" Run [] Json(BODY) => act::resume;
@@ -144,8 +144,8 @@ const TABLE: &[Route] = table! {
     GET "/v1/decisions/{id}" Read [] Nothing => decision::show;
     POST "/v1/decisions/{id}" Approve [] Json(BODY) => decision::decide;
     GET "/v1/runs/{id}/events" Read ["after", "limit"] Nothing => api::stream::events;
-    GET "/v1/runs/{id}/output" Read [] Nothing => run::output;
-    GET "/v1/runs/{id}/input" Read [] Nothing => run::input;
+    GET "/v1/runs/{id}/output" Read [] Nothing => api::run::output;
+    GET "/v1/runs/{id}/input" Read [] Nothing => api::run::input;
     GET "/v1/runs/{id}/tree" Read ["parent", "after", "limit"] Nothing => api::tree::show;
     GET "/v1/runs/{id}/effects" Read ["node", "after", "limit"] Nothing => effect::list;
     GET "/v1/runs/{id}/effects/{effect}" Read [] Nothing => effect::show;

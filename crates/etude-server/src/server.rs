@@ -16,7 +16,7 @@ use crate::log::{Log, LogLine};
 use crate::metrics::Metrics;
 use crate::names::Names;
 use crate::notice::Notices;
-use crate::run::{Documents, Rows};
+use crate::run::Runs;
 use crate::schedule::Schedules;
 use crate::session::{Sessions, Throttle};
 use crate::settings::Settings;
@@ -30,8 +30,7 @@ use crate::work::Works;
 pub struct Server {
     context: Arc<Context>,
     stories: Arc<Stories>,
-    rows: Rows,
-    documents: Documents,
+    runs: Runs,
     works: Works,
     spending: Spending,
     protocol: crate::mcp::Shared,
@@ -72,8 +71,7 @@ impl Server {
         let metrics = Arc::new(Metrics::default());
         Arc::new(Self {
             stories: Arc::default(),
-            rows: Rows::default(),
-            documents: Documents::default(),
+            runs: Runs::new(&context),
             works: Works::default(),
             spending: Spending::default(),
             protocol: crate::mcp::Shared::default(),
@@ -128,14 +126,8 @@ impl Server {
         &self.works
     }
 
-    /// Rows of runs, as they were sent.
-    pub(crate) fn rows(&self) -> &Rows {
-        &self.rows
-    }
-
-    /// Documents of runs that have ended.
-    pub(crate) fn documents(&self) -> &Documents {
-        &self.documents
+    pub(crate) fn runs(&self) -> &Runs {
+        &self.runs
     }
 
     pub(crate) fn spending(&self) -> &Spending {

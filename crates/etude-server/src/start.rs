@@ -23,8 +23,8 @@ use crate::app::{NotLoaded, not_loaded};
 use crate::blocking::blocking;
 use crate::key;
 use crate::problem::{Code, Problem, engine_failed};
-use crate::request::{Call, Members, Respond, text_response};
-use crate::run;
+use crate::request::{Call, Members, Respond};
+use crate::response::text_response;
 use crate::server::Server;
 use crate::settings::ServedApp;
 use crate::token::Caller;
@@ -253,7 +253,7 @@ async fn created(server: &Arc<Server>, id: String, is_replayed: bool, wait: Opti
         wait_for(server, &id, Duration::from_secs(seconds)).await;
     }
     let (of, run_id) = (Arc::clone(server), id.clone());
-    let text = blocking(move || run::document(&of, &run_id)).await?;
+    let text = blocking(move || of.runs().document(&run_id)).await?;
     let mut response = text_response(StatusCode::CREATED, text);
     header(&mut response, LOCATION.as_str(), &format!("{}/v1/runs/{id}", server.settings().base_path))?;
     if is_replayed {

@@ -6,10 +6,11 @@ use etude_runs::listing::{self, Group};
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use crate::api::run::filter;
 use crate::blocking::blocking;
 use crate::problem::engine_failed;
-use crate::request::{Call, Respond, json_response};
-use crate::run::{filter, page};
+use crate::request::{Call, Respond};
+use crate::response::json_response;
 
 /// `GET /v1/runs/stats`: success, durations, cost and failures of the last runs, and what each model did.
 pub(crate) async fn stats(call: Call) -> Respond {
@@ -19,7 +20,7 @@ pub(crate) async fn stats(call: Call) -> Respond {
     let server = Arc::clone(&call.server);
     let document = blocking(move || {
         let rows = match query {
-            Some(query) => page(&server, &caller, query, None, limit)?.0,
+            Some(query) => server.runs().page(&caller, query, None, limit)?.0,
             None => Vec::new(),
         };
         let now_ms = etude::clock::now_ms();

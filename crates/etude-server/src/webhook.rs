@@ -21,7 +21,8 @@ use crate::automation::broken;
 use crate::blocking::blocking;
 use crate::ledger::{Page, book};
 use crate::problem::{Code, Problem, malformed};
-use crate::request::{Call, Respond, json_response};
+use crate::request::{Call, Respond};
+use crate::response::json_response;
 use crate::server::Server;
 use crate::settings::ServedApp;
 

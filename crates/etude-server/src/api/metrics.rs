@@ -11,7 +11,6 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use crate::blocking::blocking;
 use crate::metrics::text::Text;
 use crate::request::{Call, Respond};
-use crate::run::counted;
 use crate::{fleet, schedule};
 
 /// `GET /metrics`.
@@ -23,7 +22,7 @@ pub(crate) async fn show(call: Call) -> Respond {
             return Ok(Counts::default());
         }
         server.metrics().advance(server.context())?;
-        counted(&server, &caller, query)
+        server.runs().counted(&caller, query)
     });
     let counts = counts.await?;
     let schedules = schedule::states(&call).await?;

@@ -21,7 +21,8 @@ use tokio::time::Interval;
 
 use crate::problem::{Code, Problem};
 use crate::query::invalid;
-use crate::request::{Call, Respond, tagged};
+use crate::request::{Call, Respond};
+use crate::response::tagged;
 use crate::server::Server;
 use crate::story::{Followed, Handle, aside_text};
 use crate::token::Caller;

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use crate::blocking::blocking;
 use crate::problem::Problem;
 use crate::query::invalid;
-use crate::request::{Call, Respond, tagged};
+use crate::request::{Call, Respond};
+use crate::response::tagged;
 
 /// `GET /v1/runs/{id}/tree`.
 pub(crate) async fn show(call: Call) -> Respond {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use etude_runtime::engine::RunRow;
 
-use crate::request::Tagged;
+use crate::response::Tagged;
 
 /// Bytes of documents that are kept in all.
 const MAX_BYTES: usize = 1024 * 1024;
@@ -16,7 +16,7 @@ const MAX_EACH: usize = 32 * 1024;
 /// Documents of runs that have ended. Each belongs to one row of its run: a run that goes on, ends again or is deleted has another
 /// row or none, and what is kept of it is not used.
 #[derive(Debug, Default)]
-pub(crate) struct Documents(Mutex<Kept>);
+pub(super) struct Documents(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {

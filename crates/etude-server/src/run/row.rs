@@ -12,9 +12,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::wire::{Links, Row, raw};
+use crate::context::Context;
 use crate::problem::{Problem, engine_failed};
-use crate::result::result_of;
-use crate::server::Server;
 
 /// Rows that are kept, most of them shorter than a kilobyte.
 const MAX_KEPT: usize = 2_000;
@@ -56,15 +55,15 @@ impl Summary {
 /// Rows of runs that have a result document, as they are sent, so that a list which is read again parses and writes none. Each is
 /// of one change of its run: the next change makes another.
 #[derive(Debug, Default)]
-pub(crate) struct Rows(Mutex<HashMap<String, (u64, Arc<RawValue>)>>);
+pub(super) struct Rows(Mutex<HashMap<String, (u64, Arc<RawValue>)>>);
 
 impl Rows {
-    fn get(&self, row: &RunRow) -> Option<Arc<RawValue>> {
+    pub(super) fn get(&self, row: &RunRow) -> Option<Arc<RawValue>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.get(&row.id).filter(|(change, _)| *change == row.change).map(|(_, text)| Arc::clone(text))
     }
 
-    fn keep(&self, row: &RunRow, text: &Arc<RawValue>) {
+    pub(super) fn keep(&self, row: &RunRow, text: &Arc<RawValue>) {
         if text.get().len() > MAX_ROW {
             return;
         }
@@ -77,17 +76,17 @@ impl Rows {
 }
 
 /// The row of a run as JSON text, with what `summary` says.
-pub(super) fn text(server: &Server, row: &RunRow, summary: Option<&Summary>) -> Result<Box<RawValue>, Problem> {
+pub(super) fn text(context: &Context, row: &RunRow, summary: Option<&Summary>) -> Result<Box<RawValue>, Problem> {
     let (target, placement) = (Target::parse(&row.target), &row.placement);
     let end = if row.state == RunState::Running && row.is_live { etude::clock::now_ms() } else { row.changed_at_ms };
     let lasted = row.started_at_ms.map(|start| u64::try_from(end.saturating_sub(start)).unwrap_or(0));
-    let (base, id) = (&server.settings().base_path, &row.id);
-    let left_alone = listing::left_alone(&**server.engine(), row).map_err(|e| engine_failed(&e))?;
+    let (base, id) = (&context.settings().base_path, &row.id);
+    let left_alone = listing::left_alone(&**context.engine(), row).map_err(|e| engine_failed(&e))?;
     raw(&Row {
         run_id: id,
         status: listing::status(row),
         mode: summary.map_or_else(|| target.mode(), |summary| summary.mode),
-        app: server.context().slug(&row.app),
+        app: context.slug(&row.app),
         pipeline: target.pipeline(),
         machine: target.machine(),
         cause: placement.cause.word(),
@@ -113,18 +112,4 @@ pub(super) fn text(server: &Server, row: &RunRow, summary: Option<&Summary>) -> 
             page: format!("{base}/runs/{id}"),
         },
     })
-}
-
-/// The row of a run as JSON text.
-pub(crate) fn row_text(server: &Server, row: &RunRow) -> Result<Arc<RawValue>, Problem> {
-    if let Some(kept) = server.rows().get(row) {
-        return Ok(kept);
-    }
-    let summary = result_of(&**server.engine(), row)?.as_ref().map(Summary::of).transpose()?;
-    let written: Arc<RawValue> = text(server, row, summary.as_ref())?.into();
-    // Without a result, how long the run has taken is of this moment.
-    if summary.is_some() {
-        server.rows().keep(row, &written);
-    }
-    Ok(written)
 }

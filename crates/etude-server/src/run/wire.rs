@@ -10,10 +10,10 @@ use crate::problem::{Code, Problem};
 
 /// A page of runs.
 #[derive(Default, Serialize)]
-pub(super) struct Page {
-    pub(super) runs: Vec<Arc<RawValue>>,
+pub(crate) struct Page {
+    pub(crate) runs: Vec<Arc<RawValue>>,
     /// The cursor of the next page.
-    pub(super) next: Option<String>,
+    pub(crate) next: Option<String>,
 }
 
 /// A row, in its published form.

@@ -9,7 +9,6 @@ use crate::blocking::blocking;
 use crate::problem::{Problem, engine_failed};
 use crate::query::invalid;
 use crate::request::{Call, Respond};
-use crate::run::row_text;
 use crate::token::Caller;
 
 /// `GET /live`: says that the journal has changed. Pages then read their own routes again, so it carries no content.
@@ -76,7 +75,7 @@ impl Feed {
             let mut text = String::new();
             for row in rows.iter().filter(|row| server.context().shows(&caller, row)) {
                 // It may be deleted by now.
-                let Ok(document) = row_text(&server, row) else { continue };
+                let Ok(document) = server.runs().row_text(row) else { continue };
                 text.push_str(&format!("id: {}\nevent: run\ndata: {document}\n\n", row.change));
             }
             Ok((text, last, rows.len() == PAGE as usize))
