@@ -5,12 +5,11 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::response::Response;
 use etude::attempts::{self, Next};
-use etude::queue;
+use etude::definition::Definition;
 use etude::runner::Resume;
 use etude_core::machine::Limits;
 use etude_runs::pins::Change;
-use etude_runtime::engine::{Query, RunRow, RunState};
-use etude_runtime::record;
+use etude_runtime::engine::{Query, RunRow, RunState, RunView};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -22,7 +21,7 @@ use crate::request::{Call, Respond};
 use crate::response::text_response;
 use crate::server::Server;
 use crate::start::limits;
-use crate::work::{self, Control};
+use crate::work;
 
 fn over(row: &RunRow) -> Problem {
     let detail = format!("run `{}` has ended: {}", row.id, row.state.word());
@@ -56,43 +55,10 @@ pub(crate) async fn cancel(call: Call) -> Respond {
         if row.state.is_final() {
             return Err(over(&row));
         }
-        cancel_run(&server, &row, &reason, kills)
+        work::cancel_run(server.works(), &row, &reason, kills)
     });
     cancelled.await?;
     accepted(&call.server, id).await
-}
-
-/// Cancels or kills a run that has not ended, also one of another process. Blocks.
-pub(crate) fn cancel_run(server: &Arc<Server>, row: &RunRow, reason: &str, kills: bool) -> Result<(), Problem> {
-    let runtime = tokio::runtime::Handle::current();
-    let engine = server.engine();
-    if !server.works().has(&row.id) {
-        let definition = server.context().definition(&row.app, &row.target).ok().map(|(_, definition)| definition);
-        let is_done = queue::cancel(&**engine, definition.as_ref(), &row.id, reason);
-        if runtime.block_on(is_done).map_err(|e| engine_failed(&e))? {
-            return Ok(());
-        }
-    }
-    let view = engine.view(&row.id).map_err(|e| engine_failed(&e))?;
-    let attempt = record::attempt_number(&view.records);
-    // In the journal first: this process may die now, and a run that is about to wait reads no message.
-    // The other process may know of no kill: it cancels the run then. One that does must not find the cancellation alone.
-    let kill = kills.then(|| record::kill_signal(reason, attempt));
-    for signal in kill.iter().chain([&record::cancel_signal(reason, attempt)]) {
-        engine.signal(&row.id, signal).map_err(|e| engine_failed(&e))?;
-    }
-    let control = if kills { Control::Kill(reason.to_owned()) } else { Control::Cancel(reason.to_owned()) };
-    if server.works().control(&row.id, control) {
-        return Ok(());
-    }
-    // A run that no process executes is continued, so that its destructor runs.
-    if server.drives(&row.placement) && !view.row.is_live {
-        notice::report_before(server, &view.row)?;
-        if let Ok(session) = engine.claim(&row.id) {
-            work::drive(server, session, Resume { accept_changes: true, attempt: None })?;
-        }
-    }
-    Ok(())
 }
 
 /// `POST /v1/runs/{id}/resume`.
@@ -122,7 +88,7 @@ async fn continued(call: &Call, accept_changes: bool, limits: Limits, from: Opti
             return Ok(());
         }
         let engine = server.engine();
-        if !server.drives(&row.placement) {
+        if !server.works().drives(&row.placement) {
             // It runs from its own files (K-50), which only workers unpack.
             if row.state.is_final() || limits != Limits::default() || from.is_some() {
                 let problem =
@@ -132,7 +98,7 @@ async fn continued(call: &Call, accept_changes: bool, limits: Limits, from: Opti
             let queued = tokio::runtime::Handle::current().block_on(engine.requeue(&of));
             return queued.map_err(|e| engine_failed(&e));
         }
-        notice::report_before(&server, &row)?;
+        notice::report_before(server.notices(), &row)?;
         // A process that holds the run is named before anything else is checked. It counts like one from the queue (S-91, S-92).
         let session =
             engine.take(&of, &server.context().limits(), server.clock().now_ms()).map_err(|e| engine_failed(&e))?;
@@ -151,7 +117,7 @@ async fn continued(call: &Call, accept_changes: bool, limits: Limits, from: Opti
             let problem = Problem::new(Code::DefinitionChanged, "the definition has changed since the run began");
             return Err(problem.with("changes", changes).hint("resume it with `accept_changes`"));
         }
-        let attempt = match work::next_of(&server, &view, &definition, limits, from.as_deref()) {
+        let attempt = match next_of(&server, &view, &definition, limits, from.as_deref()) {
             Ok(Next::Over) => return Err(over(&row)),
             Ok(Next::Continues) => None,
             Ok(Next::Attempt(attempt)) => Some(attempt),
@@ -168,7 +134,7 @@ async fn continued(call: &Call, accept_changes: bool, limits: Limits, from: Opti
                 return Err(Problem::new(Code::JournalUnavailable, error.to_string()));
             }
         };
-        work::drive(&server, session, Resume { accept_changes, attempt })
+        work::drive(server.works(), session, Resume { accept_changes, attempt })
     });
     resumed.await?;
     accepted(&call.server, id).await
@@ -200,4 +166,20 @@ pub(crate) async fn delete(call: Call) -> Respond {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
     Ok(response)
+}
+
+/// What a resume of a run does, or why it does nothing.
+fn next_of(
+    server: &Server,
+    view: &RunView,
+    definition: &Definition,
+    limits: Limits,
+    from: Option<&str>,
+) -> Result<attempts::Next, attempts::Refused> {
+    let engine = server.engine();
+    let ended = attempts::Ended { view, definition, blobs: &engine.blobs(), limits };
+    match from {
+        None => ended.resume(),
+        Some(step) => ended.retry(step).map(attempts::Next::Attempt),
+    }
 }

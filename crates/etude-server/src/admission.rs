@@ -11,11 +11,11 @@ use etude_spec::automation::template;
 use etude_spec::serve::{PipelineLimits, WhenFull};
 use serde_json::Value;
 
-use crate::act;
 use crate::problem::{Code, Problem, engine_failed};
 use crate::server::Server;
 use crate::settings::ServedApp;
 use crate::start::invalid_input;
+use crate::work;
 
 /// A run that is about to be accepted.
 pub(crate) struct Candidate {
@@ -117,7 +117,7 @@ impl Admission {
             let own_and_earlier = holders.into_iter().skip_while(|row| row.id != run.id);
             let reason = format!("run `{}` takes its place", run.id);
             for row in own_and_earlier.skip(group.max_runs as usize) {
-                act::cancel_run(server, &row, &reason, false)?;
+                work::cancel_run(server.works(), &row, &reason, false)?;
             }
         }
         server.works().wake.notify_one();

@@ -1,10 +1,8 @@
 //! Open questions of runs, and the decisions about them.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use etude_core::data::Json;
-use etude_core::effect::EffectId;
 use etude_core::outcome::Decision;
 use etude_core::schema::Schema;
 use etude_runs::listing;
@@ -22,6 +20,7 @@ use crate::result::result_of;
 use crate::server::Server;
 use crate::token::Caller;
 use crate::work;
+use crate::work::deadline::{deadline, effect_of};
 
 /// Rows that are read at once.
 const PAGE: u32 = 1_000;
@@ -152,25 +151,6 @@ fn open_of(server: &Server, row: &RunRow) -> Result<Vec<Value>, Problem> {
     Ok(open.map(|waiting| decision_json(row, &view, waiting)).collect())
 }
 
-/// When the question of an effect ends without an answer: the first deadline of its step or of anything around it.
-pub(crate) fn deadline(view: &RunView, effect: &str) -> Option<i64> {
-    let is_around = |id: &str| {
-        let rest = id.split('!').next().and_then(|path| effect.strip_prefix(path));
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '[', '#']))
-    };
-    let records = || record::counting(&view.records).map(|(_, record)| record);
-    let is_over = |id: &str| records().any(|record| record.key == id);
-    // The time budget may have a later end than when the run waited before.
-    let deadlines: BTreeMap<EffectId, i64> = records().filter_map(record::to_deadline).collect();
-    let around = deadlines.iter().filter(|(id, _)| is_around(id.as_str()) && !is_over(id.as_str()));
-    around.map(|(_, at_ms)| *at_ms).min()
-}
-
-/// The effect that an entry of `waiting` is about.
-pub(crate) fn effect_of(waiting: &Value) -> &str {
-    waiting["id"].as_str().and_then(|id| id.split_once(':')).map_or("", |(_, effect)| effect)
-}
-
 fn decision_json(row: &RunRow, view: &RunView, waiting: &Value) -> Value {
     let payload = &waiting["payload"];
     let effect = effect_of(waiting);
@@ -251,7 +231,7 @@ fn decided(server: &Arc<Server>, caller: &Caller, id: &str, given: Given) -> Res
         let earlier = record::to_decision(&etude_runtime::engine::Signal { key, body });
         return earlier.map_or_else(|| Err(no_decision()), |earlier| given.after(id, &earlier));
     }
-    work::continue_run(server, run)?;
+    work::continue_run(server.works(), run)?;
     document_of(id, &given.decision)
 }
 

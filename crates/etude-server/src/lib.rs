@@ -65,7 +65,8 @@ pub use route::{Needs, Route, Takes, routes};
 pub use serve::serve;
 pub use server::Server;
 pub use settings::{ServedApp, Settings, Worker};
-pub use worker::{Event, Events, Stopped, work_alone};
+pub use work::event::{Event, Events};
+pub use worker::{Stopped, work_alone};
 
 /// The description of the interface, OpenAPI 3.1.
 pub const OPENAPI: &str = include_str!("openapi.json");

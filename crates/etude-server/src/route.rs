@@ -20,8 +20,8 @@ use crate::request::{self, Call, Responding};
 use crate::server::Server;
 use crate::token::{Caller, Scope};
 use crate::{
-    about, act, api, app, decision, definition, effect, key, learned, login, mcp, notice, once, page, schedule, start,
-    stats, webhook,
+    about, act, api, app, decision, definition, effect, key, learned, login, mcp, once, page, schedule, start, stats,
+    webhook,
 };
 
 /// The largest body of a request, unless its route says otherwise.
@@ -176,9 +176,9 @@ const TABLE: &[Route] = table! {
     POST "/in/{app}/{name}" none [] Bytes(webhook::BODY) => webhook::receive;
     GET "/v1/webhooks" Read [] Nothing => webhook::list;
     GET "/v1/webhooks/{app}/{name}/deliveries" Read ["limit", "cursor"] Nothing => webhook::deliveries;
-    GET "/v1/notices" Read [] Nothing => notice::list;
-    GET "/v1/notices/{app}/{name}/deliveries" Read ["limit", "cursor"] Nothing => notice::deliveries;
-    POST "/v1/notices/{app}/{name}/deliveries/{delivery}/again" Admin [] Json(BODY) => notice::again;
+    GET "/v1/notices" Read [] Nothing => api::notice::list;
+    GET "/v1/notices/{app}/{name}/deliveries" Read ["limit", "cursor"] Nothing => api::notice::deliveries;
+    POST "/v1/notices/{app}/{name}/deliveries/{delivery}/again" Admin [] Json(BODY) => api::notice::again;
     POST "/v1/server/drain" Admin [] Json(BODY) => about::drain;
     POST "/mcp" token [] Json(start::BODY) => mcp::post::post;
     POST "/v1/server/links" Admin [] Json(BODY) => login::link;

@@ -56,9 +56,9 @@ pub async fn serve(server: Arc<Server>, listening: Listening) {
     if let Ok(change) = server.engine().last_change() {
         server.metrics().begin_at(change);
     }
-    let worker = tokio::spawn(work::work(Arc::clone(&server)));
+    let worker = tokio::spawn(work::work(Arc::clone(server.works())));
     let turns = tokio::spawn(schedule::turns(Arc::clone(&server)));
-    let notices = tokio::spawn(notice::work(Arc::clone(&server)));
+    let notices = tokio::spawn(notice::work(Arc::clone(server.notices()), server.stories().news_of_journal()));
     let news = tokio::spawn(server.look_for_news());
     let (mut loops, mut connections) = accept(&server, listening);
     let mut open = JoinSet::new();
@@ -70,7 +70,7 @@ pub async fn serve(server: Arc<Server>, listening: Listening) {
         let _ = worker.await;
         let _ = turns.await;
         let _ = notices.await;
-        work::drain(&server).await;
+        work::drain(server.works()).await;
     };
     let mut drained = pin!(drained);
     loop {

@@ -24,20 +24,20 @@ use crate::spending::Spending;
 use crate::story::{self, Stories};
 use crate::token::Tokens;
 use crate::webhook::Refused;
-use crate::work::Works;
+use crate::work::{self, Works};
 
 /// What all requests share.
 pub struct Server {
     context: Arc<Context>,
     stories: Arc<Stories>,
     runs: Runs,
-    works: Works,
+    works: Arc<Works>,
     spending: Spending,
     protocol: crate::mcp::Shared,
     schedules: Schedules,
-    notices: Notices,
+    notices: Arc<Notices>,
     refused: Refused,
-    ledger: Ledger,
+    ledger: Arc<Ledger>,
     metrics: Arc<Metrics>,
     tokens: Tokens,
     sessions: Sessions,
@@ -69,16 +69,20 @@ impl Server {
         let tokens = Tokens::new(&settings.state_dir.join("serve"));
         let context = Arc::new(Context::new(settings, engine, apps, addresses, clock));
         let metrics = Arc::new(Metrics::default());
+        let ledger = Arc::new(Ledger::new(&context, &metrics));
+        let notices = Arc::new(Notices::new(&context, &ledger, &metrics));
+        let stories = Arc::default();
+        let works = Arc::new(Works::new(&context, &stories, &notices));
         Arc::new(Self {
-            stories: Arc::default(),
+            stories,
             runs: Runs::new(&context),
-            works: Works::default(),
+            works,
             spending: Spending::default(),
             protocol: crate::mcp::Shared::default(),
             schedules: Schedules::default(),
-            notices: Notices::default(),
+            notices,
             refused: Refused::default(),
-            ledger: Ledger::new(&context, &metrics),
+            ledger,
             metrics,
             context,
             tokens,
@@ -122,7 +126,7 @@ impl Server {
         &self.metrics
     }
 
-    pub(crate) fn works(&self) -> &Works {
+    pub(crate) fn works(&self) -> &Arc<Works> {
         &self.works
     }
 
@@ -142,7 +146,7 @@ impl Server {
         &self.schedules
     }
 
-    pub(crate) fn notices(&self) -> &Notices {
+    pub(crate) fn notices(&self) -> &Arc<Notices> {
         &self.notices
     }
 
@@ -151,7 +155,7 @@ impl Server {
         &self.refused
     }
 
-    pub(crate) fn ledger(&self) -> &Ledger {
+    pub(crate) fn ledger(&self) -> &Arc<Ledger> {
         &self.ledger
     }
 
@@ -215,6 +219,11 @@ impl Server {
     pub fn drain(&self) {
         self.context.drain();
         self.stories.wake();
+    }
+
+    /// Hands all runs over at once: what is in progress is ended, and begins again elsewhere.
+    pub fn leave(&self) {
+        work::leave(&self.works);
     }
 
     /// Ends all connections after their response.

@@ -5,12 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use etude::attempts;
 use etude::crash;
 use etude::runner::{self, Resume, RunResult};
 use etude::service::{self, Parts, RunHandle};
 use etude_core::failure::{Failure, FailureKind};
-use etude_core::machine::Limits as RunLimits;
 use etude_runs::document::Document;
 use etude_runs::target::Target;
 use etude_runtime::driver::Progress;
@@ -19,15 +17,22 @@ use etude_runtime::record;
 use tokio::sync::{Notify, mpsc};
 
 mod adopt;
+mod cancel;
+pub(crate) mod deadline;
+pub(crate) mod event;
+mod place;
 
 use self::adopt::Settled;
 pub(crate) use self::adopt::continue_run;
+pub(crate) use self::cancel::cancel_run;
+use self::event::{Event, Observer};
 use crate::app::{NotLoaded, RunObserver};
 use crate::blocking::blocking;
+use crate::context::Context;
+use crate::notice::Notices;
 use crate::problem::{Problem, engine_failed};
-use crate::server::Server;
 use crate::stopped::Stops;
-use crate::worker::{Event, Observer};
+use crate::story::Stories;
 
 /// The longest time between two looks for queued runs, runs to adopt, and answers.
 pub(crate) const LOOK: Duration = Duration::from_secs(1);
@@ -55,8 +60,10 @@ struct Active {
 }
 
 /// The runs that this server drives.
-#[derive(Debug, Default)]
 pub(crate) struct Works {
+    context: Arc<Context>,
+    stories: Arc<Stories>,
+    notices: Arc<Notices>,
     active: Mutex<BTreeMap<String, Active>>,
     /// Runs that stopped here without an end.
     stops: Stops,
@@ -73,6 +80,23 @@ pub(crate) struct Works {
 }
 
 impl Works {
+    /// The runs that the process drives, of which there are none yet.
+    pub(crate) fn new(context: &Arc<Context>, stories: &Arc<Stories>, notices: &Arc<Notices>) -> Self {
+        Self {
+            context: Arc::clone(context),
+            stories: Arc::clone(stories),
+            notices: Arc::clone(notices),
+            active: Mutex::default(),
+            stops: Stops::default(),
+            settled: Mutex::default(),
+            wake: Notify::new(),
+            over: Notify::new(),
+            sending: AtomicUsize::new(0),
+            observer: Observer::default(),
+            rules: Mutex::default(),
+        }
+    }
+
     fn active(&self) -> MutexGuard<'_, BTreeMap<String, Active>> {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -145,33 +169,33 @@ impl Works {
 }
 
 /// Begins queued runs and adopts others until the server stops.
-pub(crate) async fn work(server: Arc<Server>) {
-    let mut stopping = server.context().stopping();
-    let mut news = server.stories().news_of_journal();
-    let pause = server.settings().worker.as_ref().map_or(LOOK, |worker| worker.poll);
+pub(crate) async fn work(works: Arc<Works>) {
+    let mut stopping = works.context.stopping();
+    let mut news = works.stories.news_of_journal();
+    let pause = works.context.settings().worker.as_ref().map_or(LOOK, |worker| worker.poll);
     let mut adopted: Option<Instant> = None;
     loop {
-        if server.context().is_draining() {
+        if works.context.is_draining() {
             return;
         }
         let adopts = adopted.is_none_or(|at| at.elapsed() >= LOOK);
         if adopts {
             adopted = Some(Instant::now());
         }
-        look(&server, adopts).await;
+        look(&works, adopts).await;
         tokio::select! {
-            () = server.works().wake.notified() => {}
+            () = works.wake.notified() => {}
             _ = news.changed() => {}
             () = tokio::time::sleep(pause) => {}
-            () = server.engine().rung() => {}
+            () = works.context.engine().rung() => {}
             _ = stopping.wait_for(|stop| *stop) => return,
         }
     }
 }
 
 /// Begins queued runs, and adopts others if `adopts`.
-pub(crate) async fn look(server: &Arc<Server>, adopts: bool) {
-    let of = Arc::clone(server);
+pub(crate) async fn look(works: &Arc<Works>, adopts: bool) {
+    let of = Arc::clone(works);
     // A journal that fails is reported by requests; the next look may find it again.
     let _ = blocking(move || {
         begin_queued(&of)?;
@@ -181,11 +205,10 @@ pub(crate) async fn look(server: &Arc<Server>, adopts: bool) {
     .await;
 }
 
-/// Lets the runs in progress finish their effects, at most for the drain timeout, then leaves them to the next server.
-pub(crate) async fn drain(server: &Server) {
-    let works = server.works();
+/// Lets the runs in progress finish their effects, at most for the drain timeout, then leaves them to the next works.
+pub(crate) async fn drain(works: &Works) {
     works.control_all(&Control::Drain);
-    if tokio::time::timeout(server.settings().drain_timeout, works.all_over()).await.is_err() {
+    if tokio::time::timeout(works.context.settings().drain_timeout, works.all_over()).await.is_err() {
         works.control_all(&Control::Leave);
         // What does not end is ended with the process; its run is adopted.
         let _ = tokio::time::timeout(LEAVE, works.all_over()).await;
@@ -193,55 +216,59 @@ pub(crate) async fn drain(server: &Server) {
 }
 
 /// Leaves all runs: what is in progress is ended, and begins again elsewhere.
-pub(crate) fn leave(server: &Server) {
-    server.works().control_all(&Control::Leave);
+pub(crate) fn leave(works: &Works) {
+    works.control_all(&Control::Leave);
 }
 
 /// Lets go of the runs that were taken before the lease could not be renewed for the time `lapses`. Those that were taken since are
 /// held by the new lease. `at_once`: their processes are not asked to end first.
-pub(crate) fn lapse(server: &Arc<Server>, lapses: u64, at_once: bool) {
-    let lost = server.works().lose(lapses);
+pub(crate) fn lapse(works: &Arc<Works>, lapses: u64, at_once: bool) {
+    let lost = works.lose(lapses);
     if at_once {
         tokio::task::spawn_blocking(move || lost.iter().for_each(|run| service::end_processes(run)));
     }
 }
 
-fn begin_queued(server: &Arc<Server>) -> Result<(), Problem> {
-    for limits in server.limits_of_queues() {
-        if !server.has_place() {
+fn begin_queued(works: &Arc<Works>) -> Result<(), Problem> {
+    for limits in works.limits_of_queues() {
+        if !works.has_place() {
             // A process without a place learns as well whether claims are answered (K-22).
-            server.engine().is_waiting(&limits, server.clock().now_ms()).map_err(|e| engine_failed(&e))?;
+            works
+                .context
+                .engine()
+                .is_waiting(&limits, works.context.clock().now_ms())
+                .map_err(|e| engine_failed(&e))?;
         }
-        while !server.context().is_draining() && server.has_place() {
-            let next = server.engine().next_few(&limits, server.share(), server.clock().now_ms());
+        while !works.context.is_draining() && works.has_place() {
+            let next = works.context.engine().next_few(&limits, works.share(), works.context.clock().now_ms());
             let next = next.map_err(|e| engine_failed(&e))?;
             if next.is_empty() {
                 break;
             }
             for session in next {
-                drive(server, session, Resume::default())?;
+                drive(works, session, Resume::default())?;
             }
         }
     }
     Ok(())
 }
 
-fn expire(server: &Arc<Server>) -> Result<(), Problem> {
-    let definition = |run: &NewRun| server.context().definition_for(run).ok().map(|(_, definition)| definition);
-    let expired = etude::queue::expire(&**server.engine(), definition, server.clock().now_ms());
+fn expire(works: &Arc<Works>) -> Result<(), Problem> {
+    let definition = |run: &NewRun| works.context.definition_for(run).ok().map(|(_, definition)| definition);
+    let expired = etude::queue::expire(&**works.context.engine(), definition, works.context.clock().now_ms());
     let runtime = tokio::runtime::Handle::current();
     runtime.block_on(expired).map(drop).map_err(|e| engine_failed(&e))
 }
 
 /// Drives a run that this server has taken.
-pub(crate) fn drive(server: &Arc<Server>, session: Box<dyn Session>, resume: Resume) -> Result<(), Problem> {
+pub(crate) fn drive(works: &Arc<Works>, session: Box<dyn Session>, resume: Resume) -> Result<(), Problem> {
     let run = session.run().clone();
     let taken_from = session.taken_from().map(str::to_owned);
-    server.works().observer.say(&Event::Claimed { run_id: run.id.clone(), taken_from });
-    let loaded = server.context().definition_for(&run);
+    works.observer.say(&Event::Claimed { run_id: run.id.clone(), taken_from });
+    let loaded = works.context.definition_for(&run);
     if let Err(NotLoaded::Unreachable(_)) = &loaded {
         // No run fails because the database is away: this one is taken again later.
-        server.works().observer.say(&Event::Lost { run_id: run.id, reason: "lease" });
+        works.observer.say(&Event::Lost { run_id: run.id, reason: "lease" });
         return Ok(());
     }
     let loaded = loaded.map_err(|error| match error {
@@ -255,7 +282,8 @@ pub(crate) fn drive(server: &Arc<Server>, session: Box<dyn Session>, resume: Res
         NotLoaded::Unreadable(why) | NotLoaded::Unreachable(why) => (FailureKind::Environment, why),
     });
     let parts = loaded.and_then(|(disk, definition)| {
-        let runner = server.apps().runner(&run, &disk, &definition).map_err(|why| (FailureKind::Environment, why))?;
+        let runner =
+            works.context.apps().runner(&run, &disk, &definition).map_err(|why| (FailureKind::Environment, why))?;
         Ok(Parts { runner: runner::Runner { is_exclusive: false, ..runner }, definition, disk })
     });
     let runtime = tokio::runtime::Handle::current();
@@ -264,8 +292,8 @@ pub(crate) fn drive(server: &Arc<Server>, session: Box<dyn Session>, resume: Res
         Err((kind, why)) => {
             let has_begun = session.records().map_err(|e| engine_failed(&e))?.iter().any(|r| !r.key.starts_with('!'));
             if has_begun {
-                note_stop(server, &run.id, why);
-                server.works().observer.say(&Event::Lost { run_id: run.id.clone(), reason: "gap" });
+                note_stop(works, &run.id, why);
+                works.observer.say(&Event::Lost { run_id: run.id.clone(), reason: "gap" });
                 return Ok(());
             }
             let failure = Failure::new(kind, why);
@@ -274,22 +302,22 @@ pub(crate) fn drive(server: &Arc<Server>, session: Box<dyn Session>, resume: Res
             document.run_id = Some(run.id.clone());
             let text = document.to_journal();
             let ended = session.set_state(RunState::Failed, Some(&text));
-            server.works().observer.say(&Event::Released { run_id: run.id.clone(), reason: "finished" });
+            works.observer.say(&Event::Released { run_id: run.id.clone(), reason: "finished" });
             return runtime.block_on(ended).map_err(|e| engine_failed(&e));
         }
     };
     let (control, controls) = mpsc::unbounded_channel();
-    server.works().active().insert(run.id.clone(), Active { control, lapses: session.lapses() });
-    let server = Arc::clone(server);
+    works.active().insert(run.id.clone(), Active { control, lapses: session.lapses() });
+    let works = Arc::clone(works);
     runtime.spawn(async move {
-        let following = Following::new(server.apps().observer(&run));
-        let (of, id, also) = (Arc::clone(&server), run.id.clone(), following.clone());
+        let following = Following::new(works.context.apps().observer(&run));
+        let (of, id, also) = (Arc::clone(&works), run.id.clone(), following.clone());
         let observer = Box::new(move |progress: Progress<'_>| {
-            of.stories().asides.say(&id, &progress);
+            of.stories.asides.say(&id, &progress);
             also.observe(&progress);
         });
         let handle = service::drive(parts, session, resume, following.is_there(), observer);
-        attend(&server, run, handle, controls, following).await;
+        attend(&works, run, handle, controls, following).await;
     });
     Ok(())
 }
@@ -324,7 +352,7 @@ impl Following {
 }
 
 async fn attend(
-    server: &Arc<Server>,
+    works: &Arc<Works>,
     run: NewRun,
     mut handle: RunHandle,
     mut controls: mpsc::UnboundedReceiver<Control>,
@@ -354,7 +382,7 @@ async fn attend(
             Event::Released { run_id: run_id.clone(), reason }
         }
         Ok(Ok(_)) => {
-            server.apps().leave(&run_id);
+            works.context.apps().leave(&run_id);
             Event::Released { run_id: run_id.clone(), reason: "finished" }
         }
         Ok(ended) if service::is_left(ended) && !is_lapsed => {
@@ -366,28 +394,27 @@ async fn attend(
     if let Ok(ended) = &ended
         && let Some(engine::Error::Gap { position, .. }) = service::engine_error(ended)
     {
-        end_after_gap(server, &run_id, *position).await;
+        end_after_gap(works, &run_id, *position).await;
     }
-    let works = server.works();
     works.sending.fetch_add(1, Ordering::SeqCst);
     works.active().remove(&run_id);
     works.observer.say(&event);
     if !is_lapsed
-        && !server.context().is_draining()
-        && let Some(cause) = cause_of_stop(&ended, server.settings().worker.is_some())
+        && !works.context.is_draining()
+        && let Some(cause) = cause_of_stop(&ended, works.context.settings().worker.is_some())
     {
-        note_stop(server, &run_id, cause);
+        note_stop(works, &run_id, cause);
     }
     works.wake.notify_one();
-    server.stories().note_end(&run_id);
+    works.stories.note_end(&run_id);
     // The place of the run is free already: a collector that does not respond holds up no other run.
     if let (Ok(ended), Some(observer)) = (&ended, following.take()) {
         observer.end(ended).await;
     }
     if let Ok(Ok(ended)) = ended {
-        let of = Arc::clone(server);
+        let of = Arc::clone(works);
         // Nothing of it changes what the run came to.
-        let _ = tokio::task::spawn_blocking(move || of.apps().after(&run, &ended)).await;
+        let _ = tokio::task::spawn_blocking(move || of.context.apps().after(&run, &ended)).await;
     }
     works.sending.fetch_sub(1, Ordering::SeqCst);
     works.over.notify_waiters();
@@ -405,12 +432,12 @@ fn reason_of(ended: &Result<RunResult, runner::Error>, is_lapsed: bool) -> &'sta
 
 /// Ends a run whose acknowledged records the database has lost (K-24). Nothing follows the gap; `etude runs resume` continues from
 /// what is left.
-async fn end_after_gap(server: &Server, run_id: &str, position: u64) {
-    let engine = server.engine();
+async fn end_after_gap(works: &Works, run_id: &str, position: u64) {
+    let engine = works.context.engine();
     // Another worker may have the run by now; it continues from the remaining records.
     let Ok(session) = engine.claim(run_id) else { return };
     let Ok(view) = engine.view(run_id) else { return };
-    let definition = server.context().definition_for(session.run()).ok().map(|(_, definition)| definition);
+    let definition = works.context.definition_for(session.run()).ok().map(|(_, definition)| definition);
     let failure = crash::gap(position);
     // If that fails, the run is interrupted, and another worker continues it.
     let _ = crash::end(engine, &*session, &view, definition.as_ref(), failure).await;
@@ -433,25 +460,9 @@ fn cause_of_stop<E>(ended: &Result<Result<RunResult, runner::Error>, E>, is_work
 }
 
 /// Notes that a run came to a stop here, so that it is not continued for ever.
-fn note_stop(server: &Server, run_id: &str, cause: String) {
-    let records = server.engine().view(run_id).map_or(0, |view| record::progress(&view.records));
-    server.works().stops.note(run_id, records, cause);
-}
-
-/// What a resume of a run does, or why it does nothing.
-pub(crate) fn next_of(
-    server: &Server,
-    view: &etude_runtime::engine::RunView,
-    definition: &etude::definition::Definition,
-    limits: RunLimits,
-    from: Option<&str>,
-) -> Result<attempts::Next, attempts::Refused> {
-    let engine: &Arc<dyn Engine> = server.engine();
-    let ended = attempts::Ended { view, definition, blobs: &engine.blobs(), limits };
-    match from {
-        None => ended.resume(),
-        Some(step) => ended.retry(step).map(attempts::Next::Attempt),
-    }
+fn note_stop(works: &Works, run_id: &str, cause: String) {
+    let records = works.context.engine().view(run_id).map_or(0, |view| record::progress(&view.records));
+    works.stops.note(run_id, records, cause);
 }
 
 #[cfg(test)]

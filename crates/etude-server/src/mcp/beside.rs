@@ -23,7 +23,7 @@ pub(super) async fn work(server: Arc<Server>) {
             return;
         }
         if !look(&server).await {
-            work::look(&server, true).await;
+            work::look(server.works(), true).await;
         }
         tokio::select! {
             () = server.works().wake.notified() => {}

@@ -34,7 +34,7 @@ pub async fn stdio(
     server.drain();
     // A look that has begun may take one more run, which is then left too.
     let _ = worker.await;
-    work::drain(&server).await;
+    work::drain(server.works()).await;
     news.abort();
     served
 }

@@ -12,10 +12,9 @@ use etude_runtime::engine::{Entry, EntryQuery, Expected, RunRow, RunState, Write
 use etude_spec::automation::{Notice, Schedule, Target};
 use serde_json::{Value, json};
 
-use super::Found;
+use super::{Found, Notices};
 use crate::problem::{Problem, engine_failed};
 use crate::result::result_of;
-use crate::server::Server;
 use crate::settings::ServedApp;
 
 /// Changes of runs that are read at once.
@@ -39,45 +38,45 @@ const fn type_of(state: RunState) -> Option<&'static str> {
 }
 
 /// Writes the pending notices of all changes since the last look.
-pub(super) fn collect(server: &Arc<Server>, found: &Found) -> Result<(), Problem> {
-    let mut place = super::place(server, found)?;
+pub(super) fn collect(notices: &Arc<Notices>, found: &Found) -> Result<(), Problem> {
+    let mut place = super::place(notices, found)?;
     loop {
-        let rows = server.engine().changes(place.change, CHANGES).map_err(|e| engine_failed(&e))?;
+        let rows = notices.context.engine().changes(place.change, CHANGES).map_err(|e| engine_failed(&e))?;
         let Some(last) = rows.last() else { return Ok(()) };
         let mut is_noted = false;
         for row in &rows {
-            is_noted |= report(server, found, row)?;
+            is_noted |= report(notices, found, row)?;
         }
         place.change = last.change;
         if is_noted || place.change.saturating_sub(place.kept) >= MAX_UNKEPT {
             place.kept = place.change;
-            super::write_place(server, found, place)?;
+            super::write_place(notices, found, place)?;
         }
-        super::remember(server, found, place);
+        super::remember(notices, found, place);
     }
 }
 
 /// Writes the pending notices of the state that a run is about to leave. Changes are read in the state that their run has by then, so
 /// a look that came later would find nothing of it.
-pub(crate) fn report_before(server: &Arc<Server>, row: &RunRow) -> Result<(), Problem> {
+pub(crate) fn report_before(notices: &Arc<Notices>, row: &RunRow) -> Result<(), Problem> {
     // A file that cannot be read has no notices; `etude check` reports it.
     let Some((app, automation)) =
-        server.context().app_of(row).and_then(|app| Some((app, server.context().automation(app).ok()?)))
+        notices.context.app_of(row).and_then(|app| Some((app, notices.context.automation(app).ok()?)))
     else {
         return Ok(());
     };
     for index in (0..automation.notices.len()).filter(|index| automation.notices[*index].broken.is_empty()) {
         let found = Found { app: app.clone(), automation: Arc::clone(&automation), index };
         // What is behind the place was reported, or is from before the notice was there.
-        if super::known_place(server, &found)?.is_some_and(|place| row.change > place.change) {
-            report(server, &found, row)?;
+        if super::known_place(notices, &found)?.is_some_and(|place| row.change > place.change) {
+            report(notices, &found, row)?;
         }
     }
     Ok(())
 }
 
 /// True if the change makes a notice.
-fn report(server: &Arc<Server>, found: &Found, row: &RunRow) -> Result<bool, Problem> {
+fn report(notices: &Arc<Notices>, found: &Found, row: &RunRow) -> Result<bool, Problem> {
     let notice = found.notice();
     let is_old = etude::clock::now_ms().saturating_sub(row.changed_at_ms) > MAX_AGE_MS;
     let Some(kind) = type_of(row.state).filter(|kind| notice.on.iter().any(|on| on == kind)) else { return Ok(false) };
@@ -85,14 +84,14 @@ fn report(server: &Arc<Server>, found: &Found, row: &RunRow) -> Result<bool, Pro
         return Ok(false);
     }
     let target = RunTarget::parse(&row.target);
-    let document = result_of(&**server.engine(), row)?;
+    let document = result_of(&**notices.context.engine(), row)?;
     let data = json!({
         "run_id": row.id, "app": found.app.slug, "pipeline": target.pipeline(), "machine": target.machine(),
         "status": listing::status(row), "error_code": document.as_ref().and_then(listing::kind),
-        "url": url(server, &format!("/runs/{}", row.id)),
+        "url": url(notices, &format!("/runs/{}", row.id)),
     });
     let subject = format!("{} {}", row.id, row.change);
-    note(server, found, kind, &subject, row.changed_at_ms, data)?;
+    note(notices, found, kind, &subject, row.changed_at_ms, data)?;
     Ok(true)
 }
 
@@ -108,8 +107,8 @@ pub(crate) struct Skipped<'s> {
 }
 
 /// Reports a tick that made no run.
-pub(crate) fn skipped(server: &Arc<Server>, app: &ServedApp, tick: Skipped<'_>) -> Result<(), Problem> {
-    let automation = server.context().automation(app)?;
+pub(crate) fn skipped(notices: &Arc<Notices>, app: &ServedApp, tick: Skipped<'_>) -> Result<(), Problem> {
+    let automation = notices.context.automation(app)?;
     let Skipped { schedule, at_ms, reason, is_old } = tick;
     let is_wanted = |notice: &Notice| {
         let covers = schedule.target.as_ref().is_none_or(|target| notice.covers(target.name()));
@@ -117,23 +116,23 @@ pub(crate) fn skipped(server: &Arc<Server>, app: &ServedApp, tick: Skipped<'_>) 
     };
     for index in (0..automation.notices.len()).filter(|index| is_wanted(&automation.notices[*index])) {
         let found = Found { app: app.clone(), automation: Arc::clone(&automation), index };
-        if super::place(server, &found)?.since_ms > at_ms && is_old {
+        if super::place(notices, &found)?.since_ms > at_ms && is_old {
             continue;
         }
         let (pipeline, machine) = Target::names(schedule.target.as_ref());
         let data = json!({
             "run_id": null, "app": app.slug, "pipeline": pipeline, "machine": machine, "status": "skipped",
-            "error_code": reason, "url": url(server, "/schedules"), "schedule": schedule.name, "at": rfc3339(at_ms),
+            "error_code": reason, "url": url(notices, "/schedules"), "schedule": schedule.name, "at": rfc3339(at_ms),
         });
         let subject = format!("{} {at_ms}", schedule.name);
-        note(server, &found, "schedule.skipped", &subject, server.clock().now_ms(), data)?;
+        note(notices, &found, "schedule.skipped", &subject, notices.context.clock().now_ms(), data)?;
     }
     Ok(())
 }
 
 /// Writes a notice that is due at once, unless there is one of the same subject.
 fn note(
-    server: &Server,
+    notices: &Notices,
     found: &Found,
     kind: &str,
     subject: &str,
@@ -142,7 +141,7 @@ fn note(
 ) -> Result<(), Problem> {
     let hash = blake3::hash(format!("{} {kind} {subject}", found.book()).as_bytes()).to_hex();
     let id = format!("msg_{}", &hash[..32]);
-    let now = server.clock().now_ms();
+    let now = notices.context.clock().now_ms();
     let run_id = data["run_id"].as_str().map(str::to_owned);
     let payload = json!({"type": kind, "timestamp": rfc3339(timestamp_ms), "data": data});
     let entry = Entry {
@@ -156,14 +155,14 @@ fn note(
     };
     // A look at what is there costs less than a write, and most notices that are there already are seen again.
     let query = EntryQuery { book: entry.book.clone(), key: Some(entry.key.clone()), ..EntryQuery::default() };
-    if !server.ledger().entries(&query)?.is_empty() {
+    if !notices.ledger.entries(&query)?.is_empty() {
         return Ok(());
     }
     let write = Write { entry, expected: Expected::Nothing, submission: None, is_alone: false };
-    server.ledger().write(&write).map(drop)
+    notices.ledger.write(&write).map(drop)
 }
 
 /// The address of a page.
-fn url(server: &Server, path: &str) -> String {
-    format!("{}{}{path}", server.context().origin().unwrap_or_default(), server.settings().base_path)
+fn url(notices: &Notices, path: &str) -> String {
+    format!("{}{}{path}", notices.context.origin().unwrap_or_default(), notices.context.settings().base_path)
 }

@@ -9,11 +9,10 @@ use etude_runtime::engine::{Entry, EntryQuery, Expected, Write, Written};
 use ring::hmac::{self, HMAC_SHA256, Key};
 use serde_json::{Value, json};
 
-use super::Found;
 use super::reach::{self, Outcome, Parcel};
+use super::{Found, Notices};
 use crate::blocking::blocking;
 use crate::problem::Problem;
-use crate::server::Server;
 
 /// The time after each failed attempt until the next one, in milliseconds.
 const DELAYS_MS: [i64; 7] = [5_000, 300_000, 1_800_000, 7_200_000, 18_000_000, 36_000_000, 86_400_000];
@@ -25,30 +24,30 @@ const LEASE_MS: i64 = 60_000;
 const BATCH: u32 = 8;
 
 /// Begins the attempts that are due.
-pub(super) fn deliver(server: &Arc<Server>, found: &Found) -> Result<(), Problem> {
-    let now = server.clock().now_ms();
+pub(super) fn deliver(notices: &Arc<Notices>, found: &Found) -> Result<(), Problem> {
+    let now = notices.context.clock().now_ms();
     let (state, due_ms, limit) = (Some("pending".to_owned()), Some(now), Some(BATCH));
     let due = EntryQuery { book: found.book(), state, due_ms, limit, ..EntryQuery::default() };
-    for entry in server.ledger().entries(&due)? {
+    for entry in notices.ledger.entries(&due)? {
         let claimed = Entry { due_ms: Some(now + LEASE_MS), ..entry.clone() };
-        if replace(server, &entry, claimed.clone())? == Written::Done {
-            let (server, found) = (Arc::clone(server), found.clone());
-            tokio::runtime::Handle::current().spawn(attempt(server, found, claimed));
+        if replace(notices, &entry, claimed.clone())? == Written::Done {
+            let (notices, found) = (Arc::clone(notices), found.clone());
+            tokio::runtime::Handle::current().spawn(attempt(notices, found, claimed));
         }
     }
     Ok(())
 }
 
 /// Writes `next` if `entry` is still there.
-fn replace(server: &Server, entry: &Entry, next: Entry) -> Result<Written, Problem> {
+fn replace(notices: &Notices, entry: &Entry, next: Entry) -> Result<Written, Problem> {
     let expected = Expected::Entry { state: entry.state.clone(), due_ms: entry.due_ms };
-    server.ledger().write(&Write { entry: next, expected, submission: None, is_alone: false })
+    notices.ledger.write(&Write { entry: next, expected, submission: None, is_alone: false })
 }
 
-async fn attempt(server: Arc<Server>, found: Found, entry: Entry) {
+async fn attempt(notices: Arc<Notices>, found: Found, entry: Entry) {
     let mut body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
-    let at_ms = server.clock().now_ms();
-    let outcome = match parcel(&server, &found, &entry.key, &body["payload"].to_string(), at_ms) {
+    let at_ms = notices.context.clock().now_ms();
+    let outcome = match parcel(&notices, &found, &entry.key, &body["payload"].to_string(), at_ms) {
         Ok(parcel) => reach::send(&parcel).await,
         Err(error) => Outcome { error: Some(error), ..Outcome::default() },
     };
@@ -60,18 +59,19 @@ async fn attempt(server: Arc<Server>, found: Found, entry: Entry) {
     let delay = attempts.checked_sub(1).and_then(|nth| DELAYS_MS.get(nth)).filter(|_| !outcome.is_final);
     let (state, due_ms) = match delay {
         _ if outcome.is_delivered() => ("delivered", None),
-        Some(delay) => ("pending", Some(server.clock().now_ms() + delay)),
+        Some(delay) => ("pending", Some(notices.context.clock().now_ms() + delay)),
         None => ("failed", None),
     };
-    server.metrics().notice(if state == "pending" { "retried" } else { state });
+    notices.metrics.notice(if state == "pending" { "retried" } else { state });
     let next = Entry { state: state.to_owned(), due_ms, body: body.to_string(), ..entry.clone() };
     // A journal that fails lets the lease end, and the notice is sent again.
-    let _ = blocking(move || replace(&server, &entry, next)).await;
+    let _ = blocking(move || replace(&notices, &entry, next)).await;
 }
 
-fn parcel(server: &Server, found: &Found, id: &str, body: &str, now_ms: i64) -> Result<Parcel, &'static str> {
+fn parcel(notices: &Notices, found: &Found, id: &str, body: &str, now_ms: i64) -> Result<Parcel, &'static str> {
     let notice = found.notice();
-    let expand = |text: &str| server.apps().expand(text).filter(|text| !text.is_empty()).ok_or("unset_variable");
+    let expand =
+        |text: &str| notices.context.apps().expand(text).filter(|text| !text.is_empty()).ok_or("unset_variable");
     let (url, secret) = (expand(&notice.url)?, expand(&notice.secret)?);
     let time = now_ms.div_euclid(1_000).to_string();
     let signature = sign(&secret, id, &time, body).ok_or("secret")?;

@@ -12,12 +12,12 @@ use etude_spec::automation::{Overlap, Target, template};
 use serde_json::{Value, json};
 
 use super::Found;
-use crate::act;
 use crate::admission::{self, Admission, Candidate, Full};
 use crate::app::not_loaded;
 use crate::notice::{self, Skipped};
 use crate::problem::{Code, Problem, engine_failed};
 use crate::server::Server;
+use crate::work;
 
 /// Skipped ticks that are looked at for a missing notice.
 const MAX_REPORTED: u32 = 200;
@@ -92,7 +92,7 @@ pub(super) fn skip(server: &Arc<Server>, found: &Found, tick: &Tick, reason: &st
         return Ok(());
     }
     let skipped = Skipped { schedule: found.schedule(), at_ms: tick.at_ms, reason, is_old: false };
-    notice::skipped(server, &found.app, skipped)
+    notice::skipped(server.notices(), &found.app, skipped)
 }
 
 /// Reports what a process that died has not reported.
@@ -103,7 +103,7 @@ pub(super) fn report_skipped(server: &Arc<Server>, found: &Found) -> Result<(), 
         let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
         let reason = body["reason"].as_str().unwrap_or_default();
         let skipped = Skipped { schedule: found.schedule(), at_ms: entry.at_ms, reason, is_old: true };
-        notice::skipped(server, &found.app, skipped)?;
+        notice::skipped(server.notices(), &found.app, skipped)?;
     }
     Ok(())
 }
@@ -228,7 +228,12 @@ fn cancel_others(server: &Arc<Server>, found: &Found, run_id: &str) -> Result<()
     let entries = server.ledger().entries(&query)?;
     for id in entries.into_iter().filter_map(|entry| entry.run_id).filter(|id| id != run_id) {
         let row = server.engine().row(&id).map_err(|e| engine_failed(&e))?;
-        act::cancel_run(server, &row, &format!("the schedule `{}` ticked again", found.schedule().name), false)?;
+        work::cancel_run(
+            server.works(),
+            &row,
+            &format!("the schedule `{}` ticked again", found.schedule().name),
+            false,
+        )?;
     }
     Ok(())
 }

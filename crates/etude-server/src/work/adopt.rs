@@ -11,27 +11,28 @@ use etude_runs::listing;
 use etude_runtime::engine::{Cause, Error, Limits, Query, RunRow, RunState, RunView, Takes};
 use etude_runtime::record;
 
-use super::drive;
-use crate::decision;
+use super::deadline::{deadline, effect_of};
+use super::{Works, drive};
 use crate::notice;
 use crate::problem::{Problem, engine_failed};
 use crate::result::result_in;
-use crate::server::Server;
 use crate::stopped::{MAX_ATTEMPTS, Next};
 
 /// A worker leaves a run that stopped on it to other workers for this number of looks.
 const POLLS_FOR_OTHERS: u32 = 10;
 
 /// Continues interrupted runs of servers, and runs whose question has an answer or whose deadline has passed.
-pub(super) fn adopt(server: &Arc<Server>) -> Result<(), Problem> {
-    let engine = server.engine();
-    let (apps, worker) = (server.context().dirs(), &server.settings().worker);
+pub(super) fn adopt(works: &Arc<Works>) -> Result<(), Problem> {
+    let engine = works.context.engine();
+    let (apps, worker) = (works.context.dirs(), &works.context.settings().worker);
     if apps.is_empty() && worker.is_none() {
         return Ok(());
     }
     let is_own = |row: &RunRow| match worker {
         Some(worker) => row.placement.bundle.is_some() && worker.queues.iter().any(|of| of == row.placement.queue()),
-        None => row.placement.bundle.is_none() && (server.settings().adopts_all || row.placement.cause != Cause::Cli),
+        None => {
+            row.placement.bundle.is_none() && (works.context.settings().adopts_all || row.placement.cause != Cause::Cli)
+        }
     };
     let running =
         Query { apps: apps.clone(), states: vec![RunState::Running], is_interrupted: Some(true), ..Query::default() };
@@ -39,11 +40,11 @@ pub(super) fn adopt(server: &Arc<Server>) -> Result<(), Problem> {
         let deaths = engine.deaths(&row.id).map_err(|e| engine_failed(&e))?;
         match worker {
             Some(worker) if worker.max_crashes == 0 || deaths < worker.max_crashes => {
-                take_over(server, &row.id, worker.poll * POLLS_FOR_OTHERS)?;
+                take_over(works, &row.id, worker.poll * POLLS_FOR_OTHERS)?;
             }
-            Some(_) => crashed(server, &row.id)?,
+            Some(_) => crashed(works, &row.id)?,
             // A run that takes its servers down is left alone, and shown as interrupted.
-            None if deaths < MAX_ATTEMPTS => continue_run(server, &row.id)?,
+            None if deaths < MAX_ATTEMPTS => continue_run(works, &row.id)?,
             None => {}
         }
     }
@@ -53,22 +54,22 @@ pub(super) fn adopt(server: &Arc<Server>) -> Result<(), Problem> {
     }
     // Before the list: what is written after it makes another version.
     let version = engine.version().map_err(|e| engine_failed(&e))?;
-    let now_ms = server.clock().now_ms();
-    if server.works().settled().is_some_and(|settled| settled.holds(version, now_ms)) {
+    let now_ms = works.context.clock().now_ms();
+    if works.settled().is_some_and(|settled| settled.holds(version, now_ms)) {
         return Ok(());
     }
     let waiting = Query { apps, states: vec![RunState::Waiting], ..Query::default() };
     let (mut is_settled, mut until_ms) = (true, None);
     for row in engine.list(&waiting).map_err(|e| engine_failed(&e))?.into_iter().filter(is_own) {
-        match wait(server, &row, now_ms)? {
+        match wait(works, &row, now_ms)? {
             Wait::Over => {
                 is_settled = false;
-                continue_run(server, &row.id)?;
+                continue_run(works, &row.id)?;
             }
             Wait::Until(at_ms) => until_ms = until_ms.into_iter().chain(at_ms).min(),
         }
     }
-    server.works().settle(is_settled.then_some(Settled { version, until_ms }));
+    works.settle(is_settled.then_some(Settled { version, until_ms }));
     Ok(())
 }
 
@@ -97,73 +98,74 @@ enum Wait {
 
 /// Takes a run of a worker that died or let go of it. One that this worker cannot continue is left to others for a while, and ends
 /// as failed if it stops too often (K-46). One of another version of the interpreter is left alone (K-62).
-fn take_over(server: &Arc<Server>, run_id: &str, pause: Duration) -> Result<(), Problem> {
-    if server.context().is_draining() || !server.has_place() || server.works().active().contains_key(run_id) {
+fn take_over(works: &Arc<Works>, run_id: &str, pause: Duration) -> Result<(), Problem> {
+    if works.context.is_draining() || !works.has_place() || works.active().contains_key(run_id) {
         return Ok(());
     }
-    match next_step(server, run_id, pause)? {
+    match next_step(works, run_id, pause)? {
         Next::Later => return Ok(()),
         Next::Stuck(cause) => {
             let message = format!("the run stopped {MAX_ATTEMPTS} times without a new record: {cause}");
-            return end_as_failed(server, run_id, |_| Failure::new(FailureKind::Environment, message));
+            return end_as_failed(works, run_id, |_| Failure::new(FailureKind::Environment, message));
         }
         Next::Continue => {}
     }
-    let run = server.engine().view(run_id).map_err(|e| engine_failed(&e))?.run;
+    let run = works.context.engine().view(run_id).map_err(|e| engine_failed(&e))?.run;
     if run.abi != ABI {
         return Ok(());
     }
     // The places of a worker are its own to count; what its queue and tenant may have is the engine's (K-33).
     let limits = Limits { queue: run.placement.queue().to_owned(), max_runs: u32::MAX, takes: Takes::Bundles };
-    match server.engine().take(run_id, &limits, server.clock().now_ms()) {
-        Ok(Some(session)) => drive(server, session, Resume::default()),
+    match works.context.engine().take(run_id, &limits, works.context.clock().now_ms()) {
+        Ok(Some(session)) => drive(works, session, Resume::default()),
         Ok(None) | Err(Error::Busy { .. } | Error::Unknown(_)) => Ok(()),
         Err(error) => Err(engine_failed(&error)),
     }
 }
 
 /// Ends a run that took too many workers down (K-35).
-fn crashed(server: &Arc<Server>, run_id: &str) -> Result<(), Problem> {
-    let engine = server.engine();
+fn crashed(works: &Arc<Works>, run_id: &str) -> Result<(), Problem> {
+    let engine = works.context.engine();
     let dead = engine.dead_workers(run_id).map_err(|e| engine_failed(&e))?;
-    end_as_failed(server, run_id, |view| crash::failure(view, &dead))
+    end_as_failed(works, run_id, |view| crash::failure(view, &dead))
 }
 
 /// Ends a run that nothing can go on with. Nothing happens if another process has it.
-fn end_as_failed(server: &Arc<Server>, run_id: &str, failure: impl FnOnce(&RunView) -> Failure) -> Result<(), Problem> {
-    let engine = server.engine();
+fn end_as_failed(works: &Arc<Works>, run_id: &str, failure: impl FnOnce(&RunView) -> Failure) -> Result<(), Problem> {
+    let engine = works.context.engine();
     let session = match engine.claim(run_id) {
         Ok(session) => session,
         Err(Error::Busy { .. } | Error::Unknown(_)) => return Ok(()),
         Err(error) => return Err(engine_failed(&error)),
     };
     let view = engine.view(run_id).map_err(|e| engine_failed(&e))?;
-    let definition = server.context().definition_for(session.run()).ok().map(|(_, definition)| definition);
+    let definition = works.context.definition_for(session.run()).ok().map(|(_, definition)| definition);
     let failure = failure(&view);
     let ended = crash::end(engine, &*session, &view, definition.as_ref(), failure);
     tokio::runtime::Handle::current().block_on(ended).map_err(|e| engine_failed(&e))?;
-    server.works().stops.forget(run_id);
-    server.apps().leave(run_id);
+    works.stops.forget(run_id);
+    works.context.apps().leave(run_id);
     Ok(())
 }
 
 /// What becomes of a run that may have stopped here.
-fn next_step(server: &Server, run_id: &str, pause: Duration) -> Result<Next, Problem> {
-    let records =
-        || server.engine().view(run_id).map(|view| record::progress(&view.records)).map_err(|e| engine_failed(&e));
-    server.works().stops.next(run_id, pause, records)
+fn next_step(works: &Works, run_id: &str, pause: Duration) -> Result<Next, Problem> {
+    let records = || {
+        works.context.engine().view(run_id).map(|view| record::progress(&view.records)).map_err(|e| engine_failed(&e))
+    };
+    works.stops.next(run_id, pause, records)
 }
 
 /// How long a waiting run waits.
-fn wait(server: &Server, row: &RunRow, now_ms: i64) -> Result<Wait, Problem> {
-    let view = server.engine().view(&row.id).map_err(|e| engine_failed(&e))?;
-    let Some(document) = result_in(&**server.engine(), &view) else { return Ok(Wait::Until(None)) };
+fn wait(works: &Works, row: &RunRow, now_ms: i64) -> Result<Wait, Problem> {
+    let view = works.context.engine().view(&row.id).map_err(|e| engine_failed(&e))?;
+    let Some(document) = result_in(&**works.context.engine(), &view) else { return Ok(Wait::Until(None)) };
     let is_answered = |waiting| listing::decision(&view.signals, waiting).is_some();
     if document.waiting.iter().any(is_answered) || is_to_be_cancelled(&view) {
         return Ok(Wait::Over);
     }
     // A deadline counts as long as something waits within it: one that was given up leaves no record.
-    let deadlines = document.waiting.iter().filter_map(|of| decision::deadline(&view, decision::effect_of(of)));
+    let deadlines = document.waiting.iter().filter_map(|of| deadline(&view, effect_of(of)));
     Ok(match deadlines.min() {
         Some(at_ms) if at_ms <= now_ms => Wait::Over,
         at_ms => Wait::Until(at_ms),
@@ -182,21 +184,21 @@ fn is_to_be_cancelled(view: &RunView) -> bool {
 
 /// Continues a run that no process executes, within the limits of the queue. Nothing happens if another process was faster, or if
 /// workers take the run from its queue.
-pub(crate) fn continue_run(server: &Arc<Server>, run_id: &str) -> Result<(), Problem> {
-    if server.context().is_draining() || !server.has_place() || server.works().active().contains_key(run_id) {
+pub(crate) fn continue_run(works: &Arc<Works>, run_id: &str) -> Result<(), Problem> {
+    if works.context.is_draining() || !works.has_place() || works.active().contains_key(run_id) {
         return Ok(());
     }
-    let row = server.engine().row(run_id).map_err(|e| engine_failed(&e))?;
-    if !server.drives(&row.placement) {
+    let row = works.context.engine().row(run_id).map_err(|e| engine_failed(&e))?;
+    if !works.drives(&row.placement) {
         return Ok(());
     }
-    if next_step(server, run_id, Duration::ZERO)? != Next::Continue {
+    if next_step(works, run_id, Duration::ZERO)? != Next::Continue {
         return Ok(());
     }
-    let Some(limits) = server.limits_of_queues().into_iter().next() else { return Ok(()) };
-    notice::report_before(server, &row)?;
-    match server.engine().take(run_id, &limits, server.clock().now_ms()) {
-        Ok(Some(session)) => drive(server, session, Resume::default()),
+    let Some(limits) = works.limits_of_queues().into_iter().next() else { return Ok(()) };
+    notice::report_before(&works.notices, &row)?;
+    match works.context.engine().take(run_id, &limits, works.context.clock().now_ms()) {
+        Ok(Some(session)) => drive(works, session, Resume::default()),
         Ok(None) | Err(Error::Busy { .. }) => Ok(()),
         Err(error) => Err(engine_failed(&error)),
     }

@@ -15,8 +15,7 @@ use etude_runtime::engine::{Engine, NewRun, Placement, RunState};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 
-use super::{Active, Control, Works, continue_run, look};
-use crate::act::cancel_run;
+use super::{Active, Control, cancel_run, continue_run, look};
 use crate::app::{Apps, NotLoaded};
 use crate::blocking::blocking;
 use crate::clock::Clock;
@@ -81,10 +80,10 @@ async fn a_run_that_no_worker_can_continue_ends_as_failed() {
     let engine = Arc::clone(server.engine());
     begun(&engine, ABI, RunState::Running).await;
     for _ in 0..3 {
-        look(&server, true).await;
+        look(server.works(), true).await;
         assert_eq!(engine.row("r-1").expect("row").state, RunState::Running);
     }
-    look(&server, true).await;
+    look(server.works(), true).await;
     assert_eq!(engine.row("r-1").expect("row").state, RunState::Failed);
     let result = engine.result("r-1").expect("result").expect("a document");
     assert!(result.contains("environment") && result.contains("the bundle b0 is not kept"), "{result}");
@@ -97,12 +96,12 @@ async fn a_run_of_another_version_is_left_alone() {
     let engine = Arc::clone(server.engine());
     begun(&engine, ABI + 1, RunState::Running).await;
     // The first look of a process makes what lists need.
-    look(&server, true).await;
+    look(server.works(), true).await;
     let moment = || tokio::time::sleep(Duration::from_millis(10));
     moment().await;
     let before = engine.version().expect("version");
     for _ in 0..5 {
-        look(&server, true).await;
+        look(server.works(), true).await;
     }
     moment().await;
     assert_eq!(
@@ -119,8 +118,8 @@ async fn a_server_leaves_runs_with_bundles_to_workers() {
     begun(&engine, ABI, RunState::Waiting).await;
     let (of, row) = (Arc::clone(&server), engine.row("r-1").expect("row"));
     let left = blocking(move || {
-        continue_run(&of, "r-1")?;
-        cancel_run(&of, &row, "no more", false)
+        continue_run(of.works(), "r-1")?;
+        cancel_run(of.works(), &row, "no more", false)
     });
     assert!(left.await.is_ok());
     let view = engine.view("r-1").expect("view");
@@ -133,7 +132,8 @@ async fn a_server_leaves_runs_with_bundles_to_workers() {
 /// K-18, K-23: what was taken after a lapse is held by the new lease, and is neither left nor ended.
 #[test]
 fn a_lapse_loses_the_runs_that_were_taken_before_it() {
-    let works = Works::default();
+    let (_dir, server) = process(false);
+    let works = server.works();
     let take = |id: &str, lapses: u64| {
         let (control, controls) = mpsc::unbounded_channel();
         works.active().insert(id.to_owned(), Active { control, lapses });

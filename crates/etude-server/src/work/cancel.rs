@@ -1,0 +1,45 @@
+//! The end of runs on request.
+
+use std::sync::Arc;
+
+use etude::queue;
+use etude::runner::Resume;
+use etude_runtime::engine::RunRow;
+use etude_runtime::record;
+
+use super::{Control, Works, drive};
+use crate::notice;
+use crate::problem::{Problem, engine_failed};
+
+/// Cancels or kills a run that has not ended, also one of another process. Blocks.
+pub(crate) fn cancel_run(works: &Arc<Works>, row: &RunRow, reason: &str, kills: bool) -> Result<(), Problem> {
+    let runtime = tokio::runtime::Handle::current();
+    let engine = works.context.engine();
+    if !works.has(&row.id) {
+        let definition = works.context.definition(&row.app, &row.target).ok().map(|(_, definition)| definition);
+        let is_done = queue::cancel(&**engine, definition.as_ref(), &row.id, reason);
+        if runtime.block_on(is_done).map_err(|e| engine_failed(&e))? {
+            return Ok(());
+        }
+    }
+    let view = engine.view(&row.id).map_err(|e| engine_failed(&e))?;
+    let attempt = record::attempt_number(&view.records);
+    // In the journal first: this process may die now, and a run that is about to wait reads no message.
+    // The other process may know of no kill: it cancels the run then. One that does must not find the cancellation alone.
+    let kill = kills.then(|| record::kill_signal(reason, attempt));
+    for signal in kill.iter().chain([&record::cancel_signal(reason, attempt)]) {
+        engine.signal(&row.id, signal).map_err(|e| engine_failed(&e))?;
+    }
+    let control = if kills { Control::Kill(reason.to_owned()) } else { Control::Cancel(reason.to_owned()) };
+    if works.control(&row.id, control) {
+        return Ok(());
+    }
+    // A run that no process executes is continued, so that its destructor runs.
+    if works.drives(&row.placement) && !view.row.is_live {
+        notice::report_before(&works.notices, &view.row)?;
+        if let Ok(session) = engine.claim(&row.id) {
+            drive(works, session, Resume { accept_changes: true, attempt: None })?;
+        }
+    }
+    Ok(())
+}
