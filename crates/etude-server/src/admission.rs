@@ -9,13 +9,27 @@ use etude_core::data::Json;
 use etude_runtime::engine::{LimitGroup, Placement, Query, RunRow, RunState, Submission, UniqueKey, name_of};
 use etude_spec::automation::template;
 use etude_spec::serve::{PipelineLimits, WhenFull};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::context::Context;
 use crate::problem::{Code, Problem, engine_failed};
-use crate::server::Server;
 use crate::settings::ServedApp;
-use crate::start::invalid_input;
-use crate::work;
+use crate::spending::Spending;
+use crate::work::{self, Works};
+
+/// What accepts runs.
+pub(crate) struct Admissions {
+    context: Arc<Context>,
+    works: Arc<Works>,
+    spending: Spending,
+}
+
+impl Admissions {
+    /// Accepts runs for `works`.
+    pub(crate) fn new(context: &Arc<Context>, works: &Arc<Works>) -> Self {
+        Self { context: Arc::clone(context), works: Arc::clone(works), spending: Spending::default() }
+    }
+}
 
 /// A run that is about to be accepted.
 pub(crate) struct Candidate {
@@ -57,13 +71,13 @@ impl Full {
         }
     }
 
-    pub(crate) fn problem(&self, server: &Server) -> Problem {
+    pub(crate) fn problem(&self, admissions: &Admissions) -> Problem {
         match self {
             Self::Queue => Problem::new(Code::QueueFull, "the queue has as many runs as it may have").retry_after(30),
             Self::Budget => {
-                let limit = server.settings().max_cost_per_day_usd.unwrap_or_default();
+                let limit = admissions.context.settings().max_cost_per_day_usd.unwrap_or_default();
                 let detail = format!("the runs of this day have cost their limit of {limit} US dollars");
-                let seconds = server.spending().seconds_left(server.clock().now_ms());
+                let seconds = admissions.spending.seconds_left(admissions.context.clock().now_ms());
                 Problem::new(Code::BudgetSpent, detail).retry_after(seconds)
             }
             Self::Pipeline(run_id) => {
@@ -77,13 +91,13 @@ impl Full {
 /// Makes a submission of a run within its limits. A run that is refused has no room in the queue: a request that is repeated still
 /// finds the run of its key. Blocks.
 pub(crate) fn admit(
-    server: &Server,
+    admissions: &Admissions,
     app: &ServedApp,
     definition: &Definition,
     candidate: Candidate,
 ) -> Result<Admission, Problem> {
     let Candidate { request, mut placement, has_priority, keys, tick } = candidate;
-    let automation = server.context().automation(app)?;
+    let automation = admissions.context.automation(app)?;
     let name = name_of_target(definition);
     let limits = automation.limits.iter().find(|limits| limits.name == name).cloned().unwrap_or_default();
     if !has_priority {
@@ -91,13 +105,21 @@ pub(crate) fn admit(
     }
     placement.queue_timeout_ms = limits.queue_timeout_ms;
     placement.limit_group = group(definition, &limits, &request.input)?;
-    let spent = queue::spent(&**server.engine(), &placement, server.clock().now_ms()).map_err(|e| engine_failed(&e))?;
-    let full = if server.is_budget_spent()? || spent.is_some() { Full::Budget } else { Full::Queue };
-    let max_queued = if full == Full::Queue { u64::from(server.settings().max_queued) } else { 0 };
+    let spent = queue::spent(&**admissions.context.engine(), &placement, admissions.context.clock().now_ms())
+        .map_err(|e| engine_failed(&e))?;
+    let full =
+        if admissions.spending.is_spent(&admissions.context)? || spent.is_some() { Full::Budget } else { Full::Queue };
+    let max_queued = if full == Full::Queue { u64::from(admissions.context.settings().max_queued) } else { 0 };
     // The engine looks for room in the transaction that accepts the run, so that the limit holds for all servers of a journal.
     let needs_room = limits.when_full == WhenFull::Skip;
     let terms = Terms { placement, keys, max_queued: Some(max_queued), needs_room, tick };
-    let submission = queue::submission(&**server.engine(), definition, request, terms, server.clock().now_ms());
+    let submission = queue::submission(
+        &**admissions.context.engine(),
+        definition,
+        request,
+        terms,
+        admissions.context.clock().now_ms(),
+    );
     let submission = submission.map_err(|refused| match refused {
         Refused::Input(problems) => invalid_input(problems),
         Refused::Engine(error) => engine_failed(&error),
@@ -107,22 +129,32 @@ pub(crate) fn admit(
 
 impl Admission {
     /// Makes room for the run, which is accepted by now, and has it begun. Blocks.
-    pub(crate) fn accepted(self, server: &Arc<Server>) -> Result<(), Problem> {
+    pub(crate) fn accepted(self, admissions: &Admissions) -> Result<(), Problem> {
         let run = &self.submission.run;
         if let Some(group) = run.placement.limit_group.as_ref().filter(|_| self.when_full == WhenFull::Cancel) {
             // Later runs make room for themselves: of two that are accepted together, the second one is left. Which one that is, their
             // numbers say: a run with an earlier time may have been written later.
-            let mut holders = holders(server, &group.name)?;
+            let mut holders = holders(admissions, &group.name)?;
             holders.sort_by_key(|row| std::cmp::Reverse(row.number));
             let own_and_earlier = holders.into_iter().skip_while(|row| row.id != run.id);
             let reason = format!("run `{}` takes its place", run.id);
             for row in own_and_earlier.skip(group.max_runs as usize) {
-                work::cancel_run(server.works(), &row, &reason, false)?;
+                work::cancel_run(&admissions.works, &row, &reason, false)?;
             }
         }
-        server.works().wake.notify_one();
+        admissions.works.wake.notify_one();
         Ok(())
     }
+}
+
+/// One entry for each fault of the input (S-38).
+pub(crate) fn invalid_input(problems: Vec<etude_spec::input::InputProblem>) -> Problem {
+    let detail = problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ");
+    problems.into_iter().fold(Problem::new(Code::InputInvalid, detail), |whole, problem| {
+        let name = problem.parameter.map(|name| format!("/{}", name.replace('~', "~0").replace('/', "~1")));
+        let pointer = format!("/input{}", name.unwrap_or_default());
+        whole.error(json!({"pointer": pointer, "detail": problem.message}))
+    })
 }
 
 fn name_of_target(definition: &Definition) -> String {
@@ -160,8 +192,8 @@ fn key_of(definition: &Definition, key: &str, input: &Json) -> Result<String, Pr
 }
 
 /// The runs that take the room of a group, newest first: those in progress, and those that wait for their start.
-fn holders(server: &Server, group: &str) -> Result<Vec<RunRow>, Problem> {
+fn holders(admissions: &Admissions, group: &str) -> Result<Vec<RunRow>, Problem> {
     let states = vec![RunState::Queued, RunState::Running];
     let query = Query { states, limit_group: Some(group.to_owned()), ..Query::default() };
-    server.engine().list(&query).map_err(|e| engine_failed(&e))
+    admissions.context.engine().list(&query).map_err(|e| engine_failed(&e))
 }

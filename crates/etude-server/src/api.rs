@@ -3,5 +3,7 @@
 pub(crate) mod metrics;
 pub(crate) mod notice;
 pub(crate) mod run;
+pub(crate) mod schedule;
 pub(crate) mod stream;
 pub(crate) mod tree;
+pub(crate) mod webhook;

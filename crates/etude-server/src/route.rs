@@ -19,10 +19,7 @@ use crate::reading::Readings;
 use crate::request::{self, Call, Responding};
 use crate::server::Server;
 use crate::token::{Caller, Scope};
-use crate::{
-    about, act, api, app, decision, definition, effect, key, learned, login, mcp, once, page, schedule, start, stats,
-    webhook,
-};
+use crate::{about, act, api, app, decision, definition, effect, key, learned, login, mcp, once, page, start, stats};
 
 /// The largest body of a request, unless its route says otherwise.
 const BODY: usize = 1024 * 1024;
@@ -165,17 +162,17 @@ const TABLE: &[Route] = table! {
     GET "/v1/apps/{app}/learned/{pipeline}" Read [] Nothing => learned::show;
     POST "/v1/apps/{app}/learned/{pipeline}/promote" Admin [] Json(BODY) => learned::promote;
     POST "/v1/apps/{app}/learned/{pipeline}/demote" Admin [] Json(BODY) => learned::demote;
-    GET "/v1/schedules" Read [] Nothing => schedule::list;
-    GET "/v1/schedules/{app}/{name}" Read [] Nothing => schedule::show;
-    GET "/v1/schedules/{app}/{name}/next" Read ["count", "from"] Nothing => schedule::next;
-    GET "/v1/schedules/{app}/{name}/ticks" Read ["limit", "cursor"] Nothing => schedule::ticks;
-    POST "/v1/schedules/{app}/{name}/pause" Run [] Json(BODY) => schedule::pause;
-    POST "/v1/schedules/{app}/{name}/unpause" Run [] Json(BODY) => schedule::unpause;
-    POST "/v1/schedules/{app}/{name}/fire" Run [] Json(BODY) => schedule::fire;
-    POST "/v1/schedules/{app}/{name}/backfill" Run [] Json(BODY) => schedule::backfill;
-    POST "/in/{app}/{name}" none [] Bytes(webhook::BODY) => webhook::receive;
-    GET "/v1/webhooks" Read [] Nothing => webhook::list;
-    GET "/v1/webhooks/{app}/{name}/deliveries" Read ["limit", "cursor"] Nothing => webhook::deliveries;
+    GET "/v1/schedules" Read [] Nothing => api::schedule::list;
+    GET "/v1/schedules/{app}/{name}" Read [] Nothing => api::schedule::show;
+    GET "/v1/schedules/{app}/{name}/next" Read ["count", "from"] Nothing => api::schedule::next;
+    GET "/v1/schedules/{app}/{name}/ticks" Read ["limit", "cursor"] Nothing => api::schedule::ticks;
+    POST "/v1/schedules/{app}/{name}/pause" Run [] Json(BODY) => api::schedule::pause;
+    POST "/v1/schedules/{app}/{name}/unpause" Run [] Json(BODY) => api::schedule::unpause;
+    POST "/v1/schedules/{app}/{name}/fire" Run [] Json(BODY) => api::schedule::fire;
+    POST "/v1/schedules/{app}/{name}/backfill" Run [] Json(BODY) => api::schedule::backfill;
+    POST "/in/{app}/{name}" none [] Bytes(api::webhook::BODY) => api::webhook::receive;
+    GET "/v1/webhooks" Read [] Nothing => api::webhook::list;
+    GET "/v1/webhooks/{app}/{name}/deliveries" Read ["limit", "cursor"] Nothing => api::webhook::deliveries;
     GET "/v1/notices" Read [] Nothing => api::notice::list;
     GET "/v1/notices/{app}/{name}/deliveries" Read ["limit", "cursor"] Nothing => api::notice::deliveries;
     POST "/v1/notices/{app}/{name}/deliveries/{delivery}/again" Admin [] Json(BODY) => api::notice::again;

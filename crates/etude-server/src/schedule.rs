@@ -1,4 +1,4 @@
-//! Schedules: their state, and the routes that show and move them.
+//! Schedules: their state, and their ticks.
 
 mod due;
 mod tick;
@@ -15,36 +15,60 @@ use etude_runs::target::Target as RunTarget;
 use etude_runtime::engine::{Entry, EntryQuery, Expected, Write, Written};
 use etude_spec::Diagnostic;
 use etude_spec::automation::{Automation, Schedule, Target};
-use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
+use crate::admission::Admissions;
 use crate::app::NotLoaded;
 use crate::automation::broken;
-use crate::blocking::blocking;
-use crate::key;
-use crate::ledger::{Page, book};
+use crate::context::Context;
+use crate::ledger::{Ledger, book};
+use crate::metrics::Metrics;
+use crate::notice::Notices;
 use crate::problem::{Code, Problem};
-use crate::query::invalid;
-use crate::request::{Call, Respond};
-use crate::response::{json_response, tagged};
-use crate::server::Server;
 use crate::settings::ServedApp;
 use crate::token::Caller;
+use crate::work::Works;
 
+pub(crate) use tick::document as tick_document;
 pub(crate) use turn::turns;
 
 /// The largest number of ticks of one backfill.
 const MAX_BACKFILL: usize = 1_000;
 
-/// What the server remembers of schedules between two looks. The journal has everything that matters.
-#[derive(Debug, Default)]
+/// The schedules of the served apps. The journal has everything of them that matters.
 pub(crate) struct Schedules {
+    context: Arc<Context>,
+    ledger: Arc<Ledger>,
+    metrics: Arc<Metrics>,
+    notices: Arc<Notices>,
+    works: Arc<Works>,
+    admissions: Arc<Admissions>,
     looks: Mutex<BTreeMap<(PathBuf, String), turn::Look>>,
     /// The last look of the clock loop.
     turned: Mutex<Option<Instant>>,
 }
 
 impl Schedules {
+    /// The schedules of the apps of `context`.
+    pub(crate) fn new(
+        context: &Arc<Context>,
+        (ledger, metrics): (&Arc<Ledger>, &Arc<Metrics>),
+        notices: &Arc<Notices>,
+        works: &Arc<Works>,
+        admissions: &Arc<Admissions>,
+    ) -> Self {
+        Self {
+            context: Arc::clone(context),
+            ledger: Arc::clone(ledger),
+            metrics: Arc::clone(metrics),
+            notices: Arc::clone(notices),
+            works: Arc::clone(works),
+            admissions: Arc::clone(admissions),
+            looks: Mutex::default(),
+            turned: Mutex::default(),
+        }
+    }
+
     /// The time since the clock loop has looked at the schedules; `None` if it has not begun.
     pub(crate) fn since_turn(&self) -> Option<Duration> {
         self.turned.lock().unwrap_or_else(PoisonError::into_inner).map(|turned| turned.elapsed())
@@ -57,26 +81,26 @@ impl Schedules {
 
 /// A schedule of a served app.
 #[derive(Clone)]
-struct Found {
+pub(crate) struct Found {
     app: ServedApp,
     automation: Arc<Automation>,
     index: usize,
 }
 
 impl Found {
-    fn schedule(&self) -> &Schedule {
+    pub(crate) fn schedule(&self) -> &Schedule {
         &self.automation.schedules[self.index]
     }
 
     /// The book of its ticks.
-    fn book(&self) -> String {
+    pub(crate) fn book(&self) -> String {
         book::ticks(&self.app, &self.schedule().name)
     }
 }
 
 /// What the journal keeps of a schedule.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Kept {
+pub(crate) struct Kept {
     /// The pattern that was seen last.
     pattern: String,
     /// When it was first seen, in milliseconds since 1970.
@@ -88,14 +112,14 @@ struct Kept {
 }
 
 impl Kept {
-    fn read(server: &Server, found: &Found) -> Result<Option<Self>, Problem> {
-        Ok(Self::entry(server, found)?.as_ref().map(Self::of))
+    fn read(schedules: &Schedules, found: &Found) -> Result<Option<Self>, Problem> {
+        Ok(Self::entry(schedules, found)?.as_ref().map(Self::of))
     }
 
-    fn entry(server: &Server, found: &Found) -> Result<Option<Entry>, Problem> {
+    fn entry(schedules: &Schedules, found: &Found) -> Result<Option<Entry>, Problem> {
         let (book, key) = (book::schedules(&found.app), Some(found.schedule().name.clone()));
         let query = EntryQuery { book, key, ..EntryQuery::default() };
-        Ok(server.ledger().entries(&query)?.pop())
+        Ok(schedules.ledger.entries(&query)?.pop())
     }
 
     fn of(entry: &Entry) -> Self {
@@ -110,19 +134,19 @@ impl Kept {
     }
 
     /// Changes what is kept: `change` gets it, and gets it again if another server or request has written meanwhile.
-    fn change(server: &Server, found: &Found, change: impl Fn(Option<Self>) -> Self) -> Result<Self, Problem> {
+    fn change(schedules: &Schedules, found: &Found, change: impl Fn(Option<Self>) -> Self) -> Result<Self, Problem> {
         loop {
-            let entry = Self::entry(server, found)?;
+            let entry = Self::entry(schedules, found)?;
             let before = entry.as_ref().map(Self::of);
             let kept = change(before.clone());
-            if before.as_ref() == Some(&kept) || kept.write(server, found, entry)? {
+            if before.as_ref() == Some(&kept) || kept.write(schedules, found, entry)? {
                 return Ok(kept);
             }
         }
     }
 
     /// Writes it in the place of `before`. False if something else is there.
-    fn write(&self, server: &Server, found: &Found, before: Option<Entry>) -> Result<bool, Problem> {
+    fn write(&self, schedules: &Schedules, found: &Found, before: Option<Entry>) -> Result<bool, Problem> {
         let body = json!({"pattern": self.pattern, "reason": self.reason, "until_ms": self.until_ms});
         let entry = Entry {
             book: book::schedules(&found.app),
@@ -134,11 +158,21 @@ impl Kept {
         };
         let expected = before.map_or(Expected::Nothing, |before| Expected::Exactly(Box::new(before)));
         let write = Write { entry, expected, submission: None, is_alone: false };
-        Ok(server.ledger().write(&write)? == Written::Done)
+        Ok(schedules.ledger.write(&write)? == Written::Done)
     }
 
     fn state(&self) -> String {
         if self.is_paused { "paused" } else { "active" }.to_owned()
+    }
+
+    /// The same while it makes no runs, until that time or without an end.
+    pub(crate) fn paused(self, reason: Option<String>, until_ms: Option<i64>) -> Self {
+        Self { is_paused: true, reason, until_ms, ..self }
+    }
+
+    /// The same while it makes runs.
+    pub(crate) fn active(self) -> Self {
+        Self { is_paused: false, reason: None, until_ms: None, ..self }
     }
 
     fn is_paused_at(&self, now_ms: i64) -> bool {
@@ -147,10 +181,10 @@ impl Kept {
 }
 
 /// All schedules that the caller may see.
-fn visible(server: &Server, caller: &Caller) -> Result<Vec<Found>, Problem> {
+pub(crate) fn visible(schedules: &Schedules, caller: &Caller) -> Result<Vec<Found>, Problem> {
     let mut all = Vec::new();
-    for app in &server.settings().apps {
-        let automation = server.context().automation(app)?;
+    for app in &schedules.context.settings().apps {
+        let automation = schedules.context.automation(app)?;
         let found = |index| Found { app: app.clone(), automation: Arc::clone(&automation), index };
         all.extend((0..automation.schedules.len()).map(found));
     }
@@ -158,23 +192,12 @@ fn visible(server: &Server, caller: &Caller) -> Result<Vec<Found>, Problem> {
     Ok(all)
 }
 
-/// The schedule that the path names.
-fn find(call: &Call) -> Result<impl FnOnce() -> Result<Found, Problem> + Send + use<>, Problem> {
-    let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
-    let (app, name) = (call.param("app").to_owned(), call.param("name").to_owned());
-    Ok(move || {
-        let all = visible(&server, &caller)?;
-        let found = all.into_iter().find(|found| found.app.slug == app && found.schedule().name == name);
-        found.ok_or_else(|| Problem::not_found("there is no such schedule"))
-    })
-}
-
-fn document(server: &Server, found: &Found) -> Result<Value, Problem> {
+pub(crate) fn document(schedules: &Schedules, found: &Found) -> Result<Value, Problem> {
     let schedule = found.schedule();
-    let now = server.clock().now_ms();
-    let kept = Kept::read(server, found)?.unwrap_or_default();
+    let now = schedules.context.clock().now_ms();
+    let kept = Kept::read(schedules, found)?.unwrap_or_default();
     let is_paused = kept.is_paused_at(now);
-    let faults = faults(server, found);
+    let faults = faults(schedules, found);
     let is_broken = !schedule.broken.is_empty();
     let (pipeline, machine) = Target::names(schedule.target.as_ref());
     let next = schedule.timing.as_ref().filter(|_| faults.is_empty()).and_then(|timing| timing.next(now));
@@ -194,7 +217,7 @@ fn document(server: &Server, found: &Found) -> Result<Value, Problem> {
 
 /// Why a schedule makes no runs now: the errors of its entry, or those of what it runs, as the files are now. Its ticks are taken all
 /// the same, so that each is noted with its reason.
-fn faults(server: &Server, found: &Found) -> Vec<Diagnostic> {
+fn faults(schedules: &Schedules, found: &Found) -> Vec<Diagnostic> {
     let schedule = found.schedule();
     let target = match &schedule.target {
         _ if !schedule.broken.is_empty() => return schedule.broken.clone(),
@@ -202,7 +225,7 @@ fn faults(server: &Server, found: &Found) -> Vec<Diagnostic> {
         Some(Target::Machine(name)) => RunTarget::Machine(name.clone()),
         None => return Vec::new(),
     };
-    match server.context().startable(&found.app.dir, &target) {
+    match schedules.context.startable(&found.app.dir, &target) {
         Ok((_, definition)) => schedule.misfits(&definition.input),
         Err(NotLoaded::Invalid(found)) => found.into_iter().filter(Diagnostic::is_error).collect(),
         Err(NotLoaded::Unknown { .. }) => vec![schedule.unready("the app has no such pipeline or machine in use")],
@@ -210,180 +233,84 @@ fn faults(server: &Server, found: &Found) -> Vec<Diagnostic> {
     }
 }
 
-/// `GET /v1/schedules`.
-pub(crate) async fn list(call: Call) -> Respond {
-    let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
-    let documents = blocking(move || {
-        let all = visible(&server, &caller)?;
-        all.iter().map(|found| document(&server, found)).collect::<Result<Vec<Value>, Problem>>()
-    });
-    Ok(json_response(StatusCode::OK, &json!({"schedules": documents.await?})))
-}
-
-/// App, name and state of each schedule, for the metrics: a broken one makes no runs.
-pub(crate) async fn states(call: &Call) -> Result<Vec<(String, String, &'static str)>, Problem> {
-    let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
-    blocking(move || {
-        let now = server.clock().now_ms();
-        let state = |found: Found| {
-            let state = match Kept::read(&server, &found)? {
-                _ if !faults(&server, &found).is_empty() => "broken",
-                Some(kept) if kept.is_paused_at(now) => "paused",
-                _ => "active",
-            };
-            Ok((found.app.slug.clone(), found.schedule().name.clone(), state))
-        };
-        visible(&server, &caller)?.into_iter().map(state).collect()
-    })
-    .await
-}
-
-/// `GET /v1/schedules/{app}/{name}`.
-pub(crate) async fn show(call: Call) -> Respond {
-    let (server, find) = (Arc::clone(&call.server), find(&call)?);
-    let document = blocking(move || document(&server, &find()?)).await?;
-    Ok(tagged(&call.headers, document.to_string()))
-}
-
-/// `GET /v1/schedules/{app}/{name}/next`.
-pub(crate) async fn next(call: Call) -> Respond {
-    let find = find(&call)?;
-    let count = usize::try_from(call.query.number("count", 1, 100, 5)?).unwrap_or(5);
-    let from = match call.query.get("from") {
-        Some(text) => etude::clock::from_rfc3339(text).ok_or_else(|| invalid("from", "`from` is an RFC 3339 time"))?,
-        None => call.server.clock().now_ms(),
-    };
-    let times = blocking(move || {
-        let found = find()?;
-        let schedule = found.schedule();
-        let timing = schedule.timing.as_ref().filter(|_| schedule.broken.is_empty());
-        let mut times = Vec::new();
-        let mut after = from;
-        while let Some(at) = timing.and_then(|timing| timing.next(after)).filter(|_| times.len() < count) {
-            times.push(rfc3339(at));
-            after = at;
-        }
-        Ok(times)
-    });
-    Ok(tagged(&call.headers, json!({"times": times.await?}).to_string()))
-}
-
-/// `GET /v1/schedules/{app}/{name}/ticks`.
-pub(crate) async fn ticks(call: Call) -> Respond {
-    let (server, find, page) = (Arc::clone(&call.server), find(&call)?, Page::of(&call.query)?);
-    let document = blocking(move || {
-        let (entries, next) = page.read(server.ledger(), find()?.book())?;
-        let ticks: Vec<Value> = entries.iter().map(tick::document).collect();
-        Ok(json!({"ticks": ticks, "next": next}))
-    });
-    Ok(tagged(&call.headers, document.await?.to_string()))
-}
-
-/// `POST /v1/schedules/{app}/{name}/pause`.
-pub(crate) async fn pause(call: Call) -> Respond {
-    let members = call.json(&["reason", "until"]).await?;
-    let until = members.text("until")?;
-    let time = |text: String| {
-        etude::clock::from_rfc3339(&text).ok_or_else(|| members.invalid("until", "`until` is an RFC 3339 time"))
-    };
-    let (reason, until_ms) = (members.text("reason")?, until.map(time).transpose()?);
-    moved(&call, move |kept| Kept { is_paused: true, reason: reason.clone(), until_ms, ..kept }).await
-}
-
-/// `POST /v1/schedules/{app}/{name}/unpause`.
-pub(crate) async fn unpause(call: Call) -> Respond {
-    reason_of(&call).await?;
-    moved(&call, |kept| Kept { is_paused: false, reason: None, until_ms: None, ..kept }).await
-}
-
-/// Checks the reason for what happens once. Only a pause lasts, and is shown with its reason.
-async fn reason_of(call: &Call) -> Result<Option<String>, Problem> {
-    call.json(&["reason"]).await?.text("reason")
-}
-
-async fn moved(call: &Call, change: impl Fn(Kept) -> Kept + Send + 'static) -> Respond {
-    let (server, find) = (Arc::clone(&call.server), find(call)?);
-    let document = blocking(move || {
-        let found = find()?;
-        let fresh =
-            || Kept { pattern: found.schedule().pattern(), since_ms: server.clock().now_ms(), ..Kept::default() };
-        Kept::change(&server, &found, |kept| change(kept.unwrap_or_else(fresh)))?;
-        document(&server, &found)
-    });
-    Ok(json_response(StatusCode::OK, &document.await?))
-}
-
-/// `POST /v1/schedules/{app}/{name}/fire`. The same idempotency key of the same token fires once.
-pub(crate) async fn fire(call: Call) -> Respond {
-    reason_of(&call).await?;
-    let (server, find) = (Arc::clone(&call.server), find(&call)?);
-    let caller = call.caller()?.name.clone();
-    let given = key::of(&call.headers)?.map(|key| Digest::of(format!("{caller} {key}").as_bytes()));
-    let key = format!("fire {}", given.map_or_else(|| uuid::Uuid::new_v4().to_string(), |digest| digest.to_string()));
-    let fired = blocking(move || {
-        let found = sound(find()?)?;
-        if given.is_some()
-            && let Some(before) = fired_before(&server, &found, &key)?
-        {
-            return Ok((before, true));
-        }
-        let now = server.clock().now_ms();
-        let tick = tick::Tick { key: key.clone(), kind: "fire", ..tick::Tick::nominal(now, now) };
-        match tick::begin(&server, &found, &tick, false)? {
-            tick::Taken::Ran(run_id) => Ok((json!({"at": rfc3339(now), "run_id": run_id}), false)),
-            tick::Taken::Full(full) => Err(full.problem(&server)),
-            tick::Taken::Invalid(problem) => Err(*problem),
-            tick::Taken::Busy | tick::Taken::Other => match fired_before(&server, &found, &key)? {
-                Some(before) => Ok((before, true)),
-                None => Err(Problem::new(Code::Bug, "a tick of its own is taken")),
-            },
-        }
-    });
-    let (document, is_replayed) = fired.await?;
-    let mut response = json_response(StatusCode::ACCEPTED, &document);
-    if is_replayed {
-        response.headers_mut().insert("idempotency-replayed", HeaderValue::from_static("true"));
-    }
-    Ok(response)
-}
-
 /// The response to the request that has fired with this key.
-fn fired_before(server: &Server, found: &Found, key: &str) -> Result<Option<Value>, Problem> {
+fn fired_before(schedules: &Schedules, found: &Found, key: &str) -> Result<Option<Value>, Problem> {
     let query = EntryQuery { book: found.book(), key: Some(key.to_owned()), ..EntryQuery::default() };
-    let entry = server.ledger().entries(&query)?.pop();
+    let entry = schedules.ledger.entries(&query)?.pop();
     Ok(entry.map(|entry| json!({"at": rfc3339(entry.at_ms), "run_id": entry.run_id})))
 }
 
-/// `POST /v1/schedules/{app}/{name}/backfill`.
-pub(crate) async fn backfill(call: Call) -> Respond {
-    let members = call.json(&["from", "to"]).await?;
-    let time = |name: &str| {
-        let detail = format!("`{name}` is an RFC 3339 time");
-        let text = members.text(name)?;
-        text.and_then(|text| etude::clock::from_rfc3339(&text)).ok_or_else(|| members.invalid(name, detail))
+/// App, name and state of each schedule that the caller may see, for the metrics: a broken one makes no runs.
+pub(crate) fn states(schedules: &Schedules, caller: &Caller) -> Result<Vec<(String, String, &'static str)>, Problem> {
+    let now = schedules.context.clock().now_ms();
+    let state = |found: Found| {
+        let state = match Kept::read(schedules, &found)? {
+            _ if !faults(schedules, &found).is_empty() => "broken",
+            Some(kept) if kept.is_paused_at(now) => "paused",
+            _ => "active",
+        };
+        Ok((found.app.slug.clone(), found.schedule().name.clone(), state))
     };
-    let (from, to) = (time("from")?, time("to")?);
-    if from >= to {
-        return Err(members.invalid("to", "`to` is later than `from`"));
+    visible(schedules, caller)?.into_iter().map(state).collect()
+}
+
+/// The schedule of this app and name, if the caller may see it.
+pub(crate) fn find(schedules: &Schedules, caller: &Caller, app: &str, name: &str) -> Result<Found, Problem> {
+    let all = visible(schedules, caller)?;
+    let found = all.into_iter().find(|found| found.app.slug == app && found.schedule().name == name);
+    found.ok_or_else(|| Problem::not_found("there is no such schedule"))
+}
+
+/// Pauses a schedule, or lets it continue, and makes its document.
+pub(crate) fn moved(schedules: &Schedules, found: &Found, change: impl Fn(Kept) -> Kept) -> Result<Value, Problem> {
+    let fresh = || Kept {
+        pattern: found.schedule().pattern(),
+        since_ms: schedules.context.clock().now_ms(),
+        ..Kept::default()
+    };
+    Kept::change(schedules, found, |kept| change(kept.unwrap_or_else(fresh)))?;
+    document(schedules, found)
+}
+
+/// Begins a run of a schedule now. `given` is the digest of the idempotency key of a request: the same one fires once. The flag says
+/// that it has fired before.
+pub(crate) fn fire(schedules: &Arc<Schedules>, found: Found, given: Option<Digest>) -> Result<(Value, bool), Problem> {
+    let key = format!("fire {}", given.map_or_else(|| uuid::Uuid::new_v4().to_string(), |digest| digest.to_string()));
+    let found = sound(found)?;
+    if given.is_some()
+        && let Some(before) = fired_before(schedules, &found, &key)?
+    {
+        return Ok((before, true));
     }
-    let (server, find) = (Arc::clone(&call.server), find(&call)?);
-    let times = blocking(move || {
-        let found = sound(find()?)?;
-        let timing = found.schedule().timing.clone();
-        let last = (to - 1).min(server.clock().now_ms());
-        let ticks = timing.map(|timing| timing.between(from - 1, last, MAX_BACKFILL + 1)).unwrap_or_default();
-        if ticks.len() > MAX_BACKFILL {
-            return Err(Problem::invalid("/to", format!("there are more than {MAX_BACKFILL} ticks in between")));
+    let now = schedules.context.clock().now_ms();
+    let tick = tick::Tick { key: key.clone(), kind: "fire", ..tick::Tick::nominal(now, now) };
+    match tick::begin(schedules, &found, &tick, false)? {
+        tick::Taken::Ran(run_id) => Ok((json!({"at": rfc3339(now), "run_id": run_id}), false)),
+        tick::Taken::Full(full) => Err(full.problem(&schedules.admissions)),
+        tick::Taken::Invalid(problem) => Err(*problem),
+        tick::Taken::Busy | tick::Taken::Other => match fired_before(schedules, &found, &key)? {
+            Some(before) => Ok((before, true)),
+            None => Err(Problem::new(Code::Bug, "a tick of its own is taken")),
+        },
+    }
+}
+
+/// Begins the runs of the ticks from `from` to before `to` that have none, and returns their times.
+pub(crate) fn backfill(schedules: &Arc<Schedules>, found: Found, from: i64, to: i64) -> Result<Vec<String>, Problem> {
+    let found = sound(found)?;
+    let timing = found.schedule().timing.clone();
+    let last = (to - 1).min(schedules.context.clock().now_ms());
+    let ticks = timing.map(|timing| timing.between(from - 1, last, MAX_BACKFILL + 1)).unwrap_or_default();
+    if ticks.len() > MAX_BACKFILL {
+        return Err(Problem::invalid("/to", format!("there are more than {MAX_BACKFILL} ticks in between")));
+    }
+    let mut times = Vec::new();
+    for at_ms in ticks {
+        if tick::backfill(schedules, &found, at_ms)? {
+            times.push(rfc3339(at_ms));
         }
-        let mut times = Vec::new();
-        for at_ms in ticks {
-            if tick::backfill(&server, &found, at_ms)? {
-                times.push(rfc3339(at_ms));
-            }
-        }
-        Ok(times)
-    });
-    Ok(json_response(StatusCode::ACCEPTED, &json!({"ticks": times.await?})))
+    }
+    Ok(times)
 }
 
 /// A schedule without errors.

@@ -57,7 +57,7 @@ pub async fn serve(server: Arc<Server>, listening: Listening) {
         server.metrics().begin_at(change);
     }
     let worker = tokio::spawn(work::work(Arc::clone(server.works())));
-    let turns = tokio::spawn(schedule::turns(Arc::clone(&server)));
+    let turns = tokio::spawn(schedule::turns(Arc::clone(server.schedules())));
     let notices = tokio::spawn(notice::work(Arc::clone(server.notices()), server.stories().news_of_journal()));
     let news = tokio::spawn(server.look_for_news());
     let (mut loops, mut connections) = accept(&server, listening);

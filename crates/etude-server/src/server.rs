@@ -6,6 +6,7 @@ use std::sync::Arc;
 use etude_runtime::engine::Engine;
 use tokio::sync::watch;
 
+use crate::admission::Admissions;
 use crate::app::Apps;
 use crate::body::Room;
 use crate::clock::Clock;
@@ -20,10 +21,9 @@ use crate::run::Runs;
 use crate::schedule::Schedules;
 use crate::session::{Sessions, Throttle};
 use crate::settings::Settings;
-use crate::spending::Spending;
 use crate::story::{self, Stories};
 use crate::token::Tokens;
-use crate::webhook::Refused;
+use crate::webhook::Webhooks;
 use crate::work::{self, Works};
 
 /// What all requests share.
@@ -32,11 +32,11 @@ pub struct Server {
     stories: Arc<Stories>,
     runs: Runs,
     works: Arc<Works>,
-    spending: Spending,
+    admissions: Arc<Admissions>,
     protocol: crate::mcp::Shared,
-    schedules: Schedules,
+    schedules: Arc<Schedules>,
     notices: Arc<Notices>,
-    refused: Refused,
+    webhooks: Webhooks,
     ledger: Arc<Ledger>,
     metrics: Arc<Metrics>,
     tokens: Tokens,
@@ -73,15 +73,18 @@ impl Server {
         let notices = Arc::new(Notices::new(&context, &ledger, &metrics));
         let stories = Arc::default();
         let works = Arc::new(Works::new(&context, &stories, &notices));
+        let admissions = Arc::new(Admissions::new(&context, &works));
+        let schedules = Schedules::new(&context, (&ledger, &metrics), &notices, &works, &admissions);
+        let webhooks = Webhooks::new(&context, &ledger, &admissions);
         Arc::new(Self {
             stories,
             runs: Runs::new(&context),
             works,
-            spending: Spending::default(),
+            admissions,
             protocol: crate::mcp::Shared::default(),
-            schedules: Schedules::default(),
+            schedules: Arc::new(schedules),
             notices,
-            refused: Refused::default(),
+            webhooks,
             ledger,
             metrics,
             context,
@@ -134,15 +137,15 @@ impl Server {
         &self.runs
     }
 
-    pub(crate) fn spending(&self) -> &Spending {
-        &self.spending
+    pub(crate) fn admissions(&self) -> &Arc<Admissions> {
+        &self.admissions
     }
 
     pub(crate) fn protocol_shared(&self) -> &crate::mcp::Shared {
         &self.protocol
     }
 
-    pub(crate) fn schedules(&self) -> &Schedules {
+    pub(crate) fn schedules(&self) -> &Arc<Schedules> {
         &self.schedules
     }
 
@@ -150,9 +153,8 @@ impl Server {
         &self.notices
     }
 
-    /// Deliveries to webhooks that were refused.
-    pub(crate) fn refused(&self) -> &Refused {
-        &self.refused
+    pub(crate) fn webhooks(&self) -> &Webhooks {
+        &self.webhooks
     }
 
     pub(crate) fn ledger(&self) -> &Arc<Ledger> {

@@ -5,9 +5,9 @@ use std::sync::{Mutex, PoisonError};
 
 use etude_runtime::engine::{RunRow, RunState};
 
+use crate::context::Context;
 use crate::problem::{Problem, engine_failed};
 use crate::result::{result_of, result_so_far};
-use crate::server::Server;
 
 /// A day, in milliseconds.
 const DAY_MS: i64 = 86_400_000;
@@ -30,34 +30,32 @@ struct Seen {
 }
 
 impl Spending {
+    /// True if the runs of this day have cost what they may cost.
+    pub(crate) fn is_spent(&self, context: &Context) -> Result<bool, Problem> {
+        let Some(limit) = context.settings().max_cost_per_day_usd else { return Ok(false) };
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let today = context.clock().now_ms().div_euclid(DAY_MS);
+        seen.catch_up(context, today)?;
+        let ended: f64 = seen.ended.values().filter(|(day, _)| *day == today).map(|(_, cost)| cost).sum();
+        let running = seen.running.values().map(|row| cost(context, row)).sum::<Result<f64, Problem>>()?;
+        Ok(ended + running >= limit)
+    }
+
     /// The seconds until the next day begins.
     pub(crate) fn seconds_left(&self, now_ms: i64) -> u64 {
         u64::try_from((DAY_MS - now_ms.rem_euclid(DAY_MS)) / 1_000 + 1).unwrap_or(1)
     }
 }
 
-impl Server {
-    /// True if the runs of this day have cost what they may cost.
-    pub(crate) fn is_budget_spent(&self) -> Result<bool, Problem> {
-        let Some(limit) = self.settings().max_cost_per_day_usd else { return Ok(false) };
-        let mut seen = self.spending().0.lock().unwrap_or_else(PoisonError::into_inner);
-        let today = self.clock().now_ms().div_euclid(DAY_MS);
-        seen.catch_up(self, today)?;
-        let ended: f64 = seen.ended.values().filter(|(day, _)| *day == today).map(|(_, cost)| cost).sum();
-        let running = seen.running.values().map(|row| cost(self, row)).sum::<Result<f64, Problem>>()?;
-        Ok(ended + running >= limit)
-    }
-}
-
 impl Seen {
-    fn catch_up(&mut self, server: &Server, today: i64) -> Result<(), Problem> {
+    fn catch_up(&mut self, context: &Context, today: i64) -> Result<(), Problem> {
         self.ended.retain(|_, (day, _)| *day >= today);
         self.running.retain(|_, row| row.created_at_ms.div_euclid(DAY_MS) >= today);
         loop {
-            let rows = server.engine().changes(self.change, PAGE).map_err(|e| engine_failed(&e))?;
+            let rows = context.engine().changes(self.change, PAGE).map_err(|e| engine_failed(&e))?;
             let Some(last) = rows.last() else { return Ok(()) };
             let last = last.change;
-            for row in rows.into_iter().filter(|row| server.context().slug(&row.app).is_some()) {
+            for row in rows.into_iter().filter(|row| context.slug(&row.app).is_some()) {
                 self.ended.remove(&row.id);
                 self.running.remove(&row.id);
                 let day = row.created_at_ms.div_euclid(DAY_MS);
@@ -65,7 +63,7 @@ impl Seen {
                     _ if day < today => {}
                     RunState::Queued => {}
                     RunState::Running => drop(self.running.insert(row.id.clone(), row)),
-                    _ => drop(self.ended.insert(row.id.clone(), (day, cost(server, &row)?))),
+                    _ => drop(self.ended.insert(row.id.clone(), (day, cost(context, &row)?))),
                 }
             }
             self.change = last;
@@ -74,11 +72,11 @@ impl Seen {
 }
 
 /// What a run has cost so far, in US dollars; nothing if its journal cannot be read any more.
-fn cost(server: &Server, row: &RunRow) -> Result<f64, Problem> {
-    let engine = server.engine();
+fn cost(context: &Context, row: &RunRow) -> Result<f64, Problem> {
+    let engine = context.engine();
     let document = match result_of(&**engine, row) {
         Ok(Some(document)) => Some(document),
-        _ => engine.view(&row.id).ok().and_then(|view| result_so_far(server.context(), &view)),
+        _ => engine.view(&row.id).ok().and_then(|view| result_so_far(context, &view)),
     };
     let usage = document.as_ref().and_then(|document| document.members.get("usage"));
     Ok(usage.and_then(|usage| usage["cost_usd"].as_f64()).unwrap_or(0.0))

@@ -16,9 +16,9 @@ use etude_runtime::engine::{Cause, Enqueued, Placement, Refusal, RunState, Uniqu
 use http::header::LOCATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use crate::admission::{self, Candidate, Full};
+use crate::admission::{self, Candidate, Full, invalid_input};
 use crate::app::{NotLoaded, not_loaded};
 use crate::blocking::blocking;
 use crate::key;
@@ -228,7 +228,7 @@ async fn enqueue(
     wait: Option<u64>,
 ) -> Respond {
     let (server, of) = (&call.server, Arc::clone(&call.server));
-    let admission = blocking(move || admission::admit(&of, &app, &definition, candidate)).await?;
+    let admission = blocking(move || admission::admit(of.admissions(), &app, &definition, candidate)).await?;
     let since = Instant::now();
     let enqueued = server.engine().enqueue(&admission.submission).await;
     server.metrics().journal_write(since.elapsed());
@@ -236,13 +236,13 @@ async fn enqueue(
     let (id, is_replayed) = match enqueued {
         Enqueued::Accepted => {
             let (of, id) = (Arc::clone(server), admission.submission.run.id.clone());
-            blocking(move || admission.accepted(&of)).await?;
+            blocking(move || admission.accepted(of.admissions())).await?;
             (id, false)
         }
         Enqueued::Repeated { run_id, is_same, .. } => (key::repeated(server, call.caller()?, run_id, is_same)?, true),
-        Enqueued::Full => return Err(admission.full.problem(server)),
+        Enqueued::Full => return Err(admission.full.problem(server.admissions())),
         Enqueued::Refused(refusal) => return Err(refused(&refusal)),
-        Enqueued::Held { run_id } => return Err(Full::Pipeline(run_id).problem(server)),
+        Enqueued::Held { run_id } => return Err(Full::Pipeline(run_id).problem(server.admissions())),
     };
     created(server, id, is_replayed, wait).await
 }
@@ -301,16 +301,6 @@ fn served_app(server: &Server, slug: Option<&str>) -> Result<ServedApp, Problem>
         (None, [app]) => Ok(app.clone()),
         (None, _) => Err(Problem::invalid("/app", "the server has several apps; name one with `app`")),
     }
-}
-
-/// One entry for each fault of the input (S-38).
-pub(crate) fn invalid_input(problems: Vec<etude_spec::input::InputProblem>) -> Problem {
-    let detail = problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ");
-    problems.into_iter().fold(Problem::new(Code::InputInvalid, detail), |whole, problem| {
-        let name = problem.parameter.map(|name| format!("/{}", name.replace('~', "~0").replace('/', "~1")));
-        let pointer = format!("/input{}", name.unwrap_or_default());
-        whole.error(json!({"pointer": pointer, "detail": problem.message}))
-    })
 }
 
 /// Why the fleet of this server takes no run.

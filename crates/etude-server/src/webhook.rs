@@ -5,29 +5,21 @@ mod verify;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use etude::clock::rfc3339;
 use etude::runner::Request;
 use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_runs::target::Target as RunTarget;
 use etude_runtime::engine::{Cause, Entry, EntryQuery, Expected, Placement, UniqueKey, Write, Written};
 use etude_spec::automation::{Automation, Target, Verify, Webhook, template};
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
-use crate::admission::{self, Admission, Candidate, Full};
+use crate::admission::{self, Admission, Admissions, Candidate, Full};
 use crate::app::not_loaded;
-use crate::automation::broken;
-use crate::blocking::blocking;
-use crate::ledger::{Page, book};
+use crate::context::Context;
+use crate::ledger::{Ledger, book};
 use crate::problem::{Code, Problem, malformed};
-use crate::request::{Call, Respond};
-use crate::response::json_response;
-use crate::server::Server;
 use crate::settings::ServedApp;
-
-/// The largest body.
-pub(crate) const BODY: usize = 8 * 1024 * 1024;
 
 /// The longest value of a header that is kept.
 const MAX_HEADER: usize = 256;
@@ -40,7 +32,7 @@ const MAX_NOTED: u64 = 10;
 
 /// What the server remembers of refused deliveries.
 #[derive(Debug, Default)]
-pub(crate) struct Refused {
+struct Refused {
     /// The number of the next one that is noted.
     next: AtomicU64,
     /// The second of the last one, and how many came in it.
@@ -60,14 +52,31 @@ impl Refused {
     }
 }
 
+/// The webhooks of the served apps.
+pub(crate) struct Webhooks {
+    context: Arc<Context>,
+    ledger: Arc<Ledger>,
+    admissions: Arc<Admissions>,
+    refused: Refused,
+}
+
+impl Webhooks {
+    /// The webhooks of the apps of `context`.
+    pub(crate) fn new(context: &Arc<Context>, ledger: &Arc<Ledger>, admissions: &Arc<Admissions>) -> Self {
+        let (context, ledger, admissions) = (Arc::clone(context), Arc::clone(ledger), Arc::clone(admissions));
+        Self { context, ledger, admissions, refused: Refused::default() }
+    }
+}
+
 /// A request to a webhook.
-struct Incoming {
-    app: ServedApp,
-    automation: Arc<Automation>,
-    index: usize,
-    headers: HeaderMap,
-    bytes: Vec<u8>,
-    now_ms: i64,
+pub(crate) struct Incoming {
+    pub(crate) app: ServedApp,
+    pub(crate) automation: Arc<Automation>,
+    /// The place of the webhook in it.
+    pub(crate) index: usize,
+    pub(crate) headers: HeaderMap,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) now_ms: i64,
 }
 
 impl Incoming {
@@ -109,31 +118,14 @@ fn kept_headers(headers: &HeaderMap, verify: Option<&Verify>) -> Map<String, Val
     kept.map(|(name, value)| (name.as_str().to_owned(), text(value).into())).collect()
 }
 
-/// `POST /in/{app}/{name}`.
-pub(crate) async fn receive(call: Call) -> Respond {
-    let (server, headers) = (Arc::clone(&call.server), call.headers.clone());
-    let (slug, name) = (call.param("app").to_owned(), call.param("name").to_owned());
-    let bytes = call.bytes().await?;
-    let document = blocking(move || {
-        let unknown = || Problem::not_found("there is no such webhook");
-        let app = server.context().app(&slug).cloned().ok_or_else(unknown)?;
-        let automation = server.context().automation(&app)?;
-        let is_wanted = |webhook: &Webhook| webhook.name == name && webhook.broken.is_empty();
-        let index = automation.webhooks.iter().position(is_wanted).ok_or_else(unknown)?;
-        let now_ms = server.clock().now_ms();
-        accept(&server, &Incoming { app, automation, index, headers, bytes, now_ms })
-    });
-    Ok(json_response(StatusCode::ACCEPTED, &document.await?))
-}
-
 /// Checks a delivery and begins its run.
-fn accept(server: &Arc<Server>, incoming: &Incoming) -> Result<Value, Problem> {
+pub(crate) fn accept(webhooks: &Webhooks, incoming: &Incoming) -> Result<Value, Problem> {
     let webhook = incoming.webhook();
     let by = webhook.verify.as_ref().ok_or_else(|| Problem::not_found("there is no such webhook"))?;
-    let secrets: Vec<String> = by.secrets.iter().filter_map(|secret| server.apps().expand(secret)).collect();
+    let secrets: Vec<String> = by.secrets.iter().filter_map(|secret| webhooks.context.apps().expand(secret)).collect();
     let delivery = verify::Delivery { headers: &incoming.headers, body: &incoming.bytes, now_ms: incoming.now_ms };
     if !verify::verify(by, &secrets, &delivery) {
-        note_refused(server, incoming)?;
+        note_refused(webhooks, incoming)?;
         return Err(Problem::new(Code::Unauthenticated, "the signature of the delivery does not hold"));
     }
     let parsed = serde_json::from_slice::<Value>(&incoming.bytes);
@@ -152,28 +144,28 @@ fn accept(server: &Arc<Server>, incoming: &Incoming) -> Result<Value, Problem> {
     let holds =
         |(path, wanted): &(String, Value)| incoming.lookup(body.as_ref(), path).is_some_and(|value| value == *wanted);
     if !webhook.when.iter().all(holds) {
-        let written = note(server, incoming.entry(id.clone(), "ignored", None), Expected::Nothing)?;
+        let written = note(webhooks, incoming.entry(id.clone(), "ignored", None), Expected::Nothing)?;
         return Ok(match written {
             Written::Other(Some(first)) => response(&first),
             _ => json!({"delivery_id": id, "run_id": null, "ignored": "when"}),
         });
     }
-    let admission = admit(server, incoming, body.as_ref(), own_id.as_deref(), digest)?;
+    let admission = admit(webhooks, incoming, body.as_ref(), own_id.as_deref(), digest)?;
     let submission = admission.submission.clone();
     let run_id = submission.run.id.clone();
     let entry = incoming.entry(id.clone(), "accepted", None);
     let write = Write { entry, expected: Expected::Nothing, submission: Some(submission), is_alone: false };
-    let first = match server.ledger().write(&write)? {
+    let first = match webhooks.ledger.write(&write)? {
         Written::Done => {
-            admission.accepted(server)?;
+            admission.accepted(&webhooks.admissions)?;
             return Ok(json!({"delivery_id": id, "run_id": run_id}));
         }
-        Written::Full => return Err(admission.full.problem(server)),
-        Written::Held { run_id } => return Err(Full::Pipeline(run_id).problem(server)),
+        Written::Full => return Err(admission.full.problem(&webhooks.admissions)),
+        Written::Held { run_id } => return Err(Full::Pipeline(run_id).problem(&webhooks.admissions)),
         Written::Other(first) => first.map(|first| *first),
         Written::Repeated { run_id, .. } => {
             let query = EntryQuery { book: incoming.book(), run_id: Some(run_id), ..EntryQuery::default() };
-            server.ledger().entries(&query)?.into_iter().rfind(|entry| entry.state == "accepted")
+            webhooks.ledger.entries(&query)?.into_iter().rfind(|entry| entry.state == "accepted")
         }
         Written::Busy(_) => None,
     };
@@ -182,7 +174,7 @@ fn accept(server: &Arc<Server>, incoming: &Incoming) -> Result<Value, Problem> {
     let mut entry = incoming.entry(repeated, "repeated", first.run_id.clone());
     let body = json!({"headers": kept_headers(&incoming.headers, Some(by)), "delivery_id": id});
     entry.body = body.to_string();
-    note(server, entry, Expected::Nothing)?;
+    note(webhooks, entry, Expected::Nothing)?;
     Ok(response(&first))
 }
 
@@ -195,10 +187,10 @@ fn needs_json(webhook: &Webhook) -> bool {
 }
 
 /// Notes a delivery that was refused. Anybody can send one, so in each second only some reach the journal.
-fn note_refused(server: &Server, incoming: &Incoming) -> Result<(), Problem> {
-    let Some(number) = server.refused().number(incoming.now_ms) else { return Ok(()) };
+fn note_refused(webhooks: &Webhooks, incoming: &Incoming) -> Result<(), Problem> {
+    let Some(number) = webhooks.refused.number(incoming.now_ms) else { return Ok(()) };
     let slot = format!("refused {}", number % MAX_REFUSED);
-    note(server, incoming.entry(slot, "refused", None), Expected::Anything).map(drop)
+    note(webhooks, incoming.entry(slot, "refused", None), Expected::Anything).map(drop)
 }
 
 /// The response of a delivery that came before.
@@ -209,13 +201,13 @@ fn response(first: &Entry) -> Value {
     }
 }
 
-fn note(server: &Server, entry: Entry, expected: Expected) -> Result<Written, Problem> {
+fn note(webhooks: &Webhooks, entry: Entry, expected: Expected) -> Result<Written, Problem> {
     let write = Write { entry, expected, submission: None, is_alone: false };
-    server.ledger().write(&write)
+    webhooks.ledger.write(&write)
 }
 
 fn admit(
-    server: &Server,
+    webhooks: &Webhooks,
     incoming: &Incoming,
     body: Option<&Value>,
     own_id: Option<&str>,
@@ -227,7 +219,7 @@ fn admit(
         Some(Target::Machine(name)) => RunTarget::Machine(name.clone()),
         None => return Err(Problem::not_found("there is no such webhook")),
     };
-    let loaded = server.context().startable(&incoming.app.dir, &target);
+    let loaded = webhooks.context.startable(&incoming.app.dir, &target);
     let (_, definition) = loaded.map_err(|error| not_loaded(error, "", &target.to_string()))?;
     let text = match &webhook.input {
         // As it came: numbers keep their digits.
@@ -247,58 +239,5 @@ fn admit(
     let placement = Placement { cause: Cause::Webhook, by, ..Placement::default() };
     let keys = by_id.into_iter().chain(by_body).collect();
     let candidate = Candidate { request, placement, has_priority: false, keys, tick: None };
-    admission::admit(server, &incoming.app, &definition, candidate)
-}
-
-/// `GET /v1/webhooks`.
-pub(crate) async fn list(call: Call) -> Respond {
-    let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
-    let documents = blocking(move || {
-        let mut documents = Vec::new();
-        for app in &server.settings().apps {
-            let automation = server.context().automation(app)?;
-            let is_visible =
-                |webhook: &&Webhook| webhook.target.as_ref().is_none_or(|target| caller.covers(target.name()));
-            documents.extend(automation.webhooks.iter().filter(is_visible).map(|webhook| document(app, webhook)));
-        }
-        Ok(documents)
-    });
-    Ok(json_response(StatusCode::OK, &json!({"webhooks": documents.await?})))
-}
-
-fn document(app: &ServedApp, webhook: &Webhook) -> Value {
-    let (pipeline, machine) = Target::names(webhook.target.as_ref());
-    json!({
-        "app": app.slug, "name": webhook.name, "pipeline": pipeline, "machine": machine,
-        "kind": webhook.verify.as_ref().map(|verify| verify.kind.word()), "path": format!("/in/{}/{}", app.slug, webhook.name),
-        "broken": broken(&webhook.broken),
-    })
-}
-
-/// `GET /v1/webhooks/{app}/{name}/deliveries`.
-pub(crate) async fn deliveries(call: Call) -> Respond {
-    let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
-    let (slug, name) = (call.param("app").to_owned(), call.param("name").to_owned());
-    let page = Page::of(&call.query)?;
-    let document = blocking(move || {
-        let unknown = || Problem::not_found("there is no such webhook");
-        let app = server.context().app(&slug).cloned().ok_or_else(unknown)?;
-        let automation = server.context().automation(&app)?;
-        let webhook = automation.webhooks.iter().find(|webhook| webhook.name == name).ok_or_else(unknown)?;
-        if webhook.target.as_ref().is_some_and(|target| !caller.covers(target.name())) {
-            return Err(unknown());
-        }
-        let (entries, next) = page.read(server.ledger(), book::webhook(&app, &name))?;
-        let documents: Vec<Value> = entries.iter().map(delivery).collect();
-        Ok(json!({"deliveries": documents, "next": next}))
-    });
-    Ok(json_response(StatusCode::OK, &document.await?))
-}
-
-fn delivery(entry: &Entry) -> Value {
-    let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
-    json!({
-        "delivery_id": body["delivery_id"], "at": rfc3339(entry.at_ms), "headers": body["headers"],
-        "verdict": entry.state, "run_id": entry.run_id,
-    })
+    admission::admit(&webhooks.admissions, &incoming.app, &definition, candidate)
 }

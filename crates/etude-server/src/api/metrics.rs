@@ -25,7 +25,8 @@ pub(crate) async fn show(call: Call) -> Respond {
         server.runs().counted(&caller, query)
     });
     let counts = counts.await?;
-    let schedules = schedule::states(&call).await?;
+    let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
+    let schedules = blocking(move || schedule::states(server.schedules(), &caller)).await?;
     let accepts = call.headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let is_open = accepts.contains("application/openmetrics-text");
     let mut text = Text::new(is_open);

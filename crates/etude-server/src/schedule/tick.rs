@@ -11,12 +11,11 @@ use etude_runtime::engine::{Cause, Entry, EntryQuery, Expected, Placement, Write
 use etude_spec::automation::{Overlap, Target, template};
 use serde_json::{Value, json};
 
-use super::Found;
+use super::{Found, Schedules};
 use crate::admission::{self, Admission, Candidate, Full};
 use crate::app::not_loaded;
 use crate::notice::{self, Skipped};
 use crate::problem::{Code, Problem, engine_failed};
-use crate::server::Server;
 use crate::work;
 
 /// Skipped ticks that are looked at for a missing notice.
@@ -41,7 +40,7 @@ pub(super) enum Taken {
     Ran(String),
     /// Earlier runs have not ended.
     Busy,
-    /// Another server, or an earlier process, has taken it.
+    /// Another schedules, or an earlier process, has taken it.
     Other,
     Full(Full),
     Invalid(Box<Problem>),
@@ -61,7 +60,7 @@ impl Tick {
 }
 
 /// The document of a tick.
-pub(super) fn document(entry: &Entry) -> Value {
+pub(crate) fn document(entry: &Entry) -> Value {
     let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
     let due = body["due_ms"].as_i64().unwrap_or(entry.at_ms);
     json!({
@@ -71,76 +70,76 @@ pub(super) fn document(entry: &Entry) -> Value {
 }
 
 /// Takes a tick as `overlap` says.
-pub(super) fn take(server: &Arc<Server>, found: &Found, tick: &Tick) -> Result<(), Problem> {
+pub(super) fn take(schedules: &Arc<Schedules>, found: &Found, tick: &Tick) -> Result<(), Problem> {
     let overlap = found.schedule().overlap;
     let is_alone = matches!(overlap, Overlap::Skip | Overlap::Queue);
-    match begin(server, found, tick, is_alone)? {
-        Taken::Ran(run_id) if overlap == Overlap::Cancel => cancel_others(server, found, &run_id),
+    match begin(schedules, found, tick, is_alone)? {
+        Taken::Ran(run_id) if overlap == Overlap::Cancel => cancel_others(schedules, found, &run_id),
         Taken::Ran(_) | Taken::Other => Ok(()),
-        Taken::Busy if overlap == Overlap::Queue && !has_waiting(server, found)? => {
-            note(server, found, tick, "waiting", None).map(drop)
+        Taken::Busy if overlap == Overlap::Queue && !has_waiting(schedules, found)? => {
+            note(schedules, found, tick, "waiting", None).map(drop)
         }
-        Taken::Busy => skip(server, found, tick, "overlap"),
-        Taken::Full(full) => skip(server, found, tick, full.reason()),
-        Taken::Invalid(_) => skip(server, found, tick, "definition_invalid"),
+        Taken::Busy => skip(schedules, found, tick, "overlap"),
+        Taken::Full(full) => skip(schedules, found, tick, full.reason()),
+        Taken::Invalid(_) => skip(schedules, found, tick, "definition_invalid"),
     }
 }
 
 /// Notes a tick that makes no run, and reports it.
-pub(super) fn skip(server: &Arc<Server>, found: &Found, tick: &Tick, reason: &str) -> Result<(), Problem> {
-    if note(server, found, tick, "skipped", Some(reason))? != Written::Done {
+pub(super) fn skip(schedules: &Arc<Schedules>, found: &Found, tick: &Tick, reason: &str) -> Result<(), Problem> {
+    if note(schedules, found, tick, "skipped", Some(reason))? != Written::Done {
         return Ok(());
     }
     let skipped = Skipped { schedule: found.schedule(), at_ms: tick.at_ms, reason, is_old: false };
-    notice::skipped(server.notices(), &found.app, skipped)
+    notice::skipped(&schedules.notices, &found.app, skipped)
 }
 
 /// Reports what a process that died has not reported.
-pub(super) fn report_skipped(server: &Arc<Server>, found: &Found) -> Result<(), Problem> {
+pub(super) fn report_skipped(schedules: &Arc<Schedules>, found: &Found) -> Result<(), Problem> {
     let (state, limit) = (Some("skipped".to_owned()), Some(MAX_REPORTED));
     let query = EntryQuery { book: found.book(), state, limit, ..EntryQuery::default() };
-    for entry in server.ledger().entries(&query)? {
+    for entry in schedules.ledger.entries(&query)? {
         let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
         let reason = body["reason"].as_str().unwrap_or_default();
         let skipped = Skipped { schedule: found.schedule(), at_ms: entry.at_ms, reason, is_old: true };
-        notice::skipped(server.notices(), &found.app, skipped)?;
+        notice::skipped(&schedules.notices, &found.app, skipped)?;
     }
     Ok(())
 }
 
 fn note(
-    server: &Server,
+    schedules: &Schedules,
     found: &Found,
     tick: &Tick,
     state: &'static str,
     reason: Option<&str>,
 ) -> Result<Written, Problem> {
     let (entry, expected) = (tick.entry(found, state, reason), tick.expected.clone());
-    let written = server.ledger().write(&Write { entry, expected, submission: None, is_alone: false })?;
+    let written = schedules.ledger.write(&Write { entry, expected, submission: None, is_alone: false })?;
     if written == Written::Done {
-        server.metrics().tick(label(server, found), state, None);
+        schedules.metrics.tick(label(schedules, found), state, None);
     }
     Ok(written)
 }
 
 /// The name of a schedule in the metrics.
-fn label(server: &Server, found: &Found) -> String {
+fn label(schedules: &Schedules, found: &Found) -> String {
     let name = &found.schedule().name;
-    if server.settings().apps.len() > 1 { format!("{}/{name}", found.app.slug) } else { name.clone() }
+    if schedules.context.settings().apps.len() > 1 { format!("{}/{name}", found.app.slug) } else { name.clone() }
 }
 
 /// The tick that waits for the end of an earlier run.
-pub(super) fn waiting(server: &Server, found: &Found) -> Result<Option<Entry>, Problem> {
+pub(super) fn waiting(schedules: &Schedules, found: &Found) -> Result<Option<Entry>, Problem> {
     let query = EntryQuery { book: found.book(), state: Some("waiting".to_owned()), ..EntryQuery::default() };
-    Ok(server.ledger().entries(&query)?.pop())
+    Ok(schedules.ledger.entries(&query)?.pop())
 }
 
-fn has_waiting(server: &Server, found: &Found) -> Result<bool, Problem> {
-    waiting(server, found).map(|entry| entry.is_some())
+fn has_waiting(schedules: &Schedules, found: &Found) -> Result<bool, Problem> {
+    waiting(schedules, found).map(|entry| entry.is_some())
 }
 
 /// Begins the run of a waiting tick if the earlier ones have ended. True if it still waits.
-pub(super) fn promote(server: &Arc<Server>, found: &Found, entry: &Entry) -> Result<bool, Problem> {
+pub(super) fn promote(schedules: &Arc<Schedules>, found: &Found, entry: &Entry) -> Result<bool, Problem> {
     let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
     let tick = Tick {
         key: entry.key.clone(),
@@ -148,34 +147,34 @@ pub(super) fn promote(server: &Arc<Server>, found: &Found, entry: &Entry) -> Res
         late_ms: body["late_ms"].as_i64(),
         ..Tick::nominal(entry.at_ms, body["due_ms"].as_i64().unwrap_or(entry.at_ms))
     };
-    match begin(server, found, &tick, true)? {
+    match begin(schedules, found, &tick, true)? {
         Taken::Busy | Taken::Full(_) => Ok(true),
-        Taken::Invalid(_) => skip(server, found, &tick, "definition_invalid").map(|()| false),
+        Taken::Invalid(_) => skip(schedules, found, &tick, "definition_invalid").map(|()| false),
         Taken::Ran(_) | Taken::Other => Ok(false),
     }
 }
 
 /// Begins the run of a tick that has none. False if it has one or waits for one.
-pub(super) fn backfill(server: &Arc<Server>, found: &Found, at_ms: i64) -> Result<bool, Problem> {
+pub(super) fn backfill(schedules: &Arc<Schedules>, found: &Found, at_ms: i64) -> Result<bool, Problem> {
     let query = EntryQuery { book: found.book(), key: Some(at_ms.to_string()), ..EntryQuery::default() };
-    let entry = server.ledger().entries(&query)?.pop();
+    let entry = schedules.ledger.entries(&query)?.pop();
     let expected = match entry {
         None => Expected::Nothing,
         Some(entry) if entry.state == "skipped" => Expected::Entry { state: entry.state, due_ms: entry.due_ms },
         Some(_) => return Ok(false),
     };
     let tick = Tick { kind: "backfill", expected, ..Tick::nominal(at_ms, at_ms) };
-    match begin(server, found, &tick, false)? {
+    match begin(schedules, found, &tick, false)? {
         Taken::Ran(_) => Ok(true),
         Taken::Busy | Taken::Other => Ok(false),
-        Taken::Full(full) => Err(full.problem(server)),
+        Taken::Full(full) => Err(full.problem(&schedules.admissions)),
         Taken::Invalid(problem) => Err(*problem),
     }
 }
 
 /// Writes a tick with its run, in one transaction.
-pub(super) fn begin(server: &Arc<Server>, found: &Found, tick: &Tick, is_alone: bool) -> Result<Taken, Problem> {
-    let admission = match admit(server, found, tick) {
+pub(super) fn begin(schedules: &Arc<Schedules>, found: &Found, tick: &Tick, is_alone: bool) -> Result<Taken, Problem> {
+    let admission = match admit(schedules, found, tick) {
         Ok(admission) => admission,
         Err(problem) if problem.code() == Code::JournalUnavailable => return Err(problem),
         Err(problem) => return Ok(Taken::Invalid(Box::new(problem))),
@@ -183,12 +182,12 @@ pub(super) fn begin(server: &Arc<Server>, found: &Found, tick: &Tick, is_alone: 
     let submission = admission.submission.clone();
     let id = submission.run.id.clone();
     let (entry, expected) = (tick.entry(found, "ran", None), tick.expected.clone());
-    Ok(match server.ledger().write(&Write { entry, expected, submission: Some(submission), is_alone })? {
+    Ok(match schedules.ledger.write(&Write { entry, expected, submission: Some(submission), is_alone })? {
         Written::Done => {
-            let lag = u64::try_from(server.clock().now_ms().saturating_sub(tick.due_ms)).unwrap_or(0);
+            let lag = u64::try_from(schedules.context.clock().now_ms().saturating_sub(tick.due_ms)).unwrap_or(0);
             let lag = (tick.kind == "tick").then_some(Duration::from_millis(lag));
-            server.metrics().tick(label(server, found), "ran", lag);
-            admission.accepted(server)?;
+            schedules.metrics.tick(label(schedules, found), "ran", lag);
+            admission.accepted(&schedules.admissions)?;
             Taken::Ran(id)
         }
         Written::Busy(_) => Taken::Busy,
@@ -198,14 +197,14 @@ pub(super) fn begin(server: &Arc<Server>, found: &Found, tick: &Tick, is_alone: 
     })
 }
 
-fn admit(server: &Server, found: &Found, tick: &Tick) -> Result<Admission, Problem> {
+fn admit(schedules: &Schedules, found: &Found, tick: &Tick) -> Result<Admission, Problem> {
     let schedule = found.schedule();
     let no_target = || Problem::new(Code::DefinitionInvalid, "the schedule runs nothing");
     let target = match schedule.target.as_ref().ok_or_else(no_target)? {
         Target::Pipeline(name) => RunTarget::Pipeline(name.clone()),
         Target::Machine(name) => RunTarget::Machine(name.clone()),
     };
-    let loaded = server.context().startable(&found.app.dir, &target);
+    let loaded = schedules.context.startable(&found.app.dir, &target);
     let (_, definition) = loaded.map_err(|error| not_loaded(error, "", &target.to_string()))?;
     let at = rfc3339(tick.at_ms);
     let lookup = |reference: &str| match reference {
@@ -219,17 +218,17 @@ fn admit(server: &Server, found: &Found, tick: &Tick) -> Result<Admission, Probl
     let request = Request::new(input, definition.app.display().to_string());
     let placement = Placement { cause: Cause::Schedule, ..Placement::default() };
     let candidate = Candidate { request, placement, has_priority: false, keys: Vec::new(), tick: Some(at.clone()) };
-    admission::admit(server, &found.app, &definition, candidate)
+    admission::admit(&schedules.admissions, &found.app, &definition, candidate)
 }
 
 /// Cancels the earlier runs of a schedule.
-fn cancel_others(server: &Arc<Server>, found: &Found, run_id: &str) -> Result<(), Problem> {
+fn cancel_others(schedules: &Arc<Schedules>, found: &Found, run_id: &str) -> Result<(), Problem> {
     let query = EntryQuery { book: found.book(), is_unfinished: true, ..EntryQuery::default() };
-    let entries = server.ledger().entries(&query)?;
+    let entries = schedules.ledger.entries(&query)?;
     for id in entries.into_iter().filter_map(|entry| entry.run_id).filter(|id| id != run_id) {
-        let row = server.engine().row(&id).map_err(|e| engine_failed(&e))?;
+        let row = schedules.context.engine().row(&id).map_err(|e| engine_failed(&e))?;
         work::cancel_run(
-            server.works(),
+            &schedules.works,
             &row,
             &format!("the schedule `{}` ticked again", found.schedule().name),
             false,

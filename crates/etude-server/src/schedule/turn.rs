@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use etude_runtime::engine::EntryQuery;
 
-use super::{Found, Kept, due, tick};
+use super::{Found, Kept, Schedules, due, tick};
 use crate::blocking::blocking;
 use crate::problem::Problem;
-use crate::server::Server;
 
 /// The longest time between two looks.
 const LOOK: Duration = Duration::from_secs(1);
@@ -34,19 +33,19 @@ pub(super) struct Look {
 }
 
 /// Takes ticks until the server stops.
-pub(crate) async fn turns(server: Arc<Server>) {
-    let mut stopping = server.context().stopping();
-    let mut clock = server.clock().settings();
+pub(crate) async fn turns(schedules: Arc<Schedules>) {
+    let mut stopping = schedules.context.stopping();
+    let mut clock = schedules.context.clock().settings();
     loop {
-        if server.context().is_draining() {
+        if schedules.context.is_draining() {
             return;
         }
-        let of = Arc::clone(&server);
+        let of = Arc::clone(&schedules);
         // A journal that fails is reported by requests, and the next look may find it again.
         let pause = blocking(move || {
             let pause = turn(&of);
-            of.ledger().remove_old();
-            of.schedules().note_turn();
+            of.ledger.remove_old();
+            of.note_turn();
             Ok(pause)
         })
         .await;
@@ -60,23 +59,23 @@ pub(crate) async fn turns(server: Arc<Server>) {
 }
 
 /// One look at all schedules, and the time until the next. A fault of one does not stop the others.
-fn turn(server: &Arc<Server>) -> Duration {
+fn turn(schedules: &Arc<Schedules>) -> Duration {
     let mut pause = LOOK;
-    for app in &server.settings().apps {
-        let Ok(automation) = server.context().automation(app) else { continue };
+    for app in &schedules.context.settings().apps {
+        let Ok(automation) = schedules.context.automation(app) else { continue };
         for index in 0..automation.schedules.len() {
             let found = Found { app: app.clone(), automation: Arc::clone(&automation), index };
             let key = (app.dir.clone(), found.schedule().name.clone());
-            let looks = || server.schedules().looks.lock().unwrap_or_else(PoisonError::into_inner);
+            let looks = || schedules.looks.lock().unwrap_or_else(PoisonError::into_inner);
             let mut look = looks().get(&key).cloned().unwrap_or_else(|| Look { has_waiting: true, ..Look::default() });
             let at_ms = look.at_ms;
-            match look_at(server, &found, &mut look) {
+            match look_at(schedules, &found, &mut look) {
                 Ok(()) => {}
                 // Everything is looked at again; but this server was there, so no tick since the last look was missed.
                 Err(_) => look = Look { at_ms, has_waiting: true, ..Look::default() },
             }
             if found.schedule().broken.is_empty() {
-                pause = pause.min(look.pause(server.clock().now_ms()));
+                pause = pause.min(look.pause(schedules.context.clock().now_ms()));
             }
             looks().insert(key, look);
         }
@@ -93,22 +92,22 @@ impl Look {
     }
 }
 
-fn look_at(server: &Arc<Server>, found: &Found, look: &mut Look) -> Result<(), Problem> {
+fn look_at(schedules: &Arc<Schedules>, found: &Found, look: &mut Look) -> Result<(), Problem> {
     let schedule = found.schedule();
     if !schedule.broken.is_empty() {
         return Ok(());
     }
-    let now_ms = server.clock().now_ms();
+    let now_ms = schedules.context.clock().now_ms();
     if look.has_waiting {
-        look.has_waiting = match tick::waiting(server, found)? {
-            Some(entry) => tick::promote(server, found, &entry)?,
+        look.has_waiting = match tick::waiting(schedules, found)? {
+            Some(entry) => tick::promote(schedules, found, &entry)?,
             None => false,
         };
     }
     let pattern = schedule.pattern();
     let is_set_back = look.at_ms.is_some_and(|last| now_ms < last);
     if look.pattern.is_empty() {
-        tick::report_skipped(server, found)?;
+        tick::report_skipped(schedules, found)?;
     }
     if look.pattern != pattern || is_set_back {
         let last_look_ms = look.at_ms.filter(|last| *last <= now_ms);
@@ -119,7 +118,7 @@ fn look_at(server: &Arc<Server>, found: &Found, look: &mut Look) -> Result<(), P
         look.at_ms = Some(now_ms);
         return Ok(());
     }
-    let kept = Kept::change(server, found, |kept| match kept {
+    let kept = Kept::change(schedules, found, |kept| match kept {
         Some(kept) if kept.pattern == pattern => kept,
         before => Kept { pattern: pattern.clone(), since_ms: now_ms, ..before.unwrap_or_default() },
     })?;
@@ -130,7 +129,7 @@ fn look_at(server: &Arc<Server>, found: &Found, look: &mut Look) -> Result<(), P
         until_ms: Some(now_ms),
         ..EntryQuery::default()
     };
-    let taken = server.ledger().entries(&query)?;
+    let taken = schedules.ledger.entries(&query)?;
     // Another server may have taken it, and be gone when there is room.
     look.has_waiting |= taken.iter().any(|entry| entry.state == "waiting");
     let taken: BTreeSet<String> = taken.into_iter().map(|entry| entry.key).collect();
@@ -139,9 +138,9 @@ fn look_at(server: &Arc<Server>, found: &Found, look: &mut Look) -> Result<(), P
         let late_ms = due.is_late.then(|| now_ms.saturating_sub(due.due_ms));
         let nominal = tick::Tick { late_ms, ..tick::Tick::nominal(due.at_ms, due.due_ms) };
         match due.runs {
-            _ if kept.is_paused_at(now_ms) => tick::skip(server, found, &nominal, "paused")?,
-            true => tick::take(server, found, &nominal)?,
-            false => tick::skip(server, found, &nominal, "missed")?,
+            _ if kept.is_paused_at(now_ms) => tick::skip(schedules, found, &nominal, "paused")?,
+            true => tick::take(schedules, found, &nominal)?,
+            false => tick::skip(schedules, found, &nominal, "missed")?,
         }
         look.has_waiting = true;
     }
