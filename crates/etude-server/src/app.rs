@@ -1,7 +1,6 @@
-//! The served apps: their definitions and their runs.
+//! What the program around the server knows: the definitions of the served apps, and what their runs are made with.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use etude::definition::Definition;
 use etude::disk::Disk;
@@ -11,16 +10,10 @@ use etude_runtime::driver::Progress;
 use etude_runtime::engine::{Boxed, NewRun};
 use etude_spec::Diagnostic;
 use etude_spec::automation::Automation;
+use etude_spec::learned::State;
 use serde_json::{Value, json};
 
-use crate::blocking::blocking;
-use crate::learned::Move;
 use crate::problem::{Code, Problem};
-use crate::request::{Call, Respond};
-use crate::response::{json_response, text_response};
-use crate::server::Server;
-use crate::settings::ServedApp;
-use crate::token::Caller;
 
 /// Configuration, definitions and models, which the program around the server knows.
 pub trait Apps: Send + Sync {
@@ -126,6 +119,25 @@ pub trait Apps: Send + Sync {
     }
 }
 
+/// What a person does with a learned pipeline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Move {
+    /// A higher state, if its conditions hold.
+    Promote {
+        /// The state; one state up if there is none.
+        to: Option<State>,
+        /// Without enough comparisons, and with writes beyond `learn.writes`.
+        accepts_risk: bool,
+        /// Who accepts it: the name of the token.
+        by: String,
+    },
+    /// Out of the routing table.
+    Demote {
+        /// Why, as it is shown.
+        reason: Option<String>,
+    },
+}
+
 /// Follows one run in this process.
 pub trait RunObserver: Send {
     /// Takes what the driver reports. It must not wait for anything.
@@ -179,116 +191,5 @@ pub(crate) fn not_loaded(error: NotLoaded, pointer: &str, name: &str) -> Problem
                 .with("diagnostics", documents)
         }
         NotLoaded::Unreadable(why) | NotLoaded::Unreachable(why) => Problem::new(Code::DefinitionInvalid, why),
-    }
-}
-
-/// `GET /v1/apps`.
-pub(crate) async fn list(call: Call) -> Respond {
-    let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
-    let listed = tokio::task::spawn_blocking(move || {
-        let apps = server.settings().apps.iter().map(|app| document(&server, &caller, app));
-        apps.collect::<Result<Vec<Value>, Problem>>()
-    });
-    let apps = listed.await.map_err(|_| Problem::new(Code::Bug, "the list of apps panicked"))??;
-    Ok(json_response(http::StatusCode::OK, &json!({ "apps": apps })))
-}
-
-/// `GET /v1/apps/{app}`.
-pub(crate) async fn show(call: Call) -> Respond {
-    let app = call
-        .server
-        .context()
-        .app(call.param("app"))
-        .cloned()
-        .ok_or_else(|| Problem::not_found("there is no such app"))?;
-    let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
-    let document = tokio::task::spawn_blocking(move || document(&server, &caller, &app)).await;
-    let document = document.map_err(|_| Problem::new(Code::Bug, "the document of the app panicked"))??;
-    Ok(crate::response::tagged(&call.headers, document.to_string()))
-}
-
-/// An app with what the caller sees of it (S-16): a token for some targets sees neither the others nor their faults.
-fn document(server: &Server, caller: &Caller, app: &ServedApp) -> Result<Value, Problem> {
-    let mut document = server.apps().list(&app.dir).map_err(|why| Problem::new(Code::DefinitionInvalid, why))?;
-    document["app"] = app.slug.as_str().into();
-    if caller.only.is_empty() {
-        return Ok(document);
-    }
-    for (list, name) in [("pipelines", "name"), ("machines", "name"), ("applications", "slug")] {
-        if let Some(entries) = document[list].as_array_mut() {
-            entries.retain(|entry| entry[name].as_str().is_some_and(|name| caller.covers(name)));
-        }
-    }
-    document["diagnostics"] = json!([]);
-    Ok(document)
-}
-
-/// `POST /v1/apps/{app}/route`.
-pub(crate) async fn route(call: Call) -> Respond {
-    let app = call
-        .server
-        .context()
-        .app(call.param("app"))
-        .cloned()
-        .ok_or_else(|| Problem::not_found("there is no such app"))?;
-    let members = call.json(&["request"]).await?;
-    let request = request_of(members.text("request")?)?;
-    let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
-    let document = blocking(move || routed(&server, &caller, &app, &request)).await?;
-    Ok(json_response(http::StatusCode::OK, &document))
-}
-
-/// The words of a request.
-pub(crate) fn request_of(text: Option<String>) -> Result<String, Problem> {
-    let text = text.filter(|text| !text.trim().is_empty());
-    text.ok_or_else(|| Problem::invalid("/request", "`request` says in words what is wanted"))
-}
-
-/// The routing of a request, with nothing of what the token does not see (S-16).
-pub(crate) fn routed(server: &Server, caller: &Caller, app: &ServedApp, request: &str) -> Result<Value, Problem> {
-    let mut document = server.apps().route(&app.dir, request)?;
-    let is_hidden = |name: &Value| name.as_str().is_some_and(|name| !caller.covers(name));
-    if is_hidden(&document["pipeline"]) {
-        for name in ["pipeline", "input", "sources", "unclear"] {
-            document[name] = if name == "pipeline" { Value::Null } else { json!({}) };
-        }
-    }
-    if let Some(candidates) = document["candidates"].as_array_mut() {
-        candidates.retain(|candidate| !is_hidden(&candidate["name"]));
-    }
-    Ok(document)
-}
-
-/// `POST /v1/apps/{app}/commands/{slug}`: a command of an application.
-pub(crate) async fn command(call: Call) -> Respond {
-    let none = || Problem::not_found("there is no such application");
-    let app = call.server.context().app(call.param("app")).cloned().ok_or_else(none)?;
-    let slug = call.param("slug").to_owned();
-    if !call.caller()?.covers(&slug) {
-        return Err(none());
-    }
-    let members = call.json(&["argv", "stdin"]).await?;
-    let argv = members.texts("argv")?.filter(|argv| !argv.is_empty());
-    let argv = argv.ok_or_else(|| members.invalid("argv", "`argv` has the words of the command"))?;
-    let stdin = members.text("stdin")?;
-    let server = Arc::clone(&call.server);
-    let ran = blocking(move || {
-        let ran = server.apps().command(&app.dir, &slug, &argv, stdin);
-        ran.map_err(|why| Problem::new(Code::DefinitionInvalid, why))
-    });
-    let refused = |code, envelope: &str, why: &'static str| {
-        let envelope = serde_json::from_str::<Value>(envelope).unwrap_or_default();
-        Err(Problem::new(code, why).with("envelope", envelope))
-    };
-    match ran.await? {
-        Ran::Ended(envelope) => Ok(text_response(http::StatusCode::OK, envelope)),
-        Ran::Unconfirmed(envelope) => {
-            refused(Code::ConfirmationRequired, &envelope, "a person must confirm the command: etude apps run")
-        }
-        Ran::Unknown(envelope) => refused(Code::NotFound, &envelope, "there is no such application or command"),
-        Ran::Invalid(envelope) => refused(Code::DefinitionInvalid, &envelope, "the application has errors"),
-        Ran::NotTrusted(envelope) => {
-            refused(Code::NotTrusted, &envelope, "the application is not trusted: etude trust")
-        }
     }
 }

@@ -1,14 +1,12 @@
 //! The header `Idempotency-Key` of a request, and what came of the request that had it first.
 
-use std::sync::Arc;
-
 use etude_core::machine::ABI;
 use etude_runtime::engine::{Enqueued, Error, NewRun, Placement, Submission, UniqueKey};
 use http::HeaderMap;
 use serde_json::json;
 
+use crate::context::Context;
 use crate::problem::{Code, Problem, engine_failed, no_run};
-use crate::server::Server;
 use crate::token::Caller;
 
 /// The header `Idempotency-Key`.
@@ -32,7 +30,7 @@ pub(crate) fn reused() -> Problem {
 
 /// The run that was accepted with this key, before anything that may have changed since then is looked at: the definition, the limits, or
 /// the run that is repeated.
-pub(crate) async fn run_of(server: &Arc<Server>, caller: &Caller, key: &UniqueKey) -> Result<Option<String>, Problem> {
+pub(crate) async fn run_of(context: &Context, caller: &Caller, key: &UniqueKey) -> Result<Option<String>, Problem> {
     // In a queue that takes no run, only the run of the key is found.
     let nothing = Submission {
         run: NewRun {
@@ -40,7 +38,7 @@ pub(crate) async fn run_of(server: &Arc<Server>, caller: &Caller, key: &UniqueKe
             app: String::new(),
             target: String::new(),
             abi: ABI,
-            created_at_ms: server.clock().now_ms(),
+            created_at_ms: context.clock().now_ms(),
             header: String::new(),
             placement: Placement::default(),
         },
@@ -48,25 +46,25 @@ pub(crate) async fn run_of(server: &Arc<Server>, caller: &Caller, key: &UniqueKe
         max_queued: Some(0),
         needs_room: false,
     };
-    match server.engine().enqueue(&nothing).await.map_err(|error| engine_failed(&error))? {
-        Enqueued::Repeated { run_id, is_same, .. } => repeated(server, caller, run_id, is_same).map(Some),
+    match context.engine().enqueue(&nothing).await.map_err(|error| engine_failed(&error))? {
+        Enqueued::Repeated { run_id, is_same, .. } => repeated(context, caller, run_id, is_same).map(Some),
         _ => Ok(None),
     }
 }
 
 /// The run whose key was given again, if the request is the same and its caller sees the run.
-pub(crate) fn repeated(server: &Server, caller: &Caller, run_id: String, is_same: bool) -> Result<String, Problem> {
+pub(crate) fn repeated(context: &Context, caller: &Caller, run_id: String, is_same: bool) -> Result<String, Problem> {
     if !is_same {
         return Err(reused().with("run_id", run_id));
     }
-    match server.engine().row(&run_id) {
+    match context.engine().row(&run_id) {
         // Its key lives for a day at least.
         Err(Error::Unknown(_)) => {
             let problem = Problem::not_found("the run with this idempotency key was removed");
             Err(problem.with("run_id", run_id).hint("another key starts another run"))
         }
         Err(error) => Err(engine_failed(&error)),
-        Ok(row) if server.context().shows(caller, &row) => Ok(run_id),
+        Ok(row) if context.shows(caller, &row) => Ok(run_id),
         Ok(_) => Err(no_run()),
     }
 }

@@ -2,8 +2,6 @@
 //!
 //! The crate prints nothing, reads no environment and chooses no exit status. Runs are reached only through [`etude`].
 
-mod about;
-mod act;
 mod admission;
 mod api;
 mod app;
@@ -13,19 +11,15 @@ mod body;
 pub mod client;
 pub mod clock;
 mod context;
-mod decision;
-mod definition;
 mod door;
-mod effect;
 mod fleet;
 pub mod health;
 mod key;
-mod learned;
 mod ledger;
 pub mod listen;
+mod local;
 mod log;
-mod login;
-pub mod mcp;
+mod mcp;
 mod metrics;
 mod names;
 mod notice;
@@ -33,6 +27,7 @@ mod once;
 mod page;
 mod patient;
 mod problem;
+mod protocol;
 mod query;
 mod reading;
 mod request;
@@ -46,8 +41,7 @@ mod server;
 mod session;
 mod settings;
 mod spending;
-mod start;
-mod stats;
+mod stdio;
 mod stopped;
 mod story;
 pub mod token;
@@ -56,8 +50,7 @@ mod webhook;
 mod work;
 mod worker;
 
-pub use app::{Apps, NotLoaded, Ran, RunObserver};
-pub use learned::Move;
+pub use app::{Apps, Move, NotLoaded, Ran, RunObserver};
 pub use log::{Log, LogLine};
 pub use page::leading_to;
 pub use problem::{Code, Problem};
@@ -65,6 +58,7 @@ pub use route::{Needs, Route, Takes, routes};
 pub use serve::serve;
 pub use server::Server;
 pub use settings::{ServedApp, Settings, Worker};
+pub use stdio::stdio;
 pub use work::event::{Event, Events};
 pub use worker::{Stopped, work_alone};
 

@@ -1,12 +1,12 @@
 //! The protocol of agents: `/mcp`, and `etude mcp` on a pair of streams. Both call the routes of `/v1` in this process.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::Body;
 use etude_mcp::{
     Api, Configuring, Finding, Listing, Method, Reply, Replying, Request, SealKey, Service, Skill, Transport,
-    Unfinished,
 };
 use etude_runtime::engine::Cause;
 use etude_spec::serve::{Approvals, Mcp, OnCancel};
@@ -16,47 +16,34 @@ use tokio::sync::watch;
 
 use crate::blocking::blocking;
 use crate::listen::Peer;
+use crate::local::{Entered, local};
 use crate::problem::{Code, Problem};
 use crate::reading::Readings;
-use crate::route::{self, Entered};
 use crate::server::Server;
 use crate::settings::ServedApp;
 use crate::token::{Caller, Scope};
 
-mod beside;
+pub(crate) mod beside;
 pub(crate) mod post;
-mod stdio;
-
-pub use stdio::stdio;
-
-/// What all requests of the protocol share.
-#[derive(Debug, Default)]
-pub(crate) struct Shared {
-    unfinished: Arc<Unfinished>,
-    /// The address of the pages of another server that serves the apps, if this process has none of its own.
-    others_pages: Mutex<Option<String>>,
-}
-
-impl Shared {
-    fn others_pages(&self) -> MutexGuard<'_, Option<String>> {
-        self.others_pages.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// The routes as one caller of the protocol sees them.
 struct Routes {
     server: Arc<Server>,
+    router: Router,
     caller: Caller,
 }
 
-impl Server {
-    /// The protocol for a caller.
-    fn protocol(self: &Arc<Self>, caller: Caller, transport: Transport) -> Result<Service, String> {
-        let secret = self.tokens().owner().map_err(|error| error.to_string())?;
-        let routes = Arc::new(Routes { server: Arc::clone(self), caller });
-        let service = Service::new(routes, transport, SealKey::derive(&secret), &self.settings().version);
-        Ok(service.unfinished(Arc::clone(&self.protocol_shared().unfinished)))
-    }
+/// The protocol for a caller, who calls the routes of `router`.
+pub(crate) fn protocol(
+    server: &Arc<Server>,
+    router: Router,
+    caller: Caller,
+    transport: Transport,
+) -> Result<Service, String> {
+    let secret = server.tokens().owner().map_err(|error| error.to_string())?;
+    let routes = Arc::new(Routes { server: Arc::clone(server), router, caller });
+    let service = Service::new(routes, transport, SealKey::derive(&secret), &server.settings().version);
+    Ok(service.unfinished(Arc::clone(&server.protocol_shared().unfinished)))
 }
 
 /// `serve.mcp` of an app's configuration.
@@ -106,12 +93,12 @@ impl Routes {
             None => built,
         };
         let Ok(built) = built.body(body) else { return bug() };
-        let server = Arc::clone(&self.server);
+        let (server, router) = (Arc::clone(&self.server), self.router.clone());
         let has_no_pages =
             is_start && server.context().origin().is_none() && server.protocol_shared().others_pages().is_none();
         let readings = Readings::default();
-        let entered = Entered { server, caller: Some(caller), peer: Peer::Socket, cause: Cause::Mcp, readings };
-        let response = match route::local(entered, built).await {
+        let entered = Entered { server, router, caller: Some(caller), peer: Peer::Socket, cause: Cause::Mcp, readings };
+        let response = match local(entered, built).await {
             Ok(response) => response,
             Err(problem) => return refused(&problem),
         };

@@ -66,7 +66,8 @@ mod tests {
 
     use super::*;
     use crate::listen::Peer;
-    use crate::route::{self, Entered};
+    use crate::local::{Entered, local};
+    use crate::route;
     use crate::settings::ServedApp;
     use crate::token::Caller;
     use crate::work::tests::serving;
@@ -81,13 +82,14 @@ mod tests {
         let readings = Readings::default();
         let entered = Entered {
             server: Arc::clone(&server),
+            router: route::router(),
             caller: Some(Caller::owner()),
             peer: Peer::Socket,
             cause: Cause::Api,
             readings: readings.clone(),
         };
         let page = Request::get("/runs/r-1").body(Body::empty()).expect("a request");
-        route::local(entered, page).await.expect("a page");
+        local(entered, page).await.expect("a page");
         let seen = readings.0.lock().expect("no panic").clone().expect("the parts share what they read");
         session.append(record("main/b", "2")).await.expect("append");
         assert!(Arc::ptr_eq(&seen, &readings.of(server.context(), "r-1").expect("read")));

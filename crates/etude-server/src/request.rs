@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
 use etude_runtime::engine::Cause;
@@ -33,6 +34,8 @@ pub(crate) type Responding = Pin<Box<dyn Future<Output = Respond> + Send>>;
 /// A request that passed all checks before its body.
 pub(crate) struct Call {
     pub(crate) server: Arc<Server>,
+    /// All routes, for requests that the handler makes itself.
+    pub(crate) router: Router,
     pub(crate) caller: Option<Caller>,
     pub(crate) peer: Peer,
     /// What a run comes from that the request starts.

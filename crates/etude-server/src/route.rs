@@ -7,19 +7,15 @@ use axum::body::Body;
 use axum::extract::RawPathParams;
 use axum::response::Response;
 use axum::routing::any;
-use etude_runtime::engine::Cause;
 use http::{Method, Request};
 use tokio::sync::Mutex;
-use tower_service::Service;
 
-use crate::listen::Peer;
+use crate::local::{Entered, failed};
 use crate::problem::{Code, Problem};
 use crate::query::Query;
-use crate::reading::Readings;
 use crate::request::{self, Call, Responding};
-use crate::server::Server;
-use crate::token::{Caller, Scope};
-use crate::{about, act, api, app, decision, definition, effect, key, learned, login, mcp, once, page, start, stats};
+use crate::token::Scope;
+use crate::{api, key, mcp, once, page};
 
 /// The largest body of a request, unless its route says otherwise.
 const BODY: usize = 1024 * 1024;
@@ -92,8 +88,8 @@ macro_rules! table {
 use Takes::{Bytes, Form, Json, Nothing};
 
 const TABLE: &[Route] = table! {
-    GET "/healthz" none [] Nothing => about::health;
-    GET "/readyz" none [] Nothing => about::readiness;
+    GET "/healthz" none [] Nothing => api::about::health;
+    GET "/readyz" none [] Nothing => api::about::readiness;
     GET "/" Read ["status", "app", "pipeline", "machine", "cause", "label", "q", "since", "until", "days", "cursor"] Nothing => page::runs::list;
     GET "/decisions" Read ["at"] Nothing => page::decisions::list;
     POST "/decisions/{id}" Approve [] Form => page::decisions::decide;
@@ -120,48 +116,48 @@ const TABLE: &[Route] = table! {
     POST "/runs/{id}/{action}" Run [] Form => page::run::act;
     GET "/metrics" Read [] Nothing => api::metrics::show;
     GET "/login" none [] Nothing => page::login;
-    POST "/login" none [] Form => login::login;
-    POST "/logout" token [] Nothing => login::logout;
+    POST "/login" none [] Form => api::login::login;
+    POST "/logout" token [] Nothing => api::login::logout;
     GET "/assets/{version}/{name}" none [] Nothing => page::asset;
     GET "/problems/{code}" token [] Nothing => page::problem;
-    GET "/v1/openapi.json" Read [] Nothing => about::openapi;
-    GET "/v1/me" Read [] Nothing => about::me;
-    GET "/v1/server" Read [] Nothing => about::server;
+    GET "/v1/openapi.json" Read [] Nothing => api::about::openapi;
+    GET "/v1/me" Read [] Nothing => api::about::me;
+    GET "/v1/server" Read [] Nothing => api::about::server;
     GET "/v1/runs" Read ["status", "app", "pipeline", "machine", "cause", "label", "q", "since", "until", "limit", "cursor"] Nothing => api::run::list;
-    POST "/v1/runs" Run ["dry_run"] Json(start::BODY) => start::start;
+    POST "/v1/runs" Run ["dry_run"] Json(api::start::BODY) => api::start::start;
     GET "/v1/runs/counts" Read ["status", "app", "pipeline", "machine", "cause", "label", "q", "since", "until"] Nothing => api::run::counts;
-    GET "/v1/runs/stats" Read ["status", "app", "pipeline", "machine", "cause", "label", "q", "since", "until", "limit"] Nothing => stats::stats;
+    GET "/v1/runs/stats" Read ["status", "app", "pipeline", "machine", "cause", "label", "q", "since", "until", "limit"] Nothing => api::stats::stats;
     GET "/v1/runs/{id}" Read ["brief"] Nothing => api::run::show;
-    DELETE "/v1/runs/{id}" Admin [] Nothing => act::delete;
-    POST "/v1/runs/{id}/cancel" Run [] Json(BODY) => act::cancel;
-    POST "/v1/runs/{id}/resume" Run [] Json(BODY) => act::resume;
-    POST "/v1/runs/{id}/retry" Run [] Json(BODY) => act::retry;
-    POST "/v1/runs/{id}/again" Run [] Json(start::BODY) => start::again;
-    GET "/v1/decisions" Read ["limit", "cursor"] Nothing => decision::list;
-    GET "/v1/decisions/{id}" Read [] Nothing => decision::show;
-    POST "/v1/decisions/{id}" Approve [] Json(BODY) => decision::decide;
+    DELETE "/v1/runs/{id}" Admin [] Nothing => api::act::delete;
+    POST "/v1/runs/{id}/cancel" Run [] Json(BODY) => api::act::cancel;
+    POST "/v1/runs/{id}/resume" Run [] Json(BODY) => api::act::resume;
+    POST "/v1/runs/{id}/retry" Run [] Json(BODY) => api::act::retry;
+    POST "/v1/runs/{id}/again" Run [] Json(api::start::BODY) => api::start::again;
+    GET "/v1/decisions" Read ["limit", "cursor"] Nothing => api::decision::list;
+    GET "/v1/decisions/{id}" Read [] Nothing => api::decision::show;
+    POST "/v1/decisions/{id}" Approve [] Json(BODY) => api::decision::decide;
     GET "/v1/runs/{id}/events" Read ["after", "limit"] Nothing => api::stream::events;
     GET "/v1/runs/{id}/output" Read [] Nothing => api::run::output;
     GET "/v1/runs/{id}/input" Read [] Nothing => api::run::input;
     GET "/v1/runs/{id}/tree" Read ["parent", "after", "limit"] Nothing => api::tree::show;
-    GET "/v1/runs/{id}/effects" Read ["node", "after", "limit"] Nothing => effect::list;
-    GET "/v1/runs/{id}/effects/{effect}" Read [] Nothing => effect::show;
-    GET "/v1/runs/{id}/effects/{effect}/{stream}" Read ["tail"] Nothing => effect::stream;
-    GET "/v1/apps/{app}/pipelines/{pipeline}" Read [] Nothing => definition::show;
-    GET "/v1/apps/{app}/pipelines/{pipeline}/schema" Read [] Nothing => definition::schema;
-    GET "/v1/apps/{app}/pipelines/{pipeline}/graph" Read ["format", "run"] Nothing => definition::graph;
-    GET "/v1/apps/{app}/machines/{machine}" Read [] Nothing => definition::show;
-    GET "/v1/apps/{app}/machines/{machine}/schema" Read [] Nothing => definition::schema;
-    GET "/v1/apps/{app}/machines/{machine}/graph" Read ["format", "run"] Nothing => definition::graph;
+    GET "/v1/runs/{id}/effects" Read ["node", "after", "limit"] Nothing => api::effect::list;
+    GET "/v1/runs/{id}/effects/{effect}" Read [] Nothing => api::effect::show;
+    GET "/v1/runs/{id}/effects/{effect}/{stream}" Read ["tail"] Nothing => api::effect::stream;
+    GET "/v1/apps/{app}/pipelines/{pipeline}" Read [] Nothing => api::definition::show;
+    GET "/v1/apps/{app}/pipelines/{pipeline}/schema" Read [] Nothing => api::definition::schema;
+    GET "/v1/apps/{app}/pipelines/{pipeline}/graph" Read ["format", "run"] Nothing => api::definition::graph;
+    GET "/v1/apps/{app}/machines/{machine}" Read [] Nothing => api::definition::show;
+    GET "/v1/apps/{app}/machines/{machine}/schema" Read [] Nothing => api::definition::schema;
+    GET "/v1/apps/{app}/machines/{machine}/graph" Read ["format", "run"] Nothing => api::definition::graph;
     GET "/v1/events" Read [] Nothing => api::stream::feed;
-    GET "/v1/apps" Read [] Nothing => app::list;
-    GET "/v1/apps/{app}" Read [] Nothing => app::show;
-    POST "/v1/apps/{app}/route" Read [] Json(BODY) => app::route;
-    POST "/v1/apps/{app}/commands/{slug}" Run [] Json(BODY) => app::command;
-    GET "/v1/apps/{app}/learned" Read [] Nothing => learned::list;
-    GET "/v1/apps/{app}/learned/{pipeline}" Read [] Nothing => learned::show;
-    POST "/v1/apps/{app}/learned/{pipeline}/promote" Admin [] Json(BODY) => learned::promote;
-    POST "/v1/apps/{app}/learned/{pipeline}/demote" Admin [] Json(BODY) => learned::demote;
+    GET "/v1/apps" Read [] Nothing => api::app::list;
+    GET "/v1/apps/{app}" Read [] Nothing => api::app::show;
+    POST "/v1/apps/{app}/route" Read [] Json(BODY) => api::app::route;
+    POST "/v1/apps/{app}/commands/{slug}" Run [] Json(BODY) => api::app::command;
+    GET "/v1/apps/{app}/learned" Read [] Nothing => api::learned::list;
+    GET "/v1/apps/{app}/learned/{pipeline}" Read [] Nothing => api::learned::show;
+    POST "/v1/apps/{app}/learned/{pipeline}/promote" Admin [] Json(BODY) => api::learned::promote;
+    POST "/v1/apps/{app}/learned/{pipeline}/demote" Admin [] Json(BODY) => api::learned::demote;
     GET "/v1/schedules" Read [] Nothing => api::schedule::list;
     GET "/v1/schedules/{app}/{name}" Read [] Nothing => api::schedule::show;
     GET "/v1/schedules/{app}/{name}/next" Read ["count", "from"] Nothing => api::schedule::next;
@@ -176,9 +172,9 @@ const TABLE: &[Route] = table! {
     GET "/v1/notices" Read [] Nothing => api::notice::list;
     GET "/v1/notices/{app}/{name}/deliveries" Read ["limit", "cursor"] Nothing => api::notice::deliveries;
     POST "/v1/notices/{app}/{name}/deliveries/{delivery}/again" Admin [] Json(BODY) => api::notice::again;
-    POST "/v1/server/drain" Admin [] Json(BODY) => about::drain;
-    POST "/mcp" token [] Json(start::BODY) => mcp::post::post;
-    POST "/v1/server/links" Admin [] Json(BODY) => login::link;
+    POST "/v1/server/drain" Admin [] Json(BODY) => api::about::drain;
+    POST "/mcp" token [] Json(api::start::BODY) => mcp::post::post;
+    POST "/v1/server/links" Admin [] Json(BODY) => api::login::link;
 };
 
 /// All routes.
@@ -186,42 +182,9 @@ pub const fn routes() -> &'static [Route] {
     TABLE
 }
 
-/// What the checks before routing found.
-#[derive(Clone)]
-pub(crate) struct Entered {
-    pub(crate) server: Arc<Server>,
-    pub(crate) caller: Option<Caller>,
-    pub(crate) peer: Peer,
-    /// What runs come from that the request starts.
-    pub(crate) cause: Cause,
-    pub(crate) readings: Readings,
-}
-
-/// The response of a route to a request that was made in this process.
-pub(crate) async fn local(entered: Entered, mut request: Request<Body>) -> Result<Response, Problem> {
-    request.extensions_mut().insert(entered);
-    // The router is always ready, and its errors are responses.
-    let Ok(mut response) = router().call(request).await;
-    match response.extensions_mut().remove::<Failed>() {
-        Some(Failed(problem)) => Err(problem),
-        None => Ok(response),
-    }
-}
-
 /// What a response says to the request log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Matched(pub(crate) &'static str);
-
-/// A problem inside a response, to be written with the request's id.
-#[derive(Debug, Clone)]
-pub(crate) struct Failed(pub(crate) Problem);
-
-/// A response that stands for a problem until it is written.
-pub(crate) fn failed(problem: Problem) -> Response {
-    let mut response = Response::new(Body::empty());
-    response.extensions_mut().insert(Failed(problem));
-    response
-}
 
 /// True if `path` can be called without a token.
 pub(crate) fn is_public(method: &Method, path: &str) -> bool {
@@ -272,7 +235,7 @@ fn build() -> Router {
 async fn enter(methods: &[Route], params: &RawPathParams, request: Request<Body>) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     let bug = || Problem::new(Code::Bug, "a request reached a route unchecked");
-    let Entered { server, caller, peer, cause, readings } =
+    let Entered { server, caller, peer, cause, readings, router } =
         parts.extensions.get::<Entered>().cloned().ok_or_else(bug)?;
     let method = if parts.method == Method::HEAD { "GET" } else { parts.method.as_str() };
     let Some(route) = methods.iter().find(|route| route.method == method) else {
@@ -310,7 +273,8 @@ async fn enter(methods: &[Route], params: &RawPathParams, request: Request<Body>
     let params = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let (body, taken, headers) = (Mutex::new(Some(body)), Mutex::default(), parts.headers);
     let is_repeated = false;
-    let call = Call { server, caller, peer, cause, readings, params, query, headers, limit, body, taken, is_repeated };
+    let call =
+        Call { server, router, caller, peer, cause, readings, params, query, headers, limit, body, taken, is_repeated };
     if route.method == "POST" && route.path.starts_with("/v1/") {
         return once::once(route.path, route.handler, call).await;
     }

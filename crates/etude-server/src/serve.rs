@@ -27,13 +27,14 @@ use tower_service::Service;
 
 use crate::door;
 use crate::listen::{Listening, Peer};
+use crate::local::{Entered, Failed, failed};
 use crate::log::LogLine;
 use crate::notice;
 use crate::page;
 use crate::patient::Patient;
 use crate::problem::{Code, Problem};
 use crate::reading::Readings;
-use crate::route::{self, Entered, Failed, Matched};
+use crate::route::{self, Matched};
 use crate::schedule;
 use crate::server::Server;
 use crate::work;
@@ -179,7 +180,7 @@ pub(crate) async fn respond(server: Arc<Server>, peer: Peer, request: Request<Bo
     let mut token = None;
     let checked = AssertUnwindSafe(checked(&server, peer, request, &mut token)).catch_unwind().await;
     let mut response =
-        checked.unwrap_or_else(|_| route::failed(Problem::new(Code::Bug, "the server has panicked; see its messages")));
+        checked.unwrap_or_else(|_| failed(Problem::new(Code::Bug, "the server has panicked; see its messages")));
     let matched = response.extensions_mut().remove::<Matched>();
     if let Some(Failed(problem)) = response.extensions_mut().remove::<Failed>() {
         let base_path = &server.settings().base_path;
@@ -239,7 +240,7 @@ async fn checked(server: &Arc<Server>, peer: Peer, mut request: Request<Body>, t
         Ok(Some((caller, target)))
     })();
     match found {
-        Err(problem) => route::failed(problem),
+        Err(problem) => failed(problem),
         Ok(None) => {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::NO_CONTENT;
@@ -250,10 +251,17 @@ async fn checked(server: &Arc<Server>, peer: Peer, mut request: Request<Body>, t
             if let Some(target) = target {
                 *request.uri_mut() = target;
             }
-            let (server, readings) = (Arc::clone(server), Readings::default());
-            request.extensions_mut().insert(Entered { server, caller, peer, cause: Cause::Api, readings });
+            let (server, readings, mut router) = (Arc::clone(server), Readings::default(), route::router());
+            request.extensions_mut().insert(Entered {
+                server,
+                router: router.clone(),
+                caller,
+                peer,
+                cause: Cause::Api,
+                readings,
+            });
             // The router is always ready, and its errors are responses.
-            route::router().call(request).await.unwrap_or_else(|never: Infallible| match never {})
+            router.call(request).await.unwrap_or_else(|never: Infallible| match never {})
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::log::{Log, LogLine};
 use crate::metrics::Metrics;
 use crate::names::Names;
 use crate::notice::Notices;
+use crate::protocol;
 use crate::run::Runs;
 use crate::schedule::Schedules;
 use crate::session::{Sessions, Throttle};
@@ -33,7 +34,7 @@ pub struct Server {
     runs: Runs,
     works: Arc<Works>,
     admissions: Arc<Admissions>,
-    protocol: crate::mcp::Shared,
+    protocol: protocol::Shared,
     schedules: Arc<Schedules>,
     notices: Arc<Notices>,
     webhooks: Webhooks,
@@ -81,7 +82,7 @@ impl Server {
             runs: Runs::new(&context),
             works,
             admissions,
-            protocol: crate::mcp::Shared::default(),
+            protocol: protocol::Shared::default(),
             schedules: Arc::new(schedules),
             notices,
             webhooks,
@@ -141,7 +142,7 @@ impl Server {
         &self.admissions
     }
 
-    pub(crate) fn protocol_shared(&self) -> &crate::mcp::Shared {
+    pub(crate) fn protocol_shared(&self) -> &protocol::Shared {
         &self.protocol
     }
 

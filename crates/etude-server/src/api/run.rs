@@ -11,8 +11,8 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
+use super::effect::Wanted;
 use crate::blocking::blocking;
-use crate::effect::Wanted;
 use crate::problem::{Code, Problem};
 use crate::query::invalid;
 use crate::request::{Call, Respond};

@@ -15,7 +15,7 @@ use crate::{client, work};
 const RESPONSE: Duration = Duration::from_secs(1);
 
 /// Drives runs whenever no other server of this user does.
-pub(super) async fn work(server: Arc<Server>) {
+pub(crate) async fn work(server: Arc<Server>) {
     let mut stopping = server.context().stopping();
     let mut news = server.stories().news_of_journal();
     loop {

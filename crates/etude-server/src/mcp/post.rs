@@ -30,7 +30,7 @@ pub(crate) async fn post(call: Call) -> Respond {
     let header = |name: &str| call.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let headers =
         Headers { revision: header("mcp-protocol-version"), method: header("mcp-method"), name: header("mcp-name") };
-    let service = call.server.protocol(call.caller()?.clone(), Transport::Http);
+    let service = super::protocol(&call.server, call.router.clone(), call.caller()?.clone(), Transport::Http);
     let service = service.map_err(|why| Problem::new(Code::JournalUnavailable, why))?;
     let (id, method, params) = match parse(&text) {
         Ok(Incoming::Request { id, method, params }) => (id, method, params),

@@ -9,10 +9,10 @@ use http::{Method, Request};
 use http_body_util::BodyExt;
 use serde_json::Value;
 
+use crate::local::{Entered, local};
 use crate::problem::{Code, Problem};
 use crate::reading::Readings;
 use crate::request::Call;
-use crate::route::{self, Entered};
 
 fn bug(detail: &'static str) -> Problem {
     Problem::new(Code::Bug, detail)
@@ -26,8 +26,8 @@ async fn send(
     readings: Readings,
 ) -> Result<Response, Problem> {
     let request = request.body(body).map_err(|_| bug("a page asks for a path that is none"))?;
-    let (server, caller) = (Arc::clone(&call.server), call.caller.clone());
-    route::local(Entered { server, caller, peer: call.peer, cause: call.cause, readings }, request).await
+    let (server, router, caller) = (Arc::clone(&call.server), call.router.clone(), call.caller.clone());
+    local(Entered { server, router, caller, peer: call.peer, cause: call.cause, readings }, request).await
 }
 
 async fn bytes(response: Response) -> Result<Vec<u8>, Problem> {

@@ -51,7 +51,7 @@ fn serve(context: &Context, args: &args::Mcp) -> Result<Exit, Problem> {
                 std::process::exit(Exit::Done as i32);
             }
         });
-        let served = etude_server::mcp::stdio(server, selection, tokio::io::stdin(), tokio::io::stdout()).await;
+        let served = etude_server::stdio(server, selection, tokio::io::stdin(), tokio::io::stdout()).await;
         signals.abort();
         served.map_err(|e| Problem::environment(format!("the client cannot be served: {e}")))?;
         Ok(Exit::Done)

@@ -8,8 +8,9 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
 use crate::listen::Peer;
+use crate::local::{Entered, local};
 use crate::reading::Readings;
-use crate::route::{self, Entered};
+use crate::route;
 use crate::server::Server;
 use crate::settings::ServedApp;
 use crate::token::Caller;
@@ -19,13 +20,14 @@ use crate::work::tests::serving;
 async fn get(server: &std::sync::Arc<Server>, path: &str) -> Value {
     let entered = Entered {
         server: server.clone(),
+        router: route::router(),
         caller: Some(Caller::owner()),
         peer: Peer::Socket,
         cause: Cause::Api,
         readings: Readings::default(),
     };
     let request = Request::get(path).body(Body::empty()).expect("a request");
-    let response = route::local(entered, request).await.expect("a document");
+    let response = local(entered, request).await.expect("a document");
     let bytes = response.into_body().collect().await.expect("a body").to_bytes();
     serde_json::from_slice(&bytes).expect("JSON")
 }

@@ -13,6 +13,7 @@ use etude_runtime::engine::{Query, RunRow, RunState, RunView};
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::start::limits;
 use crate::app::not_loaded;
 use crate::blocking::blocking;
 use crate::notice;
@@ -20,7 +21,6 @@ use crate::problem::{Code, Problem, engine_failed};
 use crate::request::{Call, Respond};
 use crate::response::text_response;
 use crate::server::Server;
-use crate::start::limits;
 use crate::work;
 
 fn over(row: &RunRow) -> Problem {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use etude_mcp::{Selection, Transport};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::beside;
+use crate::mcp::{self, beside};
+use crate::route;
 use crate::server::Server;
 use crate::token::Caller;
 use crate::work;
@@ -23,7 +24,9 @@ pub async fn stdio(
     output: impl AsyncWrite + Unpin + Send + 'static,
 ) -> io::Result<()> {
     let caller = Caller::owner();
-    let service = server.protocol(caller, Transport::Stdio).map_err(io::Error::other)?.selection(selection);
+    let service = mcp::protocol(&server, route::router(), caller, Transport::Stdio)
+        .map_err(io::Error::other)?
+        .selection(selection);
     let worker = tokio::spawn(beside::work(Arc::clone(&server)));
     let news = tokio::spawn(server.look_for_news());
     let mut stopping = server.context().stopping();

@@ -6,7 +6,7 @@ use etude_runs::listing::{self, Group};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::api::run::filter;
+use super::run::filter;
 use crate::blocking::blocking;
 use crate::problem::engine_failed;
 use crate::request::{Call, Respond};

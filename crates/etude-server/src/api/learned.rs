@@ -6,31 +6,13 @@ use etude_spec::learned::State;
 use http::StatusCode;
 use serde_json::Value;
 
+use crate::app::Move;
 use crate::blocking::blocking;
 use crate::problem::Problem;
 use crate::request::{Call, Respond};
 use crate::response::json_response;
 use crate::server::Server;
 use crate::settings::ServedApp;
-
-/// What a person does with a learned pipeline.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Move {
-    /// A higher state, if its conditions hold.
-    Promote {
-        /// The state; one state up if there is none.
-        to: Option<State>,
-        /// Without enough comparisons, and with writes beyond `learn.writes`.
-        accepts_risk: bool,
-        /// Who accepts it: the name of the token.
-        by: String,
-    },
-    /// Out of the routing table.
-    Demote {
-        /// Why, as it is shown.
-        reason: Option<String>,
-    },
-}
 
 fn none() -> Problem {
     Problem::not_found("there is no such learned pipeline")

@@ -58,7 +58,7 @@ pub(crate) async fn start(call: Call) -> Respond {
     let (caller, wait) = (call.caller()?.clone(), wait(&call));
     let key = key.map(|key| UniqueKey { key: format!("http runs {} {key}", caller.name), digest: Some(digest) });
     if let Some(key) = key.as_ref().filter(|_| !is_dry)
-        && let Some(id) = key::run_of(&call.server, &caller, key).await?
+        && let Some(id) = key::run_of(call.server.context(), &caller, key).await?
     {
         return created(&call.server, id, true, wait).await;
     }
@@ -132,10 +132,10 @@ async fn routed(
     app: &ServedApp,
     request: String,
 ) -> Result<(Target, Map<String, Value>), Problem> {
-    let request = crate::app::request_of(Some(request))?;
+    let request = crate::api::app::request_of(Some(request))?;
     let (server, caller, app) = (Arc::clone(&call.server), caller.clone(), app.clone());
     let found = blocking(move || {
-        let document = crate::app::routed(&server, &caller, &app, &request)?;
+        let document = crate::api::app::routed(&server, &caller, &app, &request)?;
         let Some(name) = document["pipeline"].as_str().map(str::to_owned) else {
             let problem = Problem::new(Code::NoPipelineMatched, "no pipeline fits the request");
             return Err(problem.with("candidates", document["candidates"].clone()));
@@ -169,7 +169,7 @@ pub(crate) async fn again(call: Call) -> Respond {
     let wait = wait(&call);
     let key = key.map(|key| UniqueKey { key: format!("http again {id} {} {key}", caller.name), digest: Some(digest) });
     if let Some(key) = &key
-        && let Some(id) = key::run_of(&call.server, &caller, key).await?
+        && let Some(id) = key::run_of(call.server.context(), &caller, key).await?
     {
         return created(&call.server, id, true, wait).await;
     }
@@ -239,7 +239,9 @@ async fn enqueue(
             blocking(move || admission.accepted(of.admissions())).await?;
             (id, false)
         }
-        Enqueued::Repeated { run_id, is_same, .. } => (key::repeated(server, call.caller()?, run_id, is_same)?, true),
+        Enqueued::Repeated { run_id, is_same, .. } => {
+            (key::repeated(server.context(), call.caller()?, run_id, is_same)?, true)
+        }
         Enqueued::Full => return Err(admission.full.problem(server.admissions())),
         Enqueued::Refused(refusal) => return Err(refused(&refusal)),
         Enqueued::Held { run_id } => return Err(Full::Pipeline(run_id).problem(server.admissions())),

@@ -1,0 +1,20 @@
+//! What all requests of the protocol of agents share.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use etude_mcp::Unfinished;
+
+/// What all requests of the protocol share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    pub(crate) unfinished: Arc<Unfinished>,
+    /// The address of the pages of another server that serves the apps, if this process has none of its own.
+    others_pages: Mutex<Option<String>>,
+}
+
+impl Shared {
+    /// The address of the pages of another server that serves the apps, if this process has none of its own.
+    pub(crate) fn others_pages(&self) -> MutexGuard<'_, Option<String>> {
+        self.others_pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
