@@ -52,7 +52,8 @@ impl Schedules {
     /// The schedules of the apps of `context`.
     pub(crate) fn new(
         context: &Arc<Context>,
-        (ledger, metrics): (&Arc<Ledger>, &Arc<Metrics>),
+        ledger: &Arc<Ledger>,
+        metrics: &Arc<Metrics>,
         notices: &Arc<Notices>,
         works: &Arc<Works>,
         admissions: &Arc<Admissions>,

@@ -75,7 +75,7 @@ impl Server {
         let stories = Arc::default();
         let works = Arc::new(Works::new(&context, &stories, &notices));
         let admissions = Arc::new(Admissions::new(&context, &works));
-        let schedules = Schedules::new(&context, (&ledger, &metrics), &notices, &works, &admissions);
+        let schedules = Schedules::new(&context, &ledger, &metrics, &notices, &works, &admissions);
         let webhooks = Webhooks::new(&context, &ledger, &admissions);
         Arc::new(Self {
             stories,

@@ -1,0 +1,159 @@
+//! A run in progress: what reaches it on its way, and what follows from its end.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use etude::crash;
+use etude::runner::{self, RunResult};
+use etude::service::{self, RunHandle};
+use etude_runtime::driver::Progress;
+use etude_runtime::engine::{self, NewRun};
+use etude_runtime::record;
+use tokio::sync::mpsc;
+
+use super::event::Event;
+use super::{Control, Works};
+use crate::app::RunObserver;
+
+/// An observer until it is taken.
+type Observed = Mutex<Option<Box<dyn RunObserver>>>;
+
+/// What else follows a run of this process.
+#[derive(Clone)]
+pub(super) struct Following(Option<Arc<Observed>>);
+
+impl Following {
+    pub(super) fn new(observer: Option<Box<dyn RunObserver>>) -> Self {
+        Self(observer.map(|observer| Arc::new(Mutex::new(Some(observer)))))
+    }
+
+    pub(super) fn is_there(&self) -> bool {
+        self.0.is_some()
+    }
+
+    pub(super) fn observe(&self, progress: &Progress<'_>) {
+        let Some(observer) = &self.0 else { return };
+        if let Some(observer) = &mut *observer.lock().unwrap_or_else(PoisonError::into_inner) {
+            observer.observe(progress);
+        }
+    }
+
+    /// The observer, which sees no more.
+    fn take(self) -> Option<Box<dyn RunObserver>> {
+        self.0?.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+pub(super) async fn attend(
+    works: &Arc<Works>,
+    run: NewRun,
+    mut handle: RunHandle,
+    mut controls: mpsc::UnboundedReceiver<Control>,
+    following: Following,
+) {
+    let run_id = handle.run_id().to_owned();
+    let mut is_lapsed = false;
+    let ended = loop {
+        let control = tokio::select! {
+            ended = handle.wait() => break ended,
+            Some(control) = controls.recv() => control,
+        };
+        match control {
+            Control::Cancel(reason) => handle.cancel(&reason),
+            Control::Kill(reason) => handle.kill(&reason),
+            Control::Drain => handle.drain(),
+            Control::Leave => handle.leave(),
+            Control::Lapse => {
+                is_lapsed = true;
+                handle.leave();
+            }
+        }
+    };
+    let event = match &ended {
+        Ok(Ok(RunResult { document, .. })) if ["waiting", "sleeping"].contains(&document.status()) => {
+            let reason = if document.status() == "waiting" { "waiting" } else { "sleeping" };
+            Event::Released { run_id: run_id.clone(), reason }
+        }
+        Ok(Ok(_)) => {
+            works.context.apps().leave(&run_id);
+            Event::Released { run_id: run_id.clone(), reason: "finished" }
+        }
+        Ok(ended) if service::is_left(ended) && !is_lapsed => {
+            Event::Released { run_id: run_id.clone(), reason: "drained" }
+        }
+        Ok(ended) => Event::Lost { run_id: run_id.clone(), reason: reason_of(ended, is_lapsed) },
+        Err(_) => Event::Lost { run_id: run_id.clone(), reason: "gap" },
+    };
+    if let Ok(ended) = &ended
+        && let Some(engine::Error::Gap { position, .. }) = service::engine_error(ended)
+    {
+        end_after_gap(works, &run_id, *position).await;
+    }
+    works.sending.fetch_add(1, Ordering::SeqCst);
+    works.active().remove(&run_id);
+    works.observer.say(&event);
+    if !is_lapsed
+        && !works.context.is_draining()
+        && let Some(cause) = cause_of_stop(&ended, works.context.settings().worker.is_some())
+    {
+        note_stop(works, &run_id, cause);
+    }
+    works.wake.notify_one();
+    works.stories.note_end(&run_id);
+    // The place of the run is free already: a collector that does not respond holds up no other run.
+    if let (Ok(ended), Some(observer)) = (&ended, following.take()) {
+        observer.end(ended).await;
+    }
+    if let Ok(Ok(ended)) = ended {
+        let of = Arc::clone(works);
+        // Nothing of it changes what the run came to.
+        let _ = tokio::task::spawn_blocking(move || of.context.apps().after(&run, &ended)).await;
+    }
+    works.sending.fetch_sub(1, Ordering::SeqCst);
+    works.over.notify_waiters();
+}
+
+/// The word for why a run was lost.
+fn reason_of(ended: &Result<RunResult, runner::Error>, is_lapsed: bool) -> &'static str {
+    match service::engine_error(ended) {
+        Some(engine::Error::Lapsed { .. } | engine::Error::Store { .. }) => "lease",
+        Some(engine::Error::Gap { .. }) => "gap",
+        _ if is_lapsed => "lease",
+        _ => "overtaken",
+    }
+}
+
+/// Ends a run whose acknowledged records the database has lost (K-24). Nothing follows the gap; `etude runs resume` continues from
+/// what is left.
+async fn end_after_gap(works: &Works, run_id: &str, position: u64) {
+    let engine = works.context.engine();
+    // Another worker may have the run by now; it continues from the remaining records.
+    let Ok(session) = engine.claim(run_id) else { return };
+    let Ok(view) = engine.view(run_id) else { return };
+    let definition = works.context.definition_for(session.run()).ok().map(|(_, definition)| definition);
+    let failure = crash::gap(position);
+    // If that fails, the run is interrupted, and another worker continues it.
+    let _ = crash::end(engine, &*session, &view, definition.as_ref(), failure).await;
+}
+
+/// Why a run came to a stop here. On a worker, a database that is away and another worker that has the run are no reasons: no run
+/// fails because of them (K-23).
+fn cause_of_stop<E>(ended: &Result<Result<RunResult, runner::Error>, E>, is_worker: bool) -> Option<String> {
+    use engine::Error::{Busy, Lapsed, Overtaken, Store};
+    match ended {
+        Ok(Ok(_)) => None,
+        Ok(stopped) if is_worker => match service::engine_error(stopped) {
+            Some(Busy { .. } | Lapsed { .. } | Overtaken { .. } | Store { .. }) => None,
+            _ if service::is_left(stopped) => None,
+            _ => stopped.as_ref().err().map(ToString::to_string),
+        },
+        Ok(Err(error)) => Some(error.to_string()),
+        Err(_) => Some("internal error: the driver panicked".to_owned()),
+    }
+}
+
+/// Notes that a run came to a stop here, so that it is not continued for ever.
+pub(super) fn note_stop(works: &Works, run_id: &str, cause: String) {
+    let records = works.context.engine().view(run_id).map_or(0, |view| record::progress(&view.records));
+    works.stops.note(run_id, records, cause);
+}
