@@ -7,7 +7,7 @@ use crate::manifest::Manifest;
 use crate::rust::{Source, line_of, mask, occurrences};
 use crate::tree::{Tree, Violation};
 
-pub use cycles::{KNOTS, cycles};
+pub use cycles::cycles;
 pub use table::{ARROWS, Ban, CONSTRUCTS, CORE_DEPENDENCIES, ENGINES, FRONTS, LAWS};
 
 /// Laws 1 to 6: paths, words, macros and dependencies that a crate must not name.

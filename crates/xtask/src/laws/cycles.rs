@@ -5,34 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::rust::{Named, Source};
 use crate::tree::{Tree, Violation};
 
-/// Folders below `src` that need each other in a circle today, by their crate. An entry may lose folders, and gets none.
-pub const KNOTS: &[(&str, &[&str])] = &[(
-    "etude-server",
-    &["ledger", "mcp", "metrics", "notice", "page", "request", "run", "schedule", "stream", "tree", "webhook", "work"],
-)];
-
-/// Folders that need each other and are not in `knots`, and folders in `knots` that no longer do.
-pub fn cycles(tree: &Tree, knots: &[(&str, &[&str])]) -> Vec<Violation> {
+/// Folders of a crate that need each other.
+pub fn cycles(tree: &Tree) -> Vec<Violation> {
     let mut crates: BTreeMap<&str, Vec<&Source>> = BTreeMap::new();
     for source in tree.sources() {
         crates.entry(source.package()).or_default().push(source);
     }
     let mut found = Vec::new();
     for (package, sources) in &crates {
-        let own: Vec<_> = knots.iter().filter(|(name, _)| name == package).map(|(_, folders)| *folders).collect();
-        let circles = circles(sources);
-        let place = format!("crates/{package}/src");
-        for circle in &circles {
-            if !own.iter().any(|knot| circle.iter().all(|folder| knot.contains(folder))) {
-                let names: Vec<_> = circle.iter().map(|name| format!("`{name}`")).collect();
-                let what = format!("law 12: the folders {} need each other in a circle", names.join(", "));
-                found.push(Violation::of(&place, what));
-            }
-        }
-        for folder in own.iter().copied().flatten().filter(|name| !circles.iter().any(|circle| circle.contains(*name)))
-        {
-            let what = format!("law 12: `{folder}` is in no circle any more: take it out of `KNOTS`");
-            found.push(Violation::of(&place, what));
+        for circle in circles(sources) {
+            let names: Vec<_> = circle.iter().map(|name| format!("`{name}`")).collect();
+            let what = format!("law 12: the folders {} need each other in a circle", names.join(", "));
+            found.push(Violation::of(&format!("crates/{package}/src"), what));
         }
     }
     found
@@ -108,11 +92,9 @@ mod tests {
 
     #[test]
     fn folders_that_need_each_other_are_seen_over_other_modules() {
-        let found = cycles(&Tree::made_up(&CIRCLE), &[]);
+        let found = cycles(&Tree::made_up(&CIRCLE));
         assert_eq!(found.len(), 1);
         assert!(found[0].what.contains("the folders `a`, `b` need each other"), "{}", found[0]);
-        assert!(cycles(&Tree::made_up(&CIRCLE), &[("c", &["a", "b"])]).is_empty());
-        assert_eq!(cycles(&Tree::made_up(&CIRCLE), &[("d", &["a", "b"])]).len(), 1);
     }
 
     #[test]
@@ -120,16 +102,7 @@ mod tests {
         let mut files = CIRCLE;
         for text in ["use crate::b::Y;", "use super::Y;", "#[cfg(test)]\nmod tests { use crate::a::deep::X; }"] {
             files[4].1 = text;
-            assert!(cycles(&Tree::made_up(&files), &[]).is_empty(), "{text}");
+            assert!(cycles(&Tree::made_up(&files)).is_empty(), "{text}");
         }
-    }
-
-    #[test]
-    fn a_knot_that_is_untied_is_no_exception_any_more() {
-        let mut files = CIRCLE;
-        files[4].1 = "";
-        let found = cycles(&Tree::made_up(&files), &[("c", &["a", "b"])]);
-        assert_eq!(found.len(), 2);
-        assert!(found[0].what.contains("take it out"), "{}", found[0]);
     }
 }

@@ -315,8 +315,9 @@ pub const LAWS: &[Ban] = &[
         crates: Crates::Only(&["etude-server"]),
         below: &["page"],
         paths: &[
-            "etude_runtime", "etude_sqlite", "etude_spec", "crate::act", "crate::app", "crate::decision",
-            "crate::definition", "crate::effect", "crate::metrics", "crate::run", "crate::start", "crate::tree",
+            "etude_runtime", "etude_sqlite", "etude_spec", "crate::admission", "crate::api", "crate::app",
+            "crate::automation", "crate::context", "crate::ledger", "crate::metrics", "crate::notice", "crate::result",
+            "crate::run", "crate::schedule", "crate::story", "crate::tree", "crate::webhook", "crate::work",
         ],
         why: "a page reads documents of the API through `page::source`, so that it shows nothing that the API lacks",
         ..NOTHING
