@@ -321,6 +321,10 @@ fn listing(engine: &dyn Engine) {
     assert_eq!(engine.result("r-4").expect("result"), engine.view("r-4").expect("view").result);
     for id in ["r-3", "r-4"] {
         let view = engine.view(id).expect("view");
+        for key in view.records.iter().map(|record| record.key.as_str()).chain(["none"]) {
+            let records: Vec<_> = view.records.iter().filter(|record| record.key == key).cloned().collect();
+            assert!(engine.records_of(id, key).expect("records") == records, "{key} of {id} differs from its view");
+        }
         let outline = RunView { records: Vec::new(), signals: Vec::new(), ..view };
         assert!(engine.outline(id).expect("outline") == outline, "the outline of {id} differs from its view");
     }

@@ -106,6 +106,15 @@ pub trait Engine: Fleet + Ledger + Transfer + fmt::Debug {
         Ok(RunView { records: Vec::new(), signals: Vec::new(), ..self.view(run_id)? })
     }
 
+    /// The records of a run with this key, in order.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`], [`Error::Ambiguous`].
+    fn records_of(&self, run_id: &str, key: &str) -> Result<Vec<Record>, Error> {
+        let records = self.view(run_id)?.records;
+        Ok(records.into_iter().filter(|record| record.key == key).collect())
+    }
+
     /// The records of a run after a position, in order, at most `limit`. Positions begin at 1 and may have gaps; a record keeps its
     /// position for ever, except those that a loss of power took from the end of the journal.
     ///

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use etude_core::machine::Limits as RunLimits;
 use etude_runs::header::Header;
 use etude_runs::target::Target;
-use etude_runtime::engine::{Counts, Cursor, Query, RunRow, RunState, RunView, name_of};
+use etude_runtime::engine::{Counts, Cursor, Engine, Query, RunRow, RunState, RunView, name_of};
+use etude_runtime::record;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -143,7 +144,7 @@ impl Runs {
         let mut text = row::text(&self.context, row, summary.as_ref())?.get().to_owned();
         let empty = || Value::from(Vec::<Value>::new());
         let member = |name: &str| result.and_then(|document| document.members.get(name).cloned());
-        let limits = header.as_ref().map_or_else(RunLimits::default, |header| header.limits);
+        let limits = limits_in_force(&**engine, row, header.as_ref())?;
         let waiting = result.filter(|_| row.state == RunState::Waiting).map(|document| document.waiting.clone());
         let place = match row.state {
             RunState::Queued => engine.place(&row.id, &self.context.limits(), self.context.clock().now_ms()),
@@ -182,4 +183,11 @@ impl Runs {
         text.push_str(&format!(r#","output":{output},"input":{input}}}"#));
         Ok(text)
     }
+}
+
+/// The limits of a run: those of its last resume, if there was one.
+fn limits_in_force(engine: &dyn Engine, row: &RunRow, header: Option<&Header>) -> Result<RunLimits, Problem> {
+    let attempts = engine.records_of(&row.id, record::ATTEMPT).map_err(|e| engine_failed(&e))?;
+    let last = record::Continuation::last(&attempts).map(|(_, last)| last.limits);
+    Ok(last.or(header.map(|header| header.limits)).unwrap_or_default())
 }

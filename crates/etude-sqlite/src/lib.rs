@@ -11,8 +11,8 @@ use etude_core::digest::Digest;
 use etude_runtime::blob::BlobStore;
 use etude_runtime::engine::{
     ArchivedRun, Boxed, CacheLabel, CacheQuery, CacheRow, Captured, Counts, Engine, Enqueued, Entry, EntryQuery, Error,
-    Fleet, Ledger, Limits, NewRun, OldEntries, Positioned, Prunable, Query, QueuePlace, RunRow, RunView, Session,
-    Signal, Signalled, Stamp, Submission, Transfer, Write, Written,
+    Fleet, Ledger, Limits, NewRun, OldEntries, Positioned, Prunable, Query, QueuePlace, Record, RunRow, RunView,
+    Session, Signal, Signalled, Stamp, Submission, Transfer, Write, Written,
 };
 
 mod backup;
@@ -150,6 +150,10 @@ impl Engine for Sqlite {
 
     fn outline(&self, run_id: &str) -> Result<RunView, Error> {
         self.journal.outline(run_id)
+    }
+
+    fn records_of(&self, run_id: &str, key: &str) -> Result<Vec<Record>, Error> {
+        self.journal.records_of(run_id, key)
     }
 
     fn signal(&self, run_id: &str, signal: &Signal) -> Result<Signalled, Error> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use etude_core::digest::Digest;
-use etude_runtime::engine::{Cause, Counts, Cursor, Error, Query, RunRow, RunState, RunView};
+use etude_runtime::engine::{Cause, Counts, Cursor, Error, Query, Record, RunRow, RunState, RunView};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params_from_iter};
 
@@ -122,6 +122,12 @@ impl Journal {
     /// The same without its records and signals.
     pub(crate) fn outline(&self, prefix: &str) -> Result<RunView, Error> {
         self.read_view(prefix, false)
+    }
+
+    /// The records of a run with this key.
+    pub(crate) fn records_of(&self, run_id: &str, key: &str) -> Result<Vec<Record>, Error> {
+        let number = self.number(run_id)?;
+        self.pool.read(|connection| rows::records_of(connection, number, key))
     }
 
     fn read_view(&self, prefix: &str, is_whole: bool) -> Result<RunView, Error> {

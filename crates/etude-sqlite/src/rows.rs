@@ -223,6 +223,17 @@ pub(crate) fn records(connection: &Connection, run: i64) -> rusqlite::Result<Vec
     rows.collect()
 }
 
+/// The records of a run with this key, in order.
+pub(crate) fn records_of(connection: &Connection, run: i64, key: &str) -> rusqlite::Result<Vec<Record>> {
+    let mut statement = connection.prepare_cached(
+        "select key, request, body, blobs from records where id between ?1 and ?2 and key = ?3 order by id",
+    )?;
+    let rows = statement.query_map((record_id(run, 0), record_id(run, u32::MAX), key), |row| {
+        Ok(Record { key: row.get(0)?, request: digest(row, 1)?, body: row.get(2)?, blobs: digests(row, 3)? })
+    })?;
+    rows.collect()
+}
+
 /// Removes the records of a run from the first one on that refers to a blob that is lost. A log that got to the disk before what
 /// its records refer to, and then the power went: what is left is the run as it was before. Returns how many went.
 pub(crate) fn remove_lost(
