@@ -123,7 +123,19 @@ impl Server {
     /// Asks the journal for news until the server stops.
     pub(crate) fn look_for_news(self: &Arc<Self>) -> impl Future<Output = ()> + Send + use<> {
         let server = Arc::clone(self);
-        story::look_for_news(Arc::clone(&self.context), Arc::clone(&self.stories), move |run| server.works().has(run))
+        let of_tokens = Arc::clone(self);
+        // The streams of a token that another process has revoked end (S-17).
+        let look = move || {
+            if of_tokens.stories().open_streams() > 0 {
+                of_tokens.tokens().look();
+            }
+        };
+        story::look_for_news(
+            Arc::clone(&self.context),
+            Arc::clone(&self.stories),
+            move |run| server.works().has(run),
+            look,
+        )
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {

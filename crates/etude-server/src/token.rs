@@ -9,6 +9,7 @@ use blake3::Hash;
 use etude_core::words;
 use etude_runtime::private;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use self::wire::{Kept, parse};
 
@@ -171,6 +172,8 @@ pub struct Tokens {
     /// The file as it was read last, with its tokens.
     last: Mutex<(Vec<u8>, Vec<Kept>)>,
     owner: Mutex<Option<Hash>>,
+    /// Counts the changes of the file that were seen.
+    changes: watch::Sender<u64>,
 }
 
 /// A token to be created.
@@ -214,7 +217,7 @@ pub enum Error {
 impl Tokens {
     /// The tokens in the directory `dir`, which may be missing.
     pub fn new(dir: &Path) -> Self {
-        Self { dir: dir.to_owned(), last: Mutex::default(), owner: Mutex::default() }
+        Self { dir: dir.to_owned(), last: Mutex::default(), owner: Mutex::default(), changes: watch::Sender::default() }
     }
 
     fn owner_path(&self) -> PathBuf {
@@ -346,6 +349,16 @@ impl Tokens {
         token.is_none_or(|token| matches!(self.find_hash(token, now_ms), Ok(Some(_))))
     }
 
+    /// Looks whether another process has changed the tokens. A file that cannot be used is reported by requests.
+    pub(crate) fn look(&self) {
+        let _ = self.with(|_| ());
+    }
+
+    /// Changes when tokens are seen to have changed, which ends the streams of those that are revoked (S-17).
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
     /// The hash of the owner's token. The token never changes, so that it is read once.
     fn owner_hash(&self) -> Option<Hash> {
         let mut known = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
@@ -369,6 +382,7 @@ impl Tokens {
         if last.0 != bytes {
             let tokens = parse(&bytes).map_err(failed)?;
             *last = (bytes, tokens);
+            self.changes.send_modify(|changes| *changes += 1);
         }
         Ok(work(&last.1))
     }

@@ -182,6 +182,8 @@ impl Pieces for Following {
 struct Waiting {
     /// Changes with news, and when the server begins to stop.
     news: watch::Receiver<u64>,
+    /// Changes with the tokens.
+    tokens: watch::Receiver<u64>,
     comments: Interval,
     /// What the run says, if it is the stream of one.
     asides: Option<broadcast::Receiver<Bytes>>,
@@ -198,22 +200,22 @@ enum Wake {
 impl Waiting {
     /// For all changes of the journal.
     fn of_journal(server: &Server) -> Self {
-        Self::new(server.stories().news_of_journal(), None)
+        Self::new(server, server.stories().news_of_journal(), None)
     }
 
     /// For the events of one run, and for what it says.
     fn of_run(server: &Server, id: &str, story: &Mutex<Followed>) -> Self {
         let length = story.lock().unwrap_or_else(PoisonError::into_inner).news();
-        Self::new(length, Some(server.stories().asides.subscribe(id)))
+        Self::new(server, length, Some(server.stories().asides.subscribe(id)))
     }
 
-    fn new(news: watch::Receiver<u64>, asides: Option<broadcast::Receiver<Bytes>>) -> Self {
+    fn new(server: &Server, news: watch::Receiver<u64>, asides: Option<broadcast::Receiver<Bytes>>) -> Self {
         let mut comments = tokio::time::interval(COMMENT);
         comments.reset();
-        Self { news, comments, asides, is_ending: false }
+        Self { news, tokens: server.tokens().changes(), comments, asides, is_ending: false }
     }
 
-    /// Waits for news, or for something else to send. `None` if the stream ends, as it does soon after its token.
+    /// Waits for news, or for something else to send. `None` if the stream ends, as it does with its token.
     async fn next(&mut self, permit: &Permit) -> Option<Wake> {
         loop {
             if self.is_ending {
@@ -226,6 +228,11 @@ impl Waiting {
             }
             tokio::select! {
                 biased;
+                tokens = self.tokens.changed() => {
+                    if tokens.is_err() || !permit.is_valid() {
+                        return None;
+                    }
+                }
                 news = self.news.changed() => return news.ok().map(|()| Wake::News),
                 _ = self.comments.tick() => {
                     return permit.is_valid().then_some(Wake::Send(Bytes::from_static(b":\n\n")));

@@ -31,11 +31,12 @@ pub(super) struct Awaited {
     since: Instant,
 }
 
-/// Asks the journal for news until the server stops. `drives` says of a run whether this process drives it.
+/// Asks the journal for news until the server stops. `drives` says of a run whether this process drives it; `look` is called each time.
 pub(crate) async fn look_for_news(
     context: Arc<Context>,
     stories: Arc<Stories>,
     drives: impl Fn(&str) -> bool + Send + Sync,
+    look: impl Fn() + Send + Sync,
 ) {
     let mut stopping = context.stopping();
     let mut last: Option<Instant> = None;
@@ -53,6 +54,7 @@ pub(crate) async fn look_for_news(
             let look = tokio::task::spawn_blocking(move || stories.look(&**context.engine(), is_whole));
             drop(look.await);
         }
+        look();
         let looked = Instant::now();
         loop {
             let is_reported = context.engine().written().is_some() && written.elapsed() > AFTER_WRITE;
