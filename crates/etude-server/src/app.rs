@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use etude::definition::Definition;
 use etude::disk::Disk;
 use etude::runner::{Error, RunResult, Runner};
+use etude_core::model::Usage;
 use etude_runs::target::Target;
 use etude_runtime::driver::Progress;
 use etude_runtime::engine::{Boxed, NewRun};
@@ -64,11 +65,11 @@ pub trait Apps: Send + Sync {
         None
     }
 
-    /// The document of `etude route` for a request in words.
+    /// The document of `etude route` for a request in words, and what its model calls have cost.
     ///
     /// # Errors
     /// Why it cannot be routed, such as a value that does not fit its parameter.
-    fn route(&self, _app: &Path, _request: &str) -> Result<Value, Problem> {
+    fn route(&self, _app: &Path, _request: &str) -> Result<(Value, Usage), Problem> {
         Err(Problem::not_found("this server routes no requests"))
     }
 

@@ -254,11 +254,13 @@ fn decide(context: &Context, mode: Option<RouterMode>, request: &str) -> Result<
     Ok(Exit::Done)
 }
 
-/// The document of `etude route`.
+/// The document of `etude route`, and what its model calls have cost.
 #[cfg(feature = "serve")]
-pub(crate) fn document_of(context: &Context, request: &str) -> Result<Value, Refused> {
+pub(crate) fn document_of(context: &Context, request: &str) -> Result<(Value, Usage), Refused> {
     let (routed, found) = look(context, None, request)?;
-    Ok(whole(&routed, found.as_ref()))
+    let mut spent = routed.usage;
+    found.iter().for_each(|found| spent.add(&found.spent));
+    Ok((whole(&routed, found.as_ref()), spent))
 }
 
 /// The pipeline that fits a request, and what the request states. Nothing runs.
@@ -352,9 +354,9 @@ fn measure(context: &Context, mode: Option<RouterMode>, path: &std::path::Path) 
     let labelled: Vec<Labelled> =
         etude_request::parse_labelled(&text).map_err(|why| Problem::usage(format!("`{shown}`: {why}")))?;
     let table = table(context, &disk, &resolved)?;
+    let rules = resolved.machines.clone();
     let models = match mode {
         Mode::Embedded => None,
-    let rules = resolved.machines.clone();
         Mode::Auto | Mode::Llm => {
             let mut lite = Lite::new(context, resolved, Need::Look);
             let models = lite.models(Need::Look)?;

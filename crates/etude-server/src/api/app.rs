@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use etude_core::model::Usage;
 use serde_json::{Value, json};
 
 use crate::app::Ran;
@@ -65,7 +66,7 @@ pub(crate) async fn route(call: Call) -> Respond {
     let members = call.json(&["request"]).await?;
     let request = request_of(members.text("request")?)?;
     let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
-    let document = blocking(move || routed(&server, &caller, &app, &request)).await?;
+    let (document, _) = blocking(move || routed(&server, &caller, &app, &request)).await?;
     Ok(json_response(http::StatusCode::OK, &document))
 }
 
@@ -75,9 +76,14 @@ pub(crate) fn request_of(text: Option<String>) -> Result<String, Problem> {
     text.ok_or_else(|| Problem::invalid("/request", "`request` says in words what is wanted"))
 }
 
-/// The routing of a request, with nothing of what the token does not see (S-16).
-pub(crate) fn routed(server: &Server, caller: &Caller, app: &ServedApp, request: &str) -> Result<Value, Problem> {
-    let mut document = server.apps().route(&app.dir, request)?;
+/// The routing of a request, with nothing of what the token does not see (S-16), and its costs.
+pub(crate) fn routed(
+    server: &Server,
+    caller: &Caller,
+    app: &ServedApp,
+    request: &str,
+) -> Result<(Value, Usage), Problem> {
+    let (mut document, spent) = server.apps().route(&app.dir, request)?;
     let is_hidden = |name: &Value| name.as_str().is_some_and(|name| !caller.covers(name));
     if is_hidden(&document["pipeline"]) {
         for name in ["pipeline", "input", "sources", "unclear"] {
@@ -87,7 +93,7 @@ pub(crate) fn routed(server: &Server, caller: &Caller, app: &ServedApp, request:
     if let Some(candidates) = document["candidates"].as_array_mut() {
         candidates.retain(|candidate| !is_hidden(&candidate["name"]));
     }
-    Ok(document)
+    Ok((document, spent))
 }
 
 /// `POST /v1/apps/{app}/commands/{slug}`: a command of an application.

@@ -10,6 +10,7 @@ use etude::runner::Request;
 use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_core::machine::Limits;
+use etude_core::model::Usage;
 use etude_runs::header::Header;
 use etude_runs::target::Target;
 use etude_runtime::engine::{Cause, Enqueued, Placement, Refusal, RunState, UniqueKey};
@@ -64,8 +65,10 @@ pub(crate) async fn start(call: Call) -> Respond {
     }
     let app = served_app(&call.server, members.text("app")?.as_deref())?;
     let (target, pointer, stated) = wanted(&call, &app, &members).await?;
+    let mut spent = Usage::default();
     if let Some(stated) = stated {
-        input = with_stated(&input, stated)?;
+        spent = stated.spent;
+        input = with_stated(&input, stated.input)?;
     }
     let name = target.pipeline().or(target.machine()).unwrap_or_default().to_owned();
     if !caller.covers(&name) {
@@ -91,7 +94,7 @@ pub(crate) async fn start(call: Call) -> Respond {
         return dry(&definition, &input);
     }
     let traceparent = traceparent(&call.headers);
-    let request = Request { limits, traceparent, ..Request::new(input, definition.app.display().to_string()) };
+    let request = Request { limits, spent, traceparent, ..Request::new(input, definition.app.display().to_string()) };
     let candidate = Candidate { request, placement, has_priority, keys: key.into_iter().collect(), tick: None };
     enqueue(&call, app, definition, candidate, wait).await
 }
@@ -103,12 +106,20 @@ fn dry(definition: &Definition, input: &Json) -> Respond {
     Ok(text_response(StatusCode::OK, document))
 }
 
-/// What is to run, the pointer of the member that says so, and the parameters that a request states.
+/// What a request in words comes to besides its target.
+struct Stated {
+    /// The parameters that it states.
+    input: Map<String, Value>,
+    /// What its model calls have cost: the run pays for them.
+    spent: Usage,
+}
+
+/// What is to run, the pointer of the member that says so, and what a request states.
 async fn wanted(
     call: &Call,
     app: &ServedApp,
     members: &Members,
-) -> Result<(Target, &'static str, Option<Map<String, Value>>), Problem> {
+) -> Result<(Target, &'static str, Option<Stated>), Problem> {
     let (pipeline, machine, request) = (members.text("pipeline")?, members.text("machine")?, members.text("request")?);
     match (pipeline, machine, request) {
         (Some(name), None, None) => Ok((Target::Pipeline(name), "/pipeline", None)),
@@ -126,16 +137,11 @@ async fn wanted(
 }
 
 /// The target that a request in words means, and the parameters that it states.
-async fn routed(
-    call: &Call,
-    caller: &Caller,
-    app: &ServedApp,
-    request: String,
-) -> Result<(Target, Map<String, Value>), Problem> {
+async fn routed(call: &Call, caller: &Caller, app: &ServedApp, request: String) -> Result<(Target, Stated), Problem> {
     let request = crate::api::app::request_of(Some(request))?;
     let (server, caller, app) = (Arc::clone(&call.server), caller.clone(), app.clone());
     let found = blocking(move || {
-        let document = crate::api::app::routed(&server, &caller, &app, &request)?;
+        let (document, spent) = crate::api::app::routed(&server, &caller, &app, &request)?;
         let Some(name) = document["pipeline"].as_str().map(str::to_owned) else {
             let problem = Problem::new(Code::NoPipelineMatched, "no pipeline fits the request");
             return Err(problem.with("candidates", document["candidates"].clone()));
@@ -143,7 +149,7 @@ async fn routed(
         let pipeline = Target::Pipeline(name.clone());
         let is_pipeline = !matches!(server.apps().load(&app.dir, &pipeline), Err(NotLoaded::Unknown { .. }));
         let target = if is_pipeline { pipeline } else { Target::Machine(name) };
-        Ok((target, document["input"].as_object().cloned().unwrap_or_default()))
+        Ok((target, Stated { input: document["input"].as_object().cloned().unwrap_or_default(), spent }))
     });
     found.await
 }

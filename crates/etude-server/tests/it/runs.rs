@@ -887,6 +887,16 @@ fn limits_end_a_run() {
     }
 }
 
+/// the model call that routed a request counts for the run, and for its budget.
+#[test]
+fn routing_counts_for_the_run() {
+    let server = server();
+    let run = server.run(&json!({"request": "p"}));
+    assert_eq!((&run["status"], &run["usage"]["calls"]), (&json!("succeeded"), &json!(1)), "{run}");
+    let run = server.run(&json!({"request": "p", "limits": {"max_tokens": 11}}));
+    assert_eq!((&run["status"], &run["errors"][0]["kind"]), (&json!("failed"), &json!("budget_exceeded")), "{run}");
+}
+
 /// the document of a run that was resumed with other limits has those in force, before and after its end.
 #[test]
 fn a_document_has_the_limits_in_force() {

@@ -9,6 +9,7 @@ use etude::App;
 use etude::definition::{Configuration, Definition, LoadError};
 use etude::disk::Disk;
 use etude::runner::{RunResult, Runner};
+use etude_core::model::Usage;
 use etude_runs::header::Header;
 use etude_runs::target::Target;
 use etude_runtime::engine::NewRun;
@@ -170,7 +171,7 @@ impl Apps for Configured {
         crate::settings::automation(&self.context(app).global, disk.root(), Some(known)).map_err(|e| why(&e))
     }
 
-    fn route(&self, app: &Path, request: &str) -> Result<Value, etude_server::Problem> {
+    fn route(&self, app: &Path, request: &str) -> Result<(Value, Usage), etude_server::Problem> {
         // Who may only read starts no program of the app.
         let context = self.context_for(app, Purpose::Look);
         let document = crate::command::route::document_of(&context, request);
