@@ -47,6 +47,14 @@ pub fn status(row: &RunRow) -> &'static str {
     if row.state == RunState::Running && !row.is_live { INTERRUPTED } else { row.state.word() }
 }
 
+/// True if an entry of `waiting` of a result document can be decided about: a suspended stage is only resumed (B-G3).
+pub fn is_question(waiting: &Value) -> bool {
+    waiting["kind"] != SUSPENDED
+}
+
+/// The kind of an entry of `waiting` that no decision is about.
+const SUSPENDED: &str = "parked";
+
 /// The decision about a question in `waiting` of a result document that was given after the run began to wait.
 pub fn decision(signals: &[Signal], waiting: &Value) -> Option<Decision> {
     let (_, effect) = waiting["id"].as_str()?.split_once(':')?;

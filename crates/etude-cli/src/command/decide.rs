@@ -7,6 +7,7 @@ use etude_core::data::Json;
 use etude_core::outcome::Decision;
 use etude_core::shell;
 use etude_packages::applications::{Answer, AnswerError, Confirmations};
+use etude_runs::listing;
 use etude_runtime::engine::{Engine, RunState, RunView, Signal, Signalled};
 use etude_runtime::record;
 use serde_json::{Value, json};
@@ -147,7 +148,7 @@ fn decide(context: &Context, typed: &Typed<'_>) -> Result<Option<String>, Proble
 
 /// Without what has been decided since the run began to wait.
 fn undecided(mut waiting: Vec<Value>, signals: &[Signal]) -> Vec<Value> {
-    waiting.retain(|gate| etude_runs::listing::decision(signals, gate).is_none());
+    waiting.retain(|gate| listing::decision(signals, gate).is_none());
     waiting
 }
 
@@ -320,7 +321,14 @@ fn find_gate(
         return Err(Problem::usage(format!("run `{id}` does not wait for anybody: {status}"))
             .hint("see which runs do: etude runs list --status waiting"));
     }
+    if !waiting.is_empty() && !waiting.iter().any(listing::is_question) {
+        return Err(Problem::usage(format!("run `{id}` is suspended and waits for no answer"))
+            .hint(format!("continue it: etude runs resume {id}")));
+    }
     let is_asked = |gate: &&Value| {
+        if !listing::is_question(gate) {
+            return false;
+        }
         question.is_none_or(|named| is_named(gate["payload"]["question"].as_str().unwrap_or_default(), named))
     };
     let asked: Vec<&Value> = waiting.iter().filter(is_asked).collect();

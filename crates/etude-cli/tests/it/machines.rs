@@ -240,6 +240,21 @@ fn a_slot_of_a_step_that_is_over_is_not_rejected() {
     test.run(&["runs", "resume", &id, "--format", "json"]).exit(0).has("/status", "succeeded");
 }
 
+/// B-G3: a stage that is suspended by its gate waits for no answer: nothing can be approved or denied, and a resume goes on.
+#[test]
+fn a_suspended_stage_cannot_be_approved() {
+    let server = Server::by(|_, _| done("plan"));
+    let gate = "  plan: {setup: {set: {task: T1}}, gate: {rules: [{when: {path: ctx.task, equals: T1}, outcome: defer, reason: later}]}}";
+    let test = machine(&["plan"], gate, "").model_claiming(&server, "hard");
+    let waiting = test.run(&["machine", "run", "m", "--format", "json"]).exit(5).has("/waiting/0/kind", "parked");
+    let id = waiting.id();
+    let effect = waiting.at("/waiting/0/id").as_str().expect("an id").replace("[RUN]", &id);
+    for args in [["approve", &id], ["deny", &id], ["approve", &effect]] {
+        test.run(&args).exit(2).stderr_has("is suspended and waits for no answer").stderr_has("etude runs resume");
+    }
+    test.run(&["runs", "resume", &id, "--format", "json"]).exit(5).has("/waiting/0/kind", "parked");
+}
+
 /// B-F20, cli: a directory with only machines is an app; `list`, `machine show` and `graph` tell of them.
 #[test]
 fn machines_are_listed_shown_and_drawn() {

@@ -147,7 +147,8 @@ fn open_of(server: &Server, row: &RunRow) -> Result<Vec<Value>, Problem> {
     }
     let Some(document) = result_of(&**server.engine(), row)? else { return Ok(Vec::new()) };
     let view = server.engine().view(&row.id).map_err(|e| engine_failed(&e))?;
-    let open = document.waiting.iter().filter(|waiting| listing::decision(&view.signals, waiting).is_none());
+    let questions = document.waiting.iter().filter(|waiting| listing::is_question(waiting));
+    let open = questions.filter(|waiting| listing::decision(&view.signals, waiting).is_none());
     Ok(open.map(|waiting| decision_json(row, &view, waiting)).collect())
 }
 
@@ -211,7 +212,8 @@ fn decided(server: &Arc<Server>, caller: &Caller, id: &str, given: Given) -> Res
     }
     let document = text.and_then(|text| etude_runs::document::Document::from_journal(&text, &*engine.blobs()).ok());
     let waiting = document.map(|document| document.waiting).unwrap_or_default();
-    let gate = waiting.iter().find(|waiting| waiting["id"] == *id).filter(|_| row.state == RunState::Waiting);
+    let gate = waiting.iter().find(|waiting| waiting["id"] == *id && listing::is_question(waiting));
+    let gate = gate.filter(|_| row.state == RunState::Waiting);
     let gate =
         gate.ok_or_else(|| decided_before(&view, effect).map_or_else(no_decision, |earlier| already(&earlier)))?;
     let payload = &gate["payload"];

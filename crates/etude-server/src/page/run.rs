@@ -1,5 +1,6 @@
 //! The page of a run: what happened, why, and what can be done next.
 
+use etude_runs::listing::is_question;
 use http::StatusCode;
 use maud::{Markup, html};
 use serde_json::{Value, json};
@@ -183,7 +184,11 @@ fn questions(shell: &Shell, run: &Value) -> Markup {
                 p {
                     (marked(title(waiting["payload"]["message"].as_str().unwrap_or("the run waits for an answer")).0)) " "
                     @let id = waiting["id"].as_str().unwrap_or_default();
-                    a href=(shell.link(&format!("/decisions?at={}", segment(id)))) { "Decide" }
+                    @if is_question(waiting) { a href=(shell.link(&format!("/decisions?at={}", segment(id)))) { "Decide" } }
+                }
+                @if !is_question(waiting) {
+                    @let run = run["run_id"].as_str().unwrap_or_default();
+                    form method="post" action=(shell.link(&format!("/runs/{}/resume", segment(run)))) { button { "Resume" } }
                 }
             }
         }
