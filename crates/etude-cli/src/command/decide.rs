@@ -1,5 +1,7 @@
 //! `etude approve` and `etude deny`: answer what a run waits for.
 
+mod server;
+
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,7 +19,6 @@ use crate::args;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::Problem;
-use crate::remote::{Remote, percent, refuse_options};
 use crate::render::runs::waiting::{details, is_named};
 use crate::render::stopped::of_engine;
 use crate::render::text::{harmless, visible};
@@ -84,7 +85,8 @@ fn decided(context: &Context, typed: &Typed<'_>) -> Exit {
         match context.server() {
             Ok(None) => {}
             Ok(Some(remote)) => {
-                return on_server(context, &remote, typed).unwrap_or_else(|problem| context.report(None, &problem));
+                return server::decide(context, &remote, typed)
+                    .unwrap_or_else(|problem| context.report(None, &problem));
             }
             Err(problem) => return context.report(None, &problem),
         }
@@ -189,37 +191,6 @@ fn say_decision(context: &Context, typed: &Typed<'_>, run: &str, gate: &Value, h
             crate::render::say!("hint: {hint}");
         }
     }
-}
-
-/// Decides about a run on a server, which then continues it.
-fn on_server(context: &Context, remote: &Remote, typed: &Typed<'_>) -> Result<Exit, Problem> {
-    refuse_options(&[(typed.by.is_some(), "--by", "the server records the name of the token")])?;
-    let (run, wanted) = typed.place();
-    let run = remote.find(run)?;
-    let gate = find_gate(&run.id, &run.status, &run.document.waiting, wanted, typed.question)?;
-    if !seen(context, typed, &gate)? {
-        return Ok(Exit::Done);
-    }
-    let answer = check_answer(&gate, typed)?;
-    let mut body = json!({"approved": typed.approved, "question": gate["payload"]["question"]});
-    if let Some(reason) = typed.reason {
-        body["reason"] = reason.into();
-    }
-    let mut body = body.to_string();
-    if let (Some(_), Ok(answer)) = (typed.answer, answer.text()) {
-        body.pop();
-        body.push_str(&format!(r#","answer":{answer}}}"#));
-    }
-    let path = format!("/v1/decisions/{}", percent(gate["id"].as_str().unwrap_or_default()));
-    let decide = |remote: &Remote| {
-        remote.post(&path, &body)?;
-        say_decision(context, typed, &run.id, &gate, &format!("the server continues it: etude runs watch {}", run.id));
-        Ok(())
-    };
-    if typed.resume {
-        return super::runs::remote::proceed(context, remote, &run, decide);
-    }
-    decide(remote).map(|()| Exit::Done)
 }
 
 /// The run, as it is when no one looks at it: a resume that finds no answer yet has it for a moment and then lets it wait on,

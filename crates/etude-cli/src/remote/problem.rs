@@ -1,23 +1,32 @@
 //! What a server refuses, as the command line refuses it here.
 
-use etude_core::failure::{Failure, FailureKind};
-use etude_core::plan::Origin;
-use serde_json::Value;
+use std::fmt::Display;
 
-use super::address::Address;
+use etude_core::data::Json;
+use etude_core::failure::{Failure, FailureKind, Phase};
+use etude_core::plan::Origin;
+use serde_json::{Value, json};
+
 use crate::exit::Exit;
 use crate::problem::Problem;
 use crate::render::text::harmless;
 
 /// The problem in a response that is no success.
-pub(super) fn of(address: &Address, status: u16, document: &Value) -> Problem {
+pub(super) fn of(address: &impl Display, status: u16, document: &Value) -> Problem {
     let text = |name: &str| document[name].as_str().map(harmless);
     let detail = text("detail").or_else(|| text("title")).unwrap_or_else(|| format!("{address} answers {status}"));
     let problem = match document["code"].as_str().unwrap_or_default() {
         "input_invalid" | "unknown_member" => invalid(document, &detail),
-        "malformed" | "not_found" | "run_is_over" | "already_decided" | "other_question" | "not_an_approver"
-        | "key_reused" | "too_large" => Problem::usage(detail),
-        "no_pipeline_matched" => Problem::new(Exit::Failed, FailureKind::NoPipelineMatched, detail),
+        "already_decided" => decided(document, &detail),
+        "malformed" | "not_found" | "run_is_over" | "other_question" | "not_an_approver" | "key_reused"
+        | "too_large" => Problem::usage(detail),
+        "no_pipeline_matched" => {
+            let mut failure = Failure::new(FailureKind::NoPipelineMatched, detail);
+            failure.phase = Some(Phase::Routing);
+            let problem = Problem::of(Exit::Failed, failure)
+                .hint("see what was considered: etude route REQUEST; run one by name: etude run --pipeline NAME");
+            text("hint").into_iter().fold(problem, Problem::hint)
+        }
         "definition_invalid" => definition(document, &detail),
         "definition_changed" => changed(document, &detail),
         "budget_spent" => Problem::new(Exit::Failed, FailureKind::BudgetExceeded, detail),
@@ -39,6 +48,18 @@ pub(super) fn of(address: &Address, status: u16, document: &Value) -> Problem {
         Some(hint) if problem.hints.is_empty() => problem.hint(hint),
         _ => problem,
     }
+}
+
+/// The first decision counts: it is in the error (K-38).
+fn decided(document: &Value, detail: &str) -> Problem {
+    let mut problem = Problem::usage(detail);
+    let decision = json!({"approved": document["approved"], "by": document["by"], "at": document["decided_at"]});
+    if let Some(failure) = problem.failures.first_mut() {
+        failure.details = Some(Json::of(&json!({ "decision": decision })));
+    }
+    let word = if document["approved"] == true { "approved" } else { "denied" };
+    let text = |name: &str| harmless(document[name].as_str().unwrap_or_default());
+    problem.hint(format!("{} {word} it at {}", text("by"), text("decided_at")))
 }
 
 /// One failure for each fault.
@@ -66,8 +87,8 @@ fn fault(diagnostic: &Value) -> Option<Failure> {
     let number = |name: &str| diagnostic[name].as_u64().and_then(|number| u32::try_from(number).ok()).unwrap_or(0);
     let file = harmless(diagnostic["file"].as_str().unwrap_or_default());
     failure.origin = Some(Origin { file, line: number("line"), column: number("column") });
-    let details = serde_json::json!({"code": diagnostic["code"], "hint": diagnostic["hint"]});
-    failure.details = Some(etude_core::data::Json::of(&details));
+    let details = json!({"code": diagnostic["code"], "hint": diagnostic["hint"]});
+    failure.details = Some(Json::of(&details));
     Some(failure)
 }
 
@@ -83,4 +104,37 @@ fn changed(document: &Value, detail: &str) -> Problem {
     Problem::new(Exit::Definition, FailureKind::DefinitionInvalid, message)
         .hint("put the files back as they were, and resume")
         .hint("or take them as they are now: etude runs resume RUN --accept-changes")
+}
+
+#[cfg(test)]
+mod tests {
+    use etude_core::report::error_json;
+
+    use super::*;
+
+    fn refused(document: &Value) -> Problem {
+        of(&"http://127.0.0.1:1", 409, document)
+    }
+
+    /// A failed routing on a server has the phase that one here has.
+    #[test]
+    fn a_failed_routing_has_its_phase() {
+        let problem = refused(&json!({"code": "no_pipeline_matched", "detail": "no pipeline fits the request"}));
+        let error = error_json(&problem.failures[0]);
+        assert_eq!((&error["phase"], &error["kind"]), (&json!("routing"), &json!("no_pipeline_matched")));
+    }
+
+    /// K-38: who answers too late is given the decision that counts, by a server as by a journal here.
+    #[test]
+    fn a_second_decision_is_given_the_first() {
+        let document = json!({
+            "code": "already_decided", "detail": "`p/s0` has already been answered", "by": "ann", "approved": true,
+            "decided_at": "2026-01-01T00:00:00.000Z",
+        });
+        let problem = refused(&document);
+        let error = error_json(&problem.failures[0]);
+        let decision = json!({"approved": true, "by": "ann", "at": "2026-01-01T00:00:00.000Z"});
+        assert_eq!((problem.exit, &error["decision"]), (Exit::Usage, &decision));
+        assert_eq!(problem.hints, ["ann approved it at 2026-01-01T00:00:00.000Z"]);
+    }
 }

@@ -174,7 +174,11 @@ fn a_question_is_answered_on_the_server() {
     on(&["approve", id, "--question", "another"]).exit(2);
     let ended = raw(&on(&["approve", id, "--resume", "--format", "json"]).exit(0));
     assert_eq!((&ended["run_id"], &ended["output"]), (&json!(run), &json!(7)));
-    on(&["approve", id]).exit(2).stderr_has("does not wait for anybody: succeeded");
+    on(&["approve", run]).exit(2).stderr_has("does not wait for anybody: succeeded");
+    let (there, here) =
+        (on(&["approve", id, "--format", "json"]).exit(2), test.run(&["approve", id, "--format", "json"]));
+    assert_eq!(there.at("/errors/0/message"), here.exit(2).at("/errors/0/message"));
+    assert_eq!(there.at("/errors/0/decision/approved"), json!(true), "{}", there.out());
     let denied = raw(&on(&["run", "-p", "ask", "--format", "json"]).exit(5));
     let run = denied["run_id"].as_str().expect("an id");
     let decided = raw(&on(&["deny", run, "--reason", "not today", "--format", "json"]).exit(0));
@@ -322,6 +326,20 @@ fn what_a_server_cannot_do_is_refused() {
     test.run(&["list"]).exit(0);
     assert_eq!(serving.end().0, Some(0));
     test.run(&["runs", "list"]).exit(4);
+}
+
+/// cli: a request that fits nothing fails on a server as it does here, with the pipelines that there are.
+#[test]
+fn a_failed_routing_has_the_same_document_on_a_server() {
+    let test = test();
+    let serving = Serving::start(&test, &["--port", "0"]);
+    let address = address(&serving);
+    let run = ["run", "book me a flight to Lisbon", "--format", "json"];
+    let here = test.run(&run).exit(1).value();
+    let there = test.run(&[&["--server", &*address], &run[..]].concat()).exit(1).value();
+    assert_eq!((&there["errors"], &there["status"]), (&here["errors"], &here["status"]));
+    assert_eq!(here["errors"][0]["phase"], "routing");
+    assert_eq!(serving.end().0, Some(0));
 }
 
 /// cli: a run on a server is submitted with its labels, priority, time and key; detached, it is reported as one in a shared database.

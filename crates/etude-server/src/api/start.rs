@@ -143,8 +143,7 @@ async fn routed(call: &Call, caller: &Caller, app: &ServedApp, request: String) 
     let found = blocking(move || {
         let (document, spent) = crate::api::app::routed(&server, &caller, &app, &request)?;
         let Some(name) = document["pipeline"].as_str().map(str::to_owned) else {
-            let problem = Problem::new(Code::NoPipelineMatched, "no pipeline fits the request");
-            return Err(problem.with("candidates", document["candidates"].clone()));
+            return Err(unmatched(&server, &caller, &app).with("candidates", document["candidates"].clone()));
         };
         let pipeline = Target::Pipeline(name.clone());
         let is_pipeline = !matches!(server.apps().load(&app.dir, &pipeline), Err(NotLoaded::Unknown { .. }));
@@ -152,6 +151,27 @@ async fn routed(call: &Call, caller: &Caller, app: &ServedApp, request: String) 
         Ok((target, Stated { input: document["input"].as_object().cloned().unwrap_or_default(), spent }))
     });
     found.await
+}
+
+/// That no pipeline fits, with those that exist for the caller.
+fn unmatched(server: &Server, caller: &Caller, app: &ServedApp) -> Problem {
+    let list = server.apps().list(&app.dir).unwrap_or_default();
+    let definitions = ["pipelines", "machines"].into_iter().filter_map(|kind| list[kind].as_array()).flatten();
+    let named = definitions.filter_map(|one| Some((one["name"].as_str()?, one["valid"] != false)));
+    let visible = named.filter(|(name, _)| caller.covers(name) && !name.starts_with('_'));
+    let (sound, broken): (Vec<_>, Vec<_>) = visible.partition(|(_, is_sound)| *is_sound);
+    let mut names: Vec<&str> = sound.into_iter().map(|(name, _)| name).collect();
+    names.sort_unstable();
+    let problem = |detail: String| Problem::new(Code::NoPipelineMatched, detail);
+    let problem = match names.is_empty() {
+        true => problem("no pipeline fits the request: this app has no sound one".to_owned()),
+        false => problem(format!("no pipeline fits the request; there are: {}", names.join(", "))),
+    };
+    match broken.len() {
+        0 => problem,
+        1 => problem.hint("1 pipeline was not considered, because it has errors: etude check"),
+        many => problem.hint(format!("{many} pipelines were not considered, because they have errors: etude check")),
+    }
 }
 
 /// The input with what the request states; what is given besides wins.

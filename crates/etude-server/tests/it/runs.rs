@@ -897,6 +897,15 @@ fn routing_counts_for_the_run() {
     assert_eq!((&run["status"], &run["errors"][0]["kind"]), (&json!("failed"), &json!("budget_exceeded")), "{run}");
 }
 
+/// a request that fits no pipeline is refused with those that there are.
+#[test]
+fn a_request_that_fits_nothing_names_the_pipelines() {
+    let server = server();
+    let reply = server.send("POST", "/v1/runs", Some(&json!({"request": "sing"})));
+    assert_eq!(reply.problem().1, "no_pipeline_matched");
+    assert_eq!(reply.json()["detail"], "no pipeline fits the request; there are: ask, bad, p");
+}
+
 /// the document of a run that was resumed with other limits has those in force, before and after its end.
 #[test]
 fn a_document_has_the_limits_in_force() {

@@ -1,0 +1,62 @@
+//! Decisions about runs on a server.
+
+use etude_core::failure::{Failure, FailureKind};
+use serde_json::json;
+
+use super::{Typed, check_answer, find_gate, say_decision, seen};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::problem::Problem;
+use crate::remote::{Remote, percent, refuse_options};
+
+/// Decides about a run on a server, which then continues it.
+pub(super) fn decide(context: &Context, remote: &Remote, typed: &Typed<'_>) -> Result<Exit, Problem> {
+    refuse_options(&[(typed.by.is_some(), "--by", "the server records the name of the token")])?;
+    let (run, wanted) = typed.place();
+    let run = remote.find(run)?;
+    let gate = find_gate(&run.id, &run.status, &run.document.waiting, wanted, typed.question)
+        .map_err(|problem| wanted.and_then(|effect| decided_on_server(remote, &run.id, effect)).unwrap_or(problem))?;
+    if !seen(context, typed, &gate)? {
+        return Ok(Exit::Done);
+    }
+    let answer = check_answer(&gate, typed)?;
+    let mut body = json!({"approved": typed.approved, "question": gate["payload"]["question"]});
+    if let Some(reason) = typed.reason {
+        body["reason"] = reason.into();
+    }
+    let mut body = body.to_string();
+    if let (Some(_), Ok(answer)) = (typed.answer, answer.text()) {
+        body.pop();
+        body.push_str(&format!(r#","answer":{answer}}}"#));
+    }
+    let path = format!("/v1/decisions/{}", percent(gate["id"].as_str().unwrap_or_default()));
+    let decide = |remote: &Remote| {
+        remote.post(&path, &body).map_err(|problem| answered(problem, gate["id"].as_str().unwrap_or_default()))?;
+        say_decision(context, typed, &run.id, &gate, &format!("the server continues it: etude runs watch {}", run.id));
+        Ok(())
+    };
+    if typed.resume {
+        return crate::command::runs::remote::proceed(context, remote, &run, decide);
+    }
+    decide(remote).map(|()| Exit::Done)
+}
+
+/// The problem of a question that has its answer. It is asked for with the answer to a question that no run has, which changes
+/// nothing: a server has no other way to the decision.
+fn decided_on_server(remote: &Remote, run: &str, effect: &str) -> Option<Problem> {
+    let path = format!("/v1/decisions/{}", percent(&format!("{run}:{effect}")));
+    let problem = remote.post(&path, r#"{"approved":false,"question":""}"#).err()?;
+    is_decided(problem.failures.first()?).then(|| answered(problem, &format!("{run}:{effect}")))
+}
+
+/// The problem of a second decision, in the words that it has here.
+fn answered(mut problem: Problem, id: &str) -> Problem {
+    if let Some(failure) = problem.failures.first_mut().filter(|failure| is_decided(failure)) {
+        failure.message = format!("`{id}` has already been answered");
+    }
+    problem
+}
+
+fn is_decided(failure: &Failure) -> bool {
+    failure.kind == FailureKind::InputInvalid && failure.details.is_some()
+}
