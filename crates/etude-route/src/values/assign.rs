@@ -237,7 +237,7 @@ impl<'a> Reading<'a> {
         let Some(pieces) = self.pieces.get(between) else { return false };
         let words: Vec<&str> = pieces.iter().filter_map(Piece::word).collect();
         let is_or = |word: &&str| lexicon::ALTERNATIVES.contains(word);
-        words.iter().any(is_or) && words.iter().all(|word| is_or(&word) || lexicon::ARTICLES.contains(word))
+        words.iter().any(is_or) && words.iter().all(|word| is_or(word) || lexicon::ARTICLES.contains(word))
     }
 
     pub(super) fn pieces_span(&self, pieces: &Range<usize>) -> Range<usize> {

@@ -133,7 +133,7 @@ async fn edit_demands_a_unique_passage_and_reports_the_candidates() {
 #[tokio::test]
 async fn edit_makes_no_file_that_could_not_be_read_again() {
     let app = App::new();
-    app.write("a.txt", &"a".repeat(10_000));
+    app.write("a.txt", "a".repeat(10_000));
     let all = json!({"path": "a.txt", "old_string": "a", "new_string": "b".repeat(10_000), "replace_all": true});
     let (code, content) = app.error("Edit", all).await;
     assert_eq!(code, "InputInvalid");
