@@ -5,7 +5,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `trace`, `text` | traces as documents; how texts are compared |
+//! | `trace`, `text`, `notation` | traces as documents; how texts, numbers and days are compared |
 //! | `select`, `episode` | the traces that count; writes with the reads before them, as families |
 //! | `term`, `value` | expressions, evaluated as they are written; places and lists in results |
 //! | `substitutes` | reads that do the same, in all families |
@@ -19,6 +19,7 @@ mod commands;
 mod episode;
 pub mod files;
 mod guards;
+mod notation;
 mod program;
 mod replay;
 mod select;

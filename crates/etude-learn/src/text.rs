@@ -1,7 +1,13 @@
-//! Texts as they are compared (2.1): without case, at the bounds of words, with `_`, `#` and blanks as one blank.
+//! Texts as they are compared (2.1): without case, at the bounds of words, with `_`, `#` and blanks as one blank. Numbers and days are
+//! compared in every notation.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use etude_core::verbatim::{holds, normal};
 use serde_json::Value;
+
+use crate::notation::{self, Day};
 
 /// A text shorter than this proves nothing, unless it is two capitals.
 const MIN_CHARS: usize = 3;
@@ -21,33 +27,49 @@ pub fn proves(value: &Value) -> bool {
 
 /// The words of a user, in the form in which they are compared.
 #[derive(Debug, Clone, Default)]
-pub struct Said(String);
+pub struct Said(Arc<Words>);
+
+#[derive(Debug, Default)]
+struct Words {
+    text: String,
+    /// The numbers in it, in any notation.
+    numbers: BTreeSet<String>,
+    days: Vec<Day>,
+}
 
 impl Said {
     /// Of texts in order.
     pub fn new<'t>(texts: impl IntoIterator<Item = &'t str>) -> Self {
-        Self(texts.into_iter().map(normal).collect::<Vec<_>>().join("\n"))
+        let text = texts.into_iter().map(normal).collect::<Vec<_>>().join("\n");
+        let (numbers, days) = (notation::numbers(&text), notation::days(&text));
+        Self(Arc::new(Words { text, numbers, days }))
     }
 
     /// The texts as they are compared.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.0.text
     }
 
     /// Whether the user said the value outright; of a list every element.
     pub fn has(&self, value: &Value) -> bool {
         match value {
-            Value::String(text) => proves(value) && holds(&self.0, &normal(text)),
-            Value::Number(number) => proves(value) && holds(&self.0, &number.to_string()),
+            Value::String(text) => proves(value) && holds(self.as_str(), &normal(text)),
+            Value::Number(number) => {
+                proves(value) && (holds(self.as_str(), &number.to_string()) || self.has_number(value))
+            }
             Value::Array(items) => !items.is_empty() && items.iter().all(|item| self.has(item)),
             _ => false,
         }
     }
-}
 
-impl Said {
-    /// Whether the user may have meant the value: as `has`, but also a short value, and of a list any element. It proves nothing, and
-    /// so only keeps a value from being filled in without the user's words.
+    /// The number in another notation.
+    fn has_number(&self, value: &Value) -> bool {
+        let amount = notation::amount(&value.to_string());
+        amount.is_some_and(|amount| amount.len() >= MIN_CHARS && self.0.numbers.contains(&amount))
+    }
+
+    /// Whether the user may have meant the value: as `has`, but also a short value, a number that is a text, the same day, and of a
+    /// list any element. It proves nothing, and so only keeps a value from being filled in without the user's words.
     pub fn may_have(&self, value: &Value) -> bool {
         match value {
             Value::Array(items) => items.iter().any(|item| self.may_have(item)),
@@ -55,8 +77,23 @@ impl Said {
             Value::Null => false,
             scalar => {
                 let text = normal(&plain(scalar));
-                !text.trim().is_empty() && holds(&self.0, &text)
+                !text.trim().is_empty()
+                    && (holds(self.as_str(), &text) || self.may_have_in_other_notation(scalar, &text))
             }
+        }
+    }
+
+    fn may_have_in_other_notation(&self, value: &Value, text: &str) -> bool {
+        let Words { numbers, days, .. } = &*self.0;
+        match value {
+            Value::Number(number) => {
+                notation::amount(&number.to_string()).is_some_and(|amount| numbers.contains(&amount))
+            }
+            Value::String(_) => {
+                let is_day = || notation::day(text).into_iter().any(|own| days.iter().any(|day| own.may_be(*day)));
+                !numbers.is_disjoint(&notation::number(text)) || !days.is_empty() && is_day()
+            }
+            _ => false,
         }
     }
 }

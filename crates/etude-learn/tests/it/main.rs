@@ -1,5 +1,6 @@
 //! What is learned from traces of a small shop.
 
+mod defaults;
 mod files;
 mod many;
 mod rules;

@@ -1,0 +1,290 @@
+//! Numbers and days in the notations in which people write them: `1,011.50`, `1 011,5`, `May 11, 2026`, `11.05.2026`.
+//!
+//! Texts are those of [`normal`](etude_core::verbatim::normal). Of an ambiguous notation every reading counts.
+
+use std::collections::BTreeSet;
+
+/// The first letters of the months.
+const MONTHS: [&str; 12] = [
+    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+    "december",
+];
+/// A month is named by this many letters or more.
+const MONTH_LETTERS: usize = 3;
+/// Digits of a group.
+const GROUP: usize = 3;
+/// What stands beside an amount, apart from punctuation.
+const CURRENCIES: [char; 5] = ['$', '€', '£', '¥', '₹'];
+
+/// A day; a text may leave the year out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Day {
+    year: Option<u32>,
+    month: u32,
+    day: u32,
+}
+
+impl Day {
+    fn new(year: Option<u32>, month: u32, day: u32) -> Option<Self> {
+        let is_year = year.is_none_or(|year| (1000..=9999).contains(&year));
+        (is_year && (1..=12).contains(&month) && (1..=31).contains(&day)).then_some(Self { year, month, day })
+    }
+
+    /// Both may be the same day.
+    pub(crate) fn may_be(self, other: Self) -> bool {
+        let is_same_year = self.year.is_none() || other.year.is_none() || self.year == other.year;
+        is_same_year && (self.month, self.day) == (other.month, other.day)
+    }
+}
+
+/// Every number in a text, as [`amount`] writes it.
+pub(crate) fn numbers(text: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut rest = text;
+    let mut before = None;
+    while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {
+        let left = rest[..at].chars().next_back().or(before);
+        let end = end_of(&rest[at..]) + at;
+        let run = &rest[at..end];
+        let after = rest[end..].chars().next();
+        let thousands = rest[end..].starts_with('k') && !rest[end + 1..].starts_with(char::is_alphanumeric);
+        if !left.is_some_and(char::is_alphanumeric) && (thousands || !after.is_some_and(char::is_alphanumeric)) {
+            readings(run, &mut found);
+            if thousands {
+                let last = run.rsplit(' ').next().unwrap_or(run);
+                found.extend(decimal(last).map(|(whole, part)| in_thousands(&whole, &part)));
+            }
+        }
+        before = rest[..end].chars().next_back();
+        rest = &rest[end..];
+    }
+    found
+}
+
+/// The number that a text is as a whole, besides a sign and a currency.
+pub(crate) fn number(text: &str) -> BTreeSet<String> {
+    let bare =
+        text.trim_matches(|c: char| CURRENCIES.contains(&c) || c.is_whitespace() || matches!(c, '-' | '+' | '−'));
+    let mut found = BTreeSet::new();
+    if bare.starts_with(|c: char| c.is_ascii_digit()) && end_of(bare) == bare.len() {
+        // Of numbers that are joined by blanks, each would be one.
+        if bare.contains(' ') { found.extend(joined(bare)) } else { readings(bare, &mut found) }
+    }
+    found
+}
+
+/// A number without what does not change it: zeros around it, and its sign.
+pub(crate) fn amount(number: &str) -> Option<String> {
+    let number = number.trim_start_matches('-');
+    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    let is_plain = |digits: &str| digits.chars().all(|c| c.is_ascii_digit());
+    (!whole.is_empty() && is_plain(whole) && is_plain(part)).then(|| plain(whole, part))
+}
+
+fn plain(whole: &str, part: &str) -> String {
+    let (whole, part) = (whole.trim_start_matches('0'), part.trim_end_matches('0'));
+    let whole = if whole.is_empty() { "0" } else { whole };
+    if part.is_empty() { whole.to_owned() } else { format!("{whole}.{part}") }
+}
+
+fn in_thousands(whole: &str, part: &str) -> String {
+    let (moved, part) = part.split_at(part.len().min(GROUP));
+    plain(&format!("{whole}{moved:0<GROUP$}"), part)
+}
+
+/// Where digits end that points, commas, apostrophes or blanks join.
+fn end_of(text: &str) -> usize {
+    let mut end = 0;
+    let mut chars = text.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        let is_joint = is_separator(c) && chars.peek().is_some_and(|(_, next)| next.is_ascii_digit());
+        if !c.is_ascii_digit() && !is_joint {
+            break;
+        }
+        if c.is_ascii_digit() {
+            end = at + 1;
+        }
+    }
+    end
+}
+
+const fn is_separator(c: char) -> bool {
+    matches!(c, '.' | ',' | '\'' | '’' | ' ')
+}
+
+/// Every reading of digits that are joined.
+fn readings(run: &str, found: &mut BTreeSet<String>) {
+    let parts: Vec<&str> = run.split(' ').collect();
+    for (n, part) in parts.iter().enumerate() {
+        found.extend(decimal(part).map(|(whole, part)| plain(&whole, &part)));
+        found.extend(grouped(part));
+        for last in n + 1..parts.len() {
+            found.extend(joined(&parts[n..=last].join(" ")));
+        }
+    }
+}
+
+/// Digits as a number without groups, or with groups that another sign than that of the decimals ends.
+fn decimal(text: &str) -> Option<(String, String)> {
+    let signs: Vec<char> = text.chars().filter(|c| !c.is_ascii_digit()).collect();
+    match signs.split_last() {
+        None => Some((text.to_owned(), String::new())),
+        Some(('.' | ',', others)) => {
+            let (whole, part) = text.rsplit_once(['.', ','])?;
+            let is_other = others.iter().all(|sign| Some(sign) != signs.last());
+            (others.is_empty() || is_other).then_some(())?;
+            let whole = if others.is_empty() { whole.to_owned() } else { grouped(whole)? };
+            Some((whole, part.to_owned()))
+        }
+        Some(_) => None,
+    }
+}
+
+/// Digits in groups of three.
+fn grouped(text: &str) -> Option<String> {
+    let sign = text.chars().find(|c| !c.is_ascii_digit())?;
+    let groups: Vec<&str> = text.split(sign).collect();
+    let (first, others) = groups.split_first()?;
+    let is_group = |group: &&str| group.len() == GROUP && group.chars().all(|c| c.is_ascii_digit());
+    let is_grouped = (1..=GROUP).contains(&first.len()) && others.iter().all(is_group);
+    is_grouped.then(|| plain(&groups.concat(), ""))
+}
+
+/// Digits in groups that blanks part, with decimals or without.
+fn joined(text: &str) -> Option<String> {
+    let (whole, part) = text.split_once(['.', ',']).unwrap_or((text, ""));
+    let whole = grouped(whole)?;
+    part.chars().all(|c| c.is_ascii_digit()).then(|| plain(&whole, part))
+}
+
+/// A run of digits or of letters, and what follows it.
+type Token<'t> = (&'t str, &'t str);
+
+fn tokens(text: &str) -> Vec<Token<'_>> {
+    let class = |c: char| (c.is_ascii_digit(), c.is_alphabetic());
+    let mut found = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(|c: char| class(c) != (false, false)) {
+        rest = &rest[at..];
+        let of = rest.chars().next().map(class);
+        let end = rest.find(|c: char| Some(class(c)) != of).unwrap_or(rest.len());
+        let next = rest[end..].find(|c: char| class(c) != (false, false)).map_or(rest.len(), |n| n + end);
+        found.push((&rest[..end], rest[end..next].trim()));
+        rest = &rest[next..];
+    }
+    found
+}
+
+/// Every day in a text.
+pub(crate) fn days(text: &str) -> Vec<Day> {
+    let tokens = tokens(text);
+    let mut found: Vec<Day> = (0..tokens.len()).flat_map(|n| days_at(&tokens[n..])).collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// The days that a text is as a whole, a time of day included.
+pub(crate) fn day(text: &str) -> Vec<Day> {
+    let tokens = tokens(text);
+    let is_number = |n: usize| tokens.get(n).is_some_and(|(token, _)| token.starts_with(|c: char| c.is_ascii_digit()));
+    let is_month = |n: usize| tokens.get(n).is_some_and(|(token, _)| month(token).is_some());
+    if is_number(0) || is_month(0) && is_number(1) { days_at(&tokens) } else { Vec::new() }
+}
+
+/// The days that the first tokens are.
+fn days_at(tokens: &[Token<'_>]) -> Vec<Day> {
+    let (first, sign) = tokens.first().copied().unwrap_or_default();
+    let digits = |n: usize, len: std::ops::RangeInclusive<usize>| -> Option<u32> {
+        let (token, _) = tokens.get(n)?;
+        len.contains(&token.len()).then(|| token.parse().ok()).flatten()
+    };
+    let is_joined =
+        |n: usize| tokens.get(n).is_some_and(|(_, joint)| *joint == sign && ["-", "/", "."].contains(&sign));
+    let mut found = Vec::new();
+    if first.len() == 8 && first.is_ascii() && first.parse::<u32>().is_ok() {
+        let of = |range: std::ops::Range<usize>| first[range].parse().unwrap_or(0);
+        found.extend(Day::new(Some(of(0..4)), of(4..6), of(6..8)));
+    }
+    if let (Some(year), Some(month), Some(day), true) =
+        (digits(0, 4..=4), digits(1, 1..=2), digits(2, 1..=2), is_joined(1))
+    {
+        found.extend(Day::new(Some(year), month, day));
+    }
+    if let (Some(one), Some(other), true) = (digits(0, 1..=2), digits(1, 1..=2), is_joined(0)) {
+        let year = digits(2, 4..=4).or_else(|| digits(2, 2..=2).map(|year| 2000 + year)).filter(|_| is_joined(1));
+        // Without a year, a point may be that of a decimal.
+        if year.is_some()
+            || sign == "/"
+            || tokens.get(1).is_some_and(|(_, after)| after.starts_with('.')) && sign == "."
+        {
+            found.extend(Day::new(year, other, one));
+            found.extend(Day::new(year, one, other).filter(|_| sign != "."));
+        }
+    }
+    let has_ordinal = |n: usize| tokens.get(n).is_some_and(|(token, _)| ["st", "nd", "rd", "th"].contains(token));
+    if let (Some(month), Some(day)) = (month(first), digits(1, 1..=2)) {
+        let year = digits(2 + usize::from(has_ordinal(2)), 4..=4);
+        found.extend(Day::new(year, month, day));
+    }
+    if let Some(day) = digits(0, 1..=2) {
+        let mut at = 1 + usize::from(has_ordinal(1));
+        at += usize::from(tokens.get(at).is_some_and(|(token, _)| *token == "of"));
+        let named = tokens.get(at).and_then(|(token, _)| month(token));
+        found.extend(named.and_then(|month| Day::new(digits(at + 1, 4..=4), month, day)));
+    }
+    found
+}
+
+fn month(word: &str) -> Option<u32> {
+    let is_it = |name: &str| word.len() >= MONTH_LETTERS && name.starts_with(word);
+    let at = MONTHS.iter().position(|name| is_it(name) || word == "sept" && name.starts_with("sept"))?;
+    u32::try_from(at + 1).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every notation of a number is the same number; parts of words and of other numbers are none.
+    #[test]
+    fn numbers_are_compared_by_what_they_are() {
+        let has = |text: &str, number: &str| numbers(text).contains(number);
+        for text in
+            ["1011.50", "1011.5", "1,011.50", "1.011,50", "1 011,50", "1'011.5", "$1,011.50.", "€1011,50", "(1011.50)"]
+        {
+            assert!(has(text, "1011.5"), "{text}: {:?}", numbers(text));
+            assert!(!has(text, "1011") && !has(text, "101150"), "{text}: {:?}", numbers(text));
+        }
+        for text in ["1011", "1,011", "1.011", "1 011", "1011.00", "$1011, please", "2 1 011"] {
+            assert!(has(text, "1011"), "{text}: {:?}", numbers(text));
+        }
+        assert!(has("about 5k", "5000") && has("1.25k", "1250") && has("7 5k", "5000"));
+        assert!(has("1,234,567.80", "1234567.8") && has("-5.0 degrees", "5"));
+        assert!(!has("a1011", "1011") && !has("1011b", "1011") && !has("11011", "1011"));
+        assert_eq!(amount("-1011.50").as_deref(), Some("1011.5"));
+        assert_eq!((amount("1e21"), number("$1,011.50").contains("1011.5")), (None, true));
+        assert!(number("49 17").is_empty() && number("12 abc").is_empty() && !number("1 011").is_empty());
+    }
+
+    /// The same day in several notations; of `05/11` both readings.
+    #[test]
+    fn days_are_compared_by_what_they_are() {
+        let is_in = |text: &str| {
+            days(text).into_iter().any(|one| day("2026-05-11t10:30:00z").into_iter().any(|own| own.may_be(one)))
+        };
+        for text in [
+            "to may 11, 2026", "11 may 2026", "the 11th of may", "11.05.2026", "05/11/2026", "11/05/2026", "2026/5/11",
+            "5/11", "on 11.5.", "may 11th 2026", "20260511", "11-may-2026", "11.05.26", "2026-05-11",
+            "mon, 11 may at ten",
+        ] {
+            assert!(is_in(text), "{text}: {:?}", days(text));
+        }
+        for text in
+            ["may 12, 2026", "may 11, 2025", "11.05 dollars", "11 maybe", "2026-05", "order 11, 2026", "12/11/2026"]
+        {
+            assert!(!is_in(text), "{text}: {:?}", days(text));
+        }
+        assert!(day("order of may 11").is_empty() && !day("may 11, 2026").is_empty());
+    }
+}
