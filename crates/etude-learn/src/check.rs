@@ -9,7 +9,7 @@ use crate::guards::Contrast;
 use crate::program::{Program, StepKind};
 use crate::replay::{End, Kind, compare, replay};
 use crate::substitutes::Substitutes;
-use crate::synth::synthesize;
+use crate::synth::{Write, synthesize};
 use crate::term::{Ref, Source};
 use crate::trace::Trace;
 use crate::value::{Path, at};
@@ -75,7 +75,7 @@ pub(crate) fn learn<'t>(
     contrast: &[&'t Trace],
     substitutes: &Substitutes<'t>,
 ) -> Result<Learned<'t>, Reason> {
-    let write = family.write.as_deref();
+    let write = family.write.as_deref().map(|tool| Write { tool, schema: &family.schema });
     let contrast = &Contrast::new(contrast);
     if !family.folded.is_empty()
         && let Ok(learned) = of_episodes(&family.folded, write, contrast, substitutes)
@@ -88,7 +88,7 @@ pub(crate) fn learn<'t>(
 
 fn of_episodes<'t>(
     episodes: &[Episode<'t>],
-    write: Option<&str>,
+    write: Option<Write<'_>>,
     contrast: &Contrast<'t>,
     substitutes: &Substitutes<'t>,
 ) -> Result<Learned<'t>, Reason> {

@@ -46,6 +46,8 @@ pub(crate) struct Family<'t> {
     pub(crate) name: String,
     /// `None`: the runs only read.
     pub(crate) write: Option<String>,
+    /// The schema of the write's arguments; `null` if it is not known.
+    pub(crate) schema: Value,
     /// One episode for each write.
     pub(crate) episodes: Vec<Episode<'t>>,
     /// The same with all writes of a run in one episode; empty if no run has several.
@@ -85,9 +87,13 @@ pub(crate) fn families<'t>(traces: &[&'t Trace], world: &dyn World) -> Vec<Famil
     }
     let of_writes = writes.into_iter().map(|(tool, episodes)| {
         let folded = fold(&episodes);
-        Family { name: tool.clone(), write: Some(tool), episodes, folded }
+        let schema = world.tool(&tool).map_or(Value::Null, |tool| tool.schema);
+        Family { name: tool.clone(), write: Some(tool), schema, episodes, folded }
     });
-    let of_reads = reads.into_iter().map(|(name, episodes)| Family { name, write: None, episodes, folded: Vec::new() });
+    let of_reads = reads.into_iter().map(|(name, episodes)| {
+        let (schema, folded) = (Value::Null, Vec::new());
+        Family { name, write: None, schema, episodes, folded }
+    });
     let mut all: Vec<Family<'t>> = of_writes.chain(of_reads).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all

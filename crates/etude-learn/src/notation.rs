@@ -3,6 +3,10 @@
 //! Texts are those of [`normal`](etude_core::verbatim::normal). Of an ambiguous notation every reading counts.
 
 use std::collections::BTreeSet;
+use std::ops::{Range, RangeInclusive};
+
+use etude_core::verbatim::normal;
+use serde_json::Value;
 
 /// The first letters of the months.
 const MONTHS: [&str; 12] = [
@@ -16,18 +20,28 @@ const GROUP: usize = 3;
 /// What stands beside an amount, apart from punctuation.
 const CURRENCIES: [char; 5] = ['$', '€', '£', '¥', '₹'];
 
+/// The years in which a value is a point in time and not a number or a name by chance.
+const YEARS: RangeInclusive<u32> = 2001..=2100;
+/// The same in seconds since 1970.
+const SECONDS: Range<f64> = 978_307_200.0..4_133_980_800.0;
+/// Digits of the earliest of them.
+const EPOCH_DIGITS: usize = 9;
+
 /// A day; a text may leave the year out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Day {
     year: Option<u32>,
     month: u32,
     day: u32,
+    /// The year has four digits.
+    is_dated: bool,
 }
 
 impl Day {
     fn new(year: Option<u32>, month: u32, day: u32) -> Option<Self> {
         let is_year = year.is_none_or(|year| (1000..=9999).contains(&year));
-        (is_year && (1..=12).contains(&month) && (1..=31).contains(&day)).then_some(Self { year, month, day })
+        let is_day = is_year && (1..=12).contains(&month) && (1..=31).contains(&day);
+        is_day.then_some(Self { year, month, day, is_dated: year.is_some() })
     }
 
     /// Both may be the same day.
@@ -192,10 +206,41 @@ pub(crate) fn day(text: &str) -> Vec<Day> {
     if is_number(0) || is_month(0) && is_number(1) { days_at(&tokens) } else { Vec::new() }
 }
 
+/// Whether a value is or contains a point in time of this age, such as a date with its year, an epoch, or a time of day as a whole.
+pub(crate) fn has_time(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => number.as_f64().is_some_and(is_epoch),
+        Value::String(text) => {
+            let text = normal(text);
+            let is_dated = |day: &Day| day.is_dated && day.year.is_some_and(|year| YEARS.contains(&year));
+            let is_stamp = |(token, _): &Token<'_>| token.len() >= EPOCH_DIGITS && token.parse().is_ok_and(is_epoch);
+            days(&text).iter().any(is_dated) || tokens(&text).iter().any(is_stamp) || is_month_or_time(&text)
+        }
+        Value::Array(items) => items.iter().any(has_time),
+        _ => false,
+    }
+}
+
+/// `2026-11`, `10:30`, `10:30:00z`.
+fn is_month_or_time(text: &str) -> bool {
+    let numbers: Vec<&str> = text.trim_end_matches('z').split(['-', ':', '.', '+']).collect();
+    let has = |n: usize, range: RangeInclusive<u32>, len: usize| {
+        numbers.get(n).is_some_and(|part| part.len() == len && part.parse().is_ok_and(|one| range.contains(&one)))
+    };
+    let is_month = numbers.len() == 2 && text.contains('-') && has(0, YEARS, 4) && has(1, 1..=12, 2);
+    let is_time = text.as_bytes().get(2) == Some(&b':') && has(0, 0..=23, 2) && has(1, 0..=59, 2);
+    is_month || is_time
+}
+
+/// Seconds or milliseconds of this age.
+fn is_epoch(number: f64) -> bool {
+    SECONDS.contains(&number) || SECONDS.contains(&(number / 1000.0))
+}
+
 /// The days that the first tokens are.
 fn days_at(tokens: &[Token<'_>]) -> Vec<Day> {
     let (first, sign) = tokens.first().copied().unwrap_or_default();
-    let digits = |n: usize, len: std::ops::RangeInclusive<usize>| -> Option<u32> {
+    let digits = |n: usize, len: RangeInclusive<usize>| -> Option<u32> {
         let (token, _) = tokens.get(n)?;
         len.contains(&token.len()).then(|| token.parse().ok()).flatten()
     };
@@ -203,7 +248,7 @@ fn days_at(tokens: &[Token<'_>]) -> Vec<Day> {
         |n: usize| tokens.get(n).is_some_and(|(_, joint)| *joint == sign && ["-", "/", "."].contains(&sign));
     let mut found = Vec::new();
     if first.len() == 8 && first.is_ascii() && first.parse::<u32>().is_ok() {
-        let of = |range: std::ops::Range<usize>| first[range].parse().unwrap_or(0);
+        let of = |range: Range<usize>| first[range].parse().unwrap_or(0);
         found.extend(Day::new(Some(of(0..4)), of(4..6), of(6..8)));
     }
     if let (Some(year), Some(month), Some(day), true) =
@@ -212,14 +257,16 @@ fn days_at(tokens: &[Token<'_>]) -> Vec<Day> {
         found.extend(Day::new(Some(year), month, day));
     }
     if let (Some(one), Some(other), true) = (digits(0, 1..=2), digits(1, 1..=2), is_joined(0)) {
-        let year = digits(2, 4..=4).or_else(|| digits(2, 2..=2).map(|year| 2000 + year)).filter(|_| is_joined(1));
+        let short = digits(2, 2..=2).map(|year| 2000 + year).filter(|_| is_joined(1));
+        let year = digits(2, 4..=4).filter(|_| is_joined(1)).or(short);
         // Without a year, a point may be that of a decimal.
         if year.is_some()
             || sign == "/"
             || tokens.get(1).is_some_and(|(_, after)| after.starts_with('.')) && sign == "."
         {
-            found.extend(Day::new(year, other, one));
-            found.extend(Day::new(year, one, other).filter(|_| sign != "."));
+            let both = [Day::new(year, other, one), Day::new(year, one, other).filter(|_| sign != ".")];
+            found
+                .extend(both.into_iter().flatten().map(|day| Day { is_dated: day.is_dated && short.is_none(), ..day }));
         }
     }
     let has_ordinal = |n: usize| tokens.get(n).is_some_and(|(token, _)| ["st", "nd", "rd", "th"].contains(token));
@@ -244,6 +291,8 @@ fn month(word: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     /// Every notation of a number is the same number; parts of words and of other numbers are none.
@@ -285,6 +334,30 @@ mod tests {
         {
             assert!(!is_in(text), "{text}: {:?}", days(text));
         }
+        assert!(days("5/11/26").iter().all(|day| !day.is_dated));
         assert!(day("order of may 11").is_empty() && !day("may 11, 2026").is_empty());
+    }
+
+    /// Points in time are seen in every form; names, versions and other numbers are none.
+    #[test]
+    fn points_in_time_are_seen() {
+        for text in [
+            "2026-11-28", "2026-11-28T10:30:00Z", "Paid on 2026-11-28.", "Nov 28, 2026", "11/28/2026", "2026-11",
+            "10:30", "10:30:05.5Z", "1764000000", "at 1764000000123",
+        ] {
+            assert!(has_time(&json!(text)), "{text}");
+        }
+        for text in [
+            "1.12.26", "gold", "12/24", "ORD-2026", "W-20991", "5551234", "9641764000", "2026", "1850-01-01", "may 3",
+            "10:75", "",
+        ] {
+            assert!(!has_time(&json!(text)), "{text}");
+        }
+        assert!(
+            has_time(&json!(1_764_000_000))
+                && has_time(&json!(1_764_000_000_123_u64))
+                && has_time(&json!(["2026-11-28"]))
+        );
+        assert!(!has_time(&json!(42)) && !has_time(&json!(true)) && !has_time(&json!(17_640_000_000_i64)));
     }
 }

@@ -26,6 +26,14 @@ use crate::value::{Collection, Path, is_scalar};
 pub(crate) use assemble::{ALLOWED, Assembly, OPEN_HOLE};
 pub(crate) use reads::is_mostly;
 
+/// The tool that a family writes with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Write<'f> {
+    pub(crate) tool: &'f str,
+    /// Of its arguments; `null` if it is not known.
+    pub(crate) schema: &'f Value,
+}
+
 /// An argument whose binding is searched.
 #[derive(Debug, Clone)]
 pub(crate) struct Var {
@@ -133,6 +141,8 @@ pub(crate) struct Synth<'a, 't> {
     pub(crate) substitutes: &'a Substitutes<'t>,
     /// Keys of variables that have lost all derived expressions (2.8 b).
     pub(crate) banned: &'a BTreeSet<String>,
+    /// The schema of the write's arguments.
+    pub(crate) schema: &'a Value,
     pub(crate) vars: Vec<Var>,
     pub(crate) nodes: Vec<Node>,
     pub(crate) bindings: BTreeMap<usize, Binding>,
@@ -143,7 +153,7 @@ pub(crate) struct Synth<'a, 't> {
 /// The program for these episodes; `None`: there is none, because a read that must stay cannot be reached.
 pub(crate) fn synthesize<'t>(
     episodes: &[Episode<'t>],
-    write: Option<&str>,
+    write: Option<Write<'_>>,
     contrast: &Contrast<'t>,
     substitutes: &Substitutes<'t>,
     banned: &BTreeSet<String>,
@@ -153,20 +163,21 @@ pub(crate) fn synthesize<'t>(
         contrast,
         substitutes,
         banned,
+        schema: write.map_or(&Value::Null, |write| write.schema),
         vars: Vec::new(),
         nodes: Vec::new(),
         bindings: BTreeMap::new(),
         roles: BTreeSet::new(),
     };
-    if let Some(tool) = write {
-        synth.write_vars(tool)?;
+    if let Some(write) = write {
+        synth.write_vars(write.tool)?;
         synth.has_constant_commands().then_some(())?;
     }
     synth.align();
     synth.keep_roles(write.is_none())?;
     synth.bind();
     synth.has_words_of_origin().then_some(())?;
-    synth.assemble(write)
+    synth.assemble(write.map(|write| write.tool))
 }
 
 impl<'t> Synth<'_, 't> {

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::expressions::{Candidate, is_same};
 use super::{Binding, Bound, Choice, NodeKind, Synth};
 use crate::episode::leaves;
+use crate::notation::has_time;
 use crate::program::Of;
 use crate::term::{Func, Ref, Source, Term};
 use crate::value::{Path, at, fields, is_scalar};
@@ -53,7 +54,7 @@ impl Synth<'_, '_> {
             let value = self.vars[var].values.first().cloned().flatten();
             if self.vars[var].argument.tool == shell::TOOL
                 && self.vars[var].name == shell::COMMAND
-                && let Some(value) = value
+                && let Some(value) = value.filter(|value| !has_time(value))
             {
                 let (bound, alternatives) = (Bound::Term(Term::Const(value)), Vec::new());
                 self.bindings.insert(var, Binding { bound, alternatives, why: "only_alternative" });
@@ -175,6 +176,7 @@ impl Synth<'_, '_> {
             let Some(first) = values.first() else { continue };
             let is_constant = values.iter().all(|value| is_same(first, value));
             let bound = match is_constant {
+                true if self.is_stale(var, first) => None,
                 true => Some(Bound::Term(Term::Const((*first).clone()))),
                 false => self.branch(var),
             };
@@ -185,6 +187,12 @@ impl Synth<'_, '_> {
             }
         }
         false
+    }
+
+    /// A point in time that the runs had in common is past when the pipeline runs, unless the tool takes nothing else.
+    fn is_stale(&self, var: usize, value: &Value) -> bool {
+        let argument = &self.vars[var].argument;
+        has_time(value) && !(self.vars[var].of_write() && is_fixed(self.schema, &argument.path, value))
     }
 
     fn bind_question(&mut self) -> bool {
@@ -226,7 +234,8 @@ impl Synth<'_, '_> {
             }
         }
         let requests: BTreeSet<&str> = self.episodes.iter().map(|episode| episode.digest.as_str()).collect();
-        let is_closed = requests.len() >= SEEN_PER_VALUE * values.len() && values.iter().all(is_scalar);
+        let is_fit = |value: &Value| is_scalar(value) && !self.is_stale(var, value);
+        let is_closed = requests.len() >= SEEN_PER_VALUE * values.len() && values.iter().all(is_fit);
         values.sort_by_key(Value::to_string);
         let is_none = |value: &Value| value == "none";
         (is_closed && !values.iter().any(is_none)).then(|| Bound::Enumerate { values, always: true })
@@ -239,6 +248,7 @@ impl Synth<'_, '_> {
         for seed in self.seeds(6, &|n| self.vars[var].values[n].is_some()) {
             let value = self.vars[var].values[seed].as_ref()?;
             let mut found = vec![Term::Const(value.clone())];
+            found.retain(|_| !self.is_stale(var, value));
             for node in (0..self.nodes.len()).filter(|n| self.is_open_to(*n, var, &is_known)) {
                 let paths =
                     self.nodes[node].values[seed].iter().flat_map(|result| fields(result, &|inner| inner == value));
@@ -342,6 +352,16 @@ impl Synth<'_, '_> {
             elements.iter().any(is_it)
         })
     }
+}
+
+/// Whether the schema of an argument names a value (`enum`, `const`).
+fn is_fixed(schema: &Value, path: &[String], value: &Value) -> bool {
+    let Some((name, below)) = path.split_first() else {
+        let has = |schema: &Value| schema["enum"].as_array().is_some_and(|all| all.contains(value));
+        return has(schema) || schema.get("const") == Some(value);
+    };
+    let inner = if name.parse::<usize>().is_ok() { &schema["items"] } else { &schema["properties"][name.as_str()] };
+    is_fixed(inner, below, value)
 }
 
 fn chosen(found: Vec<Candidate>) -> Option<Binding> {

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::{Bound, NodeKind, Synth, is_mostly};
+use crate::notation::has_time;
 use crate::term::{Func, List, Op, Part, Ref, Source, Term};
 use crate::text::proves;
 use crate::value::{Collection, Path, at, fields, is_nameable, is_scalar};
@@ -200,6 +201,10 @@ impl Synth<'_, '_> {
         let mut parts = vec![Part::Plain(text.to_owned())];
         for (reference, value) in &sources {
             parts = parts.into_iter().flat_map(|part| split(part, reference, value)).collect();
+        }
+        let is_stale = |part: &Part| matches!(part, Part::Plain(text) if has_time(&text.as_str().into()));
+        if parts.iter().any(is_stale) {
+            return None;
         }
         let uses = parts.iter().filter(|part| matches!(part, Part::Ref(_))).count();
         let plain: usize = parts.iter().map(|part| if let Part::Plain(text) = part { text.len() } else { 0 }).sum();

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{Node, NodeKind, Synth, Var, shaped};
 use crate::episode::{is_made_up, leaves};
+use crate::notation::has_time;
 use crate::program::{Argument, Of};
 use crate::term::{Ref, Source, Term};
 use crate::text::proves;
@@ -178,7 +179,7 @@ impl<'t> Synth<'_, 't> {
         }
         let calls = self.episodes.iter().flat_map(|episode| &episode.reads).filter(|call| call.tool == tool);
         let is_free = proves(value) || !self.episodes.iter().all(|episode| episode.said.may_have(value));
-        if is_free && calls.into_iter().all(|call| at(&call.arguments, path) == Some(value)) {
+        if is_free && !has_time(value) && calls.into_iter().all(|call| at(&call.arguments, path) == Some(value)) {
             push(4, Term::Const(value.clone()));
         }
         terms.sort_by_key(|(rank, _)| *rank);

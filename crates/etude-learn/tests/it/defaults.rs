@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::shop::{Run, User, binding, one};
+use crate::shop::{Run, Shop, User, binding, learned, one};
 
 /// A run that pays an order; `words` and the result have the amount in their own ways.
 fn paying(n: usize, words: &str, arguments: &Value, result: &Value) -> Run {
@@ -59,5 +59,43 @@ fn a_day_in_another_notation_is_not_derived() {
         let unsaid = [run(1, "it"), run(2, "it"), run(3, "it"), run(4, "it")];
         assert_eq!(source(&unsaid), "result");
         assert_eq!(source(&[run(1, &day(21)), run(2, "it"), run(3, "it"), run(4, "it")]), "question", "{}", day(21));
+    }
+}
+
+/// Trap 13: a point in time that all runs had in common is past when the pipeline runs, whatever it is in: it is an open hole.
+#[test]
+fn a_point_in_time_is_not_a_constant() {
+    let run = |n: usize, value: &Value, words: &str| paying(n, words, &json!({"at": value}), &json!({}));
+    let runs = |value: &Value, words: &str| -> Vec<Run> { (0..4).map(|n| run(n, value, words)).collect() };
+    let values = [
+        json!("2026-11-28"),
+        json!("2026-11-28T10:30:00Z"),
+        json!(1_764_000_000),
+        json!(1_764_000_000_123_u64),
+        json!("10:30"),
+    ];
+    for value in &values {
+        assert_eq!(one(&runs(value, "it")).holes[0].set, Value::Null, "{value}");
+    }
+    let words = json!("closed on 2026-11-28");
+    assert_eq!(one(&runs(&words, "it")).holes[0].set, Value::Null);
+    let composed: Vec<Run> =
+        (0..4).map(|n| run(n, &json!(format!("{} of 2026-11-28", User(n).order(0))), "it")).collect();
+    assert_eq!(one(&composed).holes[0].set, Value::Null);
+    // Seen three times each, and still past.
+    let several: Vec<Run> = (0..8).map(|n| run(n, &json!(format!("2026-11-2{}", n % 2)), "it")).collect();
+    assert_eq!(one(&several).holes[0].set, Value::Null);
+    assert_eq!(binding(&one(&runs(&json!("gold"), "it")), "/at").0, "constant");
+    assert_eq!(binding(&one(&runs(&values[0], "it on 2026-11-28")), "/at").0, "input");
+}
+
+/// Trap 13: what the schema of the tool names is no point in time of a run.
+#[test]
+fn a_point_in_time_of_the_schema_is_a_constant() {
+    let runs: Vec<Run> = (0..4).map(|n| paying(n, "it", &json!({"at": "2030-01-01"}), &json!({}))).collect();
+    for schema in [json!({"enum": ["2030-01-01", "2031-01-01"]}), json!({"const": "2030-01-01"})] {
+        let shop = Shop { schema: json!({"properties": {"at": schema}}), ..Shop::default() };
+        let found = learned(&runs, &shop);
+        assert_eq!(binding(&found.candidates[0], "/at").0, "constant");
     }
 }
