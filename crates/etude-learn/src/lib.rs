@@ -12,6 +12,7 @@
 //! | `synth` | aligned reads, bound arguments, and the steps that follow |
 //! | `commands` | command lines that are the same up to whole words |
 //! | `guards`, `replay`, `check` | conditions that are violated elsewhere; programs on recorded results; what a candidate must pass |
+//! | `slots` | requests with their values replaced |
 //! | `files` | the files of a candidate |
 
 mod check;
@@ -23,6 +24,7 @@ mod notation;
 mod program;
 mod replay;
 mod select;
+mod slots;
 mod substitutes;
 mod synth;
 mod term;

@@ -2,12 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
-
 use super::pipeline::Wording;
 use crate::episode::Episode;
 use crate::program::Program;
-use crate::text::{plain, proves};
+use crate::slots::{named, replaced, texts};
 
 /// How many requests are triggers.
 const MAX_TRIGGERS: usize = 5;
@@ -66,51 +64,4 @@ fn slotted(program: &Program, episode: &Episode<'_>) -> String {
         None => text,
         Some((at, _)) => text[..at].rsplit_once(' ').map_or(&text[..at], |(head, _)| head).to_owned(),
     }
-}
-
-fn texts(value: &Value) -> Vec<String> {
-    match value {
-        Value::Array(items) => items.iter().flat_map(texts).collect(),
-        value if proves(value) => vec![plain(value)],
-        _ => Vec::new(),
-    }
-}
-
-/// Values of results that name something: a user's words may have them as well.
-fn named(value: &Value, name: &str, slots: &mut Vec<(String, String)>) {
-    match value {
-        Value::Object(members) => members.iter().for_each(|(name, inner)| named(inner, name, slots)),
-        Value::Array(items) => items.iter().for_each(|inner| named(inner, name, slots)),
-        Value::String(text) => {
-            let is_name = text.contains(|c: char| c.is_ascii_digit() || c == '@') || text.contains(' ');
-            if is_name && proves(value) && text.chars().count() <= 60 {
-                slots.push((text.clone(), name.to_owned()));
-            }
-        }
-        _ => {}
-    }
-}
-
-/// Replaces whole occurrences, without case, outside slots.
-fn replaced(text: &str, value: &str, slot: &str) -> String {
-    if value.trim().is_empty() {
-        return text.to_owned();
-    }
-    let (lower, wanted) = (text.to_ascii_lowercase(), value.to_ascii_lowercase());
-    let mut out = String::new();
-    let mut done = 0;
-    for (at, _) in lower.match_indices(&wanted) {
-        let (before, after) = (&text[..at], &text[at + wanted.len()..]);
-        let is_part = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
-        let is_in_slot = before.rfind('{') > before.rfind('}') && before.contains('{');
-        let is_bound = is_part(wanted.chars().next()) && is_part(before.chars().next_back())
-            || is_part(wanted.chars().next_back()) && is_part(after.chars().next());
-        if at < done || is_bound || is_in_slot {
-            continue;
-        }
-        out.push_str(&text[done..at]);
-        out.push_str(slot);
-        done = at + wanted.len();
-    }
-    out + &text[done..]
 }

@@ -10,6 +10,7 @@ use super::{Binding, Bound, Choice, NodeKind, Synth};
 use crate::episode::leaves;
 use crate::notation::has_time;
 use crate::program::Of;
+use crate::slots::skeleton;
 use crate::term::{Func, Ref, Source, Term};
 use crate::value::{Path, at, fields, is_scalar};
 
@@ -241,8 +242,12 @@ impl Synth<'_, '_> {
         (is_closed && !values.iter().any(is_none)).then(|| Bound::Enumerate { values, always: true })
     }
 
-    /// Up to three expressions, each for runs of two requests, distinguished by an earlier output (2.3).
+    /// Up to three expressions, each for runs of two requests, distinguished by an earlier output (2.3). A truth
+    /// value differs as many fields do by chance.
     fn branch(&self, var: usize) -> Option<Bound> {
+        if self.vars[var].values.iter().flatten().any(Value::is_boolean) {
+            return None;
+        }
         let is_known = |n: usize| self.bindings.contains_key(&n);
         let mut terms: Vec<Term> = Vec::new();
         for seed in self.seeds(6, &|n| self.vars[var].values[n].is_some()) {
@@ -270,7 +275,17 @@ impl Synth<'_, '_> {
             rest.retain(|n| !runs.contains(n));
             branches.push((term.clone(), runs));
         }
-        (rest.is_empty() && branches.len() > 1).then(|| self.distinguished(var, &branches, &is_known)).flatten()
+        let is_branched = rest.is_empty() && branches.len() > 1 && self.is_asked_alike(var, &branches);
+        is_branched.then(|| self.distinguished(var, &branches, &is_known)).flatten()
+    }
+
+    /// Whether the requests of all branches are the same up to the values in them. Otherwise the users may have said which they mean,
+    /// and an output that has differed in the same way is a coincidence.
+    fn is_asked_alike(&self, var: usize, branches: &[(Term, BTreeSet<usize>)]) -> bool {
+        let skeleton = |n: &usize| skeleton(&self.episodes[*n], self.vars[var].values[*n].as_ref());
+        let mut all = branches.iter().map(|(_, runs)| runs.iter().map(skeleton).collect::<BTreeSet<String>>());
+        let first = all.next();
+        all.all(|other| first.as_ref() == Some(&other))
     }
 
     fn distinguished(

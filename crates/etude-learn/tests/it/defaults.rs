@@ -14,7 +14,7 @@ fn paying(n: usize, words: &str, arguments: &Value, result: &Value) -> Run {
             whole[name.as_str()] = value.clone();
         }
     }
-    Run::new(n, &format!("I am {}. Pay {words} for {}", user.email(), user.order(0)))
+    Run::new(n, &format!("Pay {words} for {}", user.order(0)))
         .call("get_order", json!({"order_id": user.order(0)}), order)
         .call("pay_order", call, json!("ok"))
 }
@@ -98,4 +98,37 @@ fn a_point_in_time_of_the_schema_is_a_constant() {
         let found = learned(&runs, &shop);
         assert_eq!(binding(&found.candidates[0], "/at").0, "constant");
     }
+}
+
+/// L-26: values that requests themselves name are asked, whatever else differs in the same way.
+#[test]
+fn requests_that_differ_make_no_branch() {
+    let run = |n: usize, words: &str, to: &str| {
+        paying(n, words, &json!({"to": to}), &json!({"newsletter": to == "card", "kind": format!("kind_{to}_x")}))
+    };
+    let apart: Vec<Run> = (0..8)
+        .map(|n| if n % 2 == 0 { run(n, "my money back", "card") } else { run(n, "a credit note", "voucher") })
+        .collect();
+    let candidate = one(&apart);
+    assert_eq!(
+        (binding(&candidate, "/to").0.as_str(), &candidate.holes[0].set),
+        ("question", &json!(["card", "voucher"]))
+    );
+    let few = one(&apart[..4]);
+    assert_eq!(few.holes[0].set, Value::Null);
+    let alike: Vec<Run> = (0..8).map(|n| run(n, "it", ["card", "voucher"][n % 2])).collect();
+    assert_eq!(binding(&one(&alike), "/to").0, "computed");
+}
+
+/// Trap 13: a truth value is not the opposite of another one by what runs had.
+#[test]
+fn a_truth_value_is_not_a_branch() {
+    let run = |n: usize| {
+        let is_on = n.is_multiple_of(2);
+        paying(n, if is_on { "lamp on" } else { "lamp off" }, &json!({"on": is_on}), &json!({"was_on": !is_on}))
+    };
+    let candidate = one(&(0..8).map(run).collect::<Vec<_>>());
+    assert_eq!(candidate.holes[0].set, json!([false, true]));
+    let few = one(&(0..4).map(run).collect::<Vec<_>>());
+    assert_eq!(few.holes[0].set, Value::Null);
 }

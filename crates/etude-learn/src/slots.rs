@@ -1,0 +1,69 @@
+//! Slots: requests with their values replaced (2.9).
+
+use etude_core::verbatim::normal;
+use serde_json::Value;
+
+use crate::episode::Episode;
+use crate::text::{plain, proves};
+
+/// The words of a user around the values that calls have: requests with the same ones ask for the same. `own` is not replaced.
+pub(crate) fn skeleton(episode: &Episode<'_>, own: Option<&Value>) -> String {
+    let mut slots: Vec<(String, String)> = Vec::new();
+    for call in episode.writes.iter().chain(&episode.reads) {
+        let arguments = crate::episode::leaves(&call.arguments).into_iter().filter(|(_, value)| Some(value) != own);
+        slots.extend(arguments.flat_map(|(_, value)| texts(&value)).map(|text| (text, String::new())));
+        named(&call.result, "", &mut slots);
+    }
+    slots.retain(|(value, _)| own.is_none_or(|own| plain(own) != *value));
+    slots.sort_by(|a, b| b.0.len().cmp(&a.0.len()).then_with(|| a.cmp(b)));
+    slots.dedup();
+    slots.iter().fold(episode.said.as_str().to_owned(), |text, (value, _)| replaced(&text, &normal(value), "{}"))
+}
+
+/// A value as texts that prove something.
+pub(crate) fn texts(value: &Value) -> Vec<String> {
+    match value {
+        Value::Array(items) => items.iter().flat_map(texts).collect(),
+        value if proves(value) => vec![plain(value)],
+        _ => Vec::new(),
+    }
+}
+
+/// Values of results that name something: a user's words may have them as well.
+pub(crate) fn named(value: &Value, name: &str, slots: &mut Vec<(String, String)>) {
+    match value {
+        Value::Object(members) => members.iter().for_each(|(name, inner)| named(inner, name, slots)),
+        Value::Array(items) => items.iter().for_each(|inner| named(inner, name, slots)),
+        Value::String(text) => {
+            let is_name = text.contains(|c: char| c.is_ascii_digit() || c == '@') || text.contains(' ');
+            if is_name && proves(value) && text.chars().count() <= 60 {
+                slots.push((text.clone(), name.to_owned()));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Replaces whole occurrences, without case, outside slots.
+pub(crate) fn replaced(text: &str, value: &str, slot: &str) -> String {
+    if value.trim().is_empty() {
+        return text.to_owned();
+    }
+    let (lower, wanted) = (text.to_ascii_lowercase(), value.to_ascii_lowercase());
+    let mut out = String::new();
+    let mut done = 0;
+    for (at, _) in lower.match_indices(&wanted) {
+        let (before, after) = (&text[..at], &text[at + wanted.len()..]);
+        let is_part = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+        let is_in_slot = before.rfind('{') > before.rfind('}') && before.contains('{');
+        let is_bound = is_part(wanted.chars().next()) && is_part(before.chars().next_back())
+            || is_part(wanted.chars().next_back()) && is_part(after.chars().next());
+        if at < done || is_bound || is_in_slot {
+            continue;
+        }
+        out.push_str(&text[done..at]);
+        out.push_str(slot);
+        done = at + wanted.len();
+    }
+    out + &text[done..]
+}
