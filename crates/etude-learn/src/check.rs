@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::episode::{Episode, Family};
 use crate::guards::Contrast;
 use crate::program::{Program, StepKind};
-use crate::replay::{End, Kind, compare, replay};
+use crate::replay::{End, Kind, compare, compare_part, replay};
 use crate::substitutes::Substitutes;
 use crate::synth::{Write, synthesize};
 use crate::term::{Ref, Source};
@@ -121,7 +121,7 @@ fn of_episodes<'t>(
             && episodes.iter().all(|one| compare(&program, one) != Kind::Disagreed)
             && episodes.iter().all(|one| is_refused(&program, one))
             && training.iter().take(4).all(|one| follows_changes(&program, one));
-        let is_useful = program.is_open() || episodes.iter().any(|one| compare(&program, one) == Kind::Agreed);
+        let is_useful = program.is_open() || episodes.iter().any(|one| compare_part(&program, one) == Kind::Agreed);
         return match is_sound && is_useful {
             true => Ok(Learned { program, episodes: episodes.to_vec(), leave_one_out: counts }),
             false => Err(Reason::CheckFailed),

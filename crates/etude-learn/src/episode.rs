@@ -1,6 +1,7 @@
 //! Episodes (2.2): a write with the reads before it, or a run that only read; and families of them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use serde_json::Value;
 
@@ -23,9 +24,22 @@ pub(crate) struct Episode<'t> {
     pub(crate) reads: Vec<&'t Call>,
     /// Empty for a run that only read.
     pub(crate) writes: Vec<&'t Call>,
+    /// All writes of the run that succeeded.
+    pub(crate) of_run: Rc<[&'t Call]>,
 }
 
 impl Episode<'_> {
+    /// The run made no other writes. If it did, a pipeline with these alone does a part of what was asked, and the question before the
+    /// write must refuse it.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.writes.len() == self.of_run.len()
+    }
+
+    /// The right answer to the question before the write (2.7).
+    pub(crate) fn permission(&self) -> &'static str {
+        if self.is_whole() { "yes" } else { "no" }
+    }
+
     /// The result of a read with these arguments, as it was last before the write.
     pub(crate) fn recorded(&self, tool: &str, arguments: &Value) -> Option<&Value> {
         self.recorded_after(tool, arguments, 0).map(|(_, result)| result)
@@ -107,7 +121,8 @@ fn of_trace<'t>(trace: &'t Trace, world: &dyn World) -> Vec<Episode<'t>> {
     let mut found = Vec::new();
     let episode = |texts: &[String], reads: &[&'t Call], writes: Vec<&'t Call>| {
         let said = Said::new(texts.iter().map(String::as_str));
-        Episode { trace, digest: digest.clone(), said, reads: reads.to_vec(), writes }
+        let of_run = writes.clone().into();
+        Episode { trace, digest: digest.clone(), said, reads: reads.to_vec(), writes, of_run }
     };
     for event in &trace.events {
         match event {
@@ -123,6 +138,8 @@ fn of_trace<'t>(trace: &'t Trace, world: &dyn World) -> Vec<Episode<'t>> {
             _ => {}
         }
     }
+    let of_run: Rc<[&Call]> = found.iter().flat_map(|episode| episode.writes.iter().copied()).collect();
+    found.iter_mut().for_each(|episode| episode.of_run = Rc::clone(&of_run));
     if found.is_empty() {
         let has_write = trace.calls().any(|call| world.tool(&call.tool).is_none_or(|tool| tool.class == Class::Writes));
         // A run whose writes failed has no goal that only reads.

@@ -50,7 +50,7 @@ pub(crate) fn write(candidate: &mut Candidate, learned: &Learned<'_>, world: &dy
     let mut evaluations = BTreeSet::new();
     let mut ends: BTreeMap<String, usize> = BTreeMap::new();
     for episode in one_per_request(&learned.episodes) {
-        let replay = replay(&learned.program, episode, "yes", &|_, _| None);
+        let replay = replay(&learned.program, episode, episode.permission(), &|_, _| None);
         let evaluated = replay.evaluations().map(|(call, output)| Evaluation {
             call: redaction.value(&call).to_string(),
             output: redaction.value(output).to_string(),

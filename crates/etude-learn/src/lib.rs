@@ -253,8 +253,9 @@ fn candidate(family: &Family<'_>, found: &check::Learned<'_>, world: &dyn World)
 
 /// Where a run leaves the pipeline, with the arguments that it would have needed.
 fn difference(program: &Program, episode: &episode::Episode<'_>) -> Value {
-    let expected: Vec<&Value> = episode.writes.iter().map(|write| &write.arguments).collect();
-    match replay(program, episode, "yes", &|_, _| None).end {
+    let of_run = if episode.is_whole() { &episode.writes[..] } else { &episode.of_run };
+    let expected: Vec<&Value> = of_run.iter().map(|write| &write.arguments).collect();
+    match replay(program, episode, episode.permission(), &|_, _| None).end {
         End::Deviated { step, reason } => {
             let first = || program.rows.iter().find(|row| row.step == step).map(|row| &row.argument);
             let open = || program.holes.iter().find(|hole| hole.set.is_null()).map(|hole| &hole.argument);

@@ -108,8 +108,16 @@ pub(crate) enum Kind {
     Disagreed,
 }
 
-/// How a program compares with a run.
+/// How a program compares with a run. Of one that made other writes as well, the question before the write leaves the pipeline.
 pub(crate) fn compare(program: &Program, episode: &Episode<'_>) -> Kind {
+    match compare_part(program, episode) {
+        Kind::Agreed if !episode.is_whole() => Kind::FellBack,
+        kind => kind,
+    }
+}
+
+/// How a program compares with the writes of its family alone: the part of a run that it is learned from.
+pub(crate) fn compare_part(program: &Program, episode: &Episode<'_>) -> Kind {
     match replay(program, episode, "yes", &|_, _| None).end {
         End::Deviated { .. } => Kind::FellBack,
         End::Answered if episode.writes.is_empty() => Kind::Agreed,

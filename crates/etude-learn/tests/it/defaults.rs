@@ -1,4 +1,5 @@
-//! What is not filled in without the user's words: values in other notations, dates, and values that requests differ in.
+//! What is not filled in without the user's words: values in other notations, dates, and values that requests differ in. What is not
+//! counted: a part of what a run did.
 
 use serde_json::{Value, json};
 
@@ -131,4 +132,38 @@ fn a_truth_value_is_not_a_branch() {
     assert_eq!(candidate.holes[0].set, json!([false, true]));
     let few = one(&(0..4).map(run).collect::<Vec<_>>());
     assert_eq!(few.holes[0].set, Value::Null);
+}
+
+/// Trap 8, 2.10: a pipeline that makes one of two writes of a run does not do what was asked. It is learned from the run, and falls back.
+#[test]
+fn a_part_of_a_run_is_not_agreed() {
+    let both = |n: usize| {
+        let user = User(n);
+        paying(n, "and tag it", &json!({}), &json!({})).call(
+            "tag_order",
+            json!({"order_id": user.order(0)}),
+            json!("ok"),
+        )
+    };
+    let found = learned(&(0..4).map(both).collect::<Vec<_>>(), &Shop::default());
+    assert_eq!(found.candidates.len(), 2);
+    for candidate in &found.candidates {
+        let counts = candidate.leave_one_out;
+        assert_eq!((counts.agreed, counts.fell_back, candidate.not_covered.len()), (0, 4, 4), "{}", candidate.name);
+    }
+    let alone = |n: usize| paying(n, "it", &json!({}), &json!({}));
+    let runs = [alone(0), alone(1), alone(2), both(3), both(4)];
+    let found = learned(&runs, &Shop::default());
+    let candidate = &found.candidates[0];
+    assert_eq!((candidate.family.as_str(), candidate.covers.len(), candidate.requests), ("pay_order", 3, 5));
+    assert_eq!((candidate.leave_one_out.agreed, candidate.leave_one_out.fell_back), (3, 2));
+    let difference = &candidate.not_covered[0]["difference"];
+    assert_eq!((&difference["got"], difference["expected"].as_array().map(Vec::len)), (&json!("not_allowed"), Some(2)));
+    let case = candidate.not_covered[0]["digest"]
+        .as_str()
+        .and_then(|digest| candidate.files.get(&format!("tests/{digest}.yaml")));
+    assert!(
+        case.is_some_and(|case| case.contains("reason: not_allowed") && case.contains("allowed: \"no\"")),
+        "{case:?}"
+    );
 }
