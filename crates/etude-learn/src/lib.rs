@@ -50,6 +50,9 @@ use program::{Program, StepKind};
 use replay::{End, Kind, compare, replay};
 use substitutes::Substitutes;
 
+/// The name of a pipeline whose family has no letter or digit of ASCII.
+const NAMELESS: &str = "pipeline";
+
 /// What was learned.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Learned {
@@ -148,7 +151,9 @@ pub fn learn(traces: &[Trace], world: &dyn World, only: Option<&str>) -> Learned
         candidates: Vec::new(),
     };
     let substitutes = Substitutes::new(&selected.usable, world);
-    for family in episode::families(&selected.usable, world) {
+    let families = episode::families(&selected.usable, world);
+    let names = names_of(&families, world);
+    for family in families {
         if only.is_some_and(|name| name != family.name) {
             continue;
         }
@@ -164,9 +169,8 @@ pub fn learn(traces: &[Trace], world: &dyn World, only: Option<&str>) -> Learned
         } else {
             check::learn(&family, &contrast, &substitutes)
                 .map(|found| {
-                    let candidate = candidate(&family, &found, world);
-                    let name = candidate.name.clone();
-                    learned.candidates.push(candidate);
+                    let name = names.get(&family.name).cloned().unwrap_or_default();
+                    learned.candidates.push(candidate(&name, &family, &found, world));
                     name
                 })
                 .map_err(|reason| match reason {
@@ -193,8 +197,24 @@ fn excluded(family: &Family<'_>, world: &dyn World) -> Vec<String> {
     needed.map(|(tool, _)| tool.to_owned()).filter(|tool| world.is_excluded(tool)).collect()
 }
 
-/// The name of a family as a pipeline (1.4).
-fn name_of(family: &str, world: &dyn World) -> String {
+/// The names of families as pipelines, in the order of the families: each has its own, and keeps the one that it has (1.4).
+fn names_of(families: &[Family<'_>], world: &dyn World) -> BTreeMap<String, String> {
+    let mut given = BTreeSet::new();
+    let mut names = BTreeMap::new();
+    for Family { name: family, .. } in families {
+        let base = base_of(family);
+        let all = || std::iter::once(base.clone()).chain((2..).map(|n| format!("{base}-{n}")));
+        let own = all().take(families.len() + 1).find(|name| world.is_own(name, family) && !given.contains(name));
+        let free = || all().find(|name| !world.is_taken(name, family) && !given.contains(name));
+        let Some(name) = own.or_else(free) else { continue };
+        given.insert(name.clone());
+        names.insert(family.clone(), name);
+    }
+    names
+}
+
+/// The name of a family with letters and digits of ASCII alone.
+fn base_of(family: &str) -> String {
     let mut name = String::new();
     for c in family.to_lowercase().chars() {
         match c {
@@ -203,12 +223,11 @@ fn name_of(family: &str, world: &dyn World) -> String {
             _ => name.push('-'),
         }
     }
-    let base = name.trim_matches('-').to_owned();
-    let names = std::iter::once(base.clone()).chain((2..).map(|n| format!("{base}-{n}")));
-    names.into_iter().find(|name| !world.is_taken(name, family)).unwrap_or(base)
+    let name = name.trim_matches('-');
+    if name.is_empty() { NAMELESS.to_owned() } else { name.to_owned() }
 }
 
-fn candidate(family: &Family<'_>, found: &check::Learned<'_>, world: &dyn World) -> Candidate {
+fn candidate(name: &str, family: &Family<'_>, found: &check::Learned<'_>, world: &dyn World) -> Candidate {
     let program = &found.program;
     let tools = |is_wanted: bool| -> Vec<String> {
         let tools = program.steps.iter().filter_map(|step| match &step.kind {
@@ -228,7 +247,7 @@ fn candidate(family: &Family<'_>, found: &check::Learned<'_>, world: &dyn World)
     }
     let of = |is_covered: bool| kinds.iter().filter(move |(_, (kind, _))| (*kind == Kind::Agreed) == is_covered);
     let mut candidate = Candidate {
-        name: name_of(&family.name, world),
+        name: name.to_owned(),
         family: family.name.clone(),
         requests: family.requests().len(),
         runs: family.runs(),

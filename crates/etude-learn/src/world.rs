@@ -39,6 +39,8 @@ pub trait World {
     fn words(&self, line: &str) -> Option<Vec<LineWord>>;
     /// Distinct requests before a family is learned.
     fn min_requests(&self) -> usize;
+    /// Whether a pipeline with this name exists that was learned from this family.
+    fn is_own(&self, name: &str, family: &str) -> bool;
     /// Whether a pipeline with this name exists that was not learned from this family.
     fn is_taken(&self, name: &str, family: &str) -> bool;
 }

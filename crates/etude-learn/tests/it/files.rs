@@ -255,3 +255,32 @@ fn runs_that_only_read_end_in_an_answer() {
     let case = &candidate.files[&format!("tests/{}.yaml", candidate.covers[0])];
     assert!(case.contains("answers: {answer: \"It is delivered.\"}"), "{case}");
 }
+
+/// L-10, L-11: each family has its own name, in the order of the families, and keeps it.
+#[test]
+fn families_of_one_name_are_two_pipelines() {
+    let runs: Vec<Run> = ["set_it", "set-it", "贈る", "送る"]
+        .into_iter()
+        .flat_map(|tool| {
+            (0..3).map(move |n| {
+                let user = User(n);
+                let request = format!("{tool} {}", user.order(0));
+                Run::new(n, &request).order(&user, 0).call(tool, json!({"order_id": user.order(0)}), json!("ok"))
+            })
+        })
+        .collect();
+    let names = |families: &[(&'static str, &'static str)]| -> Vec<(String, String)> {
+        let shop = Shop { families: families.to_vec(), ..Shop::default() };
+        learned(&runs, &shop).candidates.into_iter().map(|one| (one.name, one.family)).collect()
+    };
+    let owned = |all: &[(&str, &str)]| -> Vec<(String, String)> {
+        all.iter().map(|(name, family)| ((*name).to_owned(), (*family).to_owned())).collect()
+    };
+    let first = [("pipeline", "贈る"), ("pipeline-2", "送る"), ("set-it", "set-it"), ("set-it-2", "set_it")];
+    assert_eq!(names(&[]), owned(&first));
+    assert_eq!(names(&first), owned(&first));
+    // The first one was forgotten.
+    assert_eq!(names(&[("set-it-2", "set_it")])[2..], owned(&first[2..]));
+    // The second one was learned first.
+    assert_eq!(names(&[("set-it", "set_it")])[2..], owned(&[("set-it", "set_it"), ("set-it-2", "set-it")]));
+}

@@ -6,13 +6,16 @@ use serde_json::{Value, json};
 
 /// The tools that read; all others write.
 const READS: [&str; 4] = ["get_user", "find_user", "get_order", "look"];
-const WRITES: [&str; 5] = ["return_items", "cancel_order", "pay_order", "set_address", "tag_order"];
+const WRITES: [&str; 9] =
+    ["return_items", "cancel_order", "pay_order", "set_address", "tag_order", "set_it", "set-it", "贈る", "送る"];
 
 /// The shop as the learner sees it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Shop {
     pub(crate) exclude: Vec<&'static str>,
     pub(crate) redact: Vec<&'static str>,
+    /// Learned pipelines by name, with their families.
+    pub(crate) families: Vec<(&'static str, &'static str)>,
     /// The schema of the tools.
     pub(crate) schema: Value,
 }
@@ -56,8 +59,12 @@ impl World for Shop {
         3
     }
 
-    fn is_taken(&self, _: &str, _: &str) -> bool {
-        false
+    fn is_own(&self, name: &str, family: &str) -> bool {
+        self.families.contains(&(name, family))
+    }
+
+    fn is_taken(&self, name: &str, family: &str) -> bool {
+        self.families.iter().any(|(known, of)| *known == name && *of != family)
     }
 }
 

@@ -111,6 +111,10 @@ impl etude_learn::World for World {
         self.learning.min_requests
     }
 
+    fn is_own(&self, name: &str, family: &str) -> bool {
+        self.families.get(name).is_some_and(|known| known.as_deref() == Some(family))
+    }
+
     fn is_taken(&self, name: &str, family: &str) -> bool {
         self.families.get(name).is_some_and(|known| known.as_deref() != Some(family))
     }
