@@ -24,7 +24,7 @@ impl Pipeline<'_> {
                 self.file(path.clone(), text);
                 format!("bash {path}{input}")
             }
-            false if command.text.contains('\n') => {
+            false if command.text.contains('\n') || stdout == Stdout::Json && ends_its_line(&command.text) => {
                 let input = if input.is_empty() { "" } else { "exec </dev/null\n" };
                 format!("set -e\n{input}cd \"$ETUDE_CALLER_DIR\"\n{}", command.text)
             }
@@ -48,6 +48,11 @@ impl Pipeline<'_> {
         }
         step
     }
+}
+
+/// Whether no command can follow on the same line: it may have a comment, or ends in a sign after which `&&` is an error.
+fn ends_its_line(text: &str) -> bool {
+    text.contains('#') || text.trim_end().ends_with([';', '&'])
 }
 
 /// What the sources of the scripts suggest: the protocol if one reads stdin and names `output`, JSON if one writes JSON.

@@ -314,3 +314,21 @@ fn files_of_the_caller_are_defaults() {
     }
     assert!(compiled.required.is_empty());
 }
+
+/// L-85: a comment behind a command does not hide the end of the JSON around its output.
+#[test]
+fn a_comment_hides_no_end() {
+    const BODY: &str = "1. Do it:\n\n```bash\npython3 scripts/total.py  # the total\n```\n";
+    let script = SkillFile {
+        path: "scripts/total.py".to_owned(),
+        is_executable: false,
+        text: Some("print(json.dumps(1))".to_owned()),
+    };
+    let skill = Skill::read(BODY, vec![script]).expect("a skill");
+    let labels = [(1, Label::Background), (2, Label::MainPath)].into_iter().collect();
+    let compiled = compile(Source { skill: &skill, labels: &labels, cases: &[] }, &draft(&[2]), &[], Stdout::Json);
+    let compiled = compiled.expect("a pipeline");
+    let pipeline = text(&compiled, "pipelines/audit/pipeline.yaml");
+    assert!(pipeline.contains("# the total\n      printf '}'"), "{pipeline}");
+    assert!(pipeline.contains("set -e\n") && !pipeline.contains("&&"), "{pipeline}");
+}
