@@ -218,6 +218,24 @@ fn a_promotion_moves_files() {
     test.run(&["learn", "promote", "nothing"]).exit(2).stderr_has("no learned pipeline `nothing`");
 }
 
+/// A promotion over a promoted pipeline deletes no work of a person, and says the way out.
+#[test]
+fn a_promotion_deletes_no_edited_pipeline() {
+    let server = Server::agent([]);
+    let case = "learned/back/tests/9c04d2aa31e7b650.yaml";
+    let test = learned(learned(app(&server), "proposed").file(case, CASE), "active");
+    let promote = ["learn", "promote", "back", "--to", "assisted", "--accept-risk"];
+    test.run(&promote).exit(2).stderr_has("`pipelines/back` was written by hand").stderr_has("keep what you need");
+    let learn_yaml = test.read("app/pipelines/back/learn.yaml");
+    test.put("app/pipelines/back/learn.yaml", &format!("{learn_yaml}content: 9c04d2aa31e7b650\n"));
+    test.run(&promote).exit(2).stderr_has("has been edited since it was learned");
+    test.put("app/pipelines/back/.notes", "mine");
+    test.run(&promote).exit(2).stderr_has("`pipelines/back/.notes` was not learned");
+    assert!(test.path("app/pipelines/back/.notes").exists() && test.path(&format!("app/{case}")).exists());
+    std::fs::remove_dir_all(test.path("app/pipelines/back")).expect("it is there");
+    test.run(&promote).exit(0);
+}
+
 /// a promotion and a demotion neither write nor move anything by way of a link that leads out of the app.
 #[test]
 fn links_of_the_app_lead_learning_nowhere() {

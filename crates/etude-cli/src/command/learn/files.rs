@@ -80,9 +80,8 @@ pub(super) fn to_pipelines(disk: &Disk, located: &Located) -> Result<Vec<String>
     let target = format!("{PIPELINES}/{}", located.name);
     if located.is_candidate() {
         let is_there = matches!(disk.kind(&target), Ok(FileKind::Dir));
-        if is_there && learned::find(disk, PIPELINES, &located.name).is_none() {
-            return Err(Problem::usage(format!("`{target}` exists, and was not learned"))
-                .hint(format!("rename it, or the candidate `{}`", located.dir())));
+        if is_there {
+            check_replaced(disk, located, &target)?;
         }
         // Whatever has no place is found before anything moves.
         dir(disk, PIPELINES)?;
@@ -104,6 +103,36 @@ pub(super) fn to_pipelines(disk: &Disk, located: &Located) -> Result<Vec<String>
     let _ = fs::remove_dir(disk.root().join(cases));
     paths.insert(0, target);
     Ok(paths)
+}
+
+/// What a candidate takes the place of must be as it was learned: a person's work is not deleted.
+fn check_replaced(disk: &Disk, located: &Located, target: &str) -> Result<(), Problem> {
+    let Some(replaced) = learned::find(disk, PIPELINES, &located.name) else {
+        return Err(Problem::usage(format!("`{target}` exists, and was not learned"))
+            .hint(format!("rename it, or the candidate `{}`", located.dir())));
+    };
+    let content = replaced.learned.and_then(|learned| learned.content);
+    let refused = match (content, other_file(disk, target)) {
+        (_, Some(file)) => format!("`{file}` was not learned, and would be deleted with `{target}`"),
+        (None, _) => format!("`{target}` was written by hand, and would be deleted"),
+        (Some(content), _) if content != learned::content_of(disk, target) => {
+            format!(
+                "`{target}` has been edited since it was learned, or its tools and rules have, and would be deleted"
+            )
+        }
+        _ => return Ok(()),
+    };
+    Err(Problem::usage(refused).hint(format!("compare it with `{}`, keep what you need, and delete it", located.dir())))
+}
+
+/// A file of a learned pipeline that neither the learner has written nor the hash of its content has.
+fn other_file(disk: &Disk, dir: &str) -> Option<String> {
+    let is_hidden = |name: &str| name.starts_with('.');
+    let hidden = disk.list(dir).unwrap_or_default().into_iter().map(|entry| entry.name).find(|name| is_hidden(name));
+    let cases = disk.list(&format!("{dir}/{TESTS}")).unwrap_or_default().into_iter().map(|entry| entry.name);
+    let is_own = |name: &String| name.strip_suffix(".yaml").is_some_and(is_digest);
+    let case = cases.into_iter().find(|name| !is_own(name)).map(|name| format!("{TESTS}/{name}"));
+    hidden.or(case).map(|name| format!("{dir}/{name}"))
 }
 
 /// Moves a demoted pipeline back to `learned/`, with its cases; the new paths.
