@@ -100,6 +100,36 @@ fn an_edited_candidate_stays() {
     assert!(diff.at("/diff").as_str().is_some_and(|diff| diff.contains("-# mine")), "{}", diff.out());
 }
 
+/// The promotion that needs no evidence.
+const PROMOTE: [&str; 6] = ["learn", "promote", "return-items", "--to", "assisted", "--accept-risk"];
+
+/// The digests of the cases in a directory of the app.
+fn cases(test: &Test, dir: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(test.path(&format!("app/{dir}"))).into_iter().flatten();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// L-39: the cases of a pipeline that is replaced go with it. A test that a person has written stays.
+#[test]
+fn a_promotion_removes_the_cases_of_what_it_replaces() {
+    let (_server, test, _) = learned();
+    let traces = test.run(&["learn", "export"]).exit(0).out().to_owned();
+    test.run(&PROMOTE).exit(0);
+    let before = cases(&test, "tests");
+    assert_eq!(before.len(), 3);
+    let own = "return-items-0000000000000000.yaml";
+    test.put(&format!("app/tests/{own}"), "pipeline: return-items\ninput: {order_id: ORD-100}\n");
+    test.put("app/more.jsonl", &traces.replace("Return everything of", "Send back all of"));
+    test.run(&["learn", "--traces", "more.jsonl"]).exit(0);
+    test.run(&PROMOTE).exit(0);
+    let after = cases(&test, "tests");
+    assert!(after.len() == 4 && after.contains(&own.to_owned()), "{after:?}");
+    assert!(before.iter().all(|case| !after.contains(case)), "{before:?} {after:?}");
+}
+
 /// L-29, L-28: a model words description and triggers, and nothing else; learning again asks it nothing.
 #[test]
 fn a_model_words_and_does_nothing_else() {

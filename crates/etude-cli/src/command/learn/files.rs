@@ -89,6 +89,10 @@ pub(super) fn to_pipelines(disk: &Disk, located: &Located) -> Result<Vec<String>
             dir(disk, TESTS)?;
         }
         if is_there {
+            // The cases of what was replaced say nothing of what replaces it.
+            for case in cases_of(disk, &located.name).into_iter().filter(|path| is_learned_case(disk, path)) {
+                remove(disk, &case)?;
+            }
             remove(disk, &target)?;
         }
         rename(disk, &located.dir(), &target)?;
@@ -162,6 +166,11 @@ pub(super) fn cases_of(disk: &Disk, name: &str) -> Vec<String> {
         .into_iter()
         .filter(|stem| stem.strip_prefix(name).and_then(|rest| rest.strip_prefix('-')).is_some_and(is_digest));
     own.map(|stem| format!("{TESTS}/{stem}.yaml")).collect()
+}
+
+/// A case has the digest of the request that it was learned from; a test that a person has written has none.
+fn is_learned_case(disk: &Disk, path: &str) -> bool {
+    text(disk, path).is_ok_and(|text| text.lines().any(|line| line.starts_with("digest:")))
 }
 
 fn is_digest(text: &str) -> bool {
