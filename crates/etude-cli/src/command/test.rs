@@ -66,7 +66,8 @@ pub(crate) struct Tested {
     duration_ms: u64,
 }
 
-/// Runs the cases of learned pipelines: those of candidates in `learned/NAME/tests/`, those of others in `tests/`.
+/// Runs the cases of learned pipelines: those of candidates in `learned/NAME/tests/`, those of others in `tests/`, or still beside the
+/// pipeline if its promotion was interrupted.
 pub(crate) fn of_learned(
     context: &Context,
     disk: &Disk,
@@ -77,7 +78,10 @@ pub(crate) fn of_learned(
     for one in learned {
         match one.is_candidate() {
             true => cases.extend(case::of_candidate(disk, &one.name)?),
-            false => cases.extend(case::find(disk)?.into_iter().filter(|case| case.is_of(&one.name))),
+            false => {
+                cases.extend(case::find(disk)?.into_iter().filter(|case| case.is_of(&one.name)));
+                cases.extend(case::beside(disk, &one.name)?);
+            }
         }
     }
     run_cases(context, disk, &cases, (false, is_quiet))

@@ -130,6 +130,25 @@ fn a_promotion_removes_the_cases_of_what_it_replaces() {
     assert!(before.iter().all(|case| !after.contains(case)), "{before:?} {after:?}");
 }
 
+/// L-61: a promotion that was interrupted between its moves can be made again, and one that cannot succeed moves nothing.
+#[test]
+fn an_interrupted_promotion_is_made_again() {
+    let (_server, test, _) = learned();
+    let all = cases(&test, "learned/return-items/tests");
+    let blocked = test.path(&format!("app/tests/return-items-{}", all[1]));
+    std::fs::create_dir_all(&blocked).expect("a directory");
+    test.run(&PROMOTE).exit(2).stderr_has("is not a file");
+    assert_eq!(cases(&test, "learned/return-items/tests"), all);
+    std::fs::remove_dir(&blocked).expect("it is there");
+    std::fs::create_dir_all(test.path("app/pipelines")).expect("a directory");
+    std::fs::rename(test.path("app/learned/return-items"), test.path("app/pipelines/return-items")).expect("a move");
+    let moved = format!("app/pipelines/return-items/tests/{}", all[0]);
+    std::fs::rename(test.path(&moved), test.path(&format!("app/tests/return-items-{}", all[0]))).expect("a move");
+    test.run(&PROMOTE).exit(0);
+    assert_eq!(cases(&test, "tests").len(), 3);
+    test.run(&["test"]).exit(0);
+}
+
 /// L-29, L-28: a model words description and triggers, and nothing else; learning again asks it nothing.
 #[test]
 fn a_model_words_and_does_nothing_else() {

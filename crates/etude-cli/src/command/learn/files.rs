@@ -85,8 +85,13 @@ pub(super) fn to_pipelines(disk: &Disk, located: &Located) -> Result<Vec<String>
         }
         // Whatever has no place is found before anything moves.
         dir(disk, PIPELINES)?;
-        if !digests(disk, &format!("{}/{TESTS}", located.dir())).is_empty() {
+        for digest in digests(disk, &format!("{}/{TESTS}", located.dir())) {
             dir(disk, TESTS)?;
+            let case = case_path(&located.name, &digest);
+            if disk.kind(&case).is_ok_and(|kind| !matches!(kind, FileKind::File { .. })) {
+                return Err(Problem::usage(format!("`{case}` is not a file: a case has no place"))
+                    .hint(format!("rename or remove `{case}`")));
+            }
         }
         if is_there {
             // The cases of what was replaced say nothing of what replaces it.
@@ -99,7 +104,7 @@ pub(super) fn to_pipelines(disk: &Disk, located: &Located) -> Result<Vec<String>
     }
     let cases = format!("{target}/{TESTS}");
     for digest in digests(disk, &cases) {
-        let path = format!("{TESTS}/{}-{digest}.yaml", located.name);
+        let path = case_path(&located.name, &digest);
         rename(disk, &format!("{cases}/{digest}.yaml"), &path)?;
         paths.push(path);
     }
@@ -107,6 +112,11 @@ pub(super) fn to_pipelines(disk: &Disk, located: &Located) -> Result<Vec<String>
     let _ = fs::remove_dir(disk.root().join(cases));
     paths.insert(0, target);
     Ok(paths)
+}
+
+/// The path of a promoted case.
+fn case_path(name: &str, digest: &str) -> String {
+    format!("{TESTS}/{name}-{digest}.yaml")
 }
 
 /// What a candidate takes the place of must be as it was learned: a person's work is not deleted.

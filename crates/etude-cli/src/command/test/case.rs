@@ -5,7 +5,7 @@ use std::sync::Arc;
 use etude::disk::Disk;
 use etude_evidence::rehearsal::{Call, Recorded as RecordedCall};
 use etude_runs::target::Target;
-use etude_spec::discover::LEARNED;
+use etude_spec::discover::{LEARNED, PIPELINES};
 use etude_spec::learned::TESTS;
 use etude_spec::source::{Entry, FileKind, ReadFailure, SourceFile, Sources};
 use serde_json::{Map, Value};
@@ -75,6 +75,12 @@ pub(super) fn find(disk: &Disk) -> Result<Vec<Case>, Refused> {
 pub(super) fn of_candidate(disk: &Disk, name: &str) -> Result<Vec<Case>, Refused> {
     let dir = format!("{LEARNED}/{name}/{TESTS}");
     some_of_candidate(disk, name, names(disk.list(&dir).unwrap_or_default()))
+}
+
+/// The cases of a pipeline that its promotion has not moved yet.
+pub(super) fn beside(disk: &Disk, name: &str) -> Result<Vec<Case>, Refused> {
+    let dir = format!("{PIPELINES}/{name}/{TESTS}");
+    read(disk, &dir, names(disk.list(&dir).unwrap_or_default()))
 }
 
 /// The cases of the candidate `name` in these files.
