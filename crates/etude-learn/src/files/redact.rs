@@ -12,6 +12,13 @@ use crate::world::World;
 /// Values shorter than this look like words.
 const MIN_CHARS: usize = 3;
 
+/// With fewer digits, other numbers would be taken for the value.
+const MIN_DIGITS: usize = 6;
+/// What stands between the groups of digits.
+const SEPARATORS: [char; 6] = [' ', '-', '.', '/', '(', ')'];
+/// How many of them in a row.
+const MAX_GAP: usize = 3;
+
 /// A value that is not written.
 #[derive(Debug)]
 struct Secret {
@@ -19,6 +26,8 @@ struct Secret {
     /// As texts are compared (2.1).
     normal: String,
     placeholder: String,
+    /// Its digits, if it is a number that people group in several ways; otherwise empty.
+    digits: String,
 }
 
 /// The values of redacted fields in some traces, the longest first.
@@ -43,9 +52,16 @@ impl Redaction {
             // In code a text is written as JSON.
             let (quoted, instead) = (quoted(&text), quoted(&placeholder));
             if quoted != text {
-                secrets.push(Secret { text: quoted, normal: String::new(), placeholder: instead });
+                secrets.push(Secret {
+                    text: quoted,
+                    normal: String::new(),
+                    placeholder: instead,
+                    digits: String::new(),
+                });
             }
-            secrets.push(Secret { text, normal, placeholder });
+            secrets.extend(in_addresses(&text, &placeholder));
+            let digits = grouped_digits(&text);
+            secrets.push(Secret { text, normal, placeholder, digits });
         }
         secrets.sort_by(|a, b| b.text.len().cmp(&a.text.len()).then_with(|| a.text.cmp(&b.text)));
         Self(secrets)
@@ -57,11 +73,12 @@ impl Redaction {
             return text.to_owned();
         }
         let compared = normal(text);
-        let is_in = |secret: &&Secret| text.contains(&secret.text) || secret.is_in(&compared);
-        self.0
-            .iter()
-            .filter(is_in)
-            .fold(text.to_owned(), |text, secret| secret.replaced(&text.replace(&secret.text, &secret.placeholder)))
+        let is_in = |secret: &&Secret| {
+            text.contains(&secret.text) || secret.is_in(&compared) || secret.grouped(text, 0).is_some()
+        };
+        self.0.iter().filter(is_in).fold(text.to_owned(), |text, secret| {
+            secret.regrouped(&secret.replaced(&text.replace(&secret.text, &secret.placeholder)))
+        })
     }
 
     /// What a candidate says about its values, without them.
@@ -81,8 +98,12 @@ impl Redaction {
             Value::String(text) => self.text(text).into(),
             Value::Number(number) => {
                 let text = number.to_string();
-                let found = self.0.iter().find(|secret| secret.text == text);
-                found.and_then(|secret| serde_json::from_str(&secret.placeholder).ok()).unwrap_or_else(|| value.clone())
+                let found = self.0.iter().find(|secret| secret.text == text || secret.digits == text);
+                let instead = |secret: &Secret| match secret.text == text {
+                    true => serde_json::from_str(&secret.placeholder).ok(),
+                    false => serde_json::from_str(&digits_of(&secret.placeholder)).ok(),
+                };
+                found.and_then(instead).unwrap_or_else(|| value.clone())
             }
             Value::Array(items) => items.iter().map(|item| self.value(item)).collect(),
             Value::Object(members) => {
@@ -97,6 +118,48 @@ impl Secret {
     /// Whether a text that is written as it is compared has the value.
     fn is_in(&self, compared: &str) -> bool {
         !self.normal.is_empty() && holds(compared, &self.normal)
+    }
+
+    /// Where the digits are in a text from a place on, however they are grouped.
+    fn grouped(&self, text: &str, from: usize) -> Option<(usize, usize)> {
+        let (mut wanted, mut start, mut gap) = (self.digits.chars(), None, 0);
+        let first = self.digits.chars().next()?;
+        let mut at = from;
+        while let Some(c) = text[at..].chars().next() {
+            let end = at + c.len_utf8();
+            let is_next = c.is_ascii_digit() && wanted.clone().next() == Some(c);
+            let is_bound = start.is_some() || !text[..at].ends_with(|c: char| c.is_ascii_digit());
+            if is_next && is_bound {
+                wanted.next();
+                let begin = *start.get_or_insert(at);
+                gap = 0;
+                if wanted.clone().next().is_none() && !text[end..].starts_with(|c: char| c.is_ascii_digit()) {
+                    return Some((begin, end));
+                }
+            } else if start.is_some() && SEPARATORS.contains(&c) && gap < MAX_GAP {
+                gap += 1;
+            } else if let Some(begin) = start.take() {
+                // Again behind the first digit, where another number may begin.
+                (wanted, gap, at) = (self.digits.chars(), 0, begin + first.len_utf8());
+                continue;
+            }
+            at = end;
+        }
+        None
+    }
+
+    /// The text with every such group replaced, digit by digit.
+    fn regrouped(&self, text: &str) -> String {
+        let (mut out, mut done) = (String::new(), 0);
+        while let Some((start, end)) = self.grouped(text, done) {
+            let mut digits = self.placeholder.chars().filter(char::is_ascii_digit);
+            out.push_str(&text[done..start]);
+            out.extend(
+                text[start..end].chars().map(|c| if c.is_ascii_digit() { digits.next().unwrap_or(c) } else { c }),
+            );
+            done = end;
+        }
+        out + &text[done..]
     }
 
     /// The text with every run of words that is the value as texts are compared replaced.
@@ -124,6 +187,35 @@ impl Secret {
         }
         out + &text[done..]
     }
+}
+
+/// The digits of a value that people group in several ways, such as a number of a card or a telephone.
+fn grouped_digits(text: &str) -> String {
+    let is_grouped = text.chars().all(|c| c.is_ascii_digit() || c == '+' || SEPARATORS.contains(&c));
+    Some(digits_of(text)).filter(|digits| is_grouped && digits.len() >= MIN_DIGITS).unwrap_or_default()
+}
+
+fn digits_of(text: &str) -> String {
+    text.chars().filter(char::is_ascii_digit).collect()
+}
+
+/// A value as addresses and forms write it, if that is another text.
+fn in_addresses(text: &str, placeholder: &str) -> impl Iterator<Item = Secret> {
+    let of = |blank: &str| (percent_encoded(text, blank), percent_encoded(placeholder, blank));
+    let (path, form) = (of("%20"), of("+"));
+    let is_other = path.0 != text;
+    let is_twice = path.0 != form.0;
+    let secrets = [(is_other, path), (is_twice, form)].into_iter().filter(|(is_new, _)| *is_new);
+    secrets.map(|(_, (text, placeholder))| Secret { normal: normal(&text), text, placeholder, digits: String::new() })
+}
+
+fn percent_encoded(text: &str, blank: &str) -> String {
+    let of = |byte: &u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(*byte).to_string(),
+        b' ' => blank.to_owned(),
+        byte => format!("%{byte:02X}"),
+    };
+    text.as_bytes().iter().map(of).collect()
 }
 
 /// The characters of a text as it is compared, each with the bytes that it stands for.
@@ -216,7 +308,12 @@ mod tests {
     /// L-32: a value is not written in any form in which the learner finds it again, nor as code writes it.
     #[test]
     fn values_are_replaced_as_they_are_compared() {
-        let secret = |text: &str| Secret { text: text.to_owned(), normal: normal(text), placeholder: "XX".to_owned() };
+        let secret = |text: &str| Secret {
+            text: text.to_owned(),
+            normal: normal(text),
+            placeholder: "XX".to_owned(),
+            digits: String::new(),
+        };
         let one = Redaction(vec![secret("Ana Berg_7")]);
         assert_eq!(
             one.text("I am ANA  BERG#7, not Anana Berg 7 or Ana Berg 71."),
@@ -238,5 +335,31 @@ mod tests {
         assert!(one.len() == 19 && one.as_bytes()[3] == b'.' && one.as_bytes()[5] == b'@', "{one}");
         assert!(!one.contains("ana") && !one.contains("example"), "{one}");
         assert!(first("4417").parse::<u64>().is_ok());
+    }
+
+    /// L-32: a number is not written in any grouping, nor a value as addresses write it.
+    #[test]
+    fn values_are_replaced_in_every_grouping_and_in_addresses() {
+        let secret = |text: &str, placeholder: &str| Secret {
+            text: text.to_owned(),
+            normal: normal(text),
+            placeholder: placeholder.to_owned(),
+            digits: grouped_digits(text),
+        };
+        let card = Redaction(vec![secret("4242424242424242", "1111222233334444")]);
+        assert_eq!(card.text("4242 4242-4242.4242, 4242  42424242 4242"), "1111 2222-3333.4444, 1111  22223333 4444");
+        for other in ["4242 4242 4242 42421", "14242 4242 4242 4242", "4242 4242 4242 424", "4242:4242:4242:4242"] {
+            assert_eq!(card.text(other), other);
+        }
+        assert_eq!(card.text("42 4242 4242 4242 4242"), "42 1111 2222 3333 4444");
+        let phone = Redaction(vec![secret("+49 (171) 555-0011", "+11 (222) 333-4444")]);
+        assert_eq!(phone.text("call +491715550011 or 49/171/5550011"), "call +112223334444 or 11/222/3334444");
+        assert_eq!(phone.value(&serde_json::json!(491_715_550_011_u64)), serde_json::json!(112_223_334_444_u64));
+        assert!(grouped_digits("ana123456").is_empty() && grouped_digits("12-345").is_empty());
+        let mail = Redaction(in_addresses("ana b@x.org", "eva c@y.net").collect());
+        assert_eq!(
+            mail.text("mailto:ana%20b%40x.org?q=ANA+B%40x.org&r=ana%20b%40X.org"),
+            "mailto:eva%20c%40y.net?q=eva+c%40y.net&r=eva%20c%40y.net"
+        );
     }
 }
