@@ -15,7 +15,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use etude_runtime::engine::{Engine, Entry, EntryQuery, Error, Expected, OF_RUN, Write};
-use etude_spec::learned::{Located, State};
+use etude_spec::discover::PIPELINES;
+use etude_spec::learned::{self, Located, State};
+use etude_tools::disk::Disk;
 use serde_json::{Value, json};
 
 use super::{Verdict, app_key};
@@ -248,18 +250,24 @@ pub(super) async fn note(engine: &dyn Engine, app: &Path, run: &str, at_ms: i64)
     write(engine, runs_of(app), run.to_owned(), (at_ms, "noted"), &json!({})).await
 }
 
-/// The demotion that holds for a pipeline: of its name in this app, or of its content in any.
+/// The demotion that holds for a pipeline: of its name in this app, of its content in any, or, for a candidate that was not promoted yet,
+/// of the pipeline that it would replace.
 pub(super) fn demotion(
     engine: &dyn Engine,
-    app: &Path,
+    disk: &Disk,
     located: &Located,
     content: &str,
 ) -> Result<Option<Demotion>, Error> {
-    let of_name = one(engine, names_of(app), &located.dir())?;
-    let entry = match of_name {
-        Some(entry) => Some(entry),
-        None => one(engine, book_of(content), "demoted")?,
-    };
+    let of_name = |dir: &str| one(engine, names_of(disk.root()), dir);
+    let mut entry = of_name(&located.dir())?;
+    if entry.is_none() {
+        entry = one(engine, book_of(content), "demoted")?;
+    }
+    let is_successor = located.is_candidate() && located.state() == Some(State::Proposed);
+    if entry.is_none() && is_successor && learned::find(disk, PIPELINES, &located.name).is_some() {
+        let replaced = of_name(&format!("{PIPELINES}/{}", located.name))?;
+        entry = replaced.filter(|entry| entry.state == State::Demoted.word());
+    }
     Ok(entry.and_then(|entry| {
         let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
         Some(Demotion {

@@ -1,5 +1,6 @@
 //! What a promotion needs (`learn.md` 1.8, 2.10).
 
+use etude_core::verbatim::request_digest;
 use etude_runtime::engine::{Engine, Error, Query, RunState};
 use etude_spec::config::learn::Learning;
 use etude_spec::learned::{Counts, State};
@@ -138,11 +139,13 @@ pub fn has_new_evidence(
     tools: &[AppTool],
 ) -> Result<bool, Error> {
     let Some(learned) = standing.learned() else { return Ok(false) };
-    // Learned again, from other runs.
-    let is_learned_again = standing.demoted.as_ref().is_some_and(|demotion| demotion.content != standing.content);
-    if is_learned_again && learned.content.is_some() && !standing.edited {
-        return Ok(true);
-    }
+    // Learned again: from a run after the demotion, since another selection of the runs before it gives another content as well.
+    let is_other = standing.demoted.as_ref().is_some_and(|demotion| demotion.content != standing.content);
+    let is_learned_again = is_other && learned.content.is_some() && !standing.edited;
+    let covers = |request: &str| {
+        let digest = request_digest([request]);
+        learned.document["covers"].as_array().is_some_and(|covers| covers.iter().any(|own| *own == digest))
+    };
     // One that is still in use proves itself there.
     let since = standing.demoted.as_ref().map_or(i64::MIN, |demotion| demotion.at_ms);
     if standing.is_routed() && standing.rows.iter().any(|row| row.verdict == Verdict::Agreed && row.at_ms > since) {
@@ -164,7 +167,11 @@ pub fn has_new_evidence(
         if !matches!(Target::parse(&row.target), Target::Skill(_)) {
             continue;
         }
-        let calls = trace::of(&engine.view(&row.id)?, &*blobs);
+        let view = engine.view(&row.id)?;
+        if is_learned_again && !covers(&trace::asked(&view, &*blobs).request) {
+            continue;
+        }
+        let calls = trace::of(&view, &*blobs);
         let has = |tool: &&str| {
             calls.iter().any(|call| call.tool == **tool && call.result.as_ref().is_some_and(|r| !r.is_error()))
         };

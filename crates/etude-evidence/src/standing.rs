@@ -45,7 +45,7 @@ impl Standing {
     /// Reads files and journal.
     pub(super) fn read(engine: &dyn Engine, disk: &Disk, located: Located) -> Result<Self, Error> {
         let content = learned::content_of(disk, &located.dir());
-        let demoted = book::demotion(engine, disk.root(), &located, &content)?;
+        let demoted = book::demotion(engine, disk, &located, &content)?;
         let learned = located.learned.as_ref();
         let edited = learned.is_some_and(|learned| learned.content.as_deref().is_some_and(|known| known != content));
         let state = located.state_with(&content).map(|state| match &demoted {

@@ -267,6 +267,32 @@ async fn a_candidate_of_that_name_ends_no_demotion() {
     assert_eq!((of(PIPELINES).state, of(PIPELINES).is_routed()), (Some(State::Demoted), false));
 }
 
+/// L-81: another selection of the runs before a demotion is another content, and no later evidence.
+#[tokio::test]
+async fn a_candidate_with_another_content_needs_later_evidence() {
+    let world = World::new("active");
+    world.add(1, RowKind::Run, Verdict::Disagreed, Some(("a", "denied"))).await;
+    assert_eq!(world.settle().await.len(), 1);
+    let dir = world.dir.path().join("learned/p");
+    std::fs::create_dir_all(&dir).expect("made");
+    std::fs::write(dir.join("pipeline.yaml"), format!("{}# again\n", APP[1].1)).expect("written");
+    let content = learned::content_of(&world.disk(), "learned/p");
+    let learn = format!("learn: 1\nstate: proposed\nfamily: cancel\ncontent: {content}\ncovers: [9c04d2aa31e7b650]\n");
+    std::fs::write(dir.join("learn.yaml"), &learn).expect("written");
+    let candidate = || {
+        let all = standings(&world.engine, &world.disk()).expect("read");
+        all.into_iter().find(|standing| standing.located.is_candidate()).expect("there")
+    };
+    let one = candidate();
+    assert!(one.demoted.is_some() && !one.edited && one.state == Some(State::Proposed), "{one:?}");
+    let has_new = needs::has_new_evidence(&world.engine, &world.disk(), &one, &[]).expect("read");
+    let facts = Facts { has_new_evidence: has_new, ..Facts::default() };
+    assert_eq!(words(&missing(&one, &[State::Shadow], &Learning::default(), facts))[0], "new_evidence");
+    promoted(&world.engine, &world.disk(), &one, "learned/p", 10).await.expect("cleared");
+    std::fs::write(dir.join("learn.yaml"), learn.replace("proposed", "shadow")).expect("written");
+    assert_eq!((candidate().state, candidate().demoted), (Some(State::Shadow), None));
+}
+
 /// L-65: evidence belongs to the content, and `active` counts as `assisted` after an edit.
 #[tokio::test]
 async fn an_edit_resets_the_evidence() {

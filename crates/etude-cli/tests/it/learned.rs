@@ -149,6 +149,30 @@ fn an_interrupted_promotion_is_made_again() {
     test.run(&["test"]).exit(0);
 }
 
+/// L-81: what is learned from a part of the runs before a demotion is not promoted; with a run after it that it covers, it is.
+#[test]
+fn a_demoted_pipeline_returns_with_later_runs() {
+    let server = Server::by(|seen, _| agent(seen));
+    let test = shop(&server);
+    let requests =
+        ["Return everything of ORD-100", "I send all of ORD-205 back", "Take ORD-311 back", "ORD-422 back, please"];
+    let mut runs = requests.map(|request| test.follow(request, &["--yolo"]).exit(0).id()).to_vec();
+    test.run(&["learn"]).exit(0);
+    test.run(&PROMOTE).exit(0);
+    test.run(&["learn", "demote", "return-items"]).exit(0);
+    let learn = |runs: &[String]| {
+        let args: Vec<&str> = ["learn", "--runs"].into_iter().chain(runs.iter().map(String::as_str)).collect();
+        test.run(&args).exit(0);
+    };
+    learn(&runs[..3]);
+    test.run(&PROMOTE).exit(2).stderr_has("new_evidence");
+    runs.push(test.follow("Please take all of ORD-902 back", &["--yolo"]).exit(0).id());
+    learn(&runs[..3]);
+    test.run(&PROMOTE).exit(2).stderr_has("new_evidence");
+    learn(&runs);
+    test.run(&PROMOTE).exit(0);
+}
+
 /// L-29, L-28: a model words description and triggers, and nothing else; learning again asks it nothing.
 #[test]
 fn a_model_words_and_does_nothing_else() {
