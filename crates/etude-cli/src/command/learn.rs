@@ -9,6 +9,7 @@ mod forget;
 mod now;
 mod overlay;
 mod promote;
+mod rehearsed;
 mod routing;
 #[cfg(feature = "serve")]
 mod served;

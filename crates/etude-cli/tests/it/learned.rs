@@ -173,6 +173,48 @@ fn a_demoted_pipeline_returns_with_later_runs() {
     test.run(&PROMOTE).exit(0);
 }
 
+/// L-12: what ends during its own check leaves no candidate, whether it was killed or interrupted.
+#[test]
+fn a_check_that_ends_early_leaves_nothing() {
+    let server = Server::agent([Reply::says("unused")]);
+    let trace = |n: usize, id: &str| {
+        let items: Vec<String> = (0..n).map(|k| format!("{id}-{k}")).collect();
+        let listed: Vec<Value> = items.iter().map(|item| json!({"item_id": item})).collect();
+        let order = json!({"order_id": id, "items": listed});
+        let events = json!([
+            {"tool": "get_order", "arguments": {"order_id": id}, "result": order},
+            {"tool": "return_items", "arguments": {"order_id": id, "item_ids": items}, "result": "returned"},
+        ]);
+        json!({"trace": 1, "run": id, "request": format!("Return everything of {id}"), "events": events}).to_string()
+    };
+    let traces: Vec<String> = ORDERS.into_iter().zip(1..).map(|(id, n)| trace(n, id)).collect();
+    let slow = "bin/python3";
+    let test = shop(&server)
+        .file("traces.jsonl", &traces.join("\n"))
+        .file(slow, "#!/bin/sh\nexec sleep 30\n")
+        .executable(slow);
+    let path = format!("{}:{}", test.path("app/bin").display(), std::env::var("PATH").unwrap_or_default());
+    let tmp = test.path("tmp");
+    std::fs::create_dir_all(&tmp).expect("a directory");
+    let tmp_dir = tmp.display().to_string();
+    let test = test.env("PATH", &path).env("TMPDIR", &tmp_dir);
+    let copies = || {
+        let entries = std::fs::read_dir(&tmp).into_iter().flatten().flatten();
+        entries.filter(|entry| entry.path().join("learned/return-items/pipeline.yaml").exists()).count()
+    };
+    let start = || test.start(&["learn", "--traces", "traces.jsonl"]);
+    let killed = start();
+    wait_until("the check has begun", || copies() == 1);
+    killed.kill();
+    assert!(!test.path("app/learned/return-items").exists());
+    let interrupted = start();
+    wait_until("the check has begun again", || copies() == 2);
+    interrupted.interrupt();
+    interrupted.finish().exit(130);
+    assert!(!test.path("app/learned/return-items").exists());
+    assert_eq!(copies(), 1, "only what was killed could not clean up");
+}
+
 /// L-29, L-28: a model words description and triggers, and nothing else; learning again asks it nothing.
 #[test]
 fn a_model_words_and_does_nothing_else() {

@@ -1,6 +1,9 @@
 //! The code of a candidate on everything that it computes in its cases (L-12): one process for all of it (ADR 0103).
 
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use etude::disk::Disk;
 use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Sandbox, Setting, Stdin};
@@ -8,8 +11,10 @@ use etude_core::outcome::Exit;
 use etude_learn::{Candidate, Evaluation};
 use etude_process::blob::FileBlobs;
 use etude_process::{Cancel, ChildEnvironment, HostSettings, ProcessHost, Redaction};
+use etude_runtime::driver::Stop;
 use etude_spec::discover::LEARNED;
 use serde_json::Value;
+use tokio::sync::watch::Receiver;
 
 use crate::context::Context;
 use crate::problem::Problem;
@@ -24,6 +29,9 @@ for line in sys.stdin:
     print(json.dumps({"output": module["output"](module["BINDINGS"][step], run)}))
 "#;
 
+/// How often it is looked whether the user has ended the command.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
 /// How much longer an output is at most as Python writes it: six bytes for a letter of two, and blanks.
 const MAX_GROWTH: usize = 4;
 /// The length of `{"output": }` and its line break, with room.
@@ -34,7 +42,12 @@ const FRAME: usize = 16;
 ///
 /// # Errors
 /// It cannot be run here.
-pub(super) fn differ(context: &Context, disk: &Disk, candidate: &Candidate) -> Result<bool, Problem> {
+pub(super) fn differ(
+    context: &Context,
+    disk: &Disk,
+    candidate: &Candidate,
+    stop: &Receiver<Stop>,
+) -> Result<bool, Problem> {
     let evaluations = &candidate.evaluations;
     if evaluations.is_empty() {
         return Ok(false);
@@ -62,7 +75,22 @@ pub(super) fn differ(context: &Context, disk: &Disk, candidate: &Candidate) -> R
     };
     let limit: usize = evaluations.iter().map(|one| one.output.len() * MAX_GROWTH + FRAME).sum();
     let cannot = |why: &str| Problem::environment(format!("the code of `{name}` cannot be run: {why}"));
-    let ended = host.run_bounded(&call, &Cancel::new(), limit).map_err(|_| cannot("it was cancelled"))?;
+    let cancel = Cancel::new();
+    let ended = thread::scope(|scope| {
+        let (done, is_done) = mpsc::channel::<()>();
+        scope.spawn(|| {
+            let is_done = is_done;
+            while is_done.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
+                if *stop.borrow() != Stop::No {
+                    cancel.cancel();
+                }
+            }
+        });
+        let ended = host.run_bounded(&call, &cancel, limit);
+        drop(done);
+        ended
+    });
+    let ended = ended.map_err(|_| cannot("it was cancelled"))?;
     match ended.exit {
         Exit::NotStarted(why) => Err(cannot(&why)),
         Exit::Status(0) if !ended.is_too_large => Ok(!are_as_computed(&ended.stdout, evaluations)),

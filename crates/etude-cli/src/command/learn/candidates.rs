@@ -53,8 +53,7 @@ impl Change {
 pub(super) struct Decided {
     pub(super) change: Change,
     pub(super) state: State,
-    files: Files,
-    before: Files,
+    pub(super) files: Files,
 }
 
 /// Compares a candidate with what lies in its directory. `standing`: the state that holds for that, which after a disagreement is
@@ -81,7 +80,7 @@ pub(super) fn decide(disk: &Disk, candidate: &Candidate, world: &World, standing
         () if existing == files => Change::Unchanged,
         () => Change::Updated,
     };
-    Decided { change, state: standing.unwrap_or(state), files, before: existing }
+    Decided { change, state: standing.unwrap_or(state), files }
 }
 
 /// Writes what was decided.
@@ -108,19 +107,6 @@ pub(super) fn store(disk: &Disk, name: &str, decided: &Decided) -> Result<(), Pr
             Ok(())
         }
     }
-}
-
-/// Puts the files back that were there before.
-///
-/// # Errors
-/// The directory cannot be written.
-pub(super) fn take_back(disk: &Disk, name: &str, decided: &Decided) -> Result<(), Problem> {
-    let dir = disk.root().join(LEARNED).join(name);
-    if !decided.before.is_empty() {
-        return replace(&dir, &decided.before);
-    }
-    fs::remove_dir_all(&dir)
-        .map_err(|why| Problem::environment(format!("`{}` cannot be removed: {why}", dir.display())))
 }
 
 fn forget_pending(dir: &Path) {

@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 
 use etude::disk::Disk;
 use etude_learn::{Candidate, Learned};
+use etude_runtime::driver::Stop;
 use etude_spec::learned::State;
 use serde_json::{Value, json};
+use tokio::sync::watch::Receiver;
 
 use super::bindings;
 use super::candidates::{self, Change};
 use super::overlay::Overlay;
+use super::rehearsed::Rehearsed;
 use super::source;
 use super::world::World;
 use crate::args;
@@ -17,7 +20,7 @@ use crate::command::test;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::Refused;
-use crate::stdout;
+use crate::{signals, stdout};
 
 pub(super) fn learn(context: &Context, options: &args::LearnOptions) -> Result<Exit, Refused> {
     let disk = context.disk()?;
@@ -32,15 +35,22 @@ pub(super) fn learn(context: &Context, options: &args::LearnOptions) -> Result<E
     let (mut rows, mut refused) = (Vec::new(), Vec::new());
     let (mut is_pending, mut is_said) = (false, false);
     let states = states(context, &disk, options.dry_run);
+    let stop = signals::listen()?;
     for candidate in &learned.candidates {
         let decided = candidates::decide(&disk, candidate, &world, states.get(&candidate.name).copied());
         if !options.dry_run {
-            candidates::store(&disk, &candidate.name, &decided)?;
-            if decided.change.is_written() && fails_its_cases(context, &disk, candidate, &mut is_said) {
-                candidates::take_back(&disk, &candidate.name, &decided)?;
-                refused.push(candidate.name.clone());
-                continue;
+            if decided.change.is_written() {
+                let copy = Rehearsed::new(&disk, &candidate.name, &decided.files)?;
+                let is_refused = fails_its_cases(context, &copy.disk, candidate, (&stop, &mut is_said));
+                if *stop.borrow() != Stop::No {
+                    return Ok(Exit::Interrupted);
+                }
+                if is_refused {
+                    refused.push(candidate.name.clone());
+                    continue;
+                }
             }
+            candidates::store(&disk, &candidate.name, &decided)?;
         }
         is_pending |= decided.change == Change::Edited;
         rows.push(candidates::row(candidate, &decided));
@@ -88,9 +98,14 @@ fn refuse(learned: &mut Learned, names: &[String]) {
 
 /// Runs the code of a candidate on all of its cases, and those cases as `etude learn test` does that between them have each end
 /// (L-12). What cannot be run has failed; the first of these problems is said.
-fn fails_its_cases(context: &Context, disk: &Disk, candidate: &Candidate, is_said: &mut bool) -> bool {
+fn fails_its_cases(
+    context: &Context,
+    disk: &Disk,
+    candidate: &Candidate,
+    (stop, is_said): (&Receiver<Stop>, &mut bool),
+) -> bool {
     let fails = || -> Result<Option<String>, Refused> {
-        if bindings::differ(context, disk, candidate)? {
+        if bindings::differ(context, disk, candidate, stop)? {
             return Ok(Some("its code computes another value than its runs have".to_owned()));
         }
         let tested = test::some_of_candidate(context, disk, &candidate.name, &candidate.samples)?;
