@@ -14,7 +14,7 @@ use etude_runtime::blob::BlobStore;
 use etude_runtime::engine::{
     ArchivedRun, Boxed, CacheLabel, CacheQuery, CacheRow, Captured, Census, Counts, Engine, Enqueued, Entry,
     EntryQuery, Error, Fleet, Health, Ledger, Limits, LinkEvent, NewRun, OldEntries, Positioned, Profile, Prunable,
-    Query, QueuePlace, QueueRules, Rules, RunRow, RunView, Session, Signal, Signalled, Stamp, Submission, TenantRules,
+    Query, QueuePlace, QueueRules, Record, Rules, RunRow, RunView, Session, Signal, Signalled, Stamp, Submission, TenantRules,
     Transfer, Write, Written,
 };
 
@@ -225,6 +225,10 @@ impl Engine for Postgres {
 
     fn outline(&self, run_id: &str) -> Result<RunView, Error> {
         self.store.link.wait(self.store.outline(run_id))
+    }
+
+    fn records_of(&self, run_id: &str, key: &str) -> Result<Vec<Record>, Error> {
+        self.store.link.wait(self.store.records_of(run_id, key))
     }
 
     fn tail(&self, run_id: &str, after: u64, limit: u32) -> Result<Vec<Positioned>, Error> {

@@ -1,6 +1,6 @@
 //! Lists, counts and views of runs.
 
-use etude_runtime::engine::{Cause, Counts, Cursor, Error, Query, RunRow, RunState, RunView};
+use etude_runtime::engine::{Cause, Counts, Cursor, Error, Query, Record, RunRow, RunState, RunView};
 use tokio_postgres::types::ToSql;
 
 use crate::error::Fault;
@@ -44,6 +44,12 @@ impl Store {
     /// The same without its records and signals.
     pub(crate) async fn outline(&self, prefix: &str) -> Result<RunView, Error> {
         Ok(attempt!(self.link, |connection| view(connection, prefix, false)))
+    }
+
+    /// The records of a run with this key.
+    pub(crate) async fn records_of(&self, run_id: &str, key: &str) -> Result<Vec<Record>, Error> {
+        let run = self.find(run_id).await?;
+        Ok(attempt!(self.link, |connection| rows::records_of(connection, run.row.number, key)))
     }
 }
 

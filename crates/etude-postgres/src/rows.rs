@@ -240,14 +240,22 @@ pub(crate) async fn tail(
     let Ok(after) = i32::try_from(after) else { return Ok(Vec::new()) };
     let sql = "select seq, key, request, body, blobs from records where run = $1 and seq > $2 and key <> '!claim' order by seq limit $3";
     let rows = connection.query(sql, &[&run, &after, &limit.map(i64::from)]).await?;
-    let one = |row: &Row| {
-        let position: i32 = row.try_get(0)?;
-        let blobs: Option<&[u8]> = row.try_get(4)?;
-        let (request, body) = (digest(row.try_get(2)?)?, text(row.try_get(3)?)?);
-        let record = Record { key: row.try_get(1)?, request, body, blobs: digests(blobs.unwrap_or_default())? };
-        Ok(Positioned { position: length(position.into()), record })
-    };
-    rows.iter().map(one).collect()
+    rows.iter().map(positioned).collect()
+}
+
+fn positioned(row: &Row) -> Result<Positioned, Fault> {
+    let position: i32 = row.try_get(0)?;
+    let blobs: Option<&[u8]> = row.try_get(4)?;
+    let (request, body) = (digest(row.try_get(2)?)?, text(row.try_get(3)?)?);
+    let record = Record { key: row.try_get(1)?, request, body, blobs: digests(blobs.unwrap_or_default())? };
+    Ok(Positioned { position: length(position.into()), record })
+}
+
+/// The records of a run with this key, in order.
+pub(crate) async fn records_of(connection: &mut Connection, run: i64, key: &str) -> Result<Vec<Record>, Fault> {
+    let sql = "select seq, key, request, body, blobs from records where run = $1 and key = $2 and key <> '!claim' order by seq";
+    let rows = connection.query(sql, &[&run, &key]).await?;
+    rows.iter().map(|row| Ok(positioned(row)?.record)).collect()
 }
 
 /// The records of a run, in order, without the marks of claims.
