@@ -127,9 +127,12 @@ impl Link {
     }
 
     /// Runs a future on this thread, which may be one of another runtime.
+    ///
+    /// The caller may be inside a poll of a task of that runtime, which has a budget of operations for each poll. The poll does not end
+    /// before this future does, so that a used-up budget would never be filled: the future is polled without one.
     pub(crate) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
         let _context = self.runtime.as_ref().map(Runtime::enter);
-        block_on(future)
+        block_on(tokio::task::unconstrained(future))
     }
 
     /// Runs a future to its end, whether or not somebody waits for it.

@@ -7,8 +7,8 @@ use etude_core::digest::Digest;
 use etude_postgres::{Postgres, Settings};
 use etude_runtime::conformance::{block_on, new_run, record};
 use etude_runtime::engine::{
-    Census, Engine as _, Enqueued, Fleet as _, Limits, Placement, Profile, RunState, Session, Signal, Submission,
-    Takes, WorkerState,
+    Census, Engine as _, Enqueued, Fleet as _, Limits, Placement, Profile, Query, RunState, Session, Signal,
+    Submission, Takes, WorkerState,
 };
 
 use crate::server::Server;
@@ -375,4 +375,25 @@ fn a_worker_without_a_bell_still_finds_its_runs() {
     join(&deaf);
     submit(&deaf, "r-1", 1, Placement::default());
     assert_eq!(next(&deaf).as_deref(), Some("r-1"));
+}
+
+/// A caller that waits on a thread of a runtime, inside a task, waits for any number of statements: the budget of a poll of the task ends
+/// none of them.
+#[test]
+fn a_task_waits_for_any_number_of_statements() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = std::sync::Arc::new(open(&server, "etude", dir.path()));
+    let (done, is_done) = std::sync::mpsc::channel();
+    // A wait that does not end keeps its thread; the test fails all the same.
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        runtime.block_on(async {
+            for _ in 0..1_000 {
+                engine.count(&Query::default()).expect("a count");
+            }
+        });
+        let _ = done.send(());
+    });
+    is_done.recv_timeout(Duration::from_secs(60)).expect("the statements end");
 }
