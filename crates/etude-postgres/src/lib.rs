@@ -322,6 +322,10 @@ impl Fleet for Postgres {
         self.store.link.wait(self.store.dead_workers(run_id))
     }
 
+    fn cost_since(&self, tenant: &str, since_ms: i64) -> Result<Option<f64>, Error> {
+        self.store.link.wait(self.store.cost_since(tenant, since_ms)).map(Some)
+    }
+
     fn requeue<'f>(&'f self, run_id: &'f str) -> Boxed<'f, Result<(), Error>> {
         Box::pin(self.store.requeue(run_id))
     }

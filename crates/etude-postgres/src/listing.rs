@@ -30,6 +30,11 @@ impl Store {
         Ok(attempt!(self.link, |connection| counts(connection, &query)))
     }
 
+    /// What the runs of a tenant have cost that were created since then, in US dollars.
+    pub(crate) async fn cost_since(&self, tenant: &str, since_ms: i64) -> Result<f64, Error> {
+        Ok(attempt!(self.link, |connection| cost_since(connection, tenant, since_ms)))
+    }
+
     /// The result document of a run.
     pub(crate) async fn result(&self, run_id: &str) -> Result<Option<String>, Error> {
         let run = self.find(run_id).await?;
@@ -101,6 +106,20 @@ async fn count(connection: &mut Connection, query: &Query) -> Result<u64, Fault>
     connection.next_is_list();
     let row = connection.query_opt(&sql, &selection.parameters()).await?;
     Ok(row.map_or(Ok(0), |row| row.try_get(0).map(rows::length))?)
+}
+
+/// The sum of `usage.cost_usd` of result documents. An output in one may have escapes of characters that no text of the database has: each
+/// becomes another escape, which changes neither the structure nor the names that are looked for.
+async fn cost_since(connection: &mut Connection, tenant: &str, since_ms: i64) -> Result<f64, Fault> {
+    if tenant.contains('\0') {
+        return Ok(0.0);
+    }
+    let sql = r"select coalesce(sum((replace(convert_from(body, 'UTF8'), '\u', '\n')::json -> 'usage' ->> 'cost_usd')::float8), 0)
+        from runs join results using (run)
+        where tenant = $1 and created_at_ms >= $2 and state not in ('queued', 'running', 'moved')";
+    connection.next_is_list();
+    let row = connection.query_opt(sql, &[&tenant, &since_ms]).await?;
+    Ok(row.map_or(Ok(0.0), |row| row.try_get(0))?)
 }
 
 async fn counts(connection: &mut Connection, query: &Query) -> Result<Counts, Fault> {

@@ -85,15 +85,16 @@ pub fn spent(engine: &dyn Engine, placement: &Placement, now_ms: i64) -> Result<
     let tenant = own.as_deref().or(placement.tenant.as_deref()).unwrap_or(DEFAULT_TENANT);
     let limit = engine.rules()?.tenants.get(tenant).and_then(|tenant| tenant.cost_usd_per_day);
     let Some(limit) = limit else { return Ok(None) };
-    let of_day = Query {
-        tenant: Some(tenant.to_owned()),
-        created_since_ms: Some(now_ms.saturating_sub(DAY_MS)),
-        ..Query::default()
+    let since_ms = now_ms.saturating_sub(DAY_MS);
+    let cost = match engine.cost_since(tenant, since_ms)? {
+        Some(cost) => cost,
+        None => {
+            let (tenant, created_since_ms) = (Some(tenant.to_owned()), Some(since_ms));
+            let of_day = engine.list(&Query { tenant, created_since_ms, ..Query::default() })?;
+            let costs = of_day.into_iter().map(|row| etude_runs::listing::listed(engine, row, now_ms));
+            costs.map(|listed| Ok(listed?.cost_usd.unwrap_or(0.0))).sum::<Result<f64, Error>>()?
+        }
     };
-    let mut cost = 0.0;
-    for row in engine.list(&of_day)? {
-        cost += etude_runs::listing::listed(engine, row, now_ms)?.cost_usd.unwrap_or(0.0);
-    }
     Ok((cost >= limit).then(|| Refusal::Quota {
         tenant: tenant.to_owned(),
         quota: "cost_usd_per_day",

@@ -9,8 +9,8 @@ use etude_core::digest::Digest;
 use etude_postgres::{Postgres, Settings};
 use etude_runtime::conformance::{block_on, new_run, record};
 use etude_runtime::engine::{
-    Enqueued, Fleet as _, Limits, Placement, Profile, QueueRules, Refusal, RunState, Session, Submission, Takes,
-    TenantRules,
+    Engine as _, Enqueued, Fleet as _, Limits, Placement, Profile, QueueRules, Refusal, RunState, Session, Submission,
+    Takes, TenantRules,
 };
 
 use crate::claims::{limits, statement, submit};
@@ -51,6 +51,31 @@ fn all(engine: &Postgres) -> Vec<Box<dyn Session>> {
 
 fn end(session: &dyn Session) {
     block_on(session.set_state(RunState::Succeeded, Some("{}"))).expect("set_state");
+}
+
+/// K-57: the cost of a day is one sum, of the runs of the tenant that end or wait, whatever is in their outputs.
+#[test]
+fn the_cost_of_a_tenant_is_a_sum_of_its_documents() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = open(&server, "etude", dir.path());
+    let cost = |usd: &str, output: &str| format!(r#"{{"usage":{{"cost_usd":{usd}}},"output":{output}}}"#);
+    let hostile = r#"["\u0000 \\u0000 \ud800 \\\u0000 {\"usage\":{\"cost_usd\":9}}"]"#;
+    for (id, at, tenant, state, document) in [
+        ("r-1", 10, "acme", RunState::Succeeded, cost("0.25", hostile)),
+        ("r-2", 11, "acme", RunState::Waiting, cost("1", r#"{"usage":{"cost_usd":9}}"#)),
+        ("r-3", 12, "acme", RunState::Failed, cost("null", "null")),
+        ("r-4", 13, "acme", RunState::Cancelled, "{}".to_owned()),
+        ("r-5", 14, "other", RunState::Succeeded, cost("9", "null")),
+        ("r-6", 9, "acme", RunState::Succeeded, cost("9", "null")),
+    ] {
+        let mut run = new_run(id, at);
+        run.placement.tenant = Some(tenant.to_owned());
+        let session = block_on(engine.create(&run)).expect("create");
+        block_on(session.set_state(state, Some(&document))).expect("set_state");
+    }
+    assert_eq!(engine.cost_since("acme", 10).expect("a sum"), Some(1.25));
+    assert_eq!(engine.cost_since("none", 0).expect("a sum"), Some(0.0));
 }
 
 /// cluster §6: what is applied is read back, in place of what was there before. The default queue is always there.

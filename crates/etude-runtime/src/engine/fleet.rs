@@ -82,6 +82,16 @@ pub trait Fleet: Send + Sync {
         Ok(Vec::new())
     }
 
+    /// The cost in US dollars that the result documents of a tenant's runs state, of those that were created at `since_ms` or later and end or
+    /// wait. `None`: this engine reads no documents.
+    ///
+    /// # Errors
+    /// The store fails.
+    fn cost_since(&self, tenant: &str, since_ms: i64) -> Result<Option<f64>, Error> {
+        let _ = (tenant, since_ms);
+        Ok(None)
+    }
+
     /// Puts a run that no process has into its queue, so that the next free worker takes it.
     ///
     /// # Errors
