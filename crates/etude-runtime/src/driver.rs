@@ -152,7 +152,7 @@ impl<'a> Drive<'a> {
     pub fn replay(mut self, emit: &mut (dyn FnMut(Progress<'_>) + Send)) -> Result<Replayed<'a>, Error> {
         let records = std::mem::take(&mut self.records);
         let time = TimeBudget::of(self.plan, &self.start.limits, &records, self.session);
-        let mut replay = Replay::of_records(records, self.host.engine.blobs(), self.on_mismatch);
+        let mut replay = Replay::of_records(self.plan, records, self.host.engine.blobs(), self.on_mismatch);
         let mut machine = Machine::new(self.plan, self.start.clone());
         let live = replay.run(&mut machine, emit)?;
         Ok(Replayed { drive: self, machine, replay, time, live })
@@ -218,7 +218,7 @@ impl Replayed<'_> {
 /// The journal cannot be read.
 pub fn remains(plan: &Plan, start: Start, records: Vec<Record>, blobs: Arc<dyn BlobStore>) -> Result<Remains, Error> {
     let mut machine = Machine::new(plan, start);
-    Replay::of_records(records, blobs, OnMismatch::Redo).run(&mut machine, &mut |_| ())?;
+    Replay::of_records(plan, records, blobs, OnMismatch::Redo).run(&mut machine, &mut |_| ())?;
     Ok(machine.snapshot().remains)
 }
 
@@ -418,10 +418,9 @@ impl Driver<'_, '_> {
 
     async fn start(&mut self, id: EffectId, effect: Effect) -> Result<(), Error> {
         self.drive.session.check_lease()?;
-        // What is done again is cleaned up again: a destructor is never taken for done because it was before.
-        let after = self.drive.plan.after.as_ref();
-        let is_cleaning_up = after.is_some_and(|after| is_below(id.as_str(), &after.name));
-        if !is_cleaning_up && let Some((completed, origin)) = self.replay.leftover(&id, &effect)? {
+        if !self.replay.is_cleaning_up(&id)
+            && let Some((completed, origin)) = self.replay.leftover(&id, &effect)?
+        {
             if origin == Origin::Earlier {
                 self.machine.complete_kept(&id, completed);
                 return Ok(());

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use etude_core::effect::{Effect, EffectId};
 use etude_core::machine::{Command, Machine};
 use etude_core::outcome::{Completed, Outcome};
-use etude_core::report::Event;
+use etude_core::plan::Plan;
+use etude_core::report::{Event, is_below};
 
 use super::{Error, OnMismatch, Progress};
 use crate::blob::{BlobStore, Watched};
@@ -27,6 +28,16 @@ fn is_past(record: &Record) -> bool {
     [record::CANCEL, record::RESUMED].contains(&record.key.as_str()) || !record.key.starts_with('!')
 }
 
+/// Whatever was being given up when the process died is gone with it, or has been ended by the host.
+fn end_given_up(machine: &mut Machine, wanted: &mut Vec<(EffectId, Effect)>, given_up: Vec<EffectId>) {
+    for id in given_up {
+        if wanted.iter().any(|(i, _)| *i == id) {
+            wanted.retain(|(i, _)| *i != id);
+            machine.complete(&id, Completed { outcome: Outcome::Abandoned, elapsed_ms: 0 });
+        }
+    }
+}
+
 /// The records of a run, that have not been fed yet.
 pub(super) struct Replay {
     records: VecDeque<Record>,
@@ -38,19 +49,27 @@ pub(super) struct Replay {
     deadlines: BTreeMap<EffectId, i64>,
     on_mismatch: OnMismatch,
     blobs: Watched,
+    /// Name of the destructor.
+    destructor: Option<String>,
     /// No earlier process has had this attempt: what begins in it is news.
     is_new_attempt: bool,
     pub(super) is_cancelled: bool,
 }
 
 impl Replay {
-    pub(super) fn of_records(records: Vec<Record>, blobs: Arc<dyn BlobStore>, on_mismatch: OnMismatch) -> Self {
+    pub(super) fn of_records(
+        plan: &Plan,
+        records: Vec<Record>,
+        blobs: Arc<dyn BlobStore>,
+        on_mismatch: OnMismatch,
+    ) -> Self {
         let (earlier, records) = record::by_scope(records);
         let deadlines = earlier.iter().chain(&records).filter_map(record::to_deadline).collect();
         let leftovers = BTreeMap::new();
         let is_new_attempt = !records.iter().any(is_past);
-        let blobs = Watched::new(blobs);
-        Self { records, earlier, leftovers, deadlines, on_mismatch, blobs, is_new_attempt, is_cancelled: false }
+        let (blobs, is_cancelled) = (Watched::new(blobs), false);
+        let destructor = plan.after.as_ref().map(|after| after.name.clone());
+        Self { records, earlier, leftovers, deadlines, on_mismatch, blobs, destructor, is_new_attempt, is_cancelled }
     }
 
     /// True if outcomes of earlier attempts answer what the machine asks for now.
@@ -86,6 +105,8 @@ impl Replay {
         let mut reported = Vec::new();
         // Steps of a new attempt that have begun: those that do not end with what is kept are news.
         let mut begun: Vec<(usize, Event)> = Vec::new();
+        // The live run looks at what is left of earlier attempts once it has read all of their records.
+        let mut has_all_earlier = self.earlier.is_empty();
         loop {
             loop {
                 machine.expect_kept(self.earlier.iter().any(|record| !record.key.starts_with('!')));
@@ -95,6 +116,7 @@ impl Replay {
                 }
                 for command in commands {
                     match command {
+                        Command::Start(id, effect) if has_all_earlier && self.answer_kept(machine, &id, &effect)? => {}
                         Command::Start(id, effect) => wanted.push((id, effect)),
                         Command::Abandon(id) => {
                             let is_gone_at_once = wanted
@@ -117,6 +139,12 @@ impl Replay {
                     }
                 }
             }
+            if !has_all_earlier && self.earlier.is_empty() {
+                has_all_earlier = true;
+                if self.answer_all_kept(machine, &mut wanted, &given_up)? {
+                    continue;
+                }
+            }
             let (from, origin) = match self.has_earlier(machine) {
                 true => (&mut self.earlier, Origin::Earlier),
                 false => (&mut self.records, Origin::Current),
@@ -124,13 +152,7 @@ impl Replay {
             let Some(record) = from.pop_front() else { break };
             self.feed((record, origin), machine, &mut wanted, &mut given_up)?;
         }
-        // Whatever was being given up when the process died is gone with it, or has been ended by the host.
-        for id in given_up {
-            if wanted.iter().any(|(i, _)| *i == id) {
-                wanted.retain(|(i, _)| *i != id);
-                machine.complete(&id, Completed { outcome: Outcome::Abandoned, elapsed_ms: 0 });
-            }
-        }
+        end_given_up(machine, &mut wanted, given_up);
         reported.extend(begun.into_iter().map(|(_, event)| event));
         let mut live: Vec<Command> = reported.into_iter().map(Command::Emit).collect();
         live.extend(wanted.into_iter().map(|(id, effect)| Command::Start(id, effect)));
@@ -205,6 +227,39 @@ impl Replay {
             Origin::Earlier => machine.complete_kept(&id, completed),
         }
         Ok(())
+    }
+
+    /// Answers everything that is asked from what earlier attempts have left. False if nothing was answered.
+    fn answer_all_kept(
+        &mut self,
+        machine: &mut Machine,
+        wanted: &mut Vec<(EffectId, Effect)>,
+        given_up: &[EffectId],
+    ) -> Result<bool, Error> {
+        let asked = wanted.len();
+        for (id, effect) in std::mem::take(wanted) {
+            if given_up.contains(&id) || !self.answer_kept(machine, &id, &effect)? {
+                wanted.push((id, effect));
+            }
+        }
+        Ok(wanted.len() < asked)
+    }
+
+    /// Answers what is asked from what an earlier attempt has left of it, as the process did that asked it first: that left no record
+    /// of the answer. If this attempt has a record, the effect was executed again, and that counts.
+    fn answer_kept(&mut self, machine: &mut Machine, id: &EffectId, effect: &Effect) -> Result<bool, Error> {
+        let is_kept = self.leftovers.get(id).is_some_and(|(_, origin)| *origin == Origin::Earlier);
+        if !is_kept || self.is_cleaning_up(id) || self.records.iter().any(|record| record.key == id.as_str()) {
+            return Ok(false);
+        }
+        let Some((completed, _)) = self.leftover(id, effect)? else { return Ok(false) };
+        machine.complete_kept(id, completed);
+        Ok(true)
+    }
+
+    /// What is done again is cleaned up again: a destructor is never taken for done because it was before.
+    pub(super) fn is_cleaning_up(&self, id: &EffectId) -> bool {
+        self.destructor.as_ref().is_some_and(|destructor| is_below(id.as_str(), destructor))
     }
 
     /// The outcome of a record. A store of large values that does not answer says nothing of what is in it.

@@ -1,5 +1,9 @@
 //! Further attempts at a run: the journal is continued, and cut anywhere it leads to the same end.
 
+use etude_core::outcome::Decision;
+use etude_core::plan::{Approval, OnFailure, OnTimeout, Parallel};
+use etude_core::template::Template;
+
 use super::*;
 use crate::record::Continuation;
 
@@ -92,6 +96,78 @@ async fn a_run_is_continued_as_often_as_it_fails() {
     assert_eq!((result.status, result.attempt), (Status::Succeeded, 4));
     let count = |name: &str| world.ledger().iter().filter(|line| *line == name).count();
     assert_eq!((count("before"), count("list"), count("last"), count("after")), (4, 1, 4, 4));
+}
+
+pub(super) fn approval(name: &str, timeout_ms: Option<u64>) -> Arc<Step> {
+    let approval = Approval {
+        message: Template::literal("Ship?"),
+        schema: None,
+        approvers: Vec::new(),
+        on_timeout: OnTimeout::Fail,
+        continue_on_deny: false,
+    };
+    Arc::new(Step { kind: StepKind::Approval(Box::new(approval)), timeout_ms, ..(*step(name, "1")).clone() })
+}
+
+pub(super) fn waiting(driven: Driven) -> Vec<(EffectId, Gate)> {
+    match driven {
+        Driven::Waiting { gates, .. } => gates,
+        Driven::Finished(result) => panic!("the run is over: {result:?}"),
+    }
+}
+
+pub(super) fn approve(world: &World, (id, gate): &(EffectId, Gate), attempt: u32, at: &str) {
+    let decision =
+        Decision { approved: true, answer: Json::null(), by: "ada".to_owned(), at: at.to_owned(), reason: None };
+    let signal = record::decision_signal(id.as_str(), &record::question(gate, attempt), &decision);
+    world.engine.signal(&world.run_id, &signal).unwrap();
+}
+
+/// what an attempt has taken over from an earlier one is taken over by each process that continues it, also what was asked only after
+/// another step of the attempt had ended.
+#[tokio::test]
+async fn what_was_kept_is_kept_in_the_next_process_too() {
+    let first = "echo c0 >> \"$ETUDE_APP_DIR/ledger\"; test -e \"$ETUDE_APP_DIR/repaired\" && echo '{\"output\":1}'";
+    let children = vec![shell("c0", first), step("c1", "1"), step("c2", "1")];
+    let group = Parallel { steps: children, max_parallel: Some(1), on_failure: OnFailure::Wait };
+    let group = Step { kind: StepKind::Parallel(group), ..(*step("group", "1")).clone() };
+    let steps = vec![Arc::new(group), approval("ok", None), step("last", "1")];
+    let plan = Plan { before: None, body: sequence("p", steps), ..plan() };
+    let world = World::new();
+    let session = block_on(world.engine.create(&world.new_run())).unwrap();
+    let failed = finished(world.drive(&plan, &*session, Stop::No).await.unwrap());
+    assert_eq!(
+        (failed.status, world.ledger()),
+        (Status::Failed, ["c0", "c1", "c2", "after"].map(str::to_owned).into())
+    );
+    continue_after(&*session, &failed);
+    world.repair();
+    let gates = waiting(world.drive(&plan, &*session, Stop::No).await.unwrap());
+    assert_eq!(world.ledger()[4..], ["c0"]);
+    let before = session.records().unwrap();
+    waiting(world.drive(&plan, &*session, Stop::No).await.unwrap());
+    assert_eq!((&world.ledger()[4..], session.records().unwrap()), (&["c0".to_owned()][..], before));
+    let cancelled = World::of(&world.run_id);
+    let session_of_cancelled = block_on(cancelled.engine.create(&cancelled.new_run())).unwrap();
+    session.records().unwrap().iter().for_each(|record| block_on(session_of_cancelled.append(record.clone())).unwrap());
+    approve(&world, &gates[0], 2, "");
+    for (world, session, stop, status, ends) in [
+        (&world, &session, Stop::No, Status::Succeeded, &["c0", "last", "after"][..]),
+        (&cancelled, &session_of_cancelled, Stop::Cancel("no".to_owned()), Status::Cancelled, &["after"]),
+    ] {
+        let result = finished(world.drive(&plan, &**session, stop).await.unwrap());
+        assert_eq!(
+            (result.status, &world.ledger()[world.ledger().len() - ends.len()..]),
+            (status, &ends.iter().map(|end| (*end).to_owned()).collect::<Vec<_>>()[..])
+        );
+        // Another process finds everything in the journal.
+        let (ledger, records) = (world.ledger(), session.records().unwrap());
+        let again = finished(world.drive(&plan, &**session, Stop::No).await.unwrap());
+        let steps =
+            |result: &RunResult| result.steps.iter().map(|step| (step.name.clone(), step.status)).collect::<Vec<_>>();
+        assert_eq!((again.status, steps(&again)), (status, steps(&result)));
+        assert_eq!((world.ledger(), session.records().unwrap()), (ledger, records), "{status:?}");
+    }
 }
 
 /// a cancelled run that is continued is not cancelled again by the signal that ended the attempt before.
