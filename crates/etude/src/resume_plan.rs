@@ -208,13 +208,12 @@ impl ResumePlan {
         emit: &mut (dyn FnMut(Progress<'_>) + Send),
     ) -> Result<Replayed<'d>, Error> {
         let (session, run_id) = (drive.session, drive.start.run_id.clone());
-        if self.may_refuse_slot {
-            let replayed = replay_unless_refused(drive, definition, &self.stored, emit)?;
-            self.begin_again(session, &run_id).await?;
-            return Ok(replayed);
-        }
+        let replayed = match self.may_refuse_slot {
+            true => replay_unless_refused(drive, definition, &self.stored, emit)?,
+            false => drive.replay(emit).map_err(|source| Error::Drive { run_id: run_id.clone(), source })?,
+        };
         self.begin_again(session, &run_id).await?;
-        drive.replay(emit).map_err(|source| Error::Drive { run_id, source })
+        Ok(replayed)
     }
 
     /// Ends what earlier holders have left behind, which must not go on beside the step that is done again. The engine refuses a

@@ -270,6 +270,21 @@ fn a_damaged_value_stops_the_resume() {
     }
 }
 
+/// a failed run whose journal cannot be replayed is refused as often as it is resumed, and stays a failed run.
+#[test]
+fn a_refused_resume_leaves_a_run_as_it_is() {
+    let large = "cat >/dev/null; printf '{\"output\":\"'; head -c 300000 /dev/zero | tr '\\0' a; echo '\"}'";
+    let test = Test::new().pipeline("p", |p| p.sh("one", large).sh("two", "cat >/dev/null; exit 3"));
+    let id = test.run(&RUN).exit(1).id();
+    let is_large = |path: &PathBuf| fs::metadata(path).is_ok_and(|found| found.len() > 250_000);
+    let blob = test.files_below(&format!("{STATE}/blobs")).into_iter().find(is_large).expect("it is kept");
+    fs::remove_file(blob).expect("it can be removed");
+    for _ in 0..2 {
+        test.run(&["runs", "resume", &id, "--format", "json"]).exit(4).stderr_has("record `p/one` refers to the value");
+        test.run(&["runs", "show", &id, "--format", "json"]).exit(0).has("/status", "failed").has("/attempt", 1);
+    }
+}
+
 /// A journal of a later version is refused, whatever is asked of it, and is not touched.
 #[test]
 fn a_journal_of_a_later_version_is_refused() {
