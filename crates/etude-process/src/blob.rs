@@ -373,6 +373,12 @@ impl BlobStore for FileBlobs {
         fs::metadata(&path)?;
         Ok(Arc::new(FileBlob { path }))
     }
+
+    /// A value that is there is kept again: until a record refers to it, nothing else keeps it from being removed.
+    fn has(&self, digest: Digest) -> bool {
+        self.join_users();
+        self.renew(&self.place(digest)).is_ok()
+    }
 }
 
 /// A blob in a file. The file is opened for each read: a run may hold thousands of values, a process about a thousand

@@ -52,12 +52,16 @@ impl Journal {
         match entry {
             None => Ok(None),
             Some(Ok(text)) => Ok(Some(Json::trusted(text))),
-            Some(Err((blob, offset, len, digest))) => match self.blobs.open(blob) {
-                Ok(source) => Ok(Some(Json::stored(Stored { blob, offset, len, digest, source }))),
-                // A cache may forget.
-                Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
-                Err(cause) => Err(file_error(&self.dir.join("blobs"), &cause)),
-            },
+            Some(Err((blob, offset, len, digest))) => {
+                // A record will refer to it, also if the cache forgets it meanwhile. One that cannot be renewed can still be read.
+                self.blobs.has(blob);
+                match self.blobs.open(blob) {
+                    Ok(source) => Ok(Some(Json::stored(Stored { blob, offset, len, digest, source }))),
+                    // A cache may forget.
+                    Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+                    Err(cause) => Err(file_error(&self.dir.join("blobs"), &cause)),
+                }
+            }
         }
     }
 

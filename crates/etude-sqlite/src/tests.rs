@@ -309,6 +309,28 @@ fn only_old_blobs_that_is_not_needed_are_removed() {
     assert_eq!(stored.text().expect("text").as_ref(), "cached");
 }
 
+fn make_old(journal: &Journal, blob: Digest) {
+    let name = blob.to_string();
+    let file = File::open(journal.dir.join("blobs").join(&name[..2]).join(&name)).expect("the blob's file");
+    file.set_modified(SystemTime::now() - Duration::from_secs(7_200)).expect("it can be made old");
+}
+
+/// A cached value that a run takes is held for it: the record that refers to it comes later, and the cache may forget it before.
+#[test]
+fn a_recalled_value_stays_for_its_run() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = open(&dir);
+    let blob = put(&*journal.blobs, b"cached").expect("kept").0;
+    let value = cached_value(&journal, blob);
+    journal.remember(Digest::of(b"key"), &value, &CacheLabel::default()).expect("remember");
+    make_old(&journal, blob);
+    let recalled = journal.recall(Digest::of(b"key"), None).expect("recall").expect("it is cached");
+    let other = open(&dir);
+    other.forget(&Default::default()).expect("forget");
+    other.prune(&Query::default()).expect("prune");
+    assert_eq!(recalled.text().expect("it is there").as_ref(), "cached");
+}
+
 /// a record that was on the disk before the value that it refers to, when the power went, is as if it had not been, and
 /// so is what came after it. A value that is empty though it was synced is damage, and stays reportable.
 #[test]

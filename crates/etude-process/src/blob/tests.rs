@@ -66,6 +66,20 @@ fn list_and_remove_know_every_blob() {
     assert_eq!(store.open(one).expect_err("gone").kind(), io::ErrorKind::NotFound);
 }
 
+/// A value that is taken for kept is one: it is young, and another store is not alone until the first one is dropped.
+#[test]
+fn values_that_are_found_are_held() {
+    let dir = tempfile::tempdir().expect("dir");
+    let (digest, _) = put(&FileBlobs::new(dir.path(), false), b"a definition").expect("kept");
+    let (store, other) = (FileBlobs::new(dir.path(), false), FileBlobs::new(dir.path(), false));
+    let old = SystemTime::now() - Duration::from_secs(90_000);
+    fs::File::open(store.place(digest)).expect("there").set_modified(old).expect("aged");
+    assert!(other.alone().expect("locked").is_some());
+    assert!(store.has(digest) && !store.has(Digest::of(b"not there")));
+    assert!(other.alone().expect("locked").is_none());
+    assert!(store.list().expect("listed")[0].modified > old);
+}
+
 #[test]
 fn clean_removes_only_old_scratch_files() {
     let dir = tempfile::tempdir().expect("dir");
