@@ -3,10 +3,13 @@
 mod diff;
 mod stats;
 
+use std::collections::BTreeMap;
+
+use etude_core::effect::EffectId;
 use etude_core::outcome::Decision;
 use etude_process::blob::BlobStore;
 use etude_runtime::clock;
-use etude_runtime::engine::{DEFAULT_TENANT, Engine, Error, Query, RunRow, RunState, Signal};
+use etude_runtime::engine::{DEFAULT_TENANT, Engine, Error, Query, RunRow, RunState, RunView, Signal};
 use etude_runtime::record;
 use serde_json::{Value, json};
 
@@ -60,6 +63,25 @@ pub fn decision(signals: &[Signal], waiting: &Value) -> Option<Decision> {
     let (_, effect) = waiting["id"].as_str()?.split_once(':')?;
     let key = record::decision_key(effect, waiting["payload"]["question"].as_str()?);
     signals.iter().find(|signal| signal.key == key).and_then(record::to_decision)
+}
+
+/// When the question of an effect ends without an answer: the first deadline of its step or of anything around it.
+pub fn deadline(view: &RunView, effect: &str) -> Option<i64> {
+    let is_around = |id: &str| {
+        let rest = id.split('!').next().and_then(|path| effect.strip_prefix(path));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '[', '#']))
+    };
+    let records = || record::counting(&view.records).map(|(_, record)| record);
+    let is_over = |id: &str| records().any(|record| record.key == id);
+    // The time budget may have a later end than when the run waited before.
+    let deadlines: BTreeMap<EffectId, i64> = records().filter_map(record::to_deadline).collect();
+    let around = deadlines.iter().filter(|(id, _)| is_around(id.as_str()) && !is_over(id.as_str()));
+    around.map(|(_, at_ms)| *at_ms).min()
+}
+
+/// The effect that an entry of `waiting` of a result document is about.
+pub fn effect_of(waiting: &Value) -> &str {
+    waiting["id"].as_str().and_then(|id| id.split_once(':')).map_or("", |(_, effect)| effect)
 }
 
 /// A run in a listing, with the facts of its result document.

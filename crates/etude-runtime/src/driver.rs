@@ -1,6 +1,7 @@
 //! Drives one run: feeds the machine what the journal holds, then lets the host perform what is still to be done,
 //! writing every outcome down before anything that follows from it begins.
 
+mod catch_up;
 mod progress;
 mod replay;
 mod signals;
@@ -285,7 +286,7 @@ impl Driver<'_, '_> {
     async fn event_loop(&mut self, live: Vec<Command>, ended: &mut Ends) -> Result<Driven, Error> {
         self.meter.update(&self.machine);
         let live = self.stop_before_anything_begins(live).await?;
-        let live = self.end_if_out_of_time(live).await?;
+        let live = self.catch_up(live).await?;
         let live = self.resume_before_anything_begins(live).await?;
         self.execute_commands(live).await?;
         let mut ticks = tokio::time::interval(SIGNAL_INTERVAL);

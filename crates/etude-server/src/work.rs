@@ -17,7 +17,6 @@ use tokio::sync::{Notify, mpsc};
 mod adopt;
 mod attend;
 mod cancel;
-pub(crate) mod deadline;
 pub(crate) mod event;
 mod place;
 

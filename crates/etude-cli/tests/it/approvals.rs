@@ -136,6 +136,19 @@ fn the_time_to_answer_goes_on_outside_any_process() {
     }
 }
 
+/// a decision after the deadline is refused, and the run goes on as its step says.
+#[test]
+fn a_decision_after_the_deadline_is_refused() {
+    let test = gate("timeout: 1s\non_timeout: deny");
+    let id = test.run(&RUN).exit(5).id();
+    std::thread::sleep(std::time::Duration::from_millis(1_100));
+    for word in ["approve", "deny"] {
+        let refused = test.run(&[word, &id]).exit(2);
+        assert!(refused.err().contains("a later decision does not count"), "{}", refused.err());
+    }
+    assert_eq!(resume(&test, &id).exit(1).at("/errors/0/kind"), "approval_denied");
+}
+
 /// approvals within a fan-out are answered one by one, each by its id.
 #[test]
 fn several_things_are_waited_for_and_answered_one_by_one() {

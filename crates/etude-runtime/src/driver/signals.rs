@@ -1,9 +1,11 @@
 //! What other processes ask of a run, and the answers to its questions: signals in the journal.
 
 use etude_core::effect::{Effect, EffectId, Gate};
-use etude_core::outcome::{Completed, Outcome};
+use etude_core::outcome::{Completed, Decision, Outcome};
 
+use super::catch_up::is_in_time;
 use super::{Driver, Error};
+use crate::engine::Signal;
 use crate::record;
 
 impl Driver<'_, '_> {
@@ -51,18 +53,28 @@ impl Driver<'_, '_> {
         if signals.is_empty() {
             return Ok(());
         }
-        let attempt = self.drive.start.attempt.number;
-        let key = |id: &EffectId, gate: &Gate| record::decision_key(id.as_str(), &record::question(gate, attempt));
-        let keys: Vec<(EffectId, String)> = self.gates.iter().map(|(id, gate)| (id.clone(), key(id, gate))).collect();
-        for (id, key) in keys {
-            let Some(decision) = signals.iter().find(|signal| signal.key == key).and_then(record::to_decision) else {
-                continue;
-            };
+        let decisions: Vec<(EffectId, Decision)> = self
+            .gates
+            .iter()
+            .filter_map(|(id, gate)| Some((id.clone(), self.decision(&signals, id, gate)?)))
+            .filter(|(id, decision)| is_in_time(id, decision, self.timers_under_way()))
+            .collect();
+        for (id, decision) in decisions {
             if let Some(gate) = self.gates.remove(&id) {
                 let completed = Completed { outcome: Outcome::Decided(decision), elapsed_ms: 0 };
                 self.journal(&id, &Effect::Gate(gate), completed).await?;
             }
         }
         Ok(())
+    }
+
+    /// The decision about a question, if one has come.
+    pub(super) fn decision(&self, signals: &[Signal], id: &EffectId, gate: &Gate) -> Option<Decision> {
+        let key = record::decision_key(id.as_str(), &record::question(gate, self.drive.start.attempt.number));
+        signals.iter().find(|signal| signal.key == key).and_then(record::to_decision)
+    }
+
+    fn timers_under_way(&self) -> impl Iterator<Item = (EffectId, i64)> {
+        self.sleeping.iter().filter(|(_, timer)| timer.is_deadline).map(|(id, timer)| (id.clone(), timer.ends_ms))
     }
 }

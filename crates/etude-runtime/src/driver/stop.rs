@@ -47,7 +47,10 @@ impl Driver<'_, '_> {
     pub(super) async fn give_up_before_anything_begins(&mut self, live: Vec<Command>) -> Result<Vec<Command>, Error> {
         let mut left = live;
         loop {
-            let commands = self.machine.poll();
+            let commands = match self.replay.has_earlier(&self.machine) {
+                true => self.poll().await?,
+                false => self.machine.poll(),
+            };
             if commands.is_empty() {
                 return Ok(left);
             }

@@ -12,6 +12,7 @@ use etude_core::plan::{Code, ForEach, Origin, OutputOf, Sequence, Step, StepKind
 use etude_core::report::Status;
 
 mod attempts;
+mod deadlines;
 mod metered;
 mod streaming;
 mod time_budget;

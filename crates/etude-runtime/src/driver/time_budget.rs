@@ -4,8 +4,7 @@
 use std::time::Duration;
 
 use etude_core::effect::EffectId;
-use etude_core::machine::{Command, Limits, time_budget};
-use etude_core::outcome::{Completed, Outcome};
+use etude_core::machine::{Limits, time_budget};
 use etude_core::plan::Plan;
 use tokio::time::{Interval, MissedTickBehavior, interval_at};
 
@@ -45,6 +44,11 @@ impl TimeBudget {
     pub(super) fn ends_ms(&self, now_ms: i64, ms: u64) -> i64 {
         now_ms.saturating_add_unsigned(self.before.map_or(ms, |before| before.left_ms(now_ms).min(ms)))
     }
+
+    /// When the budget was used up, if nothing is left of it at `now_ms`.
+    pub(super) fn over_ms(&self, now_ms: i64) -> Option<i64> {
+        self.before.filter(|before| before.left_ms(now_ms) == 0).map(|before| before.ends_ms)
+    }
 }
 
 impl Driver<'_, '_> {
@@ -57,17 +61,5 @@ impl Driver<'_, '_> {
         }
         let record = record::of_clock(*ends_ms, self.at_ms());
         Ok(self.drive.session.append(record).await?)
-    }
-
-    /// A run whose process died when nothing was left of its time does not begin again what it would give up at once.
-    pub(super) async fn end_if_out_of_time(&mut self, mut live: Vec<Command>) -> Result<Vec<Command>, Error> {
-        let is_used_up =
-            self.time.before.is_some_and(|before| before.seen_ms.is_some() && before.left_ms(self.now_ms()) == 0);
-        let is_it = |command: &Command| matches!(command, Command::Start(id, _) if *id == self.time.id);
-        let Some(at) = live.iter().position(is_it).filter(|_| is_used_up) else { return Ok(live) };
-        if let Command::Start(id, effect) = live.remove(at) {
-            self.journal(&id, &effect, Completed { outcome: Outcome::Slept, elapsed_ms: 0 }).await?;
-        }
-        self.give_up_before_anything_begins(live).await
     }
 }

@@ -20,7 +20,6 @@ use crate::result::result_of;
 use crate::server::Server;
 use crate::token::Caller;
 use crate::work;
-use crate::work::deadline::{deadline, effect_of};
 
 /// Rows that are read at once.
 const PAGE: u32 = 1_000;
@@ -80,7 +79,7 @@ struct Place {
 
 impl Place {
     fn of(row: &RunRow, decision: &Value) -> Self {
-        Self { since_ms: row.changed_at_ms, number: row.number, effect: effect_of(decision).to_owned() }
+        Self { since_ms: row.changed_at_ms, number: row.number, effect: listing::effect_of(decision).to_owned() }
     }
 
     /// True if all questions of the run come before.
@@ -154,11 +153,11 @@ fn open_of(server: &Server, row: &RunRow) -> Result<Vec<Value>, Problem> {
 
 fn decision_json(row: &RunRow, view: &RunView, waiting: &Value) -> Value {
     let payload = &waiting["payload"];
-    let effect = effect_of(waiting);
+    let effect = listing::effect_of(waiting);
     json!({
         "id": waiting["id"], "run_id": row.id, "kind": waiting["kind"], "message": payload["message"],
         "schema": payload["schema"], "approvers": payload["approvers"], "payload": payload,
-        "question": payload["question"], "since": etude::clock::rfc3339(row.changed_at_ms), "deadline_at": deadline(view, effect).map(etude::clock::rfc3339),
+        "question": payload["question"], "since": etude::clock::rfc3339(row.changed_at_ms), "deadline_at": listing::deadline(view, effect).map(etude::clock::rfc3339),
     })
 }
 
@@ -228,6 +227,10 @@ fn decided(server: &Arc<Server>, caller: &Caller, id: &str, given: Given) -> Res
         return Err(Problem::new(Code::NotAnApprover, detail));
     }
     check_answer(&payload["schema"], &given.decision)?;
+    if let Some(ended_ms) = listing::deadline(&view, effect).filter(|ends_ms| *ends_ms < server.clock().now_ms()) {
+        let ended = etude::clock::rfc3339(ended_ms);
+        return Err(Problem::not_found(format!("the deadline was {ended}; a later decision does not count")));
+    }
     let signal = record::decision_signal(effect, &given.question, &given.decision);
     if let Signalled::TooLate(body) = engine.signal(run, &signal).map_err(|e| engine_failed(&e))? {
         let earlier = record::to_decision(&etude_runtime::engine::Signal { key, body });

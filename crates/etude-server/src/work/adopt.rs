@@ -11,7 +11,6 @@ use etude_runs::listing;
 use etude_runtime::engine::{Cause, Error, Limits, Query, RunRow, RunState, RunView, Takes};
 use etude_runtime::record;
 
-use super::deadline::{deadline, effect_of};
 use super::{Works, drive};
 use crate::notice;
 use crate::problem::{Problem, engine_failed};
@@ -165,7 +164,7 @@ fn wait(works: &Works, row: &RunRow, now_ms: i64) -> Result<Wait, Problem> {
         return Ok(Wait::Over);
     }
     // A deadline counts as long as something waits within it: one that was given up leaves no record.
-    let deadlines = document.waiting.iter().filter_map(|of| deadline(&view, effect_of(of)));
+    let deadlines = document.waiting.iter().filter_map(|of| listing::deadline(&view, listing::effect_of(of)));
     Ok(match deadlines.min() {
         Some(at_ms) if at_ms <= now_ms => Wait::Over,
         at_ms => Wait::Until(at_ms),
