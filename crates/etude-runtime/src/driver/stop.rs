@@ -27,14 +27,17 @@ pub enum Stop {
 impl Driver<'_, '_> {
     /// A run that must be cancelled from the first moment on, because no one was running it or because its process died
     /// before it heeded that, does not begin again what it would give up at once: it would be an effect in the world that
-    /// no one asked for.
+    /// no one asked for. A process that was asked to leave the run, or to end, before this begins nothing either.
     pub(super) async fn stop_before_anything_begins(&mut self, live: Vec<Command>) -> Result<Vec<Command>, Error> {
         let said = self.drive.stop.borrow().clone();
         let killed = if self.drive.is_resumed { self.signalled_kill()? } else { None };
         match (killed, said) {
             (Some(reason), _) => self.kill(&reason).await?,
+            (None, Stop::Kill(reason)) => self.kill(&reason).await?,
             (None, Stop::Cancel(reason)) => self.cancel(&reason).await?,
-            _ => {
+            (None, Stop::Leave) => return Err(Error::Left),
+            (None, said) => {
+                self.is_draining = said == Stop::Drain;
                 let cancelled = if self.drive.is_resumed { self.signalled_cancel()? } else { None };
                 let Some(reason) = cancelled else { return Ok(live) };
                 self.cancel(&reason).await?;

@@ -14,6 +14,7 @@ use etude_core::report::Status;
 mod attempts;
 mod deadlines;
 mod metered;
+mod stops;
 mod streaming;
 mod time_budget;
 
