@@ -31,6 +31,11 @@ impl Store {
         enrolment.is_changed = true;
     }
 
+    /// Whether this process is a worker that takes no more runs.
+    pub(crate) fn is_draining(&self) -> bool {
+        lock(&self.profile).is_draining
+    }
+
     /// The workers and queues.
     pub(crate) async fn census(&self) -> Result<Census, Error> {
         Ok(attempt!(self.link, |connection| census(connection)))

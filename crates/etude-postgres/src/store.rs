@@ -20,6 +20,7 @@ use crate::link::{Connection, Link, attempt, lock};
 use crate::pulse::Pulse;
 use crate::rows::{CLAIM, CLOCK, IS_LIVE, Run};
 use crate::session::PostgresSession;
+use crate::wake::release;
 use crate::worker::{Enrolment, Times};
 use crate::{lease, migrate, rows, rules, worker};
 
@@ -290,7 +291,8 @@ impl Store {
 
     /// The session has the run no more.
     pub(crate) async fn release(&self, number: i64, session: i64) -> Result<(), Error> {
-        attempt!(self.link.attempts_for(RELEASE_PATIENCE); |connection| release(connection, number, session));
+        let is_draining = self.is_draining();
+        attempt!(self.link.attempts_for(RELEASE_PATIENCE); |connection| release(connection, (number, session), is_draining));
         Ok(())
     }
 
@@ -321,7 +323,7 @@ impl Store {
             let (number, session) = (row.try_get(0)?, row.try_get(1)?);
             // In this order: a claim ends once the run is held.
             if !lock(&self.claiming).contains(&session) && !self.holds(number, session) {
-                release(connection, number, session).await?;
+                release(connection, (number, session), self.is_draining()).await?;
             }
         }
         Ok(())
@@ -380,12 +382,6 @@ impl Drop for Store {
 async fn follow(link: &Link, depot: &Depot, patience: Duration) -> Result<(), Error> {
     let url = attempt!(link.attempts_for(patience); |connection| rules::url(connection));
     depot.follow(url.as_deref());
-    Ok(())
-}
-
-/// The run has no worker, unless somebody else has taken it.
-pub(crate) async fn release(connection: &mut Connection, number: i64, session: i64) -> Result<(), Fault> {
-    connection.execute("update runs set worker = null where run = $1 and session = $2", &[&number, &session]).await?;
     Ok(())
 }
 

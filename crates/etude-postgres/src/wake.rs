@@ -82,6 +82,30 @@ async fn requeue(connection: &mut Connection, number: i64) -> Result<(), Fault> 
     connection.batch("commit").await
 }
 
+/// The run has no worker, unless another session has taken it. One that a draining worker hands over while it runs waits in its queue, in its
+/// place (K-30): the look for runs that no process has comes after that at the queue, which has younger ones. A run that stopped on a worker
+/// which goes on is left alone for a while.
+pub(crate) async fn release(
+    connection: &mut Connection,
+    (number, session): (i64, i64),
+    is_draining: bool,
+) -> Result<(), Fault> {
+    let released = "update runs set worker = null where run = $1 and session = $2";
+    let sql = match is_draining {
+        false => released.to_owned(),
+        true => format!(
+            "with released as (
+                {released} returning run, state, bundle, queue, coalesce(rank, created_at_ms) as place, limit_group, limit_max, abi)
+            insert into queue (queue, rank, run, not_before_ms, limit_group, limit_max, abi, is_bundled)
+            select queue, place, run, now_ms(), limit_group, limit_max, abi, true from released
+            where state = 'running' and bundle is not null
+            on conflict (run) do nothing"
+        ),
+    };
+    connection.execute(&sql, &[&number, &session]).await?;
+    Ok(())
+}
+
 /// The number of a count that a session has read.
 pub(crate) fn count(signals: usize) -> i64 {
     rows::from_length(signals as u64)

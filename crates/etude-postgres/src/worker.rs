@@ -8,7 +8,7 @@ use etude_runtime::engine::{Error, Profile};
 use crate::error::{Fault, is_refusal};
 use crate::lease::{beat, enlist};
 use crate::link::{Connection, attempt, lock};
-use crate::store::{self, Store};
+use crate::store::Store;
 use crate::wake;
 
 /// How often signals for the runs here are looked for.
@@ -159,7 +159,7 @@ async fn round(store: &Store, key: i64, mut connection: Connection, due: &mut Du
     }
     let unreleased = std::mem::take(&mut *lock(&store.unreleased));
     for (number, session) in &unreleased {
-        if let Err(fault) = store::release(&mut connection, *number, *session).await {
+        if let Err(fault) = wake::release(&mut connection, (*number, *session), store.is_draining()).await {
             lock(&store.unreleased).extend(unreleased);
             return Err(fault);
         }

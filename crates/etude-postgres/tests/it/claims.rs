@@ -92,6 +92,30 @@ fn a_claim_takes_the_first_runs() {
     assert_eq!(engine.health().figures.claims["default"], 14);
 }
 
+/// K-30, K-32, K-60: a run that a draining worker hands over keeps its place in the queue, and counts for its depth. One that stopped on a
+/// worker which goes on does not come back to it at once.
+#[test]
+fn a_run_that_is_handed_over_keeps_its_place() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let (one, other) = (open(&server, "etude", dir.path()), open(&server, "etude", dir.path()));
+    join(&one);
+    join(&other);
+    for (at, id) in [(1_000, "old"), (2_000, "stopped"), (3_000, "young")] {
+        submit(&one, id, at, Placement::default());
+    }
+    let mut taken = one.next_few(&limits(), 2, 0).expect("next").into_iter();
+    let (old, stopped) = (taken.next().expect("a run"), taken.next().expect("a run"));
+    drop(stopped);
+    assert_eq!(server.sql("select count(*) from etude.queue"), "1");
+    one.retire();
+    drop(old);
+    let Census { queues, .. } = other.census().expect("census");
+    assert_eq!(queues.iter().map(|queue| queue.depth).collect::<Vec<_>>(), [2]);
+    assert_eq!(std::iter::from_fn(|| next(&other)).collect::<Vec<_>>(), ["old", "young"]);
+    assert!(other.dead_workers("old").expect("known").is_empty());
+}
+
 /// Many queued runs, in a database whose server has not looked at them.
 pub(crate) fn crowd(server: &Server) {
     server.sql(
