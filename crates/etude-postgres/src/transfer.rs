@@ -99,7 +99,7 @@ async fn move_away(connection: &mut Connection, runs: &[Stamp], session: i64) ->
         gone as (
             update runs set state = 'moved', epoch = epoch + 1, session = $6, worker = null, changed_at_ms = now_ms()
             from seen where runs.id = seen.id and runs.epoch = seen.version and runs.state = seen.state
-                and runs.state in ('queued', 'running', 'waiting')
+                and runs.state in ('queued', 'running', 'waiting', 'sleeping')
                 and not exists (select 1 from workers where workers.worker = runs.worker and is_alive(workers.lease_until))
                 and (select count(*) from records where records.run = runs.run and key <> '{CLAIM}') = seen.records
                 and (select count(*) from signals where signals.run = runs.run) = seen.signals

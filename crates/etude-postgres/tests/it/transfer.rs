@@ -77,6 +77,22 @@ fn a_lost_reply_adds_and_moves_a_run_once() {
     assert_eq!(server.sql("select count(*) from etude.runs where state = 'moved'"), "16");
 }
 
+/// K-64: whatever a run waits for that no process has, it can be moved.
+#[test]
+fn runs_of_every_open_state_are_moved() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = open(&server, "etude", dir.path());
+    for state in RunState::ALL.into_iter().filter(|state| !state.is_final() && *state != RunState::Moved) {
+        let id = format!("r-{}", state.word());
+        let session = block_on(engine.create(&new_run(&id, 1))).expect("create");
+        drop(session);
+        server.sql(&format!("update etude.runs set state = '{}', worker = null where id = '{id}'", state.word()));
+        let stamp = engine.capture(&id).expect("capture").stamp;
+        assert_eq!(engine.move_away(&[stamp]).expect("move"), [""; 0], "all of them are moved");
+    }
+}
+
 /// K-48: a prune leaves the large input of a run that has not ended, which only its header names, and takes it with the run.
 #[test]
 fn a_prune_leaves_the_input_of_a_run() {
