@@ -9,7 +9,7 @@ use std::time::UNIX_EPOCH;
 use etude_core::data::Blob;
 use etude_core::digest::Digest;
 use etude_runtime::archive::{self, BLOCK, MAX_SIZE};
-use etude_runtime::blob::BlobStore as _;
+use etude_runtime::blob::{BlobStore as _, Scratch};
 use etude_runtime::engine::Error;
 use rusqlite::Connection;
 
@@ -28,6 +28,9 @@ pub struct Backup {
     pub bytes: u64,
 }
 
+/// A copy of the database, how many runs it has, and the values that they need.
+type Snapshot = (Scratch, u64, BTreeSet<Digest>);
+
 impl Journal {
     /// Writes the archive; an incomplete one is removed.
     pub(crate) fn backup(&self, file: &Path) -> Result<Backup, Error> {
@@ -42,14 +45,8 @@ impl Journal {
 
     fn write_backup(&self, file: &Path, out: File) -> Result<Backup, Error> {
         let fail = |cause: io::Error| file_error(file, &cause);
-        // In the journal's own directory, where it is private, and removed later if this process dies now.
-        let scratch = self.blobs.scratch().map_err(|cause| file_error(&self.dir.join("blobs"), &cause))?;
+        let (scratch, runs, blobs) = self.hold_snapshot(&Self::snapshot)?;
         let copy = scratch.path().to_owned();
-        let at = copy.display().to_string();
-        self.pool.aside(|connection| connection.execute("vacuum into ?1", [&at]).map(drop))?;
-        let (runs, mut blobs, inputs) = contents(&copy).map_err(|cause| store_error(&copy, cause))?;
-        // Earlier versions removed the large input of a run that had not ended with `runs prune`. Its journal can still be copied.
-        blobs.extend(inputs.into_iter().filter(|input| self.blob(*input).is_ok()));
         let mut tar = Tar { out: BufWriter::new(out), bytes: 0 };
         // The values first: a value that is gone by now is found before the larger part is written.
         for digest in &blobs {
@@ -79,6 +76,33 @@ impl Journal {
         tar.end(copied).map_err(fail)?;
         let bytes = tar.finish().map_err(fail)?;
         Ok(Backup { runs, blobs: blobs.len() as u64, bytes })
+    }
+
+    /// A copy of the database whose values are not removed while they are read: a prune that came between the copy and the hold on them is
+    /// met with another copy.
+    pub(crate) fn hold_snapshot(&self, snapshot: &dyn Fn(&Self) -> Result<Snapshot, Error>) -> Result<Snapshot, Error> {
+        let mut lost = None;
+        loop {
+            let copied = snapshot(self)?;
+            let missing = copied.2.iter().copied().filter(|digest| !self.blobs.has(*digest)).min();
+            // What the next copy refers to as well is lost, or another user's, and is read to find out.
+            if missing.is_none() || missing == lost {
+                return Ok(copied);
+            }
+            lost = missing;
+        }
+    }
+
+    pub(crate) fn snapshot(&self) -> Result<Snapshot, Error> {
+        // In the journal's own directory, where it is private, and removed later if this process dies now.
+        let scratch = self.blobs.scratch().map_err(|cause| file_error(&self.dir.join("blobs"), &cause))?;
+        let copy = scratch.path().to_owned();
+        let at = copy.display().to_string();
+        self.pool.aside(|connection| connection.execute("vacuum into ?1", [&at]).map(drop))?;
+        let (runs, mut blobs, inputs) = contents(&copy).map_err(|cause| store_error(&copy, cause))?;
+        // Earlier versions removed the large input of a run that had not ended with `runs prune`. Its journal can still be copied.
+        blobs.extend(inputs.into_iter().filter(|input| self.blob(*input).is_ok()));
+        Ok((scratch, runs, blobs))
     }
 
     fn blob(&self, digest: Digest) -> io::Result<(std::sync::Arc<dyn Blob>, u64)> {

@@ -575,3 +575,36 @@ fn a_deleted_log_is_noticed_at_the_next_record() {
     assert!(refused.contains("journal.db-wal") && refused.contains("was deleted or moved"), "{refused}");
     assert!(block_on(session.set_state(RunState::Succeeded, None)).is_err(), "a run that is not kept does not succeed");
 }
+
+/// A prune and a backup at the same time: the backup is one of the journal before the prune or after it.
+#[test]
+fn a_backup_beside_a_prune_is_whole() {
+    use etude_runtime::blob::BlobStore as _;
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = open(&dir);
+    let finished = |id: &str| {
+        let session = block_on(journal.create(&new_run(id, 1))).expect("create");
+        let blob = put(&*journal.blobs, id.as_bytes()).expect("kept").0;
+        let mut large = record("a", "1");
+        large.blobs.push(blob);
+        block_on(session.append(large)).expect("append");
+        block_on(session.set_state(RunState::Succeeded, None)).expect("set_state");
+        make_old(&journal, blob);
+        blob
+    };
+    let prune = || open(&dir).prune(&Query::default()).expect("prune");
+    let (blob, pruned) = (finished("r-1"), std::cell::Cell::new(0));
+    let before_hold = |journal: &Journal| {
+        let copied = journal.snapshot();
+        pruned.set(pruned.get() + prune());
+        copied
+    };
+    let (_, runs, blobs) = journal.hold_snapshot(&before_hold).expect("a snapshot");
+    assert_eq!((pruned.get(), runs, blobs.len()), (1, 0, 0));
+    let lost = journal.blobs.open(blob).map(drop).expect_err("it is pruned");
+    assert_eq!(lost.kind(), std::io::ErrorKind::NotFound);
+    let blob = finished("r-2");
+    let (_, runs, blobs) = journal.hold_snapshot(&Journal::snapshot).expect("a snapshot");
+    assert_eq!((prune(), runs, blobs.into_iter().collect::<Vec<_>>()), (1, 1, vec![blob]));
+    assert!(journal.blobs.open(blob).is_ok(), "it is held until it is read");
+}
