@@ -245,7 +245,8 @@ impl Context {
     pub(crate) fn report<'a>(&self, about: impl Into<About<'a>>, problem: &Problem) -> Exit {
         self.say_problem(problem);
         if self.is_json() {
-            let document = about.into().document(&problem.failures, &problem.usage);
+            let mut document = about.into().document(&problem.failures, &problem.usage);
+            document.run_id.clone_from(&problem.run_id);
             stdout::document(&document.hinted(&problem.hints));
         }
         problem.exit

@@ -14,6 +14,8 @@ pub(crate) struct Problem {
     pub(crate) hints: Vec<String>,
     /// What model calls have cost until then.
     pub(crate) usage: Usage,
+    /// The run that came to a stop.
+    pub(crate) run_id: Option<String>,
 }
 
 impl Problem {
@@ -23,12 +25,17 @@ impl Problem {
 
     /// One failure.
     pub(crate) fn of(exit: Exit, failure: Failure) -> Self {
-        Self { exit, failures: vec![failure], hints: Vec::new(), usage: Usage::default() }
+        Self { exit, failures: vec![failure], hints: Vec::new(), usage: Usage::default(), run_id: None }
     }
 
     /// The problem came up after model calls.
     pub(crate) fn spent(self, usage: Usage) -> Self {
         Self { usage, ..self }
+    }
+
+    /// The problem stopped this run, which can be resumed.
+    pub(crate) fn of_run(self, run_id: &str) -> Self {
+        Self { run_id: Some(run_id.to_owned()), ..self }
     }
 
     /// Further model calls came before it.

@@ -318,6 +318,7 @@ fn in_the_way(paths: &[PathBuf]) -> Problem {
         exit: Exit::Usage,
         failures,
         usage: etude_core::model::Usage::default(),
+        run_id: None,
         hints: others.into_iter().chain([remedy]).collect(),
     }
 }

@@ -315,7 +315,7 @@ pub(crate) fn unfit(problems: Vec<InputProblem>) -> Problem {
     let hints = problems.iter().filter_map(|problem| problem.hint.clone()).collect();
     let failures =
         problems.into_iter().map(|problem| Failure::new(FailureKind::InputInvalid, problem.message)).collect();
-    Problem { exit: Exit::Usage, failures, hints, usage: Usage::default() }
+    Problem { exit: Exit::Usage, failures, hints, usage: Usage::default(), run_id: None }
 }
 
 /// Runs a definition of which no one sees anything before it has ended.

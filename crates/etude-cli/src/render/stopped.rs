@@ -29,7 +29,8 @@ pub(crate) fn problem(error: &Error) -> Problem {
                 .hint(format!("do again what has changed: etude runs resume {run_id} --accept-changes"))
         }
         Error::Drive { run_id, .. } => {
-            Problem::environment(error.to_string()).hint(format!("fix the cause, then run: etude runs resume {run_id}"))
+            let problem = Problem::environment(error.to_string()).of_run(run_id);
+            problem.hint(format!("fix the cause, then run: etude runs resume {run_id}"))
         }
         Error::OtherAbi { .. } => {
             Problem::environment(error.to_string()).hint("resume it with the version of etude that began it")

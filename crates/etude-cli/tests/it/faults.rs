@@ -266,6 +266,7 @@ fn a_damaged_value_stops_the_resume() {
         let ran = test.run(&["runs", "resume", &id, "--format", "json"]).exit(4);
         assert!(!ran.err().contains("panicked"), "{}", ran.err());
         let name = blob.file_name().and_then(std::ffi::OsStr::to_str).expect("values have plain names");
+        assert_ne!(ran.at("/run_id"), serde_json::Value::Null);
         ran.stderr_has("record `p/one` refers to the value").stderr_has(name).stderr_has("etude runs resume");
     }
 }

@@ -196,8 +196,13 @@ pub(crate) fn unclear(unclear: &[Unclear]) -> Option<Problem> {
         failure
     });
     let value = first.example.as_deref().or(first.default.as_deref()).unwrap_or("…");
-    let problem =
-        Problem { exit: Exit::Usage, failures: failures.collect(), hints: Vec::new(), usage: Usage::default() };
+    let problem = Problem {
+        exit: Exit::Usage,
+        failures: failures.collect(),
+        hints: Vec::new(),
+        usage: Usage::default(),
+        run_id: None,
+    };
     let pair = etude_core::shell::word(&format!("{}={value}", first.name));
     Some(problem.hint(format!("say what is meant with `-i {}`", harmless(&pair))))
 }
