@@ -29,6 +29,33 @@ pub(crate) fn tenant(text: &str) -> Result<String, String> {
     is_name.then(|| text.to_owned()).ok_or_else(|| "a tenant has 1 to 63 bytes without control characters".to_owned())
 }
 
+/// Keys and labels are in indexes of the database, whose rows are short.
+#[cfg(feature = "postgres")]
+const MAX_NAME: usize = 512;
+
+/// A key that only one run has.
+#[cfg(feature = "postgres")]
+pub(crate) fn key(text: &str) -> Result<String, String> {
+    match text.len() <= MAX_NAME {
+        true => Ok(text.to_owned()),
+        false => Err(format!("a key has at most {MAX_NAME} bytes; this one has {}", text.len())),
+    }
+}
+
+/// A label of a run, as it is typed.
+#[cfg(feature = "postgres")]
+pub(crate) fn label(text: &str) -> Result<String, String> {
+    let (key, value) = text.split_once('=').unwrap_or((text, ""));
+    match key.len() <= MAX_NAME && value.len() <= MAX_NAME {
+        true => Ok(text.to_owned()),
+        false => Err(format!(
+            "the key of a label and its value have at most {MAX_NAME} bytes each; these have {} and {}",
+            key.len(),
+            value.len()
+        )),
+    }
+}
+
 /// A tier by its word.
 pub(crate) fn tier(text: &str) -> Result<etude_core::model::Tier, String> {
     etude_core::model::Tier::from_word(text)
@@ -71,6 +98,20 @@ fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Longer ones have no place in an index of the database.
+    #[cfg(feature = "postgres")]
+    #[test]
+    fn keys_and_labels_are_short() {
+        let text = |len: usize| "k".repeat(len);
+        assert_eq!(key(&text(512)), Ok(text(512)));
+        assert_eq!(key(&text(513)), Err("a key has at most 512 bytes; this one has 513".to_owned()));
+        let longest = format!("{0}={0}", text(512));
+        assert_eq!(label(&longest), Ok(longest.clone()));
+        for long in [format!("{longest}v"), format!("k{longest}")] {
+            assert!(label(&long).is_err_and(|why| why.contains("at most 512 bytes each")), "{long}");
+        }
+    }
 
     /// cli: durations are `500ms`, `2s`, `5m`, `1h`; a bare number is seconds.
     #[test]

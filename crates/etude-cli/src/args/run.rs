@@ -68,10 +68,10 @@ pub(crate) struct Submission {
     )]
     pub(crate) priority: Option<i32>,
     /// Submit the run once: with the same key, target and input, it is the same run
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", value_parser = crate::value::key)]
     pub(crate) key: Option<String>,
     /// Label the run. Repeatable
-    #[arg(long = "label", value_name = "KEY=VALUE")]
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = crate::value::label)]
     pub(crate) labels: Vec<String>,
     /// Begin the run no earlier than at this time, such as `2026-01-31T08:00:00Z`
     #[arg(long, value_name = "TIME", value_parser = crate::value::time_ms)]
