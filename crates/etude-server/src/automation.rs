@@ -16,32 +16,53 @@ use crate::settings::ServedApp;
 /// How long a definition is used before its file is read again.
 const REREAD: Duration = Duration::from_secs(1);
 
-/// The definitions that were read in the last second, by the directories of their apps.
+/// What is known of an app's definitions.
+#[derive(Debug, Clone)]
+struct Known {
+    read: Instant,
+    /// Those of today. While the file cannot be read, the last good ones with schedules that do not tick.
+    now: Arc<Automation>,
+    /// The last that could be read.
+    good: Option<Arc<Automation>>,
+}
+
+/// The definitions that were read last, by the directories of their apps.
 #[derive(Debug, Default)]
-pub(crate) struct Automations(Mutex<BTreeMap<PathBuf, (Instant, Arc<Automation>)>>);
+pub(crate) struct Automations(Mutex<BTreeMap<PathBuf, Known>>);
 
 impl Automations {
-    fn known(&self) -> MutexGuard<'_, BTreeMap<PathBuf, (Instant, Arc<Automation>)>> {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Known>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The definition of an app, at most a second old.
+    /// The definition of an app, at most a second old. The last good one stays while its file cannot be read.
     pub(crate) fn of(&self, apps: &dyn Apps, app: &ServedApp) -> Result<Arc<Automation>, Problem> {
-        if let Some((read, automation)) = self.known().get(&app.dir)
-            && read.elapsed() < REREAD
+        if let Some(known) = self.known().get(&app.dir)
+            && known.read.elapsed() < REREAD
         {
-            return Ok(Arc::clone(automation));
+            return Ok(Arc::clone(&known.now));
         }
         let begun = Instant::now();
-        let automation = apps.automation(&app.dir);
-        let automation = Arc::new(automation.map_err(|why| Problem::new(Code::DefinitionInvalid, why))?);
+        let read = apps.automation(&app.dir);
         let mut known = self.known();
         // A slow reader does not put back what another one has read since.
-        if let Some((_, newer)) = known.get(&app.dir).filter(|(read, _)| *read > begun) {
-            return Ok(Arc::clone(newer));
+        if let Some(newer) = known.get(&app.dir).filter(|known| known.read > begun) {
+            return Ok(Arc::clone(&newer.now));
         }
-        known.insert(app.dir.clone(), (begun, Arc::clone(&automation)));
-        Ok(automation)
+        let good = known.get(&app.dir).and_then(|known| known.good.clone());
+        let (now, good) = match (read, good) {
+            (Ok(read), good) if !read.unreadable.is_empty() => {
+                (Arc::new(good.as_deref().cloned().unwrap_or_default().stopped(&read.unreadable)), good)
+            }
+            (Ok(read), _) => {
+                let read = Arc::new(read);
+                (Arc::clone(&read), Some(read))
+            }
+            (Err(why), Some(good)) => (Arc::new(Automation::clone(&good).stopped_by(&why)), Some(good)),
+            (Err(why), None) => return Err(Problem::new(Code::DefinitionInvalid, why)),
+        };
+        known.insert(app.dir.clone(), Known { read: begun, now: Arc::clone(&now), good });
+        Ok(now)
     }
 }
 

@@ -17,6 +17,8 @@ use serde_json::{Map, Value};
 pub use webhook::{Verify, VerifyKind, Webhook};
 
 use crate::check::{Findings, Subject, object};
+use crate::code::Code;
+use crate::diagnose::values::config_not_a_mapping;
 use crate::diagnose::{automation as diagnose, references, values};
 use crate::diagnostic::{self, Diagnostic};
 use crate::fields::{Object, automation as tables};
@@ -42,6 +44,26 @@ pub struct Automation {
     pub mcp: Mcp,
     /// All faults, also those of the entries.
     pub diagnostics: Vec<Diagnostic>,
+    /// Why nothing can be read from the file, such as an error of its syntax.
+    pub unreadable: Vec<Diagnostic>,
+}
+
+impl Automation {
+    /// The same with schedules that do not tick because of `why`, the errors of the file as it is now.
+    pub fn stopped(mut self, why: &[Diagnostic]) -> Self {
+        for schedule in &mut self.schedules {
+            schedule.broken = why.to_vec();
+        }
+        self.unreadable = why.to_vec();
+        self
+    }
+
+    /// The same because of `why`, where there is no file to point at.
+    pub fn stopped_by(self, why: &str) -> Self {
+        let file = SourceFile::new("etude.yaml", String::new());
+        let fault = diagnose::not_read(&file, why);
+        self.stopped(&[fault])
+    }
 }
 
 /// The pipeline or stage machine that an entry runs.
@@ -93,8 +115,18 @@ struct Entry<'e, 'n> {
 /// Reads the three sections of a configuration file. Names of targets are compared with `known`, if that is given.
 pub fn read(file: &Arc<SourceFile>, known: Option<Known<'_>>) -> Automation {
     let mut automation = Automation::default();
-    let Some(root) = yaml::parse(file).0 else { return automation };
-    let Some(sections) = root.as_map() else { return automation };
+    let (root, mut faults) = yaml::parse(file);
+    let Some(root) = root else {
+        // An empty file says nothing, and is no error.
+        faults.retain(|fault| fault.is_error() && fault.code != Code::EmptyFile);
+        return Automation { unreadable: faults, ..automation };
+    };
+    let Some(sections) = root.as_map() else {
+        if !root.is_invalid() {
+            faults.push(config_not_a_mapping(file, root.span, root.kind()));
+        }
+        return Automation { unreadable: faults, ..automation };
+    };
     let section = |name: &str| sections.get(name).and_then(Node::as_map).into_iter().flat_map(Entries::iter);
     let mut found = Findings::new(file);
     for (name, key, node) in section("schedules") {

@@ -28,13 +28,22 @@ pub(crate) async fn receive(call: Call) -> Respond {
     let document = blocking(move || {
         let unknown = || Problem::not_found("there is no such webhook");
         let app = server.context().app(&slug).cloned().ok_or_else(unknown)?;
-        let automation = server.context().automation(&app)?;
+        let automation = server.context().automation(&app).map_err(|_| unavailable())?;
+        // The sender tries again: the delivery is not lost while someone edits the file.
+        if !automation.unreadable.is_empty() {
+            return Err(unavailable());
+        }
         let is_wanted = |webhook: &Webhook| webhook.name == name && webhook.broken.is_empty();
         let index = automation.webhooks.iter().position(is_wanted).ok_or_else(unknown)?;
         let now_ms = server.clock().now_ms();
         webhook::accept(server.webhooks(), &Incoming { app, automation, index, headers, bytes, now_ms })
     });
     Ok(json_response(StatusCode::ACCEPTED, &document.await?))
+}
+
+/// The problem of an app whose configuration cannot be read. Strangers do not learn why.
+fn unavailable() -> Problem {
+    Problem::new(Code::AppUnavailable, "the configuration of the app cannot be read")
 }
 
 /// `GET /v1/webhooks`.

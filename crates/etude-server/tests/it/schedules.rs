@@ -228,6 +228,31 @@ fn a_broken_schedule_stops_alone() {
     }
 }
 
+/// S-111: a file with a syntax error stops the schedules of its app with the reason. Webhooks of the app are refused for a while only.
+#[test]
+fn a_file_with_a_syntax_error_loses_nothing() {
+    let good = "schedules:\n  a: {pipeline: p, every: 1h}\nwebhooks:\n  hook: {pipeline: p, verify: {kind: token, secrets: [s3cret], id_header: X-Id}}\n";
+    let server = server("  a: {pipeline: p, every: 1h}\n");
+    server.configure(good);
+    let deliver = |id: &str| {
+        server.raw("POST", "/in/demo/hook", &[("X-Webhook-Token", "s3cret"), ("X-Id", id)], Some("{}".to_owned()))
+    };
+    server.poll("/v1/webhooks", |document| document["webhooks"][0]["name"] == "hook");
+    assert_eq!(deliver("1").status, 202);
+    server.configure(&format!("{good}  other: {{pipeline: p"));
+    let list = server.poll("/v1/schedules", |document| !document["schedules"][0]["broken"].is_null());
+    let schedule = &list["schedules"][0];
+    assert_eq!((&schedule["name"], &schedule["next_at"]), (&json!("a"), &Value::Null), "{list:#}");
+    assert_eq!(schedule["broken"][0]["file"], "etude.yaml", "{list:#}");
+    assert!(server.send("GET", "/metrics", None).text().contains("schedule=\"a\",state=\"broken\"} 1"));
+    let refused = deliver("2");
+    assert_eq!(refused.problem(), (503, "app_unavailable".to_owned()));
+    assert!(refused.header("retry-after").is_some());
+    server.configure(good);
+    server.poll("/v1/schedules", |document| document["schedules"][0]["broken"].is_null());
+    assert_eq!(deliver("2").status, 202);
+}
+
 /// S-106: a changed pattern does not catch up the past.
 #[test]
 fn a_changed_pattern_does_not_catch_up() {

@@ -19,6 +19,21 @@ fn faults(text: &str) -> Vec<String> {
     read_text(text).diagnostics.iter().map(of).collect()
 }
 
+/// S-111: a file whose syntax is wrong is unreadable as a whole. An empty one says nothing.
+#[test]
+fn a_file_that_cannot_be_parsed_is_unreadable() {
+    let schedules = "schedules:\n  a: {pipeline: report, every: 1h}\n";
+    for text in [format!("{schedules}  b: {{pipeline: re"), format!("{schedules} x: ["), "- a list\n".to_owned()] {
+        let read = read_text(&text);
+        assert!(read.schedules.is_empty() && !read.unreadable.is_empty(), "{text}: {read:?}");
+    }
+    for text in ["", "# nothing\n", "{}", schedules] {
+        assert!(read_text(text).unreadable.is_empty(), "{text}");
+    }
+    let stopped = read_text(schedules).stopped(&read_text("[").unreadable);
+    assert_eq!(stopped.schedules[0].broken, stopped.unreadable);
+}
+
 #[test]
 fn a_schedule_has_defaults() {
     let text = "schedules:\n  nightly: {pipeline: report, cron: \"30 2 * * *\", timezone: Europe/Berlin, input: {day: \"{{tick.date}}\", n: 3}, catch_up_within: 7d, jitter: 5m}\n  often: {machine: triage, every: 6h, overlap: queue, catch_up: all}\n";

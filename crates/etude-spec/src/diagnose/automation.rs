@@ -85,6 +85,10 @@ pub(crate) fn unready(file: &File, at: Span, name: &str, why: &str) -> Diagnosti
     Diagnostic::error(Code::BrokenPipeline, file, at, message)
 }
 
+pub(crate) fn not_read(file: &File, why: &str) -> Diagnostic {
+    Diagnostic::error(Code::BrokenPipeline, file, Span::default(), format!("the configuration cannot be read: {why}"))
+}
+
 pub(crate) fn not_verified(file: &File, at: Span, name: &str, why: &str) -> Diagnostic {
     Diagnostic::error(Code::NotVerified, file, at, format!("the webhook {} {why}", quoted(name)))
         .label("anybody could begin runs")
