@@ -99,6 +99,11 @@ impl Context {
         self.automations.of(&*self.apps, app)
     }
 
+    /// The same for each app that can be read.
+    pub(crate) fn automations(&self) -> impl Iterator<Item = (&ServedApp, Arc<Automation>)> {
+        self.settings.apps.iter().filter_map(|app| Some((app, self.automation(app).ok()?)))
+    }
+
     /// The served app of a slug.
     pub(crate) fn app(&self, slug: &str) -> Option<&ServedApp> {
         self.settings.apps.iter().find(|app| app.slug == slug)

@@ -94,8 +94,7 @@ pub(crate) async fn work(notices: Arc<Notices>, mut news: watch::Receiver<u64>) 
 
 /// One look at all notices. A fault of one does not stop the others.
 fn look(notices: &Arc<Notices>) {
-    for app in &notices.context.settings().apps {
-        let Ok(automation) = notices.context.automation(app) else { continue };
+    for (app, automation) in notices.context.automations() {
         for index in 0..automation.notices.len() {
             let found = Found { app: app.clone(), automation: Arc::clone(&automation), index };
             if found.notice().broken.is_empty() {

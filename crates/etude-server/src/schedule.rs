@@ -181,16 +181,15 @@ impl Kept {
     }
 }
 
-/// All schedules that the caller may see.
-pub(crate) fn visible(schedules: &Schedules, caller: &Caller) -> Result<Vec<Found>, Problem> {
+/// All schedules that the caller may see. An app that cannot be read has none, and hides none of the others.
+pub(crate) fn visible(schedules: &Schedules, caller: &Caller) -> Vec<Found> {
     let mut all = Vec::new();
-    for app in &schedules.context.settings().apps {
-        let automation = schedules.context.automation(app)?;
+    for (app, automation) in schedules.context.automations() {
         let found = |index| Found { app: app.clone(), automation: Arc::clone(&automation), index };
         all.extend((0..automation.schedules.len()).map(found));
     }
     all.retain(|found| found.schedule().target.as_ref().is_none_or(|target| caller.covers(target.name())));
-    Ok(all)
+    all
 }
 
 pub(crate) fn document(schedules: &Schedules, found: &Found) -> Result<Value, Problem> {
@@ -252,12 +251,12 @@ pub(crate) fn states(schedules: &Schedules, caller: &Caller) -> Result<Vec<(Stri
         };
         Ok((found.app.slug.clone(), found.schedule().name.clone(), state))
     };
-    visible(schedules, caller)?.into_iter().map(state).collect()
+    visible(schedules, caller).into_iter().map(state).collect()
 }
 
 /// The schedule of this app and name, if the caller may see it.
 pub(crate) fn find(schedules: &Schedules, caller: &Caller, app: &str, name: &str) -> Result<Found, Problem> {
-    let all = visible(schedules, caller)?;
+    let all = visible(schedules, caller);
     let found = all.into_iter().find(|found| found.app.slug == app && found.schedule().name == name);
     found.ok_or_else(|| Problem::not_found("there is no such schedule"))
 }

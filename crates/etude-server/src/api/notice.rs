@@ -22,8 +22,8 @@ pub(crate) async fn list(call: Call) -> Respond {
     let documents = blocking(move || {
         let mut documents = Vec::new();
         // A notice reports targets that a token with `--only` may not see.
-        for app in server.settings().apps.iter().filter(|_| caller.only.is_empty()) {
-            documents.extend(server.context().automation(app)?.notices.iter().map(|notice| document(app, notice)));
+        for (app, automation) in server.context().automations().filter(|_| caller.only.is_empty()) {
+            documents.extend(automation.notices.iter().map(|notice| document(app, notice)));
         }
         Ok(documents)
     });

@@ -51,8 +51,7 @@ pub(crate) async fn list(call: Call) -> Respond {
     let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
     let documents = blocking(move || {
         let mut documents = Vec::new();
-        for app in &server.settings().apps {
-            let automation = server.context().automation(app)?;
+        for (app, automation) in server.context().automations() {
             let is_visible =
                 |webhook: &&Webhook| webhook.target.as_ref().is_none_or(|target| caller.covers(target.name()));
             documents.extend(automation.webhooks.iter().filter(is_visible).map(|webhook| document(app, webhook)));

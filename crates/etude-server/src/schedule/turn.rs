@@ -61,8 +61,7 @@ pub(crate) async fn turns(schedules: Arc<Schedules>) {
 /// One look at all schedules, and the time until the next. A fault of one does not stop the others.
 fn turn(schedules: &Arc<Schedules>) -> Duration {
     let mut pause = LOOK;
-    for app in &schedules.context.settings().apps {
-        let Ok(automation) = schedules.context.automation(app) else { continue };
+    for (app, automation) in schedules.context.automations() {
         for index in 0..automation.schedules.len() {
             let found = Found { app: app.clone(), automation: Arc::clone(&automation), index };
             let key = (app.dir.clone(), found.schedule().name.clone());

@@ -253,6 +253,24 @@ fn a_file_with_a_syntax_error_loses_nothing() {
     assert_eq!(deliver("2").status, 202);
 }
 
+/// S-111: an app that cannot be read takes nothing from the others.
+#[test]
+fn an_unreadable_app_stops_alone() {
+    let server = Running::with(|settings| {
+        let dir = settings.state_dir.join("gone");
+        settings.apps.insert(0, etude_server::ServedApp { slug: "gone".to_owned(), dir });
+    });
+    server.pipeline("p", "", &[TICK]);
+    server.configure("schedules:\n  a: {pipeline: p, every: 1h}\nwebhooks:\n  hook: {pipeline: p, verify: {kind: token, secrets: [s3cret]}}\nnotices:\n  - {name: n, url: \"https://a.example/\", on: [run.failed], secret: s}\n");
+    server.poll("/v1/schedules", |document| document["schedules"][0]["name"] == "a");
+    for (path, what, name) in [("/v1/webhooks", "webhooks", "hook"), ("/v1/notices", "notices", "n")] {
+        let list = server.send("GET", path, None).json();
+        assert_eq!(list[what][0]["name"], name, "{list:#}");
+    }
+    assert_eq!(server.send("GET", "/metrics", None).status, 200);
+    assert_eq!(server.raw("POST", "/in/gone/hook", &[], Some("{}".to_owned())).problem().0, 503);
+}
+
 /// S-106: a changed pattern does not catch up the past.
 #[test]
 fn a_changed_pattern_does_not_catch_up() {
