@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
 use url::form_urlencoded;
 
-use crate::body::{self, Taken};
+use crate::body::{self, Part};
 use crate::listen::Peer;
 use crate::problem::{Code, Problem, malformed};
 use crate::query::{Query, hinted};
@@ -24,6 +24,9 @@ use crate::server::Server;
 use crate::token::Caller;
 
 mod wire;
+
+/// The largest form.
+pub(crate) const FORM: usize = 16 * 1024;
 
 /// What a handler returns.
 pub(crate) type Respond = Result<Response, Problem>;
@@ -49,7 +52,7 @@ pub(crate) struct Call {
     pub(crate) limit: usize,
     pub(crate) body: Mutex<Option<Body>>,
     /// The room that the body takes until the call is over.
-    pub(crate) taken: Mutex<Taken>,
+    pub(crate) taken: Mutex<Option<Part>>,
     /// The same request came before under its idempotency key, and its response is not known.
     pub(crate) is_repeated: bool,
 }
@@ -68,9 +71,15 @@ impl Call {
     /// The bytes of the body, at most as many as the route allows (S-26).
     pub(crate) async fn bytes(&self) -> Result<Vec<u8>, Problem> {
         let Some(body) = self.body.lock().await.take() else { return Ok(Vec::new()) };
-        let room = self.caller.is_none().then(|| self.server.room());
-        let (bytes, taken) = body::read(body, self.limit, room).await?;
-        *self.taken.lock().await = taken;
+        // Forms, such as a login, are small: their connections bound them.
+        if self.caller.is_some() || self.limit <= FORM {
+            return body::read(body, self.limit, None).await;
+        }
+        // All that a proxy sends comes from one address.
+        let address = (!self.server.settings().is_behind_proxy).then(|| self.peer.address());
+        let mut part = self.server.room().part(address);
+        let bytes = body::read(body, self.limit, Some(&mut part)).await?;
+        *self.taken.lock().await = Some(part);
         Ok(bytes)
     }
 

@@ -13,15 +13,12 @@ use tokio::sync::Mutex;
 use crate::local::{Entered, failed};
 use crate::problem::{Code, Problem};
 use crate::query::Query;
-use crate::request::{self, Call, Responding};
+use crate::request::{self, Call, FORM, Responding};
 use crate::token::Scope;
 use crate::{api, key, mcp, once, page};
 
 /// The largest body of a request, unless its route says otherwise.
 const BODY: usize = 1024 * 1024;
-
-/// The largest form.
-const FORM: usize = 16 * 1024;
 
 /// The body that a route takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use etude::clock::rfc3339;
 use etude_runtime::engine::Entry;
-use etude_spec::automation::{Target, Webhook};
+use etude_spec::automation::{Automation, Target, Webhook};
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::automation::broken;
 use crate::blocking::blocking;
 use crate::ledger::{Page, book};
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond};
 use crate::response::json_response;
+use crate::server::Server;
 use crate::settings::ServedApp;
 use crate::webhook::{self, Incoming};
 
@@ -24,21 +25,29 @@ pub(crate) const BODY: usize = 8 * 1024 * 1024;
 pub(crate) async fn receive(call: Call) -> Respond {
     let (server, headers) = (Arc::clone(&call.server), call.headers.clone());
     let (slug, name) = (call.param("app").to_owned(), call.param("name").to_owned());
+    let of = Arc::clone(&server);
+    // Before the body, so that no stranger fills the server with bodies for webhooks that are not there.
+    let (app, automation, index) = blocking(move || find(&of, &slug, &name)).await?;
     let bytes = call.bytes().await?;
     let document = blocking(move || {
-        let unknown = || Problem::not_found("there is no such webhook");
-        let app = server.context().app(&slug).cloned().ok_or_else(unknown)?;
-        let automation = server.context().automation(&app).map_err(|_| unavailable())?;
-        // The sender tries again: the delivery is not lost while someone edits the file.
-        if !automation.unreadable.is_empty() {
-            return Err(unavailable());
-        }
-        let is_wanted = |webhook: &Webhook| webhook.name == name && webhook.broken.is_empty();
-        let index = automation.webhooks.iter().position(is_wanted).ok_or_else(unknown)?;
         let now_ms = server.clock().now_ms();
         webhook::accept(server.webhooks(), &Incoming { app, automation, index, headers, bytes, now_ms })
     });
     Ok(json_response(StatusCode::ACCEPTED, &document.await?))
+}
+
+/// The webhook that a delivery is for: its app, and its place in what the server does for that.
+fn find(server: &Server, slug: &str, name: &str) -> Result<(ServedApp, Arc<Automation>, usize), Problem> {
+    let unknown = || Problem::not_found("there is no such webhook");
+    let app = server.context().app(slug).cloned().ok_or_else(unknown)?;
+    let automation = server.context().automation(&app).map_err(|_| unavailable())?;
+    // The sender tries again: the delivery is not lost while its file is edited.
+    if !automation.unreadable.is_empty() {
+        return Err(unavailable());
+    }
+    let is_wanted = |webhook: &Webhook| webhook.name == name && webhook.broken.is_empty();
+    let index = automation.webhooks.iter().position(is_wanted).ok_or_else(unknown)?;
+    Ok((app, automation, index))
 }
 
 /// The problem of an app whose configuration cannot be read. Strangers do not learn why.

@@ -57,6 +57,19 @@ fn a_delivery_is_one_run() {
     assert!(!list.to_string().contains("s3cret"), "{list:#}");
 }
 
+/// S-12: a stranger who sends no body to a webhook that is not there waits for nothing.
+#[test]
+fn a_webhook_is_looked_up_before_its_body_is_read() {
+    let server = server(&format!("{TOKEN}}}"));
+    let head = format!(
+        "POST /in/demo/none HTTP/1.1\r\nHost: {}\r\nContent-Length: 9\r\nConnection: close\r\n\r\n",
+        server.address
+    );
+    let began = std::time::Instant::now();
+    assert_eq!(server.exchange(head.as_bytes()).status, 404);
+    assert!(began.elapsed() < std::time::Duration::from_secs(8), "{:?}", began.elapsed());
+}
+
 /// L-36: a learned pipeline that is not in use is unknown to webhooks too.
 #[test]
 fn a_delivery_starts_no_learned_pipeline_that_is_not_in_use() {
