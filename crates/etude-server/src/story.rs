@@ -197,7 +197,7 @@ impl Stories {
         let seen = look(&followed, from);
         let is_at_end = followed.story.is_at_end();
         let story = Arc::new(Mutex::new(followed));
-        Ok(Some((if is_at_end { self.share(id, story) } else { story }, seen)))
+        Ok(Some((if is_at_end { self.share(id, story, from) } else { story }, seen)))
     }
 
     /// The story after it was read on from `next`, for a stream that has sent all events before that one. One that has come to the
@@ -206,13 +206,16 @@ impl Stories {
         let is_dropped = next < story.lock().unwrap_or_else(PoisonError::into_inner).dropped;
         let story = if is_dropped { Arc::new(Mutex::new(self.unread(context, id)?)) } else { story };
         let mut followed = story.lock().unwrap_or_else(PoisonError::into_inner);
-        while followed.length() <= next && !followed.story.is_at_end() {
+        // One that had come to the present and was not shared may have more by now.
+        let mut is_behind = true;
+        while followed.length() <= next && is_behind {
             followed.version = *self.news.borrow();
             followed.read(&**context.engine(), next).map_err(|e| engine_failed(&e))?;
+            is_behind = !followed.story.is_at_end();
         }
         let is_at_end = followed.story.is_at_end();
         drop(followed);
-        Ok(if is_at_end { self.share(id, story) } else { story })
+        Ok(if is_at_end { self.share(id, story, next) } else { story })
     }
 
     /// The story of a run, of which nothing has been read.
@@ -234,11 +237,15 @@ impl Stories {
         open.get(id).and_then(Weak::upgrade)
     }
 
-    /// Shares a story that has come to the present. If there is a shared one, that is it: only one goes on.
-    fn share(&self, id: &str, story: Handle) -> Handle {
+    /// Shares a story that has come to the present. If there is a shared one that has the event at `next`, that is it: only one goes
+    /// on. If that has dropped it, the story stays the reader's own until all of it was sent.
+    fn share(&self, id: &str, story: Handle, next: usize) -> Handle {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(other) = open.get(id).and_then(Weak::upgrade) {
-            return other;
+            drop(open);
+            // It may advance at the moment, which is waited for without the lock of all.
+            let has_dropped = next < other.lock().unwrap_or_else(PoisonError::into_inner).dropped;
+            return if has_dropped { story } else { other };
         }
         story.lock().unwrap_or_else(PoisonError::into_inner).is_shared = true;
         open.insert(id.to_owned(), Arc::downgrade(&story));

@@ -1,6 +1,9 @@
 //! Streams of runs that have more than a page of records.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -23,6 +26,44 @@ fn read_pages(server: &Running, id: &str, limit: usize) -> Vec<(String, String, 
         let Some(next) = page["next"].as_str() else { return events };
         after = format!("&after={next}");
     }
+}
+
+/// S-66, S-74: a reader that begins at the first event gets all of a run that others follow, whose shared story has dropped it.
+#[test]
+fn a_new_reader_of_a_followed_run_begins_at_its_first_event() {
+    let server = Running::with_model(|_| Some("yes".to_owned()), |settings| settings.kept_events = 0);
+    let dir = server.dir().join("demo/pipelines/long");
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let text = format!(
+        "name: long\ndescription: Many elements.\nsteps:\n  - {{name: list, type: code, command: 'echo \"{{\\\"output\\\": [$(seq -s, 1 {ELEMENTS})]}}\"'}}\n  - {{name: each, type: llm, model: lite, for_each: '{{{{list.output}}}}', max_items: {ELEMENTS}, max_parallel: 50, prompt: 'x {{{{item}}}}'}}\n  - {{name: ask, type: approval, message: Go on?}}\n"
+    );
+    std::fs::write(dir.join("pipeline.yaml"), text).expect("written");
+    let run = server.run(&json!({"pipeline": "long"}));
+    let id = run["run_id"].as_str().expect("an id");
+    let waiting = read_pages(&server, id, 500);
+    let last = format!("id: {}\n", waiting.last().expect("events").0);
+    // Streams that have come to the present stay open.
+    let streams: Vec<TcpStream> = (0..3).map(|_| read_until(&server, id, &last)).collect();
+    drop(streams);
+}
+
+/// A stream of a run from its first event on, read up to the text `last`.
+fn read_until(server: &Running, id: &str, last: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(server.address).expect("a connection");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time limit");
+    let head = format!(
+        "GET /v1/runs/{id}/events HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nAccept: text/event-stream\r\n\r\n",
+        server.address, server.owner
+    );
+    stream.write_all(head.as_bytes()).expect("written");
+    let (mut text, mut piece, begin) = (String::new(), vec![0; 65_536], Instant::now());
+    while !text.contains(last) {
+        let count = stream.read(&mut piece).expect("more events");
+        assert!(count > 0 && begin.elapsed() < Duration::from_secs(60), "{text}");
+        text.push_str(&String::from_utf8_lossy(&piece[..count]));
+    }
+    assert!(text.contains("id: 0.1\n"), "{text}");
+    stream
 }
 
 /// S-65, S-66, S-69, S-71, S-73: a long run has the same events in each stream and page, wherever these begin, while it waits, after its end
