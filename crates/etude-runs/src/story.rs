@@ -28,6 +28,9 @@ pub use pinned::Pinned;
 /// How many records are in memory at once.
 const PAGE: u32 = 250;
 
+/// Bytes of records after which a page ends. Their events are kept until they are sent.
+const PAGE_BYTES: usize = 256 * 1024;
+
 /// The id of an event. Later events have larger ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EventId {
@@ -127,6 +130,8 @@ pub struct Story {
     /// When it was written, or the last one before it that says so, in milliseconds since the run began.
     after_ms: u64,
     is_at_end: bool,
+    /// How many records are read next: fewer if the last were large.
+    page: u32,
 }
 
 impl Story {
@@ -144,6 +149,7 @@ impl Story {
             position: 0,
             after_ms: 0,
             is_at_end: false,
+            page: PAGE,
         }
     }
 
@@ -164,8 +170,11 @@ impl Story {
     pub fn read(&mut self, engine: &dyn Engine) -> Result<Vec<StoryEvent>, Error> {
         // The row first: records that are there when the run is over are all there are.
         self.row = engine.row(&self.run.id)?;
-        let mut new = engine.tail(&self.run.id, self.position, PAGE)?;
-        self.is_at_end = new.len() < PAGE as usize;
+        let mut new = engine.tail(&self.run.id, self.position, self.page)?;
+        let count = fitting(&new);
+        self.is_at_end = new.len() < self.page as usize && count == new.len();
+        self.page = if count < new.len() { count as u32 } else { self.page.saturating_mul(2).min(PAGE) };
+        new.truncate(count);
         while !new.is_empty() {
             let of_attempt = new.iter().skip(1).take_while(|new| !is_continuation(&new.record)).count();
             let rest = new.split_off(1 + of_attempt);
@@ -247,6 +256,17 @@ impl Story {
     }
 }
 
+/// How many of these records are a page: at least one, and no more after [`PAGE_BYTES`].
+fn fitting(records: &[Positioned]) -> usize {
+    let mut size = 0;
+    let fits = |it: &&Positioned| {
+        let has_room = size < PAGE_BYTES;
+        size += it.record.body.len();
+        has_room
+    };
+    records.iter().take_while(fits).count()
+}
+
 /// The time of a record that was written this long after the run began, in milliseconds.
 fn time(row: &RunRow, after_ms: u64) -> String {
     rfc3339(row.started_at_ms.unwrap_or(row.created_at_ms).saturating_add_unsigned(after_ms))
@@ -269,4 +289,28 @@ pub fn page<'e>(mut events: impl Iterator<Item = &'e StoryEvent>, limit: usize) 
     }
     let next = last.filter(|_| events.next().is_some()).map(|last| last.to_string());
     json!({"events": shown, "next": next})
+}
+
+#[cfg(test)]
+mod tests {
+    use etude_core::digest::Digest;
+
+    use super::*;
+
+    /// S-73: a page has few large records, so that a reader that stalls keeps few events.
+    #[test]
+    fn a_page_ends_after_some_bytes() {
+        let of = |sizes: &[usize]| {
+            let record = |(at, size): (usize, &usize)| {
+                let (key, request) = ("p/s".to_owned(), Digest::of(b""));
+                let record = Record { key, request, body: "x".repeat(*size), blobs: Vec::new() };
+                Positioned { position: at as u64 + 1, record }
+            };
+            fitting(&sizes.iter().enumerate().map(record).collect::<Vec<_>>())
+        };
+        assert_eq!(of(&[]), 0);
+        assert_eq!(of(&[10; 250]), 250);
+        assert_eq!(of(&[4 * PAGE_BYTES, 1]), 1);
+        assert_eq!(of(&[PAGE_BYTES / 4; 250]), 4);
+    }
 }

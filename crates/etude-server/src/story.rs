@@ -29,6 +29,9 @@ const PIECE: usize = 64 * 1024;
 /// Streams that read the journal at once. Each takes a thread meanwhile, whose memory stays: a hundred that began together took 7 MiB.
 const MAX_READERS: usize = 8;
 
+/// Bytes of sent events that a story keeps which one stream reads alone: a short run is whole when it is shared.
+const KEPT_BY_ONE: usize = 256 * 1024;
+
 /// Streams of one token at once.
 const MAX_STREAMS: usize = 100;
 
@@ -293,7 +296,8 @@ impl Followed {
     /// Takes the next records, and wakes the streams if there is more. Of the events before the one at `needed`, only the last are
     /// kept.
     fn read(&mut self, engine: &dyn Engine, needed: usize) -> Result<(), Error> {
-        while self.size > self.kept && self.dropped < needed {
+        let kept = if self.is_shared { self.kept } else { self.kept.min(KEPT_BY_ONE) };
+        while self.size > kept && self.dropped < needed {
             let Some(event) = self.events.pop_front() else { break };
             self.size -= size(&event);
             self.dropped += 1;
