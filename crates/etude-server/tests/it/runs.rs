@@ -679,6 +679,11 @@ fn a_stopping_server_is_not_ready_and_ends_its_streams() {
     let refused = server.send("POST", "/v1/runs", Some(&json!({"pipeline": "gate"})));
     assert_eq!(refused.problem(), (503, "draining".to_owned()));
     assert!(refused.header("retry-after").is_some());
+    // A form of a page starts nothing either.
+    let bearer = format!("Bearer {}", server.owner);
+    let headers = [("Authorization", &*bearer), ("Content-Type", "application/x-www-form-urlencoded")];
+    let form = server.raw("POST", "/apps/demo/pipelines/gate", &headers, Some(String::new()));
+    assert_eq!(form.problem(), (503, "draining".to_owned()));
     std::fs::write(server.dir().join("demo/go"), "").expect("written");
     for reader in readers {
         reader.join().expect("the stream ends");
