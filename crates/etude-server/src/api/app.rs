@@ -46,7 +46,7 @@ fn document(server: &Server, caller: &Caller, app: &ServedApp) -> Result<Value, 
     if caller.only.is_empty() {
         return Ok(document);
     }
-    for (list, name) in [("pipelines", "name"), ("machines", "name"), ("applications", "slug")] {
+    for (list, name) in [("pipelines", "name"), ("machines", "name"), ("skills", "name"), ("applications", "slug")] {
         if let Some(entries) = document[list].as_array_mut() {
             entries.retain(|entry| entry[name].as_str().is_some_and(|name| caller.covers(name)));
         }

@@ -275,12 +275,15 @@ fn only_hides_other_runs() {
     assert_eq!(get("/v1/runs").json()["runs"], json!([]));
     assert_eq!(get("/v1/runs/counts").json()["succeeded"], 0);
     assert!(get("/metrics").text().contains("etude_runs{status=\"succeeded\"} 0"));
+    let skills = json!([{"name": "other"}, {"name": "bad-one"}]).to_string();
+    std::fs::write(server.dir().join("demo/skills.json"), skills).expect("written");
     let names = |app: &Value| app["pipelines"].as_array().into_iter().flatten().map(|p| p["name"].clone()).collect();
     let all: Vec<Value> = names(&server.send("GET", "/v1/apps/demo", None).json());
     assert!(all.contains(&json!("p")) && all.contains(&json!("bad")), "{all:?}");
     let (one, listed) = (get("/v1/apps/demo").json(), get("/v1/apps").json());
     for app in [&one, &listed["apps"][0]] {
         assert_eq!((names(app) as Vec<Value>, &app["diagnostics"]), (vec![json!("bad")], &json!([])));
+        assert_eq!(app["skills"], json!([{"name": "bad-one"}]));
     }
     let cancel = server.raw("POST", &format!("/v1/runs/{id}/cancel"), &[("Authorization", &bearer)], None);
     assert_eq!(cancel.status, 404);

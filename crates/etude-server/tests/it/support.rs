@@ -103,7 +103,9 @@ impl Apps for Disks {
         let disk = Disk::open(app).map_err(|e| e.to_string())?;
         let names = etude_spec::App::new(&disk).discovery().pipelines.clone();
         let pipelines: Vec<Value> = names.into_iter().map(|name| json!({ "name": name })).collect();
-        Ok(json!({"pipelines": pipelines, "machines": [], "skills": [], "applications": [], "diagnostics": []}))
+        let skills = std::fs::read_to_string(app.join("skills.json")).unwrap_or_else(|_| "[]".to_owned());
+        let skills: Value = serde_json::from_str(&skills).expect("skills");
+        Ok(json!({"pipelines": pipelines, "machines": [], "skills": skills, "applications": [], "diagnostics": []}))
     }
 }
 
