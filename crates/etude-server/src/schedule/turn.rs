@@ -137,7 +137,10 @@ fn look_at(schedules: &Arc<Schedules>, found: &Found, look: &mut Look) -> Result
         let late_ms = due.is_late.then(|| now_ms.saturating_sub(due.due_ms));
         let nominal = tick::Tick { late_ms, ..tick::Tick::nominal(due.at_ms, due.due_ms) };
         match due.runs {
-            _ if kept.is_paused_at(now_ms) => tick::skip(schedules, found, &nominal, "paused")?,
+            // The server, or its host, may have slept past the end of the pause.
+            _ if kept.is_paused_at(now_ms) || kept.is_paused_at(due.due_ms) => {
+                tick::skip(schedules, found, &nominal, "paused")?
+            }
             true => tick::take(schedules, found, &nominal)?,
             false => tick::skip(schedules, found, &nominal, "missed")?,
         }

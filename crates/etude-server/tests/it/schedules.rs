@@ -210,6 +210,18 @@ fn a_pause_survives_a_restart() {
     assert_eq!(brief(&ticks(&second, "a", 2))[0], "12:00 ran -");
 }
 
+/// S-107: a tick of a pause is skipped, also by a server that sees it after the end of the pause.
+#[test]
+fn a_tick_of_a_pause_is_skipped_after_its_end() {
+    let first = server("  a: {pipeline: p, cron: \"0 * * * *\", timezone: UTC, catch_up: all}\n");
+    seen(&first, "a");
+    let body = json!({"until": "2030-07-15T11:30:00Z"});
+    assert_eq!(first.send("POST", "/v1/schedules/demo/a/pause", Some(&body)).status, 200);
+    let second = Running::at(first.stop(), |_| ());
+    set_time(&second, 2);
+    assert_eq!(brief(&ticks(&second, "a", 2)), ["12:00 ran -", "11:00 skipped paused"]);
+}
+
 /// S-111: a broken schedule stops alone, and gives its reason.
 #[test]
 fn a_broken_schedule_stops_alone() {
