@@ -317,55 +317,14 @@ fn finish(allowed_origin: Option<HeaderValue>, response: &mut Response, request_
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
-    use etude::definition::Definition;
-    use etude::disk::Disk;
-    use etude::runner::Runner;
-    use etude_runs::target::Target;
-
     use super::*;
-    use etude_runtime::engine::NewRun;
-
-    use crate::app::{Apps, NotLoaded};
-    use crate::clock::Clock;
-    use crate::listen::Addresses;
-    use crate::settings::Settings;
-
-    struct NoApps;
-
-    impl Apps for NoApps {
-        fn load(&self, _: &Path, _: &Target) -> Result<(Disk, Definition), NotLoaded> {
-            Err(NotLoaded::Unknown { known: Vec::new() })
-        }
-
-        fn runner(&self, _: &NewRun, _: &Disk, _: &Definition) -> Result<Runner, String> {
-            Err("no app is served".to_owned())
-        }
-
-        fn list(&self, _: &Path) -> Result<serde_json::Value, String> {
-            Err("no app is served".to_owned())
-        }
-    }
+    use crate::server::tests::server;
 
     /// S-34: a handler that panics is 500 `bug`, and the server continues.
     #[tokio::test]
     async fn a_panic_is_an_internal_error_and_the_server_continues() {
         let dir = tempfile::tempdir().expect("a directory");
-        let engine = etude_sqlite::Sqlite::open(etude_sqlite::Settings {
-            dir: dir.path().to_owned(),
-            sync: etude_sqlite::Sync::Normal,
-        });
-        let engine = Arc::new(engine.expect("a journal"));
-        let log = Box::new(|_: &LogLine| ());
-        let server = Server::new(
-            Settings::new(dir.path(), Vec::new()),
-            engine,
-            Box::new(NoApps),
-            Addresses::default(),
-            Clock::default(),
-            log,
-        );
+        let server = server(dir.path());
         let owner = server.tokens().owner().expect("a token");
         let status = async |path: &str| {
             let request = Request::get(path).header("authorization", format!("Bearer {owner}"));

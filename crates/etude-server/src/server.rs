@@ -256,3 +256,42 @@ impl Server {
         self.context.addresses()
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::path::Path;
+
+    use etude::definition::Definition;
+    use etude::disk::Disk;
+    use etude::runner::Runner;
+    use etude_runs::target::Target;
+    use etude_runtime::engine::NewRun;
+
+    use super::*;
+    use crate::app::NotLoaded;
+
+    struct NoApps;
+
+    impl Apps for NoApps {
+        fn load(&self, _: &Path, _: &Target) -> Result<(Disk, Definition), NotLoaded> {
+            Err(NotLoaded::Unknown { known: Vec::new() })
+        }
+
+        fn runner(&self, _: &NewRun, _: &Disk, _: &Definition) -> Result<Runner, String> {
+            Err("no app is served".to_owned())
+        }
+
+        fn list(&self, _: &Path) -> Result<serde_json::Value, String> {
+            Err("no app is served".to_owned())
+        }
+    }
+
+    /// A server without apps and addresses, with its state in `dir`.
+    pub(crate) fn server(dir: &Path) -> Arc<Server> {
+        let journal = etude_sqlite::Settings { dir: dir.to_owned(), sync: etude_sqlite::Sync::Normal };
+        let engine = Arc::new(etude_sqlite::Sqlite::open(journal).expect("a journal"));
+        let settings = Settings::new(dir, Vec::new());
+        let log = Box::new(|_: &LogLine| ());
+        Server::new(settings, engine, Box::new(NoApps), Addresses::default(), Clock::default(), log)
+    }
+}

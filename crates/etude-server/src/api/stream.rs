@@ -4,7 +4,7 @@ mod feed;
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
 use axum::response::Response;
@@ -32,15 +32,29 @@ pub(crate) use feed::{feed, live};
 /// The interval of comments, which keep proxies from closing the connection.
 const COMMENT: Duration = Duration::from_secs(15);
 
+/// How long a token is not looked at while a stream has something to send.
+const RECHECK: Duration = Duration::from_secs(1);
+
 /// One of the streams of a token.
 struct Permit {
     server: Arc<Server>,
     name: String,
     token: Option<Hash>,
     session: Option<Hash>,
+    /// When the token was found valid last.
+    checked: Instant,
 }
 
 impl Permit {
+    /// The same, asked at most once a second: a stream with a backlog asks before each piece.
+    fn is_still_valid(&mut self) -> bool {
+        if self.checked.elapsed() < RECHECK {
+            return true;
+        }
+        self.checked = Instant::now();
+        self.is_valid()
+    }
+
     /// True if the token is neither revoked nor expired, nor its session over.
     fn is_valid(&self) -> bool {
         let now_ms = self.server.clock().now_ms();
@@ -59,7 +73,7 @@ impl Drop for Permit {
 fn permit(server: &Arc<Server>, caller: &Caller) -> Result<Permit, Problem> {
     server.stories().begin_stream(&caller.name)?;
     let (name, token, session) = (caller.name.clone(), caller.token, caller.session);
-    Ok(Permit { server: Arc::clone(server), name, token, session })
+    Ok(Permit { server: Arc::clone(server), name, token, session, checked: Instant::now() })
 }
 
 /// What the client wants.
@@ -154,6 +168,10 @@ impl Following {
 }
 
 impl Pieces for Following {
+    fn permit(&mut self) -> &mut Permit {
+        &mut self.permit
+    }
+
     /// The next events, or what else is sent. `None` when the run, the server or the token has ended.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
@@ -256,6 +274,8 @@ async fn said(asides: &mut Option<broadcast::Receiver<Bytes>>) -> Option<Result<
 
 /// What a stream sends.
 trait Pieces: Send + 'static {
+    fn permit(&mut self) -> &mut Permit;
+
     /// The next piece, which the client is ready for; `None` if there is none.
     fn next(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
 }
@@ -265,6 +285,9 @@ fn stream(pieces: impl Pieces) -> Response {
     // Clients wait a second before they reconnect.
     let retry = futures_util::stream::iter([Bytes::from_static(b"retry: 1000\n\n")]);
     let rest = futures_util::stream::unfold(pieces, |mut pieces| async {
+        if !pieces.permit().is_still_valid() {
+            return None;
+        }
         let piece = pieces.next().await?;
         Some((piece, pieces))
     });
@@ -275,4 +298,49 @@ fn stream(pieces: impl Pieces) -> Response {
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+    use crate::server::tests::server;
+    use crate::token::{NewToken, Scope};
+
+    /// A stream that always has something to send.
+    struct Backlog(Permit);
+
+    impl Pieces for Backlog {
+        fn permit(&mut self) -> &mut Permit {
+            &mut self.0
+        }
+
+        async fn next(&mut self) -> Option<Bytes> {
+            tokio::task::yield_now().await;
+            Some(Bytes::from_static(b"x"))
+        }
+    }
+
+    /// S-17: the stream of a revoked token ends, also while there is a backlog.
+    #[tokio::test]
+    async fn a_backlog_ends_with_its_token() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let server = server(dir.path());
+        let new = NewToken { name: "a".to_owned(), scopes: vec![Scope::Read], only: Vec::new(), expires_at_ms: None };
+        let (tokens, now_ms) = (server.tokens(), server.clock().now_ms());
+        let text = tokens.create(&new, now_ms).expect("a token");
+        let caller = tokens.find(&text, now_ms).expect("tokens").expect("a caller");
+        let mut body = stream(Backlog(permit(&server, &caller).expect("a permit"))).into_body();
+        for _ in 0..3 {
+            body.frame().await.expect("a piece").expect("no error");
+        }
+        tokens.revoke("a").expect("revoked");
+        let since = Instant::now();
+        while body.frame().await.is_some() {
+            assert!(since.elapsed() < 20 * RECHECK, "the stream goes on");
+        }
+    }
 }

@@ -27,6 +27,10 @@ struct Live {
 }
 
 impl Pieces for Live {
+    fn permit(&mut self) -> &mut Permit {
+        &mut self.permit
+    }
+
     async fn next(&mut self) -> Option<Bytes> {
         if !std::mem::take(&mut self.is_new)
             && let Wake::Send(text) = self.waiting.next(&self.permit).await?
@@ -87,6 +91,10 @@ impl Feed {
 }
 
 impl Pieces for Feed {
+    fn permit(&mut self) -> &mut Permit {
+        &mut self.permit
+    }
+
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if self.has_more {
