@@ -6,7 +6,7 @@
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,12 +14,17 @@ use etude_runtime::engine::Error;
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::block_in_place;
 
 use crate::error::store_error;
 
 /// So long a statement waits for another process. Transactions take microseconds; only a migration or the tidying up
 /// after a prune takes longer.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How often a thread gives way before it sleeps.
+const YIELDS: i32 = 10;
 
 /// Number of idle connections that are kept: each has a page cache and prepared statements.
 const IDLE: usize = 4;
@@ -81,7 +86,7 @@ impl Pool {
     /// Executes one writing statement, which is a transaction of its own; or a short reading one that is asked again and
     /// again, and finds its pages still there.
     pub(crate) fn write<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
-        let mut writer = lock(&self.writer);
+        let mut writer = self.writer();
         let connection = match writer.take() {
             Some(connection) => Ok(connection),
             None => self.idle_or_new(),
@@ -89,6 +94,18 @@ impl Pool {
         connection
             .and_then(|connection| work(writer.insert(connection)))
             .map_err(|cause| store_error(&self.path, cause))
+    }
+
+    /// The connection that writes. Mostly it is free, or will be in a moment.
+    fn writer(&self) -> MutexGuard<'_, Option<Connection>> {
+        for _ in 0..YIELDS {
+            match self.writer.try_lock() {
+                Ok(writer) => return writer,
+                Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => thread::yield_now(),
+            }
+        }
+        wait(|| lock(&self.writer))
     }
 
     /// Executes several statements in one transaction. `work` must not run anybody else's code.
@@ -192,6 +209,14 @@ impl Drop for Lent<'_> {
     }
 }
 
+/// Waits for something that may take seconds. If this thread is one that drives all tasks of a runtime, another one drives the
+/// others meanwhile: requests that need no lock are served.
+fn wait<T>(work: impl FnOnce() -> T) -> T {
+    let drives_tasks =
+        Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
+    if drives_tasks { block_in_place(work) } else { work() }
+}
+
 /// Waits for the lock of another process: first by giving way, since transactions are short, then by sleeping.
 fn wait_for_others() -> impl FnMut(i32) -> bool + Send + 'static {
     let mut since = Instant::now();
@@ -200,9 +225,10 @@ fn wait_for_others() -> impl FnMut(i32) -> bool + Send + 'static {
             since = Instant::now();
         }
         match count {
-            0..10 => thread::yield_now(),
-            10..17 => thread::sleep(Duration::from_micros(50 << (count - 10))),
-            _ => thread::sleep(Duration::from_millis(5)),
+            0..YIELDS => thread::yield_now(),
+            YIELDS..17 => thread::sleep(Duration::from_micros(50 << (count - YIELDS))),
+            // Another process holds the lock for longer than a transaction.
+            _ => wait(|| thread::sleep(Duration::from_millis(5))),
         }
         since.elapsed() < BUSY_TIMEOUT
     }

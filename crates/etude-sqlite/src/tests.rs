@@ -608,3 +608,26 @@ fn a_backup_beside_a_prune_is_whole() {
     assert_eq!((prune(), runs, blobs.into_iter().collect::<Vec<_>>()), (1, 1, vec![blob]));
     assert!(journal.blobs.open(blob).is_ok(), "it is held until it is read");
 }
+
+/// S-73: while another process holds the journal's lock, the writes of a server wait and its other tasks are done.
+#[test]
+fn a_locked_journal_stops_no_other_task() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = open(&dir);
+    let sessions = ["r-1", "r-2", "r-3"].map(|id| block_on(journal.create(&new_run(id, 1))).expect("created"));
+    let other = rusqlite::Connection::open(dir.path().join("journal/journal.db")).expect("the file");
+    other.execute_batch("begin immediate").expect("locked");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("a runtime");
+    let (done, is_done) = std::sync::mpsc::channel();
+    let writes: Vec<_> = sessions
+        .into_iter()
+        .map(|session| runtime.spawn(async move { session.append(record("p/s", "{}")).await.expect("appended") }))
+        .collect();
+    // Each of them waits, for the file or for the first one.
+    std::thread::sleep(Duration::from_millis(100));
+    runtime.spawn(async move { done.send(()) });
+    is_done.recv_timeout(Duration::from_secs(10)).expect("another task is done meanwhile");
+    assert!(writes.iter().all(|write| !write.is_finished()));
+    other.execute_batch("rollback").expect("unlocked");
+    writes.into_iter().for_each(|write| runtime.block_on(write).expect("no panic"));
+}
