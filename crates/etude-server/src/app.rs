@@ -6,6 +6,7 @@ use etude::definition::Definition;
 use etude::disk::Disk;
 use etude::runner::{Error, RunResult, Runner};
 use etude_core::model::Usage;
+use etude_invoke::invoker::CancellationToken;
 use etude_runs::target::Target;
 use etude_runtime::driver::Progress;
 use etude_runtime::engine::{Boxed, NewRun};
@@ -73,11 +74,11 @@ pub trait Apps: Send + Sync {
         Err(Problem::not_found("this server routes no requests"))
     }
 
-    /// Runs a command of an application: `argv` begins with its declared path.
+    /// Runs a command of an application: `argv` begins with its declared path. It ends when it is given up.
     ///
     /// # Errors
     /// Why it could not be run.
-    fn command(&self, _app: &Path, _slug: &str, _argv: &[String], _stdin: Option<String>) -> Result<Ran, String> {
+    fn command(&self, _app: &Path, _command: AppCommand) -> Result<Ran, String> {
         Err("this server runs no commands".to_owned())
     }
 
@@ -146,6 +147,19 @@ pub trait RunObserver: Send {
 
     /// The run has ended, waits, or was left to another process.
     fn end<'a>(self: Box<Self>, ended: &'a Result<RunResult, Error>) -> Boxed<'a, ()>;
+}
+
+/// A command of an application that a server runs.
+#[derive(Debug)]
+pub struct AppCommand {
+    /// The slug of the application.
+    pub slug: String,
+    /// Its words, which begin with its declared path.
+    pub argv: Vec<String>,
+    /// What it reads.
+    pub stdin: Option<String>,
+    /// The server ends, and does not wait for the command any more.
+    pub given_up: CancellationToken,
 }
 
 /// What became of a command, with its envelope (C-1.13) as JSON.

@@ -50,7 +50,7 @@ mod webhook;
 mod work;
 mod worker;
 
-pub use app::{Apps, Move, NotLoaded, Ran, RunObserver};
+pub use app::{AppCommand, Apps, Move, NotLoaded, Ran, RunObserver};
 pub use log::{Log, LogLine};
 pub use page::leading_to;
 pub use problem::{Code, Problem};

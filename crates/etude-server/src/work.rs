@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use etude::runner::{self, Resume};
 use etude::service::{self, Parts};
 use etude_core::failure::{Failure, FailureKind};
+use etude_invoke::invoker::CancellationToken;
 use etude_runs::document::Document;
 use etude_runs::target::Target;
 use etude_runtime::driver::Progress;
@@ -70,8 +71,10 @@ pub(crate) struct Works {
     /// Somebody has queued or ended a run.
     pub(crate) wake: Notify,
     over: Notify,
-    /// Runs that have ended and of which something is still sent, such as spans.
+    /// Runs that have ended and of which something is still sent, such as spans; and commands of applications.
     sending: AtomicUsize,
+    /// Gives the commands of applications up.
+    commands: CancellationToken,
     /// Where the events of a worker go.
     pub(crate) observer: Observer,
     /// The rules of the fleet, and when they were read.
@@ -91,6 +94,7 @@ impl Works {
             wake: Notify::new(),
             over: Notify::new(),
             sending: AtomicUsize::new(0),
+            commands: CancellationToken::new(),
             observer: Observer::default(),
             rules: Mutex::default(),
         }
@@ -156,6 +160,11 @@ impl Works {
         left.collect()
     }
 
+    /// Is cancelled when the server does not wait for commands of applications any more.
+    pub(crate) fn commands(&self) -> CancellationToken {
+        self.commands.clone()
+    }
+
     async fn all_over(&self) {
         loop {
             let over = self.over.notified();
@@ -164,6 +173,23 @@ impl Works {
             }
             over.await;
         }
+    }
+}
+
+/// Something that a server does not end before, until it is dropped.
+pub(crate) struct Sending(Arc<Works>);
+
+impl Sending {
+    pub(crate) fn new(works: &Arc<Works>) -> Self {
+        works.sending.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(works))
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.0.sending.fetch_sub(1, Ordering::SeqCst);
+        self.0.over.notify_waiters();
     }
 }
 
@@ -209,6 +235,7 @@ pub(crate) async fn drain(works: &Works) {
     works.control_all(&Control::Drain);
     if tokio::time::timeout(works.context.settings().drain_timeout, works.all_over()).await.is_err() {
         works.control_all(&Control::Leave);
+        works.commands.cancel();
         // What does not end is ended with the process; its run is adopted.
         let _ = tokio::time::timeout(LEAVE, works.all_over()).await;
     }

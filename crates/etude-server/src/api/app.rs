@@ -5,7 +5,7 @@ use std::sync::Arc;
 use etude_core::model::Usage;
 use serde_json::{Value, json};
 
-use crate::app::Ran;
+use crate::app::{AppCommand, Ran};
 use crate::blocking::blocking;
 use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond};
@@ -13,6 +13,7 @@ use crate::response::{json_response, tagged, text_response};
 use crate::server::Server;
 use crate::settings::ServedApp;
 use crate::token::Caller;
+use crate::work::Sending;
 
 /// `GET /v1/apps`.
 pub(crate) async fn list(call: Call) -> Respond {
@@ -109,8 +110,11 @@ pub(crate) async fn command(call: Call) -> Respond {
     let argv = argv.ok_or_else(|| members.invalid("argv", "`argv` has the words of the command"))?;
     let stdin = members.text("stdin")?;
     let server = Arc::clone(&call.server);
+    // The server does not end before it.
+    let (sending, given_up) = (Sending::new(server.works()), server.works().commands());
     let ran = blocking(move || {
-        let ran = server.apps().command(&app.dir, &slug, &argv, stdin);
+        let _sending = sending;
+        let ran = server.apps().command(&app.dir, AppCommand { slug, argv, stdin, given_up });
         ran.map_err(|why| Problem::new(Code::DefinitionInvalid, why))
     });
     let refused = |code, envelope: &str, why: &'static str| {

@@ -1,6 +1,5 @@
 //! A run in progress: what reaches it on its way, and what follows from its end.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use etude::crash;
@@ -12,7 +11,7 @@ use etude_runtime::record;
 use tokio::sync::mpsc;
 
 use super::event::Event;
-use super::{Control, Works};
+use super::{Control, Sending, Works};
 use crate::app::RunObserver;
 
 /// An observer until it is taken.
@@ -89,7 +88,7 @@ pub(super) async fn attend(
     {
         end_after_gap(works, &run_id, *position).await;
     }
-    works.sending.fetch_add(1, Ordering::SeqCst);
+    let sending = Sending::new(works);
     works.active().remove(&run_id);
     works.observer.say(&event);
     if !is_lapsed
@@ -109,8 +108,7 @@ pub(super) async fn attend(
         // Nothing of it changes what the run came to.
         let _ = tokio::task::spawn_blocking(move || of.context.apps().after(&run, &ended)).await;
     }
-    works.sending.fetch_sub(1, Ordering::SeqCst);
-    works.over.notify_waiters();
+    drop(sending);
 }
 
 /// The word for why a run was lost.

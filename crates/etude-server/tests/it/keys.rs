@@ -1,6 +1,7 @@
 //! Idempotency keys of requests.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use etude_runtime::engine::{EntryQuery, Expected, Ledger as _, Write};
 use etude_server::token::Scope;
@@ -159,4 +160,21 @@ fn a_command_runs_once_for_its_key() {
         assert_eq!(refused.problem(), (404, "not_found".to_owned()));
     }
     assert_eq!((post_as(&server, &server.owner, "k3", path, &body).status, ran()), (200, 5));
+}
+
+/// S-158: a server that stops waits for a command, and gives it up after the time that it has.
+#[test]
+fn a_stopping_server_waits_for_a_command_and_gives_it_up() {
+    let server = Arc::new(Running::with(|settings| settings.drain_timeout = Duration::from_millis(200)));
+    let app = server.dir().join("demo");
+    std::fs::write(app.join("hold"), "").expect("written");
+    let of = Arc::clone(&server);
+    let ran = std::thread::spawn(move || post(&of, "/v1/apps/demo/commands/tool", &json!({"argv": ["go"]})));
+    while !app.join("ran").exists() {
+        std::thread::yield_now();
+    }
+    server.server.drain();
+    let reply = ran.join().expect("a reply");
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    Arc::into_inner(server).expect("no client is left").stop();
 }

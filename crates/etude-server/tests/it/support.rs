@@ -19,7 +19,7 @@ use etude_runtime::host::{Boxed, ModelPort};
 use etude_server::clock::Clock;
 use etude_server::listen::{Listening, Wanted};
 use etude_server::token::{NewToken, Scope, Tokens};
-use etude_server::{Apps, Code, Move, NotLoaded, OPENAPI, Ran, ServedApp, Server, Settings, serve};
+use etude_server::{AppCommand, Apps, Code, Move, NotLoaded, OPENAPI, Ran, ServedApp, Server, Settings, serve};
 use etude_spec::automation::{self, Automation, Known};
 use etude_spec::learned::State;
 use etude_spec::source::SourceFile;
@@ -85,11 +85,11 @@ impl Apps for Disks {
         Ok(Some(json!({"name": name, "from": one["state"], "to": to, "paths": [], "missing": [], "conflicts": []})))
     }
 
-    /// Each command that is run is a line of `ran` in the app. It goes on while there is a file `hold`.
-    fn command(&self, app: &Path, slug: &str, argv: &[String], _: Option<String>) -> Result<Ran, String> {
+    /// Each command that is run is a line of `ran` in the app. It goes on while there is a file `hold` and it is not given up.
+    fn command(&self, app: &Path, AppCommand { slug, argv, given_up, .. }: AppCommand) -> Result<Ran, String> {
         let mut ran = OpenOptions::new().create(true).append(true).open(app.join("ran")).expect("a file");
         ran.write_all(format!("{slug} {}\n", argv.join(" ")).as_bytes()).expect("written");
-        while app.join("hold").exists() {
+        while app.join("hold").exists() && !given_up.is_cancelled() {
             std::thread::yield_now();
         }
         Ok(if argv == ["unknown"] {

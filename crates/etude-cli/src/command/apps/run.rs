@@ -71,16 +71,12 @@ pub(super) fn run(context: &Context, args: &args::AppsRun) -> Result<Exit, Probl
 
 /// A command for the server, where no one can confirm it.
 #[cfg(feature = "serve")]
-pub(crate) fn of_server(
-    context: &Context,
-    slug: &str,
-    argv: &[String],
-    stdin: Option<String>,
-) -> Result<etude_server::Ran, Problem> {
-    use etude_server::Ran;
+pub(crate) fn of_server(context: &Context, command: etude_server::AppCommand) -> Result<etude_server::Ran, Problem> {
+    use etude_server::{AppCommand, Ran};
+    let AppCommand { slug, argv, stdin, given_up } = command;
     let catalog = super::discover(context, &[])?;
     let approvals = crate::command::skill::approvals(context)?;
-    let call = match prepare(&catalog, slug, argv, &[], &approvals) {
+    let call = match prepare(&catalog, &slug, &argv, &[], &approvals) {
         Ok(call) => call,
         Err(refusal) => {
             let document = document_of(&refusal.envelope);
@@ -94,20 +90,26 @@ pub(crate) fn of_server(
     };
     let mut program_context = super::program_context(context, &[])?;
     program_context.stdin = stdin.map(|text| text.into_bytes().into());
+    let cancel = program_context.cancel.clone();
     let invoking = Invoking {
         program_context,
         limits: Limits { timeout: DEFAULT_TIMEOUT, output: DEFAULT_OUTPUT, is_text: false, is_strict: false },
         person: Person::Later,
         state_dir: paths::state_dir().map_err(Problem::environment)?,
         trust: Some(context.trust()?),
-        given_up: CancellationToken::new(),
+        given_up: given_up.clone(),
     };
     let known = call.clone();
     let (forwarding, _) = mpsc::unbounded_channel();
     let invoker = super::invoker(context, forwarding)?;
     let invoked = block_on(async move {
+        let is_given_up = given_up.clone();
+        tokio::spawn(async move {
+            is_given_up.cancelled().await;
+            cancel.cancel();
+        });
         let invoked = call.invoke(&invoker, invoking).await;
-        invoker.close(std::future::pending()).await;
+        invoker.close(given_up.cancelled()).await;
         invoked
     })?;
     match invoked.map_err(|error| Problem::environment(error.to_string()))? {

@@ -13,7 +13,7 @@ use etude_core::model::Usage;
 use etude_runs::header::Header;
 use etude_runs::target::Target;
 use etude_runtime::engine::NewRun;
-use etude_server::{Apps, Code, Move, NotLoaded, Ran, RunObserver};
+use etude_server::{AppCommand, Apps, Code, Move, NotLoaded, Ran, RunObserver};
 use etude_spec::automation::{Automation, Known};
 use etude_spec::stage_machine::{Machines, Rules};
 use serde_json::Value;
@@ -215,8 +215,8 @@ impl Apps for Configured {
         }
     }
 
-    fn command(&self, app: &Path, slug: &str, argv: &[String], stdin: Option<String>) -> Result<Ran, String> {
-        crate::command::apps::of_server(&self.context(app), slug, argv, stdin).map_err(|problem| why(&problem))
+    fn command(&self, app: &Path, command: AppCommand) -> Result<Ran, String> {
+        crate::command::apps::of_server(&self.context(app), command).map_err(|problem| why(&problem))
     }
 
     fn expand(&self, text: &str) -> Option<String> {
