@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use etude_runs::listing::LATEST;
-use reqwest::{Method, RequestBuilder, Response};
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -123,11 +123,20 @@ impl Remote {
 
     /// Sends a request. Whatever is no success is a problem.
     async fn send(&self, request: RequestBuilder) -> Result<Response, Problem> {
-        let sent = tokio::time::timeout(RESPONSE, request.send()).await;
-        let response = match sent {
-            Ok(sent) => sent.map_err(|error| self.unreachable(&error))?,
-            Err(_) => return Err(Problem::environment(format!("{} does not respond", self.way().address))),
-        };
+        let response = self.respond(request).await?;
+        self.successful(response).await
+    }
+
+    /// The response to a request, whatever it says.
+    async fn respond(&self, request: RequestBuilder) -> Result<Response, Problem> {
+        match tokio::time::timeout(RESPONSE, request.send()).await {
+            Ok(sent) => sent.map_err(|error| self.unreachable(&error)),
+            Err(_) => Err(Problem::environment(format!("{} does not respond", self.way().address))),
+        }
+    }
+
+    /// A response that says success; anything else is a problem.
+    async fn successful(&self, response: Response) -> Result<Response, Problem> {
         let status = response.status();
         if status.is_success() {
             return Ok(response);
@@ -247,27 +256,55 @@ impl Remote {
 
     /// The run that `id` names: its whole id, the beginning of it, or `latest`.
     pub(crate) fn find(&self, id: &str) -> Result<RunDocument, Problem> {
-        let mut query = self.of_app();
         if id == LATEST {
+            let mut query = self.of_app();
             query.push(("limit", "1".to_owned()));
-        } else if !id.is_empty() && id.chars().all(|c| c.is_ascii_alphanumeric()) {
-            query = vec![("q", id.to_owned()), ("limit", "200".to_owned())];
-        } else {
+            let listed = self.get("/v1/runs", &query)?;
+            let Some(latest) = listed["runs"][0]["run_id"].as_str() else {
+                return Err(Problem::usage("the server has no run, so there is no latest one"));
+            };
+            return self.block_on(self.run(latest));
+        }
+        if id.is_empty() || !id.chars().all(|c| c.is_ascii_alphanumeric()) {
             return Err(unknown(id));
         }
-        let listed = self.get("/v1/runs", &query)?;
-        let rows = listed["runs"].as_array().into_iter().flatten();
-        let ids: Vec<&str> = rows.filter_map(|row| row["run_id"].as_str()).collect();
-        let matching: Vec<&str> = ids.into_iter().filter(|known| id == LATEST || known.starts_with(id)).collect();
-        match matching.as_slice() {
-            [] if id == LATEST => Err(Problem::usage("the server has no run, so there is no latest one")),
+        // A whole id may stand in labels of any number of other runs, which a search finds too.
+        if let Some(run) = self.block_on(self.run_if_known(id))? {
+            return Ok(run);
+        }
+        match self.beginning(id)?.as_slice() {
             [] => Err(unknown(id)),
             [one] => self.block_on(self.run(one)),
-            several => match several.iter().find(|known| **known == id) {
-                Some(whole) => self.block_on(self.run(whole)),
-                None => Err(Problem::usage(format!("`{id}` begins the ids of several runs: {}", several.join(", ")))
-                    .hint("list the whole ids with `etude runs list`")),
-            },
+            several => Err(Problem::usage(format!("`{id}` begins the ids of several runs: {}", several.join(", ")))
+                .hint("list the whole ids with `etude runs list`")),
+        }
+    }
+
+    /// The run of this whole id; `None` if the server has none.
+    async fn run_if_known(&self, id: &str) -> Result<Option<RunDocument>, Problem> {
+        let response = self.respond(self.request(Method::GET, &format!("/v1/runs/{id}"))).await?;
+        if response.status() == StatusCode::NOT_FOUND {
+            return Ok(None);
+        }
+        let bytes = self.body(self.successful(response).await?).await?;
+        let text = String::from_utf8(bytes).map_err(|_| self.foreign("is no text"))?;
+        RunDocument::parse(text).map(Some).map_err(|why| self.foreign(&why))
+    }
+
+    /// The ids of the runs that begin with `id`: a few of them if they are several.
+    fn beginning(&self, id: &str) -> Result<Vec<String>, Problem> {
+        let (mut found, mut cursor) = (Vec::new(), None);
+        loop {
+            let mut query = vec![("q", id.to_owned()), ("limit", "200".to_owned())];
+            query.extend(cursor.map(|cursor| ("cursor", cursor)));
+            let listed = self.get("/v1/runs", &query)?;
+            let rows = listed["runs"].as_array().into_iter().flatten();
+            let ids = rows.filter_map(|row| row["run_id"].as_str()).filter(|known| known.starts_with(id));
+            found.extend(ids.map(str::to_owned));
+            cursor = listed["next"].as_str().map(str::to_owned);
+            if found.len() > 1 || cursor.is_none() {
+                return Ok(found);
+            }
         }
     }
 

@@ -373,3 +373,20 @@ fn a_run_is_submitted_to_a_server_with_its_options() {
     assert_eq!(shown["usage"]["shadow"], json!({"calls": 0, "input_tokens": 0, "output_tokens": 0}));
     assert_eq!(serving.end().0, Some(0));
 }
+
+/// cli: a run is found by its id, and by the beginning of it, whatever number of newer runs have that in a label.
+#[test]
+fn a_run_is_found_behind_many_that_name_it() {
+    let test = test();
+    let serving = Serving::start(&test, &["--port", "0"]);
+    let first = serving.post("/v1/runs", &json!({"pipeline": "ask"}));
+    let id = first["run_id"].as_str().expect("an id");
+    for _ in 0..201 {
+        let run = serving.post("/v1/runs", &json!({"pipeline": "ask", "labels": {"of": id}}));
+        assert!(run["run_id"].is_string(), "{run}");
+    }
+    for given in [id, &id[..id.len() - 1]] {
+        let shown = test.run(&["--server", &address(&serving), "runs", "show", given, "--json"]).exit(0);
+        assert_eq!(raw(&shown)["run_id"], id, "{given}");
+    }
+}
