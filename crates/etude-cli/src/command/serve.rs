@@ -3,6 +3,7 @@
 pub(crate) mod apps;
 mod beside;
 mod browser;
+mod log;
 mod mcp;
 
 use std::collections::BTreeSet;
@@ -113,9 +114,12 @@ fn start(context: &Context, args: &args::Serve) -> Result<Exit, NotStarted> {
     let dir = state.join("serve");
     Tokens::new(&dir).owner().map_err(|error| Problem::environment(error.to_string()))?;
     let is_quiet = context.global.quiet;
+    let lines = log::RequestLog::start(|line| crate::render::say!("{line}"))
+        .map_err(|e| Problem::environment(format!("no threads can be started: {e}")))?;
+    let of = lines.clone();
     let log = Box::new(move |line: &LogLine| {
         if !is_quiet {
-            crate::render::say!("{}", line.to_json());
+            of.log(line);
         }
     });
     let clock = clock();
@@ -152,6 +156,7 @@ fn start(context: &Context, args: &args::Serve) -> Result<Exit, NotStarted> {
         });
         accept(server, listening).await;
         signals.abort();
+        lines.flush();
         Ok(Exit::Done)
     })?
 }
