@@ -238,6 +238,11 @@ fn apps_of(given: Vec<(Option<&str>, PathBuf)>, is_one: bool) -> Result<Vec<Serv
         let dir = dir
             .canonicalize()
             .map_err(|e| Problem::usage(format!("the app `{}` cannot be opened: {e}", dir.display())))?;
+        // Documents and the journal name an app by the path of its directory.
+        if dir.to_str().is_none() {
+            let problem = Problem::usage(format!("the path of the app `{}` is not UTF-8", dir.display()));
+            return Err(problem.hint("rename the directory"));
+        }
         if !etude::app::is_app(&dir) {
             let hint = "an app has `SKILL.md`, `pipelines/` or `machines/`; make one with `etude new DIR`";
             return Err(Problem::usage(format!("`{}` is not an app", dir.display())).hint(hint));
@@ -338,6 +343,18 @@ fn watch_clock(clock: Clock) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Section 3: no run of an app could find its directory.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn an_app_in_a_directory_that_is_not_utf_8_is_refused() {
+        use std::os::unix::ffi::OsStrExt as _;
+        let dir = tempfile::tempdir().expect("a directory");
+        let app = dir.path().join(std::ffi::OsStr::from_bytes(b"caf\xe9"));
+        std::fs::create_dir_all(app.join("pipelines")).expect("an app");
+        let problem = apps_of(vec![(None, app)], false).expect_err("it is refused");
+        assert_eq!(problem.exit as i32, 2);
+    }
 
     #[test]
     fn slugs_are_lower_case_words() {
