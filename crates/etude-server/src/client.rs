@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use axum::body::Body;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
@@ -22,6 +23,19 @@ pub fn sockets(dir: &Path) -> Vec<PathBuf> {
     let mut sockets: Vec<PathBuf> = sockets.collect();
     sockets.sort_by_key(|path| std::cmp::Reverse(age(path)));
     sockets
+}
+
+/// Removes the sockets in `dir` that servers have left behind which were killed: those that refuse a connection, and are older than
+/// `age`. A server that is about to listen refuses one for a moment.
+pub(crate) async fn remove_abandoned(dir: &Path, age: Duration) {
+    for path in sockets(dir) {
+        let made = std::fs::symlink_metadata(&path).and_then(|meta| meta.modified()).ok();
+        let is_old = made.and_then(|made| made.elapsed().ok()).is_some_and(|since| since >= age);
+        if is_old && socket::connect(&path).await.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+            // Nothing depends on it: a client finds no one behind it either.
+            let _ = std::fs::remove_file(&path);
+        }
+    }
 }
 
 /// Sends `body` to the route `path` of the server behind `socket`. Returns the status and the body of the response.

@@ -25,6 +25,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::{JoinHandle, JoinSet};
 use tower_service::Service;
 
+use crate::client;
 use crate::door;
 use crate::listen::{Listening, Peer};
 use crate::local::{Entered, Failed, failed};
@@ -48,6 +49,9 @@ const HEADERS: Duration = Duration::from_secs(10);
 /// The time that open connections have at the end.
 const LAST_RESPONSES: Duration = Duration::from_secs(1);
 
+/// How old a socket is that is taken for one of a server that was killed.
+const ABANDONED: Duration = Duration::from_secs(60);
+
 /// The pause after a failed accept, such as one for lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -57,6 +61,7 @@ pub async fn serve(server: Arc<Server>, listening: Listening) {
     if let Ok(change) = server.engine().last_change() {
         server.metrics().begin_at(change);
     }
+    client::remove_abandoned(&server.settings().state_dir.join("serve"), ABANDONED).await;
     let worker = tokio::spawn(work::work(Arc::clone(server.works())));
     let turns = tokio::spawn(schedule::turns(Arc::clone(server.schedules())));
     let notices = tokio::spawn(notice::work(Arc::clone(server.notices()), server.stories().news_of_journal()));

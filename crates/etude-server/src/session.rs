@@ -30,6 +30,9 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// How much older the time in a session's file may be than its last use.
 const NOTED_MS: i64 = 10 * 60 * 1000;
 
+/// How often files of sessions that are over are looked for, while sessions begin.
+const LOOK_MS: i64 = 60 * 60 * 1000;
+
 /// Sessions and login codes. Only their hashes are kept. A session has a file too, so that it survives the server.
 #[derive(Debug)]
 pub(crate) struct Sessions {
@@ -43,6 +46,8 @@ struct State {
     /// The end of each login code, and the token whose session it begins; `None`: the owner's.
     codes: BTreeMap<[u8; 32], (i64, Option<Hash>)>,
     sessions: BTreeMap<[u8; 32], Session>,
+    /// The next look for files of sessions that are over, in milliseconds since 1970.
+    next_look_ms: i64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -112,6 +117,18 @@ impl Sessions {
         (now_ms < end).then_some(token)
     }
 
+    /// Removes the files of sessions that are over, also those that no server remembers.
+    fn remove_over(&self, now_ms: i64) {
+        // Another server may have noted a use as late as this.
+        let is_over = |session: Session| session.is_over(now_ms.saturating_sub(NOTED_MS));
+        for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if Session::read(&path).is_some_and(is_over) {
+                drop(fs::remove_file(path));
+            }
+        }
+    }
+
     /// Begins a session for the token with this hash and returns the cookie's value.
     pub(crate) fn begin(&self, token: Hash, now_ms: i64) -> String {
         let secret = encoded(&random());
@@ -125,6 +142,10 @@ impl Sessions {
         for id in over.into_iter().chain(oldest) {
             state.sessions.remove(&id);
             self.forget(&id);
+        }
+        if now_ms >= state.next_look_ms {
+            state.next_look_ms = now_ms.saturating_add(LOOK_MS);
+            self.remove_over(now_ms);
         }
         // A session whose file cannot be written ends with the server.
         drop(session.write(&self.path(&id)));
@@ -233,6 +254,20 @@ mod tests {
         let cookie = next.begin(token, 0);
         next.end(&cookie);
         assert_eq!(Sessions::new(dir.path()).find(&cookie, 1), None);
+    }
+
+    /// S-135: the file of a session that no server remembers goes when its time is over.
+    #[test]
+    fn files_of_sessions_that_are_over_do_not_stay() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let token = hash("token");
+        let files = || fs::read_dir(dir.path()).expect("a directory").count();
+        Sessions::new(dir.path()).begin(token, 0);
+        let next = Sessions::new(dir.path());
+        next.begin(token, IDLE_MS);
+        assert_eq!(files(), 2, "another server may have noted its use late");
+        next.begin(token, IDLE_MS + LOOK_MS);
+        assert_eq!(files(), 2, "the first one is over, and the others are not");
     }
 
     /// S-22: the eleventh wrong token in a minute is one too many.

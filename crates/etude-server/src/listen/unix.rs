@@ -40,3 +40,24 @@ impl Drop for Listener {
 pub(crate) async fn connect(path: &Path) -> io::Result<UnixStream> {
     UnixStream::connect(path).await
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::client;
+
+    /// Section 3: the socket of a server that was killed goes with the start of the next one, and that of a living one stays.
+    #[tokio::test]
+    async fn sockets_of_killed_servers_do_not_stay() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let [killed, living] = ["1.sock", "2.sock"].map(|name| dir.path().join(name));
+        drop(UnixListener::bind(&killed).expect("a socket"));
+        let _listener = Listener::bind(&living).expect("a socket");
+        client::remove_abandoned(dir.path(), Duration::from_secs(60)).await;
+        assert_eq!(client::sockets(dir.path()).len(), 2, "they are young");
+        client::remove_abandoned(dir.path(), Duration::ZERO).await;
+        assert_eq!(client::sockets(dir.path()), [living]);
+    }
+}
