@@ -100,6 +100,19 @@ impl Incoming {
         }
     }
 
+    /// The same as the text of a JSON value, as it was written.
+    fn lookup_text(&self, body: Option<&Value>, reference: &str) -> Option<String> {
+        let Some(path) = reference.strip_prefix("body") else {
+            return self.lookup(body, reference).map(|value| value.to_string());
+        };
+        body?;
+        let text = std::str::from_utf8(&self.bytes).ok()?;
+        match path {
+            "" => Some(text.to_owned()),
+            path => template::text_at_path(text, path.strip_prefix('.')?).map(str::to_owned),
+        }
+    }
+
     fn entry(&self, key: String, verdict: &str, run_id: Option<String>) -> Entry {
         let body = json!({"headers": kept_headers(&self.headers, self.webhook().verify.as_ref()), "delivery_id": key});
         let (book, state) = (self.book(), verdict.to_owned());
@@ -225,9 +238,9 @@ fn admit(
         // As it came: numbers keep their digits.
         None => String::from_utf8_lossy(&incoming.bytes).into_owned(),
         Some(input) => {
-            let filled = template::fill(input, &|reference| incoming.lookup(body, reference));
+            let filled = template::fill_text(input, &|reference| incoming.lookup_text(body, reference));
             let missing = |reference| Problem::invalid("", format!("the delivery has no `{reference}`"));
-            Value::from(filled.map_err(missing)?).to_string()
+            filled.map_err(missing)?
         }
     };
     let input = Json::parse(&text).map_err(|_| Problem::invalid("", "the body is a JSON object"))?;

@@ -108,6 +108,18 @@ fn a_delivery_that_does_not_fit_is_ignored() {
     assert_eq!(wrong.problem(), (422, "input_invalid".to_owned()));
 }
 
+/// S-33: a number that is taken from the body keeps its digits.
+#[test]
+fn numbers_of_a_delivery_keep_their_digits() {
+    let server = server(&format!("{TOKEN}, input: {{n: \"{{{{body.count}}}}\"}}}}"));
+    server.pipeline("p", "input: {n: {type: number}}\n", &[ECHO]);
+    let reply = deliver(&server, "a", "s3cret", "{\"count\": 1.2345678901234567890}");
+    assert_eq!(reply.status, 202, "{}", reply.text());
+    let run = reply.json()["run_id"].as_str().expect("a run").to_owned();
+    let input = server.send("GET", &format!("/v1/runs/{run}/input"), None).text();
+    assert!(input.contains("1.2345678901234567890"), "{input}");
+}
+
 /// S-117: `repeat: allow` takes equal bodies under other ids.
 #[test]
 fn equal_bodies_can_be_allowed() {

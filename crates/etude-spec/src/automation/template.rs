@@ -1,5 +1,8 @@
 //! Values with references in double braces, which a server fills in.
 
+use std::collections::BTreeMap;
+
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 /// A piece of a text.
@@ -97,5 +100,67 @@ pub fn at_path<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
     path.split('.').try_fold(value, |value, name| match value {
         Value::Array(items) => items.get(name.parse::<usize>().ok()?),
         value => value.get(name),
+    })
+}
+
+/// As [`fill`], but from and to the texts of JSON values: a value that a whole text refers to stays as it was written, so that numbers
+/// keep their digits.
+///
+/// # Errors
+/// A reference inside a longer text has no value.
+pub fn fill_text(members: &Map<String, Value>, lookup: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
+    let mut filled = Vec::new();
+    for (name, value) in members {
+        if let Some(value) = fill_value_text(value, lookup)? {
+            filled.push(format!("{}:{value}", Value::from(name.as_str())));
+        }
+    }
+    Ok(format!("{{{}}}", filled.join(",")))
+}
+
+fn fill_value_text(value: &Value, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Option<String>, String> {
+    Ok(Some(match value {
+        Value::String(text) => match pieces(text).as_slice() {
+            [Piece::Reference(reference)] => return Ok(lookup(reference)),
+            pieces => {
+                let mut out = String::new();
+                for piece in pieces {
+                    match piece {
+                        Piece::Text(text) => out.push_str(text),
+                        Piece::Reference(reference) => {
+                            out.push_str(&plain(lookup(reference).ok_or_else(|| (*reference).to_owned())?));
+                        }
+                    }
+                }
+                Value::String(out).to_string()
+            }
+        },
+        Value::Array(items) => {
+            let filled =
+                items.iter().map(|item| Ok(fill_value_text(item, lookup)?.unwrap_or_else(|| "null".to_owned())));
+            format!("[{}]", filled.collect::<Result<Vec<_>, String>>()?.join(","))
+        }
+        Value::Object(members) => fill_text(members, lookup)?,
+        other => other.to_string(),
+    }))
+}
+
+/// A JSON value within a longer text: a string without its quotes, a number as it was written.
+fn plain(text: String) -> String {
+    match serde_json::from_str(&text) {
+        Ok(Value::String(text)) => text,
+        Ok(value @ (Value::Array(_) | Value::Object(_))) => value.to_string(),
+        _ => text,
+    }
+}
+
+/// The text of the value at a path of names and numbers, in the text of a JSON value.
+pub fn text_at_path<'t>(text: &'t str, path: &str) -> Option<&'t str> {
+    path.split('.').try_fold(text, |text, name| {
+        let found = match text.trim_start().starts_with('[') {
+            true => *serde_json::from_str::<Vec<&RawValue>>(text).ok()?.get(name.parse::<usize>().ok()?)?,
+            false => *serde_json::from_str::<BTreeMap<String, &RawValue>>(text).ok()?.get(name)?,
+        };
+        Some(found.get())
     })
 }

@@ -210,3 +210,20 @@ fn settings_for_agents_are_read_and_checked() {
     let found: Vec<String> = found.iter().map(|one| format!("{} {}", one.code, one.message)).collect();
     assert_eq!(found, ["P0205 `approvals` cannot be `everybody`"]);
 }
+
+/// S-33: numbers of a body keep their digits.
+#[test]
+fn texts_are_filled_with_what_was_written() {
+    let body = "{\"n\": 12345678901234567890123, \"l\": [{\"x\": 1.50, \"s\": \"a\\u00e9\"}]}";
+    let lookup = |path: &str| template::text_at_path(body, path.strip_prefix("body.")?).map(str::to_owned);
+    let given = json!({"n": "{{body.n}}", "t": "x-{{body.l.0.x}} {{body.l.0.s}}", "l": ["{{body.l.0}}", "{{body.no}}", 1], "no": "{{body.no}}"});
+    let given = given.as_object().expect("an object");
+    assert_eq!(
+        template::fill_text(given, &lookup).as_deref(),
+        Ok("{\"n\":12345678901234567890123,\"t\":\"x-1.50 aé\",\"l\":[{\"x\": 1.50, \"s\": \"a\\u00e9\"},null,1]}")
+    );
+    let missing = json!({"t": "x-{{body.no}}"});
+    assert_eq!(template::fill_text(missing.as_object().expect("an object"), &lookup), Err("body.no".to_owned()));
+    assert_eq!(template::text_at_path("[1, {\"a\": {}}]", "1.a"), Some("{}"));
+    assert_eq!(template::text_at_path("[1]", "x"), None);
+}
