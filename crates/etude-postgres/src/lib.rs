@@ -14,8 +14,8 @@ use etude_runtime::blob::BlobStore;
 use etude_runtime::engine::{
     ArchivedRun, Boxed, CacheLabel, CacheQuery, CacheRow, Captured, Census, Counts, Engine, Enqueued, Entry,
     EntryQuery, Error, Fleet, Health, Ledger, Limits, LinkEvent, NewRun, OldEntries, Positioned, Profile, Prunable,
-    Query, QueuePlace, QueueRules, Record, Rules, RunRow, RunView, Session, Signal, Signalled, Stamp, Submission, TenantRules,
-    Transfer, Write, Written,
+    Query, QueuePlace, QueueRules, Record, Rules, RunRow, RunView, Session, Signal, Signalled, Stamp, Submission,
+    TenantRules, Transfer, Write, Written,
 };
 
 mod address;
