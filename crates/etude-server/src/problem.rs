@@ -105,8 +105,6 @@ codes! {
     Draining = "draining", 503, "the server is draining";
     /// The journal cannot be used.
     JournalUnavailable = "journal_unavailable", 503, "the journal is unavailable";
-    /// The configuration of the app cannot be read now.
-    AppUnavailable = "app_unavailable", 503, "the configuration of the app cannot be read";
 }
 
 /// An error, as a client reads it.

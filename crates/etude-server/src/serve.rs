@@ -226,8 +226,8 @@ async fn checked(server: &Arc<Server>, peer: Peer, mut request: Request<Body>, t
         if *method == Method::OPTIONS && allowed_origin(server, headers).is_some() {
             return Ok(None);
         }
-        // A form of a page starts as much as a route does; a login starts nothing.
-        let starts = path.is_some_and(|path| path != "/login" && path != "/logout");
+        // A form of a page starts as much as a route does; a login starts nothing. Calls over MCP are refused one by one.
+        let starts = path.is_some_and(|path| !["/login", "/logout", "/mcp"].contains(&path));
         if *method == Method::POST && starts && server.context().is_draining() {
             return Err(Problem::new(Code::Draining, "the server is about to stop and starts nothing"));
         }

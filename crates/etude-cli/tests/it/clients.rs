@@ -386,7 +386,7 @@ fn a_run_is_found_behind_many_that_name_it() {
         assert!(run["run_id"].is_string(), "{run}");
     }
     for given in [id, &id[..id.len() - 1]] {
-        let shown = test.run(&["--server", &address(&serving), "runs", "show", given, "--json"]).exit(0);
+        let shown = test.run(&["--server", &address(&serving), "runs", "show", given, "--format", "json"]).exit(0);
         assert_eq!(raw(&shown)["run_id"], id, "{given}");
     }
 }

@@ -50,9 +50,10 @@ fn find(server: &Server, slug: &str, name: &str) -> Result<(ServedApp, Arc<Autom
     Ok((app, automation, index))
 }
 
-/// The problem of an app whose configuration cannot be read. Strangers do not learn why.
+/// The problem of an app whose configuration cannot be read. Strangers do not learn why. The contract has two codes with this status, and
+/// the server does not drain.
 fn unavailable() -> Problem {
-    Problem::new(Code::AppUnavailable, "the configuration of the app cannot be read")
+    Problem::new(Code::JournalUnavailable, "the configuration of the app cannot be read").retry_after(5)
 }
 
 /// `GET /v1/webhooks`.

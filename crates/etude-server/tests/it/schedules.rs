@@ -258,7 +258,7 @@ fn a_file_with_a_syntax_error_loses_nothing() {
     assert_eq!(schedule["broken"][0]["file"], "etude.yaml", "{list:#}");
     assert!(server.send("GET", "/metrics", None).text().contains("schedule=\"a\",state=\"broken\"} 1"));
     let refused = deliver("2");
-    assert_eq!(refused.problem(), (503, "app_unavailable".to_owned()));
+    assert_eq!(refused.problem(), (503, "journal_unavailable".to_owned()));
     assert!(refused.header("retry-after").is_some());
     server.configure(good);
     server.poll("/v1/schedules", |document| document["schedules"][0]["broken"].is_null());
