@@ -133,16 +133,6 @@ pub(crate) fn too_few(file: &File, at: Span, stage: &str) -> Diagnostic {
     Diagnostic::error(Code::TooFewSiblings, file, at, message).hint("for one stage write `sequential: [stage]`")
 }
 
-pub(crate) fn nested_fan_out(file: &File, at: Span, stage: &str, outer: &str) -> Diagnostic {
-    let message = format!(
-        "stage {} opens a fan-out inside the fan-out of stage {}; they do not nest",
-        quoted(stage),
-        quoted(outer)
-    );
-    Diagnostic::error(Code::NestedGroup, file, at, message)
-        .hint(format!("end the branch in {}, and fork again after the join", quoted(stage)))
-}
-
 pub(crate) fn sibling_twice(file: &File, at: Span, stage: &str) -> Diagnostic {
     let message = format!("`parallel` of stage {} names a stage twice", quoted(stage));
     Diagnostic::error(Code::DuplicateName, file, at, message).hint("a stage runs once in a fan-out")

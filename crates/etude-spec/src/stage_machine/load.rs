@@ -178,7 +178,6 @@ fn pipeline(found: &mut Findings<'_>, entries: &Entries<'_>, stages: &mut [Stage
             None => hooks::read(found, hooks, &mut stage::blank(id), cx),
         }
     }
-    next::check_branches(found, pipeline, stages);
 }
 
 /// Reads the stage files that the patterns name, in the order of the patterns, then of names.

@@ -136,41 +136,6 @@ fn fan_out(
     None
 }
 
-/// Reports the stages of a branch that always open a fan-out: branches of a fan-out cannot fork again (B-P16). `pipeline` has the
-/// hooks of all stages. A stage that does so under a condition, or whose script decides, is left to the run.
-pub(super) fn check_branches(found: &mut Findings<'_>, pipeline: &Entries<'_>, stages: &[Stage]) {
-    let mut reported = BTreeSet::new();
-    for outer in stages {
-        let siblings = outcomes(outer).iter().filter_map(|case| match &case.next {
-            Next::Parallel { siblings, .. } => Some(siblings),
-            _ => None,
-        });
-        let mut open: Vec<&str> = siblings.flatten().map(String::as_str).collect();
-        let mut seen = BTreeSet::new();
-        while let Some(id) = open.pop() {
-            let Some(stage) = stages.iter().find(|stage| stage.id == id).filter(|_| seen.insert(id)) else { continue };
-            match outcomes(stage) {
-                [NextCase { next: Next::Sequential(list), .. }] => open.extend(list.iter().map(String::as_str)),
-                cases if !cases.is_empty() && cases.iter().all(|case| matches!(case.next, Next::Parallel { .. })) => {
-                    let hooks = pipeline.get(id).and_then(Node::as_map);
-                    let next = hooks.and_then(|hooks| hooks.entry("next")).filter(|_| reported.insert(id));
-                    let Some((key, _)) = next else { continue };
-                    let fault = diagnose::nested_fan_out(found.file, key.span, id, &outer.id);
-                    found.push(fault.rule(HOST, "InvalidParallelPlan", "/next", rank::NEXT));
-                }
-                _ => {}
-            }
-        }
-    }
-}
-
-/// The cases of a stage that can hold: those after `else` never do.
-fn outcomes(stage: &Stage) -> &[NextCase] {
-    let NextRule::Cases(cases) = &stage.next else { return &[] };
-    let last = cases.iter().position(|case| case.when.is_empty()).map_or(cases.len(), |at| at + 1);
-    &cases[..last]
-}
-
 /// The stages that no transition leads to; none if a script decides somewhere, because then nothing is known.
 pub(super) fn unreachable<'a>(entry: &str, stages: &'a [Stage]) -> Vec<&'a Stage> {
     let mut open = vec![entry.to_owned()];

@@ -131,38 +131,6 @@ fn the_switch_lets_a_join_stand_outside_its_list() {
     assert_eq!(names(true), Vec::<&str>::new());
 }
 
-/// B-P16: a branch of a fan-out that always opens another one is an error, wherever the branch does so; under a condition it is
-/// left to the run.
-#[test]
-fn a_fan_out_inside_a_fan_out_is_reported() {
-    let mut files = files(STAGE);
-    for id in ["a", "b", "c", "j"] {
-        files = files.with(&format!("machines/m/stages/{id}.md"), STAGE.replace("id: outline", &format!("id: {id}")));
-    }
-    let reported = |a: &str, c: &str| {
-        let machine = format!(
-            "kind: StateMachine\nid: m\nentryStage: outline\nstateSlot: {{slotVersion: \"1.0.0\", schema: {{}}}}\npipeline:\n  outline: {{next: [{{else: true, parallel: [a, b, j], join: j}}]}}\n  a:\n    next: [{a}]\n  c:\n    next: [{c}]\n"
-        );
-        let files = files.clone().with("machines/m/machine.yaml", machine);
-        let faults = Machines::new(&files, Rules::default()).check(&[]).diagnostics;
-        let of = |fault: Diagnostic| {
-            let rule = fault.rule.clone().expect("a rule");
-            format!("{} {} {} {}", fault.code.as_str(), rule.name, rule.path, fault.message)
-        };
-        faults.into_iter().filter(Diagnostic::is_error).map(of).collect::<Vec<_>>()
-    };
-    let (fork, ends) = ("{else: true, parallel: [b, c]}", "{else: true, terminal: true}");
-    let when = "{when: {path: result.verdict, equals: ok}, parallel: [b, c]}";
-    let fault = |stage: &str| {
-        format!(
-            "P0216 InvalidParallelPlan /next stage `{stage}` opens a fan-out inside the fan-out of stage `outline`; they do not nest"
-        )
-    };
-    assert_eq!(reported(fork, ends), [fault("a")]);
-    assert_eq!(reported("{else: true, sequential: [c]}", "{else: true, parallel: [b, j]}"), [fault("c")]);
-    assert_eq!(reported(&format!("{when}, {ends}"), ends), Vec::<String>::new());
-}
-
 /// cli, "authoring": what editors are given are schemas, and take what is taken here.
 #[test]
 fn editor_schemas_are_schemas() {
