@@ -225,10 +225,9 @@ fn a_promotion_deletes_no_edited_pipeline() {
     let case = "learned/back/tests/9c04d2aa31e7b650.yaml";
     let test = learned(learned(app(&server), "proposed").file(case, CASE), "active");
     let promote = ["learn", "promote", "back", "--to", "assisted", "--accept-risk"];
-    test.run(&promote).exit(2).stderr_has("`pipelines/back` was written by hand").stderr_has("keep what you need");
     let learn_yaml = test.read("app/pipelines/back/learn.yaml");
     test.put("app/pipelines/back/learn.yaml", &format!("{learn_yaml}content: 9c04d2aa31e7b650\n"));
-    test.run(&promote).exit(2).stderr_has("has been edited since it was learned");
+    test.run(&promote).exit(2).stderr_has("has been edited since it was learned").stderr_has("keep what you need");
     test.put("app/pipelines/back/.notes", "mine");
     test.run(&promote).exit(2).stderr_has("`pipelines/back/.notes` was not learned");
     assert!(test.path("app/pipelines/back/.notes").exists() && test.path(&format!("app/{case}")).exists());

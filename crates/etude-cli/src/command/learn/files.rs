@@ -119,7 +119,7 @@ fn case_path(name: &str, digest: &str) -> String {
     format!("{TESTS}/{name}-{digest}.yaml")
 }
 
-/// What a candidate takes the place of must be as it was learned: a person's work is not deleted.
+/// What a candidate takes the place of must be as it was learned, as far as its hash says: a person's work is not deleted.
 fn check_replaced(disk: &Disk, located: &Located, target: &str) -> Result<(), Problem> {
     let Some(replaced) = learned::find(disk, PIPELINES, &located.name) else {
         return Err(Problem::usage(format!("`{target}` exists, and was not learned"))
@@ -128,7 +128,6 @@ fn check_replaced(disk: &Disk, located: &Located, target: &str) -> Result<(), Pr
     let content = replaced.learned.and_then(|learned| learned.content);
     let refused = match (content, other_file(disk, target)) {
         (_, Some(file)) => format!("`{file}` was not learned, and would be deleted with `{target}`"),
-        (None, _) => format!("`{target}` was written by hand, and would be deleted"),
         (Some(content), _) if content != learned::content_of(disk, target) => {
             format!(
                 "`{target}` has been edited since it was learned, or its tools and rules have, and would be deleted"
