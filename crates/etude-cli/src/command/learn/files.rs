@@ -119,7 +119,7 @@ fn case_path(name: &str, digest: &str) -> String {
     format!("{TESTS}/{name}-{digest}.yaml")
 }
 
-/// What a candidate takes the place of must be as it was learned, as far as its hash says: a person's work is not deleted.
+/// What a candidate takes the place of must be as it was learned, if it has a hash of that: a person's work is not deleted.
 fn check_replaced(disk: &Disk, located: &Located, target: &str) -> Result<(), Problem> {
     let Some(replaced) = learned::find(disk, PIPELINES, &located.name) else {
         return Err(Problem::usage(format!("`{target}` exists, and was not learned"))
