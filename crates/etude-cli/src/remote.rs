@@ -170,12 +170,12 @@ impl Remote {
 
     async fn text(&self, request: RequestBuilder) -> Result<String, Problem> {
         let bytes = self.body(self.send(request).await?).await?;
-        String::from_utf8(bytes).map_err(|_| self.foreign("is no text"))
+        String::from_utf8(bytes).map_err(|_| self.foreign("is not UTF-8"))
     }
 
     async fn document(&self, request: RequestBuilder) -> Result<Value, Problem> {
         let text = self.text(request).await?;
-        serde_json::from_str(&text).map_err(|e| self.foreign(&format!("is no JSON: {e}")))
+        serde_json::from_str(&text).map_err(|e| self.foreign(&format!("is not JSON: {e}")))
     }
 
     /// The problem of a response that no server of ours gives.
@@ -214,7 +214,7 @@ impl Remote {
         let request = request.header("idempotency-key", etude_runtime::run_id::new());
         let text = self.block_on(self.text(request.body(body.to_owned())))?;
         let checked = serde_json::from_str::<&serde_json::value::RawValue>(&text);
-        checked.map(|raw| raw.get().to_owned()).map_err(|e| self.foreign(&format!("is no JSON: {e}")))
+        checked.map(|raw| raw.get().to_owned()).map_err(|e| self.foreign(&format!("is not JSON: {e}")))
     }
 
     /// Starts a run, with this idempotency key or one of its own. Its document, and whether it was there before under the key.
@@ -225,7 +225,7 @@ impl Remote {
             let response = self.send(request.body(body.to_owned())).await?;
             let is_replayed = response.headers().contains_key("idempotency-replayed");
             let run = serde_json::from_slice(&self.body(response).await?);
-            run.map(|run| (run, is_replayed)).map_err(|e| self.foreign(&format!("is no JSON: {e}")))
+            run.map(|run| (run, is_replayed)).map_err(|e| self.foreign(&format!("is not JSON: {e}")))
         })
     }
 
@@ -287,7 +287,7 @@ impl Remote {
             return Ok(None);
         }
         let bytes = self.body(self.successful(response).await?).await?;
-        let text = String::from_utf8(bytes).map_err(|_| self.foreign("is no text"))?;
+        let text = String::from_utf8(bytes).map_err(|_| self.foreign("is not UTF-8"))?;
         RunDocument::parse(text).map(Some).map_err(|why| self.foreign(&why))
     }
 

@@ -154,7 +154,7 @@ impl HostCall {
         context.payload.as_ref()?.get()
     }
 
-    /// Holds the call until somebody has answered: nothing of it has been done. Where the key holds a secret, only this one call is
+    /// Holds the call until there is an answer: nothing of it has been done. Where the key holds a secret, only this one call is
     /// answered for: without the secret, the key is that of other calls as well.
     pub(crate) fn hold(&self, layer: &str, key: &str, question: &str, is_once: bool) -> Throw {
         let redact = |text: &str| {

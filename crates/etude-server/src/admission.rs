@@ -180,10 +180,11 @@ fn key_of(definition: &Definition, key: &str, input: &Json) -> Result<String, Pr
     let input = input.value().map_err(|error| unreadable(error.to_string()))?;
     let lookup = |reference: &str| {
         let value = reference.strip_prefix("input.").and_then(|path| template::at_path(&input, path));
-        Some(value.cloned().unwrap_or_else(|| "".into()))
+        Some(value.unwrap_or(&Value::from("")).to_string())
     };
     let members = [("key".to_owned(), Value::from(key))].into_iter().collect();
     let filled = template::fill(&members, &lookup).unwrap_or_default();
+    let filled: Value = serde_json::from_str(&filled).unwrap_or_default();
     Ok(match filled.get("key") {
         Some(Value::String(text)) => text.clone(),
         Some(value) => value.to_string(),

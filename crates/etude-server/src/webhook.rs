@@ -238,7 +238,7 @@ fn admit(
         // As it came: numbers keep their digits.
         None => String::from_utf8_lossy(&incoming.bytes).into_owned(),
         Some(input) => {
-            let filled = template::fill_text(input, &|reference| incoming.lookup_text(body, reference));
+            let filled = template::fill(input, &|reference| incoming.lookup_text(body, reference));
             let missing = |reference| Problem::invalid("", format!("the delivery has no `{reference}`"));
             filled.map_err(missing)?
         }

@@ -90,7 +90,7 @@ fn a_point_in_time_is_not_a_constant() {
     assert_eq!(binding(&one(&runs(&values[0], "it on 2026-11-28")), "/at").0, "input");
 }
 
-/// Trap 13: what the schema of the tool names is no point in time of a run.
+/// Trap 13: a value that the schema of the tool names is not taken for a point in time.
 #[test]
 fn a_point_in_time_of_the_schema_is_a_constant() {
     let runs: Vec<Run> = (0..4).map(|n| paying(n, "it", &json!({"at": "2030-01-01"}), &json!({}))).collect();

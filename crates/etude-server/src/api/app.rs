@@ -26,14 +26,14 @@ pub(crate) async fn list(call: Call) -> Respond {
     Ok(json_response(http::StatusCode::OK, &json!({ "apps": apps })))
 }
 
+/// The app that the path names.
+pub(crate) fn app(call: &Call) -> Result<ServedApp, Problem> {
+    call.server.context().app(call.param("app")).cloned().ok_or_else(|| Problem::not_found("there is no such app"))
+}
+
 /// `GET /v1/apps/{app}`.
 pub(crate) async fn show(call: Call) -> Respond {
-    let app = call
-        .server
-        .context()
-        .app(call.param("app"))
-        .cloned()
-        .ok_or_else(|| Problem::not_found("there is no such app"))?;
+    let app = app(&call)?;
     let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
     let document = tokio::task::spawn_blocking(move || document(&server, &caller, &app)).await;
     let document = document.map_err(|_| Problem::new(Code::Bug, "the document of the app panicked"))??;
@@ -58,12 +58,7 @@ fn document(server: &Server, caller: &Caller, app: &ServedApp) -> Result<Value, 
 
 /// `POST /v1/apps/{app}/route`.
 pub(crate) async fn route(call: Call) -> Respond {
-    let app = call
-        .server
-        .context()
-        .app(call.param("app"))
-        .cloned()
-        .ok_or_else(|| Problem::not_found("there is no such app"))?;
+    let app = app(&call)?;
     let members = call.json(&["request"]).await?;
     let request = request_of(members.text("request")?)?;
     let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());

@@ -6,6 +6,7 @@ use etude_spec::learned::State;
 use http::StatusCode;
 use serde_json::Value;
 
+use crate::api::app::app;
 use crate::app::Move;
 use crate::blocking::blocking;
 use crate::problem::Problem;
@@ -16,10 +17,6 @@ use crate::settings::ServedApp;
 
 fn none() -> Problem {
     Problem::not_found("there is no such learned pipeline")
-}
-
-fn app(call: &Call) -> Result<ServedApp, Problem> {
-    call.server.context().app(call.param("app")).cloned().ok_or_else(|| Problem::not_found("there is no such app"))
 }
 
 /// The learned pipeline that the path names, if the caller may see it (S-16).

@@ -208,13 +208,13 @@ fn admit(schedules: &Schedules, found: &Found, tick: &Tick) -> Result<Admission,
     let (_, definition) = loaded.map_err(|error| not_loaded(error, "", &target.to_string()))?;
     let at = rfc3339(tick.at_ms);
     let lookup = |reference: &str| match reference {
-        "tick.at" => Some(Value::from(at.as_str())),
-        "tick.date" => schedule.timing.as_ref().map(|timing| timing.date(tick.at_ms).into()),
+        "tick.at" => Some(Value::from(at.as_str()).to_string()),
+        "tick.date" => schedule.timing.as_ref().map(|timing| Value::from(timing.date(tick.at_ms)).to_string()),
         _ => None,
     };
     let unknown = |reference| Problem::new(Code::DefinitionInvalid, format!("`{reference}` has no value"));
-    let input = Value::from(template::fill(&schedule.input, &lookup).map_err(unknown)?);
-    let input = Json::parse(&input.to_string()).map_err(|e| Problem::new(Code::Bug, e.to_string()))?;
+    let input = template::fill(&schedule.input, &lookup).map_err(unknown)?;
+    let input = Json::parse(&input).map_err(|e| Problem::new(Code::Bug, e.to_string()))?;
     let request = Request::new(input, definition.app.display().to_string());
     let placement = Placement { cause: Cause::Schedule, ..Placement::default() };
     let candidate = Candidate { request, placement, has_priority: false, keys: Vec::new(), tick: Some(at.clone()) };

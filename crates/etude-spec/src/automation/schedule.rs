@@ -94,13 +94,13 @@ impl Schedule {
     /// The errors of its input as that of what it runs. Each tick has a time and a date, so one stands for all.
     pub fn misfits(&self, declared: &InputDecl) -> Vec<Diagnostic> {
         let lookup = |reference: &str| match reference {
-            "tick.at" => Some(Value::from("1970-01-01T00:00:00.000Z")),
-            "tick.date" => Some(Value::from("1970-01-01")),
+            "tick.at" => Some("\"1970-01-01T00:00:00.000Z\"".to_owned()),
+            "tick.date" => Some("\"1970-01-01\"".to_owned()),
             _ => None,
         };
         // A reference to something else is an error of its own.
         let Ok(filled) = template::fill(&self.input, &lookup) else { return Vec::new() };
-        let problems = declared.coerce(&[], Some(&Value::from(filled).to_string())).err().unwrap_or_default();
+        let problems = declared.coerce(&[], Some(&filled)).err().unwrap_or_default();
         let misfit = |problem: &InputProblem| {
             diagnose::misfit(&self.file, self.input_at, &self.name, &problem.message, problem.hint.clone())
         };

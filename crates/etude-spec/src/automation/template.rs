@@ -49,52 +49,6 @@ pub fn is_of_request(reference: &str) -> bool {
     matches!(reference, "raw" | "body") || has_name("body.") || has_name("header.")
 }
 
-/// The members with their references filled in. A text that is exactly one reference takes over the type of the value; a member
-/// whose whole text has no value is left out.
-///
-/// # Errors
-/// A reference inside a longer text has no value.
-pub fn fill(
-    members: &Map<String, Value>,
-    lookup: &dyn Fn(&str) -> Option<Value>,
-) -> Result<Map<String, Value>, String> {
-    let mut filled = Map::new();
-    for (name, value) in members {
-        if let Some(value) = fill_value(value, lookup)? {
-            filled.insert(name.clone(), value);
-        }
-    }
-    Ok(filled)
-}
-
-fn fill_value(value: &Value, lookup: &dyn Fn(&str) -> Option<Value>) -> Result<Option<Value>, String> {
-    Ok(Some(match value {
-        Value::String(text) => match pieces(text).as_slice() {
-            [Piece::Reference(reference)] => return Ok(lookup(reference)),
-            pieces => {
-                let mut out = String::new();
-                for piece in pieces {
-                    match piece {
-                        Piece::Text(text) => out.push_str(text),
-                        Piece::Reference(reference) => match lookup(reference) {
-                            Some(Value::String(text)) => out.push_str(&text),
-                            Some(value) => out.push_str(&value.to_string()),
-                            None => return Err((*reference).to_owned()),
-                        },
-                    }
-                }
-                Value::String(out)
-            }
-        },
-        Value::Array(items) => {
-            let filled = items.iter().map(|item| Ok(fill_value(item, lookup)?.unwrap_or_default()));
-            Value::Array(filled.collect::<Result<_, String>>()?)
-        }
-        Value::Object(members) => Value::Object(fill(members, lookup)?),
-        other => other.clone(),
-    }))
-}
-
 /// The value at a path of names and numbers, such as `commits.0.id`.
 pub fn at_path<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
     path.split('.').try_fold(value, |value, name| match value {
@@ -103,22 +57,22 @@ pub fn at_path<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
     })
 }
 
-/// As [`fill`], but from and to the texts of JSON values: a value that a whole text refers to stays as it was written, so that numbers
-/// keep their digits.
+/// The members with their references filled in, as the text of a JSON object. `lookup` gives the text of a JSON value. A text that is exactly
+/// one reference becomes that value as it was written, so that numbers keep their digits; a member whose whole text has no value is left out.
 ///
 /// # Errors
 /// A reference inside a longer text has no value.
-pub fn fill_text(members: &Map<String, Value>, lookup: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
+pub fn fill(members: &Map<String, Value>, lookup: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
     let mut filled = Vec::new();
     for (name, value) in members {
-        if let Some(value) = fill_value_text(value, lookup)? {
+        if let Some(value) = fill_value(value, lookup)? {
             filled.push(format!("{}:{value}", Value::from(name.as_str())));
         }
     }
     Ok(format!("{{{}}}", filled.join(",")))
 }
 
-fn fill_value_text(value: &Value, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Option<String>, String> {
+fn fill_value(value: &Value, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Option<String>, String> {
     Ok(Some(match value {
         Value::String(text) => match pieces(text).as_slice() {
             [Piece::Reference(reference)] => return Ok(lookup(reference)),
@@ -136,11 +90,10 @@ fn fill_value_text(value: &Value, lookup: &dyn Fn(&str) -> Option<String>) -> Re
             }
         },
         Value::Array(items) => {
-            let filled =
-                items.iter().map(|item| Ok(fill_value_text(item, lookup)?.unwrap_or_else(|| "null".to_owned())));
+            let filled = items.iter().map(|item| Ok(fill_value(item, lookup)?.unwrap_or_else(|| "null".to_owned())));
             format!("[{}]", filled.collect::<Result<Vec<_>, String>>()?.join(","))
         }
-        Value::Object(members) => fill_text(members, lookup)?,
+        Value::Object(members) => fill(members, lookup)?,
         other => other.to_string(),
     }))
 }
