@@ -14,9 +14,11 @@ pub(crate) struct Moto {
 }
 
 impl Moto {
-    /// Starts `ETUDE_MOTO`, the program `moto_server` of the package `moto[server]`. Without it the test is skipped.
+    /// Starts `ETUDE_MOTO`, the program `moto_server` of the package `moto[server]`. Without it the test is skipped, or fails if
+    /// `ETUDE_REQUIRE_MOTO` is set.
     pub(crate) fn start() -> Option<Self> {
         let Some(program) = std::env::var_os("ETUDE_MOTO") else {
+            assert!(std::env::var_os("ETUDE_REQUIRE_MOTO").is_none(), "ETUDE_MOTO must name `moto_server`");
             eprintln!("skipped: ETUDE_MOTO does not name `moto_server` of the Python package `moto[server]`");
             return None;
         };
