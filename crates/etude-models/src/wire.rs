@@ -141,6 +141,24 @@ fn arguments_object(arguments: &str) -> Value {
     }
 }
 
+/// The same for the providers whose wire format has arguments as a text. Some servers read that text in every request,
+/// and refuse a conversation in which it is no object.
+fn arguments_text(arguments: &str) -> String {
+    match tree::of_answer(arguments) {
+        Ok(Value::Object(_)) => arguments.to_owned(),
+        _ => arguments_object(arguments).to_string(),
+    }
+}
+
+/// The arguments of a call as a provider wrote them: as a text, or as the object itself.
+fn written_arguments(arguments: Option<&Value>) -> String {
+    match arguments {
+        Some(Value::String(text)) => text.clone(),
+        Some(object @ Value::Object(_)) => object.to_string(),
+        _ => "{}".to_owned(),
+    }
+}
+
 /// Adds `value` under `key` if there is one.
 fn set(body: &mut Map<String, Value>, key: &str, value: Option<impl Into<Value>>) {
     if let Some(value) = value {

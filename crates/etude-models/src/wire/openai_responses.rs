@@ -3,7 +3,10 @@
 use etude_core::model::{Message, Part, Role, Stop, ToolCall};
 use serde_json::{Map, Value, json};
 
-use super::{Ask, DecodeError, Decoded, TokenCount, array_at, count_at, plain_id, prompt_cache_key, set, text_at};
+use super::{
+    Ask, DecodeError, Decoded, TokenCount, arguments_text, array_at, count_at, plain_id, prompt_cache_key, set, text_at,
+    written_arguments,
+};
 use crate::image::Images;
 
 /// The body of `POST …/responses`.
@@ -58,9 +61,9 @@ fn encode_message(message: &Message, images: &Images, out: &mut Vec<Value>) {
                     content.push(json!({ "type": "input_image", "image_url": image.data_url() }));
                 }
             }
-            Part::ToolCall { id, name, arguments } => items.push(
-                json!({ "type": "function_call", "call_id": plain_id(id), "name": name, "arguments": arguments }),
-            ),
+            Part::ToolCall { id, name, arguments } => items.push(json!({
+                "type": "function_call", "call_id": plain_id(id), "name": name, "arguments": arguments_text(arguments),
+            })),
             Part::ToolResult { id, content } => {
                 items.push(json!({ "type": "function_call_output", "call_id": plain_id(id), "output": content }));
             }
@@ -143,6 +146,6 @@ fn read_call(item: &Value) -> Option<ToolCall> {
     Some(ToolCall {
         id: text_at(item, "/call_id")?.to_owned(),
         name: text_at(item, "/name")?.to_owned(),
-        arguments: text_at(item, "/arguments").unwrap_or("{}").to_owned(),
+        arguments: written_arguments(item.get("arguments")),
     })
 }

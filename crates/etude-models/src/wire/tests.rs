@@ -21,6 +21,39 @@ fn arguments_that_are_no_object_are_kept_as_text() {
     ] {
         assert_eq!(arguments_object(written), expected);
     }
+    assert_eq!(arguments_text(r#"{"a": 1.0}"#), r#"{"a": 1.0}"#, "an object is sent as it was written");
+}
+
+/// Some servers read the arguments in the history: a text that is no object ends the conversation for good.
+#[test]
+fn arguments_in_the_history_are_always_objects() {
+    let call = |arguments: &str| Part::ToolCall { id: "a".into(), name: "f".into(), arguments: arguments.into() };
+    let images = Images::default();
+    for written in ["{\"path\": \"notes", "", "[1]", "\"x\""] {
+        let messages = vec![Message::user("hi"), Message { role: Role::Assistant, parts: vec![call(written)] }];
+        let request = Request { messages, ..Request::default() };
+        let ask = Ask { model: "m", request: &request, images: &images, provider_schema: None };
+        let chat = openai_chat::encode(ask, openai_chat::Flavor::Compatible);
+        let responses = openai_responses::encode(ask);
+        for sent in [&chat["messages"][1]["tool_calls"][0]["function"]["arguments"], &responses["input"][1]["arguments"]]
+        {
+            let sent = tree::of_answer(sent.as_str().expect("a text"));
+            assert!(matches!(sent, Ok(Value::Object(_))), "{written}: {sent:?}");
+        }
+    }
+}
+
+/// Servers that speak the API inexactly write arguments as the object itself.
+#[test]
+fn arguments_are_read_as_a_text_or_as_an_object() {
+    for arguments in [json!("{\"n\":1}"), json!({"n": 1})] {
+        let item = json!({"type": "function_call", "call_id": "a", "name": "f", "arguments": arguments});
+        let call = json!({"id": "a", "function": {"name": "f", "arguments": arguments}});
+        let chat = json!({"choices": [{"message": {"tool_calls": [call]}}]});
+        for decoded in [openai_responses::decode(&json!({"output": [item]})), openai_chat::decode(&chat)] {
+            assert_eq!(decoded.expect("an answer").tool_calls[0].arguments, "{\"n\":1}");
+        }
+    }
 }
 
 #[test]
