@@ -138,8 +138,18 @@ pub(crate) fn decode(body: &Value, request: &Request) -> Result<Decoded, DecodeE
         Some("MALFORMED_FUNCTION_CALL") => {
             return Err(DecodeError::Unreadable("the model wrote a tool call that its provider could not read".into()));
         }
-        _ if !tool_calls.is_empty() => Stop::ToolCalls,
-        _ => Stop::End,
+        // The reasons of a whole answer are a closed list: what the provider broke off must not be taken for one.
+        None | Some("STOP" | "FINISH_REASON_UNSPECIFIED" | "") => {
+            if tool_calls.is_empty() {
+                Stop::End
+            } else {
+                Stop::ToolCalls
+            }
+        }
+        Some(reason) => {
+            let reason = with_message(reason, text_at(candidate, "/finishMessage"));
+            return Err(DecodeError::Unreadable(format!("the provider broke it off: {reason}")));
+        }
     };
     Ok(Decoded { text, tool_calls, stop, tokens })
 }

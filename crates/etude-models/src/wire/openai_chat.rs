@@ -112,14 +112,21 @@ pub(crate) fn decode(body: &Value) -> Result<Decoded, DecodeError> {
     };
     let message = choice.get("message").filter(|message| message.is_object());
     let message = message.ok_or_else(|| DecodeError::missing("choices[0].message"))?;
-    let tool_calls: Vec<ToolCall> = array_at(message, "tool_calls").iter().filter_map(read_call).collect();
-    let stop = match (text_at(message, "/refusal"), text_at(choice, "/finish_reason")) {
-        (Some(refusal), _) if !refusal.is_empty() => Stop::Refusal(refusal.to_owned()),
-        (_, Some("content_filter")) => Stop::Refusal("content_filter".to_owned()),
-        (_, Some("length")) => Stop::Length,
-        _ if !tool_calls.is_empty() => Stop::ToolCalls,
-        _ => Stop::End,
+    if let Some(failure) = failure_of(choice) {
+        return Err(failure);
+    }
+    let calls = array_at(message, "tool_calls");
+    let tool_calls: Vec<ToolCall> = calls.iter().filter_map(read_call).collect();
+    let refusal = text_at(message, "/refusal").filter(|refusal| !refusal.is_empty());
+    let stop = match (refusal, ending(text_at(choice, "/finish_reason"))?) {
+        (Some(refusal), _) => Stop::Refusal(refusal.to_owned()),
+        (None, Stop::End) if !tool_calls.is_empty() => Stop::ToolCalls,
+        (None, stop) => stop,
     };
+    // One that was cut off before its name is lost with the end of the answer; any other is lost on the way.
+    if tool_calls.len() < calls.len() && stop != Stop::Length {
+        return Err(DecodeError::Unreadable("a tool call has no name".to_owned()));
+    }
     let tokens = TokenCount {
         input: count_at(body, "/usage/prompt_tokens"),
         output: count_at(body, "/usage/completion_tokens"),
@@ -128,6 +135,25 @@ pub(crate) fn decode(body: &Value) -> Result<Decoded, DecodeError> {
         reasoning: count_at(body, "/usage/completion_tokens_details/reasoning_tokens"),
     };
     Ok(Decoded { text: content_text(message.get("content")), tool_calls, stop, tokens })
+}
+
+/// What the reason to end says. The reasons of a whole answer are a closed list: what a provider broke off must not be
+/// taken for one.
+fn ending(finish_reason: Option<&str>) -> Result<Stop, DecodeError> {
+    let reason = finish_reason.unwrap_or_default().to_lowercase();
+    let broken = |why: &str| {
+        let message = format!("the provider broke the answer off{why} (`finish_reason` is `{reason}`)");
+        Err(DecodeError::Failed { status: 502, message })
+    };
+    match reason.as_str() {
+        "" | "stop" | "tool_calls" | "tool_call" | "tool_use" | "function_call" | "eos" | "eos_token" | "end"
+        | "end_turn" | "stop_sequence" | "stop_token" | "complete" | "completed" | "normal" => Ok(Stop::End),
+        "length" | "max_tokens" | "model_length" | "max_length" | "model_context_window_exceeded" => Ok(Stop::Length),
+        "content_filter" | "sensitive" | "safety" | "refusal" => Ok(Stop::Refusal(reason)),
+        "insufficient_system_resource" => broken(" for lack of resources"),
+        "error" | "abort" | "aborted" | "cancelled" | "canceled" | "network_error" | "timeout" => broken(""),
+        other => Err(DecodeError::Unreadable(format!("it ended for a reason that is not known: `{other}`"))),
+    }
 }
 
 /// Gateways report failures of the service behind them with status 200 and an `error` object.
@@ -140,7 +166,7 @@ pub(super) fn failure_of(body: &Value) -> Option<DecodeError> {
 
 fn read_call(call: &Value) -> Option<ToolCall> {
     let arguments = written_arguments(value_at(call, "/function/arguments"));
-    let name = text_at(call, "/function/name")?.to_owned();
+    let name = text_at(call, "/function/name").filter(|name| !name.is_empty())?.to_owned();
     Some(ToolCall { id: text_at(call, "/id").unwrap_or(&name).to_owned(), name, arguments })
 }
 

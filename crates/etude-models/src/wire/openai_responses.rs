@@ -89,6 +89,9 @@ pub(crate) fn decode(body: &Value) -> Result<Decoded, DecodeError> {
     if body.get("output").and_then(Value::as_array).is_none() {
         return Err(DecodeError::missing("output"));
     }
+    if text_at(body, "/status") == Some("cancelled") {
+        return Err(DecodeError::Failed { status: 502, message: "the provider broke the answer off".to_owned() });
+    }
     let mut text = String::new();
     let mut refusal = None;
     let mut tool_calls = Vec::new();

@@ -56,6 +56,51 @@ fn arguments_are_read_as_a_text_or_as_an_object() {
     }
 }
 
+/// A call without a name is no call, and an answer without it is not the answer.
+#[test]
+fn a_call_without_a_name_makes_an_answer_unreadable() {
+    let body = |reason: &str| {
+        let message = json!({"content": "I look", "tool_calls": [{"id": "a", "function": {"arguments": "{}"}}]});
+        json!({"choices": [{"message": message, "finish_reason": reason}]})
+    };
+    assert!(matches!(openai_chat::decode(&body("tool_calls")), Err(DecodeError::Unreadable(_))));
+    assert_eq!(openai_chat::decode(&body("length")).map(|found| found.stop), Ok(Stop::Length));
+}
+
+/// what a provider broke off is no answer, however much of it there is.
+#[test]
+fn answers_that_were_broken_off_are_no_answers() {
+    let chat = |reason: Value, error: Value| {
+        json!({"choices": [{"message": {"content": "The first half"}, "finish_reason": reason, "error": error}]})
+    };
+    let failed = |body: &Value| openai_chat::decode(body).expect_err("no answer");
+    let error = json!({"code": 503, "message": "gone"});
+    let gone = DecodeError::Failed { status: 503, message: "gone".into() };
+    assert_eq!(failed(&chat("error".into(), error.clone())), gone);
+    assert_eq!(failed(&chat("stop".into(), error)), gone);
+    for reason in ["error", "abort", "insufficient_system_resource"] {
+        let failure = failed(&chat(reason.into(), Value::Null));
+        assert!(matches!(failure, DecodeError::Failed { status: 502, .. }), "{reason}: {failure:?}");
+    }
+    assert!(matches!(failed(&chat("a new reason".into(), Value::Null)), DecodeError::Unreadable(why) if why.contains("a new reason")));
+    for reason in [Value::Null, "stop".into(), "STOP".into(), "eos".into(), "tool_calls".into(), "end_turn".into()] {
+        assert_eq!(openai_chat::decode(&chat(reason.clone(), Value::Null)).map(|found| found.stop), Ok(Stop::End), "{reason}");
+    }
+    let gemini = |reason: Value| {
+        let parts = json!([{"text": "The first half"}]);
+        gemini::decode(&json!({"candidates": [{"content": {"parts": parts}, "finishReason": reason}]}), &Request::default())
+    };
+    for reason in ["OTHER", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MISSING_THOUGHT_SIGNATURE"]
+    {
+        assert!(matches!(gemini(reason.into()), Err(DecodeError::Unreadable(why)) if why.contains(reason)), "{reason}");
+    }
+    for reason in [Value::Null, "STOP".into(), "FINISH_REASON_UNSPECIFIED".into()] {
+        assert_eq!(gemini(reason).map(|found| found.stop), Ok(Stop::End));
+    }
+    let cancelled = openai_responses::decode(&json!({"status": "cancelled", "output": []}));
+    assert!(matches!(cancelled, Err(DecodeError::Failed { .. })), "{cancelled:?}");
+}
+
 #[test]
 fn the_key_of_a_prompt_cache_follows_what_does_not_change() {
     let key = |system: &str, text: &str| {

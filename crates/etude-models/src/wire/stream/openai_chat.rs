@@ -36,6 +36,9 @@ impl Assembler for Completion {
             if choice.get("index").and_then(Value::as_u64).unwrap_or(0) != 0 {
                 continue;
             }
+            if let Some(failure) = failure_of(choice) {
+                return Err(failure);
+            }
             self.has_begun = true;
             let delta = choice.get("delta").or(choice.get("message")).unwrap_or(&Value::Null);
             let text = content_text(delta.get("content"));
@@ -71,8 +74,8 @@ impl Assembler for Completion {
 }
 
 impl Completion {
-    /// A piece of a tool call. Servers number calls, name them by an id, or both; some number all of them alike, and
-    /// some repeat the id with every piece.
+    /// A piece of a tool call. Servers number calls, name them by an id, or both; some number all of them alike, some
+    /// repeat the id with every piece, and some make up another id for every piece.
     fn take_call(&mut self, piece: &Value) -> Result<(), DecodeError> {
         let index = piece.get("index").and_then(Value::as_u64);
         let id = text_at(piece, "/id").unwrap_or_default();
@@ -80,7 +83,12 @@ impl Completion {
         let is_same = |call: &Call| {
             (index.is_none() || call.index == index) && (id.is_empty() || call.id.is_empty() || call.id == id)
         };
-        let at = match self.calls.iter().rposition(is_same) {
+        // What has no name begins no call where one of the same number has begun.
+        let continued = || {
+            let is_one = name.is_empty() && index.is_some();
+            self.calls.iter().rposition(|call| is_one && call.index == index)
+        };
+        let at = match self.calls.iter().rposition(is_same).or_else(continued) {
             // A call without number and id that has a name of its own is another one.
             Some(at) if index.is_some() || !id.is_empty() || name.is_empty() => at,
             _ => {

@@ -193,7 +193,8 @@ fn events_that_are_no_objects_are_unreadable() {
     }
 }
 
-/// Some servers give all calls the same number, some none at all, some repeat the id with every piece.
+/// Some servers give all calls the same number, some none at all, some repeat the id with every piece, and some make up
+/// another id for every piece.
 #[test]
 fn calls_of_inexact_servers_are_distinguished() {
     let piece = |call: Value| format!("data: {}\n\n", json!({"choices": [{"delta": {"tool_calls": [call]}}]}));
@@ -217,7 +218,14 @@ fn calls_of_inexact_servers_are_distinguished() {
         piece(json!({"function": {"name": "f", "arguments": {"x": 1}}})),
         piece(json!({"function": {"name": "f", "arguments": {"x": 2}}})),
     ];
-    for pieces in [&alike[..], &none, &repeated, &nameless] {
+    let made_up = [
+        piece(json!({"index": 0, "id": "t-1", "function": function("f", "")})),
+        piece(json!({"index": 0, "id": "t-2", "function": {"arguments": "{\"x\""}})),
+        piece(json!({"index": 0, "id": "t-3", "function": function("", ":1}")})),
+        piece(json!({"index": 1, "id": "t-4", "function": function("f", "{\"x\"")})),
+        piece(json!({"index": 1, "id": "t-5", "function": {"arguments": ":2}"}})),
+    ];
+    for pieces in [&alike[..], &none, &repeated, &nameless, &made_up] {
         let decoded = assembled(ProviderKind::OpenAiCompatible, &format!("{}{end}", pieces.concat()));
         let calls: Vec<_> = decoded.tool_calls.iter().map(|c| (c.name.as_str(), c.arguments.as_str())).collect();
         assert_eq!(calls, [("f", "{\"x\":1}"), ("f", "{\"x\":2}")], "{pieces:?}");
