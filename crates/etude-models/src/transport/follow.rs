@@ -4,6 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use reqwest::Response;
+use tokio::time::Instant;
 
 use super::exchange::{FailedAs, Line, ReadError, TransportAttempt};
 use crate::delta_sink::DeltaSink;
@@ -15,6 +16,9 @@ const MAX_STREAM_BYTES: usize = 16 * MAX_BODY_BYTES;
 
 /// How long the end of a stream is waited for after the end of its answer, so that the connection can be used again.
 const DRAIN: Duration = Duration::from_millis(100);
+
+/// How long is waited for what may follow an answer that has ended, such as its usage.
+const TAIL: Duration = Duration::from_secs(2);
 
 /// How an answer is received while it comes.
 pub(crate) struct StreamSink<'a> {
@@ -43,8 +47,18 @@ impl Line {
             Broken::Event(error, data) => self.undecoded(error, &headers, data.as_bytes()),
         };
         let mut bytes = 0;
+        let mut tail = None;
         loop {
-            let chunk = self.unless_silent(response.chunk(), place).await?.map_err(|error| self.lost(error, place))?;
+            let chunk = match reader.answered() {
+                None => self.unless_silent(response.chunk(), place).await?.map_err(|error| self.lost(error, place))?,
+                Some(events) => {
+                    // Only events make the wait longer; servers keep a connection open with comments.
+                    let (_, until) = tail.filter(|(before, _)| *before == events).unwrap_or_else(|| self.tail(events));
+                    tail = Some((events, until));
+                    // The answer is there: a connection that is lost or silent now takes nothing from it.
+                    tokio::time::timeout_at(until, response.chunk()).await.map_or(None, |chunk| chunk.unwrap_or(None))
+                }
+            };
             let Some(chunk) = chunk else { break };
             bytes += chunk.len();
             if bytes > MAX_STREAM_BYTES {
@@ -58,6 +72,11 @@ impl Line {
             }
         }
         reader.end(&mut emit).map_err(broken)
+    }
+
+    /// Until when the next event is waited for after an answer that has ended with the event `events`.
+    fn tail(&self, events: usize) -> (usize, Instant) {
+        (events, Instant::now() + TAIL.min(self.timeout))
     }
 
     /// Waits for what comes next, but not longer than the time limit.

@@ -26,6 +26,11 @@ pub(crate) trait Assembler: Send {
     /// Takes an event in, and tells the text in it. True if nothing of the answer can follow.
     fn take(&mut self, name: &str, data: Value, emit: Emit<'_>) -> Result<bool, DecodeError>;
 
+    /// True if the answer has ended, although more may be said about it. A stream that ends here has brought all of it.
+    fn is_answered(&self) -> bool {
+        false
+    }
+
     /// The body that the whole answer would have had; `None` if the stream ended before the answer did. `is_done` is
     /// true if the stream said itself that it was over.
     fn finish(self: Box<Self>, is_done: bool) -> Option<Value>;
@@ -94,6 +99,7 @@ pub(crate) struct Reader {
     form: Form,
     is_over: bool,
     is_done: bool,
+    events: usize,
 }
 
 enum Form {
@@ -104,7 +110,12 @@ enum Form {
 
 impl Reader {
     pub(crate) fn new(assembler: Box<dyn Assembler>) -> Self {
-        Self { assembler, form: Form::Unknown, is_over: false, is_done: false }
+        Self { assembler, form: Form::Unknown, is_over: false, is_done: false, events: 0 }
+    }
+
+    /// How many events have come, once the answer in them has ended and only what is said about it can follow.
+    pub(crate) fn answered(&self) -> Option<usize> {
+        self.assembler.is_answered().then_some(self.events)
     }
 
     /// Takes more bytes, and tells the text in them. True if nothing of the answer can follow.
@@ -123,7 +134,9 @@ impl Reader {
             Form::Whole(body) => body.extend_from_slice(bytes),
             Form::Events(events) => {
                 let (assembler, is_over, is_done) = (&mut self.assembler, &mut self.is_over, &mut self.is_done);
+                let count = &mut self.events;
                 events.push(bytes, |event| {
+                    *count += 1;
                     if !*is_over {
                         *is_done |= event.data.trim() == DONE;
                         *is_over = *is_done || take(&mut **assembler, event, &mut *emit)?;
@@ -147,7 +160,10 @@ impl Reader {
                         true => self.is_done = true,
                         // Half an event means that the stream broke off, not that the server writes nonsense.
                         false => match take(&mut *self.assembler, event, emit) {
-                            Err(Broken::Event(DecodeError::Unreadable(_), _)) => return Err(Broken::Off),
+                            Err(Broken::Event(DecodeError::Unreadable(_), _)) => match self.assembler.is_answered() {
+                                true => {}
+                                false => return Err(Broken::Off),
+                            },
                             taken => drop(taken?),
                         },
                     }

@@ -23,6 +23,8 @@ pub(crate) enum Reply {
     Slow(Vec<String>, u64),
     /// A stream that is silent after its beginning, until the client goes away.
     Stalls(String),
+    /// A stream whose head announces more than there is.
+    Lost(String),
     /// The connection closes without a byte.
     Drop,
     /// Nothing happens until the client goes away; then the sender is notified.
@@ -79,6 +81,7 @@ fn serve(stream: &mut TcpStream, reply: &Reply) {
         Reply::Stalls(events) => stream_out(stream, &[events.as_str()], 0).map(|()| {
             let _ = stream.read(&mut [0; 1]);
         }),
+        Reply::Lost(events) => send(stream, 200, &[], &format!("{events}\n"), events.len()),
         Reply::Drop => Ok(()),
         Reply::Hang(gone) => {
             // Reading ends when the client closes its side.

@@ -97,6 +97,20 @@ async fn a_server_that_does_not_stream_is_understood() {
     }
 }
 
+/// a connection that is lost or falls silent after the end of the answer takes nothing from it.
+#[tokio::test]
+async fn an_answer_that_has_ended_is_not_asked_for_again() {
+    let end = format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}));
+    for reply in [Reply::Stalls(half() + &end), Reply::Lost(half() + &end)] {
+        let server = Server::new([reply]);
+        let settings = ProviderSettings { timeout_ms: Some(300), ..provider(KIND, &server.url()) };
+        let (answer, reported) = streamed(&models(vec![settings]), &ask("hi")).await;
+        let answer = answer.expect("an answer");
+        assert_eq!((answer.text.as_str(), reported.as_str(), server.seen().len()), ("half", "half", 1));
+        assert!(answer.transport_failures.is_empty(), "{:?}", answer.transport_failures);
+    }
+}
+
 /// streams that break off are tried again like every lost answer, and their deltas are void.
 #[tokio::test]
 async fn streams_that_break_off_are_tried_again() {

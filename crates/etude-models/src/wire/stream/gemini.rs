@@ -43,6 +43,10 @@ impl Assembler for Candidate {
         Ok(false)
     }
 
+    fn is_answered(&self) -> bool {
+        text_at(&self.candidate, "/finishReason").is_some()
+    }
+
     fn finish(self: Box<Self>, _is_done: bool) -> Option<Value> {
         let Self { mut body, mut candidate, parts, room: _ } = *self;
         let is_finished = text_at(&candidate, "/finishReason").is_some();

@@ -51,12 +51,18 @@ impl Assembler for Completion {
             for call in array_at(delta, "tool_calls") {
                 self.take_call(call)?;
             }
-            if let Some(reason) = choice.get("finish_reason").filter(|reason| !reason.is_null()) {
+            // Some servers write an empty reason with every piece.
+            let reason = choice.get("finish_reason").filter(|reason| !reason.is_null() && **reason != "");
+            if let Some(reason) = reason {
                 self.finish_reason = Some(reason.clone());
             }
         }
         // Usage may still follow; what ends the stream is `[DONE]`.
         Ok(false)
+    }
+
+    fn is_answered(&self) -> bool {
+        self.finish_reason.is_some()
     }
 
     fn finish(self: Box<Self>, is_done: bool) -> Option<Value> {

@@ -107,6 +107,30 @@ fn a_stream_that_breaks_off_is_no_answer() {
     }
 }
 
+/// What comes after the end of an answer can be cut off anywhere: the answer is there. An empty reason ends none.
+#[test]
+fn an_answer_that_has_ended_needs_no_end_of_its_stream() {
+    let piece = |reason: Value| {
+        format!("data: {}\n\n", json!({"choices": [{"delta": {"content": "a"}, "finish_reason": reason}]}))
+    };
+    let gemini = |rest: &str| {
+        format!("data: {{\"candidates\": [{{\"content\": {{\"parts\": [{{\"text\": \"a\"}}]}}{rest}}}]}}\n\n")
+    };
+    for (kind, open, ended) in [
+        (ProviderKind::OpenAiCompatible, piece("".into()), piece("stop".into())),
+        (ProviderKind::Gemini, gemini(""), gemini(", \"finishReason\": \"STOP\"")),
+    ] {
+        let mut reader = Reader::new(assembler(kind));
+        for (event, is_answered) in [(&open, false), (&ended, true)] {
+            reader.push(event.as_bytes(), &mut |_| {}).expect("it is taken");
+            assert_eq!(reader.answered().is_some(), is_answered, "{kind} {event}");
+        }
+        assert_eq!(read(kind, &[open.as_bytes()]).0, Err(Broken::Off), "{kind}");
+        let (body, _) = read(kind, &[ended.as_bytes(), b"data: {\"usage\": {"]);
+        assert!(matches!(body, Ok(Body::Assembled(_))), "{kind}: {body:?}");
+    }
+}
+
 /// A server that knows nothing of streams answers as always.
 #[test]
 fn a_whole_answer_is_taken_as_it_is() {
