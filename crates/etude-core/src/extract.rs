@@ -9,30 +9,50 @@ pub fn json(text: &str) -> Option<&str> {
     whole(text).or_else(|| fenced(text)).or_else(|| embedded(text))
 }
 
+/// The JSON value in `text` that `fits`: the last that does, because models reason first and answer last. If none does, what
+/// [`json`] finds.
+pub fn fitting(text: &str, fits: impl Fn(&str) -> bool) -> Option<&str> {
+    let text = text.trim_start_matches('\u{feff}').trim();
+    whole(text)
+        .or_else(|| fences(text).into_iter().rev().find(|value| fits(value)))
+        .or_else(|| values(text).into_iter().rev().find(|value| fits(value)))
+        .or_else(|| json(text))
+}
+
 fn whole(text: &str) -> Option<&str> {
     serde_json::from_str::<&RawValue>(text).ok().map(RawValue::get)
 }
 
 /// The last fence wins: models reason first and answer last.
 fn fenced(text: &str) -> Option<&str> {
-    let mut found = None;
+    fences(text).pop()
+}
+
+/// The values that fill a code fence, in their order.
+fn fences(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
     let mut rest = text;
     while let Some(open) = rest.find("```") {
         let after = &rest[open + 3..];
         let Some(line_end) = after.find('\n') else { break };
         let body = &after[line_end + 1..];
         let Some(close) = body.find("```") else { break };
-        found = whole(body[..close].trim()).or(found);
+        found.extend(whole(body[..close].trim()));
         rest = &body[close + 3..];
     }
     found
 }
 
-/// The longest object or array that starts where one can start; brackets in prose that do not parse are skipped.
+/// The longest object or array; the first of them, if several are.
 fn embedded(text: &str) -> Option<&str> {
+    values(text).into_iter().reduce(|best, value| if value.len() > best.len() { value } else { best })
+}
+
+/// The objects and arrays that start where one can start, in their order; brackets in prose that do not parse are skipped.
+fn values(text: &str) -> Vec<&str> {
     // Every start costs a parse up to its first error; the bound keeps hostile answers from costing a square.
     const MAX_STARTS: usize = 64;
-    let mut best: Option<&str> = None;
+    let mut found = Vec::new();
     let mut skip_to = 0;
     for (at, _) in text.char_indices().filter(|(_, c)| matches!(c, '{' | '[')).take(MAX_STARTS) {
         if at < skip_to {
@@ -41,17 +61,15 @@ fn embedded(text: &str) -> Option<&str> {
         let mut values = serde_json::Deserializer::from_str(&text[at..]).into_iter::<&RawValue>();
         if let Some(Ok(value)) = values.next() {
             skip_to = at + value.get().len();
-            if best.is_none_or(|b| value.get().len() > b.len()) {
-                best = Some(value.get());
-            }
+            found.push(value.get());
         }
     }
-    best
+    found
 }
 
 #[cfg(test)]
 mod tests {
-    use super::json;
+    use super::{fitting, json};
 
     /// A-4.3: fences and leading prose are tolerated.
     #[test]
@@ -70,6 +88,17 @@ mod tests {
         ] {
             assert_eq!(json(text), want, "{text}");
         }
+    }
+
+    /// A-4.3: a draft before the answer is not taken for it, however long it is.
+    #[test]
+    fn the_last_value_that_fits_is_the_answer() {
+        let draft = r#"Maybe {"a": 1, "note": "a first draft"} but no. {"a": 2} as [1] says."#;
+        let is_object = |text: &str| text.starts_with('{');
+        assert_eq!(fitting(draft, is_object), Some(r#"{"a": 2}"#));
+        assert_eq!(fitting(draft, |_| false), json(draft));
+        assert_eq!(fitting("```\n{\"a\": 1}\n```\n```\n[1]\n```", is_object), Some("{\"a\": 1}"));
+        assert_eq!(fitting("[1]", is_object), Some("[1]"), "a whole text is what is judged");
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub use values::stdin_for_first_step;
 
 /// Version of the interpreter's meaning: it grows whenever the same plan and outcomes would give other commands.
 /// A journal is replayed only where [`replays`] says so.
-pub const ABI: u32 = 7;
+pub const ABI: u32 = 8;
 
 /// True if a run that was begun by version `abi` of the interpreter can be gone on with by this one. Version 2 changed how
 /// models that call tools are led, by what name a step calls an application, and how many faults of an answer a model is
@@ -63,7 +63,8 @@ pub const ABI: u32 = 7;
 /// schema means. Version 5 added `run.attempt` to the stdin of constructor and destructor: see [`Attempt::new`]. Version 6 keeps
 /// what a stage was allowed while its calls wait for another answer, fails a group with the first failure of its plan, and gives an approval
 /// that timed out no time. Version 7 rejects `none` beside other choices,
-/// and ends a run whose budget routing has exceeded. Runs of earlier ones go on as they were: see [`Start::abi`].
+/// and ends a run whose budget routing has exceeded. Version 8 takes the last value in an answer that fits the schema, where it
+/// took the longest. Runs of earlier ones go on as they were: see [`Start::abi`].
 pub fn replays(abi: u32, plan: &Plan) -> bool {
     match abi {
         4..=ABI => true,
@@ -76,6 +77,9 @@ pub fn replays(abi: u32, plan: &Plan) -> bool {
 
 /// The first version of the interpreter that ends a run whose budget was exceeded before it began.
 const COUNTS_ROUTING: u32 = 7;
+
+/// The first version of the interpreter that takes the last value in an answer that fits its schema.
+pub(crate) const TAKES_LAST: u32 = 8;
 
 /// Which attempt at a run this is, and which one its scope began with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,6 +6,7 @@ pub(crate) mod openai_chat;
 pub(crate) mod openai_responses;
 mod sse;
 pub(crate) mod stream;
+pub(crate) mod thoughts;
 
 use etude_core::model::{Message, Part, Request, Role, Stop, ToolCall};
 use etude_core::tree;
@@ -74,7 +75,13 @@ pub(crate) fn decode(kind: ProviderKind, body: &Value, request: &Request) -> Res
         ProviderKind::Anthropic => anthropic::decode(body),
         ProviderKind::OpenAi => openai_responses::decode(body),
         ProviderKind::Gemini => gemini::decode(body, request),
-        _ => openai_chat::decode(body),
+        ProviderKind::OpenAiChat => openai_chat::decode(body),
+        // Servers of open models leave it to their callers to know thoughts from answers.
+        _ => openai_chat::decode(body).map(|mut decoded| {
+            let answer = thoughts::split(&decoded.text).1.len();
+            decoded.text.drain(..decoded.text.len() - answer);
+            decoded
+        }),
     }
 }
 

@@ -391,7 +391,7 @@ impl Conversation {
         }
         self.transcript.push(assistant_message(&answer));
         if answer.tool_calls.is_empty() {
-            return self.receive_text(answer);
+            return self.receive_text(answer, cx.facts.abi);
         }
         if answer.stop == Stop::Length {
             // What was cut off may be a call's arguments: nothing of it can be believed.
@@ -436,7 +436,7 @@ impl Conversation {
         Err(Failure::new(FailureKind::ModelError, message))
     }
 
-    fn receive_text(&mut self, answer: ModelResponse) -> Result<Option<End>, Failure> {
+    fn receive_text(&mut self, answer: ModelResponse, abi: u32) -> Result<Option<End>, Failure> {
         let text = answer.text.trim();
         match &self.settings.completion {
             Completion::Text if answer.stop == Stop::Length => {
@@ -456,7 +456,7 @@ impl Conversation {
             Completion::Channel { tool, schema, is_wrapped } => {
                 let fault = match answer.stop {
                     Stop::Length => "it was cut off".to_owned(),
-                    _ => match fitting(schema, *is_wrapped, text) {
+                    _ => match fitting(schema, *is_wrapped, text, abi) {
                         Ok(json) => return Ok(Some(End::Completed(json))),
                         Err(fault) => fault,
                     },

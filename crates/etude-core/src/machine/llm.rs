@@ -16,6 +16,8 @@ mod choose;
 use std::sync::Arc;
 use std::task::Poll;
 
+use serde_json::Value;
+
 pub(super) use choose::ChooseTask;
 
 use super::binding::unresolved;
@@ -23,7 +25,7 @@ use super::outcome_error::{call_failed, check_exit, not_an_answer};
 use super::step_context::StepContext;
 use super::validator::{self, Verdict};
 use super::values::Values;
-use super::{Cx, Task};
+use super::{Cx, TAKES_LAST, Task};
 use crate::data::Json;
 use crate::effect::{Command, Effect, EffectId, ProcessCall, Protocol, Setting};
 use crate::extract;
@@ -146,7 +148,7 @@ impl LlmTask {
         self.check_stop(&answer)?;
         let tokens = answer.usage.input_tokens + answer.usage.output_tokens;
         let answer = LlmAttempt { text: answer.text, elapsed_ms: done.elapsed_ms, tokens };
-        match self.check_structure(&answer.text) {
+        match self.check_structure(&answer.text, cx.facts.abi) {
             Err(errors) => self.reject(cx, &answer, RejectedBy::Schema, errors),
             Ok(output) if llm_of(&self.step).validate.is_none() => Poll::Ready(Ok(output)),
             Ok(output) => {
@@ -187,11 +189,17 @@ impl LlmTask {
     }
 
     /// Structural validation: the output, or every fault.
-    fn check_structure(&self, text: &str) -> Result<Json, Vec<String>> {
+    fn check_structure(&self, text: &str, abi: u32) -> Result<Json, Vec<String>> {
         let Some(schema) = &self.schema else {
             return Ok(Json::string(text));
         };
-        let Some(found) = extract::json(text) else {
+        let found = match abi < TAKES_LAST {
+            true => extract::json(text),
+            false => extract::fitting(text, |found| {
+                tree::of_answer(found).is_ok_and(|value| self.violations(schema, &value).is_empty())
+            }),
+        };
+        let Some(found) = found else {
             let why = tree::of_answer(text).err().map(|e| e.to_string()).unwrap_or_default();
             let start: String = text.chars().take(120).collect();
             return Err(vec![if text.trim().is_empty() {
@@ -202,11 +210,13 @@ impl LlmTask {
         };
         let json = Json::trusted(found);
         let value = tree::of_answer(found).map_err(|e| vec![format!("the answer cannot be looked into: {e}")])?;
-        let mut violations = schema.faults(&value);
-        if violations.is_empty() {
-            violations = choose::contradictions(&self.choices, &value);
-        }
+        let violations = self.violations(schema, &value);
         if violations.is_empty() { Ok(json) } else { Err(violations) }
+    }
+
+    fn violations(&self, schema: &Schema, value: &Value) -> Vec<String> {
+        let faults = schema.faults(value);
+        if faults.is_empty() { choose::contradictions(&self.choices, value) } else { faults }
     }
 
     fn check(&mut self, cx: &mut Cx, answer: &LlmAttempt, output: &Json) -> Poll<Result<Json, Failure>> {

@@ -3,7 +3,7 @@
 use etude_core::tree;
 use serde_json::Value;
 
-use crate::wire::TokenCount;
+use crate::wire::{TokenCount, thoughts};
 
 /// An answer of a program.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -17,7 +17,7 @@ pub(crate) struct Printed {
 /// Reads stdout. The error is a failure that the program itself reports in a result object.
 pub(super) fn read(stdout: &str) -> Result<Printed, String> {
     let Some(result) = result_object(stdout) else {
-        return Ok(Printed { text: stdout.trim().to_owned(), ..Printed::default() });
+        return Ok(Printed { text: answer_of(stdout), ..Printed::default() });
     };
     let said = result.get("result").and_then(Value::as_str).unwrap_or_default();
     if result.get("is_error").and_then(Value::as_bool) == Some(true) {
@@ -28,7 +28,7 @@ pub(super) fn read(stdout: &str) -> Result<Printed, String> {
     let cached = count("cache_read_input_tokens");
     let cache_written = count("cache_creation_input_tokens");
     Ok(Printed {
-        text: structured.map_or_else(|| said.trim().to_owned(), Value::to_string),
+        text: structured.map_or_else(|| answer_of(said), Value::to_string),
         tokens: TokenCount {
             input: count("input_tokens") + cached + cache_written,
             output: count("output_tokens"),
@@ -38,6 +38,11 @@ pub(super) fn read(stdout: &str) -> Result<Printed, String> {
         },
         cost_usd: result.get("total_cost_usd").and_then(Value::as_f64),
     })
+}
+
+/// A printed text without the blanks around it, and without the thoughts before the answer.
+fn answer_of(text: &str) -> String {
+    thoughts::split(text.trim()).1.to_owned()
 }
 
 /// The failure in a result object, if `stdout` is one.
@@ -73,6 +78,13 @@ mod tests {
     fn any_other_object_is_the_answer() {
         for text in [r#"{"result":"x"}"#, r#"{"type":"result","result":{}}"#] {
             assert_eq!(read(text).map(|printed| printed.text), Ok(text.to_owned()));
+        }
+    }
+
+    #[test]
+    fn thoughts_are_no_answer() {
+        for text in ["<think>4? 5?</think>\n\n5\n", r#"{"type":"result","result":"<think>4?</think> 5"}"#] {
+            assert_eq!(read(text).map(|printed| printed.text), Ok("5".to_owned()));
         }
     }
 

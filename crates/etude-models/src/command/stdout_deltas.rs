@@ -1,17 +1,20 @@
 //! What a program prints, streamed while it prints.
 
 use crate::delta_sink::DeltaSink;
+use crate::wire::thoughts::Filter;
 
 /// How much of a program's output was reported.
 pub(super) struct StdoutDeltas<'a> {
     delta_sink: Option<&'a DeltaSink<'a>>,
     /// Bytes that were reported.
     emitted: usize,
+    /// Holds thoughts back.
+    filter: Filter,
 }
 
 impl<'a> StdoutDeltas<'a> {
     pub(super) fn new(delta_sink: Option<&'a DeltaSink<'a>>) -> Self {
-        Self { delta_sink, emitted: 0 }
+        Self { delta_sink, emitted: 0, filter: Filter::default() }
     }
 
     /// Tells what is new in all that was printed. An object is not streamed: it may be a result object, which is no text,
@@ -22,7 +25,7 @@ impl<'a> StdoutDeltas<'a> {
             return;
         }
         for chunk in printed[self.emitted..].utf8_chunks() {
-            delta_sink.text(chunk.valid());
+            delta_sink.text(&self.filter.pass(chunk.valid()));
             self.emitted += chunk.valid().len();
             if !chunk.invalid().is_empty() {
                 break;

@@ -4,8 +4,8 @@ use etude_core::model::{Message, Part, Role, Stop, ToolCall};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Ask, DecodeError, Decoded, TokenCount, arguments_text, array_at, count_at, plain_id, prompt_cache_key, set, text_at,
-    written_arguments,
+    Ask, DecodeError, Decoded, TokenCount, arguments_text, array_at, count_at, plain_id, prompt_cache_key, set,
+    text_at, written_arguments,
 };
 use crate::image::Images;
 

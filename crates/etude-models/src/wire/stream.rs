@@ -42,7 +42,8 @@ pub(crate) fn assembler(kind: ProviderKind) -> Box<dyn Assembler> {
         ProviderKind::Anthropic => Box::<anthropic::Message>::default(),
         ProviderKind::OpenAi => Box::<openai_responses::Response>::default(),
         ProviderKind::Gemini => Box::<gemini::Candidate>::default(),
-        _ => Box::<openai_chat::Completion>::default(),
+        ProviderKind::OpenAiChat => Box::<openai_chat::Completion>::default(),
+        _ => Box::new(openai_chat::Completion::without_thoughts()),
     }
 }
 

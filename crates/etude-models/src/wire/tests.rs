@@ -35,7 +35,8 @@ fn arguments_in_the_history_are_always_objects() {
         let ask = Ask { model: "m", request: &request, images: &images, provider_schema: None };
         let chat = openai_chat::encode(ask, openai_chat::Flavor::Compatible);
         let responses = openai_responses::encode(ask);
-        for sent in [&chat["messages"][1]["tool_calls"][0]["function"]["arguments"], &responses["input"][1]["arguments"]]
+        for sent in
+            [&chat["messages"][1]["tool_calls"][0]["function"]["arguments"], &responses["input"][1]["arguments"]]
         {
             let sent = tree::of_answer(sent.as_str().expect("a text"));
             assert!(matches!(sent, Ok(Value::Object(_))), "{written}: {sent:?}");
@@ -56,6 +57,17 @@ fn arguments_are_read_as_a_text_or_as_an_object() {
     }
 }
 
+/// Servers of open models hand thoughts on as text: they are neither the answer nor a part of it.
+#[test]
+fn thoughts_in_the_text_are_no_answer() {
+    let body = json!({"choices": [{"message": {"content": "<think>Maybe {\"a\": 1}</think>\n{\"a\": 2}"}}]});
+    let text = |kind| decode(kind, &body, &Request::default()).expect("an answer").text;
+    for kind in [ProviderKind::OpenAiCompatible, ProviderKind::Local] {
+        assert_eq!(text(kind), "{\"a\": 2}");
+    }
+    assert!(text(ProviderKind::OpenAiChat).starts_with("<think>"), "this service has them apart");
+}
+
 /// A call without a name is no call, and an answer without it is not the answer.
 #[test]
 fn a_call_without_a_name_makes_an_answer_unreadable() {
@@ -70,9 +82,7 @@ fn a_call_without_a_name_makes_an_answer_unreadable() {
 /// what a provider broke off is no answer, however much of it there is.
 #[test]
 fn answers_that_were_broken_off_are_no_answers() {
-    let chat = |reason: Value, error: Value| {
-        json!({"choices": [{"message": {"content": "The first half"}, "finish_reason": reason, "error": error}]})
-    };
+    let chat = |reason: Value, error: Value| json!({"choices": [{"message": {"content": "The first half"}, "finish_reason": reason, "error": error}]});
     let failed = |body: &Value| openai_chat::decode(body).expect_err("no answer");
     let error = json!({"code": 503, "message": "gone"});
     let gone = DecodeError::Failed { status: 503, message: "gone".into() };
@@ -82,15 +92,25 @@ fn answers_that_were_broken_off_are_no_answers() {
         let failure = failed(&chat(reason.into(), Value::Null));
         assert!(matches!(failure, DecodeError::Failed { status: 502, .. }), "{reason}: {failure:?}");
     }
-    assert!(matches!(failed(&chat("a new reason".into(), Value::Null)), DecodeError::Unreadable(why) if why.contains("a new reason")));
+    assert!(
+        matches!(failed(&chat("a new reason".into(), Value::Null)), DecodeError::Unreadable(why) if why.contains("a new reason"))
+    );
     for reason in [Value::Null, "stop".into(), "STOP".into(), "eos".into(), "tool_calls".into(), "end_turn".into()] {
-        assert_eq!(openai_chat::decode(&chat(reason.clone(), Value::Null)).map(|found| found.stop), Ok(Stop::End), "{reason}");
+        assert_eq!(
+            openai_chat::decode(&chat(reason.clone(), Value::Null)).map(|found| found.stop),
+            Ok(Stop::End),
+            "{reason}"
+        );
     }
     let gemini = |reason: Value| {
         let parts = json!([{"text": "The first half"}]);
-        gemini::decode(&json!({"candidates": [{"content": {"parts": parts}, "finishReason": reason}]}), &Request::default())
+        gemini::decode(
+            &json!({"candidates": [{"content": {"parts": parts}, "finishReason": reason}]}),
+            &Request::default(),
+        )
     };
-    for reason in ["OTHER", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MISSING_THOUGHT_SIGNATURE"]
+    for reason in
+        ["OTHER", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MISSING_THOUGHT_SIGNATURE"]
     {
         assert!(matches!(gemini(reason.into()), Err(DecodeError::Unreadable(why)) if why.contains(reason)), "{reason}");
     }

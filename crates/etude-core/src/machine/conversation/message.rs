@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::data::Json;
+use crate::machine::TAKES_LAST;
 use crate::model::{Message, ModelResponse, Part, Role};
 use crate::schema::{Schema, root};
 use crate::{extract, tree};
@@ -41,9 +42,12 @@ pub(super) fn received(part: &Part) -> Option<Part> {
     }
 }
 
-/// The value in a text that fits the schema: JSON in it, else the text itself; else why neither does.
-pub(super) fn fitting(schema: &Schema, is_wrapped: bool, text: &str) -> Result<Json, String> {
-    let found = extract::json(text).map(payload);
+/// The value in a text that fits the schema: JSON in it, else the text itself; else why neither does. `abi` is the version
+/// that began the run.
+pub(super) fn fitting(schema: &Schema, is_wrapped: bool, text: &str, abi: u32) -> Result<Json, String> {
+    let fits = |found: &str| payload(found).is_ok_and(|found| checked(schema, is_wrapped, found).is_ok());
+    let found = if abi < TAKES_LAST { extract::json(text) } else { extract::fitting(text, fits) };
+    let found = found.map(payload);
     let fault = match found {
         Some(Ok(found)) => match checked(schema, is_wrapped, found) {
             Ok(json) => return Ok(json),

@@ -700,3 +700,14 @@ fn none_beside_other_choices_is_rejected() {
     let log = play(&case, both).log;
     assert!(log.contains("result succeeded [\"a\"]"), "{log}");
 }
+
+/// A-4.3: of several values in an answer the last that fits is taken; a run that an earlier interpreter began goes on with the
+/// longest.
+#[test]
+fn a_draft_before_the_answer_is_not_the_output() {
+    let mut case = pipeline([llm("x", "Which?").schema(r#"{"type": "object", "required": ["a"]}"#)]);
+    let answer = r#"p/x answer Maybe {"a": 1, "note": "a long first draft"}, but no: {"a": 2}"#;
+    assert!(play(&case, answer).log.contains(r#"result succeeded {"a": 2}"#), "{}", play(&case, answer).log);
+    case.start.abi = 7;
+    assert!(play(&case, answer).log.contains(r#"result succeeded {"a": 1, "#), "{}", play(&case, answer).log);
+}

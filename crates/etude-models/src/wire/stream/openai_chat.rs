@@ -3,12 +3,15 @@
 use serde_json::{Value, json};
 
 use super::super::openai_chat::{content_text, failure_of};
+use super::super::thoughts::Filter;
 use super::super::{DecodeError, array_at, text_at, value_at};
 use super::{Assembler, Emit, Room, lay_over};
 
 #[derive(Debug, Default)]
 pub(super) struct Completion {
     has_begun: bool,
+    /// Where thoughts in the text are held back.
+    filter: Option<Filter>,
     content: String,
     refusal: String,
     calls: Vec<Call>,
@@ -42,7 +45,10 @@ impl Assembler for Completion {
             self.has_begun = true;
             let delta = choice.get("delta").or(choice.get("message")).unwrap_or(&Value::Null);
             let text = content_text(delta.get("content"));
-            emit(&text);
+            match &mut self.filter {
+                Some(filter) => emit(&filter.pass(&text)),
+                None => emit(&text),
+            }
             self.room.text(&text)?;
             self.content.push_str(&text);
             let refusal = text_at(delta, "/refusal").unwrap_or_default();
@@ -80,6 +86,11 @@ impl Assembler for Completion {
 }
 
 impl Completion {
+    /// One that shows no thoughts that are written into the text.
+    pub(super) fn without_thoughts() -> Self {
+        Self { filter: Some(Filter::default()), ..Self::default() }
+    }
+
     /// A piece of a tool call. Servers number calls, name them by an id, or both; some number all of them alike, some
     /// repeat the id with every piece, and some make up another id for every piece.
     fn take_call(&mut self, piece: &Value) -> Result<(), DecodeError> {

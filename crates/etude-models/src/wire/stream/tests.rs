@@ -107,6 +107,17 @@ fn a_stream_that_breaks_off_is_no_answer() {
     }
 }
 
+/// Thoughts in the text are not shown while they come; the body has them as it came.
+#[test]
+fn thoughts_in_the_text_are_not_shown() {
+    let piece = |text: &str| format!("data: {}\n\n", json!({"choices": [{"delta": {"content": text}}]}));
+    let stream = [piece("<thi"), piece("nk>4?</think>"), piece("\n5"), "data: [DONE]\n\n".to_owned()].concat();
+    let (body, reported) = read(ProviderKind::OpenAiCompatible, &[stream.as_bytes()]);
+    let Ok(Body::Assembled(body)) = body else { panic!("{body:?}") };
+    assert_eq!((reported.as_str(), &body["choices"][0]["message"]["content"]), ("5", &json!("<think>4?</think>\n5")));
+    assert_eq!(read(ProviderKind::OpenAiChat, &[stream.as_bytes()]).1, "<think>4?</think>\n5");
+}
+
 /// What comes after the end of an answer can be cut off anywhere: the answer is there. An empty reason ends none.
 #[test]
 fn an_answer_that_has_ended_needs_no_end_of_its_stream() {
