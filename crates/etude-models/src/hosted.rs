@@ -1,6 +1,8 @@
 //! Providers over HTTP: address, key, codec, and structured output where the provider lets itself be asked for it.
 
-use std::collections::BTreeSet;
+mod concessions;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use etude_core::model::{Request, ResponseSchema};
@@ -18,6 +20,7 @@ use crate::settings::{ProviderSettings, SettingsError};
 use crate::transport::{Failed, FailedAs, Line, StreamSink, TransportPolicy, WireRequest};
 use crate::wire::openai_chat::Flavor;
 use crate::wire::{self, Ask, Decoded, anthropic, gemini, openai_chat, openai_responses, stream};
+use concessions::Concession;
 
 /// The URL of every local server; its socket decides which one it is.
 const LOCAL_URL: &str = "http://localhost/v1";
@@ -38,6 +41,8 @@ pub(crate) struct Hosted {
     unstructured: Mutex<BTreeSet<String>>,
     /// Models whose streams were refused.
     streamless: Mutex<BTreeSet<String>>,
+    /// What models do not take.
+    conceded: Mutex<BTreeMap<String, BTreeSet<Concession>>>,
     line: Line,
     /// Kind `local`: starts the server.
     local: Option<Arc<dyn LocalServer>>,
@@ -81,6 +86,7 @@ impl Hosted {
             structured_output: if is_local { Some(true) } else { settings.structured_output },
             unstructured: Mutex::new(BTreeSet::new()),
             streamless: Mutex::new(BTreeSet::new()),
+            conceded: Mutex::default(),
             line: Line::new(TransportPolicy { tries, ..policy }, timeout_ms, redactor),
             local: settings.local.clone().filter(|_| is_local),
         })
@@ -202,30 +208,64 @@ impl Hosted {
         self.unstructured.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Sends one request: streamed if somebody listens, unless the server is known to refuse that.
+    /// Sends one request, and again without what its model turns out not to take.
     async fn send(
         &self,
         model: &str,
         call: Call<'_>,
         provider_schema: Option<&ProviderSchema>,
     ) -> Result<(Decoded, Vec<String>), Failed> {
+        let known = self.conceded().get(model).cloned().unwrap_or_default();
+        let mut conceded = known.clone();
+        let mut earlier = Vec::new();
+        loop {
+            let mut body = self.encode(model, call, provider_schema);
+            conceded.iter().for_each(|concession| concession.apply(&mut body));
+            match self.send_body(model, call, &body).await {
+                Ok((decoded, later)) => {
+                    if conceded != known {
+                        self.conceded().entry(model.to_owned()).or_default().extend(conceded);
+                    }
+                    return Ok((decoded, [earlier, later].concat()));
+                }
+                Err(mut failed) => {
+                    let concession = Concession::asked_by(&failed, self.kind, &body);
+                    earlier.append(&mut failed.earlier);
+                    match concession.filter(|concession| conceded.insert(*concession)) {
+                        Some(concession) => earlier.push(concession.note(&failed)),
+                        None => return Err(Failed { earlier, ..failed }),
+                    }
+                }
+            }
+        }
+    }
+
+    fn conceded(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, BTreeSet<Concession>>> {
+        self.conceded.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn encode(&self, model: &str, call: Call<'_>, provider_schema: Option<&ProviderSchema>) -> Value {
         let ask = Ask { model, request: call.request, images: call.images, provider_schema };
-        let body = match self.kind {
+        match self.kind {
             ProviderKind::Anthropic => anthropic::encode(ask),
             ProviderKind::OpenAi => openai_responses::encode(ask),
             ProviderKind::Gemini => gemini::encode(ask),
             ProviderKind::OpenAiChat => openai_chat::encode(ask, Flavor::OpenAi),
             _ => openai_chat::encode(ask, Flavor::Compatible),
-        };
+        }
+    }
+
+    /// Sends one body: streamed if somebody listens, unless the server is known to refuse that.
+    async fn send_body(&self, model: &str, call: Call<'_>, body: &Value) -> Result<(Decoded, Vec<String>), Failed> {
         let decode = |body: &Value| wire::decode(self.kind, body, call.request);
         let url = endpoint(&self.base, self.kind, model);
         let wire = |url, body: &Value| self.wire(url, body, model);
         let mut earlier = Vec::new();
         if let Some(delta_sink) = call.streaming().filter(|_| !self.refuses_streams(model)) {
-            let (url, body) = stream::ask(self.kind, url.clone(), body.clone());
+            let (url, asked) = stream::ask(self.kind, url.clone(), body.clone());
             let streaming = StreamSink { delta_sink, assembler: &|| stream::assembler(self.kind) };
-            match self.line.call(&wire(url, &body), &decode, call.delta_sink, Some(&streaming)).await {
-                Err(failed) if self.may_be_about_streams(&failed) => {
+            match self.line.call(&wire(url, &asked), &decode, call.delta_sink, Some(&streaming)).await {
+                Err(failed) if self.may_be_about_streams(&failed, body) => {
                     earlier = failed.earlier;
                     earlier.push(format!("streaming was refused and given up: {}", failed.message));
                 }
@@ -233,7 +273,7 @@ impl Hosted {
             }
         }
         call.delta_sink.inspect(|delta_sink| delta_sink.begin());
-        let (decoded, later) = self.line.call(&wire(url, &body), &decode, call.delta_sink, None).await?;
+        let (decoded, later) = self.line.call(&wire(url, body), &decode, call.delta_sink, None).await?;
         if !earlier.is_empty() {
             self.streamless().insert(model.to_owned());
         }
@@ -248,10 +288,13 @@ impl Hosted {
 
     /// A server that cannot stream says so in any words. The services that can name what they refuse: some models
     /// cannot, and some accounts may not.
-    fn may_be_about_streams(&self, failed: &Failed) -> bool {
+    fn may_be_about_streams(&self, failed: &Failed, body: &Value) -> bool {
         let FailedAs::Rejected(status) = failed.kind else {
             return false;
         };
+        if Concession::asked_by(failed, self.kind, body).is_some() {
+            return false;
+        }
         let is_named = failed.message.to_lowercase().contains("stream");
         match self.kind {
             ProviderKind::OpenAiCompatible => matches!(status, 400 | 404 | 405 | 415 | 422) || is_named,

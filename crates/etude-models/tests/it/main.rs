@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests start programs to look at this one from outside")]
 
 mod command;
+mod concessions;
 mod fallback;
 mod keys;
 mod local;

@@ -1,0 +1,178 @@
+//! What a request is asked again without, because its model does not take it.
+//!
+//! Which members a model takes is known from its refusals alone: services rename and withdraw them from model to model, and
+//! other servers speak the API of their time. A refusal that is about the value and not the member stays a refusal.
+
+use serde_json::Value;
+
+use crate::kind::ProviderKind;
+use crate::transport::{Failed, FailedAs};
+
+/// A change to the body of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Concession {
+    /// No sampling temperature.
+    Temperature,
+    /// The limit of an answer by its other name.
+    LimitName,
+    /// The least limit of an answer that the service takes.
+    LeastLimit,
+}
+
+use Concession::{LeastLimit, LimitName, Temperature};
+
+/// The least `max_output_tokens` that the Responses API takes.
+const LEAST_OUTPUT_TOKENS: u64 = 16;
+
+/// Words of refusals that are about a member itself.
+const UNKNOWN: &[&str] = &[
+    "unsupported", "not support", "unrecognized", "unknown", "unexpected", "not permitted", "not allowed",
+    "extra inputs", "extra fields", "deprecated", "instead",
+];
+
+/// Words of refusals that are about a value.
+const OUT_OF_RANGE: &[&str] = &[
+    "range", "between", "greater than", "less than", "at most", "at least", "maximum", "minimum", "exceed", "<=", ">=",
+];
+
+impl Concession {
+    const ALL: [Self; 3] = [Temperature, LimitName, LeastLimit];
+
+    /// What a refusal of `body` asks for, if it is a change that can be made.
+    pub(super) fn asked_by(failed: &Failed, kind: ProviderKind, body: &Value) -> Option<Self> {
+        let FailedAs::Rejected(400 | 422) = failed.kind else { return None };
+        let message = failed.message.to_lowercase();
+        Self::ALL.into_iter().find(|concession| concession.is_asked(&message, kind, body))
+    }
+
+    fn is_asked(self, message: &str, kind: ProviderKind, body: &Value) -> bool {
+        let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
+        match self {
+            Temperature => {
+                let is_sent = body.get("temperature").or(body.pointer("/generationConfig/temperature")).is_some();
+                is_sent && message.contains("temperature") && !says(OUT_OF_RANGE)
+            }
+            LimitName => {
+                let is_chat = !matches!(kind, ProviderKind::Anthropic | ProviderKind::OpenAi | ProviderKind::Gemini);
+                let names = ["max_tokens", "max_completion_tokens"];
+                let sent = names.iter().find(|name| body.get(**name).is_some());
+                is_chat && sent.is_some_and(|name| message.contains(name)) && says(UNKNOWN)
+            }
+            LeastLimit => {
+                let sent = body.get("max_output_tokens").and_then(Value::as_u64);
+                message.contains("max_output_tokens") && sent.is_some_and(|sent| sent < LEAST_OUTPUT_TOKENS)
+            }
+        }
+    }
+
+    /// Makes the change.
+    pub(super) fn apply(self, body: &mut Value) {
+        let Some(members) = body.as_object_mut() else { return };
+        match self {
+            Temperature => {
+                members.shift_remove("temperature");
+                if let Some(Value::Object(config)) = members.get_mut("generationConfig") {
+                    config.shift_remove("temperature");
+                }
+            }
+            LimitName => {
+                let names = [("max_tokens", "max_completion_tokens"), ("max_completion_tokens", "max_tokens")];
+                for (name, other) in names {
+                    if let Some(limit) = members.shift_remove(name) {
+                        members.insert(other.to_owned(), limit);
+                        break;
+                    }
+                }
+            }
+            LeastLimit => {
+                members.insert("max_output_tokens".to_owned(), LEAST_OUTPUT_TOKENS.into());
+            }
+        }
+    }
+
+    /// A sentence about the refusal that asked for it.
+    pub(super) fn note(self, failed: &Failed) -> String {
+        let what = match self {
+            Temperature => "`temperature` was refused and left out",
+            LimitName => "the limit of the answer was refused and given its other name",
+            LeastLimit => "the limit of the answer was refused and raised to 16 tokens",
+        };
+        format!("{what}: {}", failed.message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const CHAT: ProviderKind = ProviderKind::OpenAiCompatible;
+
+    fn asked(status: u16, message: &str, kind: ProviderKind, body: &Value) -> Option<Concession> {
+        let failed = Failed {
+            kind: FailedAs::Rejected(status),
+            message: format!("status {status}: {message}"),
+            earlier: Vec::new(),
+        };
+        Concession::asked_by(&failed, kind, body)
+    }
+
+    /// The words of services, shortened.
+    #[test]
+    fn refusals_of_a_member_are_known_from_those_of_its_value() {
+        let warm = json!({"temperature": 0.2, "max_tokens": 9});
+        for message in [
+            "Unsupported parameter: 'temperature' is not supported with this model.",
+            "Unsupported value: 'temperature' does not support 0.2 with this model. Only the default (1) value is supported.",
+            "`temperature` is deprecated for this model.",
+            "`temperature` may only be set to 1 when thinking is enabled",
+            "invalid temperature: only 1 is allowed for this model",
+        ] {
+            assert_eq!(asked(400, message, CHAT, &warm), Some(Temperature), "{message}");
+            assert_eq!(asked(400, message, CHAT, &json!({})), None, "it was not sent");
+            assert_eq!(asked(404, message, CHAT, &warm), None);
+        }
+        let gemini = json!({"generationConfig": {"temperature": 0.2}});
+        assert_eq!(asked(400, "temperature is not supported", ProviderKind::Gemini, &gemini), Some(Temperature));
+        let limit = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.";
+        assert_eq!(asked(400, limit, CHAT, &warm), Some(LimitName));
+        assert_eq!(
+            asked(
+                422,
+                "extra inputs are not permitted: max_completion_tokens",
+                ProviderKind::OpenAiChat,
+                &json!({"max_completion_tokens": 9})
+            ),
+            Some(LimitName)
+        );
+        assert_eq!(asked(400, limit, ProviderKind::Anthropic, &warm), None);
+        let least =
+            "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got 8 instead.";
+        assert_eq!(asked(400, least, ProviderKind::OpenAi, &json!({"max_output_tokens": 8})), Some(LeastLimit));
+        assert_eq!(asked(400, least, ProviderKind::OpenAi, &json!({"max_output_tokens": 16})), None);
+        for message in [
+            "temperature: range: 0..1",
+            "max_tokens is too large: 99999",
+            "`max_tokens` or `max_completion_tokens` is too large",
+            "the schema is unsupported",
+        ] {
+            assert_eq!(asked(400, message, CHAT, &warm), None, "{message}");
+        }
+    }
+
+    #[test]
+    fn a_change_is_made_to_the_member_that_was_sent() {
+        for (concession, body, changed) in [
+            (Temperature, json!({"temperature": 1, "a": 1}), json!({"a": 1})),
+            (Temperature, json!({"generationConfig": {"temperature": 1}}), json!({"generationConfig": {}})),
+            (LimitName, json!({"max_tokens": 9}), json!({"max_completion_tokens": 9})),
+            (LimitName, json!({"max_completion_tokens": 9}), json!({"max_tokens": 9})),
+            (LeastLimit, json!({"max_output_tokens": 8}), json!({"max_output_tokens": 16})),
+        ] {
+            let mut found = body.clone();
+            concession.apply(&mut found);
+            assert_eq!(found, changed, "{body}");
+        }
+    }
+}

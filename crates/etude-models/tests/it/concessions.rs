@@ -1,0 +1,80 @@
+//! Requests that are asked again without what their model does not take.
+
+use std::sync::Mutex;
+
+use etude_core::model::{Piece, Request};
+use etude_models::ProviderKind;
+
+use crate::server::{Reply, Server};
+use crate::setup::{HTTP_KINDS, answer, ask, ask_for, models, provider};
+
+const REFUSED: &str = "Unsupported parameter: 'temperature' is not supported with this model.";
+
+fn warm() -> Request {
+    Request { temperature: Some(0.2), ..ask("hi") }
+}
+
+/// a model without a temperature is asked without one, and from then on at once. The answer says so.
+#[tokio::test]
+async fn a_refused_temperature_is_left_out() {
+    for kind in HTTP_KINDS {
+        let server = Server::new([Reply::status(400, REFUSED), Reply::ok(answer(kind, "four"))]);
+        let models = models(vec![provider(kind, &server.url())]);
+        let answer = models.call(&warm()).await.expect("an answer");
+        let [note] = &answer.transport_failures[..] else { panic!("{kind}: {:?}", answer.transport_failures) };
+        assert!(note.contains("`temperature` was refused and left out: status 400"), "{kind}: {note}");
+        assert!(models.call(&warm()).await.expect("an answer").transport_failures.is_empty(), "{kind}");
+        let sent: Vec<bool> = server.seen().iter().map(|seen| seen.body.to_string().contains("temperature")).collect();
+        assert_eq!(sent, [true, false, false], "{kind}");
+    }
+}
+
+/// Structured output and streams are not given up for a temperature.
+#[tokio::test]
+async fn nothing_else_is_given_up_for_a_temperature() {
+    let kind = ProviderKind::OpenAiCompatible;
+    let schema = serde_json::json!({"type": "object"});
+    let server = Server::new([Reply::status(400, REFUSED), Reply::ok(answer(kind, "{}"))]);
+    let request = Request { temperature: Some(0.2), ..ask_for(schema) };
+    let seen = Mutex::new(String::new());
+    let listener = |piece: Piece<'_>| seen.lock().expect("no listener panicked").push_str(&format!("{piece:?}"));
+    let models = models(vec![provider(kind, &server.url())]);
+    models.call_streaming(&request, &listener).await.expect("an answer");
+    let sent = server.seen();
+    assert_eq!(sent.len(), 2);
+    assert_eq!((&sent[1].body["stream"], sent[1].body.get("response_format").is_some()), (&true.into(), true));
+}
+
+/// a value that no model takes is the user's to correct.
+#[tokio::test]
+async fn a_refused_value_is_reported() {
+    let kind = ProviderKind::Anthropic;
+    let server = Server::new([Reply::status(400, "temperature: range: 0..1"), Reply::ok(answer(kind, "four"))]);
+    let failure = models(vec![provider(kind, &server.url())]).call(&warm()).await.expect_err("it is refused");
+    assert!(failure.message.contains("range"), "{}", failure.message);
+}
+
+/// A server with a newer model behind it wants the limit by its newer name; the Responses API has a least limit.
+#[tokio::test]
+async fn a_limit_is_sent_as_the_model_takes_it() {
+    for (kind, refused, name, sent) in [
+        (
+            ProviderKind::OpenAiCompatible,
+            "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.",
+            "max_completion_tokens",
+            8,
+        ),
+        (
+            ProviderKind::OpenAi,
+            "Invalid 'max_output_tokens': Expected a value >= 16, but got 8.",
+            "max_output_tokens",
+            16,
+        ),
+    ] {
+        let server = Server::new([Reply::status(400, refused), Reply::ok(answer(kind, "four"))]);
+        let request = Request { max_tokens: Some(8), ..ask("hi") };
+        models(vec![provider(kind, &server.url())]).call(&request).await.expect("an answer");
+        let body = &server.seen()[1].body;
+        assert_eq!((&body[name], body.get("max_tokens")), (&sent.into(), None), "{kind}");
+    }
+}
