@@ -8,6 +8,8 @@ mod sse;
 pub(crate) mod stream;
 pub(crate) mod thoughts;
 
+use std::collections::BTreeSet;
+
 use etude_core::model::{Message, Part, Request, Role, Stop, ToolCall};
 use etude_core::tree;
 use serde_json::{Map, Value, json};
@@ -71,7 +73,7 @@ impl DecodeError {
 
 /// Reads the body of an answer by the rules of the kind of provider that it came from.
 pub(crate) fn decode(kind: ProviderKind, body: &Value, request: &Request) -> Result<Decoded, DecodeError> {
-    match kind {
+    let mut decoded = match kind {
         ProviderKind::Anthropic => anthropic::decode(body),
         ProviderKind::OpenAi => openai_responses::decode(body),
         ProviderKind::Gemini => gemini::decode(body, request),
@@ -82,6 +84,26 @@ pub(crate) fn decode(kind: ProviderKind, body: &Value, request: &Request) -> Res
             decoded.text.drain(..decoded.text.len() - answer);
             decoded
         }),
+    }?;
+    identify(&mut decoded.tool_calls, request);
+    Ok(decoded)
+}
+
+/// Gives an id to calls without one, and another to those whose id a call of the conversation has already: a result is known
+/// by the id of its call alone.
+fn identify(calls: &mut [ToolCall], request: &Request) {
+    let earlier = request.messages.iter().flat_map(|message| &message.parts).filter_map(|part| match part {
+        Part::ToolCall { id, .. } => Some(id.clone()),
+        _ => None,
+    });
+    let mut taken: BTreeSet<String> = earlier.collect();
+    let mut number = taken.len();
+    for call in calls {
+        while call.id.is_empty() || taken.contains(&call.id) {
+            call.id = format!("call_{number}");
+            number += 1;
+        }
+        taken.insert(call.id.clone());
     }
 }
 
@@ -136,6 +158,13 @@ fn has_own_content(message: &Message) -> bool {
 fn plain_id(id: &str) -> String {
     let plain = (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
     if plain { id.to_owned() } else { format!("call_{}", &blake3::hash(id.as_bytes()).to_hex()[..24]) }
+}
+
+/// A name of a tool that every provider accepts. A model may have called a tool by a name that none has.
+fn plain_name(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
+    let name: String = name.chars().take(64).map(plain).collect();
+    if name.is_empty() { "unknown".to_owned() } else { name }
 }
 
 /// Arguments as an object, for the providers whose wire format has one. Arguments that are no object are kept as a

@@ -3,7 +3,9 @@
 use etude_core::model::{Message, Part, Role, Stop, ToolCall};
 use serde_json::{Map, Value, json};
 
-use super::{Ask, DecodeError, Decoded, TokenCount, arguments_object, array_at, count_at, plain_id, set, text_at};
+use super::{
+    Ask, DecodeError, Decoded, TokenCount, arguments_object, array_at, count_at, plain_id, plain_name, set, text_at,
+};
 use crate::image::Images;
 
 /// The version of the API that the requests are written for.
@@ -107,7 +109,8 @@ fn block(part: &Part, images: &Images) -> Option<Value> {
             Some(json!({ "type": "image", "source": source }))
         }
         Part::ToolCall { id, name, arguments } => {
-            Some(json!({ "type": "tool_use", "id": plain_id(id), "name": name, "input": arguments_object(arguments) }))
+            let input = arguments_object(arguments);
+            Some(json!({ "type": "tool_use", "id": plain_id(id), "name": plain_name(name), "input": input }))
         }
         Part::ToolResult { id, content } => {
             Some(json!({ "type": "tool_result", "tool_use_id": plain_id(id), "content": content }))

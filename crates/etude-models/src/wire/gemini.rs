@@ -9,7 +9,9 @@ use etude_core::model::{Message, Part, Request, Role, Stop, ToolCall};
 use etude_core::tree;
 use serde_json::{Map, Value, json};
 
-use super::{Ask, DecodeError, Decoded, TokenCount, arguments_object, array_at, count_at, set, text_at, value_at};
+use super::{
+    Ask, DecodeError, Decoded, TokenCount, arguments_object, array_at, count_at, plain_name, set, text_at, value_at,
+};
 use crate::image::Images;
 
 /// Stands for a message without content, which the service refuses.
@@ -94,7 +96,7 @@ fn encode_part(part: &Part, images: &Images, names: &BTreeMap<&str, &str>) -> Op
         }
         Part::ToolCall { id, name, arguments } => {
             let mut object = Map::new();
-            let call = json!({ "name": name, "args": arguments_object(arguments) });
+            let call = json!({ "name": plain_name(name), "args": arguments_object(arguments) });
             set(&mut object, "functionCall", Some(call));
             set(&mut object, "thoughtSignature", id.split_once('~').map(|(_, signature)| signature));
             Some(Value::Object(object))
@@ -105,7 +107,7 @@ fn encode_part(part: &Part, images: &Images, names: &BTreeMap<&str, &str>) -> Op
                 _ => json!({ "result": content }),
             };
             let name = names.get(id.as_str()).copied().unwrap_or(id.as_str());
-            Some(json!({ "functionResponse": { "name": name, "response": response } }))
+            Some(json!({ "functionResponse": { "name": plain_name(name), "response": response } }))
         }
     }
 }

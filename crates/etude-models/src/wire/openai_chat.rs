@@ -4,7 +4,7 @@ use etude_core::model::{Message, Part, Role, Stop, ToolCall};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Ask, DecodeError, Decoded, TokenCount, arguments_text, array_at, count_at, has_own_content, plain_id,
+    Ask, DecodeError, Decoded, TokenCount, arguments_text, array_at, count_at, has_own_content, plain_id, plain_name,
     prompt_cache_key, results_of, set, text_at, text_of, value_at, written_arguments,
 };
 use crate::image::Images;
@@ -86,7 +86,7 @@ fn tool_call(part: &Part) -> Option<Value> {
     let Part::ToolCall { id, name, arguments } = part else {
         return None;
     };
-    let function = json!({ "name": name, "arguments": arguments_text(arguments) });
+    let function = json!({ "name": plain_name(name), "arguments": arguments_text(arguments) });
     Some(json!({ "id": plain_id(id), "type": "function", "function": function }))
 }
 
@@ -167,7 +167,7 @@ pub(super) fn failure_of(body: &Value) -> Option<DecodeError> {
 fn read_call(call: &Value) -> Option<ToolCall> {
     let arguments = written_arguments(value_at(call, "/function/arguments"));
     let name = text_at(call, "/function/name").filter(|name| !name.is_empty())?.to_owned();
-    Some(ToolCall { id: text_at(call, "/id").unwrap_or(&name).to_owned(), name, arguments })
+    Some(ToolCall { id: text_at(call, "/id").unwrap_or_default().to_owned(), name, arguments })
 }
 
 pub(super) fn content_text(content: Option<&Value>) -> String {

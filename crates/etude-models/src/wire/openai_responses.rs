@@ -4,8 +4,8 @@ use etude_core::model::{Message, Part, Role, Stop, ToolCall};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Ask, DecodeError, Decoded, TokenCount, arguments_text, array_at, count_at, plain_id, prompt_cache_key, set,
-    text_at, written_arguments,
+    Ask, DecodeError, Decoded, TokenCount, arguments_text, array_at, count_at, plain_id, plain_name, prompt_cache_key,
+    set, text_at, written_arguments,
 };
 use crate::image::Images;
 
@@ -62,7 +62,7 @@ fn encode_message(message: &Message, images: &Images, out: &mut Vec<Value>) {
                 }
             }
             Part::ToolCall { id, name, arguments } => items.push(json!({
-                "type": "function_call", "call_id": plain_id(id), "name": name, "arguments": arguments_text(arguments),
+                "type": "function_call", "call_id": plain_id(id), "name": plain_name(name), "arguments": arguments_text(arguments),
             })),
             Part::ToolResult { id, content } => {
                 items.push(json!({ "type": "function_call_output", "call_id": plain_id(id), "output": content }));
@@ -147,7 +147,7 @@ pub(super) fn failure_of(body: &Value) -> Option<DecodeError> {
 
 fn read_call(item: &Value) -> Option<ToolCall> {
     Some(ToolCall {
-        id: text_at(item, "/call_id")?.to_owned(),
+        id: text_at(item, "/call_id").unwrap_or_default().to_owned(),
         name: text_at(item, "/name")?.to_owned(),
         arguments: written_arguments(item.get("arguments")),
     })

@@ -44,6 +44,45 @@ fn arguments_in_the_history_are_always_objects() {
     }
 }
 
+/// A model that calls a tool by a name that no provider takes back can correct itself.
+#[test]
+fn names_in_the_history_are_those_that_every_provider_takes() {
+    let call = Part::ToolCall { id: "a".into(), name: "functions.Read ä".into(), arguments: "{}".into() };
+    let result = Part::ToolResult { id: "a".into(), content: "no tool of that name".into() };
+    let said = |role, part| Message { role, parts: vec![part] };
+    let messages = vec![Message::user("hi"), said(Role::Assistant, call), said(Role::Tool, result)];
+    let request = Request { messages, ..Request::default() };
+    let images = Images::default();
+    let ask = Ask { model: "m", request: &request, images: &images, provider_schema: None };
+    for (body, at) in [
+        (openai_chat::encode(ask, openai_chat::Flavor::OpenAi), "/messages/1/tool_calls/0/function/name"),
+        (openai_responses::encode(ask), "/input/1/name"),
+        (anthropic::encode(ask), "/messages/1/content/0/name"),
+        (gemini::encode(ask), "/contents/1/parts/0/functionCall/name"),
+        (gemini::encode(ask), "/contents/2/parts/0/functionResponse/name"),
+    ] {
+        assert_eq!(body.pointer(at), Some(&json!("functions_Read__")), "{at}");
+    }
+    assert_eq!((plain_name("").as_str(), plain_name(&"x".repeat(70)).len()), ("unknown", 64));
+}
+
+/// A result is known by the id of its call: ids that are missing, empty or there already are made up.
+#[test]
+fn every_call_of_a_conversation_has_an_id_of_its_own() {
+    let call = |id: Value| json!({"id": id, "function": {"name": "f", "arguments": "{}"}});
+    let earlier = Part::ToolCall { id: "call_1".into(), name: "f".into(), arguments: "{}".into() };
+    let messages = vec![Message::user("hi"), Message { role: Role::Assistant, parts: vec![earlier] }];
+    let request = Request { messages, ..Request::default() };
+    let calls = json!([call(Value::Null), call("".into()), call("a".into()), call("a".into()), call("call_1".into())]);
+    let body = json!({"choices": [{"message": {"tool_calls": calls}}]});
+    let decoded = decode(ProviderKind::OpenAiCompatible, &body, &request).expect("an answer");
+    let ids: Vec<&str> = decoded.tool_calls.iter().map(|call| call.id.as_str()).collect();
+    assert_eq!(ids, ["call_2", "call_3", "a", "call_4", "call_5"]);
+    let items = json!([{"type": "function_call", "name": "f", "arguments": "{}"}]);
+    let decoded = decode(ProviderKind::OpenAi, &json!({"output": items}), &request).expect("an answer");
+    assert_eq!(decoded.tool_calls[0].id, "call_2");
+}
+
 /// Servers that speak the API inexactly write arguments as the object itself.
 #[test]
 fn arguments_are_read_as_a_text_or_as_an_object() {
