@@ -17,6 +17,9 @@ use crate::image::Images;
 /// Stands for a message without content, which the service refuses.
 const NOTHING: &str = "(empty)";
 
+/// Stands for the signature of a call that was not made by the model that is asked.
+const NOT_SIGNED: &str = "skip_thought_signature_validator";
+
 /// Reasons to end that mean the provider withheld the answer.
 const DECLINED: &[&str] = &[
     "SAFETY",
@@ -36,7 +39,7 @@ pub(crate) fn encode(ask: Ask<'_>) -> Value {
     let mut body = Map::new();
     let system = request.system.as_deref().filter(|text| !text.is_empty());
     set(&mut body, "systemInstruction", system.map(|text| json!({ "parts": [{ "text": text }] })));
-    set(&mut body, "contents", Some(encode_contents(&request.messages, ask.images)));
+    set(&mut body, "contents", Some(encode_contents(&request.messages, ask)));
     let functions: Vec<Value> = request
         .tools
         .iter()
@@ -61,7 +64,7 @@ pub(crate) fn encode(ask: Ask<'_>) -> Value {
     Value::Object(body)
 }
 
-fn encode_contents(messages: &[Message], images: &Images) -> Vec<Value> {
+fn encode_contents(messages: &[Message], ask: Ask<'_>) -> Vec<Value> {
     let mut names = BTreeMap::new();
     let mut merged: Vec<(&str, Vec<Value>)> = Vec::new();
     for message in messages {
@@ -71,7 +74,10 @@ fn encode_contents(messages: &[Message], images: &Images) -> Vec<Value> {
             if let Part::ToolCall { id, name, .. } = part {
                 names.insert(id.as_str(), name.as_str());
             }
-            parts.extend(encode_part(part, images, &names));
+            parts.extend(encode_part(part, ask.images, &names));
+        }
+        if wants_signatures(ask.model) {
+            sign(&mut parts);
         }
         if parts.is_empty() {
             parts.push(json!({ "text": NOTHING }));
@@ -85,6 +91,23 @@ fn encode_contents(messages: &[Message], images: &Images) -> Vec<Value> {
         merged.insert(0, ("user", vec![json!({ "text": NOTHING })]));
     }
     merged.into_iter().map(|(role, parts)| json!({ "role": role, "parts": parts })).collect()
+}
+
+/// Models from the third generation on refuse a turn whose first call has no signature.
+fn wants_signatures(model: &str) -> bool {
+    let name = model.trim_start_matches("models/");
+    name.starts_with("gemini-") && !["gemini-1", "gemini-2"].iter().any(|early| name.starts_with(early))
+}
+
+/// Marks calls that another model has made, as the service asks for where a conversation is taken over.
+fn sign(parts: &mut [Value]) {
+    let mut calls = parts.iter_mut().filter(|part| part.get("functionCall").is_some());
+    if let Some(first) = calls.next()
+        && first.get("thoughtSignature").is_none()
+        && calls.all(|call| call.get("thoughtSignature").is_none())
+    {
+        first["thoughtSignature"] = Value::from(NOT_SIGNED);
+    }
 }
 
 fn encode_part(part: &Part, images: &Images, names: &BTreeMap<&str, &str>) -> Option<Value> {

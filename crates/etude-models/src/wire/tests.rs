@@ -66,6 +66,28 @@ fn names_in_the_history_are_those_that_every_provider_takes() {
     assert_eq!((plain_name("").as_str(), plain_name(&"x".repeat(70)).len()), ("unknown", 64));
 }
 
+/// A model that wants its calls signed takes over a conversation of another one.
+#[test]
+fn calls_of_other_models_are_marked_for_gemini() {
+    let call = |id: &str| Part::ToolCall { id: id.into(), name: "f".into(), arguments: "{}".into() };
+    let said = |calls: &[&str]| Message { role: Role::Assistant, parts: calls.iter().map(|id| call(id)).collect() };
+    let hi = || Message::user("hi");
+    let messages = vec![hi(), said(&["toolu_1", "toolu_2"]), hi(), said(&["call_2~S", "call_3"])];
+    let request = Request { messages, ..Request::default() };
+    let images = Images::default();
+    let signatures = |model| {
+        let body = gemini::encode(Ask { model, request: &request, images: &images, provider_schema: None });
+        let at = |turn: usize, part: usize| body["contents"][turn]["parts"][part].get("thoughtSignature").cloned();
+        [at(1, 0), at(1, 1), at(3, 0), at(3, 1)]
+    };
+    let own = Some(json!("S"));
+    let marked = Some(json!("skip_thought_signature_validator"));
+    for model in ["gemini-3.5-flash", "models/gemini-pro-latest"] {
+        assert_eq!(signatures(model), [marked.clone(), None, own.clone(), None], "{model}");
+    }
+    assert_eq!(signatures("gemini-2.5-pro"), [None, None, own, None]);
+}
+
 /// A result is known by the id of its call: ids that are missing, empty or there already are made up.
 #[test]
 fn every_call_of_a_conversation_has_an_id_of_its_own() {
