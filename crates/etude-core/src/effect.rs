@@ -427,6 +427,9 @@ fn hash_request(request: &Request, hasher: &mut Hasher) {
                 Part::ToolResult { id, content } => {
                     hasher.field(b"result").field(id.as_bytes()).field(content.as_bytes())
                 }
+                Part::Reasoning(reasoning) => {
+                    hasher.field(b"reasoning").field(reasoning.model.as_bytes()).field(reasoning.json.as_bytes())
+                }
             };
         }
     }

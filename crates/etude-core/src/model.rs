@@ -124,6 +124,18 @@ pub enum Part {
         /// The result, for the model to read.
         content: String,
     },
+    /// What the model thought before and between the rest of the message.
+    Reasoning(Reasoning),
+}
+
+/// What a model thought, in the form of its provider. No one reads it but the model that wrote it, to which it is sent back
+/// unchanged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reasoning {
+    /// `provider/model`, as configured: the only one that it is sent to.
+    pub model: String,
+    /// JSON text that only the wire format of the provider knows.
+    pub json: Arc<str>,
 }
 
 /// What a model answered.
@@ -139,6 +151,8 @@ pub struct ModelResponse {
     pub usage: Usage,
     /// `provider/model`, as configured.
     pub model: String,
+    /// What the model wants back with the next turn of the conversation.
+    pub reasoning: Option<Reasoning>,
     /// Failed tries before this answer, as sentences.
     pub transport_failures: Vec<String>,
 }

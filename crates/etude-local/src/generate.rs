@@ -253,6 +253,7 @@ mod tests {
             stop: Stop::End,
             usage: Usage::default(),
             model: String::new(),
+            reasoning: None,
             transport_failures: Vec::new(),
         };
         let asked = |part: Part| Request {

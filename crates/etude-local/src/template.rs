@@ -153,6 +153,7 @@ impl Out {
                     self.text(&format!("\n{}\n", spaced(&call)));
                     self.mark(CALL_END);
                 }
+                Part::Reasoning(_) => continue,
                 Part::ToolResult { content, .. } => {
                     self.text(&format!("\n<tool_response>\n{content}\n</tool_response>"));
                 }

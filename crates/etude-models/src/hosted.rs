@@ -31,6 +31,7 @@ const LOCAL_ATTEMPTS: u32 = 2;
 
 /// A provider over HTTP.
 pub(crate) struct Hosted {
+    name: String,
     kind: ProviderKind,
     base: Url,
     headers: HeaderMap,
@@ -79,6 +80,7 @@ impl Hosted {
         let timeout_ms = settings.timeout_ms.or(is_local.then_some(MAX_LOCAL_MS));
         let tries = if is_local { policy.tries.min(LOCAL_ATTEMPTS) } else { policy.tries };
         Ok(Self {
+            name: settings.name.clone(),
             kind: settings.kind,
             base: versioned(base, settings.kind),
             headers: headers(settings)?,
@@ -245,7 +247,8 @@ impl Hosted {
     }
 
     fn encode(&self, model: &str, call: Call<'_>, provider_schema: Option<&ProviderSchema>) -> Value {
-        let ask = Ask { model, request: call.request, images: call.images, provider_schema };
+        let id = format!("{}/{model}", self.name);
+        let ask = Ask { model, id: &id, request: call.request, images: call.images, provider_schema };
         match self.kind {
             ProviderKind::Anthropic => anthropic::encode(ask),
             ProviderKind::OpenAi => openai_responses::encode(ask),
@@ -257,7 +260,12 @@ impl Hosted {
 
     /// Sends one body: streamed if somebody listens, unless the server is known to refuse that.
     async fn send_body(&self, model: &str, call: Call<'_>, body: &Value) -> Result<(Decoded, Vec<String>), Failed> {
-        let decode = |body: &Value| wire::decode(self.kind, body, call.request);
+        let decode = |body: &Value| {
+            let mut decoded = wire::decode(self.kind, body, call.request)?;
+            // Only a model that calls tools goes on from what it thought.
+            decoded.reasoning = decoded.reasoning.filter(|_| !call.request.tools.is_empty());
+            Ok(decoded)
+        };
         let url = endpoint(&self.base, self.kind, model);
         let wire = |url, body: &Value| self.wire(url, body, model);
         let mut earlier = Vec::new();

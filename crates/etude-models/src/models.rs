@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use etude_core::model::{CallFailure, CallFailureKind, ModelResponse, Piece, Request, Stop, Tier, Usage};
+use etude_core::model::{CallFailure, CallFailureKind, ModelResponse, Piece, Reasoning, Request, Stop, Tier, Usage};
 use etude_core::tool::ToolCalling;
+use etude_core::tree;
 
 use crate::command::{Printed, Program, ProgramFailed};
 use crate::delta_sink::DeltaSink;
@@ -199,7 +200,17 @@ impl Models {
                 *text = redact;
             }
         }
+        answer.reasoning = answer.reasoning.and_then(|reasoning| self.cleaned_reasoning(reasoning));
         answer
+    }
+
+    /// What a provider has signed or sealed is not its own with a text changed: it goes as a whole then.
+    fn cleaned_reasoning(&self, reasoning: Reasoning) -> Option<Reasoning> {
+        let Some(redacted) = self.answers.cleaned_json(&reasoning.json) else { return Some(reasoning) };
+        let provider = reasoning.model.split_once('/').and_then(|(name, _)| self.providers.get(name))?;
+        let is_signed = matches!(provider.kind, ProviderKind::Anthropic | ProviderKind::OpenAi | ProviderKind::Gemini);
+        let is_kept = !is_signed && tree::of_answer(&redacted).is_ok();
+        is_kept.then(|| Reasoning { json: redacted.into(), ..reasoning })
     }
 
     async fn ask(
@@ -225,6 +236,7 @@ impl Models {
                     stop: found.stop,
                     usage: found.usage,
                     model: model.to_string(),
+                    reasoning: None,
                     transport_failures: Vec::new(),
                 }));
             }
@@ -257,7 +269,7 @@ impl Models {
             Backend::Program(program) => {
                 let Printed { text, tokens, cost_usd } =
                     program.call(&model.model, call.request, call.streaming()).await.map_err(program_missed)?;
-                let decoded = Decoded { text, tool_calls: Vec::new(), stop: Stop::End, tokens };
+                let decoded = Decoded { text, tool_calls: Vec::new(), reasoning: None, stop: Stop::End, tokens };
                 let mut answer = self.answer(model, provider.kind, decoded, Vec::new());
                 answer.usage.cost_usd = cost_usd.or(answer.usage.cost_usd);
                 Ok(answer)
@@ -287,6 +299,9 @@ impl Models {
                 cost_usd: price.map(|price| price.cost(&decoded.tokens)),
             },
             model: model.to_string(),
+            reasoning: decoded
+                .reasoning
+                .map(|thought| Reasoning { model: model.to_string(), json: thought.to_string().into() }),
             transport_failures: failures,
         }
     }

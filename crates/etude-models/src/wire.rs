@@ -4,6 +4,7 @@ pub(crate) mod anthropic;
 pub(crate) mod gemini;
 pub(crate) mod openai_chat;
 pub(crate) mod openai_responses;
+mod reasoning;
 mod sse;
 pub(crate) mod stream;
 pub(crate) mod thoughts;
@@ -26,6 +27,8 @@ pub(crate) const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 pub(crate) struct Ask<'a> {
     /// The provider's name of the model.
     pub(crate) model: &'a str,
+    /// `provider/model`, as configured.
+    pub(crate) id: &'a str,
     /// The conversation, with any note about the schema already in it.
     pub(crate) request: &'a Request,
     /// The contents of its images.
@@ -39,6 +42,8 @@ pub(crate) struct Ask<'a> {
 pub(crate) struct Decoded {
     pub(crate) text: String,
     pub(crate) tool_calls: Vec<ToolCall>,
+    /// What the model wants back, in the form of its API.
+    pub(crate) reasoning: Option<Value>,
     pub(crate) stop: Stop,
     pub(crate) tokens: TokenCount,
 }
@@ -80,8 +85,7 @@ pub(crate) fn decode(kind: ProviderKind, body: &Value, request: &Request) -> Res
         ProviderKind::OpenAiChat => openai_chat::decode(body),
         // Servers of open models leave it to their callers to know thoughts from answers.
         _ => openai_chat::decode(body).map(|mut decoded| {
-            let answer = thoughts::split(&decoded.text).1.len();
-            decoded.text.drain(..decoded.text.len() - answer);
+            openai_chat::cut_thoughts(&mut decoded);
             decoded
         }),
     }?;
@@ -133,7 +137,7 @@ fn array_at<'a>(value: &'a Value, key: &str) -> &'a [Value] {
 fn text_of(message: &Message) -> String {
     let texts = message.parts.iter().filter_map(|part| match part {
         Part::Text(text) => Some(text.as_str()),
-        Part::Image { .. } | Part::ToolCall { .. } | Part::ToolResult { .. } => None,
+        _ => None,
     });
     texts.collect::<Vec<_>>().join("\n")
 }
@@ -143,7 +147,7 @@ fn text_of(message: &Message) -> String {
 fn results_of(message: &Message) -> impl Iterator<Item = (&str, &str)> {
     message.parts.iter().filter_map(|part| match part {
         Part::ToolResult { id, content } => Some((id.as_str(), content.as_str())),
-        Part::Text(_) | Part::Image { .. } | Part::ToolCall { .. } => None,
+        _ => None,
     })
 }
 

@@ -24,6 +24,7 @@ impl ModelPort for Scripted {
             stop: Stop::End,
             usage,
             model: "m".into(),
+            reasoning: None,
             transport_failures: Vec::new(),
         };
         Box::pin(std::future::ready(Ok(answer)))

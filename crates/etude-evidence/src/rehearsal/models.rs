@@ -119,6 +119,7 @@ fn response(text: String) -> ModelResponse {
         stop: Stop::End,
         usage: Usage::default(),
         model: "recorded/case".to_owned(),
+        reasoning: None,
         transport_failures: Vec::new(),
     }
 }

@@ -66,6 +66,7 @@ fn a_response_keeps_its_calls_and_its_counts() {
         stop: Stop::ToolCalls,
         usage: Usage { input_tokens: 5, output_tokens: 2, cached_tokens: 3, ..Usage::default() },
         model: String::new(),
+        reasoning: None,
         transport_failures: vec![],
     };
     let envelope = Envelope::new("m");

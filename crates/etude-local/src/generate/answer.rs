@@ -15,7 +15,15 @@ pub(super) fn of(text: &str, is_whole: bool, request: &Request, usage: Usage, mo
         (true, false) => Stop::ToolCalls,
         (true, true) => Stop::End,
     };
-    ModelResponse { text: text.trim().to_owned(), tool_calls, stop, usage, model, transport_failures: Vec::new() }
+    ModelResponse {
+        text: text.trim().to_owned(),
+        tool_calls,
+        stop,
+        usage,
+        model,
+        reasoning: None,
+        transport_failures: Vec::new(),
+    }
 }
 
 /// True if a text among the arguments ends where the grammar made it end: half a file must not be written for a whole one.

@@ -50,6 +50,7 @@ impl Generator for Parrot {
             stop: Stop::End,
             usage: Usage { calls: 1, input_tokens: 3, output_tokens: 2, ..Usage::default() },
             model: String::new(),
+            reasoning: None,
             transport_failures: vec![],
         })
     }

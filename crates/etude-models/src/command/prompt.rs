@@ -22,11 +22,12 @@ fn heading(role: Role) -> &'static str {
 }
 
 fn text(message: &Message) -> String {
-    let parts = message.parts.iter().map(|part| match part {
-        Part::Text(text) => text.clone(),
-        Part::Image { path } => format!("[image file: {path}]"),
-        Part::ToolCall { name, arguments, .. } => format!("[call of tool {name}: {arguments}]"),
-        Part::ToolResult { content, .. } => content.clone(),
+    let parts = message.parts.iter().filter_map(|part| match part {
+        Part::Text(text) => Some(text.clone()),
+        Part::Image { path } => Some(format!("[image file: {path}]")),
+        Part::ToolCall { name, arguments, .. } => Some(format!("[call of tool {name}: {arguments}]")),
+        Part::ToolResult { content, .. } => Some(content.clone()),
+        Part::Reasoning(_) => None,
     });
     parts.collect::<Vec<_>>().join("\n")
 }

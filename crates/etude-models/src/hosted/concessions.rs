@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::kind::ProviderKind;
 use crate::transport::{Failed, FailedAs};
+use crate::wire::openai_chat::THOUGHTS;
 
 /// A change to the body of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,9 +18,15 @@ pub(super) enum Concession {
     LimitName,
     /// The least limit of an answer that the service takes.
     LeastLimit,
+    /// Sealed thoughts are not asked for.
+    Sealed,
+    /// Thoughts are not sent back.
+    Thoughts,
+    /// Messages without thoughts say that they have none.
+    NoThoughts,
 }
 
-use Concession::{LeastLimit, LimitName, Temperature};
+use Concession::{LeastLimit, LimitName, NoThoughts, Sealed, Temperature, Thoughts};
 
 /// The least `max_output_tokens` that the Responses API takes.
 const LEAST_OUTPUT_TOKENS: u64 = 16;
@@ -36,7 +43,7 @@ const OUT_OF_RANGE: &[&str] = &[
 ];
 
 impl Concession {
-    const ALL: [Self; 3] = [Temperature, LimitName, LeastLimit];
+    const ALL: [Self; 6] = [Temperature, LimitName, LeastLimit, Sealed, NoThoughts, Thoughts];
 
     /// What a refusal of `body` asks for, if it is a change that can be made.
     pub(super) fn asked_by(failed: &Failed, kind: ProviderKind, body: &Value) -> Option<Self> {
@@ -61,6 +68,15 @@ impl Concession {
             LeastLimit => {
                 let sent = body.get("max_output_tokens").and_then(Value::as_u64);
                 message.contains("max_output_tokens") && sent.is_some_and(|sent| sent < LEAST_OUTPUT_TOKENS)
+            }
+            Sealed => body.get("include").is_some() && (message.contains("include") || message.contains("encrypted")),
+            NoThoughts => {
+                let wanted = message.contains("reasoning_content") && says(&["passed back", "missing"]);
+                wanted && answers(body).any(|answer| answer.get("reasoning_content").is_none())
+            }
+            Thoughts => {
+                let is_sent = |name: &str| answers(body).any(|answer| answer.get(name).is_some());
+                says(UNKNOWN) && THOUGHTS.iter().any(|name| message.contains(name) && is_sent(name))
             }
         }
     }
@@ -87,6 +103,21 @@ impl Concession {
             LeastLimit => {
                 members.insert("max_output_tokens".to_owned(), LEAST_OUTPUT_TOKENS.into());
             }
+            Sealed => {
+                members.shift_remove("include");
+            }
+            NoThoughts | Thoughts => {
+                let messages = members.get_mut("messages").and_then(Value::as_array_mut).into_iter().flatten();
+                let answers =
+                    messages.filter(|message| message["role"] == "assistant").filter_map(Value::as_object_mut);
+                for answer in answers {
+                    if self == NoThoughts {
+                        answer.entry("reasoning_content").or_insert_with(|| "".into());
+                    } else {
+                        THOUGHTS.iter().for_each(|name| drop(answer.shift_remove(*name)));
+                    }
+                }
+            }
         }
     }
 
@@ -96,9 +127,18 @@ impl Concession {
             Temperature => "`temperature` was refused and left out",
             LimitName => "the limit of the answer was refused and given its other name",
             LeastLimit => "the limit of the answer was refused and raised to 16 tokens",
+            Sealed => "sealed thoughts were refused and are not asked for",
+            Thoughts => "what the model thought was refused and is not sent back",
+            NoThoughts => "messages without thoughts were refused and say that they have none",
         };
         format!("{what}: {}", failed.message)
     }
+}
+
+/// The messages of a chat that are the model's.
+fn answers(body: &Value) -> impl Iterator<Item = &Value> {
+    let messages = body.get("messages").and_then(Value::as_array).into_iter().flatten();
+    messages.filter(|message| message["role"] == "assistant")
 }
 
 #[cfg(test)]
@@ -162,6 +202,26 @@ mod tests {
     }
 
     #[test]
+    fn refusals_of_thoughts_are_known() {
+        let said = |name: &str| json!({"messages": [{"role": "user"}, {"role": "assistant", name: "hm"}]});
+        for (name, message) in [
+            ("reasoning_content", "property 'messages.1.assistant.reasoning_content' is unsupported"),
+            ("reasoning", "for 'role: assistant': property 'reasoning' is unsupported"),
+        ] {
+            assert_eq!(asked(400, message, CHAT, &said(name)), Some(Thoughts), "{message}");
+            assert_eq!(asked(400, message, CHAT, &said("content")), None, "none were sent");
+        }
+        for message in [
+            "The `reasoning_content` in the thinking mode must be passed back to the API.",
+            "Missing `reasoning_content` field in the assistant message at message index 1.",
+        ] {
+            assert_eq!(asked(400, message, CHAT, &said("content")), Some(NoThoughts), "{message}");
+        }
+        let sealed = "Encrypted content is not supported with this model.";
+        assert_eq!(asked(400, sealed, ProviderKind::OpenAi, &json!({"include": []})), Some(Sealed));
+    }
+
+    #[test]
     fn a_change_is_made_to_the_member_that_was_sent() {
         for (concession, body, changed) in [
             (Temperature, json!({"temperature": 1, "a": 1}), json!({"a": 1})),
@@ -169,6 +229,20 @@ mod tests {
             (LimitName, json!({"max_tokens": 9}), json!({"max_completion_tokens": 9})),
             (LimitName, json!({"max_completion_tokens": 9}), json!({"max_tokens": 9})),
             (LeastLimit, json!({"max_output_tokens": 8}), json!({"max_output_tokens": 16})),
+            (Sealed, json!({"include": []}), json!({})),
+            (
+                Thoughts,
+                json!({"messages": [{"role": "assistant", "reasoning": "hm", "content": "a"}]}),
+                json!({"messages": [{"role": "assistant", "content": "a"}]}),
+            ),
+            (
+                NoThoughts,
+                json!({"messages": [{"role": "user"}, {"role": "assistant"}, {"role": "assistant", "reasoning_content": "hm"}]}),
+                json!({"messages": [
+                    {"role": "user"}, {"role": "assistant", "reasoning_content": ""},
+                    {"role": "assistant", "reasoning_content": "hm"},
+                ]}),
+            ),
         ] {
             let mut found = body.clone();
             concession.apply(&mut found);

@@ -22,8 +22,10 @@ pub(crate) fn fields(request: &Request, digests: &BTreeMap<String, String>) -> F
     for (index, message) in request.messages.iter().enumerate() {
         let at = format!("messages[{index}]");
         add(format!("{at}.role"), role_word(message.role).to_owned());
-        let single = message.parts.len() == 1;
-        for (number, part) in message.parts.iter().enumerate() {
+        // What a model thought is not recorded.
+        let parts = || message.parts.iter().filter(|part| !matches!(part, Part::Reasoning(_)));
+        let single = parts().count() == 1;
+        for (number, part) in parts().enumerate() {
             let at = if single { at.clone() } else { format!("{at}.parts[{number}]") };
             match part {
                 Part::Text(text) => add(format!("{at}.text"), text.clone()),
@@ -38,6 +40,7 @@ pub(crate) fn fields(request: &Request, digests: &BTreeMap<String, String>) -> F
                     add(format!("{at}.tool_call.name"), name.clone());
                     add(format!("{at}.tool_call.arguments"), arguments.clone());
                 }
+                Part::Reasoning(_) => {}
                 Part::ToolResult { id, content } => {
                     add(format!("{at}.tool_result.id"), id.clone());
                     add(format!("{at}.tool_result.content"), content.clone());

@@ -50,7 +50,9 @@ pub(super) fn write_request(request: &Request, digests: &BTreeMap<String, String
 
 fn write_message(message: &Message, digests: &BTreeMap<String, String>) -> Value {
     let role = role_word(message.role);
-    match message.parts.as_slice() {
+    // What a model thought is not recorded: what it answered is, and it is not asked again.
+    let parts: Vec<&Part> = message.parts.iter().filter(|part| !matches!(part, Part::Reasoning(_))).collect();
+    match parts.as_slice() {
         [only] => {
             let mut object = json!({ "role": role });
             if let (Some(object), Value::Object(part)) = (object.as_object_mut(), write_part(only, digests)) {
@@ -75,6 +77,7 @@ fn write_part(part: &Part, digests: &BTreeMap<String, String>) -> Value {
         Part::ToolCall { id, name, arguments } => {
             json!({ "tool_call": { "id": id, "name": name, "arguments": arguments } })
         }
+        Part::Reasoning(_) => Value::Null,
         Part::ToolResult { id, content } => json!({ "tool_result": { "id": id, "content": lines(content) } }),
     }
 }

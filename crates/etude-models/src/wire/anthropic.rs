@@ -4,7 +4,8 @@ use etude_core::model::{Message, Part, Role, Stop, ToolCall};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Ask, DecodeError, Decoded, TokenCount, arguments_object, array_at, count_at, plain_id, plain_name, set, text_at,
+    Ask, DecodeError, Decoded, TokenCount, arguments_object, array_at, count_at, plain_id, plain_name, reasoning, set,
+    text_at,
 };
 use crate::image::Images;
 
@@ -17,7 +18,7 @@ const NOTHING: &str = "(empty)";
 /// The body of `POST …/messages`.
 pub(crate) fn encode(ask: Ask<'_>) -> Value {
     let request = ask.request;
-    let mut messages = encode_messages(&request.messages, ask.images);
+    let mut messages = encode_messages(&request.messages, ask);
     let mut system = request
         .system
         .as_deref()
@@ -77,11 +78,15 @@ fn mark_first(messages: &mut [Value]) {
 
 /// Messages of one side that follow each other become one: the results of all tools called together must stand in
 /// the very next message.
-fn encode_messages(messages: &[Message], images: &Images) -> Vec<Value> {
+fn encode_messages(messages: &[Message], ask: Ask<'_>) -> Vec<Value> {
     let mut merged: Vec<(&str, Vec<Value>)> = Vec::new();
     for message in messages {
         let role = if message.role == Role::Assistant { "assistant" } else { "user" };
-        let mut blocks: Vec<Value> = message.parts.iter().filter_map(|part| block(part, images)).collect();
+        let mut blocks: Vec<Value> = message.parts.iter().filter_map(|part| block(part, ask.images)).collect();
+        if let Some(order) = reasoning::of(message, ask) {
+            let (calls, texts) = blocks.into_iter().partition(|block| block["type"] == "tool_use");
+            blocks = reasoning::in_order(&order, texts, calls);
+        }
         if blocks.is_empty() {
             blocks.push(json!({ "type": "text", "text": NOTHING }));
         }
@@ -112,6 +117,7 @@ fn block(part: &Part, images: &Images) -> Option<Value> {
             let input = arguments_object(arguments);
             Some(json!({ "type": "tool_use", "id": plain_id(id), "name": plain_name(name), "input": input }))
         }
+        Part::Reasoning(_) => None,
         Part::ToolResult { id, content } => {
             Some(json!({ "type": "tool_result", "tool_use_id": plain_id(id), "content": content }))
         }
@@ -124,20 +130,32 @@ pub(crate) fn decode(body: &Value) -> Result<Decoded, DecodeError> {
         return Err(DecodeError::missing("content"));
     }
     let mut text = String::new();
+    let mut has_thought = false;
     let mut tool_calls = Vec::new();
-    for block in array_at(body, "content") {
+    let mut order = Vec::new();
+    let blocks = array_at(body, "content");
+    let has_one_text = blocks.iter().filter(|block| block["type"] == "text").count() == 1;
+    for block in blocks {
         match text_at(block, "/type") {
-            Some("text") => text.push_str(text_at(block, "/text").unwrap_or_default()),
-            Some("tool_use") => tool_calls.push(ToolCall {
-                id: text_at(block, "/id").unwrap_or_default().to_owned(),
-                name: text_at(block, "/name").unwrap_or_default().to_owned(),
-                arguments: match block.get("input") {
-                    // A stream that was cut off inside the arguments leaves them as they came.
-                    Some(Value::String(cut)) => cut.clone(),
-                    Some(input) => input.to_string(),
-                    None => "{}".to_owned(),
-                },
-            }),
+            Some("text") => {
+                let said = text_at(block, "/text").unwrap_or_default();
+                text.push_str(said);
+                if has_one_text {
+                    order.push(reasoning::TEXT.into());
+                } else if !said.trim().is_empty() {
+                    order.push(json!({ "type": "text", "text": said }));
+                }
+            }
+            Some("tool_use") => {
+                tool_calls.push(read_call(block));
+                order.push(reasoning::CALL.into());
+            }
+            // Thoughts that were cut off have no signature, and are not taken back.
+            Some("thinking") if text_at(block, "/signature").is_none_or(str::is_empty) => {}
+            Some("thinking" | "redacted_thinking") => {
+                has_thought = true;
+                order.push(block.clone());
+            }
             _ => {}
         }
     }
@@ -150,7 +168,21 @@ pub(crate) fn decode(body: &Value) -> Result<Decoded, DecodeError> {
         _ if !tool_calls.is_empty() => Stop::ToolCalls,
         _ => Stop::End,
     };
-    Ok(Decoded { text, tool_calls, stop, tokens: tokens(body) })
+    let reasoning = reasoning::order(order).filter(|_| has_thought);
+    Ok(Decoded { text, tool_calls, reasoning, stop, tokens: tokens(body) })
+}
+
+fn read_call(block: &Value) -> ToolCall {
+    ToolCall {
+        id: text_at(block, "/id").unwrap_or_default().to_owned(),
+        name: text_at(block, "/name").unwrap_or_default().to_owned(),
+        arguments: match block.get("input") {
+            // A stream that was cut off inside the arguments leaves them as they came.
+            Some(Value::String(cut)) => cut.clone(),
+            Some(input) => input.to_string(),
+            None => "{}".to_owned(),
+        },
+    }
 }
 
 /// The service counts tokens read from and written to its cache apart from the input; here they belong to it.

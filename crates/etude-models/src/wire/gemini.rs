@@ -10,7 +10,8 @@ use etude_core::tree;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Ask, DecodeError, Decoded, TokenCount, arguments_object, array_at, count_at, plain_name, set, text_at, value_at,
+    Ask, DecodeError, Decoded, TokenCount, arguments_object, array_at, count_at, plain_name, reasoning, set, text_at,
+    value_at,
 };
 use crate::image::Images;
 
@@ -76,6 +77,14 @@ fn encode_contents(messages: &[Message], ask: Ask<'_>) -> Vec<Value> {
             }
             parts.extend(encode_part(part, ask.images, &names));
         }
+        if reasoning::is_foreign(message, ask) {
+            unsign(&mut parts);
+        }
+        if let Some(signature) = reasoning::of(message, ask).as_ref().and_then(|own| text_at(own, "/text"))
+            && let Some(text) = parts.iter_mut().find(|part| part.get("text").is_some())
+        {
+            text["thoughtSignature"] = Value::from(signature);
+        }
         if wants_signatures(ask.model) {
             sign(&mut parts);
         }
@@ -110,6 +119,13 @@ fn sign(parts: &mut [Value]) {
     }
 }
 
+/// Takes away what another model has signed.
+fn unsign(parts: &mut [Value]) {
+    for part in parts.iter_mut().filter_map(Value::as_object_mut) {
+        part.shift_remove("thoughtSignature");
+    }
+}
+
 fn encode_part(part: &Part, images: &Images, names: &BTreeMap<&str, &str>) -> Option<Value> {
     match part {
         Part::Text(text) => (!text.is_empty()).then(|| json!({ "text": text })),
@@ -124,6 +140,7 @@ fn encode_part(part: &Part, images: &Images, names: &BTreeMap<&str, &str>) -> Op
             set(&mut object, "thoughtSignature", id.split_once('~').map(|(_, signature)| signature));
             Some(Value::Object(object))
         }
+        Part::Reasoning(_) => None,
         Part::ToolResult { id, content } => {
             let response = match tree::of_answer(content) {
                 Ok(value @ Value::Object(_)) => value,
@@ -143,12 +160,26 @@ pub(crate) fn decode(body: &Value, request: &Request) -> Result<Decoded, DecodeE
             return Err(DecodeError::missing("candidates"));
         };
         let reason = with_message(reason, text_at(body, "/promptFeedback/blockReasonMessage"));
-        return Ok(Decoded { text: String::new(), tool_calls: Vec::new(), stop: Stop::Refusal(reason), tokens });
+        return Ok(Decoded {
+            text: String::new(),
+            tool_calls: Vec::new(),
+            reasoning: None,
+            stop: Stop::Refusal(reason),
+            tokens,
+        });
     };
     let mut text = String::new();
     let mut tool_calls = Vec::new();
     let earlier = earlier_calls(request);
+    let mut reasoning = None;
     for part in value_at(candidate, "/content/parts").and_then(Value::as_array).into_iter().flatten() {
+        // Signatures of calls are in the ids; that there are any says whose they are.
+        if let Some(signature) = text_at(part, "/thoughtSignature") {
+            let kept = reasoning.get_or_insert_with(|| json!({}));
+            if part.get("text").is_some() {
+                kept["text"] = Value::from(signature);
+            }
+        }
         if let Some(call) = part.get("functionCall").filter(|call| call.is_object()) {
             tool_calls.push(read_call(part, call, earlier + tool_calls.len()));
         } else if part.get("thought").and_then(Value::as_bool) != Some(true) {
@@ -176,7 +207,7 @@ pub(crate) fn decode(body: &Value, request: &Request) -> Result<Decoded, DecodeE
             return Err(DecodeError::Unreadable(format!("the provider broke it off: {reason}")));
         }
     };
-    Ok(Decoded { text, tool_calls, stop, tokens })
+    Ok(Decoded { text, tool_calls, reasoning, stop, tokens })
 }
 
 fn with_message(reason: &str, message: Option<&str>) -> String {

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Ask, DecodeError, Decoded, TokenCount, arguments_text, array_at, count_at, has_own_content, plain_id, plain_name,
-    prompt_cache_key, results_of, set, text_at, text_of, value_at, written_arguments,
+    prompt_cache_key, reasoning, results_of, set, text_at, text_of, thoughts, value_at, written_arguments,
 };
 use crate::image::Images;
 
@@ -16,6 +16,9 @@ pub(crate) enum Flavor {
     Compatible,
 }
 
+/// Members of a message that hold what a model thought, by the names of different servers.
+pub(crate) const THOUGHTS: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_details"];
+
 /// The body of `POST …/chat/completions`.
 pub(crate) fn encode(ask: Ask<'_>, flavor: Flavor) -> Value {
     let request = ask.request;
@@ -24,7 +27,7 @@ pub(crate) fn encode(ask: Ask<'_>, flavor: Flavor) -> Value {
         messages.push(json!({ "role": "system", "content": system }));
     }
     for message in &request.messages {
-        encode_message(message, ask.images, &mut messages);
+        encode_message(message, ask, &mut messages);
     }
     let mut body = Map::new();
     set(&mut body, "model", Some(ask.model));
@@ -59,7 +62,7 @@ pub(crate) fn encode(ask: Ask<'_>, flavor: Flavor) -> Value {
     Value::Object(body)
 }
 
-fn encode_message(message: &Message, images: &Images, out: &mut Vec<Value>) {
+fn encode_message(message: &Message, ask: Ask<'_>, out: &mut Vec<Value>) {
     // Results come first: they must follow the calls at once, before anything else that the user says.
     for (id, content) in results_of(message) {
         out.push(json!({ "role": "tool", "tool_call_id": plain_id(id), "content": content }));
@@ -68,15 +71,24 @@ fn encode_message(message: &Message, images: &Images, out: &mut Vec<Value>) {
         return;
     }
     match message.role {
-        Role::User | Role::Tool => out.push(json!({ "role": "user", "content": user_content(message, images) })),
+        Role::User | Role::Tool => out.push(json!({ "role": "user", "content": user_content(message, ask.images) })),
         Role::Assistant => {
-            let calls: Vec<Value> = message.parts.iter().filter_map(tool_call).collect();
-            let text = text_of(message);
+            let thought = reasoning::of(message, ask).unwrap_or_default();
+            let mut calls: Vec<Value> = message.parts.iter().filter_map(tool_call).collect();
+            for (call, extra) in calls.iter_mut().zip(array_at(&thought, "calls")) {
+                if !extra.is_null() {
+                    call["extra_content"] = extra.clone();
+                }
+            }
+            let text = format!("{}{}", text_at(&thought, "/content").unwrap_or_default(), text_of(message));
             let mut object = Map::new();
             set(&mut object, "role", Some("assistant"));
             let content = if text.is_empty() && !calls.is_empty() { Value::Null } else { Value::from(text) };
             set(&mut object, "content", Some(content));
             set(&mut object, "tool_calls", (!calls.is_empty()).then_some(calls));
+            for name in THOUGHTS {
+                set(&mut object, name, thought.get(name).cloned());
+            }
             out.push(Value::Object(object));
         }
     }
@@ -100,7 +112,7 @@ fn user_content(message: &Message, images: &Images) -> Value {
             let url = images.get(path)?.data_url();
             Some(json!({ "type": "image_url", "image_url": { "url": url } }))
         }
-        Part::ToolCall { .. } | Part::ToolResult { .. } => None,
+        _ => None,
     });
     Value::Array(parts.collect())
 }
@@ -134,7 +146,36 @@ pub(crate) fn decode(body: &Value) -> Result<Decoded, DecodeError> {
         cache_written: 0,
         reasoning: count_at(body, "/usage/completion_tokens_details/reasoning_tokens"),
     };
-    Ok(Decoded { text: content_text(message.get("content")), tool_calls, stop, tokens })
+    let text = content_text(message.get("content"));
+    Ok(Decoded { text, tool_calls, reasoning: thoughts_of(message, calls), stop, tokens })
+}
+
+/// What a message says of its thoughts, each where servers have it: beside the content, and beside the calls.
+fn thoughts_of(message: &Value, calls: &[Value]) -> Option<Value> {
+    let has = |name: &str| {
+        message.get(name).filter(|value| !value.is_null() && value.as_array().is_none_or(|all| !all.is_empty()))
+    };
+    let mut kept = Map::new();
+    for name in THOUGHTS {
+        // Some servers say the same in a text beside it.
+        if name != "reasoning" || has("reasoning_details").is_none() {
+            set(&mut kept, name, has(name).cloned());
+        }
+    }
+    let extras: Vec<Value> = calls.iter().map(|call| call.get("extra_content").cloned().unwrap_or_default()).collect();
+    set(&mut kept, "calls", extras.iter().any(|extra| !extra.is_null()).then_some(extras));
+    (!kept.is_empty()).then_some(Value::Object(kept))
+}
+
+/// Takes thoughts out of the text. They stay with what goes back: servers that have them in the text read them there.
+pub(super) fn cut_thoughts(decoded: &mut Decoded) {
+    let (thoughts, answer) = thoughts::split(&decoded.text);
+    if thoughts.is_empty() {
+        return;
+    }
+    let kept = decoded.reasoning.get_or_insert_with(|| json!({}));
+    kept["content"] = Value::from(&decoded.text[..decoded.text.len() - answer.len()]);
+    decoded.text = answer.to_owned();
 }
 
 /// What the reason to end says. The reasons of a whole answer are a closed list: what a provider broke off must not be

@@ -5,16 +5,15 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Ask, DecodeError, Decoded, TokenCount, arguments_text, array_at, count_at, plain_id, plain_name, prompt_cache_key,
-    set, text_at, written_arguments,
+    reasoning, set, text_at, written_arguments,
 };
-use crate::image::Images;
 
 /// The body of `POST …/responses`.
 pub(crate) fn encode(ask: Ask<'_>) -> Value {
     let request = ask.request;
     let mut input = Vec::new();
     for message in &request.messages {
-        encode_message(message, ask.images, &mut input);
+        encode_message(message, ask, &mut input);
     }
     let mut body = Map::new();
     set(&mut body, "model", Some(ask.model));
@@ -35,6 +34,8 @@ pub(crate) fn encode(ask: Ask<'_>) -> Value {
             })
         })
         .collect();
+    // What the model thinks between its calls comes sealed, and goes back so.
+    set(&mut body, "include", (!tools.is_empty()).then(|| json!(["reasoning.encrypted_content"])));
     set(&mut body, "tools", (!tools.is_empty()).then_some(tools));
     let choice = request.must_call.as_ref().map(|name| json!({ "type": "function", "name": name }));
     set(&mut body, "tool_choice", choice);
@@ -47,7 +48,7 @@ pub(crate) fn encode(ask: Ask<'_>) -> Value {
     Value::Object(body)
 }
 
-fn encode_message(message: &Message, images: &Images, out: &mut Vec<Value>) {
+fn encode_message(message: &Message, ask: Ask<'_>, out: &mut Vec<Value>) {
     let mut content = Vec::new();
     let mut items = Vec::new();
     for part in &message.parts {
@@ -57,13 +58,14 @@ fn encode_message(message: &Message, images: &Images, out: &mut Vec<Value>) {
                 content.push(json!({ "type": kind, "text": text }));
             }
             Part::Image { path } => {
-                if let Some(image) = images.get(path) {
+                if let Some(image) = ask.images.get(path) {
                     content.push(json!({ "type": "input_image", "image_url": image.data_url() }));
                 }
             }
             Part::ToolCall { id, name, arguments } => items.push(json!({
                 "type": "function_call", "call_id": plain_id(id), "name": plain_name(name), "arguments": arguments_text(arguments),
             })),
+            Part::Reasoning(_) => {}
             Part::ToolResult { id, content } => {
                 items.push(json!({ "type": "function_call_output", "call_id": plain_id(id), "output": content }));
             }
@@ -71,6 +73,10 @@ fn encode_message(message: &Message, images: &Images, out: &mut Vec<Value>) {
     }
     let role = if message.role == Role::Assistant { "assistant" } else { "user" };
     let said = (!content.is_empty()).then(|| json!({ "type": "message", "role": role, "content": content }));
+    if let Some(order) = reasoning::of(message, ask) {
+        out.extend(reasoning::in_order(&order, said.into_iter().collect(), items));
+        return;
+    }
     // A model speaks before it calls; a user speaks after the results.
     if message.role == Role::Assistant {
         out.extend(said);
@@ -95,10 +101,27 @@ pub(crate) fn decode(body: &Value) -> Result<Decoded, DecodeError> {
     let mut text = String::new();
     let mut refusal = None;
     let mut tool_calls = Vec::new();
-    for item in array_at(body, "output") {
+    let mut order = Vec::new();
+    let items = array_at(body, "output");
+    let has_one_message = items.iter().filter(|item| item["type"] == "message").count() == 1;
+    for item in items {
         match text_at(item, "/type") {
-            Some("function_call") => tool_calls.extend(read_call(item)),
+            Some("function_call") => {
+                tool_calls.extend(read_call(item));
+                order.push(reasoning::CALL.into());
+            }
+            // Without its sealed content the service does not know it.
+            Some("reasoning") if text_at(item, "/encrypted_content").is_some_and(|sealed| !sealed.is_empty()) => {
+                let members = ["type", "id", "summary", "encrypted_content"];
+                let kept = members.iter().filter_map(|name| Some(((*name).to_owned(), item.get(*name)?.clone())));
+                order.push(Value::Object(kept.collect()));
+            }
             Some("message") => {
+                order.push(if has_one_message && item.get("phase").is_none_or(Value::is_null) {
+                    reasoning::TEXT.into()
+                } else {
+                    said_again(item)
+                });
                 for part in array_at(item, "content") {
                     text.push_str(text_at(part, "/text").unwrap_or_default());
                     if let Some(reason) = text_at(part, "/refusal") {
@@ -125,7 +148,20 @@ pub(crate) fn decode(body: &Value) -> Result<Decoded, DecodeError> {
         cache_written: 0,
         reasoning: count_at(body, "/usage/output_tokens_details/reasoning_tokens"),
     };
-    Ok(Decoded { text, tool_calls, stop, tokens })
+    let has_thought = order.iter().any(|part| part["type"] == "reasoning");
+    let reasoning = reasoning::order(order).filter(|_| has_thought);
+    Ok(Decoded { text, tool_calls, reasoning, stop, tokens })
+}
+
+/// A message of an answer as a message of a request.
+fn said_again(item: &Value) -> Value {
+    let texts = array_at(item, "content").iter().filter_map(|part| text_at(part, "/text"));
+    let content: Vec<Value> = texts.map(|text| json!({ "type": "output_text", "text": text })).collect();
+    let mut message = json!({ "type": "message", "role": "assistant", "content": content });
+    if let Some(phase) = item.get("phase").filter(|phase| !phase.is_null()) {
+        message["phase"] = phase.clone();
+    }
+    message
 }
 
 /// A response can fail after its HTTP status was sent.

@@ -1,4 +1,5 @@
 use super::*;
+use etude_core::model::Reasoning;
 
 #[test]
 fn ids_of_other_providers_are_made_acceptable_and_stay_distinct() {
@@ -32,7 +33,7 @@ fn arguments_in_the_history_are_always_objects() {
     for written in ["{\"path\": \"notes", "", "[1]", "\"x\""] {
         let messages = vec![Message::user("hi"), Message { role: Role::Assistant, parts: vec![call(written)] }];
         let request = Request { messages, ..Request::default() };
-        let ask = Ask { model: "m", request: &request, images: &images, provider_schema: None };
+        let ask = Ask { model: "m", id: "p/m", request: &request, images: &images, provider_schema: None };
         let chat = openai_chat::encode(ask, openai_chat::Flavor::Compatible);
         let responses = openai_responses::encode(ask);
         for sent in
@@ -53,7 +54,7 @@ fn names_in_the_history_are_those_that_every_provider_takes() {
     let messages = vec![Message::user("hi"), said(Role::Assistant, call), said(Role::Tool, result)];
     let request = Request { messages, ..Request::default() };
     let images = Images::default();
-    let ask = Ask { model: "m", request: &request, images: &images, provider_schema: None };
+    let ask = Ask { model: "m", id: "p/m", request: &request, images: &images, provider_schema: None };
     for (body, at) in [
         (openai_chat::encode(ask, openai_chat::Flavor::OpenAi), "/messages/1/tool_calls/0/function/name"),
         (openai_responses::encode(ask), "/input/1/name"),
@@ -76,7 +77,7 @@ fn calls_of_other_models_are_marked_for_gemini() {
     let request = Request { messages, ..Request::default() };
     let images = Images::default();
     let signatures = |model| {
-        let body = gemini::encode(Ask { model, request: &request, images: &images, provider_schema: None });
+        let body = gemini::encode(Ask { model, id: "p/m", request: &request, images: &images, provider_schema: None });
         let at = |turn: usize, part: usize| body["contents"][turn]["parts"][part].get("thoughtSignature").cloned();
         [at(1, 0), at(1, 1), at(3, 0), at(3, 1)]
     };
@@ -127,6 +128,92 @@ fn thoughts_in_the_text_are_no_answer() {
         assert_eq!(text(kind), "{\"a\": 2}");
     }
     assert!(text(ProviderKind::OpenAiChat).starts_with("<think>"), "this service has them apart");
+}
+
+/// What is read of an answer, sent back by the model `id` to itself or to another one.
+fn sent_back(kind: ProviderKind, body: &Value, to: &str) -> Value {
+    let decoded = decode(kind, body, &Request::default()).expect("an answer");
+    let mut parts = vec![Part::Text(decoded.text)];
+    parts.extend(decoded.tool_calls.into_iter().map(|call| Part::ToolCall {
+        id: call.id,
+        name: call.name,
+        arguments: call.arguments,
+    }));
+    let json = decoded.reasoning.expect("thoughts").to_string().into();
+    parts.insert(0, Part::Reasoning(Reasoning { model: "p/m".into(), json }));
+    let messages = vec![Message::user("hi"), Message { role: Role::Assistant, parts }];
+    let request = Request { messages, ..Request::default() };
+    let images = Images::default();
+    let ask = Ask { model: "m", id: to, request: &request, images: &images, provider_schema: None };
+    match kind {
+        ProviderKind::Anthropic => anthropic::encode(ask)["messages"][1]["content"].take(),
+        ProviderKind::OpenAi => openai_responses::encode(ask)["input"].take(),
+        ProviderKind::Gemini => gemini::encode(ask)["contents"][1]["parts"].take(),
+        _ => openai_chat::encode(ask, openai_chat::Flavor::Compatible)["messages"][1].take(),
+    }
+}
+
+/// Services want the thoughts of a model back in their place, unchanged, and only from the model that had them.
+#[test]
+fn thoughts_go_back_in_their_place_to_the_model_that_had_them() {
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let thinking = |n: u32| json!({"type": "thinking", "thinking": format!("hm {n}"), "signature": "S"});
+    let tool = json!({"type": "tool_use", "id": "a", "name": "f", "input": {}});
+    let sealed = json!({"type": "redacted_thinking", "data": "D"});
+    let content = json!([thinking(1), text("I look"), thinking(2), tool, sealed, tool]);
+    let mut twice = content.clone();
+    twice[5]["id"] = json!("b");
+    let kind = ProviderKind::Anthropic;
+    assert_eq!(sent_back(kind, &json!({"content": twice}), "p/m"), twice);
+    assert_eq!(sent_back(kind, &json!({"content": twice}), "q/m"), json!([text("I look"), tool, twice[5]]));
+    let texts = json!([thinking(1), text("a"), thinking(2), text("b"), tool]);
+    assert_eq!(sent_back(kind, &json!({"content": texts}), "p/m"), texts);
+
+    let reasoning = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "E"});
+    let call = json!({"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"});
+    let said = json!({"type": "message", "role": "assistant", "phase": "commentary", "content": [{"type": "output_text", "text": "I look"}]});
+    let output = json!([reasoning, said, call]);
+    let input = sent_back(ProviderKind::OpenAi, &json!({"output": output}), "p/m");
+    assert_eq!(input.as_array().map(|items| &items[1..]), output.as_array().map(|items| &items[..]));
+    let input = sent_back(ProviderKind::OpenAi, &json!({"output": output}), "q/m");
+    assert_eq!((input.as_array().map(Vec::len), &input[2]), (Some(3), &call));
+
+    let details = json!([{"type": "reasoning.encrypted", "data": "D", "index": 0}]);
+    let extra = json!({"google": {"thought_signature": "S"}});
+    let call =
+        json!({"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}, "extra_content": extra});
+    for (name, thought) in
+        [("reasoning_content", json!("hm")), ("reasoning", json!("hm")), ("reasoning_details", details)]
+    {
+        let message =
+            json!({"role": "assistant", "content": "<think>a</think>\nI look", "tool_calls": [call], name: thought});
+        let body = json!({"choices": [{"message": message}]});
+        assert_eq!(sent_back(ProviderKind::OpenAiCompatible, &body, "p/m"), message);
+        let other = sent_back(ProviderKind::OpenAiCompatible, &body, "q/m");
+        assert_eq!((other.get(name), &other["content"]), (None, &json!("I look")));
+        assert_eq!(other["tool_calls"][0].get("extra_content"), None);
+    }
+
+    let parts = json!([
+        {"text": "I look", "thoughtSignature": "T"}, {"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "S"},
+    ]);
+    let body = json!({"candidates": [{"content": {"parts": parts}}]});
+    assert_eq!(sent_back(ProviderKind::Gemini, &body, "p/m"), parts);
+    let other = sent_back(ProviderKind::Gemini, &body, "q/m");
+    assert!(!other.to_string().contains("thoughtSignature"), "{other}");
+}
+
+/// Thoughts without a seal or a signature are of no use to the service that wrote them.
+#[test]
+fn thoughts_that_no_service_takes_back_are_not_kept() {
+    let thinking = json!({"content": [{"type": "thinking", "thinking": "cut"}], "stop_reason": "max_tokens"});
+    let reasoning = json!({"output": [{"type": "reasoning", "id": "rs_1", "summary": []}]});
+    let chat = json!({"choices": [{"message": {"content": "a", "reasoning_content": null, "reasoning_details": []}}]});
+    for (kind, body) in
+        [(ProviderKind::Anthropic, thinking), (ProviderKind::OpenAi, reasoning), (ProviderKind::OpenAiChat, chat)]
+    {
+        assert_eq!(decode(kind, &body, &Request::default()).map(|found| found.reasoning), Ok(None), "{kind}");
+    }
 }
 
 /// A call without a name is no call, and an answer without it is not the answer.

@@ -86,8 +86,8 @@ async fn keys_never_show_in_answers() {
     let models = models(vec![provider(kind, &server.url())]);
     let answer = models.call(&ask("hi")).await.expect("an answer");
     assert_eq!(answer.text, "key is ***");
-    let call = |arguments: &str| ToolCall { id: "***".into(), name: "***".into(), arguments: arguments.into() };
-    assert_eq!(answer.tool_calls, [call(r#"{"a":"***"}"#), call(r#"{"a": "***"}"#)]);
+    let call = |id: &str, arguments: &str| ToolCall { id: id.into(), name: "***".into(), arguments: arguments.into() };
+    assert_eq!(answer.tool_calls, [call("***", r#"{"a":"***"}"#), call("call_0", r#"{"a": "***"}"#)]);
     let declined = models.call(&ask("hi")).await.expect("an answer");
     assert_eq!(declined.stop, Stop::Refusal("not to ***".to_owned()));
 }

@@ -10,6 +10,7 @@ mod local;
 mod loopback;
 mod native;
 mod providers;
+mod reasoning;
 mod recorded;
 mod server;
 mod setup;

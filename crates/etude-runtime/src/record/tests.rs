@@ -1,5 +1,5 @@
 use etude_core::machine::Limits;
-use etude_core::model::{CallFailure, CallFailureKind, ModelResponse, Stop, Tool, ToolCall, Usage};
+use etude_core::model::{CallFailure, CallFailureKind, ModelResponse, Reasoning, Stop, Tool, ToolCall, Usage};
 use etude_core::outcome::{Conditions, Exit, ProcessEnd, Stderr, Warmth};
 use etude_core::tool::{AvailableTool, ToolList, ToolReply, ToolResult};
 
@@ -33,6 +33,7 @@ fn every_outcome(blobs: &FileBlobs) -> Vec<Outcome> {
                 cost_usd: Some(0.5),
             },
             model: "p/m".to_owned(),
+            reasoning: Some(Reasoning { model: "p/m".to_owned(), json: r#"{"n":1.0}"#.into() }),
             transport_failures: vec!["429".to_owned()],
         }))
     };

@@ -2,10 +2,14 @@
 
 mod tools;
 
+use std::sync::Arc;
+
 use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_core::effect::Effect;
-use etude_core::model::{CallFailure, CallFailureKind, ModelResponse, Part, Request, Role, Stop, ToolCall, Usage};
+use etude_core::model::{
+    CallFailure, CallFailureKind, ModelResponse, Part, Reasoning, Request, Role, Stop, ToolCall, Usage,
+};
 use etude_core::outcome::{Completed, Conditions, Decision, Exit, Outcome, ProcessEnd, Stderr, Stdout, Warmth};
 use etude_core::tree::{self, TreeError};
 use serde::{Deserialize, Serialize};
@@ -134,8 +138,17 @@ struct ResponseBody {
     refusal: Option<String>,
     usage: UsageBody,
     model: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reasoning: Option<ReasoningBody>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     transport_failures: Vec<String>,
+}
+
+/// What a model thought, as its provider wrote it.
+#[derive(Serialize, Deserialize)]
+struct ReasoningBody {
+    model: String,
+    thought: Box<RawValue>,
 }
 
 /// What a model was asked.
@@ -411,6 +424,10 @@ impl ResponseBody {
                 cost_usd: answer.usage.cost_usd,
             },
             model: answer.model.clone(),
+            reasoning: answer.reasoning.as_ref().and_then(|reasoning| {
+                let thought = RawValue::from_string(reasoning.json.to_string()).ok()?;
+                Some(ReasoningBody { model: reasoning.model.clone(), thought })
+            }),
             transport_failures: answer.transport_failures.clone(),
         }
     }
@@ -437,6 +454,7 @@ impl ResponseBody {
                 cost_usd: self.usage.cost_usd,
             },
             model: self.model,
+            reasoning: self.reasoning.map(|body| Reasoning { model: body.model, json: Arc::from(body.thought.get()) }),
             transport_failures: self.transport_failures,
         })
     }
@@ -449,6 +467,8 @@ impl AskedBody {
             Part::Image { path } => format!("[image {path}]"),
             Part::ToolCall { id, name, arguments } => format!("[call {id}: {name}({arguments})]"),
             Part::ToolResult { id, content } => format!("[result of {id}: {content}]"),
+            // It is in the record of the answer that it came with.
+            Part::Reasoning(_) => String::new(),
         };
         let role = |role: Role| match role {
             Role::User => "user",

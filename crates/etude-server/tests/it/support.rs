@@ -154,6 +154,7 @@ impl ModelPort for Scripted {
             stop,
             usage,
             model: "demo/small".to_owned(),
+            reasoning: None,
             transport_failures: Vec::new(),
         };
         Box::pin(std::future::ready(Ok(response)))

@@ -386,6 +386,7 @@ impl Walk {
             stop: Stop::End,
             usage: Usage { calls: 1, ..Usage::default() },
             model: "scripted/one".to_owned(),
+            reasoning: None,
             transport_failures: Vec::new(),
         }))
     }

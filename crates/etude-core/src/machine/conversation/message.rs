@@ -19,7 +19,7 @@ pub(super) fn text_of(message: &Message) -> String {
 
 /// An answer as a message of the conversation.
 pub(super) fn assistant_message(answer: &ModelResponse) -> Message {
-    let mut parts = Vec::new();
+    let mut parts: Vec<Part> = answer.reasoning.iter().cloned().map(Part::Reasoning).collect();
     if !answer.text.trim().is_empty() {
         parts.push(Part::Text(answer.text.trim_end().to_owned()));
     } else if answer.tool_calls.is_empty() {
@@ -84,4 +84,29 @@ pub(super) fn payload(arguments: &str) -> Result<(Json, Value), String> {
     let json = Json::parse(text).map_err(|e| e.to_string())?;
     let value = tree::of_answer(text).map_err(|e| e.to_string())?;
     Ok((json, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Reasoning, Stop, Usage};
+
+    /// What a model thought goes back to it before what it said.
+    #[test]
+    fn thoughts_stand_before_what_was_said() {
+        let reasoning = Reasoning { model: "p/m".to_owned(), json: "[]".into() };
+        let mut answer = ModelResponse {
+            text: "a ".to_owned(),
+            tool_calls: Vec::new(),
+            stop: Stop::End,
+            usage: Usage::default(),
+            model: "p/m".to_owned(),
+            reasoning: Some(reasoning.clone()),
+            transport_failures: Vec::new(),
+        };
+        let said = Part::Text("a".to_owned());
+        assert_eq!(assistant_message(&answer).parts, [Part::Reasoning(reasoning), said.clone()]);
+        answer.reasoning = None;
+        assert_eq!(assistant_message(&answer).parts, [said]);
+    }
 }

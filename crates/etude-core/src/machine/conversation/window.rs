@@ -95,6 +95,7 @@ impl Window {
             Part::ToolCall { name, arguments, .. } => name.len() + arguments.len() + 16,
             Part::ToolResult { content, .. } if self.left_out.contains(&(at, n)) => stub(content).len(),
             Part::ToolResult { content, .. } => content.len() + 16,
+            Part::Reasoning(reasoning) => reasoning.json.len(),
         };
         message.parts.iter().enumerate().map(part).sum::<usize>() as u64
     }

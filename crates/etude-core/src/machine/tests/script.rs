@@ -159,6 +159,7 @@ fn answer(text: &str, stop: Stop, input_tokens: u64, output_tokens: u64, cost_us
         stop,
         usage,
         model,
+        reasoning: None,
         transport_failures: Vec::new(),
     }))
 }

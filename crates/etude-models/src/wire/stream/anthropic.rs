@@ -19,6 +19,7 @@ pub(super) struct Message {
 struct Block {
     block: Value,
     text: String,
+    signature: String,
     /// Arguments of a tool call, as they come.
     input: String,
 }
@@ -31,9 +32,13 @@ impl Assembler for Message {
             "content_block_start" => {
                 self.room.block()?;
                 self.room.value(&data["content_block"])?;
-                let text = text_at(&data, "/content_block/text").unwrap_or_default().to_owned();
+                let begun = |name: &str| text_at(&data, name).unwrap_or_default().to_owned();
+                let mut text = begun("/content_block/text");
                 emit(&text);
-                self.blocks.insert(index, Block { block: data["content_block"].clone(), text, input: String::new() });
+                text.push_str(&begun("/content_block/thinking"));
+                let signature = begun("/content_block/signature");
+                let block = data["content_block"].clone();
+                self.blocks.insert(index, Block { block, text, signature, input: String::new() });
             }
             "content_block_delta" => {
                 if !self.blocks.contains_key(&index) {
@@ -46,6 +51,16 @@ impl Assembler for Message {
                         emit(text);
                         self.room.text(text)?;
                         block.text.push_str(text);
+                    }
+                    Some("thinking_delta") => {
+                        let thought = text_at(&data, "/delta/thinking").unwrap_or_default();
+                        self.room.text(thought)?;
+                        block.text.push_str(thought);
+                    }
+                    Some("signature_delta") => {
+                        let signature = text_at(&data, "/delta/signature").unwrap_or_default();
+                        self.room.text(signature)?;
+                        block.signature.push_str(signature);
                     }
                     Some("input_json_delta") => {
                         let input = text_at(&data, "/delta/partial_json").unwrap_or_default();
@@ -80,6 +95,10 @@ impl Block {
         let mut block = if self.block.is_object() { self.block } else { json!({ "type": "text" }) };
         match text_at(&block, "/type") {
             Some("text") => block["text"] = Value::from(self.text),
+            Some("thinking") => {
+                block["thinking"] = Value::from(self.text);
+                block["signature"] = Value::from(self.signature);
+            }
             // What was cut off inside its arguments has them as they came, as a text.
             Some("tool_use") if !self.input.trim().is_empty() => {
                 block["input"] = tree::of_answer(&self.input).unwrap_or(Value::String(self.input));

@@ -1,8 +1,10 @@
 //! Chat Completions: each event adds to the only message, and the last one has the usage.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
-use super::super::openai_chat::{content_text, failure_of};
+use super::super::openai_chat::{THOUGHTS, content_text, failure_of};
 use super::super::thoughts::Filter;
 use super::super::{DecodeError, array_at, text_at, value_at};
 use super::{Assembler, Emit, Room, lay_over};
@@ -15,6 +17,9 @@ pub(super) struct Completion {
     content: String,
     refusal: String,
     calls: Vec<Call>,
+    /// What the model thought, by the members that have it as a text.
+    thoughts: BTreeMap<&'static str, String>,
+    details: Vec<Value>,
     finish_reason: Option<Value>,
     usage: Value,
     room: Room,
@@ -26,6 +31,7 @@ struct Call {
     id: String,
     name: String,
     arguments: Option<String>,
+    extra: Value,
 }
 
 impl Assembler for Completion {
@@ -54,6 +60,7 @@ impl Assembler for Completion {
             let refusal = text_at(delta, "/refusal").unwrap_or_default();
             self.room.text(refusal)?;
             self.refusal.push_str(refusal);
+            self.take_thoughts(delta)?;
             for call in array_at(delta, "tool_calls") {
                 self.take_call(call)?;
             }
@@ -77,6 +84,12 @@ impl Assembler for Completion {
         }
         let calls: Vec<Value> = self.calls.into_iter().map(Call::finish).collect();
         let mut message = json!({ "role": "assistant", "content": self.content, "tool_calls": calls });
+        for (name, thought) in self.thoughts {
+            message[name] = Value::from(thought);
+        }
+        if !self.details.is_empty() {
+            message["reasoning_details"] = Value::Array(self.details);
+        }
         if !self.refusal.is_empty() {
             message["refusal"] = Value::from(self.refusal);
         }
@@ -89,6 +102,35 @@ impl Completion {
     /// One that shows no thoughts that are written into the text.
     pub(super) fn without_thoughts() -> Self {
         Self { filter: Some(Filter::default()), ..Self::default() }
+    }
+
+    fn take_thoughts(&mut self, delta: &Value) -> Result<(), DecodeError> {
+        for name in THOUGHTS {
+            if let Some(text) = delta.get(name).and_then(Value::as_str) {
+                self.room.text(text)?;
+                self.thoughts.entry(name).or_default().push_str(text);
+            }
+        }
+        for detail in array_at(delta, "reasoning_details") {
+            self.room.value(detail)?;
+            // Texts grow from piece to piece; what is sealed comes whole.
+            let is_same = |last: &&mut Value| last["type"] == detail["type"] && last["index"] == detail["index"];
+            let grows = ["text", "summary"].into_iter().find(|name| detail[*name].is_string());
+            match (grows, self.details.last_mut().filter(is_same)) {
+                (Some(name), Some(last)) => {
+                    let text = [&last[name], &detail[name]].map(|text| text.as_str().unwrap_or_default()).concat();
+                    for (key, value) in detail.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
+                        last[key] = value.clone();
+                    }
+                    last[name] = Value::from(text);
+                }
+                _ => {
+                    self.room.block()?;
+                    self.details.push(detail.clone());
+                }
+            }
+        }
+        Ok(())
     }
 
     /// A piece of a tool call. Servers number calls, name them by an id, or both; some number all of them alike, some
@@ -121,6 +163,7 @@ impl Completion {
         if call.name.is_empty() {
             name.clone_into(&mut call.name);
         }
+        lay_over(&mut call.extra, &piece["extra_content"], &mut self.room)?;
         match value_at(piece, "/function/arguments") {
             Some(Value::String(text)) => {
                 self.room.text(text)?;
@@ -138,6 +181,9 @@ impl Call {
         let mut call = json!({ "type": "function", "function": {} });
         if let Some(arguments) = self.arguments {
             call["function"]["arguments"] = Value::from(arguments);
+        }
+        if !self.extra.is_null() {
+            call["extra_content"] = self.extra;
         }
         if !self.id.is_empty() {
             call["id"] = Value::from(self.id);

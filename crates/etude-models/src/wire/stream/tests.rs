@@ -118,6 +118,32 @@ fn thoughts_in_the_text_are_not_shown() {
     assert_eq!(read(ProviderKind::OpenAiChat, &[stream.as_bytes()]).1, "<think>4?</think>\n5");
 }
 
+/// What a model thinks comes in pieces beside its text, and is put together as a whole answer has it.
+#[test]
+fn thoughts_are_put_together() {
+    let detail = |more: Value| {
+        let mut detail = json!({"type": "reasoning.text", "index": 0});
+        for (name, value) in more.as_object().expect("an object") {
+            detail[name] = value.clone();
+        }
+        detail
+    };
+    let deltas = [
+        json!({"reasoning_content": "h", "reasoning_details": [detail(json!({"text": "h"}))]}),
+        json!({"reasoning_content": "m", "reasoning_details": [detail(json!({"text": "m", "signature": "S"}))]}),
+        json!({"reasoning_details": [{"type": "reasoning.encrypted", "data": "D", "index": 1}]}),
+        json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}, "extra_content": {"x": 1}}]}),
+    ];
+    let events = deltas.map(|delta| format!("data: {}\n\n", json!({"choices": [{"delta": delta}]})));
+    let decoded = assembled(ProviderKind::OpenAiChat, &format!("{}data: [DONE]\n\n", events.concat()));
+    let details = json!([
+        {"type": "reasoning.text", "index": 0, "text": "hm", "signature": "S"},
+        {"type": "reasoning.encrypted", "data": "D", "index": 1},
+    ]);
+    let expected = json!({"reasoning_content": "hm", "reasoning_details": details, "calls": [{"x": 1}]});
+    assert_eq!(decoded.reasoning, Some(expected));
+}
+
 /// What comes after the end of an answer can be cut off anywhere: the answer is there. An empty reason ends none.
 #[test]
 fn an_answer_that_has_ended_needs_no_end_of_its_stream() {

@@ -27,6 +27,7 @@ impl ModelPort for Ten {
             stop: End::End,
             usage: Usage { calls: 1, input_tokens: 10, ..Usage::default() },
             model: "m".to_owned(),
+            reasoning: None,
             transport_failures: Vec::new(),
         };
         Box::pin(std::future::ready(Ok(response)))

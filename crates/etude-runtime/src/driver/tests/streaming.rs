@@ -19,6 +19,7 @@ impl ModelPort for Speaker {
             stop: End::End,
             usage: Usage::default(),
             model: "p/m".to_owned(),
+            reasoning: None,
             transport_failures: Vec::new(),
         };
         Box::pin(std::future::ready(Ok(answer)))

@@ -194,6 +194,7 @@ fn chat() -> Sample {
         whole: json!({
             "choices": [{"index": 0, "finish_reason": "tool_calls", "message": {
                 "role": "assistant", "content": "I look: 📦", "refusal": null,
+                "reasoning_content": "not to be told",
                 "tool_calls": [
                     {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{\"at\": \"x\"}"}},
                     {"id": "call_2", "type": "function", "function": {"name": "now", "arguments": "{}"}},
