@@ -210,42 +210,6 @@ impl Hosted {
         self.unstructured.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Sends one request, and again without what its model turns out not to take.
-    async fn send(
-        &self,
-        model: &str,
-        call: Call<'_>,
-        provider_schema: Option<&ProviderSchema>,
-    ) -> Result<(Decoded, Vec<String>), Failed> {
-        let known = self.conceded().get(model).cloned().unwrap_or_default();
-        let mut conceded = known.clone();
-        let mut earlier = Vec::new();
-        loop {
-            let mut body = self.encode(model, call, provider_schema);
-            conceded.iter().for_each(|concession| concession.apply(&mut body));
-            match self.send_body(model, call, &body).await {
-                Ok((decoded, later)) => {
-                    if conceded != known {
-                        self.conceded().entry(model.to_owned()).or_default().extend(conceded);
-                    }
-                    return Ok((decoded, [earlier, later].concat()));
-                }
-                Err(mut failed) => {
-                    let concession = Concession::asked_by(&failed, self.kind, &body);
-                    earlier.append(&mut failed.earlier);
-                    match concession.filter(|concession| conceded.insert(*concession)) {
-                        Some(concession) => earlier.push(concession.note(&failed)),
-                        None => return Err(Failed { earlier, ..failed }),
-                    }
-                }
-            }
-        }
-    }
-
-    fn conceded(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, BTreeSet<Concession>>> {
-        self.conceded.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
     fn encode(&self, model: &str, call: Call<'_>, provider_schema: Option<&ProviderSchema>) -> Value {
         let id = format!("{}/{model}", self.name);
         let ask = Ask { model, id: &id, request: call.request, images: call.images, provider_schema };

@@ -3,10 +3,16 @@
 //! Which members a model takes is known from its refusals alone: services rename and withdraw them from model to model, and
 //! other servers speak the API of their time. A refusal that is about the value and not the member stays a refusal.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{MutexGuard, PoisonError};
+
 use serde_json::Value;
 
+use super::{Call, Hosted};
+use crate::dialect::ProviderSchema;
 use crate::kind::ProviderKind;
 use crate::transport::{Failed, FailedAs};
+use crate::wire::Decoded;
 use crate::wire::openai_chat::THOUGHTS;
 
 /// A change to the body of a request.
@@ -69,14 +75,20 @@ impl Concession {
                 let sent = body.get("max_output_tokens").and_then(Value::as_u64);
                 message.contains("max_output_tokens") && sent.is_some_and(|sent| sent < LEAST_OUTPUT_TOKENS)
             }
-            Sealed => body.get("include").is_some() && (message.contains("include") || message.contains("encrypted")),
+            Sealed => {
+                let is_sent = body.get("include").is_some() || items(body).any(|item| item["type"] == "reasoning");
+                is_sent && (message.contains("encrypted") || message.contains("include") && says(UNKNOWN))
+            }
             NoThoughts => {
                 let wanted = message.contains("reasoning_content") && says(&["passed back", "missing"]);
                 wanted && answers(body).any(|answer| answer.get("reasoning_content").is_none())
             }
             Thoughts => {
                 let is_sent = |name: &str| answers(body).any(|answer| answer.get(name).is_some());
-                says(UNKNOWN) && THOUGHTS.iter().any(|name| message.contains(name) && is_sent(name))
+                let is_refused = says(UNKNOWN) && THOUGHTS.iter().any(|name| message.contains(name) && is_sent(name));
+                // A signature may be one of another account, or of a service behind the same address.
+                let is_unknown = message.contains("thinking") && says(&["signature", "modified"]);
+                is_refused || is_unknown && answers(body).any(has_blocks)
             }
         }
     }
@@ -105,6 +117,9 @@ impl Concession {
             }
             Sealed => {
                 members.shift_remove("include");
+                if let Some(Value::Array(items)) = members.get_mut("input") {
+                    items.retain(|item| item["type"] != "reasoning");
+                }
             }
             NoThoughts | Thoughts => {
                 let messages = members.get_mut("messages").and_then(Value::as_array_mut).into_iter().flatten();
@@ -114,6 +129,9 @@ impl Concession {
                     if self == NoThoughts {
                         answer.entry("reasoning_content").or_insert_with(|| "".into());
                     } else {
+                        if let Some(Value::Array(blocks)) = answer.get_mut("content") {
+                            blocks.retain(|block| !is_thought(block));
+                        }
                         THOUGHTS.iter().for_each(|name| drop(answer.shift_remove(*name)));
                     }
                 }
@@ -135,7 +153,58 @@ impl Concession {
     }
 }
 
-/// The messages of a chat that are the model's.
+impl Hosted {
+    /// Sends one request, and again without what its model turns out not to take.
+    pub(super) async fn send(
+        &self,
+        model: &str,
+        call: Call<'_>,
+        provider_schema: Option<&ProviderSchema>,
+    ) -> Result<(Decoded, Vec<String>), Failed> {
+        let known = self.conceded().get(model).cloned().unwrap_or_default();
+        let mut conceded = known.clone();
+        let mut earlier = Vec::new();
+        loop {
+            let mut body = self.encode(model, call, provider_schema);
+            conceded.iter().for_each(|concession| concession.apply(&mut body));
+            match self.send_body(model, call, &body).await {
+                Ok((decoded, later)) => {
+                    if conceded != known {
+                        self.conceded().entry(model.to_owned()).or_default().extend(conceded);
+                    }
+                    return Ok((decoded, [earlier, later].concat()));
+                }
+                Err(mut failed) => {
+                    let concession = Concession::asked_by(&failed, self.kind, &body);
+                    earlier.append(&mut failed.earlier);
+                    match concession.filter(|concession| conceded.insert(*concession)) {
+                        Some(concession) => earlier.push(concession.note(&failed)),
+                        None => return Err(Failed { earlier, ..failed }),
+                    }
+                }
+            }
+        }
+    }
+
+    fn conceded(&self) -> MutexGuard<'_, BTreeMap<String, BTreeSet<Concession>>> {
+        self.conceded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The items of a conversation with the Responses API.
+fn items(body: &Value) -> impl Iterator<Item = &Value> {
+    body.get("input").and_then(Value::as_array).into_iter().flatten()
+}
+
+fn has_blocks(answer: &Value) -> bool {
+    answer.get("content").and_then(Value::as_array).is_some_and(|blocks| blocks.iter().any(is_thought))
+}
+
+fn is_thought(block: &Value) -> bool {
+    block["type"] == "thinking" || block["type"] == "redacted_thinking"
+}
+
+/// The messages of a conversation that are the model's.
 fn answers(body: &Value) -> impl Iterator<Item = &Value> {
     let messages = body.get("messages").and_then(Value::as_array).into_iter().flatten();
     messages.filter(|message| message["role"] == "assistant")
@@ -218,7 +287,14 @@ mod tests {
             assert_eq!(asked(400, message, CHAT, &said("content")), Some(NoThoughts), "{message}");
         }
         let sealed = "Encrypted content is not supported with this model.";
-        assert_eq!(asked(400, sealed, ProviderKind::OpenAi, &json!({"include": []})), Some(Sealed));
+        for sent in [json!({"include": []}), json!({"input": [{"type": "reasoning"}]})] {
+            assert_eq!(asked(400, sealed, ProviderKind::OpenAi, &sent), Some(Sealed));
+        }
+        assert_eq!(asked(400, "must include a word", ProviderKind::OpenAi, &json!({"include": []})), None);
+        let signed = json!({"messages": [{"role": "assistant", "content": [{"type": "thinking"}]}]});
+        let invalid = "messages.1.content.0: Invalid `signature` in `thinking` block";
+        assert_eq!(asked(400, invalid, ProviderKind::Anthropic, &signed), Some(Thoughts));
+        assert_eq!(asked(400, invalid, ProviderKind::Anthropic, &json!({"messages": []})), None);
     }
 
     #[test]
@@ -229,7 +305,16 @@ mod tests {
             (LimitName, json!({"max_tokens": 9}), json!({"max_completion_tokens": 9})),
             (LimitName, json!({"max_completion_tokens": 9}), json!({"max_tokens": 9})),
             (LeastLimit, json!({"max_output_tokens": 8}), json!({"max_output_tokens": 16})),
-            (Sealed, json!({"include": []}), json!({})),
+            (
+                Sealed,
+                json!({"include": [], "input": [{"type": "reasoning"}, {"type": "message"}]}),
+                json!({"input": [{"type": "message"}]}),
+            ),
+            (
+                Thoughts,
+                json!({"messages": [{"role": "assistant", "content": [{"type": "thinking"}, {"type": "tool_use"}]}]}),
+                json!({"messages": [{"role": "assistant", "content": [{"type": "tool_use"}]}]}),
+            ),
             (
                 Thoughts,
                 json!({"messages": [{"role": "assistant", "reasoning": "hm", "content": "a"}]}),

@@ -285,6 +285,20 @@ fn a_text_that_fits_the_schema_is_the_answer() {
     assert_eq!(output(r#"{"type": "string"}"#, r#""two""#).as_deref(), Some(r#""two""#));
 }
 
+/// X-3: of several values in a text the last that fits is taken; a run that an earlier interpreter began goes on with the
+/// longest.
+#[test]
+fn a_draft_in_a_text_is_not_the_answer() {
+    let mut case = pipeline([skill("x", "go").schema(N)]);
+    let script = r#"p/x/turn1 answer Maybe {"n": 1, "note": "a first draft"}, but no: {"n": 2}"#;
+    for (abi, expected) in [(crate::machine::ABI, r#"{"n": 2}"#), (7, r#"{"n": 1, "note": "a first draft"}"#)] {
+        case.start.abi = abi;
+        let world = play(&case, script);
+        let result = world.machine.result().expect("a result");
+        assert_eq!(result.output.as_ref().and_then(|output| output.inline()), Some(expected));
+    }
+}
+
 /// X-3: after a text that does not fit, the model must call the answer tool; three misfits in a row end the agent.
 #[test]
 fn a_text_that_does_not_fit_forces_the_call_of_the_answer_tool() {
