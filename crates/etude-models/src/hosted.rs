@@ -335,14 +335,9 @@ fn secret_value(settings: &ProviderSettings, header: &str, value: &str) -> Resul
     Ok(value)
 }
 
-/// A provider without a key cannot be called, unless its kind needs none or other headers stand in for it. Where the
-/// configuration says which variable holds the key, one is needed whatever the kind.
 fn key_missing(settings: &ProviderSettings) -> Option<String> {
-    let hint = settings.key_hint.as_deref().or(settings.kind.key_variable())?;
-    let absent = settings.api_key.as_ref().is_none_or(|key| key.expose().trim().is_empty());
-    (absent && settings.headers.is_empty()).then(|| {
-        format!("provider `{}` has no key; set `{hint}` or `providers.{}.api_key`", settings.name, settings.name)
-    })
+    let remedy = settings.key_remedy()?;
+    Some(format!("provider `{}` has no key; {remedy}", settings.name))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use etude_core::service_url::ServiceUrl;
 use etude_core::tool::ToolCalling;
 
 etude_core::words! {
@@ -82,6 +83,22 @@ impl ProviderKind {
         }
     }
 
+    /// The variable that customarily holds the key, where its value may go to a provider at `url` with these `headers`: to
+    /// the host of the kind, and to this machine if no header is a key. Another host gets it if the configuration names it
+    /// there: the key of one company is no business of another.
+    pub fn customary_key<'a>(
+        self,
+        url: Option<&ServiceUrl>,
+        headers: impl IntoIterator<Item = &'a str>,
+    ) -> Option<&'static str> {
+        let variable = self.key_variable()?;
+        let Some(url) = url else { return Some(variable) };
+        let origin = url.origin()?;
+        let is_own = self.default_base_url().and_then(|own| ServiceUrl::new(own).origin()).as_ref() == Some(&origin);
+        let has_key = headers.into_iter().any(is_key_header);
+        (is_own || origin.is_loopback() && !has_key).then_some(variable)
+    }
+
     /// Whether calls go over HTTP.
     pub(crate) const fn is_http(self) -> bool {
         !matches!(self, Self::Command | Self::Local | Self::Recorded)
@@ -92,6 +109,12 @@ impl fmt::Display for ProviderKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())
     }
+}
+
+/// Whether the header `name` looks like one that holds a key, such as `api-key` or `Authorization`.
+fn is_key_header(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["auth", "key", "token"].iter().any(|word| name.contains(word))
 }
 
 /// The words of all kinds, for messages and schemas.
@@ -109,5 +132,32 @@ mod tests {
             assert_eq!(ProviderKind::from_word(kind.word()), Some(kind));
         }
         assert_eq!(ProviderKind::from_word("claude"), None);
+    }
+
+    /// SECURITY.md: the customary key of a kind goes to no host of others unasked.
+    #[test]
+    fn a_customary_key_stays_with_the_host_of_its_kind() {
+        let taken = |url: Option<&str>, headers: &[&str]| {
+            let url = url.map(ServiceUrl::from);
+            ProviderKind::OpenAiChat.customary_key(url.as_ref(), headers.iter().copied()).is_some()
+        };
+        for (url, headers) in [
+            (None, &[][..]),
+            (Some("https://api.openai.com/v1"), &[]),
+            (Some("https://api.openai.com:443/v1/chat"), &["X-Title"]),
+            (Some("http://127.0.0.1:8000/v1"), &["X-Team"]),
+        ] {
+            assert!(taken(url, headers), "{url:?} {headers:?}");
+        }
+        for (url, headers) in [
+            (Some("https://name.openai.azure.com/openai/v1"), &["api-key"][..]),
+            (Some("https://name.openai.azure.com/openai/v1"), &[]),
+            (Some("http://api.openai.com/v1"), &[]),
+            (Some("http://127.0.0.1:8000/v1"), &["Authorization"]),
+            (Some("no URL"), &[]),
+        ] {
+            assert!(!taken(url, headers), "{url:?} {headers:?}");
+        }
+        assert_eq!(ProviderKind::OpenAiCompatible.customary_key(None, []), None);
     }
 }

@@ -242,6 +242,24 @@ impl ProviderSettings {
         Ok(())
     }
 
+    /// How to give it the key that it lacks; `None` if it lacks none. A provider without a key cannot be called, unless its
+    /// kind needs none or other headers stand in for it. Where the configuration says which variable holds the key, one is
+    /// needed whatever the kind.
+    pub fn key_remedy(&self) -> Option<String> {
+        let variable = self.key_hint.as_deref().or(self.kind.key_variable())?;
+        let is_absent = self.api_key.as_ref().is_none_or(|key| key.expose().trim().is_empty());
+        if !is_absent || !self.headers.is_empty() {
+            return None;
+        }
+        let setting = format!("providers.{}.api_key", self.name);
+        let is_sent = self.key_hint.is_some() || self.kind.customary_key(self.base_url.as_ref(), []).is_some();
+        if is_sent {
+            return Some(format!("set `{variable}` or `{setting}`"));
+        }
+        let place = self.base_url.as_ref().map(ToString::to_string).unwrap_or_default();
+        Some(format!("set `{setting}`: `{variable}` goes to {place} only as `{setting}: \"${{env:{variable}}}\"`"))
+    }
+
     /// Everything that must not show: the key, the values of further headers, and what a URL may hide.
     pub fn secrets(&self) -> Vec<Secret> {
         let mut secrets: Vec<Secret> = self.api_key.iter().cloned().collect();

@@ -63,7 +63,7 @@ impl Consent {
         for provider in config.providers.values() {
             let kind = ProviderKind::from_word(&provider.kind);
             let url = provider.base_url.as_deref().or(kind.and_then(ProviderKind::default_base_url));
-            let implied = kind.and_then(ProviderKind::key_variable).filter(|_| provider.api_key.is_none());
+            let implied = kind.filter(|_| provider.api_key.is_none()).and_then(|kind| customary(kind, provider));
             let named = variables(&texts_of_provider(provider)).into_iter();
             self.lets(url, named.chain(implied.map(str::to_owned)));
         }
@@ -103,7 +103,9 @@ impl Consent {
         let what = format!("provider `{name}`");
         let url = given.base_url.as_deref().or(kind.default_base_url());
         let sent = texts_of_provider(given);
-        let implied = kind.key_variable().filter(|_| given.api_key.is_none());
+        // Without a header in place of the key, the provider cannot do without the variable.
+        let needed = kind.key_variable().filter(|_| given.headers.is_empty());
+        let implied = customary(kind, given).or(needed).filter(|_| given.api_key.is_none());
         let wish = Wish { what: &what, file, line: given.line, url, sent: &sent, implied };
         let is_only_read = kind == ProviderKind::Recorded && given.record.is_none();
         // A host says nothing about weights, recordings and programs.
@@ -252,6 +254,12 @@ pub(crate) fn remedy(purpose: Purpose) -> String {
             "to allow it, define a provider or MCP server with this host and key in `{users}`, or pass `--config etude.yaml`"
         ),
     }
+}
+
+/// The variable whose value a provider of this configuration gets without naming it.
+fn customary(kind: ProviderKind, given: &Provider) -> Option<&'static str> {
+    let url = given.base_url.as_deref().map(|url| ServiceUrl::new(expanded(url)));
+    kind.customary_key(url.as_ref(), given.headers.keys().map(String::as_str))
 }
 
 fn texts_of_provider(provider: &Provider) -> Vec<&str> {

@@ -121,12 +121,15 @@ fn add(settings: &mut Settings, withheld_env: &mut Vec<String>, kind: ProviderKi
     settings.providers.push(provider);
 }
 
-/// Takes the key from the variable that customarily holds it.
+/// Takes the key from the variable that customarily holds it, if that may go to where the provider is.
 pub(super) fn take_key(provider: &mut ProviderSettings, withheld_env: &mut Vec<String>) {
     let Some(variable) = provider.kind.key_variable() else { return };
-    provider.key_hint = Some(variable.to_owned());
-    provider.api_key = std::env::var(variable).ok().filter(|key| !key.is_empty()).map(Secret::new);
     secrets::note(withheld_env, variable);
+    let headers = provider.headers.iter().map(|(name, _)| name.as_str());
+    if provider.kind.customary_key(provider.base_url.as_ref(), headers).is_some() {
+        provider.key_hint = Some(variable.to_owned());
+        provider.api_key = std::env::var(variable).ok().filter(|key| !key.is_empty()).map(Secret::new);
+    }
 }
 
 fn with_key() -> Option<&'static Hosted> {

@@ -83,6 +83,28 @@ fn a_key_is_sent_where_the_user_lets_it() {
     }
 }
 
+/// SECURITY.md: the key of a service goes to a host of others if the user's configuration names it there, and not because the
+/// host speaks the same API.
+#[test]
+fn a_customary_key_is_not_sent_to_another_host_unasked() {
+    let server = Server::new([Reply::says("ok")]);
+    let far = far(&server);
+    let provider = |fields: &str| format!("{{kind: openai-chat, base_url: \"{far}/v1\"{fields}}}");
+    let run = |fields: &str| {
+        let config = format!("model_mapping: {{standard: x/m}}\nproviders: {{x: {}}}\n", provider(fields));
+        app("{}").file("etude.yaml", "").user_config(&config).run_json("p")
+    };
+    run(", headers: {api-key: of-the-host}").output("ok");
+    let seen = &server.seen()[0];
+    assert_eq!((seen.header("api-key"), seen.header("authorization")), (Some("of-the-host"), None));
+    let ran = run("").exit(4);
+    let message = ran.at("/errors/0/message").to_string();
+    assert!(message.contains("`OPENAI_API_KEY` goes to http://0.0.0.0:"), "{message}");
+    assert_eq!(server.calls(), 1);
+    run(", api_key: \"${env:OPENAI_API_KEY}\"").output("ok");
+    assert_eq!(server.seen()[1].header("authorization"), Some(&*format!("Bearer {KEY}")));
+}
+
 /// cli: an app that needs no key runs at once: a server of this machine, a program, and a key that is no key of the user.
 #[test]
 fn an_app_without_keys_just_runs() {

@@ -50,11 +50,10 @@ fn keys(providers: &[ProviderSettings]) -> Vec<Finding> {
         true => format!("none of {} is set", variables.iter().copied().collect::<Vec<_>>().join(", ")),
         false => format!("{} set", set.join(", ")),
     };
-    let lacking = providers.iter().filter(|p| p.kind.key_variable().is_some() && p.api_key.is_none());
-    let lacking = lacking.map(|provider| {
-        let variable = provider.key_hint.as_deref().unwrap_or("its key");
-        Finding::new("keys", Level::Warning, format!("provider `{}` has no key", provider.name))
-            .fix(format!("set {variable}"))
+    let lacking = providers.iter().filter_map(|provider| {
+        let fix = provider.key_hint.as_ref().map(|name| format!("set {name}"));
+        let fix = fix.unwrap_or(provider.key_remedy()?);
+        Some(Finding::new("keys", Level::Warning, format!("provider `{}` has no key", provider.name)).fix(fix))
     });
     std::iter::once(Finding::ok("keys", message)).chain(lacking).collect()
 }
@@ -114,9 +113,9 @@ async fn probe(resolved: &Resolved, tier: Tier, model: &ModelId, called: Option<
     if let Some(weights) = resolved.missing(model) {
         return Err(Lack::new(format!("not downloaded ({})", weights.size()), weights.command()));
     }
-    if provider.kind.key_variable().is_some() && provider.api_key.is_none() {
-        let variable = provider.key_hint.as_deref().unwrap_or("its key");
-        return Err(Lack::new("no key", format!("set {variable}")));
+    if let Some(remedy) = provider.key_remedy() {
+        let set = provider.key_hint.as_ref().map(|name| format!("set {name}"));
+        return Err(Lack::new("no key", set.unwrap_or(remedy)));
     }
     match called {
         Some(models) => call(models, tier).await,

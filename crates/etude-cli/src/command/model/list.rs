@@ -34,8 +34,8 @@ fn lacks(resolved: &Resolved, model: &ModelId) -> Option<String> {
     let Some(provider) = provider else {
         return Some(format!("there is no provider `{}`", model.provider));
     };
-    let needs_key = provider.kind.key_variable().is_some() && provider.api_key.is_none();
-    needs_key.then(|| format!("no key: {} is not set", provider.key_hint.as_deref().unwrap_or("`api_key`")))
+    let remedy = provider.key_remedy()?;
+    Some(provider.key_hint.as_ref().map_or(format!("no key: {remedy}"), |name| format!("no key: {name} is not set")))
 }
 
 /// US dollars for a million tokens, read and written.
