@@ -12,6 +12,7 @@ mod nullable;
 mod references;
 mod reverse;
 mod rewrite;
+mod tools;
 
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ use crate::kind::ProviderKind;
 
 pub(crate) use instructions::{annotate, instruct};
 pub(crate) use reverse::Reversal;
+pub(crate) use tools::with_plain_tools;
 
 /// The subset of JSON Schema that a provider takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -212,7 +212,8 @@ impl Hosted {
 
     fn encode(&self, model: &str, call: Call<'_>, provider_schema: Option<&ProviderSchema>) -> Value {
         let id = format!("{}/{model}", self.name);
-        let ask = Ask { model, id: &id, request: call.request, images: call.images, provider_schema };
+        let request = dialect::with_plain_tools(call.request, self.kind);
+        let ask = Ask { model, id: &id, request: &request, images: call.images, provider_schema };
         match self.kind {
             ProviderKind::Anthropic => anthropic::encode(ask),
             ProviderKind::OpenAi => openai_responses::encode(ask),
