@@ -333,7 +333,9 @@ fn missed(failed: Failed, provider: ProviderKind) -> Missed {
         FailedAs::Rejected(404) if provider == ProviderKind::Local => (CallFailureKind::Environment, true),
         FailedAs::Unauthorized | FailedAs::Unreachable => (CallFailureKind::Environment, true),
         FailedAs::Exhausted => (CallFailureKind::Model, true),
-        FailedAs::Rejected(_) => (CallFailureKind::Model, false),
+        // No credit, no permission, no such model: each holds for this provider, not for the request.
+        FailedAs::Rejected(402..=404) => (CallFailureKind::Model, true),
+        FailedAs::Rejected(_) | FailedAs::Filtered => (CallFailureKind::Model, false),
     };
     Missed { kind, message: failed.message, earlier: failed.earlier, passing }
 }

@@ -5,6 +5,7 @@ mod client;
 mod exchange;
 mod follow;
 mod policy;
+mod refusal;
 
 pub(crate) use client::client_for;
 pub use client::init_tls;

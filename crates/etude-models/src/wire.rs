@@ -48,6 +48,19 @@ pub(crate) struct Decoded {
     pub(crate) tokens: TokenCount,
 }
 
+impl Decoded {
+    /// An answer that was withheld for this reason.
+    pub(crate) fn refusal(reason: String) -> Self {
+        Self {
+            text: String::new(),
+            tool_calls: Vec::new(),
+            reasoning: None,
+            stop: Stop::Refusal(reason),
+            tokens: TokenCount::default(),
+        }
+    }
+}
+
 /// Tokens of one answer, counted alike for all providers: `input` includes those read from and written to a cache,
 /// `output` includes reasoning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

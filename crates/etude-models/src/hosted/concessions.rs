@@ -174,6 +174,10 @@ impl Hosted {
                     }
                     return Ok((decoded, [earlier, later].concat()));
                 }
+                // A filter that withholds the answer with an error has refused as a model refuses.
+                Err(failed) if failed.kind == FailedAs::Filtered => {
+                    return Ok((Decoded::refusal(failed.message), [earlier, failed.earlier].concat()));
+                }
                 Err(mut failed) => {
                     let concession = Concession::asked_by(&failed, self.kind, &body);
                     earlier.append(&mut failed.earlier);

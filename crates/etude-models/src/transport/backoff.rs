@@ -9,13 +9,19 @@ use reqwest::header::{HeaderMap, HeaderName};
 
 use super::policy::TransportPolicy;
 
-/// A random part of the doubled wait: clients that failed together do not come back together.
-pub(super) fn wait(policy: &TransportPolicy, failed_tries: u32) -> Duration {
+/// How much longer a provider is left alone that is busy: limits and overloads last many seconds.
+const BUSY_FACTOR: u64 = 4;
+
+/// A random part of the doubled wait: clients that failed together do not come back together. A provider that is busy gets
+/// at least half of a longer one.
+pub(super) fn wait(policy: &TransportPolicy, failed_tries: u32, is_busy: bool) -> Duration {
     let doublings = failed_tries.saturating_sub(1).min(20);
-    let longest = policy.base_wait_ms.saturating_mul(1 << doublings).min(policy.max_wait_ms);
+    let base = policy.base_wait_ms.saturating_mul(if is_busy { BUSY_FACTOR } else { 1 });
+    let longest = base.saturating_mul(1 << doublings).min(policy.max_wait_ms);
+    let least = if is_busy { longest / 2 } else { 0 };
     // The keys of a `RandomState` differ with every instance, which is random enough for this.
     let random = RandomState::new().hash_one(failed_tries);
-    Duration::from_millis(random % (longest + 1))
+    Duration::from_millis(least + random % (longest - least + 1))
 }
 
 /// The wait that a provider asks for: `retry-after-ms`, or `retry-after` in seconds or as a date.
@@ -83,7 +89,19 @@ mod tests {
         let policy = TransportPolicy { base_wait_ms: 100, max_wait_ms: 350, ..TransportPolicy::default() };
         for (failed, longest) in [(1, 100), (2, 200), (3, 350), (60, 350)] {
             for _ in 0..50 {
-                assert!(wait(&policy, failed) <= Duration::from_millis(longest));
+                assert!(wait(&policy, failed, false) <= Duration::from_millis(longest));
+            }
+        }
+    }
+
+    /// five tries at a provider that is overloaded are spread over many seconds.
+    #[test]
+    fn a_busy_provider_is_left_alone_for_longer() {
+        let policy = TransportPolicy::default();
+        for (failed, least, longest) in [(1, 1_000, 2_000), (2, 2_000, 4_000), (4, 8_000, 16_000), (60, 30_000, 60_000)] {
+            for _ in 0..50 {
+                let wait = wait(&policy, failed, true).as_millis();
+                assert!((least..=longest).contains(&wait), "{failed}: {wait}");
             }
         }
     }

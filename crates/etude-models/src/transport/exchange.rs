@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::client::{client_at, client_for};
 use super::follow::StreamSink;
 use super::policy::TransportPolicy;
+use super::refusal::Refusal;
 use super::{backoff, policy::DEFAULT_TIMEOUT_MS};
 use crate::delta_sink::DeltaSink;
 use crate::local::LocalServer;
@@ -58,6 +59,8 @@ pub(crate) struct Failed {
 pub(crate) enum FailedAs {
     /// The provider refused the key.
     Unauthorized,
+    /// A filter of the provider withheld the answer, as the message says.
+    Filtered,
     /// The provider refused the request with this status.
     Rejected(u16),
     /// There is no way to the provider.
@@ -113,7 +116,7 @@ impl Line {
             }
             let asked = failed.asked.map(|asked| format!("; asked to wait {} ms", asked.as_millis()));
             earlier.push(format!("attempt {number} of {tries}: {}{}", failed.message, asked.unwrap_or_default()));
-            let wait = failed.asked.unwrap_or_else(|| backoff::wait(&self.policy, number));
+            let wait = failed.asked.unwrap_or_else(|| backoff::wait(&self.policy, number, failed.busy));
             number += 1;
             if let Some(delta_sink) = delta_sink {
                 delta_sink.waiting(&TransportWait {
@@ -197,7 +200,8 @@ impl Line {
     }
 
     fn refused(&self, status: StatusCode, headers: &HeaderMap, body: &[u8], place: &str) -> TransportAttempt {
-        let quoted = self.redactor.quote(&message_of(body), QUOTED_CHARS);
+        let refusal = Refusal::read(body);
+        let quoted = self.redactor.quote(&refusal.message, QUOTED_CHARS);
         let colon = if quoted.is_empty() { "" } else { ": " };
         let message = format!("status {}{colon}{quoted}", status.as_u16());
         if status.is_redirection() {
@@ -207,18 +211,22 @@ impl Line {
             );
             return TransportAttempt::last(FailedAs::Rejected(status.as_u16()), message);
         }
-        self.by_status(status.as_u16(), headers, message)
+        self.by_status(status.as_u16(), headers, &refusal, message)
     }
 
-    fn by_status(&self, status: u16, headers: &HeaderMap, message: String) -> TransportAttempt {
+    fn by_status(&self, status: u16, headers: &HeaderMap, refusal: &Refusal, message: String) -> TransportAttempt {
+        let longest = Duration::from_millis(self.policy.max_wait_ms);
         match status {
             401 => TransportAttempt::last(FailedAs::Unauthorized, message),
+            400 if refusal.is_of_key() => TransportAttempt::last(FailedAs::Unauthorized, message),
+            400 if refusal.is_filtered() => TransportAttempt::last(FailedAs::Filtered, message),
             408 | 409 | 429 | 500..=599 => TransportAttempt {
                 kind: FailedAs::Exhausted,
                 message,
                 status: Some(status),
-                again: !backoff::forbids(headers),
-                asked: backoff::asked(headers, &self.policy, Timestamp::now()),
+                again: !backoff::forbids(headers) && !refusal.is_spent(),
+                asked: backoff::asked(headers, &self.policy, Timestamp::now())
+                    .or_else(|| refusal.asked.map(|asked| asked.min(longest))),
                 busy: matches!(status, 429 | 503 | 529),
             },
             _ => TransportAttempt::last(FailedAs::Rejected(status), message),
@@ -229,7 +237,7 @@ impl Line {
         match error {
             DecodeError::Failed { status, message } => {
                 let message = format!("failure {status}: {}", self.redactor.quote(&message, QUOTED_CHARS));
-                self.by_status(status, headers, message)
+                self.by_status(status, headers, &Refusal::default(), message)
             }
             DecodeError::TooMuch(why) => {
                 TransportAttempt::last(FailedAs::Exhausted, format!("the answer is too large: {why}"))
@@ -313,20 +321,4 @@ fn root_cause(error: &dyn Error) -> String {
         cause = source;
     }
     cause.to_string()
-}
-
-/// A provider's own words, wherever its error body has them.
-fn message_of(body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(body);
-    let Ok(mut value) = tree::of_answer(body) else {
-        return text.into_owned();
-    };
-    // Gemini's errors come as an array when they come from a stream.
-    if let Some(first) = value.as_array_mut().filter(|all| !all.is_empty()) {
-        value = first.swap_remove(0);
-    }
-    let found = ["/error/message", "/message", "/detail", "/error"]
-        .iter()
-        .find_map(|pointer| value.pointer(pointer).and_then(serde_json::Value::as_str).map(ToOwned::to_owned));
-    found.unwrap_or_else(|| text.into_owned())
 }

@@ -11,7 +11,8 @@ pub(crate) const DEFAULT_TIMEOUT_MS: u64 = 600_000;
 pub struct TransportPolicy {
     /// Most tries of one call, the first included; held within 1 and 10.
     pub tries: u32,
-    /// The first wait in milliseconds; it doubles with every try, and a random part of it is waited.
+    /// The first wait in milliseconds; it doubles with every try, and a random part of it is waited. A provider that says it is
+    /// busy (429, 503, 529) is left alone for longer.
     pub base_wait_ms: u64,
     /// The longest wait in milliseconds, also when the provider asks for a longer one.
     pub max_wait_ms: u64,

@@ -171,14 +171,27 @@ pub(super) fn failure_of(body: &Value) -> Option<DecodeError> {
         return None;
     }
     let error = error.unwrap_or(&Value::Null);
-    let code = text_at(error, "/code").unwrap_or("server_error");
-    let status = match code {
-        "server_error" | "vector_store_timeout" => 500,
-        "rate_limit_exceeded" => 429,
-        _ => 400,
-    };
+    let (code, kind) = (text_at(error, "/code"), text_at(error, "/type"));
+    let status = code.and_then(status_of).or_else(|| kind.and_then(status_of)).unwrap_or(500);
     let message = text_at(error, "/message").unwrap_or("no message");
-    Some(DecodeError::Failed { status, message: format!("{code}: {message}") })
+    let name = code.or(kind.filter(|kind| *kind != "error")).unwrap_or("server_error");
+    Some(DecodeError::Failed { status, message: format!("{name}: {message}") })
+}
+
+/// The status that a code or a type of an error amounts to; `None` if it is not known.
+fn status_of(name: &str) -> Option<u16> {
+    Some(match name {
+        "rate_limit_exceeded" | "rate_limit_error" | "too_many_requests" | "slow_down" => 429,
+        "server_is_overloaded" | "service_unavailable_error" | "overloaded_error" => 503,
+        "server_error" | "vector_store_timeout" | "timeout" => 500,
+        "insufficient_quota" => 402,
+        "authentication_error" | "invalid_api_key" => 401,
+        "permission_error" => 403,
+        "model_not_found" | "not_found_error" => 404,
+        "context_length_exceeded" | "invalid_request_error" => 400,
+        _ if name.starts_with("invalid_") || name.contains("image") => 400,
+        _ => return None,
+    })
 }
 
 fn read_call(item: &Value) -> Option<ToolCall> {
@@ -187,4 +200,28 @@ fn read_call(item: &Value) -> Option<ToolCall> {
         name: text_at(item, "/name")?.to_owned(),
         arguments: written_arguments(item.get("arguments")),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// what may pass is tried again, by the code or else by the type of the error.
+    #[test]
+    fn a_failure_inside_of_an_answer_has_the_status_that_it_amounts_to() {
+        let of = |error: Value| match failure_of(&json!({ "status": "failed", "error": error })) {
+            Some(DecodeError::Failed { status, message }) => (status, message),
+            other => panic!("{other:?}"),
+        };
+        let overloaded = json!({ "type": "service_unavailable_error", "code": "server_is_overloaded", "message": "m" });
+        assert_eq!(of(overloaded), (503, "server_is_overloaded: m".to_owned()));
+        assert_eq!(of(json!({ "type": "service_unavailable_error", "code": null })).0, 503);
+        assert_eq!(of(json!({ "type": "error", "code": "slow_down" })).0, 429);
+        assert_eq!(of(json!({ "type": "error", "code": "never_heard_of" })).0, 500);
+        assert_eq!(of(json!({ "code": "insufficient_quota" })).0, 402);
+        for code in ["invalid_prompt", "context_length_exceeded", "image_too_large"] {
+            assert_eq!(of(json!({ "code": code })).0, 400, "{code}");
+        }
+        assert_eq!(of(json!({ "type": "invalid_request_error", "code": "string_above_max_length" })).0, 400);
+    }
 }

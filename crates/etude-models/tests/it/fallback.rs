@@ -36,6 +36,19 @@ async fn the_next_model_answers_when_the_first_cannot() {
     }
 }
 
+/// What holds for one provider alone, such as an unknown model, is no reason not to ask the next.
+#[tokio::test]
+async fn the_next_model_answers_where_the_first_has_no_credit_permission_or_model() {
+    for status in [402, 403, 404] {
+        let refusing = Server::new([Reply::status(status, "no")]);
+        let server = Server::new([Reply::ok(answer(KIND, "four"))]);
+        let models = models(two(provider(KIND, &refusing.url()), &server.url()));
+        let answer = models.call(&ask("hi")).await.expect("an answer");
+        assert_eq!(answer.model, "q/m");
+        assert_eq!(answer.transport_failures, [format!("`p/m`: status {status}: no")]);
+    }
+}
+
 #[tokio::test]
 async fn a_refused_request_is_not_tried_on_another_model() {
     let refusing = Server::new([Reply::status(400, "too long")]);

@@ -45,6 +45,10 @@ impl Reply {
         Self::Http { status, headers: Vec::new(), body }
     }
 
+    pub(crate) fn body(status: u16, body: Value) -> Self {
+        Self::Http { status, headers: Vec::new(), body: body.to_string() }
+    }
+
     pub(crate) fn header(mut self, name: &'static str, value: &str) -> Self {
         if let Self::Http { headers, .. } = &mut self {
             headers.push((name, value.to_owned()));

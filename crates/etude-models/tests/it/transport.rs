@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use etude_core::model::{CallFailureKind, Piece, TransportWait};
+use etude_core::model::{CallFailureKind, Piece, Stop, TransportWait};
 use etude_models::{Models, ProviderKind, TransportPolicy};
 use serde_json::json;
 
@@ -97,6 +97,48 @@ async fn the_wait_that_was_asked_for_is_kept_within_bounds() {
         "attempt 2 of 3: status 429: wait; asked to wait 2 ms",
     ];
     assert_eq!(answer.transport_failures, expected);
+}
+
+/// a wait that only the body names is kept as well.
+#[tokio::test]
+async fn a_wait_that_the_body_names_is_kept() {
+    let details = json!([{ "@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "0.003s" }]);
+    let body = json!({ "error": { "code": 429, "message": "quota", "details": details } });
+    let server = Server::new([Reply::body(429, body), Reply::ok(answer(ProviderKind::Gemini, "four"))]);
+    let answer = models(vec![provider(ProviderKind::Gemini, &server.url())]).call(&ask("hi")).await.expect("an answer");
+    assert_eq!(answer.transport_failures, ["attempt 1 of 3: status 429: quota; asked to wait 3 ms"]);
+}
+
+/// an account without credit does not recover by waiting.
+#[tokio::test]
+async fn an_account_that_has_nothing_left_is_not_asked_again() {
+    let body = json!({ "error": { "message": "no credit", "type": "insufficient_quota", "code": "insufficient_quota" } });
+    let server = Server::new([Reply::body(429, body)]);
+    let failure = models(vec![provider(KIND, &server.url())]).call(&ask("hi")).await.expect_err("it fails");
+    assert_eq!((failure.message.as_str(), server.seen().len()), ("`p/m`: status 429: no credit", 1));
+}
+
+/// cli: a refused key is the environment's fault, also where the provider calls it an invalid argument.
+#[tokio::test]
+async fn a_key_that_is_refused_with_400_is_an_environment_failure() {
+    let details = json!([{ "@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID" }]);
+    let body = json!({ "error": { "code": 400, "message": "API key not valid", "details": details } });
+    let server = Server::new([Reply::body(400, body)]);
+    let failing = models(vec![provider(ProviderKind::Gemini, &server.url())]);
+    let failure = failing.call(&ask("hi")).await.expect_err("it fails");
+    assert_eq!(failure.kind, CallFailureKind::Environment);
+    assert_eq!(failure.message, "`p/m`: status 400: API key not valid");
+}
+
+/// a refusal is reported as such, also where a filter sends it as an error.
+#[tokio::test]
+async fn a_filter_refuses_as_a_model_does() {
+    let body = json!({ "error": { "message": "filtered", "type": null, "code": "content_filter" } });
+    let server = Server::new([Reply::body(400, body)]);
+    let answer = models(vec![provider(ProviderKind::OpenAiChat, &server.url())]).call(&ask("hi")).await;
+    let answer = answer.expect("an answer");
+    assert_eq!(answer.stop, Stop::Refusal("status 400: filtered".to_owned()));
+    assert_eq!((server.seen().len(), answer.usage.calls), (1, 1));
 }
 
 /// each wait is reported with the failed attempt and the number of the next. A call that is watched and does not stream
