@@ -435,6 +435,7 @@ fn add_provider(resolved: &mut Resolved, name: &str, given: &Provider) -> Result
     provider.structured_output = given.structured_output;
     provider.timeout_ms = given.timeout_ms;
     provider.context_window = given.context_tokens;
+    provider.max_tokens = given.max_tokens;
     provider.tool_calling = given.tool_calling.as_deref().and_then(ToolCalling::from_word);
     resolved.settings.providers.push(provider);
     Ok(())
@@ -462,6 +463,7 @@ fn add_local(resolved: &mut Resolved, name: &str, given: &Provider) -> Result<()
     }
     let mut provider = local::provider(name, &given, &resolved.settings.app_dir)?;
     provider.timeout_ms = given.timeout_ms;
+    provider.max_tokens = given.max_tokens;
     resolved.settings.providers.push(provider);
     resolved.local.insert(name.to_owned(), given);
     Ok(())

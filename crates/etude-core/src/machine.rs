@@ -64,7 +64,8 @@ pub const ABI: u32 = 8;
 /// what a stage was allowed while its calls wait for another answer, fails a group with the first failure of its plan, and gives an approval
 /// that timed out no time. Version 7 rejects `none` beside other choices,
 /// and ends a run whose budget routing has exceeded. Version 8 takes the last value in an answer that fits the schema, where it
-/// took the longest. Runs of earlier ones go on as they were: see [`Start::abi`].
+/// took the longest, and ends an agent whose answers are cut off again and again, and names the limit. Runs of earlier ones go on as
+/// they were: see [`Start::abi`].
 pub fn replays(abi: u32, plan: &Plan) -> bool {
     match abi {
         4..=ABI => true,
@@ -80,6 +81,9 @@ const COUNTS_ROUTING: u32 = 7;
 
 /// The first version of the interpreter that takes the last value in an answer that fits its schema.
 pub(crate) const TAKES_LAST: u32 = 8;
+
+/// The first version of the interpreter that ends an agent whose answers are cut off again and again, and names the limit.
+const NAMES_LIMIT: u32 = 8;
 
 /// Which attempt at a run this is, and which one its scope began with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -38,6 +38,8 @@ pub(crate) struct Hosted {
     /// What to say when there is no key.
     key_missing: Option<String>,
     structured_output: Option<bool>,
+    /// Most tokens of an answer whose request names none.
+    max_tokens: Option<u32>,
     /// Models, or schemas for a model, whose structured output was refused.
     unstructured: Mutex<BTreeSet<String>>,
     /// Models whose streams were refused.
@@ -86,6 +88,7 @@ impl Hosted {
             headers: headers(settings)?,
             key_missing: key_missing(settings),
             structured_output: if is_local { Some(true) } else { settings.structured_output },
+            max_tokens: settings.max_tokens,
             unstructured: Mutex::new(BTreeSet::new()),
             streamless: Mutex::new(BTreeSet::new()),
             conceded: Mutex::default(),
@@ -212,7 +215,10 @@ impl Hosted {
 
     fn encode(&self, model: &str, call: Call<'_>, provider_schema: Option<&ProviderSchema>) -> Value {
         let id = format!("{}/{model}", self.name);
-        let request = dialect::with_plain_tools(call.request, self.kind);
+        let mut request = dialect::with_plain_tools(call.request, self.kind);
+        if let (None, Some(most)) = (request.max_tokens, self.max_tokens) {
+            request.to_mut().max_tokens = Some(most);
+        }
         let ask = Ask { model, id: &id, request: &request, images: call.images, provider_schema };
         match self.kind {
             ProviderKind::Anthropic => anthropic::encode(ask),

@@ -78,6 +78,8 @@ pub struct ProviderSettings {
     pub timeout_ms: Option<u64>,
     /// How many tokens its models take in all; `None`: what is known of them.
     pub context_window: Option<u64>,
+    /// Most tokens of an answer whose request names none; `None`: what the model allows, or a limit that is known for it.
+    pub max_tokens: Option<u32>,
     /// How surely its models call tools; `None`: what holds for its kind.
     pub tool_calling: Option<ToolCalling>,
     /// Kind `command`: variables that its program does not inherit, besides [`Settings::withheld_env`].
@@ -104,6 +106,7 @@ impl ProviderSettings {
             structured_output: None,
             timeout_ms: None,
             context_window: None,
+            max_tokens: None,
             tool_calling: None,
             withheld_env: Vec::new(),
             withheld: None,

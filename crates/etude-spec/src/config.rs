@@ -116,6 +116,8 @@ pub struct Provider {
     pub timeout_ms: Option<u64>,
     /// Tokens that the local model's prompt and answer may have together.
     pub context_tokens: Option<u64>,
+    /// Most tokens of an answer where a step names none.
+    pub max_tokens: Option<u32>,
     /// Threads of the local model's process.
     pub threads: Option<u64>,
     /// How long the local model stays in memory without being asked, in milliseconds.
@@ -323,6 +325,7 @@ fn provider(found: &mut Findings<'_>, name: &str, node: &Node<'_>) -> Option<Pro
             .or_else(|| text(entries?, "structured_output").map(|word| word.text == "native")),
         timeout_ms: duration::of_field(entries?, "timeout").filter(|ms| *ms > 0),
         context_tokens: whole(entries?, "context"),
+        max_tokens: integer(entries?, "max_tokens").and_then(|number| u32::try_from(number).ok()),
         threads: whole(entries?, "threads"),
         idle_ms: duration::of_field(entries?, "idle"),
         tool_calling: owned(map(entries?, "capabilities"), "toolCalling"),

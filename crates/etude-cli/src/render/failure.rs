@@ -113,6 +113,9 @@ pub(crate) fn hints(failure: &Failure, run_id: Option<&str>) -> Vec<String> {
             if let Some(id) = id {
                 hints.push(format!("see every prompt and answer: etude runs show {id}"));
             }
+            if failure.message.contains("of its provider decides") {
+                hints.push("longer answers: providers: {NAME: {max_tokens: 64000}} in etude.yaml".to_owned());
+            }
         }
         FailureKind::StepFailed
         | FailureKind::StepOutputInvalid

@@ -12,6 +12,7 @@
 //! | asking  | the channel otherwise                        | asking; the model is shown why, nothing runs   |
 //! | asking  | tool calls                                   | calling                                       |
 //! | calling | all calls are over                           | asking, with the results                      |
+//! | asking  | an agent's calls are cut off, 3 times        | over: a truncated answer                      |
 //! | any     | the most turns are used up                   | over: the cap is hit                          |
 
 pub(super) mod batch;
@@ -28,9 +29,8 @@ use self::window::Window;
 use crate::data::Json;
 use crate::effect::{Effect, EffectId, Scan};
 use crate::failure::{Failure, FailureKind};
-use crate::machine::outcome_error::call_failed;
-use crate::machine::outcome_error::not_an_answer;
-use crate::machine::{Cx, Path};
+use crate::machine::outcome_error::{call_failed, limit, not_an_answer};
+use crate::machine::{Cx, NAMES_LIMIT, Path};
 use crate::model::{Message, ModelResponse, Part, Request, Role, Stop, Tier, Tool, ToolCall};
 use crate::outcome::Outcome;
 use crate::report::Event;
@@ -85,6 +85,9 @@ pub(in crate::machine) enum End {
 /// Number of empty answers in a row that ends an agent: a provider that says nothing is not going to say more.
 const MAX_SILENT_TURNS: u32 = 3;
 
+/// Number of answers in a row that were cut off within their calls that ends an agent: the next one would be as long.
+const MAX_CUT_ANSWERS: u32 = 3;
+
 /// Number of answers in a row without a match for the schema that ends an agent.
 const MAX_MISFITS: u32 = 3;
 
@@ -106,6 +109,8 @@ pub(in crate::machine) struct Conversation {
     turns: u32,
     /// The last answers that had nothing in them.
     silent: u32,
+    /// The last answers that were cut off within their calls.
+    cut: u32,
     /// The last answers of an agent that did not fit its schema.
     misfits: u32,
     /// The next answer must call the channel.
@@ -142,7 +147,7 @@ impl Conversation {
         let state = State::Asking { sent_bytes: None };
         let (transcript, parse_error, stopped) = (vec![opening], None, None);
         // What the caller opens with is the caller's to look through.
-        let (scanned, answers, turns, silent, misfits) = (transcript.len(), 0, 0, 0, 0);
+        let (scanned, answers, turns, silent, cut, misfits) = (transcript.len(), 0, 0, 0, 0, 0);
         Self {
             settings,
             path,
@@ -153,6 +158,7 @@ impl Conversation {
             answers,
             turns,
             silent,
+            cut,
             misfits,
             is_forced: false,
             state,
@@ -384,6 +390,7 @@ impl Conversation {
             return Err(Failure::new(FailureKind::ModelRefused, message));
         }
         self.handle_silence(&answer)?;
+        self.handle_cut(cx, &answer)?;
         // The text that ends a conversation is its output.
         let is_last = matches!(self.settings.completion, Completion::Text) && answer.tool_calls.is_empty();
         if let Some(row) = self.batch_context.row.filter(|_| !is_last) {
@@ -391,7 +398,7 @@ impl Conversation {
         }
         self.transcript.push(assistant_message(&answer));
         if answer.tool_calls.is_empty() {
-            return self.receive_text(answer, cx.facts.abi);
+            return self.receive_text(cx, answer);
         }
         if answer.stop == Stop::Length {
             // What was cut off may be a call's arguments: nothing of it can be believed.
@@ -436,11 +443,29 @@ impl Conversation {
         Err(Failure::new(FailureKind::ModelError, message))
     }
 
-    fn receive_text(&mut self, answer: ModelResponse, abi: u32) -> Result<Option<End>, Failure> {
+    /// Ends an agent whose answers are cut off within their calls again and again. A stage has a cap of its own, and a verdict
+    /// after it (B-A14).
+    fn handle_cut(&mut self, cx: &Cx, answer: &ModelResponse) -> Result<(), Failure> {
+        let is_cut = answer.stop == Stop::Length && !answer.tool_calls.is_empty();
+        self.cut = if is_cut && self.settings.stage_execution.is_none() { self.cut + 1 } else { 0 };
+        if self.cut < MAX_CUT_ANSWERS || cx.facts.abi < NAMES_LIMIT {
+            return Ok(());
+        }
+        let message = format!(
+            "{MAX_CUT_ANSWERS} answers of {} to {} in a row were cut off at their longest allowed length{}",
+            answer.model,
+            self.settings.who,
+            limit(cx, &answer.usage, "its provider")
+        );
+        Err(Failure::new(FailureKind::ModelTruncated, message))
+    }
+
+    fn receive_text(&mut self, cx: &Cx, answer: ModelResponse) -> Result<Option<End>, Failure> {
         let text = answer.text.trim();
         match &self.settings.completion {
             Completion::Text if answer.stop == Stop::Length => {
-                let message = format!("the answer of {} was cut off at its longest allowed length", answer.model);
+                let limit = limit(cx, &answer.usage, "its provider");
+                let message = format!("the answer of {} was cut off at its longest allowed length{limit}", answer.model);
                 Err(Failure::new(FailureKind::ModelTruncated, message))
             }
             Completion::Text if !text.is_empty() => Ok(Some(End::Text(text.to_owned()))),
@@ -456,7 +481,7 @@ impl Conversation {
             Completion::Channel { tool, schema, is_wrapped } => {
                 let fault = match answer.stop {
                     Stop::Length => "it was cut off".to_owned(),
-                    _ => match fitting(schema, *is_wrapped, text, abi) {
+                    _ => match fitting(schema, *is_wrapped, text, cx.facts.abi) {
                         Ok(json) => return Ok(Some(End::Completed(json))),
                         Err(fault) => fault,
                     },

@@ -21,7 +21,7 @@ use serde_json::Value;
 pub(super) use choose::ChooseTask;
 
 use super::binding::unresolved;
-use super::outcome_error::{call_failed, check_exit, not_an_answer};
+use super::outcome_error::{call_failed, check_exit, limit, not_an_answer};
 use super::step_context::StepContext;
 use super::validator::{self, Verdict};
 use super::values::Values;
@@ -145,7 +145,7 @@ impl LlmTask {
             }
             _ => return Poll::Ready(Err(not_an_answer(&self.call_id()))),
         };
-        self.check_stop(&answer)?;
+        self.check_stop(cx, &answer)?;
         let tokens = answer.usage.input_tokens + answer.usage.output_tokens;
         let answer = LlmAttempt { text: answer.text, elapsed_ms: done.elapsed_ms, tokens };
         match self.check_structure(&answer.text, cx.facts.abi) {
@@ -159,7 +159,7 @@ impl LlmTask {
     }
 
     /// A refusal, a truncated or an empty answer is reported as what it is.
-    fn check_stop(&self, answer: &ModelResponse) -> Result<(), Failure> {
+    fn check_stop(&self, cx: &Cx, answer: &ModelResponse) -> Result<(), Failure> {
         let name = &self.step.name;
         let model = &answer.model;
         let failure = match &answer.stop {
@@ -171,8 +171,10 @@ impl LlmTask {
                 format!("{model} declined to answer llm step `{name}`: {reason}"),
             ),
             Stop::Length => {
-                let limit =
-                    llm_of(&self.step).max_tokens.map(|n| format!(" (`max_tokens` is {n})")).unwrap_or_default();
+                let limit = match llm_of(&self.step).max_tokens {
+                    Some(n) => format!(" (`max_tokens` is {n})"),
+                    None => limit(cx, &answer.usage, "the step or of its provider"),
+                };
                 Failure::new(
                     FailureKind::ModelTruncated,
                     format!(

@@ -1,8 +1,9 @@
 //! Failures that follow from the outcome of an effect, whatever construct started it.
 
+use super::{Cx, NAMES_LIMIT};
 use crate::effect::EffectId;
 use crate::failure::{Failure, FailureKind};
-use crate::model::{CallFailure, CallFailureKind};
+use crate::model::{CallFailure, CallFailureKind, Usage};
 use crate::outcome::{Exit, ProcessEnd};
 
 /// An outcome that no effect of this kind can have: a damaged journal or a defect of ours.
@@ -38,4 +39,14 @@ pub(super) fn call_failed(who: &str, failure: &CallFailure) -> Failure {
         CallFailureKind::Model | CallFailureKind::NotRecorded => FailureKind::ModelError,
     };
     Failure::new(kind, format!("{who} got no answer: {}", failure.message))
+}
+
+/// At how many tokens an answer was cut off, and which `max_tokens` decides on that. Earlier runs were not shown it.
+pub(super) fn limit(cx: &Cx, usage: &Usage, of: &str) -> String {
+    let count = match usage.output_tokens {
+        _ if cx.facts.abi < NAMES_LIMIT => return String::new(),
+        0 => String::new(),
+        tokens => format!("{tokens} tokens; "),
+    };
+    format!(" ({count}`max_tokens` of {of} decides)")
 }

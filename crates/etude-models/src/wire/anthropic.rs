@@ -57,10 +57,25 @@ pub(crate) fn encode(ask: Ask<'_>) -> Value {
     Value::Object(body)
 }
 
-/// The service wants a limit with every request. The first models of the third generation allow no more than 4096.
+/// The service wants a limit with every request. Claude 4.5 and later allow 64000 and more, and end an answer by themselves where
+/// it meets the window; thoughts count as well. More than half of that takes longer than a request waits. The first models of the
+/// third generation allow no more than 4096.
 fn default_max_tokens(model: &str) -> u32 {
     let early = ["claude-3-opus", "claude-3-sonnet", "claude-3-haiku"];
-    if early.iter().any(|name| model.starts_with(name)) { 4096 } else { 8192 }
+    match version(model) {
+        Some(version) if version >= (4, 5) => 32_000,
+        _ if early.iter().any(|name| model.starts_with(name)) => 4096,
+        _ => 8192,
+    }
+}
+
+/// The version in a name such as `claude-opus-4-6` or `claude-haiku-4-5-20251001`.
+pub(crate) fn version(model: &str) -> Option<(u32, u32)> {
+    let mut words = model.split_once("claude-")?.1.split(['-', '.', '@', ':']).skip(1);
+    let major = words.next()?.parse().ok()?;
+    // A date is no version.
+    let minor = words.next().and_then(|word| word.parse().ok()).filter(|minor| *minor < 100);
+    Some((major, minor.unwrap_or(0)))
 }
 
 /// Marks the last block of `content` as the end of the cached part.
@@ -195,5 +210,28 @@ fn tokens(body: &Value) -> TokenCount {
         cached,
         cache_written,
         reasoning: count_at(body, "/usage/output_tokens_details/reasoning_tokens"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_limit_of_an_answer_depends_on_the_model() {
+        for (model, expected) in [
+            ("claude-3-opus-20240229", 4096),
+            ("claude-3-5-haiku-latest", 8192),
+            ("claude-opus-4-1-20250805", 8192),
+            ("claude-sonnet-4-20250514", 8192),
+            ("claude-haiku-4-5-20251001", 32_000),
+            ("claude-opus-4-6", 32_000),
+            ("claude-sonnet-5", 32_000),
+            ("anthropic/claude-opus-5.5", 32_000),
+            ("claude-fable", 8192),
+            ("another-model", 8192),
+        ] {
+            assert_eq!(default_max_tokens(model), expected, "{model}");
+        }
     }
 }

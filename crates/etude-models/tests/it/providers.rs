@@ -267,3 +267,16 @@ async fn blank_texts_do_not_reach_providers_that_refuse_them() {
     assert_eq!(body["messages"][1]["content"][0]["text"], "(empty)");
     assert_eq!(body["max_tokens"], 8192, "this provider wants a limit with every request");
 }
+
+/// A limit of the provider holds where the request names none.
+#[tokio::test]
+async fn a_provider_may_limit_its_answers() {
+    let server = Server::new([Reply::ok(answer(ProviderKind::Anthropic, "ok"))]);
+    let mut limited = provider(ProviderKind::Anthropic, &server.url());
+    limited.max_tokens = Some(64_000);
+    let models = models(vec![limited]);
+    models.call(&ask("hi")).await.expect("an answer");
+    models.call(&Request { max_tokens: Some(9), ..ask("hi") }).await.expect("an answer");
+    let limits: Vec<Value> = server.seen().iter().map(|seen| seen.body["max_tokens"].clone()).collect();
+    assert_eq!(limits, [64_000, 9]);
+}

@@ -87,6 +87,9 @@ pub static PROVIDER: Object = Object {
         optional "context": Integer(512, 1_000_000), "16384",
             "How many tokens a prompt and its answer may have together: conversations of agents are kept within it. \
              For `local` it is 8192 by default.";
+        optional "max_tokens": Integer(1, 10_000_000), "64000",
+            "Most tokens of an answer where a step names none. By default 32000 for Claude 4.5 and later, and what the \
+             service allows for others.";
         optional "threads": Integer(1, 1024), "4",
             "For `local`: threads of the model's process; by default all cores but one.";
         optional "idle": Duration, "2m",

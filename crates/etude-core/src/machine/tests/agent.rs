@@ -437,6 +437,21 @@ fn calls_of_an_answer_that_was_cut_off_do_not_run() {
     assert!(results(&world, "p/x/turn2").iter().all(|reported| reported.contains("cut off")));
 }
 
+/// A-4.5: an agent whose answers are cut off again and again ends as truncated, with the limit; a run of earlier versions goes on.
+#[test]
+fn answers_that_are_cut_off_again_and_again_end_the_agent() {
+    let cut = |n: usize| format!("p/x/turn{n} cut_calls Write");
+    let script = format!("{}\np/x/turn3 calls Read 1", [1, 2, 4, 5, 6].map(cut).join("\n"));
+    let log = play(&pipeline([skill("x", "go")]), &script).log;
+    let error = "error model_truncated business/x 3 answers of test/model to skill `x` in a row were cut off at their longest \
+                 allowed length (2 tokens; `max_tokens` of its provider decides)";
+    assert!(log.contains(error), "{log}");
+    let mut earlier = pipeline([skill("x", "go")]);
+    earlier.start.abi = 7;
+    let log = play(&earlier, &format!("{script}\np/x/turn7 answer ok")).log;
+    assert!(log.contains("result succeeded"), "{log}");
+}
+
 /// L-77, L-68, L-69: a pipeline that an agent calls runs its steps alone; a deviation is an error with what was read, and a write that was
 /// made is not made again.
 #[test]

@@ -260,7 +260,7 @@ fn a_truncated_answer_is_not_retried() {
             done p/x cut {"n": 1
             emit step x failed
             result failed
-            error model_truncated business/x the answer of test/model to llm step `x` was cut off at its longest allowed length
+            error model_truncated business/x the answer of test/model to llm step `x` was cut off at its longest allowed length (2 tokens; `max_tokens` of the step or of its provider decides)
               at x.yaml
             row business/x llm failed, tries 1, 10 ms, calls 1 tokens 3+2
             usage calls 1 tokens 3+2
