@@ -24,6 +24,8 @@ use crate::wire::{Decoded, TokenCount};
 pub struct Models {
     providers: BTreeMap<String, Provider>,
     mapping: BTreeMap<Tier, Vec<ModelId>>,
+    /// Models that no configuration names.
+    defaulted: Vec<ModelId>,
     prices: Prices,
     app_dir: std::path::PathBuf,
     /// For our own sentences.
@@ -56,12 +58,14 @@ struct Missed {
     message: String,
     earlier: Vec<String>,
     passing: bool,
+    /// The provider knows no such model.
+    is_unknown: bool,
 }
 
 impl Missed {
     fn new(kind: CallFailureKind, message: impl Into<String>) -> Self {
         let passing = kind == CallFailureKind::Environment;
-        Self { kind, message: message.into(), earlier: Vec::new(), passing }
+        Self { kind, message: message.into(), earlier: Vec::new(), passing, is_unknown: false }
     }
 }
 
@@ -85,8 +89,8 @@ impl Models {
                 },
             );
         }
-        let Settings { mapping, prices, app_dir, .. } = settings;
-        Ok(Self { providers, mapping, prices, app_dir, redactor, answers })
+        let Settings { mapping, defaulted, prices, app_dir, .. } = settings;
+        Ok(Self { providers, mapping, defaulted, prices, app_dir, redactor, answers })
     }
 
     /// The model that a tier is mapped to, as `provider/model`.
@@ -161,7 +165,14 @@ impl Models {
                 }
                 Err(missed) => {
                     earlier.extend(missed.earlier);
-                    let message = format!("`{model}`: {}", missed.message);
+                    let mut message = format!("`{model}`: {}", missed.message);
+                    if missed.is_unknown && self.defaulted.contains(model) {
+                        let tier = request.tier;
+                        message += &format!(
+                            "; etude chose this model, as no configuration names one, and it may be out of service: set \
+                             `model_mapping.{tier}` to another"
+                        );
+                    }
                     let another = missed.passing && index + 1 < models.len();
                     if another {
                         earlier.push(message);
@@ -283,9 +294,7 @@ impl Models {
 
     fn answer(&self, model: &ModelId, kind: ProviderKind, decoded: Decoded, failures: Vec<String>) -> ModelResponse {
         let TokenCount { input, output, cached, reasoning, .. } = decoded.tokens;
-        // A program that does not count its tokens has not worked for nothing: its cost is unknown.
-        let counted = decoded.tokens != TokenCount::default();
-        let price = self.prices.get(model, kind).filter(|_| counted);
+        let cost_usd = self.prices.cost(model, kind, &decoded.tokens);
         ModelResponse {
             text: decoded.text,
             tool_calls: decoded.tool_calls,
@@ -296,7 +305,7 @@ impl Models {
                 output_tokens: output,
                 cached_tokens: cached,
                 reasoning_tokens: reasoning,
-                cost_usd: price.map(|price| price.cost(&decoded.tokens)),
+                cost_usd,
             },
             model: model.to_string(),
             reasoning: decoded
@@ -337,7 +346,8 @@ fn missed(failed: Failed, provider: ProviderKind) -> Missed {
         FailedAs::Rejected(402..=404) => (CallFailureKind::Model, true),
         FailedAs::Rejected(_) | FailedAs::Filtered => (CallFailureKind::Model, false),
     };
-    Missed { kind, message: failed.message, earlier: failed.earlier, passing }
+    let is_unknown = matches!(failed.kind, FailedAs::Rejected(404 | 410));
+    Missed { kind, message: failed.message, earlier: failed.earlier, passing, is_unknown }
 }
 
 fn program_missed(failed: ProgramFailed) -> Missed {

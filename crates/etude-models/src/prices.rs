@@ -46,66 +46,138 @@ impl Prices {
     /// The price of a model. Models of servers other than the vendor's own have no known price, whatever their name:
     /// the same weights cost something else there.
     pub fn get(&self, model: &ModelId, kind: ProviderKind) -> Option<Price> {
+        self.of(model, kind, 0)
+    }
+
+    /// US dollars for one answer: at a known price, or else what its provider says.
+    pub(crate) fn cost(&self, model: &ModelId, kind: ProviderKind, tokens: &TokenCount) -> Option<f64> {
+        let price = self.of(model, kind, tokens.input).filter(|_| tokens.is_counted());
+        price.map(|price| price.cost(tokens)).or(tokens.cost_usd)
+    }
+
+    /// The price for a prompt of `input` tokens.
+    fn of(&self, model: &ModelId, kind: ProviderKind, input: u64) -> Option<Price> {
         let stated = self.stated.get(&model.to_string()).or_else(|| self.stated.get(&model.model));
-        stated.copied().or_else(|| known(kind, &model.model))
+        stated.copied().or_else(|| known(kind, &model.model, input))
     }
 }
 
-/// Prices as the vendors published them, as of 2026-02. Only standard rates of models whose price does not depend on
-/// the length of the prompt within the usual window; anything else is left unknown on purpose.
-const ANTHROPIC: &[(&str, f64, f64)] = &[
-    ("claude-haiku-4-5", 1.0, 5.0),
-    ("claude-sonnet-4", 3.0, 15.0),
-    ("claude-sonnet-4-0", 3.0, 15.0),
-    ("claude-sonnet-4-5", 3.0, 15.0),
-    ("claude-sonnet-4-6", 3.0, 15.0),
-    ("claude-opus-4", 15.0, 75.0),
-    ("claude-opus-4-0", 15.0, 75.0),
-    ("claude-opus-4-1", 15.0, 75.0),
-    ("claude-opus-4-5", 5.0, 25.0),
-    ("claude-opus-4-6", 5.0, 25.0),
-    ("claude-3-5-haiku", 0.8, 4.0),
+/// What one model costs.
+struct Row {
+    name: &'static str,
+    input: f64,
+    output: f64,
+    /// Input from a cache; `None`: as other input, an upper bound.
+    cached: Option<f64>,
+    /// The prices of requests with long prompts.
+    long: Option<Long>,
+}
+
+/// Higher prices of requests whose prompt has more tokens than this: factors of all input, and of output.
+#[derive(Clone, Copy)]
+struct Long {
+    above: u64,
+    input: f64,
+    output: f64,
+}
+
+const fn row(name: &'static str, input: f64, output: f64, cached: f64) -> Row {
+    Row { name, input, output, cached: Some(cached), long: None }
+}
+
+/// A model of OpenAI with a window of a million tokens.
+const fn wide(name: &'static str, input: f64, output: f64, cached: f64) -> Row {
+    let long = Some(Long { above: 272_000, input: 2.0, output: 1.5 });
+    Row { name, input, output, cached: Some(cached), long }
+}
+
+const fn uncached(name: &'static str, input: f64, output: f64) -> Row {
+    Row { name, input, output, cached: None, long: None }
+}
+
+/// Prices as the vendors published them, as of 2026-11, standard rates only. What is not certain is left out. A price that is lower
+/// for some weeks stands as the one after them: an upper bound.
+const ANTHROPIC: &[Row] = &[
+    Row { long: Some(Long { above: 100_000, input: 5.0, output: 5.0 }), ..row("claude-haiku-5-5", 0.1, 0.5, 0.01) },
+    row("claude-sonnet-5-5", 2.0, 10.0, 0.1),
+    row("claude-sonnet-5", 2.0, 10.0, 0.2),
+    row("claude-opus-5-5", 4.0, 20.0, 0.2),
+    row("claude-opus-5", 5.0, 25.0, 0.5),
+    row("claude-fable-5-1", 10.0, 50.0, 0.25),
+    row("claude-fable-5", 10.0, 50.0, 1.0),
+    row("claude-haiku-4-5", 1.0, 5.0, 0.1),
+    row("claude-sonnet-4", 3.0, 15.0, 0.3),
+    row("claude-sonnet-4-0", 3.0, 15.0, 0.3),
+    row("claude-sonnet-4-5", 3.0, 15.0, 0.3),
+    row("claude-sonnet-4-6", 3.0, 15.0, 0.3),
+    row("claude-opus-4", 15.0, 75.0, 1.5),
+    row("claude-opus-4-0", 15.0, 75.0, 1.5),
+    row("claude-opus-4-1", 15.0, 75.0, 1.5),
+    row("claude-opus-4-5", 5.0, 25.0, 0.5),
+    row("claude-opus-4-6", 5.0, 25.0, 0.5),
+    row("claude-opus-4-7", 5.0, 25.0, 0.5),
+    row("claude-opus-4-8", 5.0, 25.0, 0.5),
+    row("claude-3-5-haiku", 0.8, 4.0, 0.08),
 ];
 
-/// Name, input, output, cached input.
-const OPENAI: &[(&str, f64, f64, f64)] = &[
-    ("gpt-5", 1.25, 10.0, 0.125),
-    ("gpt-5-mini", 0.25, 2.0, 0.025),
-    ("gpt-5-nano", 0.05, 0.4, 0.005),
-    ("gpt-4.1", 2.0, 8.0, 0.5),
-    ("gpt-4.1-mini", 0.4, 1.6, 0.1),
-    ("gpt-4.1-nano", 0.1, 0.4, 0.025),
+const OPENAI: &[Row] = &[
+    wide("gpt-6.2-sol", 2.0, 10.0, 0.1),
+    wide("gpt-6.1-sol", 2.0, 10.0, 0.1),
+    wide("gpt-6.1-terra", 1.0, 5.0, 0.05),
+    wide("gpt-6-sol", 2.0, 10.0, 0.2),
+    wide("gpt-6-luna", 0.1, 0.5, 0.01),
+    wide("gpt-6-astra", 10.0, 50.0, 1.0),
+    wide("gpt-5.6-terra", 2.0, 12.0, 0.2),
+    wide("gpt-5.6-luna", 0.2, 1.2, 0.02),
+    row("gpt-5", 1.25, 10.0, 0.125),
+    row("gpt-5-mini", 0.25, 2.0, 0.025),
+    row("gpt-5-nano", 0.05, 0.4, 0.005),
+    row("gpt-4.1", 2.0, 8.0, 0.5),
+    row("gpt-4.1-mini", 0.4, 1.6, 0.1),
+    row("gpt-4.1-nano", 0.1, 0.4, 0.025),
     // The first version of `gpt-4o` kept its own price; it comes first because the row of `gpt-4o` would match it.
-    ("gpt-4o-2024-05-13", 5.0, 15.0, 5.0),
-    ("gpt-4o", 2.5, 10.0, 1.25),
-    ("gpt-4o-mini", 0.15, 0.6, 0.075),
+    row("gpt-4o-2024-05-13", 5.0, 15.0, 5.0),
+    row("gpt-4o", 2.5, 10.0, 1.25),
+    row("gpt-4o-mini", 0.15, 0.6, 0.075),
 ];
 
-/// Name, input, output. Cached tokens are counted at the full price: an upper bound.
-const GEMINI: &[(&str, f64, f64)] = &[("gemini-2.5-flash", 0.3, 2.5), ("gemini-2.5-flash-lite", 0.1, 0.4)];
+const GEMINI: &[Row] = &[
+    uncached("gemini-4-argon", 4.0, 20.0),
+    uncached("gemini-3.8-flash", 1.5, 7.5),
+    uncached("gemini-3.6-flash", 1.5, 7.5),
+    uncached("gemini-3.5-flash-lite", 0.3, 2.5),
+    uncached("gemini-2.5-flash", 0.3, 2.5),
+    uncached("gemini-2.5-flash-lite", 0.1, 0.4),
+];
 
-fn known(kind: ProviderKind, model: &str) -> Option<Price> {
-    match kind {
-        ProviderKind::Anthropic => ANTHROPIC.iter().find(|row| names(row.0, model)).map(|&(_, input, output)| Price {
-            input,
-            output,
-            cached_input: Some(input * 0.1),
-            cache_write: Some(input * 1.25),
-        }),
-        ProviderKind::OpenAi | ProviderKind::OpenAiChat => OPENAI
-            .iter()
-            .find(|row| names(row.0, model))
-            .map(|&(_, input, output, cached)| Price { input, output, cached_input: Some(cached), cache_write: None }),
-        ProviderKind::Gemini => GEMINI.iter().find(|row| names(row.0, model)).map(|&(_, input, output)| Price {
-            input,
-            output,
-            cached_input: None,
-            cache_write: None,
-        }),
-        // The user's own processor asks for no money.
-        ProviderKind::Local => Some(Price { input: 0.0, output: 0.0, cached_input: None, cache_write: None }),
-        ProviderKind::OpenAiCompatible | ProviderKind::Command | ProviderKind::Recorded => None,
+impl Row {
+    /// What a prompt of `input` tokens and its answer cost.
+    fn price(&self, kind: ProviderKind, input: u64) -> Price {
+        let (of_input, of_output) = match self.long {
+            Some(long) if input > long.above => (long.input, long.output),
+            _ => (1.0, 1.0),
+        };
+        Price {
+            input: self.input * of_input,
+            output: self.output * of_output,
+            cached_input: self.cached.map(|cached| cached * of_input),
+            cache_write: (kind == ProviderKind::Anthropic).then_some(self.input * of_input * 1.25),
+        }
     }
+}
+
+fn known(kind: ProviderKind, model: &str, input: u64) -> Option<Price> {
+    let rows = match kind {
+        ProviderKind::Anthropic => ANTHROPIC,
+        ProviderKind::OpenAi | ProviderKind::OpenAiChat => OPENAI,
+        ProviderKind::Gemini => GEMINI,
+        // The user's own processor asks for no money.
+        ProviderKind::Local => {
+            return Some(Price { input: 0.0, output: 0.0, cached_input: None, cache_write: None });
+        }
+        ProviderKind::OpenAiCompatible | ProviderKind::Command | ProviderKind::Recorded => return None,
+    };
+    rows.iter().find(|row| names(row.name, model)).map(|row| row.price(kind, input))
 }
 
 /// Whether `model` is `name` itself or a dated version of it. Any other suffix is another model: `gpt-5-pro` costs
@@ -140,6 +212,30 @@ mod tests {
         assert_eq!(prices.get(&id("x/gpt-4o"), ProviderKind::OpenAiCompatible), None);
     }
 
+    /// long prompts cost more with some models.
+    #[test]
+    fn a_long_prompt_has_its_own_price() {
+        let cost = |model: &str, kind, input| {
+            let tokens = TokenCount { input, output: 1_000_000, cached: 100_000, ..TokenCount::default() };
+            Prices::default().cost(&id(model), kind, &tokens).map(|cost| (cost * 1e6).round() / 1e6)
+        };
+        assert_eq!(cost("openai/gpt-6.1-terra", ProviderKind::OpenAi, 200_000), Some(5.0 + 0.1 + 0.005));
+        assert_eq!(cost("openai/gpt-6.1-terra", ProviderKind::OpenAi, 1_100_000), Some(7.5 + 2.0 + 0.01));
+        assert_eq!(cost("anthropic/claude-haiku-5-5", ProviderKind::Anthropic, 1_100_000), Some(2.5 + 0.5 + 0.005));
+        assert_eq!(cost("anthropic/claude-sonnet-4-6", ProviderKind::Anthropic, 1_100_000), Some(15.0 + 3.0 + 0.03));
+    }
+
+    /// what a gateway says an answer cost is its cost, unless a price is stated.
+    #[test]
+    fn a_provider_may_say_what_an_answer_cost() {
+        let tokens = TokenCount { input: 1_000_000, cost_usd: Some(0.25), ..TokenCount::default() };
+        let mut prices = Prices::default();
+        let cost = |prices: &Prices| prices.cost(&id("router/m"), ProviderKind::OpenAiCompatible, &tokens);
+        assert_eq!(cost(&prices), Some(0.25));
+        prices.set("router/m", Price { input: 2.0, output: 0.0, cached_input: None, cache_write: None });
+        assert_eq!(cost(&prices), Some(2.0));
+    }
+
     #[test]
     fn a_stated_price_wins_and_the_full_id_wins_over_the_bare_name() {
         let flat = |input| Price { input, output: 0.0, cached_input: None, cache_write: None };
@@ -154,7 +250,7 @@ mod tests {
     #[test]
     fn cached_and_cache_writing_tokens_have_their_own_price() {
         let price = Price { input: 10.0, output: 100.0, cached_input: Some(1.0), cache_write: Some(12.0) };
-        let tokens = TokenCount { input: 1_000_000, output: 0, cached: 300_000, cache_written: 200_000, reasoning: 0 };
+        let tokens = TokenCount { input: 1_000_000, output: 0, cached: 300_000, cache_written: 200_000, ..TokenCount::default() };
         assert_eq!(price.cost(&tokens), 5.0 + 0.3 + 2.4);
     }
 }

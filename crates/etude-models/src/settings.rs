@@ -23,6 +23,8 @@ pub struct Settings {
     pub providers: Vec<ProviderSettings>,
     /// The model of each tier. More than one: the next is asked when one cannot be reached or keeps failing.
     pub mapping: BTreeMap<Tier, Vec<ModelId>>,
+    /// The models of the mapping that no configuration names: they may be out of service by now.
+    pub defaulted: Vec<ModelId>,
     /// Prices beyond and over the known ones.
     pub prices: Prices,
     /// How transport failures are retried.

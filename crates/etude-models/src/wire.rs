@@ -63,13 +63,22 @@ impl Decoded {
 
 /// Tokens of one answer, counted alike for all providers: `input` includes those read from and written to a cache,
 /// `output` includes reasoning.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct TokenCount {
     pub(crate) input: u64,
     pub(crate) output: u64,
     pub(crate) cached: u64,
     pub(crate) cache_written: u64,
     pub(crate) reasoning: u64,
+    /// US dollars, where the provider says what the answer cost.
+    pub(crate) cost_usd: Option<f64>,
+}
+
+impl TokenCount {
+    /// A program that does not count its tokens has not worked for nothing: its cost is unknown.
+    pub(crate) fn is_counted(&self) -> bool {
+        *self != Self { cost_usd: self.cost_usd, ..Self::default() }
+    }
 }
 
 /// Why a successful HTTP answer is no answer.

@@ -18,7 +18,7 @@ struct Hosted {
     models: [&'static str; 3],
 }
 
-/// In the order in which their keys are looked for.
+/// In the order in which their keys are looked for. The models are those that their vendors had in service in 2026-11.
 const HOSTED: [Hosted; 3] = [
     Hosted {
         kind: ProviderKind::Anthropic,
@@ -28,12 +28,12 @@ const HOSTED: [Hosted; 3] = [
     Hosted {
         kind: ProviderKind::OpenAi,
         prefixes: &["gpt", "o1", "o3", "o4", "chatgpt"],
-        models: ["gpt-5-mini", "gpt-5", "gpt-5"],
+        models: ["gpt-6-luna", "gpt-6.1-terra", "gpt-6.1-sol"],
     },
     Hosted {
         kind: ProviderKind::Gemini,
         prefixes: &["gemini"],
-        models: ["gemini-2.5-flash-lite", "gemini-2.5-flash", "gemini-2.5-pro"],
+        models: ["gemini-3.5-flash-lite", "gemini-3.8-flash", "gemini-3.8-flash"],
     },
 ];
 
@@ -146,7 +146,11 @@ fn missing(settings: &Settings) -> Vec<Tier> {
 /// Maps the tiers that nothing maps yet.
 fn map(resolved: &mut Resolved, why: &Why, model: impl Fn(Tier) -> ModelId) {
     for tier in missing(&resolved.settings) {
-        resolved.settings.mapping.insert(tier, vec![model(tier)]);
+        let model = model(tier);
+        if matches!(why, Why::Key(_)) {
+            resolved.settings.defaulted.push(model.clone());
+        }
+        resolved.settings.mapping.insert(tier, vec![model]);
         resolved.why.insert(tier, why.clone());
     }
 }

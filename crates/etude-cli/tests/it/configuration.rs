@@ -60,8 +60,8 @@ fn the_mapping_follows_the_key_that_is_found() {
     let keys = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"];
     let expected = [
         ("/v1/messages", "anthropic/claude-sonnet-4-6", "x-api-key"),
-        ("/v1/responses", "openai/gpt-5", "authorization"),
-        ("/v1beta/models/gemini-2.5-flash:generateContent", "gemini/gemini-2.5-flash", "x-goog-api-key"),
+        ("/v1/responses", "openai/gpt-6.1-terra", "authorization"),
+        ("/v1beta/models/gemini-3.8-flash:generateContent", "gemini/gemini-3.8-flash", "x-goog-api-key"),
     ];
     for from in 0..keys.len() {
         let server = Server::new([Reply::says("ok")]);

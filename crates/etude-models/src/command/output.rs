@@ -34,7 +34,7 @@ pub(super) fn read(stdout: &str) -> Result<Printed, String> {
             output: count("output_tokens"),
             cached,
             cache_written,
-            reasoning: 0,
+            ..TokenCount::default()
         },
         cost_usd: result.get("total_cost_usd").and_then(Value::as_f64),
     })
@@ -70,7 +70,7 @@ mod tests {
             r#"{"type":"result","result":" 4 ","total_cost_usd":0.02,
                 "usage":{"input_tokens":3,"cache_read_input_tokens":10,"cache_creation_input_tokens":5,"output_tokens":7}}"#,
         );
-        let tokens = TokenCount { input: 18, output: 7, cached: 10, cache_written: 5, reasoning: 0 };
+        let tokens = TokenCount { input: 18, output: 7, cached: 10, cache_written: 5, ..TokenCount::default() };
         assert_eq!(printed, Ok(Printed { text: "4".into(), tokens, cost_usd: Some(0.02) }));
     }
 

@@ -210,6 +210,7 @@ fn tokens(body: &Value) -> TokenCount {
         cached,
         cache_written,
         reasoning: count_at(body, "/usage/output_tokens_details/reasoning_tokens"),
+        cost_usd: None,
     }
 }
 

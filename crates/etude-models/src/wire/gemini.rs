@@ -241,5 +241,6 @@ fn tokens(body: &Value) -> TokenCount {
         cached: count_at(body, "/usageMetadata/cachedContentTokenCount"),
         cache_written: 0,
         reasoning,
+        cost_usd: None,
     }
 }

@@ -145,6 +145,8 @@ pub(crate) fn decode(body: &Value) -> Result<Decoded, DecodeError> {
         cached: count_at(body, "/usage/prompt_tokens_details/cached_tokens"),
         cache_written: 0,
         reasoning: count_at(body, "/usage/completion_tokens_details/reasoning_tokens"),
+        // Gateways such as OpenRouter say it.
+        cost_usd: value_at(body, "/usage/cost").and_then(Value::as_f64).filter(|cost| *cost >= 0.0),
     };
     let text = content_text(message.get("content"));
     Ok(Decoded { text, tool_calls, reasoning: thoughts_of(message, calls), stop, tokens })

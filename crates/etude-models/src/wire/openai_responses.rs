@@ -147,6 +147,7 @@ pub(crate) fn decode(body: &Value) -> Result<Decoded, DecodeError> {
         cached: count_at(body, "/usage/input_tokens_details/cached_tokens"),
         cache_written: 0,
         reasoning: count_at(body, "/usage/output_tokens_details/reasoning_tokens"),
+        cost_usd: None,
     };
     let has_thought = order.iter().any(|part| part["type"] == "reasoning");
     let reasoning = reasoning::order(order).filter(|_| has_thought);

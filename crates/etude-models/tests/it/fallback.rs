@@ -49,6 +49,20 @@ async fn the_next_model_answers_where_the_first_has_no_credit_permission_or_mode
     }
 }
 
+/// cli: a model that no one has chosen and that is gone says so.
+#[tokio::test]
+async fn a_default_that_is_gone_says_that_it_is_one() {
+    let server = Server::new([Reply::status(404, "no such model")]);
+    let mut settings = settings(vec![provider(KIND, &server.url())]);
+    settings.defaulted = vec![ModelId::parse("p/m").expect("an id")];
+    let failure = Models::new(settings).expect("the settings hold").call(&ask("hi")).await.expect_err("it is gone");
+    assert_eq!(
+        failure.message,
+        "`p/m`: status 404: no such model; etude chose this model, as no configuration names one, and it may be out of \
+         service: set `model_mapping.standard` to another"
+    );
+}
+
 #[tokio::test]
 async fn a_refused_request_is_not_tried_on_another_model() {
     let refusing = Server::new([Reply::status(400, "too long")]);

@@ -32,6 +32,18 @@ async fn usage_is_counted_alike_for_all_providers() {
     }
 }
 
+/// a gateway that says what an answer cost is believed.
+#[tokio::test]
+async fn the_cost_that_a_gateway_states_is_taken() {
+    for kind in [ProviderKind::OpenAiCompatible, ProviderKind::OpenAiChat] {
+        let mut body = answer(kind, "four");
+        body["usage"]["cost"] = json!(0.0125);
+        let server = Server::new([Reply::ok(body)]);
+        let answer = models(vec![provider(kind, &server.url())]).call(&ask("hi")).await.expect("an answer");
+        assert_eq!(answer.usage.cost_usd, Some(0.0125), "{kind}");
+    }
+}
+
 /// cost is there where the price is.
 #[tokio::test]
 async fn cost_follows_from_the_price_of_the_model() {
