@@ -268,10 +268,34 @@ impl Line {
         let error = error.without_url();
         let cause = self.redactor.quote(&root_cause(&error), QUOTED_CHARS);
         if connecting {
-            TransportAttempt::again(FailedAs::Unreachable, format!("{place} cannot be reached: {cause}"))
+            unreachable(place, &cause)
         } else {
             TransportAttempt::again(FailedAs::Exhausted, format!("the connection to {place} was lost: {cause}"))
         }
+    }
+}
+
+/// A connection that did not come about. What does not pass by itself is not tried again.
+fn unreachable(place: &str, cause: &str) -> TransportAttempt {
+    let kind = FailedAs::Unreachable;
+    // The scheme of `place` is http or https: another one is that of a proxy.
+    if cause.contains("unsupported scheme") {
+        let message = format!(
+            "{place} cannot be reached through the proxy: {cause}; `HTTPS_PROXY`, `HTTP_PROXY` and `ALL_PROXY` take the URL of an \
+             HTTP proxy"
+        );
+        return TransportAttempt::last(kind, message);
+    }
+    let message = format!("{place} cannot be reached: {cause}");
+    if cause.contains("UnknownIssuer") {
+        let message = format!(
+            "{message}; no issuer of its certificate is trusted here: name a file that has all issuers to trust in `SSL_CERT_FILE`"
+        );
+        return TransportAttempt::last(kind, message);
+    }
+    match cause.contains("invalid peer certificate") {
+        true => TransportAttempt::last(kind, message),
+        false => TransportAttempt::again(kind, message),
     }
 }
 
@@ -321,4 +345,24 @@ fn root_cause(error: &dyn Error) -> String {
         cause = source;
     }
     cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// cli: what keeps a connection from coming about is named with its way out, and not tried again if it stays.
+    #[test]
+    fn certificates_and_proxies_that_do_not_fit_are_not_tried_again() {
+        for (cause, is_again, way_out) in [
+            ("Connection refused (os error 111)", true, ""),
+            ("invalid peer certificate: UnknownIssuer", false, "`SSL_CERT_FILE`"),
+            ("invalid peer certificate: Expired", false, ""),
+            ("unsupported scheme socks5", false, "`HTTPS_PROXY`"),
+        ] {
+            let attempt = unreachable("https://far.example/v1", cause);
+            assert_eq!((attempt.again, attempt.kind), (is_again, FailedAs::Unreachable), "{cause}");
+            assert!(attempt.message.contains(cause) && attempt.message.contains(way_out), "{}", attempt.message);
+        }
+    }
 }
