@@ -299,6 +299,19 @@ fn a_tier_that_answers_is_measured() {
     assert_eq!((ran.at("/tiers/1"), ran.at("/tiers/0/price")), (Value::Null, Value::Null));
 }
 
+/// cli: an answer that was cut off says nothing about its model; there is room for thoughts.
+#[test]
+fn an_answer_that_was_cut_off_is_inconclusive() {
+    let server = Server::by(|seen, _| match seen.body.get("tools") {
+        None => Reply::truncated("{\"city\": \"Lis"),
+        Some(_) => Reply::says("It is sunny."),
+    });
+    let ran = Test::new().model(&server).run(&["model", "test", "lite", "--format", "json"]).exit(1);
+    assert_eq!(ran.at("/tiers/0/structured/status"), "inconclusive");
+    assert_eq!(ran.at("/tiers/0/structured/why"), "the answer was cut off at 4000 tokens");
+    assert_eq!(server.seen()[0].body["max_tokens"], 4000);
+}
+
 /// cli: a tier that cannot answer is the environment's fault. Tiers with the same model are asked once.
 #[test]
 fn a_tier_that_cannot_answer_fails_the_test() {

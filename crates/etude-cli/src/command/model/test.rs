@@ -21,7 +21,7 @@ use crate::{signals, stdout};
 
 /// How one call went.
 struct Called {
-    /// `ok`, `wrong` (it answered with something else) or `failed`.
+    /// `ok`, `wrong` (it answered with something else), `inconclusive` (it was cut off) or `failed`.
     status: &'static str,
     ms: u64,
     /// What was wrong.
@@ -29,6 +29,12 @@ struct Called {
     cost_usd: Option<f64>,
     tokens: u64,
 }
+
+/// Most tokens of an answer. Models that think need more than a few hundred.
+const MAX_TOKENS: u32 = 4_000;
+
+/// The same for a model on this machine, which takes minutes for more.
+const MAX_LOCAL_TOKENS: u32 = 500;
 
 /// What a tier can do.
 struct TierTest {
@@ -50,7 +56,7 @@ pub(super) fn test(context: &Context, only: Option<Tier>) -> Result<Exit, Proble
             Some(same) => {
                 TierTest { tier, model: same.model.clone(), structured: copy(&same.structured), tool: copy(&same.tool) }
             }
-            None => block_on(stoppable(tier, &models))??,
+            None => block_on(stoppable(tier, &models, limit(&resolved, tier)))??,
         };
         if !context.is_json() {
             stdout::text(&text(&one, &resolved));
@@ -75,18 +81,23 @@ fn exit(tried: &[TierTest]) -> Exit {
     }
 }
 
-async fn stoppable(tier: Tier, models: &Models) -> Result<TierTest, Problem> {
+fn limit(resolved: &Resolved, tier: Tier) -> u32 {
+    let is_local = resolved.first(tier).is_some_and(|model| resolved.is_local(model));
+    if is_local { MAX_LOCAL_TOKENS } else { MAX_TOKENS }
+}
+
+async fn stoppable(tier: Tier, models: &Models, limit: u32) -> Result<TierTest, Problem> {
     let mut stop = signals::listen()?;
     tokio::select! {
-        tried = test_tier(tier, models) => Ok(tried),
+        tried = test_tier(tier, models, limit) => Ok(tried),
         _ = stop.changed() => Err(Problem::new(
             Exit::Interrupted, etude_core::failure::FailureKind::Cancelled, "the test was interrupted"
         )),
     }
 }
 
-async fn test_tier(tier: Tier, models: &Models) -> TierTest {
-    let structured = call(models, structured(tier), |answer| {
+async fn test_tier(tier: Tier, models: &Models, limit: u32) -> TierTest {
+    let structured = call(models, Request { max_tokens: Some(limit), ..structured(tier) }, |answer| {
         let value: Value = serde_json::from_str(answer.text.trim()).map_err(|e| format!("no JSON: {e}"))?;
         match satisfies(schema(), &value) {
             true => Ok(()),
@@ -94,7 +105,7 @@ async fn test_tier(tier: Tier, models: &Models) -> TierTest {
         }
     })
     .await;
-    let tool = call(models, with_tool(tier), |answer| {
+    let tool = call(models, Request { max_tokens: Some(limit), ..with_tool(tier) }, |answer| {
         let called = answer.tool_calls.first().ok_or_else(|| format!("it called no tool and said: {}", answer.text))?;
         let arguments: Value = serde_json::from_str(&called.arguments).map_err(|e| format!("no JSON: {e}"))?;
         match called.name == "weather" && satisfies(parameters(), &arguments) {
@@ -113,14 +124,18 @@ async fn call(models: &Models, request: Request, judge: impl FnOnce(&ModelRespon
     match result {
         Err(failure) => Called { status: "failed", ms, why: Some(failure.message), cost_usd: None, tokens: 0 },
         Ok(answer) => {
-            let judged = match answer.stop {
-                Stop::Length => Err("the answer was cut at the limit of its length".to_owned()),
-                _ => judge(&answer),
+            let limit = request.max_tokens.unwrap_or_default();
+            let (status, why) = match answer.stop {
+                Stop::Length => ("inconclusive", Some(format!("the answer was cut off at {limit} tokens"))),
+                _ => match judge(&answer) {
+                    Ok(()) => ("ok", None),
+                    Err(why) => ("wrong", Some(why)),
+                },
             };
             Called {
-                status: if judged.is_ok() { "ok" } else { "wrong" },
+                status,
                 ms,
-                why: judged.err(),
+                why,
                 cost_usd: answer.usage.cost_usd,
                 tokens: answer.usage.input_tokens + answer.usage.output_tokens,
             }
@@ -149,7 +164,6 @@ fn structured(tier: Tier) -> Request {
         tier,
         messages: vec![Message::user("We are three friends and travel to Lisbon. Say where to, and how many people.")],
         schema: Some(ResponseSchema { name: "trip".to_owned(), schema: Arc::new(schema()) }),
-        max_tokens: Some(500),
         ..Request::default()
     }
 }
@@ -173,7 +187,6 @@ fn with_tool(tier: Tier) -> Request {
         tier,
         messages: vec![Message::user("What is the weather like in Lisbon? Use the tool.")],
         tools: vec![tool],
-        max_tokens: Some(500),
         ..Request::default()
     }
 }
