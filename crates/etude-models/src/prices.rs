@@ -250,7 +250,13 @@ mod tests {
     #[test]
     fn cached_and_cache_writing_tokens_have_their_own_price() {
         let price = Price { input: 10.0, output: 100.0, cached_input: Some(1.0), cache_write: Some(12.0) };
-        let tokens = TokenCount { input: 1_000_000, output: 0, cached: 300_000, cache_written: 200_000, ..TokenCount::default() };
+        let tokens = TokenCount {
+            input: 1_000_000,
+            output: 0,
+            cached: 300_000,
+            cache_written: 200_000,
+            ..TokenCount::default()
+        };
         assert_eq!(price.cost(&tokens), 5.0 + 0.3 + 2.4);
     }
 }

@@ -465,7 +465,8 @@ impl Conversation {
         match &self.settings.completion {
             Completion::Text if answer.stop == Stop::Length => {
                 let limit = limit(cx, &answer.usage, "its provider");
-                let message = format!("the answer of {} was cut off at its longest allowed length{limit}", answer.model);
+                let message =
+                    format!("the answer of {} was cut off at its longest allowed length{limit}", answer.model);
                 Err(Failure::new(FailureKind::ModelTruncated, message))
             }
             Completion::Text if !text.is_empty() => Ok(Some(End::Text(text.to_owned()))),

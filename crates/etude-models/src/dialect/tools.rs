@@ -184,7 +184,8 @@ mod tests {
     fn alternatives_at_the_root_become_one_object_and_a_sentence() {
         let page = json!({ "type": "object", "properties": { "page": { "type": "string" }, "n": { "type": "integer" } },
             "required": ["page", "n"] });
-        let base = json!({ "properties": { "base": { "$ref": "#/$defs/id" }, "n": { "type": "string" } }, "required": ["n"] });
+        let base =
+            json!({ "properties": { "base": { "$ref": "#/$defs/id" }, "n": { "type": "string" } }, "required": ["n"] });
         let defs = json!({ "id": { "type": "string" }, "base": base });
         let choice = json!([page, { "$ref": "#/$defs/base" }, { "type": "null" }, false]);
         let tool = plain(json!({ "oneOf": choice, "$defs": defs }), ProviderKind::Anthropic);
@@ -208,7 +209,8 @@ mod tests {
         let parts = json!([{ "required": ["a"] }, { "properties": { "b": {} }, "required": ["b"] }]);
         let own = json!({ "type": "object", "properties": { "a": { "type": "string" } }, "allOf": parts });
         let tool = plain(own, ProviderKind::OpenAiCompatible);
-        let expected = json!({ "type": "object", "properties": { "a": { "type": "string" }, "b": {} }, "required": ["a", "b"] });
+        let expected =
+            json!({ "type": "object", "properties": { "a": { "type": "string" }, "b": {} }, "required": ["a", "b"] });
         assert_eq!(*tool.parameters, expected);
     }
 
@@ -231,12 +233,16 @@ mod tests {
 
     #[test]
     fn what_every_service_takes_is_left_as_it_is() {
-        let plain_one = json!({ "type": "object", "properties": { "a": { "anyOf": [{}, {}] } }, "additionalProperties": false });
+        let plain_one =
+            json!({ "type": "object", "properties": { "a": { "anyOf": [{}, {}] } }, "additionalProperties": false });
         for kind in ProviderKind::ALL {
             assert_eq!(*plain(plain_one.clone(), kind).parameters, plain_one, "{kind}");
         }
         let bare = json!({ "type": "object" });
-        assert_eq!(*plain(bare.clone(), ProviderKind::OpenAi).parameters, json!({ "type": "object", "properties": {} }));
+        assert_eq!(
+            *plain(bare.clone(), ProviderKind::OpenAi).parameters,
+            json!({ "type": "object", "properties": {} })
+        );
         assert_eq!(*plain(bare.clone(), ProviderKind::OpenAiCompatible).parameters, bare);
         let whole = json!({ "$ref": "#/$defs/x", "$defs": { "x": { "properties": { "a": {} } } } });
         assert_eq!(plain(whole.clone(), ProviderKind::Gemini).parameters["properties"], json!({ "a": {} }));

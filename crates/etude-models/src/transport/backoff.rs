@@ -98,7 +98,8 @@ mod tests {
     #[test]
     fn a_busy_provider_is_left_alone_for_longer() {
         let policy = TransportPolicy::default();
-        for (failed, least, longest) in [(1, 1_000, 2_000), (2, 2_000, 4_000), (4, 8_000, 16_000), (60, 30_000, 60_000)] {
+        for (failed, least, longest) in [(1, 1_000, 2_000), (2, 2_000, 4_000), (4, 8_000, 16_000), (60, 30_000, 60_000)]
+        {
             for _ in 0..50 {
                 let wait = wait(&policy, failed, true).as_millis();
                 assert!((least..=longest).contains(&wait), "{failed}: {wait}");

@@ -118,7 +118,9 @@ mod tests {
     fn codes_are_read_wherever_they_stand() {
         let key = r#"{"error": {"code": 400, "message": "no", "status": "INVALID_ARGUMENT", "details": [{"reason": "API_KEY_INVALID"}]}}"#;
         assert!(Refusal::read(key.as_bytes()).is_of_key());
-        for body in [r#"{"error": {"code": "insufficient_quota", "message": "m"}}"#, r#"{"type": "insufficient_quota"}"#] {
+        for body in
+            [r#"{"error": {"code": "insufficient_quota", "message": "m"}}"#, r#"{"type": "insufficient_quota"}"#]
+        {
             assert!(Refusal::read(body.as_bytes()).is_spent(), "{body}");
         }
         assert!(!Refusal::read(b"insufficient_quota").is_spent());

@@ -112,7 +112,8 @@ async fn a_wait_that_the_body_names_is_kept() {
 /// an account without credit does not recover by waiting.
 #[tokio::test]
 async fn an_account_that_has_nothing_left_is_not_asked_again() {
-    let body = json!({ "error": { "message": "no credit", "type": "insufficient_quota", "code": "insufficient_quota" } });
+    let body =
+        json!({ "error": { "message": "no credit", "type": "insufficient_quota", "code": "insufficient_quota" } });
     let server = Server::new([Reply::body(429, body)]);
     let failure = models(vec![provider(KIND, &server.url())]).call(&ask("hi")).await.expect_err("it fails");
     assert_eq!((failure.message.as_str(), server.seen().len()), ("`p/m`: status 429: no credit", 1));
