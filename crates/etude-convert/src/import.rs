@@ -132,6 +132,8 @@ pub struct Imported {
     pub copies: Vec<(String, String)>,
     /// What was not imported, in order.
     pub not_imported: Vec<Finding>,
+    /// Files that no rule is about, in order.
+    unrelated: Vec<String>,
     /// The names of the pipelines.
     names: Names,
     /// The bytes of the files to write.
@@ -159,12 +161,25 @@ pub fn import(kind: Kind, sources: &[Source]) -> Imported {
     if kind == Kind::Dagu {
         dagu::files(&mut imported, sources);
     }
+    imported.find_unrelated();
     imported
 }
 
 impl Imported {
     fn find(&mut self, file: &str, line: u32, what: impl Into<String>, reason: impl Into<String>) {
         self.not_imported.push(Finding { file: file.to_owned(), line, what: what.into(), reason: reason.into() });
+    }
+
+    /// Lists the files that no rule is about, in one finding.
+    fn find_unrelated(&mut self) {
+        let unrelated = std::mem::take(&mut self.unrelated);
+        let what = match unrelated.len() {
+            0 => return,
+            1 => "the file".to_owned(),
+            2 => "this file and 1 other".to_owned(),
+            many => format!("this file and {} others", many - 1),
+        };
+        self.find(&unrelated[0], 1, what, claude::IMPORTED);
     }
 
     /// A name that no pipeline has.

@@ -122,12 +122,9 @@ fn shown(document: &Value) -> String {
         text.push_str(&format!("app: {}\n", near.unwrap_or_else(|| out.into()).display()));
     }
     for row in list("pipelines") {
-        text.push_str(&format!(
-            "pipeline: {} ({}, {} steps)\n",
-            word(&row["name"]),
-            word(&row["source"]),
-            row["steps"]
-        ));
+        let steps = if row["steps"] == 1 { "step" } else { "steps" };
+        let (name, source) = (word(&row["name"]), word(&row["source"]));
+        text.push_str(&format!("pipeline: {name} ({source}, {} {steps})\n", row["steps"]));
     }
     for skill in list("skills") {
         text.push_str(&format!("skill: {}\n", word(&skill)));

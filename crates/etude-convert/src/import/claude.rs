@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use etude_spec::frontmatter;
 use etude_spec::source::SourceFile;
 use etude_spec::yaml::Node;
-use regex::Regex;
+use regex::{Match, Regex};
 use serde_json::{Value, json};
 
 use super::shell::{CALLER, Provider, Script, Variables, literal};
@@ -17,9 +17,15 @@ use crate::draft::safe;
 /// `` !`command` `` at the start of a word: its output is part of the prompt.
 static COMMAND: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(?m)(^|\s)!`([^`]+)`").ok());
 
-/// `$ARGUMENTS`, `$ARGUMENTS[1]`, `$1`.
-static ARGUMENTS: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(r"\$ARGUMENTS\[\d+\]|\$ARGUMENTS\b|\$\{ARGUMENTS\}|\$\d+\b").ok());
+/// `$ARGUMENTS`, `$ARGUMENTS[1]`, `$1`. A larger number, or one that goes on, is a price.
+static ARGUMENTS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"(?<argument>\$ARGUMENTS\[\d+\]|\$ARGUMENTS\b|\$\{ARGUMENTS\}|\$\d\b)(?<more>[.,]\d)?").ok()
+});
+
+/// `@path` at the start of a word, for which Claude Code puts in the file: it has a slash or an extension.
+static MENTION: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"(?:^|[\s(])(?<path>@[\w.~-]*(?:(?:/[\w.@~-]+)+/?|\.[A-Za-z0-9]{1,5}\b))(?<more>[(=@])?").ok()
+});
 
 /// An argument in any form of shell text: `"$1"`, `${ARGUMENTS:-x}`.
 static ARGUMENT_OF_SHELL: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\$\{?[#!]?(?:ARGUMENTS|\d)").ok());
@@ -44,8 +50,19 @@ pub(super) fn file(imported: &mut Imported, sources: &[Source], path: &str, text
         Place::Command(name) => command(imported, path, name, text),
         Place::Skill(folder) => skill(imported, sources, (path, folder), text),
         Place::Other if path.contains("/skills/") || path.starts_with("skills/") => {}
-        Place::Other => imported.find(path, 1, "the file", "only `commands/*.md` and `skills/*/SKILL.md` are imported"),
+        Place::Other if is_of_claude(path) => imported.find(path, 1, "the file", IMPORTED),
+        Place::Other => imported.unrelated.push(path.to_owned()),
     }
+}
+
+/// Why any other file is not imported.
+pub(super) const IMPORTED: &str = "only `commands/*.md` and `skills/*/SKILL.md` are imported";
+
+/// True for a file that means something to Claude Code. Any other is one of a project around its files.
+fn is_of_claude(path: &str) -> bool {
+    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let has = |part: &str| [".claude", "commands", "agents", "hooks"].contains(&part);
+    folder.split('/').any(has) || ["CLAUDE.md", ".mcp.json"].contains(&name)
 }
 
 fn place(path: &str) -> Place<'_> {
@@ -145,8 +162,27 @@ impl Parts {
     /// The different references to arguments in the body, with the place of the first.
     fn arguments(&self) -> Vec<(&str, usize)> {
         let mut known = BTreeSet::new();
-        let found = ARGUMENTS.iter().flat_map(|pattern| pattern.find_iter(&self.body));
+        let found = arguments_in(&self.body);
         found.filter(|one| known.insert(one.as_str())).map(|one| (one.as_str(), one.start())).collect()
+    }
+
+    /// The different files that the body mentions outside of code, with the place of the first mention.
+    fn mentions(&self) -> Vec<(&str, usize)> {
+        let mut known = BTreeSet::new();
+        let (mut is_code, mut start, mut found) = (false, 0, Vec::new());
+        for line in self.body.split_inclusive('\n') {
+            let is_fence = line.trim_start().starts_with("```");
+            is_code ^= is_fence;
+            let matches = MENTION.iter().filter(|_| !is_code && !is_fence).flat_map(|one| one.captures_iter(line));
+            for path in matches.filter(|one| one.name("more").is_none()).filter_map(|one| one.name("path")) {
+                let text = path.as_str().trim_end_matches('.');
+                if known.insert(text) {
+                    found.push((text, start + path.start()));
+                }
+            }
+            start += line.len();
+        }
+        found
     }
 
     /// Why a command in the body cannot be a code step.
@@ -181,10 +217,11 @@ fn command(imported: &mut Imported, path: &str, name: &str, text: &str) {
         request = "Arguments: {{input.arguments}}".to_owned();
     }
     let body = context(imported, path, &parts, (&mut building, &mut request));
-    let body = match ARGUMENTS.as_ref() {
-        Some(pattern) => pattern.replace_all(&body, "(the arguments in the request)").into_owned(),
-        None => body,
-    };
+    let body = without_arguments(&body);
+    for (mention, at) in parts.mentions() {
+        let reason = "the text of the file is not put in; let a code step print it";
+        imported.find(path, parts.line_of(at), format!("`{mention}`"), reason);
+    }
     let mut head = json!({"name": name, "description": building.description});
     if let Some(tools) = &parts.tools {
         head["allowed-tools"] = json!(tools);
@@ -194,6 +231,23 @@ fn command(imported: &mut Imported, path: &str, name: &str, text: &str) {
         imported.bytes += text.len();
         imported.files.push(File { path: format!("skills/{name}/SKILL.md"), text });
     }
+}
+
+/// The references to arguments in a text.
+fn arguments_in(text: &str) -> impl Iterator<Item = Match<'_>> {
+    let found = ARGUMENTS.iter().flat_map(|pattern| pattern.captures_iter(text));
+    found.filter(|one| one.name("more").is_none()).filter_map(|one| one.name("argument"))
+}
+
+/// A text without its references to arguments.
+fn without_arguments(text: &str) -> String {
+    let (mut shown, mut from) = (String::new(), 0);
+    for found in arguments_in(text) {
+        shown.push_str(&text[from..found.start()]);
+        shown.push_str("(the arguments in the request)");
+        from = found.end();
+    }
+    shown + &text[from..]
 }
 
 /// Makes the commands of a prompt code steps, whose outputs are part of the request. The body with references to them.

@@ -294,6 +294,38 @@ fn arguments_that_look_alike_are_refused() {
     assert!(file(&imported, "SKILL.md").contains("Fix (the arguments in the request) and (the arg"), "{imported:#?}");
 }
 
+/// docs/import.md: a price is no argument, and stays as it is.
+#[test]
+fn prices_are_no_arguments() {
+    let imported = one(Kind::ClaudeCode, "Fix $1 for $10, $1,000 or $2.50.\n");
+    assert!(file(&imported, "SKILL.md").contains("Fix (the arguments in the request) for $10, $1,000 or $2.50."));
+    let imported = one(Kind::ClaudeCode, "It costs $50.\n");
+    assert!(!file(&imported, "pipeline.yaml").contains("arguments"), "{imported:#?}");
+}
+
+/// docs/import.md: a file that Claude Code would put into the prompt is listed with its line; what only looks like one is not.
+#[test]
+fn files_that_a_command_mentions_are_listed() {
+    let text = "Review @src/main.rs @README.md and (@docs/a.b/).\nSee @src/main.rs, me@x.org, @media, `@a/b`.\n\
+                ```py\n@app/x\n```\n@app.route(\"/\")\nThen @notes/todo.\n";
+    let found: Vec<(u32, String)> =
+        one(Kind::ClaudeCode, text).not_imported.into_iter().map(|found| (found.line, found.what)).collect();
+    let expected = [(1, "`@src/main.rs`"), (1, "`@README.md`"), (1, "`@docs/a.b/`"), (7, "`@notes/todo`")];
+    assert_eq!(found, expected.map(|(line, what)| (line, what.to_owned())));
+}
+
+/// docs/import.md: files of the project around commands are counted, those of Claude Code are listed one by one.
+#[test]
+fn unrelated_files_are_one_finding() {
+    let source = |path: &str| Source { path: path.to_owned(), text: Some("x\n".to_owned()) };
+    let paths = ["./LICENSE", "./agents/a.md", "./commands/fix.md", "./docs/a.md", "./CLAUDE.md", "./package.json"];
+    let found = import(Kind::ClaudeCode, &paths.map(source)).not_imported;
+    let found: Vec<(&str, &str)> = found.iter().map(|found| (found.file.as_str(), found.what.as_str())).collect();
+    let expected =
+        [("./agents/a.md", "the file"), ("./CLAUDE.md", "the file"), ("./LICENSE", "this file and 2 others")];
+    assert_eq!(found, expected);
+}
+
 #[test]
 fn skills_with_arguments_and_commands_are_listed() {
     let text = "---\nname: a\ndescription: Does a.\n---\n\nFix $ARGUMENTS.\n\nNow: !`git status`\n\n```!\nls\n```\nSee ${CLAUDE_SESSION_ID}.\n";
