@@ -42,7 +42,11 @@ pub(super) fn resolve(command: &Command, dir: &Path, path: Option<&OsStr>) -> Re
             let Some((name, args)) = words.split_first().filter(|(name, _)| !name.is_empty()) else {
                 return Err("the command is empty".to_owned());
             };
-            Ok(Launch { program: find(name, dir, path)?, name: name.clone(), args: args.to_vec() })
+            let program = find(name, dir, path)?;
+            if name.contains('/') {
+                has_usable_line(&program, name)?;
+            }
+            Ok(Launch { program, name: name.clone(), args: args.to_vec() })
         }
         Command::Shell(line) => {
             let args = vec!["-c".to_owned(), line.clone()];
@@ -54,6 +58,7 @@ pub(super) fn resolve(command: &Command, dir: &Path, path: Option<&OsStr>) -> Re
                 return Err(format!("the script `{script}` was not found in `{}`", dir.display()));
             }
             if os::is_executable(&file) {
+                has_usable_line(&file, script)?;
                 return Ok(Launch { program: file, name: script.clone(), args: Vec::new() });
             }
             interpreted(script, dir, path)
@@ -119,7 +124,8 @@ pub(super) fn explain(launch: &Launch, dir: &Path, error: &io::Error) -> String 
         io::ErrorKind::NotFound => format!("program `{name}` was not found in `{}`", dir.display()),
         io::ErrorKind::PermissionDenied if launch.program.is_dir() => format!("`{name}` is a directory, not a program"),
         io::ErrorKind::PermissionDenied if !os::is_executable(&launch.program) => {
-            format!("program `{name}` has no execute permission; `chmod +x` it{}", or_interpreter(name))
+            let other = interpreter_for(name).map(|line| format!(", or name an interpreter: `{line}`"));
+            format!("program `{name}` has no execute permission; `chmod +x` it{}", other.unwrap_or_default())
         }
         io::ErrorKind::ArgumentListTooLong => {
             format!("the arguments and the environment of `{name}` are too long; pass large values on stdin")
@@ -127,13 +133,35 @@ pub(super) fn explain(launch: &Launch, dir: &Path, error: &io::Error) -> String 
         io::ErrorKind::InvalidInput => {
             format!("an argument or a variable of `{name}` has a NUL character, which no program can be given")
         }
-        _ if os::is_no_program(error) => no_program(name),
+        _ if os::is_no_program(error) => no_program(launch),
         _ => format!("program `{name}` could not be started: {error}"),
     }
 }
 
-fn no_program(name: &str) -> String {
-    format!("`{name}` is neither a program of this machine nor a script with a `#!` line{}", or_interpreter(name))
+fn no_program(launch: &Launch) -> String {
+    let name = &launch.name;
+    if first_line(&launch.program).is_some_and(|line| line.starts_with("\u{feff}#!")) {
+        return format!(
+            "a byte order mark stands before the `#!` line of `{name}`; save the file as UTF-8 without one"
+        );
+    }
+    let hint = interpreter_for(name).map(|line| format!("; name an interpreter: `{line}`")).unwrap_or_default();
+    format!("`{name}` is neither a program of this machine nor a script with a `#!` line{hint}")
+}
+
+/// Refuses a script for which `env` would look for a program whose name ends in a carriage return. Other interpreters may ignore one.
+fn has_usable_line(file: &Path, name: &str) -> Result<(), String> {
+    let line = first_line(file).unwrap_or_default();
+    let words = line.strip_prefix("#!").and_then(|asked| asked.trim_start().split_once([' ', '\t']));
+    let is_broken = |(interpreter, program): (&str, &str)| {
+        let program = program.trim_start();
+        interpreter.ends_with("/env") && !program.starts_with('-') && program.ends_with('\r')
+    };
+    if words.is_some_and(is_broken) { Err(carriage_return(name)) } else { Ok(()) }
+}
+
+fn carriage_return(name: &str) -> String {
+    format!("the `#!` line of `{name}` ends in a carriage return; save the file with Unix line ends")
 }
 
 /// What to start for `launch` where the system is not asked first: who becomes a program from inside a sandbox would have the
@@ -142,7 +170,7 @@ pub(super) fn in_place(launch: Launch, command: &Command, dir: &Path, path: Opti
     match command {
         _ if !os::is_executable(&launch.program) || !is_plain_text(&launch.program) => Ok(launch),
         Command::Script(script) => interpreted(script, dir, path),
-        Command::Direct(_) | Command::Shell(_) => Err(no_program(&launch.name)),
+        Command::Direct(_) | Command::Shell(_) => Err(no_program(&launch)),
     }
 }
 
@@ -157,29 +185,37 @@ fn is_plain_text(file: &Path) -> bool {
         && !head.contains(&0)
 }
 
-/// The advice to name an interpreter, for a file whose extension has one.
-fn or_interpreter(name: &str) -> String {
+/// The command that names the interpreter of a file whose extension has one.
+fn interpreter_for(name: &str) -> Option<String> {
     let extension = Path::new(name).extension().and_then(OsStr::to_str).unwrap_or_default();
     let interpreter = match extension {
         // Most scripts with this extension are written for bash.
-        "sh" => Some("bash"),
-        _ => INTERPRETERS.iter().find(|(known, _)| *known == extension).map(|(_, words)| words[0]),
+        "sh" => "bash",
+        _ => INTERPRETERS.iter().find(|(known, _)| *known == extension).map(|(_, words)| words[0])?,
     };
-    interpreter.map(|interpreter| format!(", or name an interpreter: `{interpreter} {name}`")).unwrap_or_default()
+    Some(format!("{interpreter} {name}"))
 }
+
+/// The first line of a file without its line feed; `None` if it cannot be read.
+fn first_line(file: &Path) -> Option<String> {
+    let mut line = Vec::new();
+    let file = regular::open(file).ok()?;
+    io::BufReader::with_capacity(LINE, file.take(LINE as u64)).read_until(b'\n', &mut line).ok()?;
+    Some(String::from_utf8_lossy(&line).trim_end_matches('\n').to_owned())
+}
+
+/// How much of a first line is looked at, in bytes.
+const LINE: usize = 512;
 
 /// The file exists but the operating system found something missing: what its first line asks for.
 fn missing_interpreter(launch: &Launch) -> String {
     let name = &launch.name;
-    let mut line = Vec::new();
-    let read =
-        regular::open(&launch.program).and_then(|file| io::BufReader::new(file).take(512).read_until(b'\n', &mut line));
-    let line = String::from_utf8_lossy(&line);
-    let Some(asked) = line.strip_prefix("#!").filter(|_| read.is_ok()) else {
+    let line = first_line(&launch.program).unwrap_or_default();
+    let Some(asked) = line.strip_prefix("#!") else {
         return format!("program `{name}` needs a loader or a library that this machine does not have");
     };
-    if asked.trim_end_matches('\n').ends_with('\r') {
-        return format!("the `#!` line of `{name}` ends in a carriage return; save the file with Unix line ends");
+    if asked.ends_with('\r') {
+        return carriage_return(name);
     }
     let interpreter = asked.split_whitespace().next().unwrap_or_default();
     format!("`{name}` asks for the interpreter `{interpreter}`, which does not exist")

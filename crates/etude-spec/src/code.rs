@@ -93,6 +93,7 @@ codes! {
     NotASchema = "P0405", "a file is not a JSON Schema";
     SchemaReference = "P0406", "a schema reference cannot be resolved";
     MissingScript = "P0407", "a command names a script that does not exist";
+    UnusableScript = "P0408", "a script cannot be started as it is";
 
     NoPipelineFile = "P0501", "a directory below pipelines/ has no pipeline.yaml";
 

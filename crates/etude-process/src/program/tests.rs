@@ -35,10 +35,36 @@ fn what_is_started_in_place_of_something_is_no_guess_of_a_shell() {
     let direct = |name: &str| started(dir.path(), &Command::Direct(vec![format!("./{name}"), "x".to_owned()]));
     let why = "`./plain` is neither a program of this machine nor a script with a `#!` line";
     assert_eq!(direct("plain"), Err(why.to_owned()));
-    assert!(direct("plain.py").is_err_and(|why| why.ends_with(", or name an interpreter: `python3 ./plain.py`")));
+    assert!(direct("plain.py").is_err_and(|why| why.ends_with("; name an interpreter: `python3 ./plain.py`")));
     // These are for the system to judge, which knows more programs than we do.
     for name in ["named.py", "binary", "resting", "missing"] {
         assert_eq!(direct(name).expect("started"), [format!("./{name}"), "x".to_owned()]);
     }
     assert_eq!(started(dir.path(), &Command::Shell("exit".to_owned())).expect("started"), ["sh", "-c", "exit"]);
+}
+
+/// a line end of Windows and a byte order mark are named instead of what the system makes of them.
+#[test]
+fn first_lines_of_other_editors_are_named() {
+    let dir = tempfile::tempdir().expect("directory");
+    for (name, text) in [
+        ("env.py", "#!/usr/bin/env python3\r\nprint()\r\n"),
+        ("option.py", "#!/usr/bin/env -S python3 -u\r\n"),
+        ("perl.pl", "#!/usr/bin/perl -w\r\n"),
+        ("sound.py", "#! /usr/bin/env python3\n\r\n"),
+        ("mark.py", "\u{feff}#!/usr/bin/env python3\n"),
+    ] {
+        let file = dir.path().join(name);
+        fs::write(&file, text).expect("written");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("mode");
+    }
+    let direct = |name: &str| started(dir.path(), &Command::Direct(vec![format!("./{name}")]));
+    let why = "the `#!` line of `./env.py` ends in a carriage return; save the file with Unix line ends";
+    assert_eq!(direct("env.py"), Err(why.to_owned()));
+    assert!(started(dir.path(), &Command::Script("env.py".to_owned())).is_err_and(|why| why.contains("carriage")));
+    let why = "a byte order mark stands before the `#!` line of `./mark.py`; save the file as UTF-8 without one";
+    assert_eq!(direct("mark.py"), Err(why.to_owned()));
+    for name in ["option.py", "perl.pl", "sound.py"] {
+        assert!(direct(name).is_ok(), "{name}");
+    }
 }

@@ -131,7 +131,7 @@ fn what_cannot_be_started_says_why() {
         (vec!["./nothing"], format!("program `./nothing` was not found in `{dir}`")),
         (vec!["./plain.sh"], "program `./plain.sh` has no execute permission; `chmod +x` it, or name an interpreter: `bash ./plain.sh`".into()),
         (vec!["./no-line"], "`./no-line` is neither a program of this machine nor a script with a `#!` line".into()),
-        (vec!["./no-line.sh"], "`./no-line.sh` is neither a program of this machine nor a script with a `#!` line, or name an interpreter: `bash ./no-line.sh`".into()),
+        (vec!["./no-line.sh"], "`./no-line.sh` is neither a program of this machine nor a script with a `#!` line; name an interpreter: `bash ./no-line.sh`".into()),
         (vec!["./lost"], "`./lost` asks for the interpreter `/no/such/interpreter`, which does not exist".into()),
         (vec!["./dos"], "the `#!` line of `./dos` ends in a carriage return; save the file with Unix line ends".into()),
         (vec!["/"], "`/` is a directory, not a program".into()),

@@ -86,7 +86,15 @@ pub(crate) fn missing_script(file: &File, at: Span, path: &str, beside: &[String
     .hint(nearest(path, beside).unwrap_or_else(|| place.to_owned()))
 }
 
-pub(crate) fn no_pipeline_file(dir: &str) -> Diagnostic {
+/// `why` follows the name of the script.
+pub(crate) fn unusable_script(file: &File, at: Span, path: &str, why: &str, hint: impl Into<String>) -> Diagnostic {
+    Diagnostic::error(Code::UnusableScript, file, at, format!("the script {} {why}", quoted(path)))
+        .severity(Severity::Warning)
+        .hint(hint)
+}
+
+/// `misnamed` is a file of the directory that has the name with another ending.
+pub(crate) fn no_pipeline_file(dir: &str, misnamed: Option<&str>) -> Diagnostic {
     let file = SourceFile::new(dir, "");
     Diagnostic::error(Code::NoPipelineFile, &file, None, format!("the directory {} has no pipeline.yaml", quoted(dir)))
         .severity(Severity::Warning)

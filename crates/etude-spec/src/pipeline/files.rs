@@ -1,19 +1,32 @@
 //! The files that a pipeline names: do they exist, and which ones does a run depend on.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use etude_core::effect::Command;
 
 use crate::check::Findings;
 use crate::command;
 use crate::diagnose::{files as diagnose, values};
+use crate::diagnostic::Diagnostic;
 use crate::files::beside;
 use crate::pipeline::definition::{Body, SchemaDef, StepDef, ValidatorDef};
-use crate::source::{FileKind, ReadFailure, Sources, Span, join};
+use crate::source::{FileKind, ReadFailure, SourceFile, Sources, Span, join};
 use crate::yaml::{Locator, Text};
 
-/// Extensions for which an interpreter is known (A-4.7).
-const SCRIPTS: &[&str] = &["py", "sh", "js", "mjs", "ts", "rb", "pl"];
+/// Extensions for which an interpreter is known (A-4.7), and what most scripts with them are written for.
+const SCRIPTS: [(&str, &str); 7] = [
+    ("py", "python3"),
+    ("sh", "bash"),
+    ("js", "node"),
+    ("mjs", "node"),
+    ("ts", "node"),
+    ("rb", "ruby"),
+    ("pl", "perl"),
+];
+
+/// Largest script whose first line is looked at, in bytes: a larger file is a program.
+const MAX_SCRIPT: u64 = 64 << 10;
 
 /// Checks that the files that `steps` name exist. `dir` is the pipeline's directory.
 pub(crate) fn check(found: &mut Findings<'_>, sources: &dyn Sources, dir: &str, steps: &[StepDef<'_>]) {
@@ -24,8 +37,7 @@ pub(crate) fn check(found: &mut Findings<'_>, sources: &dyn Sources, dir: &str, 
         if let Some(ValidatorDef::Script(validator)) = step.validate
             && let Some(executable) = exists(found, sources, dir, "the validator", validator)
         {
-            let extension = validator.text.rsplit_once('.').map_or("", |(_, extension)| extension);
-            if !executable && !SCRIPTS.contains(&extension) {
+            if !executable && interpreter(validator.text).is_none() {
                 found.push(values::no_interpreter(found.file, validator.at, validator.text));
             }
         }
@@ -41,17 +53,35 @@ pub(crate) fn check(found: &mut Findings<'_>, sources: &dyn Sources, dir: &str, 
     }
 }
 
-/// Warns of scripts that the commands of `steps` name and that do not exist. No error depends on it, so a listing of
+/// The interpreter for a file with this extension.
+fn interpreter(path: &str) -> Option<&'static str> {
+    let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
+    SCRIPTS.iter().find(|(known, _)| *known == extension).map(|(_, interpreter)| *interpreter)
+}
+
+/// Warns of scripts that the commands of `steps` name and that do not exist or cannot be started. No error depends on it, so a listing of
 /// many pipelines goes without.
 pub(crate) fn warn_of_scripts(found: &mut Findings<'_>, sources: &dyn Sources, dir: &str, steps: &[StepDef<'_>]) {
     for step in steps {
-        if let Some(ValidatorDef::Command { command: Some(command), node }) = &step.validate {
-            scripts(found, sources, dir, command, node);
+        match &step.validate {
+            Some(ValidatorDef::Command { command: Some(command), node }) => {
+                scripts(found, sources, dir, command, node);
+                program(found, sources, dir, command, node);
+            }
+            Some(ValidatorDef::Script(Text { text, at })) => {
+                // Without the execute bit its extension names the interpreter, whatever its first line is.
+                let full = join(dir, text);
+                if let Some(full) = full.filter(|full| sources.kind(full) == Ok(FileKind::File { executable: true })) {
+                    found.list.extend(first_line(sources, &full, text, (found.file, *at)));
+                }
+            }
+            _ => {}
         }
         match &step.body {
             Body::Code(code) => {
                 if let (Some(command), Some(node)) = (&code.command, code.command_node) {
                     scripts(found, sources, dir, command, node);
+                    program(found, sources, dir, command, node);
                 }
             }
             Body::Parallel { steps, .. } => warn_of_scripts(found, sources, dir, steps),
@@ -107,6 +137,50 @@ fn scripts(
             ));
         }
     }
+}
+
+/// Warns of a program that lies in the app and cannot be started: a file without the execute bit, or one whose first line is not read
+/// as meant.
+fn program(
+    found: &mut Findings<'_>,
+    sources: &dyn Sources,
+    dir: &str,
+    command: &Command,
+    node: &crate::yaml::Node<'_>,
+) {
+    let Command::Direct(words) = command else { return };
+    let Some(word) = words.first().filter(|word| word.contains('/') && !word.starts_with('/')) else { return };
+    let Some(full) = join(dir, word.strip_prefix("./").unwrap_or(word)) else { return };
+    let Ok(FileKind::File { executable }) = sources.kind(&full) else { return };
+    let at = place_of(found, node, word);
+    if executable {
+        found.list.extend(first_line(sources, &full, word, (found.file, at)));
+        return;
+    }
+    let other = interpreter(word).map(|interpreter| format!(", or name its interpreter: `{interpreter} {word}`"));
+    let hint = format!("set it with `chmod +x`{}", other.unwrap_or_default());
+    found.push(diagnose::unusable_script(found.file, at, word, "has no execute permission", hint));
+}
+
+/// What is wrong with the first line of the script `full`, which is called `path` at a place.
+fn first_line(
+    sources: &dyn Sources,
+    full: &str,
+    path: &str,
+    (file, at): (&Arc<SourceFile>, Span),
+) -> Option<Diagnostic> {
+    let bytes = sources.read(full, MAX_SCRIPT).ok()?;
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let (why, hint) = match line {
+        _ if line.starts_with(b"\xef\xbb\xbf#!") => {
+            ("has a byte order mark before its `#!` line", "save it as UTF-8 without one")
+        }
+        _ if line.starts_with(b"#!") && line.ends_with(b"\r") => {
+            ("has a carriage return at the end of its `#!` line", "save it with Unix line ends")
+        }
+        _ => return None,
+    };
+    Some(diagnose::unusable_script(file, at, path, why, hint))
 }
 
 fn place_of(found: &Findings<'_>, node: &crate::yaml::Node<'_>, word: &str) -> Span {

@@ -4,7 +4,8 @@ use etude_core::effect::Command;
 use etude_core::plan::{Binding, StepKind};
 use etude_spec::pipeline::{App, Pipeline};
 use etude_spec::source::{FileKind, MemorySources, ReadFailure, Sources};
-use etude_spec::{Code, render};
+use etude_spec::stage_machine::{Machines, Rules};
+use etude_spec::{Code, Diagnostic, render};
 
 fn pipeline(name: &str, rest: &str) -> String {
     format!("name: {name}\ndescription: d\n{rest}")
@@ -53,6 +54,52 @@ fn underscore_directories_are_not_routable() {
     assert!(app.discovery().constructor && !app.discovery().destructor);
     assert_eq!(codes(&sources), [Code::NoPipelineFile]);
     assert!(app.pipeline("_constructor").0.is_some());
+}
+
+/// a definition whose name ends in `.yml` is named in the warning about its directory.
+#[test]
+fn a_definition_with_another_ending_is_named() {
+    let sources = MemorySources::new()
+        .with("pipelines/p/pipeline.yml", pipeline("p", STEP))
+        .with("pipelines/_constructor/pipeline.yml", pipeline("_constructor", STEP))
+        .with("machines/m/machine.yml", "id: m\n");
+    let machines = Machines::new(&sources, Rules::default()).check(&[]);
+    let found: Vec<_> = App::new(&sources).check(&[]).diagnostics.into_iter().chain(machines.diagnostics).collect();
+    assert_eq!(found.iter().filter(|d| d.is_error()).count(), 0);
+    let hints: Vec<_> = found.iter().map(|d| d.hint.as_deref().unwrap_or_default()).collect();
+    let pipeline = "rename `pipeline.yml` to `pipeline.yaml`";
+    assert_eq!(hints, [pipeline, pipeline, "rename `machine.yml` to `machine.yaml`"]);
+}
+
+/// scripts of the app that the system would not start are warned of; a named interpreter needs no execute permission.
+#[test]
+fn scripts_that_cannot_be_started_are_warned_of() {
+    let found = |command: &str, text: &str, is_executable: bool| -> Vec<String> {
+        let rest = format!("steps:\n- {{name: a, type: code, command: {command}}}\n");
+        let sources = MemorySources::new().with("pipelines/p/pipeline.yaml", pipeline("p", &rest));
+        let sources = match is_executable {
+            true => sources.with_executable("pipelines/p/steps/a.py", text),
+            false => sources.with("pipelines/p/steps/a.py", text),
+        };
+        let diagnostics = App::new(&sources).check(&[]).diagnostics;
+        let shown = |d: &Diagnostic| format!("{}; {}", d.message, d.hint.as_deref().unwrap_or_default());
+        diagnostics.iter().inspect(|d| assert_eq!(d.code, Code::UnusableScript)).map(shown).collect()
+    };
+    let line = "#!/usr/bin/env python3\n";
+    assert_eq!(found("steps/a.py", line, true), [""; 0]);
+    assert_eq!(found("python3 steps/a.py", "\u{feff}print()\r\n", false), [""; 0]);
+    assert_eq!(
+        found("./steps/a.py", line, false),
+        [
+            "the script `./steps/a.py` has no execute permission; set it with `chmod +x`, or name its interpreter: `python3 ./steps/a.py`"
+        ]
+    );
+    assert_eq!(
+        found("steps/a.py", "#!/usr/bin/env python3\r\nprint()\r\n", true),
+        ["the script `steps/a.py` has a carriage return at the end of its `#!` line; save it with Unix line ends"]
+    );
+    let mark = "the script `steps/a.py` has a byte order mark before its `#!` line; save it as UTF-8 without one";
+    assert_eq!(found("steps/a.py", &format!("\u{feff}{line}"), true), [mark]);
 }
 
 /// one bad pipeline never hides the good ones, however many there are.
