@@ -56,6 +56,7 @@ fn other_word<'t>(key: &str, table: &'t Object) -> Option<&'t str> {
         ("require", &["requires", "assert", "precondition"]),
         ("for_each", &["foreach", "map", "loop", "matrix", "with_items"]),
         ("timeout", &["timeout_minutes", "time_limit"]),
+        ("retry", &["retries", "attempts", "max_attempts", "max_retries"]),
         ("env", &["environment", "variables"]),
     ];
     let meant = WORDS.iter().find(|(_, others)| others.contains(&key.to_lowercase().as_str()))?.0;

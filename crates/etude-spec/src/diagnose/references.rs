@@ -18,7 +18,9 @@ pub(crate) fn unclosed(file: &File, at: Span, field: &str) -> Diagnostic {
 pub(crate) fn not_a_reference(file: &File, at: Span, text: &str, steps: &[&str]) -> Diagnostic {
     let head = text.split(['.', ' ', '|', '[']).next().unwrap_or_default();
     let rest = text.get(head.len()..).unwrap_or_default();
-    let hint = if steps.contains(&head) && !rest.starts_with(".output") {
+    let hint = if let Some(hint) = of_other_tools(text) {
+        hint
+    } else if steps.contains(&head) && !rest.starts_with(".output") {
         let way = rest.strip_prefix('.').filter(|way| !way.is_empty() && !way.contains(' '));
         let way = way.map(|way| format!(".{way}")).unwrap_or_default();
         format!("an output is written `{{{{{head}.output{way}}}}}`")
@@ -32,6 +34,32 @@ pub(crate) fn not_a_reference(file: &File, at: Span, text: &str, steps: &[&str])
     let message =
         if text.is_empty() { "`{{}}` names nothing".to_owned() } else { format!("{} is no reference", quoted(text)) };
     Diagnostic::error(Code::NotAReference, file, at, message).hint(hint)
+}
+
+/// What references of other tools, and paths in the input of a code step, are written as here.
+fn of_other_tools(text: &str) -> Option<String> {
+    let (head, rest) = text.split_once('.')?;
+    if rest.is_empty() || rest.contains(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '.' | '_' | '-')) {
+        return None;
+    }
+    let written = |reference: &str| format!("did you mean `{{{{{reference}}}}}`?");
+    match head {
+        "steps" => {
+            let (step, way) = rest.split_once('.').unwrap_or((rest, "output"));
+            let way = way.replacen("outputs", "output", 1);
+            Some(written(&if way.starts_with("output") {
+                format!("{step}.{way}")
+            } else {
+                format!("{step}.output.{way}")
+            }))
+        }
+        "inputs" | "params" | "parameters" | "args" => Some(written(&format!("input.{rest}"))),
+        "env" | "secrets" | "vars" => {
+            let name = rest.split('.').next().unwrap_or(rest);
+            Some(format!("a code step gets a variable of the environment with `env: {{{name}: {{from_env: {name}}}}}`"))
+        }
+        _ => None,
+    }
 }
 
 /// A reference in a field that is used as written. `variable` is a name for its value.

@@ -67,7 +67,8 @@ pub(crate) fn step_not_a_mapping(file: &File, at: Span, kind: &str) -> Diagnosti
 }
 
 pub(crate) fn unknown_word(file: &File, at: Span, what: &str, word: &str, words: &[&str]) -> Diagnostic {
-    let hint = meant(word, words.iter().copied()).or_else(|| match words {
+    let type_hint = || step_type(word).filter(|_| words == pipeline::STEP_TYPES).map(str::to_owned);
+    let hint = type_hint().or_else(|| meant(word, words.iter().copied())).or_else(|| match words {
         pipeline::TIERS => Some(
             "a pipeline names a capability level; `model_mapping` in etude.yaml says which model that is".to_owned(),
         ),
@@ -77,6 +78,18 @@ pub(crate) fn unknown_word(file: &File, at: Span, what: &str, word: &str, words:
     Diagnostic::error(Code::UnknownWord, file, at, message)
         .label(format!("must be {}", quoted_list(words, "or")))
         .maybe_hint(hint)
+}
+
+/// What other tools call types of steps, which no likeness of letters shows.
+fn step_type(word: &str) -> Option<&'static str> {
+    const PROGRAMS: &[&str] =
+        &["shell", "bash", "sh", "run", "script", "exec", "command", "cmd", "python", "python3", "node", "javascript"];
+    const MODELS: &[&str] = &["ai", "model", "prompt", "chat", "completion", "gpt", "openai", "anthropic", "claude"];
+    let word = word.to_lowercase();
+    if PROGRAMS.contains(&word.as_str()) {
+        return Some("a step that runs a program is `type: code` with `command`");
+    }
+    MODELS.contains(&word.as_str()).then_some("a step that asks a model is `type: llm` with `prompt`")
 }
 
 pub(crate) fn out_of_range(file: &File, at: Span, what: &str, found: &str, min: &str, max: &str) -> Diagnostic {
