@@ -44,6 +44,7 @@ use etude_spec::{Diagnostic, config, did_you_mean, render};
 use crate::args::{Global, Purpose};
 use crate::exit::Exit;
 use crate::problem::Problem;
+use crate::render::text::visible;
 use crate::{local, paths};
 use consent::Consent;
 use etude_core::failure::FailureKind;
@@ -128,6 +129,9 @@ pub(crate) fn resolve(global: &Global, app: &Path, purpose: Purpose, own: Own) -
         }
         layers.push(Layer { path: shown, config, is_of_app });
     }
+    if purpose == Purpose::Run && !global.quiet {
+        misnamed(global, app).iter().for_each(warn);
+    }
     let Own { variables: own, secrets: own_secrets } = own;
     let mut resolved = merge(&layers, app, purpose, &own)?;
     for name in &own {
@@ -142,7 +146,7 @@ pub(crate) fn resolve(global: &Global, app: &Path, purpose: Purpose, own: Own) -
 
 /// Everything that is wrong with the configuration; what lies in the app is named from there.
 pub(crate) fn check(global: &Global, app: &Path) -> Result<Vec<Diagnostic>, Problem> {
-    let mut found = Vec::new();
+    let mut found = misnamed(global, app);
     for (path, text) in texts(global, app)? {
         let file = SourceFile::new(shown(&path, app), text);
         let mut of_file = config::read(&file).1;
@@ -152,6 +156,25 @@ pub(crate) fn check(global: &Global, app: &Path) -> Result<Vec<Diagnostic>, Prob
         found.extend(of_file.into_iter().map(without_keys));
     }
     Ok(found)
+}
+
+/// A warning for each file that would be a configuration if its name ended in `.yaml`.
+pub(crate) fn misnamed(global: &Global, app: &Path) -> Vec<Diagnostic> {
+    if global.config.is_some() {
+        return Vec::new();
+    }
+    let places = std::iter::once(own_file(app)).chain(paths::user_config()).map(|path| path.with_extension("yml"));
+    places.filter(|path| path.is_file()).map(|path| config::ends_in_yml(&shown(&path, app))).collect()
+}
+
+/// Prints a warning on one line, with what to do.
+pub(crate) fn warn(diagnostic: &Diagnostic) {
+    let hint = diagnostic.hint.iter().map(|hint| format!("; {hint}"));
+    crate::render::say!(
+        "warning: {}{}",
+        visible(&diagnostic.message),
+        hint.map(|hint| visible(&hint)).collect::<String>()
+    );
 }
 
 /// What a server does by itself for an app: of the app's own file, or of the one that the user names.

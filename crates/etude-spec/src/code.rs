@@ -96,6 +96,7 @@ codes! {
     UnusableScript = "P0408", "a script cannot be started as it is";
 
     NoPipelineFile = "P0501", "a directory below pipelines/ has no pipeline.yaml";
+    EndsInYml = "P0502", "a file is not read because its name ends in .yml";
 
     Extension = "P0601", "an extension beyond the protocol is used";
 

@@ -13,7 +13,7 @@ use etude_core::effect::Sandbox;
 use indexmap::IndexMap;
 
 use crate::check::{Findings, Subject, object};
-use crate::diagnose::values;
+use crate::diagnose::{self, values};
 use crate::diagnostic::{self, Diagnostic};
 use crate::duration;
 use crate::fields::config as tables;
@@ -187,6 +187,11 @@ pub struct Price {
     pub output: f64,
     /// Tokens read from a cache; `None`: as `input`.
     pub cached: Option<f64>,
+}
+
+/// The warning about the file `path`, which would be a configuration if its name ended in `.yaml`.
+pub fn ends_in_yml(path: &str) -> Diagnostic {
+    diagnose::files::ends_in_yml(path)
 }
 
 /// Reads a configuration file. An empty file says nothing, and is no error.

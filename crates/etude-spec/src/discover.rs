@@ -2,6 +2,7 @@
 
 use crate::diagnose::files as diagnose;
 use crate::diagnostic::Diagnostic;
+use crate::files::misnamed;
 use crate::source::{FileKind, ReadFailure, Sources};
 
 /// The directory that holds the pipelines.
@@ -73,7 +74,8 @@ impl Discovery {
     fn has_file(&mut self, sources: &dyn Sources, name: &str) -> bool {
         let is_there = sources.kind(&file_of(name)) != Err(ReadFailure::Missing);
         if !is_there {
-            self.diagnostics.push(diagnose::no_pipeline_file(&format!("{PIPELINES}/{name}")));
+            let misnamed = misnamed(sources, &file_of(name));
+            self.diagnostics.push(diagnose::no_pipeline_file(&format!("{PIPELINES}/{name}"), misnamed.as_deref()));
         }
         is_there
     }

@@ -18,7 +18,7 @@ pub(crate) fn source(sources: &dyn Sources, path: &str) -> Result<Arc<SourceFile
     let bytes = sources.read(path, MAX_SIZE).map_err(|failure| match failure {
         ReadFailure::Missing => {
             let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
-            (diagnose::no_pipeline_file(dir), true)
+            (diagnose::no_pipeline_file(dir, misnamed(sources, path).as_deref()), true)
         }
         ReadFailure::TooLarge { len } => (diagnose::too_large(path, len, MAX_SIZE), false),
         ReadFailure::Outside => (diagnose::unreadable(path, "it lies outside the app's directory"), false),
@@ -33,6 +33,13 @@ pub(crate) fn source(sources: &dyn Sources, path: &str) -> Result<Arc<SourceFile
             Err((diagnose::not_utf8(path, &valid), false))
         }
     }
+}
+
+/// The name of the file beside `path` that has its name with the ending `.yml`, if there is one.
+pub(crate) fn misnamed(sources: &dyn Sources, path: &str) -> Option<String> {
+    let other = format!("{}.yml", path.strip_suffix(".yaml")?);
+    let is_file = matches!(sources.kind(&other), Ok(FileKind::File { .. }));
+    is_file.then(|| other.rsplit_once('/').map_or(other.as_str(), |(_, name)| name).to_owned())
 }
 
 /// The text of a file that a definition lies in.

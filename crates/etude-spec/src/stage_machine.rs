@@ -23,6 +23,7 @@ use etude_core::plan::stages::{Guard, Policy, Script, StageMachine};
 
 use crate::diagnose::{files as diagnose_files, stage_machine as diagnose};
 use crate::diagnostic::{self, Diagnostic};
+use crate::files::misnamed;
 use crate::input::InputDecl;
 use crate::source::{FileKind, ReadFailure, Sources};
 
@@ -213,8 +214,8 @@ pub fn file_of(name: &str) -> String {
 }
 
 /// The warning about a directory below `machines/` without a definition.
-fn no_machine_file(name: &str) -> Diagnostic {
-    diagnose::no_machine_file(&dir_of(name))
+fn no_machine_file(sources: &dyn Sources, name: &str) -> Diagnostic {
+    diagnose::no_machine_file(&dir_of(name), misnamed(sources, &file_of(name)).as_deref())
 }
 
 #[cfg(test)]

@@ -6,25 +6,74 @@ use serde_json::Value;
 
 use crate::check::{Findings, Subject, object};
 use crate::diagnose::fields::missing_field;
-use crate::diagnose::values;
+use crate::diagnose::references::unknown_pipeline;
+use crate::diagnose::stage_machine::unknown_machine;
+use crate::diagnose::{files, values};
 use crate::diagnostic::{self, Diagnostic};
 use crate::fields::Kind;
 use crate::fields::test::{FELL_BACK, TEST};
-use crate::source::SourceFile;
+use crate::files::source_text;
+use crate::source::{Entry, FileKind, ReadFailure, SourceFile, Sources};
 use crate::wording::quoted;
-use crate::yaml::{self, Entries, Node, Plain};
+use crate::yaml::{self, Entries, Node, Plain, text};
+
+/// The directory of an app's tests.
+pub const DIR: &str = "tests";
+
+/// What the tests of an app may run.
+#[derive(Debug, Clone, Copy)]
+struct Known<'a> {
+    pipelines: &'a [&'a str],
+    machines: &'a [&'a str],
+}
+
+/// Everything that is wrong with the tests of an app that has these pipelines and machines.
+pub fn check(sources: &dyn Sources, pipelines: &[&str], machines: &[&str]) -> Vec<Diagnostic> {
+    let entries = match sources.list(DIR) {
+        Ok(entries) => entries,
+        Err(ReadFailure::Missing) => return Vec::new(),
+        Err(ReadFailure::Other(why)) => return vec![files::unreadable(DIR, &why)],
+        Err(_) => return vec![files::unreadable(DIR, "it is not a directory of the app")],
+    };
+    let known = Known { pipelines, machines };
+    let mut diagnostics = misnamed(&entries);
+    for entry in entries.iter().filter(|entry| matches!(entry.kind, FileKind::File { .. })) {
+        let Some(name) = entry.name.strip_suffix(".yaml") else { continue };
+        let path = format!("{DIR}/{}", entry.name);
+        diagnostics.extend(match source_text(sources, &path) {
+            Ok(file) => read_among(&file, name, Some(known)).err().unwrap_or_default(),
+            Err(diagnostic) => vec![diagnostic],
+        });
+    }
+    diagnostic::sort(&mut diagnostics);
+    diagnostics
+}
+
+/// A warning for each file of the directory of tests that is not read because of its ending.
+pub fn misnamed(entries: &[Entry]) -> Vec<Diagnostic> {
+    let is_misnamed = |entry: &&Entry| matches!(entry.kind, FileKind::File { .. }) && entry.name.ends_with(".yml");
+    entries.iter().filter(is_misnamed).map(|entry| files::ends_in_yml(&format!("{DIR}/{}", entry.name))).collect()
+}
 
 /// The value of a test, or everything that is wrong with it. `name` is the test's.
 ///
 /// # Errors
 /// At least one fault, in the order of their places.
 pub fn read(file: &Arc<SourceFile>, name: &str) -> Result<Value, Vec<Diagnostic>> {
+    read_among(file, name, None)
+}
+
+/// The same; what the test runs must be `known`.
+fn read_among(file: &Arc<SourceFile>, name: &str, known: Option<Known<'_>>) -> Result<Value, Vec<Diagnostic>> {
     let (root, mut diagnostics) = yaml::parse(file);
     let mut found = Findings::new(file);
     let mut value = None;
     if let Some(root) = &root {
         match root.as_map() {
-            Some(entries) => fields(&mut found, entries, name),
+            Some(entries) => {
+                fields(&mut found, entries, name);
+                known.into_iter().for_each(|known| target(&mut found, entries, known));
+            }
             None if root.is_invalid() => {}
             None => found.push(values::top_level(file, root.span, "a test", root.kind())),
         }
@@ -58,6 +107,16 @@ fn fields(found: &mut Findings<'_>, entries: &Entries<'_>, name: &str) {
     }
 }
 
+/// Checks that the app has what the test runs.
+fn target(found: &mut Findings<'_>, entries: &Entries<'_>, Known { pipelines, machines }: Known<'_>) {
+    if let Some(name) = text(entries, "pipeline").filter(|name| !pipelines.contains(&name.text)) {
+        found.push(unknown_pipeline(found.file, name.at, name.text, pipelines));
+    }
+    if let Some(name) = text(entries, "machine").filter(|name| !machines.contains(&name.text)) {
+        found.push(unknown_machine(found.file, name.at, name.text, machines));
+    }
+}
+
 /// Checks `fell_back`, which may be `null`.
 fn fell_back(found: &mut Findings<'_>, root: &Entries<'_>) {
     let expect = root.get("expect").and_then(Node::as_map);
@@ -75,6 +134,36 @@ fn fell_back(found: &mut Findings<'_>, root: &Entries<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::MemorySources;
+
+    /// the tests of an app are read with it, what they run must be there, and a file with another ending is reported.
+    #[test]
+    fn tests_of_an_app_are_checked() {
+        let sources = MemorySources::new()
+            .with("tests/a.yaml", "pipeline: greet\n")
+            .with("tests/b.yaml", "pipeline: greeet\n")
+            .with("tests/c.yaml", "machine: greet\n")
+            .with("tests/d.yaml", "pipline: greet\n")
+            .with("tests/e.yml", "pipeline: greet\n")
+            .with("tests/notes.md", "# Notes\n")
+            .with("tests/recordings/a/1.yaml", "x: 1\n");
+        let found: Vec<String> = check(&sources, &["greet"], &[]).iter().map(shown).collect();
+        assert_eq!(
+            found,
+            [
+                "tests/b.yaml 1:11 there is no pipeline `greeet` did you mean `greet`?",
+                "tests/c.yaml 1:10 there is no machine `greet` ",
+                "tests/d.yaml 1:1 unknown field `pipline` in test `d` did you mean `pipeline`?",
+                "tests/e.yml 0:0 `tests/e.yml` is not read, because its name ends in `.yml` rename `tests/e.yml` to `tests/e.yaml`",
+            ]
+        );
+        assert_eq!(check(&MemorySources::new(), &[], &[]), []);
+    }
+
+    fn shown(d: &Diagnostic) -> String {
+        let (line, column) = d.position().unwrap_or_default();
+        format!("{} {line}:{column} {} {}", d.file.path(), d.message, d.hint.as_deref().unwrap_or_default())
+    }
 
     /// a mistake in a test has its line and column, and the word that was meant.
     #[test]

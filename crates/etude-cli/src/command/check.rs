@@ -109,10 +109,17 @@ fn findings(context: &Context, disk: &Disk, names: &[&str]) -> Result<(Findings,
         sound = (skills.saturating_sub(files.len()), "skill");
         report.broken.extend(files.into_iter().map(str::to_owned));
     }
+    let tests = match names.is_empty() {
+        true => etude_spec::test::check(disk, &pipelines, &ids),
+        false => Vec::new(),
+    };
+    let files: BTreeSet<&str> = tests.iter().filter(|d| d.is_error()).map(|d| d.file.path()).collect();
+    report.broken.extend(files.into_iter().map(str::to_owned));
     let files: BTreeSet<&str> = configured.iter().filter(|d| d.is_error()).map(|d| d.file.path()).collect();
     report.broken.extend(files.into_iter().map(str::to_owned));
     let unsandboxed = sandbox::support().err().map(|why| report.without_sandbox(&why)).unwrap_or_default();
-    let others = [report.diagnostics, learned, skill, tools, chains, unsandboxed].into_iter().flatten().collect();
+    let others =
+        [report.diagnostics, learned, skill, tools, chains, tests, unsandboxed].into_iter().flatten().collect();
     Ok((Findings { configured, others, extensions: report.extensions, broken: report.broken, sound }, project))
 }
 

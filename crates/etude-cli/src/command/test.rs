@@ -45,6 +45,9 @@ pub(crate) fn test(context: &Context, args: &args::Test) -> Exit {
 
 fn run_all(context: &Context, args: &args::Test) -> Result<Exit, Refused> {
     let disk = context.disk()?;
+    if !context.global.quiet {
+        case::misnamed(&disk).iter().for_each(settings::warn);
+    }
     let mut cases = case::find(&disk)?;
     if let Some(name) = &args.name {
         cases.retain(|case| case.name.contains(name.as_str()));

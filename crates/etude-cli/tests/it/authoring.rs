@@ -175,6 +175,70 @@ fn extensions_are_named_and_are_no_errors() {
     test.run(&["check"]).exit(0).stdout("").stderr("1 pipeline is fine");
 }
 
+/// `check` reads the tests of the app, and names files that are not read because of their ending; so do the commands that
+/// would have used them.
+#[test]
+fn tests_are_checked_and_other_endings_are_named() {
+    let test = Test::new()
+        .pipeline("p", |p| p.note("a", "1"))
+        .file("etude.yml", "router: {mode: llm}\n")
+        .file("tests/a.yaml", "pipline: p\n")
+        .file("tests/b.yaml", "pipeline: q\n")
+        .file("tests/c.yml", "pipeline: p\n");
+    let ran = test.run(&["check", "--format", "json"]).exit(3);
+    let found: Vec<String> = (0..4)
+        .map(|at| {
+            let word =
+                |name: &str| ran.at(&format!("/diagnostics/{at}/{name}")).as_str().unwrap_or_default().to_owned();
+            [word("code"), word("severity"), word("file"), word("hint")].join(" ")
+        })
+        .collect();
+    let expected = [
+        "P0502 warning etude.yml rename `etude.yml` to `etude.yaml`",
+        "P0201 error tests/a.yaml did you mean `pipeline`?",
+        "P0311 error tests/b.yaml ",
+        "P0502 warning tests/c.yml rename `tests/c.yml` to `tests/c.yaml`",
+    ];
+    assert_eq!(found, expected);
+    test.run(&["check"]).exit(3).stderr_has("2 errors in `tests/a.yaml`, `tests/b.yaml`; 1 other pipeline is fine");
+    test.run(&["check", "p"]).exit(0);
+    let warning =
+        "warning: `etude.yml` is not read, because its name ends in `.yml`; rename `etude.yml` to `etude.yaml`";
+    test.run(&["run", "-p", "p"]).exit(0).stderr_has(warning);
+    test.run(&["run", "-p", "p", "--quiet"]).exit(0).stderr("");
+    assert!(test.run(&["doctor"]).out().contains("! configuration"));
+    test.run(&["test"]).exit(3).stderr_has("rename `tests/c.yml` to `tests/c.yaml`");
+}
+
+/// cli: a pipeline of the app can be named by its path; one of another app is not taken for it.
+#[test]
+fn pipelines_are_named_by_their_paths() {
+    let test = Test::new().pipeline("p", |p| p.note("a", "1"));
+    test.put("elsewhere/pipelines/p/pipeline.yaml", &test.read("app/pipelines/p/pipeline.yaml"));
+    for path in ["pipelines/p", "pipelines/p/", "./pipelines/p/pipeline.yaml"] {
+        test.run(&["check", path]).exit(0).stderr("1 pipeline is fine");
+        test.run(&["run", "-p", path, "--format", "json"]).exit(0).has("/pipeline", "p");
+    }
+    for args in [&["check", "../elsewhere/pipelines/p"][..], &["run", "-p", "../elsewhere/pipelines/p/pipeline.yaml"]] {
+        test.run(args).exit(2).stderr_has("is not in the app");
+    }
+}
+
+/// cli: listings fit the width of the line; `--verbose` has the whole of a description.
+#[test]
+fn listings_fit_the_line() {
+    let long = "words ".repeat(80);
+    let head = format!("description: {long}");
+    let test = Test::new().pipeline("p", |p| p.with(&head).note("a", "1"));
+    test.put("app/.agents/skills/s/SKILL.md", &format!("---\nname: s\ndescription: {long}\n---\nx\n"));
+    for command in [&["list"][..], &["skill", "list"]] {
+        let short = test.run(command).exit(0).out().to_owned();
+        assert!(short.contains("words wor") && short.lines().all(|line| line.chars().count() <= 100), "{short}");
+        let whole = test.run(&[command, &["--verbose"]].concat()).exit(0).out().to_owned();
+        assert!(whole.lines().any(|line| line.contains(long.trim())), "{whole}");
+    }
+}
+
 /// cli: every code that a failure can have is explained; an unknown one is wrong usage with a near one.
 #[test]
 fn codes_are_explained() {

@@ -96,10 +96,24 @@ pub(crate) fn unusable_script(file: &File, at: Span, path: &str, why: &str, hint
 /// `misnamed` is a file of the directory that has the name with another ending.
 pub(crate) fn no_pipeline_file(dir: &str, misnamed: Option<&str>) -> Diagnostic {
     let file = SourceFile::new(dir, "");
+    let other = match dir.contains("/_") {
+        true => "add one, or remove the directory",
+        false => "add one, or move the directory out of pipelines/; a name that begins with `_` is ignored",
+    };
     Diagnostic::error(Code::NoPipelineFile, &file, None, format!("the directory {} has no pipeline.yaml", quoted(dir)))
         .severity(Severity::Warning)
-        .hint(match dir.contains("/_") {
-            true => "add one, or remove the directory",
-            false => "add one, or move the directory out of pipelines/; a name that begins with `_` is ignored",
-        })
+        .hint(misnamed.map_or_else(|| other.to_owned(), |name| rename(name)))
+}
+
+/// A file that would be read if its name ended in `.yaml`.
+pub(crate) fn ends_in_yml(path: &str) -> Diagnostic {
+    let file = SourceFile::new(path, "");
+    let message = format!("{} is not read, because its name ends in `.yml`", quoted(path));
+    Diagnostic::error(Code::EndsInYml, &file, None, message).severity(Severity::Warning).hint(rename(path))
+}
+
+/// What to do about a file whose name ends in `.yml`.
+pub(crate) fn rename(path: &str) -> String {
+    let stem = path.strip_suffix(".yml").unwrap_or(path);
+    format!("rename {} to {}", quoted(path), quoted(&format!("{stem}.yaml")))
 }

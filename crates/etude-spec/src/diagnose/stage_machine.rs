@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::code::Code;
+use crate::diagnose::files::rename;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::source::{SourceFile, Span};
 use crate::wording::{list, meant, plain, quoted, quoted_list};
@@ -269,9 +270,13 @@ pub(crate) fn broken_machine(file: &File, at: Span, name: &str, errors: usize) -
         .hint(format!("see them with `etude check {}`", plain(name)))
 }
 
-pub(crate) fn no_machine_file(dir: &str) -> Diagnostic {
+/// `misnamed` is a file of the directory that has the name with another ending.
+pub(crate) fn no_machine_file(dir: &str, misnamed: Option<&str>) -> Diagnostic {
     let file = SourceFile::new(dir, "");
     Diagnostic::error(Code::NoMachineFile, &file, None, format!("the directory {} has no machine.yaml", quoted(dir)))
         .severity(Severity::Warning)
-        .hint("add one, or move the directory out of machines/; a name that begins with `_` is ignored")
+        .hint(misnamed.map_or_else(
+            || "add one, or move the directory out of machines/; a name that begins with `_` is ignored".to_owned(),
+            rename,
+        ))
 }

@@ -42,7 +42,7 @@ impl Loaded {
 pub(super) fn machine(sources: &dyn Sources, name: &str, rules: &Rules) -> Loaded {
     let file = match source(sources, &file_of(name)) {
         Ok(file) => file,
-        Err((_, true)) => return Loaded::failed(vec![no_machine_file(name)], true),
+        Err((_, true)) => return Loaded::failed(vec![no_machine_file(sources, name)], true),
         Err((diagnostic, false)) => return Loaded::failed(vec![diagnostic], false),
     };
     let (root, diagnostics) = yaml::parse(&file);

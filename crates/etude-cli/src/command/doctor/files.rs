@@ -75,17 +75,26 @@ pub(super) fn app(app: &App) -> Vec<Finding> {
 /// The configuration files that hold here, and whether they are valid.
 pub(super) fn configuration(context: &Context, app: &App) -> Vec<Finding> {
     let dir = app.dir();
-    let found = match settings::present(&context.global, &dir) {
+    let ignored = settings::misnamed(&context.global, &dir).into_iter().map(|file| {
+        let finding = Finding::new("configuration", Level::Warning, file.message);
+        Finding { fix: file.hint, ..finding }
+    });
+    std::iter::once(of_present(context, &dir)).chain(ignored).collect()
+}
+
+/// The finding about the files that are read for the app in `dir`.
+fn of_present(context: &Context, dir: &Path) -> Finding {
+    let found = match settings::present(&context.global, dir) {
         Ok(found) => found,
-        Err(problem) => return vec![of_problem("configuration", &problem)],
+        Err(problem) => return of_problem("configuration", &problem),
     };
     if found.is_empty() {
-        return vec![Finding::ok("configuration", "no file, so the defaults hold")];
+        return Finding::ok("configuration", "no file, so the defaults hold");
     }
     let shown: Vec<String> = found.iter().map(|path| path.display().to_string()).collect();
-    match context.settings(&dir) {
-        Ok(_) => vec![Finding::ok("configuration", shown.join(", "))],
-        Err(problem) => vec![of_problem("configuration", &problem)],
+    match context.settings(dir) {
+        Ok(_) => Finding::ok("configuration", shown.join(", ")),
+        Err(problem) => of_problem("configuration", &problem),
     }
 }
 

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use etude::disk::Disk;
 use etude_evidence::rehearsal::{Call, Recorded as RecordedCall};
 use etude_runs::target::Target;
+use etude_spec::Diagnostic;
 use etude_spec::discover::{LEARNED, PIPELINES};
 use etude_spec::learned::TESTS;
 use etude_spec::source::{Entry, FileKind, ReadFailure, SourceFile, Sources};
+use etude_spec::test::DIR;
 use serde_json::{Map, Value};
 
 use crate::exit::Exit;
@@ -63,12 +65,17 @@ impl Case {
 
 /// The tests of an app, in the order of their names.
 pub(super) fn find(disk: &Disk) -> Result<Vec<Case>, Refused> {
-    let entries = match disk.list("tests") {
+    let entries = match disk.list(DIR) {
         Ok(entries) => entries,
         Err(ReadFailure::Missing) => Vec::new(),
         Err(failure) => return Err(Problem::environment(format!("`tests` cannot be listed: {failure:?}")).into()),
     };
-    read(disk, "tests", names(entries))
+    read(disk, DIR, names(entries))
+}
+
+/// A warning for each file that would be a test if its name ended in `.yaml`.
+pub(super) fn misnamed(disk: &Disk) -> Vec<Diagnostic> {
+    etude_spec::test::misnamed(&disk.list(DIR).unwrap_or_default())
 }
 
 /// The cases of the candidate `name`.
@@ -111,7 +118,7 @@ fn read(disk: &Disk, dir: &str, mut names: Vec<String>) -> Result<Vec<Case>, Ref
 
 /// The test of that name in `tests/`.
 pub(super) fn one(disk: &Disk, name: &str) -> Result<Case, Refused> {
-    let value = etude_spec::test::read(&open(disk, "tests", name)?, name)?;
+    let value = etude_spec::test::read(&open(disk, DIR, name)?, name)?;
     Ok(of_value(name.to_owned(), &value))
 }
 
