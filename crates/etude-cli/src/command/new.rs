@@ -119,7 +119,7 @@ fn app(dir: &Path) -> Result<Made, Problem> {
     let place = if dir.file_name().is_some() { dir.to_owned() } else { fs::canonicalize(dir).unwrap_or_default() };
     let name = place.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     check_name(name)?;
-    let files = write(dir, filled("", templates::APP, name), &[Schema::Pipeline])?;
+    let files = write(dir, filled("", templates::APP, name), &[Schema::Pipeline, Schema::Test])?;
     let at = shell::word(&dir.display().to_string());
     let next = vec![
         format!("etude run -C {at} --pipeline hello -i name=Ada    # no model is asked"),
@@ -220,6 +220,7 @@ fn check_slug(name: &str) -> Result<(), Problem> {
 enum Schema {
     Pipeline,
     Machine,
+    Test,
 }
 
 impl Schema {
@@ -227,6 +228,7 @@ impl Schema {
         let (path, schema) = match self {
             Self::Pipeline => (".etude/schemas/pipeline.json", etude_spec::pipeline_schema()),
             Self::Machine => (".etude/schemas/machine.json", etude_spec::stage_machine::machine_schema()),
+            Self::Test => (".etude/schemas/test.json", etude_spec::test_schema()),
         };
         File { path: path.to_owned(), text: format!("{schema:#}\n"), executable: false }
     }

@@ -308,6 +308,7 @@ fn a_new_app_is_sound_and_nothing_is_written_over() {
     test.run(&["new", "fresh"]).exit(0);
     let test = test.cwd("elsewhere/fresh");
     test.run(&["check"]).exit(0);
+    test.run(&["test"]).exit(0).stderr_has("1 passed, 0 failed");
     let listed = test.run(&["list", "--format", "json"]).exit(0);
     let name = listed.at("/pipelines/0/name");
     assert!(name.is_string(), "{:#}", listed.doc());

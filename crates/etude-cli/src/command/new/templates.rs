@@ -36,7 +36,8 @@ pub(super) const APP: &[Template] = files!("app":
     "pipelines/explain/pipeline.yaml"
     "pipelines/explain/schemas/explain.json"
     "pipelines/_constructor/pipeline.yaml"
-    "pipelines/_destructor/pipeline.yaml";
+    "pipelines/_destructor/pipeline.yaml"
+    "tests/greets-ada.yaml";
     scripts:
     "pipelines/hello/steps/greet.py"
     "pipelines/hello/steps/report.py"

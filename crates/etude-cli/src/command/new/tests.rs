@@ -16,7 +16,7 @@ fn a_new_app_and_its_new_pipeline_hold() {
     let dir = tempfile::tempdir().unwrap();
     let place = dir.path().join("My_app");
     let made = app(&place).unwrap_or_else(|problem| panic!("{problem:?}"));
-    assert_eq!(made.files.len(), templates::APP.len() + 1);
+    assert_eq!(made.files.len(), templates::APP.len() + 2);
     assert_eq!(made.next.len(), 2);
     assert_eq!(checked(&place), []);
     for name in ["second", "null"] {
@@ -127,7 +127,7 @@ fn pragmas_name_schemas_that_are_there_and_hold() {
     pipeline(&place, "second", None).unwrap_or_else(|problem| panic!("{problem:?}"));
     machine(&place, "triage", None).unwrap_or_else(|problem| panic!("{problem:?}"));
     let found = pragmas(&place);
-    assert_eq!(found.len(), 6, "{found:?}");
+    assert_eq!(found.len(), 7, "{found:?}");
     for (file, schema) in found {
         let schema = fs::read_to_string(&schema).unwrap_or_else(|error| panic!("{}: {error}", schema.display()));
         let schema =
