@@ -168,8 +168,10 @@ impl Context {
             return Ok(shared);
         }
         let dir = paths::state_dir().map_err(Problem::environment)?;
-        etude::private::create_dir_all(&dir)
-            .map_err(|error| Problem::environment(format!("`{}` cannot be used: {error}", dir.display())))?;
+        etude::private::create_dir_all(&dir).map_err(|error| {
+            let problem = Problem::environment(format!("the journal `{}` cannot be created: {error}", dir.display()));
+            problem.hint(paths::WRITABLE)
+        })?;
         let sync = if is_strict { etude_sqlite::Sync::Strict } else { etude_sqlite::Sync::Normal };
         match Sqlite::open(etude_sqlite::Settings { dir, sync }) {
             Ok(engine) => Ok(Arc::new(engine)),

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use tempfile::TempDir;
 
+/// What to do where the journal cannot be created.
+pub(crate) const WRITABLE: &str = "set XDG_STATE_HOME to a folder that you can write to";
+
 /// The directory of the journal: `$XDG_STATE_HOME/etude`.
 ///
 /// # Errors

@@ -75,6 +75,22 @@ fn what_keeps_the_app_from_running_has_exit_status_4() {
     assert_eq!(finding(&ran, "journal")["status"], "error");
 }
 
+/// cli: a journal that cannot be created is an error with its fix, and so it is for a run.
+#[cfg(unix)]
+#[test]
+fn a_journal_that_cannot_be_created_is_an_error() {
+    let test = Test::new().pipeline("p", |p| p.note("a", "1"));
+    test.put("file", "not a directory");
+    let place = test.path("file/state").display().to_string();
+    let test = test.env("XDG_STATE_HOME", &place);
+    let ran = test.run(&["doctor", "--format", "json"]).exit(4);
+    let found = finding(&ran, "journal");
+    let fix = "set XDG_STATE_HOME to a folder that you can write to";
+    assert_eq!((&found["status"], &found["fix"]), (&"error".into(), &fix.into()));
+    assert!(found["message"].as_str().is_some_and(|text| text.contains("cannot be created")), "{found}");
+    test.run(&["run", "-p", "p"]).exit(4).stderr_has(&format!("hint: {fix}"));
+}
+
 /// cli: a missing interpreter is a warning with its fix; completions of the user's shell are looked for.
 #[cfg(unix)]
 #[test]

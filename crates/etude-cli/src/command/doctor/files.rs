@@ -69,7 +69,8 @@ pub(super) fn app(app: &App) -> Vec<Finding> {
         return vec![Finding::new("app", Level::Error, format!("{root}: {errors} error{plural}")).fix("etude check")];
     }
     let pipelines = etude_spec::App::new(disk).discovery().pipelines.len();
-    vec![Finding::ok("app", format!("{root}: {pipelines} pipelines, no errors"))]
+    let plural = if pipelines == 1 { "" } else { "s" };
+    vec![Finding::ok("app", format!("{root}: {pipelines} pipeline{plural}, no errors"))]
 }
 
 /// The configuration files that hold here, and whether they are valid.
@@ -134,10 +135,11 @@ pub(super) fn journal(context: &Context) -> Vec<Finding> {
             Ok(()) => Finding::ok("journal", format!("{shown}: {}", size(bytes_below(&dir)))),
             Err(problem) => of_problem("journal", &problem),
         });
-    } else {
-        findings.push(Finding::ok("journal", format!("{shown}: the first run creates it")));
     }
-    let existing = dir.ancestors().find(|above| above.is_dir());
+    let existing = dir.ancestors().find(|above| above.exists());
+    if !dir.is_dir() {
+        findings.push(of_missing(&dir, existing));
+    }
     let Some(free) = existing.and_then(os::free_bytes) else { return findings };
     findings.push(match free < LITTLE_SPACE {
         false => Finding::ok("disk", format!("{} free for the journal", size(free))),
@@ -145,6 +147,22 @@ pub(super) fn journal(context: &Context) -> Vec<Finding> {
             .fix("free some space, or remove old runs: etude runs prune"),
     });
     findings
+}
+
+/// The finding about a journal that is not there yet. `existing` is the nearest of the places above it that is there.
+fn of_missing(dir: &Path, existing: Option<&Path>) -> Finding {
+    let shown = dir.display();
+    match existing {
+        Some(above) if above.is_dir() && !os::can_write(above) => {
+            let message = format!("{shown} cannot be created: `{}` is not writable", above.display());
+            Finding::new("journal", Level::Error, message).fix(paths::WRITABLE)
+        }
+        Some(above) if !above.is_dir() => {
+            let message = format!("{shown} cannot be created: `{}` is not a directory", above.display());
+            Finding::new("journal", Level::Error, message).fix(paths::WRITABLE)
+        }
+        _ => Finding::ok("journal", format!("{shown}: the first run creates it")),
+    }
 }
 
 fn bytes_below(dir: &Path) -> u64 {

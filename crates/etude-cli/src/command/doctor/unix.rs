@@ -3,10 +3,17 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Bytes that the user can still write where `path` is.
+use rustix::fs::Access;
+
+/// Bytes that the user can still write where `path` is; `None` where the system keeps no files, as in `/proc`.
 pub(super) fn free_bytes(path: &Path) -> Option<u64> {
     let found = rustix::fs::statvfs(path).ok()?;
-    found.f_bavail.checked_mul(found.f_frsize)
+    found.f_bavail.checked_mul(found.f_frsize).filter(|_| found.f_blocks > 0)
+}
+
+/// Whether the user can create something in the directory `dir`.
+pub(super) fn can_write(dir: &Path) -> bool {
+    rustix::fs::access(dir, Access::WRITE_OK | Access::EXEC_OK).is_ok()
 }
 
 /// Whether `path` is a program.
