@@ -49,6 +49,20 @@ fn a_case_starts_no_tool_and_asks_no_model() {
     assert!(!test.path("app/started").exists());
 }
 
+/// cli: a response that is not recorded says how to record it, and an output without an expected part is shown.
+#[test]
+fn faults_say_what_to_do() {
+    let test = Test::new()
+        .pipeline("p", |p| p.note("a", "1"))
+        .pipeline("q", |p| p.llm("ask", "x", ""))
+        .file("tests/one.yaml", "pipeline: p\nexpect: {output: {/summary: x}}\n")
+        .file("tests/two.yaml", "pipeline: q\n");
+    let ran = test.run(&["test", "--format", "json"]).exit(1);
+    ran.has("/tests/0/faults/0", "the output is 1, which has nothing at /summary; expected \"x\"");
+    let faults = ran.at("/tests/1/faults").to_string();
+    assert!(faults.contains("there is none; record it with `etude test --record two`"), "{faults}");
+}
+
 /// L-39: an edited binding fails: a write with other arguments, a read that is not recorded, a write that is not expected.
 #[test]
 fn a_case_fails_if_a_binding_is_edited() {

@@ -13,7 +13,7 @@ pub(super) fn faults(case: &Case, ended: &RunResult, made: Option<Made>) -> Vec<
     let status = ended.document.status();
     if status != case.status {
         faults.push(format!("status is `{status}`, expected `{}`", case.status));
-        faults.extend(ended.errors.iter().map(reason));
+        faults.extend(ended.errors.iter().map(|failure| with_remedy(reason(failure), &case.name)));
     }
     let output = ended.document.output.as_ref().and_then(|output| output.value().ok()).unwrap_or_default();
     for (pointer, wanted) in &case.output {
@@ -21,7 +21,11 @@ pub(super) fn faults(case: &Case, ended: &RunResult, made: Option<Made>) -> Vec<
         match output.pointer(pointer) {
             Some(found) if found == wanted => {}
             Some(found) => faults.push(format!("{place} is {}, expected {}", clipped(found), clipped(wanted))),
-            None => faults.push(format!("output has nothing at {pointer}, expected {wanted}")),
+            None => faults.push(format!(
+                "the output is {}, which has nothing at {pointer}; expected {}",
+                clipped(&output),
+                clipped(wanted)
+            )),
         }
     }
     if let Some(kind) = &case.kind {
@@ -35,6 +39,14 @@ pub(super) fn faults(case: &Case, ended: &RunResult, made: Option<Made>) -> Vec<
     }
     faults.extend(made.into_iter().flat_map(|made| of_calls(case, &made)));
     faults
+}
+
+/// A reason, with what to do about a response that is not recorded.
+fn with_remedy(reason: String, case: &str) -> String {
+    match reason.contains(": no recording in `") || reason.starts_with("no recording in `") {
+        true => format!("{reason}; record it with `etude test --record {case}`"),
+        false => reason,
+    }
 }
 
 /// Why a run failed, with what the step said last.
