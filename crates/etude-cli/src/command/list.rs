@@ -11,9 +11,12 @@ use crate::context::Context;
 use crate::exit::Exit;
 #[cfg(feature = "serve")]
 use crate::problem::Problem;
-use crate::render::layout::clip;
+use crate::render::layout::{clip, description};
 use crate::render::text::harmless;
 use crate::stdout;
+
+/// Stands behind what has errors.
+const FAULT: &str = "  (has errors: etude check)";
 
 /// Characters of a parameter that are shown.
 const MAX_PARAMETER: usize = 90;
@@ -32,16 +35,18 @@ pub(crate) fn list(context: &Context) -> Exit {
     }
     let names = summaries.iter().map(|s| &s.name).chain(machines.iter().map(|m| &m.name));
     let width = names.map(|name| name.chars().count()).max().unwrap_or(0).min(40);
+    let is_verbose = context.global.is_verbose();
+    let described = |text: &str, used: usize| description(text, width + 2 + used, is_verbose);
     let mut text = String::new();
     for pipeline in &summaries {
-        let description = harmless(pipeline.description.lines().next().unwrap_or_default());
-        let fault = if pipeline.valid { "" } else { "  (has errors: etude check)" };
+        let fault = if pipeline.valid { "" } else { FAULT };
+        let description = described(&pipeline.description, fault.len());
         let _ = writeln!(text, "{:<width$}  {description}{fault}", pipeline.name);
         text.push_str(&parameters(&pipeline.input.schema(), width));
     }
     for machine in &machines {
-        let description = harmless(machine.description.lines().next().unwrap_or_default());
-        let fault = if machine.valid { "" } else { "  (has errors: etude check)" };
+        let fault = if machine.valid { "" } else { FAULT };
+        let description = described(&machine.description, "machine: ".len() + fault.len());
         let _ = writeln!(text, "{:<width$}  machine: {description}{fault}", machine.name);
         text.push_str(&parameters(&machine.input.schema(), width));
     }
@@ -115,8 +120,9 @@ fn show_others(context: &Context) {
             entries.iter().filter_map(|e| e[key].as_str()).map(|name| name.chars().count()).max().unwrap_or(0).min(40);
         let mut text = String::new();
         for entry in &entries {
-            let word = |key: &str| harmless(entry[key].as_str().unwrap_or_default().lines().next().unwrap_or_default());
-            let _ = writeln!(text, "{:<width$}  {}", word(key), word("description"));
+            let word = |key: &str| entry[key].as_str().unwrap_or_default();
+            let shown = description(word("description"), width + 2, context.global.is_verbose());
+            let _ = writeln!(text, "{:<width$}  {shown}", harmless(word(key)));
         }
         if !text.is_empty() {
             stdout::text(&format!("\n{heading}:\n{text}"));

@@ -31,6 +31,16 @@ pub(crate) fn clip(text: &str, max: usize) -> String {
     }
 }
 
+/// The first line of a description behind `used` characters of a line; all of it with `--verbose`.
+pub(crate) fn description(text: &str, used: usize, is_verbose: bool) -> String {
+    const MIN_SHOWN: usize = 20;
+    let line = text.lines().next().unwrap_or_default();
+    match is_verbose {
+        true => harmless(line),
+        false => clip(line, width().saturating_sub(used).max(MIN_SHOWN)),
+    }
+}
+
 /// Lines of at most `width` characters, broken between words where that is possible.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut out = Vec::new();

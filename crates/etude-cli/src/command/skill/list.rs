@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::Problem;
+use crate::render::layout::description;
 use crate::render::text::harmless;
 use crate::stdout;
 
@@ -19,7 +20,7 @@ pub(super) fn list(context: &Context, compat: Compat) -> Result<Exit, Problem> {
         stdout::json(&json!({"skills": documents(&catalog), "diagnostics": diagnostics}));
         return Ok(Exit::Done);
     }
-    stdout::text(&table(&catalog));
+    stdout::text(&table(&catalog, context.global.is_verbose()));
     context.show(catalog.diagnostics());
     if catalog.entries().next().is_none() && !context.global.quiet {
         crate::render::say!(
@@ -44,12 +45,12 @@ fn document(entry: &Entry) -> Value {
     })
 }
 
-fn table(catalog: &SkillCatalog) -> String {
+fn table(catalog: &SkillCatalog, is_verbose: bool) -> String {
     let width = catalog.entries().map(|entry| entry.skill.name.chars().count()).max().unwrap_or(0).min(40);
     let mut text = String::new();
     for entry in catalog.entries() {
         let name = harmless(&entry.skill.name);
-        let description = harmless(entry.skill.description.lines().next().unwrap_or_default());
+        let description = description(&entry.skill.description, width + 11, is_verbose);
         let _ = writeln!(text, "{name:<width$}  {:<7}  {description}", entry.scope.word());
     }
     text
