@@ -51,7 +51,7 @@ fn with_candidates(argument: Arg, path: &str) -> Arg {
         ("machine", "name") => machines,
         ("check", "names") | ("graph", "name") => pipelines_and_machines,
         ("run", "again") => runs,
-        ("runs", "id" | "a" | "b") => runs,
+        ("runs", "id" | "ids" | "a" | "b") => runs,
         ("runs", "from") => steps,
         ("runs", "status") => statuses,
         ("approve" | "deny", "id") => waiting_runs,

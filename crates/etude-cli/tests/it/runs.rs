@@ -218,6 +218,28 @@ fn pruning_removes_finished_runs_only() {
     assert_eq!((left.id_of_first_run(), left.at("/runs/1")), (waiting, Value::Null));
 }
 
+/// cli: a run that is named is removed whatever its age, others stay; one that has not ended is refused, and nothing is removed.
+#[test]
+fn a_named_run_is_removed() {
+    let test = Test::new()
+        .pipeline("p", |p| p.note("a", "1"))
+        .pipeline("w", |p| p.step("name: gate\ntype: approval\nmessage: x"));
+    let [first, second] = [(); 2].map(|()| test.run_json("p").exit(0).id());
+    let waiting = test.run_json("w").exit(5).id();
+    let refused = test.run(&["runs", "prune", &first, &waiting]).exit(2);
+    assert!(
+        refused.err().contains("has not ended: waiting\nhint: end it first: etude runs cancel "),
+        "{}",
+        refused.err()
+    );
+    test.run(&["runs", "prune", &first, "--all"]).exit(2);
+    test.run(&["runs", "prune", &first, "--dry-run"]).exit(0).stderr_has("1 run would be removed");
+    test.run(&["runs", "prune", &first[..12], &first]).exit(0).stderr("1 run removed");
+    test.run(&["runs", "show", &first]).exit(2);
+    test.run(&["runs", "show", &second]).exit(0);
+    test.run(&["runs", "show", &waiting]).exit(0);
+}
+
 /// cli: an id that no run has, and one that several have, are wrong usage.
 #[test]
 fn ids_that_name_no_run_or_several_are_wrong_usage() {
