@@ -3,6 +3,7 @@
 mod again;
 pub(crate) mod answer;
 mod dry;
+mod input;
 pub(crate) mod remote;
 #[cfg(feature = "postgres")]
 pub(crate) mod submit;
@@ -10,7 +11,7 @@ pub(crate) mod submit;
 mod web;
 
 use std::borrow::Cow;
-use std::io::{IsTerminal, Read};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use etude::definition::{self, Configuration, Definition, LoadError};
@@ -28,6 +29,8 @@ use etude_runtime::driver::Progress;
 use etude_spec::did_you_mean;
 use etude_spec::input::{InputDecl, InputProblem};
 use serde_json::Value;
+
+pub(crate) use input::{input_text, pairs, read_input};
 
 use super::route::{Finding, Found};
 use crate::args;
@@ -263,46 +266,6 @@ fn loaded(name: &str, loaded: Result<Definition, LoadError>) -> Result<Definitio
             })
         }
     })
-}
-
-/// The pairs of `-i KEY=VALUE`.
-pub(crate) fn pairs(texts: &[String]) -> Result<Vec<(String, String)>, Problem> {
-    texts
-        .iter()
-        .map(|text| {
-            let (key, value) = text
-                .split_once('=')
-                .ok_or_else(|| Problem::usage(format!("`-i {text}` has no `=`")).hint("write it as -i KEY=VALUE"))?;
-            Ok((key.to_owned(), value.to_owned()))
-        })
-        .collect()
-}
-
-/// The text of `--input`, which must be JSON.
-pub(crate) fn input_text(given: &str) -> Result<String, Problem> {
-    let text = read_input(given)?;
-    match serde_json::from_str::<serde::de::IgnoredAny>(&text) {
-        Ok(_) => Ok(text),
-        Err(error) => Err(Problem::usage(format!("`--input` is not JSON: {error}"))
-            .hint("give an object such as {\"name\": \"value\"}, `@FILE`, or `-` for stdin")),
-    }
-}
-
-/// The text of `--input`: JSON, `@FILE`, or `-` for stdin.
-pub(crate) fn read_input(given: &str) -> Result<String, Problem> {
-    if given == "-" {
-        let mut text = String::new();
-        std::io::stdin()
-            .lock()
-            .read_to_string(&mut text)
-            .map_err(|e| Problem::usage(format!("the input on stdin cannot be read: {e}")))?;
-        return Ok(text);
-    }
-    match given.strip_prefix('@') {
-        Some(path) => std::fs::read_to_string(path)
-            .map_err(|e| Problem::usage(format!("the input file `{path}` cannot be read: {e}"))),
-        None => Ok(given.to_owned()),
-    }
 }
 
 /// The input object, or everything that is wrong with it.

@@ -1,0 +1,99 @@
+//! What is given as input on the command line: pairs, JSON, a file, stdin.
+
+use std::io::Read;
+use std::path::Path;
+
+use etude_core::template::is_step_name;
+
+use crate::problem::Problem;
+
+/// The pairs of `-i KEY=VALUE`.
+pub(crate) fn pairs(texts: &[String]) -> Result<Vec<(String, String)>, Problem> {
+    texts
+        .iter()
+        .map(|text| {
+            let (key, value) = text
+                .split_once('=')
+                .ok_or_else(|| Problem::usage(format!("`-i {text}` has no `=`")).hint("write it as -i KEY=VALUE"))?;
+            Ok((key.to_owned(), value.to_owned()))
+        })
+        .collect()
+}
+
+/// The text of `--input`, which must be JSON.
+pub(crate) fn input_text(given: &str) -> Result<String, Problem> {
+    let text = read_input(given)?;
+    match serde_json::from_str::<serde::de::IgnoredAny>(&text) {
+        Ok(_) => Ok(text),
+        Err(error) => Err(not_json(given, &error)),
+    }
+}
+
+/// The problem of a text that is not JSON. What was probably meant follows from how it begins.
+fn not_json(given: &str, error: &serde_json::Error) -> Problem {
+    const EXAMPLE: &str = "give an object such as {\"name\": \"value\"}, `@FILE`, or `-` for stdin";
+    let is_document = given == "-" || given.starts_with('@') || given.trim_start().starts_with(['{', '[', '"']);
+    if is_document {
+        let is_bare = given.trim_start().starts_with('{') && error.to_string().starts_with("key must be a string");
+        let hint = if is_bare { "write names and texts in double quotes: {\"name\": \"value\"}" } else { EXAMPLE };
+        return Problem::usage(format!("`--input` is not JSON: {error}")).hint(hint);
+    }
+    let problem = Problem::usage(format!("`--input {given}` is not JSON"));
+    match given.split_once('=') {
+        Some((key, _)) if is_step_name(key) => problem.hint(format!("did you mean `-i {given}`?")),
+        _ if Path::new(given).is_file() => problem.hint(format!("did you mean `--input @{given}`?")),
+        _ => problem.hint(EXAMPLE),
+    }
+}
+
+/// The text of `--input`: JSON, `@FILE`, or `-` for stdin. A byte order mark is no part of it.
+pub(crate) fn read_input(given: &str) -> Result<String, Problem> {
+    let text = if given == "-" {
+        let mut text = String::new();
+        let read = std::io::stdin().lock().read_to_string(&mut text);
+        read.map_err(|e| Problem::usage(format!("the input on stdin cannot be read: {e}")))?;
+        text
+    } else if let Some(path) = given.strip_prefix('@') {
+        std::fs::read_to_string(path)
+            .map_err(|e| Problem::usage(format!("the input file `{path}` cannot be read: {e}")))?
+    } else {
+        given.to_owned()
+    };
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn refused(given: &str) -> (String, String) {
+        let problem = input_text(given).expect_err("it is not JSON");
+        (problem.failures[0].message.clone(), problem.hints.join("; "))
+    }
+
+    /// cli: what was meant by an input that is not JSON is named.
+    #[test]
+    fn what_was_meant_is_named() {
+        let expected = ("`--input name=Ada` is not JSON".to_owned(), "did you mean `-i name=Ada`?".to_owned());
+        assert_eq!(refused("name=Ada"), expected);
+        let (message, hint) = refused("{name: a}");
+        assert!(message.starts_with("`--input` is not JSON: key must be a string"), "{message}");
+        assert_eq!(hint, "write names and texts in double quotes: {\"name\": \"value\"}");
+        assert!(refused("{\"a\": }").1.starts_with("give an object"));
+        assert!(refused("a b=1").1.starts_with("give an object"));
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("x.json");
+        std::fs::write(&file, "{}").expect("written");
+        assert_eq!(refused(&file.display().to_string()).1, format!("did you mean `--input @{}`?", file.display()));
+    }
+
+    /// cli: a byte order mark before the input is no part of it.
+    #[test]
+    fn a_byte_order_mark_is_left_out() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("x.json");
+        std::fs::write(&file, "\u{feff}{\"a\": 1}").expect("written");
+        assert_eq!(input_text(&format!("@{}", file.display())).expect("it is JSON"), "{\"a\": 1}");
+    }
+}
