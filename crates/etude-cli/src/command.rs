@@ -3,6 +3,7 @@
 pub(crate) mod apps;
 #[cfg(feature = "postgres")]
 pub(crate) mod bundles;
+pub(crate) mod by_path;
 pub(crate) mod cache;
 pub(crate) mod check;
 pub(crate) mod convert;

@@ -16,7 +16,7 @@ use etude_spec::stage_machine::{Machines, Rules};
 use etude_spec::{App, Diagnostic, Severity, did_you_mean, render};
 use serde_json::{Value, json};
 
-use super::learn;
+use super::{by_path, learn};
 use crate::args;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -25,7 +25,7 @@ use crate::{settings, stdout};
 
 pub(crate) fn check(context: &Context, args: &args::Check) -> Exit {
     let done = match context.disk() {
-        Ok(disk) => Ok(of_app(context, args, &disk)),
+        Ok(disk) => of_app(context, args, &disk),
         Err(problem) => {
             let dir = skills::directory(context).filter(|_| args.names.is_empty());
             dir.map_or(Err(problem), |dir| skills::check(context, &dir))
@@ -34,12 +34,10 @@ pub(crate) fn check(context: &Context, args: &args::Check) -> Exit {
     done.unwrap_or_else(|problem| context.report(None, &problem))
 }
 
-fn of_app(context: &Context, args: &args::Check, disk: &Disk) -> Exit {
-    let names: Vec<&str> = args.names.iter().map(String::as_str).collect();
-    let (mut found, project) = match findings(context, disk, &names) {
-        Ok(found) => found,
-        Err(problem) => return context.report(None, &problem),
-    };
+fn of_app(context: &Context, args: &args::Check, disk: &Disk) -> Result<Exit, Problem> {
+    let named = args.names.iter().map(|name| by_path::name(disk.root(), name)).collect::<Result<Vec<_>, _>>()?;
+    let names: Vec<&str> = named.iter().map(AsRef::as_ref).collect();
+    let (mut found, project) = findings(context, disk, &names)?;
     // Not dropped, since the program ends here: to take thousands of skills apart is a twentieth of what all of this takes.
     let _project = ManuallyDrop::new(project);
     if names.is_empty() {
@@ -49,12 +47,12 @@ fn of_app(context: &Context, args: &args::Check, disk: &Disk) -> Exit {
     if args.portable {
         diagnostics.extend(&found.extensions);
     }
-    conclude(context, &diagnostics, &found.broken, found.sound, || {
+    Ok(conclude(context, &diagnostics, &found.broken, found.sound, || {
         for diagnostic in found.configured.iter().filter(|d| !context.global.quiet || d.is_error()) {
             crate::render::say!("{}\n", settings::drawn(diagnostic));
         }
         context.show(diagnostics.iter().skip(found.configured.len()).copied());
-    })
+    }))
 }
 
 /// What the check of an app has found.

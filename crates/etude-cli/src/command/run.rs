@@ -32,6 +32,7 @@ use serde_json::Value;
 
 pub(crate) use input::{input_text, pairs, read_input};
 
+use super::by_path;
 use super::route::{Finding, Found};
 use crate::args;
 use crate::context::Context;
@@ -102,7 +103,8 @@ fn prepare(context: &Context, args: &args::Run, about: &mut Option<Target>) -> R
     if args.request.as_deref().is_some_and(|request| request.trim().is_empty()) {
         return Err(Problem::usage("the request is empty").hint("say what you want in words").into());
     }
-    if let Some(name) = &args.pipeline {
+    let pipeline = args.pipeline.as_deref().map(|name| by_path::name(disk.root(), name)).transpose()?;
+    if let Some(name) = &pipeline {
         super::learn::check_named(context, &disk, name)?;
     }
     let pairs = pairs(&args.pairs)?;
@@ -111,7 +113,7 @@ fn prepare(context: &Context, args: &args::Run, about: &mut Option<Target>) -> R
         return in_skill_mode(context, disk, request, &pairs, json.as_deref(), Before::default());
     }
     let Some(request) = &args.request else {
-        let Some(name) = &args.pipeline else {
+        let Some(name) = &pipeline else {
             let known = etude_spec::App::new(&disk).discovery().pipelines.join(", ");
             let problem = Problem::usage("say what you want in words, or name a pipeline with `--pipeline NAME`");
             return Err(problem.hint(format!("pipelines of this app: {known}")).into());
@@ -129,8 +131,7 @@ fn prepare(context: &Context, args: &args::Run, about: &mut Option<Target>) -> R
         });
     };
     let given = super::route::Given { pairs: &pairs, json: json.as_deref() };
-    let asked =
-        super::route::Asked { request, pipeline: args.pipeline.as_deref(), mode: args.router, need: need(args) };
+    let asked = super::route::Asked { request, pipeline: pipeline.as_deref(), mode: args.router, need: need(args) };
     let found = match super::route::find(context, &disk, &asked, &given)? {
         Finding::Pipeline(found) => found,
         Finding::Nothing { spent, trail } => {
