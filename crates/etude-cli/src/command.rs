@@ -34,22 +34,17 @@ pub(crate) mod test;
 #[cfg(feature = "serve")]
 pub(crate) mod token;
 pub(crate) mod trust;
+pub(crate) mod user;
 #[cfg(all(feature = "postgres", feature = "serve"))]
 pub(crate) mod worker;
 #[cfg(feature = "postgres")]
 pub(crate) mod workers;
+
+pub(crate) use user::name as user_name;
 
 /// A label as it is typed: `KEY=VALUE`.
 pub(crate) fn label(text: &str) -> Result<(String, String), crate::problem::Problem> {
     let pair = text.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
     let none = || crate::problem::Problem::usage(format!("`--label {text}` has no `=`"));
     pair.ok_or_else(|| none().hint("write it as --label KEY=VALUE"))
-}
-
-/// Who decides: the name of anyone who is logged in.
-pub(crate) fn user_name() -> String {
-    ["USER", "LOGNAME", "USERNAME"]
-        .iter()
-        .find_map(|name| std::env::var(name).ok())
-        .unwrap_or_else(|| "unknown".to_owned())
 }

@@ -1,0 +1,15 @@
+//! The name of the person who decides.
+
+#[cfg(unix)]
+#[path = "user/unix.rs"]
+mod os;
+#[cfg(windows)]
+#[path = "user/windows.rs"]
+mod os;
+
+/// The name of the user who is logged in, else that of the account: a container or a schedule sets no `USER`.
+pub(crate) fn name() -> String {
+    let set = |name: &&str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let of_session = ["USER", "LOGNAME", "USERNAME"].iter().find_map(set);
+    of_session.or_else(os::account).unwrap_or_else(|| "unknown".to_owned())
+}
