@@ -47,8 +47,8 @@ fn unknown(wanted: &str) -> Problem {
 /// A code and its page.
 type Page = (&'static str, &'static str);
 
-/// The pages that `wanted` names: by a code or a kind, else by the start of a code, else by words of the title, else by words
-/// of the text. Every page for an empty text.
+/// The pages that `wanted` names: by a code or a kind, else by the start of a code, else by words of the title, else by the same
+/// words in the text, together or apart. Every page for an empty text.
 fn search(wanted: &str) -> Vec<Page> {
     let lower = wanted.to_lowercase();
     let words: Vec<&str> = lower.split_whitespace().collect();
@@ -57,9 +57,11 @@ fn search(wanted: &str) -> Vec<Page> {
         words.iter().all(|word| text.contains(word))
     };
     let pages = |keep: &dyn Fn(&Page) -> bool| PAGES.iter().filter(|page| keep(page)).copied().collect::<Vec<_>>();
-    let ways: [&dyn Fn(&Page) -> bool; 3] = [
+    let phrase = words.join(" ");
+    let ways: [&dyn Fn(&Page) -> bool; 4] = [
         &|(code, _)| code.to_lowercase().starts_with(&lower),
         &|(code, text)| has_all(title(code, text)),
+        &|(_, text)| text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ").contains(&phrase),
         &|(_, text)| has_all(text),
     ];
     let exact = find(wanted).map(|page| vec![page]);

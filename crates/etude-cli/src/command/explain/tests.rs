@@ -56,6 +56,8 @@ fn pages_are_found_by_a_start_and_by_words() {
     let found = codes("FIELD known");
     assert!(found.contains(&"P0201"), "{found:?}");
     assert!(found.len() < PAGES.len() / 2, "{found:?}");
+    assert_eq!(codes("unknown field")[0], "P0201");
+    assert_eq!(codes("no app"), ["R0301"]);
     assert_eq!(codes("no such word anywhere at all"), [""; 0]);
 }
 
