@@ -107,13 +107,13 @@ fn findings(context: &Context, disk: &Disk, names: &[&str]) -> Result<(Findings,
         sound = (skills.saturating_sub(files.len()), "skill");
         report.broken.extend(files.into_iter().map(str::to_owned));
     }
+    let files: BTreeSet<&str> = configured.iter().filter(|d| d.is_error()).map(|d| d.file.path()).collect();
+    report.broken.extend(files.into_iter().map(str::to_owned));
     let tests = match names.is_empty() {
         true => etude_spec::test::check(disk, &pipelines, &ids),
         false => Vec::new(),
     };
     let files: BTreeSet<&str> = tests.iter().filter(|d| d.is_error()).map(|d| d.file.path()).collect();
-    report.broken.extend(files.into_iter().map(str::to_owned));
-    let files: BTreeSet<&str> = configured.iter().filter(|d| d.is_error()).map(|d| d.file.path()).collect();
     report.broken.extend(files.into_iter().map(str::to_owned));
     let unsandboxed = sandbox::support().err().map(|why| report.without_sandbox(&why)).unwrap_or_default();
     let others =
@@ -217,7 +217,9 @@ fn summary(
     all: &[&Diagnostic],
 ) -> String {
     let counted = |n: usize, noun: &str| format!("{n} {noun}{}", if n == 1 { "" } else { "s" });
-    let mut text = if errors == 0 {
+    let mut text = if errors == 0 && sound == 0 {
+        format!("no errors; there are no {noun}s")
+    } else if errors == 0 {
         format!("{} fine", counted(sound, noun) + if sound == 1 { " is" } else { " are" })
     } else {
         let names: Vec<String> = broken.iter().take(5).map(|name| format!("`{name}`")).collect();

@@ -116,7 +116,10 @@ fn prepare(context: &Context, args: &args::Run, about: &mut Option<Target>) -> R
         let Some(name) = &pipeline else {
             let known = etude_spec::App::new(&disk).discovery().pipelines.join(", ");
             let problem = Problem::usage("say what you want in words, or name a pipeline with `--pipeline NAME`");
-            return Err(problem.hint(format!("pipelines of this app: {known}")).into());
+            return Err(match known.is_empty() {
+                true => problem.hint("this app has no pipelines; make one with `etude new NAME`").into(),
+                false => problem.hint(format!("pipelines of this app: {known}")).into(),
+            });
         };
         let definition = load(context, &disk, name)?;
         let input = coerce(&definition.input, &pairs, json.as_deref())?;
