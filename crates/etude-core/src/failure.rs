@@ -157,6 +157,9 @@ pub struct Failure {
     pub details: Option<Json>,
     /// Why the run deviates here, if its pipeline says `fallback: skill` (L-67).
     pub reason: Option<Reason>,
+    /// Failures of siblings that a group with `on_failure: wait` let end, in the order of the plan. The result of a run has
+    /// them after this one.
+    pub siblings: Vec<Self>,
 }
 
 impl Failure {
@@ -175,7 +178,16 @@ impl Failure {
             elapsed_ms: None,
             details: None,
             reason: None,
+            siblings: Vec::new(),
         }
+    }
+
+    /// This failure, then those of its siblings, each on its own and of the same phase.
+    pub(crate) fn with_siblings(mut self) -> Vec<Self> {
+        let phase = self.phase;
+        let siblings = std::mem::take(&mut self.siblings).into_iter().flat_map(Self::with_siblings);
+        let siblings: Vec<Self> = siblings.map(|sibling| Self { phase, ..sibling }).collect();
+        std::iter::once(self).chain(siblings).collect()
     }
 
     /// The same as a reason to deviate.

@@ -228,8 +228,13 @@ impl FanOut {
             return Err(failure);
         }
         let collect = matches!(&self.shape, Shape::Items { collect: true, .. });
-        if !collect && let Some(Err(failure)) = self.first_failure.and_then(|first| self.ended.get(&first)) {
-            return Err(failure.clone());
+        if let Some(first) = self.first_failure.filter(|_| !collect)
+            && let Some(Err(failure)) = self.ended.get(&first)
+        {
+            let mut failure = failure.clone();
+            let others = self.ended.iter().filter(|(index, _)| **index != first);
+            failure.siblings.extend(others.filter_map(|(_, result)| result.as_ref().err().cloned()));
+            return Err(failure);
         }
         let mut text = String::new();
         for (index, result) in &self.ended {

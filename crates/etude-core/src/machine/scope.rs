@@ -315,7 +315,7 @@ impl ScopeTask {
         }
         let (output, mut errors) = match self.outcome.take() {
             Some(Ok(output)) => (Some(output), Vec::new()),
-            Some(Err(failure)) => (None, vec![failure]),
+            Some(Err(failure)) => (None, failure.with_siblings()),
             None => (None, Vec::new()),
         };
         let status = match errors.first() {
@@ -324,7 +324,7 @@ impl ScopeTask {
             None if destructor.is_some() => Status::Failed,
             None => Status::Succeeded,
         };
-        errors.extend(destructor);
+        errors.extend(destructor.into_iter().flat_map(Failure::with_siblings));
         RunResult {
             status,
             output,

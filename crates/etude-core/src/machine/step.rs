@@ -64,7 +64,9 @@ impl StepTask {
             match when.holds(&*self.values) {
                 Ok(true) => {}
                 Ok(false) => {
-                    self.set_status(cx, StepStatus::Skipped);
+                    // With all that is in it.
+                    let rows = self.step_context.row.into_iter().flat_map(|row| row..row + self.step.rows());
+                    rows.for_each(|row| cx.set_status(row, StepStatus::Skipped));
                     self.emit_end(cx);
                     return Poll::Ready(Ok(Json::null()));
                 }
@@ -170,6 +172,7 @@ impl StepTask {
         failure
     }
 }
+        failure.siblings = failure.siblings.into_iter().map(|sibling| self.sign(sibling)).collect();
 
 impl Task for StepTask {
     fn resumed(&mut self, cx: &mut Cx) {

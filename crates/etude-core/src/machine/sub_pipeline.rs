@@ -51,7 +51,9 @@ impl Task for SubPipelineTask {
         Poll::Ready(result.map_err(|mut failure| match &self.stopped {
             Some(why) => why.clone(),
             None => {
-                failure.message = format!("in pipeline `{}`: {}", self.name, failure.message);
+                let below = |message: &str| format!("in pipeline `{}`: {message}", self.name);
+                failure.message = below(&failure.message);
+                failure.siblings.iter_mut().for_each(|sibling| sibling.message = below(&sibling.message));
                 failure
             }
         }))

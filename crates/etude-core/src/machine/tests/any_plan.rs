@@ -243,7 +243,10 @@ fn every_run_comes_to_an_end_and_leaves_nothing_behind() {
             assert!(ended >= count, "seed {seed}: {name} began {count} times and ended {ended} times\n{log}");
         }
         assert_eq!(result.status == Status::Succeeded, result.errors.is_empty(), "seed {seed}\n{log}");
-        assert!(result.errors.len() <= 1 + usize::from(case.plan.after.is_some()), "seed {seed}\n{log}");
+        // A group that waits for its children has a failure of each.
+        let mut phases: Vec<_> = result.errors.iter().map(|failure| failure.phase).collect();
+        phases.dedup();
+        assert!(phases.len() <= 1 + usize::from(case.plan.after.is_some()), "seed {seed}\n{log}");
         for failure in &result.errors {
             assert!(failure.phase.is_some() && !failure.message.is_empty(), "seed {seed}\n{log}");
             assert_ne!(failure.kind, FailureKind::Internal, "seed {seed}\n{log}");
