@@ -1,11 +1,21 @@
 //! Conditions of `when` and `require` (L-46): comparisons of one value with a written one, and nothing more; in a
 //! `require` also with another value of the run.
 
+use std::cmp::Ordering;
+
 use serde_json::{Number, Value};
 
-use crate::data::Json;
+use crate::data::{Json, ReadError};
+use crate::exact::{Comparand, Exact, Literal, same};
 use crate::plan::Binding;
 use crate::template::{Scope, Unresolved};
+
+/// The first version of the interpreter that compares numbers beyond 64 bits to the last digit, and numbers within lists
+/// and objects by value.
+const COMPARES_DIGITS: u32 = 8;
+
+/// The first version of the interpreter that says which value cannot be looked into; for earlier ones there was none.
+pub(crate) const NAMES_UNREADABLE: u32 = 8;
 
 /// Decides whether a step runs, or may run.
 #[derive(Debug, Clone)]
@@ -19,7 +29,7 @@ pub enum Condition {
         /// How.
         op: Op,
         /// What with.
-        literal: Value,
+        literal: Literal,
     },
     /// A value compared with another value of the run: `require` only.
     Relate {
@@ -36,6 +46,27 @@ pub enum Condition {
     Any(Vec<Self>),
     /// Must not hold.
     Not(Box<Self>),
+}
+
+/// Why it is not known whether a condition holds.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ConditionError {
+    /// A reference has no value.
+    #[error(transparent)]
+    Unresolved(#[from] Unresolved),
+    /// There is a value, which cannot be read or looked into.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+}
+
+/// A value of a run that cannot be read or looked into.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{}: {why}", .binding.as_reference().unwrap_or_default())]
+pub struct Unreadable {
+    /// What stands for the value.
+    pub binding: Binding,
+    /// Why.
+    pub why: ReadError,
 }
 
 crate::words! {
@@ -66,6 +97,14 @@ crate::words! {
 }
 
 impl Binding {
+    /// The reference as it is written, if it is one.
+    pub fn as_reference(&self) -> Option<String> {
+        match self {
+            Self::Reference(reference) => Some(format!("`{{{{{reference}}}}}`")),
+            Self::Template(_) | Self::Literal(_) => None,
+        }
+    }
+
     /// The value in this run.
     ///
     /// # Errors
@@ -83,15 +122,19 @@ impl Condition {
     /// Whether the condition holds.
     ///
     /// # Errors
-    /// A reference has no value (except under `exists`), or its stored value cannot be read.
-    pub fn holds(&self, scope: &dyn Scope) -> Result<bool, Unresolved> {
+    /// A reference has no value (except under `exists`), or its value cannot be read or looked into.
+    pub fn holds(&self, scope: &dyn Scope) -> Result<bool, ConditionError> {
         match self {
             Self::Truthy(value) => is_truthy(value, scope),
             Self::Compare { value, op: Op::Exists, literal } => {
-                Ok(value.resolve(scope).is_ok() == literal.as_bool().unwrap_or(true))
+                Ok(value.resolve(scope).is_ok() == literal.tree().as_bool().unwrap_or(true))
             }
-            Self::Compare { value, op, literal } => Ok(op.compare(&tree(value, scope)?, literal)),
-            Self::Relate { value, op, right } => Ok(op.compare(&tree(value, scope)?, &tree(right, scope)?)),
+            Self::Compare { value, op, literal } => {
+                Ok(op.compare_with(&comparand(value, scope)?, literal, scope.abi()))
+            }
+            Self::Relate { value, op, right } => {
+                Ok(op.relate(&comparand(value, scope)?, &comparand(right, scope)?, scope.abi()))
+            }
             Self::All(all) => all.iter().try_fold(true, |held, one| Ok(held && one.holds(scope)?)),
             Self::Any(any) => any.iter().try_fold(false, |held, one| Ok(held || one.holds(scope)?)),
             Self::Not(one) => Ok(!one.holds(scope)?),
@@ -100,8 +143,17 @@ impl Condition {
 
     /// Whether it holds and every reference in it has a value, except under `exists`: a missing value makes the whole
     /// condition false, also where `any` or `not` would not look at it (L-46).
-    pub fn is_met(&self, scope: &dyn Scope) -> bool {
-        self.has_values(scope) && self.holds(scope).unwrap_or(false)
+    ///
+    /// # Errors
+    /// A value cannot be read or looked into. In runs of earlier versions that made the condition false as well.
+    pub fn is_met(&self, scope: &dyn Scope) -> Result<bool, ConditionError> {
+        match self.has_values(scope).then(|| self.holds(scope)) {
+            Some(Err(ConditionError::Unreadable(why))) if scope.abi() >= NAMES_UNREADABLE => {
+                Err(ConditionError::Unreadable(why))
+            }
+            Some(held) => Ok(held.unwrap_or(false)),
+            None => Ok(false),
+        }
     }
 
     fn has_values(&self, scope: &dyn Scope) -> bool {
@@ -117,8 +169,9 @@ impl Condition {
 
     /// The first condition of a list that is not met; the condition itself if it is no list.
     pub fn first_unmet(&self, scope: &dyn Scope) -> &Self {
+        let is_unmet = |one: &&Self| !one.is_met(scope).unwrap_or(false);
         match self {
-            Self::All(list) => list.iter().find(|one| !one.is_met(scope)).map_or(self, |one| one.first_unmet(scope)),
+            Self::All(list) => list.iter().find(is_unmet).map_or(self, |one| one.first_unmet(scope)),
             _ => self,
         }
     }
@@ -134,17 +187,18 @@ impl Condition {
     }
 }
 
-fn tree(binding: &Binding, scope: &dyn Scope) -> Result<Value, Unresolved> {
+fn comparand(binding: &Binding, scope: &dyn Scope) -> Result<Comparand, ConditionError> {
     let json = binding.resolve(scope)?;
-    json.value().map_err(unreadable)
-}
-
-fn unreadable(why: impl std::fmt::Display) -> Unresolved {
-    Unresolved { reference: "when".to_owned(), why: why.to_string() }
+    let value = match scope.abi() < COMPARES_DIGITS {
+        true => json.value().map(Comparand::Plain),
+        false => json.comparand(),
+    };
+    value.map_err(|why| Unreadable { binding: binding.clone(), why }.into())
 }
 
 /// Of what may be large the beginning tells: whether there are any rows can be asked of a table of any size.
-fn is_truthy(binding: &Binding, scope: &dyn Scope) -> Result<bool, Unresolved> {
+fn is_truthy(binding: &Binding, scope: &dyn Scope) -> Result<bool, ConditionError> {
+    let unreadable = |why| Unreadable { binding: binding.clone(), why };
     let text = binding.resolve(scope)?.text().map_err(unreadable)?;
     let mut tokens = text.bytes().filter(|byte| !byte.is_ascii_whitespace());
     Ok(match tokens.next() {
@@ -155,46 +209,130 @@ fn is_truthy(binding: &Binding, scope: &dyn Scope) -> Result<bool, Unresolved> {
     })
 }
 
-impl Op {
-    /// Whether `value` compares so with the written `literal`. [`Op::Exists`] always does: there is a value.
-    pub fn compare(self, value: &Value, literal: &Value) -> bool {
-        use std::cmp::Ordering::{Equal, Greater, Less};
+/// A value as comparisons see it.
+trait Operand: Sized {
+    fn is_same(&self, other: &Self) -> bool;
+    fn order(&self, other: &Self) -> Option<Ordering>;
+    fn elements(&self) -> Option<&[Self]>;
+    fn as_text(&self) -> Option<&str>;
+}
+
+impl Operand for Value {
+    fn is_same(&self, other: &Self) -> bool {
+        same(self, other)
+    }
+
+    fn order(&self, other: &Self) -> Option<Ordering> {
+        match (self, other) {
+            (Self::Number(x), Self::Number(y)) => compare_numbers(x, y),
+            (Self::String(x), Self::String(y)) => Some(x.cmp(y)),
+            _ => None,
+        }
+    }
+
+    fn elements(&self) -> Option<&[Self]> {
+        self.as_array().map(Vec::as_slice)
+    }
+
+    fn as_text(&self) -> Option<&str> {
+        self.as_str()
+    }
+}
+
+impl Operand for Exact {
+    fn is_same(&self, other: &Self) -> bool {
+        self == other
+    }
+
+    fn order(&self, other: &Self) -> Option<Ordering> {
+        match (self, other) {
+            (Self::Number(x), Self::Number(y)) => Some(x.cmp(y)),
+            (Self::Text(x), Self::Text(y)) => Some(x.cmp(y)),
+            _ => None,
+        }
+    }
+
+    fn elements(&self) -> Option<&[Self]> {
         match self {
-            Self::Equals => same(value, literal),
-            Self::NotEquals => !same(value, literal),
-            Self::In => literal.as_array().is_some_and(|all| all.iter().any(|one| same(value, one))),
-            Self::NotIn => !Self::In.compare(value, literal),
-            Self::Exists => true,
-            Self::Matches => match (value.as_str(), literal.as_str()) {
-                (Some(text), Some(pattern)) => regex::Regex::new(pattern).is_ok_and(|r| r.is_match(text)),
-                _ => false,
-            },
-            Self::Gt => order(value, literal) == Some(Greater),
-            Self::Gte => matches!(order(value, literal), Some(Greater | Equal)),
-            Self::Lt => order(value, literal) == Some(Less),
-            Self::Lte => matches!(order(value, literal), Some(Less | Equal)),
+            Self::List(elements) => Some(elements),
+            _ => None,
+        }
+    }
+
+    fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
         }
     }
 }
 
-/// JSON equality: numbers by value, so that `1` equals `1.0`.
-fn same(a: &Value, b: &Value) -> bool {
+impl Op {
+    /// Whether `value` compares so with the written `literal`, in a run that version `abi` of the interpreter began.
+    /// [`Op::Exists`] always does: there is a value.
+    pub fn compare(self, value: &Value, literal: &Value, abi: u32) -> bool {
+        match self {
+            _ if abi >= COMPARES_DIGITS => self.holds(value, literal),
+            Self::Equals => is_same_outside(value, literal),
+            Self::NotEquals => !is_same_outside(value, literal),
+            Self::In => literal.as_array().is_some_and(|all| all.iter().any(|one| is_same_outside(value, one))),
+            Self::NotIn => !Self::In.compare(value, literal, abi),
+            _ => self.holds(value, literal),
+        }
+    }
+
+    /// The same with a value that may have long numbers.
+    fn compare_with(self, value: &Comparand, literal: &Literal, abi: u32) -> bool {
+        match (value, literal.exact()) {
+            (Comparand::Plain(value), exact) if exact.is_none() || abi < COMPARES_DIGITS => {
+                self.compare(value, literal.tree(), abi)
+            }
+            (value, Some(literal)) => value.exact().is_some_and(|value| self.holds(&value, literal)),
+            (value, None) => {
+                let exact = (value.exact(), Comparand::Plain(literal.tree().clone()).exact());
+                matches!(exact, (Some(value), Some(literal)) if self.holds(&value, &literal))
+            }
+        }
+    }
+
+    /// The same with two values of the run.
+    fn relate(self, value: &Comparand, right: &Comparand, abi: u32) -> bool {
+        if let (Comparand::Plain(value), Comparand::Plain(right)) = (value, right) {
+            return self.compare(value, right, abi);
+        }
+        matches!((value.exact(), right.exact()), (Some(value), Some(right)) if self.holds(&value, &right))
+    }
+
+    fn holds<T: Operand>(self, value: &T, literal: &T) -> bool {
+        use Ordering::{Equal, Greater, Less};
+        match self {
+            Self::Equals => value.is_same(literal),
+            Self::NotEquals => !value.is_same(literal),
+            Self::In => literal.elements().is_some_and(|all| all.iter().any(|one| value.is_same(one))),
+            Self::NotIn => !Self::In.holds(value, literal),
+            Self::Exists => true,
+            Self::Matches => match (value.as_text(), literal.as_text()) {
+                (Some(text), Some(pattern)) => regex::Regex::new(pattern).is_ok_and(|r| r.is_match(text)),
+                _ => false,
+            },
+            Self::Gt => value.order(literal) == Some(Greater),
+            Self::Gte => matches!(value.order(literal), Some(Greater | Equal)),
+            Self::Lt => value.order(literal) == Some(Less),
+            Self::Lte => matches!(value.order(literal), Some(Less | Equal)),
+        }
+    }
+}
+
+/// As versions before [`COMPARES_DIGITS`] compared: numbers by value, but those within lists and objects by their form.
+fn is_same_outside(a: &Value, b: &Value) -> bool {
     match (a, b) {
-        (Value::Number(x), Value::Number(y)) => compare_numbers(x, y) == Some(std::cmp::Ordering::Equal),
+        (Value::Number(x), Value::Number(y)) => compare_numbers(x, y) == Some(Ordering::Equal),
         _ => a == b,
     }
 }
 
-fn order(a: &Value, b: &Value) -> Option<std::cmp::Ordering> {
-    match (a, b) {
-        (Value::Number(x), Value::Number(y)) => compare_numbers(x, y),
-        (Value::String(x), Value::String(y)) => Some(x.cmp(y)),
-        _ => None,
-    }
-}
-
-/// The order of two numbers by value: of whole ones to the last digit, which floating point does not have of an id.
-pub fn compare_numbers(a: &Number, b: &Number) -> Option<std::cmp::Ordering> {
+/// The order of two numbers of trees by value: of whole ones to the last digit, which floating point does not have of an id.
+pub fn compare_numbers(a: &Number, b: &Number) -> Option<Ordering> {
     match (a.as_i128(), b.as_i128()) {
         (Some(a), Some(b)) => Some(a.cmp(&b)),
         _ => a.as_f64()?.partial_cmp(&b.as_f64()?),
@@ -202,112 +340,4 @@ pub fn compare_numbers(a: &Number, b: &Number) -> Option<std::cmp::Ordering> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::template::Reference;
-    use serde_json::json;
-
-    struct Outputs(Value);
-    impl Scope for Outputs {
-        fn root(&self, _: &Reference) -> Result<Json, String> {
-            Ok(Json::of(&self.0))
-        }
-    }
-
-    fn reference(text: &str) -> Binding {
-        Binding::Reference(text.parse().unwrap())
-    }
-
-    /// true unless the value is `false`, `null`, `0`, `""`, `[]`, `{}`.
-    #[test]
-    fn six_values_are_false_and_all_others_true() {
-        let holds = |value: Value| Condition::Truthy(reference("a.output")).holds(&Outputs(value)).unwrap();
-        for value in [json!(false), json!(null), json!(0), json!(0.0), json!(""), json!([]), json!({})] {
-            assert!(!holds(value.clone()), "{value}");
-        }
-        for value in [json!(true), json!(1), json!(-0.5), json!("false"), json!([0]), json!({"k": 0})] {
-            assert!(holds(value.clone()), "{value}");
-        }
-    }
-
-    #[test]
-    fn comparisons_do_what_their_words_say() {
-        let scope = Outputs(json!({"n": 3, "s": "main"}));
-        let holds = |path: &str, word: &str, literal: Value| {
-            let op = Op::from_word(word).unwrap();
-            Condition::Compare { value: reference(path), op, literal }.holds(&scope).unwrap()
-        };
-        assert!(holds("a.output.n", "equals", json!(3.0)));
-        assert!(!holds("a.output.n", "not_equals", json!(3)));
-        assert!(holds("a.output.s", "in", json!(["dev", "main"])));
-        assert!(holds("a.output.s", "not_in", json!(["dev"])));
-        assert!(holds("a.output.s", "matches", json!("^ma")));
-        assert!(!holds("a.output.n", "matches", json!("3")));
-        assert!(holds("a.output.n", "gt", json!(2)) && holds("a.output.n", "gte", json!(3)));
-        assert!(holds("a.output.n", "lt", json!(4)) && holds("a.output.n", "lte", json!(3)));
-        assert!(!holds("a.output.s", "gt", json!(1)));
-        assert!(holds("a.output.x", "exists", json!(false)) && holds("a.output.n", "exists", json!(true)));
-    }
-
-    /// ids have more digits than floating point.
-    #[test]
-    fn whole_numbers_are_compared_to_the_last_digit() {
-        let holds = |value: i64, op: Op, literal: i64| op.compare(&json!(value), &json!(literal));
-        let (one, other) = (9_007_199_254_740_993, 9_007_199_254_740_992);
-        assert!(holds(one, Op::Equals, one) && !holds(one, Op::Equals, other));
-        assert!(holds(one, Op::Gt, other) && !holds(one, Op::Lte, other));
-        assert!(!Op::In.compare(&json!(one), &json!([other, 1])));
-        assert!(Op::Equals.compare(&json!(u64::MAX), &json!(u64::MAX)) && Op::Lt.compare(&json!(-1), &json!(u64::MAX)));
-    }
-
-    #[test]
-    fn lists_and_negations_combine() {
-        let scope = Outputs(json!(true));
-        let yes = || Condition::Truthy(reference("a.output"));
-        let no = || Condition::Not(Box::new(yes()));
-        assert!(!Condition::All(vec![yes(), no()]).holds(&scope).unwrap());
-        assert!(Condition::Any(vec![no(), yes()]).holds(&scope).unwrap());
-        assert!(Condition::All(vec![]).holds(&scope).unwrap());
-    }
-
-    fn exists(path: &str, wanted: bool) -> Condition {
-        Condition::Compare { value: reference(path), op: Op::Exists, literal: json!(wanted) }
-    }
-
-    /// L-46: a missing value makes a whole `require` false, wherever it stands; `exists` asks for it.
-    #[test]
-    fn a_requirement_with_a_missing_value_is_not_met() {
-        let scope = Outputs(json!({"ok": true}));
-        let yes = || Condition::Truthy(reference("a.output.ok"));
-        let missing = || Condition::Truthy(reference("a.output.x"));
-        let wrong = [
-            missing(),
-            Condition::Not(Box::new(missing())),
-            Condition::Any(vec![missing(), yes()]),
-            Condition::Any(vec![yes(), missing()]),
-            Condition::All(vec![yes(), missing()]),
-            Condition::Relate { value: reference("a.output.ok"), op: Op::NotEquals, right: reference("a.output.x") },
-        ];
-        assert!(wrong.iter().all(|condition| !condition.is_met(&scope)));
-        assert!(yes().is_met(&scope) && exists("a.output.x", false).is_met(&scope));
-        assert!(!exists("a.output.x", true).is_met(&scope));
-    }
-
-    /// L-46: two values of the run compare as a value with a written one.
-    #[test]
-    fn two_values_of_the_run_are_compared() {
-        let scope = Outputs(json!({"a": 1, "b": 1.0, "c": 2, "list": [3, 1]}));
-        let holds = |left: &str, op: Op, right: &str| {
-            Condition::Relate { value: reference(left), op, right: reference(right) }.is_met(&scope)
-        };
-        assert!(holds("a.output.a", Op::Equals, "a.output.b") && holds("a.output.a", Op::NotEquals, "a.output.c"));
-        assert!(holds("a.output.a", Op::In, "a.output.list") && holds("a.output.c", Op::NotIn, "a.output.list"));
-        assert!(!holds("a.output.c", Op::In, "a.output.list") && !holds("a.output.a", Op::In, "a.output.b"));
-    }
-
-    #[test]
-    fn a_missing_value_is_an_error_not_false() {
-        let condition = Condition::Truthy(reference("a.output.x"));
-        assert!(condition.holds(&Outputs(json!({"k": 1}))).is_err());
-    }
-}
+mod tests;

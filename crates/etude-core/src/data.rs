@@ -7,6 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::digest::Digest;
+use crate::exact::Comparand;
 use crate::tree;
 
 /// `object` with the members of `more` laid over its own. What is no object lays nothing over anything.
@@ -165,6 +166,79 @@ impl Json {
     pub fn value(&self) -> Result<serde_json::Value, ReadError> {
         let text = self.text()?;
         tree::of(&text).map_err(|error| ReadError::Opaque(error.to_string()))
+    }
+}
+
+/// The text of a JSON string with half a character, which JSON can write and no text can have: the sign for a missing one
+/// stands in its place.
+pub(crate) fn unicode(string: &str) -> String {
+    let Bytes(bytes) = serde_json::from_str(string).unwrap_or_default();
+    let half = |chunk: &[u8]| if chunk.first() == Some(&0xED) { "\u{fffd}" } else { "" };
+    bytes.utf8_chunks().flat_map(|chunk| [chunk.valid(), half(chunk.invalid())]).collect()
+}
+
+/// A JSON string as the bytes that `serde_json` makes of it: a lone surrogate is three that are no UTF-8.
+#[derive(Default)]
+struct Bytes(Vec<u8>);
+
+impl<'de> serde::Deserialize<'de> for Bytes {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl serde::de::Visitor<'_> for Visitor {
+            type Value = Bytes;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Bytes, E> {
+                Ok(Bytes(bytes.to_owned()))
+            }
+        }
+        from.deserialize_bytes(Visitor)
+    }
+}
+
+/// The members of the object that is written in `text`, in order, also those that have the same name.
+///
+/// # Errors
+/// It is no JSON object.
+pub fn every_member(text: &str) -> Result<Vec<(String, Box<RawValue>)>, serde_json::Error> {
+    serde_json::from_str(text).map(|Pairs(list)| list)
+}
+
+struct Pairs(Vec<(String, Box<RawValue>)>);
+
+impl<'de> serde::Deserialize<'de> for Pairs {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = Pairs;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<M: serde::de::MapAccess<'de>>(self, mut members: M) -> Result<Pairs, M::Error> {
+                let mut list = Vec::new();
+                while let Some(member) = members.next_entry()? {
+                    list.push(member);
+                }
+                Ok(Pairs(list))
+            }
+        }
+        from.deserialize_map(Visitor)
+    }
+}
+
+impl Json {
+    /// The value to compare with others, to the last digit of its numbers.
+    ///
+    /// # Errors
+    /// As [`Json::value`], but for numbers that are out of the range of a tree.
+    pub fn comparand(&self) -> Result<Comparand, ReadError> {
+        let text = self.text()?;
+        Comparand::of(&text).map_err(|error| ReadError::Opaque(error.to_string()))
     }
 }
 

@@ -11,6 +11,7 @@ pub mod condition;
 pub mod data;
 pub mod digest;
 pub mod effect;
+pub mod exact;
 pub mod extract;
 pub mod failure;
 pub mod machine;

@@ -64,8 +64,9 @@ pub const ABI: u32 = 8;
 /// what a stage was allowed while its calls wait for another answer, fails a group with the first failure of its plan, and gives an approval
 /// that timed out no time. Version 7 rejects `none` beside other choices,
 /// and ends a run whose budget routing has exceeded. Version 8 takes the last value in an answer that fits the schema, where it
-/// took the longest, and ends an agent whose answers are cut off again and again, and names the limit. Runs of earlier ones go on as
-/// they were: see [`Start::abi`].
+/// took the longest; ends an agent whose answers are cut off again and again, and names the limit; compares numbers to the last
+/// digit and at every depth; keeps the digits of a chosen element; inserts every string bare; asks again after an empty answer; and
+/// says whose value cannot be looked into. Runs of earlier ones go on as they were: see [`Start::abi`].
 pub fn replays(abi: u32, plan: &Plan) -> bool {
     match abi {
         4..=ABI => true,

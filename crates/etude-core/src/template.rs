@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::data::Json;
+use crate::data::{Json, unicode};
 
 /// Longest text that a template makes, in bytes: pipelines that hand a text on twice each could double it without end.
 pub const MAX_RENDERED: usize = 16 << 20;
@@ -93,6 +93,11 @@ pub trait Scope {
     /// # Errors
     /// Why there is none.
     fn root(&self, reference: &Reference) -> Result<Json, String>;
+
+    /// The version of the interpreter that began the run: what it did differently is done as it did.
+    fn abi(&self) -> u32 {
+        crate::machine::ABI
+    }
 }
 
 /// Parses `text`. What is no reference is left out of the template and returned as a problem.
@@ -182,7 +187,7 @@ impl Template {
             match part {
                 Part::Text(literal) => text.push_str(literal),
                 Part::Reference(reference, _) => {
-                    text.push_str(&insertable(&reference.resolve(scope)?));
+                    text.push_str(&insertable(&reference.resolve(scope)?, scope.abi()));
                     if text.len() > MAX_RENDERED {
                         let why = format!("with it the text is longer than {} MiB", MAX_RENDERED >> 20);
                         return Err(Unresolved { reference: reference.to_string(), why });
@@ -201,7 +206,7 @@ impl Template {
             match part {
                 Part::Text(literal) => text.push_str(literal),
                 Part::Reference(reference, _) => match reference.resolve(scope) {
-                    Ok(value) => text.push_str(&insertable(&value)),
+                    Ok(value) => text.push_str(&insertable(&value, scope.abi())),
                     Err(_) => text.push_str(&format!("{{{{{reference}}}}}")),
                 },
             }
@@ -215,15 +220,20 @@ impl Template {
     }
 }
 
+/// The first version of the interpreter that inserts every string bare, also one that is no Unicode.
+const INSERTS_BARE: u32 = 8;
+
 /// The text that stands for `value` in a template.
-fn insertable(value: &Json) -> String {
+fn insertable(value: &Json, abi: u32) -> String {
     let Ok(text) = value.text() else { return String::new() };
-    if text.starts_with('"')
-        && let Ok(string) = serde_json::from_str::<String>(&text)
-    {
-        return string;
+    if !text.starts_with('"') {
+        return compact(&text);
     }
-    compact(&text)
+    match serde_json::from_str::<String>(&text) {
+        Ok(string) => string,
+        Err(_) if abi >= INSERTS_BARE => unicode(&text),
+        Err(_) => compact(&text),
+    }
 }
 
 /// JSON text without the blanks between its tokens. Numbers and strings stay as they were written.

@@ -43,6 +43,14 @@ pub fn is_json(text: &str) -> bool {
     serde_json::from_str::<&RawValue>(text).is_ok()
 }
 
+/// Whether `text` has as many values as are looked into.
+///
+/// # Errors
+/// It has more than [`MAX_VALUES`].
+pub(crate) fn check_size(text: &str) -> Result<(), TreeError> {
+    if exceeds(text.as_bytes(), MAX_VALUES) { Err(TreeError::TooMany(MAX_VALUES)) } else { Ok(()) }
+}
+
 fn of_bytes(text: &[u8], most: usize) -> Result<Value, TreeError> {
     if exceeds(text, most) {
         return Err(TreeError::TooMany(most));
@@ -78,7 +86,7 @@ pub fn exceeds(text: &[u8], most: usize) -> bool {
 }
 
 /// Where the string ends whose first character is at `at`.
-fn end_of_string(text: &[u8], mut at: usize) -> usize {
+pub(crate) fn end_of_string(text: &[u8], mut at: usize) -> usize {
     while let Some(byte) = text.get(at) {
         match byte {
             b'"' => return at + 1,

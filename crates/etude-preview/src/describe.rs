@@ -134,7 +134,7 @@ mod tests {
         let compare = Condition::Compare {
             value: Binding::Reference("input.kind".parse().unwrap()),
             op: Op::In,
-            literal: json!(["draft"]),
+            literal: json!(["draft"]).into(),
         };
         let all = Condition::All(vec![truthy("checks.output.ok"), Condition::Not(Box::new(compare))]);
         assert_eq!(condition(&all), r#"checks.output.ok and (not (input.kind in ["draft"]))"#);

@@ -3,11 +3,12 @@
 use serde_json::value::RawValue;
 
 use super::values::Values;
-use crate::data::Json;
+use crate::condition::{ConditionError, NAMES_UNREADABLE, Unreadable};
+use crate::data::{Json, ReadError};
 use crate::failure::{Failure, FailureKind, Reason};
 use crate::plan::Binding;
 use crate::schema::Schema;
-use crate::template::Unresolved;
+use crate::template::{Reference, Scope, Unresolved};
 
 /// The input that a step gives to a pipeline or a machine, checked against what that takes.
 pub(super) fn bind(
@@ -18,7 +19,15 @@ pub(super) fn bind(
     values: &Values,
 ) -> Result<Json, Failure> {
     let input = Json::trusted(members(bound, values)?);
-    let tree = input.value().map_err(|e| Failure::new(FailureKind::Internal, e.to_string()))?;
+    let tree = input.value().map_err(|why| {
+        let given = bound.iter().find_map(|(name, binding)| {
+            let is_it = binding.resolve(values).is_ok_and(|value| value.value().is_err());
+            is_it
+                .then(|| format!("`{name}`{}", binding.as_reference().map(|of| format!(", {of},")).unwrap_or_default()))
+        });
+        let what = format!("what step `{step}` gives {taker} as {}", given.as_deref().unwrap_or("its input"));
+        unreadable(&what, &why, FailureKind::InputInvalid, FailureKind::Internal, values.abi())
+    })?;
     let violations = schema.faults(&tree);
     if violations.is_empty() {
         return Ok(input);
@@ -37,6 +46,39 @@ pub(super) fn members(bound: &[(String, Binding)], values: &Values) -> Result<St
         members.insert(name.as_str(), RawValue::from_string(text.to_string()).map_err(broken)?);
     }
     serde_json::to_string(&members).map_err(broken)
+}
+
+/// The failure for a value that cannot be read or looked into: the latter is the fault of who made it. In runs of earlier
+/// versions it was one of the kind `before`.
+pub(super) fn unreadable(what: &str, why: &ReadError, kind: FailureKind, before: FailureKind, abi: u32) -> Failure {
+    match why {
+        _ if abi < NAMES_UNREADABLE => Failure::new(before, why.to_string()),
+        ReadError::Opaque(why) => Failure::new(kind, format!("{what} cannot be looked into: {why}")),
+        why => Failure::new(FailureKind::Environment, why.to_string()),
+    }
+}
+
+/// What a value is, for [`unreadable`]: an input of the pipeline, or something that a step has made.
+pub(super) fn kind_of_maker(binding: &Binding) -> FailureKind {
+    match binding {
+        Binding::Reference(Reference::Input { .. }) => FailureKind::InputInvalid,
+        _ => FailureKind::StepOutputInvalid,
+    }
+}
+
+/// The failure of a step whose condition `word` cannot be decided.
+pub(super) fn undecided(step: &str, word: &str, why: &ConditionError, values: &Values) -> Failure {
+    match why {
+        ConditionError::Unresolved(why) => unresolved(why),
+        ConditionError::Unreadable(Unreadable { why, .. }) if values.abi() < NAMES_UNREADABLE => {
+            unresolved(&Unresolved { reference: "when".to_owned(), why: why.to_string() })
+        }
+        ConditionError::Unreadable(Unreadable { binding, why }) => {
+            let value = binding.as_reference().unwrap_or_else(|| "a value".to_owned());
+            let what = format!("{value} in the `{word}` of step `{step}`");
+            unreadable(&what, why, kind_of_maker(binding), FailureKind::TemplateUnresolved, values.abi())
+        }
+    }
 }
 
 /// The failure for a reference without a value.

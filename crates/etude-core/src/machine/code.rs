@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::task::Poll;
 
-use super::binding::unresolved;
+use super::binding::{unreadable, unresolved};
 use super::outcome_error::{check_exit, not_an_answer};
 use super::step_context::StepContext;
 use super::values::Values;
@@ -72,7 +72,7 @@ impl CodeTask {
         })
     }
 
-    fn judge(&self, end: &ProcessEnd) -> Result<Json, Failure> {
+    fn judge(&self, end: &ProcessEnd, abi: u32) -> Result<Json, Failure> {
         let code = code_of(&self.step);
         check_exit(&format!("code step `{}`", self.step.name), end, &code.allow_exit)?;
         let output = match &end.stdout {
@@ -85,7 +85,10 @@ impl CodeTask {
             }
         };
         let Some(schema) = &code.schema else { return Ok(output) };
-        let value = output.value().map_err(|e| Failure::new(FailureKind::Environment, e.to_string()))?;
+        let value = output.value().map_err(|why| {
+            let what = format!("the output of code step `{}`", self.step.name);
+            unreadable(&what, &why, FailureKind::StepOutputInvalid, FailureKind::Environment, abi)
+        })?;
         let violations = schema.faults(&value);
         if violations.is_empty() {
             return Ok(output);
@@ -161,7 +164,7 @@ impl Task for CodeTask {
             if let (Some(row), Some(Warmth::Cold(why))) = (self.step_context.row, &end.conditions.worker) {
                 cx.emit(Event::Detour { row, why: format!("no warm interpreter: {why}") });
             }
-            let mut failure = match self.judge(&end) {
+            let mut failure = match self.judge(&end, cx.facts.abi) {
                 Ok(output) => return Poll::Ready(Ok(output)),
                 Err(failure) => failure,
             };

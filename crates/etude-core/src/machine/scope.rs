@@ -251,7 +251,7 @@ impl ScopeTask {
         cx.is_constructing = self.phase == Phase::Constructor;
         cx.emit(Event::PhaseStarted(self.reported_phase()));
         let request = part.sequence.description.as_ref().map(|description| self.request(description).into());
-        let values = Values::new(self.input.clone(), run.into());
+        let values = Values::new(self.input.clone(), run.into()).begun_by(cx.facts.abi);
         let (path, values) = match &self.fallen {
             Some((_, text)) if self.phase == Phase::Business => {
                 (Path::root(&Fallback::root(&self.body.sequence.name)), values.with_request(Some(Arc::clone(text))))

@@ -35,7 +35,7 @@ pub(super) use self::probe::refused_model;
 use self::resumption::Resumption;
 use self::shared::{Shared, View};
 use self::walk::Walk;
-use super::binding::bind;
+use super::binding::{bind, unreadable};
 use super::outcome_error::not_an_answer;
 use super::step_context::StepContext;
 use super::values::Values;
@@ -168,7 +168,10 @@ impl MachineTask {
         if let Some(why) = &self.stopped {
             return Err(why.clone());
         }
-        let input = self.input.value().map_err(|e| Failure::new(FailureKind::Environment, e.to_string()))?;
+        let input = self.input.value().map_err(|why| {
+            let what = format!("the input of machine `{}`", self.machine.id);
+            unreadable(&what, &why, FailureKind::InputInvalid, FailureKind::Environment, cx.facts.abi)
+        })?;
         let shared = Shared::new(&self.machine, input, self.step_context.path.clone(), self.step_context.ledger, cx);
         cx.machines += 1;
         parts(&shared.path, 0).iter().for_each(|part| cx.open_work.begin(part));

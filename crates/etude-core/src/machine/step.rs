@@ -5,7 +5,7 @@ use std::task::Poll;
 
 use super::agent::AgentTask;
 use super::approval::ApprovalTask;
-use super::binding::unresolved;
+use super::binding::undecided;
 use super::cached::single;
 use super::call::CallTask;
 use super::code::CodeTask;
@@ -70,13 +70,16 @@ impl StepTask {
                     self.emit_end(cx);
                     return Poll::Ready(Ok(Json::null()));
                 }
-                Err(why) => return Poll::Ready(Err(unresolved(&why))),
+                Err(why) => return Poll::Ready(Err(undecided(&self.step.name, "when", &why, &self.values))),
             }
         }
-        if let Some(require) = &self.step.require
-            && !require.condition.is_met(&*self.values)
-        {
-            return Poll::Ready(Err(deviation::of_requirement(&self.step.name, require, &self.values)));
+        if let Some(require) = &self.step.require {
+            let name = &self.step.name;
+            match require.condition.is_met(&*self.values) {
+                Ok(true) => {}
+                Ok(false) => return Poll::Ready(Err(deviation::of_requirement(name, require, &self.values))),
+                Err(why) => return Poll::Ready(Err(undecided(name, "require", &why, &self.values))),
+            }
         }
         self.has_begun = true;
         if let Some(row) = self.step_context.row {
@@ -169,10 +172,10 @@ impl StepTask {
             failure.step = Some(self.step.name.clone());
         }
         failure.origin.get_or_insert_with(|| self.step.origin.clone());
+        failure.siblings = failure.siblings.into_iter().map(|sibling| self.sign(sibling)).collect();
         failure
     }
 }
-        failure.siblings = failure.siblings.into_iter().map(|sibling| self.sign(sibling)).collect();
 
 impl Task for StepTask {
     fn resumed(&mut self, cx: &mut Cx) {

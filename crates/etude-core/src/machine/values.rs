@@ -22,6 +22,8 @@ pub(crate) struct Values {
     tail: Arc<str>,
     /// The request, if a step refers to it.
     request: Option<Arc<str>>,
+    /// The version of the interpreter that began the run.
+    abi: u32,
 }
 
 /// The element of a `for_each`.
@@ -55,7 +57,13 @@ impl Values {
             item: None,
             tail,
             request: None,
+            abi: super::ABI,
         }
+    }
+
+    /// Those of a run that this version of the interpreter began.
+    pub(crate) fn begun_by(self, abi: u32) -> Self {
+        Self { abi, ..self }
     }
 
     /// With the request that steps refer to.
@@ -65,7 +73,7 @@ impl Values {
 
     /// What a sub-pipeline sees: its own input and nothing of the caller but the run.
     pub(crate) fn for_sub_pipeline(&self, input: Json) -> Self {
-        Self::new(input, Arc::clone(&self.tail)).with_request(self.request.clone())
+        Self::new(input, Arc::clone(&self.tail)).with_request(self.request.clone()).begun_by(self.abi)
     }
 
     pub(crate) fn with_item(&self, value: Json, index: usize, rest: Option<Digest>) -> Self {
@@ -215,6 +223,10 @@ impl Values {
 }
 
 impl Scope for Values {
+    fn abi(&self) -> u32 {
+        self.abi
+    }
+
     fn root(&self, reference: &Reference) -> Result<Json, String> {
         match reference {
             Reference::Input { .. } => Ok(self.input.clone()),

@@ -2,6 +2,7 @@
 
 use etude_core::condition::{Condition, Op};
 use etude_core::data::Json;
+use etude_core::exact::Literal;
 use etude_core::plan::{Binding, Requirement};
 use etude_core::template::Template;
 use serde_json::Value;
@@ -131,8 +132,8 @@ fn compare<'n>(
         found.as_written(field, node);
     }
     let json = literal(found, node, &format!("`{word}`"))?;
-    let literal = json.value().ok()?;
-    let wrong = match (op, &literal) {
+    let literal = Literal::of(&json).ok()?;
+    let wrong = match (op, literal.tree()) {
         (Op::In | Op::NotIn, Value::Array(_)) | (Op::Exists, Value::Bool(_)) | (Op::Matches, Value::String(_)) => None,
         (Op::Gt | Op::Gte | Op::Lt | Op::Lte, Value::Number(_) | Value::String(_)) => None,
         (Op::Equals | Op::NotEquals, _) => None,
@@ -146,7 +147,7 @@ fn compare<'n>(
         found.push(values::bad_condition(found.file, node.span, message));
         return None;
     }
-    if let (Op::Matches, Value::String(pattern)) = (op, &literal)
+    if let (Op::Matches, Value::String(pattern)) = (op, literal.tree())
         && let Err(why) = regex::Regex::new(pattern)
     {
         found.push(values::bad_pattern(found.file, node.span, &why.to_string()));

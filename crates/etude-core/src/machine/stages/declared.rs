@@ -8,6 +8,9 @@ use crate::plan::stages::{Path, Root, Rule, Source, Test};
 
 /// Finds what the roots of paths stand for.
 pub(super) trait Roots {
+    /// The version of the interpreter that began the run.
+    fn abi(&self) -> u32;
+
     /// The value; `None` if there is none.
     fn root(&self, root: Root) -> Option<Value>;
 }
@@ -37,7 +40,7 @@ pub(super) fn hold(roots: &dyn Roots, tests: &[Test]) -> bool {
             (Op::Exists, found) => found.is_some() == test.literal.as_bool().unwrap_or(true),
             (Op::NotEquals, None) => true,
             (_, None) => false,
-            (op, Some(value)) => op.compare(&value, &test.literal),
+            (op, Some(value)) => op.compare(&value, &test.literal, roots.abi()),
         }
     })
 }
@@ -56,6 +59,10 @@ mod tests {
     struct Given(Value);
 
     impl Roots for Given {
+        fn abi(&self) -> u32 {
+            crate::machine::ABI
+        }
+
         fn root(&self, root: Root) -> Option<Value> {
             self.0.get(root.word()).cloned()
         }

@@ -18,6 +18,8 @@ use crate::tool::{ToolList, ToolSelection, approval_key, shown_arguments};
 pub(super) struct Shared {
     pub(super) machine: Arc<StageMachine>,
     pub(super) run_id: String,
+    /// The version of the interpreter that began the run.
+    pub(super) abi: u32,
     pub(super) app_dir: String,
     /// Questions are answered with yes (B-HL2).
     pub(super) yolo: bool,
@@ -85,6 +87,7 @@ impl Shared {
         Self {
             machine: Arc::clone(machine),
             run_id: cx.facts.run_id.clone(),
+            abi: cx.facts.abi,
             app_dir: cx.facts.app_dir.clone(),
             yolo: cx.facts.yolo,
             typed: typed.into(),

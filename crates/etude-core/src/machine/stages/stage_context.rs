@@ -177,6 +177,10 @@ pub(super) struct Sources<'a> {
 }
 
 impl Roots for Sources<'_> {
+    fn abi(&self) -> u32 {
+        self.shared.abi
+    }
+
     fn root(&self, root: Root) -> Option<Value> {
         let stage_context = self.stage_context;
         match root {

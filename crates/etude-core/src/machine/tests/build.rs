@@ -166,9 +166,18 @@ pub(super) fn llm(name: &str, prompt: &str) -> Step {
 
 /// An llm step that chooses any number of the elements of a list.
 pub(super) fn choose_many(name: &str, prompt: &str, from: &str) -> Step {
+    choose(name, prompt, from, None)
+}
+
+/// The same, where a member of an element stands for it.
+pub(super) fn choose_by(name: &str, prompt: &str, from: &str, by: &str) -> Step {
+    choose(name, prompt, from, Some(by.to_owned()))
+}
+
+fn choose(name: &str, prompt: &str, from: &str, by: Option<String>) -> Step {
     let mut step = llm(name, prompt);
     if let StepKind::Llm(llm) = &mut step.kind {
-        llm.choose = Some(Choose { from: binding(from), by: None, many: true, always: false, together: Vec::new() });
+        llm.choose = Some(Choose { from: binding(from), by, many: true, always: false, together: Vec::new() });
     }
     step
 }
@@ -262,6 +271,8 @@ pub(super) trait Fields: Sized {
     fn when_exists(self, text: &str) -> Self;
     /// Starts only if this holds.
     fn require(self, text: &str) -> Self;
+    /// Starts only if the value equals this number.
+    fn require_equal(self, text: &str, number: u64) -> Self;
     /// Ends after that many seconds.
     fn timeout(self, seconds: u64) -> Self;
     /// Runs once per element, one at a time.
@@ -284,12 +295,20 @@ impl Fields for Step {
     }
 
     fn when_exists(mut self, text: &str) -> Self {
-        self.when = Some(Condition::Compare { value: binding(text), op: Op::Exists, literal: Value::Bool(true) });
+        self.when =
+            Some(Condition::Compare { value: binding(text), op: Op::Exists, literal: Value::Bool(true).into() });
         self
     }
 
     fn require(mut self, text: &str) -> Self {
         let condition = Condition::Truthy(binding(text));
+        self.require = Some(Requirement { condition, written: text.to_owned() });
+        self
+    }
+
+    fn require_equal(mut self, text: &str, number: u64) -> Self {
+        let literal = Value::from(number).into();
+        let condition = Condition::Compare { value: binding(text), op: Op::Equals, literal };
         self.require = Some(Requirement { condition, written: text.to_owned() });
         self
     }

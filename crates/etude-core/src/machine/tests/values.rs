@@ -7,6 +7,7 @@ use super::play;
 use crate::data::{Blob, Json, Stored};
 use crate::digest::Digest;
 use crate::effect::{Chunk, Effect};
+use crate::machine::ABI;
 use crate::machine::values::Values;
 
 /// A-3.3: `{"input":…,"steps":{name:{"output":…}}}` in step order.
@@ -131,4 +132,48 @@ fn the_digest_of_stdin_depends_on_its_text_alone() {
     assert_eq!(digest("{}", "1"), digest("{}", "1"));
     assert_ne!(digest("{}", "1"), digest("{}", "2"));
     assert_ne!(digest("{}", "1"), digest(r#"{"k":1}"#, "1"));
+}
+
+/// A-3.4: an output that cannot be looked into passes on. Where it has to be looked into, its maker is at fault, and `etude`
+/// never is. Runs of earlier versions failed in other ways.
+#[test]
+fn an_output_that_cannot_be_looked_into_is_the_fault_of_its_maker() {
+    let errors = |step: crate::plan::Step, abi: u32| {
+        let mut case = pipeline([code("a"), step]);
+        case.start.abi = abi;
+        let log = play(&case, r#"p/a output ["\ud800"]"#).log;
+        log.lines().find(|line| line.starts_with("error ")).unwrap_or_else(|| panic!("{log}")).to_owned()
+    };
+    let sub = || call("s", sequence("sub", [code("x")])).with("n", "{{a.output}}");
+    let starts = |error: String, start: &str| assert!(error.starts_with(start), "{error}");
+    starts(
+        errors(sub(), ABI),
+        "error input_invalid business/s what step `s` gives pipeline `sub` as `n`, `{{a.output}}`, cannot be looked into: ",
+    );
+    starts(errors(sub(), 7), "error internal business/s the value cannot be looked into: ");
+    let what =
+        "error step_output_invalid business/b `{{a.output.0}}` in the `require` of step `b` cannot be looked into: ";
+    starts(errors(code("b").require_equal("{{a.output.0}}", 1), ABI), what);
+    starts(errors(code("b").require_equal("{{a.output.0}}", 1), 7), "error deviated business/b ");
+}
+
+#[test]
+fn an_output_with_a_schema_is_looked_into() {
+    let mut case = pipeline([code("a").schema("{\"type\": \"array\"}")]);
+    let log = play(&case, r#"p/a output ["\ud800"]"#).log;
+    let error = "error step_output_invalid business/a the output of code step `a` cannot be looked into: ";
+    assert!(log.contains(error), "{log}");
+    case.start.abi = 7;
+    assert!(play(&case, r#"p/a output ["\ud800"]"#).log.contains("error environment business/a "));
+}
+
+/// A-4.1: strings are inserted bare, also one with half a character, which no text can have.
+#[test]
+fn half_a_character_is_inserted_as_the_sign_for_one() {
+    let mut case = pipeline([code("a"), llm("x", "<{{a.output}}>")]);
+    let name = r#"p/a output "f\ud800\u00e4\udc00\ud83d\ude00.txt""#;
+    let log = play(&case, name).log;
+    assert!(log.contains("start p/x model standard: <f\u{fffd}ä\u{fffd}😀.txt>"), "{log}");
+    case.start.abi = 7;
+    assert!(play(&case, name).log.contains(r#"model standard: <"f\ud800"#));
 }
