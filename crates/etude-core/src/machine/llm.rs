@@ -2,7 +2,9 @@
 //!
 //! | state      | event                                   | next                                    |
 //! |------------|-----------------------------------------|-----------------------------------------|
-//! | asking     | no answer, refusal, cut off, empty      | over, with that failure                 |
+//! | asking     | no answer, refusal, cut off             | over, with that failure                 |
+//! | asking     | empty answer, retry left                | rejected                                |
+//! | asking     | empty answer, none left                 | over, with that failure                 |
 //! | asking     | answer breaks the schema                | rejected                                |
 //! | asking     | answer satisfies the schema             | checking, or over if no validator       |
 //! | checking   | `{"valid": true}` and exit 0            | over, with the output                   |
@@ -37,6 +39,12 @@ use crate::report::Event;
 use crate::schema::Schema;
 use crate::template::Template;
 use crate::tree;
+
+/// The first version of the interpreter that asks again after an empty answer where there is no schema, too.
+const ASKS_AGAIN: u32 = 8;
+
+/// Why an answer is rejected where any text would do.
+const EMPTY: &str = "the answer is empty";
 
 #[derive(Debug)]
 pub(super) struct LlmTask {
@@ -145,9 +153,20 @@ impl LlmTask {
             }
             _ => return Poll::Ready(Err(not_an_answer(&self.call_id()))),
         };
-        self.check_stop(cx, &answer)?;
         let tokens = answer.usage.input_tokens + answer.usage.output_tokens;
+        let is_empty = cx.facts.abi >= ASKS_AGAIN && self.is_empty(&answer);
+        let is_last = self.attempt > llm_of(&self.step).retry;
+        if is_empty && is_last && self.attempt > 1 {
+            let (rejected_by, errors) = (RejectedBy::Schema, vec![EMPTY.to_owned()]);
+            self.attempts.push(Attempt { rejected_by, errors, elapsed_ms: done.elapsed_ms, tokens });
+        }
+        if !is_empty || is_last {
+            self.check_stop(cx, &answer)?;
+        }
         let answer = LlmAttempt { text: answer.text, elapsed_ms: done.elapsed_ms, tokens };
+        if is_empty {
+            return self.reject(cx, &answer, RejectedBy::Schema, vec![EMPTY.to_owned()]);
+        }
         match self.check_structure(&answer.text, cx.facts.abi) {
             Err(errors) => self.reject(cx, &answer, RejectedBy::Schema, errors),
             Ok(output) if llm_of(&self.step).validate.is_none() => Poll::Ready(Ok(output)),
@@ -156,6 +175,12 @@ impl LlmTask {
                 Poll::Pending
             }
         }
+    }
+
+    /// Nothing was said where any text would do.
+    fn is_empty(&self, answer: &ModelResponse) -> bool {
+        let is_whole = !matches!(answer.stop, Stop::Refusal(_) | Stop::Length);
+        is_whole && answer.text.trim().is_empty() && self.request.schema.is_none()
     }
 
     /// A refusal, a truncated or an empty answer is reported as what it is.
@@ -182,7 +207,7 @@ impl LlmTask {
                     ),
                 )
             }
-            _ if answer.text.trim().is_empty() && self.request.schema.is_none() => {
+            _ if self.is_empty(answer) => {
                 Failure::new(FailureKind::ModelError, format!("{model} gave an empty answer to llm step `{name}`"))
             }
             _ => return Ok(()),

@@ -268,22 +268,38 @@ fn a_truncated_answer_is_not_retried() {
     );
 }
 
+/// A-4.4: an empty answer is rejected, with a schema or without. A run that an earlier interpreter began ends with it.
 #[test]
-fn an_empty_answer_without_a_schema_is_a_model_error() {
+fn an_empty_answer_without_a_schema_is_asked_for_again() {
+    let mut case = pipeline([llm("x", "Hi")]);
+    let log = play(&case, "p/x answer\np/x#2 answer Hello").log;
+    assert!(log.contains("rejected by schema: the answer is empty") && log.contains("succeeded \"Hello\""), "{log}");
+    case.start.abi = 7;
+    let log = play(&case, "p/x answer").log;
+    assert!(log.contains("error model_error business/x test/model gave an empty answer to llm step `x`"), "{log}");
+}
+
+#[test]
+fn empty_answers_alone_are_a_model_error() {
     check(
-        pipeline([llm("x", "Hi")]),
-        "p/x answer",
+        pipeline([llm("x", "Hi").retry(1)]),
+        "p/x answer\np/x#2 answer",
         expect![[r#"
             emit phase business
             emit step x started
             start p/x model standard: Hi
             done p/x answer
+            emit step x try 1 of 2 rejected by schema: the answer is empty
+            start p/x#2 model standard: (3 messages)
+            done p/x#2 answer
             emit step x failed
             result failed
             error model_error business/x test/model gave an empty answer to llm step `x`
               at x.yaml
-            row business/x llm failed, tries 1, 10 ms, calls 1 tokens 3+2
-            usage calls 1 tokens 3+2
+              try rejected by schema (10 ms, 5 tokens): the answer is empty
+              try rejected by schema (10 ms, 5 tokens): the answer is empty
+            row business/x llm failed, tries 2, 20 ms, retries 1, calls 2 tokens 6+4
+            usage calls 2 tokens 6+4
         "#]],
     );
 }
