@@ -11,21 +11,25 @@
 //! An answer outside the list breaks the schema, and `none` beside other choices contradicts itself: both are asked for again,
 //! as for every llm step.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::task::Poll;
 
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::{LlmTask, llm_of};
-use crate::data::Json;
+use crate::data::{Json, ReadError};
+use crate::exact::same;
 use crate::failure::{Failure, FailureKind, Reason};
-use crate::machine::binding::unresolved;
+use crate::machine::binding::{kind_of_maker, unreadable, unresolved};
 use crate::machine::step_context::StepContext;
 use crate::machine::values::Values;
 use crate::machine::{Cx, Task, deviation};
 use crate::plan::{Choose, Step};
 use crate::schema::Schema;
+use crate::template::{Scope, compact};
+use crate::tree::{self, TreeError};
 
 /// The answer that stands for no element.
 const NONE: &str = "none";
@@ -52,13 +56,17 @@ enum State {
     },
 }
 
+/// The first version of the interpreter whose output is the element as it is written, with all its digits.
+const KEEPS_ELEMENTS: u32 = 8;
+
 /// A question with the elements that may be chosen.
 #[derive(Debug)]
 struct Question {
     step: Arc<Step>,
     many: bool,
     /// Per element the answer that stands for it.
-    elements: Vec<(Value, Value)>,
+    elements: Vec<(Json, Value)>,
+    abi: u32,
 }
 
 impl ChooseTask {
@@ -77,7 +85,7 @@ impl ChooseTask {
         }
         let own = Question::of(&self.step, &self.values)?;
         if let Some(element) = own.only_element() {
-            return Poll::Ready(Ok(Json::of(element)));
+            return Poll::Ready(Ok(element.clone()));
         }
         let mut questions = vec![own];
         for step in &choose_of(&self.step).together {
@@ -141,19 +149,20 @@ impl Question {
     fn of(step: &Arc<Step>, values: &Values) -> Result<Self, Failure> {
         let (name, choose) = (&step.name, choose_of(step));
         let list = choose.from.resolve(values).map_err(|e| unresolved(&e))?;
-        let list = list.value().map_err(|e| Failure::new(FailureKind::Environment, e.to_string()))?;
-        let Value::Array(list) = list else {
+        let list = elements(&list, choose.by.as_deref(), values.abi()).map_err(|why| {
+            let what = format!("the list that step `{name}` chooses from");
+            unreadable(&what, &why, kind_of_maker(&choose.from), FailureKind::Environment, values.abi())
+        })?;
+        let Some(list) = list else {
             let message = format!("`choose` of step `{name}` needs a list and got something else");
             return Err(Failure::new(FailureKind::TemplateUnresolved, message).because(Reason::FieldType));
         };
         if list.is_empty() {
             return Err(deviation::of_choice(name, &choose.from, Reason::ChooseEmpty, "the list is empty"));
         }
-        let mut elements: Vec<(Value, Value)> = Vec::with_capacity(list.len());
         // As they are written: others made the list, and it may be long.
         let mut known = BTreeSet::from([Value::from(NONE).to_string()]);
-        for element in list {
-            let answer = choose.by.as_ref().map_or(&element, |by| &element[by.as_str()]).clone();
+        for (_, answer) in &list {
             if !matches!(answer, Value::String(_) | Value::Number(_) | Value::Bool(_)) {
                 let of = choose.by.as_ref().map_or_else(String::new, |by| format!("`{by}` of "));
                 let message = format!("{of}an element is no text and no number");
@@ -163,13 +172,12 @@ impl Question {
                 let message = format!("two answers would be {answer}");
                 return Err(deviation::of_choice(name, &choose.from, Reason::ChooseAmbiguous, &message));
             }
-            elements.push((element, answer));
         }
-        Ok(Self { step: Arc::clone(step), many: choose.many, elements })
+        Ok(Self { step: Arc::clone(step), many: choose.many, elements: list, abi: values.abi() })
     }
 
     /// The element that is chosen without a question.
-    fn only_element(&self) -> Option<&Value> {
+    fn only_element(&self) -> Option<&Json> {
         let is_asked = self.many || choose_of(&self.step).always;
         self.elements.first().filter(|_| self.elements.len() == 1 && !is_asked).map(|(element, _)| element)
     }
@@ -186,7 +194,10 @@ impl Question {
     /// The output for an answer of that schema: elements in the order of the list.
     fn chosen(&self, answer: &Value) -> Result<Json, Failure> {
         let said: &[Value] = answer.as_array().map_or(std::slice::from_ref(answer), Vec::as_slice);
-        let mut found = self.elements.iter().filter(|(_, known)| said.contains(known)).map(|(element, _)| element);
+        let is_said = |known: &Value| {
+            said.contains(known) || self.abi >= KEEPS_ELEMENTS && said.iter().any(|said| same(said, known))
+        };
+        let mut found = self.elements.iter().filter(|(_, known)| is_said(known)).map(|(element, _)| element);
         let nothing = || {
             deviation::of_choice(
                 &self.step.name,
@@ -196,11 +207,40 @@ impl Question {
             )
         };
         if self.many {
-            let all: Vec<&Value> = found.collect();
-            return if all.is_empty() { Err(nothing()) } else { Ok(Json::of(&json!(all))) };
+            let all: Vec<&str> = found.filter_map(Json::inline).collect();
+            return if all.is_empty() { Err(nothing()) } else { Ok(Json::trusted(format!("[{}]", all.join(",")))) };
         }
-        found.next().map(Json::of).ok_or_else(nothing)
+        found.next().cloned().ok_or_else(nothing)
     }
+}
+
+/// The elements of a list in compact JSON, each with the answer that stands for it; `None` if it is no list.
+fn elements(list: &Json, by: Option<&str>, abi: u32) -> Result<Option<Vec<(Json, Value)>>, ReadError> {
+    if abi < KEEPS_ELEMENTS {
+        let Value::Array(list) = list.value()? else { return Ok(None) };
+        let answer = |element: &Value| by.map_or(element, |by| &element[by]).clone();
+        let with_answer = |element: Value| (Json::of(&element), answer(&element));
+        return Ok(Some(list.into_iter().map(with_answer).collect()));
+    }
+    let text = list.text()?;
+    if !text.starts_with('[') {
+        return Ok(None);
+    }
+    let opaque = |error: TreeError| ReadError::Opaque(error.to_string());
+    tree::check_size(&text).map_err(opaque)?;
+    let list: Vec<&RawValue> = serde_json::from_str(&text).map_err(|error| opaque(error.into()))?;
+    let with_answer = |element: &RawValue| {
+        let answer = match by {
+            None => tree::of(element.get())?,
+            Some(by) if element.get().starts_with('{') => {
+                let members: BTreeMap<String, &RawValue> = serde_json::from_str(element.get())?;
+                members.get(by).map_or(Ok(Value::Null), |member| tree::of(member.get()))?
+            }
+            Some(_) => Value::Null,
+        };
+        Ok((Json::trusted(compact(element.get())), answer))
+    };
+    list.into_iter().map(with_answer).collect::<Result<_, TreeError>>().map(Some).map_err(opaque)
 }
 
 /// One member per question.

@@ -727,3 +727,33 @@ fn a_draft_before_the_answer_is_not_the_output() {
     case.start.abi = 7;
     assert!(play(&case, answer).log.contains(r#"result succeeded {"a": 1, "#), "{}", play(&case, answer).log);
 }
+
+/// A-3.3, L-47: what is chosen is the element as it was written; in runs of earlier versions what a tree kept of it.
+#[test]
+fn a_chosen_element_keeps_its_digits() {
+    let list = r#"{"l": [{"id": "a", "n": 123456789012345678901}, {"id": "b", "n": [1.50, "\ud800", 1e400]}]}"#;
+    let mut case = pipeline([choose_by("x", "Which?", "{{input.l}}", "id")]).input(list);
+    let log = play(&case, r#"p/x answer {"x": ["a", "b"]}"#).log;
+    let both = r#"result succeeded [{"id":"a","n":123456789012345678901},{"id":"b","n":[1.50,"\ud800",1e400]}]"#;
+    assert!(log.contains(both), "{log}");
+    case = case.input(r#"{"l": [{"id": 1.0, "n": 123456789012345678901}]}"#);
+    assert!(
+        play(&case, r#"p/x answer {"x": [1]}"#)
+            .log
+            .contains(r#"result succeeded [{"id":1.0,"n":123456789012345678901}]"#)
+    );
+    case.start.abi = 7;
+    let log = play(&case, r#"p/x answer {"x": [1.0]}"#).log;
+    assert!(log.contains(r#"result succeeded [{"id":1.0,"n":1.2345678901234568e+20}]"#), "{log}");
+}
+
+/// A list that cannot be looked into is the fault of who gave it.
+#[test]
+fn a_list_that_cannot_be_looked_into_is_no_fault_of_the_surroundings() {
+    let mut case = pipeline([choose_many("x", "Which?", "{{input.l}}")]).input(r#"{"l": ["\ud800"]}"#);
+    let log = play(&case, "").log;
+    let error = "error input_invalid business/x the list that step `x` chooses from cannot be looked into: ";
+    assert!(log.contains(error), "{log}");
+    case.start.abi = 7;
+    assert!(play(&case, "").log.contains("error environment business/x the value cannot be looked into: "));
+}
