@@ -8,6 +8,7 @@ mod clock;
 mod spent;
 mod wire;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use etude_core::data::{Json, Stored};
@@ -15,7 +16,9 @@ use etude_core::digest::Digest;
 use etude_core::effect::{Command, Effect, EffectId, Gate};
 use etude_core::outcome::{Completed, Decision, Outcome, ProcessEnd, Stdout};
 use etude_core::plan::stages::{Script, SlotForm, SlotForms};
+use etude_core::template::compact;
 use etude_core::tree;
+use serde_json::value::RawValue;
 
 pub use attempt::{
     Continuation, attempt_begins, attempt_number, by_scope, limits_json, spent_before, to_limits, to_usage, usage_of,
@@ -259,23 +262,22 @@ pub fn question(gate: &Gate, attempt: u32) -> String {
     if attempt == 1 { digest.to_string() } else { format!("{digest}@{attempt}") }
 }
 
-/// The signal that answers a gate, whose question [`question`] names.
+/// The signal that answers a gate, whose question [`question`] names. The answer keeps its digits (A-3.3).
 pub fn decision_signal(id: &str, question: &str, decision: &Decision) -> Signal {
-    let answer: serde_json::Value = decision.answer.value().unwrap_or_default();
-    let body = serde_json::json!({
-        "v": VERSION, "approved": decision.approved, "answer": answer,
-        "by": decision.by, "at": decision.at, "reason": decision.reason,
-    });
-    Signal { key: decision_key(id, question), body: body.to_string() }
+    let (approved, by, at, reason) = (decision.approved, &decision.by, &decision.at, &decision.reason);
+    let answer = decision.answer.text().map(|text| compact(&text)).unwrap_or_else(|_| "null".to_owned());
+    let rest = serde_json::json!({"by": by, "at": at, "reason": reason}).to_string();
+    let body = format!(r#"{{"v":{VERSION},"approved":{approved},"answer":{answer},{}"#, &rest[1..]);
+    Signal { key: decision_key(id, question), body }
 }
 
 /// The decision that a signal tells of.
 pub fn to_decision(signal: &Signal) -> Option<Decision> {
-    let body = tree::of(&signal.body).ok()?;
-    let text = |name: &str| body.get(name).and_then(|v| v.as_str()).map(str::to_owned);
+    let body: BTreeMap<String, &RawValue> = serde_json::from_str(&signal.body).ok()?;
+    let text = |name: &str| serde_json::from_str::<String>(body.get(name)?.get()).ok();
     Some(Decision {
-        approved: body.get("approved")?.as_bool()?,
-        answer: Json::of(body.get("answer").unwrap_or(&serde_json::Value::Null)),
+        approved: serde_json::from_str(body.get("approved")?.get()).ok()?,
+        answer: body.get("answer").map_or_else(Json::null, |answer| Json::trusted(answer.get())),
         by: text("by").unwrap_or_default(),
         at: text("at").unwrap_or_default(),
         reason: text("reason"),

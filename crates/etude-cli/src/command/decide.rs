@@ -347,12 +347,12 @@ fn check_answer(gate: &Value, typed: &Typed<'_>) -> Result<Json, Problem> {
         Some(text) => Json::parse(text).map_err(|e| Problem::usage(format!("`--answer` is not JSON: {e}")))?,
         None => Json::null(),
     };
+    let value = answer.value().map_err(|e| Problem::usage(format!("`--answer` cannot be taken: {e}")))?;
     let schema = &gate["payload"]["schema"];
     if schema.is_null() || typed.answer.is_none() && !typed.approved {
         return Ok(answer);
     }
     let schema = etude_core::schema::Schema::lazy("answer", schema.clone(), std::collections::BTreeMap::new());
-    let value = answer.value().map_err(|e| Problem::usage(e.to_string()))?;
     let violations = schema.faults(&value);
     if violations.is_empty() {
         Ok(answer)

@@ -114,6 +114,20 @@ fn answers_and_approvers_are_checked() {
     test.run(&["approve", &id]).exit(2).stderr_has("already been answered");
 }
 
+/// X-3, A-3.3: an answer keeps its digits; one that cannot be looked into is refused, never taken for `null`.
+#[test]
+fn an_answer_is_taken_as_it_is_or_refused() {
+    let test = gate("");
+    let id = test.run(&RUN).exit(5).id();
+    for answer in [r#""\ud800""#, "[1e400]"] {
+        test.run(&["approve", &id, "--answer", answer]).exit(2).stderr_has("`--answer` cannot be taken");
+    }
+    test.run(&["approve", &id, "--answer", "{\"n\": 123456789012345678901}"]).exit(0);
+    resume(&test, &id).output("sent");
+    let stdin = test.read("after.json");
+    assert!(stdin.contains(r#""answer":{"n":123456789012345678901}"#), "{stdin}");
+}
+
 /// X-3: the time to answer goes on while no process runs; what happens then is what the step says.
 #[test]
 fn the_time_to_answer_goes_on_outside_any_process() {

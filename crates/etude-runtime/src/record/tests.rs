@@ -213,6 +213,26 @@ fn signals_are_for_one_attempt() {
     assert_ne!(question(&gate, 1), question(&gate, 2));
 }
 
+/// A-3.3, X-3: an answer is the text that was given, whatever can be looked into of it.
+#[test]
+fn an_answer_keeps_its_digits() {
+    for (given, kept) in [
+        (r#"{ "n": 123456789012345678901 }"#, r#"{"n":123456789012345678901}"#),
+        (r#"["\ud800", 1e400, 1.50]"#, r#"["\ud800",1e400,1.50]"#),
+        ("null", "null"),
+    ] {
+        let (answer, by, at) = (Json::trusted(given), "ann".to_owned(), "now".to_owned());
+        let decision = Decision { approved: true, answer, by, at, reason: Some("so".to_owned()) };
+        let read = to_decision(&decision_signal("p/gate", "q", &decision)).expect("a decision");
+        assert_eq!(read, Decision { answer: Json::trusted(kept), ..decision });
+    }
+    // As an earlier version wrote it; and what is no decision.
+    let signal = |body: &str| Signal { key: "p/gate@q".to_owned(), body: body.to_owned() };
+    let earlier = to_decision(&signal(r#"{"v":1,"approved":false,"answer":null,"by":"ann","at":"now","reason":null}"#));
+    assert!(earlier.is_some_and(|decision| !decision.approved && decision.reason.is_none() && decision.by == "ann"));
+    assert!(to_decision(&cancel_signal("no", 1)).is_none() && to_decision(&signal("[]")).is_none());
+}
+
 #[test]
 fn a_record_names_the_blobs_that_it_needs() {
     let (_dir, blobs) = store();

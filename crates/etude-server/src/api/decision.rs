@@ -262,10 +262,10 @@ fn already(earlier: &Decision) -> Problem {
 
 /// A denial needs no answer.
 fn check_answer(schema: &Value, decision: &Decision) -> Result<(), Problem> {
+    let value = decision.answer.value().map_err(|e| Problem::invalid("/answer", e.to_string()))?;
     if schema.is_null() || !decision.approved {
         return Ok(());
     }
-    let value = decision.answer.value().map_err(|e| Problem::invalid("/answer", e.to_string()))?;
     let schema = Schema::lazy("answer", schema.clone(), Default::default());
     let faults = schema.faults(&value);
     match faults.is_empty() {
