@@ -4,14 +4,18 @@
 //! `{"ok": true, "value": …}` or `{"ok": false, "error": {"class", "code", "message"}}`; a script without a sidecar may
 //! print any other JSON value, which is then the result. stderr is for people.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Setting, Stdin};
 use etude_core::outcome::{Exit, ProcessEnd, Stdout};
+use etude_core::template::compact;
+use etude_core::tree;
 use etude_spec::tool::AppTool;
 use futures_util::future::join_all;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -94,20 +98,18 @@ struct AppRun {
 impl Run for AppRun {
     fn run(&self, args: Arc<Value>, cx: CallContext) -> Boxed<ToolResult> {
         let (definition, programs) = (Arc::clone(&self.definition), self.programs.clone());
-        let document = json!({
-            "tool": definition.name,
-            "args": &*args,
-            "toolCallId": cx.call_id,
-            "run": {
-                "workflowRunId": cx.workflow_run_id,
-                "stageExecutionId": cx.stage_execution_id,
-                "cwd": self.app_dir,
-            },
+        let args = cx.written.as_deref().map_or_else(|| args.to_string(), written);
+        let run = json!({
+            "workflowRunId": cx.workflow_run_id,
+            "stageExecutionId": cx.stage_execution_id,
+            "cwd": self.app_dir,
         });
+        let (tool, id) = (Value::from(definition.name.as_str()), Value::from(cx.call_id.as_str()));
+        let document = format!(r#"{{"tool":{tool},"args":{args},"toolCallId":{id},"run":{run}}}"#);
         // A stage's model is shown class, code and message, and nothing of what a program wrote for people (B-AP4).
         let reports_stderr = cx.stage_execution_id.is_none();
         Box::pin(async move {
-            let stdin = Stdin(vec![Chunk::Text(document.to_string().into())]);
+            let stdin = Stdin(vec![Chunk::Text(document.into())]);
             let call = call(definition.command.clone(), cx.key(), stdin);
             let listener = cx.on_output.clone();
             let timeout = Duration::from_millis(definition.timeout_ms);
@@ -151,20 +153,27 @@ fn result(definition: &AppTool, end: &ProcessEnd, reports_stderr: bool) -> ToolR
     let malformed = |why: String| ToolError::terminal("OutputMalformed", format!("`{name}`: {why}{tail}")).into();
     match &end.stdout {
         Stdout::Unusable { problem, .. } => malformed(problem.clone()),
-        Stdout::Value(json) => match json.value() {
-            Ok(value) => document(definition, &value).unwrap_or_else(malformed),
+        Stdout::Value(json) => match json.text() {
+            Ok(text) => document(definition, &text).unwrap_or_else(malformed),
             Err(error) => malformed(error.to_string()),
         },
     }
 }
 
-/// What the document on stdout says; else what is wrong with it.
-fn document(definition: &AppTool, value: &Value) -> Result<ToolResult, String> {
-    match value.get("ok") {
-        Some(Value::Bool(true)) => Ok(value_of(value.get("value").unwrap_or(&Value::Null))),
-        Some(Value::Bool(false)) => {
-            let error = value.get("error").and_then(Value::as_object);
-            let error = error.ok_or("stdout has `\"ok\": false` without an `error` object")?;
+/// The arguments of a call as they were written; no text means no arguments.
+fn written(text: &str) -> String {
+    if text.trim().is_empty() { "{}".to_owned() } else { compact(text) }
+}
+
+/// What the document on stdout says; else what is wrong with it. A value keeps its digits (A-3.3).
+fn document(definition: &AppTool, text: &str) -> Result<ToolResult, String> {
+    let members: BTreeMap<String, &RawValue> = serde_json::from_str(text).unwrap_or_default();
+    match members.get("ok").map(|ok| ok.get()) {
+        Some("true") => value_of(members.get("value").map_or("null", |value| value.get())),
+        Some("false") => {
+            let error = members.get("error").map(|error| tree::of_answer(error.get()).map_err(|e| e.to_string()));
+            let error = error.transpose()?.unwrap_or_default();
+            let error = error.as_object().ok_or("stdout has `\"ok\": false` without an `error` object")?;
             let word = |key: &str| error.get(key).and_then(Value::as_str).unwrap_or_default();
             Ok(ToolError {
                 class: declared_class(word("class")),
@@ -173,22 +182,22 @@ fn document(definition: &AppTool, value: &Value) -> Result<ToolResult, String> {
             }
             .into())
         }
-        None if definition.bare => Ok(value_of(value)),
+        None if definition.bare => value_of(text),
         _ => Err("stdout must be `{\"ok\": true, \"value\": …}` or `{\"ok\": false, \"error\": {…}}`".to_owned()),
     }
 }
 
-/// Text as it is, anything else as JSON.
 /// The class that a tool claims; it cannot claim a cancellation.
 fn declared_class(word: &str) -> ErrorClass {
     ErrorClass::from_word(word).filter(|class| *class != ErrorClass::Cancellation).unwrap_or(ErrorClass::ToolTerminal)
 }
 
-fn value_of(value: &Value) -> ToolResult {
-    let text = match value {
-        Value::String(text) => text.clone(),
-        Value::Null => "[done, no result]".to_owned(),
-        value => value.to_string(),
+/// Text as it is, anything else as JSON.
+fn value_of(value: &str) -> Result<ToolResult, String> {
+    let text = match value.as_bytes().first() {
+        Some(b'"') => serde_json::from_str(value).map_err(|e| format!("the value cannot be looked into: {e}"))?,
+        Some(b'n') => "[done, no result]".to_owned(),
+        _ => compact(value),
     };
-    ToolResult::ok(bound::clip(&text, MAX_OUTPUT, "ask the tool for less at once"))
+    Ok(ToolResult::ok(bound::clip(&text, MAX_OUTPUT, "ask the tool for less at once")))
 }

@@ -124,6 +124,8 @@ pub struct CallContext {
     pub on_output: Option<OnOutput>,
     /// Files that a tool which looks through folders leaves out.
     pub withheld: Arc<Withheld>,
+    /// The text of the arguments, if they are as they were written: a tree of them may have lost digits (A-3.3).
+    pub written: Option<Arc<str>>,
 }
 
 /// A listener for what a program prints, in pieces of any length.
@@ -203,6 +205,7 @@ impl Tool {
             text => match tree::of_answer(text) {
                 Ok(args @ Value::Object(_)) => Ok(args),
                 Ok(_) => Err(invalid("are not a JSON object".to_owned())),
+                Err(error) if tree::is_json(text) => Err(invalid(format!("cannot be looked into: {error}"))),
                 Err(error) => Err(invalid(format!("are not JSON: {error}"))),
             },
         }
@@ -250,5 +253,12 @@ mod tests {
             assert_eq!((error.class, error.code.as_str()), (ErrorClass::ToolTerminal, "InputInvalid"));
         }
         assert_eq!(tool().arguments(" \n").expect("none"), json!({}));
+    }
+
+    #[test]
+    fn arguments_that_cannot_be_looked_into_are_not_called_no_json() {
+        let message = |text: &str| tool().arguments(text).expect_err(text).message;
+        assert!(message(r#"{"n": 1e400}"#).starts_with("the arguments of `t` cannot be looked into: "));
+        assert!(message(r#"{"n": 1e400"#).starts_with("the arguments of `t` are not JSON: "));
     }
 }

@@ -446,8 +446,9 @@ impl Inner {
         }
         (checks.roots, checks.tool) = (Some(roots), Some(tool));
         if let Target::Tool(_, judged) = &mut target {
-            let beside = (written != args).then(|| (Arc::clone(&args), written));
-            *judged = Judged { path: checks.path.clone(), withheld: Arc::new(checks.withheld(&args)), beside };
+            let beside = (written != args).then(|| (Arc::clone(&args), Arc::clone(&written)));
+            let withheld = Arc::new(checks.withheld(&args));
+            *judged = Judged { path: checks.path.clone(), withheld, beside, written: Some(written) };
         }
         Ok((target, args))
     }
@@ -518,6 +519,12 @@ impl Inner {
                 if let Some(reply) = self.unconfirmed(&found.tool, &args, &call, &cancel).await {
                     return reply;
                 }
+                // What was judged is a line with its words; what is executed has them beside it. Middleware may have made it another.
+                let args = match judged.beside {
+                    Some((line, written)) if line == args => written,
+                    _ => args,
+                };
+                let written = (judged.written.as_ref() == Some(&args)).then(|| call.arguments.into());
                 let context = CallContext {
                     cancel,
                     call_id: call.id,
@@ -527,11 +534,7 @@ impl Inner {
                     path: judged.path,
                     on_output: None,
                     withheld: judged.withheld,
-                };
-                // What was judged is a line with its words; what is executed has them beside it. Middleware may have made it another.
-                let args = match judged.beside {
-                    Some((line, written)) if line == args => written,
-                    _ => args,
+                    written,
                 };
                 found.call(args, context).await
             }
@@ -558,6 +561,8 @@ struct Judged {
     withheld: Arc<Withheld>,
     /// A command line with its words, and the same with arguments beside it (L-33).
     beside: Option<(Arc<Value>, Arc<Value>)>,
+    /// The arguments as they were written.
+    written: Option<Arc<Value>>,
 }
 
 /// The last line that each server has said: why one ends at once is on its stderr.

@@ -72,6 +72,21 @@ async fn a_tool_gets_its_call_and_returns_a_value() {
     assert_eq!(serde_json::from_str::<Value>(&result.content).expect("json"), expected);
 }
 
+/// A-3.3: numbers keep their digits on the way in and out.
+#[tokio::test]
+async fn numbers_keep_their_digits() {
+    let app = App::new();
+    let script = "import sys\ntext = sys.stdin.read()\nprint('{\"ok\": true, \"value\": ' + text + '}')\n";
+    sidecar(&app, "echo", "", script);
+    let text = r#"{ "id": 123456789012345678901, "f": 0.12345678901234567890, "g": [1.50, 1e2] }"#;
+    let cx = CallContext { written: Some(text.into()), ..CallContext::default() };
+    let found = tools(&app).await.find("echo").await.expect("the tool");
+    let args = found.tool.arguments(text).expect("arguments");
+    let content = found.call(std::sync::Arc::new(args), cx).await.content;
+    let kept = r#""args":{"id":123456789012345678901,"f":0.12345678901234567890,"g":[1.50,1e2]},"#;
+    assert!(content.contains(kept), "{content}");
+}
+
 #[tokio::test]
 async fn a_tool_runs_in_the_app_with_a_stable_key() {
     let app = App::new();
