@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use etude_core::data::Json;
 
 use crate::check::{Findings, Subject, object};
 use crate::diagnose::fields::missing_field;
@@ -59,12 +59,12 @@ pub fn misnamed(entries: &[Entry]) -> Vec<Diagnostic> {
 ///
 /// # Errors
 /// At least one fault, in the order of their places.
-pub fn read(file: &Arc<SourceFile>, name: &str) -> Result<Value, Vec<Diagnostic>> {
+pub fn read(file: &Arc<SourceFile>, name: &str) -> Result<Json, Vec<Diagnostic>> {
     read_among(file, name, None)
 }
 
 /// The same; what the test runs must be `known`.
-fn read_among(file: &Arc<SourceFile>, name: &str, known: Option<Known<'_>>) -> Result<Value, Vec<Diagnostic>> {
+fn read_among(file: &Arc<SourceFile>, name: &str, known: Option<Known<'_>>) -> Result<Json, Vec<Diagnostic>> {
     let (root, mut diagnostics) = yaml::parse(file);
     let mut found = Findings::new(file);
     let mut value = None;
@@ -78,7 +78,7 @@ fn read_among(file: &Arc<SourceFile>, name: &str, known: Option<Known<'_>>) -> R
             None => found.push(values::top_level(file, root.span, "a test", root.kind())),
         }
         match root.to_json() {
-            Ok(text) => value = serde_json::from_str(&text).ok(),
+            Ok(text) => value = Some(Json::trusted(text)),
             Err(at) => found.push(values::not_json(file, at, "the test")),
         }
     }

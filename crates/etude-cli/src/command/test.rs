@@ -209,7 +209,7 @@ fn run_one(
         Err(Refused::Problem(problem)) => return Ok(problem.failures.iter().map(|f| f.message.clone()).collect()),
         Err(Refused::Invalid(diagnostics, _)) => return Ok(diagnostics.iter().map(|d| d.message.clone()).collect()),
     };
-    let input = match coerce(&definition.input, &[], Some(&case.input.to_string())) {
+    let input = match coerce(&definition.input, &[], case.input.inline()) {
         Ok(input) => input,
         Err(problem) => return Ok(problem.failures.iter().map(|f| f.message.clone()).collect()),
     };

@@ -176,7 +176,9 @@ fn requests_of_cases(disk: &Disk) -> Vec<(String, String)> {
             let path = format!("{dir}/{name}.yaml");
             let Ok(text) = files::text(disk, &path) else { continue };
             let file = etude_spec::source::SourceFile::new(path, text);
-            let Ok(case) = etude_spec::test::read(&file, &name) else { continue };
+            let Some(case) = etude_spec::test::read(&file, &name).ok().and_then(|case| case.value().ok()) else {
+                continue;
+            };
             let text = |field: &str| case[field].as_str().unwrap_or_default().to_owned();
             found.push((text("request"), text("pipeline")));
         }

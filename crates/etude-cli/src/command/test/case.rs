@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use etude::disk::Disk;
+use etude_core::data::Json;
+use etude_core::exact::Literal;
 use etude_evidence::rehearsal::{Call, Recorded as RecordedCall};
 use etude_runs::target::Target;
 use etude_spec::Diagnostic;
@@ -10,6 +12,8 @@ use etude_spec::discover::{LEARNED, PIPELINES};
 use etude_spec::learned::TESTS;
 use etude_spec::source::{Entry, FileKind, ReadFailure, SourceFile, Sources};
 use etude_spec::test::DIR;
+use indexmap::IndexMap;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::exit::Exit;
@@ -26,13 +30,13 @@ pub(super) struct Case {
     /// What is run: a pipeline, or a machine.
     pub(super) target: Target,
     /// The input object.
-    pub(super) input: Value,
+    pub(super) input: Json,
     /// Directory of the recordings, relative to the app.
     pub(super) recordings: String,
     /// The expected status.
     pub(super) status: String,
     /// Expected parts of the output, by JSON pointer.
-    pub(super) output: Map<String, Value>,
+    pub(super) output: Vec<(String, Json)>,
     /// The expected kind of the first failure.
     pub(super) kind: Option<String>,
     /// The digest of the request that a case was learned from.
@@ -109,7 +113,7 @@ fn read(disk: &Disk, dir: &str, mut names: Vec<String>) -> Result<Vec<Case>, Ref
     let (mut cases, mut faults) = (Vec::new(), Vec::new());
     for name in names {
         match etude_spec::test::read(&open(disk, dir, &name)?, &name) {
-            Ok(value) => cases.push(of_value(name, &value)),
+            Ok(json) => cases.push(of_json(name, &json)),
             Err(found) => faults.extend(found),
         }
     }
@@ -118,8 +122,8 @@ fn read(disk: &Disk, dir: &str, mut names: Vec<String>) -> Result<Vec<Case>, Ref
 
 /// The test of that name in `tests/`.
 pub(super) fn one(disk: &Disk, name: &str) -> Result<Case, Refused> {
-    let value = etude_spec::test::read(&open(disk, DIR, name)?, name)?;
-    Ok(of_value(name.to_owned(), &value))
+    let json = etude_spec::test::read(&open(disk, DIR, name)?, name)?;
+    Ok(of_json(name.to_owned(), &json))
 }
 
 fn open(disk: &Disk, dir: &str, name: &str) -> Result<Arc<SourceFile>, Problem> {
@@ -131,8 +135,9 @@ fn open(disk: &Disk, dir: &str, name: &str) -> Result<Arc<SourceFile>, Problem> 
     Ok(SourceFile::new(path.as_str(), text))
 }
 
-/// The test that a checked value describes.
-fn of_value(name: String, value: &Value) -> Case {
+/// The test that a checked value describes. What a run is given and what it must give keeps its digits.
+fn of_json(name: String, json: &Json) -> Case {
+    let value = &Literal::of(json).map(|literal| literal.tree().clone()).unwrap_or_default();
     let text = |from: &Value, field: &str| from.get(field).and_then(Value::as_str).map(str::to_owned);
     let object = |value: Option<&Value>| value.cloned().unwrap_or_else(|| Value::Object(Map::new()));
     let expect = object(value.get("expect"));
@@ -142,10 +147,10 @@ fn of_value(name: String, value: &Value) -> Case {
             Some(machine) => Target::Machine(machine),
             None => Target::Pipeline(text(value, "pipeline").unwrap_or_default()),
         },
-        input: object(value.get("input")),
+        input: member(json, "input").unwrap_or_else(|| Json::trusted("{}")),
         recordings: text(value, "recordings").unwrap_or_else(|| format!("tests/recordings/{name}")),
         status: text(&expect, "status").unwrap_or_else(|| "succeeded".to_owned()),
-        output: expect.get("output").and_then(Value::as_object).cloned().unwrap_or_default(),
+        output: member(json, "expect").and_then(|expect| member(&expect, "output")).map(members).unwrap_or_default(),
         kind: text(&expect, "error"),
         digest: text(value, "digest"),
         request: text(value, "request"),
@@ -154,6 +159,18 @@ fn of_value(name: String, value: &Value) -> Case {
         fell_back: expect.get("fell_back").cloned(),
         name,
     }
+}
+
+fn members(json: Json) -> Vec<(String, Json)> {
+    let members = json.text().ok().and_then(|text| {
+        let members: IndexMap<String, &RawValue> = serde_json::from_str(&text).ok()?;
+        Some(members.into_iter().map(|(name, raw)| (name, Json::trusted(raw.get()))).collect())
+    });
+    members.unwrap_or_default()
+}
+
+fn member(json: &Json, name: &str) -> Option<Json> {
+    members(json.clone()).into_iter().find(|(known, _)| known == name).map(|(_, member)| member)
 }
 
 /// What a test that starts no tool has recorded.

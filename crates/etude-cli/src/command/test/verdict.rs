@@ -1,6 +1,7 @@
 //! What a test expects, and what came of it.
 
 use etude::runner::RunResult;
+use etude_core::data::Json;
 use etude_core::failure::Failure;
 use etude_evidence::rehearsal::{Call, Made};
 use serde_json::Value;
@@ -15,19 +16,7 @@ pub(super) fn faults(case: &Case, ended: &RunResult, made: Option<Made>) -> Vec<
         faults.push(format!("status is `{status}`, expected `{}`", case.status));
         faults.extend(ended.errors.iter().map(|failure| with_remedy(reason(failure), &case.name)));
     }
-    let output = ended.document.output.as_ref().and_then(|output| output.value().ok()).unwrap_or_default();
-    for (pointer, wanted) in &case.output {
-        let place = if pointer.is_empty() { "the output".to_owned() } else { format!("output {pointer}") };
-        match output.pointer(pointer) {
-            Some(found) if found == wanted => {}
-            Some(found) => faults.push(format!("{place} is {}, expected {}", clipped(found), clipped(wanted))),
-            None => faults.push(format!(
-                "the output is {}, which has nothing at {pointer}; expected {}",
-                clipped(&output),
-                clipped(wanted)
-            )),
-        }
-    }
+    faults.extend(of_output(&case.output, ended.document.output.as_ref()));
     if let Some(kind) = &case.kind {
         let found: Vec<&str> = ended.errors.iter().map(|failure| failure.kind.word()).collect();
         if found.first() != Some(&kind.as_str()) {
@@ -47,6 +36,34 @@ fn with_remedy(reason: String, case: &str) -> String {
         true => format!("{reason}; record it with `etude test --record {case}`"),
         false => reason,
     }
+}
+
+/// One fault per part of the output that is another than expected. Numbers are compared by value, as conditions do.
+fn of_output(wanted: &[(String, Json)], output: Option<&Json>) -> Vec<String> {
+    if wanted.is_empty() {
+        return Vec::new();
+    }
+    let output = match output.unwrap_or(&Json::null()).comparand() {
+        Ok(output) => output,
+        Err(error) => return vec![format!("the output cannot be compared: {error}")],
+    };
+    let fault = |(pointer, wanted): &(String, Json)| {
+        let place = if pointer.is_empty() { "the output".to_owned() } else { format!("output {pointer}") };
+        let wanted = match wanted.comparand() {
+            Ok(wanted) => wanted,
+            Err(error) => return Some(format!("{place} cannot be compared: {error}")),
+        };
+        match output.pointer(pointer) {
+            Some(found) if found.is_same(&wanted) => None,
+            Some(found) => Some(format!("{place} is {}, expected {}", clipped(&found), clipped(&wanted))),
+            None => Some(format!(
+                "the output is {}, which has nothing at {pointer}; expected {}",
+                clipped(&output),
+                clipped(&wanted)
+            )),
+        }
+    };
+    wanted.iter().filter_map(fault).collect()
 }
 
 /// Why a run failed, with what the step said last.
@@ -89,10 +106,30 @@ fn shown(call: &Call) -> String {
 }
 
 /// A value as JSON, cut where it becomes too long to be read.
-fn clipped(value: &Value) -> String {
+fn clipped(value: &impl ToString) -> String {
     let text = value.to_string();
     match text.char_indices().nth(200) {
         Some((end, _)) => format!("{}… ({} bytes)", &text[..end], text.len()),
         None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A-3.3: the output of a test is compared by value and to the last digit.
+    #[test]
+    fn outputs_are_compared_to_the_last_digit() {
+        let faults = |pointer: &str, wanted: &'static str, output: &'static str| {
+            of_output(&[(pointer.to_owned(), Json::trusted(wanted))], Some(&Json::trusted(output)))
+        };
+        assert!(faults("/v", "3", r#"{"v": 3.0}"#).is_empty() && faults("", "[1.0]", "[1]").is_empty());
+        assert!(faults("/0", "1", "[1, 1e400]").is_empty());
+        let found = faults("/v", "123456789012345678902", r#"{"v": 123456789012345678901}"#);
+        assert_eq!(found, ["output /v is 123456789012345678901, expected 123456789012345678902"]);
+        assert_eq!(faults("/x", "1", "{}"), ["the output is {}, which has nothing at /x; expected 1"]);
+        let found = faults("/0", "1", r#"[1, "\ud800"]"#);
+        assert!(found.len() == 1 && found[0].starts_with("the output cannot be compared: "), "{found:?}");
     }
 }
