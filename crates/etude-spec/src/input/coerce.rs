@@ -1,8 +1,9 @@
 //! Values that are given for parameters: coerced by declared type, never by guessing.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
-use etude_core::data::Json;
+use etude_core::data::{Json, every_member};
 use indexmap::IndexMap;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -64,7 +65,12 @@ impl InputDecl {
             problems.push(problem);
             None
         });
+        let mut named = BTreeSet::new();
         for (name, raw) in members.iter().flatten() {
+            if !named.insert(name) {
+                problems.push(twice(name));
+                continue;
+            }
             match self.parameter(name) {
                 None => problems.push(self.undeclared(name)),
                 Some(parameter) => match fits(parameter, raw.get()) {
@@ -80,11 +86,7 @@ impl InputDecl {
                 continue;
             };
             if seen.contains(&name) {
-                problems.push(InputProblem::new(
-                    Some(name),
-                    format!("parameter {} is given twice", quoted(name)),
-                    None,
-                ));
+                problems.push(twice(name));
                 continue;
             }
             seen.push(name);
@@ -155,18 +157,22 @@ fn missing_problem(missing: &[&Parameter]) -> Option<InputProblem> {
     Some(InputProblem::new((names.len() == 1).then_some(names[0]), message, Some(hint)))
 }
 
+fn twice(name: &str) -> InputProblem {
+    InputProblem::new(Some(name), format!("parameter {} is given twice", quoted(name)), None)
+}
+
 fn unfit(name: &str, why: &str) -> InputProblem {
     InputProblem::new(Some(name), format!("parameter {} {why}", quoted(name)), None)
 }
 
-fn members(text: &str) -> Result<IndexMap<String, Box<RawValue>>, InputProblem> {
+/// The members of the input as they stand in it, also those that are given twice.
+fn members(text: &str) -> Result<Vec<(String, Box<RawValue>)>, InputProblem> {
     let whole =
         |message: String| InputProblem::new(None, message, Some("for example: `{\"name\": \"value\"}`".to_owned()));
     if let Err(why) = serde_json::from_str::<&RawValue>(text) {
         return Err(whole(format!("the input is not JSON: {why}")));
     }
-    serde_json::from_str(text)
-        .map_err(|_| whole(format!("the input must be a JSON object, not {}", sort_of(text.trim()))))
+    every_member(text).map_err(|_| whole(format!("the input must be a JSON object, not {}", sort_of(text.trim()))))
 }
 
 /// The JSON text of what was written on the command line.
@@ -226,6 +232,10 @@ fn takes_text(schema: &Value) -> bool {
 /// What is wrong, to follow the parameter's name: `must be …`.
 pub(crate) fn fits(parameter: &Parameter, raw: &str) -> Result<(), String> {
     let Some(kind) = parameter.short else {
+        if parameter.schema.document().as_object().is_some_and(serde_json::Map::is_empty) {
+            // It takes everything, also what cannot be looked into.
+            return Ok(());
+        }
         let value: Value = serde_json::from_str(raw).map_err(|why| format!("is out of range ({why})"))?;
         let violations = parameter.schema.violations(&value);
         let reasons: Vec<_> = violations.iter().map(ToString::to_string).collect();

@@ -1,15 +1,14 @@
 //! `etude run --again RUN`: a new run with the target and input of an earlier one (A-5.6).
 
-use std::collections::BTreeMap;
-
 use etude::disk::Disk;
 use etude::skill_mode;
 use etude_core::data::Json;
 use etude_core::model::Usage;
 use etude_runs::header::Header;
 use etude_runs::target::Target;
+use indexmap::IndexMap;
 use serde_json::value::{RawValue, to_raw_value};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{Prepared, coerce, input_text, load_target, pairs};
 use crate::args;
@@ -71,9 +70,8 @@ struct Members(Vec<(String, Box<RawValue>)>);
 
 impl Members {
     fn parse(text: &str) -> Result<Self, serde_json::Error> {
-        let names: Map<String, Value> = serde_json::from_str(text)?;
-        let mut values: BTreeMap<String, Box<RawValue>> = serde_json::from_str(text)?;
-        Ok(Self(names.into_iter().filter_map(|(name, _)| values.remove(&name).map(|value| (name, value))).collect()))
+        let members: IndexMap<String, Box<RawValue>> = serde_json::from_str(text)?;
+        Ok(Self(members.into_iter().collect()))
     }
 
     fn set(&mut self, name: String, value: Box<RawValue>) {
@@ -87,5 +85,21 @@ impl Members {
         let members: Vec<String> =
             self.0.iter().map(|(name, value)| format!("{}:{value}", Value::from(name.as_str()))).collect();
         format!("{{{}}}", members.join(","))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A-3.3: values are those of the earlier run, whatever can be looked into of them.
+    #[test]
+    fn members_stay_as_they_were_written() {
+        let text = r#"{"b":[1.50,1e400],"a":"\ud800"}"#;
+        let mut members = Members::parse(text).expect("members");
+        assert_eq!(members.to_text(), text);
+        members.set("b".to_owned(), to_raw_value(&7).expect("a number"));
+        assert_eq!(members.to_text(), r#"{"b":7,"a":"\ud800"}"#);
+        assert!(Members::parse("[]").is_err());
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use etude::clock;
 use etude_core::data::Json;
 use etude_core::report::result_json;
+use etude_core::template::compact;
 use etude_evidence::trace;
 use etude_runs::document::{with_shadow, write_json};
 use etude_runs::inspect::{self, Place, Replayed, Stream};
@@ -211,10 +212,14 @@ fn json_document(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed
         }
         _ => unfinished(engine, view, replayed)?.to_string(),
     };
-    // The document may hold a large output: it is not parsed to add to it.
-    let extra = beside(engine, view).to_string();
+    // The document may hold a large output: it is not parsed to add to it. The input keeps its digits.
+    let mut extra = beside(engine, view);
+    extra.as_object_mut().map(|members| members.shift_remove("input"));
+    let extra = extra.to_string();
+    let input = inspect::input(view, &*engine.blobs()).and_then(|input| input.text().ok());
+    let input = input.map_or_else(|| "null".to_owned(), |input| compact(&input));
     let open = document.trim_end().strip_suffix('}').unwrap_or_default();
-    stdout::documents(|out| writeln!(out, "{open},{}", &extra[1..]));
+    stdout::documents(|out| writeln!(out, "{open},\"input\":{input},{}", &extra[1..]));
     Ok(Exit::Done)
 }
 

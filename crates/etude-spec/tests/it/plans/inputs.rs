@@ -98,6 +98,8 @@ fn everything_wrong_is_reported_at_once() {
         given(&input, &["second=1", "second=2", "first=", "third="], None).unwrap_err(),
         ["parameter `second` is given twice / "]
     );
+    let object = r#"{"first": "1", "second": "2", "first": "3", "third": "4"}"#;
+    assert_eq!(given(&input, &[], Some(object)).unwrap_err(), ["parameter `first` is given twice / "]);
     assert_eq!(
         given(&InputDecl::default(), &["a=b"], None).unwrap_err(),
         ["parameter `a` is not declared / the pipeline takes no input"]
@@ -136,4 +138,13 @@ fn without_a_single_type_text_is_text_where_strings_are_allowed() {
         r#"{"a":"x","b":"null","c":null,"d":{"k":1}}"#
     );
     assert_eq!(given(&input, &["a=x", "d={}"], None).unwrap_err().len(), 1);
+}
+
+/// A-2.4, A-3.3: a schema that takes everything takes what cannot be looked into as well.
+#[test]
+fn an_open_schema_looks_into_nothing() {
+    let input = declared("{a: {}, n: number}");
+    let text = r#"{"a":["\ud800",1e400],"n":1e400}"#;
+    assert_eq!(given(&input, &["a=1e400"], Some(r#"{"n": 1e400}"#)).unwrap(), r#"{"a":1e400,"n":1e400}"#);
+    assert_eq!(given(&input, &[], Some(text)).unwrap(), text);
 }
