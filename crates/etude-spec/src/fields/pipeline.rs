@@ -69,7 +69,8 @@ const EVERY_STEP: &[Field] = fields! {
         "Must hold before the step starts; else the run ends as `deviated`." => extension "L-46";
     optional "for_each": Template, "\"{{list.output.files}}\"",
         "An array; the step runs once per element, as `{{item}}` and `{{index}}`." => extension "X-1";
-    optional "max_parallel": COUNT, "4", "How many elements or children run at once." => default "1", extension "X-1";
+    optional "max_parallel": COUNT, "4",
+        "How many elements run at once, or children; without it, all children of a group do." => default "1", extension "X-1";
     optional "max_items": Integer(1, 10_000_000), "5000",
         "A longer array is an error before anything runs." => default "1000", extension "X-1";
     optional "on_item_failure": Word(&["stop", "collect"]), "collect",
@@ -324,8 +325,8 @@ pub static RETRY: Object = Object {
         optional "factor": Number(1.0, 100.0), "2", "The wait grows by this factor with every retry." => default "2";
         optional "max_backoff": Duration, "1m", "Longest wait." => default "30s";
         optional "jitter": Bool, "false", "Vary each wait a little." => default "true";
-        optional "on": List(&Either(&[Integer(1, 255), Word(&["timeout", "signal"])])), "[75, timeout]",
-            "Failures that are retried; by default all of them.";
+        optional "on": List(&Either(&[Integer(1, 255), Word(&["timeout", "signal"])])), "[75, signal]",
+            "Exit statuses that are retried, and `signal`; by default all. `timeout` never comes: it is for all attempts.";
     }],
 };
 
