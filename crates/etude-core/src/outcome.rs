@@ -94,6 +94,15 @@ impl Exit {
     pub fn is_success(&self) -> bool {
         *self == Self::Status(0)
     }
+
+    /// Why the signal `name` ended a process, to follow the name in a sentence; empty where the name says it. A process that
+    /// the terminal stops is ended by its host.
+    pub fn why_signal(name: &str) -> &'static str {
+        match name {
+            "SIGTTIN" | "SIGTTOU" => ", because it asked for input at the terminal, which it does not have",
+            _ => "",
+        }
+    }
 }
 
 /// What a process printed on stdout, read as the protocol of its effect demands.

@@ -97,6 +97,9 @@ impl Program {
             Ok(Err(error)) if error.kind() == io::ErrorKind::FileTooLarge => Err(ProgramFailed::Failed(format!(
                 "program `{name}` printed more than {MAX_BODY_BYTES} bytes, which no answer has, and was killed"
             ))),
+            Ok(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => Err(ProgramFailed::Failed(format!(
+                "program `{name}` asked for input at the terminal, which it does not have, and was killed"
+            ))),
             Ok(Err(error)) => Err(ProgramFailed::Failed(format!("program `{name}` cannot be waited for: {error}"))),
             Err(_) => {
                 let ms = self.timeout.as_millis();

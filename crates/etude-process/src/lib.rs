@@ -22,7 +22,7 @@ mod environment;
 mod standalone;
 
 pub use environment::{ChildEnvironment, ENGINE_VARIABLE, SECRET_VARIABLES, TOKEN_VARIABLE};
-pub use standalone::{detached, kill_group, replace, standalone, terminate_group};
+pub use standalone::{detached, is_stopped_by_terminal, kill_group, replace, standalone, terminate_group};
 
 #[cfg(unix)]
 pub mod blob;

@@ -48,6 +48,12 @@ pub fn kill_group(leader: Option<u32>) {
     os::kill_group(leader);
 }
 
+/// True if a [`detached`] program waits for a terminal: the system stops what asks for input in the background, and nothing
+/// continues it. `leader` is its process id until it was waited for. Systems without such signals say no.
+pub fn is_stopped_by_terminal(leader: Option<u32>) -> bool {
+    os::is_stopped_by_terminal(leader)
+}
+
 /// Runs a [`standalone`] program in place of this one, with the same process id. Returns only if that fails.
 pub fn replace(command: Command) -> io::Error {
     os::replace(command)

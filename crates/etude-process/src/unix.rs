@@ -29,6 +29,7 @@ mod other;
 #[cfg(not(target_os = "linux"))]
 use other as platform;
 mod signals;
+mod terminal;
 mod waiter;
 mod worker;
 
@@ -37,6 +38,7 @@ pub(super) use descriptors::{allow_descriptors, are_free, descriptors};
 pub(super) use kill::{kill_leftovers, reap_survivors};
 pub use platform::keep_private;
 pub(super) use platform::{Alarm, adopt_orphans};
+pub(super) use terminal::stopped_by;
 pub(super) use worker::{Server, Trouble};
 
 /// What names a process and the group that it leads.

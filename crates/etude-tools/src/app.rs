@@ -144,7 +144,7 @@ fn result(definition: &AppTool, end: &ProcessEnd, reports_stderr: bool) -> ToolR
     let ended = match &end.exit {
         Exit::Status(0) => None,
         Exit::Status(status) => Some(format!("exited with status {status}")),
-        Exit::Signal { name, .. } => Some(format!("was ended by {name}")),
+        Exit::Signal { name, .. } => Some(format!("was ended by {name}{}", Exit::why_signal(name))),
         Exit::NotStarted(why) => return ToolError::failed(format!("`{name}` was not started: {why}")).into(),
     };
     if let Some(ended) = ended {

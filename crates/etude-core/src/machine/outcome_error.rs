@@ -21,8 +21,9 @@ pub(super) fn check_exit(what: &str, end: &ProcessEnd, allowed: &[i32]) -> Resul
             failure
         }
         Exit::Signal { number, name } => {
-            let mut failure =
-                Failure::new(FailureKind::StepFailed, format!("{what} was killed by {name} (signal {number})"));
+            let why = Exit::why_signal(name);
+            let message = format!("{what} was killed by {name} (signal {number}){why}");
+            let mut failure = Failure::new(FailureKind::StepFailed, message);
             failure.signal = Some(name.clone());
             failure
         }

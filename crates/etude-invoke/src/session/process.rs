@@ -264,7 +264,7 @@ fn thrown(name: &str, exit: &Exit, printed: Option<&Value>, stderr: &str, passed
     let kind = text("kind").and_then(ThrowKind::from_word).unwrap_or(ThrowKind::Failed);
     let ended = match exit {
         Exit::Status(status) => format!("`{name}` exited with status {status}"),
-        Exit::Signal { name: signal, .. } => format!("`{name}` was ended by {signal}"),
+        Exit::Signal { name: signal, .. } => format!("`{name}` was ended by {signal}{}", Exit::why_signal(signal)),
         Exit::NotStarted(why) => why.clone(),
     };
     Throw::new(kind, name, said.unwrap_or(&ended))

@@ -4,7 +4,7 @@ use std::io;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use etude_process::kill_group;
+use etude_process::{is_stopped_by_terminal, kill_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
@@ -18,6 +18,9 @@ const DRAIN: Duration = Duration::from_secs(2);
 /// How much of stderr is kept, in bytes: its end, and far more of it than is quoted, so that a key that stands in what is
 /// quoted is not cut in two before it is looked for.
 const STDERR_BYTES: usize = 64 * 1024;
+
+/// How often a program that goes on is looked at, whether it waits for a terminal.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// How much is read from stderr at once, in bytes.
 const PIECE: usize = 16 * 1024;
@@ -48,7 +51,8 @@ impl Group {
     /// is over when the program itself has ended: what it left behind is killed, and does not delay the answer.
     ///
     /// # Errors
-    /// A pipe fails; [`io::ErrorKind::FileTooLarge`] if more was printed than an answer may have. The group is killed.
+    /// A pipe fails; [`io::ErrorKind::FileTooLarge`] if more was printed than an answer may have;
+    /// [`io::ErrorKind::WouldBlock`] if it waits for a terminal. The group is killed.
     pub(super) async fn run(mut self, input: Vec<u8>, stdout_deltas: &mut StdoutDeltas<'_>) -> io::Result<Ended> {
         let stdin = self.child.stdin.take();
         let (out, err) = (self.child.stdout.take(), self.child.stderr.take());
@@ -74,6 +78,7 @@ impl Group {
                     self.child.wait().await?
                 }
                 status = self.child.wait() => status?,
+                () = stopped_by_terminal(self.id) => return Err(io::ErrorKind::WouldBlock.into()),
             };
             kill_group(self.id.take());
             let drained = match drained {
@@ -93,6 +98,13 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         kill_group(self.id.take());
+    }
+}
+
+/// Returns when a terminal has stopped the program `id`.
+async fn stopped_by_terminal(id: Option<u32>) {
+    while !is_stopped_by_terminal(id) {
+        tokio::time::sleep(LOOK).await;
     }
 }
 

@@ -49,6 +49,14 @@ async fn a_result_object_brings_usage_and_cost() {
     assert_eq!((answer.usage.input_tokens, answer.usage.output_tokens), (3, 2));
 }
 
+/// A program that asks the terminal for a password is stopped by the system, as here by itself.
+#[tokio::test]
+async fn a_program_that_waits_for_a_terminal_is_killed() {
+    let failure = shell("kill -TTIN $$; echo late", &ask("hi")).await.expect_err("it fails");
+    let expected = "`cli/m`: program `sh` asked for input at the terminal, which it does not have, and was killed";
+    assert_eq!((failure.kind, failure.message.as_str()), (CallFailureKind::Model, expected));
+}
+
 #[tokio::test]
 async fn a_failing_program_is_quoted_without_secrets() {
     let mut providers = vec![program(&["sh", "-c", "echo sk-canary-7f3a9 is expired >&2; exit 3"])];

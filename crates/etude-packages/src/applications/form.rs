@@ -27,7 +27,8 @@ impl Form for CommandForm {
             Exit::Status(status) => Err(Throw::new(ThrowKind::Failed, name, format!("exited with status {status}"))),
             Exit::NotStarted(why) => Err(Throw::new(ThrowKind::Failed, name, why.clone())),
             Exit::Signal { name: signal, .. } => {
-                Err(Throw::new(ThrowKind::Failed, name, format!("was ended by {signal}")))
+                let why = Exit::why_signal(signal);
+                Err(Throw::new(ThrowKind::Failed, name, format!("was ended by {signal}{why}")))
             }
         }
     }

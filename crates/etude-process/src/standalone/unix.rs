@@ -18,8 +18,16 @@ pub(super) fn kill_group(leader: Option<u32>) {
     signal_group(leader, Signal::KILL);
 }
 
+pub(super) fn is_stopped_by_terminal(leader: Option<u32>) -> bool {
+    id_of(leader).and_then(crate::os::stopped_by).is_some()
+}
+
+fn id_of(leader: Option<u32>) -> Option<Pid> {
+    leader.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw)
+}
+
 fn signal_group(leader: Option<u32>, signal: Signal) {
-    if let Some(leader) = leader.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw) {
+    if let Some(leader) = id_of(leader) {
         // The group may have ended by itself.
         let _ = kill_process_group(leader, signal);
     }

@@ -15,6 +15,10 @@ pub(super) fn terminate_group(_: Option<u32>) {}
 
 pub(super) fn kill_group(_: Option<u32>) {}
 
+pub(super) fn is_stopped_by_terminal(_: Option<u32>) -> bool {
+    false
+}
+
 pub(super) fn replace(_: Command) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, "this system cannot replace a process by another program")
 }

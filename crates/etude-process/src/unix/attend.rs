@@ -14,6 +14,7 @@ use rustix::io::{Errno, ioctl_fionbio, ioctl_fionread};
 use rustix::process::{Pid, WaitOptions, waitpid};
 
 use super::kill::{Family, Scope, end_step};
+use super::terminal::Watch;
 use super::{Alarm, Launched, is_group_alive, platform, signals};
 use crate::cancel::{Cancel, Cancelled};
 use crate::capture::{Capture, Diagnostics};
@@ -54,7 +55,7 @@ impl Step<'_> {
     }
 }
 
-/// A process that has ended by itself.
+/// A process that has ended by itself, or that had to be ended.
 #[derive(Debug)]
 pub(crate) struct Ended<'a> {
     pub(crate) exit: Exit,
@@ -65,7 +66,7 @@ pub(crate) struct Ended<'a> {
 }
 
 impl Launched {
-    /// Writes, reads and waits until the process has ended or is given up.
+    /// Writes, reads and waits until the process has ended or is given up. One that the terminal has stopped is ended.
     pub(crate) fn attend<'a>(
         self,
         step: Step<'a>,
@@ -76,25 +77,30 @@ impl Launched {
     ) -> Result<Ended<'a>, Cancelled> {
         let Self { id, end, stdin, stdout, stderr } = self;
         let mut pipes = Pipes::of(stdin, stdout, stderr, step);
+        let mut watch = Watch::new();
         let mut exited = false;
-        let unreadable = loop {
+        let broken = loop {
             if let Err(why) = pipes.write() {
-                break Some(why);
+                break Some(Exit::NotStarted(format!("its stdin could not be read from the store: {why}")));
             }
-            if exited || cancel.is_cancelled() || pipes.step.stdout.is_over() {
+            if cancel.is_cancelled() || pipes.step.stdout.is_over() {
                 break None;
             }
-            exited = pipes.wait(Some(&end), Some(alarm), None);
-            if exited {
-                break None;
+            match pipes.wait(Some(&end), Some(alarm), watch.pause()) {
+                Woken::Ended => {
+                    exited = true;
+                    break None;
+                }
+                Woken::Idle if let Some(stopped) = watch.look(id) => break Some(stopped),
+                Woken::Idle | Woken::Ready => {}
             }
         };
         if !exited {
             let mut family = Family::new(HashSet::from([id]), marks, Scope::Marked);
             pipes.give_up(&end, &mut family, grace);
             pipes.step.flush_stderr();
-            let exit = match unreadable {
-                Some(why) => Exit::NotStarted(format!("its stdin could not be read from the store: {why}")),
+            let exit = match broken {
+                Some(exit) => exit,
                 None if pipes.step.stdout.is_over() => Exit::NotStarted("it printed too much".to_owned()),
                 None => return Err(Cancelled(pipes.step.stderr.finish())),
             };
@@ -144,6 +150,17 @@ struct Pipes<'a> {
     is_stdin_wide: bool,
     /// True when what is printed on stdout is of no use any more.
     discard: bool,
+}
+
+/// What a wait came to.
+#[derive(PartialEq, Eq)]
+enum Woken {
+    /// The process has ended.
+    Ended,
+    /// Something was read, can be written, or rang.
+    Ready,
+    /// The time is over.
+    Idle,
 }
 
 /// What a read from a pipe came to.
@@ -199,8 +216,8 @@ impl<'a> Pipes<'a> {
     }
 
     /// Waits until something can be read or written, the process has ended, the alarm rings, or `timeout` is over,
-    /// and reads what there is. True if the process has ended.
-    fn wait(&mut self, end: Option<&OwnedFd>, alarm: Option<&Alarm>, timeout: Option<Duration>) -> bool {
+    /// and reads what there is.
+    fn wait(&mut self, end: Option<&OwnedFd>, alarm: Option<&Alarm>, timeout: Option<Duration>) -> Woken {
         let mut fds = Vec::with_capacity(5);
         let end_at = end.map(|end| push(&mut fds, end, PollFlags::IN));
         let stdout_at = self.stdout.as_ref().map(|pipe| push(&mut fds, pipe, PollFlags::IN));
@@ -212,9 +229,11 @@ impl<'a> Pipes<'a> {
             push(&mut fds, alarm, PollFlags::IN);
         }
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        if poll(&mut fds, timeout.as_ref()).is_err() {
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(0) => return Woken::Idle,
+            Ok(_) => {}
             // Interrupted, or short of memory: look again.
-            return false;
+            Err(_) => return Woken::Ready,
         }
         let ready = |at: Option<usize>| at.is_some_and(|at| !fds[at].revents().is_empty());
         let (ended, out, err) = (ready(end_at), ready(stdout_at), ready(stderr_at));
@@ -225,7 +244,7 @@ impl<'a> Pipes<'a> {
         if err {
             self.read_stderr(self.room);
         }
-        ended
+        if ended { Woken::Ended } else { Woken::Ready }
     }
 
     /// A pipe that was full will be so again.
@@ -290,7 +309,7 @@ impl<'a> Pipes<'a> {
         self.discard = true;
         let mut exited = false;
         end_step(family, grace, &mut |pause| {
-            exited |= self.wait((!exited).then_some(end), None, Some(pause));
+            exited |= self.wait((!exited).then_some(end), None, Some(pause)) == Woken::Ended;
         });
         self.drain();
     }

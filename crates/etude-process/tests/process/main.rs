@@ -11,4 +11,5 @@ mod output;
 mod scripts;
 mod standalone;
 mod streams;
+mod terminal;
 mod workers;

@@ -125,7 +125,7 @@ fn failure(end: &ProcessEnd) -> Option<ToolError> {
     match &end.exit {
         Exit::Status(0) => None,
         Exit::Status(status) => Some(ToolError::failed(format!("exit status {status}"))),
-        Exit::Signal { name, .. } => Some(ToolError::failed(format!("ended by {name}"))),
+        Exit::Signal { name, .. } => Some(ToolError::failed(format!("ended by {name}{}", Exit::why_signal(name)))),
         Exit::NotStarted(why) => Some(ToolError::failed(why.clone())),
     }
 }

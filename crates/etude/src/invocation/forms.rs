@@ -45,7 +45,7 @@ impl Form for ProcessForm {
             (Exit::Status(0), Stdout::Unusable { problem, .. }) => failed(problem.clone()),
             (Exit::NotStarted(why), _) => failed(why.clone()),
             (Exit::Status(status), _) => failed(format!("exited with status {status}")),
-            (Exit::Signal { name, .. }, _) => failed(format!("was ended by {name}")),
+            (Exit::Signal { name, .. }, _) => failed(format!("was ended by {name}{}", Exit::why_signal(name))),
         }
     }
 

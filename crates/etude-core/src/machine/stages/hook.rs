@@ -173,7 +173,7 @@ fn reply(end: &ProcessEnd) -> Reply {
             broken(format!("must print one JSON object: {problem}"), Some(0))
         }
         (Exit::Status(status), _) => broken(format!("exited with status {status}"), Some(*status)),
-        (Exit::Signal { name, .. }, _) => broken(format!("was killed by {name}"), None),
+        (Exit::Signal { name, .. }, _) => broken(format!("was killed by {name}{}", Exit::why_signal(name)), None),
         (Exit::NotStarted(why), _) => broken(format!("could not be started: {why}"), None),
     }
 }

@@ -53,6 +53,18 @@ fn a_signal_fails_the_step() {
     );
 }
 
+/// a process that the terminal stopped says why its host had to end it.
+#[test]
+fn a_signal_of_the_terminal_says_what_it_means() {
+    fails(
+        code("a"),
+        "signal SIGTTIN",
+        "step_failed",
+        "code step `a` was killed by SIGTTIN (signal 9), because it asked for input at the terminal, which it does not have",
+        &["signal SIGTTIN"],
+    );
+}
+
 #[test]
 fn a_program_that_cannot_be_started_fails_the_step_without_a_retry() {
     fails(
