@@ -57,6 +57,7 @@ pub(crate) fn mark(row: &Value) -> String {
         "cancelled" => (YELLOW, "■"),
         "skipped" => (DIM, "–"),
         "running" => (BLUE, "▸"),
+        "interrupted" => (YELLOW, "!"),
         _ if row["waiting"] == true => (YELLOW, "?"),
         _ => (DIM, "·"),
     };
@@ -70,6 +71,8 @@ pub(crate) fn facts(row: &Value) -> String {
         "not_started" if row["waiting"] == true => return "waiting".to_owned(),
         "not_started" => return "not started".to_owned(),
         "skipped" => return "skipped".to_owned(),
+        // When it began this time is in no record.
+        status @ ("running" | "interrupted") => facts.push(status.to_owned()),
         _ => facts.push(duration(row["duration_ms"].as_u64().unwrap_or(0))),
     }
     facts.extend(elements(row));

@@ -81,6 +81,7 @@ pub(super) fn show(context: &Context, remote: &Remote, args: &args::RunsShow) ->
     let created = run.members.get("created_at").and_then(Value::as_str).and_then(clock::from_rfc3339);
     let state = RunState::from_word(&run.status);
     let can_continue = matches!(state, Some(RunState::Failed | RunState::Cancelled));
+    super::show::mark_begun(&mut facts);
     let has_output = matches!(state, Some(state) if state.is_final() || state == RunState::Waiting);
     let output = run.document.output.as_ref().filter(|_| has_output);
     let extra = render::Extra {

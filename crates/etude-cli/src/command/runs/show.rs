@@ -10,7 +10,7 @@ use etude_core::template::compact;
 use etude_evidence::trace;
 use etude_runs::document::{with_shadow, write_json};
 use etude_runs::inspect::{self, Place, Replayed, Stream};
-use etude_runs::listing::{self, row_json, status};
+use etude_runs::listing::{self, INTERRUPTED, row_json, status};
 use etude_runs::target::Target;
 use etude_runtime::engine::{Engine, RunState, RunView};
 use serde_json::{Value, json};
@@ -148,6 +148,7 @@ fn unfinished(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed>) 
         "fell_back": member("fell_back"),
         "duration_ms": view.row.started_at_ms.map_or(0, |began| now.saturating_sub(began).max(0)),
     });
+    mark_begun(&mut out);
     if out["fell_back"].is_object() {
         out["mode"] = Target::SKILL.into();
     }
@@ -159,6 +160,19 @@ fn unfinished(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed>) 
         out["reason"] = reason.into();
     }
     Ok(out)
+}
+
+/// Gives the steps of an unfinished run that have begun and not ended its status. Only a run that waits has steps that wait.
+pub(super) fn mark_begun(document: &mut Value) {
+    let status = document["status"].clone();
+    if status != "running" && status != INTERRUPTED {
+        return;
+    }
+    for row in document["steps"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        if row.remove("waiting").is_some() {
+            row.insert("status".into(), status.clone());
+        }
+    }
 }
 
 /// What `runs show` adds to the result document: the input, and where the streams of each step are.
@@ -304,4 +318,25 @@ pub(crate) fn export(context: &Context, id: &str) -> Result<Exit, Problem> {
         writeln!(out, "{}", json!({ "result": result }))
     });
     Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// cli: a row waits in a run that waits, and nowhere else.
+    #[test]
+    fn begun_steps_of_unfinished_runs_have_the_status_of_the_run() {
+        let marked = |status: &str| {
+            let begun = json!({"name": "nap", "status": "not_started", "waiting": true});
+            let mut document = json!({"status": status, "steps": [begun, {"name": "b", "status": "not_started"}]});
+            mark_begun(&mut document);
+            document["steps"].take()
+        };
+        let other = json!({"name": "b", "status": "not_started"});
+        for status in ["running", "interrupted"] {
+            assert_eq!(marked(status), json!([{"name": "nap", "status": status}, other]));
+        }
+        assert_eq!(marked("waiting")[0]["waiting"], true);
+    }
 }

@@ -150,3 +150,17 @@ fn nothing_in_a_run_steers_the_terminal() {
     let shown = plain(&document, &extra());
     assert!(!shown.chars().any(|c| c.is_control() && c != '\n') && !shown.contains('\u{202e}'), "{shown:?}");
 }
+
+/// cli: the step of a run that is at work is not shown as one that waits for an answer.
+#[test]
+fn steps_that_are_under_way_are_marked_by_the_state_of_their_run() {
+    let document = |status: &str| {
+        let mut each = row("each", status);
+        each["elements"] = 12.into();
+        json!({"run_id": "9x0db7nsqx7cyhbh", "status": status, "pipeline": "p", "steps": [row("nap", status), each]})
+    };
+    let shown = |status: &str| plain(&document(status), &extra());
+    assert!(shown("running").contains("\n  ▸ nap   running\n  ▸ each  running, 12 elements\n"), "{}", shown("running"));
+    let interrupted = shown("interrupted");
+    assert!(interrupted.contains("\n  ! nap   interrupted\n  ! each  interrupted, 12 elements\n"), "{interrupted}");
+}
