@@ -1,14 +1,16 @@
-//! Runs that end because nothing can go on with them: workers died with them, or their journal has a gap.
+//! Runs that end because nothing can go on with them: workers died with them, their journal has a gap, or what they are runs of
+//! is gone.
 
 use std::sync::Arc;
 
 use etude_core::failure::{Failure, FailureKind};
-use etude_core::report::{Remains, RunResult, Status};
+use etude_core::report::{Remains, RunResult, Status, StepStatus};
 use etude_runtime::engine::{Engine, Error, RunState, RunView, Session};
+use etude_runtime::record;
 
 use crate::definition::Definition;
 use etude_runs::document::Document;
-use etude_runs::inspect;
+use etude_runs::inspect::{self, Replayed};
 use etude_runs::target::Target;
 
 /// The failure of a run that took all of these workers down (K-35).
@@ -27,7 +29,8 @@ pub fn gap(position: u64) -> Failure {
     Failure::new(FailureKind::Environment, message)
 }
 
-/// Ends a run with a failure, as it is. Neither its steps nor its destructor run; `etude runs resume` continues it.
+/// Ends a run with a failure, as it is; of the kind `cancelled` it ends as cancelled. Neither its steps nor its destructor run;
+/// `etude runs resume` continues it.
 ///
 /// # Errors
 /// Another process has the run, or the journal fails.
@@ -42,19 +45,29 @@ pub async fn end(
     let so_far = definition.and_then(|definition| {
         inspect::replay(view, &definition.plan, &definition.app, &engine.blobs()).ok().flatten()
     });
+    let (state, status) = match failure.kind {
+        FailureKind::Cancelled => (RunState::Cancelled, Status::Cancelled),
+        _ => (RunState::Failed, Status::Failed),
+    };
     let took = view.row.started_at_ms.map_or(0, |began| session.now_ms().saturating_sub(began));
+    let duration_ms = u64::try_from(took).unwrap_or(0);
     let document = match so_far {
-        Some(replayed) => {
-            let result = RunResult { status: Status::Failed, errors: vec![failure], ..replayed.result };
-            let mut document = Document::of(&view.row.id, &target, &result, &[], u64::try_from(took).unwrap_or(0));
-            document.again_of.clone_from(&view.run.placement.again_of);
-            document
+        Some(Replayed { mut result, .. }) => {
+            for row in result.steps.iter_mut().filter(|row| row.status == StepStatus::Running) {
+                row.status = StepStatus::Cancelled;
+            }
+            let result = RunResult { status, errors: vec![failure], ..result };
+            Document::of(&view.row.id, &target, &result, &[], duration_ms)
         }
         None => {
+            let usage = record::usage_of(view.records.iter(), &*engine.blobs());
             let remains = Remains { unfinished: Vec::new(), is_scope_over: true };
-            let document = Document::not_started(Some(&target), &[failure], &Default::default());
-            Document { run_id: Some(view.row.id.clone()), attempt: Some(1), remains: Some(remains), ..document }
+            let mut document = Document::not_started(Some(&target), &[failure], &usage);
+            document.members.insert("status".into(), state.word().into());
+            let (run_id, attempt) = (Some(view.row.id.clone()), Some(record::attempt_number(&view.records)));
+            Document { run_id, attempt, duration_ms, remains: Some(remains), ..document }
         }
     };
-    session.set_state(RunState::Failed, Some(&document.to_journal())).await
+    let document = Document { again_of: view.run.placement.again_of.clone(), ..document };
+    session.set_state(state, Some(&document.to_journal())).await
 }

@@ -1,6 +1,7 @@
 //! `etude runs`: the journal.
 
 mod backup;
+mod cancel;
 mod diff;
 pub(crate) mod find;
 #[cfg(feature = "postgres")]
@@ -16,24 +17,21 @@ mod step;
 mod transfer;
 pub(crate) mod watch;
 
+use std::path::{Path, PathBuf};
+
 use etude::definition::Definition;
 use etude::disk::Disk;
-use etude::queue;
 use etude_runs::document::Document;
 use etude_runs::pins;
 use etude_runs::target::Target;
-use etude_runtime::engine::{Engine, NewRun, Record, RunState, RunView};
-use etude_runtime::record;
-use serde_json::{Value, json};
+use etude_runtime::engine::{Engine, NewRun, Record, RunView};
+use serde_json::Value;
 
 use super::run::{load_target, print};
 use crate::args;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::{Problem, Refused};
-use crate::render::stopped::of_engine;
-use crate::runtime::block_on;
-use crate::stdout;
 
 pub(crate) fn runs(context: &Context, runs: &args::Runs) -> Exit {
     let result = match runs {
@@ -41,7 +39,7 @@ pub(crate) fn runs(context: &Context, runs: &args::Runs) -> Exit {
         args::Runs::Show(args) => show::show(context, args).map_err(Refused::from),
         args::Runs::Resume(args) => return resume::resume(context, args),
         args::Runs::Retry(args) => return resume::retry(context, args),
-        args::Runs::Cancel(args) => cancel(context, &args.id),
+        args::Runs::Cancel(args) => cancel::cancel(context, &args.id),
         args::Runs::Export(args) => transfer::export(context, args).map_err(Refused::from),
         args::Runs::Import(args) => transfer::import(context, args).map_err(Refused::from),
         args::Runs::Judge(args) => judge::judge(context, args).map_err(Refused::from),
@@ -89,10 +87,10 @@ pub(crate) fn definition_of_run(
     #[cfg(feature = "postgres")]
     if let Some(bundle) = run.placement.bundle {
         let dir = crate::bundles::workspace::shared(engine, bundle).map_err(Problem::from)?;
-        return definition_of(context, &dir.display().to_string(), &run.target);
+        return definition_of(context, &dir, run);
     }
     let _ = engine;
-    definition_of(context, &run.app, &run.target)
+    definition_of(context, &place_of(context, &run.app), run)
 }
 
 /// The same for the process that drives the run: the app of a bundle is a copy of the run's own (K-50).
@@ -100,83 +98,29 @@ fn definition_to_drive(context: &Context, engine: &dyn Engine, run: &NewRun) -> 
     #[cfg(feature = "postgres")]
     if let Some(bundle) = run.placement.bundle.filter(|_| !engine.is_shared()) {
         let dir = crate::bundles::workspace::make(engine, run, bundle).map_err(Problem::from)?;
-        return definition_of(context, &dir.display().to_string(), &run.target);
+        return definition_of(context, &dir, run);
     }
     definition_of_run(context, engine, run)
 }
 
-fn definition_of(context: &Context, app: &str, target: &str) -> Result<(Disk, Definition), Refused> {
-    let disk = Disk::open(app.as_ref())
-        .map_err(|e| Problem::environment(format!("the app of this run, `{app}`, cannot be opened: {e}")))?;
-    let definition = load_target(context, &disk, &Target::parse(target))?;
-    Ok((disk, definition))
+/// Where the app of a run is: where it was, or, if nothing is there, where the command line says that it was moved to.
+pub(crate) fn place_of(context: &Context, app: &str) -> PathBuf {
+    let recorded = PathBuf::from(app);
+    context.global.app.clone().filter(|_| !recorded.is_dir()).unwrap_or(recorded)
 }
 
-/// Cancels a run: the process that runs it is notified; without one, its destructor runs here.
-fn cancel(context: &Context, id: &str) -> Result<Exit, Refused> {
-    if let Some(remote) = context.server()? {
-        return Ok(remote::cancel(context, &remote, id)?);
+fn definition_of(context: &Context, app: &Path, run: &NewRun) -> Result<(Disk, Definition), Refused> {
+    let way_out = format!("or give the run up: etude runs cancel {}", run.id);
+    let disk = Disk::open(app).map_err(|e| {
+        let problem = Problem::environment(format!("the app of this run, `{}`, cannot be opened: {e}", app.display()));
+        problem.hint(format!("if it was moved, name its place: etude -C DIR runs resume {}", run.id)).hint(&way_out)
+    })?;
+    match load_target(context, &disk, &Target::parse(&run.target)) {
+        Ok(definition) => Ok((disk, definition)),
+        // There is none of this name.
+        Err(Refused::Problem(problem)) if problem.exit == Exit::Usage => Err(problem.hint(way_out).into()),
+        Err(refused) => Err(refused),
     }
-    let engine = context.engine(false)?;
-    let view = find::find(context, &*engine, id)?;
-    let id = view.row.id.clone();
-    if view.row.state == RunState::Moved {
-        return Err(of_engine(&etude_runtime::engine::Error::Moved(id)).into());
-    }
-    if view.row.state.is_final() {
-        return Err(is_over(&id, view.row.state.word()).into());
-    }
-    let reason = CANCELLED;
-    if view.row.is_live {
-        let attempt = record::attempt_number(&view.records);
-        engine.signal(&id, &record::cancel_signal(reason, attempt)).map_err(|e| of_engine(&e))?;
-        return Ok(cancelling(context, &id));
-    }
-    if view.row.state == RunState::Queued && cancel_queued(context, &*engine, &view, reason)? {
-        return Ok(Exit::Done);
-    }
-    #[cfg(feature = "postgres")]
-    if view.run.placement.bundle.is_some() && engine.is_shared() {
-        // A worker runs its destructor.
-        follow::cancel(&*engine, &view, None, reason)?;
-        return Ok(cancelling(context, &id));
-    }
-    drop(engine);
-    match resume::cancelled(context, &id, reason)? {
-        // That it ended as cancelled is what was asked for.
-        Exit::Interrupted => Ok(Exit::Done),
-        exit => Ok(exit),
-    }
-}
-
-/// Why a run is cancelled.
-const CANCELLED: &str = "cancelled by `etude runs cancel`";
-
-fn is_over(id: &str, status: &str) -> Problem {
-    let problem = Problem::usage(format!("run `{id}` is over: {status}"));
-    problem.hint(format!("see what came of it: etude runs show {id}"))
-}
-
-fn cancelling(context: &Context, id: &str) -> Exit {
-    if context.is_json() {
-        stdout::json(&json!({"run_id": id, "cancelling": true}));
-    } else if !context.global.quiet {
-        crate::render::say!("run {id} is being cancelled by the process that runs it");
-    }
-    Exit::Done
-}
-
-/// Cancels a run that has not begun: nothing of it runs. False if it has begun meanwhile.
-fn cancel_queued(context: &Context, engine: &dyn Engine, view: &RunView, reason: &str) -> Result<bool, Problem> {
-    // Its steps are shown if the definition can be read.
-    let definition = definition_of_run(context, engine, &view.run).ok();
-    let definition = definition.as_ref().map(|(_, definition)| definition);
-    let cancelled = block_on(queue::cancel(engine, definition, &view.row.id, reason))?.map_err(|e| of_engine(&e))?;
-    if cancelled {
-        let view = engine.view(&view.row.id).map_err(|e| of_engine(&e))?;
-        over(context, engine, &view)?;
-    }
-    Ok(cancelled)
 }
 
 /// The files that define the run, as they were when it began.

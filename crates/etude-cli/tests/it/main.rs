@@ -71,6 +71,7 @@ mod fleet_times; // runs that sleep, and schedules of several servers
 mod fleet_values; // large values in object storage
 #[cfg(all(unix, feature = "postgres", feature = "serve"))]
 mod fleet_workers; // who drives them
+mod gone; // runs whose app or pipeline is gone
 mod help; // help, words that are no command, and what usage errors repeat
 #[cfg(unix)]
 mod hostile; // how hostile tests bound what they run

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use etude::queue;
 use etude::runner::Resume;
+use etude::{crash, queue};
+use etude_core::failure::{Failure, FailureKind};
 use etude_runtime::engine::RunRow;
 use etude_runtime::record;
 
 use super::{Control, Works, drive};
+use crate::app::NotLoaded;
 use crate::notice;
 use crate::problem::{Problem, engine_failed};
 
@@ -38,6 +40,13 @@ pub(crate) fn cancel_run(works: &Arc<Works>, row: &RunRow, reason: &str, kills: 
     if works.drives(&row.placement) && !view.row.is_live {
         notice::report_before(&works.notices, &view.row)?;
         if let Ok(session) = engine.claim(&row.id) {
+            if let Err(NotLoaded::Unknown { .. }) = works.context.definition_for(session.run()) {
+                // Nothing could drive it. Its steps are shown with the files that its journal keeps.
+                let definition = works.context.definition_of(&view);
+                let failure = Failure::new(FailureKind::Cancelled, reason.to_owned());
+                let ended = crash::end(engine, &*session, &view, definition.as_deref(), failure);
+                return runtime.block_on(ended).map_err(|e| engine_failed(&e));
+            }
             drive(works, session, Resume { accept_changes: true, attempt: None })?;
         }
     }

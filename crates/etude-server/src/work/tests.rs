@@ -129,6 +129,23 @@ async fn a_server_leaves_runs_with_bundles_to_workers() {
     assert_eq!(stops.next("r-1", Duration::from_secs(3600), || Ok::<_, ()>(0)), Ok(Next::Continue));
 }
 
+/// A run whose pipeline is gone, and that no one could drive to its end, ends as cancelled.
+#[tokio::test]
+async fn a_run_without_a_definition_is_cancelled_as_it_is() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = crate::server::tests::server(dir.path());
+    let engine = Arc::clone(server.engine());
+    let session = engine.create(&new_run("r-1", 1)).await.expect("create");
+    session.append(record("main/a", "1")).await.expect("append");
+    session.set_state(RunState::Waiting, None).await.expect("set_state");
+    drop(session);
+    let (of, row) = (Arc::clone(&server), engine.row("r-1").expect("row"));
+    assert!(blocking(move || cancel_run(of.works(), &row, "no more", false)).await.is_ok());
+    assert_eq!(engine.row("r-1").expect("row").state, RunState::Cancelled);
+    let result = engine.result("r-1").expect("result").expect("a document");
+    assert!(result.contains("no more") && result.contains("cancelled"), "{result}");
+}
+
 /// K-18, K-23: what was taken after a lapse is held by the new lease, and is neither left nor ended.
 #[test]
 fn a_lapse_loses_the_runs_that_were_taken_before_it() {

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::{Prepared, coerce, input_text, load_target, pairs};
 use crate::args;
 use crate::command::runs::find::find;
+use crate::command::runs::place_of;
 use crate::context::Context;
 use crate::problem::{Problem, Refused};
 
@@ -29,9 +30,12 @@ pub(super) fn prepare(
     *about = Some(target.clone());
     let damaged = |why: String| Problem::environment(format!("the input of run `{id}` cannot be read: {why}"));
     let header = Header::parse(&view.run.header, &*engine.blobs()).map_err(damaged)?;
-    let app = &view.run.app;
-    let disk = Disk::open(app.as_ref())
-        .map_err(|e| Problem::environment(format!("the app of run `{id}`, `{app}`, cannot be opened: {e}")))?;
+    let app = place_of(context, &view.run.app);
+    let disk = Disk::open(&app).map_err(|e| {
+        let problem =
+            Problem::environment(format!("the app of run `{id}`, `{}`, cannot be opened: {e}", app.display()));
+        problem.hint(format!("if it was moved, name its place: etude -C DIR run --again {id}"))
+    })?;
     if let Some(name) = target.pipeline() {
         crate::command::learn::check_named(context, &disk, name)?;
     }

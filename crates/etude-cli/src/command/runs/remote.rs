@@ -5,8 +5,9 @@ use etude_runs::target::Target;
 use etude_runtime::engine::RunState;
 use serde_json::{Value, json};
 
+use super::cancel::{CANCELLED, cancelling, is_over};
 use super::show::output_excerpt;
-use super::{CANCELLED, cancelling, is_over, list, succeeded, watch};
+use super::{list, succeeded, watch};
 use crate::args;
 use crate::command::run::{finished, remote::limits_json};
 use crate::context::{About, Context};

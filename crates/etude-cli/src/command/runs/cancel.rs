@@ -1,0 +1,141 @@
+//! `etude runs cancel`.
+
+use std::sync::Arc;
+
+use etude::definition::{self, Configuration, Definition, LoadError};
+use etude::disk::Disk;
+use etude::{crash, queue, skill_mode, stage_machine};
+use etude_core::failure::{Failure, FailureKind};
+use etude_runs::story::Pinned;
+use etude_runs::target::Target;
+use etude_runtime::engine::{Engine, NewRun, RunState, RunView};
+use etude_runtime::record;
+use etude_spec::stage_machine::Rules;
+use serde_json::json;
+
+use super::{definition_of_run, document_of, find, place_of, remote, resume};
+use crate::command::run::print;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::problem::{Problem, Refused};
+use crate::render::stopped::of_engine;
+use crate::runtime::block_on;
+use crate::{paths, stdout};
+
+/// Why a run is cancelled.
+pub(super) const CANCELLED: &str = "cancelled by `etude runs cancel`";
+
+/// Cancels a run: the process that runs it is notified; without one, its destructor runs here.
+pub(super) fn cancel(context: &Context, id: &str) -> Result<Exit, Refused> {
+    if let Some(remote) = context.server()? {
+        return Ok(remote::cancel(context, &remote, id)?);
+    }
+    let engine = context.engine(false)?;
+    let view = find::find(context, &*engine, id)?;
+    let id = view.row.id.clone();
+    if view.row.state == RunState::Moved {
+        return Err(of_engine(&etude_runtime::engine::Error::Moved(id)).into());
+    }
+    if view.row.state.is_final() {
+        return Err(is_over(&id, view.row.state.word()).into());
+    }
+    if view.row.is_live {
+        let attempt = record::attempt_number(&view.records);
+        engine.signal(&id, &record::cancel_signal(CANCELLED, attempt)).map_err(|e| of_engine(&e))?;
+        return Ok(cancelling(context, &id));
+    }
+    if view.row.state == RunState::Queued && cancel_queued(context, &*engine, &view)? {
+        return Ok(Exit::Done);
+    }
+    #[cfg(feature = "postgres")]
+    if view.run.placement.bundle.is_some() && engine.is_shared() {
+        // A worker runs its destructor.
+        super::follow::cancel(&*engine, &view, None, CANCELLED)?;
+        return Ok(cancelling(context, &id));
+    }
+    if is_gone(context, &view.run) {
+        return Ok(give_up(context, &engine, &id)?);
+    }
+    drop(engine);
+    match resume::cancelled(context, &id, CANCELLED)? {
+        // That it ended as cancelled is what was asked for.
+        Exit::Interrupted => Ok(Exit::Done),
+        exit => Ok(exit),
+    }
+}
+
+pub(super) fn is_over(id: &str, status: &str) -> Problem {
+    let problem = Problem::usage(format!("run `{id}` is over: {status}"));
+    problem.hint(format!("see what came of it: etude runs show {id}"))
+}
+
+pub(super) fn cancelling(context: &Context, id: &str) -> Exit {
+    if context.is_json() {
+        stdout::json(&json!({"run_id": id, "cancelling": true}));
+    } else if !context.global.quiet {
+        crate::render::say!("run {id} is being cancelled by the process that runs it");
+    }
+    Exit::Done
+}
+
+/// Cancels a run that has not begun: nothing of it runs. False if it has begun meanwhile.
+fn cancel_queued(context: &Context, engine: &dyn Engine, view: &RunView) -> Result<bool, Problem> {
+    // Its steps are shown if the definition can be read.
+    let definition = definition_of_run(context, engine, &view.run).ok();
+    let definition = definition.as_ref().map(|(_, definition)| definition);
+    let id = &view.row.id;
+    let cancelled = block_on(queue::cancel(engine, definition, id, CANCELLED))?.map_err(|e| of_engine(&e))?;
+    if cancelled {
+        show_end(context, engine, id, &format!("run {id} was cancelled; it had not begun"))?;
+    }
+    Ok(cancelled)
+}
+
+/// True if there is nothing that the run could be continued with: its app, or the pipeline, was moved away or deleted. A definition
+/// that does not hold is not gone: it can be repaired, and its destructor runs then.
+fn is_gone(context: &Context, run: &NewRun) -> bool {
+    if run.placement.bundle.is_some() {
+        return false;
+    }
+    Disk::open(&place_of(context, &run.app))
+        .map_or(true, |disk| matches!(load(&disk, &run.target), Err(LoadError::Unknown { .. })))
+}
+
+fn load(disk: &Disk, target: &str) -> Result<Definition, LoadError> {
+    match Target::parse(target) {
+        Target::Pipeline(name) => definition::load(disk, &name, &Configuration::default()),
+        Target::Skill(_) => skill_mode::load(disk, skill_mode::Defaults::default()),
+        Target::Machine(name) => stage_machine::load(disk, &name, &Rules::default()),
+    }
+}
+
+/// Ends a run whose definition is gone, as cancelled. What it left behind stays: its destructor is gone as well.
+fn give_up(context: &Context, engine: &Arc<dyn Engine>, id: &str) -> Result<Exit, Problem> {
+    let session = engine.claim(id).map_err(|e| of_engine(&e))?;
+    // Another process may have continued it meanwhile.
+    let view = engine.view(id).map_err(|e| of_engine(&e))?;
+    if view.row.state.is_final() {
+        return Err(is_over(id, view.row.state.word()));
+    }
+    // Its steps are shown with the files that its journal keeps.
+    let scratch = paths::scratch("run").map_err(Problem::environment)?;
+    let pinned = Pinned::write(&view.records, &*engine.blobs(), &scratch.path().join("app")).ok().flatten();
+    let disk = pinned.as_ref().and_then(|pinned| Disk::open(pinned.dir()).ok());
+    let definition = disk.as_ref().and_then(|disk| load(disk, &view.run.target).ok());
+    let failure = Failure::new(FailureKind::Cancelled, CANCELLED.to_owned());
+    let ended = crash::end(engine, &*session, &view, definition.as_ref(), failure);
+    block_on(ended)?.map_err(|e| of_engine(&e))?;
+    let note = format!("run {id} was cancelled; its destructor did not run, because its app or its definition is gone");
+    show_end(context, &**engine, id, &note)?;
+    Ok(Exit::Done)
+}
+
+fn show_end(context: &Context, engine: &dyn Engine, id: &str, note: &str) -> Result<(), Problem> {
+    let view = engine.view(id).map_err(|e| of_engine(&e))?;
+    let document = document_of(engine, &view)?;
+    if !context.global.quiet {
+        crate::render::say!("{note}");
+    }
+    print(context, &document);
+    Ok(())
+}
