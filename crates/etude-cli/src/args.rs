@@ -237,7 +237,13 @@ impl Command {
         match self {
             Self::Run(_) | Self::Machine(Machine::Run(_)) | Self::Approve(_) | Self::Deny(_) => Deals::Runs,
             Self::Runs(
-                Runs::List(_) | Runs::Show(_) | Runs::Resume(_) | Runs::Retry(_) | Runs::Cancel(_) | Runs::Watch(_),
+                Runs::List(_)
+                | Runs::Show(_)
+                | Runs::Resume(_)
+                | Runs::Retry(_)
+                | Runs::Cancel(_)
+                | Runs::Watch(_)
+                | Runs::Delete(_),
             ) => Deals::Runs,
             Self::Runs(_) | Self::Cache(_) | Self::Learn(_) | Self::Convert(_) => Deals::Journal,
             _ => Deals::Files,
@@ -271,7 +277,8 @@ impl Command {
             }) => true,
             Self::Learn(_) | Self::Runs(Runs::Judge(_)) => false,
             Self::Runs(Runs::List(_) | Runs::Show(_) | Runs::Export(_) | Runs::Watch(_) | Runs::Diff(_)) => false,
-            Self::Runs(Runs::Stats(_) | Runs::Prune(_) | Runs::Backup(_) | Runs::Import(_)) | Self::Cache(_) => false,
+            Self::Runs(Runs::Stats(_) | Runs::Delete(_) | Runs::Prune(_) | Runs::Backup(_) | Runs::Import(_)) => false,
+            Self::Cache(_) => false,
             Self::Apps(Apps::List(_) | Apps::Show(_) | Apps::Check(_)) => false,
             Self::Skill(Skill::List(_) | Skill::Show(_) | Skill::Check(_) | Skill::Catalog(_)) => false,
             Self::Skill(Skill::Explain(_) | Skill::Graph(_)) | Self::Trust(_) | Self::Untrust(_) => false,

@@ -320,6 +320,11 @@ impl Remote {
         self.block_on(self.cancel_run(id, reason, "cancel"))
     }
 
+    /// Deletes a run that has ended.
+    pub(crate) fn delete(&self, id: &str) -> Result<(), Problem> {
+        self.block_on(self.send(self.request(Method::DELETE, &format!("/v1/runs/{id}")))).map(drop)
+    }
+
     /// What precedes a command for this server in hints.
     pub(crate) fn described(&self) -> String {
         self.way().address.to_string()

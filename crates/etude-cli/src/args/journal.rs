@@ -28,7 +28,9 @@ pub(crate) enum Runs {
     Diff(RunsDiff),
     /// Count runs: success rate, duration, tokens, cost, failures
     Stats(RunsStats),
-    /// Remove finished runs and the values that only they use
+    /// Delete runs that have ended, and the values that only they use
+    Delete(RunsDelete),
+    /// Remove old runs that have ended, and the values that only they use
     Prune(RunsPrune),
     /// Write a copy of the whole journal to one file
     Backup(RunsBackup),
@@ -323,6 +325,13 @@ pub(crate) struct NewLimits {
     /// Sync the journal to disk after every step, so that a power failure loses nothing
     #[arg(long)]
     pub(crate) strict: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunsDelete {
+    /// The runs: ids, unique prefixes of them, or `latest`
+    #[arg(required = true, value_name = "ID")]
+    pub(crate) ids: Vec<String>,
 }
 
 #[derive(Debug, Args)]

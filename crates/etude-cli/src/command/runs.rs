@@ -2,6 +2,7 @@
 
 mod backup;
 mod cancel;
+mod delete;
 mod diff;
 pub(crate) mod find;
 #[cfg(feature = "postgres")]
@@ -46,6 +47,7 @@ pub(crate) fn runs(context: &Context, runs: &args::Runs) -> Exit {
         args::Runs::Watch(args) => watch::watch(context, &args.id),
         args::Runs::Diff(args) => diff::diff(context, args).map_err(Refused::from),
         args::Runs::Stats(args) => stats::stats(context, args).map_err(Refused::from),
+        args::Runs::Delete(args) => delete::delete(context, args).map_err(Refused::from),
         args::Runs::Prune(args) => prune::prune(context, args).map_err(Refused::from),
         args::Runs::Backup(args) => backup::backup(context, &args.file).map_err(Refused::from),
     };

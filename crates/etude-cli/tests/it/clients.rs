@@ -208,6 +208,9 @@ fn a_failed_run_continues_on_the_server() {
     on(&["runs", "cancel", run]).exit(2).stderr_has("is over: succeeded");
     let again = raw(&on(&["runs", "retry", run, "--from", "first", "--format", "json"]).exit(0));
     assert_eq!(again["attempt"], 3);
+    let removed = raw(&on(&["runs", "delete", run, "--format", "json"]).exit(0));
+    assert_eq!(removed, json!({"removed": 1}));
+    on(&["runs", "show", run]).exit(2);
     assert_eq!(serving.end().0, Some(0));
 }
 

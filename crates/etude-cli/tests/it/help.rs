@@ -65,6 +65,7 @@ const NEEDY: [&str; 42] = [
     "etude run \"",
     "etude run -C demo \"",
     "etude route --test",
+    "etude runs delete",
     "etude machine",
     "etude runs cancel",
     "etude runs import",

@@ -160,6 +160,7 @@ const ROWS: &[(&str, Row)] = &[
     ("learn forget", Runs),
     ("runs diff", Looks(&[&["runs", "diff", "latest", "latest"]])),
     ("runs stats", Looks(&[&["runs", "stats"]])),
+    ("runs delete", Looks(&[&["runs", "delete", "none"]])),
     ("runs prune", Looks(&[&["runs", "prune", "--keep-last", "1"]])),
     ("runs backup", Looks(&[&["runs", "backup", "../elsewhere/copy.db"]])),
     ("cache list", Looks(&[&["cache", "list"]])),

@@ -1,4 +1,4 @@
-//! `etude runs`: list, show, export, prune.
+//! `etude runs`: list, show, export, delete, prune.
 
 use serde_json::{Value, json};
 
@@ -218,26 +218,26 @@ fn pruning_removes_finished_runs_only() {
     assert_eq!((left.id_of_first_run(), left.at("/runs/1")), (waiting, Value::Null));
 }
 
-/// cli: a run that is named is removed whatever its age, others stay; one that has not ended is refused, and nothing is removed.
+/// cli: runs that have ended are deleted by their ids; one that goes on, or is not there, leaves all of them.
 #[test]
-fn a_named_run_is_removed() {
+fn runs_that_have_ended_are_deleted_one_by_one() {
     let test = Test::new()
         .pipeline("p", |p| p.note("a", "1"))
         .pipeline("w", |p| p.step("name: gate\ntype: approval\nmessage: x"));
-    let [first, second] = [(); 2].map(|()| test.run_json("p").exit(0).id());
+    let ids = [test.run_json("p").exit(0).id(), test.run_json("p").exit(0).id(), test.run_json("p").exit(0).id()];
     let waiting = test.run_json("w").exit(5).id();
-    let refused = test.run(&["runs", "prune", &first, &waiting]).exit(2);
-    assert!(
-        refused.err().contains("has not ended: waiting\nhint: end it first: etude runs cancel "),
-        "{}",
-        refused.err()
-    );
-    test.run(&["runs", "prune", &first, "--all"]).exit(2);
-    test.run(&["runs", "prune", &first, "--dry-run"]).exit(0).stderr_has("1 run would be removed");
-    test.run(&["runs", "prune", &first[..12], &first]).exit(0).stderr("1 run removed");
-    test.run(&["runs", "show", &first]).exit(2);
-    test.run(&["runs", "show", &second]).exit(0);
-    test.run(&["runs", "show", &waiting]).exit(0);
+    let ran = test.run(&["runs", "delete", &ids[0], &waiting]).exit(2);
+    assert!(ran.err().contains("has not ended: waiting") && ran.err().contains("etude runs cancel"), "{}", ran.err());
+    test.run(&["runs", "delete", &ids[0], "zzzz"]).exit(2);
+    let two = ["runs", "delete", &ids[0], &ids[1][..8], &ids[1], "--format", "json"];
+    test.run(&two).exit(0).stdout_json(json!({"removed": 2}));
+    test.run(&["runs", "show", &ids[0]]).exit(2);
+    let left = test.run(&["runs", "list", "--format", "json"]).value();
+    let left: Vec<&str> =
+        left["runs"].as_array().into_iter().flatten().filter_map(|run| run["run_id"].as_str()).collect();
+    assert_eq!(left, [waiting.as_str(), ids[2].as_str()]);
+    test.run(&["runs", "delete", &ids[2]]).exit(0).stderr("1 run removed\n");
+    test.run(&["runs", "delete"]).exit(2);
 }
 
 /// cli: an id that no run has, and one that several have, are wrong usage.

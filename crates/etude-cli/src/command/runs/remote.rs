@@ -1,11 +1,14 @@
 //! `etude runs` on a server.
 
+use std::collections::BTreeSet;
+
 use etude::clock;
 use etude_runs::target::Target;
 use etude_runtime::engine::RunState;
 use serde_json::{Value, json};
 
 use super::cancel::{CANCELLED, cancelling, is_over};
+use super::delete::{deleted, unfinished};
 use super::show::output_excerpt;
 use super::{list, succeeded, watch};
 use crate::args;
@@ -78,11 +81,11 @@ pub(super) fn show(context: &Context, remote: &Remote, args: &args::RunsShow) ->
         facts.extend(more);
     }
     facts["input"] = serde_json::from_str(run.input.get()).unwrap_or_default();
+    super::show::mark_begun(&mut facts);
     let width = layout::width();
     let created = run.members.get("created_at").and_then(Value::as_str).and_then(clock::from_rfc3339);
     let state = RunState::from_word(&run.status);
     let can_continue = matches!(state, Some(RunState::Failed | RunState::Cancelled));
-    super::show::mark_begun(&mut facts);
     let has_output = matches!(state, Some(state) if state.is_final() || state == RunState::Waiting);
     let output = run.document.output.as_ref().filter(|_| has_output);
     let extra = render::Extra {
@@ -162,6 +165,20 @@ pub(super) fn cancel(context: &Context, remote: &Remote, id: &str) -> Result<Exi
     }
     remote.cancel(&run.id, CANCELLED)?;
     Ok(cancelling(context, &run.id))
+}
+
+/// Deletes runs that have ended. All of them are looked at before the first is removed.
+pub(super) fn delete(context: &Context, remote: &Remote, ids: &[String]) -> Result<Exit, Problem> {
+    let mut found = BTreeSet::new();
+    for id in ids {
+        let run = remote.find(id)?;
+        if !run.is_over() {
+            return Err(unfinished(&run.id, &run.status));
+        }
+        found.insert(run.id);
+    }
+    found.iter().try_for_each(|id| remote.delete(id))?;
+    Ok(deleted(context, found.len()))
 }
 
 pub(super) fn resume(context: &Context, remote: &Remote, args: &args::RunsResume) -> Exit {
