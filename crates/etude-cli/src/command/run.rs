@@ -21,7 +21,8 @@ use etude::skill_mode;
 use etude_core::data::Json;
 use etude_core::failure::{Failure, FailureKind};
 use etude_core::machine::Limits;
-use etude_core::model::Usage;
+use etude_core::model::{Tier, Usage};
+use etude_core::shell;
 use etude_runs::document::{Document, write_json};
 use etude_runs::header::Granted;
 use etude_runs::target::Target;
@@ -149,6 +150,9 @@ fn prepare(context: &Context, args: &args::Run, about: &mut Option<Target>) -> R
         Err(problem)
             if args.pipeline.is_none() && found.pairs.is_empty() && json.is_none() && skill_mode::is_there(&disk) =>
         {
+            if !can_follow(context, &disk)? {
+                return Err(unfollowed(problem, &found.definition).spent(found.spent).into());
+            }
             if !context.global.quiet {
                 let name = found.definition.target.to_string();
                 for failure in &problem.failures {
@@ -162,6 +166,28 @@ fn prepare(context: &Context, args: &args::Run, about: &mut Option<Target>) -> R
         }
         Err(problem) => Err(problem.spent(found.spent).into()),
     }
+}
+
+/// False if SKILL.md cannot be followed for want of a model. One that must not be asked is no such case: that has a remedy of its own.
+fn can_follow(context: &Context, disk: &Disk) -> Result<bool, Refused> {
+    let tiers: Vec<Tier> = load_skill(context, disk)?.tiers().into_iter().collect();
+    let resolved = settings::ready(&context.global, context.settings(disk.root())?, &tiers, Need::Look)?;
+    Ok(tiers.iter().all(|tier| resolved.has_model(*tier) || resolved.withheld(*tier).is_some()))
+}
+
+/// What a request lacks, where no model could follow SKILL.md instead.
+fn unfollowed(problem: Problem, definition: &Definition) -> Problem {
+    let input = &definition.input;
+    let is_needed = |name: &&str| input.parameter(name).is_some_and(|known| known.required && known.default.is_none());
+    let pairs: String = input.names().into_iter().filter(is_needed).map(|name| format!(" -i {name}=…")).collect();
+    let (what, name) = match (definition.target.machine(), definition.target.pipeline()) {
+        (Some(name), _) => ("machine run", name),
+        (None, name) => ("run --pipeline", name.unwrap_or_default()),
+    };
+    let command = format!("etude {what} {}{pairs}", shell::word(name));
+    problem
+        .hint(format!("give it yourself: {command}"))
+        .hint(format!("or have a model read the request: {}", settings::REMEDIES))
 }
 
 /// What a request stated, if none of it would be dropped for a default. Says where each value comes from.

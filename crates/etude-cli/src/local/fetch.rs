@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -135,18 +136,28 @@ impl Shown {
     }
 }
 
+/// The user has said no: what needs a model next does not ask again.
+static DECLINED: AtomicBool = AtomicBool::new(false);
+
 /// Asks on the terminal whether `weights` shall be had. False where there is no one to ask.
 ///
 /// # Errors
 /// Ctrl-C.
 pub(crate) fn ask(global: &Global, weights: &Weights) -> Result<bool, Problem> {
-    if !global.can_ask() || global.quiet {
+    if !global.can_ask() || global.quiet || DECLINED.load(Ordering::Relaxed) {
         return Ok(false);
     }
     let (id, size) = (&weights.entry.id, weights.size());
-    match typed(&format!("No model is configured. Get the local model {id} ({size}) now? [y/N] "))? {
-        Typed::Line(line) => Ok(Typed::is_yes(&line)),
-        Typed::End => Ok(false),
-        Typed::Stopped(_) => Err(Problem::new(Exit::Interrupted, FailureKind::Cancelled, "nothing was downloaded")),
-    }
+    crate::render::say!(
+        "No model is configured, and ANTHROPIC_API_KEY, OPENAI_API_KEY and GEMINI_API_KEY are not set."
+    );
+    let is_wanted = match typed(&format!("Get the local model {id} ({size}) now? [y/N] "))? {
+        Typed::Line(line) => Typed::is_yes(&line),
+        Typed::End => false,
+        Typed::Stopped(_) => {
+            return Err(Problem::new(Exit::Interrupted, FailureKind::Cancelled, "nothing was downloaded"));
+        }
+    };
+    DECLINED.store(!is_wanted, Ordering::Relaxed);
+    Ok(is_wanted)
 }

@@ -80,7 +80,7 @@ Examples:
   # Run a pipeline by name
   etude run -C demo --pipeline hello -i name=Ada
   # Route a request to a pipeline
-  etude run -C demo "say hello to Ada"
+  etude run -C demo 'say hello to "Ada"'
   # Show what the last run did
   etude runs show latest
 

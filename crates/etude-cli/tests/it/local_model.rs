@@ -59,6 +59,20 @@ fn a_run_is_not_held_while_somebody_is_asked() {
     assert_eq!(code, 130, "{screen}");
 }
 
+/// who declines a download is asked once, and is shown how to do without a model.
+#[cfg(unix)]
+#[test]
+fn a_download_that_was_declined_is_not_asked_for_again() {
+    let test = Test::new().cwd("elsewhere");
+    test.run(&["new", "demo"]).exit(0);
+    let asked = OnTerminal::start_typing(&test, &["run", "-C", "demo", "say hello to Ada"]);
+    asked.wait_for("now? [y/N]");
+    asked.press("n\n");
+    let (code, screen) = asked.ended();
+    assert_eq!((code, screen.matches("[y/N]").count()), (2, 1), "{screen}");
+    assert!(screen.contains("OPENAI_API_KEY") && screen.contains("-i name=…"), "{screen}");
+}
+
 /// a request whose parameters no one can take is not run with other ones, if its run needs a model anyway.
 #[test]
 fn a_request_is_not_run_with_parameters_that_it_does_not_state() {

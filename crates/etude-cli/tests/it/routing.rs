@@ -305,3 +305,19 @@ fn a_stated_value_that_does_not_fit_is_refused() {
     assert_eq!(refused.at("/errors/0/message"), run.at("/errors/0/message"));
     test.run(&["route", "tally count=7", "--mode", "embedded", "--format", "json"]).exit(0).has("/input/count", 7);
 }
+
+/// where no model can read a request or follow SKILL.md, what it lacks is an error with the command that gives it.
+#[test]
+fn what_a_request_lacks_is_an_error_where_no_model_is() {
+    let test = Test::new().cwd("elsewhere");
+    test.run(&["new", "demo"]).exit(0);
+    test.run(&["run", "-C", "demo", "say hello to \"Ada\"", "--format", "json"]).exit(0).has("/pipeline", "hello");
+    for more in [&[][..], &["--dry-run"]] {
+        let ran = test.run(&[&["run", "-C", "demo", "say hello to Ada"], more].concat()).exit(2);
+        ran.stderr_has("required parameter `name` is missing")
+            .stderr_has("hint: give it yourself: etude run --pipeline hello -i name=…\n")
+            .stderr_has("hint: or have a model read the request: set ANTHROPIC_API_KEY");
+    }
+    let listed = test.run(&["runs", "list", "--format", "json"]);
+    assert_eq!(listed.at("/total"), 1);
+}

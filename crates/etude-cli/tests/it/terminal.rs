@@ -71,7 +71,7 @@ impl OnTerminal {
     }
 
     /// Types it.
-    fn press(&self, keys: &str) {
+    pub(crate) fn press(&self, keys: &str) {
         (&self.keys).write_all(keys.as_bytes()).expect("the terminal is there");
     }
 
