@@ -62,7 +62,8 @@ fn create(context: &Context, args: &args::New) -> Result<Made, Problem> {
         ("pipeline", Some(dir)) => pipeline(dir, name, given),
         ("machine", Some(dir)) => machine(dir, name, given),
         ("pipeline" | "machine", None) => Err(Problem::usage(format!("a {kind} belongs to an app, and here is none"))
-            .hint("create an app: etude new DIR, or name one with `--app DIR`")),
+            .hint("create an app here: etude new .")
+            .hint("or elsewhere: etude new DIR; or name one with `--app DIR`")),
         ("skill", dir) => skill(dir.as_deref(), name),
         ("app", Some(dir)) => package(dir, name),
         ("app", None) => app(Path::new(name)),
@@ -89,6 +90,8 @@ struct Made {
     files: Vec<PathBuf>,
     /// What to do next, as command lines.
     next: Vec<String>,
+    /// A file of the user's that was left as it is.
+    kept: Option<PathBuf>,
 }
 
 fn say(context: &Context, made: &Made) {
@@ -100,6 +103,9 @@ fn say(context: &Context, made: &Made) {
     }
     stdout::text(&created.iter().map(|path| format!("{path}\n")).collect::<String>());
     if !context.global.quiet {
+        if let Some(kept) = &made.kept {
+            crate::render::say!("note: `{}` was there already and stays as it is", shown(kept));
+        }
         crate::render::say!("\nnext:");
         made.next.iter().for_each(|line| crate::render::say!("  {line}"));
     }
@@ -113,13 +119,21 @@ fn app_around(context: &Context) -> Result<Option<PathBuf>, Problem> {
     Ok(etude::app::find(&here()?))
 }
 
+/// The file of an app that says what is in it, and that most projects have already.
+const README: &str = "README.md";
+
 /// Makes an app in `dir`.
 fn app(dir: &Path) -> Result<Made, Problem> {
     // `.` and `..` have the name of the directory that they lead to.
     let place = if dir.file_name().is_some() { dir.to_owned() } else { fs::canonicalize(dir).unwrap_or_default() };
     let name = place.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     check_name(name)?;
-    let files = write(dir, filled("", templates::APP, name), &[Schema::Pipeline, Schema::Test])?;
+    let mut files = filled("", templates::APP, name);
+    // That of a project says what the project is. All others are parts of the app.
+    let readme = dir.join(README);
+    let kept = fs::symlink_metadata(&readme).is_ok().then_some(readme);
+    files.retain(|file| kept.is_none() || file.path != README);
+    let files = write(dir, files, &[Schema::Pipeline, Schema::Test])?;
     let at = shell::word(&dir.display().to_string());
     let next = vec![
         format!("etude run -C {at} --pipeline hello -i name=Ada    # no model is asked"),
@@ -127,7 +141,7 @@ fn app(dir: &Path) -> Result<Made, Problem> {
             "etude run -C {at} --pipeline explain -i text='A tide is the rise and fall of the sea.'    # asks a model: needs a key or a local one"
         ),
     ];
-    Ok(Made { files, next })
+    Ok(Made { files, next, kept })
 }
 
 /// Makes the pipeline `name` in the app in `dir`, which was named on the command line as `given`.
@@ -143,7 +157,7 @@ fn pipeline(dir: &Path, name: &str, given: Option<&Path>) -> Result<Made, Proble
     let files = run_effect(dir, &format!("pipelines/{name}"), templates::PIPELINE, name, &[Schema::Pipeline])?;
     let at = named(given);
     let next = vec![format!("etude check{at} {name}"), format!("etude run{at} --pipeline {name} -i text='some text'")];
-    Ok(Made { files, next })
+    Ok(Made { files, next, kept: None })
 }
 
 /// Makes the stage machine `name` in the app in `dir`.
@@ -158,7 +172,7 @@ fn machine(dir: &Path, name: &str, given: Option<&Path>) -> Result<Made, Problem
             "etude machine run{at} {name} -i task='Say what this app does'    # asks a model: needs a key or a local one"
         ),
     ];
-    Ok(Made { files, next })
+    Ok(Made { files, next, kept: None })
 }
 
 /// Makes the skill `name` in the app in `dir`, or in the current directory.
@@ -168,7 +182,7 @@ fn skill(dir: Option<&Path>, name: &str) -> Result<Made, Problem> {
     let files = run_effect(&dir, &format!(".agents/skills/{name}"), templates::SKILL, name, &[])?;
     let place = relative(&dir.join(".agents/skills").join(name));
     let next = vec![format!("etude skill check {place}"), format!("etude skill show {name}")];
-    Ok(Made { files, next })
+    Ok(Made { files, next, kept: None })
 }
 
 /// Makes the Agent Application `name` in the app in `dir`.
@@ -181,7 +195,7 @@ fn package(dir: &Path, name: &str) -> Result<Made, Problem> {
         format!("etude trust {place} --execution    # once you have read it"),
         format!("etude apps run {name} count -- one two three"),
     ];
-    Ok(Made { files, next })
+    Ok(Made { files, next, kept: None })
 }
 
 /// A path as it is typed from here.

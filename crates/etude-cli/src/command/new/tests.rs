@@ -45,15 +45,29 @@ fn nothing_is_overwritten_and_everything_in_the_way_is_listed() {
     let dir = tempfile::tempdir().unwrap();
     let place = dir.path().join("a");
     fs::create_dir_all(place.join("notes")).unwrap();
-    fs::write(place.join("README.md"), "mine").unwrap();
+    fs::write(place.join("SKILL.md"), "mine").unwrap();
     fs::write(place.join("pipelines"), "a file where a directory is needed").unwrap();
     let Err(problem) = app(&place) else { panic!("made over the user's files") };
     assert_eq!(problem.exit, Exit::Usage);
     let messages: Vec<String> = problem.failures.iter().map(|failure| failure.message.clone()).collect();
-    let expected = ["README.md", "pipelines"].map(|name| format!("`{}` is already there", place.join(name).display()));
+    let expected = ["SKILL.md", "pipelines"].map(|name| format!("`{}` is already there", place.join(name).display()));
     assert_eq!(messages, expected);
+    assert_eq!(fs::read_to_string(place.join("SKILL.md")).unwrap(), "mine");
+    assert!(!place.join("README.md").exists());
+}
+
+/// cli: a project that is there already becomes an app, and keeps its README.
+#[test]
+fn the_readme_of_a_project_stays_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("project");
+    fs::create_dir_all(place.join(".git")).unwrap();
+    fs::write(place.join("README.md"), "mine").unwrap();
+    let made = app(&place).unwrap_or_else(|problem| panic!("{problem:?}"));
+    assert_eq!(made.kept, Some(place.join("README.md")));
+    assert!(!made.files.contains(&place.join("README.md")));
     assert_eq!(fs::read_to_string(place.join("README.md")).unwrap(), "mine");
-    assert!(!place.join("SKILL.md").exists());
+    assert_eq!(checked(&place), []);
 }
 
 #[test]
