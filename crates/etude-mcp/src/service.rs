@@ -246,6 +246,9 @@ impl Service {
     async fn instructions(&self, context: &Context) -> Result<String, RpcError> {
         let catalog = self.catalog(context).await?;
         let tools = match catalog.is_compact() {
+            false if catalog.targets.is_empty() => {
+                "There is no pipeline, machine or command to call. In a directory without an app, `etude new .` makes one; its pipelines are in the next list of tools."
+            }
             false => "Each pipeline, machine and command of an application is a tool.",
             true => {
                 "There are too many pipelines, machines and commands for a tool each: find one with `etude_find`, and call it with `etude_call`."

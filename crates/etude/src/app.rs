@@ -117,6 +117,11 @@ pub fn of_others(dir: &Path) -> Option<PathBuf> {
     dir.ancestors().find(|above| is_app(above) && is_of_others(above, dir)).map(Path::to_owned)
 }
 
+/// True if what is put into `dir` is no other user's doing: an app that appears there may be used although no one names it.
+pub fn is_own(dir: &Path) -> bool {
+    !is_of_others(dir, dir)
+}
+
 /// True if skills lie in `dir` itself: files `*.skill.md`, or directories with a SKILL.md.
 pub fn has_skills(dir: &Path) -> bool {
     let is_skill_file = |path: &Path| path.to_str().is_some_and(|path| path.ends_with(".skill.md"));

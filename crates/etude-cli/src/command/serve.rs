@@ -231,7 +231,7 @@ fn served(context: &Context, args: &args::Serve) -> Result<Vec<ServedApp>, Probl
     apps_of(given, false)
 }
 
-/// The apps in these directories. If there is only one, any slug will do.
+/// The apps in these directories. If there is only one, any slug will do, and it may be one that is still to be made.
 fn apps_of(given: Vec<(Option<&str>, PathBuf)>, is_one: bool) -> Result<Vec<ServedApp>, Problem> {
     let mut apps: Vec<ServedApp> = Vec::new();
     for (slug, dir) in given {
@@ -243,7 +243,7 @@ fn apps_of(given: Vec<(Option<&str>, PathBuf)>, is_one: bool) -> Result<Vec<Serv
             let problem = Problem::usage(format!("the path of the app `{}` is not UTF-8", dir.display()));
             return Err(problem.hint("rename the directory"));
         }
-        if !etude::app::is_app(&dir) {
+        if !is_one && !etude::app::is_app(&dir) {
             let hint = "an app has `SKILL.md`, `pipelines/` or `machines/`; make one with `etude new DIR`";
             return Err(Problem::usage(format!("`{}` is not an app", dir.display())).hint(hint));
         }
@@ -263,9 +263,22 @@ fn apps_of(given: Vec<(Option<&str>, PathBuf)>, is_one: bool) -> Result<Vec<Serv
     Ok(apps)
 }
 
-/// The app that commands find, as the only one that is served.
+/// The app that commands find, as the only one that is served. Where there is none, the directory itself, which may become one:
+/// agents start their servers in every project.
 fn one_app(context: &Context) -> Result<ServedApp, Problem> {
-    let mut apps = apps_of(vec![(None, context.app_dir()?)], true)?;
+    let dir = match context.app_dir() {
+        Ok(dir) => dir,
+        Err(problem) => {
+            let dir = context.start_dir()?;
+            // What other users put there later must not run because no one has named it.
+            let is_trusted = context.global.app.is_some() || etude::app::is_own(&dir);
+            if !is_trusted || etude::app::of_others(&dir).is_some_and(|_| context.global.app.is_none()) {
+                return Err(problem);
+            }
+            dir
+        }
+    };
+    let mut apps = apps_of(vec![(None, dir)], true)?;
     apps.pop().ok_or_else(|| Problem::usage("there is no app to serve"))
 }
 

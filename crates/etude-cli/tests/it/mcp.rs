@@ -196,6 +196,25 @@ fn commands_of_applications_are_tools() {
     client.end();
 }
 
+/// cli: agents start their servers in every project. One without an app has no pipelines, and those that are made there are tools.
+#[test]
+fn a_project_without_an_app_is_served_and_may_become_one() {
+    let test = Test::new().cwd("elsewhere");
+    let mut client = Client::start(&test, &[]);
+    assert_eq!(client.names(), ["etude_cancel", "etude_find", "etude_resume", "etude_runs", "etude_show"]);
+    let about = client.request("server/discover", &json!({}));
+    let instructions = about["result"]["instructions"].as_str().unwrap_or_default();
+    assert!(instructions.contains("`etude new .` makes one"), "{about}");
+    let step = "{name: a, type: code, command: \"echo 7\", output: text}";
+    let made = format!("name: made\ndescription: Print seven.\nsteps:\n  - {step}\n");
+    test.put("elsewhere/pipelines/made/pipeline.yaml", &made);
+    assert!(client.names().contains(&"made".to_owned()));
+    assert_eq!(client.call("made", &json!({}))["structuredContent"]["output"], "7");
+    client.end();
+    // A directory that is not there is none.
+    test.run(&["mcp", "-C", "nowhere"]).exit(2).stderr_has("there is no directory `nowhere`");
+}
+
 /// S-139: stdout carries only messages, though the step prints to stderr; a call of each revision has the run's output.
 #[test]
 fn each_revision_lists_and_calls_a_pipeline() {
