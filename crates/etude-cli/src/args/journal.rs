@@ -336,9 +336,6 @@ pub(crate) struct RunsDelete {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunsPrune {
-    /// Remove only these runs, whatever their age: ids, unique prefixes of them, or `latest`
-    #[arg(value_name = "ID", conflicts_with_all = ["older_than", "all"])]
-    pub(crate) ids: Vec<String>,
     /// Remove only runs that started longer ago than this: `12h`, `30d`
     #[arg(long, value_name = "DURATION", default_value = "30d", value_parser = crate::value::long_duration_ms)]
     pub(crate) older_than: u64,
