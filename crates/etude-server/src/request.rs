@@ -25,7 +25,7 @@ use crate::token::Caller;
 
 mod wire;
 
-/// The largest form.
+/// The largest form without a token.
 pub(crate) const FORM: usize = 16 * 1024;
 
 /// What a handler returns.

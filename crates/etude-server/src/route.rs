@@ -87,7 +87,7 @@ use Takes::{Bytes, Form, Json, Nothing};
 const TABLE: &[Route] = table! {
     GET "/healthz" none [] Nothing => api::about::health;
     GET "/readyz" none [] Nothing => api::about::readiness;
-    GET "/" Read ["status", "app", "pipeline", "machine", "cause", "label", "q", "since", "until", "days", "cursor"] Nothing => page::runs::list;
+    GET "/" Read ["status", "app", "pipeline", "machine", "cause", "label", "q", "since", "until", "days", "cursor", "shown"] Nothing => page::runs::list;
     GET "/decisions" Read ["at"] Nothing => page::decisions::list;
     POST "/decisions/{id}" Approve [] Form => page::decisions::decide;
     GET "/apps" Read [] Nothing => page::apps::list;
@@ -99,7 +99,7 @@ const TABLE: &[Route] = table! {
     GET "/apps/{app}/learned" Read [] Nothing => page::learned::list;
     GET "/apps/{app}/learned/{pipeline}" Read [] Nothing => page::learned::show;
     POST "/apps/{app}/learned/{pipeline}" Admin [] Form => page::learned::act;
-    GET "/runs/{id}/log/{effect}/{stream}" Read ["from", "q", "end", "wrap"] Nothing => page::log::show;
+    GET "/runs/{id}/log/{effect}/{stream}" Read ["from", "to", "q", "end", "wrap"] Nothing => page::log::show;
     GET "/schedules" Read [] Nothing => page::schedules::list;
     GET "/schedules/{app}/{name}" Read ["cursor"] Nothing => page::schedules::show;
     POST "/schedules/{app}/{name}/{action}" Run [] Form => page::schedules::act;
@@ -136,7 +136,7 @@ const TABLE: &[Route] = table! {
     GET "/v1/runs/{id}/events" Read ["after", "limit"] Nothing => api::stream::events;
     GET "/v1/runs/{id}/output" Read [] Nothing => api::run::output;
     GET "/v1/runs/{id}/input" Read [] Nothing => api::run::input;
-    GET "/v1/runs/{id}/tree" Read ["parent", "after", "limit"] Nothing => api::tree::show;
+    GET "/v1/runs/{id}/tree" Read ["parent", "after", "around", "status", "limit"] Nothing => api::tree::show;
     GET "/v1/runs/{id}/effects" Read ["node", "after", "limit"] Nothing => api::effect::list;
     GET "/v1/runs/{id}/effects/{effect}" Read [] Nothing => api::effect::show;
     GET "/v1/runs/{id}/effects/{effect}/{stream}" Read ["tail"] Nothing => api::effect::stream;
@@ -256,7 +256,8 @@ async fn enter(methods: &[Route], params: &RawPathParams, request: Request<Body>
         }
         Form => {
             request::check_media_type(&parts.headers, "application/x-www-form-urlencoded")?;
-            FORM
+            // Of a stranger, it is a login. Others may hold texts.
+            if route.needs == Needs::Nothing { FORM } else { BODY }
         }
         Bytes(limit) => limit,
     };

@@ -155,7 +155,6 @@ impl Runs {
             "errors": member("errors").unwrap_or_else(empty),
             "steps": member("steps").unwrap_or_else(empty),
             "fell_back": member("fell_back"),
-            "not_before": row.placement.not_before_ms.map(etude::clock::rfc3339),
             "limits": {
                 "max_cost_usd": limits.max_cost_usd, "max_tokens": limits.max_tokens, "timeout_ms": limits.timeout_ms,
             },

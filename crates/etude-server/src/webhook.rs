@@ -138,9 +138,21 @@ pub(crate) fn accept(webhooks: &Webhooks, incoming: &Incoming) -> Result<Value, 
     let secrets: Vec<String> = by.secrets.iter().filter_map(|secret| webhooks.context.apps().expand(secret)).collect();
     let delivery = verify::Delivery { headers: &incoming.headers, body: &incoming.bytes, now_ms: incoming.now_ms };
     if !verify::verify(by, &secrets, &delivery) {
-        note_refused(webhooks, incoming)?;
+        note_refused(webhooks, incoming, None)?;
         return Err(Problem::new(Code::Unauthenticated, "the signature of the delivery does not hold"));
     }
+    let taken = take(webhooks, incoming, by);
+    if let Err(problem) = &taken
+        && problem.code().status() < 500
+    {
+        note_refused(webhooks, incoming, Some(problem))?;
+    }
+    taken
+}
+
+/// Begins the run of a delivery whose signature holds.
+fn take(webhooks: &Webhooks, incoming: &Incoming, by: &Verify) -> Result<Value, Problem> {
+    let webhook = incoming.webhook();
     let parsed = serde_json::from_slice::<Value>(&incoming.bytes);
     let own_id = verify::delivery_id(by, &incoming.headers, parsed.as_ref().unwrap_or(&Value::Null));
     let digest = Digest::of(&incoming.bytes);
@@ -199,11 +211,19 @@ fn needs_json(webhook: &Webhook) -> bool {
         || references.is_none_or(|references| references.iter().any(uses_body))
 }
 
-/// Notes a delivery that was refused. Anybody can send one, so in each second only some reach the journal.
-fn note_refused(webhooks: &Webhooks, incoming: &Incoming) -> Result<(), Problem> {
+/// Notes a delivery that was refused: for a problem, or without one because its signature does not hold. Anybody can send one, so in each second only some reach the journal.
+fn note_refused(webhooks: &Webhooks, incoming: &Incoming, problem: Option<&Problem>) -> Result<(), Problem> {
     let Some(number) = webhooks.refused.number(incoming.now_ms) else { return Ok(()) };
     let slot = format!("refused {}", number % MAX_REFUSED);
-    note(webhooks, incoming.entry(slot, "refused", None), Expected::Anything).map(drop)
+    let mut entry = incoming.entry(slot.clone(), "refused", None);
+    if let Some(problem) = problem {
+        let headers = kept_headers(&incoming.headers, incoming.webhook().verify.as_ref());
+        let body = serde_json::from_slice(&incoming.bytes).unwrap_or_default();
+        let by = incoming.webhook().verify.as_ref();
+        let id = by.and_then(|by| verify::delivery_id(by, &incoming.headers, &body)).unwrap_or(slot);
+        entry.body = json!({"headers": headers, "delivery_id": id, "reason": problem.code().word()}).to_string();
+    }
+    note(webhooks, entry, Expected::Anything).map(drop)
 }
 
 /// The response of a delivery that came before.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use etude_core::data::Json;
 use etude_core::outcome::Decision;
-use etude_core::schema::Schema;
+use etude_core::schema::{Schema, Violation};
 use etude_runs::listing;
 use etude_runtime::engine::{Cursor, Query, RunRow, RunState, RunView, Signalled, name_of};
 use etude_runtime::record;
@@ -134,9 +134,21 @@ pub(crate) async fn show(call: Call) -> Respond {
     let document = blocking(move || {
         let (run, _) = id.split_once(':').ok_or_else(no_decision)?;
         let row = server.context().visible(&caller, run).map_err(|_| no_decision())?;
-        open_of(&server, &row)?.into_iter().find(|decision| decision["id"] == *id).ok_or_else(no_decision)
+        let open = open_of(&server, &row)?.into_iter().find(|decision| decision["id"] == *id);
+        open.map_or_else(|| Err(closed(&server, &row, &id)?), Ok)
     });
     Ok(tagged(&call.headers, document.await?.to_string()))
+}
+
+/// The problem of a question that is not open, with its run and the decision about it.
+fn closed(server: &Server, row: &RunRow, id: &str) -> Result<Problem, Problem> {
+    let view = server.engine().view(&row.id).map_err(|e| engine_failed(&e))?;
+    let effect = id.split_once(':').map_or("", |(_, effect)| effect);
+    let problem = no_decision().with("run_id", row.id.as_str());
+    Ok(match decided_before(&view, effect) {
+        Some(earlier) => of_decision(problem, &earlier),
+        None => problem,
+    })
 }
 
 /// The open questions of a run.
@@ -257,6 +269,11 @@ fn decided_before(view: &RunView, effect: &str) -> Option<Decision> {
 
 fn already(earlier: &Decision) -> Problem {
     let problem = Problem::new(Code::AlreadyDecided, format!("`{}` has decided at {}", earlier.by, earlier.at));
+    of_decision(problem, earlier)
+}
+
+/// With who has decided what, and when.
+fn of_decision(problem: Problem, earlier: &Decision) -> Problem {
     problem.with("by", earlier.by.as_str()).with("decided_at", earlier.at.as_str()).with("approved", earlier.approved)
 }
 
@@ -267,9 +284,12 @@ fn check_answer(schema: &Value, decision: &Decision) -> Result<(), Problem> {
         return Ok(());
     }
     let schema = Schema::lazy("answer", schema.clone(), Default::default());
-    let faults = schema.faults(&value);
-    match faults.is_empty() {
-        true => Ok(()),
-        false => Err(Problem::invalid("/answer", format!("the answer does not fit: {}", faults.join("; ")))),
+    let faults = schema.violations(&value);
+    if faults.is_empty() {
+        return Ok(());
     }
+    let all: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    let problem = Problem::new(Code::InputInvalid, format!("the answer does not fit: {}", all.join("; ")));
+    let entry = |fault: &Violation| json!({"pointer": format!("/answer{}", fault.pointer), "detail": fault.message});
+    Err(faults.iter().fold(problem, |problem, fault| problem.error(entry(fault))))
 }

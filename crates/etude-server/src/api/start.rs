@@ -204,6 +204,13 @@ pub(crate) async fn again(call: Call) -> Respond {
     let traceparent = traceparent(&call.headers);
     let prepared = blocking(move || {
         let row = server.context().visible(&caller, &id)?;
+        if matches!(Target::parse(&row.target), Target::Skill(_)) {
+            let problem = Problem::new(
+                Code::InputInvalid,
+                "the run followed `SKILL.md`; the server runs pipelines and machines again",
+            );
+            return Err(problem.hint("`etude run` with its request starts another one"));
+        }
         let app = server.context().app_of(&row).cloned().ok_or_else(|| Problem::not_found("the app is not served"))?;
         let view = server.engine().view(&id).map_err(|e| engine_failed(&e))?;
         let header = Header::parse(&view.run.header, &*server.engine().blobs())

@@ -10,10 +10,31 @@ use crate::query::invalid;
 use crate::request::{Call, Respond};
 use crate::response::tagged;
 
+/// The words that a node's status has.
+const STATUS: [&str; 8] =
+    ["not_started", "running", "waiting", "succeeded", "failed", "cancelled", "rejected", "skipped"];
+
+/// Which nodes of a list are wanted.
+#[derive(Debug, Default)]
+struct Wanted {
+    after: Option<String>,
+    around: Option<String>,
+    status: Option<String>,
+    limit: usize,
+}
+
 /// `GET /v1/runs/{id}/tree`.
 pub(crate) async fn show(call: Call) -> Respond {
     let limit = usize::try_from(call.query.number("limit", 1, 200, 100)?).unwrap_or(100);
-    let (parent, after) = (call.query.get("parent").map(str::to_owned), call.query.get("after").map(str::to_owned));
+    let given = |name: &str| call.query.get(name).map(str::to_owned);
+    let wanted = Wanted { after: given("after"), around: given("around"), status: given("status"), limit };
+    if wanted.after.is_some() && wanted.around.is_some() {
+        return Err(invalid("around", "a page has either `after` or `around`"));
+    }
+    if wanted.status.as_deref().is_some_and(|word| !STATUS.contains(&word)) {
+        return Err(invalid("status", format!("`status` is one of: {}", STATUS.join(", "))));
+    }
+    let parent = given("parent");
     let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
     let readings = call.readings.clone();
     let document = blocking(move || {
@@ -24,18 +45,64 @@ pub(crate) async fn show(call: Call) -> Respond {
             None => story.outline(),
             Some(parent) => story.below(parent)?,
         };
-        page(nodes, after.as_deref(), limit)
+        page(nodes, &wanted)
     });
     Ok(tagged(&call.headers, document.await?.to_string()))
 }
 
-fn page(nodes: Vec<Value>, after: Option<&str>, limit: usize) -> Result<Value, Problem> {
-    let unknown = || invalid("after", "`after` is the `next` of a page");
-    let from = match after {
-        None => 0,
-        Some(after) => nodes.iter().position(|node| node["id"] == *after).ok_or_else(unknown)? + 1,
+/// One page. Those with `around` are the same for all nodes on them, and follow each other as those with `after` do.
+fn page(mut nodes: Vec<Value>, wanted: &Wanted) -> Result<Value, Problem> {
+    if let Some(status) = &wanted.status {
+        nodes.retain(|node| node["status"] == *status);
+    }
+    let place = |id: &str| nodes.iter().position(|node| node["id"] == *id);
+    let from = match (&wanted.after, &wanted.around) {
+        (None, None) => 0,
+        (Some(after), _) => place(after).ok_or_else(|| invalid("after", "`after` is the `next` of a page"))? + 1,
+        (None, Some(id)) => {
+            let at = place(id).ok_or_else(|| invalid("around", "`around` is the id of a node of the list"))?;
+            at / wanted.limit * wanted.limit
+        }
     };
-    let shown: Vec<&Value> = nodes[from..].iter().take(limit).collect();
+    let shown: Vec<&Value> = nodes[from..].iter().take(wanted.limit).collect();
     let next = if from + shown.len() < nodes.len() { shown.last().map(|node| node["id"].clone()) } else { None };
-    Ok(json!({"nodes": shown, "next": next}))
+    let before = from.checked_sub(1).map(|at| nodes[at]["id"].clone());
+    Ok(json!({"nodes": shown, "before": before, "next": next}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A page around a node is one of those that follow each other.
+    #[test]
+    fn a_page_around_a_node_is_one_of_the_pages() {
+        let nodes = || {
+            (0..7)
+                .map(|n| json!({"id": n.to_string(), "status": if n == 5 { "failed" } else { "succeeded" }}))
+                .collect()
+        };
+        let ids = |wanted: Wanted| {
+            let page = page(nodes(), &wanted).expect("a page");
+            let ids: Vec<String> = page["nodes"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(|node| node["id"].as_str().unwrap_or_default().to_owned())
+                .collect();
+            (ids.concat(), page["before"].clone(), page["next"].clone())
+        };
+        let of = |after: Option<&str>, around: Option<&str>, limit| Wanted {
+            after: after.map(str::to_owned),
+            around: around.map(str::to_owned),
+            limit,
+            status: None,
+        };
+        assert_eq!(ids(of(None, None, 3)), ("012".to_owned(), Value::Null, json!("2")));
+        assert_eq!(ids(of(Some("2"), None, 3)), ids(of(None, Some("4"), 3)));
+        assert_eq!(ids(of(None, Some("4"), 3)), ("345".to_owned(), json!("2"), json!("5")));
+        assert_eq!(ids(of(None, Some("4"), 1)).0, "4");
+        assert_eq!(ids(Wanted { status: Some("failed".to_owned()), limit: 3, ..Wanted::default() }).0, "5");
+        assert!(page(nodes(), &of(None, Some("9"), 3)).is_err());
+    }
 }

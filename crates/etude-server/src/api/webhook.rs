@@ -104,6 +104,6 @@ fn delivery(entry: &Entry) -> Value {
     let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
     json!({
         "delivery_id": body["delivery_id"], "at": rfc3339(entry.at_ms), "headers": body["headers"],
-        "verdict": entry.state, "run_id": entry.run_id,
+        "verdict": entry.state, "reason": body["reason"], "run_id": entry.run_id,
     })
 }

@@ -97,6 +97,7 @@ pub(super) fn text(context: &Context, row: &RunRow, summary: Option<&Summary>) -
         started_at: row.started_at_ms.map(rfc3339),
         changed_at: rfc3339(row.changed_at_ms),
         ended_at: row.state.has_ended().then(|| rfc3339(row.changed_at_ms)),
+        not_before: placement.not_before_ms.map(rfc3339),
         duration_ms: summary.map(|summary| summary.duration_ms).or(lasted),
         usage: summary.map(|summary| &*summary.usage),
         waiting_count: summary.map_or(0, |summary| summary.waiting_count),

@@ -33,6 +33,7 @@ pub(super) struct Row<'r> {
     pub(super) started_at: Option<String>,
     pub(super) changed_at: String,
     pub(super) ended_at: Option<String>,
+    pub(super) not_before: Option<String>,
     pub(super) duration_ms: Option<u64>,
     pub(super) usage: Option<&'r RawValue>,
     pub(super) waiting_count: usize,

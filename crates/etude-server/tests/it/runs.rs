@@ -778,6 +778,12 @@ fn the_tree_pages_a_fan_out() {
     assert_eq!((first["nodes"].as_array().map(Vec::len), &first["next"]), (Some(5), &json!("business/each[4]")));
     let rest = tree("?parent=business/each&limit=5&after=business/each[4]");
     assert_eq!((rest["nodes"].as_array().map(Vec::len), &rest["next"]), (Some(2), &Value::Null));
+    assert_eq!(tree("?parent=business/each&limit=5&around=business/each[6]"), rest);
+    assert_eq!((&first["before"], &rest["before"]), (&Value::Null, &json!("business/each[4]")));
+    assert_eq!(tree("?parent=business/each&status=failed")["nodes"], json!([]));
+    for wrong in ["around=x", "status=x", "around=business&after=business"] {
+        assert_eq!(server.send("GET", &format!("/v1/runs/{id}/tree?{wrong}"), None).status, 422, "{wrong}");
+    }
     assert_eq!(server.send("GET", &format!("/v1/runs/{id}/tree?parent=x"), None).status, 422);
 }
 
@@ -991,7 +997,12 @@ fn an_answer_fits_its_schema_and_comes_from_an_approver() {
     };
     assert_eq!(answer("mallory", "m").problem(), (403, "not_an_approver".to_owned()));
     let reply = answer("lin", "xl");
-    assert_eq!((reply.status, &reply.json()["errors"][0]["pointer"]), (422, &json!("/answer")), "{}", reply.text());
+    assert_eq!(
+        (reply.status, &reply.json()["errors"][0]["pointer"]),
+        (422, &json!("/answer/size")),
+        "{}",
+        reply.text()
+    );
     assert_eq!(server.send("GET", "/v1/decisions", None).json()["decisions"].as_array().map(Vec::len), Some(1));
 }
 
