@@ -21,6 +21,7 @@ mod shell;
 mod source;
 pub(crate) mod target;
 mod text;
+mod timeline;
 mod tree;
 pub(crate) mod webhooks;
 

@@ -9,13 +9,18 @@ const MAX_LINES: usize = 1_000;
 /// What stands where a value is cut. The text of a whole value never ends so.
 const CUT: &str = "\n…";
 
-/// True if [`pretty`] did not leave anything out.
+/// True if [`indented`] did not leave anything out.
 pub(super) fn is_whole(shown: &str) -> bool {
     !shown.ends_with(CUT)
 }
 
-/// The text of a JSON value with indents, its numbers as they are written. At most `max` bytes and [`MAX_LINES`], and what ends them.
+/// The text of a JSON value with indents and nothing hidden in it.
 pub(super) fn pretty(text: &str, max: usize) -> String {
+    super::text::visible(&indented(text, max)).into_owned()
+}
+
+/// The text of a JSON value with indents, its numbers as they are written. At most `max` bytes and [`MAX_LINES`], and what ends them.
+pub(super) fn indented(text: &str, max: usize) -> String {
     let mut out = String::with_capacity(text.len().min(max) + 64);
     let (mut depth, mut lines, mut is_string, mut is_escaped) = (0_usize, 1_usize, false, false);
     let mut chars = text.trim().chars().peekable();
@@ -69,7 +74,7 @@ pub(super) fn pretty(text: &str, max: usize) -> String {
             c => out.push(c),
         }
     }
-    super::text::visible(&out).into_owned()
+    out
 }
 
 #[cfg(test)]

@@ -46,15 +46,19 @@ pub(crate) async fn show(call: Call) -> Respond {
         None => 0,
         Some(text) => text.parse().map_err(|_| invalid("from", "`from` is a number of bytes"))?,
     };
+    let to = call.query.get("to").map(|text| text.parse().map_err(|_| invalid("to", "`to` is a number of bytes")));
     let wanted = call.query.get("q").filter(|text| !text.is_empty());
     let source = format!("/v1{place}");
     let read = match wanted {
         Some(text) => search(&call, &source, from, text).await?,
         None if is_end => {
             let (_, total) = source::range(&call, &source, 0, 1).await?;
-            lines(&call, &source, total.saturating_sub(PAGE), true).await?
+            before(&call, &source, total).await?
         }
-        None => lines(&call, &source, from, false).await?,
+        None => match to.transpose()? {
+            Some(to) => before(&call, &source, to).await?,
+            None => lines(&call, &source, from).await?,
+        },
     };
     let first = read.lines.first().map_or(from, |line| line.at);
     let path = format!("/runs/{}/log/{}/{}", segment(id), segment(effect), segment(stream));
@@ -65,7 +69,7 @@ pub(crate) async fn show(call: Call) -> Respond {
             div.line { h1 { (visible(stream)) } span.second { (bytes(read.total)) } span.grow {}
                 div.actions {
                     a.button href=(link("from=0")) { "Start" }
-                    @if first > 0 && wanted.is_none() { a.button href=(link(&format!("from={}", first.saturating_sub(PAGE)))) rel="prev" { "Earlier" } }
+                    @if first > 0 && wanted.is_none() { a.button href=(link(&format!("to={first}"))) rel="prev" { "Earlier" } }
                     @if read.next < read.total { a.button href=(link(&format!("from={}{}", read.next, wanted.map(|text| format!("&q={}", segment(text))).unwrap_or_default()))) rel="next" { @if wanted.is_some() { "Search on" } @else { "Later" } } }
                     a.button href=(link("end=true")) { "End" }
                     a.button href=(shell.link(&format!("{path}?from={first}{}", if is_wrapped { "&wrap=false" } else { "" }))) { @if is_wrapped { "Do not wrap" } @else { "Wrap" } }
@@ -95,24 +99,35 @@ fn list(read: &Lines, wanted: Option<&str>, link: &dyn Fn(&str) -> String) -> Ma
     }
 }
 
-/// The lines of one page. With `keeps_last`, the last ones, otherwise the first.
-async fn lines(call: &Call, source: &str, from: u64, keeps_last: bool) -> Result<Lines, Problem> {
+/// The lines of one page that begins at `from`.
+async fn lines(call: &Call, source: &str, from: u64) -> Result<Lines, Problem> {
     let (bytes, total) = source::range(call, source, from, from.saturating_add(PAGE)).await?;
     let mut lines = split(&bytes, from, total);
-    if lines.len() > MAX_LINES {
-        match keeps_last {
-            true => drop(lines.drain(..lines.len() - MAX_LINES)),
-            false => lines.truncate(MAX_LINES),
-        }
-    }
-    let next = match (lines.last(), keeps_last) {
-        (Some(_), true) | (None, _) => total,
-        (Some(last), false) => bytes
+    lines.truncate(MAX_LINES);
+    let next = match lines.last() {
+        None => total,
+        Some(last) => bytes
             .get(usize::try_from(last.at - from).unwrap_or(0)..)
             .and_then(|rest| rest.iter().position(|byte| *byte == b'\n'))
             .map_or(from + bytes.len() as u64, |end| last.at + end as u64 + 1),
     };
     Ok(Lines { lines, next, total })
+}
+
+/// The lines of one page that ends at `to`.
+async fn before(call: &Call, source: &str, to: u64) -> Result<Lines, Problem> {
+    let from = to.saturating_sub(PAGE);
+    let (mut bytes, total) = source::range(call, source, from, to.max(1)).await?;
+    bytes.truncate(usize::try_from(to - from).unwrap_or(usize::MAX));
+    Ok(Lines { lines: last(&bytes, from), next: to.min(total), total })
+}
+
+/// The last lines of bytes. One that begins before them belongs to the page before, unless there is nothing else.
+fn last(bytes: &[u8], from: u64) -> Vec<Line> {
+    let mut lines = split(bytes, from, from + bytes.len() as u64);
+    let excess = lines.len().saturating_sub(MAX_LINES).max(usize::from(from > 0 && lines.len() > 1));
+    lines.drain(..excess);
+    lines
 }
 
 /// Lines with a text, from `from` on.
@@ -175,5 +190,19 @@ mod tests {
         assert_eq!(places(b"a\nbc", 99), [line(10, "a")], "the rest of the line is on the next page");
         assert_eq!(places(b"abc", 99), [line(10, "abc")], "a line without an end is cut");
         assert!(places(b"", 0).is_empty());
+    }
+
+    /// A page before another one ends where that begins, and begins with a whole line.
+    #[test]
+    fn pages_backwards_leave_nothing_out() {
+        let text: String = (0..MAX_LINES + 10).map(|n| format!("{n}\n")).collect();
+        let of = |from: usize, to: usize| last(&text.as_bytes()[from..to], from as u64);
+        let page = of(0, text.len());
+        assert_eq!((page.len(), page[0].text.as_str()), (MAX_LINES, "10"));
+        let page = of(0, usize::try_from(page[0].at).expect("a place"));
+        assert_eq!(page.iter().map(|line| line.text.as_str()).collect::<Vec<_>>().join(" "), "0 1 2 3 4 5 6 7 8 9");
+        let page = of(21, 30);
+        assert_eq!(page[0].text, "11", "the rest of a line is no line");
+        assert_eq!(last(b"abc", 7)[0].text, "abc");
     }
 }

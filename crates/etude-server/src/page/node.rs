@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use super::run::Shown;
 use super::shell::Shell;
-use super::text::{bytes, duration_of, marked, money, number, visible};
-use super::tree::{Tree, id_of};
+use super::text::{bytes, copied, duration_of, marked, money, number, visible};
+use super::tree::{Tree, attempts, id_of};
 use super::{glyph, json, segment, source};
 use crate::problem::Problem;
 use crate::request::Call;
@@ -22,17 +22,17 @@ const PREVIEW: u64 = 8 * 1024;
 
 /// The pane of details.
 pub(super) async fn details(call: &Call, shell: &Shell, shown: &Shown, tree: &Tree) -> Result<Markup, Problem> {
-    let Some(node) = tree.node() else {
-        let missing =
-            call.query.get("at").map(|at| html! { p.dim { "The run has no node " code { (visible(at)) } " here." } });
-        return Ok(
-            html! { @if let Some(missing) = missing { (missing) } @else { p.dim { "Select a node to see its details." } } },
-        );
-    };
     let run = segment(shown.id());
-    let path = match &tree.effect {
-        Some(effect) => format!("/v1/runs/{run}/effects/{}", segment(effect)),
-        None => format!("/v1/runs/{run}/effects?node={}&limit={EFFECTS}", segment(&id_of(node))),
+    let path = match (&tree.effect, tree.node()) {
+        (Some(effect), _) => format!("/v1/runs/{run}/effects/{}", segment(effect)),
+        (None, Some(node)) => format!("/v1/runs/{run}/effects?node={}&limit={EFFECTS}", segment(&id_of(node))),
+        (None, None) => {
+            let missing = call.query.get("at");
+            return Ok(html! { p.dim { @match missing {
+                Some(at) => { "The run has no node " code { (visible(at)) } " here." },
+                None => { "Select a node to see its details." },
+            } } });
+        }
     };
     let document = source::get(call, &path).await?;
     let effects = match &tree.effect {
@@ -50,6 +50,8 @@ pub(super) async fn details(call: &Call, shell: &Shell, shown: &Shown, tree: &Tr
         };
         shown_effects.push(effect_markup(shell, shown, effect, streams));
     }
+    // An effect may belong to no node.
+    let Some(node) = tree.node() else { return Ok(html! { div { @for effect in &shown_effects { (effect) } } }) };
     let step = step_of(shown, node);
     let corrected = correction(call, shown, node).await?;
     Ok(html! {
@@ -94,7 +96,7 @@ fn heading(shell: &Shell, node: &Value) -> Markup {
                 @if usage["cost_usd"].is_number() { span { "Cost " b { (money(&usage["cost_usd"])) } } }
                 @if node["duration_ms"].is_u64() { span { "Duration " b { (duration_of(&node["duration_ms"])) } } }
                 @if node["started_at"].is_string() { span { "Started " b { (shell.zone.moment(&node["started_at"])) } } }
-                @if let Some(attempts) = node["attempt"].as_u64().filter(|attempt| *attempt > 1 && node["kind"] != "attempt") { span { "Attempts " b { (attempts) } } }
+                @if let Some(attempts) = attempts(node) { span { "Attempts " b { (attempts) } } }
             }
         }
     }
@@ -175,7 +177,7 @@ fn effect_markup(shell: &Shell, shown: &Shown, effect: &Value, streams: Markup) 
                 (glyph::drawn(if is_failed { "failed" } else { "succeeded" }))
                 h2 { a.plain href=(at) { (visible(effect["place"].as_str().unwrap_or(id))) } }
             }
-            p.small class=(if is_failed { "bad" } else { "second" }) { (marked(effect["summary"].as_str().unwrap_or_default())) }
+            p.small.bad[is_failed].second[!is_failed] { (marked(effect["summary"].as_str().unwrap_or_default())) }
             (streams)
         }
     }
@@ -196,10 +198,9 @@ async fn streams(call: &Call, shell: &Shell, shown: &Shown, effect: &Value) -> R
         };
         let text = String::from_utf8_lossy(&head);
         let is_whole = total <= PREVIEW;
-        let text = if is_whole && etude_core::tree::is_json(&text) {
-            json::pretty(&text, json::MAX_SHOWN)
-        } else {
-            visible(&text).into_owned()
+        let text = match is_whole && etude_core::tree::is_json(&text) {
+            true => json::indented(&text, json::MAX_SHOWN),
+            false => text.into_owned(),
         };
         let log = shell.link(&format!("/runs/{}/log/{}/{word}", segment(shown.id()), segment(id)));
         let is_open = matches!(*word, "stdout" | "answer" | "result" | "stderr");
@@ -207,12 +208,12 @@ async fn streams(call: &Call, shell: &Shell, shown: &Shown, effect: &Value) -> R
             details.fold open[is_open] data-key={ (id) " " (word) } {
                 summary { (title(word)) span.dim.small { (bytes(total)) } }
                 div {
-                    @if text.is_empty() { p.dim { "Empty." } } @else { pre.code data-copied tabindex="0" { (text) } }
+                    @if text.is_empty() { p.dim { "Empty." } } @else { pre.code data-copied tabindex="0" { (copied(&text)) } }
                     div.actions.small {
                         @if !is_whole { span.dim { "The first " (bytes(PREVIEW)) "." } }
                         a href=(log) { "Whole text" }
                         a href=(shell.link(&format!("/v1{place}"))) download=(format!("{word}.txt")) { "Download" }
-                        button.link type="button" data-copy hidden { "Copy" }
+                        @if is_whole { button.link type="button" data-copy hidden { "Copy" } }
                     }
                 }
             }

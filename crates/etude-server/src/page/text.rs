@@ -14,21 +14,61 @@ pub(super) const ABSENT: &str = "–";
 
 /// Text of models, steps and definitions, with control and bidi characters made visible.
 pub(super) fn visible(text: &str) -> Cow<'_, str> {
-    let is_hidden = |c: char| {
-        (c.is_control() && !matches!(c, '\n' | '\t'))
-            || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
-    };
     if !text.contains(is_hidden) {
         return Cow::Borrowed(text);
     }
-    let shown = |c: char| match u32::from(c) {
-        code @ 0..0x20 if is_hidden(c) => char::from_u32(0x2400 + code).unwrap_or('\u{fffd}').to_string(),
-        0x7f => "\u{2421}".to_owned(),
-        code if is_hidden(c) => format!("⟨U+{code:04X}⟩"),
-        _ => c.to_string(),
-    };
+    let pieces = pieces(text);
+    Cow::Owned(pieces.into_iter().map(|(c, stand_in)| stand_in.unwrap_or_else(|| c.to_string())).collect())
+}
+
+/// The same as part of a page, from which a script can copy the text as it was.
+pub(super) fn copied(text: &str) -> Markup {
+    if !text.contains(is_hidden) {
+        return html! { (text) };
+    }
+    let mut parts: Vec<(String, Option<(char, String)>)> = vec![(String::new(), None)];
+    for (c, stand_in) in pieces(text) {
+        match (stand_in, parts.last_mut()) {
+            (None, Some((plain, None))) => plain.push(c),
+            (None, _) => parts.push((c.to_string(), None)),
+            (Some(stand_in), _) => parts.push((String::new(), Some((c, stand_in)))),
+        }
+    }
+    html! {
+        @for (plain, hidden) in &parts {
+            (plain) @if let Some((c, stand_in)) = hidden { span data-code=(u32::from(*c)) { (stand_in) } }
+        }
+    }
+}
+
+/// Characters that are not seen, or that change how other text reads.
+fn is_hidden(c: char) -> bool {
+    (c.is_control() && !matches!(c, '\n' | '\t'))
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+        || matches!(c, '\u{e0000}'..='\u{e007f}')
+}
+
+/// The characters of a text, and what stands for those that are hidden.
+fn pieces(text: &str) -> Vec<(char, Option<String>)> {
     // The end of a line in another system's form is no news.
-    Cow::Owned(text.replace("\r\n", "\n").chars().map(shown).collect())
+    let text = text.replace("\r\n", "\n");
+    let joins = |c: Option<char>| c.is_some_and(|c| !c.is_ascii() && !c.is_whitespace() && !is_hidden(c));
+    let mut before = None;
+    let mut chars = text.chars().peekable();
+    let mut pieces = Vec::new();
+    while let Some(c) = chars.next() {
+        // Persian, scripts of India and emoji cannot be read without joiners.
+        let is_joiner = matches!(c, '\u{200c}' | '\u{200d}') && joins(before) && joins(chars.peek().copied());
+        let stand_in = match u32::from(c) {
+            _ if !is_hidden(c) || is_joiner => None,
+            code @ 0..0x20 => Some(char::from_u32(0x2400 + code).unwrap_or('\u{fffd}').to_string()),
+            0x7f => Some("\u{2421}".to_owned()),
+            code => Some(format!("⟨U+{code:04X}⟩")),
+        };
+        pieces.push((c, stand_in));
+        before = Some(c);
+    }
+    pieces
 }
 
 /// A message: what stands between backticks is code.
@@ -129,7 +169,11 @@ impl Default for Zone {
 impl Zone {
     /// The zone that the script of the pages has noted; UTC without a script.
     pub(super) fn of_cookie(name: Option<&str>) -> Self {
-        let name = name.map(|name| name.replace("%2F", "/"));
+        // The script has encoded it as a part of a query.
+        let name = name.and_then(|name| {
+            let encoded = name.replace('+', "%2B");
+            url::form_urlencoded::parse(encoded.as_bytes()).next().map(|(name, _)| name.into_owned())
+        });
         name.and_then(|name| TimeZone::get(&name).ok()).map(Self).unwrap_or_default()
     }
 
@@ -208,6 +252,17 @@ mod tests {
     fn hidden_characters_are_visible() {
         assert_eq!(visible("a\u{202e}b\u{1b}[0m\u{feff}"), "a⟨U+202E⟩b␛[0m⟨U+FEFF⟩");
         assert!(matches!(visible("naïve 日本\n\tx"), Cow::Borrowed(_)));
+        assert_eq!(visible("a\u{ad}\u{180e}\u{2028}\u{e0041}"), "a⟨U+00AD⟩⟨U+180E⟩⟨U+2028⟩⟨U+E0041⟩");
+        // What Persian and emoji need stays; between Latin letters it hides something.
+        for plain in ["👨\u{200d}👩\u{200d}👧", "می\u{200c}خواهم"] {
+            assert_eq!(visible(plain), plain);
+        }
+        assert_eq!(visible("pass\u{200d}word"), "pass⟨U+200D⟩word");
+        let markup = copied("a\u{202e}<b>\u{e0041}").into_string();
+        assert_eq!(
+            markup,
+            "a<span data-code=\"8238\">⟨U+202E⟩</span>&lt;b&gt;<span data-code=\"917569\">⟨U+E0041⟩</span>"
+        );
     }
 
     #[test]
@@ -220,6 +275,8 @@ mod tests {
             Zone::of_cookie(Some("Nowhere/At_All")).day(&"2026-11-22T23:30:00.000Z".into(), now),
             "Yesterday, 22 November"
         );
+        let fixed = Zone::of_cookie(Some("Etc%2FGMT%2B5"));
+        assert!(fixed.clock(&"2026-11-22T23:30:00.000Z".into()).into_string().contains(">18:30<"));
         assert!(zone.clock(&"2026-11-22T23:30:00.000Z".into()).into_string().contains(">00:30<"));
     }
 }

@@ -1,4 +1,4 @@
-//! The tree of a run with its timeline.
+//! The tree of a run, read and shown by pages.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,10 @@ use serde_json::Value;
 
 use super::run::Shown;
 use super::shell::Shell;
-use super::text::{counted, duration, duration_of, instant_ms, visible};
+use super::text::{counted, duration_of, visible};
+use super::timeline::Scale;
 use super::{glyph, segment, source};
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use crate::request::Call;
 
 /// Nodes of one page of the tree.
@@ -28,71 +29,170 @@ pub(super) struct Tree {
     pub(super) selected: Option<usize>,
     /// The effect that the link names, if it names one.
     pub(super) effect: Option<String>,
+    /// The node before this page, and the last one of it if there are more.
+    beside: (Option<String>, Option<String>),
+    /// A fan-out of which some elements are shown: the element before them, and the last one if there are more.
+    part: Option<(String, Option<String>, Option<String>)>,
+}
+
+/// A page of nodes as the API has it.
+struct Page {
+    nodes: Vec<Value>,
+    before: Option<String>,
     next: Option<String>,
-    /// The next elements of the open fan-out.
-    more: Option<(String, String)>,
+}
+
+/// The nodes of a run, read by pages.
+struct Nodes<'c> {
+    call: &'c Call,
+    path: String,
+}
+
+impl Nodes<'_> {
+    async fn read(&self, query: &str) -> Result<Page, Problem> {
+        let mut page = source::get(self.call, &format!("{}?{query}", self.path)).await?;
+        let text = |name: &str| page[name].as_str().map(str::to_owned);
+        let (before, next) = (text("before"), text("next"));
+        let Value::Array(nodes) = page["nodes"].take() else { return Ok(Page { nodes: Vec::new(), before, next }) };
+        Ok(Page { nodes, before, next })
+    }
+
+    /// The page with a node; `None` if the run does not have it.
+    async fn around(&self, id: &str, query: &str) -> Result<Option<Page>, Problem> {
+        match self.read(&format!("around={}{query}", segment(id))).await {
+            Ok(page) => Ok(Some(page)),
+            Err(problem) if problem.code() == Code::InputInvalid => Ok(None),
+            Err(problem) => Err(problem),
+        }
+    }
+
+    /// The first node with a status, which is no phase.
+    async fn first(&self, status: &str, query: &str) -> Result<Option<Value>, Problem> {
+        let page = self.read(&format!("status={status}&limit=20{query}")).await?;
+        Ok(page.nodes.into_iter().find(|node| node["kind"] != "phase"))
+    }
 }
 
 impl Tree {
     pub(super) async fn read(call: &Call, shown: &Shown) -> Result<Self, Problem> {
-        let path = format!("/v1/runs/{}/tree", segment(shown.id()));
-        let after = call.query.get("after").map(|after| format!("&after={}", segment(after))).unwrap_or_default();
-        let page = source::get(call, &format!("{path}?limit={PAGE}{after}")).await?;
-        let mut tree = Self {
-            nodes: page["nodes"].as_array().cloned().unwrap_or_default(),
-            selected: None,
-            effect: None,
-            next: page["next"].as_str().map(str::to_owned),
-            more: None,
-        };
-        let mut wanted = call.query.get("at").map(str::to_owned);
-        if let Some(at) = wanted.clone().filter(|at| tree.index(at).is_none()) {
-            wanted = tree.resolve(call, shown, at).await?;
-        }
-        let fan_outs: Vec<String> =
-            tree.nodes.iter().filter(|node| is_open(node, wanted.as_deref())).map(id_of).collect();
-        for parent in fan_outs {
-            let from = call.query.get("items").filter(|_| wanted.as_deref().is_some_and(|at| at.starts_with(&parent)));
-            let from = from.map(|after| format!("&after={}", segment(after))).unwrap_or_default();
-            let items = source::get(call, &format!("{path}?parent={}&limit={ITEMS}{from}", segment(&parent))).await?;
-            let Some(at) = tree.index(&parent) else { continue };
-            let found = items["nodes"].as_array().cloned().unwrap_or_default();
-            let new: Vec<Value> = found.into_iter().filter(|node| tree.index(&id_of(node)).is_none()).collect();
-            tree.nodes.splice(at + 1..at + 1, new);
-            if let Some(next) = items["next"].as_str() {
-                tree.more = Some((parent, next.to_owned()));
+        let nodes = Nodes { call, path: format!("/v1/runs/{}/tree", segment(shown.id())) };
+        let (mut wanted, mut effect) = (call.query.get("at").map(str::to_owned), None);
+        let mut page = None;
+        if let Some(at) = wanted.clone() {
+            page = nodes.around(&at, &format!("&limit={PAGE}")).await?;
+            if page.is_none() {
+                (wanted, effect) = resolve(call, shown, at).await?;
+                page = match &wanted {
+                    Some(at) => nodes.around(outer(at), &format!("&limit={PAGE}")).await?,
+                    None => None,
+                };
             }
         }
-        // Of the elements, the one that is selected is open.
-        let item = tree.nodes.iter().position(|node| {
-            let is_wanted = wanted.as_deref().is_some_and(|at| is_at_or_below(at, &id_of(node)));
-            node["kind"] == "item" && node["children"].as_u64().unwrap_or(0) > 0 && is_wanted
-        });
-        if let Some(at) = item {
-            let item = id_of(&tree.nodes[at]);
-            let attempts = source::get(call, &format!("{path}?parent={}&limit={ITEMS}", segment(&item))).await?;
-            let found = attempts["nodes"].as_array().cloned().unwrap_or_default();
-            tree.nodes.splice(at + 1..at + 1, found);
+        let page = match page {
+            Some(page) => page,
+            None => {
+                let after = call.query.get("after").map(|after| format!("&after={}", segment(after)));
+                nodes.read(&format!("limit={PAGE}{}", after.unwrap_or_default())).await?
+            }
+        };
+        let mut tree = Self { nodes: page.nodes, selected: None, effect, beside: (page.before, page.next), part: None };
+        let is_given = wanted.is_some() || tree.effect.is_some() || call.query.get("after").is_some();
+        if !is_given {
+            wanted = tree.look_for_opening(&nodes, shown).await?;
         }
+        tree.open(call, &nodes, wanted.as_deref()).await?;
+        tree.above(&nodes).await?;
         tree.selected = match wanted {
-            Some(at) => tree.index(&at),
+            Some(at) if is_given => tree.index(&at),
+            Some(at) => tree.index(&at).map(|at| tree.last_attempt(at)),
             None => tree.opening(),
         };
         Ok(tree)
     }
 
-    /// The node of an effect, or the fan-out of an element.
-    async fn resolve(&mut self, call: &Call, shown: &Shown, at: String) -> Result<Option<String>, Problem> {
-        let path = format!("/v1/runs/{}/effects/{}", segment(shown.id()), segment(&at));
-        match source::get(call, &path).await {
-            Ok(effect) => {
-                let node = effect["node"].as_str().map(str::to_owned);
-                self.effect = Some(at);
-                Ok(node)
-            }
-            Err(problem) if problem.code() == crate::problem::Code::NotFound => Ok(Some(at)),
-            Err(problem) => Err(problem),
+    /// The node that a run opens at if it is on another page, or one of the elements of a fan-out that failed. Its page is read.
+    async fn look_for_opening(&mut self, nodes: &Nodes<'_>, shown: &Shown) -> Result<Option<String>, Problem> {
+        let word = match shown.status() {
+            "failed" => "failed",
+            "waiting" => "waiting",
+            "running" => "running",
+            _ => return Ok(None),
+        };
+        let first = |word: &str| self.nodes.iter().find(|node| node["kind"] != "phase" && node["status"] == *word);
+        if word != "failed" && ["failed", "waiting", "running"].iter().any(|word| first(word).is_some()) {
+            return Ok(None);
         }
+        let found = first(word).cloned();
+        let found = match (found, &self.beside.1) {
+            (Some(found), _) => found,
+            (None, None) => return Ok(None),
+            (None, Some(_)) => {
+                let Some(found) = nodes.first(word, "").await? else { return Ok(None) };
+                if let Some(page) = nodes.around(&id_of(&found), &format!("&limit={PAGE}")).await? {
+                    (self.nodes, self.beside) = (page.nodes, (page.before, page.next));
+                }
+                found
+            }
+        };
+        let id = id_of(&found);
+        if found["counts"][word].as_u64().unwrap_or(0) == 0 {
+            return Ok(Some(id));
+        }
+        let element = nodes.first(word, &format!("&parent={}", segment(&id))).await?;
+        Ok(Some(element.map_or(id, |element| id_of(&element))))
+    }
+
+    /// Reads the elements of fan-outs that are open, and the attempts of the element that is wanted.
+    async fn open(&mut self, call: &Call, nodes: &Nodes<'_>, wanted: Option<&str>) -> Result<(), Problem> {
+        let fan_outs: Vec<String> = self.nodes.iter().filter(|node| is_open(node, wanted)).map(id_of).collect();
+        for parent in fan_outs {
+            let query = format!("&parent={}&limit={ITEMS}", segment(&parent));
+            let wanted = wanted.filter(|at| is_at_or_below(at, &parent));
+            let page = match wanted.and_then(|at| element(at, &parent)) {
+                Some(element) => nodes.around(element, &query).await?,
+                None => None,
+            };
+            let page = match page {
+                Some(page) => page,
+                None => {
+                    let from = call.query.get("items").filter(|_| wanted.is_some());
+                    nodes
+                        .read(&format!(
+                            "{}{query}",
+                            from.map(|after| format!("after={}", segment(after))).unwrap_or_default()
+                        ))
+                        .await?
+                }
+            };
+            let Some(at) = self.index(&parent) else { continue };
+            let new: Vec<Value> = page.nodes.into_iter().filter(|node| self.index(&id_of(node)).is_none()).collect();
+            self.nodes.splice(at + 1..at + 1, new);
+            if page.before.is_some() || page.next.is_some() {
+                self.part = Some((parent, page.before, page.next));
+            }
+        }
+        // Of the elements, the one that is selected is open.
+        let item = self.nodes.iter().position(|node| {
+            let is_wanted = wanted.is_some_and(|at| is_at_or_below(at, &id_of(node)));
+            node["kind"] == "item" && node["children"].as_u64().unwrap_or(0) > 0 && is_wanted
+        });
+        if let Some(at) = item {
+            let item = id_of(&self.nodes[at]);
+            let attempts = nodes.read(&format!("parent={}&limit={ITEMS}", segment(&item))).await?;
+            self.nodes.splice(at + 1..at + 1, attempts.nodes);
+        }
+        Ok(())
+    }
+
+    /// Puts what the first node is below above it: a later page may begin in the middle of a phase or a step.
+    async fn above(&mut self, nodes: &Nodes<'_>) -> Result<(), Problem> {
+        while let Some(parent) = self.nodes.first().and_then(|first| first["parent"].as_str()).map(str::to_owned) {
+            let Some(page) = nodes.around(&parent, "&limit=1").await?.filter(|page| !page.nodes.is_empty()) else {
+                return Ok(());
+            };
+            self.nodes.splice(0..0, page.nodes);
+        }
+        Ok(())
     }
 
     fn index(&self, id: &str) -> Option<usize> {
@@ -106,17 +206,20 @@ impl Tree {
             let inner = self.nodes.iter().position(|node| node["kind"] != "phase" && is(node, words));
             inner.or_else(|| self.nodes.iter().position(|node| is(node, words)))
         };
-        // The last attempt of a step has the reason for which it failed.
-        let last_attempt = |at: usize| {
-            let id = id_of(&self.nodes[at]);
-            self.nodes.iter().rposition(|node| node["parent"] == *id && node["kind"] == "attempt").unwrap_or(at)
-        };
         let step = || self.nodes.iter().position(|node| node["kind"] != "phase");
         first(&["failed"])
-            .map(last_attempt)
+            .map(|at| self.last_attempt(at))
             .or_else(|| first(&["waiting"]))
             .or_else(|| first(&["running"]))
             .or_else(step)
+    }
+
+    /// The last attempt of a step or an element that failed, which has the reason.
+    fn last_attempt(&self, at: usize) -> usize {
+        let id = id_of(&self.nodes[at]);
+        let is_attempt = |node: &Value| node["parent"] == *id && node["kind"] == "attempt";
+        let last = self.nodes.iter().rposition(is_attempt).filter(|_| self.nodes[at]["status"] == "failed");
+        last.unwrap_or(at)
     }
 
     /// The selected node.
@@ -148,7 +251,7 @@ impl Tree {
                     @let is_selected = self.selected == Some(nth);
                     @let has_children = node["children"].as_u64().unwrap_or(0) > 0;
                     @let is_open = self.nodes.get(nth + 1).is_some_and(|next| next["parent"] == *id);
-                    a.tree-row role="treeitem" href=(link(&id)) data-key=(id) data-status=(node["status"].as_str().unwrap_or_default())
+                    a.tree-row role="treeitem" href={ (link(&id)) "#details" } data-key=(id) data-status=(node["status"].as_str().unwrap_or_default())
                         aria-level=(depths[nth] + 1) aria-selected=(if is_selected { "true" } else { "false" })
                         aria-expanded=[has_children.then_some(if is_open { "true" } else { "false" })]
                         tabindex=[(!is_selected && self.selected.is_some()).then_some("-1")] {
@@ -161,11 +264,17 @@ impl Tree {
                     }
                 }
             }
-            @if let Some((parent, next)) = &self.more {
-                p.legend { a href={ (link(parent)) "&items=" (segment(next)) } { "Next elements of " code { (parent) } } }
+            @if let Some((parent, before, next)) = &self.part {
+                p.legend {
+                    @if let Some(before) = before { a href=(link(before)) { "Previous elements of " code { (visible(parent)) } } }
+                    @if let Some(next) = next { a href={ (link(parent)) "&items=" (segment(next)) } { "Next elements of " code { (visible(parent)) } } }
+                }
             }
-            @if let Some(next) = &self.next {
-                p.legend { a href=(shell.link(&format!("/runs/{}?after={}", segment(shown.id()), segment(next)))) { "Next steps" } }
+            @if self.beside != (None, None) {
+                p.legend {
+                    @if let Some(before) = &self.beside.0 { a href=(link(before)) { "Previous steps" } }
+                    @if let Some(next) = &self.beside.1 { a href=(shell.link(&format!("/runs/{}?after={}", segment(shown.id()), segment(next)))) { "Next steps" } }
+                }
             }
             (legend())
         }
@@ -192,6 +301,27 @@ fn is_at_or_below(at: &str, id: &str) -> bool {
     at.strip_prefix(id).is_some_and(|rest| rest.is_empty() || rest.starts_with(['[', '#', '/']))
 }
 
+/// The node outside of fan-outs that the node `at` is or is below.
+fn outer(at: &str) -> &str {
+    at.split_once('[').map_or(at, |(outer, _)| outer)
+}
+
+/// The element of `parent` that the node `at` is or is below.
+fn element<'a>(at: &'a str, parent: &str) -> Option<&'a str> {
+    let rest = at.strip_prefix(parent)?.strip_prefix('[')?;
+    at.get(..parent.len() + rest.find(']')? + 2)
+}
+
+/// The node of a link, and its effect if it names one.
+async fn resolve(call: &Call, shown: &Shown, at: String) -> Result<(Option<String>, Option<String>), Problem> {
+    let path = format!("/v1/runs/{}/effects/{}", segment(shown.id()), segment(&at));
+    match source::get(call, &path).await {
+        Ok(effect) => Ok((effect["node"].as_str().map(str::to_owned), Some(at))),
+        Err(problem) if problem.code() == Code::NotFound => Ok((Some(at), None)),
+        Err(problem) => Err(problem),
+    }
+}
+
 /// A fan-out whose elements are shown: a small one, or the one that is selected.
 fn is_open(node: &Value, wanted: Option<&str>) -> bool {
     let children = node["children"].as_u64().unwrap_or(0);
@@ -216,13 +346,21 @@ fn name(node: &Value) -> Markup {
                     (counted(children, "element", "elements"))
                     @if let Some(failed) = counts.get("failed").and_then(Value::as_u64) { ", " span.bad { (failed) " failed" } }
                 },
-                ("step", None) => { @if let Some(attempt) = node["attempt"].as_u64().filter(|attempt| *attempt > 1) { (attempt) " attempts" } },
+                ("step", None) => { @if let Some(attempts) = attempts(node) { (attempts) " attempts" } },
                 ("item", None) => { @if let Some(label) = node["label"].as_str() { (visible(label)) } },
                 ("attempt" | "turn" | "tool", None) => { @if let Some(by) = node["error"]["rejected_by"].as_str() { "by " (visible(by)) } },
                 (kind, None) => { (kind) @if let Some(model) = node["model"].as_str() { " " (visible(model)) } },
             }
         }
     }
+}
+
+/// How often a node was tried, if more than once. Turns of a model, and the tries of all elements of a fan-out, are none.
+pub(super) fn attempts(node: &Value) -> Option<u64> {
+    let tried = node["attempt"].as_u64()?;
+    let children = node["children"].as_u64().unwrap_or(0);
+    let is_counted = matches!(node["kind"].as_str(), Some("step" | "item")) && !node["counts"].is_object();
+    (is_counted && tried > 1 && children > 1).then_some(children)
 }
 
 fn legend() -> Markup {
@@ -238,113 +376,5 @@ fn legend() -> Markup {
             span.grow {}
             p.keys { span { kbd { "←" } " " kbd { "→" } " close, open" } span { kbd { "e" } " next error" } }
         }
-    }
-}
-
-/// From times to places on the timeline.
-struct Scale {
-    from_ms: i64,
-    span_ms: u64,
-    now_ms: i64,
-}
-
-impl Scale {
-    fn of(shown: &Shown, nodes: &[Value]) -> Self {
-        let started = |value: &Value| instant_ms(&value["started_at"]);
-        let now_ms = etude::clock::now_ms();
-        let from_ms = started(&shown.run).unwrap_or(now_ms);
-        let end =
-            |node: &Value| started(node).map(|start| start.saturating_add(node["duration_ms"].as_i64().unwrap_or(0)));
-        let last = nodes.iter().filter_map(end).max().unwrap_or(from_ms);
-        let of_run = shown.run["duration_ms"].as_u64().unwrap_or(0);
-        let span_ms = u64::try_from(last.saturating_sub(from_ms)).unwrap_or(0).max(of_run).max(1);
-        // A question may wait for days: its bar has the last part of the timeline, whatever the time.
-        let is_waiting = nodes.iter().any(|node| node["status"] == "waiting");
-        let span_ms = if is_waiting { span_ms.saturating_add(span_ms.div_ceil(6)) } else { span_ms };
-        Self { from_ms, span_ms, now_ms }
-    }
-
-    /// The distance of the grid's lines: a round time.
-    fn step(&self) -> u64 {
-        let round = [
-            1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000,
-            1_800_000, 3_600_000,
-        ];
-        let fits = |step: &&u64| self.span_ms / **step <= 4;
-        round.iter().find(fits).copied().unwrap_or_else(|| self.span_ms.div_ceil(4))
-    }
-
-    fn percent(&self, ms: u64) -> String {
-        // The widths of a drawing need no more digits than this.
-        #[expect(clippy::cast_precision_loss)]
-        let share = (ms as f64) * 100.0 / (self.span_ms as f64);
-        format!("{share:.2}%")
-    }
-
-    /// The width of a bar, at least three pixels or so.
-    fn width(&self, ms: u64) -> String {
-        if ms.saturating_mul(120) < self.span_ms { "0.8%".to_owned() } else { self.percent(ms) }
-    }
-
-    fn ticks(&self) -> impl Iterator<Item = u64> {
-        let step = self.step();
-        (0..).map(move |nth| nth * step).take_while(|at| *at * 100 < self.span_ms * 97)
-    }
-
-    fn axis(&self) -> Markup {
-        html! {
-            svg aria-hidden="true" {
-                @for at in self.ticks() { text x=(self.percent(at)) y="20" { (if at == 0 { "0 s".to_owned() } else { tick(at) }) } }
-            }
-        }
-    }
-
-    /// The lines behind all bars.
-    fn grid(&self) -> Markup {
-        html! { svg { @for at in self.ticks() { line.grid x1=(self.percent(at)) x2=(self.percent(at)) y1="0" y2="100%" {} } } }
-    }
-
-    fn bar(&self, node: &Value) -> Markup {
-        let start = instant_ms(&node["started_at"]);
-        let status = node["status"].as_str().unwrap_or_default();
-        let x = start.map_or(0, |start| u64::try_from(start.saturating_sub(self.from_ms)).unwrap_or(0));
-        let length = match (node["duration_ms"].as_u64(), status) {
-            (Some(ms), _) => Some(ms),
-            (None, "running") => start.map(|start| u64::try_from(self.now_ms.saturating_sub(start)).unwrap_or(0)),
-            (None, "waiting") => Some(self.span_ms),
-            (None, _) => None,
-        };
-        let length = length.map(|length| length.min(self.span_ms.saturating_sub(x)));
-        let kind = node["kind"].as_str().unwrap_or_default();
-        let is_group = kind == "phase" || node["counts"].is_object() || node["children"].as_u64().unwrap_or(0) > 0;
-        let class = match status {
-            "rejected" => "bar-rejected",
-            "failed" => "bar-failed",
-            "running" => "bar-running",
-            "waiting" => "bar-waiting",
-            _ if node["model"].is_string() || matches!(kind, "turn" | "attempt") => "bar-model",
-            _ => "bar-code",
-        };
-        html! {
-            svg.bars aria-hidden="true" {
-                @if let (Some(_), Some(length)) = (start, length) {
-                    @if is_group {
-                        line.bar-group x1=(self.percent(x)) x2=(self.percent(x + length)) y1="16" y2="16" {}
-                        @if kind == "phase" { line.bar-group x1=(self.percent(x)) x2=(self.percent(x)) y1="12" y2="20" {} line.bar-group x1=(self.percent(x + length)) x2=(self.percent(x + length)) y1="12" y2="20" {} }
-                    } @else {
-                        rect class=(class) x=(self.percent(x)) y="10" width=(self.width(length)) height="12" rx="2" {}
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// A round time without digits that say nothing.
-fn tick(ms: u64) -> String {
-    match ms {
-        1_000..60_000 if ms.is_multiple_of(1_000) => format!("{} s", ms / 1_000),
-        60_000.. if ms.is_multiple_of(60_000) => format!("{} min", ms / 60_000),
-        _ => duration(ms),
     }
 }

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use crate::browser::Browser;
 use crate::support::Running;
 
-const OK: &str = "echo '{\"output\": {\"n\": 1}}'";
+pub(crate) const OK: &str = "echo '{\"output\": {\"n\": 1}}'";
 
-fn server() -> Running {
+pub(crate) fn server() -> Running {
     let server = Running::start();
     server.pipeline("p", "input: {name: {type: string, required: false}}\n", &[OK, OK]);
     server.pipeline("bad", "", &[OK, "echo 'disk is full' >&2; exit 3", OK]);
@@ -17,14 +17,15 @@ fn server() -> Running {
 }
 
 /// The text of a page.
-fn page(server: &Running, path: &str) -> String {
+#[track_caller]
+pub(crate) fn page(server: &Running, path: &str) -> String {
     let reply = server.send("GET", path, None);
     assert_eq!(reply.status, 200, "{path}: {}", reply.text());
     assert_eq!(reply.header("content-type"), Some("text/html; charset=utf-8"));
     reply.text()
 }
 
-fn id_of(run: &Value) -> &str {
+pub(crate) fn id_of(run: &Value) -> &str {
     run["run_id"].as_str().expect("an id")
 }
 
@@ -190,7 +191,7 @@ fn keys_move_through_list_and_tree() {
 }
 
 /// A form as browsers send it.
-fn form(server: &Running, path: &str, body: &str) -> crate::support::Reply {
+pub(crate) fn form(server: &Running, path: &str, body: &str) -> crate::support::Reply {
     let bearer = format!("Bearer {}", server.owner);
     let headers = [("Authorization", &*bearer), ("Content-Type", "application/x-www-form-urlencoded")];
     server.raw("POST", path, &headers, Some(body.to_owned()))
@@ -242,6 +243,11 @@ fn a_question_is_answered_with_a_form() {
     let reply = form(&server, &path, &format!("question={question}&approved=true&answer.size=m&answer.count=many"));
     assert_eq!(reply.status, 422);
     assert!(reply.text().contains("value=\"many\""), "what was typed is kept");
+    assert!(
+        reply.text().contains("id=\"answer.count-help\"><p class=\"fault\""),
+        "the fault is at its field: {}",
+        reply.text()
+    );
     let reply = form(
         &server,
         &path,
@@ -371,13 +377,13 @@ fn figures_are_over_the_last_runs() {
 
 /// Waits until the scripts of a page listen.
 #[track_caller]
-fn ready(browser: &Browser) {
+pub(crate) fn ready(browser: &Browser) {
     browser.until("return !!document.getElementById('connection')?.dataset.state");
 }
 
 /// Moves the focus by `Tab` until it is on something with this text.
 #[track_caller]
-fn tab_to(browser: &Browser, text: &str) {
+pub(crate) fn tab_to(browser: &Browser, text: &str) {
     for _ in 0..60 {
         if browser.run(&format!("return document.activeElement.textContent.trim().endsWith({text:?})")) == true {
             return;

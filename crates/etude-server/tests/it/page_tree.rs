@@ -1,0 +1,46 @@
+//! The tree of a run on its page, where it has more nodes than one page shows.
+
+use serde_json::json;
+
+use crate::pages::{OK, id_of, page, server};
+
+/// S-129: a node beyond the first page of the tree is shown by its link, and a failed run opens at its error wherever that is.
+#[test]
+fn nodes_beyond_the_first_page_are_shown() {
+    let server = server();
+    let mut steps = vec![OK; 160];
+    steps[155] = "echo 'disk is full' >&2; exit 3";
+    server.pipeline("long", "", &steps);
+    let run = server.run(&json!({"pipeline": "long"}));
+    let path = format!("/runs/{}", id_of(&run));
+    let text = page(&server, &path);
+    assert!(text.contains("<code>business/s155</code>") && text.contains("disk is full"), "{text}");
+    // The page begins in the middle of its phase, which stands above it.
+    assert!(text.contains("data-key=\"business\"") && text.contains("Previous steps"), "{text}");
+    let text = page(&server, &format!("{path}?at=business%2Fs157"));
+    assert!(text.contains("<code>business/s157</code>") && !text.contains("has no node"), "{text}");
+    assert!(page(&server, &format!("{path}?at=business%2Fs3")).contains("Next steps"));
+}
+
+/// S-129: the same of the elements of a fan-out.
+#[test]
+fn elements_beyond_the_first_page_are_shown() {
+    let server = server();
+    let dir = server.dir().join("demo/pipelines/wide");
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let text = "name: wide\ndescription: Many elements.\nsteps:\n  - {name: list, type: code, command: 'echo \"{\\\"output\\\": [$(seq -s, 0 119)]}\"'}\n  - {name: each, type: code, for_each: '{{list.output}}', max_items: 200, max_parallel: 8, output: text, env: {I: '{{item}}'}, command: 'cat >/dev/null; echo \"element $I\" >&2; test $I != 110'}\n";
+    std::fs::write(dir.join("pipeline.yaml"), text).expect("written");
+    let run = server.run(&json!({"pipeline": "wide"}));
+    assert_eq!(run["status"], "failed", "{run}");
+    let path = format!("/runs/{}", id_of(&run));
+    let text = page(&server, &path);
+    assert!(text.contains("<code>business/each[110]</code>") && text.contains("element 110"), "{text}");
+    let effect = server.send("GET", &format!("/v1{path}/effects?node=business/each%5B105%5D"), None).json();
+    let effect = effect["effects"][0]["id"].as_str().expect("an effect").replace('/', "%2F");
+    for at in ["business%2Feach%5B105%5D", &effect] {
+        let text = page(&server, &format!("{path}?at={at}"));
+        assert!(text.contains("<code>business/each[105]</code>"), "{at}: {text}");
+        assert!(text.contains("Previous elements of"), "{at}: {text}");
+    }
+    assert!(page(&server, &format!("{path}?at=business%2Feach")).contains("Next elements of"));
+}
