@@ -34,10 +34,11 @@ use maud::{Markup, html};
 use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond};
 use crate::server::Server;
+use crate::token::Caller;
 use shell::{Section, Shell};
 
 pub(crate) use asset::asset;
-pub(crate) use login::{form as login_form, login};
+pub(crate) use login::{Wanted, form as login_form, login};
 
 /// What a page may load: nothing from elsewhere, and no inline script.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
@@ -109,11 +110,12 @@ pub(crate) async fn problem(call: Call) -> Respond {
     let page = html! {
         div.head { h1 { (code.word()) } p.second { "Status " (code.status()) ": " (code.title()) "." } }
     };
-    Ok(Shell::bare(&call.server).page(StatusCode::OK, code.word(), Section::None, page))
+    let shell = Shell::reading(&call.server, call.caller.clone());
+    Ok(shell.page(StatusCode::OK, code.word(), Section::None, page))
 }
 
-/// The page of a request that failed.
-pub(crate) fn failed(server: &Server, problem: &Problem, request_id: &str) -> Response {
+/// The page of a request that failed, for its reader.
+pub(crate) fn failed(server: &Server, reader: Option<Caller>, problem: &Problem, request_id: &str) -> Response {
     let document = problem.to_json(&server.settings().base_path, request_id);
     let text = |name: &str| document[name].as_str().unwrap_or_default().to_owned();
     let page = html! {
@@ -121,6 +123,7 @@ pub(crate) fn failed(server: &Server, problem: &Problem, request_id: &str) -> Re
             h1 { (text("title")) }
             p { (text::marked(&text("detail"))) }
             @if let Some(hint) = document["hint"].as_str() { p.second { (text::marked(hint)) } }
+            @if let Some(run) = document["run_id"].as_str() { p { a href={ (server.settings().base_path) "/runs/" (segment(run)) } { "The run" } } }
             @for error in document["errors"].as_array().into_iter().flatten() {
                 p.second {
                     code { (error["pointer"].as_str().or(error["parameter"].as_str()).unwrap_or_default()) } " "
@@ -131,6 +134,10 @@ pub(crate) fn failed(server: &Server, problem: &Problem, request_id: &str) -> Re
             p { a href={ (server.settings().base_path) "/" } { "All runs" } }
         }
     };
-    let status = StatusCode::from_u16(problem.code().status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    Shell::bare(server).page(status, &text("title"), Section::None, page)
+    Shell::reading(server, reader).page(status_of(problem), &text("title"), Section::None, page)
+}
+
+/// The status of a page that shows a problem.
+fn status_of(problem: &Problem) -> StatusCode {
+    StatusCode::from_u16(problem.code().status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }

@@ -13,7 +13,7 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt as _};
 use http::header::{
     ACCEPT, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, CACHE_CONTROL, CONTENT_TYPE, ORIGIN, VARY, X_CONTENT_TYPE_OPTIONS,
+    ACCESS_CONTROL_EXPOSE_HEADERS, CACHE_CONTROL, CONTENT_TYPE, ORIGIN, REFERER, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderValue, Method, Request, StatusCode, Uri};
 use hyper::body::Incoming;
@@ -25,6 +25,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::{JoinHandle, JoinSet};
 use tower_service::Service;
 
+use crate::api::login::is_below;
 use crate::client;
 use crate::door;
 use crate::listen::{Listening, Peer};
@@ -38,6 +39,7 @@ use crate::reading::Readings;
 use crate::route::{self, Matched};
 use crate::schedule;
 use crate::server::Server;
+use crate::token::Caller;
 use crate::work;
 
 /// Connections over the socket at once. They are the owner's, and no one on the network can take their places.
@@ -182,17 +184,16 @@ pub(crate) async fn respond(server: Arc<Server>, peer: Peer, request: Request<Bo
     let (method, headers) = (request.method().clone(), request.headers());
     let is_html = is_page(request.uri().path()) && accepts_html(headers);
     let allowed_origin = allowed_origin(&server, headers).cloned();
-    let mut token = None;
-    let checked = AssertUnwindSafe(checked(&server, peer, request, &mut token)).catch_unwind().await;
+    let came_from = is_html.then(|| Way::of(&server, &peer, &request));
+    let mut reader = None;
+    let checked = AssertUnwindSafe(checked(&server, peer, request, &mut reader)).catch_unwind().await;
     let mut response =
         checked.unwrap_or_else(|_| failed(Problem::new(Code::Bug, "the server has panicked; see its messages")));
     let matched = response.extensions_mut().remove::<Matched>();
     if let Some(Failed(problem)) = response.extensions_mut().remove::<Failed>() {
-        let base_path = &server.settings().base_path;
-        response = match problem.code() {
-            Code::Unauthenticated if is_html => page::login_form(&server, StatusCode::UNAUTHORIZED),
-            _ if is_html => page::failed(&server, &problem, &request_id),
-            _ => problem.to_response(base_path, &request_id),
+        response = match came_from {
+            Some(way) => way.failed(&server, reader.clone(), &problem, &request_id),
+            None => problem.to_response(&server.settings().base_path, &request_id),
         };
         if problem.code() == Code::Unauthenticated {
             let bearer = HeaderValue::from_static("Bearer");
@@ -206,14 +207,53 @@ pub(crate) async fn respond(server: Arc<Server>, peer: Peer, request: Request<Bo
         method: method.as_str().to_owned(),
         route: matched.map(|Matched(path)| path),
         status: response.status().as_u16(),
-        token,
+        token: reader.map(|reader| reader.name),
         duration_ms: u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX),
     });
     response
 }
 
+/// Where the reader of a page that failed wanted to go.
+struct Way {
+    is_login: bool,
+    /// The page that a login leads to: the one that was asked for, or that with the form that was sent.
+    next: Option<String>,
+}
+
+impl Way {
+    fn of(server: &Server, peer: &Peer, request: &Request<Body>) -> Self {
+        let is_login = below_base(server, peer, request.uri().path()) == Some("/login");
+        let form = || request.headers().get(REFERER)?.to_str().ok()?.parse::<Uri>().ok();
+        let page = match *request.method() {
+            _ if is_login => None,
+            Method::GET | Method::HEAD => Some(request.uri().clone()),
+            _ => form(),
+        };
+        let next = page.and_then(|page| Some(page.path_and_query()?.as_str().to_owned()));
+        Self { is_login, next: next.filter(|next| is_below(next, &server.settings().base_path)) }
+    }
+
+    /// The page of a problem.
+    fn failed(&self, server: &Server, reader: Option<Caller>, problem: &Problem, request_id: &str) -> Response {
+        let is_refused = self.is_login && problem.code() == Code::TooManyRequests;
+        if problem.code() != Code::Unauthenticated && !is_refused {
+            return page::failed(server, reader, problem, request_id);
+        }
+        let document = problem.to_json("", request_id);
+        let status = if is_refused { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::UNAUTHORIZED };
+        let refused = document["detail"].as_str().filter(|_| self.is_login);
+        let next = document["next"].as_str().or(self.next.as_deref());
+        page::login_form(server, &page::Wanted { status, refused, next })
+    }
+}
+
 /// The checks before routing in their order, then the route.
-async fn checked(server: &Arc<Server>, peer: Peer, mut request: Request<Body>, token: &mut Option<String>) -> Response {
+async fn checked(
+    server: &Arc<Server>,
+    peer: Peer,
+    mut request: Request<Body>,
+    reader: &mut Option<Caller>,
+) -> Response {
     let is_page = is_page(below_base(server, &peer, request.uri().path()).unwrap_or_default());
     let found = (|| {
         let (method, uri, headers) = (request.method(), request.uri(), request.headers());
@@ -253,7 +293,7 @@ async fn checked(server: &Arc<Server>, peer: Peer, mut request: Request<Body>, t
             response
         }
         Ok(Some((caller, target))) => {
-            *token = caller.as_ref().map(|caller| caller.name.clone());
+            reader.clone_from(&caller);
             if let Some(target) = target {
                 *request.uri_mut() = target;
             }

@@ -37,13 +37,15 @@ pub(crate) async fn login(call: Call) -> Respond {
         }
         _ => return Err(no_login()),
     };
+    let base = &call.server.settings().base_path;
+    let next = given("next").filter(|next| is_below(next, base)).cloned();
     let Some(token) = token else {
-        return Err(door::wrong_token(&call.server, &call.peer));
+        let problem = door::wrong_token(&call.server, &call.peer);
+        // The form that is shown again leads to the same page.
+        return Err(next.into_iter().fold(problem, |problem, next| problem.with("next", next)));
     };
     let cookie = call.server.sessions().begin(token, now);
     let (name, attributes) = call.server.cookie();
-    let base = &call.server.settings().base_path;
-    let next = given("next").filter(|next| is_below(next, base)).cloned();
     redirect(&next.unwrap_or_else(|| format!("{base}/")), &format!("{name}={cookie}{attributes}"))
 }
 
@@ -51,8 +53,8 @@ fn no_login() -> Problem {
     Problem::new(Code::Unauthenticated, "a login has either `code` or `token`, and besides at most `next`")
 }
 
-/// True for a path of this server. `//host/` and `/\\host/` lead to another one.
-fn is_below(next: &str, base: &str) -> bool {
+/// True for a path of this server; `base` is its base path. `//host/` and `/\\host/` lead to another one.
+pub(crate) fn is_below(next: &str, base: &str) -> bool {
     let is_plain = next.chars().all(|c| c.is_ascii_graphic() && c != '\\');
     is_plain && !next.starts_with("//") && next.strip_prefix(base).is_some_and(|rest| rest.starts_with('/'))
 }

@@ -46,7 +46,7 @@ pub(crate) async fn server(call: Call) -> Respond {
                 }
                 div {
                     section.card {
-                        header { h2 { "You" } }
+                        header { h2.grow { "You" } form method="post" action=(shell.link("/logout")) { button.link { "Log out" } } }
                         div.pad { dl.table {
                             dt { "Token" } dd { (visible(me["name"].as_str().unwrap_or(ABSENT))) }
                             dt { "Scopes" } dd { (list("scopes")) }

@@ -1,22 +1,33 @@
 //! The inbox: questions of runs, and the forms that answer them.
 
-use http::{Method, StatusCode};
+use http::StatusCode;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use super::form::Form;
 use super::shell::{Section, Shell};
 use super::text::{counted, marked, title, visible};
-use super::{faults, glyph, json as pretty, row, see, segment, source};
+use super::{faults, glyph, json as pretty, row, see, segment, source, status_of};
 use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond};
+use crate::token::Scope;
 
 /// Members of a payload that have a place of their own.
 const SHOWN: [&str; 4] = ["message", "schema", "approvers", "question"];
 
+/// What a page of decisions is to show.
+#[derive(Default)]
+struct Shown<'s> {
+    /// The question of the link.
+    at: Option<&'s str>,
+    /// What was sent before, if it was refused.
+    sent: &'s [(String, String)],
+    refused: Option<&'s Problem>,
+}
+
 /// `GET /decisions`.
 pub(crate) async fn list(call: Call) -> Respond {
-    page(&call, call.query.get("at"), &[], None).await
+    page(&call, Shown { at: call.query.get("at"), ..Shown::default() }).await
 }
 
 /// `POST /decisions/{id}`: the form of a question.
@@ -25,8 +36,18 @@ pub(crate) async fn decide(call: Call) -> Respond {
     let sent = call.fields().await?;
     let given =
         |name: &str| sent.iter().find(|(key, value)| key == name && !value.is_empty()).map(|(_, value)| value.as_str());
-    let decision = source::get(&call, &format!("/v1/decisions/{}", segment(&id))).await?;
-    let approved = given("approved") == Some("true");
+    let path = format!("/v1/decisions/{}", segment(&id));
+    let decision = match source::get(&call, &path).await {
+        // The response to the decision says who was first.
+        Err(problem) if problem.code() == Code::NotFound => Value::Null,
+        decision => decision?,
+    };
+    let approved = match given("approved") {
+        Some("true") => true,
+        Some("false") => false,
+        // Without one of the buttons, nothing is decided.
+        _ => return page(&call, Shown { at: Some(&id), sent: &sent, refused: None }).await,
+    };
     let form = Form { prefix: "answer", schema: &decision["schema"], sent: &sent, faults: &[] };
     let answer = if approved && !decision["schema"].is_null() { form.value() } else { "null".to_owned() };
     let body = format!(
@@ -34,22 +55,41 @@ pub(crate) async fn decide(call: Call) -> Respond {
         json!(given("question").unwrap_or_default()),
         json!(given("reason"))
     );
-    match source::act(&call, Method::POST, &format!("/v1/decisions/{}", segment(&id)), body).await {
-        Ok(_) => see(&call, &format!("/runs/{}", segment(decision["run_id"].as_str().unwrap_or_default()))),
-        Err(problem) if problem.code() == Code::InputInvalid => page(&call, Some(&id), &sent, Some(&problem)).await,
+    let decided = match form.unreadable("/answer").filter(|_| approved) {
+        Some(problem) => Err(problem),
+        None => source::act(&call, &sent, &path, body).await,
+    };
+    let run = format!("/runs/{}", segment(id.split_once(':').map_or("", |(run, _)| run)));
+    match decided {
+        Ok(_) => see(&call, &run),
+        Err(problem) if problem.code() == Code::AlreadyDecided => {
+            let earlier = problem.to_json("", "");
+            // The second click on the same button.
+            let is_own = earlier["by"] == *call.caller()?.name && earlier["approved"] == approved;
+            see(&call, &if is_own { run } else { format!("/decisions?at={}", segment(&id)) })
+        }
+        Err(problem) if matches!(problem.code(), Code::InputInvalid | Code::OtherQuestion) => {
+            page(&call, Shown { at: Some(&id), sent: &sent, refused: Some(&problem) }).await
+        }
         Err(problem) => Err(problem),
     }
 }
 
-async fn page(call: &Call, at: Option<&str>, sent: &[(String, String)], refused: Option<&Problem>) -> Respond {
+async fn page(call: &Call, shown: Shown<'_>) -> Respond {
     let shell = Shell::of(call).await?;
     let open = source::decisions(call).await?;
-    let chosen = open.iter().find(|decision| at.is_some_and(|at| decision["id"] == *at)).or(open.first());
-    let is_gone = at.is_some_and(|at| open.iter().all(|decision| decision["id"] != *at));
+    let chosen = match shown.at {
+        Some(at) => open.iter().find(|decision| decision["id"] == *at),
+        None => open.first(),
+    };
+    let gone = match shown.at.filter(|_| chosen.is_none()) {
+        Some(at) => Some(gone(call, &shell, at).await?),
+        None => None,
+    };
     let body = html! {
         div.head id="head" data-live {
             div.line { h1 { "Decisions" } @if !open.is_empty() { span.second { (counted(open.len() as u64, "run waits", "runs wait")) " for an answer" } } }
-            @if is_gone { div.notice { p { "The question of this link is answered, or its run has ended." } } }
+            @if let Some(gone) = &gone { (gone) }
         }
         @if open.is_empty() {
             div.body { div.card id="inbox" data-live { div.empty {
@@ -63,13 +103,37 @@ async fn page(call: &Call, at: Option<&str>, sent: &[(String, String)], refused:
                     ul id="questions" data-live { @for decision in &open { (entry(&shell, decision, chosen)) } }
                     p.keys.foot { span { kbd { "j" } " " kbd { "k" } " move" } span { kbd { "Enter" } " open" } span { kbd { "a" } " to the form" } }
                 }
-                // What somebody types is not replaced: only the list is live.
-                @if let Some(decision) = chosen { (one(call, &shell, decision, sent, refused)) }
+                // What is typed is not replaced: only the list is live.
+                @match chosen {
+                    Some(decision) => { (one(call, &shell, decision, &shown)) },
+                    // The link led to another question; none is decided by mistake.
+                    None => { section.one { p.dim { "Choose a question." } } },
+                }
             }
         }
     };
-    let status = if refused.is_some() { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::OK };
+    let status = shown.refused.map_or(StatusCode::OK, status_of);
     Ok(shell.page(status, "Decisions", Section::Decisions, body))
+}
+
+/// What became of a question that is not open.
+async fn gone(call: &Call, shell: &Shell, at: &str) -> Result<Markup, Problem> {
+    let document = match source::get(call, &format!("/v1/decisions/{}", segment(at))).await {
+        Err(problem) if problem.code() == Code::NotFound => problem.to_json("", ""),
+        // It has been asked meanwhile.
+        other => other?,
+    };
+    Ok(html! {
+        div.notice { p {
+            @match (document["by"].as_str(), document["approved"].as_bool()) {
+                (Some(by), Some(approved)) => {
+                    code { (visible(by)) } @if approved { " approved " } @else { " denied " } "this question: " (shell.zone.moment(&document["decided_at"])) ". "
+                },
+                _ => { "The question of this link is answered, or its run has ended. " },
+            }
+            @if let Some(run) = document["run_id"].as_str() { a href=(shell.link(&format!("/runs/{}", segment(run)))) { "Run " code { (row::short(run)) } } }
+        } }
+    })
 }
 
 fn text<'d>(decision: &'d Value, name: &str) -> &'d str {
@@ -86,7 +150,7 @@ fn entry(shell: &Shell, decision: &Value, chosen: Option<&Value>) -> Markup {
     let is_chosen = chosen.is_some_and(|chosen| chosen["id"] == *id);
     html! {
         li data-key=(id) {
-            a href=(shell.link(&format!("/decisions?at={}", segment(id)))) aria-current=[is_chosen.then_some("true")] {
+            a href=(shell.link(&format!("/decisions?at={}#question", segment(id)))) aria-current=[is_chosen.then_some("true")] {
                 (glyph::drawn("waiting"))
                 span.value { (marked(title(text(decision, "message")).0)) }
                 span.small.dim { code { (visible(step(decision))) } " · run " code { (row::short(text(decision, "run_id"))) } " · since " (shell.zone.clock(&decision["since"])) }
@@ -95,9 +159,11 @@ fn entry(shell: &Shell, decision: &Value, chosen: Option<&Value>) -> Markup {
     }
 }
 
-fn one(call: &Call, shell: &Shell, decision: &Value, sent: &[(String, String)], refused: Option<&Problem>) -> Markup {
+fn one(call: &Call, shell: &Shell, decision: &Value, shown: &Shown<'_>) -> Markup {
     let id = text(decision, "id");
-    let faults = refused.map(|problem| faults(problem, "/answer")).unwrap_or_default();
+    let sent = shown.sent;
+    let reason = sent.iter().find(|(name, _)| name == "reason").map_or("", |(_, reason)| reason);
+    let faults = shown.refused.map(|problem| faults(problem, "/answer")).unwrap_or_default();
     let approvers: Vec<&str> =
         decision["approvers"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let reader = call.caller.as_ref().map_or("", |caller| caller.name.as_str());
@@ -117,7 +183,7 @@ fn one(call: &Call, shell: &Shell, decision: &Value, sent: &[(String, String)], 
                 @if !rest.is_empty() { p.lines { (marked(rest)) } }
             }
             @if decision["deadline_at"].is_string() { div.notice { p { "Decide before " (shell.zone.moment(&decision["deadline_at"])) "." } } }
-            @if let Some(problem) = refused { div.notice.bad role="alert" { p { (marked(&super::detail(problem))) } } }
+            @if let Some(problem) = shown.refused { div.notice.bad role="alert" { p { (marked(&super::detail(problem))) } } }
             dl.table {
                 @for (name, value) in facts { dt { (visible(name)) } dd { (fact(value)) } }
                 dt { "May answer" }
@@ -125,13 +191,18 @@ fn one(call: &Call, shell: &Shell, decision: &Value, sent: &[(String, String)], 
                     @for (nth, name) in approvers.iter().enumerate() { @if nth > 0 { ", " } (visible(name)) @if *name == reader { " (you)" } }
                 } }
             }
-            @if may_answer {
+            @if let Some(lacking) = shell.lacks(Scope::Approve) {
+                (lacking)
+            } @else if may_answer {
                 form.card.form id="decision" method="post" action=(shell.link(&format!("/decisions/{}", segment(id)))) {
+                    // `Enter` in a field presses the first button: this one decides nothing.
+                    button disabled hidden {}
+                    (source::once())
                     input type="hidden" name="question" value=(text(decision, "question"));
                     (Form { prefix: "answer", schema: &decision["schema"], sent, faults: &faults }.render())
                     div.field {
                         label for="reason" { "Reason " span.kind { "optional" } }
-                        textarea id="reason" name="reason" rows="2" {}
+                        textarea id="reason" name="reason" rows="2" { "\n" (reason) }
                         span.help { "Kept in the journal with your name and the time." }
                     }
                     div.actions {

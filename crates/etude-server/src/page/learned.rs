@@ -9,6 +9,7 @@ use super::text::{ABSENT, list_of, marked, text, visible};
 use super::{detail, glyph, json as pretty, see, segment, source};
 use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond};
+use crate::token::Scope;
 
 /// Comparisons of a page.
 const MAX_COMPARISONS: usize = 50;
@@ -107,7 +108,7 @@ pub(crate) async fn show(call: Call) -> Respond {
 
 /// `POST` to the same: `act` is `promote` or `demote`.
 pub(crate) async fn act(call: Call) -> Respond {
-    let form = call.form(&["act", "accept_risk", "reason"]).await?;
+    let form = call.form(&["act", "accept_risk", "reason", source::ONCE]).await?;
     let given = |name: &str| form.iter().find(|(of, value)| of == name && !value.is_empty()).map(|(_, value)| &**value);
     let act = given("act").unwrap_or_default();
     let body = match act {
@@ -116,7 +117,7 @@ pub(crate) async fn act(call: Call) -> Respond {
         _ => return Err(Problem::not_found("there is no such action")),
     };
     let path = format!("{}/{}", base(&call), segment(call.param("pipeline")));
-    match source::post(&call, &format!("/v1{path}/{act}"), &body).await {
+    match source::post(&call, &form, &format!("/v1{path}/{act}"), &body).await {
         Ok(_) => see(&call, &path),
         // The page says why, beside what it is about.
         Err(problem) if matches!(problem.code(), Code::NotPromoted | Code::InputInvalid) => {
@@ -175,18 +176,23 @@ fn actions(shell: &Shell, path: &str, one: &Value) -> Markup {
         "demoted" => "proposed",
         _ => "",
     };
+    if let Some(lacking) = shell.lacks(Scope::Admin) {
+        return lacking;
+    }
     html! {
         div.actions {
-            @if !matches!(text(one, "state"), "demoted" | "") { details.menu {
+            @if !matches!(text(one, "state"), "demoted" | "") { details.menu data-key="demote" {
                 summary.button { "Demote" }
                 div { form.form method="post" action=(path) {
+                    (source::once())
                     div.field { label for="reason" { "Reason " span.kind { "optional" } } input id="reason" name="reason"; span.help { "No request is routed to the pipeline any more; its files stay." } }
                     div { button.primary name="act" value="demote" { "Demote the pipeline" } }
                 } }
             } }
-            @if !next.is_empty() { details.menu {
+            @if !next.is_empty() { details.menu data-key={ "promote " (next) } {
                 summary.button.primary name="act" value="promote" { "Promote to " (next) }
                 div { form.form method="post" action=(path) {
+                    (source::once())
                     p.second { (effect(next)) " Its recorded cases are run first." }
                     div.field {
                         label.choice { input type="checkbox" name="accept_risk" value="yes"; "Accept the risk" }

@@ -44,23 +44,37 @@ pub(super) fn row(shell: &Shell, run: &Value) -> Markup {
                 code.dim { (short(id)) }
                 @if run["mode"] == "machine" { " " span.dim { "stage machine" } }
                 p.phone.small.dim {
-                    (glyph::word(status)) " · " (shell.zone.clock(&run["created_at"])) " · " (run["cause"].as_str().unwrap_or_default())
+                    (glyph::word(status)) " · " (began(shell, run)) " · " (run["cause"].as_str().unwrap_or_default())
                     @if let Some((done, total)) = done(run) { " · " (done) " / " (total) " steps" }
                     @if usage["cost_usd"].is_number() { " · " (money(&usage["cost_usd"])) }
                 }
+                @if status == "queued" { p.reason { (queued(shell, run)) } }
                 @if let Some(reason) = reason { p.reason { (super::text::marked(&reason)) } }
             }
             td.wide {
                 (run["cause"].as_str().unwrap_or_default())
                 @if let Some(by) = run["by"].as_str() { " " span.dim { (visible(by)) } }
             }
-            td.wide.num { (shell.zone.clock(&run["created_at"])) }
+            td.wide.num { @if run["started_at"].is_null() { (ABSENT) } @else { (shell.zone.clock(&run["started_at"])) } }
             td.num.took { (duration_of(&run["duration_ms"])) }
             td.wide { (progress(run)) }
             td.wide.num.tokens { @match tokens_of(usage) { Some(count) => (tokens(count)), None => (ABSENT) } }
             td.wide.num { (money(&usage["cost_usd"])) }
             td.wide.labels { (labels(shell, run)) }
         }
+    }
+}
+
+/// When the run began; of one that did not begin, when it came.
+fn began(shell: &Shell, run: &Value) -> Markup {
+    shell.zone.clock(if run["started_at"].is_null() { &run["created_at"] } else { &run["started_at"] })
+}
+
+/// Why a queued run has not begun.
+fn queued(shell: &Shell, run: &Value) -> Markup {
+    html! {
+        "queued at " (shell.zone.clock(&run["created_at"]))
+        @if run["not_before"].is_string() { ", begins no earlier than " (shell.zone.moment(&run["not_before"])) } @else { ", begins when it is its turn" }
     }
 }
 

@@ -6,10 +6,14 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use super::shell::{Section, Shell};
-use super::text::{ABSENT, bytes, duration_of, marked, money, number, title, visible};
+use super::text::{ABSENT, bytes, copied, duration_of, marked, money, number, title, visible};
 use super::{glyph, node, row, see, segment, source, tree};
 use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond};
+use crate::token::Scope;
+
+/// The modes of runs that can be run again.
+const AGAIN: [&str; 2] = ["pipeline", "machine"];
 
 /// Bytes of a value that a page reads.
 const MAX_SHOWN: u64 = super::json::MAX_SHOWN as u64;
@@ -85,13 +89,14 @@ pub(crate) async fn show(call: Call) -> Respond {
 fn value(shell: &Shell, shown: &Shown, title: &str, Beginning { text, path, total }: &Beginning) -> Markup {
     html! {
         section {
-            header { h2 { (title) } @if text != "null" { button.link type="button" data-copy hidden { "Copy" } } }
+            @let shown_text = super::json::indented(text, super::json::MAX_SHOWN);
+            @let is_whole = *total <= MAX_SHOWN && super::json::is_whole(&shown_text);
+            header { h2 { (title) } @if text != "null" && is_whole { button.link type="button" data-copy hidden { "Copy" } } }
             @if text == "null" {
                 p.dim { @if matches!(shown.status(), "queued" | "running" | "waiting" | "sleeping") { "None yet." } @else { "None." } }
             } @else {
-                @let shown_text = super::json::pretty(text, super::json::MAX_SHOWN);
-                pre data-copied { (shown_text) }
-                @if *total > MAX_SHOWN || !super::json::is_whole(&shown_text) {
+                pre data-copied { (copied(&shown_text)) }
+                @if !is_whole {
                     div.actions.small {
                         span.dim { "The beginning of " (bytes(*total)) "." }
                         a href=(shell.link(path)) download={ (title) ".json" } { "Download" }
@@ -154,10 +159,19 @@ fn facts(shell: &Shell, shown: &Shown) -> Markup {
             div { dt { "Cost" } dd { (money(&usage["cost_usd"])) @if run["limits"]["max_cost_usd"].is_number() { span.dim { " of " (money(&run["limits"]["max_cost_usd"])) } } } }
             div.more { dt { "Cause" } dd { (run["cause"].as_str().unwrap_or(ABSENT)) @if let Some(by) = run["by"].as_str() { " " span.dim { (visible(by)) } } } }
             @if let Some(again) = run["again_of"].as_str() { div.more { dt { "Again of" } dd { a href=(shell.link(&format!("/runs/{}", segment(again)))) { code { (row::short(again)) } } } } }
-            @if let Some(position) = run["queue"]["position"].as_u64() { div { dt { "Queue" } dd { "position " (position) } } }
+            @if let Some(position) = run["queue"]["position"].as_u64() { div { dt { "Queue" } dd { "position " (position) span.dim { ", " (waits_for(shell, run)) } } } }
             @if run["labels"].as_object().is_some_and(|labels| !labels.is_empty()) { div.more { dt { "Labels" } dd { (row::labels(shell, run)) } } }
         }
     }
+}
+
+/// What a queued run waits for.
+fn waits_for(shell: &Shell, run: &Value) -> Markup {
+    html! { @match run["queue"]["reason"].as_str().unwrap_or_default() {
+        "not_before" => { "not before " (shell.zone.moment(&run["not_before"])) },
+        "pipeline" => { "for a run of its pipeline to end" },
+        _ => { "for a run of the server to end" },
+    } }
 }
 
 fn failures(shown: &Shown) -> Markup {
@@ -188,7 +202,7 @@ fn questions(shell: &Shell, run: &Value) -> Markup {
                 }
                 @if !is_question(waiting) {
                     @let run = run["run_id"].as_str().unwrap_or_default();
-                    form method="post" action=(shell.link(&format!("/runs/{}/resume", segment(run)))) { button { "Resume" } }
+                    @if shell.may(Scope::Run) { form method="post" action=(shell.link(&format!("/runs/{}/resume", segment(run)))) { (source::once()) button { "Resume" } } }
                 }
             }
         }
@@ -200,15 +214,20 @@ fn actions(shell: &Shell, shown: &Shown) -> Markup {
     let act = |what: &str| shell.link(&format!("/runs/{}/{what}", segment(shown.id())));
     let is_open = matches!(shown.status(), "queued" | "running" | "waiting" | "sleeping" | "interrupted");
     let steps = shown.run["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if let Some(lacking) = shell.lacks(Scope::Run) {
+        return lacking;
+    }
+    // Each part has a key: what the reader has opened or has the focus on never becomes another action.
     html! {
         div.actions {
             @if matches!(shown.status(), "interrupted" | "failed" | "cancelled") {
-                form method="post" action=(act("resume")) { button { "Resume" } }
+                form method="post" action=(act("resume")) data-key="resume" { (source::once()) button { "Resume" } }
             }
             @if !is_open && shown.status() != "moved" && !steps.is_empty() {
-                details.menu {
+                details.menu data-key="retry" {
                     summary.button { "Retry from step" }
                     div { form.form method="post" action=(act("retry")) {
+                        (source::once())
                         div.field { label for="from" { "Step" } select id="from" name="from" {
                             @for step in steps { @let name = step["name"].as_str().unwrap_or_default(); option value=(name) selected[step["status"] == "failed"] { (visible(name)) } }
                         } span.help { "Steps before it keep their outputs." } }
@@ -217,15 +236,16 @@ fn actions(shell: &Shell, shown: &Shown) -> Markup {
                 }
             }
             @if is_open {
-                details.menu {
+                details.menu data-key="cancel" {
                     summary.button.danger { "Cancel" }
                     div { form.form method="post" action=(act("cancel")) {
+                        (source::once())
                         div.field { label for="reason" { "Reason " span.kind { "optional" } } input id="reason" name="reason"; span.help { "The destructor runs, unless the run is killed." } }
                         div.actions { button.danger name="mode" value="cancel" { "Cancel the run" } button.danger name="mode" value="kill" { "Kill" } }
                     } }
                 }
-            } @else {
-                form method="post" action=(act("again")) { button.primary { "Run again" } }
+            } @else if AGAIN.contains(&shown.run["mode"].as_str().unwrap_or_default()) {
+                form method="post" action=(act("again")) data-key="again" { (source::once()) button.primary { "Run again" } }
             }
         }
     }
@@ -233,15 +253,54 @@ fn actions(shell: &Shell, shown: &Shown) -> Markup {
 
 /// `POST /runs/{id}/{action}`: a form of the page, as a request to the API.
 pub(crate) async fn act(call: Call) -> Respond {
-    let form = call.form(&["reason", "mode", "from", "accept_changes"]).await?;
+    let form = call.form(&["reason", "mode", "from", "accept_changes", source::ONCE]).await?;
     let mut body = json!({});
-    for (name, value) in form.iter().filter(|(_, value)| !value.is_empty()) {
+    for (name, value) in form.iter().filter(|(name, value)| !value.is_empty() && name != source::ONCE) {
         body[name.as_str()] = if name == "accept_changes" { (value == "true").into() } else { value.as_str().into() };
     }
     let (id, action) = (segment(call.param("id")), call.param("action").to_owned());
     if !["cancel", "resume", "retry", "again"].contains(&action.as_str()) {
         return Err(Problem::not_found("there is no such action"));
     }
-    let run = source::post(&call, &format!("/v1/runs/{id}/{action}"), &body).await?;
-    see(&call, &row::path(&run))
+    match source::post(&call, &form, &format!("/v1/runs/{id}/{action}"), &body).await {
+        Ok(run) => see(&call, &row::path(&run)),
+        // The first click is at work.
+        Err(problem) if problem.code() == Code::KeyInUse => see(&call, &format!("/runs/{id}")),
+        Err(problem) if problem.code() == Code::DefinitionChanged && call.caller()?.may(Scope::Read) => {
+            changed(&call, &action, &form, &problem).await
+        }
+        Err(problem) => Err(problem),
+    }
+}
+
+/// What has changed in the definition of a run that is to continue, and the form that accepts it.
+async fn changed(call: &Call, action: &str, form: &[(String, String)], problem: &Problem) -> Respond {
+    let shell = Shell::of(call).await?;
+    let id = call.param("id");
+    let document = problem.to_json("", "");
+    let verb = if action == "retry" { "Retry" } else { "Resume" };
+    let kept = form.iter().filter(|(name, value)| name == "from" && !value.is_empty());
+    let body = html! {
+        div.head {
+            nav.crumbs aria-label="Path" { a href=(shell.link("/")) { "Runs" } "/" a href=(shell.link(&format!("/runs/{}", segment(id)))) { code { (row::short(id)) } } }
+            div.line { h1 { "The definition has changed since the run began" } }
+            p.second { "Steps that have succeeded keep their outputs. The others run as the definition is now." }
+            form method="post" action=(shell.link(&format!("/runs/{}/{action}", segment(id)))) {
+                (source::once())
+                input type="hidden" name="accept_changes" value="true";
+                @for (name, value) in kept { input type="hidden" name=(name) value=(value); }
+                div.actions { button.primary { (verb) " with the changes" } a.button href=(shell.link(&format!("/runs/{}", segment(id)))) { "Back to the run" } }
+            }
+        }
+        div.body { @for change in document["changes"].as_array().into_iter().flatten() { section.card {
+            header { h2.grow { code { (visible(change["path"].as_str().unwrap_or_default())) } } span.dim { (change["what"].as_str().unwrap_or_default()) } }
+            @if let Some(diff) = change["diff"].as_str().filter(|diff| !diff.is_empty()) {
+                div.pad { pre.code.diff tabindex="0" { @for line in diff.lines().filter(|line| !line.starts_with("---") && !line.starts_with("+++")) {
+                    @let class = match line.get(..1) { Some("+") => "add", Some("-") => "del", _ => "" };
+                    span class=(class) { (visible(line)) }
+                } } }
+            }
+        } } }
+    };
+    Ok(shell.page(StatusCode::CONFLICT, "The definition has changed", Section::Runs, body))
 }

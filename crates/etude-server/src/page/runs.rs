@@ -7,8 +7,8 @@ use url::form_urlencoded;
 
 use super::shell::{Section, Shell};
 use super::text::{number, visible};
-use super::{glyph, row, source};
-use crate::problem::Problem;
+use super::{glyph, row, segment, source};
+use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond};
 
 /// What selects runs: the parameters of the API, and `days`, from which `since` is computed.
@@ -22,6 +22,9 @@ const STATES: [&str; 8] =
 const CAUSES: [&str; 5] = ["cli", "api", "schedule", "webhook", "mcp"];
 
 const DAYS: [(&str, &str); 3] = [("1", "Last 24 hours"), ("7", "Last 7 days"), ("30", "Last 30 days")];
+
+/// Rows that are shown besides those of the list.
+const MAX_BEYOND: usize = 50;
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
@@ -87,9 +90,27 @@ pub(crate) async fn list(call: Call) -> Respond {
         div.body.flush {
             div.card id="runs" data-live="rows" { (table(&shell, &filters, &page, now_ms)) }
             (pager(&shell, &filters, &page))
+            (beyond(&call, &shell, &page).await?)
         }
     };
     Ok(shell.page(StatusCode::OK, "Runs", Section::Runs, body))
+}
+
+/// The rows of runs that the reader still sees, although the list does not have them any more: a script takes them from here.
+async fn beyond(call: &Call, shell: &Shell, page: &Value) -> Result<Markup, Problem> {
+    let listed = |id: &&str| page["runs"].as_array().is_some_and(|runs| runs.iter().any(|run| run["run_id"] == **id));
+    let mut rows = Vec::new();
+    let shown = call.query.get("shown").unwrap_or_default();
+    for id in shown.split(',').filter(|id| !id.is_empty() && !listed(id)).take(MAX_BEYOND) {
+        match source::get(call, &format!("/v1/runs/{}?brief=true", segment(id))).await {
+            Ok(run) => rows.push(run),
+            Err(problem) if problem.code() == Code::NotFound => {}
+            Err(problem) => return Err(problem),
+        }
+    }
+    Ok(
+        html! { @if !rows.is_empty() { table id="beyond" hidden { tbody { @for run in &rows { (row::row(shell, run)) } } } } },
+    )
 }
 
 fn tabs(shell: &Shell, filters: &Filters, counts: &Value) -> Markup {
@@ -128,7 +149,7 @@ fn form(shell: &Shell, call: &Call, filters: &Filters) -> Markup {
             (select("cause", "Cause", "Any cause", filters, CAUSES.iter().map(|cause| (*cause, *cause))))
             (select("days", "Age", "Any time", filters, DAYS.iter().copied()))
             button { "Filter" }
-            @for (name, value) in filters.0.iter().filter(|(name, _)| ["pipeline", "machine", "label"].contains(&name.as_str())) {
+            @for (name, value) in filters.0.iter().filter(|(name, _)| ["pipeline", "machine", "label", "since", "until"].contains(&name.as_str())) {
                 span.tag { (name) " " (visible(value)) }
             }
             @if !filters.is_empty() { a href=(shell.link("/")) { "Clear" } }

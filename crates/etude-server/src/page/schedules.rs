@@ -9,6 +9,7 @@ use super::text::{ABSENT, Zone, duration, duration_of, list_of, marked, text, vi
 use super::{glyph, row, see, segment, source};
 use crate::problem::Problem;
 use crate::request::{Call, Respond};
+use crate::token::Scope;
 
 /// Ticks of a strip.
 const STRIP: usize = 30;
@@ -245,30 +246,35 @@ fn head(shell: &Shell, schedule: &Value) -> Markup {
 fn actions(shell: &Shell, schedule: &Value) -> Markup {
     let act = |what: &str| shell.link(&format!("{}/{what}", path(schedule)));
     let is_broken = schedule["broken"].is_array();
+    if let Some(lacking) = shell.lacks(Scope::Run) {
+        return lacking;
+    }
     html! {
         div.actions {
             @if schedule["paused"] == true {
-                form method="post" action=(act("unpause")) { button { "Resume" } }
+                form method="post" action=(act("unpause")) data-key="unpause" { (source::once()) button { "Resume" } }
             } @else {
-                details.menu {
+                details.menu data-key="pause" {
                     summary.button { "Pause" }
                     div { form.form method="post" action=(act("pause")) {
+                        (source::once())
                         div.field { label for="reason" { "Reason " span.kind { "optional" } } input id="reason" name="reason"; span.help { "Shown to everybody until somebody resumes the schedule." } }
                         div { button.primary { "Pause the schedule" } }
                     } }
                 }
             }
             @if !is_broken {
-                details.menu {
+                details.menu data-key="backfill" {
                     summary.button { "Backfill" }
                     div { form.form method="post" action=(act("backfill")) {
+                        (source::once())
                         div.field { label for="from" { "From" } input id="from" name="from" type="datetime-local" required; }
                         div.field { label for="to" { "Up to, not included" } input id="to" name="to" type="datetime-local" required;
                             span.help { "Times of " (visible(zone_name(schedule))) ". Each past tick in between that has no run gets one." } }
                         div { button.primary { "Backfill" } }
                     } }
                 }
-                form method="post" action=(act("fire")) { button.primary { "Run now" } }
+                form method="post" action=(act("fire")) data-key="fire" { (source::once()) button.primary { "Run now" } }
             }
         }
     }
@@ -327,12 +333,12 @@ fn settings(shell: &Shell, schedule: &Value) -> Markup {
 
 /// `POST /schedules/{app}/{name}/{action}`.
 pub(crate) async fn act(call: Call) -> Respond {
-    let form = call.form(&["reason", "from", "to"]).await?;
+    let form = call.form(&["reason", "from", "to", source::ONCE]).await?;
     let base = format!("/v1/schedules/{}/{}", segment(call.param("app")), segment(call.param("name")));
     let schedule = source::get(&call, &base).await?;
     let zone = zone(&schedule);
     let mut body = json!({});
-    for (name, value) in form.iter().filter(|(_, value)| !value.is_empty()) {
+    for (name, value) in form.iter().filter(|(name, value)| !value.is_empty() && name != source::ONCE) {
         let value = if name == "reason" { value.clone() } else { zone.instant(value).unwrap_or_else(|| value.clone()) };
         body[name.as_str()] = value.into();
     }
@@ -340,6 +346,6 @@ pub(crate) async fn act(call: Call) -> Respond {
     if !["pause", "unpause", "fire", "backfill"].contains(&action.as_str()) {
         return Err(Problem::not_found("there is no such action"));
     }
-    source::post(&call, &format!("{base}/{action}"), &body).await?;
+    source::post(&call, &form, &format!("{base}/{action}"), &body).await?;
     see(&call, &path(&schedule))
 }

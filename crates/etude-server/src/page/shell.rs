@@ -10,6 +10,7 @@ use crate::door;
 use crate::problem::Problem;
 use crate::request::Call;
 use crate::server::Server;
+use crate::token::{Caller, Scope};
 
 /// The destination of the top bar that a page belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,8 +39,8 @@ const DESTINATIONS: [(Section, &str, &str, &str); 6] = [
 #[derive(Debug)]
 pub(super) struct Shell {
     base: String,
-    /// The reader's name; `None` before the login.
-    reader: Option<String>,
+    /// Who reads; `None` before the login.
+    reader: Option<Caller>,
     /// Open questions.
     open: usize,
     pub(super) zone: Zone,
@@ -51,7 +52,7 @@ impl Shell {
         let open = source::decisions(call).await?.len();
         Ok(Self {
             base: call.server.settings().base_path.clone(),
-            reader: call.caller.as_ref().map(|caller| caller.name.clone()),
+            reader: call.caller.clone(),
             open,
             zone: Zone::of_cookie(door::cookie(&call.headers, "etude_zone").as_deref()),
         })
@@ -59,7 +60,23 @@ impl Shell {
 
     /// The frame without a reader.
     pub(super) fn bare(server: &Server) -> Self {
-        Self { base: server.settings().base_path.clone(), reader: None, open: 0, zone: Zone::default() }
+        Self::reading(server, None)
+    }
+
+    /// The frame of a page that read nothing.
+    pub(super) fn reading(server: &Server, reader: Option<Caller>) -> Self {
+        Self { base: server.settings().base_path.clone(), reader, open: 0, zone: Zone::default() }
+    }
+
+    /// True if the reader may do what needs this scope.
+    pub(super) fn may(&self, scope: Scope) -> bool {
+        self.reader.as_ref().is_some_and(|reader| reader.may(scope))
+    }
+
+    /// What stands in the place of buttons that the reader may not use; nothing if the reader may.
+    pub(super) fn lacks(&self, scope: Scope) -> Option<Markup> {
+        let lacking = html! { p.dim.small { "Your token does not have the scope " code { (scope.word()) } ", which this needs." } };
+        (!self.may(scope)).then_some(lacking)
     }
 
     /// A path of the server as a link.
@@ -82,12 +99,12 @@ impl Shell {
                         title { (count) (title) " · etude" }
                         link rel="icon" href=(self.link(&asset::path("icon.svg"))) type="image/svg+xml";
                         link rel="stylesheet" href=(self.link(&asset::path("etude.css")));
-                        @if self.reader.is_some() { script type="module" src=(self.link(&asset::path("page.js"))) {} }
+                        @if self.may(Scope::Read) { script type="module" src=(self.link(&asset::path("page.js"))) {} }
                     }
                     body data-base=(self.base) {
                         (glyph::sprite())
                         a.skip href="#main" { "Skip to the content" }
-                        @if let Some(reader) = &self.reader { (self.top(reader, section)) }
+                        @if let Some(reader) = &self.reader { (self.top(&reader.name, section)) }
                         main id="main" tabindex="-1" { (body) }
                         @if self.reader.is_some() { (keys()) }
                     }

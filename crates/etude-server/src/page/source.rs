@@ -4,15 +4,18 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::response::Response;
+use etude_core::digest::Digest;
+use http::Request;
 use http::header::{CONTENT_TYPE, RANGE};
-use http::{Method, Request};
 use http_body_util::BodyExt;
-use serde_json::Value;
+use maud::{Markup, html};
+use serde_json::{Value, json};
 
 use crate::local::{Entered, local};
 use crate::problem::{Code, Problem};
 use crate::reading::Readings;
 use crate::request::Call;
+use crate::token::{encoded, random};
 
 fn bug(detail: &'static str) -> Problem {
     Problem::new(Code::Bug, detail)
@@ -76,14 +79,50 @@ pub(super) async fn range(call: &Call, path: &str, from: u64, to: u64) -> Result
     Ok((bytes, total))
 }
 
-/// Acts, and returns the document of the response.
-pub(super) async fn post(call: &Call, path: &str, body: &Value) -> Result<Value, Problem> {
-    act(call, Method::POST, path, body.to_string()).await
+/// The field of a form that makes a second click the same request.
+pub(super) fn once() -> Markup {
+    html! { input type="hidden" name=(ONCE) value=(encoded(&random())); }
 }
 
-/// Acts with a body that is written already.
-pub(super) async fn act(call: &Call, method: Method, path: &str, body: String) -> Result<Value, Problem> {
-    let request = Request::builder().method(method).uri(path).header(CONTENT_TYPE, "application/json");
+/// The name of that field.
+pub(super) const ONCE: &str = "key";
+
+/// The idempotency key of a form: what was changed in it is another request.
+fn key(form: &[(String, String)], path: &str, body: &str) -> Option<String> {
+    let (_, once) = form.iter().find(|(name, value)| name == ONCE && !value.is_empty())?;
+    Some(format!("page {}", Digest::of(json!([once, path, body]).to_string().as_bytes())))
+}
+
+/// Acts for a form, and returns the document of the response.
+pub(super) async fn post(call: &Call, form: &[(String, String)], path: &str, body: &Value) -> Result<Value, Problem> {
+    act(call, form, path, body.to_string()).await
+}
+
+/// Acts for a form with a body that is written already.
+pub(super) async fn act(call: &Call, form: &[(String, String)], path: &str, body: String) -> Result<Value, Problem> {
+    let request = Request::post(path).header(CONTENT_TYPE, "application/json");
+    let request = match key(form, path, &body) {
+        Some(key) => request.header("idempotency-key", key),
+        None => request,
+    };
     let response = send(call, request, Body::from(body), Readings::default()).await?;
     Ok(serde_json::from_slice(&bytes(response).await?).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The same form has the same key, and another one once something in it is changed.
+    #[test]
+    fn a_form_has_one_key() {
+        let text = once().into_string();
+        assert_ne!(text, once().into_string());
+        let form = |once: &str| [("from".to_owned(), "x".to_owned()), (ONCE.to_owned(), once.to_owned())];
+        let of = |once: &str, body: &str| key(&form(once), "/v1/runs", body);
+        assert_eq!(of("a", "{}"), of("a", "{}"));
+        assert_ne!(of("a", "{}"), of("a", "{\"x\":1}"));
+        assert_ne!(of("a", "{}"), of("b", "{}"));
+        assert_eq!((of("", "{}"), key(&[], "/v1/runs", "{}")), (None, None));
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use http::{Method, StatusCode};
+use http::StatusCode;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
@@ -10,9 +10,10 @@ use super::form::Form;
 use super::graph::Drawing;
 use super::shell::{Section, Shell};
 use super::text::{ABSENT, duration_of, marked, money, tokens, visible};
-use super::{apps, chart, detail, faults, glyph, json as pretty, row, see, segment, source};
+use super::{apps, chart, detail, faults, glyph, json as pretty, row, see, segment, source, status_of};
 use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond};
+use crate::token::Scope;
 
 /// Runs in the charts and figures.
 const CHARTED: usize = 100;
@@ -75,10 +76,16 @@ pub(crate) async fn start(call: Call) -> Respond {
     );
     let is_dry = fields.iter().any(|(name, _)| name == "dry");
     let path = if is_dry { "/v1/runs?dry_run=true" } else { "/v1/runs" };
-    match source::act(&call, Method::POST, path, body).await {
+    let started = match form.unreadable("/input") {
+        Some(problem) => Err(problem),
+        None if is_dry => source::act(&call, &[], path, body).await,
+        None => source::act(&call, &fields, path, body).await,
+    };
+    match started {
         Ok(document) if is_dry => page(&call, Sent { dry: Some(document.to_string()), fields, refused: None }).await,
         Ok(run) => see(&call, &row::path(&run)),
-        Err(problem) if problem.code() == Code::InputInvalid => {
+        // What was typed is not lost.
+        Err(problem) if matches!(problem.code().status(), 409 | 422 | 429 | 503) => {
             page(&call, Sent { refused: Some(problem), fields, dry: None }).await
         }
         Err(problem) => Err(problem),
@@ -126,7 +133,7 @@ async fn page(call: &Call, sent: Sent) -> Respond {
             }
         } }
     };
-    let status = if sent.refused.is_some() { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::OK };
+    let status = sent.refused.as_ref().map_or(StatusCode::OK, status_of);
     Ok(shell.page(status, &target.name, Section::Apps, body))
 }
 
@@ -214,7 +221,10 @@ fn form(shell: &Shell, target: &Target, definition: &Value, sent: &Sent) -> Mark
                 @if let Some(problem) = &sent.refused { p.fault.bad role="alert" { (marked(&detail(problem))) } }
                 (Form { prefix: "input", schema, sent: &sent.fields, faults: &faults }.render())
                 @if schema["properties"].as_object().is_none_or(serde_json::Map::is_empty) { p.dim { "It takes no input." } }
-                div.actions { button.primary { "Run" } button name="dry" value="true" formnovalidate { "Dry run" } }
+                @match shell.lacks(Scope::Run) {
+                    Some(lacking) => { (lacking) },
+                    None => { (source::once()) div.actions { button.primary { "Run" } button name="dry" value="true" formnovalidate { "Dry run" } } },
+                }
             }
         }
     }

@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use super::shell::{Section, Shell};
 use super::text::{ABSENT, counted, list_of, marked, text, visible};
 use super::{glyph, row, see, segment, source};
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond};
+use crate::token::Scope;
 
 /// Deliveries of each webhook and notice that the list shows.
 const SHOWN: usize = 5;
@@ -137,7 +138,7 @@ async fn webhook_card(call: &Call, shell: &Shell, webhook: &Value, part: &Part) 
     let inbox = text(webhook, "path");
     let about = html! {
         @if let Some(kind) = webhook["kind"].as_str() { span.tag { (kind) } }
-        span.second.grow { "runs " (target(shell, webhook)) }
+        span.second.grow.inline-links { "runs " (target(shell, webhook)) }
         code.dim { (visible(inbox)) }
     };
     let table = html! {
@@ -172,13 +173,13 @@ fn delivery_row(shell: &Shell, delivery: &Value) -> Markup {
         _ => "skipped",
     };
     let reason = match verdict {
-        "refused" => Some("the signature does not hold"),
+        "refused" => Some(refusal(text(delivery, "reason"))),
         "repeated" => Some("it came before"),
         "ignored" => Some("`when` does not hold"),
         _ => None,
     };
     // The key of a refused delivery is the server's own.
-    let id = if verdict == "refused" { ABSENT } else { text(delivery, "delivery_id") };
+    let id = if verdict == "refused" && delivery["reason"].is_null() { ABSENT } else { text(delivery, "delivery_id") };
     html! {
         tr {
             td.state-cell { (glyph::named(drawing, &glyph::word(verdict))) }
@@ -189,8 +190,21 @@ fn delivery_row(shell: &Shell, delivery: &Value) -> Markup {
             }
             td.wide.num { (shell.zone.moment(&delivery["at"])) }
             td.took { (run_link(shell, run)) }
-            td.wide.num { @if let Some(id) = run { form method="post" action=(shell.link(&format!("/runs/{}/again", segment(id)))) { button.link { "Run again" } } } }
+            td.wide.num { @if let Some(id) = run.filter(|_| shell.may(Scope::Run)) { form method="post" action=(shell.link(&format!("/runs/{}/again", segment(id)))) { (source::once()) button.link { "Run again" } } } }
         }
+    }
+}
+
+/// Why a delivery made no run.
+fn refusal(reason: &str) -> &'static str {
+    match reason {
+        "" => "the signature does not hold",
+        "malformed" => "its body is not JSON; the sender has the place",
+        "input_invalid" => "its input does not fit the pipeline; the sender has the faults",
+        "definition_invalid" => "the pipeline has errors: `etude check`",
+        "queue_full" | "run_is_busy" => "there was no room for another run",
+        "budget_spent" => "the budget of the day was spent",
+        _ => "it made no run; the sender has the reason",
     }
 }
 
@@ -237,7 +251,7 @@ fn notice_row(shell: &Shell, path: &str, delivery: &Value) -> Markup {
             }
             td.wide.num { (shell.zone.moment(&delivery["at"])) }
             td.took { (run_link(shell, delivery["run_id"].as_str())) }
-            td.wide.num { @if state == "failed" { form method="post" action=(shell.link(&format!("{path}/{}", segment(text(delivery, "delivery_id"))))) { button.link { "Send again" } } } }
+            td.wide.num { @if state == "failed" && shell.may(Scope::Admin) { form method="post" action=(shell.link(&format!("{path}/{}", segment(text(delivery, "delivery_id"))))) { (source::once()) button.link { "Send again" } } } }
         }
     }
 }
@@ -261,9 +275,11 @@ fn failure(attempt: &Value) -> Option<String> {
 
 /// `POST /notices/{app}/{name}/{delivery}`: sends a notice again that was set aside.
 pub(crate) async fn again(call: Call) -> Respond {
-    call.form(&[]).await?;
+    let form = call.form(&[source::ONCE]).await?;
     let path = format!("/notices/{}/{}", segment(call.param("app")), segment(call.param("name")));
     let again = format!("/v1{path}/deliveries/{}/again", segment(call.param("delivery")));
-    source::post(&call, &again, &json!({})).await?;
-    see(&call, &path)
+    match source::post(&call, &form, &again, &json!({})).await {
+        Err(problem) if problem.code() != Code::KeyInUse => Err(problem),
+        _ => see(&call, &path),
+    }
 }

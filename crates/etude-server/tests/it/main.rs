@@ -10,6 +10,7 @@ mod learned;
 mod limits;
 mod mcp;
 mod notices;
+mod page_forms;
 mod page_tree;
 mod pages;
 mod runs;

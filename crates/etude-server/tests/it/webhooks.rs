@@ -106,6 +106,18 @@ fn a_delivery_that_does_not_fit_is_ignored() {
     );
     let wrong = deliver(&server, "e", "s3cret", "{\"ref\": \"main\", \"n\": \"x\"}");
     assert_eq!(wrong.problem(), (422, "input_invalid".to_owned()));
+    // What came in and made no run is listed, with the reason.
+    let list = server.send("GET", "/v1/webhooks/demo/hook/deliveries", None).json();
+    let of = |id: &str| list["deliveries"].as_array().and_then(|all| all.iter().find(|one| one["delivery_id"] == id));
+    for (id, reason) in [("d", "malformed"), ("e", "input_invalid")] {
+        let one = of(id).unwrap_or_else(|| panic!("{id}: {list:#}"));
+        assert_eq!(
+            (&one["verdict"], &one["reason"], &one["run_id"]),
+            (&json!("refused"), &json!(reason), &Value::Null)
+        );
+    }
+    assert_eq!(of("c").expect("accepted")["reason"], Value::Null);
+    assert!(server.send("GET", "/webhooks", None).text().contains("its input does not fit the pipeline"));
 }
 
 /// S-33: a number that is taken from the body keeps its digits.
