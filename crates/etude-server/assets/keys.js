@@ -1,5 +1,7 @@
 // Keys: `/` searches, `j` and `k` move, `Enter` opens, arrows close and open in a tree, `e` finds the next error, `a` goes to
 // the form of a decision, `?` lists the keys. No key decides anything.
+import { isBelowClosed } from "./live.js";
+
 const ROWS = "tr.run a.target, .inbox nav li a, a.tree-row, [data-row]";
 
 const rows = () => [...document.querySelectorAll(ROWS)].filter((row) => !row.hidden && row.offsetParent !== null);
@@ -43,11 +45,14 @@ function fold(row, opens) {
   if (opens && row.hasAttribute("aria-expanded") && !isOpen) {
     if (!children.length) return row.click();
     row.setAttribute("aria-expanded", "true");
+    delete row.dataset.closed;
     row.querySelector(".arrow").textContent = "▾";
-    children.forEach((child) => (child.hidden = false));
+    // From the top: what is below another closed row stays hidden.
+    children.forEach((child) => (child.hidden = isBelowClosed(child)));
   } else if (opens) focus(children[0]);
   else if (isOpen) {
     row.setAttribute("aria-expanded", "false");
+    row.dataset.closed = "true";
     row.querySelector(".arrow").textContent = "▸";
     children.forEach((child) => (child.hidden = true));
   } else {
@@ -79,7 +84,7 @@ export function listen() {
       j: () => move(1),
       k: () => move(-1),
       e: nextError,
-      a: () => document.querySelector("#decision :is(input, textarea, select, button):not([type=hidden])")?.focus(),
+      a: () => document.querySelector("#decision :is(input, textarea, select, button):not([type=hidden], :disabled)")?.focus(),
       "?": () => list?.showModal(),
       ArrowDown: row && (() => move(1)),
       ArrowUp: row && (() => move(-1)),

@@ -28,35 +28,61 @@ export function refresh(options = {}) {
   return pending;
 }
 
+/** Goes to a page of the same kind in place. Where that fails, the browser goes there. */
+export async function visit(address) {
+  if (address) history.pushState(null, "", address);
+  const wanted = location.href;
+  const isTaken = await read({}).catch(() => false);
+  if (!isTaken && wanted === location.href) location.reload();
+}
+
+/** The address of this page, which names the rows that it shows: those that its list does not have any more come with it. */
+function here() {
+  const rows = [...document.querySelectorAll("[data-live=rows] tr.run[data-key]")].map((row) => row.dataset.key);
+  if (!rows.length) return location.href;
+  const url = new URL(location.href);
+  url.searchParams.set("shown", rows.join(","));
+  return url.href;
+}
+
+/** True if the page is now that of its address. */
 async function read({ takesNewRows = false }) {
   const address = location.href;
-  const response = await fetch(address, { headers: { accept: "text/html" }, cache: "no-store" });
-  if (response.status === 401) return show("lost", "Log in again");
+  const response = await fetch(here(), { headers: { accept: "text/html" }, cache: "no-store" });
+  if (response.status === 401) {
+    show("lost", "Log in again");
+    return false;
+  }
   const text = await response.text();
-  if (!response.ok || address !== location.href) return;
+  if (!response.ok || address !== location.href) return false;
   const fresh = new DOMParser().parseFromString(policy.createHTML(text), "text/html");
   document.title = fresh.title;
   for (const old of document.querySelectorAll("[data-live]")) {
     const next = fresh.getElementById(old.id);
     if (!next) continue;
-    if (old.dataset.live === "rows" && !takesNewRows && old.querySelector("tbody") && next.querySelector("tbody")) rows(old, next);
+    if (old.dataset.live === "rows" && !takesNewRows && old.querySelector("tbody") && (next.querySelector("tbody") || fresh.getElementById("beyond"))) rows(old, next, fresh.getElementById("beyond"));
     else morph(old, next);
   }
   document.dispatchEvent(new Event("etude:refreshed"));
+  return true;
 }
 
 /** Changes rows in place. New ones wait behind a button, so that nothing moves under the pointer. */
-function rows(old, next) {
+function rows(old, next, beyond) {
   const known = new Map([...old.querySelectorAll("tr[data-key]")].map((row) => [row.dataset.key, row]));
+  const gone = new Set(known.keys());
   let waiting = 0;
-  for (const row of next.querySelectorAll("tr.run[data-key]")) {
+  for (const row of [next, beyond].flatMap((part) => [...(part?.querySelectorAll("tr.run[data-key]") ?? [])])) {
     const shown = known.get(row.dataset.key);
+    gone.delete(row.dataset.key);
     if (!shown) waiting += 1;
     else if (shown.dataset.status !== row.dataset.status) {
       morph(shown, row);
       shown.classList.add("changed");
     } else morph(shown, row);
   }
+  // Runs that were removed.
+  for (const key of gone) known.get(key).classList.add("gone");
   let button = old.querySelector(".news");
   if (!waiting) return button?.remove();
   if (!button) {
@@ -78,15 +104,17 @@ function rows(old, next) {
 function morph(old, next) {
   if (old.isEqualNode(next)) return;
   if (old.nodeType !== next.nodeType || old.nodeName !== next.nodeName) return old.replaceWith(next.cloneNode(true));
+  // A form never becomes one that does something else.
+  if (old.nodeName === "FORM" && old.getAttribute("action") !== next.getAttribute("action")) return old.replaceWith(next.cloneNode(true));
   if (old.nodeType === Node.TEXT_NODE) {
     old.data = next.data;
     return;
   }
   if (!(old instanceof Element) || old.matches("input, textarea, select")) return;
   // A row of the tree that the reader has closed.
-  const isFolded = old.closest(".tree-row")?.nextElementSibling?.hidden;
+  const isFolded = old.closest(".tree-row")?.dataset.closed === "true";
   if (isFolded && old.matches(".arrow")) return;
-  const isOwn = (name) => (name === "open" && old.nodeName === "DETAILS") || (name === "hidden" && old.matches("[data-copy], .tree-row, [data-keys]")) || (name === "aria-expanded" && isFolded);
+  const isOwn = (name) => (name === "open" && old.nodeName === "DETAILS") || (name === "hidden" && old.matches("[data-copy], .tree-row, [data-keys]")) || (name === "aria-expanded" && isFolded) || ["data-closed", "data-sent"].includes(name) || (name === "disabled" && old.matches("[data-sent] *"));
   for (const { name } of [...old.attributes]) if (!next.hasAttribute(name) && !isOwn(name)) old.removeAttribute(name);
   for (const { name, value } of next.attributes) if (old.getAttribute(name) !== value && !isOwn(name)) old.setAttribute(name, value);
   const keyed = new Map([...old.children].filter((child) => child.dataset?.key).map((child) => [child.dataset.key, child]));
@@ -98,13 +126,25 @@ function morph(old, next) {
       if (match !== place) old.insertBefore(match, place);
       else place = place.nextSibling;
       morph(match, child);
-    } else old.insertBefore(child.cloneNode(true), place);
+    } else {
+      const added = old.insertBefore(child.cloneNode(true), place);
+      // Rows that are new below one that the reader has closed.
+      if (added.matches?.(".tree-row") && isBelowClosed(added)) added.hidden = true;
+    }
   }
   while (place) {
     const gone = place;
     place = place.nextSibling;
     gone.remove();
   }
+}
+
+/** True if the reader has closed a row above this one: its rows are hidden. */
+export function isBelowClosed(row) {
+  const level = (of) => Number(of.getAttribute("aria-level"));
+  let above = row.previousElementSibling;
+  while (above && level(above) >= level(row)) above = above.previousElementSibling;
+  return !!above && (above.hidden || above.dataset.closed === "true");
 }
 
 function show(state, text) {

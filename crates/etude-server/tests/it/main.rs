@@ -11,6 +11,7 @@ mod limits;
 mod mcp;
 mod notices;
 mod page_forms;
+mod page_live;
 mod page_tree;
 mod pages;
 mod runs;

@@ -1,0 +1,129 @@
+//! What the scripts of pages do while a reader is at work.
+
+use serde_json::json;
+
+use crate::browser::Browser;
+use crate::pages::{OK, id_of, ready, server};
+use crate::support::Running;
+
+fn live(browser: &Browser) {
+    browser.until("return document.getElementById('connection').textContent === 'Live'");
+}
+
+/// A pipeline with a step that waits for a file, which lets the test say when it ends.
+fn slow(server: &Running) -> std::path::PathBuf {
+    let gate = server.dir().join("gate");
+    let wait = format!("until test -e {}; do sleep 0.05; done; echo '{{\"output\": 1}}'", gate.display());
+    server.pipeline("slow", "", &[&wait]);
+    gate
+}
+
+/// What the reader has opened does not become another action when the run ends, and the focus is on none.
+#[test]
+fn a_menu_does_not_become_another_action() {
+    let server = server();
+    let gate = slow(&server);
+    let run = server.send("POST", "/v1/runs", Some(&json!({"pipeline": "slow"}))).json();
+    let Some(browser) = Browser::logged_in(&server) else { return };
+    browser.open(&format!("http://{}/runs/{}", server.address, id_of(&run)));
+    live(&browser);
+    browser.until("return document.querySelector('details.menu form[action$=\"/cancel\"]')");
+    browser.run("document.querySelector('details.menu').open = true; document.querySelector('[value=cancel]').focus()");
+    std::fs::write(gate, "").expect("written");
+    browser.until("return document.querySelector('#head [role=status]').textContent === 'Succeeded'");
+    let look = "return [document.querySelectorAll('details.menu[open]').length, document.activeElement.nodeName]";
+    assert_eq!(browser.run(look), json!([0, "BODY"]));
+    // `Escape` closes a menu.
+    browser.run("const summary = document.querySelector('details.menu summary'); summary.focus(); summary.click()");
+    assert_eq!(browser.run("return document.querySelectorAll('details.menu[open]').length"), 1);
+    browser.keys("{Escape}");
+    assert_eq!(browser.run("return document.querySelectorAll('details.menu[open]').length"), 0);
+}
+
+/// A row stays in its place when its run leaves the list, and shows the state that the run has.
+#[test]
+fn a_row_that_left_its_list_shows_its_state() {
+    let server = server();
+    let gate = slow(&server);
+    let run = server.send("POST", "/v1/runs", Some(&json!({"pipeline": "slow"}))).json();
+    server.until(id_of(&run), &["running"]);
+    let Some(browser) = Browser::logged_in(&server) else { return };
+    browser.open(&format!("http://{}/?status=running", server.address));
+    live(&browser);
+    assert_eq!(browser.run("return document.querySelector('tr.run').dataset.status"), "running");
+    std::fs::write(gate, "").expect("written");
+    browser.until("return document.querySelector('tr.run').dataset.status === 'succeeded'");
+    assert_eq!(
+        browser.run("return [location.search, document.querySelectorAll('tr.run').length]"),
+        json!(["?status=running", 1])
+    );
+}
+
+/// The details of a selected node are in view, however long the tree is and however narrow the window.
+#[test]
+fn the_details_of_a_node_are_in_view() {
+    let server = server();
+    let steps = vec![OK; 120];
+    server.pipeline("long", "", &steps);
+    let run = server.run(&json!({"pipeline": "long"}));
+    let Some(browser) = Browser::logged_in(&server) else { return };
+    let seen = "const box = document.querySelector('#details h2').getBoundingClientRect(); return box.top >= 0 && box.bottom <= innerHeight";
+    for width in [1440, 1000, 360] {
+        browser.size(width, 900);
+        browser.open(&format!("http://{}/runs/{}", server.address, id_of(&run)));
+        ready(&browser);
+        browser.run("window.same = true; document.querySelector('[data-key=\"business/s100\"]').scrollIntoView()");
+        browser.run("document.querySelector('[data-key=\"business/s100\"]').click()");
+        browser.until("return document.querySelector('#details code').textContent === 'business/s100'");
+        browser.until(seen);
+        assert_eq!(browser.run("return window.same"), true);
+        // The same without a script: the address leads to them.
+        browser.open("about:blank");
+        browser.open(&format!("http://{}/runs/{}?at=business%2Fs100#details", server.address, id_of(&run)));
+        browser.until(seen);
+    }
+    // A selection that cannot be read is not left half done.
+    browser.run("window.same = true; window.fetch = () => Promise.reject(new Error('no connection'))");
+    browser.run("document.querySelector('[data-key=\"business/s3\"]').click()");
+    browser.until("return !window.same && document.querySelector('#details code').textContent === 'business/s3'");
+}
+
+/// `Enter` in a field of a question decides nothing, and a second click sends nothing.
+#[test]
+fn enter_in_a_field_decides_nothing() {
+    let server = server();
+    let schema = "{type: object, properties: {count: {type: integer}}}";
+    server.pipeline("count", "", &[&format!("approval: message: How many?, schema: {schema}")]);
+    let run = server.run(&json!({"pipeline": "count"}));
+    let Some(browser) = Browser::logged_in(&server) else { return };
+    browser.open(&format!("http://{}/decisions", server.address));
+    ready(&browser);
+    browser.run("window.same = true; window.sent = 0; document.addEventListener('submit', () => (window.sent += 1))");
+    browser.keys("a");
+    assert_eq!(browser.run("return document.activeElement.name"), "answer.count");
+    browser.keys("7{Enter}");
+    assert_eq!(browser.run("return [window.same, window.sent, document.activeElement.value]"), json!([true, 0, "7"]));
+    assert_eq!(server.until(id_of(&run), &["waiting"])["status"], "waiting");
+    let twice = "const button = document.querySelector('[name=approved][value=true]');
+        let prevented = 0;
+        document.addEventListener('submit', (event) => { prevented += event.defaultPrevented ? 1 : 0; });
+        button.click(); button.click();
+        return prevented";
+    assert_eq!(browser.run(twice), 1);
+    server.until(id_of(&run), &["succeeded"]);
+}
+
+/// What is copied is the text as it was, not what stands for its hidden characters.
+#[test]
+fn copies_have_the_characters_of_the_text() {
+    let server = server();
+    server.pipeline("raw", "", &["cat >/dev/null; printf 'a\\342\\200\\256b' >&2; echo '{\"output\": 1}'"]);
+    let run = server.run(&json!({"pipeline": "raw"}));
+    let Some(browser) = Browser::logged_in(&server) else { return };
+    browser.open(&format!("http://{}/runs/{}?at=business%2Fs0", server.address, id_of(&run)));
+    ready(&browser);
+    browser.run("Object.defineProperty(navigator, 'clipboard', { value: { writeText: async (text) => { window.copied = text; } } })");
+    browser.run("document.querySelector('[data-key$=stderr] [data-copy]').click()");
+    assert_eq!(browser.until("return window.copied"), "a\u{202e}b");
+    assert_eq!(browser.run("return document.querySelector('[data-key$=stderr] pre').textContent"), "a⟨U+202E⟩b");
+}
