@@ -146,10 +146,7 @@ impl Remote {
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> Problem {
-        let mut why: &dyn std::error::Error = error;
-        while let Some(source) = why.source() {
-            why = source;
-        }
+        let why = etude_http::root_cause(error);
         Problem::environment(format!("{} cannot be reached: {why}", self.way().address))
             .hint("start a server: etude serve")
     }

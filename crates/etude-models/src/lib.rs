@@ -41,4 +41,4 @@ pub use models::Models;
 pub use prices::{Price, Prices};
 pub use redact::{Redactor, Secret};
 pub use settings::{ModelId, ProviderSettings, Settings, SettingsError, is_public_header};
-pub use transport::{TransportPolicy, init_tls};
+pub use transport::TransportPolicy;

@@ -8,7 +8,6 @@ mod policy;
 mod refusal;
 
 pub(crate) use client::client_for;
-pub use client::init_tls;
 pub use policy::TransportPolicy;
 
 pub(crate) use exchange::{Failed, FailedAs, Line, WireRequest, read};

@@ -1,9 +1,9 @@
 //! Sending spans. Nothing that goes wrong here is felt by a run.
 
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::{Client, StatusCode};
+use reqwest::{Client, StatusCode, Url};
 use tokio::task::JoinHandle;
 
 use crate::otlp;
@@ -33,16 +33,8 @@ pub(crate) struct Exporter {
 
 impl Exporter {
     pub(crate) fn new(settings: Arc<Settings>, trace: String) -> Self {
-        static TLS: Once = Once::new();
-        // An error means that the program has chosen before, which is just as good.
-        TLS.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
-        let client = Client::builder()
-            .user_agent(concat!("etude/", env!("CARGO_PKG_VERSION")))
-            // A redirect would carry keys in headers to wherever it points.
-            .redirect(reqwest::redirect::Policy::none())
-            .timeout(settings.timeout)
-            .build()
-            .map_err(|error| error.to_string());
+        let url = Url::parse(&settings.endpoint).map_err(|_| MALFORMED.to_owned());
+        let client = url.and_then(|url| etude_http::client(&url, |client| client.timeout(settings.timeout)));
         Self { settings, trace, client, under_way: Vec::new() }
     }
 

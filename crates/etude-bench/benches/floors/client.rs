@@ -21,7 +21,7 @@ pub(crate) struct Plain {
 impl Plain {
     /// Asks the server at `address`; the table lies in `dir`, and is again each time.
     pub(crate) fn new(address: SocketAddr, dir: &Path) -> Self {
-        etude_models::init_tls();
+        etude_http::init_tls();
         let client = Client::builder().no_proxy().tls_certs_only([]).build().expect("a client");
         let path = dir.join("plain.db");
         // The one of the round before, if there was one.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use etude_core::service_url::is_loopback;
 use etude_models::Secret;
 use etude_process::TOKEN_VARIABLE as TOKEN;
-use reqwest::{Client, Url, redirect};
+use reqwest::{Client, ClientBuilder, Url};
 use serde_json::Value;
 
 use crate::paths;
@@ -42,7 +42,6 @@ pub(super) struct Address {
     /// The socket to which connections go, whatever the base says.
     socket: Option<PathBuf>,
     pub(super) token: Secret,
-    is_loopback: bool,
 }
 
 impl fmt::Display for Address {
@@ -69,7 +68,7 @@ impl Address {
             return Err(problem.hint("use `https://`, or a tunnel to a port of this machine"));
         }
         if let Some(token) = token {
-            return Ok(Self { base, socket: None, token, is_loopback });
+            return Ok(Self { base, socket: None, token });
         }
         // Anybody on this machine may listen at a port. The owner's token goes to the socket of the server that has
         // this address, never to the port.
@@ -93,33 +92,23 @@ impl Address {
 
     /// The client for it. A redirect would carry the token to wherever it points.
     pub(super) fn client(&self) -> Result<Client, Problem> {
-        etude_models::init_tls();
-        let mut builder = Client::builder()
-            .user_agent(concat!("etude/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(CONNECT)
-            .redirect(redirect::Policy::none())
-            .referer(false);
-        if self.is_loopback {
-            builder = builder.no_proxy();
-        }
-        if self.base.starts_with("http://") {
-            builder = builder.tls_certs_only([]);
-        }
-        if let Some(socket) = &self.socket {
-            builder = at_socket(builder, socket);
-        }
-        builder.build().map_err(|error| Problem::environment(format!("the HTTP client cannot be made: {error}")))
+        let url = Url::parse(&self.base).map_err(|error| Problem::environment(format!("{}: {error}", self.base)))?;
+        let settings = |client: ClientBuilder| at_socket(client.connect_timeout(CONNECT), self.socket.as_deref());
+        etude_http::client(&url, settings).map_err(Problem::environment)
     }
 }
 
 #[cfg(unix)]
-fn at_socket(builder: reqwest::ClientBuilder, socket: &Path) -> reqwest::ClientBuilder {
-    builder.unix_socket(socket)
+fn at_socket(client: ClientBuilder, socket: Option<&Path>) -> ClientBuilder {
+    match socket {
+        Some(socket) => client.unix_socket(socket),
+        None => client,
+    }
 }
 
 #[cfg(not(unix))]
-fn at_socket(builder: reqwest::ClientBuilder, _: &Path) -> reqwest::ClientBuilder {
-    builder
+fn at_socket(client: ClientBuilder, _: Option<&Path>) -> ClientBuilder {
+    client
 }
 
 /// The token that the environment has. It is never an argument: those are visible to everybody on the machine.
@@ -184,7 +173,7 @@ async fn own_server(fits: impl Fn(&Value) -> bool) -> Result<Option<Address>, Pr
     sockets.sort_by_key(|path| std::cmp::Reverse(age(path)));
     for socket in sockets {
         let token = read_token(&dir.join("owner.token"))?;
-        let own = Address { base: "http://localhost".to_owned(), socket: Some(socket), token, is_loopback: true };
+        let own = Address { base: "http://localhost".to_owned(), socket: Some(socket), token };
         let request = own.client()?.get("http://localhost/v1/server").bearer_auth(own.token.expose());
         // A server that was killed leaves its socket.
         let Ok(Ok(response)) = tokio::time::timeout(IDENTITY, request.send()).await else { continue };

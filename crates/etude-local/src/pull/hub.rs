@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use etude_core::service_url::{ServiceUrl, redact};
 use reqwest::header::{CONTENT_RANGE, RANGE};
-use reqwest::{Client, Response, StatusCode};
+use reqwest::redirect::Policy;
+use reqwest::{ClientBuilder, Response, StatusCode, Url};
 
 use super::partial::Partial;
 use super::{Failure, Progress};
@@ -34,14 +35,12 @@ async fn download(
         return Ok(());
     }
     let failed = |error: reqwest::Error| Failure::Source(plain(&error));
-    // An error means that the program has chosen its TLS before, which is just as good.
-    drop(rustls::crypto::ring::default_provider().install_default());
-    let client = Client::builder()
-        .user_agent(concat!("etude/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(Duration::from_secs(15))
-        .read_timeout(SILENCE)
-        .build()
-        .map_err(failed)?;
+    let source = Url::parse(url).map_err(|error| Failure::Source(format!("{}: {error}", ServiceUrl::from(url))))?;
+    // A hub redirects to where its files lie. Nothing in the request is secret.
+    let settings = |client: ClientBuilder| {
+        client.redirect(Policy::limited(10)).connect_timeout(Duration::from_secs(15)).read_timeout(SILENCE)
+    };
+    let client = etude_http::client(&source, settings).map_err(Failure::Source)?;
     let from = partial.len();
     let request = client.get(url);
     let request = if from > 0 { request.header(RANGE, format!("bytes={from}-")) } else { request };
@@ -75,9 +74,5 @@ fn starts_at(response: &Response, from: u64) -> bool {
 
 /// The innermost reason: the outer ones repeat the URL.
 fn plain(error: &reqwest::Error) -> String {
-    let mut innermost: &dyn std::error::Error = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    redact(&innermost.to_string())
+    redact(&etude_http::root_cause(error))
 }

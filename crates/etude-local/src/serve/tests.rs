@@ -68,7 +68,7 @@ struct Served {
 }
 
 fn client() -> reqwest::ClientBuilder {
-    drop(rustls::crypto::ring::default_provider().install_default());
+    etude_http::init_tls();
     Client::builder().no_proxy().tls_certs_only([])
 }
 

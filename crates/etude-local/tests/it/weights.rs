@@ -168,7 +168,7 @@ async fn a_cold_process_answers_through_its_socket() {
         "messages": [{"role": "user", "content": row["ask"]}],
         "response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": row["schema"]}},
     });
-    drop(rustls::crypto::ring::default_provider().install_default());
+    etude_http::init_tls();
     for what in ["cold", "warm"] {
         let begun = Instant::now();
         let socket = ensure_running(&settings, &start).await.expect("a socket");
@@ -226,7 +226,7 @@ async fn vectors_come_through_the_socket() {
         Ok(())
     };
     let socket = ensure_running(&settings, &start).await.expect("a socket");
-    drop(rustls::crypto::ring::default_provider().install_default());
+    etude_http::init_tls();
     let client = reqwest::Client::builder().no_proxy().tls_certs_only([]).unix_socket(socket).build();
     let body = json!({"model": "all-minilm-l6-v2", "input": ["A man is eating food.", "A man is eating bread."]});
     let request = client.expect("a client").post("http://localhost/v1/embeddings").json(&body);

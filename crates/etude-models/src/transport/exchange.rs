@@ -266,7 +266,7 @@ impl Line {
         let connecting = error.is_connect();
         // The error's own text has the URL with everything in it.
         let error = error.without_url();
-        let cause = self.redactor.quote(&root_cause(&error), QUOTED_CHARS);
+        let cause = self.redactor.quote(&etude_http::root_cause(&error), QUOTED_CHARS);
         if connecting {
             unreachable(place, &cause)
         } else {
@@ -337,14 +337,6 @@ pub(crate) async fn read(mut response: Response) -> Result<Vec<u8>, ReadError> {
 /// The URL without what may be secret in it.
 fn place(url: &Url) -> String {
     ServiceUrl::new(url.as_str()).to_string()
-}
-
-fn root_cause(error: &dyn Error) -> String {
-    let mut cause = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
 }
 
 #[cfg(test)]

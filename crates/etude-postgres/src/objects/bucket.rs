@@ -5,11 +5,13 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::time::Duration;
 
 use etude_core::digest::Digest;
+use etude_http::causes;
 use futures_util::StreamExt as _;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::client::{HttpClient, HttpConnector};
 use object_store::path::Path;
 use object_store::{ClientOptions, Error, ObjectStore as _, ObjectStoreExt as _, PutMode, PutPayload, RetryConfig};
+use reqwest::{ClientBuilder, Url};
 
 use super::unavailable;
 
@@ -24,6 +26,9 @@ const SILENCE: Duration = Duration::from_secs(30);
 
 /// A request is repeated for so long, a few times. Then the run is left for later.
 const RETRY: Duration = Duration::from_secs(20);
+
+/// Where AWS is, for which certificates are loaded.
+const AWS: &str = "https://s3.amazonaws.com";
 
 /// The region of a server that is not AWS and names none.
 const REGION: &str = "us-east-1";
@@ -65,17 +70,14 @@ impl Bucket {
         endpoint: Option<String>,
         variables: &[(String, String)],
     ) -> io::Result<Self> {
-        // An error means that the program has chosen before.
-        drop(rustls::crypto::ring::default_provider().install_default());
         let is_plain = endpoint.as_ref().is_some_and(|endpoint| endpoint.starts_with("http:"));
-        let client = reqwest::Client::builder()
-            .connect_timeout(CONNECT)
-            .read_timeout(SILENCE)
-            .redirect(reqwest::redirect::Policy::none())
-            .no_gzip();
-        // A server of this machine is not behind a proxy.
-        let client = if is_plain { client.no_proxy() } else { client };
-        let client = client.build().map_err(|error| unavailable(error.to_string()))?;
+        let settings = |client: ClientBuilder| {
+            let client = client.connect_timeout(CONNECT).read_timeout(SILENCE).no_gzip();
+            // A server without TLS is one of this network, which is not behind a proxy.
+            if is_plain { client.no_proxy() } else { client }
+        };
+        let url = Url::parse(endpoint.as_deref().unwrap_or(AWS)).map_err(|error| unavailable(error.to_string()))?;
+        let client = etude_http::client(&url, settings).map_err(unavailable)?;
         let retry = RetryConfig { max_retries: 4, retry_timeout: RETRY, ..RetryConfig::default() };
         let of = |wanted: &str| variables.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
         let mut builder = AmazonS3Builder::new()
@@ -197,17 +199,4 @@ fn is_missing(error: &Error) -> bool {
 
 fn failed(error: &Error) -> io::Error {
     unavailable(causes(error))
-}
-
-fn causes(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = error.source();
-    }
-    text
 }

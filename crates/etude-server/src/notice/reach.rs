@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use reqwest::{Client, Url, redirect};
+use reqwest::{Client, Url};
 
 /// The time of one attempt.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -100,17 +100,9 @@ async fn request(url: &Url, addresses: &[SocketAddr], parcel: &Parcel) -> Outcom
 }
 
 /// A client for one attempt: the name means these addresses, no proxy looks it up again, and no redirect is followed.
-fn client(url: &Url, addresses: &[SocketAddr]) -> reqwest::Result<Client> {
-    // An error means that the program has chosen before, which is just as good.
-    drop(rustls::crypto::ring::default_provider().install_default());
-    Client::builder()
-        .user_agent(concat!("etude/", env!("CARGO_PKG_VERSION")))
-        .redirect(redirect::Policy::none())
-        .referer(false)
-        .no_proxy()
-        .timeout(TIMEOUT)
-        .resolve_to_addrs(url.host_str().unwrap_or_default(), addresses)
-        .build()
+fn client(url: &Url, addresses: &[SocketAddr]) -> Result<Client, String> {
+    let host = url.host_str().unwrap_or_default();
+    etude_http::client(url, |client| client.no_proxy().timeout(TIMEOUT).resolve_to_addrs(host, addresses))
 }
 
 /// True for an address of the public internet.

@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use etude_core::service_url::redact;
 use etude_process::{ChildEnvironment, detached};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Url};
 use rmcp::ErrorData;
 use rmcp::model::{
     CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult,
@@ -119,7 +121,7 @@ impl Connection {
             }
             Endpoint::Withheld(why) => return Err(Unopened::Start(why.clone())),
             Endpoint::Http { .. } => {
-                let transport = StreamableHttpClientTransport::from_config(http(config).map_err(Unopened::Start)?);
+                let transport = http(config).map_err(Unopened::Start)?;
                 serve_client_with_lifecycle(handler, transport, mode).await
             }
         };
@@ -215,17 +217,8 @@ fn failure(error: ServiceError) -> Failure {
 
 /// An error with what caused it, on one line, each cause once.
 fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = error.source();
-    }
     // The library's errors repeat the URL, credentials included.
-    bound::one_line(&redact(&text), 500)
+    bound::one_line(&redact(&etude_http::causes(error)), 500)
 }
 
 /// Why the two sides did not agree, without the names of the library's types.
@@ -291,12 +284,10 @@ async fn pass_on(name: String, settings: Arc<Settings>, stderr: impl AsyncRead +
     }
 }
 
-fn http(config: &ServerConfig) -> Result<StreamableHttpClientTransportConfig, String> {
+fn http(config: &ServerConfig) -> Result<StreamableHttpClientTransport<Client>, String> {
     let Endpoint::Http { url, headers } = &config.endpoint else { return Err("it has no URL".to_owned()) };
-    // The provider of cryptography is chosen once per process; anyone who came first has chosen the same.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let parsed: http::Uri = url.expose().parse().map_err(|error| format!("its URL cannot be read: {error}"))?;
-    if !matches!(parsed.scheme_str(), Some("http" | "https")) || parsed.host().is_none() {
+    let parsed = Url::parse(url.expose()).map_err(|error| format!("its URL cannot be read: {error}"))?;
+    if !matches!(parsed.scheme(), "http" | "https") || parsed.host().is_none() {
         return Err("its URL does not begin with http:// or https:// and a host".to_owned());
     }
     let mut map = HashMap::new();
@@ -310,7 +301,23 @@ fn http(config: &ServerConfig) -> Result<StreamableHttpClientTransportConfig, St
         value.set_sensitive(true);
         map.insert(header, value);
     }
-    Ok(StreamableHttpClientTransportConfig::with_uri(url.expose()).custom_headers(map))
+    let config = StreamableHttpClientTransportConfig::with_uri(url.expose()).custom_headers(map);
+    // A connection that is used again waits for a delayed acknowledgement, if the response before was not read to its end.
+    let client = etude_http::client(&parsed, |client| client.pool_max_idle_per_host(0).redirect(same_origin()))?;
+    Ok(StreamableHttpClientTransport::with_client(client, config))
+}
+
+/// Follows what keeps method, body and origin: a server may be mounted with another slash at its end. Headers, which may
+/// have keys, go nowhere else.
+fn same_origin() -> Policy {
+    Policy::custom(|attempt| {
+        let keeps_body = matches!(attempt.status().as_u16(), 307 | 308);
+        let keeps_origin = attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
+        match attempt.previous().len() {
+            0..=10 if keeps_body && keeps_origin => attempt.follow(),
+            _ => attempt.stop(),
+        }
+    })
 }
 
 impl Settings {

@@ -338,16 +338,17 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     ("etude-spec", &["etude-core"]),
     ("etude-convert", &["etude-core", "etude-spec"]),
     // A program that is a model, and pip, are started like every process.
-    ("etude-models", &["etude-core", "etude-files", "etude-process"]),
-    ("etude-local", &["etude-core", "etude-process"]),
+    ("etude-http", &["etude-core"]),
+    ("etude-models", &["etude-core", "etude-files", "etude-http", "etude-process"]),
+    ("etude-local", &["etude-core", "etude-http", "etude-process"]),
     ("etude-learn", &["etude-core"]),
     ("etude-route", &[]),
     ("etude-process", &["etude-core", "etude-files"]),
     ("etude-runtime", &["etude-core", "etude-process"]),
     ("etude-sqlite", &["etude-core", "etude-runtime"]),
-    ("etude-postgres", &["etude-core", "etude-runtime"]),
-    ("etude-otel", &["etude-core", "etude-runtime"]),
-    ("etude-tools", &["etude-core", "etude-files", "etude-process", "etude-spec"]),
+    ("etude-postgres", &["etude-core", "etude-http", "etude-runtime"]),
+    ("etude-otel", &["etude-core", "etude-http", "etude-runtime"]),
+    ("etude-tools", &["etude-core", "etude-files", "etude-http", "etude-process", "etude-spec"]),
     (
         "etude-invoke",
         &["etude-core", "etude-files", "etude-models", "etude-process", "etude-runtime", "etude-spec", "etude-tools"],
@@ -369,17 +370,17 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     (
         "etude-server",
         &[
-            "etude", "etude-core", "etude-evidence", "etude-invoke", "etude-mcp", "etude-preview", "etude-process",
-            "etude-runs", "etude-runtime", "etude-spec", "etude-sqlite",
+            "etude", "etude-core", "etude-evidence", "etude-http", "etude-invoke", "etude-mcp", "etude-preview",
+            "etude-process", "etude-runs", "etude-runtime", "etude-spec", "etude-sqlite",
         ],
     ),
     (
         "etude-cli",
         &[
-            "etude", "etude-convert", "etude-core", "etude-evidence", "etude-invoke", "etude-learn", "etude-mcp",
-            "etude-models", "etude-otel", "etude-packages", "etude-postgres", "etude-preview", "etude-process",
-            "etude-request", "etude-route", "etude-runs", "etude-runtime", "etude-server", "etude-spec",
-            "etude-sqlite", "etude-tools",
+            "etude", "etude-convert", "etude-core", "etude-evidence", "etude-http", "etude-invoke", "etude-learn",
+            "etude-mcp", "etude-models", "etude-otel", "etude-packages", "etude-postgres", "etude-preview",
+            "etude-process", "etude-request", "etude-route", "etude-runs", "etude-runtime", "etude-server",
+            "etude-spec", "etude-sqlite", "etude-tools",
         ],
     ),
     (
@@ -393,8 +394,8 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     (
         "etude-bench",
         &[
-            "etude", "etude-core", "etude-models", "etude-postgres", "etude-process", "etude-runtime", "etude-spec",
-            "etude-sqlite",
+            "etude", "etude-core", "etude-http", "etude-models", "etude-postgres", "etude-process", "etude-runtime",
+            "etude-spec", "etude-sqlite",
         ],
     ),
     ("xtask", &[]),

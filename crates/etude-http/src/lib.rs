@@ -1,0 +1,137 @@
+//! The HTTP clients of the program: what all of them have in common, whoever they ask.
+
+use std::error::Error;
+use std::sync::Once;
+
+use etude_core::service_url::is_loopback;
+use reqwest::{Client, ClientBuilder, Url, redirect};
+
+/// What helps a system that trusts no one, such as a minimal container.
+const NO_CERTIFICATES: &str =
+    "; install the package `ca-certificates`, or name a file of certificates in `SSL_CERT_FILE`";
+
+/// Chooses the TLS implementation of the process. Clients do it by themselves; what speaks TLS in another way calls it
+/// first. Calling it again does nothing.
+pub fn init_tls() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // An error means that the program has chosen before, which is just as good.
+        drop(rustls::crypto::ring::default_provider().install_default());
+    });
+}
+
+/// A client for `url`, with what `settings` adds: time limits, a socket.
+///
+/// It follows no redirect, which would carry keys in headers to wherever it points, and says nowhere where it comes from.
+/// This machine is never behind a proxy. Certificates are loaded only where they can be needed: that takes milliseconds,
+/// and a system without any, such as a minimal container, reaches servers without TLS all the same.
+///
+/// # Errors
+/// Why the client cannot be made, on one line.
+pub fn client(url: &Url, settings: impl Fn(ClientBuilder) -> ClientBuilder) -> Result<Client, String> {
+    init_tls();
+    let make = || settings(builder(is_loopback(url)));
+    match (url.scheme(), is_loopback(url)) {
+        // Should a call ask for TLS all the same, it is refused.
+        ("http", true) => built(make().tls_certs_only([])),
+        // Only a proxy could need certificates.
+        ("http", false) => built(make()).or_else(|_| built(make().tls_certs_only([]))),
+        _ => built(make()),
+    }
+}
+
+fn builder(is_loopback: bool) -> ClientBuilder {
+    let builder = Client::builder()
+        .user_agent(concat!("etude/", env!("CARGO_PKG_VERSION")))
+        .redirect(redirect::Policy::none())
+        .referer(false);
+    if is_loopback { builder.no_proxy() } else { builder }
+}
+
+fn built(builder: ClientBuilder) -> Result<Client, String> {
+    builder.build().map_err(|error| {
+        let text = format!("the HTTP client cannot be made: {}", causes(&error));
+        if text.contains("No CA certificates") { text + NO_CERTIFICATES } else { text }
+    })
+}
+
+/// An error with what caused it, each cause once.
+pub fn causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+/// The innermost cause of an error: the outer ones of an HTTP client repeat the URL.
+pub fn root_cause(error: &dyn Error) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Outer(&'static str, Option<Box<Outer>>);
+
+    impl std::fmt::Display for Outer {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str(self.0)
+        }
+    }
+
+    impl Error for Outer {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            self.1.as_deref().map(|cause| cause as &(dyn Error + 'static))
+        }
+    }
+
+    #[test]
+    fn causes_are_named_once() {
+        let inner = Outer("connection refused", None);
+        let middle = Outer("no connection: connection refused", Some(Box::new(inner)));
+        let outer = Outer("request failed", Some(Box::new(middle)));
+        assert_eq!(causes(&outer), "request failed: no connection: connection refused");
+        assert_eq!(root_cause(&outer), "connection refused");
+    }
+
+    /// cli: a system without certificates reaches servers without TLS; for others, the way out is named. The variable that makes
+    /// this such a system holds for a whole process, so the test runs in one of its own.
+    #[cfg(target_os = "linux")]
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the test starts itself")]
+    fn a_system_without_certificates_reaches_servers_without_tls() {
+        const NONE: (&str, &str) = ("SSL_CERT_FILE", "/dev/null");
+        if std::env::var_os(NONE.0).is_some_and(|file| file == NONE.1) {
+            let of = |url: &str| client(&Url::parse(url).expect("a URL"), |client| client);
+            for plain in ["http://127.0.0.1:8000/", "http://10.0.0.1/"] {
+                of(plain).expect("a client without certificates");
+            }
+            for encrypted in ["https://localhost:8443/", "https://example.com/"] {
+                let why = of(encrypted).expect_err("no one is trusted");
+                assert!(why.contains("No CA certificates were loaded from the system; install the package"), "{why}");
+            }
+            return;
+        }
+        let own = std::env::current_exe().expect("the test itself");
+        let command = std::process::Command::new(own)
+            .args(["--exact", "tests::a_system_without_certificates_reaches_servers_without_tls"])
+            .env(NONE.0, NONE.1)
+            .env_remove("SSL_CERT_DIR")
+            .output();
+        let done = command.expect("the test starts");
+        let shown = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success() && shown.contains("1 passed"), "{shown}");
+    }
+}
