@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::Deserializer as _;
+use serde::de::{MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -172,30 +174,23 @@ impl Json {
 /// The text of a JSON string with half a character, which JSON can write and no text can have: the sign for a missing one
 /// stands in its place.
 pub(crate) fn unicode(string: &str) -> String {
-    let Bytes(bytes) = serde_json::from_str(string).unwrap_or_default();
+    let bytes = serde_json::Deserializer::from_str(string).deserialize_bytes(StringBytes).unwrap_or_default();
     let half = |chunk: &[u8]| if chunk.first() == Some(&0xED) { "\u{fffd}" } else { "" };
     bytes.utf8_chunks().flat_map(|chunk| [chunk.valid(), half(chunk.invalid())]).collect()
 }
 
-/// A JSON string as the bytes that `serde_json` makes of it: a lone surrogate is three that are no UTF-8.
-#[derive(Default)]
-struct Bytes(Vec<u8>);
+/// Takes a JSON string as the bytes that `serde_json` makes of it: a lone surrogate is three that are no UTF-8.
+struct StringBytes;
 
-impl<'de> serde::Deserialize<'de> for Bytes {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl serde::de::Visitor<'_> for Visitor {
-            type Value = Bytes;
+impl Visitor<'_> for StringBytes {
+    type Value = Vec<u8>;
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
 
-            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Bytes, E> {
-                Ok(Bytes(bytes.to_owned()))
-            }
-        }
-        from.deserialize_bytes(Visitor)
+    fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Vec<u8>, E> {
+        Ok(bytes.to_owned())
     }
 }
 
@@ -204,30 +199,27 @@ impl<'de> serde::Deserialize<'de> for Bytes {
 /// # Errors
 /// It is no JSON object.
 pub fn every_member(text: &str) -> Result<Vec<(String, Box<RawValue>)>, serde_json::Error> {
-    serde_json::from_str(text).map(|Pairs(list)| list)
+    let mut from = serde_json::Deserializer::from_str(text);
+    let members = from.deserialize_map(EveryMember)?;
+    from.end()?;
+    Ok(members)
 }
 
-struct Pairs(Vec<(String, Box<RawValue>)>);
+struct EveryMember;
 
-impl<'de> serde::Deserialize<'de> for Pairs {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl<'de> serde::de::Visitor<'de> for Visitor {
-            type Value = Pairs;
+impl<'de> Visitor<'de> for EveryMember {
+    type Value = Vec<(String, Box<RawValue>)>;
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
 
-            fn visit_map<M: serde::de::MapAccess<'de>>(self, mut members: M) -> Result<Pairs, M::Error> {
-                let mut list = Vec::new();
-                while let Some(member) = members.next_entry()? {
-                    list.push(member);
-                }
-                Ok(Pairs(list))
-            }
+    fn visit_map<M: MapAccess<'de>>(self, mut members: M) -> Result<Self::Value, M::Error> {
+        let mut list = Vec::new();
+        while let Some(member) = members.next_entry()? {
+            list.push(member);
         }
-        from.deserialize_map(Visitor)
+        Ok(list)
     }
 }
 

@@ -1,7 +1,9 @@
 use super::*;
-use crate::machine::ABI;
 use crate::template::Reference;
 use serde_json::json;
+
+/// The version that these comparisons are of.
+const ABI: u32 = COMPARES_DIGITS;
 
 struct Outputs(Value);
 impl Scope for Outputs {

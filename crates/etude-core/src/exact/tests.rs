@@ -6,7 +6,7 @@ fn same(a: &str, b: &str) -> bool {
     a.is_same(&b)
 }
 
-/// numbers of any size are told apart to the last digit, and are the same however they are written.
+/// numbers of any size differ in any digit, and are the same however they are written.
 #[test]
 fn numbers_are_the_same_by_value() {
     for (a, b) in [

@@ -749,7 +749,7 @@ fn a_chosen_element_keeps_its_digits() {
 
 /// A list that cannot be looked into is the fault of who gave it.
 #[test]
-fn a_list_that_cannot_be_looked_into_is_no_fault_of_the_surroundings() {
+fn a_list_that_cannot_be_looked_into_is_the_fault_of_its_maker() {
     let mut case = pipeline([choose_many("x", "Which?", "{{input.l}}")]).input(r#"{"l": ["\ud800"]}"#);
     let log = play(&case, "").log;
     let error = "error input_invalid business/x the list that step `x` chooses from cannot be looked into: ";
