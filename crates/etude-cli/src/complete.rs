@@ -310,10 +310,10 @@ mod tests {
             "run: pipeline", "run: pairs", "run: again", "machine run: name", "machine run: pairs",
             "machine show: name", "runs list: pipeline", "runs list: status", "runs show: id", "runs resume: id",
             "runs retry: id", "runs retry: from", "runs cancel: id", "runs export: id", "runs watch: id",
-            "runs judge: id", "runs diff: a", "runs diff: b", "runs stats: pipeline", "cache list: pipeline",
-            "cache clear: pipeline", "approve: id", "deny: id", "new: kind", "check: names", "graph: name",
-            "apps show: slug", "apps run: slug", "skill show: name", "skill explain: name", "skill graph: name",
-            "skill run: name", "explain: words", "help: command",
+            "runs judge: id", "runs diff: a", "runs diff: b", "runs stats: pipeline", "runs delete: ids",
+            "cache list: pipeline", "cache clear: pipeline", "approve: id", "deny: id", "new: kind", "check: names",
+            "graph: name", "apps show: slug", "apps run: slug", "skill show: name", "skill explain: name",
+            "skill graph: name", "skill run: name", "explain: words", "help: command",
         ];
         assert_eq!(found(&command(), ""), expected);
     }

@@ -47,8 +47,8 @@ fn unknown(wanted: &str) -> Problem {
 /// A code and its page.
 type Page = (&'static str, &'static str);
 
-/// The pages that `wanted` names: by a code or a kind, else by the start of a code, else by words of the title, else by the same
-/// words in the text, together or apart. Every page for an empty text.
+/// The pages that `wanted` names: by a code or a kind, else by the start of a code, else by starts of words of the title, else
+/// by the same words in the text, together or apart. Every page for an empty text.
 fn search(wanted: &str) -> Vec<Page> {
     let lower = wanted.to_lowercase();
     let words: Vec<&str> = lower.split_whitespace().collect();
@@ -60,7 +60,13 @@ fn search(wanted: &str) -> Vec<Page> {
     let phrase = words.join(" ");
     let ways: [&dyn Fn(&Page) -> bool; 4] = [
         &|(code, _)| code.to_lowercase().starts_with(&lower),
-        &|(code, text)| has_all(title(code, text)),
+        &|(code, text)| {
+            let title = title(code, text).to_lowercase();
+            let starts = |word: &&&str| {
+                title.split(|c: char| !c.is_alphanumeric() && c != '_').any(|part| part.starts_with(**word))
+            };
+            words.iter().filter(starts).count() == words.len()
+        },
         &|(_, text)| text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ").contains(&phrase),
         &|(_, text)| has_all(text),
     ];

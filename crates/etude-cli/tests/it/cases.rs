@@ -58,7 +58,7 @@ fn faults_say_what_to_do() {
         .file("tests/one.yaml", "pipeline: p\nexpect: {output: {/summary: x}}\n")
         .file("tests/two.yaml", "pipeline: q\n");
     let ran = test.run(&["test", "--format", "json"]).exit(1);
-    ran.has("/tests/0/faults/0", "the output is 1, which has nothing at /summary; expected \"x\"");
+    let ran = ran.has("/tests/0/faults/0", "the output is 1, which has nothing at /summary; expected \"x\"");
     let faults = ran.at("/tests/1/faults").to_string();
     assert!(faults.contains("there is none; record it with `etude test --record two`"), "{faults}");
 }

@@ -1,6 +1,5 @@
 //! One call over HTTP: tries, waits, and what came of them.
 
-use std::error::Error;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 

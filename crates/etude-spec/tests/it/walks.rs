@@ -464,6 +464,7 @@ fn words(message: &Message) -> String {
         Role::Tool => "tool",
     };
     let part = |part: &Part| match part {
+        Part::Reasoning(reasoning) => reasoning.json.to_string(),
         Part::Text(text) => text.replace('\n', " / "),
         Part::ToolResult { content, .. } => format!("[{}]", content.replace('\n', " / ")),
         Part::ToolCall { name, arguments, .. } => format!("{name} {arguments}"),
