@@ -57,14 +57,17 @@ pub(crate) struct Webhooks {
     context: Arc<Context>,
     ledger: Arc<Ledger>,
     admissions: Arc<Admissions>,
+    /// Without a signature that holds.
     refused: Refused,
+    /// With one.
+    unfit: Refused,
 }
 
 impl Webhooks {
     /// The webhooks of the apps of `context`.
     pub(crate) fn new(context: &Arc<Context>, ledger: &Arc<Ledger>, admissions: &Arc<Admissions>) -> Self {
         let (context, ledger, admissions) = (Arc::clone(context), Arc::clone(ledger), Arc::clone(admissions));
-        Self { context, ledger, admissions, refused: Refused::default() }
+        Self { context, ledger, admissions, refused: Refused::default(), unfit: Refused::default() }
     }
 }
 
@@ -131,8 +134,16 @@ fn kept_headers(headers: &HeaderMap, verify: Option<&Verify>) -> Map<String, Val
     kept.map(|(name, value)| (name.as_str().to_owned(), text(value).into())).collect()
 }
 
-/// Checks a delivery and begins its run.
-pub(crate) fn accept(webhooks: &Webhooks, incoming: &Incoming) -> Result<Value, Problem> {
+/// What follows from a delivery.
+pub(crate) enum Received {
+    /// It has a run, or makes none: the document about it.
+    Delivery(Value),
+    /// The sender asks whether the address is the right one. This is the answer, and no run begins.
+    Handshake(Value),
+}
+
+/// Checks a delivery and begins its run. One that is refused for what it is, is noted.
+pub(crate) fn accept(webhooks: &Webhooks, incoming: &Incoming) -> Result<Received, Problem> {
     let webhook = incoming.webhook();
     let by = webhook.verify.as_ref().ok_or_else(|| Problem::not_found("there is no such webhook"))?;
     let secrets: Vec<String> = by.secrets.iter().filter_map(|secret| webhooks.context.apps().expand(secret)).collect();
@@ -150,10 +161,23 @@ pub(crate) fn accept(webhooks: &Webhooks, incoming: &Incoming) -> Result<Value, 
     taken
 }
 
-/// Begins the run of a delivery whose signature holds.
-fn take(webhooks: &Webhooks, incoming: &Incoming, by: &Verify) -> Result<Value, Problem> {
-    let webhook = incoming.webhook();
+/// Answers a delivery whose signature holds.
+fn take(webhooks: &Webhooks, incoming: &Incoming, by: &Verify) -> Result<Received, Problem> {
     let parsed = serde_json::from_slice::<Value>(&incoming.bytes);
+    if let Some(answer) = parsed.as_ref().ok().and_then(|body| verify::handshake(by, body)) {
+        return Ok(Received::Handshake(answer));
+    }
+    deliver(webhooks, incoming, by, parsed).map(Received::Delivery)
+}
+
+/// Begins the run of a delivery whose signature holds.
+fn deliver(
+    webhooks: &Webhooks,
+    incoming: &Incoming,
+    by: &Verify,
+    parsed: serde_json::Result<Value>,
+) -> Result<Value, Problem> {
+    let webhook = incoming.webhook();
     let own_id = verify::delivery_id(by, &incoming.headers, parsed.as_ref().unwrap_or(&Value::Null));
     let digest = Digest::of(&incoming.bytes);
     let id = match (&own_id, webhook.repeats) {
@@ -213,8 +237,10 @@ fn needs_json(webhook: &Webhook) -> bool {
 
 /// Notes a delivery that was refused: for a problem, or without one because its signature does not hold. Anybody can send one, so in each second only some reach the journal.
 fn note_refused(webhooks: &Webhooks, incoming: &Incoming, problem: Option<&Problem>) -> Result<(), Problem> {
-    let Some(number) = webhooks.refused.number(incoming.now_ms) else { return Ok(()) };
-    let slot = format!("refused {}", number % MAX_REFUSED);
+    // Strangers do not take the places of those with a signature.
+    let (refused, name) = if problem.is_some() { (&webhooks.unfit, "unfit") } else { (&webhooks.refused, "refused") };
+    let Some(number) = refused.number(incoming.now_ms) else { return Ok(()) };
+    let slot = format!("{name} {}", number % MAX_REFUSED);
     let mut entry = incoming.entry(slot.clone(), "refused", None);
     if let Some(problem) = problem {
         let headers = kept_headers(&incoming.headers, incoming.webhook().verify.as_ref());

@@ -16,7 +16,7 @@ use crate::request::{Call, Respond};
 use crate::response::json_response;
 use crate::server::Server;
 use crate::settings::ServedApp;
-use crate::webhook::{self, Incoming};
+use crate::webhook::{self, Incoming, Received};
 
 /// The largest body.
 pub(crate) const BODY: usize = 8 * 1024 * 1024;
@@ -33,7 +33,10 @@ pub(crate) async fn receive(call: Call) -> Respond {
         let now_ms = server.clock().now_ms();
         webhook::accept(server.webhooks(), &Incoming { app, automation, index, headers, bytes, now_ms })
     });
-    Ok(json_response(StatusCode::ACCEPTED, &document.await?))
+    Ok(match document.await? {
+        Received::Delivery(document) => json_response(StatusCode::ACCEPTED, &document),
+        Received::Handshake(answer) => json_response(StatusCode::OK, &answer),
+    })
 }
 
 /// The webhook that a delivery is for: its app, and its place in what the server does for that.

@@ -96,6 +96,13 @@ pub(super) fn delivery_id(verify: &Verify, headers: &HeaderMap, body: &serde_jso
     id.filter(|id| (1..=255).contains(&id.len()))
 }
 
+/// The answer to a sender that asks whether the address is the right one, where the scheme has such a question.
+pub(super) fn handshake(verify: &Verify, body: &serde_json::Value) -> Option<serde_json::Value> {
+    let is_asked = verify.kind == VerifyKind::Slack && body["type"] == "url_verification";
+    let challenge = body["challenge"].as_str().filter(|_| is_asked)?;
+    Some(serde_json::json!({ "challenge": challenge }))
+}
+
 fn is_signed(algorithm: Algorithm, key: &[u8], message: &[&[u8]], signature: &[u8]) -> bool {
     hmac::verify(&Key::new(algorithm, key), &message.concat(), signature).is_ok()
 }
@@ -203,6 +210,16 @@ mod tests {
         assert!(!holds(&verify_by, &["whsec_"], &forged, body, now));
         // S-121: the bytes count, not the document.
         assert!(!holds(&verify_by, &[secret], &headers(time), "{\"test\":2432232314}", now));
+    }
+
+    /// Section 7: Slack asks once whether the address is right. What it asks is a question of no other scheme.
+    #[test]
+    fn slack_is_answered_with_its_challenge() {
+        let body = serde_json::json!({"type": "url_verification", "challenge": "3eZb", "token": "x"});
+        let event = serde_json::json!({"type": "event_callback", "challenge": "3eZb"});
+        let answer = |kind, body| handshake(&scheme(kind), body);
+        assert_eq!(answer(VerifyKind::Slack, &body), Some(serde_json::json!({"challenge": "3eZb"})));
+        assert_eq!((answer(VerifyKind::Slack, &event), answer(VerifyKind::Token, &body)), (None, None));
     }
 
     /// S-114, S-118: the example of Slack's documentation ("Verifying requests from Slack").
