@@ -342,6 +342,10 @@ impl Fleet for Postgres {
         self.store.pulse.health()
     }
 
+    fn check_writes(&self) -> Result<(), Error> {
+        self.store.link.wait(self.store.check_writes())
+    }
+
     fn link_events(&self) -> Vec<LinkEvent> {
         self.store.pulse.events()
     }

@@ -1,6 +1,7 @@
 //! The queue: runs that are accepted now and begun by some process later.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use etude_runtime::engine::{Enqueued, Error, Limits, QueuePlace, QueueReason, Submission, Takes};
 
@@ -17,6 +18,17 @@ use crate::{claim, worker};
 /// Runs that count and whose worker lives.
 const AT_WORK: &str = "select limit_group from runs join workers on workers.worker = runs.worker
     where is_alive(lease_until) and rank is not null and state <> 'queued'";
+
+/// How long a database may take to say whether it takes writes.
+const READINESS: Duration = Duration::from_secs(3);
+
+async fn is_read_only(connection: &mut Connection) -> Result<bool, Fault> {
+    let sql = "select pg_is_in_recovery() or current_setting('transaction_read_only')::boolean";
+    Ok(match connection.query_opt(sql, &[]).await? {
+        Some(row) => row.try_get(0)?,
+        None => false,
+    })
+}
 
 /// What became of an attempt to take a run.
 enum Attempt {
@@ -73,6 +85,16 @@ impl Store {
     }
 
     /// Whether a run of the queue could be claimed.
+    /// Whether the database answers at once, and takes writes.
+    pub(crate) async fn check_writes(&self) -> Result<(), Error> {
+        let is_read_only = attempt!(self.link.attempts_for(READINESS); |connection| is_read_only(connection));
+        if !is_read_only {
+            return Ok(());
+        }
+        let why = "the database may only be read: it is a standby, or `default_transaction_read_only` is on".to_owned();
+        Err(Error::Store { path: self.link.address().to_string(), why })
+    }
+
     pub(crate) async fn is_waiting(&self, limits: &Limits, now_ms: i64) -> Result<bool, Error> {
         let waits = attempt!(self.link, |connection| waits(connection, limits, self.given(now_ms)));
         self.pulse.claimed(None, false);

@@ -177,6 +177,16 @@ impl Journal {
         Err(Error::Store { path: path.display().to_string(), why })
     }
 
+    /// Whether the journal is in its place and takes writes. Nothing is written.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub(crate) fn check_writes(&self) -> Result<(), Error> {
+        self.is_in_place()?;
+        // The lock of a writer needs a file that may be written.
+        self.pool.write(|connection| connection.execute_batch("begin immediate; rollback"))
+    }
+
     /// Creates a run and a session for it. It is not synced: the sync of the first record covers it.
     pub(crate) async fn create(self: &Arc<Self>, run: &NewRun) -> Result<SqliteSession, Error> {
         let pending_run = Arc::new(self.pending_run(run)?);

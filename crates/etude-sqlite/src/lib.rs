@@ -211,6 +211,10 @@ impl Fleet for Sqlite {
         self.journal.deaths(run_id)
     }
 
+    fn check_writes(&self) -> Result<(), Error> {
+        self.journal.check_writes()
+    }
+
     fn expired(&self, now_ms: i64) -> Result<Vec<Box<dyn Session>>, Error> {
         let sessions = self.journal.expired(now_ms)?;
         Ok(sessions.into_iter().map(|session| Box::new(session) as Box<dyn Session>).collect())

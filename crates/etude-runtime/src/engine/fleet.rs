@@ -118,6 +118,14 @@ pub trait Fleet: Send + Sync {
         Health::default()
     }
 
+    /// Whether the store takes writes now. Nothing is written, and an answer does not take long.
+    ///
+    /// # Errors
+    /// Why it does not: it cannot be reached, was moved, or may only be read.
+    fn check_writes(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// What has happened to the connection since this was last asked.
     fn link_events(&self) -> Vec<LinkEvent> {
         Vec::new()

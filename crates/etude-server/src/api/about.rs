@@ -27,7 +27,8 @@ const PROBE: usize = 4 * 1024;
 /// The longest time between two looks of a clock loop that turns.
 const MAX_TURN: Duration = Duration::from_secs(60);
 
-/// `GET /readyz`: the journal can be read and its disk written, the clock loop turns, and the server is not about to stop.
+/// `GET /readyz`: the journal is in its place and takes writes, its disk has room, the clock loop turns, and the server is not about to
+/// stop.
 pub(crate) async fn readiness(call: Call) -> Respond {
     let server = Arc::clone(&call.server);
     if server.context().is_draining() {
@@ -38,6 +39,7 @@ pub(crate) async fn readiness(call: Call) -> Respond {
         return Err(unavailable(format!("the clock loop has not turned for {} s", since.as_secs())));
     }
     let checked = blocking(move || {
+        server.engine().check_writes().map_err(|e| engine_failed(&e))?;
         server.engine().list(&Query { limit: Some(1), ..Query::default() }).map_err(|e| engine_failed(&e))?;
         // A read changes no row of the journal, so a file beside it shows that there is room.
         let dir = server.settings().state_dir.join("serve");
