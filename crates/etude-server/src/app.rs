@@ -36,6 +36,14 @@ pub trait Apps: Send + Sync {
     /// There is no such target, or its definition does not hold.
     fn load(&self, app: &Path, target: &Target) -> Result<(Disk, Definition), NotLoaded>;
 
+    /// Whether the app and its configuration can be read. While they cannot, none of its runs begins.
+    ///
+    /// # Errors
+    /// Why not.
+    fn check_readable(&self, _app: &Path) -> Result<(), String> {
+        Ok(())
+    }
+
     /// What the run `run` of `definition` is made with.
     ///
     /// # Errors
@@ -187,7 +195,7 @@ pub enum NotLoaded {
     },
     /// A definition does not hold.
     Invalid(Vec<Diagnostic>),
-    /// The app or the configuration cannot be read.
+    /// The app or the configuration cannot be read, as while it is edited or replaced.
     Unreadable(String),
     /// Where the app is kept does not answer. Nothing is known of it (K-23).
     Unreachable(String),
@@ -205,6 +213,7 @@ pub(crate) fn not_loaded(error: NotLoaded, pointer: &str, name: &str) -> Problem
             Problem::new(Code::DefinitionInvalid, format!("the definition of `{name}` has errors"))
                 .with("diagnostics", documents)
         }
-        NotLoaded::Unreadable(why) | NotLoaded::Unreachable(why) => Problem::new(Code::DefinitionInvalid, why),
+        // The contract has two codes with this status, and the server does not drain.
+        NotLoaded::Unreadable(why) | NotLoaded::Unreachable(why) => Problem::new(Code::JournalUnavailable, why),
     }
 }

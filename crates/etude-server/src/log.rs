@@ -15,6 +15,8 @@ pub struct LogLine {
     pub route: Option<&'static str>,
     /// The status of the response.
     pub status: u16,
+    /// The code of the problem that is the response, if it is one.
+    pub code: Option<&'static str>,
     /// The name of its token.
     pub token: Option<String>,
     /// The time until the response began, in milliseconds.
@@ -24,10 +26,14 @@ pub struct LogLine {
 impl LogLine {
     /// The line as a document. It has no query, no body and no secret.
     pub fn to_json(&self) -> Value {
-        json!({
+        let mut line = json!({
             "at": etude::clock::rfc3339(self.at_ms), "request_id": self.request_id, "method": self.method,
             "route": self.route, "status": self.status, "token": self.token, "duration_ms": self.duration_ms,
-        })
+        });
+        if let Some(code) = self.code {
+            line["code"] = code.into();
+        }
+        line
     }
 }
 

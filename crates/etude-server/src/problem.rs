@@ -185,6 +185,11 @@ impl Problem {
         self.code
     }
 
+    /// The sentence.
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+
     /// The document.
     pub fn to_json(&self, base_path: &str, request_id: &str) -> Value {
         let mut out = json!({

@@ -70,7 +70,7 @@ impl Schedules {
         }
     }
 
-    /// The time since the clock loop has looked at the schedules; `None` if it has not begun.
+    /// The time since the clock loop has looked at all schedules; `None` if it has not begun.
     pub(crate) fn since_turn(&self) -> Option<Duration> {
         self.turned.lock().unwrap_or_else(PoisonError::into_inner).map(|turned| turned.elapsed())
     }

@@ -74,11 +74,11 @@ pub async fn serve(server: Arc<Server>, listening: Listening) {
         let mut stopping = server.context().stopping();
         // The sender is the server's own.
         let _ = stopping.wait_for(|stop| *stop).await.map(drop);
-        // A look that has begun may take one more run, which is then drained too.
-        let _ = worker.await;
-        let _ = turns.await;
-        let _ = notices.await;
-        work::drain(server.works()).await;
+        let (begun, patience) = (Instant::now(), server.settings().drain_timeout);
+        // A look that has begun may take one more run, which is then drained too. A database that does not answer holds up no end.
+        let looks = async { drop((worker.await, turns.await, notices.await)) };
+        let _ = tokio::time::timeout(patience, looks).await;
+        work::drain(server.works(), patience.saturating_sub(begun.elapsed())).await;
     };
     let mut drained = pin!(drained);
     loop {
@@ -190,7 +190,9 @@ pub(crate) async fn respond(server: Arc<Server>, peer: Peer, request: Request<Bo
     let mut response =
         checked.unwrap_or_else(|_| failed(Problem::new(Code::Bug, "the server has panicked; see its messages")));
     let matched = response.extensions_mut().remove::<Matched>();
+    let mut code = None;
     if let Some(Failed(problem)) = response.extensions_mut().remove::<Failed>() {
+        code = Some(problem.code().word());
         response = match came_from {
             Some(way) => way.failed(&server, reader.clone(), &problem, &request_id),
             None => problem.to_response(&server.settings().base_path, &request_id),
@@ -207,6 +209,7 @@ pub(crate) async fn respond(server: Arc<Server>, peer: Peer, request: Request<Bo
         method: method.as_str().to_owned(),
         route: matched.map(|Matched(path)| path),
         status: response.status().as_u16(),
+        code,
         token: reader.map(|reader| reader.name),
         duration_ms: u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX),
     });

@@ -25,6 +25,7 @@ use crate::settings::Settings;
 use crate::story::{self, Stories};
 use crate::token::Tokens;
 use crate::webhook::Webhooks;
+use crate::work::event::Events;
 use crate::work::{self, Works};
 
 /// What all requests share.
@@ -228,6 +229,15 @@ impl Server {
         let (code, expires_at_ms) = self.sessions.new_code(token, self.clock().now_ms());
         let address = self.addresses().urls().into_iter().next().unwrap_or_default();
         (format!("{address}{}{path}#login={code}", self.settings().base_path), expires_at_ms)
+    }
+
+    /// Reports what goes wrong besides requests, and that it works again. It is called once, before anything happens.
+    pub fn observe(&self, events: Events) {
+        self.works.observer.set(Box::new(move |event| {
+            if event.is_notable() {
+                events(event);
+            }
+        }));
     }
 
     /// Asks the server to stop. Runs continue later, in the next server.

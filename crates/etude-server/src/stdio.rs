@@ -37,7 +37,7 @@ pub async fn stdio(
     server.drain();
     // A look that has begun may take one more run, which is then left too.
     let _ = worker.await;
-    work::drain(server.works()).await;
+    work::drain(server.works(), server.settings().drain_timeout).await;
     news.abort();
     served
 }

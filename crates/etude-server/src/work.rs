@@ -1,6 +1,6 @@
 //! The runs that this server drives: taken from the queue, adopted, and left to the next server at the end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ use etude_runs::document::Document;
 use etude_runs::target::Target;
 use etude_runtime::driver::Progress;
 use etude_runtime::engine::{Engine, NewRun, Rules, RunState, Session};
+use etude_spec::Diagnostic;
 use tokio::sync::{Notify, mpsc};
 
 mod adopt;
@@ -20,18 +21,20 @@ mod attend;
 mod cancel;
 pub(crate) mod event;
 mod place;
+mod unread;
 
 use self::adopt::Settled;
 pub(crate) use self::adopt::continue_run;
 use self::attend::{Following, attend, note_stop};
 pub(crate) use self::cancel::cancel_run;
-use self::event::{Event, Observer};
+use self::event::{Event, Looks, Observer};
+use self::unread::Unread;
 use crate::app::NotLoaded;
 use crate::blocking::blocking;
 use crate::context::Context;
 use crate::notice::Notices;
 use crate::problem::{Problem, engine_failed};
-use crate::stopped::Stops;
+use crate::stopped::{Reason, Stops};
 use crate::story::Stories;
 
 /// The longest time between two looks for queued runs, runs to adopt, and answers.
@@ -67,6 +70,14 @@ pub(crate) struct Works {
     active: Mutex<BTreeMap<String, Active>>,
     /// Runs that stopped here without an end.
     stops: Stops,
+    /// Apps whose runs wait until they can be read.
+    unread: Unread,
+    /// Runs that are left alone, and of which nothing is left behind.
+    left_alone: Mutex<BTreeSet<String>>,
+    /// Of the loop that begins and adopts runs.
+    looks: Looks,
+    /// Of the clock loop.
+    pub(crate) looks_of_schedules: Looks,
     settled: Mutex<Option<Settled>>,
     /// Somebody has queued or ended a run.
     pub(crate) wake: Notify,
@@ -75,7 +86,7 @@ pub(crate) struct Works {
     sending: AtomicUsize,
     /// Gives the commands of applications up.
     commands: CancellationToken,
-    /// Where the events of a worker go.
+    /// Where events go.
     pub(crate) observer: Observer,
     /// The rules of the fleet, and when they were read.
     rules: Mutex<Option<(Instant, Rules)>>,
@@ -90,6 +101,10 @@ impl Works {
             notices: Arc::clone(notices),
             active: Mutex::default(),
             stops: Stops::default(),
+            unread: Unread::default(),
+            left_alone: Mutex::default(),
+            looks: Looks::default(),
+            looks_of_schedules: Looks::default(),
             settled: Mutex::default(),
             wake: Notify::new(),
             over: Notify::new(),
@@ -221,19 +236,20 @@ pub(crate) async fn work(works: Arc<Works>) {
 /// Begins queued runs, and adopts others if `adopts`.
 pub(crate) async fn look(works: &Arc<Works>, adopts: bool) {
     let of = Arc::clone(works);
-    // A journal that fails is reported by requests; the next look may find it again.
-    let _ = blocking(move || {
+    // The next look may find a journal again that fails.
+    let looked = blocking(move || {
         begin_queued(&of)?;
         expire(&of)?;
         if adopts { adopt::adopt(&of) } else { Ok(()) }
     })
     .await;
+    works.looks.note(&works.observer, looked.as_ref().err());
 }
 
-/// Lets the runs in progress finish their effects, at most for the drain timeout, then leaves them to the next works.
-pub(crate) async fn drain(works: &Works) {
+/// Lets the runs in progress finish their effects, at most for `patience`, then leaves them to the next works.
+pub(crate) async fn drain(works: &Works, patience: Duration) {
     works.control_all(&Control::Drain);
-    if tokio::time::timeout(works.context.settings().drain_timeout, works.all_over()).await.is_err() {
+    if tokio::time::timeout(patience, works.all_over()).await.is_err() {
         works.control_all(&Control::Leave);
         works.commands.cancel();
         // What does not end is ended with the process; its run is adopted.
@@ -266,6 +282,7 @@ fn begin_queued(works: &Arc<Works>) -> Result<(), Problem> {
                 .map_err(|e| engine_failed(&e))?;
         }
         while !works.context.is_draining() && works.has_place() {
+            let limits = works.readable_of(&limits);
             let next = works.context.engine().next_few(&limits, works.share(), works.context.clock().now_ms());
             let next = next.map_err(|e| engine_failed(&e))?;
             if next.is_empty() {
@@ -297,45 +314,21 @@ pub(crate) fn drive(works: &Arc<Works>, session: Box<dyn Session>, resume: Resum
         works.observer.say(&Event::Lost { run_id: run.id, reason: "lease" });
         return Ok(());
     }
-    let loaded = loaded.map_err(|error| match error {
-        NotLoaded::Unknown { .. } => {
-            (FailureKind::DefinitionInvalid, format!("the app has no `{}` any more", run.target))
-        }
-        NotLoaded::Invalid(found) => {
-            let first = found.iter().find(|diagnostic| diagnostic.is_error()).map(|found| found.message.clone());
-            (FailureKind::DefinitionInvalid, first.unwrap_or_else(|| "the definition has errors".to_owned()))
-        }
-        NotLoaded::Unreadable(why) | NotLoaded::Unreachable(why) => (FailureKind::Environment, why),
-    });
-    let parts = loaded.and_then(|(disk, definition)| {
-        let runner =
-            works.context.apps().runner(&run, &disk, &definition).map_err(|why| (FailureKind::Environment, why))?;
+    let parts = loaded.map_err(|error| why_absent(error, &run)).and_then(|(disk, definition)| {
+        let runner = works.context.apps().runner(&run, &disk, &definition);
+        let runner = runner.map_err(|why| Reason::lasting(FailureKind::Environment, why))?;
         Ok(Parts { runner: runner::Runner { is_exclusive: false, ..runner }, definition, disk })
     });
-    let runtime = tokio::runtime::Handle::current();
     let parts = match parts {
         Ok(parts) => Arc::new(parts),
-        Err((kind, why)) => {
-            let has_begun = session.records().map_err(|e| engine_failed(&e))?.iter().any(|r| !r.key.starts_with('!'));
-            if has_begun {
-                note_stop(works, &run.id, why);
-                works.observer.say(&Event::Lost { run_id: run.id.clone(), reason: "gap" });
-                return Ok(());
-            }
-            let failure = Failure::new(kind, why);
-            let target = Target::parse(&run.target);
-            let mut document = Document::not_started(Some(&target), &[failure], &Default::default());
-            document.run_id = Some(run.id.clone());
-            let text = document.to_journal();
-            let ended = session.set_state(RunState::Failed, Some(&text));
-            works.observer.say(&Event::Released { run_id: run.id.clone(), reason: "finished" });
-            return runtime.block_on(ended).map_err(|e| engine_failed(&e));
-        }
+        // Nor does one because files are edited or replaced now, or cannot be opened. It waits until they can be read.
+        Err(_) if works.is_unread(&run.app) => return Ok(()),
+        Err(reason) => return not_driven(works, &*session, reason),
     };
     let (control, controls) = mpsc::unbounded_channel();
     works.active().insert(run.id.clone(), Active { control, lapses: session.lapses() });
     let works = Arc::clone(works);
-    runtime.spawn(async move {
+    tokio::runtime::Handle::current().spawn(async move {
         let following = Following::new(works.context.apps().observer(&run));
         let (of, id, also) = (Arc::clone(&works), run.id.clone(), following.clone());
         let observer = Box::new(move |progress: Progress<'_>| {
@@ -346,6 +339,40 @@ pub(crate) fn drive(works: &Arc<Works>, session: Box<dyn Session>, resume: Resum
         attend(&works, run, handle, controls, following).await;
     });
     Ok(())
+}
+
+/// Why a run cannot be driven whose definition is not there.
+fn why_absent(error: NotLoaded, run: &NewRun) -> Reason {
+    match error {
+        NotLoaded::Unknown { .. } => {
+            Reason::lasting(FailureKind::DefinitionInvalid, format!("the app has no `{}` any more", run.target))
+        }
+        NotLoaded::Invalid(found) => {
+            let first = found.into_iter().find(Diagnostic::is_error).map(|found| found.message);
+            let message = first.unwrap_or_else(|| "the definition has errors".to_owned());
+            Reason::lasting(FailureKind::DefinitionInvalid, message)
+        }
+        NotLoaded::Unreadable(why) | NotLoaded::Unreachable(why) => Reason::lasting(FailureKind::Environment, why),
+    }
+}
+
+/// Ends a run that cannot begin here. One that has begun is let go of, and tried again.
+fn not_driven(works: &Works, session: &dyn Session, reason: Reason) -> Result<(), Problem> {
+    let run = session.run();
+    let has_begun = session.records().map_err(|e| engine_failed(&e))?.iter().any(|r| !r.key.starts_with('!'));
+    if has_begun {
+        note_stop(works, &run.id, reason);
+        works.observer.say(&Event::Lost { run_id: run.id.clone(), reason: "gap" });
+        return Ok(());
+    }
+    let failure = Failure::new(reason.kind, reason.message);
+    let target = Target::parse(&run.target);
+    let mut document = Document::not_started(Some(&target), &[failure], &Default::default());
+    document.run_id = Some(run.id.clone());
+    let text = document.to_journal();
+    let ended = session.set_state(RunState::Failed, Some(&text));
+    works.observer.say(&Event::Released { run_id: run.id.clone(), reason: "finished" });
+    tokio::runtime::Handle::current().block_on(ended).map_err(|e| engine_failed(&e))
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ pub async fn work_alone(server: Arc<Server>, events: Events) -> Stopped {
     server.drain();
     // A look that has begun may take one more run, which is then drained too.
     let _ = working.await;
-    work::drain(server.works()).await;
+    work::drain(server.works(), server.settings().drain_timeout).await;
     attending.abort();
     stopped
 }

@@ -153,6 +153,11 @@ pub fn engine_error(ended: &Result<RunResult, Error>) -> Option<&engine::Error> 
     }
 }
 
+/// Ends what a process that died has left behind of a run that is not continued. The caller has the run.
+pub fn end_leftovers(run_id: &str) {
+    etude_process::reap_survivors_of(run_id);
+}
+
 /// Ends the processes of a run of this process at once, without asking them first.
 pub fn end_processes(run_id: &str) {
     etude_process::end_children_of(run_id);

@@ -19,7 +19,7 @@ use etude_runtime::driver::Stop;
 use etude_server::clock::Clock;
 use etude_server::listen::{Listening, Tls, Wanted};
 use etude_server::token::Tokens;
-use etude_server::{LogLine, ServedApp, Server, Settings, client, serve as accept};
+use etude_server::{Event, LogLine, ServedApp, Server, Settings, client, serve as accept};
 use serde_json::{Value, json};
 
 use crate::args;
@@ -122,6 +122,12 @@ fn start(context: &Context, args: &args::Serve) -> Result<Exit, NotStarted> {
             of.log(line);
         }
     });
+    let noted = lines.clone();
+    let events = Box::new(move |event: &Event| {
+        if !is_quiet {
+            noted.note(event);
+        }
+    });
     let clock = clock();
     watch_clock(clock.clone());
     block_on(async {
@@ -130,7 +136,7 @@ fn start(context: &Context, args: &args::Serve) -> Result<Exit, NotStarted> {
             let message = error.to_string();
             let port = error.address.parse::<SocketAddr>().map(|address| address.port());
             let hint = port.map(|port| format!("port {port} may be in use; take another one: etude serve --port 0"));
-            let problem = Problem::environment(format!("{message}: {}", error.source));
+            let problem = Problem::environment(message);
             NotStarted { problem: hint.into_iter().fold(problem, Problem::hint), address: Some(error.address) }
         })?;
         if let Some(tls) = tls {
@@ -139,6 +145,7 @@ fn start(context: &Context, args: &args::Serve) -> Result<Exit, NotStarted> {
         let socket = listening.addresses().socket.clone();
         let apps = Box::new(apps::Configured::new(&context.global, Arc::clone(&engine)));
         let server = Server::new(settings, engine, apps, listening.addresses().clone(), clock, log);
+        server.observe(events);
         announce(context, &server, &socket);
         if args.open {
             browser::open(&server.login_link().0, &dir);

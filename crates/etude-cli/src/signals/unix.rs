@@ -6,6 +6,8 @@ pub(super) struct Signals {
     interrupt: Signal,
     terminate: Signal,
     hangup: Signal,
+    /// A write beyond the limit of file sizes ends no program that has it, but fails. Children do not inherit it.
+    _file_size: Signal,
 }
 
 impl Signals {
@@ -14,6 +16,7 @@ impl Signals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
             hangup: signal(SignalKind::hangup())?,
+            _file_size: signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?,
         })
     }
 

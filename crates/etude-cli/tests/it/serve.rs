@@ -317,15 +317,22 @@ fn the_next_server_completes_what_a_killed_one_has_left() {
     assert_eq!(serving.end().0, Some(0));
 }
 
-/// S-161: a run that kills its server three times is left interrupted, and the next server stays.
+/// S-104, S-161: a run that kills its server three times is left interrupted, and the next server stays. It ends what the run has left
+/// behind, and the run holds up no tick of its schedule.
 #[test]
 fn a_run_that_kills_its_servers_is_left_alone() {
     // Not before the response is there.
     let waits = "until [ -e \"$LEDGER.go\" ]; do sleep 0.02; done";
-    let kills = format!("{waits}; echo killed >> \"$LEDGER\"; kill -9 $PPID; sleep 300");
+    let stops = "[ -e \"$LEDGER.stop\" ] && { echo '{\"output\": 1}'; exit; }";
+    let left = "trap 'echo ended >> \"$LEDGER.left\"; exit' TERM; sleep 300 & wait";
+    let kills = format!("{stops}; {waits}; echo killed >> \"$LEDGER\"; kill -9 $PPID; {left}");
     let test = Test::new().pipeline("killer", |p| p.sh("a", &kills));
+    let schedule =
+        |when: &str| test.put("app/etude.yaml", &format!("schedules: {{k: {{pipeline: killer, {when}}}}}\n"));
+    schedule("cron: 0 0 29 2 *, timezone: UTC");
     let mut serving = Serving::start(&test, &["--port", "0"]);
-    let id = serving.post("/v1/runs", &json!({"pipeline": "killer"}))["run_id"].as_str().expect("an id").to_owned();
+    let fired = serving.post("/v1/schedules/app/k/fire", &json!({}));
+    let id = fired["run_id"].as_str().expect("an id").to_owned();
     test.put("ledger.go", "");
     for _ in 0..2 {
         serving.child.wait().expect("it is killed");
@@ -347,6 +354,15 @@ fn a_run_that_kills_its_servers_is_left_alone() {
     let other = serving.post("/v1/runs?dry_run=true", &json!({"pipeline": "killer"}));
     assert_eq!(other["pipeline"], "killer");
     assert_eq!(test.ledger(), ["killed", "killed", "killed"]);
+    crate::test::wait_until("the processes of each server end", || test.read("ledger.left").lines().count() == 3);
+    test.put("ledger.stop", "");
+    schedule("every: 1s");
+    crate::test::wait_until("the schedule makes runs again", || {
+        let ticks = serving.document("GET", "/v1/schedules/app/k/ticks", "")["ticks"].clone();
+        ticks
+            .as_array()
+            .is_some_and(|ticks| ticks.iter().any(|tick| tick["kind"] == "tick" && tick["outcome"] == "ran"))
+    });
     assert_eq!(serving.end().0, Some(0));
 }
 

@@ -16,26 +16,27 @@ const MAX_GAP_MS: i64 = 30_000;
 pub(super) struct Window {
     /// Ticks up to here are settled.
     pub(super) after_ms: i64,
-    /// The look before this one.
+    /// The look before this one that did not fail.
     pub(super) last_look_ms: Option<i64>,
+    /// Looks since then have failed.
+    pub(super) has_failed: bool,
     pub(super) now_ms: i64,
 }
 
 impl Window {
     /// The window of a look. It reaches back by `catch_up_within`, and not to before the schedule was first seen.
-    pub(super) fn of(
-        schedule: &Schedule,
-        since_ms: i64,
-        settled_ms: Option<i64>,
-        last_look_ms: Option<i64>,
-        now_ms: i64,
-    ) -> Self {
+    pub(super) fn of(schedule: &Schedule, since_ms: i64, settled_ms: Option<i64>, now_ms: i64) -> Self {
         let within = i64::try_from(schedule.catch_up_within_ms.max(60_000)).unwrap_or(i64::MAX);
         let oldest = now_ms
             .saturating_sub(within)
             .saturating_sub(i64::try_from(schedule.jitter_ms).unwrap_or(i64::MAX))
             .max(since_ms);
-        Self { after_ms: settled_ms.map_or(oldest, |settled| settled.max(oldest)), last_look_ms, now_ms }
+        Self {
+            after_ms: settled_ms.map_or(oldest, |settled| settled.max(oldest)),
+            now_ms,
+            last_look_ms: None,
+            has_failed: false,
+        }
     }
 
     /// Every tick up to here is settled by a look: with jitter, an earlier tick may be due later.
@@ -60,7 +61,7 @@ pub(super) struct Due {
 /// The ticks that are due, oldest first, and the first instant at which another one is.
 pub(super) fn due(schedule: &Schedule, window: Window, is_taken: impl Fn(i64) -> bool) -> (Vec<Due>, Option<i64>) {
     let Some(timing) = &schedule.timing else { return (Vec::new(), None) };
-    let Window { after_ms, last_look_ms, now_ms } = window;
+    let Window { after_ms, last_look_ms, has_failed, now_ms } = window;
     let nominal = timing.newest(after_ms, now_ms, MAX_KEPT);
     let with_jitter = |at_ms: i64| at_ms.saturating_add(jitter(&schedule.name, at_ms, schedule.jitter_ms));
     let pending = nominal.iter().copied().map(with_jitter).filter(|due| *due > now_ms);
@@ -73,7 +74,7 @@ pub(super) fn due(schedule: &Schedule, window: Window, is_taken: impl Fn(i64) ->
         .map(|at_ms| {
             let due_ms = with_jitter(at_ms);
             let is_current = is_current(due_ms);
-            Due { at_ms, due_ms, runs: is_current, is_late: !is_current }
+            Due { at_ms, due_ms, runs: is_current, is_late: !is_current || has_failed }
         })
         .collect();
     let caught_up = match schedule.catch_up {
@@ -111,9 +112,22 @@ mod tests {
         read.schedules.into_iter().next().expect("a schedule")
     }
 
+    /// A window whose last look did not fail.
+    fn looked(after_ms: i64, last_look_ms: Option<i64>, now_ms: i64) -> Window {
+        Window { after_ms, last_look_ms, has_failed: false, now_ms }
+    }
+
+    /// K-44: a tick that comes due while the journal fails for a moment is late, and not missed.
+    #[test]
+    fn a_tick_while_the_journal_fails_is_late_and_current() {
+        let window = Window { has_failed: true, ..looked(0, Some(HOUR - 100), HOUR + 13_000) };
+        let (ticks, _) = due(&schedule(", catch_up: none"), window, |_| false);
+        assert_eq!(ticks, [Due { at_ms: HOUR, due_ms: HOUR, runs: true, is_late: true }]);
+    }
+
     /// The hours that are due after an outage until 10:30, and those of them that run.
     fn after_outage(more: &str) -> (Vec<i64>, Vec<i64>) {
-        let window = Window { after_ms: 6 * HOUR, last_look_ms: Some(6 * HOUR + 1), now_ms: 10 * HOUR + HOUR / 2 };
+        let window = looked(6 * HOUR, Some(6 * HOUR + 1), 10 * HOUR + HOUR / 2);
         let (ticks, next) = due(&schedule(more), window, |_| false);
         assert_eq!(next, Some(11 * HOUR));
         assert!(ticks.iter().all(|tick| tick.is_late));
@@ -133,7 +147,7 @@ mod tests {
     /// S-102: at most the newest 100 missed ticks run, oldest first.
     #[test]
     fn catch_up_has_a_bound() {
-        let window = Window { after_ms: 0, last_look_ms: None, now_ms: 300 * HOUR };
+        let window = looked(0, None, 300 * HOUR);
         let (ticks, _) = due(&schedule(", catch_up: all"), window, |_| false);
         let ran: Vec<i64> = ticks.iter().filter(|tick| tick.runs).map(|tick| tick.at_ms / HOUR).collect();
         assert_eq!((ticks.len(), ran), (300, (201..=300).collect()));
@@ -142,7 +156,7 @@ mod tests {
     /// K-44: a tick that comes due between two looks is current and not late, whatever `catch_up` is; a taken one is not due.
     #[test]
     fn a_tick_between_two_looks_is_current() {
-        let window = Window { after_ms: 0, last_look_ms: Some(HOUR - 100), now_ms: HOUR + 100 };
+        let window = looked(0, Some(HOUR - 100), HOUR + 100);
         let (ticks, _) = due(&schedule(", catch_up: none"), window, |_| false);
         assert_eq!(ticks, [Due { at_ms: HOUR, due_ms: HOUR, runs: true, is_late: false }]);
         assert_eq!(due(&schedule(""), window, |_| true).0, []);
@@ -152,7 +166,7 @@ mod tests {
     #[test]
     fn jitter_is_derived_from_the_tick() {
         let schedule = schedule(", jitter: 10m, catch_up: all");
-        let window = Window { after_ms: 0, last_look_ms: None, now_ms: 90 * HOUR };
+        let window = looked(0, None, 90 * HOUR);
         let (ticks, _) = due(&schedule, window, |_| false);
         assert_eq!(ticks, due(&schedule, window, |_| false).0);
         let delays: Vec<i64> = ticks.iter().map(|tick| tick.due_ms - tick.at_ms).collect();
@@ -187,7 +201,7 @@ mod tests {
             }
             let (last, settled) = memories[server];
             let (last, settled) = if last > Some(now) { (None, None) } else { (last, settled) };
-            let window = Window::of(&schedule, from, settled, last, now);
+            let window = Window { last_look_ms: last, ..Window::of(&schedule, from, settled, now) };
             for tick in due(&schedule, window, |at| taken.contains(&at)).0 {
                 assert!(taken.insert(tick.at_ms) && tick.runs, "{pattern} in {zone}: {tick:?}");
                 runs.push(tick.at_ms);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use etude::clock::rfc3339;
 use etude::runner::Request;
 use etude_core::data::Json;
+use etude_runs::listing;
 use etude_runs::target::Target as RunTarget;
 use etude_runtime::engine::{Cause, Entry, EntryQuery, Expected, Placement, Write, Written};
 use etude_spec::automation::{Overlap, Target, template};
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{Found, Schedules};
 use crate::admission::{self, Admission, Candidate, Full};
-use crate::app::not_loaded;
+use crate::app::{NotLoaded, not_loaded};
 use crate::notice::{self, Skipped};
 use crate::problem::{Code, Problem, engine_failed};
 use crate::work;
@@ -182,7 +183,16 @@ pub(super) fn begin(schedules: &Arc<Schedules>, found: &Found, tick: &Tick, is_a
     let submission = admission.submission.clone();
     let id = submission.run.id.clone();
     let (entry, expected) = (tick.entry(found, "ran", None), tick.expected.clone());
-    Ok(match schedules.ledger.write(&Write { entry, expected, submission: Some(submission), is_alone })? {
+    let mut write = Write { entry, expected, submission: Some(submission), is_alone };
+    let mut written = schedules.ledger.write(&write)?;
+    if let Written::Busy(runs) = &written
+        && are_left_alone(schedules, runs)?
+    {
+        // Runs that no server continues hold nothing up.
+        write.is_alone = false;
+        written = schedules.ledger.write(&write)?;
+    }
+    Ok(match written {
         Written::Done => {
             let lag = u64::try_from(schedules.context.clock().now_ms().saturating_sub(tick.due_ms)).unwrap_or(0);
             let lag = (tick.kind == "tick").then_some(Duration::from_millis(lag));
@@ -197,6 +207,18 @@ pub(super) fn begin(schedules: &Arc<Schedules>, found: &Found, tick: &Tick, is_a
     })
 }
 
+/// True if no server continues any of these runs by itself.
+fn are_left_alone(schedules: &Schedules, runs: &[String]) -> Result<bool, Problem> {
+    let engine = schedules.context.engine();
+    for id in runs {
+        let row = engine.row(id).map_err(|e| engine_failed(&e))?;
+        if listing::left_alone(&**engine, &row).map_err(|e| engine_failed(&e))?.is_none() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 fn admit(schedules: &Schedules, found: &Found, tick: &Tick) -> Result<Admission, Problem> {
     let schedule = found.schedule();
     let no_target = || Problem::new(Code::DefinitionInvalid, "the schedule runs nothing");
@@ -205,7 +227,11 @@ fn admit(schedules: &Schedules, found: &Found, tick: &Tick) -> Result<Admission,
         Target::Machine(name) => RunTarget::Machine(name.clone()),
     };
     let loaded = schedules.context.startable(&found.app.dir, &target);
-    let (_, definition) = loaded.map_err(|error| not_loaded(error, "", &target.to_string()))?;
+    let (_, definition) = loaded.map_err(|error| match error {
+        // A tick does not wait for a file. It is skipped, with a notice.
+        NotLoaded::Unreadable(why) => Problem::new(Code::DefinitionInvalid, why),
+        error => not_loaded(error, "", &target.to_string()),
+    })?;
     let at = rfc3339(tick.at_ms);
     let lookup = |reference: &str| match reference {
         "tick.at" => Some(Value::from(at.as_str()).to_string()),

@@ -23,7 +23,10 @@ const LEAST: Duration = Duration::from_millis(10);
 #[derive(Debug, Clone, Default)]
 pub(super) struct Look {
     pattern: String,
+    /// The last look that did not fail.
     at_ms: Option<i64>,
+    /// The looks since then have failed.
+    has_failed: bool,
     /// Every tick up to here has its entry.
     settled_ms: Option<i64>,
     /// Nothing is due before.
@@ -41,11 +44,14 @@ pub(crate) async fn turns(schedules: Arc<Schedules>) {
             return;
         }
         let of = Arc::clone(&schedules);
-        // A journal that fails is reported by requests, and the next look may find it again.
+        // The next look may find the journal again.
         let pause = blocking(move || {
-            let pause = turn(&of);
+            let (pause, failed) = turn(&of);
             of.ledger.remove_old();
-            of.note_turn();
+            if failed.is_none() {
+                of.note_turn();
+            }
+            of.works.looks_of_schedules.note(&of.works.observer, failed.as_ref());
             Ok(pause)
         })
         .await;
@@ -58,9 +64,9 @@ pub(crate) async fn turns(schedules: Arc<Schedules>) {
     }
 }
 
-/// One look at all schedules, and the time until the next. A fault of one does not stop the others.
-fn turn(schedules: &Arc<Schedules>) -> Duration {
-    let mut pause = LOOK;
+/// One look at all schedules: the time until the next, and why the journal failed if it did. A fault of one does not stop the others.
+fn turn(schedules: &Arc<Schedules>) -> (Duration, Option<Problem>) {
+    let (mut pause, mut failed) = (LOOK, None);
     for (app, automation) in schedules.context.automations() {
         for index in 0..automation.schedules.len() {
             let found = Found { app: app.clone(), automation: Arc::clone(&automation), index };
@@ -69,9 +75,12 @@ fn turn(schedules: &Arc<Schedules>) -> Duration {
             let mut look = looks().get(&key).cloned().unwrap_or_else(|| Look { has_waiting: true, ..Look::default() });
             let at_ms = look.at_ms;
             match look_at(schedules, &found, &mut look) {
-                Ok(()) => {}
-                // Everything is looked at again; but this server was there, so no tick since the last look was missed.
-                Err(_) => look = Look { at_ms, has_waiting: true, ..Look::default() },
+                Ok(()) => look.has_failed = false,
+                // Everything is looked at again. This server was there, so a moment without the journal makes ticks late, and misses none.
+                Err(problem) => {
+                    look = Look { at_ms, has_failed: true, has_waiting: true, ..Look::default() };
+                    failed = Some(problem);
+                }
             }
             if found.schedule().broken.is_empty() {
                 pause = pause.min(look.pause(schedules.context.clock().now_ms()));
@@ -79,7 +88,7 @@ fn turn(schedules: &Arc<Schedules>) -> Duration {
             looks().insert(key, look);
         }
     }
-    pause
+    (pause, failed)
 }
 
 impl Look {
@@ -110,8 +119,8 @@ fn look_at(schedules: &Arc<Schedules>, found: &Found, look: &mut Look) -> Result
     }
     if look.pattern != pattern || is_set_back {
         let last_look_ms = look.at_ms.filter(|last| *last <= now_ms);
-        *look =
-            Look { pattern: pattern.clone(), at_ms: last_look_ms, has_waiting: look.has_waiting, ..Look::default() };
+        let Look { has_failed, has_waiting, .. } = *look;
+        *look = Look { pattern: pattern.clone(), at_ms: last_look_ms, has_failed, has_waiting, ..Look::default() };
     }
     if look.next_ms.is_some_and(|next| now_ms < next) {
         look.at_ms = Some(now_ms);
@@ -121,7 +130,11 @@ fn look_at(schedules: &Arc<Schedules>, found: &Found, look: &mut Look) -> Result
         Some(kept) if kept.pattern == pattern => kept,
         before => Kept { pattern: pattern.clone(), since_ms: now_ms, ..before.unwrap_or_default() },
     })?;
-    let window = due::Window::of(schedule, kept.since_ms, look.settled_ms, look.at_ms, now_ms);
+    let window = due::Window {
+        last_look_ms: look.at_ms,
+        has_failed: look.has_failed,
+        ..due::Window::of(schedule, kept.since_ms, look.settled_ms, now_ms)
+    };
     let query = EntryQuery {
         book: found.book(),
         from_ms: Some(window.after_ms),

@@ -1,21 +1,23 @@
 //! Runs that are continued without the queue: of workers that died, of servers that stopped, and those whose question has an answer.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use etude::crash;
 use etude::runner::Resume;
-use etude_core::failure::{Failure, FailureKind};
+use etude::service;
+use etude_core::failure::Failure;
 use etude_core::machine::ABI;
 use etude_runs::listing;
 use etude_runtime::engine::{Cause, Error, Limits, Query, RunRow, RunState, RunView, Takes};
 use etude_runtime::record;
 
+use super::event::Event;
 use super::{Works, drive};
 use crate::notice;
 use crate::problem::{Problem, engine_failed};
 use crate::result::result_in;
-use crate::stopped::{MAX_ATTEMPTS, Next};
+use crate::stopped::{MAX_ATTEMPTS, Next, Reason};
 
 /// A worker leaves a run that stopped on it to other workers for this number of looks.
 const POLLS_FOR_OTHERS: u32 = 10;
@@ -42,9 +44,8 @@ pub(super) fn adopt(works: &Arc<Works>) -> Result<(), Problem> {
                 take_over(works, &row.id, worker.poll * POLLS_FOR_OTHERS)?;
             }
             Some(_) => crashed(works, &row.id)?,
-            // A run that takes its servers down is left alone, and shown as interrupted.
             None if deaths < MAX_ATTEMPTS => continue_run(works, &row.id)?,
-            None => {}
+            None => leave_alone(works, &row.id)?,
         }
     }
     if worker.is_some() {
@@ -103,9 +104,8 @@ fn take_over(works: &Arc<Works>, run_id: &str, pause: Duration) -> Result<(), Pr
     }
     match next_step(works, run_id, pause)? {
         Next::Later => return Ok(()),
-        Next::Stuck(cause) => {
-            let message = format!("the run stopped {MAX_ATTEMPTS} times without a new record: {cause}");
-            return end_as_failed(works, run_id, |_| Failure::new(FailureKind::Environment, message));
+        Next::Stuck(reason) => {
+            return end_as_failed(works, run_id, |_| failure_of(&reason));
         }
         Next::Continue => {}
     }
@@ -138,12 +138,42 @@ fn end_as_failed(works: &Arc<Works>, run_id: &str, failure: impl FnOnce(&RunView
         Err(error) => return Err(engine_failed(&error)),
     };
     let view = engine.view(run_id).map_err(|e| engine_failed(&e))?;
-    let definition = works.context.definition_for(session.run()).ok().map(|(_, definition)| definition);
+    let definition = match works.context.settings().worker {
+        Some(_) => works.context.definition_for(session.run()).ok().map(|(_, definition)| Arc::new(definition)),
+        None => works.context.definition_of(&view),
+    };
+    service::end_leftovers(run_id);
     let failure = failure(&view);
-    let ended = crash::end(engine, &*session, &view, definition.as_ref(), failure);
+    works.observer.say(&Event::GivenUp { run_id: run_id.to_owned(), message: failure.message.clone() });
+    let ended = crash::end(engine, &*session, &view, definition.as_deref(), failure);
     tokio::runtime::Handle::current().block_on(ended).map_err(|e| engine_failed(&e))?;
     works.stops.forget(run_id);
     works.context.apps().leave(run_id);
+    Ok(())
+}
+
+/// The failure of a run that stopped too often here.
+fn failure_of(reason: &Reason) -> Failure {
+    let message = format!("the run stopped {MAX_ATTEMPTS} times without a new record: {}", reason.message);
+    Failure::new(reason.kind, message)
+}
+
+/// Leaves a run alone that takes its servers down: it is shown as interrupted. What the last of them has left behind is ended, once.
+fn leave_alone(works: &Works, run_id: &str) -> Result<(), Problem> {
+    let left_alone = || works.left_alone.lock().unwrap_or_else(PoisonError::into_inner);
+    if left_alone().contains(run_id) {
+        return Ok(());
+    }
+    match works.context.engine().claim(run_id) {
+        Ok(_session) => {
+            service::end_leftovers(run_id);
+            works.observer.say(&Event::LeftAlone { run_id: run_id.to_owned() });
+        }
+        // Another server does it.
+        Err(Error::Busy { .. } | Error::Unknown(_)) => {}
+        Err(error) => return Err(engine_failed(&error)),
+    }
+    left_alone().insert(run_id.to_owned());
     Ok(())
 }
 
@@ -191,8 +221,16 @@ pub(crate) fn continue_run(works: &Arc<Works>, run_id: &str) -> Result<(), Probl
     if !works.drives(&row.placement) {
         return Ok(());
     }
-    if next_step(works, run_id, Duration::ZERO)? != Next::Continue {
+    if !works.can_read(&row.app) {
         return Ok(());
+    }
+    match next_step(works, run_id, Duration::ZERO)? {
+        Next::Continue => {}
+        Next::Later => return Ok(()),
+        Next::Stuck(reason) => {
+            notice::report_before(&works.notices, &row)?;
+            return end_as_failed(works, run_id, |_| failure_of(&reason));
+        }
     }
     let Some(limits) = works.limits_of_queues().into_iter().next() else { return Ok(()) };
     notice::report_before(&works.notices, &row)?;

@@ -5,6 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use etude::crash;
 use etude::runner::{self, RunResult};
 use etude::service::{self, RunHandle};
+use etude_core::failure::FailureKind;
+use etude_runs::pins::Change;
+use etude_runtime::driver;
 use etude_runtime::driver::Progress;
 use etude_runtime::engine::{self, NewRun};
 use etude_runtime::record;
@@ -13,6 +16,7 @@ use tokio::sync::mpsc;
 use super::event::Event;
 use super::{Control, Sending, Works};
 use crate::app::RunObserver;
+use crate::stopped::Reason;
 
 /// An observer until it is taken.
 type Observed = Mutex<Option<Box<dyn RunObserver>>>;
@@ -93,9 +97,9 @@ pub(super) async fn attend(
     works.observer.say(&event);
     if !is_lapsed
         && !works.context.is_draining()
-        && let Some(cause) = cause_of_stop(&ended, works.context.settings().worker.is_some())
+        && let Some(reason) = why_stopped(&ended, works.context.settings().worker.is_some())
     {
-        note_stop(works, &run_id, cause);
+        note_stop(works, &run_id, reason);
     }
     works.wake.notify_one();
     works.stories.note_end(&run_id);
@@ -136,22 +140,45 @@ async fn end_after_gap(works: &Works, run_id: &str, position: u64) {
 
 /// Why a run came to a stop here. On a worker, a database that is away and another worker that has the run are no reasons: no run
 /// fails because of them (K-23).
-fn cause_of_stop<E>(ended: &Result<Result<RunResult, runner::Error>, E>, is_worker: bool) -> Option<String> {
+fn why_stopped<E>(ended: &Result<Result<RunResult, runner::Error>, E>, is_worker: bool) -> Option<Reason> {
     use engine::Error::{Busy, Lapsed, Overtaken, Store};
     match ended {
         Ok(Ok(_)) => None,
+        Ok(stopped) if service::is_left(stopped) => None,
         Ok(stopped) if is_worker => match service::engine_error(stopped) {
             Some(Busy { .. } | Lapsed { .. } | Overtaken { .. } | Store { .. }) => None,
-            _ if service::is_left(stopped) => None,
-            _ => stopped.as_ref().err().map(ToString::to_string),
+            _ => stopped.as_ref().err().map(|error| Reason::lasting(FailureKind::Environment, error.to_string())),
         },
-        Ok(Err(error)) => Some(error.to_string()),
-        Err(_) => Some("internal error: the driver panicked".to_owned()),
+        Ok(Err(error)) => Some(why(error)),
+        Err(_) => Some(Reason::lasting(FailureKind::Internal, "internal error: the driver panicked")),
+    }
+}
+
+/// Why a run came to a stop on a server.
+fn why(error: &runner::Error) -> Reason {
+    use runner::Error::{Changed, Drive, Engine, Header, OtherAbi, Refused, Unreadable};
+    match error {
+        Changed { run_id, changes } => {
+            let changes = changes.iter().map(|Change { path, what, .. }| format!("{what} `{path}`"));
+            let changes = changes.collect::<Vec<_>>().join(", ");
+            let way = format!("take the files as they are with `etude runs resume {run_id} --accept-changes`");
+            Reason::lasting(FailureKind::DefinitionInvalid, format!("{error}: {changes}; put them back, or {way}"))
+        }
+        Refused { failure, .. } => Reason::lasting(failure.kind, failure.message.clone()),
+        Drive { source: driver::Error::Mismatch { .. }, .. } => {
+            Reason::lasting(FailureKind::DefinitionInvalid, error.to_string())
+        }
+        Header { .. } | Drive { source: driver::Error::Record(_) | driver::Error::UnsetVariable { .. }, .. } => {
+            Reason::lasting(FailureKind::Environment, error.to_string())
+        }
+        // A server of the version that began it may be there already.
+        Engine(_) | OtherAbi { .. } | Unreadable(_) | Drive { .. } => Reason::passing(error.to_string()),
     }
 }
 
 /// Notes that a run came to a stop here, so that it is not continued for ever.
-pub(super) fn note_stop(works: &Works, run_id: &str, cause: String) {
+pub(super) fn note_stop(works: &Works, run_id: &str, reason: Reason) {
     let records = works.context.engine().view(run_id).map_or(0, |view| record::progress(&view.records));
-    works.stops.note(run_id, records, cause);
+    works.observer.say(&Event::Stopped { run_id: run_id.to_owned(), message: reason.message.clone() });
+    works.stops.note(run_id, records, reason);
 }

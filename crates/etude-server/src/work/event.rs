@@ -1,10 +1,13 @@
-//! What happens to the runs of a worker.
+//! What happens to the runs of a worker or a server, and to what they need.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
-/// What happened to a run of a worker.
+use crate::problem::Problem;
+
+/// What happened to a run of a worker or a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The worker drives it now.
@@ -35,6 +38,44 @@ pub enum Event {
         /// The time without one, in milliseconds.
         after_ms: u64,
     },
+    /// A run came to a stop, and is tried again.
+    Stopped {
+        /// The run.
+        run_id: String,
+        /// Why.
+        message: String,
+    },
+    /// A run ended as failed, since it stopped too often.
+    GivenUp {
+        /// The run.
+        run_id: String,
+        /// Why.
+        message: String,
+    },
+    /// A run that takes its servers down is continued by none.
+    LeftAlone {
+        /// The run.
+        run_id: String,
+    },
+    /// An app or its configuration cannot be read: its runs wait.
+    AppUnreadable {
+        /// The directory of the app.
+        app: String,
+        /// Why.
+        message: String,
+    },
+    /// It can be read again.
+    AppReadable {
+        /// The directory of the app.
+        app: String,
+    },
+    /// A look at the journal failed, and those before did not.
+    JournalFailed {
+        /// Why.
+        message: String,
+    },
+    /// It is usable again.
+    JournalUsable,
 }
 
 impl Event {
@@ -48,11 +89,23 @@ impl Event {
             Self::Lost { run_id, reason } => json!({"event": "lost", "run_id": run_id, "reason": reason}),
             Self::Disconnected => json!({"event": "disconnected"}),
             Self::Connected { after_ms } => json!({"event": "connected", "after_ms": after_ms}),
+            Self::Stopped { run_id, message } => json!({"event": "stopped", "run_id": run_id, "message": message}),
+            Self::GivenUp { run_id, message } => json!({"event": "given_up", "run_id": run_id, "message": message}),
+            Self::LeftAlone { run_id } => json!({"event": "left_alone", "run_id": run_id}),
+            Self::AppUnreadable { app, message } => json!({"event": "app_unreadable", "app": app, "message": message}),
+            Self::AppReadable { app } => json!({"event": "app_readable", "app": app}),
+            Self::JournalFailed { message } => json!({"event": "journal_failed", "message": message}),
+            Self::JournalUsable => json!({"event": "journal_usable"}),
         }
+    }
+
+    /// Whether something is amiss, or was until now. All else of a server is in its responses.
+    pub fn is_notable(&self) -> bool {
+        !matches!(self, Self::Claimed { .. } | Self::Released { .. })
     }
 }
 
-/// Receives the events of a worker.
+/// Receives the events of a worker or a server.
 pub type Events = Box<dyn Fn(&Event) + Send + Sync>;
 
 /// Where events go.
@@ -75,5 +128,42 @@ impl Observer {
         if let Some(events) = self.0.get() {
             events(event);
         }
+    }
+}
+
+/// Whether the last look of a loop at the journal failed. Only changes are events.
+#[derive(Debug, Default)]
+pub(crate) struct Looks(AtomicBool);
+
+impl Looks {
+    /// Notes a look, and why it failed if it did.
+    pub(crate) fn note(&self, observer: &Observer, failed: Option<&Problem>) {
+        match (self.0.swap(failed.is_some(), Ordering::SeqCst), failed) {
+            (false, Some(problem)) => observer.say(&Event::JournalFailed { message: problem.detail().to_owned() }),
+            (true, None) => observer.say(&Event::JournalUsable),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::problem::Code;
+
+    /// A journal that fails for a while is two events, however often it is looked at.
+    #[test]
+    fn a_failing_journal_is_said_once() {
+        let said: Arc<Mutex<Vec<Event>>> = Arc::default();
+        let (observer, looks, of) = (Observer::default(), Looks::default(), Arc::clone(&said));
+        observer.set(Box::new(move |event| of.lock().expect("no panic").push(event.clone())));
+        let problem = Problem::new(Code::JournalUnavailable, "the disk is full");
+        for failed in [None, Some(&problem), Some(&problem), None, None] {
+            looks.note(&observer, failed);
+        }
+        let message = "the disk is full".to_owned();
+        assert_eq!(*said.lock().expect("no panic"), [Event::JournalFailed { message }, Event::JournalUsable]);
     }
 }

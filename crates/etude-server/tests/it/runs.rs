@@ -1055,3 +1055,18 @@ fn words_on_the_way_have_no_id_and_a_stalled_reader_slows_no_other() {
     assert!(page["events"].as_array().expect("events").iter().all(|event| event["event"] != "stderr"));
     drop(stalled);
 }
+
+/// Section 10: a server whose journal was deleted is not ready, and the line of a request that fails has the code.
+#[test]
+fn a_server_without_its_journal_is_not_ready() {
+    let server = server();
+    assert_eq!(server.send("GET", "/readyz", None).status, 200);
+    for name in ["journal.db", "journal.db-wal", "journal.db-shm"] {
+        // The log and its index are there only while the journal is open.
+        let _ = std::fs::remove_file(server.dir().join(name));
+    }
+    assert_eq!(server.send("GET", "/readyz", None).problem(), (503, "journal_unavailable".to_owned()));
+    let line = server.log().pop().expect("a line");
+    assert_eq!((&line["status"], &line["code"]), (&json!(503), &json!("journal_unavailable")), "{line}");
+    assert!(server.log().iter().all(|line| line["status"] != 200 || line.get("code").is_none()));
+}

@@ -35,6 +35,10 @@ struct Disks {
 }
 
 impl Apps for Disks {
+    fn check_readable(&self, app: &Path) -> Result<(), String> {
+        App::open(app).map(drop).map_err(|e| e.to_string())
+    }
+
     fn load(&self, app: &Path, target: &Target) -> Result<(Disk, Definition), NotLoaded> {
         let app = App::open(app).map_err(|e| NotLoaded::Unreadable(e.to_string()))?;
         match app.load(target) {

@@ -87,3 +87,50 @@ fn an_answered_deadline_wakes_no_run() {
     approve(&server, &questions(&server, id)[0]);
     server.until(id, &["succeeded"]);
 }
+
+/// S-82, S-84, S-159: a run whose definition has changed while it waited ends as failed, and says what has changed. It is continued with
+/// the files as they are now where a person asks for that.
+#[test]
+fn a_run_whose_definition_has_changed_ends_with_the_reason() {
+    let server = Running::start();
+    server.pipeline("ask", "", &["approval: message: A?", "echo '{\"output\": 1}'"]);
+    let run = server.run(&json!({"pipeline": "ask"}));
+    let id = run["run_id"].as_str().expect("an id");
+    server.pipeline("ask", "", &["approval: message: A?", "echo '{\"output\": 2}'"]);
+    approve(&server, &questions(&server, id)[0]);
+    let run = server.until(id, &["failed"]);
+    let (kind, message) = (&run["errors"][0]["kind"], run["errors"][0]["message"].as_str().expect("a message"));
+    assert_eq!(kind, "definition_invalid", "{run:#}");
+    for part in ["changed `pipelines/ask/pipeline.yaml`", "--accept-changes"] {
+        assert!(message.contains(part), "{message}");
+    }
+    let resume = |body: Value| server.send("POST", &format!("/v1/runs/{id}/resume"), Some(&body));
+    assert_eq!(resume(json!({})).problem(), (409, "definition_changed".to_owned()));
+    assert_eq!(resume(json!({"accept_changes": true})).status, 202);
+    // The answer was given to a question of the earlier definition.
+    server.until(id, &["waiting"]);
+    approve(&server, &questions(&server, id)[0]);
+    assert_eq!(server.until(id, &["succeeded"])["output"], 2);
+}
+
+/// S-37: while the app is away, as during a deploy, its runs wait, and new ones are refused for a while. None fails.
+#[test]
+fn runs_wait_while_their_app_is_away() {
+    let server = Running::start();
+    server.pipeline("p", "", &["echo '{\"output\": 1}'"]);
+    let soon = json!({"pipeline": "p", "not_before": "2035-01-01T00:00:00Z"});
+    let start = |body: &Value| server.send("POST", "/v1/runs", Some(body));
+    let ids: Vec<String> = (0..3).map(|_| start(&soon).json()["run_id"].as_str().expect("an id").to_owned()).collect();
+    let (app, away) = (server.dir().join("demo"), server.dir().join("away"));
+    std::fs::rename(&app, &away).expect("moved");
+    assert_eq!(start(&json!({"pipeline": "p"})).problem(), (503, "journal_unavailable".to_owned()));
+    server.clock.set_offset(20 * 366 * 86_400_000);
+    // One of them was taken before the app was found to be away.
+    server.poll("/v1/runs/counts", |counts| counts["interrupted"] == 1);
+    let counts = server.send("GET", "/v1/runs/counts", None).json();
+    assert_eq!((&counts["queued"], &counts["failed"]), (&json!(2), &json!(0)), "{counts}");
+    std::fs::rename(&away, &app).expect("moved back");
+    for id in &ids {
+        server.until(id, &["succeeded"]);
+    }
+}

@@ -105,6 +105,7 @@ pub(super) fn of_problem(check: &str, problem: &crate::problem::Problem) -> Find
     let finding = Finding::new(check, Level::Error, message.join("; "));
     match problem.hints.first() {
         Some(hint) => finding.fix(hint),
+        None if check == "journal" => finding.fix("restore it from a backup, or move its files away"),
         None => finding.fix("etude check"),
     }
 }

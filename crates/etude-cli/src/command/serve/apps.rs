@@ -24,7 +24,7 @@ use crate::bundles::Unusable;
 use crate::command::learn::Served;
 use crate::context::Context;
 use crate::problem::{Problem, Refused};
-use crate::settings::Need;
+use crate::settings::{Need, Resolved};
 use crate::telemetry::Telemetry;
 
 /// The user's configuration, read for each app as the commands read it.
@@ -44,9 +44,25 @@ impl Configured {
         self.context_for(app, Purpose::Run)
     }
 
+    /// The files of an app and its configuration, as they are now.
+    fn open(&self, app: &Path) -> Result<(Disk, Resolved), String> {
+        let disk = Disk::open(app).map_err(|e| e.to_string())?;
+        // A folder that is being filled is no app yet.
+        if !etude::app::is_app(disk.root()) {
+            return Err(format!("`{}` is not an app now", app.display()));
+        }
+        let settings = self.context(app).settings(disk.root()).map_err(|problem| why(&problem))?;
+        Ok((disk, settings))
+    }
+
     fn context_for(&self, app: &Path, purpose: Purpose) -> Context {
         Context::new(Global { app: Some(app.to_owned()), ..self.global.clone() }, false, purpose)
     }
+}
+
+/// Whether the process may open a few more files.
+fn enough_descriptors() -> Result<(), String> {
+    crate::runtime::descriptors().map_err(|problem| why(&problem))
 }
 
 /// The sentence of a problem.
@@ -117,12 +133,20 @@ impl Apps for Configured {
         crate::bundles::workspace::remove(run_id);
     }
 
+    fn check_readable(&self, app: &Path) -> Result<(), String> {
+        enough_descriptors()?;
+        self.open(app).map(drop)
+    }
+
     fn load(&self, app: &Path, target: &Target) -> Result<(Disk, Definition), NotLoaded> {
-        let disk = Disk::open(app).map_err(|e| NotLoaded::Unreadable(e.to_string()))?;
-        let context = self.context(app);
-        let settings = context.settings(disk.root()).map_err(|problem| NotLoaded::Unreadable(why(&problem)))?;
+        let (disk, settings) = self.open(app).map_err(NotLoaded::Unreadable)?;
         let app = App::new(disk, Configuration { machines: settings.machines, agent: settings.agent });
-        match app.load(target) {
+        let loaded = app.load(target);
+        // Files that could not be opened are missing from what was found.
+        if loaded.is_err() {
+            enough_descriptors().map_err(NotLoaded::Unreadable)?;
+        }
+        match loaded {
             Ok(definition) => Ok((app.into_disk(), definition)),
             Err(LoadError::Unknown { known }) => Err(NotLoaded::Unknown { known }),
             Err(LoadError::Invalid(found)) => Err(NotLoaded::Invalid(found)),

@@ -1,4 +1,4 @@
-//! The request log on stderr, written by a thread of its own: a stderr that is not read stops no request.
+//! The log of a server on stderr, written by a thread of its own: a stderr that is not read stops no request.
 
 use std::io;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use etude_server::LogLine;
-use serde_json::json;
+use etude_server::{Event, LogLine};
+use serde_json::{Value, json};
 
 /// Lines that wait for stderr; further ones are dropped and counted.
 const MAX_LINES: usize = 1_024;
@@ -15,10 +15,16 @@ const MAX_LINES: usize = 1_024;
 /// The time that the last lines have at the end.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
+/// A line of the log.
+enum Line {
+    Request(LogLine),
+    Other(Value),
+}
+
 /// The way of a line to the thread.
 #[derive(Debug, Clone)]
 pub(super) struct RequestLog {
-    lines: SyncSender<LogLine>,
+    lines: SyncSender<Line>,
     counts: Arc<Counts>,
 }
 
@@ -40,10 +46,21 @@ impl RequestLog {
         Ok(Self { lines, counts })
     }
 
-    /// Takes a line without waiting.
+    /// Takes the line of a request without waiting.
     pub(super) fn log(&self, line: &LogLine) {
+        self.take(Line::Request(line.clone()));
+    }
+
+    /// Takes what happened besides requests, as [`RequestLog::log`].
+    pub(super) fn note(&self, event: &Event) {
+        let mut line = event.to_json();
+        line["at"] = etude::clock::rfc3339(etude::clock::now_ms()).into();
+        self.take(Line::Other(line));
+    }
+
+    fn take(&self, line: Line) {
         self.counts.waiting.fetch_add(1, Ordering::SeqCst);
-        if self.lines.try_send(line.clone()).is_err() {
+        if self.lines.try_send(line).is_err() {
             self.counts.waiting.fetch_sub(1, Ordering::SeqCst);
             self.counts.dropped.fetch_add(1, Ordering::SeqCst);
         }
@@ -58,9 +75,13 @@ impl RequestLog {
     }
 }
 
-fn follow(lines: &Receiver<LogLine>, counts: &Counts, write: impl Fn(&str)) {
+fn follow(lines: &Receiver<Line>, counts: &Counts, write: impl Fn(&str)) {
     while let Ok(line) = lines.recv() {
-        write(&line.to_json().to_string());
+        let line = match line {
+            Line::Request(line) => line.to_json(),
+            Line::Other(line) => line,
+        };
+        write(&line.to_string());
         let dropped = counts.dropped.swap(0, Ordering::SeqCst);
         if dropped > 0 {
             write(&json!({"dropped": dropped}).to_string());
@@ -94,6 +115,7 @@ mod tests {
             method: "GET".to_owned(),
             route: None,
             status: 200,
+            code: None,
             token: None,
             duration_ms: 1,
         };
