@@ -102,7 +102,7 @@ pub(crate) fn no_pipeline_file(dir: &str, misnamed: Option<&str>) -> Diagnostic 
     };
     Diagnostic::error(Code::NoPipelineFile, &file, None, format!("the directory {} has no pipeline.yaml", quoted(dir)))
         .severity(Severity::Warning)
-        .hint(misnamed.map_or_else(|| other.to_owned(), |name| rename(name)))
+        .hint(misnamed.map_or_else(|| other.to_owned(), rename))
 }
 
 /// A file that would be read if its name ended in `.yaml`.

@@ -35,11 +35,10 @@ pub(crate) fn check(found: &mut Findings<'_>, sources: &dyn Sources, dir: &str, 
             exists(found, sources, dir, "the schema", schema);
         }
         if let Some(ValidatorDef::Script(validator)) = step.validate
-            && let Some(executable) = exists(found, sources, dir, "the validator", validator)
+            && exists(found, sources, dir, "the validator", validator) == Some(false)
+            && interpreter(validator.text).is_none()
         {
-            if !executable && interpreter(validator.text).is_none() {
-                found.push(values::no_interpreter(found.file, validator.at, validator.text));
-            }
+            found.push(values::no_interpreter(found.file, validator.at, validator.text));
         }
         match &step.body {
             Body::Llm(llm) => {
