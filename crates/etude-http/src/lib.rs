@@ -1,4 +1,4 @@
-//! The HTTP clients of the program: what all of them have in common, whoever they ask.
+//! The HTTP clients of the program: what all of them have in common.
 
 use std::error::Error;
 use std::sync::Once;

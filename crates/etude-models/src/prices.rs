@@ -217,12 +217,14 @@ mod tests {
     fn a_long_prompt_has_its_own_price() {
         let cost = |model: &str, kind, input| {
             let tokens = TokenCount { input, output: 1_000_000, cached: 100_000, ..TokenCount::default() };
-            Prices::default().cost(&id(model), kind, &tokens).map(|cost| (cost * 1e6).round() / 1e6)
+            let cost = Prices::default().cost(&id(model), kind, &tokens);
+            // In thousandths of a dollar: sums of floats differ in their last digits.
+            cost.map(|cost| (cost * 1e3).round() as u64)
         };
-        assert_eq!(cost("openai/gpt-6.1-terra", ProviderKind::OpenAi, 200_000), Some(5.0 + 0.1 + 0.005));
-        assert_eq!(cost("openai/gpt-6.1-terra", ProviderKind::OpenAi, 1_100_000), Some(7.5 + 2.0 + 0.01));
-        assert_eq!(cost("anthropic/claude-haiku-5-5", ProviderKind::Anthropic, 1_100_000), Some(2.5 + 0.5 + 0.005));
-        assert_eq!(cost("anthropic/claude-sonnet-4-6", ProviderKind::Anthropic, 1_100_000), Some(15.0 + 3.0 + 0.03));
+        assert_eq!(cost("openai/gpt-6.1-terra", ProviderKind::OpenAi, 200_000), Some(5_000 + 100 + 5));
+        assert_eq!(cost("openai/gpt-6.1-terra", ProviderKind::OpenAi, 1_100_000), Some(7_500 + 2_000 + 10));
+        assert_eq!(cost("anthropic/claude-haiku-5-5", ProviderKind::Anthropic, 1_100_000), Some(2_500 + 500 + 5));
+        assert_eq!(cost("anthropic/claude-sonnet-4-6", ProviderKind::Anthropic, 1_100_000), Some(15_000 + 3_000 + 30));
     }
 
     /// what a gateway says an answer cost is its cost, unless a price is stated.

@@ -116,13 +116,12 @@ fn start(context: &Context, args: &args::Serve) -> Result<Exit, NotStarted> {
     let is_quiet = context.global.quiet;
     let lines = log::RequestLog::start(|line| crate::render::say!("{line}"))
         .map_err(|e| Problem::environment(format!("no threads can be started: {e}")))?;
-    let of = lines.clone();
+    let (of, noted) = (lines.clone(), lines.clone());
     let log = Box::new(move |line: &LogLine| {
         if !is_quiet {
             of.log(line);
         }
     });
-    let noted = lines.clone();
     let events = Box::new(move |event: &Event| {
         if !is_quiet {
             noted.note(event);

@@ -178,8 +178,8 @@ fn an_output_of_millions_of_values_takes_no_memory() {
             .file("steps/a.py", script)
             .file("schemas/a.json", "{\"type\": \"array\"}")
     });
-    let refused = "the value cannot be looked into: it has more than 10 million values";
-    test.bounded_by(1536 << 10, RUN).exit(4).stderr_has(refused);
+    let refused = "the output of code step `a` cannot be looked into: it has more than 10 million values";
+    test.bounded_by(1536 << 10, RUN).exit(1).stderr_has(refused);
     let test = Test::new().pipeline("p", |p| {
         p.step(&python("a"))
             .file("steps/a.py", script)

@@ -333,7 +333,7 @@ fn what_a_shadow_has_used_is_shown() {
     let server = Server::agent(said);
     let test = learned(app(&server), "shadow").file("etude.yaml", "learn: {shadow: 1}\nrouter: {mode: embedded}\n");
     let asks = format!(
-        "{}  - {{name: say, type: llm, model: lite, prompt: Say yes.}}\n",
+        "{}  - {{name: say, type: llm, model: lite, retry: 0, prompt: Say yes.}}\n",
         test.read("app/learned/back/pipeline.yaml")
     );
     test.put("app/learned/back/pipeline.yaml", &asks);

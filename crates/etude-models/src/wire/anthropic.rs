@@ -69,9 +69,11 @@ fn default_max_tokens(model: &str) -> u32 {
     }
 }
 
-/// The version in a name such as `claude-opus-4-6` or `claude-haiku-4-5-20251001`.
+/// The version in a name such as `claude-opus-4-6` or `claude-haiku-4-5-20251001`; `None` for names of the third generation, where
+/// it comes first.
 pub(crate) fn version(model: &str) -> Option<(u32, u32)> {
-    let mut words = model.split_once("claude-")?.1.split(['-', '.', '@', ':']).skip(1);
+    let mut words = model.split_once("claude-")?.1.split(['-', '.', '@', ':']);
+    words.next().filter(|family| !family.starts_with(|c: char| c.is_ascii_digit()))?;
     let major = words.next()?.parse().ok()?;
     // A date is no version.
     let minor = words.next().and_then(|word| word.parse().ok()).filter(|minor| *minor < 100);

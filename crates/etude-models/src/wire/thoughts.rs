@@ -44,7 +44,7 @@ enum State {
 }
 
 impl Filter {
-    /// What is to be shown now that `text` has come.
+    /// What may be shown now that `text` has come.
     pub(crate) fn pass(&mut self, text: &str) -> String {
         self.held.push_str(text);
         loop {

@@ -16,7 +16,7 @@ use etude_runtime::engine::NewRun;
 use etude_server::{AppCommand, Apps, Code, Move, NotLoaded, Ran, RunObserver};
 use etude_spec::automation::{Automation, Known};
 use etude_spec::stage_machine::{Machines, Rules};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::args::{Format, Global, Purpose};
 #[cfg(feature = "postgres")]
@@ -248,6 +248,10 @@ impl Apps for Configured {
     }
 
     fn list(&self, app: &Path) -> Result<Value, String> {
+        if app.is_dir() && !etude::app::is_app(app) {
+            // It may become one.
+            return Ok(json!({"pipelines": [], "machines": [], "skills": [], "applications": [], "diagnostics": []}));
+        }
         // Who may only read starts no program of the app.
         let context = self.context_for(app, Purpose::Look);
         let mut document = crate::command::list::of_app(&context).map_err(|problem| why(&problem))?;

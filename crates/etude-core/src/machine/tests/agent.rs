@@ -442,11 +442,18 @@ fn calls_of_an_answer_that_was_cut_off_do_not_run() {
 fn answers_that_are_cut_off_again_and_again_end_the_agent() {
     let turn = |n: usize| format!("p/x/turn{n} {}", if n == 3 { "calls Read 1" } else { "cut_calls Write" });
     let script = [1, 2, 3, 4, 5, 6].map(turn).join("\n");
-    let log = play(&pipeline([skill("x", "go")]), &script).log;
-    let error = "error model_truncated business/x 3 answers of test/model to skill `x` in a row were cut off at their longest \
+    let case = || {
+        let mut step = skill("x", "go");
+        if let crate::plan::StepKind::Skill(agent) = &mut step.kind {
+            agent.turn_cap = 9;
+        }
+        pipeline([step])
+    };
+    let log = play(&case(), &script).log;
+    let error = "error model_truncated business/x 3 answers of test/model to skill `tidy` in a row were cut off at their longest \
                  allowed length (2 tokens; `max_tokens` of its provider decides)";
     assert!(log.contains(error), "{log}");
-    let mut earlier = pipeline([skill("x", "go")]);
+    let mut earlier = case();
     earlier.start.abi = 7;
     let log = play(&earlier, &format!("{script}\np/x/turn7 answer ok")).log;
     assert!(log.contains("result succeeded"), "{log}");
