@@ -111,7 +111,7 @@ fn a_stream_that_breaks_off_is_no_answer() {
 #[test]
 fn thoughts_in_the_text_are_not_shown() {
     let piece = |text: &str| format!("data: {}\n\n", json!({"choices": [{"delta": {"content": text}}]}));
-    let stream = [piece("<thi"), piece("nk>4?</think>"), piece("\n5"), "data: [DONE]\n\n".to_owned()].concat();
+    let stream = [piece("<"), piece("think>4?</think>"), piece("\n5"), "data: [DONE]\n\n".to_owned()].concat();
     let (body, reported) = read(ProviderKind::OpenAiCompatible, &[stream.as_bytes()]);
     let Ok(Body::Assembled(body)) = body else { panic!("{body:?}") };
     assert_eq!((reported.as_str(), &body["choices"][0]["message"]["content"]), ("5", &json!("<think>4?</think>\n5")));
