@@ -340,10 +340,14 @@ fn a_run_that_kills_its_servers_is_left_alone() {
     }
     serving.child.wait().expect("it is killed");
     let serving = Serving::start(&test, &["--port", "0"]);
-    let run = serving.until(&format!("/v1/runs/{id}"), "interrupted");
+    // Until then the server has the run.
+    crate::test::wait_until("the processes of each server end", || test.read("ledger.left").lines().count() == 3);
     let reason = "3 processes died with it one after another, without a new record: no server continues it";
+    crate::test::wait_until("the list has the reason", || {
+        serving.document("GET", "/v1/runs", "")["runs"][0]["reason"] == reason
+    });
+    let run = serving.until(&format!("/v1/runs/{id}"), "interrupted");
     assert_eq!(run["reason"], reason);
-    assert_eq!(serving.document("GET", "/v1/runs", "")["runs"][0]["reason"], reason);
     let shown = value(&test.run(&["runs", "show", &id, "--format", "json"]).exit(0));
     assert_eq!((&shown["reason"], &shown["usage"]), (&json!(reason), &run["usage"]));
     let text = test.run(&["runs", "show", &id]).exit(0);
@@ -354,7 +358,6 @@ fn a_run_that_kills_its_servers_is_left_alone() {
     let other = serving.post("/v1/runs?dry_run=true", &json!({"pipeline": "killer"}));
     assert_eq!(other["pipeline"], "killer");
     assert_eq!(test.ledger(), ["killed", "killed", "killed"]);
-    crate::test::wait_until("the processes of each server end", || test.read("ledger.left").lines().count() == 3);
     test.put("ledger.stop", "");
     schedule("every: 1s");
     crate::test::wait_until("the schedule makes runs again", || {
