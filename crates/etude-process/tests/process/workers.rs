@@ -355,14 +355,17 @@ fn process_of_the_next_step_waits_for_it() {
     assert_eq!(both.into_iter().filter(|pid| is_there(*pid)).collect::<Vec<_>>(), Vec::<Pid>::new());
 }
 
-/// The process that waits for the next step, and it with its interpreter, which leads the group of both.
+/// The process that waits for the next step, and it with its interpreter, which leads the group of both. The interpreter has
+/// announced the process: between its fork and its announcement, the runner does not know of it.
 #[cfg(target_os = "linux")]
 fn next_and_all(fixture: &Fixture) -> (Pid, Vec<Pid>) {
     let us = Some(rustix::process::getpid());
     let mut found = Vec::new();
     eventually("the interpreter and the next step are there", || {
         found = processes_of(fixture);
-        matches!(found[..], [a, b] if group_of(a) == group_of(b)) && found.iter().all(|pid| parent_of(*pid) == us)
+        matches!(found[..], [a, b] if group_of(a) == group_of(b))
+            && found.iter().all(|pid| parent_of(*pid) == us)
+            && found.iter().all(|pid| has_no_child(*pid) && is_asleep(*pid))
     });
     (*found.iter().find(|pid| group_of(**pid) != Some(**pid)).expect("one leads no group"), found)
 }
@@ -370,6 +373,20 @@ fn next_and_all(fixture: &Fixture) -> (Pid, Vec<Pid>) {
 #[cfg(target_os = "linux")]
 fn group_of(pid: Pid) -> Option<Pid> {
     rustix::process::getpgid(Some(pid)).ok()
+}
+
+/// True for a process that has waited for each of its children.
+#[cfg(target_os = "linux")]
+fn has_no_child(pid: Pid) -> bool {
+    let id = pid.as_raw_nonzero();
+    std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default().is_empty()
+}
+
+/// True for a process that waits for something.
+#[cfg(target_os = "linux")]
+fn is_asleep(pid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+    stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S')))
 }
 
 /// The processes of the fixture's run, by their environment.
