@@ -635,3 +635,29 @@ fn two_servers_share_queue_and_decisions() {
         assert_eq!(server.end().0, Some(0));
     }
 }
+
+/// S-161: of a run that a server stops completing, its log has the reason, and does not say that another process took it.
+#[test]
+fn a_run_that_stops_is_not_logged_as_taken() {
+    let ask = |message: &str| {
+        format!(
+            "name: ask\ndescription: The pipeline ask.\nsteps:\n  - {{name: ok, type: approval, message: {message}}}\n"
+        )
+    };
+    let test = Test::new().yaml("ask", &ask("Deploy?"));
+    let serving = Serving::start(&test, &["--port", "0"]);
+    let path = format!(
+        "/v1/runs/{}",
+        serving.post("/v1/runs", &json!({"pipeline": "ask"}))["run_id"].as_str().expect("an id")
+    );
+    serving.until(&path, "waiting");
+    test.put("app/pipelines/ask/pipeline.yaml", &ask("Really?"));
+    let decision = serving.document("GET", "/v1/decisions", "")["decisions"][0].clone();
+    let id = decision["id"].as_str().expect("an id").replace('/', "%2F");
+    serving.post(&format!("/v1/decisions/{id}"), &json!({"approved": true, "question": decision["question"]}));
+    serving.until(&path, "failed");
+    let (_, stderr) = serving.end();
+    let logged = stderr.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let events: Vec<String> = logged.filter_map(|line| Some(line["event"].as_str()?.to_owned())).collect();
+    assert!(events.contains(&"stopped".to_owned()) && !events.contains(&"lost".to_owned()), "{stderr}");
+}

@@ -94,11 +94,14 @@ pub(super) async fn attend(
     }
     let sending = Sending::new(works);
     works.active().remove(&run_id);
-    works.observer.say(&event);
-    if !is_lapsed
-        && !works.context.is_draining()
-        && let Some(reason) = why_stopped(&ended, works.context.settings().worker.is_some())
-    {
+    let is_worker = works.context.settings().worker.is_some();
+    let is_going = is_lapsed || works.context.is_draining();
+    let stopped = if is_going { None } else { why_stopped(&ended, is_worker) };
+    // Of a server, `stopped` says more.
+    if is_worker || stopped.is_none() || !matches!(event, Event::Lost { reason: "overtaken", .. }) {
+        works.observer.say(&event);
+    }
+    if let Some(reason) = stopped {
         note_stop(works, &run_id, reason);
     }
     works.wake.notify_one();
