@@ -121,7 +121,7 @@ fn a_failing_disk_stops_the_run_and_loses_nothing() {
     failing_disk(EIO, &["check the disk", "Input/output error", "the disk"], true);
 }
 
-/// a limit on the size of files, whose signal ends the program, is a death like any other.
+/// the same for a limit on the size of files, whatever becomes of the program at that write.
 #[test]
 fn a_limit_on_the_size_of_files_loses_nothing() {
     for blocks in ["0", "20", "60"] {
