@@ -18,7 +18,16 @@ pub(crate) struct Serving {
     pub(crate) child: Child,
     pub(crate) line: Value,
     /// Reads its stderr, which would hold up the server if it were full.
-    said: JoinHandle<String>,
+    said: Option<JoinHandle<String>>,
+}
+
+/// No server outlives its test.
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 impl Serving {
@@ -39,7 +48,7 @@ impl Serving {
             stderr.read_to_string(&mut text).expect("text");
             text
         });
-        Self { child, line, said }
+        Self { child, line, said: Some(said) }
     }
 
     pub(crate) fn signal(&self, name: &str) {
@@ -51,7 +60,7 @@ impl Serving {
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         self.signal("TERM");
         let code = self.child.wait().expect("it ends").code();
-        (code, self.said.join().expect("stderr is text"))
+        (code, self.said.take().expect("read once").join().expect("stderr is text"))
     }
 
     pub(crate) fn token(&self) -> String {
