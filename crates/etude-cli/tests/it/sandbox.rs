@@ -101,7 +101,10 @@ fn attempts(fields: &str) -> Value {
         "secret": test.path("home/.ssh/id"), "outside": test.path("outside"),
         "victim": victim.0.id(), "tcp": tcp.local_addr().expect("an address").port(),
     });
-    let ran = test.run(&["run", "--pipeline", "p", "--format", "json", "--input", &input.to_string()]).exit(0);
+    let secret = test.path("home/.ssh/id").display().to_string();
+    let caller = ["bash", "-c", "exec 17<\"$0\" 18>>\"$0\"; exec \"$@\"", &secret];
+    let args = ["run", "--pipeline", "p", "--format", "json", "--input", &input.to_string()];
+    let ran = test.start_through(&caller, &args).finish().exit(0);
     let sandboxed = !fields.is_empty();
     assert_eq!(test.read("outside/kept").is_empty(), !sandboxed, "{}", ran.err());
     ran.doc()["output"].clone()

@@ -385,6 +385,16 @@ def _():
     socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM).close()
 
 
+@attempt("read a file that the caller has left open")
+def _():
+    os.pread(17, 1, 0)
+
+
+@attempt("write to a file that the caller has left open")
+def _():
+    os.write(18, b"x")
+
+
 @attempt("share memory")
 def _():
     with open("/dev/shm/etude-attempt", "w"):

@@ -47,6 +47,9 @@ fn arch() -> Result<TargetArch, String> {
     TargetArch::try_from(name).map_err(|_| format!("there is no system call filter for {name} processors"))
 }
 
+/// The first descriptor that is none of the three streams.
+const FIRST: std::os::fd::RawFd = 3;
+
 /// Takes rights from this process and all that it starts. It has one thread.
 pub(in crate::sandbox) fn restrict(rules: &Rules, given: &Given) -> Result<(), String> {
     rustix::process::fchdir(&given.dir).map_err(|error| format!("its directory cannot be entered: {error}"))?;
@@ -55,6 +58,8 @@ pub(in crate::sandbox) fn restrict(rules: &Rules, given: &Given) -> Result<(), S
     let none = CapabilitySet::empty();
     let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
     set_capabilities(None, sets).map_err(|error| format!("capabilities could not be given up: {error}"))?;
+    // What is open already is judged by none of these rules: a caller may have left the program files and connections.
+    close_fds::set_fds_cloexec(FIRST, &[]);
     filter(rules).map_err(|error| format!("system calls could not be filtered: {error}"))
 }
 
