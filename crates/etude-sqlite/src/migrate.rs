@@ -48,8 +48,12 @@ pub(crate) fn prepare(pool: &Pool, locks: &Path, steps: &[&str]) -> Result<(), E
     }
     // One at a time: SQLite does not wait by itself for the lock that a new journal mode needs.
     let turn = locks.join("=format.lock");
-    let _turn =
-        File::create(&turn).and_then(|file| file.lock().map(|()| file)).map_err(|cause| file_error(&turn, &cause))?;
+    let take = || {
+        let file = File::create(&turn)?;
+        platform::make_private(&turn)?;
+        file.lock().map(|()| file)
+    };
+    let _turn = take().map_err(|cause| file_error(&turn, &cause))?;
     let since = Instant::now();
     loop {
         match migrate(pool, steps) {

@@ -125,6 +125,16 @@ fn what_cannot_be_looked_at_is_not_free() {
     assert!(journal.view("r-1").expect("view").row.is_live);
 }
 
+/// The file of the lock that makes a journal is for the user alone, as all others are.
+#[cfg(unix)]
+#[test]
+fn the_lock_of_the_format_is_private() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = open(&dir).locks.join("=format.lock");
+    assert_eq!(std::fs::metadata(file).expect("a file").permissions().mode() & 0o777, 0o600);
+}
+
 /// Somebody tidies up `locks`: runs that begin later are safe again.
 #[test]
 fn a_removed_file_of_a_lock_owner_is_replaced() {

@@ -15,13 +15,13 @@ const RUN_TEXT: &[&str] = &[
 /// They run their arguments.
 const RUN_ARGUMENTS: &[&str] = &[
     "aa-exec", "arch", "builtin", "busybox", "bwrap", "caffeinate", "catchsegv", "cgexec", "choom", "chronic",
-    "chroot", "chrt", "command", "cpulimit", "dbus-run-session", "doas", "dumb-init", "eatmydata", "env", "envdir",
-    "exec", "fakeroot", "faketime", "fd", "fdfind", "find", "firejail", "genv", "gfind", "gnice", "gosu", "gtime",
-    "gtimeout", "i386", "i486", "i586", "i686", "ionice", "jobs", "linux32", "linux64", "logsave", "ltrace", "nice",
-    "nocorrect", "noglob", "nohup", "nsenter", "numactl", "perf", "prlimit", "proot", "rlwrap", "runcon", "schedtool",
-    "setarch", "setpriv", "setsid", "setuidgid", "softlimit", "ssh-agent", "stdbuf", "strace", "su-exec", "sudo",
-    "systemd-inhibit", "systemd-run", "taskset", "time", "timeout", "tini", "torsocks", "toybox", "uname26",
-    "unbuffer", "unshare", "valgrind", "winpty", "x86_64", "xvfb-run",
+    "chroot", "chrt", "command", "cpulimit", "dbus-run-session", "doas", "dpkg-architecture", "dumb-init", "eatmydata",
+    "env", "envdir", "exec", "fakeroot", "faketime", "fd", "fdfind", "find", "firejail", "genv", "gfind", "gnice",
+    "gosu", "gtime", "gtimeout", "i386", "i486", "i586", "i686", "ionice", "jobs", "linux32", "linux64", "logsave",
+    "ltrace", "nice", "nocorrect", "noglob", "nohup", "nsenter", "numactl", "perf", "prlimit", "proot", "rlwrap",
+    "runcon", "schedtool", "setarch", "setpriv", "setsid", "setuidgid", "softlimit", "ssh-agent", "stdbuf", "strace",
+    "su-exec", "sudo", "systemd-inhibit", "systemd-run", "taskset", "time", "timeout", "tini", "torsocks", "toybox",
+    "uname26", "unbuffer", "unshare", "valgrind", "winpty", "x86_64", "xvfb-run",
 ];
 
 /// Shells, which run the script that their first word names.
@@ -72,8 +72,8 @@ pub(super) fn is_interpreter(name: &str) -> bool {
 
 /// True for what runs its arguments.
 pub(super) fn runs_arguments(name: &str) -> bool {
-    // The loader of programs, such as `ld-linux-x86-64.so.2`, runs its argument.
-    RUN_ARGUMENTS.contains(&name) || name.starts_with("ld-") && name.contains(".so")
+    // The loader of programs, `ld.so` or such as `ld-linux-x86-64.so.2`, runs its argument.
+    RUN_ARGUMENTS.contains(&name) || name == "ld.so" || name.starts_with("ld-") && name.contains(".so")
 }
 
 /// True for an option of `find` or `fd` that a program follows.

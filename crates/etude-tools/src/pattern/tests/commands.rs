@@ -69,6 +69,8 @@ fn a_denial_sees_a_command_however_it_is_written() {
         "x86_64 git push",
         "sg root 'git push'",
         "/lib64/ld-linux-x86-64.so.2 /usr/bin/git push",
+        "ld.so /usr/bin/git push",
+        "dpkg-architecture -c git push",
         "b='c[$(git push)]'; : {a[b]}>/dev/null",
         "b='a[$(git push)]'; echo $[b]",
         "echo $['a[$(git push)]']",
