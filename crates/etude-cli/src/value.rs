@@ -2,10 +2,12 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use etude_spec::duration;
+
 /// Milliseconds of `500ms`, `2s`, `5m`, `1h`, or a bare number of seconds.
 pub(crate) fn duration_ms(text: &str) -> Result<u64, String> {
-    parse(text, &[("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)])
-        .ok_or_else(|| "a duration is `500ms`, `2s`, `5m` or `1h`; a bare number is seconds".to_owned())
+    duration::parse(text)
+        .map_err(|why| format!("{why}; a duration is `500ms`, `2s`, `5m` or `1h`; a bare number is seconds"))
 }
 
 /// A TCP address, or a port of this machine.
@@ -64,9 +66,8 @@ pub(crate) fn tier(text: &str) -> Result<etude_core::model::Tier, String> {
 
 /// As [`duration_ms`], with days and weeks.
 pub(crate) fn long_duration_ms(text: &str) -> Result<u64, String> {
-    const DAY: u64 = 86_400_000;
-    parse(text, &[("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", DAY), ("w", 7 * DAY)])
-        .ok_or_else(|| "a duration is `30m`, `12h`, `30d` or `8w`; a bare number is seconds".to_owned())
+    duration::parse_long(text)
+        .map_err(|why| format!("{why}; a duration is `30m`, `12h`, `30d` or `8w`; a bare number is seconds"))
 }
 
 /// US dollars: a limit of NaN would not be one.
@@ -79,20 +80,6 @@ pub(crate) fn dollars(text: &str) -> Result<f64, String> {
 pub(crate) fn size(text: &str) -> Result<usize, String> {
     let bytes = etude_spec::config::fleet::size(text).and_then(|bytes| usize::try_from(bytes).ok());
     bytes.ok_or_else(|| "a size is a number of bytes, `512KiB`, `8MiB` or `1GiB`".to_owned())
-}
-
-fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
-    let (number, unit) = text.split_at(digits);
-    let factor = match unit.trim() {
-        "" => 1_000,
-        unit => units.iter().find(|(name, _)| *name == unit)?.1,
-    };
-    if let Ok(whole) = number.parse::<u64>() {
-        return whole.checked_mul(factor);
-    }
-    let ms = number.parse::<f64>().ok()? * factor as f64;
-    (0.0..1e15).contains(&ms).then_some(ms as u64)
 }
 
 #[cfg(test)]
@@ -111,20 +98,6 @@ mod tests {
         for long in [format!("{longest}v"), format!("k{longest}")] {
             assert!(label(&long).is_err_and(|why| why.contains("at most 512 bytes each")), "{long}");
         }
-    }
-
-    /// cli: durations are `500ms`, `2s`, `5m`, `1h`; a bare number is seconds.
-    #[test]
-    fn durations_have_units_and_bare_numbers_are_seconds() {
-        for (text, ms) in
-            [("500ms", 500), ("2s", 2_000), ("5m", 300_000), ("1h", 3_600_000), ("7", 7_000), ("1.5s", 1_500), ("0", 0)]
-        {
-            assert_eq!(duration_ms(text), Ok(ms), "{text}");
-        }
-        for text in ["", "s", "5 apples", "-1s", "1d", "1e400s", "99999999999999999999h"] {
-            assert!(duration_ms(text).is_err(), "{text}");
-        }
-        assert_eq!(long_duration_ms("30d"), Ok(30 * 86_400_000));
     }
 
     #[test]

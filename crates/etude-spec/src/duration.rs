@@ -5,23 +5,40 @@ use crate::yaml::{Entries, Node, Plain};
 /// Longest duration: about ten years, so that sums of durations stay far from overflow.
 const MAX_MS: f64 = 315_360_000_000.0;
 
+/// The units and their milliseconds, the everyday ones first.
+const UNITS: [(&str, f64); 6] =
+    [("ms", 1.0), ("s", 1e3), ("m", 60e3), ("h", 3_600e3), ("d", 86_400e3), ("w", 7.0 * 86_400e3)];
+
 /// The duration that `text` names, in milliseconds, rounded to the nearest one.
 ///
 /// # Errors
 /// Why it is none, as a sentence fragment.
 pub fn parse(text: &str) -> Result<u64, &'static str> {
+    read(text, &UNITS[..4])
+}
+
+/// The same, also with days and weeks: `7d`, `8w`.
+///
+/// # Errors
+/// Why it is none, as a sentence fragment.
+pub fn parse_long(text: &str) -> Result<u64, &'static str> {
+    read(text, &UNITS)
+}
+
+fn read(text: &str, units: &[(&str, f64)]) -> Result<u64, &'static str> {
     let text = text.trim();
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
     let (amount, unit) = text.split_at(digits);
     let Ok(amount) = amount.parse::<f64>() else {
         return Err(if text.starts_with('-') { "it is negative" } else { "it does not begin with a number" });
     };
-    let factor = match unit.trim() {
-        "ms" => 1.0,
-        "" | "s" => 1_000.0,
-        "m" => 60_000.0,
-        "h" => 3_600_000.0,
-        _ => return Err("its unit is none of `ms`, `s`, `m` and `h`"),
+    let unit = if unit.is_empty() { "s" } else { unit.trim() };
+    let Some((_, factor)) = units.iter().find(|(name, _)| *name == unit) else {
+        return Err(match units.len() {
+            4 => "its unit is none of `ms`, `s`, `m` and `h`",
+            5 => "its unit is none of `ms`, `s`, `m`, `h` and `d`",
+            _ => "its unit is none of `ms`, `s`, `m`, `h`, `d` and `w`",
+        });
     };
     let ms = (amount * factor).round();
     if ms < 1.0 && amount > 0.0 {
@@ -32,17 +49,6 @@ pub fn parse(text: &str) -> Result<u64, &'static str> {
     }
     // The bounds above make the conversion exact.
     Ok(ms as u64)
-}
-
-/// The same, also with days: `7d`.
-///
-/// # Errors
-/// Why it is none, as a sentence fragment.
-pub fn parse_long(text: &str) -> Result<u64, &'static str> {
-    match text.trim().strip_suffix('d').map(|days| days.trim().parse::<f64>()) {
-        Some(Ok(days)) => parse(&format!("{}h", days * 24.0)),
-        _ => parse(text),
-    }
 }
 
 /// The shortest text that [`parse_long`] reads as `ms`: `90m` for an hour and a half.
@@ -60,7 +66,7 @@ pub(crate) fn of_field(entries: &Entries<'_>, field: &str) -> Option<u64> {
 /// The duration that a value is, in milliseconds; it may have days.
 pub(crate) fn long_of_node(node: &Node<'_>) -> Result<u64, &'static str> {
     match node.as_text() {
-        Some(text) => parse_long(text),
+        Some(text) => read(text, &UNITS[..5]),
         None => of_node(node),
     }
 }
@@ -88,7 +94,8 @@ mod tests {
         assert_eq!(parse("2"), Ok(2_000));
         assert_eq!(parse("0.25"), Ok(250));
         assert_eq!(parse("0"), Ok(0));
-        for text in ["", "s", "5 days", "-1s", "0.1ms", "1e9h", "99999999h", "1..5s"] {
+        assert_eq!((parse_long("1.5 d"), parse_long("8w")), (Ok(129_600_000), Ok(4_838_400_000)));
+        for text in ["", "s", "5 days", "-1s", "0.1ms", "1e9h", "99999999h", "1..5s", "1d", "1e3s"] {
             assert!(parse(text).is_err(), "{text}");
         }
     }

@@ -365,25 +365,11 @@ pub(crate) fn limits(members: &Members) -> Result<Limits, Problem> {
             // `2.0` is a whole number of seconds too.
             let whole = serde_json::from_str::<f64>(raw).ok().filter(|seconds| seconds.fract() == 0.0);
             let text = serde_json::from_str::<String>(raw).ok().or(whole.map(|seconds| format!("{seconds:.0}")));
-            let ms = text.and_then(|text| duration_ms(&text));
+            let ms = text.and_then(|text| etude_spec::duration::parse(&text).ok());
             Some(ms.ok_or_else(|| limits.invalid("timeout", "a duration is `500ms`, `2s`, `5m` or `1h`"))?)
         }
     };
     Ok(Limits { max_cost_usd, max_tokens, timeout_ms })
-}
-
-/// Milliseconds of `500ms`, `2s`, `5m`, `1h`, or a bare number of seconds.
-fn duration_ms(text: &str) -> Option<u64> {
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = text.split_at(digits);
-    let factor = match unit {
-        "ms" => 1,
-        "" | "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(factor)
 }
 
 fn placement(members: &Members, by: &str) -> Result<Placement, Problem> {

@@ -925,15 +925,15 @@ fn a_request_that_fits_nothing_names_the_pipelines() {
 fn a_document_has_the_limits_in_force() {
     let server = Running::start();
     server.pipeline("once", "", &["mkdir again 2> /dev/null && exit 3; echo '{\"output\": 1}'"]);
-    let body = json!({"pipeline": "once", "limits": {"timeout": "30m", "max_tokens": 7}});
+    let body = json!({"pipeline": "once", "limits": {"timeout": "1.5h", "max_tokens": 7}});
     let run = server.run(&body);
-    assert_eq!(run["limits"], json!({"max_cost_usd": null, "max_tokens": 7, "timeout_ms": 1_800_000}), "{run}");
+    assert_eq!(run["limits"], json!({"max_cost_usd": null, "max_tokens": 7, "timeout_ms": 5_400_000}), "{run}");
     let id = run["run_id"].as_str().expect("an id");
-    let limits = json!({"limits": {"timeout": "1h"}});
+    let limits = json!({"limits": {"timeout": "2h"}});
     let resumed = server.send("POST", &format!("/v1/runs/{id}/resume"), Some(&limits));
     assert_eq!(resumed.status, 202, "{}", resumed.text());
     let run = server.until(id, &["succeeded"]);
-    assert_eq!(run["limits"], json!({"max_cost_usd": null, "max_tokens": 7, "timeout_ms": 3_600_000}), "{run}");
+    assert_eq!(run["limits"], json!({"max_cost_usd": null, "max_tokens": 7, "timeout_ms": 7_200_000}), "{run}");
 }
 
 /// S-68: with 100 steps at once no event appears twice, and each step begins before it ends.
