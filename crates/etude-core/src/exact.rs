@@ -154,16 +154,13 @@ impl Exact {
         if pointer.is_empty() {
             return Some(self);
         }
-        pointer.strip_prefix('/')?.split('/').map(|name| name.replace("~1", "/").replace("~0", "~")).try_fold(
-            self,
-            |value, name| match value {
-                Self::Members(members) => members.get(&name),
-                Self::List(elements) if name == "0" || !name.starts_with(['0', '+']) => {
-                    elements.get(name.parse::<usize>().ok()?)
-                }
-                _ => None,
-            },
-        )
+        pointer.strip_prefix('/')?.split('/').map(crate::pointer::unescaped).try_fold(self, |value, name| match value {
+            Self::Members(members) => members.get(&name),
+            Self::List(elements) if name == "0" || !name.starts_with(['0', '+']) => {
+                elements.get(name.parse::<usize>().ok()?)
+            }
+            _ => None,
+        })
     }
 }
 

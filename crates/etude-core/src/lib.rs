@@ -19,6 +19,7 @@ pub mod model;
 pub mod outcome;
 pub mod placeholder;
 pub mod plan;
+pub mod pointer;
 pub mod report;
 pub mod scalar;
 pub mod schema;

@@ -164,5 +164,5 @@ fn normal_order(arguments: &Value) -> Value {
 
 /// A JSON Pointer from names.
 pub(crate) fn pointer(path: &[String]) -> String {
-    path.iter().map(|name| format!("/{}", name.replace('~', "~0").replace('/', "~1"))).collect()
+    path.iter().map(|name| format!("/{}", etude_core::pointer::escaped(name))).collect()
 }

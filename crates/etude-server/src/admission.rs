@@ -151,7 +151,7 @@ impl Admission {
 pub(crate) fn invalid_input(problems: Vec<etude_spec::input::InputProblem>) -> Problem {
     let detail = problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ");
     problems.into_iter().fold(Problem::new(Code::InputInvalid, detail), |whole, problem| {
-        let name = problem.parameter.map(|name| format!("/{}", name.replace('~', "~0").replace('/', "~1")));
+        let name = problem.parameter.map(|name| format!("/{}", etude_core::pointer::escaped(&name)));
         let pointer = format!("/input{}", name.unwrap_or_default());
         whole.error(json!({"pointer": pointer, "detail": problem.message}))
     })

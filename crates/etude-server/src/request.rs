@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
+use etude_core::pointer::escaped;
 use etude_runtime::engine::Cause;
 use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
@@ -220,10 +221,6 @@ fn unknown_member(pointer: &str, name: &str, known: &[&str]) -> Problem {
     let at = format!("{pointer}/{}", escaped(name));
     let problem = Problem::new(Code::UnknownMember, detail.clone()).error(json!({"pointer": at, "detail": detail}));
     hinted(problem, name, known)
-}
-
-fn escaped(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
 }
 
 #[cfg(test)]

@@ -2,15 +2,7 @@
 
 use std::ops::Range;
 
-/// A key as it stands in a JSON pointer.
-pub(crate) fn escaped(key: &str) -> String {
-    key.replace('~', "~0").replace('/', "~1")
-}
-
-/// The key that a part of a JSON pointer stands for.
-pub(crate) fn unescaped(part: &str) -> String {
-    part.replace("~1", "/").replace("~0", "~")
-}
+use etude_core::pointer::unescaped;
 
 /// Where the value that the JSON pointer names stands in `text`, which is known to be JSON. For a pointer that leads
 /// nowhere: the innermost value on its way.

@@ -75,7 +75,7 @@ fn each(value: &Value, path: &mut String, visit: &mut impl FnMut(&str, &str)) {
     let mut below = |step: &str, inner: &Value, visit: &mut _| {
         let before = path.len();
         path.push('/');
-        path.push_str(&step.replace('~', "~0").replace('/', "~1"));
+        path.push_str(&etude_core::pointer::escaped(step));
         each(inner, path, visit);
         path.truncate(before);
     };

@@ -130,7 +130,7 @@ fn compare(a: &Value, b: &Value, path: &mut String, out: &mut Vec<Value>) {
     let mut below = |step: &str, a: Option<&Value>, b: Option<&Value>, path: &mut String| {
         let before = path.len();
         path.push('/');
-        path.push_str(&step.replace('~', "~0").replace('/', "~1"));
+        path.push_str(&etude_core::pointer::escaped(step));
         match (a, b) {
             (Some(a), Some(b)) => compare(a, b, path, out),
             (Some(a), None) => out.push(json!({"path": path.as_str(), "change": "removed", "a": a})),

@@ -387,7 +387,7 @@ fn placement(members: &Members, by: &str) -> Result<Placement, Problem> {
             (1..=63).contains(&key.len()) && key.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
         let text = value.as_str().filter(|text| is_key && text.chars().count() <= 255);
         let fault = || {
-            let pointer = format!("/labels/{}", key.replace('~', "~0").replace('/', "~1"));
+            let pointer = format!("/labels/{}", etude_core::pointer::escaped(&key));
             Problem::invalid(&pointer, "a label is `[A-Za-z0-9._-]{1,63}` with a text of at most 255 characters")
         };
         labels.insert(key.clone(), text.ok_or_else(fault)?.to_owned());

@@ -1,5 +1,6 @@
 //! Forms built from a JSON Schema, and the values that they send.
 
+use etude_core::pointer::escaped;
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
@@ -83,7 +84,7 @@ impl Form<'_> {
             @match self.properties() {
                 Some(properties) => {
                     @for (name, schema) in properties {
-                        (self.field(&format!("{}.{name}", self.prefix), name, &format!("/{}", pointer(name)), schema, required.contains(&name.as_str())))
+                        (self.field(&format!("{}.{name}", self.prefix), name, &format!("/{}", escaped(name)), schema, required.contains(&name.as_str())))
                     }
                 },
                 None => { (self.field(self.prefix, self.schema["title"].as_str().unwrap_or("Answer"), "", self.schema, true)) },
@@ -156,7 +157,7 @@ impl Form<'_> {
             Some(properties) => {
                 let is_wrong = |name: &str, schema| is_unreadable(&format!("{}.{name}", self.prefix), schema);
                 let (name, _) = properties.iter().find(|(name, schema)| is_wrong(name, schema))?;
-                format!("/{}", pointer(name))
+                format!("/{}", escaped(name))
             }
         };
         Some(Problem::invalid(&format!("{root}{place}"), "the text is not JSON"))
@@ -271,10 +272,6 @@ fn written(value: &Value) -> Option<String> {
         Value::String(text) => Some(text.clone()),
         other => Some(other.to_string()),
     }
-}
-
-fn pointer(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use etude_core::pointer::escaped;
 use serde_json::{Map, Value};
 
 use crate::cascade::elements;
@@ -14,7 +15,6 @@ use crate::cascade::skill::{Skill, names};
 use crate::cascade::strategy::{PrivateScope, RemoveTiming, Strategy};
 use crate::diagnose::cascade as diagnose;
 use crate::diagnostic::Diagnostic;
-use crate::json_text::escaped;
 use crate::source::SourceFile;
 
 /// The policies that `$merge` knows (D-4.6).

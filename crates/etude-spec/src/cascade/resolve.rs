@@ -2,9 +2,8 @@
 //!
 //! `{"$resolve": "list-regions"}` or `{"$resolve": {"ref": "list-regions", "args": {…}}}` stands for what that tool gives.
 
+use etude_core::pointer::escaped;
 use serde_json::{Map, Value, json};
-
-use crate::json_text::escaped;
 
 /// The key that marks such a part.
 pub const RESOLVE: &str = "$resolve";

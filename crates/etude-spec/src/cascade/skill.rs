@@ -5,6 +5,7 @@ mod members;
 use std::sync::{Arc, OnceLock};
 
 use etude_core::effect::Command;
+use etude_core::pointer::unescaped;
 use memchr::memmem;
 use serde_json::{Map, Value};
 
@@ -13,7 +14,6 @@ use crate::cascade::directive;
 use crate::diagnose::{cascade as diagnose, values};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::frontmatter::{self, Parts};
-use crate::json_text::unescaped;
 use crate::skill::SKILL_FILE;
 use crate::source::{SourceFile, Span};
 use crate::yaml::{Entries, Node};

@@ -1,6 +1,7 @@
 //! The values of fields that are what they should be. All others were reported by the check of the mapping.
 
-use crate::json_text::unescaped;
+use etude_core::pointer::unescaped;
+
 use crate::source::Span;
 use crate::yaml::node::{Entries, Node};
 use crate::yaml::scalar::Plain;
