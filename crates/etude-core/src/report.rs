@@ -360,3 +360,18 @@ pub fn duration(ms: u64) -> String {
         _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
     }
 }
+
+/// A number of bytes for people: `512 B`, `1.4 KiB`, `3.0 MiB`.
+pub fn bytes(bytes: u64) -> String {
+    let units = ["KiB", "MiB", "GiB", "TiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", units[unit])
+}

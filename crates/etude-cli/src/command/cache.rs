@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use etude::clock;
-use etude_core::report::duration;
+use etude_core::report::{bytes, duration};
 use etude_runtime::engine::{CacheQuery, CacheRow};
 use serde_json::{Value, json};
 
@@ -90,7 +90,7 @@ fn table(rows: &[CacheRow], now: i64) -> String {
         .iter()
         .map(|row| {
             let (step, pipeline) = (name(&row.label.step), name(&row.label.pipeline));
-            [step, pipeline, duration(age_ms(row, now)), size(row.bytes), row.hits.to_string()]
+            [step, pipeline, duration(age_ms(row, now)), bytes(row.bytes), row.hits.to_string()]
         })
         .collect();
     let mut out = String::new();
@@ -108,15 +108,6 @@ fn table(rows: &[CacheRow], now: i64) -> String {
         let _ = writeln!(out, "{step:<a$}  {pipeline:<b$}  {age:<c$}  {size:>d$}  {hits}");
     }
     out
-}
-
-/// A size for people.
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..1024 => format!("{bytes} B"),
-        1024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),
-        _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
-    }
 }
 
 #[cfg(test)]

@@ -89,21 +89,6 @@ fn indented(text: &str) -> Option<String> {
     serde_json::to_string_pretty(&value).ok()
 }
 
-/// A number of bytes: `512 B`, `1.4 KiB`, `3.0 MiB`.
-pub(crate) fn bytes(bytes: u64) -> String {
-    let units = ["KiB", "MiB", "GiB", "TiB"];
-    if bytes < 1024 {
-        return format!("{bytes} B");
-    }
-    let mut value = bytes as f64 / 1024.0;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < units.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    format!("{value:.1} {}", units[unit])
-}
-
 /// US dollars: `$0.0123`, `$12.30`.
 pub(crate) fn dollars(usd: f64) -> String {
     if usd >= 1.0 { format!("${usd:.2}") } else { format!("${usd:.4}") }
@@ -166,8 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_have_units() {
-        assert_eq!((bytes(512), bytes(1_500), bytes(3 << 20)), ("512 B".into(), "1.5 KiB".into(), "3.0 MiB".into()));
+    fn amounts_have_few_digits() {
         assert_eq!((dollars(0.01234), dollars(12.3)), ("$0.0123".into(), "$12.30".into()));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-pub(super) use etude_core::report::number;
+pub(super) use etude_core::report::{bytes, number};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -137,15 +137,6 @@ pub(super) fn tokens(count: u64) -> String {
     }
 }
 
-/// A number of bytes.
-pub(super) fn bytes(count: u64) -> String {
-    match count {
-        0..1_024 => format!("{count} B"),
-        1_024..1_048_576 => format!("{}.{} KiB", count / 1_024, count % 1_024 * 10 / 1_024),
-        _ => format!("{}.{} MiB", count / 1_048_576, count % 1_048_576 * 10 / 1_048_576),
-    }
-}
-
 /// A noun with its number.
 pub(super) fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{} {}", number(count), if count == 1 { one } else { many })
@@ -244,6 +235,7 @@ mod tests {
         );
         assert_eq!((money(&Value::Null).as_str(), money(&0.0.into()).as_str()), ("–", "$0"));
         assert_eq!([0, 999, 1_285, 1_000_000].map(number), ["0", "999", "1,285", "1,000,000"]);
+        assert_eq!([512, 1_500, 3 << 20, 3 << 30].map(bytes), ["512 B", "1.5 KiB", "3.0 MiB", "3.0 GiB"]);
         assert_eq!([999, 21_700, 1_250_000].map(tokens), ["999", "21.7 k", "1.2 M"]);
     }
 

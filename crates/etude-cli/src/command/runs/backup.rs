@@ -8,7 +8,6 @@ use serde_json::json;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::Problem;
-use crate::render::layout;
 use crate::render::stopped::of_engine;
 use crate::{paths, stdout};
 
@@ -28,7 +27,7 @@ pub(super) fn backup(context: &Context, file: &Path) -> Result<Exit, Problem> {
         let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
         stdout::json(&json!({"file": file, "runs": made.runs, "values": made.blobs, "bytes": made.bytes}));
     } else if !context.global.quiet {
-        let (file, size) = (file.display(), layout::bytes(made.bytes));
+        let (file, size) = (file.display(), etude_core::report::bytes(made.bytes));
         crate::render::say!("{} runs and {} large values in {file} ({size})", made.runs, made.blobs);
         crate::render::say!("hint: to restore, with no journal in the directory: tar -xf {file} -C {}", dir.display());
     }

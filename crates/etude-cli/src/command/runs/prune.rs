@@ -44,7 +44,7 @@ pub(super) fn prune(context: &Context, args: &args::RunsPrune) -> Result<Exit, P
         prunable.runs.into_iter().map(|row| listing::listed(&*engine, row, now)).collect::<Result<Vec<_>, _>>();
     stdout::styled(&render::text(&listed.map_err(|e| of_engine(&e))?, now, layout::width()));
     if !context.global.quiet {
-        crate::render::say!("{count} runs would be removed ({})", layout::bytes(bytes));
+        crate::render::say!("{count} runs would be removed ({})", etude_core::report::bytes(bytes));
     }
     Ok(Exit::Done)
 }

@@ -9,7 +9,6 @@ use crate::args;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::Problem;
-use crate::render::layout;
 use crate::render::stopped::of_engine;
 use crate::stdout;
 
@@ -31,7 +30,7 @@ pub(super) fn export(context: &Context, args: &args::RunsExport) -> Result<Exit,
         stdout::json(&json!({"runs": runs, "moved": moved, "skipped": skipped, "values": values, "bytes": bytes}));
     } else if !context.global.quiet {
         let Exported { runs, moved, skipped, values, bytes } = &exported;
-        let (file, size) = (file.display(), layout::bytes(*bytes));
+        let (file, size) = (file.display(), etude_core::report::bytes(*bytes));
         crate::render::say!("{runs} runs and {values} large values in {file} ({size})");
         if *moved > 0 {
             crate::render::say!("{moved} of them are moved: they continue only where the file is imported");

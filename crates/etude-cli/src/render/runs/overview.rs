@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use etude_core::report::duration;
+use etude_core::report::{bytes, duration};
 use etude_core::shell;
 use etude_runs::inspect::Place;
 use serde_json::Value;
@@ -268,7 +268,7 @@ pub(crate) fn excerpt(out: &mut String, excerpt: &Excerpt, command: &str) {
         let _ = writeln!(out, "  {line}");
     }
     if excerpt.hidden > 0 {
-        let hidden = layout::bytes(excerpt.hidden as u64);
+        let hidden = bytes(excerpt.hidden as u64);
         let _ = writeln!(out, "  {DIM}… {hidden} more:{DIM:#} {command}");
     }
 }
