@@ -1,5 +1,7 @@
 //! The HTTP clients of the program: what all of them have in common.
 
+pub mod sse;
+
 use std::error::Error;
 use std::sync::Once;
 

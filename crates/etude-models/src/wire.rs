@@ -5,7 +5,6 @@ pub(crate) mod gemini;
 pub(crate) mod openai_chat;
 pub(crate) mod openai_responses;
 mod reasoning;
-mod sse;
 pub(crate) mod stream;
 pub(crate) mod thoughts;
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use etude_http::sse::Event;
 use etude_runtime::driver::{Progress, Stop};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -10,7 +11,7 @@ use tokio::time::Instant;
 use super::Remote;
 use super::event::Steps;
 use super::result::{RunDocument, is_on_its_way};
-use super::stream::{ENDED, Message, Stream};
+use super::stream::{ENDED, Stream};
 use crate::context::Context;
 use crate::problem::Problem;
 use crate::render::progress::Face;
@@ -144,10 +145,10 @@ impl Remote {
     }
 }
 
-/// True if a message of the feed says that this run is no longer on its way.
-fn concerns(message: &Message, id: &str) -> bool {
-    let row: Value = serde_json::from_str(&message.data).unwrap_or_default();
-    message.event == "run" && row["run_id"] == id && !row["status"].as_str().is_some_and(is_on_its_way)
+/// True if an event of the feed says that this run is no longer on its way.
+fn concerns(event: &Event, id: &str) -> bool {
+    let row: Value = serde_json::from_str(&event.data).unwrap_or_default();
+    event.name == "run" && row["run_id"] == id && !row["status"].as_str().is_some_and(is_on_its_way)
 }
 
 /// What the user asks next with a signal.

@@ -10,10 +10,10 @@ mod openai_responses;
 mod room;
 
 use etude_core::tree::{self, TreeError};
+use etude_http::sse::{Event, Events, TooLarge};
 use reqwest::Url;
 use serde_json::{Value, json};
 
-use super::sse::{Event, Events, TooLarge};
 use super::{DecodeError, MAX_BODY_BYTES};
 use crate::kind::ProviderKind;
 use room::Room;

@@ -1,24 +1,27 @@
 //! Server-sent events, from bytes that may be cut anywhere.
 
-use super::MAX_BODY_BYTES;
+/// A larger event is none of a model or a server.
+const MAX_EVENT_BYTES: usize = 64 * 1024 * 1024;
 
 /// An event that has come whole.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Event {
+pub struct Event {
+    /// Its id, if it has one.
+    pub id: Option<String>,
     /// Its type; empty if none was given.
-    pub(super) name: String,
+    pub name: String,
     /// Its lines of data.
-    pub(super) data: String,
+    pub data: String,
 }
 
 /// An event that is larger than any answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooLarge;
+pub struct TooLarge;
 
 /// Takes bytes and gives events. Lines may end in any of the three ways; comments and unknown fields are passed over,
 /// and so are events without data.
 #[derive(Debug, Default)]
-pub(super) struct Events {
+pub struct Events {
     /// The line that has begun. Text is decoded by whole lines: a character that was cut apart is together again.
     line: Vec<u8>,
     /// The last byte was a carriage return; a line feed right after it ends no further line.
@@ -30,7 +33,10 @@ pub(super) struct Events {
 
 impl Events {
     /// Takes more bytes and hands on each event that they complete.
-    pub(super) fn push<E: From<TooLarge>>(
+    ///
+    /// # Errors
+    /// The first one of `take`, and an event that is too large.
+    pub fn push<E: From<TooLarge>>(
         &mut self,
         mut bytes: &[u8],
         mut take: impl FnMut(Event) -> Result<(), E>,
@@ -42,7 +48,7 @@ impl Events {
             }
             let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
             let piece = &bytes[..end.unwrap_or(bytes.len())];
-            if self.line.len() + self.event.data.len() + piece.len() > MAX_BODY_BYTES {
+            if self.line.len() + self.event.data.len() + piece.len() > MAX_EVENT_BYTES {
                 return Err(TooLarge.into());
             }
             self.line.extend_from_slice(piece);
@@ -57,7 +63,7 @@ impl Events {
     }
 
     /// The event that was not closed by an empty line: some servers do without the last one.
-    pub(super) fn end(mut self) -> Option<Event> {
+    pub fn end(mut self) -> Option<Event> {
         if !self.line.is_empty() {
             self.end_line();
         }
@@ -84,6 +90,7 @@ impl Events {
                 self.event.data.push_str(value);
             }
             "event" => value.clone_into(&mut self.event.name),
+            "id" => self.event.id = Some(value.to_owned()),
             _ => {}
         }
         None
@@ -141,9 +148,19 @@ mod tests {
     }
 
     #[test]
+    fn an_id_belongs_to_one_event() {
+        let mut ids = Vec::new();
+        let taken = Events::default().push(b"id: 1.1\ndata: a\n\ndata: b\n\n", |event| {
+            ids.push(event.id);
+            Ok::<_, TooLarge>(())
+        });
+        assert_eq!((taken, ids), (Ok(()), vec![Some("1.1".to_owned()), None]));
+    }
+
+    #[test]
     fn an_event_without_end_is_refused() {
         let mut events = Events::default();
-        let piece = vec![b'x'; MAX_BODY_BYTES / 4];
+        let piece = vec![b'x'; MAX_EVENT_BYTES / 4];
         let mut push = || events.push(&piece, |_| Ok::<_, TooLarge>(()));
         for _ in 0..4 {
             assert_eq!(push(), Ok(()));
