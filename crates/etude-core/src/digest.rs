@@ -40,6 +40,11 @@ impl fmt::Debug for Digest {
     }
 }
 
+/// Bytes as lower-case hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Hashes a list of fields so that no two different lists give the same hash: each field is preceded by its length.
 #[derive(Default)]
 pub struct Hasher(blake3::Hasher);

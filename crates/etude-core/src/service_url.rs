@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use percent_encoding::percent_decode_str;
 use url::{Host, Url};
 
 /// What stands for a secret.
@@ -74,7 +75,8 @@ impl ServiceUrl {
         let pairs = url.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
         found.extend(pairs.filter(|(name, value)| is_hidden(name, value)).map(|(_, value)| value.to_owned()));
         found.extend(url.path().split('/').filter(|part| looks_like_a_key(part)).map(str::to_owned));
-        let decoded: Vec<String> = found.iter().map(|text| percent_decoded(text)).collect();
+        let decoded: Vec<String> =
+            found.iter().map(|text| percent_decode_str(text).decode_utf8_lossy().into_owned()).collect();
         found.extend(decoded);
         found.retain(|text| text.len() >= SHORTEST_SECRET);
         found.sort_by_key(|text| std::cmp::Reverse(text.len()));
@@ -223,26 +225,6 @@ fn looks_like_a_key(part: &str) -> bool {
     const SHORTEST: usize = 20;
     let has = |wanted: fn(&u8) -> bool| part.as_bytes().iter().any(wanted);
     part.len() >= SHORTEST && !part.contains('.') && has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic)
-}
-
-fn percent_decoded(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let hex = |at: usize| bytes.get(at).and_then(|byte| char::from(*byte).to_digit(16));
-        match (bytes[at], hex(at + 1), hex(at + 2)) {
-            (b'%', Some(high), Some(low)) => {
-                out.push(u8::try_from(high * 16 + low).unwrap_or_default());
-                at += 3;
-            }
-            (byte, ..) => {
-                out.push(byte);
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ impl Settings {
         hash.update(self.id.as_bytes());
         hash.update([0]);
         hash.update(self.context_tokens.to_le_bytes());
-        let hash: String = hash.finalize().iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        let hash = etude_core::digest::hex(&hash.finalize()[..4]);
         format!("local-model-v{VERSION}-{hash}")
     }
 }

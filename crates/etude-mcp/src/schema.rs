@@ -1,5 +1,6 @@
 //! Input schemas as clients take them: an object at the root, and no references.
 
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
 /// How deep references are followed. A schema that refers to itself accepts anything below.
@@ -25,7 +26,8 @@ fn resolved(value: &Value, document: &Value, depth: usize) -> Value {
         Value::Object(members) => {
             if let Some(reference) = members.get("$ref").and_then(Value::as_str) {
                 let pointer = reference.strip_prefix('#').filter(|_| depth < MAX_DEPTH);
-                let target = pointer.and_then(|pointer| document.pointer(&decoded(pointer)));
+                let target =
+                    pointer.and_then(|pointer| document.pointer(&percent_decode_str(pointer).decode_utf8_lossy()));
                 let target = target.map_or_else(|| json!({}), |target| resolved(target, document, depth + 1));
                 return beside(target, members, document, depth);
             }
@@ -51,26 +53,6 @@ fn beside(target: Value, members: &Map<String, Value>, document: &Value, depth: 
         target.insert(name.clone(), resolved(value, document, depth));
     }
     target.into()
-}
-
-/// A pointer of a URI's fragment.
-fn decoded(pointer: &str) -> String {
-    let mut bytes = Vec::with_capacity(pointer.len());
-    let mut rest = pointer.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let hex = tail.get(..2).filter(|_| *first == b'%').and_then(|hex| std::str::from_utf8(hex).ok());
-        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &tail[2..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// The schema of every result of a run.

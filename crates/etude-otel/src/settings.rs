@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use percent_encoding::percent_decode_str;
+
 /// How long an export may take unless the environment says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -69,29 +71,9 @@ pub fn headers(lookup: &dyn Fn(&str) -> Option<String>) -> Vec<(String, String)>
 fn pairs(text: &str) -> Vec<(String, String)> {
     let pair = |pair: &str| {
         let (name, value) = pair.split_once('=')?;
-        Some((name.trim().to_owned(), decoded(value.trim())))
+        Some((name.trim().to_owned(), percent_decode_str(value.trim()).decode_utf8_lossy().into_owned()))
     };
     text.split(',').filter_map(pair).filter(|(name, _)| !name.is_empty()).collect()
-}
-
-/// Percent-encoding resolved; what is no encoding stays as it is.
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        let code = after.get(..2).filter(|_| first == b'%').and_then(|code| std::str::from_utf8(code).ok());
-        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &after[2..];
-            }
-            None => {
-                bytes.push(first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// The ids of `00-TRACE-SPAN-FLAGS` (W3C Trace Context).

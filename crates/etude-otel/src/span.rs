@@ -59,5 +59,5 @@ pub(crate) fn now_ns() -> u64 {
 
 /// A new id of at most 16 random bytes.
 pub(crate) fn new_id(bytes: usize) -> String {
-    uuid::Uuid::new_v4().into_bytes().iter().take(bytes).map(|byte| format!("{byte:02x}")).collect()
+    etude_core::digest::hex(&uuid::Uuid::new_v4().as_bytes()[..bytes])
 }

@@ -113,7 +113,7 @@ impl Partial {
                 read => hash.update(&buffer[..read]),
             }
         }
-        Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+        Ok(etude_core::digest::hex(&hash.finalize()))
     }
 
     /// Makes it the file `target`.

@@ -76,10 +76,7 @@ pub struct Bound {
 impl Bound {
     /// A package with the content `digest`, the bytes on stdin, and the variables that the caller has added.
     pub fn new(digest: impl Into<String>, stdin: Option<&[u8]>, env: BTreeMap<&str, &OsStr>) -> Self {
-        let hash = |bytes: &[u8]| {
-            let digits = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-            format!("sha256:{digits}")
-        };
+        let hash = |bytes: &[u8]| format!("sha256:{}", etude_core::digest::hex(&Sha256::digest(bytes)));
         Self {
             digest: digest.into(),
             stdin: stdin.filter(|bytes| !bytes.is_empty()).map(hash),

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use etude_core::digest::hex;
 use etude_spec::application::StatePaths;
 use sha2::{Digest, Sha256};
 
@@ -24,8 +25,7 @@ impl Content {
         hasher.update(self.contract.as_bytes());
         hasher.update([0]);
         hasher.update(self.payload.as_bytes());
-        let digits: String = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("sha256:{digits}")
+        format!("sha256:{}", hex(&hasher.finalize()))
     }
 }
 

@@ -322,8 +322,7 @@ fn too_large() -> io::Error {
 }
 
 fn hex(hasher: Sha256) -> String {
-    let digits: String = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{digits}")
+    format!("sha256:{}", etude_core::digest::hex(&hasher.finalize()))
 }
 
 #[cfg(test)]

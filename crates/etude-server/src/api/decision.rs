@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use etude_core::data::Json;
+use etude_core::digest::hex;
 use etude_core::outcome::Decision;
 use etude_core::schema::{Schema, Violation};
 use etude_runs::listing;
@@ -89,7 +90,7 @@ impl Place {
 
     /// The cursor of what follows. The effect is in hexadecimal digits, which no query has to escape.
     fn to_cursor(&self) -> String {
-        let effect: String = self.effect.bytes().map(|byte| format!("{byte:02x}")).collect();
+        let effect = hex(self.effect.as_bytes());
         format!("{}.{}.{effect}.{}", self.since_ms, self.number, self.check())
     }
 
@@ -108,8 +109,7 @@ impl Place {
 
     fn check(&self) -> String {
         let text = format!("{} {} {}", self.since_ms, self.number, self.effect);
-        let key = blake3::derive_key("etude decisions cursor 1", text.as_bytes());
-        key[..6].iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&blake3::derive_key("etude decisions cursor 1", text.as_bytes())[..6])
     }
 }
 

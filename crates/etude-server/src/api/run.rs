@@ -125,7 +125,7 @@ fn filters_text(call: &Call) -> String {
 
 fn cursor_check(cursor: Cursor, filters: &str) -> String {
     let text = format!("{} {} {filters}", cursor.created_at_ms, cursor.number);
-    blake3::derive_key("etude list cursor 1", text.as_bytes())[..6].iter().map(|byte| format!("{byte:02x}")).collect()
+    etude_core::digest::hex(&blake3::derive_key("etude list cursor 1", text.as_bytes())[..6])
 }
 
 fn to_cursor(cursor: Cursor, filters: &str) -> String {

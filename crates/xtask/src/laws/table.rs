@@ -328,8 +328,9 @@ pub const LAWS: &[Ban] = &[
 const OPENING: [&str; 3] = ["std::fs::File::open", "std::fs::read", "std::fs::read_to_string"];
 
 /// What `etude-core` may depend on: all of it is pure.
-pub const CORE_DEPENDENCIES: &[&str] =
-    &["blake3", "indexmap", "jsonschema", "regex", "serde", "serde_json", "sha2", "thiserror", "url"];
+pub const CORE_DEPENDENCIES: &[&str] = &[
+    "blake3", "indexmap", "jsonschema", "percent-encoding", "regex", "serde", "serde_json", "sha2", "thiserror", "url",
+];
 
 /// Which of our crates each of our crates may depend on.
 pub const ARROWS: &[(&str, &[&str])] = &[

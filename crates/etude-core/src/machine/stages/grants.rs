@@ -6,6 +6,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use crate::digest::hex;
 use crate::tool::shown_arguments;
 
 /// The call that a grant is for.
@@ -83,10 +84,7 @@ impl Ledger {
 pub(super) fn args_digest(arguments: &str) -> String {
     let mut text = String::new();
     canonical(&shown_arguments(arguments), &mut text);
-    Sha256::digest(text.as_bytes()).iter().fold(String::new(), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    hex(&Sha256::digest(text.as_bytes()))
 }
 
 fn canonical(value: &Value, out: &mut String) {
