@@ -361,6 +361,14 @@ pub fn duration(ms: u64) -> String {
     }
 }
 
+/// A text, or the beginning of a long one: at most `max` characters with the mark of the cut.
+pub fn clip(text: &str, max: usize) -> String {
+    match text.char_indices().nth(max) {
+        Some(_) => text.chars().take(max.saturating_sub(1)).chain(['…']).collect(),
+        None => text.to_owned(),
+    }
+}
+
 /// A number of bytes for people: `512 B`, `1.4 KiB`, `3.0 MiB`.
 pub fn bytes(bytes: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB"];

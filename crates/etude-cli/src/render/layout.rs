@@ -25,10 +25,7 @@ fn of_terminal(size: Option<(terminal_size::Width, terminal_size::Height)>) -> u
 /// The beginning of a text as one line of at most `max` characters.
 pub(crate) fn clip(text: &str, max: usize) -> String {
     let line = harmless(text).split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(max) {
-        Some(_) => line.chars().take(max.saturating_sub(1)).chain(['…']).collect(),
-        None => line,
-    }
+    etude_core::report::clip(&line, max)
 }
 
 /// The first line of a description behind `used` characters of a line; all of it with `--verbose`.

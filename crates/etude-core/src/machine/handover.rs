@@ -173,7 +173,7 @@ fn value(json: Json, most: usize) -> Value {
 }
 
 /// A text, or its beginning if it is long.
-fn cut(text: &str, most: usize) -> String {
+pub(super) fn cut(text: &str, most: usize) -> String {
     match text.len() <= most {
         true => text.to_owned(),
         false => format!("{} … ({} bytes in all)", &text[..text.floor_char_boundary(most)], text.len()),

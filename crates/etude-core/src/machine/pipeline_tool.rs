@@ -7,7 +7,7 @@ use std::task::Poll;
 use serde_json::{Map, Value};
 
 use super::conversation::batch::Proposal;
-use super::handover::{Call, of_tool, reason_of};
+use super::handover::{Call, cut, of_tool, reason_of};
 use super::sequence::SequenceTask;
 use super::step_context::StepContext;
 use super::values::Values;
@@ -124,11 +124,7 @@ fn input(pipeline: &PipelineTool, arguments: &str) -> Result<Json, ToolResult> {
 /// An output as a model reads it: a text as it is, everything else as JSON.
 fn shown(text: &str) -> String {
     let plain = serde_json::from_str::<String>(text);
-    let text = plain.as_deref().unwrap_or(text);
-    match text.len() <= MAX_OUTPUT {
-        true => text.to_owned(),
-        false => format!("{} … ({} bytes in all)", &text[..text.floor_char_boundary(MAX_OUTPUT)], text.len()),
-    }
+    cut(plain.as_deref().unwrap_or(text), MAX_OUTPUT)
 }
 
 /// No other tool helps against it.

@@ -66,7 +66,7 @@ fn scalar(text: &str) -> Option<String> {
         0..=MAX_LABEL => string.to_owned(),
         // The end of a path says more than its beginning.
         _ if string.contains('/') => "…".chars().chain(string.chars().skip(count - MAX_LABEL + 1)).collect(),
-        _ => string.chars().take(MAX_LABEL - 1).chain(['…']).collect(),
+        _ => super::clip(string, MAX_LABEL),
     })
 }
 

@@ -51,9 +51,7 @@ struct Facts {
 
 impl Facts {
     fn say(&mut self, line: impl Into<String>) {
-        let line = line.into();
-        let is_long = line.chars().count() > MAX_LENGTH;
-        self.lines.push(if is_long { line.chars().take(MAX_LENGTH - 1).chain(['…']).collect() } else { line });
+        self.lines.push(etude_core::report::clip(&line.into(), MAX_LENGTH));
     }
 
     fn put(&mut self, name: &str, value: Value) {

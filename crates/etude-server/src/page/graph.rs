@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use etude_core::report::clip;
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -133,7 +134,7 @@ impl<'d> Boxes<'d> {
                     @let children = inner(&cell["id"]);
                     @if children.is_empty() { (self.node(cell, *place)) } @else {
                         rect.group x=(place.x - 6) y=(place.y) width=(WIDTH + 12) height=(place.height) rx="8" {}
-                        text.name x=(place.x + 8) y=(place.y + 20) { (cut(cell["name"].as_str().unwrap_or_default())) }
+                        text.name x=(place.x + 8) y=(place.y + 20) { (clip(&visible(cell["name"].as_str().unwrap_or_default()), LETTERS)) }
                         text.kind x=(place.x + WIDTH - 4) y=(place.y + 20) text-anchor="end" { (cell["type"].as_str().unwrap_or_default()) }
                         @for (nth, child) in children.iter().enumerate() {
                             (self.node(child, Place { x: place.x, y: place.y + 32 + nth * (HEIGHT + 8), height: HEIGHT, width: WIDTH }))
@@ -222,19 +223,10 @@ impl<'d> Boxes<'d> {
                 rect.box x=(place.x) y=(place.y) width=(WIDTH) height=(place.height) rx="8" {}
                 @let start = if status.is_some() { 36 } else { 14 };
                 @if let Some(status) = status { svg class={ "glyph " (status) } x=(place.x + 12) y=(place.y + 10) width="16" height="16" { use href={ "#g-" (glyph::known(status)) } {} } }
-                text.name x=(place.x + start) y=(place.y + 22) { (cut(name)) }
+                text.name x=(place.x + start) y=(place.y + 22) { (clip(&visible(name), LETTERS)) }
                 text.sub x=(place.x + start) y=(place.y + 40) { (text) }
             }
         }
-    }
-}
-
-/// What of a name fits into a box.
-fn cut(name: &str) -> String {
-    let name = visible(name);
-    match name.chars().count() > LETTERS {
-        true => name.chars().take(LETTERS - 1).chain(['…']).collect(),
-        false => name.into_owned(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use etude_core::report::{bytes, duration};
+use etude_core::report::{self, bytes, duration};
 use etude_core::shell;
 use etude_runs::inspect::Place;
 use serde_json::Value;
@@ -161,7 +161,7 @@ pub(crate) fn failure(error: &Value, width: usize) -> String {
         };
         let _ = writeln!(out, "  stderr, {which}:");
         for line in shown {
-            let _ = writeln!(out, "  {BLUE}|{BLUE:#} {}", clip_line(line, width.saturating_sub(4)));
+            let _ = writeln!(out, "  {BLUE}|{BLUE:#} {}", report::clip(line, width.saturating_sub(4)));
         }
     }
     let attempts = Attempt::of_error(error);
@@ -169,14 +169,6 @@ pub(crate) fn failure(error: &Value, width: usize) -> String {
         out.push_str(&attempts::table(&attempts, MAX_ATTEMPTS, width));
     }
     out
-}
-
-/// A line with its indentation, cut at `max` characters.
-fn clip_line(line: &str, max: usize) -> String {
-    match line.char_indices().nth(max) {
-        Some(_) => line.chars().take(max.saturating_sub(1)).chain(['…']).collect(),
-        None => line.to_owned(),
-    }
 }
 
 fn waiting(out: &mut String, document: &Value) {
