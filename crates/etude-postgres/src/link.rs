@@ -4,13 +4,13 @@
 //! on their own thread.
 
 use std::collections::HashMap;
-use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake};
-use std::thread::{self, Thread};
+use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use etude_runtime::engine::{Boxed, Error};
+use etude_runtime::sync::block_on;
+pub(crate) use etude_runtime::sync::lock;
 use tokio::runtime::Runtime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_postgres::types::ToSql;
@@ -346,27 +346,5 @@ impl Connection {
         let statement = self.client.prepare(sql).await?;
         self.statements.insert(sql.to_owned(), statement.clone());
         Ok(statement)
-    }
-}
-
-/// Locks. Nothing panics half-way through a change.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    struct Unpark(Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Arc::new(Unpark(thread::current())).into();
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => thread::park(),
-        }
     }
 }

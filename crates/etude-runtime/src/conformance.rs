@@ -7,10 +7,7 @@ mod lists;
 mod queue;
 mod transfer;
 
-use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake};
-use std::thread::{self, Thread};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use etude_core::data::{Json, Stored};
@@ -22,23 +19,7 @@ use crate::engine::{
     Session, Signal, Signalled,
 };
 
-/// Waits for a future on this thread, which needs no runtime. For tests and benchmarks.
-pub fn block_on<T>(future: impl Future<Output = T>) -> T {
-    struct Unpark(Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Arc::new(Unpark(thread::current())).into();
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => thread::park(),
-        }
-    }
-}
+pub use crate::sync::block_on;
 
 /// A case: its claim, and the function that checks it on a fresh, empty engine.
 pub type Case = (&'static str, fn(&dyn Engine));

@@ -15,6 +15,7 @@ pub mod meter;
 pub mod private;
 pub mod record;
 pub mod run_id;
+pub mod sync;
 
 mod stream_buffer;
 

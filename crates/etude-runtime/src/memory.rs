@@ -1,7 +1,7 @@
 //! An engine that forgets everything with the process: for tests and for embedders that want no journal.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use etude_core::data::Json;
 use etude_core::digest::Digest;
@@ -13,6 +13,7 @@ use crate::engine::{
     NewRun, OF_RUN, Positioned, Query, QueuePlace, QueueReason, Record, RunRow, RunState, RunView, Session, Signal,
     Signalled, Submission, UniqueKey,
 };
+use crate::sync::lock;
 
 mod ledger;
 mod transfer;
@@ -504,11 +505,6 @@ impl Memory {
     fn has_room(&self, run: &Run, limits: &Limits) -> bool {
         self.active() < limits.max_runs as usize && !self.is_group_full(run)
     }
-}
-
-/// Locks. Nothing here panics half-way through a change.
-fn lock(memory: &Mutex<Memory>) -> MutexGuard<'_, Memory> {
-    memory.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -8,10 +8,11 @@ pub(crate) mod text;
 
 use std::collections::BTreeMap;
 use std::fmt::Error;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use etude_runtime::engine::Counts;
+use etude_runtime::sync::lock;
 
 use self::ended::Ended;
 use self::text::{Histogram, Kind, Text};
@@ -35,10 +36,6 @@ pub(crate) struct Metrics {
 struct Requests {
     count: u64,
     ms: u64,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Metrics {

@@ -6,11 +6,12 @@
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use etude_runtime::engine::Error;
+pub(crate) use etude_runtime::sync::lock;
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
@@ -232,9 +233,4 @@ fn wait_for_others() -> impl FnMut(i32) -> bool + Send + 'static {
         }
         since.elapsed() < BUSY_TIMEOUT
     }
-}
-
-/// Locks; a thread that panicked left nothing half done, because transactions roll back.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
