@@ -98,11 +98,6 @@ impl Approvals {
         (approval.content == found.approvable().ok()).then_some(Readable::Content(found))
     }
 
-    /// True if commands in the skill in `directory` may run: it is approved for that, and is still what was approved.
-    pub fn lets_execute(&self, directory: &Path) -> bool {
-        self.executable(directory).is_some_and(|(place, content)| of_tree(place).is_ok_and(|found| found == *content))
-    }
-
     /// The skill in `directory`, if it is approved for execution, and the content that was approved.
     pub(crate) fn executable(&self, directory: &Path) -> Option<(&Path, &Content)> {
         let approval = self.of(directory).filter(|approval| approval.kind == Kind::Skill && approval.execution)?;

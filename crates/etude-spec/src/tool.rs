@@ -119,14 +119,6 @@ pub fn load(sources: &dyn Sources) -> (Vec<AppTool>, Vec<Diagnostic>) {
     (tools, diagnostics)
 }
 
-/// The JSON Schema of a file that describes a tool, draft 2020-12.
-pub fn tool_schema() -> Value {
-    let mut schema = crate::schema_json::object(&TOOL);
-    schema["$schema"] = crate::schema_json::DIALECT.into();
-    schema["title"] = "tools/<name>.yaml".into();
-    schema
-}
-
 fn is_description(name: &str) -> bool {
     name.ends_with(".yaml") || name.ends_with(".yml")
 }

@@ -70,13 +70,6 @@ impl Tool {
         self
     }
 
-    /// The same tool with these hooks.
-    #[must_use]
-    pub fn with_hooks<S: AsRef<str>>(mut self, names: &[S]) -> Self {
-        self.hooks = names.iter().map(|name| Arc::from(name.as_ref())).collect();
-        self
-    }
-
     /// True if its function is run by an entry of its chain.
     pub(crate) fn has_execute(&self) -> bool {
         self.chain.iter().any(|name| **name == *EXECUTE)

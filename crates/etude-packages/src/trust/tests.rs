@@ -10,6 +10,11 @@ fn skill(dir: &Path) {
     fs::write(dir.join("SKILL.md"), "---\nname: x\ndescription: d\n---\nDo it.\n").expect("a file");
 }
 
+/// True if commands in the skill may run: it is approved for that, and is still what was approved.
+fn lets_execute(approvals: &Approvals, dir: &Path) -> bool {
+    approvals.executable(dir).is_some_and(|(place, content)| of_tree(place).is_ok_and(|found| found == *content))
+}
+
 /// C-1.11: an approval is for a place and its content; a change takes it away.
 #[test]
 fn a_change_takes_an_approval_away() {
@@ -18,9 +23,9 @@ fn a_change_takes_an_approval_away() {
     skill(&dir);
     approve(&store, &dir, ALL, "ada").expect("trusted");
     let approvals = store.approvals().expect("read");
-    assert!(approvals.lets_activate(&dir) && approvals.lets_execute(&dir));
+    assert!(approvals.lets_activate(&dir) && lets_execute(&approvals, &dir));
     fs::write(dir.join("extra.sh"), "x").expect("a file");
-    assert!(!approvals.lets_execute(&dir) && !approvals.lets_activate(&dir));
+    assert!(!lets_execute(&approvals, &dir) && !approvals.lets_activate(&dir));
 }
 
 /// C-0.4: a folder is trusted with everything in it; its skills may be seen, but run nothing that came later.
@@ -32,9 +37,9 @@ fn a_trusted_folder_shows_what_comes_later_and_runs_it_not() {
     approve(&store, &folder, ALL, "ada").expect("trusted");
     skill(&folder.join(".agents/skills/y"));
     let approvals = store.approvals().expect("read");
-    assert!(approvals.lets_execute(&folder.join(".agents/skills/x")));
+    assert!(lets_execute(&approvals, &folder.join(".agents/skills/x")));
     assert!(approvals.lets_activate(&folder.join(".agents/skills/y")));
-    assert!(!approvals.lets_execute(&folder.join(".agents/skills/y")));
+    assert!(!lets_execute(&approvals, &folder.join(".agents/skills/y")));
     assert!(!approvals.lets_activate(root.path()));
 }
 

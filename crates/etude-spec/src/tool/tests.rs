@@ -111,7 +111,7 @@ fn two_files_for_one_name_are_an_error() {
 
 #[test]
 fn the_editor_schema_takes_the_examples() {
-    let schema = tool_schema();
+    let schema = crate::schema_json::object(&TOOL);
     assert!(jsonschema::meta::is_valid(&schema));
     let file = SourceFile::new("x", GOOD);
     let text = yaml::parse(&file).0.expect("tree").to_json().expect("json");

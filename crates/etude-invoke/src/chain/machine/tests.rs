@@ -454,7 +454,8 @@ fn invocations_are_reported() {
 }
 
 fn hooked(mut stubs: Stubs, name: &str, hooks: &[&str]) -> Stubs {
-    let tool = Tool::clone(&stubs.tools[name]).with_hooks(hooks);
+    let hooks = hooks.iter().map(|name| Arc::from(*name)).collect();
+    let tool = Tool { hooks, ..Tool::clone(&stubs.tools[name]) };
     stubs.tools.insert(name.to_owned(), Arc::new(tool));
     stubs
 }
