@@ -1,5 +1,7 @@
 //! Manifests: who depends on whom, and that nothing is written twice.
 
+use std::cmp::Ordering;
+
 use crate::tree::{Tree, Violation};
 
 /// A dependency in a crate's manifest.
@@ -111,9 +113,32 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     found
 }
 
+/// How many crates from elsewhere the lock file may list. The number only falls (ADR 104).
+pub const PACKAGES: usize = 441;
+
+/// The lock file lists as many crates from elsewhere as `ceiling` says, no more and no fewer.
+pub fn packages(tree: &Tree, ceiling: usize) -> Vec<Violation> {
+    const LOCK: &str = "Cargo.lock";
+    let lock = tree.text(LOCK).unwrap_or_default();
+    let count = lock.lines().filter(|line| line.starts_with("source = ")).count();
+    let what = match count.cmp(&ceiling) {
+        Ordering::Equal => return Vec::new(),
+        Ordering::Greater => format!("{count} crates from elsewhere, which are more than {ceiling}"),
+        Ordering::Less => format!("{count} crates from elsewhere: lower `PACKAGES` from {ceiling}"),
+    };
+    vec![Violation::of(LOCK, what)]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn crates_from_elsewhere_are_counted_in_both_directions() {
+        let lock = "[[package]]\nname = \"ours\"\n[[package]]\nname = \"a\"\nsource = \"registry\"\n";
+        let found = |ceiling| packages(&Tree::made_up(&[("Cargo.lock", lock)]), ceiling).len();
+        assert_eq!([found(0), found(1), found(2)], [1, 0, 1]);
+    }
 
     const GOOD: &str = "[lints]\nworkspace = true\n[dependencies]\na.workspace = true\nb = { workspace = true, optional = true }\n\
                         [target.'cfg(unix)'.dependencies]\nc.workspace = true\n[dev-dependencies.d]\nworkspace = true\n";

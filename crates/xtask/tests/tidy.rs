@@ -96,6 +96,11 @@ fn manifests_inherit_lints_and_versions() {
 }
 
 #[test]
+fn crates_from_elsewhere_only_become_fewer() {
+    holds(manifest::packages(&TREE, manifest::PACKAGES));
+}
+
+#[test]
 fn platform_code_stays_in_its_files() {
     holds(platform::check(&TREE));
 }
