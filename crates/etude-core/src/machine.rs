@@ -54,7 +54,7 @@ pub use values::stdin_for_first_step;
 
 /// Version of the interpreter's meaning: it grows whenever the same plan and outcomes would give other commands.
 /// A journal is replayed only where [`replays`] says so.
-pub const ABI: u32 = 8;
+pub const ABI: u32 = 9;
 
 /// True if a run that was begun by version `abi` of the interpreter can be gone on with by this one. Version 2 changed how
 /// models that call tools are led, by what name a step calls an application, and how many faults of an answer a model is
@@ -66,7 +66,9 @@ pub const ABI: u32 = 8;
 /// and ends a run whose budget routing has exceeded. Version 8 takes the last value in an answer that fits the schema, where it
 /// took the longest; ends an agent whose answers are cut off again and again, and names the limit; compares numbers to the last
 /// digit and at every depth; keeps the digits of a chosen element; inserts every string bare; asks again after an empty answer; and
-/// says whose value cannot be looked into. Runs of earlier ones go on as they were: see [`Start::abi`].
+/// says whose value cannot be looked into. Version 9 calls a pipeline only where the list of tools has it as one, and refuses the
+/// agent that takes over a call that a person has denied, and one that was made with its numbers written in another way. Runs of
+/// earlier ones go on as they were: see [`Start::abi`].
 pub fn replays(abi: u32, plan: &Plan) -> bool {
     match abi {
         4..=ABI => true,
@@ -85,6 +87,15 @@ pub(crate) const TAKES_LAST: u32 = 8;
 
 /// The first version of the interpreter that ends an agent whose answers are cut off again and again, and names the limit.
 const NAMES_LIMIT: u32 = 8;
+
+/// The first version of the interpreter whose lists of tools say which of them are pipelines.
+const MARKS_PIPELINES: u32 = 9;
+
+/// The first version of the interpreter that keeps the calls that a person has denied from the agent that takes over.
+const KEEPS_DENIALS: u32 = 9;
+
+/// The first version of the interpreter that compares calls by the values of their arguments (L-69).
+const COMPARES_CALLS: u32 = 9;
 
 /// Which attempt at a run this is, and which one its scope began with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -62,11 +62,13 @@ crate::words! {
     }
 }
 
-/// A tool of an [`Offer`].
+/// A tool of a [`ToolList`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct AvailableTool {
     /// What the model sees.
     pub tool: Tool,
+    /// It is a learned pipeline, which the machine runs itself (L-77).
+    pub is_pipeline: bool,
     /// Its calls change things: they run one after the other and never beside another call of the same turn.
     pub is_exclusive: bool,
     /// Its results stay in the conversation whatever happens: activated skills and contracts.

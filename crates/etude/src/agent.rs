@@ -346,7 +346,13 @@ impl Inner {
         // What a server does no one knows: that it only reads is its own word.
         let changes = tool.effect != Effect::Reads;
         let approval_key = tool.approval_key.template(&tool.name);
-        Some(AvailableTool { tool: reported, is_exclusive: changes && tool.gated, is_kept: false, approval_key })
+        Some(AvailableTool {
+            tool: reported,
+            is_pipeline: false,
+            is_exclusive: changes && tool.gated,
+            is_kept: false,
+            approval_key,
+        })
     }
 
     /// Where the user is, if not in the app: requests name files as the user sees them.

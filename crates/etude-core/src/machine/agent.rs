@@ -2,7 +2,7 @@
 //!
 //! Stages use the same `conversation` with other settings.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -13,7 +13,7 @@ use super::outcome_error::not_an_answer;
 use super::pipeline_tool::PipelineCall;
 use super::step_context::StepContext;
 use super::values::Values;
-use super::{Cx, Task};
+use super::{Cx, MARKS_PIPELINES, Task};
 use crate::data::Json;
 use crate::effect::{Effect, EffectId};
 use crate::failure::{Failure, FailureKind};
@@ -22,7 +22,7 @@ use crate::outcome::Outcome;
 use crate::plan::{Agent, PipelineTool, Step, StepKind};
 use crate::report::Event;
 use crate::schema::{Schema, root};
-use crate::tool::{ToolList, ToolResult};
+use crate::tool::{AvailableTool, ToolList, ToolResult};
 
 /// The tool through which an agent gives an answer that has a schema.
 const ANSWER_TOOL: &str = "submit_answer";
@@ -41,7 +41,8 @@ pub(super) struct AgentTask {
 /// Lets through what was offered; the host then asks the policy.
 #[derive(Debug)]
 struct AvailableTools {
-    names: BTreeSet<String>,
+    /// Their names, each with whether it is a pipeline.
+    names: BTreeMap<String, bool>,
     /// With what pipelines that are called as tools begin (L-77).
     pipelines: Vec<Arc<PipelineTool>>,
     step_context: StepContext,
@@ -85,12 +86,13 @@ impl Gatekeeper for AvailableTools {
         if let Some(over) = self.steps.as_mut().and_then(|steps| steps.count(call)) {
             return Poll::Ready(over.map(Admission::Refuse));
         }
-        if cx.written.iter().any(|done| done.is_same(&call.name, &call.arguments)) {
-            let message = "the pipeline has made this call in this run already; it is not made again";
-            return Poll::Ready(Ok(Admission::Refuse(ToolResult::terminal("AlreadyMade", message))));
+        if let Some(refusal) = cx.refusal(&call.name, &call.arguments) {
+            return Poll::Ready(Ok(Admission::Refuse(refusal)));
         }
-        let is_available = self.names.contains(&call.name);
-        let pipeline = self.pipelines.iter().find(|pipeline| is_available && pipeline.tool.name == call.name);
+        let is_available = self.names.contains_key(&call.name);
+        // A tool may have the name of a pipeline that is not in the list.
+        let is_pipeline = is_available && (self.names[&call.name] || cx.facts.abi < MARKS_PIPELINES);
+        let pipeline = self.pipelines.iter().find(|pipeline| is_pipeline && pipeline.tool.name == call.name);
         if let Some(pipeline) = pipeline {
             let begun = PipelineCall::new(pipeline, call, (&self.step_context, &self.values, &self.request));
             return Poll::Ready(Ok(begun.map_or_else(Admission::Refuse, |begun| Admission::Pipeline(Box::new(begun)))));
@@ -98,7 +100,7 @@ impl Gatekeeper for AvailableTools {
         if is_available {
             return Poll::Ready(Ok(Admission::Run { is_approved: false }));
         }
-        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        let names: Vec<&str> = self.names.keys().map(String::as_str).collect();
         let message = match names.is_empty() {
             true => "there are no tools".to_owned(),
             false => format!("there is no tool of that name; there are {}", names.join(", ")),
@@ -113,7 +115,7 @@ impl AgentTask {
         let system = agent.system.render(values).map_err(|e| unresolved(&e))?;
         let prompt = agent.prompt.render(values).map_err(|e| unresolved(&e))?;
         let gate = AvailableTools {
-            names: BTreeSet::new(),
+            names: BTreeMap::new(),
             pipelines: agent.pipelines.clone(),
             step_context: step_context.clone(),
             values: values.clone(),
@@ -130,7 +132,8 @@ impl AgentTask {
     /// Begins the conversation with what the host has found.
     fn begin(&mut self, tool_list: ToolList) -> Conversation {
         let agent = agent_of(&self.step);
-        self.gate.names = tool_list.tools.iter().map(|available| available.tool.name.clone()).collect();
+        let of = |available: &AvailableTool| (available.tool.name.clone(), available.is_pipeline);
+        self.gate.names = tool_list.tools.iter().map(of).collect();
         let completion = match &agent.schema {
             None => Completion::Text,
             Some(schema) => answer_channel(schema),

@@ -5,7 +5,7 @@ use std::task::Poll;
 
 use super::handover::Call;
 use super::open_work::OpenWork;
-use super::{Aside, Budget, Command, Limits, Paid};
+use super::{Aside, Budget, Command, KEEPS_DENIALS, Limits, Paid};
 use crate::digest::Digest;
 use crate::effect::{Effect, EffectId};
 use crate::failure::{Failure, FailureKind, Phase};
@@ -13,6 +13,7 @@ use crate::model::Usage;
 use crate::outcome::{Completed, Outcome};
 use crate::plan::stages::SlotForms;
 use crate::report::{CallDeviation, Event, Stages, StepRow, StepStatus};
+use crate::tool::ToolResult;
 
 #[derive(Debug)]
 pub(crate) struct Cx {
@@ -47,6 +48,8 @@ pub(crate) struct Cx {
     pub(crate) keeps_calls: bool,
     /// Calls of the pipeline that the agent which has taken over must not make again (L-69).
     pub(crate) written: Vec<Call>,
+    /// Calls of the pipeline that were not let through, which that agent must not make either (L-69).
+    pub(crate) denied: Vec<Call>,
     /// Pipelines that agents called as tools and that deviated.
     pub(crate) deviations: Vec<CallDeviation>,
     /// How many machines are at work.
@@ -111,6 +114,7 @@ impl Cx {
             calls: Vec::new(),
             keeps_calls: false,
             written: Vec::new(),
+            denied: Vec::new(),
             deviations: Vec::new(),
             machines: 0,
             kept: Vec::new(),
@@ -210,6 +214,30 @@ impl Cx {
         if self.keeps_calls {
             self.calls.push(call);
         }
+    }
+
+    /// Holds an agent to what the calls of a pipeline have come to: those that have written are not made again, and those that
+    /// were denied are not made at all (L-69).
+    pub(crate) fn hold_to(&mut self, calls: Vec<Call>) {
+        let keeps_denials = self.facts.abi >= KEEPS_DENIALS;
+        for call in calls {
+            if call.has_written() {
+                self.written.push(call);
+            } else if keeps_denials && call.is_denied() {
+                self.denied.push(call);
+            }
+        }
+    }
+
+    /// Why a call that an agent proposes is not made: the pipeline has made it, or it was denied.
+    pub(crate) fn refusal(&self, tool: &str, arguments: &str) -> Option<ToolResult> {
+        let is_in = |calls: &[Call]| calls.iter().any(|call| call.is_same(tool, arguments, self.facts.abi));
+        if is_in(&self.written) {
+            let message = "the pipeline has made this call in this run already; it is not made again";
+            return Some(ToolResult::terminal("AlreadyMade", message));
+        }
+        let message = "this call was denied in this run already; do not make it, and do not do the same in another way";
+        is_in(&self.denied).then(|| ToolResult::denied(message))
     }
 
     /// Adds a row for a step that has not started.

@@ -3,8 +3,10 @@
 
 use serde_json::{Value, json};
 
+use super::COMPARES_CALLS;
 use super::call::value_of;
 use crate::data::Json;
+use crate::exact::Comparand;
 use crate::failure::{Failure, Reason};
 use crate::report::{FellBack, is_below};
 use crate::shell;
@@ -34,10 +36,22 @@ impl Call {
         self.writes && (self.error.is_none() || self.is_cut_off)
     }
 
-    /// True for the same call of the same tool.
-    pub(super) fn is_same(&self, tool: &str, arguments: &str) -> bool {
+    /// A person or the policy has not let it through.
+    pub(super) fn is_denied(&self) -> bool {
+        self.error.as_ref().is_some_and(|error| error.code == "ApprovalDenied")
+    }
+
+    /// True for the same call of the same tool, in a run that version `abi` of the interpreter began.
+    pub(super) fn is_same(&self, tool: &str, arguments: &str, abi: u32) -> bool {
+        if self.tool != tool {
+            return false;
+        }
         let (own, other) = (shown_arguments(&self.arguments), shown_arguments(arguments));
-        self.tool == tool && (own == other || tool == shell::TOOL && is_same_command(&own, &other))
+        let is_same = || match (Comparand::of(&self.arguments), Comparand::of(arguments)) {
+            (Ok(own), Ok(other)) if abi >= COMPARES_CALLS => own.is_same(&other),
+            _ => own == other,
+        };
+        is_same() || tool == shell::TOOL && is_same_command(&own, &other)
     }
 }
 
@@ -183,6 +197,7 @@ pub(super) fn cut(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::ABI;
 
     /// L-33, L-69: a command line whose words were passed as arguments is the same call as the line with its words.
     #[test]
@@ -196,12 +211,37 @@ mod tests {
             is_cut_off: false,
             writes: true,
         };
-        let is_same = |arguments: Value| done.is_same("Bash", &arguments.to_string());
+        let is_same = |arguments: Value| done.is_same("Bash", &arguments.to_string(), ABI);
         assert!(is_same(json!({"command": "git tag 'a b'", "timeout": 5})));
         assert!(is_same(json!({"command": "git tag \"a b\""})));
         assert!(!is_same(json!({"command": "git tag a"})));
         assert!(!is_same(json!({"command": "git tag \"$1\""})));
         assert!(!is_same(json!({"command": "git tag \"$1\"", "argument_1": "a"})));
-        assert!(!done.is_same("run", &json!({"command": "git tag 'a b'"}).to_string()));
+        assert!(!done.is_same("run", &json!({"command": "git tag 'a b'"}).to_string(), ABI));
+    }
+
+    /// L-69: equality is by value, to the last digit; runs of earlier versions compare what is written.
+    #[test]
+    fn a_number_is_the_same_however_it_is_written() {
+        let done = |arguments: &str| Call {
+            id: "p/pay".to_owned(),
+            tool: "pay".to_owned(),
+            arguments: arguments.to_owned(),
+            content: String::new(),
+            error: None,
+            is_cut_off: false,
+            writes: true,
+        };
+        let pay = done(r#"{"ref":"A","amounts":[103]}"#);
+        for same in [r#"{"amounts":[103.0],"ref":"A"}"#, r#" {"ref":"A","amounts":[1.03e2]}"#] {
+            assert!(pay.is_same("pay", same, ABI), "{same}");
+            assert!(!pay.is_same("pay", same, 8), "{same}");
+        }
+        assert!(!pay.is_same("pay", r#"{"ref":"A","amounts":[103.5]}"#, ABI));
+        assert!(!pay.is_same("pay", r#"{"ref":"A","amounts":["103"]}"#, ABI));
+        let long = done(r#"{"id":12345678901234567890123}"#);
+        assert!(!long.is_same("pay", r#"{"id":12345678901234567890124}"#, ABI));
+        assert!(long.is_same("pay", r#"{"id":12345678901234567890123.0}"#, ABI));
+        assert!(done("").is_same("pay", "{}", ABI) && done("{}").is_same("pay", " ", ABI));
     }
 }

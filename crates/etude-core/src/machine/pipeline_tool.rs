@@ -81,7 +81,7 @@ impl PipelineCall {
                     reason: reason_of(&failure),
                 });
                 let content = of_tool(&self.name, &failure, &calls, &self.sequence.outputs());
-                cx.written.extend(calls.into_iter().filter(Call::has_written));
+                cx.hold_to(calls);
                 let message = format!("pipeline `{}` deviated: {}", self.name, failure.message);
                 Ok(ToolResult { content, ..ToolResult::terminal("Deviated", &message) })
             }

@@ -14,7 +14,7 @@ use std::task::Poll;
 
 use serde_json::json;
 
-use super::handover::{Call, Handover};
+use super::handover::Handover;
 use super::sequence::SequenceTask;
 use super::values::Values;
 use super::{Attempt, Cx, Path, Start, Task};
@@ -167,7 +167,7 @@ impl ScopeTask {
             outputs: &ended.outputs(),
         };
         let text = handover.text().into();
-        cx.written = calls.into_iter().filter(Call::has_written).collect();
+        cx.hold_to(calls);
         cx.emit(Event::FellBack { fell_back: fell_back.clone(), message: failure.message.clone() });
         self.fallen = Some((fell_back, text));
     }

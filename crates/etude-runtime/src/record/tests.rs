@@ -74,6 +74,7 @@ fn every_outcome(blobs: &FileBlobs) -> Vec<Outcome> {
                     description: "d".into(),
                     parameters: Arc::new(serde_json::json!({"type": "object"})),
                 },
+                is_pipeline: true,
                 is_exclusive: true,
                 is_kept: true,
                 approval_key: Some("t({{args.n}})".to_owned()),

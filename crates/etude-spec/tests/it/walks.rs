@@ -414,6 +414,7 @@ fn tool_list() -> ToolList {
             description: String::new(),
             parameters: Arc::new(json!({"type": "object"})),
         },
+        is_pipeline: false,
         is_exclusive: false,
         is_kept: false,
         approval_key: None,

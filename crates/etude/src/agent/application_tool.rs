@@ -132,8 +132,15 @@ impl Applications {
             }),
             json!(["application", "command"]),
         );
-        let activate = AvailableTool { tool: activate, is_exclusive: false, is_kept: true, approval_key: None };
-        let run = AvailableTool { tool: run, is_exclusive: true, is_kept: false, approval_key: None };
+        let activate = AvailableTool {
+            tool: activate,
+            is_pipeline: false,
+            is_exclusive: false,
+            is_kept: true,
+            approval_key: None,
+        };
+        let run =
+            AvailableTool { tool: run, is_pipeline: false, is_exclusive: true, is_kept: false, approval_key: None };
         Some((text, [activate, run]))
     }
 

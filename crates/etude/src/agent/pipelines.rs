@@ -41,7 +41,13 @@ impl Inner {
             if is_free && !self.redactor.finds_in(&tool.name) {
                 let description = self.redactor.redact(&tool.description);
                 let tool = Tool { description, ..tool.clone() };
-                tools.push(AvailableTool { tool, is_exclusive: true, is_kept: false, approval_key: None });
+                tools.push(AvailableTool {
+                    tool,
+                    is_pipeline: true,
+                    is_exclusive: true,
+                    is_kept: false,
+                    approval_key: None,
+                });
             }
         }
     }

@@ -37,7 +37,7 @@ pub(super) fn available(catalog: &SkillCatalog, trust: &Approvals) -> AvailableT
     let description = "Reads a skill: instructions for a kind of task, and the files that come with them.".to_owned();
     let tool = Tool { name: NAME.to_owned(), description, parameters: Arc::new(parameters) };
     // What was activated stays in the conversation, however long it grows (C-2.8).
-    AvailableTool { tool, is_exclusive: false, is_kept: true, approval_key: None }
+    AvailableTool { tool, is_pipeline: false, is_exclusive: false, is_kept: true, approval_key: None }
 }
 
 /// The skill as the agent gets it.

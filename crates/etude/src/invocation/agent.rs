@@ -222,7 +222,7 @@ fn available(skill: &Skill, params: Option<&Value>) -> AvailableTool {
         description: skill.description.clone(),
         parameters: Arc::new(parameters),
     };
-    AvailableTool { tool, is_exclusive: true, is_kept: false, approval_key: None }
+    AvailableTool { tool, is_pipeline: false, is_exclusive: true, is_kept: false, approval_key: None }
 }
 
 fn shown(value: Option<Value>) -> String {

@@ -476,6 +476,7 @@ fn a_pipeline_that_is_called_runs_its_steps() {
         };
         parts.filter_map(text).collect()
     };
+    let play = |case: &super::Case, script: &str| play(case, &format!("p/x/tools offers Look^\n{script}"));
     let world = play(&case(), "p/x/turn1 calls Look {\"id\":1}; Look {}");
     let said = results(&world, "p/x/turn2");
     assert_eq!(said[0], "get-out");
@@ -498,4 +499,18 @@ fn a_pipeline_that_is_called_runs_its_steps() {
     let world = play(&case(), "p/x/turn1 calls Look {\"id\":1}\np/x/turn1/Look[0]/t gives {}");
     let said = results(&world, "p/x/turn2").concat();
     assert!(said.contains("deviated at its step `b` (require)") && !said.contains(r#""changed":"#), "{said}");
+}
+
+/// L-77: a call goes to a pipeline only where the list has it as one; a tool of that name is the tool. Runs of earlier versions go
+/// on as they were.
+#[test]
+fn a_tool_with_the_name_of_a_pipeline_is_the_tool() {
+    let mut case = pipeline([offering(skill("x", "go"), sequence("look", [tool("t", "get", "{{input.id}}")]))]);
+    let script = "p/x/tools offers Look!\np/x/turn1 calls Look {\"id\":1}\np/x/turn2 answer ok";
+    for (abi, called) in [(crate::machine::ABI, "p/x/turn1/Look[0]"), (8, "p/x/turn1/Look[0]/t")] {
+        case.start.abi = abi;
+        let world = play(&case, script);
+        let calls: Vec<&str> = world.started.iter().map(|(id, _)| id.as_str()).filter(|id| id.contains('[')).collect();
+        assert_eq!(calls, [called]);
+    }
 }

@@ -127,6 +127,53 @@ fn a_write_of_the_pipeline_is_not_repeated() {
     assert!(matches!(&last.parts[0], Part::ToolResult { content, .. } if content.contains("AlreadyMade")), "{last:?}");
 }
 
+/// L-69: neither is one whose numbers are written in another way.
+#[test]
+fn a_write_with_its_number_written_differently_is_not_repeated() {
+    let mut case =
+        pipeline([tool("a", "get", "1"), tool("b", "put", "{{a.output}}"), tool("c", "get", "3")]).fallback();
+    let script = r#"
+        p/a gives [103]
+        p/c fails gone
+        p@skill/agent/turn1 calls Write {"id": [1.03e2]}; put {"id": [1.03e2]}; put {"id": [103.0]}
+        p@skill/agent/turn2 answer ok
+    "#;
+    let refused = |world: &super::World| -> usize {
+        let last = world.request("p@skill/agent/turn2").messages.last().cloned().expect("results");
+        let is_refused =
+            |part: &&Part| matches!(part, Part::ToolResult { content, .. } if content.contains("AlreadyMade"));
+        last.parts.iter().filter(is_refused).count()
+    };
+    assert_eq!(refused(&play(&case, script)), 2);
+    case.start.abi = 8;
+    assert_eq!(refused(&play(&case, script)), 0);
+}
+
+/// L-69: a call of the pipeline that a person has denied is not made by the agent either, whatever the policy allows it.
+#[test]
+fn a_denied_write_is_not_made_by_the_agent() {
+    let mut case = pipeline([tool("a", "Write", "1")]).fallback();
+    let script = r#"
+        p/a held put
+        p/a!ask denied
+        p@skill/agent/turn1 calls Write { "id" : "1" }; Write {"id": "2"}
+        p@skill/agent/turn2 answer ok
+    "#;
+    let made = |world: &super::World| -> Vec<String> {
+        let calls = world.started.iter().map(|(id, _)| id.as_str().to_owned()).filter(|id| id.contains("turn1/"));
+        calls.collect()
+    };
+    let world = play(&case, script);
+    assert_eq!(made(&world), ["p@skill/agent/turn1/Write[1]"]);
+    let last = world.request("p@skill/agent/turn2").messages.last().cloned().expect("results");
+    assert!(
+        matches!(&last.parts[0], Part::ToolResult { content, .. } if content.contains("ApprovalDenied")),
+        "{last:?}"
+    );
+    case.start.abi = 8;
+    assert_eq!(made(&play(&case, script)).len(), 2);
+}
+
 /// L-69: a write that was running when the pipeline deviated may have been made.
 #[test]
 fn a_write_that_was_stopped_may_have_been_made() {

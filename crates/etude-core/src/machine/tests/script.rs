@@ -62,7 +62,7 @@ pub(super) fn outcome(text: &str) -> Completed {
         "calls" => calls(rest, Stop::ToolCalls),
         // The same in an answer that was cut off.
         "cut_calls" => calls(rest, Stop::Length),
-        // `offers NAME NAME! NAME*`: a name with `!` is exclusive, results of one with `*` are kept.
+        // `offers NAME NAME! NAME* NAME^`: a name with `!` is exclusive, results of one with `*` are kept, one with `^` is a pipeline.
         "offers" => tool_list_outcome(rest),
         // The same, by a model that has to be tried.
         "doubtful" => doubtful(rest),
@@ -123,11 +123,12 @@ fn calls(text: &str, stop: Stop) -> Outcome {
 fn tool_list_outcome(names: &str) -> Outcome {
     let tool = |name: &str| AvailableTool {
         tool: Tool {
-            name: name.trim_end_matches(['!', '*']).to_owned(),
+            name: name.trim_end_matches(['!', '*', '^']).to_owned(),
             description: String::new(),
             parameters: std::sync::Arc::new(serde_json::json!({"type": "object"})),
         },
-        is_exclusive: name.ends_with('!'),
+        is_pipeline: name.ends_with('^'),
+        is_exclusive: name.ends_with(['!', '^']),
         is_kept: name.ends_with('*'),
         approval_key: None,
     };

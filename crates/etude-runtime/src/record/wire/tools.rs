@@ -28,6 +28,8 @@ struct ToolBody {
     description: String,
     parameters: Value,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pipeline: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     exclusive: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     kept: bool,
@@ -59,6 +61,7 @@ impl ToolListBody {
             name: available.tool.name.clone(),
             description: available.tool.description.clone(),
             parameters: (*available.tool.parameters).clone(),
+            pipeline: available.is_pipeline,
             exclusive: available.is_exclusive,
             kept: available.is_kept,
             approval_key: available.approval_key.clone(),
@@ -76,6 +79,7 @@ impl ToolListBody {
     pub(super) fn into_tool_list(self) -> ToolList {
         let tool = |body: ToolBody| AvailableTool {
             tool: Tool { name: body.name, description: body.description, parameters: Arc::new(body.parameters) },
+            is_pipeline: body.pipeline,
             is_exclusive: body.exclusive,
             is_kept: body.kept,
             approval_key: body.approval_key,
