@@ -21,6 +21,9 @@ const MAX_WHOLE: usize = 19;
 /// Longest number with a fraction, in bytes, that a double tells from every other one as long.
 const MAX_FRACTION: usize = 16;
 
+/// Whole doubles below it are the whole numbers that they are written as.
+const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
+
 /// A value that is compared with another one.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Comparand {
@@ -302,6 +305,19 @@ pub fn same(a: &Value, b: &Value) -> bool {
             x.len() == y.len() && x.iter().all(|(name, x)| y.get(name).is_some_and(|y| same(x, y)))
         }
         _ => a == b,
+    }
+}
+
+/// A value in which every whole number is written as one, so that values that are the [`same`] are equal and have one text.
+pub fn canonical(value: &Value) -> Value {
+    match value {
+        Value::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
+            Some(double) if double.fract() == 0.0 && double.abs() < MAX_EXACT => (double as i64).into(),
+            _ => value.clone(),
+        },
+        Value::Array(items) => items.iter().map(canonical).collect(),
+        Value::Object(members) => members.iter().map(|(name, value)| (name.clone(), canonical(value))).collect(),
+        _ => value.clone(),
     }
 }
 

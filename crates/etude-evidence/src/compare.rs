@@ -1,5 +1,6 @@
 //! Whether an agent and a pipeline made the same writes (`learn.md` 2.10).
 
+use etude_core::exact::{self, same};
 use etude_core::shell;
 use etude_tools::pattern::words::{bind, canonical};
 use serde_json::{Map, Value};
@@ -26,8 +27,8 @@ fn is_same_call(a: &Call, b: &Call) -> bool {
         return a == b;
     }
     match (&a.arguments, &b.arguments) {
-        (Value::Object(a), Value::Object(b)) => a.len() == b.len() && rows(a) == rows(b) && scalars(a).eq(scalars(b)),
-        (a, b) => a == b,
+        (Value::Object(a), Value::Object(b)) => a.len() == b.len() && rows(a) == rows(b) && has_same_scalars(a, b),
+        (a, b) => same(a, b),
     }
 }
 
@@ -49,7 +50,9 @@ fn rows(arguments: &Map<String, Value>) -> Vec<(usize, Vec<String>)> {
     lengths.dedup();
     for length in lengths {
         let columns: Vec<_> = lists.iter().filter(|(_, list)| list.len() == length).collect();
-        let row = |at: usize| columns.iter().map(|(name, list)| format!("{name}={}", list[at])).collect::<Vec<_>>();
+        let row = |at: usize| {
+            columns.iter().map(|(name, list)| format!("{name}={}", exact::canonical(&list[at]))).collect::<Vec<_>>()
+        };
         let mut own: Vec<_> = (0..length).map(|at| (length, row(at))).collect();
         if length == 0 {
             own.push((0, columns.iter().map(|(name, _)| (*name).clone()).collect()));
@@ -58,6 +61,11 @@ fn rows(arguments: &Map<String, Value>) -> Vec<(usize, Vec<String>)> {
         rows.extend(own);
     }
     rows
+}
+
+fn has_same_scalars(a: &Map<String, Value>, b: &Map<String, Value>) -> bool {
+    scalars(a).count() == scalars(b).count()
+        && scalars(a).zip(scalars(b)).all(|((name, a), (other, b))| name == other && same(a, b))
 }
 
 fn scalars(arguments: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
@@ -91,6 +99,17 @@ mod tests {
         assert!(!is_same(&[call(json!({"a": []}))], &[call(json!({"b": []}))]));
         assert!(!is_same(&[call(json!({"a": [1]}))], &[call(json!({"a": [1, 1]}))]));
         assert!(is_same(&[], &[]));
+    }
+
+    /// L-54: numbers are compared by value, also in lists and objects.
+    #[test]
+    fn a_number_is_the_same_however_it_is_written() {
+        let own = [call(json!({"amount": 120, "items": [1, 2.5], "more": {"tax": [7.0]}}))];
+        let is = |other: Value| is_same(&own, &[call(other)]);
+        assert!(is(json!({"amount": 120.0, "items": [2.5, 1.0], "more": {"tax": [7]}})));
+        assert!(!is(json!({"amount": 120.5, "items": [2.5, 1.0], "more": {"tax": [7]}})));
+        assert!(!is(json!({"amount": "120", "items": [1, 2.5], "more": {"tax": [7]}})));
+        assert!(!is(json!({"amount": 120, "items": [1, 2.5], "more": {"tax": [7.5]}})));
     }
 
     /// L-33, L-54: a line with arguments beside it is the line with its words, however the agent has quoted them.

@@ -9,6 +9,7 @@ mod tools;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
+use etude_core::exact::same;
 use etude_core::tool::{ErrorClass, ToolError, ToolResult};
 use etude_spec::tool::AppTool;
 use serde_json::{Map, Value, json};
@@ -148,7 +149,7 @@ impl Rehearsal {
 
     /// The recorded result of a call, in the order of equal calls.
     fn result_of(&self, call: &Call) -> Option<ToolResult> {
-        let is_same = |known: &Recorded| known.tool == call.tool && known.arguments == call.arguments;
+        let is_same = |known: &Recorded| known.tool == call.tool && same(&known.arguments, &call.arguments);
         let places: Vec<usize> = (0..self.recorded.len()).filter(|at| is_same(&self.recorded[*at])).collect();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let next = places.iter().find(|at| !state.used.contains_key(*at)).or(places.last())?;

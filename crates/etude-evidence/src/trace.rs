@@ -6,7 +6,7 @@
 mod class;
 mod places;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use etude_core::outcome::{Outcome, Stdout};
 use etude_core::tool::{ToolReply, ToolResult};
@@ -24,6 +24,10 @@ use etude_runs::header::Header;
 
 /// The code of an error that says that a call was not let through.
 const DENIED: &str = "ApprovalDenied";
+
+/// The code of an error that says that a call was refused before it was made: its tool or its arguments were none, it was one too
+/// many, or the pipeline had made it.
+const NOT_MADE: &str = "NotMade";
 
 /// A tool call of a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -101,8 +105,13 @@ pub fn of(view: &RunView, blobs: &dyn BlobStore) -> Vec<Call> {
 
 /// What happened in a run, in the order in which models said it and steps did it.
 pub fn events(view: &RunView, blobs: &dyn BlobStore) -> Vec<Event> {
-    let mut reader =
-        Reader { events: Vec::new(), by_effect: BTreeMap::new(), held: BTreeMap::new(), places: Places::default() };
+    let mut reader = Reader {
+        events: Vec::new(),
+        by_effect: BTreeMap::new(),
+        keys: view.records.iter().map(|record| record.key.clone()).collect(),
+        held: BTreeMap::new(),
+        places: Places::default(),
+    };
     let Asked { request, input } = asked(view, blobs);
     reader.places.add("input", "/request", &request.into());
     reader.places.add("input", "", &Value::Object(input));
@@ -118,6 +127,8 @@ struct Reader {
     events: Vec<Event>,
     /// The calls by their effect.
     by_effect: BTreeMap<String, usize>,
+    /// The names of all effects of the run.
+    keys: BTreeSet<String>,
     /// What is asked about the calls that wait, by their effect.
     held: BTreeMap<String, String>,
     places: Places,
@@ -128,6 +139,7 @@ impl Reader {
         let duration_ms = Some(completed.elapsed_ms);
         match completed.outcome {
             Outcome::Response(answer) => {
+                self.refuse_before(&record.key);
                 let made: Vec<Call> = answer
                     .tool_calls
                     .iter()
@@ -196,6 +208,22 @@ impl Reader {
                     call.duration_ms = duration_ms;
                     call.result = Some(result);
                 }
+            }
+        }
+    }
+
+    /// The earlier calls of a conversation that goes on with an answer: one without any outcome was refused before it was made.
+    fn refuse_before(&mut self, answer: &str) {
+        let Some((conversation, _)) = answer.rsplit_once("/turn") else { return };
+        let turns = format!("{conversation}/turn");
+        for event in &mut self.events {
+            let Event::Call(call) = event else { continue };
+            let is_own = call.effect.strip_prefix(&turns).is_some_and(|rest| rest.matches('/').count() == 1);
+            // A pipeline that was called has no outcome of its own, but its steps have.
+            let within = format!("{}/", call.effect);
+            let has_begun = || self.keys.range(within.clone()..).next().is_some_and(|key| key.starts_with(&within));
+            if is_own && call.result.is_none() && !has_begun() {
+                call.result = Some(ToolResult::terminal(NOT_MADE, "the call was refused before it was made"));
             }
         }
     }

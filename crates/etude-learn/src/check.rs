@@ -12,7 +12,7 @@ use crate::substitutes::Substitutes;
 use crate::synth::{Write, synthesize};
 use crate::term::{Ref, Source};
 use crate::trace::Trace;
-use crate::value::{Path, at};
+use crate::value::{Path, is_at};
 
 /// A program is learned from at most N requests at a time, and from those that it gets wrong.
 const MAX_TRAINING: usize = 40;
@@ -206,7 +206,7 @@ fn blame(program: &Program, episode: &Episode<'_>) -> BTreeSet<String> {
     let recorded: Vec<&Value> = episode.writes.iter().map(|write| &write.arguments).collect();
     for (n, wanted) in recorded.iter().enumerate() {
         for (path, value) in crate::episode::leaves(wanted) {
-            if writes.get(n).and_then(|got| at(got, &path)) != Some(&value) {
+            if !writes.get(n).is_some_and(|got| is_at(got, &path, &value)) {
                 blamed.insert(format!("{tool}{}", crate::value::pointer(&path)));
             }
         }

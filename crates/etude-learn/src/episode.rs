@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::text::{Said, proves};
 use crate::trace::{Call, Event, Trace};
-use crate::value::{Path, is_scalar};
+use crate::value::{Path, is_scalar, same};
 use crate::world::{Class, World};
 
 /// The call by which an agent reads a skill.
@@ -47,7 +47,7 @@ impl Episode<'_> {
 
     /// The same among the reads from a place on, with the place after the first of them.
     pub(crate) fn recorded_after(&self, tool: &str, arguments: &Value, from: usize) -> Option<(usize, &Value)> {
-        let is_it = |n: &usize| self.reads[*n].tool == tool && self.reads[*n].arguments == *arguments;
+        let is_it = |n: &usize| self.reads[*n].tool == tool && same(&self.reads[*n].arguments, arguments);
         let mut places = (from..self.reads.len()).filter(is_it);
         let first = places.next()?;
         Some((first + 1, &self.reads[places.next_back().unwrap_or(first)].result))

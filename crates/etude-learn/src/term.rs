@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::text::plain;
-use crate::value::{Collection, Kind, Path, at, only};
+use crate::value::{Collection, Kind, Path, at, only, same};
 
 /// Where a reference begins.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -255,12 +255,17 @@ impl Op {
 /// Whole numbers from here on are not exact as `f64`.
 const MAX_WHOLE: f64 = 9_007_199_254_740_992.0;
 
-/// A number as results write it: whole if it is, otherwise to cents. `files/head.py` rounds in the same steps.
+/// A number as results write it: whole if it is, otherwise in cents. Only the last digits of a double are rounded away: a value
+/// that has more than cents is none, and the run deviates. `files/head.py` computes in the same steps.
 fn number(value: f64, is_whole: bool) -> Option<Value> {
     if is_whole {
         return (value.abs() < MAX_WHOLE).then(|| Value::from(value as i64));
     }
     let cents = (value.abs() * 100.0 + 0.5).floor() / 100.0;
+    let tolerance = (1e-9 + value.abs() * 1e-14).min(1e-4);
+    if (value.abs() - cents).abs() > tolerance {
+        return None;
+    }
     serde_json::Number::from_f64(if value < 0.0 { -cents } else { cents }).map(Value::Number)
 }
 
@@ -309,7 +314,7 @@ impl Func {
             }
             Self::Branch { on, cases } => {
                 let on = on.eval(scope)?;
-                cases.iter().find(|(is, _)| *is == on)?.1.eval(scope)
+                cases.iter().find(|(is, _)| same(is, &on) && !on.is_null())?.1.eval(scope)
             }
             Self::Values(values) => Some(values.clone().into()),
             Self::Options { over, results, list } => {
@@ -375,5 +380,25 @@ impl Func {
             }
             Self::Values(_) | Self::Open(_) => self.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// L-12, L-70: a difference that has more than cents is no value, so that the run deviates; the last digits of a double are
+    /// rounded away.
+    #[test]
+    fn a_number_with_more_than_cents_is_not_rounded() {
+        for lost in [1.125, 0.0045 - 0.001, -0.005, 1e8 + 0.125, 99.999] {
+            assert_eq!(number(lost, false), None, "{lost}");
+        }
+        for (kept, is) in [(0.1 + 0.2, 0.3), (19.99 * 3.0, 59.97), (1e9 + 0.1 - 1e8, 900_000_000.1), (-1.1 - 2.2, -3.3)]
+        {
+            assert_eq!(number(kept, false), Some(is.into()));
+        }
+        assert_eq!(number(120.0, false), Some(120.0.into()));
+        assert_eq!(number(120.0, true), Some(120.into()));
     }
 }

@@ -1,5 +1,7 @@
 //! Values of results: the places in them that can be named, and the lists that a value can be chosen from.
 
+use etude_core::exact::canonical;
+pub(crate) use etude_core::exact::same;
 use serde_json::Value;
 
 /// Names of members from the outside to the inside.
@@ -129,9 +131,22 @@ pub(crate) fn collections(value: &Value) -> Vec<Collection> {
     found
 }
 
+/// Whether there is that value at a path. Numbers are compared by value, as everywhere.
+pub(crate) fn is_at(whole: &Value, path: &[String], value: &Value) -> bool {
+    at(whole, path).is_some_and(|found| same(found, value))
+}
+
+/// Whether both are there and the same by value, or neither is there.
+pub(crate) fn are_same(one: Option<&Value>, other: Option<&Value>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => same(one, other),
+        (one, other) => one.is_none() && other.is_none(),
+    }
+}
+
 /// The only element with that value; none if several have it.
 pub(crate) fn only<'v>(elements: &[&'v Value], key: &Path, value: &Value) -> Option<&'v Value> {
-    let mut found = elements.iter().filter(|element| at(element, key) == Some(value) && !value.is_null());
+    let mut found = elements.iter().filter(|element| is_at(element, key, value) && !value.is_null());
     let first = found.next()?;
     found.next().is_none().then_some(*first)
 }
@@ -139,7 +154,7 @@ pub(crate) fn only<'v>(elements: &[&'v Value], key: &Path, value: &Value) -> Opt
 /// Whether two calls are the same up to the order of sets: lists of scalars are compared as sets, and those of the same
 /// length as pairs.
 pub(crate) fn is_same_call(one: &Value, other: &Value) -> bool {
-    one == other || normal_order(one) == normal_order(other)
+    same(one, other) || normal_order(&canonical(one)) == normal_order(&canonical(other))
 }
 
 fn normal_order(arguments: &Value) -> Value {

@@ -44,6 +44,8 @@ def number(value):
     if isinstance(value, int):
         return value if abs(value) < 2**53 else None
     cents = math.floor(abs(value) * 100 + 0.5) / 100
+    if abs(abs(value) - cents) > min(1e-9 + abs(value) * 1e-14, 1e-4):
+        return None  # more than cents: nothing says how it would be rounded
     return -cents if value < 0 else cents
 
 
@@ -56,8 +58,16 @@ def total(values):
     return number(result)
 
 
+def canonical(value):
+    if isinstance(value, dict):
+        return {name: canonical(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [canonical(one) for one in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def same(one, other):
-    return one is not None and json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    return one is not None and json.dumps(canonical(one), sort_keys=True) == json.dumps(canonical(other), sort_keys=True)
 
 
 def listed(value):

@@ -200,6 +200,7 @@ mod tests {
             Func::LookupAll { list: list(), key, are: Term::Ref(of("are")) },
             Func::Sum { list: list(), field },
             Func::Arithmetic { op: Op::Multiply, left: of("x"), right: of("y") },
+            Func::Arithmetic { op: Op::Subtract, left: of("x"), right: of("y") },
             Func::Branch { on: of("is"), cases: vec![branch(json!(1), "one"), branch(json!(true), "true")] },
         ]
     }
@@ -234,6 +235,9 @@ mod tests {
             json!({"list": [{"k": 1, "n": 3}, {"k": 1, "n": 4}], "is": 1.0, "are": [1], "x": 1.005, "y": 1}),
             json!({"list": [{"k": [1], "n": "3"}], "is": [1], "are": 5, "x": -0.125, "y": 1}),
             json!({"list": [{"k": {"a": 1}, "n": null}], "is": true, "are": [], "x": "1", "y": 2}),
+            json!({"list": [{"k": 2.0, "n": 0.0045}, {"k": 7, "n": -0.001}], "is": 2, "are": [7.0], "x": 1.125, "y": 1.0}),
+            json!({"list": [{"k": true, "n": 1e15}, {"k": [1.0], "n": 0.01}], "is": true, "are": [[1]], "x": 1e9, "y": 0.125}),
+            json!({"list": [{"k": 1, "n": 0.1}, {"k": 2, "n": 0.2}], "is": 1, "are": [2], "x": 19.99, "y": 3}),
             json!({"list": {"k": 1}, "is": null, "are": [null], "x": 9_007_199_254_740_991_u64, "y": 3}),
             json!({"list": [{"k": "a", "n": 1e308}, {"k": "b", "n": 1e308}], "is": "b", "are": ["b", 7], "x": 1e308, "y": 1e308}),
         ];

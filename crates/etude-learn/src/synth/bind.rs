@@ -12,7 +12,7 @@ use crate::notation::has_time;
 use crate::program::Of;
 use crate::slots::skeleton;
 use crate::term::{Func, Ref, Source, Term};
-use crate::value::{Path, at, fields, is_scalar};
+use crate::value::{Path, are_same, at, fields, is_scalar, same};
 
 /// An enumeration was seen this many times as often as it has values (rule 5).
 const SEEN_PER_VALUE: usize = 3;
@@ -230,7 +230,7 @@ impl Synth<'_, '_> {
         }
         let mut values: Vec<Value> = Vec::new();
         for value in self.vars[var].values.iter().flatten() {
-            if !values.contains(value) {
+            if !values.iter().any(|known| same(known, value)) {
                 values.push(value.clone());
             }
         }
@@ -256,12 +256,13 @@ impl Synth<'_, '_> {
             found.retain(|_| !self.is_stale(var, value));
             for node in (0..self.nodes.len()).filter(|n| self.is_open_to(*n, var, &is_known)) {
                 let paths =
-                    self.nodes[node].values[seed].iter().flat_map(|result| fields(result, &|inner| inner == value));
+                    self.nodes[node].values[seed].iter().flat_map(|result| fields(result, &|inner| same(inner, value)));
                 found.extend(paths.map(|path| Term::Ref(Ref::new(Source::Node(node), path))));
             }
             terms.extend(found.into_iter().filter(|term| !terms.contains(term)).collect::<Vec<_>>());
         }
-        let holds = |term: &Term, n: usize| term.eval(&self.scope(n)) == self.vars[var].values[n];
+        let holds =
+            |term: &Term, n: usize| are_same(term.eval(&self.scope(n)).as_ref(), self.vars[var].values[n].as_ref());
         let digest = |n: usize| self.episodes[n].digest.as_str();
         let mut rest: BTreeSet<usize> = (0..self.episodes.len()).collect();
         let mut branches: Vec<(Term, BTreeSet<usize>)> = Vec::new();
@@ -302,9 +303,9 @@ impl Synth<'_, '_> {
                 let is_apart = branches.iter().all(|(term, runs)| {
                     let mut values = runs.iter().map(value);
                     let Some(Some(one)) = values.next() else { return false };
-                    let is_new = cases.iter().all(|(known, _)| known != one);
+                    let is_new = cases.iter().all(|(known, _)| !same(known, one));
                     cases.push((one.clone(), term.clone()));
-                    is_new && values.all(|other| other == Some(one))
+                    is_new && values.all(|other| are_same(other, Some(one)))
                 });
                 if is_apart {
                     let on = Ref::new(Source::Node(node), path);
@@ -344,13 +345,16 @@ impl Synth<'_, '_> {
     fn field_of_record(&self, var: usize, choice: &Choice, other: usize) -> Option<Path> {
         let element = |n: usize| {
             let elements = choice.list.elements(self.nodes[choice.of].values[n].as_ref()?)?;
-            elements.into_iter().find(|one| at(one, &choice.field) == self.vars[var].values[n].as_ref())
+            elements.into_iter().find(|one| are_same(at(one, &choice.field), self.vars[var].values[n].as_ref()))
         };
         let first = element(0)?;
         let wanted = self.vars[other].values[0].as_ref()?;
-        let has =
-            |path: &Path, n: usize| element(n).is_none_or(|one| at(one, path) == self.vars[other].values[n].as_ref());
-        fields(first, &|inner| inner == wanted).into_iter().find(|path| (0..self.episodes.len()).all(|n| has(path, n)))
+        let has = |path: &Path, n: usize| {
+            element(n).is_none_or(|one| are_same(at(one, path), self.vars[other].values[n].as_ref()))
+        };
+        fields(first, &|inner| same(inner, wanted))
+            .into_iter()
+            .find(|path| (0..self.episodes.len()).all(|n| has(path, n)))
     }
 
     /// Whether two variables name the same element wherever both name one.
@@ -361,8 +365,8 @@ impl Synth<'_, '_> {
                 return true;
             };
             let is_it = |element: &&Value| {
-                at(element, &choice.field) == self.vars[one].values[n].as_ref()
-                    && at(element, other.1) == self.vars[other.0].values[n].as_ref()
+                are_same(at(element, &choice.field), self.vars[one].values[n].as_ref())
+                    && are_same(at(element, other.1), self.vars[other.0].values[n].as_ref())
             };
             elements.iter().any(is_it)
         })

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Choice, NodeKind, Synth, is_mostly};
 use crate::text::proves;
-use crate::value::{Collection, Path, at, fields, is_scalar};
+use crate::value::{Collection, Path, at, fields, is_at, is_scalar, same};
 
 /// A list is asked from if it was read in one of N episodes.
 const MIN_READ: usize = 3;
@@ -91,7 +91,7 @@ impl Synth<'_, '_> {
             let is_meant = |first: &&&Value| proves(first) || !is_proof && !first.is_boolean();
             let Some(first) = wanted.first().filter(is_meant) else { continue };
             for element in elements {
-                for path in fields(element, &|inner| inner == *first) {
+                for path in fields(element, &|inner| same(inner, first)) {
                     if !paths.contains(&path) {
                         paths.push(path);
                     }
@@ -153,13 +153,12 @@ impl Synth<'_, '_> {
         };
         let all: Vec<Option<Pairs<'_>>> = (0..self.episodes.len()).map(pairs).collect();
         let (elements, wanted) = all.iter().flatten().flatten().next()?;
-        let mut paths: Vec<Path> = elements.iter().flat_map(|one| fields(one, &|inner| inner == *wanted)).collect();
+        let mut paths: Vec<Path> = elements.iter().flat_map(|one| fields(one, &|inner| same(inner, wanted))).collect();
         paths.dedup();
         let field = paths.into_iter().next().filter(|_| proves(wanted))?;
         let lists: Vec<&Vec<&Value>> = all.iter().flatten().flatten().map(|(elements, _)| elements).collect();
         let by = names(&lists, &field)?;
-        let has =
-            |(elements, wanted): &(Vec<&Value>, &Value)| elements.iter().any(|one| at(one, &field) == Some(*wanted));
+        let has = |(elements, wanted): &(Vec<&Value>, &Value)| elements.iter().any(|one| is_at(one, &field, wanted));
         let covered = all.iter().flatten().filter(|pairs| pairs.iter().all(has)).count();
         let choice = Choice { of: each, list: list.clone(), by, field, many: false, always: false, each: Some(each) };
         let read = all.iter().flatten().count();

@@ -6,7 +6,7 @@ use super::{Bound, NodeKind, Synth, is_mostly};
 use crate::notation::has_time;
 use crate::term::{Func, List, Op, Part, Ref, Source, Term};
 use crate::text::proves;
-use crate::value::{Collection, Path, at, fields, is_nameable, is_scalar};
+use crate::value::{Collection, Path, at, fields, is_nameable, is_scalar, same};
 
 /// What a step of a path costs, in bits.
 const STEP_BITS: usize = 5;
@@ -71,7 +71,7 @@ impl Synth<'_, '_> {
     fn is_varied(&self, var: usize) -> bool {
         let mut values = self.vars[var].values.iter().flatten();
         let first = values.next();
-        values.any(|value| Some(value) != first)
+        values.any(|value| first.is_none_or(|first| !same(first, value)))
     }
 
     fn aliases(&self, var: usize, is_known: &dyn Fn(usize) -> bool) -> Vec<Candidate> {
@@ -86,7 +86,7 @@ impl Synth<'_, '_> {
         let Some(result) = &self.nodes[node].values[seed] else { return };
         let is_view = matches!(self.nodes[node].kind, NodeKind::Record { .. });
         let base = OPERATOR_BITS + usize::from(is_view) * STEP_BITS;
-        for path in fields(result, &|inner| inner == value) {
+        for path in fields(result, &|inner| same(inner, value)) {
             let bits = base + STEP_BITS * path.len();
             let bound = Bound::Term(Term::Ref(Ref::new(Source::Node(node), path)));
             found.push(Candidate { bound, bits, nearness: node });
@@ -134,7 +134,7 @@ impl Synth<'_, '_> {
         }
         let has_all = |path: &Path| {
             let column: Vec<Option<&Value>> = elements.iter().map(|one| at(one, path)).collect();
-            wanted.iter().all(|one| proves(one) && column.contains(&Some(*one)))
+            wanted.iter().all(|one| proves(one) && column.iter().flatten().any(|found| same(found, one)))
         };
         fields(first, &is_scalar).into_iter().filter(has_all).collect()
     }
@@ -241,14 +241,14 @@ impl Synth<'_, '_> {
     }
 }
 
-/// Equal, lists up to their order.
+/// Equal by value, lists up to their order.
 pub(super) fn is_same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Array(a), Value::Array(b)) => {
-            a.len() == b.len() && a.iter().all(|item| b.contains(item)) && b.iter().all(|item| a.contains(item))
+            let has = |all: &[Value], one: &Value| all.iter().any(|other| same(one, other));
+            a.len() == b.len() && a.iter().all(|item| has(b, item)) && b.iter().all(|item| has(a, item))
         }
-        (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64() && a.is_f64() == b.is_f64(),
-        _ => one == other,
+        _ => same(one, other),
     }
 }
 

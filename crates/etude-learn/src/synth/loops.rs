@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Node, NodeKind, Synth, is_mostly, shaped};
 use crate::episode::leaves;
 use crate::term::{Ref, Source, Term};
-use crate::value::{Collection, collections, fields, is_scalar, only};
+use crate::value::{Collection, collections, fields, is_scalar, only, same};
 
 /// How many lists one variable is looked up in.
 const MAX_RECORDS: usize = 3;
@@ -63,7 +63,7 @@ impl Synth<'_, '_> {
         for call in self.episodes[seed].reads.iter().filter(|call| call.tool == tool) {
             let mut arguments = leaves(&call.arguments);
             let [(_, value)] = &mut arguments[..] else { continue };
-            for field in fields(first, &|inner| inner == value && is_scalar(inner)) {
+            for field in fields(first, &|inner| same(inner, value) && is_scalar(inner)) {
                 let args = shaped(&call.arguments, &mut |_| Some(Term::Ref(Ref::new(Source::Item, field.clone()))))?;
                 let values: Vec<Option<Value>> =
                     (0..self.episodes.len()).map(|n| self.loop_results(tool, of, list, &args, n)).collect();
@@ -132,7 +132,7 @@ impl Synth<'_, '_> {
         }
         let elements = list.elements(self.nodes[of].values[seed].as_ref()?)?;
         let element = elements.iter().find(|element| element.is_object() && has_value(element, sought))?;
-        for key in fields(element, &|inner| inner == sought) {
+        for key in fields(element, &|inner| same(inner, sought)) {
             let values: Vec<Option<Value>> = (0..self.episodes.len())
                 .map(|n| {
                     let elements = list.elements(self.nodes[of].values[n].as_ref()?)?;

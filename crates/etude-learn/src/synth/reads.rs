@@ -11,7 +11,7 @@ use crate::program::{Argument, Of};
 use crate::term::{Ref, Source, Term};
 use crate::text::proves;
 use crate::trace::Call;
-use crate::value::{Collection, Path, at, collections, fields, has_same_shape, is_scalar};
+use crate::value::{Collection, Path, collections, fields, has_same_shape, is_at, is_scalar, same};
 
 /// Reads are aligned to reads that were found in the round before.
 const MAX_ROUNDS: usize = 6;
@@ -158,7 +158,7 @@ impl<'t> Synth<'_, 't> {
         }
         for (n, var) in self.vars.iter().enumerate() {
             if !var.spread()
-                && var.values[seed].as_ref() == Some(value)
+                && var.values[seed].as_ref().is_some_and(|own| same(own, value))
                 && (var.of_write() || var.argument.tool == tool)
             {
                 push(1, Term::Ref(Ref::new(Source::Var(n), Path::new())));
@@ -166,7 +166,7 @@ impl<'t> Synth<'_, 't> {
         }
         for n in (0..self.nodes.len()).rev().filter(|n| self.is_full(*n)) {
             let Some(result) = &self.nodes[n].values[seed] else { continue };
-            for path in fields(result, &|inner| inner == value) {
+            for path in fields(result, &|inner| same(inner, value)) {
                 push(2, Term::Ref(Ref::new(Source::Node(n), path)));
             }
             // The only element of a list, wherever there was but one.
@@ -179,7 +179,7 @@ impl<'t> Synth<'_, 't> {
         }
         let calls = self.episodes.iter().flat_map(|episode| &episode.reads).filter(|call| call.tool == tool);
         let is_free = proves(value) || !self.episodes.iter().all(|episode| episode.said.may_have(value));
-        if is_free && !has_time(value) && calls.into_iter().all(|call| at(&call.arguments, path) == Some(value)) {
+        if is_free && !has_time(value) && calls.into_iter().all(|call| is_at(&call.arguments, path, value)) {
             push(4, Term::Const(value.clone()));
         }
         terms.sort_by_key(|(rank, _)| *rank);

@@ -167,3 +167,14 @@ fn a_part_of_a_run_is_not_agreed() {
         "{case:?}"
     );
 }
+
+/// 1.3, 2.1: numbers are compared by value: an agent that writes 120 where the result has 120.0 has taken it from there.
+#[test]
+fn a_whole_number_is_the_same_in_both_notations() {
+    let open = |n: usize| 100.0 + 7.5 * n as f64;
+    let written = |n: usize| if n % 2 == 0 { json!(open(n) as i64) } else { json!(open(n)) };
+    let run = |n: usize| paying(n, "the rest", &json!({"amount": written(n)}), &json!({"open": open(n)}));
+    let candidate = one(&[run(2), run(4), run(1), run(3)]);
+    assert_eq!(binding(&candidate, "/amount").0, "result");
+    assert_eq!((candidate.covers.len(), candidate.not_covered.len()), (4, 0));
+}
