@@ -12,9 +12,9 @@ use crate::world::World;
 /// Values shorter than this look like words.
 const MIN_CHARS: usize = 3;
 
-/// With fewer digits, other numbers would be taken for the value.
-const MIN_DIGITS: usize = 6;
-/// What stands between the groups of digits.
+/// With fewer letters and digits, other words and numbers would be taken for the value.
+const MIN_GROUPED: usize = 6;
+/// What stands between groups of letters and digits, beside blanks.
 const SEPARATORS: [char; 6] = [' ', '-', '.', '/', '(', ')'];
 /// How many of them in a row.
 const MAX_GAP: usize = 3;
@@ -26,8 +26,8 @@ struct Secret {
     /// As texts are compared (2.1).
     normal: String,
     placeholder: String,
-    /// Its digits, if it is a number that people group in several ways; otherwise empty.
-    digits: String,
+    /// Its letters and digits, if it is a value that people group in several ways; otherwise empty.
+    grouped: String,
 }
 
 /// The values of redacted fields in some traces, the longest first.
@@ -56,12 +56,12 @@ impl Redaction {
                     text: quoted,
                     normal: String::new(),
                     placeholder: instead,
-                    digits: String::new(),
+                    grouped: String::new(),
                 });
             }
             secrets.extend(in_addresses(&text, &placeholder));
-            let digits = grouped_digits(&text);
-            secrets.push(Secret { text, normal, placeholder, digits });
+            let grouped = grouped(&text);
+            secrets.push(Secret { text, normal, placeholder, grouped });
         }
         secrets.sort_by(|a, b| b.text.len().cmp(&a.text.len()).then_with(|| a.text.cmp(&b.text)));
         Self(secrets)
@@ -74,7 +74,7 @@ impl Redaction {
         }
         let compared = normal(text);
         let is_in = |secret: &&Secret| {
-            text.contains(&secret.text) || secret.is_in(&compared) || secret.grouped(text, 0).is_some()
+            text.contains(&secret.text) || secret.is_in(&compared) || secret.find_grouped(text, 0).is_some()
         };
         self.0.iter().filter(is_in).fold(text.to_owned(), |text, secret| {
             secret.regrouped(&secret.replaced(&text.replace(&secret.text, &secret.placeholder)))
@@ -98,7 +98,7 @@ impl Redaction {
             Value::String(text) => self.text(text).into(),
             Value::Number(number) => {
                 let text = number.to_string();
-                let found = self.0.iter().find(|secret| secret.text == text || secret.digits == text);
+                let found = self.0.iter().find(|secret| secret.text == text || secret.grouped == text);
                 let instead = |secret: &Secret| match secret.text == text {
                     true => serde_json::from_str(&secret.placeholder).ok(),
                     false => serde_json::from_str(&digits_of(&secret.placeholder)).ok(),
@@ -120,27 +120,30 @@ impl Secret {
         !self.normal.is_empty() && holds(compared, &self.normal)
     }
 
-    /// Where the digits are in a text from a place on, however they are grouped.
-    fn grouped(&self, text: &str, from: usize) -> Option<(usize, usize)> {
-        let (mut wanted, mut start, mut gap) = (self.digits.chars(), None, 0);
-        let first = self.digits.chars().next()?;
+    /// Where the letters and digits are in a text from a place on, however they are grouped.
+    fn find_grouped(&self, text: &str, from: usize) -> Option<(usize, usize)> {
+        let (mut wanted, mut start, mut gap) = (self.grouped.chars(), None, 0);
+        let first = self.grouped.chars().next()?;
+        // Letters end a number, but not what has letters itself.
+        let is_number = self.grouped.chars().all(|c| c.is_ascii_digit());
+        let joins = |c: char| c.is_ascii_digit() || !is_number && c.is_alphanumeric();
         let mut at = from;
         while let Some(c) = text[at..].chars().next() {
             let end = at + c.len_utf8();
-            let is_next = c.is_ascii_digit() && wanted.clone().next() == Some(c);
-            let is_bound = start.is_some() || !text[..at].ends_with(|c: char| c.is_ascii_digit());
+            let is_next = wanted.clone().next().is_some_and(|next| next.eq_ignore_ascii_case(&c));
+            let is_bound = start.is_some() || !text[..at].ends_with(joins);
             if is_next && is_bound {
                 wanted.next();
                 let begin = *start.get_or_insert(at);
                 gap = 0;
-                if wanted.clone().next().is_none() && !text[end..].starts_with(|c: char| c.is_ascii_digit()) {
+                if wanted.clone().next().is_none() && !text[end..].starts_with(joins) {
                     return Some((begin, end));
                 }
-            } else if start.is_some() && SEPARATORS.contains(&c) && gap < MAX_GAP {
+            } else if start.is_some() && is_separator(c) && gap < MAX_GAP {
                 gap += 1;
             } else if let Some(begin) = start.take() {
                 // Again behind the first digit, where another number may begin.
-                (wanted, gap, at) = (self.digits.chars(), 0, begin + first.len_utf8());
+                (wanted, gap, at) = (self.grouped.chars(), 0, begin + first.len_utf8());
                 continue;
             }
             at = end;
@@ -148,14 +151,14 @@ impl Secret {
         None
     }
 
-    /// The text with every such group replaced, digit by digit.
+    /// The text with every such group replaced, letter by letter and digit by digit.
     fn regrouped(&self, text: &str) -> String {
         let (mut out, mut done) = (String::new(), 0);
-        while let Some((start, end)) = self.grouped(text, done) {
-            let mut digits = self.placeholder.chars().filter(char::is_ascii_digit);
+        while let Some((start, end)) = self.find_grouped(text, done) {
+            let mut instead = self.placeholder.chars().filter(char::is_ascii_alphanumeric);
             out.push_str(&text[done..start]);
             out.extend(
-                text[start..end].chars().map(|c| if c.is_ascii_digit() { digits.next().unwrap_or(c) } else { c }),
+                text[start..end].chars().map(|c| if is_separator(c) { c } else { instead.next().unwrap_or('x') }),
             );
             done = end;
         }
@@ -189,10 +192,16 @@ impl Secret {
     }
 }
 
-/// The digits of a value that people group in several ways, such as a number of a card or a telephone.
-fn grouped_digits(text: &str) -> String {
-    let is_grouped = text.chars().all(|c| c.is_ascii_digit() || c == '+' || SEPARATORS.contains(&c));
-    Some(digits_of(text)).filter(|digits| is_grouped && digits.len() >= MIN_DIGITS).unwrap_or_default()
+/// The letters and digits of a value that people group in several ways, such as the number of a card, a telephone or an account.
+fn grouped(text: &str) -> String {
+    let is_grouped = text.chars().all(|c| c.is_ascii_alphanumeric() || c == '+' || is_separator(c));
+    let all: String = text.chars().filter(char::is_ascii_alphanumeric).collect();
+    let has_digit = all.contains(|c: char| c.is_ascii_digit());
+    Some(all).filter(|all| is_grouped && has_digit && all.len() >= MIN_GROUPED).unwrap_or_default()
+}
+
+fn is_separator(c: char) -> bool {
+    c.is_whitespace() || SEPARATORS.contains(&c)
 }
 
 fn digits_of(text: &str) -> String {
@@ -206,7 +215,7 @@ fn in_addresses(text: &str, placeholder: &str) -> impl Iterator<Item = Secret> {
     let is_other = path.0 != text;
     let is_twice = path.0 != form.0;
     let secrets = [(is_other, path), (is_twice, form)].into_iter().filter(|(is_new, _)| *is_new);
-    secrets.map(|(_, (text, placeholder))| Secret { normal: normal(&text), text, placeholder, digits: String::new() })
+    secrets.map(|(_, (text, placeholder))| Secret { normal: normal(&text), text, placeholder, grouped: String::new() })
 }
 
 fn percent_encoded(text: &str, blank: &str) -> String {
@@ -312,7 +321,7 @@ mod tests {
             text: text.to_owned(),
             normal: normal(text),
             placeholder: "XX".to_owned(),
-            digits: String::new(),
+            grouped: String::new(),
         };
         let one = Redaction(vec![secret("Ana Berg_7")]);
         assert_eq!(
@@ -344,7 +353,7 @@ mod tests {
             text: text.to_owned(),
             normal: normal(text),
             placeholder: placeholder.to_owned(),
-            digits: grouped_digits(text),
+            grouped: grouped(text),
         };
         let card = Redaction(vec![secret("4242424242424242", "1111222233334444")]);
         assert_eq!(card.text("4242 4242-4242.4242, 4242  42424242 4242"), "1111 2222-3333.4444, 1111  22223333 4444");
@@ -355,7 +364,20 @@ mod tests {
         let phone = Redaction(vec![secret("+49 (171) 555-0011", "+11 (222) 333-4444")]);
         assert_eq!(phone.text("call +491715550011 or 49/171/5550011"), "call +112223334444 or 11/222/3334444");
         assert_eq!(phone.value(&serde_json::json!(491_715_550_011_u64)), serde_json::json!(112_223_334_444_u64));
-        assert!(grouped_digits("ana123456").is_empty() && grouped_digits("12-345").is_empty());
+        assert!(["12-345", "Ana Berg", "ana@b7.example", "é123456"].into_iter().all(|other| grouped(other).is_empty()));
+        let account = Redaction(vec![secret("DE89370400440532013000", "XA11222233334444555566")]);
+        for own in ["DE89 3704 0044 0532 0130 00", "de89-3704-0044-0532-0130-00", "DE89\u{a0}37040044 0532013000"] {
+            let said = account.text(&format!("Pay to {own}, please"));
+            assert!(
+                said.starts_with("Pay to XA11") && said.ends_with("66, please") && !said.contains("3704"),
+                "{said}"
+            );
+        }
+        for other in ["DE89 3704 0044 0532 0130 001", "XDE89 3704 0044 0532 0130 00", "DE89 3704 0044 0532 0130 0"] {
+            assert_eq!(account.text(other), other);
+        }
+        let spaced = Redaction(vec![secret("DE89 3704 0044", "XA11 2222 3333")]);
+        assert_eq!(spaced.text("DE8937040044"), "XA1122223333");
         let mail = Redaction(in_addresses("ana b@x.org", "eva c@y.net").collect());
         assert_eq!(
             mail.text("mailto:ana%20b%40x.org?q=ANA+B%40x.org&r=ana%20b%40X.org"),
