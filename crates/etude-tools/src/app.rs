@@ -36,9 +36,6 @@ pub struct AppTools {
 /// How long a script may take to answer `--help`.
 const HELP_TIME: Duration = Duration::from_secs(10);
 
-/// Most bytes of a result.
-const MAX_OUTPUT: usize = 30_000;
-
 /// Most characters of a description.
 const MAX_DESCRIPTION: usize = 4_000;
 
@@ -107,7 +104,7 @@ impl Run for AppRun {
         let (tool, id) = (Value::from(definition.name.as_str()), Value::from(cx.call_id.as_str()));
         let document = format!(r#"{{"tool":{tool},"args":{args},"toolCallId":{id},"run":{run}}}"#);
         // A stage's model is shown class, code and message, and nothing of what a program wrote for people (B-AP4).
-        let reports_stderr = cx.stage_execution_id.is_none();
+        let (reports_stderr, most) = (cx.stage_execution_id.is_none(), cx.max_result());
         Box::pin(async move {
             let stdin = Stdin(vec![Chunk::Text(document.into())]);
             let call = call(definition.command.clone(), cx.key(), stdin);
@@ -122,7 +119,7 @@ impl Run for AppRun {
             .await;
             let sandbox = ran.sandbox(&programs);
             let result: ToolResult = match ran {
-                Ran::Ended(end) => result(&definition, &end, reports_stderr),
+                Ran::Ended(end) => result(&definition, &end, (reports_stderr, most)),
                 Ran::TimedOut => {
                     let message = format!(
                         "`{}` took longer than {} ms and was ended; `timeout` in `{}` can be longer",
@@ -137,7 +134,7 @@ impl Run for AppRun {
     }
 }
 
-fn result(definition: &AppTool, end: &ProcessEnd, reports_stderr: bool) -> ToolResult {
+fn result(definition: &AppTool, end: &ProcessEnd, (reports_stderr, most): (bool, usize)) -> ToolResult {
     let name = &definition.name;
     let tail = bound::plain(end.stderr.tail.trim(), 2_000);
     let tail = if tail.is_empty() || !reports_stderr { String::new() } else { format!("; stderr ends in:\n{tail}") };
@@ -154,7 +151,7 @@ fn result(definition: &AppTool, end: &ProcessEnd, reports_stderr: bool) -> ToolR
     match &end.stdout {
         Stdout::Unusable { problem, .. } => malformed(problem.clone()),
         Stdout::Value(json) => match json.text() {
-            Ok(text) => document(definition, &text).unwrap_or_else(malformed),
+            Ok(text) => document(definition, &text, most).unwrap_or_else(malformed),
             Err(error) => malformed(error.to_string()),
         },
     }
@@ -166,10 +163,10 @@ fn written(text: &str) -> String {
 }
 
 /// What the document on stdout says; else what is wrong with it. A value keeps its digits (A-3.3).
-fn document(definition: &AppTool, text: &str) -> Result<ToolResult, String> {
+fn document(definition: &AppTool, text: &str, most: usize) -> Result<ToolResult, String> {
     let members: BTreeMap<String, &RawValue> = serde_json::from_str(text).unwrap_or_default();
     match members.get("ok").map(|ok| ok.get()) {
-        Some("true") => value_of(members.get("value").map_or("null", |value| value.get())),
+        Some("true") => value_of(members.get("value").map_or("null", |value| value.get()), most),
         Some("false") => {
             let error = members.get("error").map(|error| tree::of_answer(error.get()).map_err(|e| e.to_string()));
             let error = error.transpose()?.unwrap_or_default();
@@ -182,7 +179,7 @@ fn document(definition: &AppTool, text: &str) -> Result<ToolResult, String> {
             }
             .into())
         }
-        None if definition.bare => value_of(text),
+        None if definition.bare => value_of(text, most),
         _ => Err("stdout must be `{\"ok\": true, \"value\": …}` or `{\"ok\": false, \"error\": {…}}`".to_owned()),
     }
 }
@@ -192,12 +189,12 @@ fn declared_class(word: &str) -> ErrorClass {
     ErrorClass::from_word(word).filter(|class| *class != ErrorClass::Cancellation).unwrap_or(ErrorClass::ToolTerminal)
 }
 
-/// Text as it is, anything else as JSON.
-fn value_of(value: &str) -> Result<ToolResult, String> {
+/// Text as it is, anything else as JSON; at most so many bytes.
+fn value_of(value: &str, most: usize) -> Result<ToolResult, String> {
     let text = match value.as_bytes().first() {
         Some(b'"') => serde_json::from_str(value).map_err(|e| format!("the value cannot be looked into: {e}"))?,
         Some(b'n') => "[done, no result]".to_owned(),
         _ => compact(value),
     };
-    Ok(ToolResult::ok(bound::clip(&text, MAX_OUTPUT, "ask the tool for less at once")))
+    Ok(ToolResult::ok(bound::clip(&text, most, "ask the tool for less at once")))
 }

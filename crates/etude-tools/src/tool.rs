@@ -126,12 +126,22 @@ pub struct CallContext {
     pub withheld: Arc<Withheld>,
     /// The text of the arguments, if they are as they were written: a tree of them may have lost digits.
     pub written: Option<Arc<str>>,
+    /// A step calls, and takes the result as a value: it is not cut to what a model can read.
+    pub is_whole: bool,
 }
 
 /// A listener for what a program prints, in pieces of any length.
 pub type OnOutput = Arc<dyn Fn(&[u8]) + Send + Sync>;
 
+/// Most bytes of the result of a tool that a model reads.
+pub(crate) const MAX_SHOWN: usize = 30_000;
+
 impl CallContext {
+    /// Most bytes of the result.
+    pub(crate) fn max_result(&self) -> usize {
+        if self.is_whole { usize::MAX } else { MAX_SHOWN }
+    }
+
     /// The idempotency key of a program that the call runs. Never the same for two calls that have no id.
     pub(crate) fn key(&self) -> String {
         static NEXT: AtomicU64 = AtomicU64::new(0);

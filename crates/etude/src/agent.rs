@@ -531,6 +531,7 @@ impl Inner {
                     _ => args,
                 };
                 let written = (judged.written.as_ref() == Some(&args)).then(|| call.arguments.into());
+                let is_whole = call.is_of_step();
                 let context = CallContext {
                     cancel,
                     call_id: call.id,
@@ -541,6 +542,7 @@ impl Inner {
                     on_output: None,
                     withheld: judged.withheld,
                     written,
+                    is_whole,
                 };
                 found.call(args, context).await
             }

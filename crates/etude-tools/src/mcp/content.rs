@@ -5,11 +5,8 @@ use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use crate::bound;
 use crate::tool::{ToolError, ToolResult};
 
-/// Most bytes of a result.
-const MAX_OUTPUT: usize = 30_000;
-
-/// The result of a call, as text. Pictures and sounds are named, not shown.
-pub(super) fn result(answer: &CallToolResult) -> ToolResult {
+/// The result of a call, as text of at most `most` bytes. Pictures and sounds are named, not shown.
+pub(super) fn result(answer: &CallToolResult, most: usize) -> ToolResult {
     let mut parts: Vec<String> = answer.content.iter().map(block).filter(|part| !part.is_empty()).collect();
     if parts.is_empty()
         && let Some(value) = &answer.structured_content
@@ -17,7 +14,7 @@ pub(super) fn result(answer: &CallToolResult) -> ToolResult {
         parts.push(value.to_string());
     }
     let text = bound::plain(&parts.join("\n"), usize::MAX - 1);
-    let text = bound::clip(&text, MAX_OUTPUT, "ask the tool for less at once");
+    let text = bound::clip(&text, most, "ask the tool for less at once");
     if answer.is_error == Some(true) {
         let message = if text.trim().is_empty() { "the tool failed and said nothing".to_owned() } else { text.clone() };
         return ToolResult::failed_with(message, ToolError::failed(bound::one_line(&text, 500)));

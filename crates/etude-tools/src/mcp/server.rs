@@ -164,14 +164,14 @@ struct McpRun {
 
 impl Run for McpRun {
     fn run(&self, args: Arc<Value>, cx: CallContext) -> Boxed<ToolResult> {
-        let (server, remote) = (self.server.upgrade(), self.remote.clone());
+        let (server, remote, most) = (self.server.upgrade(), self.remote.clone(), cx.max_result());
         Box::pin(async move {
             let Some(server) = server else {
                 return ToolError::transient("ServerUnavailable", "its MCP server was ended").into();
             };
             let cancel = cx.cancel.clone();
             tokio::select! {
-                result = server.call(&remote, args) => result,
+                result = server.call(&remote, args, most) => result,
                 () = cancel.cancelled() => ToolError::cancelled().into(),
             }
         })
@@ -179,7 +179,7 @@ impl Run for McpRun {
 }
 
 impl Server {
-    async fn call(self: &Arc<Self>, tool: &str, args: Arc<Value>) -> ToolResult {
+    async fn call(self: &Arc<Self>, tool: &str, args: Arc<Value>, most: usize) -> ToolResult {
         let connection = match self.connected().await {
             Ok(connection) => connection,
             Err(why) => return ToolError::transient("ServerUnavailable", why).into(),
@@ -187,7 +187,7 @@ impl Server {
         let limit = self.config.call_timeout;
         let name = bound::one_line(tool, 80);
         match tokio::time::timeout(limit, connection.call(tool, members(&args).clone())).await {
-            Ok(Ok(answer)) => content::result(&answer),
+            Ok(Ok(answer)) => content::result(&answer, most),
             Ok(Err(Failure::Refused(why))) => {
                 ToolError::failed(format!("the MCP server `{}` refused `{name}`: {}", self.name, self.redacted(&why)))
                     .into()

@@ -87,6 +87,22 @@ async fn numbers_keep_their_digits() {
     assert!(content.contains(kept), "{content}");
 }
 
+/// L-43: a step takes a value, however long it is; a model reads its two ends.
+#[tokio::test]
+async fn a_step_gets_the_whole_value() {
+    let app = App::new();
+    let script = "import json\nprint(json.dumps({'ok': True, 'value': {'no': 7, 'text': 'x' * 40000}}))\n";
+    sidecar(&app, "long", "", script);
+    let call = async |is_whole| {
+        let cx = CallContext { is_whole, ..CallContext::default() };
+        tools(&app).await.call("long", "{}", cx).await.content
+    };
+    let value: Value = serde_json::from_str(&call(true).await).expect("json");
+    assert_eq!((value["no"].as_u64(), value["text"].as_str().map(str::len)), (Some(7), Some(40_000)));
+    let shown = call(false).await;
+    assert!(shown.len() <= 30_000 && serde_json::from_str::<Value>(&shown).is_err(), "{}", shown.len());
+}
+
 #[tokio::test]
 async fn a_tool_runs_in_the_app_with_a_stable_key() {
     let app = App::new();
