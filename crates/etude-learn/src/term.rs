@@ -123,6 +123,31 @@ impl Term {
         }
     }
 
+    /// Whether `pipeline.yaml` cannot have it as an argument: a list or an object in which something is, or looks like, a reference.
+    pub(crate) fn needs_code(&self) -> bool {
+        fn has_braces(value: &Value) -> bool {
+            match value {
+                Value::String(text) => text.contains("{{"),
+                Value::Array(items) => items.iter().any(has_braces),
+                Value::Object(members) => members.iter().any(|(name, value)| name.contains("{{") || has_braces(value)),
+                _ => false,
+            }
+        }
+        fn is_plain(term: &Term) -> bool {
+            match term {
+                Term::Const(value) => !has_braces(value),
+                Term::Ref(_) | Term::Text(_) => false,
+                Term::List(items) => items.iter().all(is_plain),
+                Term::Object(members) => members.iter().all(|(name, term)| !name.contains("{{") && is_plain(term)),
+            }
+        }
+        match self {
+            Self::Const(value) => !value.is_string() && has_braces(value),
+            Self::List(_) | Self::Object(_) => !is_plain(self),
+            Self::Ref(_) | Self::Text(_) => false,
+        }
+    }
+
     /// Every reference in it.
     pub(crate) fn refs(&self) -> Vec<&Ref> {
         match self {
@@ -220,6 +245,8 @@ pub(crate) enum Func {
     Values(Vec<Value>),
     /// For each element of a list, the element and the list in its own result.
     Options { over: Ref, results: Ref, list: Collection },
+    /// A list or an object with references in it, for the argument of a call: a template has none there.
+    Build(Term),
     /// Arguments that nothing determines: each is `null`.
     Open(Vec<String>),
 }
@@ -326,6 +353,10 @@ impl Func {
                 });
                 options.collect::<Option<Vec<_>>>().filter(|_| over.len() == results.len()).map(Value::from)
             }
+            Self::Build(term) => {
+                let is_there = |of: &&Ref| of.find(scope).is_some_and(|value| !value.is_null());
+                term.eval(scope).filter(|_| term.refs().iter().all(is_there))
+            }
             Self::Open(names) => Some(names.iter().map(|name| (name.clone(), Value::Null)).collect()),
         }
     }
@@ -345,6 +376,7 @@ impl Func {
             Self::Branch { on, cases } => {
                 std::iter::once(on).chain(cases.iter().flat_map(|(_, term)| term.refs())).collect()
             }
+            Self::Build(term) => term.refs(),
             Self::Values(_) | Self::Open(_) => Vec::new(),
         }
     }
@@ -378,6 +410,7 @@ impl Func {
             Self::Options { over, results, list } => {
                 Self::Options { over: of(over), results: of(results), list: list.clone() }
             }
+            Self::Build(term) => Self::Build(term.map(change)),
             Self::Values(_) | Self::Open(_) => self.clone(),
         }
     }

@@ -89,6 +89,14 @@ fn body(func: &Func) -> String {
             format_args!("at(one{})", below(&list.path)),
             kind(list),
         ),
+        Func::Build(built) => {
+            let parts: Vec<String> = built.refs().into_iter().map(reference).collect();
+            let value = term(built);
+            match parts.is_empty() {
+                true => format!("    return {value}\n"),
+                false => format!("    return {value} if whole([{}]) else None\n", parts.join(", ")),
+            }
+        }
         Func::Open(names) => {
             let members: Vec<String> =
                 names.iter().map(|name| format!("{}: None", literal(&name.as_str().into()))).collect();
@@ -201,6 +209,10 @@ mod tests {
             Func::Sum { list: list(), field },
             Func::Arithmetic { op: Op::Multiply, left: of("x"), right: of("y") },
             Func::Arithmetic { op: Op::Subtract, left: of("x"), right: of("y") },
+            Func::Build(Term::Object(vec![
+                ("a".to_owned(), Term::List(vec![Term::Ref(of("x")), Term::Const(json!({"{{": null}))])),
+                ("b".to_owned(), Term::Text(vec![Part::Plain("{{n}} ".to_owned()), Part::Ref(of("is"))])),
+            ])),
             Func::Branch { on: of("is"), cases: vec![branch(json!(1), "one"), branch(json!(true), "true")] },
         ]
     }

@@ -129,10 +129,22 @@ impl Assembly<'_, '_, '_> {
         let name = self.name(tool);
         self.rows(&name, unresolved, &args);
         let mut step = Step::new(&name, StepKind::Call { tool: tool.to_owned(), args, for_each, is_write: false });
+        self.build(&mut step);
         step.require = self.computed(&step);
         step.when = when;
         self.program.steps.push(step);
         Ref::step(&name)
+    }
+
+    /// Arguments that are lists or objects with references in them become the outputs of code. What is open stays open.
+    fn build(&mut self, step: &mut Step) {
+        let StepKind::Call { args: Term::Object(members), .. } = &mut step.kind else { return };
+        let has_place = |of: &&Ref| of.source != Source::Item && of.source != Source::Step(OPEN_HOLE.to_owned());
+        for (name, term) in members {
+            if term.needs_code() && term.refs().iter().all(has_place) {
+                *term = Term::Ref(self.code(name, Func::Build(term.clone()), "an argument with parts"));
+            }
+        }
     }
 
     /// The words of a command line have the form that they had in the runs (L-33).
@@ -415,11 +427,13 @@ impl Assembly<'_, '_, '_> {
         }
         let kind = StepKind::Call { tool: tool.to_owned(), args, for_each, is_write: true };
         let mut step = Step::new(&name, kind);
+        let as_bound = step.clone();
+        self.build(&mut step);
         step.require = self.computed(&step);
-        step.require.extend(self.forms(&unresolved, &step));
+        step.require.extend(self.forms(&unresolved, &as_bound));
         let allowed = Ref::new(Source::Step(ALLOWED.to_owned()), vec!["allowed".to_owned()]);
         step.require.extend(guards::equalities(self));
-        let types = self.types(&unresolved, &step);
+        let types = self.types(&unresolved, &as_bound);
         step.require.extend(types);
         step.require.push(Condition::Equals(allowed, Value::from("yes")));
         self.program.steps.push(Step::new(ALLOWED, StepKind::Allowed));

@@ -284,3 +284,21 @@ fn families_of_one_name_are_two_pipelines() {
     // The second one was learned first.
     assert_eq!(names(&[("set-it", "set_it")])[2..], owned(&[("set-it", "set_it"), ("set-it-2", "set-it")]));
 }
+
+/// 1.4, 2.4: an argument that is an object or a list with values that differ is the output of code: a template has no references
+/// inside it.
+#[test]
+fn nested_arguments_are_built_by_code() {
+    let cities = ["Bonn", "Olpe", "Kiel", "Trier"];
+    let run = |n: usize| {
+        let to = json!({"lines": [{"city": cities[n]}, "{{x}}"], "kind": 1});
+        Run::new(n, &format!("Send the letter to {}", cities[n])).call("pay_order", json!({"to": to, "no": 1}), json!("ok"))
+    };
+    let candidate = one(&[run(0), run(1), run(2), run(3)]);
+    assert_eq!((candidate.covers.len(), candidate.not_covered.len()), (4, 0));
+    let steps = candidate.definition["steps"].as_array().expect("steps");
+    let write = steps.iter().find(|step| step["tool"] == "pay_order").expect("the write");
+    assert_eq!(write["args"]["to"], json!("{{to.output}}"));
+    let python = &candidate.files["steps/bindings.py"];
+    assert!(python.contains(r#""lines": [{"city": at(run["input"], "city")}, "{{x}}"]"#), "{python}");
+}
