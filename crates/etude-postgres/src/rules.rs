@@ -27,20 +27,34 @@ pub(crate) const OPEN: &str = "runs.tenant <> all ((select full_tenants from clo
 /// Whether the limits of tenants let the run of the row `queue` be claimed, without a look at the run (K-34).
 pub(crate) const OPEN_TENANT: &str = "queue.tenant <> all ((select full_tenants from closed)::text[])";
 
-/// Whether the queue itself has room, and the sandbox of its steps is there: if not, no row of it is looked at (K-55).
+/// Whether the queue `$1` is there and has room, and the sandbox of its steps is there: if not, no row of it is looked at (K-55). A queue
+/// without rules has neither limits nor a sandbox: nothing is claimed from it.
 pub(crate) fn has_room(has_sandbox: &str) -> String {
-    format!("(select room from closed) > 0 and ({has_sandbox} or not (select is_sandboxed from closed))")
+    format!(
+        "(select room from closed) > 0 and exists (select 1 from queues where queues.queue = $1)
+            and ({has_sandbox} or not (select is_sandboxed from closed))"
+    )
 }
 
 impl Store {
-    /// Writes the queues, the tenants or both. What was there before of either goes; the default queue is always there.
+    /// Writes the queues, the tenants or both. What was there before of either goes; the default queue is always there. A queue that runs
+    /// which are not over name does not go, and nothing is written then.
     pub(crate) async fn apply(
         &self,
         queues: Option<&BTreeMap<String, QueueRules>>,
         tenants: Option<&BTreeMap<String, TenantRules>>,
     ) -> Result<(), Error> {
-        attempt!(self.link, |connection| apply(connection, self.link.address().schema(), queues, tenants));
-        Ok(())
+        let needed = attempt!(self.link, |connection| apply(connection, self.link.address().schema(), queues, tenants));
+        if needed.is_empty() {
+            return Ok(());
+        }
+        let runs = |count| format!("{count} {}", if count == 1 { "run" } else { "runs" });
+        let named = needed.iter().map(|(queue, count)| format!("`{queue}` ({})", runs(*count)));
+        let why = format!(
+            "runs that are not over name queues that would go: {}; keep these in `queues` until the runs are over, or cancel them",
+            named.collect::<Vec<_>>().join(", ")
+        );
+        Err(Error::Store { path: self.link.address().to_string(), why })
     }
 
     /// Writes where large values are.
@@ -60,15 +74,21 @@ impl Store {
     }
 }
 
+/// Returns the queues that cannot go, with the number of their runs.
 async fn apply(
     connection: &mut Connection,
     schema: &str,
     queues: Option<&BTreeMap<String, QueueRules>>,
     tenants: Option<&BTreeMap<String, TenantRules>>,
-) -> Result<(), Fault> {
+) -> Result<Vec<(String, i64)>, Fault> {
     connection.begin();
     connection.query("select pg_advisory_xact_lock(1702131052, hashtext($1))", &[&schema]).await?;
     if let Some(queues) = queues {
+        let needed = needed(connection, queues).await?;
+        if !needed.is_empty() {
+            connection.batch("rollback").await?;
+            return Ok(needed);
+        }
         connection.execute("delete from queues", &[]).await?;
         let default = QueueRules::default();
         let is_given = queues.contains_key(DEFAULT_QUEUE);
@@ -83,7 +103,22 @@ async fn apply(
             write_tenant(connection, name, rules).await?;
         }
     }
-    connection.batch("commit").await
+    connection.batch("commit").await?;
+    Ok(Vec::new())
+}
+
+/// The queues that are not among the given ones and that runs which are not over name.
+async fn needed(
+    connection: &mut Connection,
+    queues: &BTreeMap<String, QueueRules>,
+) -> Result<Vec<(String, i64)>, Fault> {
+    let kept: Vec<&str> = queues.keys().map(String::as_str).chain([DEFAULT_QUEUE]).collect();
+    let sql = "select queue, count(*) from runs
+        where state in ('queued', 'running', 'waiting', 'sleeping')
+            and queue in (select queues.queue from queues where queues.queue <> all($1))
+        group by queue order by queue";
+    let rows = connection.query(sql, &[&kept]).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
 async fn write_queue(connection: &mut Connection, name: &str, rules: &QueueRules) -> Result<(), Fault> {

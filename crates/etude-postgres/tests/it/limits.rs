@@ -131,6 +131,36 @@ fn an_unknown_queue_takes_no_run() {
     assert_eq!(block_on(engine.enqueue(&submission("r-1"))).expect("enqueue"), Enqueued::Accepted);
 }
 
+/// K-33, K-55: a queue that runs which are not over name does not go, and nothing of what was given is written. From a queue that is not
+/// there, nothing is claimed: no one knows its limits, nor whether it needs a sandbox.
+#[test]
+fn a_queue_with_runs_stays() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = open(&server, "etude", dir.path());
+    let guests = || queues([("guests", QueueRules { is_untrusted: true, ..QueueRules::default() })]);
+    engine.apply(Some(&guests()), None).expect("apply");
+    let guest = || Placement { queue: Some("guests".to_owned()), ..Placement::default() };
+    submit(&engine, "r-1", 1, guest());
+    submit(&engine, "r-2", 2, guest());
+    let limited = || queues([("default", QueueRules { limit: Some(3), ..QueueRules::default() })]);
+    let refused = engine.apply(Some(&limited()), Some(&BTreeMap::new())).expect_err("runs need it").to_string();
+    assert!(refused.contains("`guests` (2 runs)"), "{refused}");
+    let rules = engine.rules().expect("rules");
+    assert!(rules.queues["guests"].is_untrusted, "{rules:?}");
+    assert_eq!(rules.queues["default"], QueueRules::default());
+    let of_guests = Limits { queue: "guests".to_owned(), ..limits() };
+    join(&engine, true);
+    let take = || engine.next(&of_guests, 0).expect("next");
+    end(&*take().expect("a run"));
+    server.sql("delete from etude.queues where queue = 'guests'");
+    assert!(take().is_none() && engine.take("r-2", &of_guests, 0).expect("take").is_none());
+    engine.apply(Some(&guests()), None).expect("apply");
+    end(&*take().expect("a run"));
+    engine.apply(Some(&limited()), None).expect("its runs are over");
+    assert!(!engine.rules().expect("rules").queues.contains_key("guests"));
+}
+
 /// K-33: as many runs are live as the queue may have. One that ends, waits or is handed over makes room; one whose worker is dead
 /// does not, and is taken over all the same.
 #[test]
