@@ -387,6 +387,7 @@ fn merge(layers: &[Layer], app: &Path, purpose: Purpose, own: &[String]) -> Resu
     let unused = SECRET_VARIABLES.iter().filter_map(|name| std::env::var(name).ok()).map(Secret::new);
     let keys = resolved.settings.providers.iter().flat_map(ProviderSettings::secrets).chain(unused);
     resolved.grants = grants::read(layers, &consent, &mut resolved.withheld_env, keys);
+    resolved.grants.guards = resolved.machines.guards.clone();
     resolved.grants.confirm = resolved.learning.confirm;
     secrets::note(&mut resolved.withheld_env, TOKEN_VARIABLE);
     // A program that answers as a model may need a key that etude does not use itself.
@@ -407,7 +408,7 @@ fn python_worker(layers: &[Layer]) -> PythonWorker {
     })
 }
 
-/// What the layers say about machines; guards of all of them are asked.
+/// What the layers say about machines; guards of all of them are asked, for the calls of agents and steps, too.
 fn rules(layers: &[Layer]) -> Result<Rules, Problem> {
     let policy = Policy {
         join_outside_next_stages: layers

@@ -50,6 +50,7 @@ use crate::tool::ToolCalling;
 
 pub(crate) use cx::{Cx, Facts};
 use scope::ScopeTask;
+pub use stages::guard;
 pub use values::stdin_for_first_step;
 
 /// Version of the interpreter's meaning: it grows whenever the same plan and outcomes would give other commands.

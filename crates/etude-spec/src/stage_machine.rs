@@ -74,6 +74,9 @@ pub struct Report {
     pub broken: Vec<String>,
 }
 
+/// How long a guard of the configuration has, in milliseconds.
+pub const GUARD_TIMEOUT_MS: u64 = hooks::DEFAULT_TIMEOUT_MS;
+
 /// What the user's configuration says about machines.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
@@ -169,7 +172,7 @@ impl Rules {
     /// The guards of the configuration as the plan has them.
     fn guards(&self) -> impl Iterator<Item = Guard> {
         self.guards.iter().map(|command| Guard {
-            script: Script { command: command.clone(), timeout_ms: hooks::DEFAULT_TIMEOUT_MS },
+            script: Script { command: command.clone(), timeout_ms: GUARD_TIMEOUT_MS },
             dir: String::new(),
         })
     }

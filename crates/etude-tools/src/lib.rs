@@ -6,7 +6,7 @@
 //!
 //! Read in this order: [`tool`] (what a tool is and what a call gives), [`set`] (all tools of an agent), [`confine`]
 //! (which files may be touched), [`builtin`], [`app`] and [`mcp`] (where tools come from), [`pattern`] (how they are
-//! named in lists), [`approval`] (what may be done without asking).
+//! named in lists), [`approval`] (what may be done without asking), [`guard`] (programs that may deny a call).
 
 pub mod app;
 pub mod approval;
@@ -16,6 +16,7 @@ pub mod bundle;
 pub mod confine;
 pub mod disk;
 mod found;
+pub mod guard;
 pub mod mcp;
 mod mcp_name;
 pub mod pattern;

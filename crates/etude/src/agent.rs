@@ -5,6 +5,7 @@
 mod application_tool;
 mod assisted;
 mod command_line;
+mod guarded;
 mod learned;
 mod pipelines;
 mod skill_tool;
@@ -14,7 +15,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use etude_core::effect::Sandbox;
+use etude_core::data::Json;
+use etude_core::effect::{Command, Sandbox};
 use etude_core::plan::PipelineTool;
 use etude_core::tool::{APPLICATION_CALL, AvailableTool, ToolCall, ToolList, ToolReply, ToolResult, ToolSelection};
 use etude_models::{Redactor, Secret};
@@ -55,6 +57,8 @@ use etude_runs::header::{Granted, Header};
 pub struct Grants {
     /// What may be done without asking.
     pub policy: Policy,
+    /// Programs that may deny a call, whatever the policy says (B-11.3). Machines ask them themselves.
+    pub guards: Vec<Command>,
     /// Somebody can be asked, or the run may wait; else what needs asking is denied.
     pub can_ask: bool,
     /// MCP servers by name.
@@ -105,6 +109,8 @@ struct Inner {
     /// The app's own tools, if they have been read already.
     tools: Option<Arc<[AppTool]>>,
     run_id: String,
+    /// The input of the run.
+    input: Json,
     caller_dir: String,
     processes: Arc<ProcessHost>,
     models: Arc<dyn ModelPort>,
@@ -164,6 +170,7 @@ impl RunTools {
             app,
             tools: definition.tools.clone(),
             run_id,
+            input: header.input.clone(),
             caller_dir,
             processes,
             models,
@@ -506,6 +513,17 @@ impl Inner {
         call: ToolCall,
         cancel: CancellationToken,
     ) -> ToolReply {
+        // A person's confirmation of a step is asked for first: a guard decides about what would be done now.
+        if let Target::Tool(found, _) = &target
+            && let Some(reply) = self.unconfirmed(&found.tool, &args, &call, &cancel).await
+        {
+            return reply;
+        }
+        if !matches!(target, Target::Nothing(_))
+            && let Some(refused) = self.guarded(&call, &args, &cancel).await
+        {
+            return ToolReply::Done(refused);
+        }
         ToolReply::Done(match target {
             Target::Nothing(result) => result,
             Target::Reader if call.name == skill_tool::NAME => {
@@ -522,9 +540,6 @@ impl Inner {
                 return applications.invoke(*command, caller, run_effect, &self.invoker, cancel).await;
             }
             Target::Tool(found, judged) => {
-                if let Some(reply) = self.unconfirmed(&found.tool, &args, &call, &cancel).await {
-                    return reply;
-                }
                 // What was judged is a line with its words; what is executed has them beside it. Middleware may have made it another.
                 let args = match judged.beside {
                     Some((line, written)) if line == args => written,

@@ -72,6 +72,7 @@ mod fleet_values; // large values in object storage
 #[cfg(all(unix, feature = "postgres", feature = "serve"))]
 mod fleet_workers; // who drives them
 mod gone; // runs whose app or pipeline is gone
+mod guards; // guards of the configuration and calls outside of machines
 mod help; // help, words that are no command, and what usage errors repeat
 #[cfg(unix)]
 mod hostile; // how hostile tests bound what they run

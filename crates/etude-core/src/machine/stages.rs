@@ -13,6 +13,7 @@ mod envelope;
 mod execution;
 mod fault;
 mod grants;
+pub mod guard;
 mod hook;
 mod probe;
 mod reply;

@@ -23,8 +23,9 @@ use super::allowed::{Allowed, Answer};
 use super::audit::emit;
 use super::fault::HOST;
 use super::grants::{Tuple, args_digest};
+use super::guard;
 use super::hook::Hook;
-use super::reply::{Decided, decision, text};
+use super::reply::{Decided, decision};
 use super::shared::{Shared, View};
 use super::stage_context::StageContext;
 use crate::data::{Json, overlaid};
@@ -270,7 +271,7 @@ impl Gatehouse<'_> {
         let guard = machine.guards.get(at)?;
         let args = shown_arguments(&call.arguments);
         let payload = json!({"toolId": call.name, "args": args, "decision": "approve"});
-        let more = json!({"slot": "TOOL_CALL/pre", "payload": payload, "correlationId": call.path.as_str()});
+        let more = json!({"slot": guard::SLOT, "payload": payload, "correlationId": call.path.as_str()});
         let stdin = self.stage_context.document(self.shared, self.view, "guard", more);
         let path = call.path.child(&format!("guard{}", at + 1));
         Some(Hook::new(&path, path.as_str(), 1, &guard.script, &guard.dir, &stdin))
@@ -278,26 +279,25 @@ impl Gatehouse<'_> {
 
     fn judge_guard(&mut self, cx: &mut Cx, call: &Proposal, at: usize, fields: Decided) -> Option<Admission> {
         let name = format!("guard{}", at + 1);
-        let own = json!({"slot": "TOOL_CALL/pre", "subKind": "guard", "extensionId": name, "toolId": call.name});
+        let own = json!({"slot": guard::SLOT, "subKind": "guard", "extensionId": name, "toolId": call.name});
         let slot = |more: Value| overlaid(own.clone(), more);
         emit(cx, "HookFired", self.stage_context.event(self.shared, slot(json!({}))));
         match fields {
             Ok((word, _)) if word == "allow" => None,
             Ok((_, members)) => {
-                let code = text(&members, "code").unwrap_or_else(|| "GuardDenied".to_owned());
-                let reason = text(&members, "reason").unwrap_or_else(|| "a guard denied the call".to_owned());
+                let (code, reason) = guard::denial(&members);
                 emit(
                     cx,
                     "HookGuardDenied",
                     self.stage_context.event(self.shared, slot(json!({"code": code, "reason": reason}))),
                 );
-                Some(self.refuse(cx, call, "guard", &format!("{code}: {reason}")))
+                Some(self.refuse(cx, call, "guard", &guard::denied(&code, &reason)))
             }
             Err((why, facts)) => {
                 let more = json!({"class": HOST, "code": "HookGuardFailed", "detail": why});
                 let more = slot(overlaid(more, Value::Object(facts)));
                 emit(cx, "HookGuardFailed", self.stage_context.event(self.shared, more));
-                Some(self.refuse(cx, call, "guard", "a guard could not decide, so the call is denied"))
+                Some(self.refuse(cx, call, "guard", guard::UNDECIDED))
             }
         }
     }
@@ -346,7 +346,7 @@ impl Gatehouse<'_> {
                 let (source, at) = (*source, *at);
                 let Poll::Ready(reply) = hook.poll(cx, self.shared.ledger) else { return Ok(Poll::Pending) };
                 let Some(reply) = reply else { return Ok(Poll::Ready(Some(self.given_up()))) };
-                let denied = self.judge_guard(cx, call, at, decision(reply, &["allow", "deny"]));
+                let denied = self.judge_guard(cx, call, at, decision(reply, guard::WORDS));
                 if denied.is_none() {
                     self.envelope.state = State::Guarding { source, at: at + 1, hook: None };
                 }

@@ -152,7 +152,8 @@ fn text_of(chunk: &Chunk) -> Option<&str> {
     }
 }
 
-fn reply(end: &ProcessEnd) -> Reply {
+/// What the process of a script said.
+pub(super) fn reply(end: &ProcessEnd) -> Reply {
     let stdout = match &end.stdout {
         Stdout::Value(json) => json.value().ok(),
         Stdout::Unusable { .. } => None,

@@ -1,0 +1,99 @@
+//! The guards of a user: programs that may deny a call of a tool, whatever else allows it (`b-stages` §11.3, §20.4).
+//!
+//! A stage machine asks them itself, because it decides inside of the journal. Here they are asked for the calls of agents and of
+//! steps of type `tool`.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use etude_core::effect::{Chunk, Command, Inherits, ProcessCall, Protocol, Setting, Stdin};
+use etude_core::machine::guard::{SLOT, UNDECIDED, Verdict, verdict};
+use etude_process::ProcessHost;
+use etude_spec::stage_machine::GUARD_TIMEOUT_MS;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::bound;
+use crate::program::{self, Programs, Ran};
+use crate::tool::ToolResult;
+
+/// Longest denial that a model reads, in bytes.
+const MAX_REASON: usize = 2_000;
+
+/// The call that guards are asked about.
+#[derive(Debug, Clone)]
+pub struct Proposal<'a> {
+    /// Its tool.
+    pub tool: &'a str,
+    /// Its arguments.
+    pub args: &'a Value,
+    /// The path of its effect.
+    pub key: &'a str,
+    /// The run that it belongs to.
+    pub run_id: &'a str,
+    /// The input of that run.
+    pub input: Value,
+    /// The directory of the app.
+    pub cwd: &'a str,
+}
+
+impl Proposal<'_> {
+    /// What a guard reads: the document of a machine's guard, without a machine and a stage.
+    fn document(&self) -> Value {
+        json!({
+            "protocol": "stage-hook/1", "hook": "guard", "input": self.input,
+            "machine": null, "stage": null, "ctx": null, "act": null, "result": null,
+            "run": {
+                "workflowRunId": self.run_id, "stageExecutionId": null, "attempt": 1, "compoundTurnId": null,
+                "cwd": self.cwd,
+            },
+            "slot": SLOT,
+            "payload": {"toolId": self.tool, "args": self.args, "decision": "approve"},
+            "correlationId": self.key,
+        })
+    }
+}
+
+/// Asks guards in their order; the first that denies, or is broken, is the last that is asked (B-H2, B-H3). `None`: the call may be
+/// made.
+pub async fn refusal(
+    guards: &[Command],
+    host: &Arc<ProcessHost>,
+    proposal: &Proposal<'_>,
+    token: &CancellationToken,
+) -> Option<ToolResult> {
+    if guards.is_empty() {
+        return None;
+    }
+    let document: Arc<str> = proposal.document().to_string().into();
+    // The user has configured them: they are in no sandbox.
+    let programs = Programs { host: Arc::clone(host), sandbox: None };
+    let limit = Duration::from_millis(GUARD_TIMEOUT_MS);
+    for (at, command) in guards.iter().enumerate() {
+        let call = ProcessCall {
+            command: command.clone(),
+            dir: String::new(),
+            env: Vec::new(),
+            key: format!("{}/guard{}", proposal.key, at + 1),
+            attempt: 1,
+            stdin: Stdin(vec![Chunk::Text(Arc::clone(&document))]),
+            protocol: Protocol::Document,
+            setting: Setting { inherits: Inherits::Basics, ..Setting::default() },
+        };
+        let verdict = match program::run(&programs, call, limit, token, |_| ControlFlow::Continue(())).await {
+            Ran::Ended(end) => verdict(&end),
+            Ran::TimedOut => Verdict::Broken(format!("did not end within {} s", limit.as_secs())),
+            Ran::Cancelled | Ran::Stopped => return Some(ToolResult::cancelled()),
+        };
+        match verdict {
+            Verdict::Allow => {}
+            Verdict::Deny(why) => return Some(ToolResult::denied(&bound::plain(&why, MAX_REASON))),
+            Verdict::Broken(why) => {
+                let why = bound::plain(&why, MAX_REASON);
+                return Some(ToolResult::denied(&format!("{UNDECIDED}: `{command}` {why}")));
+            }
+        }
+    }
+    None
+}

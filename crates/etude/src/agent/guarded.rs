@@ -1,0 +1,34 @@
+//! Calls of agents and of steps of type `tool`, as the user's guards see them (B-11.3).
+
+use etude_core::tool::{APPLICATION_CALL, ToolCall, ToolResult};
+use etude_tools::guard::{Proposal, refusal};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::Inner;
+
+impl Inner {
+    /// What stands in for a call that a guard denies. The outcome of the call is what the journal has of it, as with a denial by the
+    /// policy: a resume asks about no call that is over.
+    ///
+    /// A machine has asked about the calls of its stages already, and a command that a step names is no call of a tool.
+    pub(super) async fn guarded(
+        &self,
+        call: &ToolCall,
+        args: &Value,
+        cancel: &CancellationToken,
+    ) -> Option<ToolResult> {
+        if self.grants.guards.is_empty() || call.stage_execution.is_some() || call.name == APPLICATION_CALL {
+            return None;
+        }
+        let input = match self.input.value() {
+            Ok(input) => input,
+            Err(why) => {
+                return Some(ToolResult::denied(&format!("guards cannot be asked: the input cannot be read: {why}")));
+            }
+        };
+        let cwd = self.app.display().to_string();
+        let proposal = Proposal { tool: &call.name, args, key: &call.key, run_id: &self.run_id, input, cwd: &cwd };
+        refusal(&self.grants.guards, &self.processes, &proposal, cancel).await
+    }
+}
