@@ -42,8 +42,8 @@ pub fn terminate_group(leader: Option<u32>) {
     os::terminate_group(leader);
 }
 
-/// Kills a [`detached`] program and what it started. `leader` is its process id until it was waited for. Systems without
-/// process groups do nothing: there the caller kills the program alone.
+/// Kills a [`detached`] program and what it started. `leader` is its process id, at the latest when it was just waited for. Systems
+/// without process groups do nothing: there the caller kills the program alone.
 pub fn kill_group(leader: Option<u32>) {
     os::kill_group(leader);
 }

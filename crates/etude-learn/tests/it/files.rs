@@ -292,7 +292,11 @@ fn nested_arguments_are_built_by_code() {
     let cities = ["Bonn", "Olpe", "Kiel", "Trier"];
     let run = |n: usize| {
         let to = json!({"lines": [{"city": cities[n]}, "{{x}}"], "kind": 1});
-        Run::new(n, &format!("Send the letter to {}", cities[n])).call("pay_order", json!({"to": to, "no": 1}), json!("ok"))
+        Run::new(n, &format!("Send the letter to {}", cities[n])).call(
+            "pay_order",
+            json!({"to": to, "no": 1}),
+            json!("ok"),
+        )
     };
     let candidate = one(&[run(0), run(1), run(2), run(3)]);
     assert_eq!((candidate.covers.len(), candidate.not_covered.len()), (4, 0));

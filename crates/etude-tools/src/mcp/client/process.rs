@@ -16,6 +16,8 @@ const GRACE: Duration = Duration::from_secs(3);
 /// A running server. Dropping it kills the server and what that has started.
 pub(super) struct ServerProcess {
     child: Child,
+    /// The group of the server and its children, until it was killed.
+    group: Option<u32>,
     lines: AsyncRwTransport<RoleClient, ChildStdout, ChildStdin>,
 }
 
@@ -30,15 +32,23 @@ impl ServerProcess {
         let mut child = tokio::process::Command::from(program).kill_on_drop(true).spawn()?;
         match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
             (Some(stdin), Some(stdout), Some(stderr)) => {
-                Ok((Self { child, lines: AsyncRwTransport::new(stdout, stdin) }, stderr))
+                let group = child.id();
+                Ok((Self { child, group, lines: AsyncRwTransport::new(stdout, stdin) }, stderr))
             }
             _ => Err(io::Error::other("its pipes are missing")),
         }
     }
 
-    /// Ends the server as the protocol describes it: the end of its stdin, then `SIGTERM`, then `SIGKILL`.
+    /// Ends the server as the protocol describes it: the end of its stdin, then `SIGTERM`, then `SIGKILL`. What it has left in its
+    /// group is killed, whichever of them it was.
     async fn end(&mut self, after_stdin: Duration, after_term: Duration) -> io::Result<ExitStatus> {
         self.lines.close().await?;
+        let status = self.ended(after_stdin, after_term).await;
+        self.kill();
+        status
+    }
+
+    async fn ended(&mut self, after_stdin: Duration, after_term: Duration) -> io::Result<ExitStatus> {
         if let Ok(status) = tokio::time::timeout(after_stdin, self.child.wait()).await {
             return status;
         }
@@ -46,14 +56,19 @@ impl ServerProcess {
         if let Ok(status) = tokio::time::timeout(after_term, self.child.wait()).await {
             return status;
         }
-        kill_group(self.child.id());
+        self.kill();
         self.child.wait().await
+    }
+
+    /// Kills the group, once: its number may be that of others later, if none of it is left.
+    fn kill(&mut self) {
+        kill_group(self.group.take());
     }
 }
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        kill_group(self.child.id());
+        self.kill();
     }
 }
 
@@ -102,6 +117,14 @@ mod tests {
     #[tokio::test]
     async fn a_server_that_stays_is_asked_to_end() {
         let (mut process, stderr) = started("trap 'exit 7' TERM").await;
+        assert_eq!(process.end(Duration::ZERO, NEVER).await.expect("its end").code(), Some(7));
+        no_one_holds(stderr).await;
+    }
+
+    /// A child that ignores the signal, or is just being started when it comes, does not outlive its server.
+    #[tokio::test]
+    async fn a_server_that_ends_leaves_no_child() {
+        let (mut process, stderr) = started("(trap '' TERM; exec sleep 600) &\ntrap 'exit 7' TERM").await;
         assert_eq!(process.end(Duration::ZERO, NEVER).await.expect("its end").code(), Some(7));
         no_one_holds(stderr).await;
     }
