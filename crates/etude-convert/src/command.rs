@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) use context::{condition, is_mention};
 pub(crate) use example::files as example_files;
+pub(crate) use find::has_action;
 pub(crate) use session::{Session, session};
 
 use crate::skill::Skill;

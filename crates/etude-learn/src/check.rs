@@ -63,9 +63,10 @@ pub(crate) struct Learned<'t> {
 }
 
 /// Why there is no candidate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reason {
-    CheckFailed,
+    /// In words.
+    CheckFailed(String),
     NoProgram,
 }
 
@@ -117,17 +118,36 @@ fn of_episodes<'t>(
         if banned.len() > before {
             continue;
         }
-        let is_sound = counts.disagreed == 0
-            && episodes.iter().all(|one| compare(&program, one) != Kind::Disagreed)
-            && episodes.iter().all(|one| is_refused(&program, one))
-            && training.iter().take(4).all(|one| follows_changes(&program, one));
-        let is_useful = program.is_open() || episodes.iter().any(|one| compare_part(&program, one) == Kind::Agreed);
-        return match is_sound && is_useful {
-            true => Ok(Learned { program, episodes: episodes.to_vec(), leave_one_out: counts }),
-            false => Err(Reason::CheckFailed),
+        return match fault(&program, counts, episodes, &training) {
+            None => Ok(Learned { program, episodes: episodes.to_vec(), leave_one_out: counts }),
+            Some(fault) => Err(Reason::CheckFailed(fault)),
         };
     }
-    Err(Reason::CheckFailed)
+    let arguments: Vec<String> = banned.into_iter().map(|argument| format!("`{argument}`")).collect();
+    Err(Reason::CheckFailed(format!("nothing that was tried gives {} in every run", arguments.join(", "))))
+}
+
+/// What is wrong with a program (2.8), in words.
+fn fault(program: &Program, counts: Counts, episodes: &[Episode<'_>], training: &[Episode<'_>]) -> Option<String> {
+    let of_run = |episode: &Episode<'_>| format!("run {}", episode.trace.run);
+    if counts.disagreed > 0 {
+        let wrong = counts.disagreed;
+        let all = counts.agreed + counts.fell_back + wrong;
+        return Some(format!("learned without a request, it makes another write for it: {wrong} of {all}"));
+    }
+    if let Some(wrong) = episodes.iter().find(|one| compare(program, one) == Kind::Disagreed) {
+        let arguments: Vec<String> = blame(program, wrong).into_iter().map(|one| format!("`{one}`")).collect();
+        let what = if arguments.is_empty() { "the write".to_owned() } else { arguments.join(", ") };
+        return Some(format!("{what} would be another than in {}", of_run(wrong)));
+    }
+    if let Some(open) = episodes.iter().find(|one| !is_refused(program, one)) {
+        return Some(format!("it would write without its question: {}", of_run(open)));
+    }
+    if let Some(fixed) = training.iter().take(4).find(|one| !follows_changes(program, one)) {
+        return Some(format!("its write stays the same when what it depends on changes: {}", of_run(fixed)));
+    }
+    let is_useful = program.is_open() || episodes.iter().any(|one| compare_part(program, one) == Kind::Agreed);
+    (!is_useful).then(|| "it makes the write of no run".to_owned())
 }
 
 fn is_same(one: &Episode<'_>, other: &Episode<'_>) -> bool {

@@ -77,6 +77,8 @@ pub struct FamilyRow {
     pub runs: usize,
     /// The candidate, or why there is none: `too_few_requests`, `excluded`, `check_failed`, `no_program`.
     pub outcome: Result<String, &'static str>,
+    /// What failed, in words, if a check did.
+    pub why: Option<String>,
     /// The excluded tools.
     pub tools: Vec<String>,
 }
@@ -162,6 +164,7 @@ pub fn learn(traces: &[Trace], world: &dyn World, only: Option<&str>) -> Learned
         let others = selected.usable.iter().chain(&selected.contrast).copied();
         let contrast: Vec<&Trace> = others.filter(|trace| !own.contains(&std::ptr::from_ref(*trace))).collect();
         let tools = excluded(&family, world);
+        let mut why = None;
         let outcome = if !tools.is_empty() {
             Err("excluded")
         } else if family.requests().len() < world.min_requests() {
@@ -174,12 +177,15 @@ pub fn learn(traces: &[Trace], world: &dyn World, only: Option<&str>) -> Learned
                     name
                 })
                 .map_err(|reason| match reason {
-                    Reason::CheckFailed => "check_failed",
+                    Reason::CheckFailed(fault) => {
+                        why = Some(fault);
+                        "check_failed"
+                    }
                     Reason::NoProgram => "no_program",
                 })
         };
         let (requests, runs) = (family.requests().len(), family.runs());
-        learned.families.push(FamilyRow { family: family.name, requests, runs, outcome, tools });
+        learned.families.push(FamilyRow { family: family.name, requests, runs, outcome, why, tools });
     }
     learned.candidates.sort_by(|a, b| a.name.cmp(&b.name));
     learned

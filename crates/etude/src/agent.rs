@@ -545,8 +545,8 @@ impl Inner {
                     Some((line, written)) if line == args => written,
                     _ => args,
                 };
-                let written = (judged.written.as_ref() == Some(&args)).then(|| call.arguments.into());
                 let is_whole = call.is_of_step();
+                let written = (judged.written.as_ref() == Some(&args)).then(|| call.arguments.into());
                 let context = CallContext {
                     cancel,
                     call_id: call.id,

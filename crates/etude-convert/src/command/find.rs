@@ -33,6 +33,21 @@ const RUNNERS: [&str; 10] = ["bun", "cargo", "docker", "gh", "go", "kubectl", "n
 static FORBIDS: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?i)\b(never|not|don't|avoid|forbidden|without|instead of|unless)\b").ok());
 
+/// What is done if a condition holds: behind it, or before it with a code span.
+static ACTION: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(r"(?i)^\W*(?:if|when|whenever|in case|once|after|as soon as)\b[^,:]*[,:]\s*(?:then\s+)?(\w+)|^\W*(\w+)\b[^`]*`[^`]+`.*\b(?:if|when|whenever|in case)\b").ok()
+});
+
+/// Actions that end the work: all that comes later depends on such a condition.
+const ENDS: [&str; 10] = ["abort", "cancel", "end", "exit", "fail", "halt", "quit", "refuse", "reject", "stop"];
+
+/// Whether a condition says what is done if it holds, and not only what later work depends on.
+pub(crate) fn has_action(text: &str) -> bool {
+    let (Some(action), Some(forbids)) = (ACTION.as_ref(), FORBIDS.as_ref()) else { return false };
+    let verb = action.captures(text).and_then(|found| found.get(1).or(found.get(2)));
+    verb.is_some_and(|verb| !ENDS.contains(&verb.as_str().to_lowercase().as_str())) && !forbids.is_match(text)
+}
+
 /// A code span, or the target of a link.
 static SPANS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"`+([^`]+)`+|\]\(([^)\s]+)\)").ok());
 

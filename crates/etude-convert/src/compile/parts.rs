@@ -123,6 +123,8 @@ impl<'a> Parts<'a> {
             (Ok(None), _) if !is_prose => {
                 return Err(format!("statement {id} is neither a command nor a judgement"));
             }
+            // What is done under a condition is not what later steps depend on.
+            (Ok(None), Label::Condition) if command::has_action(&statement.text) => self.hand_over(name, statement),
             (Ok(None), Label::Rule | Label::Condition) => self.push(name, Part::Guard { statement }),
             (Ok(None), _) => self.hand_over(name, statement),
         }

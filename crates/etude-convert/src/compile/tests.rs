@@ -158,6 +158,28 @@ fn commands_with_a_condition_ask_for_it() {
     assert_eq!((compiled.enforced, compiled.asked), (BTreeMap::from([(1, "s1".to_owned())]), BTreeMap::new()));
 }
 
+/// L-87, L-88: what is done under a condition by no known command is work for an agent, and later steps do not depend on it.
+#[test]
+fn an_action_under_a_condition_is_no_guard() {
+    let words = [Label::MainPath, Label::Condition, Label::MainPath];
+    let kind_of = |condition: &str| {
+        let text = format!("1. Run `git status`.\n2. {condition}\n3. Run `git fetch`.\n");
+        let compiled = made(&text, &words, &[1, 2, 3]).expect("a pipeline");
+        let definition = compiled.files[0].text.clone();
+        (definition.contains("  - name: s2\n    type: skill\n"), definition.contains("{{s2.output.holds}}"))
+    };
+    for action in [
+        "If the build failed, run `rm -rf out`.",
+        "Delete `out/` if the build failed.",
+        "When it is old, tell the user.",
+    ] {
+        assert_eq!(kind_of(action), (true, false), "{action}");
+    }
+    for guard in ["If the build failed, stop.", "If it is not clean, do not go on.", "The build is green."] {
+        assert_eq!(kind_of(guard), (false, true), "{guard}");
+    }
+}
+
 /// L-87: the sentence or heading above a code block says when it is run, and whether it is for running.
 #[test]
 fn code_blocks_are_read_with_what_is_above_them() {

@@ -32,6 +32,7 @@ pub(super) fn learn(context: &Context, options: &args::LearnOptions) -> Result<E
         super::wording::reword(context, &disk, &mut learned, tier)?;
     }
     refuse_broken(&disk, &mut learned);
+    say_faults(context, &learned);
     let (mut rows, mut refused) = (Vec::new(), Vec::new());
     let (mut is_pending, mut is_said) = (false, false);
     let states = states(context, &disk, options.dry_run);
@@ -78,13 +79,26 @@ fn states(context: &Context, disk: &Disk, is_dry: bool) -> BTreeMap<String, Stat
 
 /// Takes candidates out that `etude check` would refuse (L-12).
 fn refuse_broken(app: &Disk, learned: &mut Learned) {
-    let is_broken = |candidate: &Candidate| {
+    let fault = |candidate: &Candidate| {
         let errors = Overlay::new(app, &candidate.name, &candidate.files).errors();
-        !errors.is_empty()
+        Some((candidate.name.clone(), errors.into_iter().next()?))
     };
-    let broken: Vec<String> =
-        learned.candidates.iter().filter(|one| is_broken(one)).map(|one| one.name.clone()).collect();
-    refuse(learned, &broken);
+    let broken: BTreeMap<String, String> = learned.candidates.iter().filter_map(fault).collect();
+    for family in &mut learned.families {
+        let name = family.outcome.as_ref().ok();
+        family.why = name.and_then(|name| broken.get(name).cloned()).or(family.why.take());
+    }
+    refuse(learned, &broken.into_keys().collect::<Vec<_>>());
+}
+
+/// Says why families have no candidate whose check failed.
+fn say_faults(context: &Context, learned: &Learned) {
+    for family in learned.families.iter().filter(|family| family.outcome.is_err() && !context.global.quiet) {
+        if let Some(why) = &family.why {
+            let (name, why) = (crate::render::text::harmless(&family.family), crate::render::text::harmless(why));
+            crate::render::say!("note: nothing is learned of `{name}`: {why}");
+        }
+    }
 }
 
 fn refuse(learned: &mut Learned, names: &[String]) {
