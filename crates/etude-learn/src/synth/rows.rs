@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::assemble::Assembly;
 use super::{Binding, Bound};
 use crate::program::{Hole, Row, StepKind};
-use crate::term::{Func, Ref, Source, Term};
+use crate::term::{Func, Part, Ref, Source, Term, escape};
 use crate::value::{Path, pointer};
 
 /// How many alternatives are named.
@@ -131,6 +131,14 @@ impl Assembly<'_, '_, '_> {
             other => other.refs().into_iter().map(|of| self.named(of)).collect::<Vec<_>>().join(", "),
         };
         match bound {
+            // The template as it is written, with the names of steps.
+            Bound::Term(Term::Text(parts)) => {
+                let text = parts.iter().map(|part| match part {
+                    Part::Plain(text) => escape(text),
+                    Part::Ref(of) => self.named(of),
+                });
+                text.collect()
+            }
             Bound::Term(term) => {
                 let named = term.map(&|of| Term::Const(self.named(of).into()));
                 crate::text::plain(&match named {
