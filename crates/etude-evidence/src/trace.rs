@@ -289,3 +289,31 @@ impl Call {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// L-2, L-3: a call without an outcome in a conversation that went on was refused; a pipeline that was called has its steps, and
+    /// the last calls may still be under way.
+    #[test]
+    fn a_call_that_was_refused_is_an_error() {
+        let keys = ["s/a/turn1", "s/a/turn1/Look[1]/get", "s/a/turn2"].map(str::to_owned);
+        let (events, by_effect, held) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+        let mut reader = Reader { events, by_effect, keys: keys.into(), held, places: Places::default() };
+        for effect in ["s/a/turn1/pay[0]", "s/a/turn1/Look[1]", "s/b/turn1/pay[0]", "s/a/turn1/get[2]"] {
+            let call = reader.begun(effect.to_owned(), "pay", "{}");
+            reader.push(call);
+        }
+        reader.call("s/a/turn1/get[2]").expect("a call").result = Some(ToolResult::ok("x"));
+        reader.refuse_before("s/a/turn2");
+        let code = |effect: &str, reader: &mut Reader| {
+            let result = reader.call(effect).expect("a call").result.clone()?;
+            result.error.map(|error| error.code)
+        };
+        assert_eq!(code("s/a/turn1/pay[0]", &mut reader).as_deref(), Some(NOT_MADE));
+        for other in ["s/a/turn1/Look[1]", "s/b/turn1/pay[0]", "s/a/turn1/get[2]"] {
+            assert_eq!(code(other, &mut reader), None, "{other}");
+        }
+    }
+}

@@ -172,7 +172,7 @@ fn a_part_of_a_run_is_not_agreed() {
 #[test]
 fn a_whole_number_is_the_same_in_both_notations() {
     let open = |n: usize| 100.0 + 7.5 * n as f64;
-    let written = |n: usize| if n % 2 == 0 { json!(open(n) as i64) } else { json!(open(n)) };
+    let written = |n: usize| if n.is_multiple_of(2) { json!(open(n) as i64) } else { json!(open(n)) };
     let run = |n: usize| paying(n, "the rest", &json!({"amount": written(n)}), &json!({"open": open(n)}));
     let candidate = one(&[run(2), run(4), run(1), run(3)]);
     assert_eq!(binding(&candidate, "/amount").0, "result");

@@ -306,3 +306,21 @@ fn nested_arguments_are_built_by_code() {
     let python = &candidate.files["steps/bindings.py"];
     assert!(python.contains(r#""lines": [{"city": at(run["input"], "city")}, "{{x}}"]"#), "{python}");
 }
+
+/// 1.8: an alternative that is a text with references is a template that can be copied.
+#[test]
+fn alternatives_are_templates() {
+    let names = ["anna", "bert", "carla", "dora"];
+    let run = |n: usize| {
+        let order = json!({"name": names[n], "mail": format!("{}@x.de", names[n])});
+        let id = User(n).order(0);
+        Run::new(n, &format!("Write about {id}")).call("get_order", json!({"order_id": id}), order).call(
+            "pay_order",
+            json!({"to": format!("{}@x.de", names[n])}),
+            json!("ok"),
+        )
+    };
+    let candidate = one(&[run(0), run(1), run(2), run(3)]);
+    let row = candidate.bindings.iter().find(|row| row.argument == "/to").expect("a row");
+    assert_eq!(row.alternatives, ["{{get_order.output.name}}@x.de"]);
+}
