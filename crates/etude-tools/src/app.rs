@@ -189,7 +189,7 @@ fn declared_class(word: &str) -> ErrorClass {
     ErrorClass::from_word(word).filter(|class| *class != ErrorClass::Cancellation).unwrap_or(ErrorClass::ToolTerminal)
 }
 
-/// Text as it is, anything else as JSON; at most so many bytes.
+/// Text as it is, anything else as JSON; at most `most` bytes.
 fn value_of(value: &str, most: usize) -> Result<ToolResult, String> {
     let text = match value.as_bytes().first() {
         Some(b'"') => serde_json::from_str(value).map_err(|e| format!("the value cannot be looked into: {e}"))?,
