@@ -13,6 +13,7 @@ use crate::rules::{OPEN, OPEN_TENANT, closed, has_room};
 use crate::session::PostgresSession;
 use crate::store::{Manner, Store, Taken};
 use crate::submission::{Attempted, time, transact};
+use crate::wake::IS_POSTPONED;
 use crate::{claim, worker};
 
 /// Runs that count and whose worker lives.
@@ -163,6 +164,9 @@ impl Store {
         session: i64,
     ) -> Result<Attempt, Fault> {
         let has_places = limits.takes == Takes::Bundles;
+        if is_postponed(connection, run.row.number).await? {
+            return Ok(Attempt::NoRoom);
+        }
         if has_places && run.counts {
             if !self.has_sandbox() && is_untrusted(connection, run).await? {
                 return Ok(Attempt::NoRoom);
@@ -254,6 +258,12 @@ async fn is_open(connection: &mut Connection, run: &Run, has_sandbox: bool) -> R
     let sql = format!("with {} select {} and {OPEN} from runs where run = $2", closed("1"), has_room("$3::boolean"));
     let parameters: [Parameter<'_>; 3] = [&run.row.placement.queue(), &run.row.number, &has_sandbox];
     Ok(connection.query_opt(&sql, &parameters).await?.map_or(Ok(false), |row| row.try_get(0))?)
+}
+
+/// Whether a run is to be taken later, because what it needs could not be reached.
+async fn is_postponed(connection: &mut Connection, number: i64) -> Result<bool, Fault> {
+    let sql = format!("select 1 from runs where run = $1 and {IS_POSTPONED}");
+    Ok(connection.query_opt(&sql, &[&number]).await?.is_some())
 }
 
 /// Whether the queue of a run needs a sandbox (K-55).

@@ -10,6 +10,7 @@ use crate::append::{Appended, Pending};
 use crate::error::Fault;
 use crate::link::{Connection, Link, attempt, lock};
 use crate::store::{Store, Taken};
+use crate::wake::Released;
 use crate::{rows, wake};
 
 /// A claimed run.
@@ -39,6 +40,8 @@ struct Shared {
     /// How often this worker had lost all of its runs when it took this one.
     lapses: u64,
     is_over: AtomicBool,
+    /// What the run needs cannot be reached.
+    is_postponed: AtomicBool,
 }
 
 impl PostgresSession {
@@ -54,6 +57,7 @@ impl PostgresSession {
             was_queued,
             lapses,
             is_over: AtomicBool::new(false),
+            is_postponed: AtomicBool::new(false),
         });
         Self { shared, run, began_at_ms, taken_from, seen: AtomicI64::new(-1), read: AtomicI64::new(0) }
     }
@@ -243,20 +247,24 @@ impl Session for PostgresSession {
             false => Ok(()),
         }
     }
+
+    fn postpone(&self) {
+        self.shared.is_postponed.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Drop for PostgresSession {
     fn drop(&mut self) {
-        let Shared { store, number, session, is_over, .. } = &*self.shared;
+        let Shared { store, number, session, is_over, is_postponed, .. } = &*self.shared;
         if is_over.load(Ordering::Relaxed) {
             return;
         }
         store.forget_hold(*number, *session);
-        if Link::is_own_thread()
-            || !store.pulse.is_connected()
-            || store.link.wait(store.release(*number, *session)).is_err()
-        {
-            lock(&store.unreleased).push((*number, *session));
+        let read = self.read.load(Ordering::Relaxed);
+        let postponed = is_postponed.load(Ordering::Relaxed).then_some(read);
+        let of = Released { number: *number, session: *session, postponed };
+        if Link::is_own_thread() || !store.pulse.is_connected() || store.link.wait(store.release(of)).is_err() {
+            lock(&store.unreleased).push(of);
         }
     }
 }

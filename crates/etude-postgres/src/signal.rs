@@ -36,7 +36,9 @@ async fn leave(connection: &mut Connection, run: i64, signal: &Signal, token: i6
         ready as (
             insert into queue (queue, rank, run, not_before_ms, limit_group, limit_max, abi, is_bundled)
             select queue, coalesce(rank, created_at_ms), run, now_ms(), limit_group, limit_max, abi, true
-            from locked join left_here using (run) where state in ('waiting', 'sleeping') and bundle is not null
+            from locked join left_here using (run)
+            where bundle is not null and (state in ('waiting', 'sleeping')
+                or state = 'running' and exists (select 1 from queue where queue.run = locked.run and is_asleep))
             on conflict (run) do update set not_before_ms = least(queue.not_before_ms, excluded.not_before_ms),
                 is_asleep = false)
         select 1 from left_here";

@@ -20,7 +20,7 @@ use crate::link::{Connection, Link, attempt, lock};
 use crate::pulse::Pulse;
 use crate::rows::{CLAIM, CLOCK, IS_LIVE, Run};
 use crate::session::PostgresSession;
-use crate::wake::release;
+use crate::wake::{Released, release};
 use crate::worker::{Enrolment, Times};
 use crate::{lease, migrate, rows, rules, worker};
 
@@ -48,7 +48,7 @@ pub(crate) struct Store {
     /// Sessions whose claim is in progress. The database may have it before this process knows.
     claiming: Mutex<BTreeSet<i64>>,
     /// Runs that could not be released, each with its session.
-    pub(crate) unreleased: Mutex<Vec<(i64, i64)>>,
+    pub(crate) unreleased: Mutex<Vec<Released>>,
     /// How this process stands with the database.
     pub(crate) pulse: Pulse,
     pub(crate) bell: Bell,
@@ -290,9 +290,9 @@ impl Store {
     }
 
     /// The session has the run no more.
-    pub(crate) async fn release(&self, number: i64, session: i64) -> Result<(), Error> {
+    pub(crate) async fn release(&self, of: Released) -> Result<(), Error> {
         let is_draining = self.is_draining();
-        attempt!(self.link.attempts_for(RELEASE_PATIENCE); |connection| release(connection, (number, session), is_draining));
+        attempt!(self.link.attempts_for(RELEASE_PATIENCE); |connection| release(connection, of, is_draining));
         Ok(())
     }
 
@@ -323,7 +323,8 @@ impl Store {
             let (number, session) = (row.try_get(0)?, row.try_get(1)?);
             // In this order: a claim ends once the run is held.
             if !lock(&self.claiming).contains(&session) && !self.holds(number, session) {
-                release(connection, (number, session), self.is_draining()).await?;
+                let of = Released { number, session, postponed: None };
+                release(connection, of, self.is_draining()).await?;
             }
         }
         Ok(())

@@ -6,7 +6,7 @@ use etude_runtime::engine::{Error, RunState};
 
 use crate::error::Fault;
 use crate::link::{Connection, Parameter, attempt};
-use crate::rows::{self, IS_LIVE};
+use crate::rows::{self, CLAIM, CLOCK, IS_LIVE};
 use crate::store::Store;
 
 /// Puts the run `$1` into its queue, ready from now on. Runs without a bundle are driven by the processes that have their app.
@@ -82,27 +82,55 @@ async fn requeue(connection: &mut Connection, number: i64) -> Result<(), Fault> 
     connection.batch("commit").await
 }
 
+/// A session that has a run no more.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Released {
+    /// The run.
+    pub(crate) number: i64,
+    /// The session.
+    pub(crate) session: i64,
+    /// The number of signals that it has read, if what the run needs cannot be reached: it is taken again after a delay.
+    pub(crate) postponed: Option<i64>,
+}
+
+/// The delay of a run that stops for the first time since its last record because its large values cannot be reached.
+const FIRST_DELAY_MS: i64 = 5_000;
+
+/// The longest delay.
+const MAX_DELAY_MS: i64 = 300_000;
+
+/// Whether the run of the row `runs` waits for the end of such a delay.
+pub(crate) const IS_POSTPONED: &str = "runs.state = 'running' and exists (
+    select 1 from queue where queue.run = runs.run and queue.is_asleep and queue.not_before_ms > now_ms())";
+
 /// The run has no worker, unless another session has taken it. One that a draining worker hands over while it runs waits in its queue, in its
 /// place (K-30): the look for runs that no process has comes after that at the queue, which has younger ones. A run that stopped on a worker
 /// which goes on is left alone for a while.
-pub(crate) async fn release(
-    connection: &mut Connection,
-    (number, session): (i64, i64),
-    is_draining: bool,
-) -> Result<(), Fault> {
+///
+/// One that is postponed sleeps in its queue. Whichever worker takes it, the delay doubles with each claim since the last record: the claims
+/// are counted, and no worker needs to know of the others. A signal that the session has not read ends the delay.
+pub(crate) async fn release(connection: &mut Connection, of: Released, is_draining: bool) -> Result<(), Fault> {
+    let Released { number, session, postponed } = of;
     let released = "update runs set worker = null where run = $1 and session = $2";
-    let sql = match is_draining {
-        false => released.to_owned(),
-        true => format!(
-            "with released as (
-                {released} returning run, state, bundle, queue, coalesce(rank, created_at_ms) as place, limit_group, limit_max, abi)
-            insert into queue (queue, rank, run, not_before_ms, limit_group, limit_max, abi, is_bundled)
-            select queue, place, run, now_ms(), limit_group, limit_max, abi, true from released
-            where state = 'running' and bundle is not null
-            on conflict (run) do nothing"
-        ),
-    };
-    connection.execute(&sql, &[&number, &session]).await?;
+    if postponed.is_none() && !is_draining {
+        connection.execute(released, &[&number, &session]).await?;
+        return Ok(());
+    }
+    let sql = format!(
+        "with released as (
+            {released} returning run, state, bundle, queue, coalesce(rank, created_at_ms) as place, limit_group, limit_max, abi),
+        claims as (
+            select count(*) as count from records where run = $1 and key = '{CLAIM}' and seq > (
+                select coalesce(max(seq), 0) from records where run = $1 and key not in ('{CLAIM}', '{CLOCK}'))),
+        due as (
+            select case when (select count(*) from signals where run = $1) > $3::bigint or $3 is null then now_ms()
+                else now_ms() + least({MAX_DELAY_MS}, {FIRST_DELAY_MS} << least(count, 16)::integer) end as at_ms from claims)
+        insert into queue (queue, rank, run, not_before_ms, limit_group, limit_max, abi, is_bundled, is_asleep)
+        select queue, place, run, at_ms, limit_group, limit_max, abi, true, at_ms > now_ms() from released, due
+        where state = 'running' and bundle is not null
+        on conflict (run) do nothing"
+    );
+    connection.execute(&sql, &[&number, &session, &postponed]).await?;
     Ok(())
 }
 

@@ -158,8 +158,8 @@ async fn round(store: &Store, key: i64, mut connection: Connection, due: &mut Du
         due.beat = Instant::now();
     }
     let unreleased = std::mem::take(&mut *lock(&store.unreleased));
-    for (number, session) in &unreleased {
-        if let Err(fault) = wake::release(&mut connection, (*number, *session), store.is_draining()).await {
+    for of in &unreleased {
+        if let Err(fault) = wake::release(&mut connection, *of, store.is_draining()).await {
             lock(&store.unreleased).extend(unreleased);
             return Err(fault);
         }

@@ -312,6 +312,10 @@ pub trait Session: Send + Sync + fmt::Debug {
     fn check_lease(&self) -> Result<(), Error> {
         Ok(())
     }
+
+    /// Says that the run stops because its large values cannot be reached. Once it is released, it is taken again after a delay that grows
+    /// with each time, where the engine keeps such a delay.
+    fn postpone(&self) {}
 }
 
 /// A run to be created.
@@ -576,9 +580,20 @@ pub enum Error {
     },
 }
 
+/// What [`Error::of_values`] names as the store.
+const VALUES: &str = "with its large values";
+
 impl Error {
     /// The store of large values does not answer.
     pub fn of_values(why: &str) -> Self {
-        Self::Store { path: "with its large values".to_owned(), why: why.to_owned() }
+        Self::Store { path: VALUES.to_owned(), why: why.to_owned() }
+    }
+
+    /// Why the store of large values does not answer, if that is the error.
+    pub fn outage_of_values(&self) -> Option<&str> {
+        match self {
+            Self::Store { path, why } if path == VALUES => Some(why),
+            _ => None,
+        }
     }
 }

@@ -309,9 +309,11 @@ pub(crate) fn drive(works: &Arc<Works>, session: Box<dyn Session>, resume: Resum
     let taken_from = session.taken_from().map(str::to_owned);
     works.observer.say(&Event::Claimed { run_id: run.id.clone(), taken_from });
     let loaded = works.context.definition_for(&run);
-    if let Err(NotLoaded::Unreachable(_)) = &loaded {
-        // No run fails because the database is away: this one is taken again later.
-        works.observer.say(&Event::Lost { run_id: run.id, reason: "lease" });
+    if let Err(NotLoaded::Unreachable(why)) = loaded {
+        // No run fails because the database or object storage is away: this one is taken again later.
+        session.postpone();
+        let reason = if works.context.engine().health().is_disconnected { "lease" } else { "blobs" };
+        works.observer.say(&Event::Lost { run_id: run.id, reason, message: Some(why) });
         return Ok(());
     }
     let parts = loaded.map_err(|error| why_absent(error, &run)).and_then(|(disk, definition)| {
@@ -362,7 +364,7 @@ fn not_driven(works: &Works, session: &dyn Session, reason: Reason) -> Result<()
     let has_begun = session.records().map_err(|e| engine_failed(&e))?.iter().any(|r| !r.key.starts_with('!'));
     if has_begun {
         note_stop(works, &run.id, reason);
-        works.observer.say(&Event::Lost { run_id: run.id.clone(), reason: "gap" });
+        works.observer.say(&Event::Lost { run_id: run.id.clone(), reason: "gap", message: None });
         return Ok(());
     }
     let failure = Failure::new(reason.kind, reason.message);

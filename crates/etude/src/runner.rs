@@ -240,6 +240,16 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// The error of the journal, if that stopped the run.
+    pub fn of_engine(&self) -> Option<&engine::Error> {
+        match self {
+            Self::Engine(error) | Self::Drive { source: driver::Error::Engine(error), .. } => Some(error),
+            _ => None,
+        }
+    }
+}
+
 impl Runner {
     /// A runner whose agents may do nothing that needs a grant, and whose steps have no sandboxes. `scratch` is a directory for
     /// sockets and long values of middleware.
@@ -306,7 +316,8 @@ impl Runner {
         }
         let run = session.run().clone();
         let project = Project::of_app(&definition.app, Modules::Run);
-        let plan = ResumePlan::queued(&run, definition, project, sources, &*self.engine)?;
+        let plan = ResumePlan::queued(&run, definition, project, sources, &*self.engine);
+        let plan = noting(&*session, plan)?;
         for record in &plan.records {
             session.append(record.clone()).await?;
         }
@@ -329,7 +340,8 @@ impl Runner {
         watch: Watch<'_>,
     ) -> Result<RunResult, Error> {
         let run = session.run().clone();
-        let facts = Facts::gather(&run, definition, sources, session.records()?, &*self.engine)?;
+        let facts = Facts::gather(&run, definition, sources, session.records()?, &*self.engine);
+        let facts = noting(&*session, facts)?;
         // A run that is only to be cancelled may be anything.
         let is_going_on = !matches!(*watch.stop.borrow(), Stop::Cancel(_) | Stop::Kill(_));
         if is_going_on {
@@ -490,11 +502,12 @@ impl Runner {
         let passing = EventRedactor::new(&self.grants.secrets);
         let Watch { emit, stop, .. } = &mut watch;
         let mut pass_on = |progress: Progress<'_>| passing.pass_on(progress, emit);
-        let driven = plan.open(drive, definition, &mut pass_on).await?.run(&mut pass_on).await;
+        let opened = plan.open(drive, definition, &mut pass_on).await;
+        let driven = noting(session, opened)?.run(&mut pass_on).await;
         invoker.close(stopped(stop)).await;
         tools.close().await;
         processes.kill_leftovers();
-        let driven = driven.map_err(|source| Error::Drive { run_id: run.id.clone(), source })?;
+        let driven = noting(session, driven.map_err(|source| Error::Drive { run_id: run.id.clone(), source }))?;
         let (mut result, gates, wakes_at_ms) = parts(driven);
         result.usage.add(&book(session, &meter).await?);
         passing.redact(&mut result);
@@ -504,6 +517,15 @@ impl Runner {
         note_end(session, state_of(&result), wakes_at_ms, &document).await?;
         Ok(RunResult { run_id: run.id.clone(), document, errors: result.errors, gates, limits })
     }
+}
+
+/// Notes a run that stops because its large values cannot be reached.
+fn noting<T>(session: &dyn Session, done: Result<T, Error>) -> Result<T, Error> {
+    done.inspect_err(|error| {
+        if error.of_engine().is_some_and(|error| error.outage_of_values().is_some()) {
+            session.postpone();
+        }
+    })
 }
 
 async fn note_end(

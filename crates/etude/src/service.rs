@@ -147,10 +147,7 @@ pub fn is_left(ended: &Result<RunResult, Error>) -> bool {
 
 /// The error of the journal that stopped a run.
 pub fn engine_error(ended: &Result<RunResult, Error>) -> Option<&engine::Error> {
-    match ended {
-        Err(Error::Engine(error) | Error::Drive { source: driver::Error::Engine(error), .. }) => Some(error),
-        _ => None,
-    }
+    ended.as_ref().err()?.of_engine()
 }
 
 /// Ends what a process that died has left behind of a run that is not continued. The caller has the run.

@@ -209,7 +209,11 @@ fn sentence(event: &Value) -> String {
             Some(worker) => format!("run {}: taken over from {worker}", text("run_id")),
             None => format!("run {}: claimed", text("run_id")),
         },
+        "lost" if event["message"].is_string() => {
+            format!("run {}: lost, {}: {}", text("run_id"), text("reason"), text("message"))
+        }
         word @ ("released" | "lost") => format!("run {}: {word}, {}", text("run_id"), text("reason")),
+        "journal_failed" => format!("the queue cannot be looked at: {}", text("message")),
         "connected" => format!("connected again after {} ms", event["after_ms"]),
         "stopped" => format!("stopped: {}", text("reason")),
         word => word.to_owned(),

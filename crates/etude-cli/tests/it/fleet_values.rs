@@ -163,7 +163,8 @@ fn a_wrong_value_ends_its_run() {
     worker.finish().exit(0);
 }
 
-/// cluster §4: while object storage is away, a run that needs it stops and is claimed again later; others continue, and no run fails.
+/// cluster §4, K-13: while object storage is away, a run that needs it stops, says why, and is claimed again after a delay: its effect is not
+/// started again and again. Others continue, and no run fails.
 #[test]
 fn a_run_waits_for_object_storage() {
     let Some(server) = Server::start() else { return };
@@ -177,10 +178,19 @@ fn a_run_waits_for_object_storage() {
     let worker = test.start(&WORKER);
     let is_over = |id: &str| test.run(&["runs", "show", id, "--format", "json"]).doc()["status"] == "succeeded";
     wait_until("the other run", || is_over(&small));
-    let lost = || events(&worker).iter().filter(|event| event["event"] == "lost").count();
+    let lost = || events(&worker).into_iter().filter(|event| event["event"] == "lost").collect::<Vec<_>>();
+    let due = || server.sql("update etude.queue set not_before_ms = 0, is_asleep = false");
     // More often than a run may stop for a reason of its own.
-    wait_until("the run that stops", || lost() >= 4);
+    for count in 1..=4 {
+        wait_until("the run that stops", || lost().len() == count);
+        wait_until("the delay", || server.sql("select is_asleep from etude.queue").trim() == "t");
+        assert!(lost().iter().all(|event| event["reason"] == "blobs" && event["message"].is_string()), "{:?}", lost());
+        due();
+    }
+    wait_until("the run that stops", || lost().len() == 5);
+    wait_until("the delay", || server.sql("select is_asleep from etude.queue").trim() == "t");
     fs::rename(test.path("away"), test.path("store")).expect("it can be moved");
+    due();
     wait_until("the run", || is_over(&id));
     let ledger = test.ledger();
     assert_eq!(ledger.iter().filter(|word| *word == "after").count(), 1, "{ledger:?}");

@@ -116,6 +116,60 @@ fn a_run_that_is_handed_over_keeps_its_place() {
     assert!(other.dead_workers("old").expect("known").is_empty());
 }
 
+/// K-13: a run whose large values cannot be reached is taken by no worker before the end of a delay, which doubles with each claim since
+/// its last record, whichever worker has it. A signal ends the delay (K-40).
+#[test]
+fn a_run_whose_values_are_away_is_taken_later() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let (one, other) = (open(&server, "etude", dir.path()), open(&server, "etude", dir.path()));
+    join(&one);
+    join(&other);
+    submit(&one, "r-1", 1, Placement::default());
+    let number = |sql: &str| server.sql(sql).trim().parse::<i64>().expect("a number");
+    let due = || number("select not_before_ms from etude.queue");
+    // Releases the run. Whatever time that takes, the delay begins within it.
+    let stop = |session: Box<dyn Session>, delay_ms: i64| {
+        let before = number("select etude.now_ms()");
+        session.postpone();
+        drop(session);
+        let after = number("select etude.now_ms()");
+        assert!((before + delay_ms..=after + delay_ms).contains(&due()), "{before} {} {after}", due());
+        for engine in [&one, &other] {
+            assert!(engine.next(&limits(), 0).expect("next").is_none());
+            assert!(engine.take("r-1", &limits(), 0).expect("take").is_none());
+        }
+    };
+    let end_delay = || server.sql("update etude.queue set not_before_ms = 0, is_asleep = false");
+    let take = |engine: &Postgres| engine.next(&limits(), 0).expect("next").expect("the run");
+    stop(take(&one), 5_000);
+    assert_eq!(one.row("r-1").expect("a row").state, RunState::Running);
+    end_delay();
+    stop(take(&other), 10_000);
+    end_delay();
+    stop(take(&one), 20_000);
+    server.sql("update etude.runs set epoch = epoch + 1");
+    server.sql(
+        "insert into etude.records (run, seq, session, key, request, body)
+         select run, (select max(seq) from etude.records) + n, session, '!claim', '', '' from etude.runs, generate_series(1, 40) n",
+    );
+    end_delay();
+    stop(take(&other), 300_000);
+    let signal = Signal { key: "!cancel/1".to_owned(), body: "{}".to_owned() };
+    one.signal("r-1", &signal).expect("signal");
+    let session = take(&one);
+    block_on(session.append(record("main/a", "1"))).expect("append");
+    session.signals().expect("signals");
+    stop(session, 5_000);
+    end_delay();
+    // What came while the run stopped is looked at, and soon.
+    let session = take(&other);
+    one.signal("r-1", &Signal { key: "!kill/1".to_owned(), body: "{}".to_owned() }).expect("signal");
+    session.postpone();
+    drop(session);
+    drop(take(&one));
+}
+
 /// Many queued runs, in a database whose server has not looked at them.
 pub(crate) fn crowd(server: &Server) {
     server.sql(

@@ -84,8 +84,11 @@ pub(super) async fn attend(
         Ok(ended) if service::is_left(ended) && !is_lapsed => {
             Event::Released { run_id: run_id.clone(), reason: "drained" }
         }
-        Ok(ended) => Event::Lost { run_id: run_id.clone(), reason: reason_of(ended, is_lapsed) },
-        Err(_) => Event::Lost { run_id: run_id.clone(), reason: "gap" },
+        Ok(ended) => {
+            let (reason, message) = reason_of(ended, is_lapsed);
+            Event::Lost { run_id: run_id.clone(), reason, message }
+        }
+        Err(_) => Event::Lost { run_id: run_id.clone(), reason: "gap", message: None },
     };
     if let Ok(ended) = &ended
         && let Some(engine::Error::Gap { position, .. }) = service::engine_error(ended)
@@ -118,14 +121,19 @@ pub(super) async fn attend(
     drop(sending);
 }
 
-/// The word for why a run was lost.
-fn reason_of(ended: &Result<RunResult, runner::Error>, is_lapsed: bool) -> &'static str {
-    match service::engine_error(ended) {
+/// The word for why a run was lost, and more of it.
+fn reason_of(ended: &Result<RunResult, runner::Error>, is_lapsed: bool) -> (&'static str, Option<String>) {
+    let error = service::engine_error(ended);
+    if let Some(why) = error.and_then(engine::Error::outage_of_values).filter(|_| !is_lapsed) {
+        return ("blobs", Some(why.to_owned()));
+    }
+    let word = match error {
         Some(engine::Error::Lapsed { .. } | engine::Error::Store { .. }) => "lease",
         Some(engine::Error::Gap { .. }) => "gap",
         _ if is_lapsed => "lease",
         _ => "overtaken",
-    }
+    };
+    (word, None)
 }
 
 /// Ends a run whose acknowledged records the database has lost (K-24). Nothing follows the gap; `etude runs resume` continues from

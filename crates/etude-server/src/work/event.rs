@@ -28,8 +28,11 @@ pub enum Event {
     Lost {
         /// The run.
         run_id: String,
-        /// `lease`, `overtaken`, or `gap` if its records or its app cannot be used.
+        /// `lease`, `overtaken`, `blobs` if its large values or its bundle cannot be reached, or `gap` if its records or its app cannot be
+        /// used.
         reason: &'static str,
+        /// More of the reason, if there is more.
+        message: Option<String>,
     },
     /// The database cannot be reached.
     Disconnected,
@@ -86,7 +89,12 @@ impl Event {
                 json!({"event": "claimed", "run_id": run_id, "taken_from": taken_from})
             }
             Self::Released { run_id, reason } => json!({"event": "released", "run_id": run_id, "reason": reason}),
-            Self::Lost { run_id, reason } => json!({"event": "lost", "run_id": run_id, "reason": reason}),
+            Self::Lost { run_id, reason, message: None } => {
+                json!({"event": "lost", "run_id": run_id, "reason": reason})
+            }
+            Self::Lost { run_id, reason, message } => {
+                json!({"event": "lost", "run_id": run_id, "reason": reason, "message": message})
+            }
             Self::Disconnected => json!({"event": "disconnected"}),
             Self::Connected { after_ms } => json!({"event": "connected", "after_ms": after_ms}),
             Self::Stopped { run_id, message } => json!({"event": "stopped", "run_id": run_id, "message": message}),
