@@ -2,6 +2,7 @@
 //!
 //! `etude.yaml` in the app, then the user's configuration, then the environment; the nearer wins.
 
+mod bounds;
 mod consent;
 mod defaults;
 mod grants;
@@ -76,6 +77,8 @@ pub(crate) struct Resolved {
     pub(crate) purpose: Purpose,
     /// Hosts that only the app names, by the providers that send prompts there.
     pub(crate) redirects: BTreeMap<String, String>,
+    /// What the app's sandbox asks for beyond the user's, which is not taken.
+    pub(crate) untaken: Vec<String>,
     /// Providers of the kind `local` as configured, by their names.
     pub(crate) local: BTreeMap<String, Provider>,
     /// Variables with the hosts that the user lets them go to.
@@ -348,6 +351,7 @@ fn merge(layers: &[Layer], app: &Path, purpose: Purpose, own: &[String]) -> Resu
         router_mode: layers.iter().find_map(|layer| layer.config.router_mode.as_deref()).and_then(Mode::from_word),
         purpose,
         redirects: BTreeMap::new(),
+        untaken: Vec::new(),
         local: BTreeMap::new(),
         sent: consent.pairs().to_vec(),
         own: Vec::new(),
@@ -387,6 +391,7 @@ fn merge(layers: &[Layer], app: &Path, purpose: Purpose, own: &[String]) -> Resu
     let unused = SECRET_VARIABLES.iter().filter_map(|name| std::env::var(name).ok()).map(Secret::new);
     let keys = resolved.settings.providers.iter().flat_map(ProviderSettings::secrets).chain(unused);
     resolved.grants = grants::read(layers, &consent, &mut resolved.withheld_env, keys);
+    (resolved.grants.sandbox, resolved.untaken) = bounds::sandbox(layers, app);
     resolved.grants.guards = resolved.machines.guards.clone();
     resolved.grants.confirm = resolved.learning.confirm;
     secrets::note(&mut resolved.withheld_env, TOKEN_VARIABLE);

@@ -61,6 +61,11 @@ impl Policy {
         Self::new(mode, &approvals.allow)
     }
 
+    /// Takes over what another policy denies by name or wants to be asked about. What that one allows stays with it.
+    pub fn limit_by(&mut self, other: Self) {
+        self.allow.extend(other.allow.into_iter().filter(Pattern::is_limit));
+    }
+
     /// Decides one call. Tools that only read, and tools declared `gated: false`, need no approval; a `$deny` for them
     /// holds all the same.
     pub fn decide(&self, tool: &Tool, args: &Args, roots: &Roots) -> Decision {

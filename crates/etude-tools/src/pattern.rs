@@ -219,6 +219,11 @@ impl Pattern {
         effect
     }
 
+    /// True if it denies what it describes, or wants to be asked about it.
+    pub(crate) fn is_limit(&self) -> bool {
+        self.effect() != Verdict::Allow
+    }
+
     /// True if it says nothing about the call, or only what is to become of it.
     fn is_unconditional(&self) -> bool {
         self.items().all(|item| item.starts_with('$'))

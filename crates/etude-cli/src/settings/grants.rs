@@ -31,7 +31,7 @@ pub(super) fn defaults(layers: &[Layer]) -> Defaults {
 /// Values shorter than this are not looked for in what tools give: every `true` would be taken for a secret.
 const SHORTEST_SECRET: usize = 8;
 
-/// What agents may do, the nearest layer first. Variables that servers are given are noted in `withheld_env`.
+/// What agents may do, the nearest layer first: what a farther one denies, or wants to be asked about, holds all the same. Variables that servers are given are noted in `withheld_env`.
 pub(super) fn read(
     layers: &[Layer],
     consent: &Consent,
@@ -39,10 +39,12 @@ pub(super) fn read(
     known: impl Iterator<Item = Secret>,
 ) -> Grants {
     let approvals = layers.iter().find_map(|layer| layer.config.approvals.as_ref());
+    let mut policies = layers.iter().filter_map(|layer| layer.config.approvals.as_ref()).map(Policy::from_definition);
+    let mut policy = policies.next().unwrap_or_default();
+    policies.for_each(|farther| policy.limit_by(farther));
     let mut grants = Grants {
-        policy: approvals.map(Policy::from_definition).unwrap_or_default(),
+        policy,
         can_ask: approvals.and_then(|approvals| approvals.unattended.as_deref()) == Some("wait"),
-        sandbox: layers.iter().find_map(|layer| layer.config.agent.sandbox.clone()),
         server_env: BASE.iter().filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?))).collect(),
         ..Grants::default()
     };

@@ -66,16 +66,22 @@ fn emit(global: &Global, model: &ModelId) {
     }
 }
 
-/// Tells once which hosts get prompts only because the app says so.
+/// Tells once which hosts get prompts only because the app says so, and what of its sandbox is not taken.
 pub(crate) fn announce(global: &Global, resolved: &Resolved, tiers: &[Tier]) {
     static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let note = |note: String| {
+        if REPORTED.lock().unwrap_or_else(PoisonError::into_inner).insert(note.clone()) {
+            crate::render::say!("{}", crate::render::text::harmless(&note));
+        }
+    };
+    if !global.quiet && !resolved.untaken.is_empty() {
+        let untaken = resolved.untaken.join(", ");
+        note(format!("note: your `agent.sandbox` bounds that of the app's `etude.yaml`, which asks for {untaken}"));
+    }
     for tier in tiers.iter().filter(|_| !global.quiet) {
         for model in resolved.settings.mapping.get(tier).into_iter().flatten() {
             let Some(host) = resolved.redirects.get(&model.provider) else { continue };
-            let note = format!("note: the app's `etude.yaml` sends prompts of the tier `{tier}` to {host}");
-            if REPORTED.lock().unwrap_or_else(PoisonError::into_inner).insert(note.clone()) {
-                crate::render::say!("{}", crate::render::text::harmless(&note));
-            }
+            note(format!("note: the app's `etude.yaml` sends prompts of the tier `{tier}` to {host}"));
         }
     }
 }

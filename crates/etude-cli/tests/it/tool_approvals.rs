@@ -145,6 +145,19 @@ fn the_nearest_policy_holds() {
     assert!(results(&server)[0].contains("not on the allowlist"));
 }
 
+/// SECURITY.md: an app's policy takes no denial of the user's away, neither by its mode nor by its list.
+#[test]
+fn denials_of_the_user_hold_whatever_an_app_allows() {
+    let server = Server::agent([Reply::bash("touch made"), note("ran")]);
+    let test = app(&server, "{mode: yolo, allow: [\"touch *\"]}");
+    let own = "approvals: {mode: allowlist, allow: [\"Bash(touch *, $deny)\"]}\n";
+    let config = test.read("home/.config/etude/config.yaml") + own;
+    let test = test.user_config(&config);
+    test.follow("go", &["--yolo"]).output("done");
+    assert!(results(&server)[0].contains("the policy denies `Bash(touch made)`"), "{:?}", results(&server));
+    assert_eq!((test.ledger(), test.path("app/made").exists()), (vec!["ran".to_owned()], false));
+}
+
 /// a tool of the app that is declared free of approvals is called without one.
 #[test]
 fn a_tool_may_be_free_of_approvals() {
