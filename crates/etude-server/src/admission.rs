@@ -147,11 +147,15 @@ impl Admission {
     }
 }
 
-/// One entry for each fault of the input (S-38).
+/// Longest name of a member that the pointer of a fault repeats, in bytes: no name of a parameter is longer.
+const MAX_NAME: usize = 256;
+
+/// One entry for each fault of the input that is listed (S-38).
 pub(crate) fn invalid_input(problems: Vec<etude_spec::input::InputProblem>) -> Problem {
     let detail = problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ");
     problems.into_iter().fold(Problem::new(Code::InputInvalid, detail), |whole, problem| {
-        let name = problem.parameter.map(|name| format!("/{}", etude_core::pointer::escaped(&name)));
+        let name = problem.parameter.filter(|name| name.len() <= MAX_NAME);
+        let name = name.map(|name| format!("/{}", etude_core::pointer::escaped(&name)));
         let pointer = format!("/input{}", name.unwrap_or_default());
         whole.error(json!({"pointer": pointer, "detail": problem.message}))
     })
@@ -197,4 +201,25 @@ fn holders(admissions: &Admissions, group: &str) -> Result<Vec<RunRow>, Problem>
     let states = vec![RunState::Queued, RunState::Running];
     let query = Query { states, limit_group: Some(group.to_owned()), ..Query::default() };
     admissions.context.engine().list(&query).map_err(|e| engine_failed(&e))
+}
+
+#[cfg(test)]
+mod tests {
+    use etude_spec::input::InputProblem;
+
+    use super::*;
+
+    /// S-38: a fault points at its member, and repeats no name that is longer than a name of a parameter.
+    #[test]
+    fn a_fault_repeats_no_long_name() {
+        let fault = |name: &str| InputProblem {
+            parameter: Some(name.to_owned()),
+            message: "is not declared".to_owned(),
+            hint: None,
+        };
+        let problem = invalid_input(vec![fault("a/b"), fault(&"x".repeat(MAX_NAME + 1))]);
+        let document = problem.to_json("", "");
+        assert_eq!(document["errors"][0]["pointer"], json!("/input/a~1b"));
+        assert_eq!(document["errors"][1]["pointer"], json!("/input"));
+    }
 }

@@ -22,6 +22,41 @@ pub struct InputProblem {
     pub hint: Option<String>,
 }
 
+/// Most faults of an input that are listed.
+const MAX_PROBLEMS: usize = 100;
+
+/// What is wrong with an input that may be of anyone's: the rest of a long list is counted, and its texts are never made.
+#[derive(Default)]
+struct Problems<'d> {
+    listed: Vec<InputProblem>,
+    left_out: usize,
+    /// The declared parameters that have a value which does not fit.
+    of: BTreeSet<&'d str>,
+}
+
+impl<'d> Problems<'d> {
+    fn push(&mut self, problem: impl FnOnce() -> InputProblem) {
+        match self.listed.len() < MAX_PROBLEMS {
+            true => self.listed.push(problem()),
+            false => self.left_out += 1,
+        }
+    }
+
+    /// The value of a declared parameter does not fit.
+    fn of(&mut self, parameter: &'d str, problem: impl FnOnce() -> InputProblem) {
+        self.of.insert(parameter);
+        self.push(problem);
+    }
+
+    fn finish(self) -> Vec<InputProblem> {
+        let mut all = self.listed;
+        if self.left_out > 0 {
+            all.push(InputProblem::new(None, format!("{} more faults are not listed", self.left_out), None));
+        }
+        all
+    }
+}
+
 /// An input without a declaration: members as they are, pairs as text.
 fn open(pairs: &[(String, String)], json: Option<&str>) -> Result<Json, InputProblem> {
     let mut given: IndexMap<String, String> = IndexMap::new();
@@ -54,55 +89,55 @@ impl InputDecl {
     /// text. For parameters without a single type, text is taken as it is where `string` is allowed, else as JSON.
     ///
     /// # Errors
-    /// Everything that does not fit, at once.
+    /// Everything that does not fit, at once: the first hundred faults, what is missing, and how many more there are.
     pub fn coerce(&self, pairs: &[(String, String)], json: Option<&str>) -> Result<Json, Vec<InputProblem>> {
         if self.is_open {
             return open(pairs, json).map_err(|problem| vec![problem]);
         }
-        let mut problems = Vec::new();
+        let mut problems = Problems::default();
         let mut given: IndexMap<&str, String> = IndexMap::new();
         let members = json.map(members).transpose().unwrap_or_else(|problem| {
-            problems.push(problem);
+            problems.push(|| problem);
             None
         });
         let mut named = BTreeSet::new();
         for (name, raw) in members.iter().flatten() {
             if !named.insert(name) {
-                problems.push(twice(name));
+                problems.push(|| twice(name));
                 continue;
             }
             match self.parameter(name) {
-                None => problems.push(self.undeclared(name)),
+                None => problems.push(|| self.undeclared(name)),
                 Some(parameter) => match fits(parameter, raw.get()) {
                     Ok(()) => drop(given.insert(&parameter.name, raw.get().to_owned())),
-                    Err(why) => problems.push(unfit(name, &why)),
+                    Err(why) => problems.of(&parameter.name, || unfit(name, &why)),
                 },
             }
         }
         let mut seen = Vec::new();
         for (name, text) in pairs {
             let Some(parameter) = self.parameter(name) else {
-                problems.push(self.undeclared(name));
+                problems.push(|| self.undeclared(name));
                 continue;
             };
             if seen.contains(&name) {
-                problems.push(twice(name));
+                problems.push(|| twice(name));
                 continue;
             }
             seen.push(name);
             match from_text(parameter, text).and_then(|value| fits(parameter, &value).map(|()| value)) {
                 Ok(value) => drop(given.insert(&parameter.name, value)),
-                Err(why) => problems.push(unfit(name, &why)),
+                Err(why) => problems.of(&parameter.name, || unfit(name, &why)),
             }
         }
-        let faulty = |name: &str| problems.iter().any(|problem| problem.parameter.as_deref() == Some(name));
+        let faulty = |name: &str| problems.of.contains(name);
         let absent = |p: &&Parameter| p.required && !given.contains_key(p.name.as_str()) && !faulty(&p.name);
         let missing: Vec<&Parameter> = self.parameters.iter().filter(absent).collect();
         // Of an input that could not be read nothing is known to be missing.
-        if problems.iter().all(|problem| problem.parameter.is_some()) {
-            problems.extend(missing_problem(&missing));
+        if problems.listed.iter().all(|problem| problem.parameter.is_some()) {
+            problems.listed.extend(missing_problem(&missing));
         }
-        if problems.is_empty() { Ok(self.assemble(&given)) } else { Err(problems) }
+        if problems.listed.is_empty() { Ok(self.assemble(&given)) } else { Err(problems.finish()) }
     }
 
     /// What is wrong with these texts, whatever is missing besides.

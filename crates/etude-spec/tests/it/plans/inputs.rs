@@ -52,6 +52,20 @@ fn numbers_keep_their_text() {
     assert_eq!(given(&input, &[], Some(&json)).unwrap(), format!(r#"{{"i":{big}.0,"x":1E400}}"#));
 }
 
+/// S-38, A-2.4: of an input with many faults a hundred are listed and the rest is counted; what is missing is said all the same.
+#[test]
+fn faults_of_an_input_are_bounded() {
+    let input = declared("{n: integer, s: string}");
+    let members: Vec<String> = (0..2_000).map(|n| format!("\"m{n}\":{n}")).collect();
+    let json = format!("{{{},\"n\":\"no\"}}", members.join(","));
+    let faults = given(&input, &[], Some(&json)).unwrap_err();
+    assert_eq!(faults.len(), 102);
+    assert!(faults[99].contains("`m99` is not declared"), "{}", faults[99]);
+    // `n` has a value, which does not fit: it is among those that are not listed, and it is not missing.
+    assert!(faults[100].starts_with("required parameter `s` is missing"), "{}", faults[100]);
+    assert!(faults[101].starts_with("1901 more faults are not listed"), "{}", faults[101]);
+}
+
 /// A-2.4: what does not fit is refused.
 #[test]
 fn what_does_not_fit_is_refused() {
