@@ -15,6 +15,9 @@ use crate::wire::{Params, Revision, RpcError, raw};
 /// The longest name of a client, in characters.
 const MAX_CLIENT: usize = 64;
 
+/// How deep an example of an answer follows its schema.
+const MAX_EXAMPLE: usize = 4;
+
 /// What became of a question.
 pub(crate) enum Asked {
     /// The run goes on, or is about to.
@@ -35,6 +38,8 @@ struct Question {
     /// What the answer is for. It tells the question from later ones of the same step.
     digest: String,
     message: String,
+    /// What the answer must satisfy; null if there is none.
+    schema: Value,
     form: Option<Form>,
 }
 
@@ -66,6 +71,7 @@ fn question(approvals: Approvals, waiting: &Value) -> Option<Question> {
         id: waiting["id"].as_str()?.to_owned(),
         digest: payload["question"].as_str()?.to_owned(),
         message: payload["message"].as_str().unwrap_or_default().to_owned(),
+        schema: payload["schema"].clone(),
         form,
     })
 }
@@ -142,7 +148,52 @@ fn elicitation(context: &Context, question: &Question, url: Option<&str>) -> Opt
 /// Where a person decides.
 fn link(question: &Question, url: Option<&str>) -> String {
     let place = url.map(|url| format!("on {url} or ")).unwrap_or_default();
-    format!("{}\nA person answers this {place}with `etude approve {}`.", question.message, question.id)
+    format!("{}\nA person answers this {place}with `{}`.", question.message, question.command())
+}
+
+/// The open questions of a run, with where and how a person answers each.
+pub(crate) fn open(run: &Run, url: Option<&str>) -> Vec<Value> {
+    let document = |waiting: &Value| {
+        let question = question(Approvals::Page, waiting)?;
+        Some(json!({
+            "id": question.id, "kind": waiting["kind"], "message": question.message, "command": question.command(), "url": url,
+            "schema": question.schema,
+        }))
+    };
+    run.waiting.iter().filter_map(document).collect()
+}
+
+impl Question {
+    /// The command that answers it. An answer with a schema is an example that has its form.
+    fn command(&self) -> String {
+        if self.schema.is_null() {
+            return format!("etude approve {}", self.id);
+        }
+        let answer = example(&self.schema, 0).to_string().replace('\'', "'\\''");
+        format!("etude approve {} --answer '{answer}'", self.id)
+    }
+}
+
+/// A value of the form that a schema asks for, to be replaced by what is meant.
+fn example(schema: &Value, depth: usize) -> Value {
+    let fixed = [&schema["default"], &schema["const"], &schema["enum"][0], &schema["examples"][0]];
+    if let Some(value) = fixed.into_iter().find(|value| !value.is_null()) {
+        return value.clone();
+    }
+    let kind = schema["type"].as_str().or_else(|| schema["type"][0].as_str());
+    match kind {
+        Some("string") => "…".into(),
+        Some("integer" | "number") => schema.get("minimum").cloned().unwrap_or_else(|| 0.into()),
+        Some("boolean") => true.into(),
+        Some("array") => json!([]),
+        Some("object") if depth < MAX_EXAMPLE => {
+            let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let member = |name: &str| (name.to_owned(), example(&schema["properties"][name], depth + 1));
+            required.map(member).collect::<Map<_, _>>().into()
+        }
+        Some("object") => json!({}),
+        _ => "…".into(),
+    }
 }
 
 /// The open questions as requests to the client, by key, and as a message.

@@ -13,8 +13,9 @@ use tokio::time::{Instant, sleep_until};
 pub(crate) use self::progress::Progress;
 use crate::api::{Api, Reply, Request};
 use crate::ask::{self, Asked};
-use crate::catalog::{Target, Tool};
+use crate::catalog::{Catalog, Target, Tool};
 use crate::command;
+use crate::find;
 use crate::joined::{self, Key, Unfinished};
 use crate::result::{Run, ToolResult};
 use crate::service::{Context, Service};
@@ -36,32 +37,66 @@ pub(crate) async fn call(service: &Service, context: &Context, params: &Params) 
     // Its run is made of the definition as it is now, whatever was listed.
     if let Some(target) = service.target(name) {
         return match run(service, context, params, &target, arguments).await {
-            Err(Failed::Refused(_)) if service.catalog(context).await?.tool(name).is_none() => Err(unknown(name)),
+            Err(Failed::Refused(reply)) => {
+                let catalog = service.catalog(context).await?;
+                let refused = Failed::Refused(reply);
+                if catalog.tool(name).is_none() { Err(catalog.unknown(name)) } else { refused.outcome() }
+            }
             outcome => outcome.or_else(Failed::outcome),
         };
     }
     let catalog = service.catalog(context).await?;
-    let tool = catalog.tool(name).ok_or_else(|| unknown(name))?;
+    let tool = catalog.tool(name).ok_or_else(|| catalog.unknown(name))?;
     match tool {
         Tool::Run(target) => run(service, context, params, &target, arguments).await.or_else(Failed::outcome),
-        Tool::Call => {
-            let mut members = Arguments::new(arguments, &["tool", "arguments"]);
-            let tool = members.required("tool");
-            let target = tool.as_deref().and_then(|tool| catalog.target(tool));
-            if let (Some(tool), None) = (&tool, target) {
-                members.fault("tool", format!("there is no tool `{tool}`; find one with `etude_find`"));
-            }
-            let inner = members.raw("arguments").unwrap_or_else(|| empty.clone());
-            if !is_object(&inner) {
-                members.fault("arguments", "`arguments` is an object".to_owned());
-            }
-            match (members.problem(), target) {
-                (None, Some(target)) => run(service, context, params, target, &inner).await.or_else(Failed::outcome),
-                (problem, _) => ToolResult::problem(&problem.unwrap_or_else(|| reply("{}")), true).to_raw(),
-            }
-        }
-        fixed => fixed_tool(service, &catalog.apps, &fixed, arguments).await,
+        Tool::Call => compact(service, context, params, &catalog, arguments).await,
+        fixed => fixed_tool(service, &catalog, &fixed, arguments).await,
     }
+}
+
+/// `etude_call`: the call of a tool that is not listed, so that a client may not know its schema.
+async fn compact(
+    service: &Service,
+    context: &Context,
+    params: &Params,
+    catalog: &Catalog,
+    arguments: &RawValue,
+) -> Outcome {
+    let mut members = Arguments::new(arguments, &["tool", "arguments"]);
+    let target = match members.required("tool").map(|tool| catalog.called(&tool)) {
+        Some(Ok(target)) => Some(target),
+        Some(Err(why)) => {
+            members.fault("tool", why);
+            None
+        }
+        None => None,
+    };
+    let empty = || RawValue::from_string("{}".to_owned()).map_err(|e| RpcError::internal(e.to_string()));
+    let inner = members.raw("arguments").map_or_else(empty, Ok)?;
+    if !is_object(&inner) {
+        members.fault("arguments", "`arguments` is an object".to_owned());
+    }
+    let Some(target) = target.filter(|_| members.problem().is_none()) else {
+        let problem = ToolResult::problem(&members.problem().unwrap_or_else(|| reply("{}")), true);
+        return match target {
+            Some(target) => problem.with_schema(target).to_raw(),
+            None => problem.to_raw(),
+        };
+    };
+    match run(service, context, params, target, &inner).await {
+        Err(Failed::Refused(reply)) => {
+            let problem = ToolResult::problem(&reply, true);
+            let is_of_arguments = reply.status == 422 && has_fields(&reply);
+            if is_of_arguments { problem.with_schema(target).to_raw() } else { problem.to_raw() }
+        }
+        outcome => outcome.or_else(Failed::outcome),
+    }
+}
+
+/// True if a refusal is about members of the input.
+fn has_fields(reply: &Reply) -> bool {
+    let problem: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+    problem["errors"].as_array().is_some_and(|errors| !errors.is_empty())
 }
 
 fn is_object(value: &RawValue) -> bool {
@@ -136,7 +171,7 @@ impl Arguments {
 }
 
 /// A fixed tool: one request to the interface.
-async fn fixed_tool(service: &Service, apps: &[String], tool: &Tool, arguments: &RawValue) -> Outcome {
+async fn fixed_tool(service: &Service, catalog: &Catalog, tool: &Tool, arguments: &RawValue) -> Outcome {
     let known: &[&str] = match tool {
         Tool::Find => &["request"],
         Tool::Runs => &["status", "limit"],
@@ -151,7 +186,7 @@ async fn fixed_tool(service: &Service, apps: &[String], tool: &Tool, arguments: 
     let requests: Vec<Request> = match tool {
         Tool::Find => {
             members.required("request");
-            apps.iter().map(|app| Request::post(format!("/v1/apps/{app}/route"), body.clone())).collect()
+            catalog.apps.iter().map(|app| Request::post(format!("/v1/apps/{app}/route"), body.clone())).collect()
         }
         Tool::Runs => {
             let pairs: Vec<String> = ["status", "limit"]
@@ -177,14 +212,12 @@ async fn fixed_tool(service: &Service, apps: &[String], tool: &Tool, arguments: 
     if let Some(problem) = members.problem() {
         return ToolResult::problem(&problem, false).to_raw();
     }
+    if matches!(tool, Tool::Find) {
+        return find(service, catalog, requests, &members.required("request").unwrap_or_default()).await;
+    }
     let mut last = reply("{}");
     for request in requests {
         last = service.api.send(request).await;
-        // With several apps, the first with a pipeline for the request counts.
-        let document: Value = serde_json::from_slice(&last.body).unwrap_or_default();
-        if !matches!(tool, Tool::Find) || document["pipeline"].is_string() {
-            break;
-        }
     }
     if !(200..300).contains(&last.status) {
         return ToolResult::problem(&last, false).to_raw();
@@ -192,15 +225,29 @@ async fn fixed_tool(service: &Service, apps: &[String], tool: &Tool, arguments: 
     ToolResult::document(&last.body).map_err(RpcError::internal)?.to_raw()
 }
 
+/// `etude_find`: one request to each app until one has a pipeline for the words.
+async fn find(service: &Service, catalog: &Catalog, requests: Vec<Request>, words: &str) -> Outcome {
+    let (mut last, mut of) = (reply("{}"), "");
+    for (app, request) in catalog.apps.iter().zip(requests) {
+        (last, of) = (service.api.send(request).await, app);
+        let document: Value = serde_json::from_slice(&last.body).unwrap_or_default();
+        if document["pipeline"].is_string() {
+            break;
+        }
+    }
+    if !(200..300).contains(&last.status) {
+        return ToolResult::problem(&last, false).to_raw();
+    }
+    let document: Value = serde_json::from_slice(&last.body).map_err(|e| RpcError::internal(e.to_string()))?;
+    let document = find::with_tools(document, catalog, of, words).to_string();
+    ToolResult::document(document.as_bytes()).map_err(RpcError::internal)?.to_raw()
+}
+
 /// A text as one segment of a path or as a value of a query.
 pub(crate) fn escaped(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
     let escape = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
     text.bytes().map(escape).collect()
-}
-
-fn unknown(name: &str) -> RpcError {
-    RpcError::params(format!("there is no tool `{name}`"))
 }
 
 /// Why a call has no run.

@@ -155,6 +155,45 @@ impl Catalog {
         self.targets.iter().find(|target| target.name == name)
     }
 
+    /// What a name stands for in `etude_call`: the tool of this name, or else the only pipeline or machine of it.
+    ///
+    /// # Errors
+    /// That there is none, or which of several there are.
+    pub(crate) fn called(&self, name: &str) -> Result<&Target, String> {
+        if let Some(target) = self.target(name) {
+            return Ok(target);
+        }
+        match self.of(name).as_slice() {
+            [] => Err(format!("there is no tool `{name}`; find one with `etude_find`")),
+            [target] => Ok(target),
+            several => {
+                let names: Vec<String> = several.iter().map(|target| format!("`{}`", target.name)).collect();
+                Err(format!("`{name}` is the name of several; their tools are {}", names.join(", ")))
+            }
+        }
+    }
+
+    /// The pipelines and machines of this name in their apps.
+    fn of(&self, name: &str) -> Vec<&Target> {
+        self.targets.iter().filter(|target| target.command.is_none() && target.of == name).collect()
+    }
+
+    /// What a route in `app` means by a name. A pipeline goes before a machine.
+    pub(crate) fn routed(&self, app: &str, name: &str) -> Option<&Target> {
+        let named = self.of(name).into_iter().filter(|target| target.app == app);
+        named.min_by_key(|target| target.kind != "pipeline")
+    }
+
+    /// Why a name is no tool, with what it may stand for.
+    pub(crate) fn unknown(&self, name: &str) -> RpcError {
+        let tools: Vec<String> = match self.target(name) {
+            Some(_) => vec!["it is called through `etude_call`".to_owned()],
+            None => self.of(name).iter().map(|it| format!("the tool of the {} is `{}`", it.kind, it.name)).collect(),
+        };
+        let rest: String = tools.iter().map(|tool| format!("; {tool}")).collect();
+        RpcError::params(format!("there is no tool `{name}`{rest}"))
+    }
+
     /// The documents of the listed tools, sorted by name.
     pub(crate) fn documents(&self) -> Vec<Value> {
         let listed = self.targets.iter().filter(|_| !self.is_compact).map(document);
@@ -203,7 +242,7 @@ fn fixed(name: &str) -> Value {
     let run_id = || ("run_id", string("The id of a run"));
     let (description, properties, required): (&str, Vec<(&str, Value)>, &[&str]) = match name {
         "etude_find" => (
-            "Find the tool for a request in plain words. Nothing is run.",
+            "Find the tool for a request in plain words: the result has its name as `tool`, and its `input_schema`. Nothing is run.",
             vec![("request", string("The request"))],
             &["request"],
         ),
@@ -243,7 +282,7 @@ fn fixed(name: &str) -> Value {
             &["run_id"],
         ),
         _ => (
-            "Call a pipeline or machine by the name that `etude_find` returns, or a command of an application as `app_SLUG_COMMAND`.",
+            "Call the `tool` that `etude_find` returns: a pipeline, a machine, or a command of an application. Faulty arguments return the input schema.",
             vec![
                 ("tool", string("The name of the tool")),
                 ("arguments", json!({"type": "object", "description": "Its arguments"})),

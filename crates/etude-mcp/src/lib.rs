@@ -9,6 +9,7 @@ mod ask;
 mod call;
 mod catalog;
 mod command;
+mod find;
 mod joined;
 mod naming;
 mod peer;
@@ -21,6 +22,8 @@ mod service;
 mod settings;
 pub mod stdio;
 mod task;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 pub use api::{Api, Configuring, Finding, Listing, Method, Reply, Replying, Request, Skill};

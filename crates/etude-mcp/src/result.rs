@@ -4,6 +4,9 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::api::{Api, Reply};
+use crate::ask;
+use crate::catalog::Target;
+use crate::schema;
 use crate::wire::{Outcome, raw};
 
 mod wire;
@@ -13,6 +16,12 @@ pub(crate) use wire::{Envelope, Run, ToolResult};
 
 /// The most of an output that a result has as text, in bytes. The rest is a link.
 const MAX_TEXT: usize = 16 * 1024;
+
+/// The most of an effect's stderr that the text of a failure has, in bytes.
+const MAX_STDERR: usize = 2 * 1024;
+
+/// The same in lines.
+const MAX_LINES: usize = 20;
 
 impl Run {
     pub(crate) fn parse(body: &[u8]) -> Option<Self> {
@@ -37,6 +46,33 @@ impl Run {
         let message = message.map_or_else(|| format!("run {} has {}", self.run_id, self.status), str::to_owned);
         format!("{message}{}", hint.unwrap_or_default())
     }
+
+    /// Where and how it failed, and what can be done about it.
+    fn facts(&self, url: Option<&str>) -> String {
+        let id = &self.run_id;
+        let first = self.errors.first();
+        let mut lines = vec![format!("Run {id} has {}.", self.status)];
+        if let Some(file) = first.and_then(|error| error["file"].as_str()) {
+            let part = |name: &str| first.and_then(|error| error[name].as_u64()).map(|number| format!(":{number}"));
+            let place: String = [part("line"), part("column")].into_iter().map_while(|part| part).collect();
+            lines.push(format!("at {file}{place}"));
+        }
+        let stderr = first.and_then(|error| error["stderr_tail"].as_str()).map(last_lines).unwrap_or_default();
+        if !stderr.is_empty() {
+            lines.push(format!("The end of its stderr:\n{stderr}"));
+        }
+        lines.push(format!("`etude_show` with the run_id `{id}` shows the run, and `etude_resume` continues it."));
+        lines.extend(url.map(str::to_owned));
+        lines.join("\n")
+    }
+}
+
+/// The last lines of a text, up to a limit of bytes.
+fn last_lines(text: &str) -> String {
+    let text = text.trim_end();
+    let start = (text.len().saturating_sub(MAX_STDERR)..=text.len()).find(|start| text.is_char_boundary(*start));
+    let lines: Vec<&str> = text[start.unwrap_or(0)..].lines().collect();
+    lines[lines.len().saturating_sub(MAX_LINES)..].join("\n")
 }
 
 impl ToolResult {
@@ -90,6 +126,18 @@ impl ToolResult {
         Self { content: vec![text(&message)], structured_content, is_error: true }
     }
 
+    /// The same for a client that may not know what the tool takes.
+    pub(crate) fn with_schema(mut self, target: &Target) -> Self {
+        let schema = schema::inlined(&target.input);
+        self.content.push(text(&format!("The input schema of `{}`: {schema}", target.name)));
+        let mut structured: Value = serde_json::from_str(self.structured_content.get()).unwrap_or_default();
+        if let Some(members) = structured.as_object_mut() {
+            members.insert("input_schema".to_owned(), schema);
+            self.structured_content = serde_json::value::to_raw_value(&structured).unwrap_or(self.structured_content);
+        }
+        self
+    }
+
     /// What became of a command. It has no run.
     pub(crate) fn of_command(envelope: &Envelope) -> Self {
         let is_error = envelope.status != "succeeded";
@@ -109,7 +157,7 @@ impl ToolResult {
             content.push(text(&as_text(output)));
         }
         // There is no resource with the rest of it.
-        let structured = Structured { run_id: None, status, output, errors: &errors, usage: &Value::Null, url: None };
+        let structured = Structured::new(None, status, output, &errors, &Value::Null, None);
         let structured_content = serde_json::value::to_raw_value(&structured).unwrap_or_default();
         Self { content, structured_content, is_error }
     }
@@ -120,25 +168,35 @@ impl ToolResult {
         let id = &run.run_id;
         let mut content = Vec::new();
         let is_error = matches!(run.status.as_str(), "failed" | "cancelled");
+        // Some clients give a model the texts alone, and others the structured content alone: each has all of it.
+        let message = match is_error {
+            true => Some(run.reason()),
+            false => (!run.is_over() && !note.is_empty()).then(|| note.to_owned()),
+        };
         if is_error {
-            content.push(text(&run.reason()));
+            content.extend([text(&run.reason()), text(&run.facts(url.as_deref()))]);
         } else if run.is_over() {
             content.push(text(&as_text(&run.output)));
         } else {
             content.push(text(note));
         }
         let mut output = run.output.as_ref();
-        let is_large = output.get().len() > MAX_TEXT;
-        let null = RawValue::NULL;
-        if is_large {
-            output = null;
+        let mut output_cut = None;
+        if output.get().len() > MAX_TEXT {
+            output = RawValue::NULL;
+            let (uri, bytes) = (format!("etude://runs/{id}/output"), run.output.get().len());
             content.push(json!({
-                "type": "resource_link", "uri": format!("etude://runs/{id}/output"), "name": format!("output of run {id}"),
-                "mimeType": "application/json", "size": run.output.get().len(),
+                "type": "resource_link", "uri": uri, "name": format!("output of run {id}"), "mimeType": "application/json", "size": bytes,
             }));
+            output_cut = Some(json!({"bytes": bytes, "uri": uri, "start": clipped(&as_text(&run.output))}));
         }
-        let structured =
-            Structured { run_id: Some(id), status: &run.status, output, errors: &run.errors, usage: &run.usage, url };
+        let waiting = if run.status == "waiting" { ask::open(run, url.as_deref()) } else { Vec::new() };
+        let structured = Structured {
+            message,
+            waiting,
+            output_cut,
+            ..Structured::new(Some(id), &run.status, output, &run.errors, &run.usage, url)
+        };
         let structured_content = serde_json::value::to_raw_value(&structured).map_err(|e| e.to_string())?;
         Ok(Self { content, structured_content, is_error })
     }

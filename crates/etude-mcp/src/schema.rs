@@ -66,6 +66,9 @@ pub(crate) fn output() -> Value {
             "errors": {"type": "array"},
             "usage": {"type": ["object", "null"]},
             "url": {"type": ["string", "null"]},
+            "message": {"type": "string"},
+            "waiting": {"type": "array"},
+            "output_cut": {"type": "object"},
         },
         "required": ["run_id", "status", "output", "errors", "usage", "url"],
     })

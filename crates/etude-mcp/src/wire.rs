@@ -247,7 +247,7 @@ fn is_id(text: &str) -> bool {
     text.starts_with('"') || text.parse::<i64>().is_ok()
 }
 
-fn read_params(text: &str) -> Option<Params> {
+pub(crate) fn read_params(text: &str) -> Option<Params> {
     #[derive(Deserialize)]
     struct Raw<'a> {
         #[serde(borrow)]

@@ -48,6 +48,29 @@ pub(super) struct Structured<'a> {
     pub(super) errors: &'a [Value],
     pub(super) usage: &'a Value,
     pub(super) url: Option<String>,
+    /// The reason of a failure, or why the run is not over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) message: Option<String>,
+    /// The open questions, with where a person answers them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) waiting: Vec<Value>,
+    /// The start of an output that is too long, with its size and its address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) output_cut: Option<Value>,
+}
+
+impl<'a> Structured<'a> {
+    /// The members that each result has.
+    pub(super) const fn new(
+        run_id: Option<&'a str>,
+        status: &'a str,
+        output: &'a RawValue,
+        errors: &'a [Value],
+        usage: &'a Value,
+        url: Option<String>,
+    ) -> Self {
+        Self { run_id, status, output, errors, usage, url, message: None, waiting: Vec::new(), output_cut: None }
+    }
 }
 
 /// The result of a tool.

@@ -1,0 +1,203 @@
+//! The protocol on an interface with fixed replies.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, watch};
+
+use crate::api::{Api, Configuring, Finding, Listing, Method, Reply, Replying, Request, Skill};
+use crate::catalog::Selection;
+use crate::peer::Peer;
+use crate::seal::SealKey;
+use crate::service::{Service, Transport};
+use crate::wire::read_params;
+
+/// An interface that answers each path with one document. A `POST` has its method before the path.
+struct Fixed(BTreeMap<&'static str, (u16, Value)>);
+
+impl Api for Fixed {
+    fn send(&self, request: Request) -> Replying<'_> {
+        let key = match request.method {
+            Method::Get => request.path.clone(),
+            Method::Post => format!("POST {}", request.path),
+        };
+        let (status, body) =
+            self.0.get(key.as_str()).cloned().unwrap_or((404, json!({"detail": "there is no such run"})));
+        Box::pin(async move { Reply { status, body: body.to_string().into_bytes() } })
+    }
+
+    fn status<'a>(&'a self, run_id: &'a str) -> Finding<'a> {
+        let run = self.0.get(format!("/v1/runs/{run_id}").as_str());
+        let status = run.and_then(|(_, run)| run["status"].as_str()).map(str::to_owned);
+        Box::pin(async { status })
+    }
+
+    fn settings(&self) -> Configuring<'_> {
+        Box::pin(async { BTreeMap::new() })
+    }
+
+    fn skills(&self) -> Listing<'_> {
+        Box::pin(async { Vec::new() })
+    }
+
+    fn skill<'a>(&'a self, _: &'a Skill) -> Finding<'a> {
+        Box::pin(async { None })
+    }
+
+    fn news(&self, _: &str) -> watch::Receiver<()> {
+        watch::channel(()).1
+    }
+
+    fn caller(&self) -> &'static str {
+        "owner"
+    }
+
+    fn may(&self, _: &str) -> bool {
+        true
+    }
+
+    fn covers(&self, _: &str) -> bool {
+        true
+    }
+
+    fn pages(&self) -> Option<String> {
+        None
+    }
+}
+
+/// A client of these replies.
+struct Client {
+    service: Service,
+    peer: Arc<Peer>,
+}
+
+impl Client {
+    async fn new(is_compact: bool, replies: impl IntoIterator<Item = (&'static str, (u16, Value))>) -> Self {
+        let api = Arc::new(Fixed(replies.into_iter().collect()));
+        let selection = Selection::new(None, is_compact).expect("no glob");
+        let service = Service::new(api, Transport::Stdio, SealKey::derive("secret"), "1").selection(selection);
+        let client = Self { service, peer: Arc::new(Peer::new(mpsc::unbounded_channel().0)) };
+        client.request("initialize", &json!({"protocolVersion": "2025-11-25"})).await;
+        client
+    }
+
+    async fn request(&self, method: &str, params: &Value) -> Value {
+        let id = RawValue::from_string("1".to_owned()).expect("JSON");
+        let params = read_params(&params.to_string()).expect("parameters");
+        let response = self.service.respond(&self.peer, None, &id, method, &params).await;
+        serde_json::from_str(&response.text).expect("a message")
+    }
+
+    async fn call(&self, name: &str, arguments: Value) -> Value {
+        let response = self.request("tools/call", &json!({"name": name, "arguments": arguments})).await;
+        response.get("result").cloned().unwrap_or_else(|| response["error"].clone())
+    }
+}
+
+/// A run with further members.
+fn run(status: &str, more: &Value) -> Value {
+    let mut run = json!({
+        "run_id": "r1", "status": status, "cause": "mcp", "by": "owner", "created_at": "", "changed_at": "", "output": null, "errors": [],
+        "usage": null, "links": {"page": "/runs/r1"},
+    });
+    for (name, value) in more.as_object().into_iter().flatten() {
+        run[name] = value.clone();
+    }
+    run
+}
+
+/// An app with a pipeline, a machine and a command.
+fn apps() -> (u16, Value) {
+    let input = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+    let applications = json!([{
+        "slug": "box", "description": "Keeps parcels.", "trust": "approved", "compatible": true, "commands": ["weigh"],
+    }]);
+    let app = json!({
+        "app": "a", "pipelines": [{"name": "one", "description": "Counts.", "input": input}],
+        "machines": [{"name": "change", "description": "Changes.", "input": input}], "applications": applications, "diagnostics": [],
+    });
+    (200, json!({"apps": [app]}))
+}
+
+fn text(result: &Value) -> String {
+    let content = result["content"].as_array().cloned().unwrap_or_default();
+    content.iter().filter_map(|one| one["text"].as_str()).collect::<Vec<_>>().join("\n")
+}
+
+/// S-141: what `etude_find` returns can be called, by the name of its tool and by its own, and what it takes is known.
+#[tokio::test]
+async fn what_is_found_can_be_called() {
+    let route =
+        json!({"pipeline": "change", "candidates": [{"name": "change", "score": 1}, {"name": "one", "score": 0}]});
+    let refused = json!({
+        "code": "input_invalid", "detail": "the input does not fit", "errors": [{"pointer": "/input/n", "detail": "`n` is required"}],
+    });
+    let replies = [("/v1/apps", apps()), ("POST /v1/apps/a/route", (200, route)), ("POST /v1/runs", (422, refused))];
+    let client = Client::new(true, replies).await;
+    let found = client.call("etude_find", json!({"request": "change the weigh of parcels"})).await;
+    let found = &found["structuredContent"];
+    assert_eq!((&found["pipeline"], &found["tool"]), (&json!("change"), &json!("machine_change")), "{found}");
+    assert_eq!((&found["description"], &found["input_schema"]["required"]), (&json!("Changes."), &json!(["n"])));
+    assert_eq!(
+        (&found["candidates"][0]["tool"], &found["candidates"][1]["tool"]),
+        (&json!("machine_change"), &json!("one"))
+    );
+    assert_eq!(found["commands"][0]["tool"], "app_box_weigh", "{found}");
+    for name in ["change", "machine_change"] {
+        let result = client.call("etude_call", json!({"tool": name, "arguments": {}})).await;
+        assert_eq!(result["structuredContent"]["errors"][0]["pointer"], "/n", "{result}");
+        assert_eq!(result["structuredContent"]["input_schema"]["required"], json!(["n"]), "{result}");
+        assert!(text(&result).contains(r#""required":["n"]"#), "{result}");
+    }
+    let unlisted = client.call("change", json!({})).await;
+    let message = unlisted["message"].as_str().expect("an error");
+    assert!(message.starts_with("there is no tool `change`") && message.contains("`machine_change`"), "{unlisted}");
+}
+
+/// S-143, S-144: who sees only the texts and who sees only the structured content learn the same of a run.
+#[tokio::test]
+async fn texts_and_structured_content_say_the_same() {
+    let stderr = (0..99).map(|line| format!("line {line}\n")).collect::<String>() + "the disk is full\n";
+    let error = json!({"message": "it exited", "file": "pipelines/one/pipeline.yaml", "line": 4, "column": 12, "stderr_tail": stderr});
+    let failed = run("failed", &json!({"errors": [error]}));
+    let client = Client::new(false, started(failed)).await;
+    let result = client.call("one", json!({"n": 1})).await;
+    assert_eq!(
+        (&result["content"][0]["text"], &result["structuredContent"]["message"]),
+        (&json!("it exited"), &json!("it exited"))
+    );
+    let facts = result["content"][1]["text"].as_str().expect("a second text");
+    for fact in ["r1", "pipelines/one/pipeline.yaml:4:12", "the disk is full", "etude_resume"] {
+        assert!(facts.contains(fact), "{fact}: {facts}");
+    }
+    assert!(!facts.contains("line 50\n"), "{facts}");
+
+    let large = run("succeeded", &json!({"output": "ü".repeat(20_000)}));
+    let client = Client::new(false, started(large)).await;
+    let result = client.call("one", json!({"n": 1})).await;
+    let cut = &result["structuredContent"]["output_cut"];
+    assert_eq!(result["structuredContent"]["output"], Value::Null);
+    assert_eq!((&cut["uri"], &cut["bytes"]), (&json!("etude://runs/r1/output"), &json!(40_002)), "{cut}");
+    assert_eq!(cut["start"], result["content"][0]["text"]);
+
+    let schema = json!({"type": "object", "properties": {"color": {"enum": ["it's red"]}}, "required": ["color"]});
+    let question = json!({
+        "id": "r1:one/ask", "kind": "approval", "payload": {"message": "Which?", "schema": schema, "approvers": [], "question": "d"},
+    });
+    let waiting = run("waiting", &json!({"waiting": [question]}));
+    let replies = started(waiting).into_iter().chain([("/v1/decisions/r1%3Aone%2Fask", (200, json!({})))]);
+    let client = Client::new(false, replies).await;
+    let result = client.call("one", json!({"n": 1})).await;
+    let asked = &result["structuredContent"]["waiting"][0];
+    assert_eq!((&asked["message"], &asked["schema"]), (&json!("Which?"), &schema), "{result}");
+    assert_eq!(asked["command"], r#"etude approve r1:one/ask --answer '{"color":"it'\''s red"}'"#);
+    assert!(text(&result).contains(asked["command"].as_str().expect("a command")), "{result}");
+    assert_eq!(result["structuredContent"]["message"], result["content"][0]["text"]);
+}
+
+/// The replies to a call that starts this run.
+fn started(run: Value) -> [(&'static str, (u16, Value)); 3] {
+    [("/v1/apps", apps()), ("POST /v1/runs", (201, run.clone())), ("/v1/runs/r1", (200, run))]
+}
