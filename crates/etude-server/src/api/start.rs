@@ -85,13 +85,7 @@ pub(crate) async fn start(call: Call) -> Respond {
     let definition = definition.await?;
     let input = Json::parse(&input).map_err(|_| Problem::invalid("/input", "`input` is an object"))?;
     if is_dry {
-        let coerced = input.text().ok().map(|text| definition.input.coerce(&[], Some(&text)));
-        let input = match coerced {
-            Some(Ok(input)) => input,
-            Some(Err(problems)) => return Err(invalid_input(problems)),
-            None => return Err(Problem::invalid("/input", "the input cannot be read")),
-        };
-        return dry(&definition, &input);
+        return blocking(move || dry(&definition, &input)).await;
     }
     let traceparent = traceparent(&call.headers);
     let request = Request { limits, spent, traceparent, ..Request::new(input, definition.app.display().to_string()) };
@@ -99,9 +93,11 @@ pub(crate) async fn start(call: Call) -> Respond {
     enqueue(&call, app, definition, candidate, wait).await
 }
 
-/// The response to a dry run (S-42).
+/// The response to a dry run (S-42). Blocks: an input is as large as that of a run.
 fn dry(definition: &Definition, input: &Json) -> Respond {
-    let document = etude_preview::dry_run::of(&definition.plan, input, None).document(&Limits::default());
+    let text = input.text().map_err(|_| Problem::invalid("/input", "the input cannot be read"))?;
+    let input = definition.input.coerce(&[], Some(&text)).map_err(invalid_input)?;
+    let document = etude_preview::dry_run::of(&definition.plan, &input, None).document(&Limits::default());
     let document = document.map_err(|error| Problem::new(Code::JournalUnavailable, error.to_string()))?;
     Ok(text_response(StatusCode::OK, document))
 }
