@@ -123,11 +123,19 @@ impl Incoming {
     }
 }
 
-/// The headers without anything that may be a secret.
+/// The headers that say what a delivery is. Any other may be a secret: what names those of the next proxy have, no list can know.
 fn kept_headers(headers: &HeaderMap, verify: Option<&Verify>) -> Map<String, Value> {
-    const SECRET: [&str; 7] = ["auth", "cookie", "token", "secret", "signature", "key", "password"];
+    const KEPT: [&str; 4] = ["content-type", "content-length", "user-agent", "webhook-timestamp"];
+    const ENDS: [&str; 5] = ["-event", "-topic", "-delivery", "-id", "-kind"];
+    // An id of a session is as good as a key.
+    const SECRET: [&str; 10] =
+        ["auth", "cookie", "token", "secret", "signature", "key", "pass", "session", "jwt", "credential"];
     let own = verify.and_then(|verify| verify.header.as_deref());
-    let is_kept = |name: &str| Some(name) != own && !SECRET.iter().any(|part| name.contains(part));
+    let is_kept = |name: &str| {
+        (KEPT.contains(&name) || ENDS.iter().any(|end| name.ends_with(end)))
+            && Some(name) != own
+            && !SECRET.iter().any(|part| name.contains(part))
+    };
     let kept = headers.iter().filter(|(name, _)| is_kept(name.as_str()));
     let text =
         |value: &http::HeaderValue| value.to_str().unwrap_or_default().chars().take(MAX_HEADER).collect::<String>();
@@ -299,4 +307,37 @@ fn admit(
     let keys = by_id.into_iter().chain(by_body).collect();
     let candidate = Candidate { request, placement, has_priority: false, keys, tick: None };
     admission::admit(&webhooks.admissions, &incoming.app, &definition, candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SECURITY.md, "A client of a server": headers are kept for what they say of the delivery; one that is not known may be a secret.
+    #[test]
+    fn headers_that_are_not_known_are_not_kept() {
+        let mut headers = HeaderMap::new();
+        let names = [
+            ("content-type", true),
+            ("user-agent", true),
+            ("x-github-event", true),
+            ("x-github-delivery", true),
+            ("webhook-id", true),
+            ("webhook-timestamp", true),
+            ("x-api-pass", false),
+            ("x-session-id", false),
+            ("cf-access-jwt-assertion", false),
+            ("x-goog-iap-jwt-assertion", false),
+            ("x-forwarded-for", false),
+            ("x-hub-signature-256", false),
+            ("x-other", false),
+        ];
+        for (name, _) in names {
+            headers.insert(name, http::HeaderValue::from_static("v"));
+        }
+        let kept = kept_headers(&headers, None);
+        for (name, is_kept) in names {
+            assert_eq!(kept.contains_key(name), is_kept, "{name}");
+        }
+    }
 }
