@@ -97,16 +97,22 @@ pub(crate) fn one_line(text: &str, limit: usize) -> String {
 /// A text of somebody else without control characters other than line breaks, and of bounded length. Characters that
 /// are invisible or turn the direction of writing go too: they hide what a text says.
 pub(crate) fn plain(text: &str, limit: usize) -> String {
-    let hidden = |c: char| {
-        (c.is_control() && c != '\n' && c != '\t')
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
-    };
-    let mut shown: String = text.replace("\r\n", "\n").chars().filter(|c| !hidden(*c)).take(limit + 1).collect();
+    let mut shown: String = text.replace("\r\n", "\n").chars().filter(|c| !is_hidden(*c)).take(limit + 1).collect();
     if shown.chars().count() > limit {
         shown = shown.chars().take(limit.saturating_sub(1)).collect();
         shown.push('…');
     }
     shown
+}
+
+/// True if a text has characters that [`plain`] takes out.
+pub(crate) fn hides(text: &str) -> bool {
+    text.contains(is_hidden)
+}
+
+fn is_hidden(c: char) -> bool {
+    (c.is_control() && c != '\n' && c != '\t')
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
 }
 
 #[cfg(test)]

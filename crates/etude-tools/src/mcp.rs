@@ -19,6 +19,7 @@ use crate::tool::Boxed;
 
 mod client;
 mod content;
+mod schema;
 mod server;
 
 use crate::mcp_name::may_be_of;

@@ -4,22 +4,21 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::Mutex;
 
 use crate::bound;
 use crate::found::Found;
 use crate::mcp::client::{Connection, Failure};
-use crate::mcp::{Endpoint, Protocol, ServerConfig, Settings, content};
+use crate::mcp::{Endpoint, Protocol, ServerConfig, Settings, content, schema};
 use crate::mcp_name as name;
 use crate::tool::{Boxed, CallContext, Effect, Origin, Run, Tool, ToolError, ToolResult, members};
 
 /// How long a server that could not be reached is left alone when only its tools are asked for.
 const PAUSE: Duration = Duration::from_secs(30);
 
-/// Most characters of a description, and most bytes of an input schema.
-const MAX_DESCRIPTION: usize = 2_000;
-const MAX_SCHEMA: usize = 64 * 1024;
+/// Most characters of a description.
+pub(super) const MAX_DESCRIPTION: usize = 2_000;
 
 /// A server of the configuration.
 #[derive(Debug)]
@@ -120,12 +119,17 @@ impl Server {
     fn entries(self: &Arc<Self>, mut tools: Vec<rmcp::model::Tool>) -> Vec<Found> {
         tools.sort_by(|a, b| a.name.cmp(&b.name));
         tools.dedup_by(|a, b| a.name == b.name);
-        let mut names = BTreeSet::new();
-        tools.iter().filter_map(|tool| self.entry(tool, &mut names)).collect()
+        let (mut names, mut room) = (BTreeSet::new(), schema::MAX_SCHEMAS);
+        tools.iter().filter_map(|tool| self.entry(tool, &mut names, &mut room)).collect()
     }
 
     /// A tool as ours; none if it says nothing that could be called.
-    fn entry(self: &Arc<Self>, tool: &rmcp::model::Tool, names: &mut BTreeSet<String>) -> Option<Found> {
+    fn entry(
+        self: &Arc<Self>,
+        tool: &rmcp::model::Tool,
+        names: &mut BTreeSet<String>,
+        room: &mut usize,
+    ) -> Option<Found> {
         let remote = tool.name.to_string();
         if remote.is_empty() || remote.len() > 256 {
             return None;
@@ -137,9 +141,7 @@ impl Server {
         }
         let reported = tool.description.as_deref().or(tool.title.as_deref()).unwrap_or_default();
         let description = format!("[MCP server {}] {}", self.name, bound::plain(reported.trim(), MAX_DESCRIPTION));
-        let schema = Value::Object((*tool.input_schema).clone());
-        let fits = schema.to_string().len() <= MAX_SCHEMA;
-        let schema = if fits { schema } else { json!({"type": "object"}) };
+        let schema = schema::clean(Value::Object((*tool.input_schema).clone()), room);
         let origin = Origin::Mcp { server: self.name.clone(), tool: remote.clone() };
         let tool = Tool::new(&local, description.trim_end(), schema, Effect::External, origin);
         Some(Found::new(tool, McpRun { server: Arc::downgrade(self), remote }))
