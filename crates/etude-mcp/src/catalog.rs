@@ -4,6 +4,7 @@ use globset::GlobMatcher;
 use serde_json::{Map, Value, json};
 
 use crate::api::{Api, Request};
+use crate::broken::Broken;
 use crate::command::{self, Command};
 use crate::naming;
 use crate::schema;
@@ -82,6 +83,8 @@ impl Target {
 pub(crate) struct Catalog {
     pub(crate) apps: Vec<String>,
     pub(crate) targets: Vec<Target>,
+    /// The pipelines and machines that are no tools, because they have errors.
+    pub(crate) broken: Vec<Broken>,
     is_compact: bool,
     fixed: Vec<&'static str>,
 }
@@ -95,18 +98,21 @@ impl Catalog {
             _ => return Err(RpcError::internal(crate::result::sentence(&reply))),
         };
         let apps: Vec<&Value> = document["apps"].as_array().into_iter().flatten().collect();
-        let mut targets = Vec::new();
+        let (mut targets, mut broken) = (Vec::new(), Vec::new());
         for app in &apps {
             let slug = app["app"].as_str().unwrap_or_default();
             for (list, kind) in [("pipelines", "pipeline"), ("machines", "machine")] {
                 let entries = app[list].as_array().into_iter().flatten();
-                let entries = entries.filter(|entry| entry["valid"] != false);
-                targets.extend(entries.filter_map(|entry| target(slug, kind, entry)));
+                let (faulty, sound): (Vec<&Value>, Vec<&Value>) = entries.partition(|entry| entry["valid"] == false);
+                targets.extend(sound.into_iter().filter_map(|entry| target(slug, kind, entry)));
+                let faults = faulty.into_iter().filter_map(|entry| Broken::new(kind, entry, &app["diagnostics"]));
+                broken.extend(faults);
             }
             let applications = app["applications"].as_array().into_iter().flatten();
             targets.extend(applications.flat_map(|application| command::targets(slug, application)));
         }
         targets.retain(|target| api.covers(&target.of) && api.may("run"));
+        broken.retain(|broken: &Broken| api.covers(&broken.of) && api.may("run"));
         targets.sort_by(|a, b| (&a.of, a.kind, &a.app, &a.name).cmp(&(&b.of, b.kind, &b.app, &b.name)));
         let wanted: Vec<(String, String)> = targets
             .iter()
@@ -122,12 +128,13 @@ impl Catalog {
             selection.is_compact || selection.tools.is_none() && targets.len() + FIXED.len() - 1 > MAX_TOOLS;
         if let Some(glob) = &selection.tools {
             targets.retain(|target| glob.is_match(&target.name));
+            broken.retain(|broken| glob.is_match(&broken.name));
         }
         targets.sort_by(|a, b| a.name.cmp(&b.name));
         let fixed = FIXED.iter().filter(|(name, scope)| api.may(scope) && (is_compact || *name != "etude_call"));
         let fixed = fixed.map(|(name, _)| *name).collect();
         let apps = apps.iter().filter_map(|app| app["app"].as_str()).map(str::to_owned).collect();
-        Ok(Self { apps, targets, is_compact, fixed })
+        Ok(Self { apps, targets, broken, is_compact, fixed })
     }
 
     /// True if pipelines, machines and commands are called through `etude_call`.
@@ -164,7 +171,10 @@ impl Catalog {
             return Ok(target);
         }
         match self.of(name).as_slice() {
-            [] => Err(format!("there is no tool `{name}`; find one with `etude_find`")),
+            [] => Err(match self.broken(name) {
+                Some(broken) => format!("there is no tool `{name}`: {}", broken.sentence()),
+                None => format!("there is no tool `{name}`; find one with `etude_find`"),
+            }),
             [target] => Ok(target),
             several => {
                 let names: Vec<String> = several.iter().map(|target| format!("`{}`", target.name)).collect();
@@ -184,8 +194,16 @@ impl Catalog {
         named.min_by_key(|target| target.kind != "pipeline")
     }
 
+    /// The definition of this name, or of this tool's name, that has errors.
+    fn broken(&self, name: &str) -> Option<&Broken> {
+        self.broken.iter().find(|broken| broken.name == name || broken.of == name)
+    }
+
     /// Why a name is no tool, with what it may stand for.
     pub(crate) fn unknown(&self, name: &str) -> RpcError {
+        if let Some(broken) = self.broken(name).filter(|_| self.of(name).is_empty()) {
+            return RpcError::params(format!("there is no tool `{name}`: {}", broken.sentence()));
+        }
         let tools: Vec<String> = match self.target(name) {
             Some(_) => vec!["it is called through `etude_call`".to_owned()],
             None => self.of(name).iter().map(|it| format!("the tool of the {} is `{}`", it.kind, it.name)).collect(),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use crate::broken;
 use crate::catalog::{Catalog, Target};
 use crate::schema;
 
@@ -31,6 +32,9 @@ pub(crate) fn with_tools(mut document: Value, catalog: &Catalog, app: &str, requ
         if let Some(members) = candidate.as_object_mut() {
             members.insert("tool".to_owned(), tool);
         }
+    }
+    if let (Some(notes), Some(note)) = (document["notes"].as_array_mut(), broken::note(&catalog.broken)) {
+        notes.push(format!("not considered: {note}").into());
     }
     let commands = commands(catalog, request);
     if !commands.is_empty() {

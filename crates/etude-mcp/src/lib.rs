@@ -6,6 +6,7 @@
 
 mod api;
 mod ask;
+mod broken;
 mod call;
 mod catalog;
 mod command;

@@ -13,7 +13,7 @@ use crate::peer::{Greeting, Peer};
 use crate::seal::SealKey;
 use crate::settings::Settings;
 use crate::wire::{Headers, Outcome, Params, Revision, RpcError, TASKS, meta, raw, response};
-use crate::{call, prompt, resource, task};
+use crate::{broken, call, prompt, resource, task};
 
 /// How messages travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -246,6 +246,9 @@ impl Service {
     async fn instructions(&self, context: &Context) -> Result<String, RpcError> {
         let catalog = self.catalog(context).await?;
         let tools = match catalog.is_compact() {
+            false if catalog.targets.is_empty() && !catalog.broken.is_empty() => {
+                "There is no pipeline or machine to call: all have errors."
+            }
             false if catalog.targets.is_empty() => {
                 "There is no pipeline, machine or command to call. In a directory without an app, `etude new .` makes one; its pipelines are in the next list of tools."
             }
@@ -254,8 +257,9 @@ impl Service {
                 "There are too many pipelines, machines and commands for a tool each: find one with `etude_find`, and call it with `etude_call`."
             }
         };
+        let broken = broken::note(&catalog.broken).map(|note| format!(" No tool: {note}.")).unwrap_or_default();
         Ok(format!(
-            "{tools} A call of a pipeline or machine starts a durable run. A call that takes long returns the status `running` with the run's id; read the run \
+            "{tools}{broken} A call of a pipeline or machine starts a durable run. A call that takes long returns the status `running` with the run's id; read the run \
              with `etude_show`. Giving up a call does not end its run, and an equal call joins it; `etude_cancel` ends it. Decisions \
              that approve something are made by people, not by tools."
         ))

@@ -201,3 +201,30 @@ async fn texts_and_structured_content_say_the_same() {
 fn started(run: Value) -> [(&'static str, (u16, Value)); 3] {
     [("/v1/apps", apps()), ("POST /v1/runs", (201, run.clone())), ("/v1/runs/r1", (200, run))]
 }
+
+/// S-155: a definition that has errors is no tool, and every answer that misses it says why.
+#[tokio::test]
+async fn a_broken_definition_is_named() {
+    let (_, mut apps) = apps();
+    apps["apps"][0]["pipelines"][0]["valid"] = false.into();
+    apps["apps"][0]["diagnostics"] = json!([
+        {"code": "P0104", "severity": "error", "message": "another", "file": "pipelines/one-more/pipeline.yaml", "line": 1},
+        {"code": "P0104", "severity": "error", "message": "not YAML", "file": "pipelines/one/pipeline.yaml", "line": 11, "column": 5},
+    ]);
+    let route = json!({"pipeline": null, "candidates": [], "notes": []});
+    let replies = [("/v1/apps", (200, apps)), ("POST /v1/apps/a/route", (200, route))];
+    let fault = "the pipeline `one` has errors: P0104 pipelines/one/pipeline.yaml:11:5 not YAML";
+    let client = Client::new(false, replies.clone()).await;
+    let error = client.call("one", json!({})).await;
+    assert_eq!(error["code"], -32602, "{error}");
+    assert!(error["message"].as_str().is_some_and(|message| message.contains(fault)), "{error}");
+    let found = client.call("etude_find", json!({"request": "count"})).await;
+    let note = found["structuredContent"]["notes"][0].as_str().expect("a note");
+    assert!(note.contains(fault), "{note}");
+    let greeting = client.request("initialize", &json!({"protocolVersion": "2025-11-25"})).await;
+    let instructions = greeting["result"]["instructions"].as_str().expect("a text");
+    assert!(instructions.contains(fault), "{instructions}");
+    let client = Client::new(true, replies).await;
+    let refused = client.call("etude_call", json!({"tool": "one"})).await;
+    assert!(text(&refused).contains(fault), "{refused}");
+}

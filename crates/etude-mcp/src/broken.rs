@@ -1,0 +1,60 @@
+//! Definitions with errors, which are no tools until these are repaired.
+
+use serde_json::Value;
+
+use crate::naming;
+
+/// The most that an answer says of one error, in characters.
+const MAX_MESSAGE: usize = 300;
+
+/// A pipeline or machine with errors.
+#[derive(Debug)]
+pub(crate) struct Broken {
+    /// The name that its tool has without them.
+    pub(crate) name: String,
+    kind: &'static str,
+    /// The name in the app.
+    pub(crate) of: String,
+    /// The code, place and message of its first error, if the caller sees it.
+    fault: Option<String>,
+}
+
+impl Broken {
+    /// An entry of a list of definitions, with the diagnostics of its app.
+    pub(crate) fn new(kind: &'static str, entry: &Value, diagnostics: &Value) -> Option<Self> {
+        let of = entry["name"].as_str()?.to_owned();
+        let name = if kind == "machine" { format!("machine_{of}") } else { of.clone() };
+        let is_own = |diagnostic: &&Value| {
+            let file = diagnostic["file"].as_str().unwrap_or_default();
+            let folder = format!("{kind}s/{of}");
+            let rest = file.strip_prefix(&folder);
+            diagnostic["severity"] == "error" && rest.is_some_and(|rest| rest.starts_with(['/', '.']))
+        };
+        let fault = diagnostics.as_array().into_iter().flatten().find(is_own).map(fault);
+        Some(Self { name: naming::tool_name(&name), kind, of, fault })
+    }
+
+    /// What is wrong, and what to do.
+    pub(crate) fn sentence(&self) -> String {
+        let fault = self.fault.as_ref().map(|fault| format!(": {fault}")).unwrap_or_default();
+        format!("the {} `{}` has errors{fault}; `etude check` reports all", self.kind, self.of)
+    }
+}
+
+/// A diagnostic in one line.
+fn fault(diagnostic: &Value) -> String {
+    let text = |name: &str| diagnostic[name].as_str().unwrap_or_default();
+    let number = |name: &str| diagnostic[name].as_u64().map(|number| format!(":{number}")).unwrap_or_default();
+    let message: String = text("message").chars().take(MAX_MESSAGE).collect();
+    format!("{} {}{}{} {message}", text("code"), text("file"), number("line"), number("column"))
+}
+
+/// What is said of all of them: the first ones, and how many there are.
+pub(crate) fn note(broken: &[Broken]) -> Option<String> {
+    let (first, rest) = broken.split_first()?;
+    let further = match rest.len() {
+        0 => String::new(),
+        many => format!(" ({many} more have errors)"),
+    };
+    Some(format!("{}{further}", first.sentence()))
+}
