@@ -341,6 +341,11 @@ fn text_of(node: &Node<'_>) -> Option<String> {
     }
 }
 
+/// Why a step is not imported that runs only if the one before it succeeds.
+fn after(lost: &str) -> String {
+    format!("it follows {lost}, which was not imported")
+}
+
 /// The reason for which a trigger on a schedule is listed.
 const SCHEDULE: &str = "declare it in `etude.yaml` under `schedules`";
 

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::order::{Dependent, in_order};
 use super::shell::{Provider, STEP, Script, Variables, literal, place};
-use super::{Building, Document, Imported, SCHEDULE, is_name, stem, text_of};
+use super::{Building, Document, Imported, SCHEDULE, after, is_name, stem, text_of};
 use crate::command::words::{Quotes, expansion};
 
 /// `${{ … }}`.
@@ -58,12 +58,16 @@ pub(super) fn file(imported: &mut Imported, path: &str, text: &str) {
         let title = root.get("name").and_then(text_of).unwrap_or_else(|| stem(path).to_owned());
         let jobs = root.get("jobs").and_then(Node::as_map).map(|jobs| jobs.0.as_slice()).unwrap_or_default();
         let mut made: Vec<(String, String)> = Vec::new();
+        // The jobs that were imported whole.
         let mut known = BTreeSet::new();
         for (key, job) in sorted(imported, &document, jobs) {
             let id = key.as_text().unwrap_or_default();
             let line = document.line(key);
             let lost = needs(job).into_iter().find(|need| !known.contains(need));
-            let lost = lost.map(|lost| format!("it needs `{lost}`, which was not imported"));
+            let lost = lost.map(|lost| match made.iter().any(|(id, _)| *id == lost) {
+                true => format!("it needs `{lost}`, which was not imported whole"),
+                false => format!("it needs `{lost}`, which was not imported"),
+            });
             if let Some(reason) = lost.or_else(|| imported.has_room().err()) {
                 imported.find(path, line, format!("job `{id}`"), reason);
                 continue;
@@ -72,9 +76,12 @@ pub(super) fn file(imported: &mut Imported, path: &str, text: &str) {
             let name = imported.free(&name);
             let mut building = Building::new(name.clone(), &format!("{title}: {id}"));
             building.input.clone_from(&workflow.inputs);
-            if workflow.job(imported, &mut building, (key, job)) && imported.add(building, path) {
-                known.insert(id.to_owned());
+            let is_whole = workflow.job(imported, &mut building, (key, job));
+            if !building.steps.is_empty() && imported.add(building, path) {
                 made.push((id.to_owned(), name));
+                if is_whole {
+                    known.insert(id.to_owned());
+                }
             }
         }
         if made.len() > 1 {
@@ -234,7 +241,8 @@ impl Workflow<'_> {
         }
     }
 
-    /// Adds the steps of a job; false if there are none.
+    /// Adds the steps of a job, up to the first that has no counterpart and whose failure would end the job. False if there is
+    /// such a step, or none at all.
     fn job(&self, imported: &mut Imported, building: &mut Building, (key, node): (&Node<'_>, &Node<'_>)) -> bool {
         let id = key.as_text().unwrap_or_default();
         let (path, line, what) = (self.document.file.path(), self.document.line(key), format!("job `{id}`"));
@@ -257,28 +265,35 @@ impl Workflow<'_> {
             env: self.common(imported, self.env.clone(), job.get("env")),
             is_windows: runner.to_ascii_lowercase().contains("windows"),
         };
+        let mut lost: Option<String> = None;
         for node in job.get("steps").and_then(Node::as_seq).into_iter().flatten() {
-            if let Err((what, reason)) = self.step(building, node, &common) {
-                imported.find(path, self.document.line(node), what, reason);
+            let title = title(node);
+            let done = match &lost {
+                Some(lost) => Err(after(lost)),
+                None => self.step(building, node, &common, &title),
+            };
+            if let Err(reason) = done {
+                imported.find(path, self.document.line(node), title.clone(), reason);
+                if !prepares(node) {
+                    lost.get_or_insert(title);
+                }
             }
         }
         if building.steps.is_empty() {
             imported.find(path, line, what, "no step of it could be imported");
         }
-        !building.steps.is_empty()
+        lost.is_none() && !building.steps.is_empty()
     }
 
     /// Adds a step.
     ///
     /// # Errors
-    /// It has no counterpart: what it is, and why.
-    fn step(&self, building: &mut Building, node: &Node<'_>, job: &Job) -> Result<(), (String, String)> {
-        let step = node.as_map().ok_or_else(|| ("a step".to_owned(), "it is not a mapping".to_owned()))?;
-        let field = |name: &str| step.get(name).and_then(text_of);
-        let title = field("name").or_else(|| field("id")).or_else(|| field("uses")).or_else(|| field("run"));
-        let title = title.unwrap_or_default().lines().next().unwrap_or_default().to_owned();
-        let id = field("id").unwrap_or_else(|| title.clone());
-        self.run(building, step, job, &id).map_err(|reason| (format!("step `{title}`"), reason))
+    /// Why it has no counterpart.
+    fn step(&self, building: &mut Building, node: &Node<'_>, job: &Job, title: &str) -> Result<(), String> {
+        let step = node.as_map().ok_or_else(|| "it is not a mapping".to_owned())?;
+        let id = step.get("id").and_then(text_of);
+        let id = id.unwrap_or_else(|| title.trim_start_matches("step ").trim_matches('`').to_owned());
+        self.run(building, step, job, &id)
     }
 
     fn run(&self, building: &mut Building, step: &Entries<'_>, job: &Job, id: &str) -> Result<(), String> {
@@ -351,6 +366,23 @@ impl Workflow<'_> {
         text.push_str(&run[from..]);
         Ok(text)
     }
+}
+
+/// What a step is called.
+fn title(node: &Node<'_>) -> String {
+    let Some(step) = node.as_map() else { return "a step".to_owned() };
+    let title = ["name", "id", "uses", "run"].iter().find_map(|name| step.get(name).and_then(text_of));
+    format!("step `{}`", title.unwrap_or_default().lines().next().unwrap_or_default())
+}
+
+/// Whether a step only prepares the machine or moves files to and from GitHub. What follows it does not wait for its consent.
+fn prepares(node: &Node<'_>) -> bool {
+    let action = node.as_map().and_then(|step| step.get("uses")).and_then(text_of).unwrap_or_default();
+    let name = action.split('@').next().unwrap_or_default();
+    let is_setup = !name.starts_with('.') && name.split('/').nth(1).is_some_and(|name| name.starts_with("setup-"));
+    let own = name.strip_prefix("actions/").unwrap_or_default();
+    is_setup
+        || ["checkout", "cache", "cache/restore", "cache/save", "upload-artifact", "download-artifact"].contains(&own)
 }
 
 /// The parameter that an expression reads.

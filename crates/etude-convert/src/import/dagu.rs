@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::order::{Dependent, in_order};
 use super::shell::{Provider, Script, Variables, literal, place};
-use super::{Building, Document, Imported, Source, is_name, stem, text_of};
+use super::{Building, Document, Imported, Source, after, is_name, stem, text_of};
 use calls::{Dags, called};
 
 /// References that Dagu resolves itself: `${{ … }}`, `${step.stdout}`, `step.outputs.name`.
@@ -57,10 +57,21 @@ fn file(imported: &mut Imported, dags: &mut Dags, path: &str, text: &str) {
         }
         dag.environment(imported, root.get("env"));
         let is_chain = root.get("type").and_then(text_of).is_some_and(|word| word == "chain");
-        for (index, (node, step)) in ordered(imported, &document, root, is_chain).into_iter().enumerate() {
-            let known = names(step).first().cloned().unwrap_or_else(|| format!("step_{}", index + 1));
-            if let Err(reason) = dag.step(step, &known) {
-                imported.find(path, document.line(node), format!("step `{known}`"), reason);
+        // In a chain, each step waits for all before it.
+        let mut lost: Option<String> = None;
+        for (index, node) in ordered(imported, &document, root, is_chain).into_iter().enumerate() {
+            let known = names(node).first().cloned().unwrap_or_else(|| format!("step_{}", index + 1));
+            let done = match (&lost, node.as_map()) {
+                (Some(lost), _) => Err(after(lost)),
+                (None, Some(step)) => dag.step((node, step), &known),
+                (None, None) => Err("it is not a mapping".to_owned()),
+            };
+            if let Err(reason) = done {
+                let what = format!("step `{known}`");
+                imported.find(path, document.line(node), what.clone(), reason);
+                if is_chain {
+                    lost.get_or_insert(what);
+                }
             }
         }
         let building = dag.building;
@@ -131,23 +142,16 @@ fn ordered<'n, 's>(
     document: &Document,
     root: &'n Entries<'s>,
     is_chain: bool,
-) -> Vec<(&'n Node<'s>, &'n Entries<'s>)> {
-    let nodes = root.get("steps").and_then(Node::as_seq).into_iter().flatten();
-    let mut open = Vec::new();
-    for node in nodes {
-        match node.as_map() {
-            Some(step) => open.push((node, step)),
-            None => imported.find(document.file.path(), document.line(node), "a step", "it is not a mapping"),
-        }
-    }
+) -> Vec<&'n Node<'s>> {
+    let open: Vec<&Node<'_>> = root.get("steps").and_then(Node::as_seq).into_iter().flatten().collect();
     if is_chain {
         return open;
     }
-    let dependent =
-        |(_, step): &(&Node<'_>, &Entries<'_>)| Dependent { names: names(step), needs: list(step.get("depends")) };
+    let needs = |node: &&Node<'_>| list(node.as_map().and_then(|step| step.get("depends")));
+    let dependent = |node: &&Node<'_>| Dependent { names: names(node), needs: needs(node) };
     let (done, left) = in_order(&open.iter().map(dependent).collect::<Vec<_>>());
-    for (node, step) in left.into_iter().map(|index| open[index]) {
-        let what = format!("step `{}`", names(step).first().cloned().unwrap_or_default());
+    for node in left.into_iter().map(|index| open[index]) {
+        let what = format!("step `{}`", names(node).first().cloned().unwrap_or_default());
         let reason = "it depends on a step that is not there, or that depends on it";
         imported.find(document.file.path(), document.line(node), what, reason);
     }
@@ -155,8 +159,9 @@ fn ordered<'n, 's>(
 }
 
 /// The names by which other steps know a step.
-fn names(step: &Entries<'_>) -> Vec<String> {
-    ["name", "id"].iter().filter_map(|field| step.get(field).and_then(text_of)).collect()
+fn names(node: &Node<'_>) -> Vec<String> {
+    let text = |field: &&str| node.as_map().and_then(|step| step.get(field)).and_then(text_of);
+    ["name", "id"].iter().filter_map(text).collect()
 }
 
 /// A text or a list of texts.
@@ -172,12 +177,12 @@ impl Dag<'_> {
     ///
     /// # Errors
     /// Why it has no counterpart.
-    fn step(&mut self, step: &Entries<'_>, known: &str) -> Result<(), String> {
+    fn step(&mut self, (node, step): (&Node<'_>, &Entries<'_>), known: &str) -> Result<(), String> {
         if let Some(lost) = list(step.get("depends")).into_iter().find(|name| !self.steps.contains_key(name)) {
             return Err(format!("it depends on `{lost}`, which was not imported"));
         }
         if let Some(file) = called(step).and_then(|called| self.dags.file(self.document.file.path(), &called)) {
-            return self.call(step, known, &file);
+            return self.call((node, step), known, &file);
         }
         // A step whose condition or program is another one must not run without it.
         let other =
@@ -212,7 +217,7 @@ impl Dag<'_> {
             made["timeout"] = json!(timeout);
         }
         self.building.steps.push(made);
-        names(step).into_iter().for_each(|known| drop(self.steps.insert(known, name.clone())));
+        names(node).into_iter().for_each(|known| drop(self.steps.insert(known, name.clone())));
         if let Some(variable) = output {
             self.variables.set(&variable, json!(format!("{{{{{name}.output}}}}")));
         }

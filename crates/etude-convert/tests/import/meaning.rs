@@ -68,6 +68,52 @@ fn steps_of_actions_without_the_same_meaning_are_refused() {
     refuses(Kind::Actions, &[(whole, "must not run without it"), (windows, "PowerShell")]);
 }
 
+/// docs/import.md: the order of steps may be the only guard of a step, so nothing runs after one that was lost.
+#[test]
+fn nothing_of_a_job_runs_after_a_lost_step() {
+    for lost in
+        ["uses: acme/verify@v1", "{if: github.ref != 'refs/heads/main', run: exit 1}", "{run: a, shell: python}"]
+    {
+        let imported =
+            one(Kind::Actions, &job(&format!("{lost}\n      - {{id: d, run: ./deploy}}\n      - run: ./tell")));
+        assert_eq!(steps(&imported), 0, "{imported:#?}");
+        let follow = imported.not_imported.iter().filter(|one| one.reason.starts_with("it follows step `"));
+        assert_eq!(follow.count(), 2, "{imported:#?}");
+    }
+    for harmless in [
+        "actions/checkout@v4",
+        "actions/setup-node@v4",
+        "docker/setup-buildx-action@v3",
+        "actions/cache@v4",
+        "actions/cache/restore@v4",
+        "actions/upload-artifact@v4",
+        "actions/download-artifact@v4",
+    ] {
+        let imported = one(Kind::Actions, &job(&format!("uses: {harmless}\n      - run: make")));
+        assert_eq!(steps(&imported), 1, "{harmless}: {imported:#?}");
+    }
+    for other in ["acme/checkout@v4", "actions/checkout-policy@v1", "./setup-x", "acme/cache@v1"] {
+        let imported = one(Kind::Actions, &job(&format!("uses: {other}\n      - run: make")));
+        assert_eq!(steps(&imported), 0, "{other}: {imported:#?}");
+    }
+    let jobs = "jobs: {a: {steps: [{run: make}, {uses: acme/verify@v1}]}, b: {needs: a, steps: [{run: ./deploy}]}}\n";
+    let imported = one(Kind::Actions, jobs);
+    assert_eq!(steps(&imported), 1, "{imported:#?}");
+    let last = imported.not_imported.last().expect("a finding");
+    assert_eq!(last.reason, "it needs `a`, which was not imported whole");
+}
+
+/// docs/import.md: a step of a chain waits for all before it.
+#[test]
+fn nothing_of_a_chain_runs_after_a_lost_step() {
+    let lost = "{name: backup, command: ./backup, preconditions: [{condition: test -f ok}]}";
+    let dag =
+        |kind: &str, lost: &str| format!("type: {kind}\nsteps:\n  - {lost}\n  - {{name: d, command: ./delete}}\n");
+    refuses(Kind::Dagu, &[(&dag("chain", lost), "it follows step `backup`, which was not imported")]);
+    refuses(Kind::Dagu, &[(&dag("chain", "[{command: a}]"), "it follows step `step_1`, which was not imported")]);
+    assert_eq!(steps(&one(Kind::Dagu, &dag("graph", lost))), 1);
+}
+
 #[test]
 fn variables_with_a_value_are_kept() {
     let secret = "{run: gh issue list --token $GITHUB_TOKEN, env: {GITHUB_TOKEN: \"${{ secrets.GITHUB_TOKEN }}\"}}";

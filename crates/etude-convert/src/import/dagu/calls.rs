@@ -82,7 +82,12 @@ impl Dag<'_> {
     ///
     /// # Errors
     /// Why it has no counterpart.
-    pub(super) fn call(&mut self, step: &Entries<'_>, known: &str, file: &str) -> Result<(), String> {
+    pub(super) fn call(
+        &mut self,
+        (node, step): (&Node<'_>, &Entries<'_>),
+        known: &str,
+        file: &str,
+    ) -> Result<(), String> {
         let other =
             step.0.iter().filter_map(|(key, _)| key.as_text()).find(|name| !FIELDS.contains(&snake(name).as_str()));
         if let Some(other) = other {
@@ -103,7 +108,7 @@ impl Dag<'_> {
             made["timeout"] = json!(timeout);
         }
         self.building.steps.push(made);
-        names(step).into_iter().for_each(|known| drop(self.steps.insert(known, name.clone())));
+        names(node).into_iter().for_each(|known| drop(self.steps.insert(known, name.clone())));
         Ok(())
     }
 }
