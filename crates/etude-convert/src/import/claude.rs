@@ -1,26 +1,25 @@
 //! Commands and skills of Claude Code: each becomes a skill of the app and a pipeline that follows it.
 
-use std::collections::BTreeSet;
-use std::sync::LazyLock;
+mod arguments;
+mod lenient;
 
-use etude_spec::frontmatter;
+use std::collections::BTreeSet;
+use std::sync::{Arc, LazyLock};
+
 use etude_spec::source::SourceFile;
-use etude_spec::yaml::Node;
-use regex::{Match, Regex};
+use etude_spec::yaml::{Entries, Node};
+use etude_spec::{frontmatter, yaml};
+use regex::Regex;
 use serde_json::{Value, json};
 
 use super::shell::{CALLER, Provider, Script, Variables, literal};
 use super::{Building, Imported, Source, stem, text_of};
 use crate::compile::File;
 use crate::draft::safe;
+use arguments::{Arguments, WHOLE, named, references};
 
 /// `` !`command` `` at the start of a word: its output is part of the prompt.
 static COMMAND: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(?m)(^|\s)!`([^`]+)`").ok());
-
-/// `$ARGUMENTS`, `$ARGUMENTS[1]`, `$1`. A larger number, or one that goes on, is a price.
-static ARGUMENTS: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"(?<argument>\$ARGUMENTS\[\d+\]|\$ARGUMENTS\b|\$\{ARGUMENTS\}|\$\d\b)(?<more>[.,]\d)?").ok()
-});
 
 /// `@path` at the start of a word, for which Claude Code puts in the file: it has a slash or an extension.
 static MENTION: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -78,19 +77,23 @@ fn place(path: &str) -> Place<'_> {
 }
 
 /// The frontmatter of a file as it is, its fields, and the body with the line before it.
+#[derive(Default)]
 struct Parts {
     description: String,
     tools: Option<String>,
     tier: Option<&'static str>,
     /// Its named arguments, as variables without a value.
     arguments: Variables,
+    /// The names that its hint gives to its arguments.
+    hints: Vec<String>,
     body: String,
     /// Where the lines of the body end.
     ends: Vec<usize>,
     line: u32,
 }
 
-fn parts(imported: &mut Imported, path: &str, text: &str) -> Option<Parts> {
+/// The parts of a file. Frontmatter that is not YAML is read line by line if `is_lenient`, which is a finding.
+fn parts(imported: &mut Imported, (path, text): (&str, &str), is_lenient: bool) -> Option<Parts> {
     let file = SourceFile::new(path, text);
     let parts = match frontmatter::split(&file) {
         Ok(parts) => parts,
@@ -99,52 +102,29 @@ fn parts(imported: &mut Imported, path: &str, text: &str) -> Option<Parts> {
             return None;
         }
     };
-    let (root, diagnostics) = frontmatter::parse(&file, &parts);
+    let (mut root, diagnostics) = frontmatter::parse(&file, &parts);
+    let read = parts.yaml.map_or("", |span| file.slice(span));
+    let plain = SourceFile::new(path, format!("\n{}", lenient::yaml(read)));
+    let mut source = &file;
     if let Some(error) = diagnostics.iter().find(|diagnostic| diagnostic.is_error()) {
-        imported.find(path, error.position().map_or(1, |(line, _)| line), "the frontmatter", error.message.clone());
-        return None;
+        let reason = match is_lenient {
+            true => format!("each line was read as a name and a text, because {}", error.message),
+            false => error.message.clone(),
+        };
+        imported.find(path, error.position().map_or(1, |(line, _)| line), "the frontmatter", reason);
+        if !is_lenient {
+            return None;
+        }
+        (root, source) = (yaml::parse(&plain).0, &plain);
     }
-    let entries = root.as_ref().and_then(Node::as_map);
-    let field = |name: &str| entries.and_then(|entries| entries.get(name)).and_then(text_of);
-    for (key, _) in entries.map(|entries| entries.0.as_slice()).unwrap_or_default() {
-        let name = key.as_text().unwrap_or_default();
-        if !KNOWN.contains(&name) {
-            imported.find(path, file.line(key.span.start), format!("`{name}`"), "etude has no counterpart of it");
-        }
-    }
-    let tier = field("model").and_then(|model| {
-        let tiers = [("haiku", "lite"), ("sonnet", "standard"), ("opus", "reasoning")];
-        let tier = tiers.iter().find(|(name, _)| model.contains(name)).map(|(_, tier)| *tier);
-        if tier.is_none() && model != "inherit" {
-            let line =
-                entries.and_then(|entries| entries.entry("model")).map_or(1, |(key, _)| file.line(key.span.start));
-            imported.find(path, line, format!("model `{model}`"), "no tier is known for it");
-        }
-        tier
-    });
-    let tools = entries.and_then(|entries| entries.get("allowed-tools")).and_then(|node| match node.as_seq() {
-        Some(items) => Some(items.iter().filter_map(text_of).collect::<Vec<_>>().join(", ")),
-        None => text_of(node),
-    });
-    let arguments = entries.and_then(|entries| entries.get("arguments"));
-    let arguments: Vec<String> = match arguments.and_then(Node::as_seq) {
-        Some(items) => items.iter().filter_map(text_of).collect(),
-        None => {
-            arguments.and_then(text_of).iter().flat_map(|text| text.split_whitespace()).map(str::to_owned).collect()
-        }
-    };
-    let mut named = Variables::default();
-    arguments.iter().for_each(|name| named.drop(name));
     let body = file.slice(parts.body);
     let shown = body.trim().to_owned();
-    Some(Parts {
-        arguments: named,
-        description: field("description").unwrap_or_default(),
-        tools,
-        tier,
-        ends: shown.match_indices('\n').map(|(at, _)| at).collect(),
-        body: shown,
-        line: file.line(parts.body.start) + lines(&body[..body.len() - body.trim_start().len()]),
+    let line = file.line(parts.body.start) + lines(&body[..body.len() - body.trim_start().len()]);
+    let found =
+        Parts { ends: shown.match_indices('\n').map(|(at, _)| at).collect(), body: shown, line, ..Parts::default() };
+    Some(match root.as_ref().and_then(Node::as_map) {
+        Some(entries) => found.with(imported, source, entries),
+        None => found,
     })
 }
 
@@ -154,6 +134,39 @@ fn lines(text: &str) -> u32 {
 }
 
 impl Parts {
+    /// These with the fields of the frontmatter. Fields without a counterpart are findings.
+    fn with(mut self, imported: &mut Imported, file: &Arc<SourceFile>, entries: &Entries<'_>) -> Self {
+        let path = file.path();
+        let field = |name: &str| entries.get(name).and_then(text_of);
+        let list = |name: &str| {
+            let items = entries.get(name).and_then(Node::as_seq);
+            items.map(|items| items.iter().filter_map(text_of).collect::<Vec<_>>())
+        };
+        for (key, _) in &entries.0 {
+            let name = key.as_text().unwrap_or_default();
+            if !KNOWN.contains(&name) {
+                imported.find(path, file.line(key.span.start), format!("`{name}`"), "etude has no counterpart of it");
+            }
+        }
+        self.tier = field("model").and_then(|model| {
+            let tiers = [("haiku", "lite"), ("sonnet", "standard"), ("opus", "reasoning")];
+            let tier = tiers.iter().find(|(name, _)| model.contains(name)).map(|(_, tier)| *tier);
+            if tier.is_none() && model != "inherit" {
+                let line = entries.entry("model").map_or(1, |(key, _)| file.line(key.span.start));
+                imported.find(path, line, format!("model `{model}`"), "no tier is known for it");
+            }
+            tier
+        });
+        self.tools = list("allowed-tools").map(|items| items.join(", ")).or_else(|| field("allowed-tools"));
+        let words = |text: String| text.split_whitespace().map(str::to_owned).collect();
+        let arguments = list("arguments").or_else(|| field("arguments").map(words)).unwrap_or_default();
+        arguments.iter().for_each(|name| self.arguments.drop(name));
+        let hint = field("argument-hint").map(|hint| named(&hint));
+        self.hints = list("argument-hint").or(hint).unwrap_or_default();
+        self.description = field("description").unwrap_or_default();
+        self
+    }
+
     /// The line of a place in the body.
     fn line_of(&self, at: usize) -> u32 {
         self.line + u32::try_from(self.ends.partition_point(|end| *end < at)).unwrap_or(0)
@@ -162,7 +175,7 @@ impl Parts {
     /// The different references to arguments in the body, with the place of the first.
     fn arguments(&self) -> Vec<(&str, usize)> {
         let mut known = BTreeSet::new();
-        let found = arguments_in(&self.body);
+        let found = references(&self.body);
         found.filter(|one| known.insert(one.as_str())).map(|one| (one.as_str(), one.start())).collect()
     }
 
@@ -195,7 +208,7 @@ impl Parts {
 }
 
 fn command(imported: &mut Imported, path: &str, name: &str, text: &str) {
-    let Some(parts) = parts(imported, path, text) else { return };
+    let Some(parts) = parts(imported, (path, text), true) else { return };
     let first = parts.body.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     let description = match parts.description.is_empty() {
         true => first.trim_start_matches(['#', ' ']).chars().take(200).collect(),
@@ -204,20 +217,27 @@ fn command(imported: &mut Imported, path: &str, name: &str, text: &str) {
     if parts.body.is_empty() {
         return imported.find(path, parts.line, "the command", "it has no text");
     }
-    let arguments = parts.arguments();
-    if let [(first, at), (second, _), ..] = arguments.as_slice() {
-        let reason = format!("its arguments `{first}` and `{second}` look alike in a request");
-        return imported.find(path, parts.line_of(*at), "the command", reason);
-    }
+    let found = parts.arguments();
+    let arguments = match Arguments::of(&found, &parts.hints) {
+        Ok(arguments) => arguments,
+        Err(reason) => {
+            let line = found.first().map_or(parts.line, |(_, at)| parts.line_of(*at));
+            return imported.find(path, line, "the command", reason);
+        }
+    };
     let name = imported.free(&lower(name));
     let mut building = Building::new(name.clone(), &description);
     let mut request = "{{run.request}}".to_owned();
-    if !arguments.is_empty() {
-        building.parameter("arguments", Some(""));
-        request = "Arguments: {{input.arguments}}".to_owned();
+    let parameters = arguments.parameters();
+    parameters.iter().for_each(|parameter| building.parameter(parameter, Some("")));
+    if parameters.contains(WHOLE) && parameters.len() == 1 {
+        request = format!("Arguments: {{{{input.{WHOLE}}}}}");
+    } else if !parameters.is_empty() {
+        let line = |parameter: &&str| format!("- {parameter}: {{{{input.{parameter}}}}}");
+        request = format!("Arguments:\n{}", parameters.iter().map(line).collect::<Vec<_>>().join("\n"));
     }
     let body = context(imported, path, &parts, (&mut building, &mut request));
-    let body = without_arguments(&body);
+    let body = arguments.without(&body);
     for (mention, at) in parts.mentions() {
         let reason = "the text of the file is not put in; let a code step print it";
         imported.find(path, parts.line_of(at), format!("`{mention}`"), reason);
@@ -231,23 +251,6 @@ fn command(imported: &mut Imported, path: &str, name: &str, text: &str) {
         imported.bytes += text.len();
         imported.files.push(File { path: format!("skills/{name}/SKILL.md"), text });
     }
-}
-
-/// The references to arguments in a text.
-fn arguments_in(text: &str) -> impl Iterator<Item = Match<'_>> {
-    let found = ARGUMENTS.iter().flat_map(|pattern| pattern.captures_iter(text));
-    found.filter(|one| one.name("more").is_none()).filter_map(|one| one.name("argument"))
-}
-
-/// A text without its references to arguments.
-fn without_arguments(text: &str) -> String {
-    let (mut shown, mut from) = (String::new(), 0);
-    for found in arguments_in(text) {
-        shown.push_str(&text[from..found.start()]);
-        shown.push_str("(the arguments in the request)");
-        from = found.end();
-    }
-    shown + &text[from..]
 }
 
 /// Makes the commands of a prompt code steps, whose outputs are part of the request. The body with references to them.
@@ -306,7 +309,7 @@ fn unmapped(imported: &mut Imported, path: &str, parts: &Parts, body: &str) {
 }
 
 fn skill(imported: &mut Imported, sources: &[Source], (path, folder): (&str, &str), text: &str) {
-    let Some(parts) = parts(imported, path, text) else { return };
+    let Some(parts) = parts(imported, (path, text), false) else { return };
     let folder_name = folder.rsplit('/').next().unwrap_or_default();
     if parts.description.is_empty() || folder_name.is_empty() || lower(folder_name) != folder_name {
         return imported.find(

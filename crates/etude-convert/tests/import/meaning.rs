@@ -332,12 +332,58 @@ fn commands_of_claude_code_that_read_arguments_are_refused() {
 }
 
 #[test]
-fn arguments_that_look_alike_are_refused() {
-    for text in ["From $1 to $2.\n", "Do $ARGUMENTS, first $1.\n", "$ARGUMENTS[0] and $ARGUMENTS[1]\n"] {
-        refuses(Kind::ClaudeCode, &[(text, "look alike in a request")]);
+fn arguments_that_overlap_are_refused() {
+    for text in ["Do $ARGUMENTS, first $1.\n", "From $1 to $ARGUMENTS[1].\n", "$ARGUMENTS[0] of ${ARGUMENTS}\n"] {
+        refuses(Kind::ClaudeCode, &[(text, "overlap")]);
     }
-    let imported = one(Kind::ClaudeCode, "Fix $ARGUMENTS[0] and $ARGUMENTS[0].\n");
-    assert!(file(&imported, "SKILL.md").contains("Fix (the arguments in the request) and (the arg"), "{imported:#?}");
+    let many: String = (0..30).map(|n| format!("$ARGUMENTS[{n}] ")).collect();
+    refuses(Kind::ClaudeCode, &[(&many, "more than 20 arguments")]);
+    for text in ["Fix $ARGUMENTS[0] and $ARGUMENTS[0].\n", "Fix $ARGUMENTS and ${ARGUMENTS}.\n"] {
+        let imported = one(Kind::ClaudeCode, text);
+        let skill = file(&imported, "SKILL.md");
+        assert!(skill.contains("Fix (the arguments in the request) and (the arguments in the request)."), "{skill}");
+    }
+}
+
+/// docs/import.md: several arguments are parameters, which have the names of the hint.
+#[test]
+fn several_arguments_are_parameters() {
+    let hint = "---\nargument-hint: [pr-number] [priority]\n---\n";
+    let list = "---\nargument-hint: [PR number, priority]\n---\n";
+    let other = "---\nargument-hint: add [id] | remove [id]\n---\n";
+    for (text, first, second) in [
+        (format!("{hint}Review $1 as $2, $2.\n"), "pr_number", "priority"),
+        (format!("{list}Review $ARGUMENTS[0] as $ARGUMENTS[1].\n"), "pr_number", "priority"),
+        (format!("{hint}Review $0 as $1.\n"), "pr_number", "priority"),
+        (format!("{hint}Review $1 as $3.\n"), "argument_1", "argument_3"),
+        (format!("{other}Review $1 as $2.\n"), "argument_1", "argument_2"),
+        ("Review $1 as $2.\n".to_owned(), "argument_1", "argument_2"),
+    ] {
+        let imported = one(Kind::ClaudeCode, &text);
+        let (skill, pipeline) = (file(&imported, "SKILL.md"), file(&imported, "pipeline.yaml"));
+        let said =
+            format!("Review (the argument `{first}` in the request) as (the argument `{second}` in the request)");
+        assert!(skill.contains(&said), "{text}\n{skill}");
+        assert!(pipeline.contains(&format!("  {second}:\n    type: string\n    default: \"\"")), "{text}\n{pipeline}");
+        assert!(pipeline.contains(&format!("- {first}: {{{{input.{first}}}}}\n")), "{text}\n{pipeline}");
+    }
+}
+
+/// docs/import.md: frontmatter as it is usual in commands need not be YAML.
+#[test]
+fn frontmatter_that_is_not_yaml_is_read_by_lines() {
+    for (text, shown) in [
+        ("argument-hint: [pr-number] [priority]\ndescription: Do it", "Do it"),
+        ("description: Review: security first", "Review: security first"),
+        ("allowed-tools: *\ndescription: All", "All"),
+    ] {
+        let imported = one(Kind::ClaudeCode, &format!("---\n{text}\nhooks: x\n---\nGo.\n"));
+        assert_eq!(steps(&imported), 1, "{text}\n{imported:#?}");
+        assert!(file(&imported, "pipeline.yaml").contains(shown), "{text}\n{imported:#?}");
+        let [first, second] = &imported.not_imported[..] else { panic!("{imported:#?}") };
+        assert!(first.reason.starts_with("each line was read as a name and a text"), "{first:?}");
+        assert_eq!((second.what.as_str(), second.line), ("`hooks`", 2 + u32::from(text.contains('\n')) + 1));
+    }
 }
 
 /// docs/import.md: a price is no argument, and stays as it is.
