@@ -1,6 +1,8 @@
 //! Workflows in the form of GitHub Actions: each job is a pipeline of its `run` steps, and several jobs are one pipeline that
 //! runs them in the order of `needs`.
 
+mod inputs;
+
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
@@ -151,7 +153,7 @@ impl Workflow<'_> {
         for (event, node) in on.as_map().map(|map| map.0.as_slice()).unwrap_or_default() {
             let name = event.as_text().unwrap_or_default();
             match name {
-                "workflow_dispatch" | "workflow_call" => self.inputs(node),
+                "workflow_dispatch" | "workflow_call" => self.inputs(imported, name, node),
                 "schedule" => imported.find(path, self.document.line(event), "trigger `schedule`", SCHEDULE),
                 _ => imported.find(
                     path,
@@ -172,31 +174,6 @@ impl Workflow<'_> {
                 format!("trigger `{word}`"),
                 "declare a webhook in `etude.yaml` under `webhooks`",
             );
-        }
-    }
-
-    fn inputs(&mut self, node: &Node<'_>) {
-        let inputs = node.as_map().and_then(|map| map.get("inputs")).and_then(Node::as_map);
-        for (key, input) in inputs.map(|map| map.0.as_slice()).unwrap_or_default() {
-            let Some(name) = key.as_text().map(parameter) else { continue };
-            let field = |field: &str| input.as_map().and_then(|map| map.get(field));
-            let options: Vec<String> =
-                field("options").and_then(Node::as_seq).into_iter().flatten().filter_map(text_of).collect();
-            let mut declared = match field("type").and_then(text_of).as_deref() {
-                Some(word @ ("boolean" | "number")) => json!({"type": word}),
-                Some("choice") if !options.is_empty() => json!({"type": "string", "enum": options}),
-                _ => json!({"type": "string"}),
-            };
-            let default = field("default").and_then(|node| serde_json::from_str::<Value>(&node.to_json().ok()?).ok());
-            let is_required = field("required").and_then(text_of).is_some_and(|word| word == "true");
-            match default {
-                Some(default) => declared["default"] = default,
-                None if !is_required && declared["type"] == "string" && declared.get("enum").is_none() => {
-                    declared["default"] = json!("")
-                }
-                None => {}
-            }
-            self.inputs.insert(name, declared);
         }
     }
 

@@ -103,6 +103,45 @@ fn nothing_of_a_job_runs_after_a_lost_step() {
     assert_eq!(last.reason, "it needs `a`, which was not imported whole");
 }
 
+/// docs/import.md: defaults are values of the type of their input, with or without quotes.
+#[test]
+fn defaults_of_inputs_have_their_types() {
+    for (event, input, expected) in [
+        ("workflow_dispatch", "{type: boolean, default: 'true'}", "type: boolean default: true"),
+        ("workflow_dispatch", "{type: boolean, default: false}", "type: boolean default: false"),
+        ("workflow_dispatch", "{type: boolean}", "type: boolean default: false"),
+        ("workflow_dispatch", "{type: boolean, required: true}", "type: boolean"),
+        ("workflow_dispatch", "{type: number, default: \"3\"}", "type: number default: 3"),
+        ("workflow_dispatch", "{type: number}", "type: number"),
+        ("workflow_call", "{type: number}", "type: number default: 0"),
+        ("workflow_call", "{type: number, required: true}", "type: number"),
+        ("workflow_dispatch", "{type: choice, options: [1, 2], default: 2}", "- \"1\" - \"2\" default: \"2\""),
+        ("workflow_dispatch", "{type: choice, options: [a, b]}", "enum: - a - b"),
+        ("workflow_dispatch", "{type: environment}", "type: string default: \"\""),
+        ("workflow_call", "{type: string, default: 7}", "type: string default: \"7\""),
+        ("workflow_call", "{type: string, default: null}", "type: string default: \"\""),
+        ("workflow_call", "", "type: string default: \"\""),
+    ] {
+        let text = format!("on: {{{event}: {{inputs: {{a: {input}}}}}}}\njobs: {{a: {{steps: [{{run: make}}]}}}}\n");
+        let imported = one(Kind::Actions, &text);
+        let words = file(&imported, "pipeline.yaml").split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains(&format!("{expected} steps:")), "{input}: {words}");
+        assert_eq!(imported.not_imported, [], "{input}");
+    }
+    for (input, reason) in [
+        ("{type: boolean, default: 'yes'}", "`yes` is not a boolean"),
+        ("{type: number, default: many}", "`many` is not a number"),
+        ("{type: choice, options: [a], default: b}", "`b` is not one of its options"),
+        ("{default: \"${{ github.ref }}\"}", "it is computed"),
+    ] {
+        let text =
+            format!("on: {{workflow_call: {{inputs: {{a: {input}}}}}}}\njobs: {{a: {{steps: [{{run: make}}]}}}}\n");
+        let imported = one(Kind::Actions, &text);
+        assert_eq!((steps(&imported), imported.not_imported[0].reason.as_str()), (1, reason));
+        assert!(!file(&imported, "pipeline.yaml").contains("default"), "{input}");
+    }
+}
+
 /// docs/import.md: a step of a chain waits for all before it.
 #[test]
 fn nothing_of_a_chain_runs_after_a_lost_step() {
