@@ -305,6 +305,19 @@ impl Quotes {
         Self { places: places(text) }
     }
 
+    /// The text without comments and here-documents, and with `"` for everything in quotes.
+    pub(crate) fn outside(&self, text: &str) -> String {
+        let is_plain = |at: usize| self.places.get(at) == Some(&Place::Plain);
+        let shown = |(at, c): (usize, char)| match self.places.get(at) {
+            // The parentheses of `$(…)` in quotes.
+            Some(Place::Double) if c == '(' && is_plain(at + 1) || c == ')' && at > 0 && is_plain(at - 1) => c,
+            Some(Place::Single | Place::Double) => '"',
+            Some(Place::Comment | Place::Here | Place::RawHere) => ' ',
+            _ => c,
+        };
+        text.char_indices().map(shown).collect()
+    }
+
     /// The quote that is open at a place.
     pub(crate) fn open_at(&self, at: usize) -> Option<char> {
         self.places.get(at).and_then(|place| place.quote())

@@ -12,7 +12,7 @@ use regex::Regex;
 use serde_json::{Value, json};
 
 use super::order::{Dependent, in_order};
-use super::shell::{Provider, Script, Variables, literal, place};
+use super::shell::{Provider, Script, Variables, place, starts_program};
 use super::{Building, Document, Imported, Source, after, is_name, stem, text_of};
 use calls::{Dags, called};
 
@@ -119,18 +119,17 @@ fn field<'n, 's>(entries: &'n Entries<'s>, name: &str) -> Option<&'n Node<'s>> {
 }
 
 /// Variables as a mapping, or a list of mappings and of texts `NAME=value`: the line, name and value of each. A value that is
-/// missing or computed is `None`.
+/// missing is `None`.
 fn pairs(document: &Document, node: Option<&Node<'_>>) -> Vec<(u32, String, Option<String>)> {
-    let constant = |text: String| (!text.contains(['`', '$'])).then_some(text);
     let mut found = Vec::new();
     for item in node.map(|node| node.as_seq().unwrap_or(std::slice::from_ref(node))).unwrap_or_default() {
         for (key, value) in item.as_map().map(|map| map.0.as_slice()).unwrap_or_default() {
             let name = key.as_text().unwrap_or_default().to_owned();
-            found.push((document.line(key), name, text_of(value).and_then(constant)));
+            found.push((document.line(key), name, text_of(value)));
         }
         if let Some(text) = text_of(item) {
             let (name, value) = text.split_once('=').map_or((text.as_str(), None), |(name, value)| (name, Some(value)));
-            found.push((document.line(item), name.to_owned(), value.map(str::to_owned).and_then(constant)));
+            found.push((document.line(item), name.to_owned(), value.map(str::to_owned)));
         }
     }
     found
@@ -195,8 +194,9 @@ impl Dag<'_> {
         self.building.has_room()?;
         let mut variables = self.variables.clone();
         for (_, name, value) in pairs(self.document, step.get("env")) {
-            let value = value.ok_or_else(|| format!("the value of its variable `{name}` is computed"))?;
-            variables.set(&name, literal(&value));
+            if !value.is_some_and(|value| variables.set_text(&name, &value)) {
+                return Err(format!("the value of its variable `{name}` is computed"));
+            }
         }
         if let Some(reason) = variables.refusal(&text, &DAGU) {
             return Err(reason);
@@ -206,7 +206,12 @@ impl Dag<'_> {
         let place = place(self.dir_of(step).as_deref())?;
         let (retry, timeout) = limits(step)?;
         let output = output(step)?;
+        if let Some(lost) = variables.lost().filter(|_| starts_program(&text)) {
+            let reason = "which a program that it starts may read, has a value without a counterpart";
+            return Err(format!("the variable `{lost}`, {reason}"));
+        }
         let name = self.building.step_name(known);
+        let text = format!("{}{text}", variables.exports());
         let script =
             Script { name: &name, text: &text, shell: &shell, env: variables.values, place: &place, stdin: None };
         let mut made = self.building.script(script)?;

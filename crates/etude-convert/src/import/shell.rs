@@ -8,15 +8,24 @@ use etude_core::shell;
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
-use super::Building;
+use super::{Building, is_name};
+use crate::command::words::Quotes;
 use crate::compile::File;
 
 /// A word that can be the name of a variable.
 static WORD: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"[A-Za-z_][A-Za-z0-9_]*").ok());
 
+/// `${NAME}` or `$NAME`.
+static REFERENCE: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))").ok());
+
 /// About how many bytes a step has without its texts, and a variable that takes its value from the environment.
 pub(super) const STEP: usize = 100;
 const NAME: usize = 50;
+
+/// Most bytes of a value that is made of others, and most variables that a script sets itself.
+const MAX_TEXT: usize = 1 << 16;
+const MAX_EXPORTS: usize = 100;
 
 /// Shell text of a step.
 pub(super) struct Script<'a> {
@@ -89,18 +98,87 @@ pub(super) struct Provider {
 pub(super) struct Variables {
     /// The values: templates, or `{from_env: NAME}`.
     pub(super) values: Map<String, Value>,
+    /// Variables that the script itself sets, in this order, as words of shell text.
+    exports: Vec<(String, String)>,
     dropped: BTreeSet<String>,
 }
 
 impl Variables {
     pub(super) fn set(&mut self, name: &str, value: Value) {
+        self.unmake(name);
         self.dropped.remove(name);
         self.values.insert(name.to_owned(), value);
     }
 
     pub(super) fn drop(&mut self, name: &str) {
+        self.unmake(name);
         self.values.remove(name);
         self.dropped.insert(name.to_owned());
+    }
+
+    /// The script does not set this variable any more. Those that are made of its earlier value have none here.
+    fn unmake(&mut self, name: &str) {
+        self.exports.retain(|(known, _)| known != name);
+        let part = format!("${{{name}}}");
+        for (known, _) in self.exports.extract_if(.., |(_, word)| word.contains(&part)) {
+            self.values.remove(&known);
+            self.dropped.insert(known);
+        }
+    }
+
+    /// Sets a variable to a text with `$NAME` and `${NAME}` of known variables in it, and `$HOME`. False if it has others, or
+    /// anything else that is computed.
+    pub(super) fn set_text(&mut self, name: &str, text: &str) -> bool {
+        let Some(pattern) = REFERENCE.as_ref().filter(|_| !text.contains(['`', '\\']) && is_name(name)) else {
+            return false;
+        };
+        let (mut template, mut word, mut from, mut is_template) = (String::new(), String::new(), 0, true);
+        for found in pattern.captures_iter(text) {
+            let (Some(all), Some(known)) = (found.get(0), found.get(1).or(found.get(2))) else { return false };
+            let (before, known) = (&text[from..all.start()], known.as_str());
+            template.push_str(literal(before).as_str().unwrap_or_default());
+            word.push_str(&quoted(before));
+            word.push_str(&format!("\"${{{known}}}\""));
+            match self.values.get(known).and_then(Value::as_str) {
+                Some(value) => template.push_str(value),
+                None => is_template = false,
+            }
+            let is_exported = self.exports.iter().any(|(name, _)| name == known);
+            let is_home = known == "HOME" && !self.dropped.contains(known);
+            if before.contains('$') || !is_exported && !is_home && !self.values.contains_key(known) {
+                return false;
+            }
+            from = all.end();
+            if template.len() > MAX_TEXT {
+                return false;
+            }
+        }
+        let rest = &text[from..];
+        if rest.contains('$') {
+            return false;
+        }
+        template.push_str(literal(rest).as_str().unwrap_or_default());
+        word.push_str(&quoted(rest));
+        match is_template {
+            true => self.set(name, json!(template)),
+            // The script has the earlier value, of which this one may be made.
+            false if self.exports.len() >= MAX_EXPORTS => return false,
+            false => {
+                self.dropped.remove(name);
+                self.exports.push((name.to_owned(), word));
+            }
+        }
+        true
+    }
+
+    /// Shell text that sets the variables which the script itself sets.
+    pub(super) fn exports(&self) -> String {
+        self.exports.iter().map(|(name, word)| format!("export {name}={word}\n")).collect()
+    }
+
+    /// A variable that a program would read, and that has no value.
+    pub(super) fn lost(&self) -> Option<&str> {
+        self.dropped.first().map(String::as_str)
     }
 
     /// Why shell text cannot be imported: it mentions a dropped variable, or one that only `provider` sets.
@@ -123,14 +201,93 @@ impl Variables {
     }
 }
 
+/// A text that is not empty as a word of shell text.
+fn quoted(text: &str) -> String {
+    if text.is_empty() { String::new() } else { shell::quoted(text) }
+}
+
 /// A text as a template that is only that text.
 pub(super) fn literal(text: &str) -> Value {
     json!(text.replace("{{", r"\{{"))
 }
 
+/// Programs of which no one reads a variable that is not its own, and words of the shell.
+const PLAIN: [&str; 56] = [
+    ":", "[", "[[", "basename", "break", "case", "cat", "cd", "chmod", "continue", "cp", "cut", "date", "dirname",
+    "do", "done", "du", "echo", "elif", "else", "esac", "exit", "export", "false", "fi", "for", "function", "grep",
+    "head", "if", "in", "ln", "local", "ls", "mkdir", "mv", "printf", "pwd", "read", "return", "rm", "rmdir", "sed",
+    "set", "shift", "sleep", "sort", "tail", "tee", "test", "then", "touch", "tr", "true", "uniq", "wc",
+];
+
+/// Words of the shell that a command follows.
+const LEADS: [&str; 9] = ["!", "do", "elif", "else", "if", "then", "until", "while", "{"];
+
+/// Whether shell text may start a program of unknown content, which may read any variable.
+pub(super) fn starts_program(text: &str) -> bool {
+    let outside = Quotes::new(text).outside(text);
+    let is_lead = |word: &&str| LEADS.contains(word) || word.split_once('=').is_some_and(|(name, _)| is_name(name));
+    let is_known = |command: &str| {
+        // What follows `$(…)` in quotes is the rest of a word.
+        let command = match command.strip_prefix(')') {
+            Some(rest) if rest.starts_with('"') => return true,
+            Some(rest) => rest,
+            None => command.trim_start_matches(['\n', ';', '|', '&', '(']),
+        };
+        let program = command.split_whitespace().find(|word| !is_lead(word));
+        program.is_none_or(|word| PLAIN.contains(&word) || word.starts_with(['<', '>', '}']))
+    };
+    let is_end = |c: char| ['\n', ';', '|', '&', '(', ')'].contains(&c);
+    let starts = outside.match_indices(is_end).map(|(at, _)| at);
+    let ends = starts.clone().chain([outside.len()]);
+    text.contains('`') || [0].into_iter().chain(starts).zip(ends).any(|(from, end)| !is_known(&outside[from..end]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn programs_of_unknown_content_are_found() {
+        for text in
+            ["echo a", "A=1 printf '%s' \"$(cat x)\" | sort > y", "if [ -f a ]; then\n  rm a\nfi", "cat <<E\nmake\nE"]
+        {
+            assert!(!starts_program(text), "{text}");
+        }
+        for text in
+            ["make", "echo `make`", "echo \"$(make)\"", "true && ./a", "A=1 b", "! python3 a", "'ec'ho", "\"$A\" b"]
+        {
+            assert!(starts_program(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn values_of_known_variables_are_put_together() {
+        let mut variables = Variables::default();
+        variables.set("OUT", json!("/tmp"));
+        variables.set("DAY", json!("{{input.day}}"));
+        variables.drop("LOST");
+        for (name, text) in
+            [("FULL", "${OUT}/$DAY-{{"), ("DIR", "$HOME/it's"), ("SUB", "${DIR}/$DAY"), ("DIR", "${DIR}/2")]
+        {
+            assert!(variables.set_text(name, text), "{text}");
+        }
+        assert_eq!(variables.values["FULL"], json!("/tmp/{{input.day}}-\\{{"));
+        let expected =
+            "export DIR=\"${HOME}\"'/it'\\''s'\nexport SUB=\"${DIR}\"'/'\"${DAY}\"\nexport DIR=\"${DIR}\"'/2'\n";
+        assert_eq!(variables.exports(), expected);
+        for text in ["`date`", "$(date)", "${OUT:-x}", "$LOST", "$OTHER", "$1", "a\\$OUT", "$"] {
+            assert!(!variables.set_text("X", text), "{text}");
+        }
+        assert_eq!(variables.lost(), Some("LOST"));
+        for n in 0..200 {
+            variables.set_text(&format!("H{n}"), "$HOME");
+        }
+        assert_eq!(variables.exports().lines().count(), MAX_EXPORTS);
+        while variables.set_text("OUT", "$OUT$OUT") {}
+        assert!(variables.values["OUT"].as_str().is_some_and(|text| text.len() <= 2 * MAX_TEXT));
+        variables.set("DAY", json!("2"));
+        assert!(!variables.exports().contains("SUB") && variables.dropped.contains("SUB"));
+    }
 
     #[test]
     fn directories_are_absolute_or_below_that_of_the_caller() {

@@ -194,8 +194,10 @@ fn steps_of_dagu_without_the_same_meaning_are_refused() {
         ("{command: \"echo ${P}\"}", "`P`, whose value has no counterpart"),
         ("{command: echo $DAG_RUN_ID}", "`DAG_RUN_ID`"),
         ("{command: \"echo ${a.stdout}\"}", "its expressions"),
-        ("{command: ./a, env: [\"A=$HOME\"]}", "`A` is computed"),
+        ("{command: ./a, env: [\"A=$OTHER\"]}", "`A` is computed"),
         ("{command: ./a, env: [{A: \"`date`\"}]}", "`A` is computed"),
+        ("{command: python3 a.py}", "the variable `P`, which a program that it starts may read"),
+        ("{command: ./a}", "the variable `P`"),
         ("{command: ./a, args: [$Q]}", "its argument"),
         ("{command: ./a, dir: $HOME}", "its directory"),
         ("{command: ./a, dir: ~/x}", "its directory"),
@@ -211,6 +213,25 @@ fn steps_of_dagu_without_the_same_meaning_are_refused() {
     ];
     let rows: Vec<(String, &str)> = rows.iter().map(|(step, reason)| (dag(step), *reason)).collect();
     refuses(Kind::Dagu, &rows.iter().map(|(text, reason)| (text.as_str(), *reason)).collect::<Vec<_>>());
+}
+
+/// docs/import.md: variables that are made of known ones have the same values here.
+#[test]
+fn variables_of_dagu_that_are_made_of_others_have_values() {
+    let text = "params: DAY=1\nenv: [OUT: /tmp, \"FULL=${OUT}/$DAY\", DIR: \"${HOME}/data\", SUB: \"$DIR/$DAY\"]\n\
+        steps: [{id: a, command: python3 show.py, env: [\"FILE=${FULL}.csv\"]}]\n";
+    let imported = one(Kind::Dagu, text);
+    assert_eq!(imported.not_imported, []);
+    let words = file(&imported, "pipeline.yaml").split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("FULL: \"/tmp/{{input.day}}\" FILE: \"/tmp/{{input.day}}.csv\""), "{words}");
+    let script = file(&imported, "steps/a.sh");
+    assert!(
+        script.ends_with("export DIR=\"${HOME}\"'/data'\nexport SUB=\"${DIR}\"'/'\"${DAY}\"\npython3 show.py\n"),
+        "{script}"
+    );
+    // What reads no variable that it does not name runs without one.
+    let imported = one(Kind::Dagu, "env: [NOW: \"`date`\"]\nsteps: [{id: a, command: echo a | tr a b}]\n");
+    assert_eq!(steps(&imported), 1, "{imported:#?}");
 }
 
 /// A DAG that another one starts is a pipeline of its own, and is there before it.

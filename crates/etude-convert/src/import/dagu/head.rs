@@ -3,7 +3,6 @@
 use etude_spec::yaml::{Entries, Node};
 use serde_json::json;
 
-use super::super::shell::literal;
 use super::super::{Document, Imported, SCHEDULE, text_of};
 use super::{ARGUMENT, Dag, field, pairs, snake};
 
@@ -77,13 +76,10 @@ impl Dag<'_> {
     /// The variables of the environment. Those whose value is computed are findings.
     pub(super) fn environment(&mut self, imported: &mut Imported, node: Option<&Node<'_>>) {
         for (line, name, value) in pairs(self.document, node) {
-            match value {
-                Some(value) => self.variables.set(&name, literal(&value)),
-                None => {
-                    self.variables.drop(&name);
-                    let what = format!("variable `{name}`");
-                    imported.find(self.document.file.path(), line, what, "its value is computed");
-                }
+            if !value.is_some_and(|value| self.variables.set_text(&name, &value)) {
+                self.variables.drop(&name);
+                let what = format!("variable `{name}`");
+                imported.find(self.document.file.path(), line, what, "its value is computed");
             }
         }
     }
