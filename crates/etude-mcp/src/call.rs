@@ -26,6 +26,9 @@ use crate::wire::{Outcome, Params, RpcError};
 /// A call that takes longer becomes a task.
 const TASK: Duration = Duration::from_secs(2);
 
+/// The runs that `etude_runs` lists if the call has no limit.
+pub(crate) const MAX_RUNS: usize = 10;
+
 /// `tools/call`.
 pub(crate) async fn call(service: &Service, context: &Context, params: &Params) -> Outcome {
     let name = params.text("name")?;
@@ -174,7 +177,7 @@ impl Arguments {
 async fn fixed_tool(service: &Service, catalog: &Catalog, tool: &Tool, arguments: &RawValue) -> Outcome {
     let known: &[&str] = match tool {
         Tool::Find => &["request"],
-        Tool::Runs => &["status", "limit"],
+        Tool::Runs => &["status", "limit", "cursor"],
         Tool::Show => &["run_id"],
         Tool::Cancel => &["run_id", "reason"],
         _ => &["run_id", "accept_changes"],
@@ -189,7 +192,9 @@ async fn fixed_tool(service: &Service, catalog: &Catalog, tool: &Tool, arguments
             catalog.apps.iter().map(|app| Request::post(format!("/v1/apps/{app}/route"), body.clone())).collect()
         }
         Tool::Runs => {
-            let pairs: Vec<String> = ["status", "limit"]
+            // Clients take less from a tool than programs from the interface.
+            members.members.entry("limit").or_insert_with(|| MAX_RUNS.into());
+            let pairs: Vec<String> = ["status", "limit", "cursor"]
                 .into_iter()
                 .filter_map(|name| {
                     let value = members.members.get(name)?;
@@ -219,10 +224,25 @@ async fn fixed_tool(service: &Service, catalog: &Catalog, tool: &Tool, arguments
     for request in requests {
         last = service.api.send(request).await;
     }
+    if last.status == 404 {
+        return ToolResult::problem(&no_run(&last), false).to_raw();
+    }
     if !(200..300).contains(&last.status) {
         return ToolResult::problem(&last, false).to_raw();
     }
+    if matches!(tool, Tool::Show) {
+        return ToolResult::run_document(&last.body).map_err(RpcError::internal)?.to_raw();
+    }
     ToolResult::document(&last.body).map_err(RpcError::internal)?.to_raw()
+}
+
+/// That there is no such run, with what names one: the beginning of an id and `latest` are words of the command line.
+fn no_run(refused: &Reply) -> Reply {
+    let mut problem: Value = serde_json::from_slice(&refused.body).unwrap_or_default();
+    if problem.is_object() && problem["hint"].is_null() {
+        problem["hint"] = "give the whole id of 16 characters; `etude_runs` lists them".into();
+    }
+    Reply { status: refused.status, body: problem.to_string().into_bytes() }
 }
 
 /// `etude_find`: one request to each app until one has a pipeline for the words.

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::api::{Api, Request};
 use crate::broken::Broken;
+use crate::call::MAX_RUNS;
 use crate::command::{self, Command};
 use crate::naming;
 use crate::schema;
@@ -257,7 +258,7 @@ fn annotations(is_read_only: bool) -> Value {
 /// A fixed tool.
 fn fixed(name: &str) -> Value {
     let string = |description: &str| json!({"type": "string", "description": description});
-    let run_id = || ("run_id", string("The id of a run"));
+    let run_id = || ("run_id", string("The whole id of a run, 16 characters"));
     let (description, properties, required): (&str, Vec<(&str, Value)>, &[&str]) = match name {
         "etude_find" => (
             "Find the tool for a request in plain words: the result has its name as `tool`, and its `input_schema`. Nothing is run.",
@@ -274,7 +275,8 @@ fn fixed(name: &str) -> Value {
                         "enum": ["queued", "running", "waiting", "sleeping", "interrupted", "succeeded", "failed", "cancelled"],
                     }),
                 ),
-                ("limit", json!({"type": "integer", "minimum": 1, "maximum": 200, "default": 50})),
+                ("limit", json!({"type": "integer", "minimum": 1, "maximum": 200, "default": MAX_RUNS})),
+                ("cursor", string("The `next` of the page before, with the same arguments")),
             ],
             &[],
         ),

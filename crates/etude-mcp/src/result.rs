@@ -9,6 +9,7 @@ use crate::catalog::Target;
 use crate::schema;
 use crate::wire::{Outcome, raw};
 
+mod bound;
 mod wire;
 
 use wire::Structured;
@@ -86,6 +87,12 @@ impl ToolResult {
         let document = serde_json::from_slice::<Box<RawValue>>(body).map_err(|e| e.to_string())?;
         let content = vec![text(document.get())];
         Ok(Self { content, structured_content: document, is_error: false })
+    }
+
+    /// The document of a run that a fixed tool returns, with the start of what is too long for clients.
+    pub(crate) fn run_document(body: &[u8]) -> Result<Self, String> {
+        let document = bound::run(body)?;
+        Ok(Self { content: vec![text(document.get())], structured_content: document, is_error: false })
     }
 
     /// A problem of the interface, which a model can correct. `is_run`: the tool's results are those of runs.
@@ -226,11 +233,15 @@ fn as_text(output: &RawValue) -> String {
 
 /// The start of a text that is too long, with a note.
 fn clipped(text: &str) -> String {
-    if text.len() <= MAX_TEXT {
+    clipped_to(text, MAX_TEXT)
+}
+
+fn clipped_to(text: &str, limit: usize) -> String {
+    if text.len() <= limit {
         return text.to_owned();
     }
-    let note = format!("\n[cut: {} of {} bytes]", MAX_TEXT, text.len());
-    let end = (0..=MAX_TEXT - note.len()).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    let note = format!("\n[cut: {limit} of {} bytes]", text.len());
+    let end = (0..=limit.saturating_sub(note.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     format!("{}{note}", &text[..end])
 }
 

@@ -228,3 +228,41 @@ async fn a_broken_definition_is_named() {
     let refused = client.call("etude_call", json!({"tool": "one"})).await;
     assert!(text(&refused).contains(fault), "{refused}");
 }
+
+/// S-144: the document of a run is cut and linked as its result is; a page of runs is short and leads to the next.
+#[tokio::test]
+async fn documents_of_fixed_tools_are_bounded() {
+    let steps: Vec<Value> = (0..2_000).map(|number| json!({"name": format!("step-{number}")})).collect();
+    let large = run("succeeded", &json!({"output": "x".repeat(1 << 20), "input": vec![1; 20_000], "steps": steps}));
+    let runs = json!({"runs": [], "next": null});
+    let replies = [
+        ("/v1/apps", apps()),
+        ("/v1/runs/r1", (200, large)),
+        ("/v1/runs?limit=10", (200, runs.clone())),
+        ("/v1/runs?limit=3&cursor=1.2.a", (200, runs)),
+    ];
+    let client = Client::new(false, replies).await;
+    let shown = client.call("etude_show", json!({"run_id": "r1"})).await;
+    let document = &shown["structuredContent"];
+    assert!(document.to_string().len() < 40_000);
+    assert_eq!((&document["output"], &document["output_cut"]["bytes"]), (&Value::Null, &json!((1 << 20) + 2)));
+    assert_eq!(document["output_cut"]["uri"], "etude://runs/r1/output");
+    assert!(document["output_cut"]["start"].as_str().is_some_and(|start| start.starts_with("xxx")));
+    assert_eq!((&document["input"], &document["input_cut"]["uri"]), (&Value::Null, &json!("etude://runs/r1")));
+    let kept = document["steps"].as_array().expect("steps").len();
+    assert_eq!(document["steps_cut"]["items"], 2_000);
+    assert!((1..2_000).contains(&kept) && document["steps_cut"]["kept"] == kept, "{kept}");
+    for arguments in [json!({}), json!({"limit": 3, "cursor": "1.2.a"})] {
+        assert_eq!(client.call("etude_runs", arguments).await["isError"], false);
+    }
+}
+
+/// Section 16: the beginning of an id and `latest` name no run here, and the answer says what does.
+#[tokio::test]
+async fn a_run_that_is_not_found_is_named_by_its_whole_id() {
+    let client = Client::new(false, [("/v1/apps", apps())]).await;
+    for tool in ["etude_show", "etude_cancel", "etude_resume"] {
+        let refused = client.call(tool, json!({"run_id": "latest"})).await;
+        assert!(refused["isError"] == true && text(&refused).contains("the whole id"), "{tool}: {refused}");
+    }
+}

@@ -1,0 +1,76 @@
+//! Documents of fixed tools within the limits of clients.
+
+use serde::de::{MapAccess, Visitor};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::{MAX_TEXT, as_text, clipped_to};
+
+/// The start of a member that is too long, in bytes.
+const MAX_START: usize = 4 * 1024;
+
+/// The members of an object in their order. Values keep the digits that they have.
+struct Members(Vec<(String, Box<RawValue>)>);
+
+impl<'de> serde::Deserialize<'de> for Members {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Ordered;
+        impl<'de> Visitor<'de> for Ordered {
+            type Value = Members;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(Ordered)
+    }
+}
+
+/// The document of a run in which no member is longer than a text may be. A member `NAME_cut` says what is left out: of a list the
+/// items after the first ones, of anything else all but its start.
+pub(super) fn run(body: &[u8]) -> Result<Box<RawValue>, String> {
+    let members: Members = serde_json::from_slice(body).map_err(|e| e.to_string())?;
+    let id = members.0.iter().find(|(name, _)| name == "run_id").map(|(_, id)| as_text(id)).unwrap_or_default();
+    let mut out: Vec<String> = Vec::new();
+    for (name, value) in &members.0 {
+        let key = Value::from(name.as_str());
+        if value.get().len() <= MAX_TEXT {
+            out.push(format!("{key}:{}", value.get()));
+            continue;
+        }
+        let is_value = matches!(name.as_str(), "output" | "input");
+        let (kept, mut cut) = shortened(value, is_value);
+        cut["bytes"] = value.get().len().into();
+        cut["uri"] = match name.as_str() {
+            "output" => format!("etude://runs/{id}/output"),
+            _ => format!("etude://runs/{id}"),
+        }
+        .into();
+        out.extend([format!("{key}:{kept}"), format!("{}:{cut}", Value::from(format!("{name}_cut")))]);
+    }
+    RawValue::from_string(format!("{{{}}}", out.join(","))).map_err(|e| e.to_string())
+}
+
+/// What is kept of a member that is too long, and what is said of the rest. `is_value`: it is a value of the run, a part of which is
+/// not the value.
+fn shortened(value: &RawValue, is_value: bool) -> (String, Value) {
+    let items: Vec<Box<RawValue>> = serde_json::from_str(value.get()).unwrap_or_default();
+    if items.is_empty() || is_value {
+        return ("null".to_owned(), json!({"start": clipped_to(&as_text(value), MAX_START)}));
+    }
+    let mut length = 0;
+    let fits = |item: &&Box<RawValue>| {
+        length += item.get().len() + 1;
+        length < MAX_TEXT
+    };
+    let kept: Vec<&str> = items.iter().take_while(fits).map(|item| item.get()).collect();
+    (format!("[{}]", kept.join(",")), json!({"items": items.len(), "kept": kept.len()}))
+}
