@@ -4,7 +4,7 @@
 mod context;
 mod example;
 mod find;
-mod scan;
+pub(crate) mod scan;
 mod session;
 #[cfg(test)]
 mod tests;

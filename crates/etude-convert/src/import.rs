@@ -2,6 +2,7 @@
 //! place and the reason.
 
 mod actions;
+mod again;
 mod claude;
 mod dagu;
 mod lobster;

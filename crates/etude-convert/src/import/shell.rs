@@ -8,7 +8,7 @@ use etude_core::shell;
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
-use super::{Building, is_name};
+use super::{Building, again, is_name};
 use crate::command::words::Quotes;
 use crate::compile::File;
 
@@ -47,9 +47,12 @@ impl Building {
     /// A code step that runs the text as a script file.
     ///
     /// # Errors
-    /// The pipeline has too many bytes: the reason.
+    /// The pipeline has too many bytes, or the text evaluates a value again: the reason.
     pub(super) fn script(&mut self, script: Script<'_>) -> Result<Value, String> {
         let Script { name, text, shell, env, place, stdin } = script;
+        if let Some(reason) = again::refusal(text, &env) {
+            return Err(reason);
+        }
         let of_env = |(name, value): (&String, &Value)| name.len() + value.as_str().map_or(NAME, str::len);
         self.charge(STEP + text.len() + env.iter().map(of_env).sum::<usize>())?;
         let path = format!("steps/{name}.sh");

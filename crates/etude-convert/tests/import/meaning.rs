@@ -103,6 +103,25 @@ fn nothing_of_a_job_runs_after_a_lost_step() {
     assert_eq!(last.reason, "it needs `a`, which was not imported whole");
 }
 
+/// docs/import.md: values are never part of shell text, and never evaluated again.
+#[test]
+fn steps_that_evaluate_a_value_again_are_refused() {
+    let input = "${{ inputs.who }}";
+    for run in
+        ["bash -c \"echo IN\"", "sh -c 'echo IN'", "eval \"echo IN\"", "echo $(( 1 + IN ))", "bash -c \"echo $WHO\""]
+    {
+        let run = run.replace("IN", input);
+        let text = format!(
+            "on: {{workflow_dispatch: {{inputs: {{who: {{}}}}}}}}\nenv: {{WHO: \"{input}\"}}\njobs:\n  a:\n    steps:\n      - run: |\n          {run}\n"
+        );
+        refuses(Kind::Actions, &[(&text, "again, as code or arithmetic")]);
+    }
+    let dag = "params: N=1\nsteps: [{command: \"echo $(( $N + 1 ))\"}]\n";
+    refuses(Kind::Dagu, &[(dag, "the value of `N` again")]);
+    let flow = "args: {tag: {default: a}}\nsteps: [{id: a, command: \"sh -c \\\"echo ${tag}\\\"\"}]\n";
+    refuses(Kind::Lobster, &[(flow, "the value of `LOBSTER_ARG_TAG` again")]);
+}
+
 /// docs/import.md: defaults are values of the type of their input, with or without quotes.
 #[test]
 fn defaults_of_inputs_have_their_types() {
