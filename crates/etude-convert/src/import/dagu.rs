@@ -64,6 +64,8 @@ fn file(imported: &mut Imported, dags: &mut Dags, path: &str, text: &str) {
             let done = match (&lost, node.as_map()) {
                 (Some(lost), _) => Err(after(lost)),
                 (None, Some(step)) => dag.step((node, step), &known),
+                // A text is the command of a step that has nothing else.
+                (None, None) if text_of(node).is_some() => dag.step((node, &Entries(Vec::new())), &known),
                 (None, None) => Err("it is not a mapping".to_owned()),
             };
             if let Err(reason) = done {
@@ -189,7 +191,7 @@ impl Dag<'_> {
         if let Some(other) = other {
             return Err(format!("`{other}` has no counterpart"));
         }
-        let text = self.text(step)?;
+        let text = self.text((node, step))?;
         let shell = shell(&text)?;
         self.building.has_room()?;
         let mut variables = self.variables.clone();
@@ -230,7 +232,7 @@ impl Dag<'_> {
     }
 
     /// The shell text of a step.
-    fn text(&self, step: &Entries<'_>) -> Result<String, String> {
+    fn text(&self, (node, step): (&Node<'_>, &Entries<'_>)) -> Result<String, String> {
         if step.get("script").is_some() && (step.get("command").is_some() || step.get("run").is_some()) {
             return Err("its command runs its script, which has no counterpart".to_owned());
         }
@@ -241,6 +243,7 @@ impl Dag<'_> {
             return Err(format!("`run: {run}` {reason}"));
         }
         let text = ["run", "script", "command"].iter().find_map(|field| step.get(field).and_then(text_of));
+        let text = text.or_else(|| text_of(node)).or_else(|| commands(step));
         let mut text = text.ok_or_else(|| "it has no shell command".to_owned())?;
         for argument in list(step.get("args")) {
             if argument.contains(['$', '`']) {
@@ -267,6 +270,15 @@ impl Dag<'_> {
             (dir, None) => dir.clone(),
         }
     }
+}
+
+/// The commands of a list in `run`. Each has a shell of its own, and the first that fails ends the step.
+fn commands(step: &Entries<'_>) -> Option<String> {
+    let items = step.get("run").and_then(Node::as_seq)?;
+    let lines: Vec<String> = items.iter().map(text_of).collect::<Option<_>>()?;
+    let lines = lines.iter().filter(|line| !line.trim().is_empty());
+    let text: String = lines.map(|line| format!("(\n{line}\n)\n")).collect();
+    (!text.is_empty() && step.get("args").is_none()).then_some(text)
 }
 
 /// How the names of variables for positional parameters start.

@@ -234,6 +234,19 @@ fn steps_of_dagu_without_the_same_meaning_are_refused() {
     refuses(Kind::Dagu, &rows.iter().map(|(text, reason)| (text.as_str(), *reason)).collect::<Vec<_>>());
 }
 
+/// docs/import.md: a text is a step, and the commands of a list have a shell each.
+#[test]
+fn texts_and_lists_of_commands_are_steps_of_dagu() {
+    let imported = one(Kind::Dagu, "type: chain\nsteps:\n  - echo one\n  - {id: b, run: [\"cd /\", \"\", make]}\n");
+    assert_eq!((steps(&imported), imported.not_imported.len()), (2, 0), "{imported:#?}");
+    assert!(file(&imported, "steps/step_1.sh").ends_with("\necho one\n"), "{imported:#?}");
+    assert!(file(&imported, "steps/b.sh").ends_with("\n(\ncd /\n)\n(\nmake\n)\n"), "{imported:#?}");
+    // Versions of Dagu take a list in `command` for one command with its arguments, or for several.
+    let rows = ["{command: [echo, a b]}", "{run: [{a: b}]}", "{run: []}", "{run: [\"\"]}"];
+    let rows = rows.map(|step| format!("steps: [{step}]\n"));
+    refuses(Kind::Dagu, &rows.each_ref().map(|text| (text.as_str(), "it has no shell command")));
+}
+
 /// docs/import.md: variables that are made of known ones have the same values here.
 #[test]
 fn variables_of_dagu_that_are_made_of_others_have_values() {
