@@ -230,7 +230,7 @@ fn command(imported: &mut Imported, path: &str, name: &str, text: &str) {
     let mut request = "{{run.request}}".to_owned();
     let parameters = arguments.parameters();
     parameters.iter().for_each(|parameter| building.parameter(parameter, Some("")));
-    if parameters.contains(WHOLE) && parameters.len() == 1 {
+    if parameters == [WHOLE] {
         request = format!("Arguments: {{{{input.{WHOLE}}}}}");
     } else if !parameters.is_empty() {
         let line = |parameter: &&str| format!("- {parameter}: {{{{input.{parameter}}}}}");

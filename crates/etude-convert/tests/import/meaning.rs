@@ -447,6 +447,7 @@ fn several_arguments_are_parameters() {
         (format!("{hint}Review $1 as $2, $2.\n"), "pr_number", "priority"),
         (format!("{list}Review $ARGUMENTS[0] as $ARGUMENTS[1].\n"), "pr_number", "priority"),
         (format!("{hint}Review $0 as $1.\n"), "pr_number", "priority"),
+        ("---\nargument-hint: <to> <by>\n---\nReview $1 as $2.\n".to_owned(), "to", "by"),
         (format!("{hint}Review $1 as $3.\n"), "argument_1", "argument_3"),
         (format!("{other}Review $1 as $2.\n"), "argument_1", "argument_2"),
         ("Review $1 as $2.\n".to_owned(), "argument_1", "argument_2"),
@@ -457,7 +458,8 @@ fn several_arguments_are_parameters() {
             format!("Review (the argument `{first}` in the request) as (the argument `{second}` in the request)");
         assert!(skill.contains(&said), "{text}\n{skill}");
         assert!(pipeline.contains(&format!("  {second}:\n    type: string\n    default: \"\"")), "{text}\n{pipeline}");
-        assert!(pipeline.contains(&format!("- {first}: {{{{input.{first}}}}}\n")), "{text}\n{pipeline}");
+        let request = format!("- {first}: {{{{input.{first}}}}}\n      - {second}: {{{{input.{second}}}}}\n");
+        assert!(pipeline.contains(&request), "{text}\n{pipeline}");
     }
 }
 

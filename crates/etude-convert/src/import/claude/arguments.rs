@@ -75,9 +75,11 @@ impl<'t> Arguments<'t> {
         Ok(Self { parameters: places.into_iter().map(|(text, place)| (text, name(place))).collect() })
     }
 
-    /// The parameters, each once, in the order of the references.
-    pub(super) fn parameters(&self) -> BTreeSet<&str> {
-        self.parameters.values().map(String::as_str).collect()
+    /// The parameters, each once, in the order of their references.
+    pub(super) fn parameters(&self) -> Vec<&str> {
+        let mut found: Vec<&str> = self.parameters.values().map(String::as_str).collect();
+        found.dedup();
+        found
     }
 
     /// A text in which references are words that name what the request has.
