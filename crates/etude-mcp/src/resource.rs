@@ -28,7 +28,7 @@ pub(crate) fn list(api: &dyn Api, catalog: &Catalog) -> Value {
     pipelines.map(document).collect()
 }
 
-/// The forms of addresses.
+/// The forms of addresses. Each may have `?offset=BYTES`, from which on it is read.
 pub(crate) fn templates() -> Value {
     let template = |uri: &str, name: &str, description: &str, mime: Option<&str>| {
         let mut out = json!({"uriTemplate": uri, "name": name, "description": description});
@@ -40,7 +40,7 @@ pub(crate) fn templates() -> Value {
     let json = Some("application/json");
     json!([
         template("etude://runs/{id}", "run", "A run: state, steps, output, errors", json),
-        template("etude://runs/{id}/output", "output", "The whole output of a run", json),
+        template("etude://runs/{id}/output", "output", "The output of a run", json),
         template(
             "etude://runs/{id}/effects/{effect}/{stream}",
             "stream",
@@ -54,27 +54,60 @@ pub(crate) fn templates() -> Value {
 /// `resources/read`.
 pub(crate) async fn read(service: &Service, context: &Context, params: &Params) -> Result<Value, RpcError> {
     let uri = params.text("uri")?;
-    let bytes = bytes(service, uri).await.ok_or_else(|| {
+    let found = match at(uri) {
+        Some((address, offset)) => bytes(service, address, offset).await.and_then(|bytes| part(uri, &bytes, offset)),
+        None => None,
+    };
+    let contents = found.ok_or_else(|| {
         let code = if context.revision == Revision::July2026 { RpcError::PARAMS } else { -32002 };
         RpcError { data: Some(json!({"uri": uri})), ..RpcError::new(code, format!("there is no resource `{uri}`")) }
     })?;
-    let is_stream = uri.contains("/effects/");
-    let found = text(&bytes);
-    let mime = match (is_stream, found) {
-        (false, _) => "application/json",
-        (true, Some(_)) => "text/plain",
-        (true, None) => "application/octet-stream",
-    };
-    let content = match found {
-        Some(text) => json!({"uri": uri, "mimeType": mime, "text": text}),
-        None => json!({"uri": uri, "mimeType": mime, "blob": STANDARD.encode(&bytes[..bytes.len().min(MAX_READ)])}),
-    };
-    Ok(json!({"contents": [content]}))
+    Ok(json!({"contents": contents}))
 }
 
-/// Bytes that are text, up to the limit. The last character may be cut.
+/// An address without its query, and the byte from which on it is read.
+fn at(uri: &str) -> Option<(&str, usize)> {
+    match uri.split_once('?') {
+        None => Some((uri, 0)),
+        Some((address, query)) => Some((address, query.strip_prefix("offset=")?.parse().ok()?)),
+    }
+}
+
+/// What one read from `offset` on returns, and where the rest is, if there is one.
+fn part(uri: &str, bytes: &[u8], offset: usize) -> Option<Vec<Value>> {
+    let rest = bytes.get(offset..)?;
+    let is_stream = uri.contains("/effects/");
+    let read = &rest[..rest.len().min(MAX_READ)];
+    let found = text(read).filter(|text| !text.is_empty() || read.is_empty());
+    let end = offset + found.map_or(read.len(), str::len);
+    let is_whole = offset == 0 && end == bytes.len();
+    let mime = match (is_stream, found) {
+        // A part of a JSON text is none.
+        (false, _) if is_whole => "application/json",
+        (_, Some(_)) => "text/plain",
+        (_, None) => "application/octet-stream",
+    };
+    let mut content = match found {
+        Some(text) => json!({"uri": uri, "mimeType": mime, "text": text}),
+        None => json!({"uri": uri, "mimeType": mime, "blob": STANDARD.encode(read)}),
+    };
+    if end == bytes.len() {
+        return Some(vec![content]);
+    }
+    let address = uri.split('?').next().unwrap_or(uri);
+    let next = format!("{address}?offset={end}");
+    content["_meta"] = json!({"etude/next": next});
+    let mut of = String::new();
+    if !is_stream {
+        content["_meta"]["etude/bytes"] = bytes.len().into();
+        of = format!(" of {}", bytes.len());
+    }
+    let note = format!("[cut: bytes {offset} to {end}{of}; read on at {next}]");
+    Some(vec![content, json!({"uri": next, "mimeType": "text/plain", "text": note})])
+}
+
+/// Bytes that are text. The last character may be cut.
 fn text(bytes: &[u8]) -> Option<&str> {
-    let bytes = &bytes[..bytes.len().min(MAX_READ)];
     match std::str::from_utf8(bytes) {
         Ok(text) => Some(text),
         Err(error) if error.error_len().is_none() => std::str::from_utf8(&bytes[..error.valid_up_to()]).ok(),
@@ -82,14 +115,15 @@ fn text(bytes: &[u8]) -> Option<&str> {
     }
 }
 
-async fn bytes(service: &Service, uri: &str) -> Option<Vec<u8>> {
+/// The bytes of a resource: of a stream as many as a read from `offset` on needs, and one more if there are more.
+async fn bytes(service: &Service, uri: &str, offset: usize) -> Option<Vec<u8>> {
     let path = uri.strip_prefix("etude://").filter(|_| service.api.may("read"))?;
     let parts: Vec<&str> = path.split('/').collect();
     // Segments go into a path as they are, so they must not be more than segments.
     if parts.iter().any(|part| part.is_empty() || matches!(*part, "." | "..") || part.contains(['?', '#'])) {
         return None;
     }
-    let first_bytes = (parts.len() == 5).then_some(MAX_READ as u64);
+    let first_bytes = (parts.len() == 5).then(|| (offset as u64).saturating_add(MAX_READ as u64 + 1));
     let path = match parts.as_slice() {
         ["runs", id, "output"] => {
             let run = run(&*service.api, id).await.ok()?;

@@ -266,3 +266,35 @@ async fn a_run_that_is_not_found_is_named_by_its_whole_id() {
         assert!(refused["isError"] == true && text(&refused).contains("the whole id"), "{tool}: {refused}");
     }
 }
+
+/// Section 9: a read has at most 256 KiB, says so, and leads to the rest, of text and of bytes.
+#[tokio::test]
+async fn a_resource_is_read_in_parts() {
+    let output = "ü".repeat(300_000);
+    let client = Client::new(false, started(run("succeeded", &json!({"output": output})))).await;
+    let (mut uri, mut whole, mut reads) = ("etude://runs/r1/output".to_owned(), String::new(), 0);
+    loop {
+        let read = client.request("resources/read", &json!({"uri": uri})).await;
+        let contents = read["result"]["contents"].as_array().cloned().unwrap_or_else(|| panic!("no contents: {read}"));
+        let part = contents[0]["text"].as_str().expect("a text");
+        assert!(part.len() <= 256 * 1024 && contents[0]["mimeType"] == "text/plain");
+        whole.push_str(part);
+        reads += 1;
+        let Some(next) = contents[0]["_meta"]["etude/next"].as_str() else { break };
+        assert_eq!(contents[0]["_meta"]["etude/bytes"], 600_002);
+        assert!(
+            contents[1]["text"].as_str().is_some_and(|note| note.starts_with("[cut: bytes") && note.contains(next))
+        );
+        uri = next.to_owned();
+    }
+    assert_eq!((reads, serde_json::from_str::<String>(&whole).expect("the output")), (3, output));
+    for wrong in ["etude://runs/r1/output?offset=700000", "etude://runs/r1/output?from=1", "etude://runs/r1?offset=-1"]
+    {
+        assert_eq!(client.request("resources/read", &json!({"uri": wrong})).await["error"]["code"], -32002, "{wrong}");
+    }
+    let small = client.request("resources/read", &json!({"uri": "etude://runs/r1/output?offset=600001"})).await;
+    assert_eq!(
+        small["result"]["contents"],
+        json!([{"uri": "etude://runs/r1/output?offset=600001", "mimeType": "text/plain", "text": "\""}])
+    );
+}
