@@ -67,10 +67,13 @@ fn shortened(value: &RawValue, is_value: bool) -> (String, Value) {
         return ("null".to_owned(), json!({"start": clipped_to(&as_text(value), MAX_START)}));
     }
     let mut length = 0;
-    let fits = |item: &&Box<RawValue>| {
+    let mut kept = Vec::new();
+    for item in &items {
         length += item.get().len() + 1;
-        length < MAX_TEXT
-    };
-    let kept: Vec<&str> = items.iter().take_while(fits).map(|item| item.get()).collect();
+        if length > MAX_TEXT {
+            break;
+        }
+        kept.push(item.get());
+    }
     (format!("[{}]", kept.join(",")), json!({"items": items.len(), "kept": kept.len()}))
 }
