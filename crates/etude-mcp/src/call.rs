@@ -13,11 +13,12 @@ use tokio::time::{Instant, sleep_until};
 pub(crate) use self::progress::Progress;
 use crate::api::{Api, Reply, Request};
 use crate::ask::{self, Asked};
-use crate::catalog::{Catalog, Target, Tool};
+use crate::catalog::{Catalog, MAX_RUNS, Target, Tool};
 use crate::command;
 use crate::find;
 use crate::joined::{self, Key, Unfinished};
 use crate::result::{Run, ToolResult};
+use crate::schema;
 use crate::service::{Context, Service};
 use crate::settings::OnCancel;
 use crate::task;
@@ -25,9 +26,6 @@ use crate::wire::{Outcome, Params, RpcError};
 
 /// A call that takes longer becomes a task.
 const TASK: Duration = Duration::from_secs(2);
-
-/// The runs that `etude_runs` lists if the call has no limit.
-pub(crate) const MAX_RUNS: usize = 10;
 
 /// `tools/call`.
 pub(crate) async fn call(service: &Service, context: &Context, params: &Params) -> Outcome {
@@ -82,7 +80,7 @@ async fn compact(
     let Some(target) = target.filter(|_| members.problem().is_none()) else {
         let problem = ToolResult::problem(&members.problem().unwrap_or_else(|| reply("{}")), true);
         return match target {
-            Some(target) => problem.with_schema(target).to_raw(),
+            Some(target) => problem.with_schema(&target.name, schema::inlined(&target.input)).to_raw(),
             None => problem.to_raw(),
         };
     };
@@ -90,7 +88,11 @@ async fn compact(
         Err(Failed::Refused(reply)) => {
             let problem = ToolResult::problem(&reply, true);
             let is_of_arguments = reply.status == 422 && has_fields(&reply);
-            if is_of_arguments { problem.with_schema(target).to_raw() } else { problem.to_raw() }
+            if is_of_arguments {
+                problem.with_schema(&target.name, schema::inlined(&target.input)).to_raw()
+            } else {
+                problem.to_raw()
+            }
         }
         outcome => outcome.or_else(Failed::outcome),
     }
@@ -428,7 +430,7 @@ async fn follow(
         if is_over || is_late || status == "waiting" {
             let run = read(api, run_id).await?;
             if is_over {
-                let result = ToolResult::of_run(api, &run, "").map_err(RpcError::internal)?;
+                let result = ToolResult::of_run(api, &run, "", Vec::new()).map_err(RpcError::internal)?;
                 return Ok(Followed::Result { result, is_over });
             }
             if context.has_tasks() {
@@ -443,7 +445,8 @@ async fn follow(
                 Asked::Nothing => String::new(),
             };
             if !note.is_empty() {
-                let result = ToolResult::of_run(api, &run, &note).map_err(RpcError::internal)?;
+                let result = ToolResult::of_run(api, &run, &note, ask::open(&run, run.url(api).as_deref()))
+                    .map_err(RpcError::internal)?;
                 return Ok(Followed::Result { result, is_over });
             }
         }

@@ -5,7 +5,6 @@ use serde_json::{Map, Value, json};
 
 use crate::api::{Api, Request};
 use crate::broken::Broken;
-use crate::call::MAX_RUNS;
 use crate::command::{self, Command};
 use crate::naming;
 use crate::schema;
@@ -14,6 +13,9 @@ use crate::wire::RpcError;
 
 /// With more tools than this, the list has the compact set. Cursor sends the first 40.
 const MAX_TOOLS: usize = 30;
+
+/// The runs that `etude_runs` lists if the call has no limit.
+pub(crate) const MAX_RUNS: usize = 10;
 
 /// The tools that are always there, with the scope of each.
 const FIXED: [(&str, &str); 6] = [

@@ -4,9 +4,6 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::api::{Api, Reply};
-use crate::ask;
-use crate::catalog::Target;
-use crate::schema;
 use crate::wire::{Outcome, raw};
 
 mod bound;
@@ -134,9 +131,8 @@ impl ToolResult {
     }
 
     /// The same for a client that may not know what the tool takes.
-    pub(crate) fn with_schema(mut self, target: &Target) -> Self {
-        let schema = schema::inlined(&target.input);
-        self.content.push(text(&format!("The input schema of `{}`: {schema}", target.name)));
+    pub(crate) fn with_schema(mut self, tool: &str, schema: Value) -> Self {
+        self.content.push(text(&format!("The input schema of `{tool}`: {schema}")));
         let mut structured: Value = serde_json::from_str(self.structured_content.get()).unwrap_or_default();
         if let Some(members) = structured.as_object_mut() {
             members.insert("input_schema".to_owned(), schema);
@@ -169,8 +165,8 @@ impl ToolResult {
         Self { content, structured_content, is_error }
     }
 
-    /// What became of a run. `note` is said first of a run that is not over.
-    pub(crate) fn of_run(api: &dyn Api, run: &Run, note: &str) -> Result<Self, String> {
+    /// What became of a run. `note` is said first of a run that is not over, and `waiting` has its open questions.
+    pub(crate) fn of_run(api: &dyn Api, run: &Run, note: &str, waiting: Vec<Value>) -> Result<Self, String> {
         let url = run.url(api);
         let id = &run.run_id;
         let mut content = Vec::new();
@@ -197,7 +193,6 @@ impl ToolResult {
             }));
             output_cut = Some(json!({"bytes": bytes, "uri": uri, "start": clipped(&as_text(&run.output))}));
         }
-        let waiting = if run.status == "waiting" { ask::open(run, url.as_deref()) } else { Vec::new() };
         let structured = Structured {
             message,
             waiting,

@@ -33,7 +33,7 @@ pub(crate) async fn get(service: &Service, context: &Context, params: &Params) -
     if task["status"] != "completed" {
         return raw(&task);
     }
-    let result = ToolResult::of_run(&*service.api, &run, "").map_err(RpcError::internal)?.to_raw()?;
+    let result = ToolResult::of_run(&*service.api, &run, "", Vec::new()).map_err(RpcError::internal)?.to_raw()?;
     // The result keeps its digits.
     let mut members: Map<String, Value> = task;
     members.remove("result");

@@ -1,38 +1,13 @@
 //! Documents of fixed tools within the limits of clients.
 
-use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::wire::Members;
 use super::{MAX_TEXT, as_text, clipped_to};
 
 /// The start of a member that is too long, in bytes.
 const MAX_START: usize = 4 * 1024;
-
-/// The members of an object in their order. Values keep the digits that they have.
-struct Members(Vec<(String, Box<RawValue>)>);
-
-impl<'de> serde::Deserialize<'de> for Members {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Ordered;
-        impl<'de> Visitor<'de> for Ordered {
-            type Value = Members;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(Members(members))
-            }
-        }
-        deserializer.deserialize_map(Ordered)
-    }
-}
 
 /// The document of a run in which no member is longer than a text may be. A member `NAME_cut` says what is left out: of a list the
 /// items after the first ones, of anything else all but its start.

@@ -1,5 +1,6 @@
 //! Results and documents of runs as they travel.
 
+use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -80,4 +81,29 @@ pub(crate) struct ToolResult {
     pub(super) content: Vec<Value>,
     pub(super) structured_content: Box<RawValue>,
     pub(super) is_error: bool,
+}
+
+/// The members of an object in their order. Values keep the digits that they have.
+pub(super) struct Members(pub(super) Vec<(String, Box<RawValue>)>);
+
+impl<'de> serde::Deserialize<'de> for Members {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Ordered;
+        impl<'de> Visitor<'de> for Ordered {
+            type Value = Members;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(Ordered)
+    }
 }
