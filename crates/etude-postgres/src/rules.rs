@@ -27,13 +27,9 @@ pub(crate) const OPEN: &str = "runs.tenant <> all ((select full_tenants from clo
 /// Whether the limits of tenants let the run of the row `queue` be claimed, without a look at the run (K-34).
 pub(crate) const OPEN_TENANT: &str = "queue.tenant <> all ((select full_tenants from closed)::text[])";
 
-/// Whether the queue `$1` is there and has room, and the sandbox of its steps is there: if not, no row of it is looked at (K-55). A queue
-/// without rules has neither limits nor a sandbox: nothing is claimed from it.
+/// Whether the queue itself has room, and the sandbox of its steps is there: if not, no row of it is looked at (K-55).
 pub(crate) fn has_room(has_sandbox: &str) -> String {
-    format!(
-        "(select room from closed) > 0 and exists (select 1 from queues where queues.queue = $1)
-            and ({has_sandbox} or not (select is_sandboxed from closed))"
-    )
+    format!("(select room from closed) > 0 and ({has_sandbox} or not (select is_sandboxed from closed))")
 }
 
 impl Store {

