@@ -260,7 +260,7 @@ async fn is_open(connection: &mut Connection, run: &Run, has_sandbox: bool) -> R
     Ok(connection.query_opt(&sql, &parameters).await?.map_or(Ok(false), |row| row.try_get(0))?)
 }
 
-/// Whether a run is to be taken later, because what it needs could not be reached.
+/// Whether a run must be taken later, because what it needs could not be reached.
 async fn is_postponed(connection: &mut Connection, number: i64) -> Result<bool, Fault> {
     let sql = format!("select 1 from runs where run = $1 and {IS_POSTPONED}");
     Ok(connection.query_opt(&sql, &[&number]).await?.is_some())

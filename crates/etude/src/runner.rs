@@ -470,10 +470,10 @@ impl Runner {
             (metered, Arc::clone(&self.engine)),
             invoker.clone(),
         ));
-        let (active, began_at_ms) = match is_resumed {
-            true => (active::before(&*self.engine, &run.id, &records, session.began_at_ms(), now_ms()), now_ms()),
-            false => (0, session.began_at_ms()),
-        };
+        let (mut active, mut began_at_ms) = (0, session.began_at_ms());
+        if is_resumed {
+            (active, began_at_ms) = (active::before(&*self.engine, &run.id, &records, began_at_ms, now_ms()), now_ms());
+        }
         let attempt = Continuation::last(&records).map(|(_, last)| last);
         let refresh = header.refresh || attempt.as_ref().is_some_and(|attempt| attempt.refresh);
         let (port, effect_middleware) = self.ports(&tools, &invoker);

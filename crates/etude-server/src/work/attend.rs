@@ -72,24 +72,10 @@ pub(super) async fn attend(
             }
         }
     };
-    let event = match &ended {
-        Ok(Ok(RunResult { document, .. })) if ["waiting", "sleeping"].contains(&document.status()) => {
-            let reason = if document.status() == "waiting" { "waiting" } else { "sleeping" };
-            Event::Released { run_id: run_id.clone(), reason }
-        }
-        Ok(Ok(_)) => {
-            works.context.apps().leave(&run_id);
-            Event::Released { run_id: run_id.clone(), reason: "finished" }
-        }
-        Ok(ended) if service::is_left(ended) && !is_lapsed => {
-            Event::Released { run_id: run_id.clone(), reason: "drained" }
-        }
-        Ok(ended) => {
-            let (reason, message) = reason_of(ended, is_lapsed);
-            Event::Lost { run_id: run_id.clone(), reason, message }
-        }
-        Err(_) => Event::Lost { run_id: run_id.clone(), reason: "gap", message: None },
-    };
+    let event = event_of(run_id.clone(), &ended, is_lapsed);
+    if matches!(event, Event::Released { reason: "finished", .. }) {
+        works.context.apps().leave(&run_id);
+    }
     if let Ok(ended) = &ended
         && let Some(engine::Error::Gap { position, .. }) = service::engine_error(ended)
     {
@@ -119,6 +105,23 @@ pub(super) async fn attend(
         let _ = tokio::task::spawn_blocking(move || of.context.apps().after(&run, &ended)).await;
     }
     drop(sending);
+}
+
+/// What happened to a run that is at work no more. An error beside it is a driver's that panicked.
+fn event_of<E>(run_id: String, ended: &Result<Result<RunResult, runner::Error>, E>, is_lapsed: bool) -> Event {
+    match ended {
+        Ok(Ok(RunResult { document, .. })) => match document.status() {
+            "waiting" => Event::Released { run_id, reason: "waiting" },
+            "sleeping" => Event::Released { run_id, reason: "sleeping" },
+            _ => Event::Released { run_id, reason: "finished" },
+        },
+        Ok(ended) if service::is_left(ended) && !is_lapsed => Event::Released { run_id, reason: "drained" },
+        Ok(ended) => {
+            let (reason, message) = reason_of(ended, is_lapsed);
+            Event::Lost { run_id, reason, message }
+        }
+        Err(_) => Event::Lost { run_id, reason: "gap", message: None },
+    }
 }
 
 /// The word for why a run was lost, and more of it.
