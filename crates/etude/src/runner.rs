@@ -470,10 +470,7 @@ impl Runner {
             (metered, Arc::clone(&self.engine)),
             invoker.clone(),
         ));
-        let (mut active, mut began_at_ms) = (0, session.began_at_ms());
-        if is_resumed {
-            (active, began_at_ms) = (active::before(&*self.engine, &run.id, &records, began_at_ms, now_ms()), now_ms());
-        }
+        let (active, began_at_ms) = active::begun(&*self.engine, run, &records, (session.began_at_ms(), is_resumed));
         let attempt = Continuation::last(&records).map(|(_, last)| last);
         let refresh = header.refresh || attempt.as_ref().is_some_and(|attempt| attempt.refresh);
         let (port, effect_middleware) = self.ports(&tools, &invoker);
@@ -485,7 +482,6 @@ impl Runner {
             engine: Arc::clone(&self.engine),
             effect_middleware: Some(effect_middleware),
         };
-        let limits = attempt.map_or(header.limits, |attempt| attempt.limits);
         let drive = Drive {
             plan: &definition.plan,
             start,
@@ -515,6 +511,7 @@ impl Runner {
         let mut document = Document::of(&run.id, &definition.target, &result, &gates, took);
         document.again_of.clone_from(&header.again_of);
         note_end(session, state_of(&result), wakes_at_ms, &document).await?;
+        let limits = attempt.map_or(header.limits, |attempt| attempt.limits);
         Ok(RunResult { run_id: run.id.clone(), document, errors: result.errors, gates, limits })
     }
 }
