@@ -21,8 +21,8 @@ const MAX_WHOLE: usize = 19;
 /// Longest number with a fraction, in bytes, that a double tells from every other one as long.
 const MAX_FRACTION: usize = 16;
 
-/// Whole doubles below it are the whole numbers that they are written as.
-const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
+/// Whole doubles below it are the whole numbers that they are written as; from it on they may stand for others.
+pub const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// A value that is compared with another one.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,6 +1,7 @@
 //! Terms and functions: how a pipeline gets a value. Templates are written from terms, Python from functions, and both are
 //! evaluated here over recorded results, so that what is checked is what is written.
 
+use etude_core::exact::MAX_EXACT;
 use serde_json::{Map, Value, json};
 
 use crate::text::plain;
@@ -279,14 +280,11 @@ impl Op {
     }
 }
 
-/// Whole numbers from here on are not exact as `f64`.
-const MAX_WHOLE: f64 = 9_007_199_254_740_992.0;
-
 /// A number as results write it: whole if it is, otherwise in cents. Only the last digits of a double are rounded away: a value
 /// that has more than cents is none, and the run deviates. `files/head.py` computes in the same steps.
 fn number(value: f64, is_whole: bool) -> Option<Value> {
     if is_whole {
-        return (value.abs() < MAX_WHOLE).then(|| Value::from(value as i64));
+        return (value.abs() < MAX_EXACT).then(|| Value::from(value as i64));
     }
     let cents = (value.abs() * 100.0 + 0.5).floor() / 100.0;
     let tolerance = (1e-9 + value.abs() * 1e-14).min(1e-4);
@@ -420,7 +418,7 @@ impl Func {
 mod tests {
     use super::*;
 
-    /// L-12, L-70: a difference that has more than cents is no value, so that the run deviates; the last digits of a double are
+    /// L-12, L-70: a difference that has more than cents has no value, so that the run deviates; the last digits of a double are
     /// rounded away.
     #[test]
     fn a_number_with_more_than_cents_is_not_rounded() {

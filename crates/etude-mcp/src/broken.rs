@@ -1,4 +1,4 @@
-//! Definitions with errors, which are no tools until these are repaired.
+//! Definitions with errors, which are not tools until these are repaired.
 
 use serde_json::Value;
 

@@ -238,7 +238,7 @@ async fn fixed_tool(service: &Service, catalog: &Catalog, tool: &Tool, arguments
     ToolResult::document(&last.body).map_err(RpcError::internal)?.to_raw()
 }
 
-/// That there is no such run, with what names one: the beginning of an id and `latest` are words of the command line.
+/// The refusal of an unknown run, with what names one: the beginning of an id and `latest` are words of the command line.
 fn no_run(refused: &Reply) -> Reply {
     let mut problem: Value = serde_json::from_slice(&refused.body).unwrap_or_default();
     if problem.is_object() && problem["hint"].is_null() {
@@ -474,100 +474,5 @@ pub(crate) async fn read(api: &dyn Api, run_id: &str) -> Result<Run, RpcError> {
     match (reply.status, Run::parse(&reply.body)) {
         (200, Some(run)) => Ok(run),
         _ => Err(RpcError::internal(crate::result::sentence(&reply))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-    use std::sync::Mutex;
-
-    use tokio::sync::{mpsc, watch};
-
-    use super::*;
-    use crate::api::{Configuring, Finding, Listing, Method, Replying, Skill};
-    use crate::peer::Peer;
-    use crate::seal::SealKey;
-    use crate::service::Transport;
-    use crate::wire::Params;
-
-    /// An interface with one pipeline, whose runs succeed at once. It notes what it is asked.
-    #[derive(Default)]
-    struct OnePipeline(Mutex<Vec<String>>);
-
-    impl Api for OnePipeline {
-        fn send(&self, request: Request) -> Replying<'_> {
-            self.0.lock().expect("no panic").push(request.path.clone());
-            let run = json!({
-                "run_id": "r1", "status": "succeeded", "cause": "mcp", "created_at": "", "changed_at": "", "output": 1,
-                "errors": [], "usage": null, "links": {"page": "/runs/r1"},
-            });
-            let apps = json!({"apps": [{"app": "a", "pipelines": [{"name": "one", "input": {"type": "object"}}]}]});
-            let (status, body) = match (request.method, request.path.as_str()) {
-                (Method::Post, "/v1/runs") => (201, run),
-                (Method::Get, "/v1/runs/r1") => (200, run),
-                (Method::Get, "/v1/apps") => (200, apps),
-                _ => (404, json!({})),
-            };
-            Box::pin(async move { Reply { status, body: body.to_string().into_bytes() } })
-        }
-
-        fn status<'a>(&'a self, _: &'a str) -> Finding<'a> {
-            Box::pin(async { Some("succeeded".to_owned()) })
-        }
-
-        fn settings(&self) -> Configuring<'_> {
-            Box::pin(async { BTreeMap::new() })
-        }
-
-        fn skills(&self) -> Listing<'_> {
-            Box::pin(async { Vec::new() })
-        }
-
-        fn skill<'a>(&'a self, _: &'a Skill) -> Finding<'a> {
-            Box::pin(async { None })
-        }
-
-        fn news(&self, _: &str) -> watch::Receiver<()> {
-            watch::channel(()).1
-        }
-
-        fn caller(&self) -> &'static str {
-            "owner"
-        }
-
-        fn may(&self, _: &str) -> bool {
-            true
-        }
-
-        fn covers(&self, _: &str) -> bool {
-            true
-        }
-
-        fn pages(&self) -> Option<String> {
-            None
-        }
-    }
-
-    /// S-155: to call a tool that is known by name, no definition but its own is read.
-    #[tokio::test]
-    async fn a_known_tool_is_called_without_reading_the_list_again() {
-        let api = Arc::new(OnePipeline::default());
-        let asked = Arc::clone(&api);
-        let service = Service::new(api, Transport::Stdio, SealKey::derive("secret"), "1");
-        let peer = Arc::new(Peer::new(mpsc::unbounded_channel().0));
-        let id = RawValue::from_string("1".to_owned()).expect("JSON");
-        let members = json!({"protocolVersion": "2025-11-25", "name": "one"});
-        let members = members.as_object().cloned().expect("an object");
-        let params = Params { members, arguments: None };
-        let starting = service.respond(&peer, None, &id, "initialize", &params).await;
-        assert!(starting.text.contains("serverInfo"), "{}", starting.text);
-        asked.0.lock().expect("no panic").clear();
-        for _ in 0..2 {
-            let called = service.respond(&peer, None, &id, "tools/call", &params).await;
-            assert!(called.text.contains(r#""status":"succeeded""#), "{}", called.text);
-        }
-        let asked = asked.0.lock().expect("no panic").clone();
-        assert_eq!(asked, ["/v1/runs", "/v1/runs/r1"].repeat(2));
     }
 }

@@ -86,7 +86,7 @@ impl Target {
 pub(crate) struct Catalog {
     pub(crate) apps: Vec<String>,
     pub(crate) targets: Vec<Target>,
-    /// The pipelines and machines that are no tools, because they have errors.
+    /// The pipelines and machines that are not tools, because they have errors.
     pub(crate) broken: Vec<Broken>,
     is_compact: bool,
     fixed: Vec<&'static str>,
@@ -202,7 +202,7 @@ impl Catalog {
         self.broken.iter().find(|broken| broken.name == name || broken.of == name)
     }
 
-    /// Why a name is no tool, with what it may stand for.
+    /// Why a name is not in the list, with what it may stand for.
     pub(crate) fn unknown(&self, name: &str) -> RpcError {
         if let Some(broken) = self.broken(name).filter(|_| self.of(name).is_empty()) {
             return RpcError::params(format!("there is no tool `{name}`: {}", broken.sentence()));

@@ -1,7 +1,7 @@
 //! The protocol on an interface with fixed replies.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -14,8 +14,11 @@ use crate::seal::SealKey;
 use crate::service::{Service, Transport};
 use crate::wire::read_params;
 
-/// An interface that answers each path with one document. A `POST` has its method before the path.
-struct Fixed(BTreeMap<&'static str, (u16, Value)>);
+/// An interface that answers each path with one document, and notes what it is asked. A `POST` has its method before the path.
+struct Fixed {
+    replies: BTreeMap<&'static str, (u16, Value)>,
+    asked: Mutex<Vec<String>>,
+}
 
 impl Api for Fixed {
     fn send(&self, request: Request) -> Replying<'_> {
@@ -24,12 +27,13 @@ impl Api for Fixed {
             Method::Post => format!("POST {}", request.path),
         };
         let (status, body) =
-            self.0.get(key.as_str()).cloned().unwrap_or((404, json!({"detail": "there is no such run"})));
+            self.replies.get(key.as_str()).cloned().unwrap_or((404, json!({"detail": "the run is unknown"})));
+        self.asked.lock().expect("no panic").push(key);
         Box::pin(async move { Reply { status, body: body.to_string().into_bytes() } })
     }
 
     fn status<'a>(&'a self, run_id: &'a str) -> Finding<'a> {
-        let run = self.0.get(format!("/v1/runs/{run_id}").as_str());
+        let run = self.replies.get(format!("/v1/runs/{run_id}").as_str());
         let status = run.and_then(|(_, run)| run["status"].as_str()).map(str::to_owned);
         Box::pin(async { status })
     }
@@ -71,14 +75,16 @@ impl Api for Fixed {
 struct Client {
     service: Service,
     peer: Arc<Peer>,
+    api: Arc<Fixed>,
 }
 
 impl Client {
     async fn new(is_compact: bool, replies: impl IntoIterator<Item = (&'static str, (u16, Value))>) -> Self {
-        let api = Arc::new(Fixed(replies.into_iter().collect()));
+        let api = Arc::new(Fixed { replies: replies.into_iter().collect(), asked: Mutex::default() });
         let selection = Selection::new(None, is_compact).expect("no glob");
-        let service = Service::new(api, Transport::Stdio, SealKey::derive("secret"), "1").selection(selection);
-        let client = Self { service, peer: Arc::new(Peer::new(mpsc::unbounded_channel().0)) };
+        let service = Service::new(Arc::<Fixed>::clone(&api), Transport::Stdio, SealKey::derive("secret"), "1")
+            .selection(selection);
+        let client = Self { service, peer: Arc::new(Peer::new(mpsc::unbounded_channel().0)), api };
         client.request("initialize", &json!({"protocolVersion": "2025-11-25"})).await;
         client
     }
@@ -202,7 +208,7 @@ fn started(run: Value) -> [(&'static str, (u16, Value)); 3] {
     [("/v1/apps", apps()), ("POST /v1/runs", (201, run.clone())), ("/v1/runs/r1", (200, run))]
 }
 
-/// S-155: a definition that has errors is no tool, and every answer that misses it says why.
+/// S-155: a definition that has errors is not a tool, and every answer that misses it says why.
 #[tokio::test]
 async fn a_broken_definition_is_named() {
     let (_, mut apps) = apps();
@@ -297,4 +303,17 @@ async fn a_resource_is_read_in_parts() {
         small["result"]["contents"],
         json!([{"uri": "etude://runs/r1/output?offset=600001", "mimeType": "text/plain", "text": "\""}])
     );
+}
+
+/// S-155: to call a tool that is known by name, no definition but its own is read.
+#[tokio::test]
+async fn a_known_tool_is_called_without_reading_the_list_again() {
+    let client = Client::new(false, started(run("succeeded", &json!({"output": 1})))).await;
+    client.api.asked.lock().expect("no panic").clear();
+    for _ in 0..2 {
+        let called = client.call("one", json!({"n": 1})).await;
+        assert_eq!(called["structuredContent"]["status"], "succeeded", "{called}");
+    }
+    let asked = client.api.asked.lock().expect("no panic").clone();
+    assert_eq!(asked, ["POST /v1/runs", "/v1/runs/r1"].repeat(2));
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake};
 use std::thread::{self, Thread};
 
-/// Locks. Nothing panics half-way through a change.
+/// Locks a mutex. What it guards is used as it is if a holder has panicked: no change is made in part.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -123,7 +123,7 @@ impl Incoming {
     }
 }
 
-/// The headers that say what a delivery is. Any other may be a secret: what names those of the next proxy have, no list can know.
+/// The headers that say what a delivery is. Any other may be a secret, under a name that no list knows.
 fn kept_headers(headers: &HeaderMap, verify: Option<&Verify>) -> Map<String, Value> {
     const KEPT: [&str; 4] = ["content-type", "content-length", "user-agent", "webhook-timestamp"];
     const ENDS: [&str; 5] = ["-event", "-topic", "-delivery", "-id", "-kind"];

@@ -145,7 +145,7 @@ impl Remote {
     }
 }
 
-/// True if an event of the feed says that this run is no longer on its way.
+/// True if an event of the feed says that this run has ended or waits.
 fn concerns(event: &Event, id: &str) -> bool {
     let row: Value = serde_json::from_str(&event.data).unwrap_or_default();
     event.name == "run" && row["run_id"] == id && !row["status"].as_str().is_some_and(is_on_its_way)

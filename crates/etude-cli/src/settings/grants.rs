@@ -31,7 +31,8 @@ pub(super) fn defaults(layers: &[Layer]) -> Defaults {
 /// Values shorter than this are not looked for in what tools give: every `true` would be taken for a secret.
 const SHORTEST_SECRET: usize = 8;
 
-/// What agents may do, the nearest layer first: what a farther one denies, or wants to be asked about, holds all the same. Variables that servers are given are noted in `withheld_env`.
+/// What agents may do, the nearest layer first: what a farther one denies, or wants to be asked about, holds all the same.
+/// Variables that servers are given are noted in `withheld_env`.
 pub(super) fn read(
     layers: &[Layer],
     consent: &Consent,

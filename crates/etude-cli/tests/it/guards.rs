@@ -100,7 +100,7 @@ fn guards_are_asked_once_for_each_call() {
     let server = Server::agent([Reply::call("Read", json!({"path": "secret"})), noting("one"), noting("private")]);
     let test = app(&server, &format!("approvals: {{unattended: wait}}\n{BOTH}"));
     let id = test.follow("go", &[]).exit(5).id();
-    assert_eq!(asked(&test).len(), 1, "a call that is held is no call yet");
+    assert_eq!(asked(&test).len(), 1, "a call that is held has not been made");
     test.run(&["approve", &id]).exit(0);
     test.run(&["runs", "resume", &id, "--format", "json"]).exit(5);
     assert_eq!((asked(&test).len(), test.ledger()), (3, vec!["one".to_owned()]));

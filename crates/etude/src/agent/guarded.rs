@@ -11,7 +11,7 @@ impl Inner {
     /// What stands in for a call that a guard denies. The outcome of the call is what the journal has of it, as with a denial by the
     /// policy: a resume asks about no call that is over.
     ///
-    /// A machine has asked about the calls of its stages already, and a command that a step names is no call of a tool.
+    /// A machine has asked about the calls of its stages already, and a command that a step names does not call a tool.
     pub(super) async fn guarded(
         &self,
         call: &ToolCall,

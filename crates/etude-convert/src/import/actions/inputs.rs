@@ -7,7 +7,7 @@ use super::super::{Imported, text_of};
 use super::{Workflow, parameter};
 
 impl Workflow<'_> {
-    /// The inputs of a trigger. A default that is no value of its type is a finding, and the parameter has none.
+    /// The inputs of a trigger. A default that does not fit its type is a finding, and the parameter has none.
     pub(super) fn inputs(&mut self, imported: &mut Imported, event: &str, node: &Node<'_>) {
         let inputs = node.as_map().and_then(|map| map.get("inputs")).and_then(Node::as_map);
         for (key, input) in inputs.map(|map| map.0.as_slice()).unwrap_or_default() {

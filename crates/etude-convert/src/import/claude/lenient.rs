@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// The lines of frontmatter as YAML. Each field is on the line on which it was; a line that is no field belongs to the one
+/// The lines of frontmatter as YAML. Each field is on the line on which it was; a line without a field belongs to the one
 /// before it.
 pub(super) fn yaml(text: &str) -> String {
     let (mut out, mut known) = (String::new(), BTreeSet::new());
