@@ -20,6 +20,7 @@ use crate::response::{Tagged, json_response, not_modified, tag_of, text_response
 use crate::result::result_in;
 use crate::run::{Extent, Page};
 use crate::server::Server;
+use crate::token::Caller;
 
 /// The parameters that select runs.
 const FILTERS: [&str; 9] = ["status", "app", "pipeline", "machine", "cause", "label", "q", "since", "until"];
@@ -147,10 +148,8 @@ pub(crate) async fn show(call: Call) -> Respond {
     let readings = call.readings.clone();
     if call.query.flag("brief")? {
         let document = blocking(move || {
-            server
-                .runs()
-                .document_of(&server.context().outline(&caller, &id)?, Extent::Brief, &readings)
-                .map(Tagged::new)
+            let outline = outline(&server, &caller, &id)?;
+            server.runs().document_of(&outline, Extent::Brief, &readings).map(Tagged::new)
         });
         return Ok(document.await?.response(&call.headers));
     }
@@ -163,17 +162,22 @@ pub(crate) async fn show(call: Call) -> Respond {
         if !is_quick && let Some(document) = server.runs().kept(&caller, &id)? {
             return Ok(document);
         }
-        let outline = server.context().outline(&caller, &id)?;
-        if outline.row.state == RunState::Queued {
-            // Another process may have queued it a moment ago, and waits for it.
-            server.works().wake.notify_one();
-        }
+        let outline = outline(&server, &caller, &id)?;
         let row = outline.row.clone();
         let document = Arc::new(Tagged::new(server.runs().document_of(&outline, Extent::Whole, &readings)?));
         server.runs().keep(row, &document);
         Ok(document)
     });
     Ok(document.await?.response(&call.headers))
+}
+
+/// The run. One that is queued begins at once, if there is room: another process may have queued it a moment ago, and waits for it.
+fn outline(server: &Server, caller: &Caller, id: &str) -> Result<RunView, Problem> {
+    let outline = server.context().outline(caller, id)?;
+    if outline.row.state == RunState::Queued {
+        server.works().wake.notify_one();
+    }
+    Ok(outline)
 }
 
 /// `GET /v1/runs/{id}/output`: what the run has returned, and null before.

@@ -1,8 +1,9 @@
-//! Counts of runs that a server without workers has none of.
+//! Counts of runs that a server without workers has none of, and runs that another process has queued.
 
 use axum::body::Body;
 use etude_runtime::conformance::new_run;
-use etude_runtime::engine::{Cause, RunState};
+use etude_runtime::engine::{Cause, RunState, Submission};
+use futures_util::FutureExt as _;
 use http::Request;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
@@ -48,4 +49,18 @@ async fn counts_are_the_seven_integers_and_those_that_sleep() {
     assert_eq!(get(&server, "/v1/runs/counts").await, eight);
     assert_eq!(get(&server, "/v1/runs?status=sleeping").await["runs"][0]["run_id"], "r-1");
     assert_eq!(get(&server, "/v1/runs/counts?status=waiting").await, seven);
+}
+
+/// Section 9: a server looks for queued runs at once when another process, such as `etude mcp`, asks for one that it has queued.
+#[tokio::test]
+async fn a_queued_run_that_is_asked_for_begins_at_once() {
+    let run = new_run("r-1", 1);
+    let (_dir, server) = serving(false, vec![ServedApp { slug: "demo".to_owned(), dir: run.app.clone().into() }]);
+    let submission = Submission { run, keys: Vec::new(), max_queued: None, needs_room: false };
+    server.engine().enqueue(&submission).await.expect("queued");
+    for path in ["/v1/runs/r-1?brief=true", "/v1/runs/r-1"] {
+        assert!(server.works().wake.notified().now_or_never().is_none(), "nothing has been asked for");
+        assert_eq!(get(&server, path).await["status"], "queued");
+        assert!(server.works().wake.notified().now_or_never().is_some(), "{path} does not wake");
+    }
 }
