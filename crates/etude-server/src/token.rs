@@ -328,25 +328,14 @@ impl Tokens {
         if self.owner_hash() == Some(given) {
             return Ok(Some(Caller { token: Some(given), ..Caller::owner() }));
         }
-        self.with(|tokens| {
-            // All are compared, whichever fits.
-            let fits = |kept: &&Kept| Hash::from_hex(&kept.blake3).is_ok_and(|own| own == given);
-            let found = tokens.iter().rfind(fits)?;
-            let is_valid = found.expires_at_ms.is_none_or(|end| now_ms < end);
-            is_valid.then(|| Caller {
-                name: found.name.clone(),
-                scopes: found.scopes.iter().filter_map(|word| Scope::from_word(word)).collect(),
-                only: found.only.clone(),
-                expires_at_ms: found.expires_at_ms,
-                token: Some(given),
-                session: None,
-            })
-        })
+        self.with(|tokens| caller_of(tokens, given, now_ms))
     }
 
-    /// True if the token of a caller is valid still.
+    /// True if the token of a caller is valid still, as far as the file was read last: [`look`](Self::look) does so.
     pub(crate) fn is_valid(&self, token: Option<Hash>, now_ms: i64) -> bool {
-        token.is_none_or(|token| matches!(self.find_hash(token, now_ms), Ok(Some(_))))
+        let Some(token) = token else { return true };
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        caller_of(&last.1, token, now_ms).is_some() || self.owner_hash() == Some(token)
     }
 
     /// Looks whether another process has changed the tokens. A file that cannot be used is reported by requests.
@@ -393,7 +382,9 @@ impl Tokens {
         work(&mut tokens)?;
         let path = self.path();
         let text = json!({"version": 1, "tokens": tokens}).to_string();
-        replace(&path, text.as_bytes()).map_err(|source| Error::Io { path, source })
+        replace(&path, text.as_bytes()).map_err(|source| Error::Io { path, source })?;
+        self.look();
+        Ok(())
     }
 
     /// Keeps other processes from changing tokens until the file is closed.
@@ -416,6 +407,22 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&new, path)
+}
+
+/// The caller whose token has this hash, if it is valid at that time.
+fn caller_of(tokens: &[Kept], given: Hash, now_ms: i64) -> Option<Caller> {
+    // All are compared, whichever fits.
+    let fits = |kept: &&Kept| Hash::from_hex(&kept.blake3).is_ok_and(|own| own == given);
+    let found = tokens.iter().rfind(fits)?;
+    let is_valid = found.expires_at_ms.is_none_or(|end| now_ms < end);
+    is_valid.then(|| Caller {
+        name: found.name.clone(),
+        scopes: found.scopes.iter().filter_map(|word| Scope::from_word(word)).collect(),
+        only: found.only.clone(),
+        expires_at_ms: found.expires_at_ms,
+        token: Some(given),
+        session: None,
+    })
 }
 
 #[cfg(test)]
@@ -470,6 +477,11 @@ mod tests {
         assert!(matches!(tokens.create(&new("ci", None), 1), Err(Error::Exists(_))));
         // Another process revokes it.
         Tokens::new(dir.path()).revoke("ci").expect("revoked");
+        // A thousand streams ask each second, and read no file: a look does.
+        let token = Some(hash(&ci));
+        assert!(tokens.is_valid(token, 50));
+        tokens.look();
+        assert!(!tokens.is_valid(token, 50));
         assert_eq!(name(&ci, 50), None);
     }
 }
