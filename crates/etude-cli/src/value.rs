@@ -19,6 +19,25 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
+/// Where a server listens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Address(SocketAddr),
+    /// A descriptor that this process was started with.
+    Descriptor(u32),
+}
+
+/// An IP address with a port, or `fd:N`.
+pub(crate) fn place(text: &str) -> Result<Place, String> {
+    let given = match text.strip_prefix("fd:") {
+        Some(at) => at.parse().ok().filter(|at| *at >= 3).map(Place::Descriptor),
+        None => text.parse().ok().map(Place::Address),
+    };
+    given.ok_or_else(|| {
+        "it is an IP address with a port, such as `127.0.0.1:8080`, or the socket of a service manager, such as `fd:3`".into()
+    })
+}
+
 /// A time as RFC 3339, in milliseconds since 1970.
 pub(crate) fn time_ms(text: &str) -> Result<i64, String> {
     etude::clock::from_rfc3339(text).ok_or_else(|| "a time is RFC 3339, such as `2026-01-31T08:00:00Z`".to_owned())

@@ -16,6 +16,7 @@ pub(crate) mod socket;
 
 mod tls;
 
+pub use socket::inherited;
 pub use tls::Tls;
 
 /// The port without `--port`.
@@ -44,12 +45,30 @@ impl Peer {
 }
 
 /// The addresses that are wanted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Wanted {
     /// Both loopback addresses with this port; 0 is a free one.
     Loopback(u16),
     /// These.
-    Addresses(Vec<SocketAddr>),
+    Places(Vec<Place>),
+}
+
+/// One of the wanted addresses.
+#[derive(Debug)]
+pub enum Place {
+    /// An address that is bound here.
+    Address(SocketAddr),
+    /// A socket that listens already: who started this process has bound it.
+    Bound(std::net::TcpListener, SocketAddr),
+}
+
+impl Place {
+    /// Its IP address and port; the port may be 0 before it is bound.
+    pub fn address(&self) -> SocketAddr {
+        match self {
+            Self::Address(address) | Self::Bound(_, address) => *address,
+        }
+    }
 }
 
 /// Where a server accepts connections.
@@ -113,13 +132,17 @@ impl Listening {
     ///
     /// # Errors
     /// An address is in use or cannot be bound.
-    pub async fn bind(wanted: &Wanted, dir: &Path, pid: u32) -> Result<Self, Error> {
+    pub async fn bind(wanted: Wanted, dir: &Path, pid: u32) -> Result<Self, Error> {
         let tcp = match wanted {
-            Wanted::Loopback(port) => loopback(*port).await?,
-            Wanted::Addresses(addresses) => {
+            Wanted::Loopback(port) => loopback(port).await?,
+            Wanted::Places(places) => {
                 let mut bound = Vec::new();
-                for address in addresses {
-                    bound.push(bind(*address).await?);
+                for place in places {
+                    bound.push(match place {
+                        Place::Address(address) => bind(address).await?,
+                        Place::Bound(listener, address) => TcpListener::from_std(listener)
+                            .map_err(|source| Error { address: address.to_string(), source })?,
+                    });
                 }
                 bound
             }

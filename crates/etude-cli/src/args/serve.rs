@@ -9,9 +9,9 @@ pub(crate) struct Serve {
     /// The apps to serve: directories, or `SLUG=DIR` [default: the nearest app]
     #[arg(value_name = "APP", value_hint = ValueHint::DirPath)]
     pub(crate) apps: Vec<String>,
-    /// Listen on this address instead of the loopback addresses. Repeatable
-    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "port")]
-    pub(crate) listen: Vec<std::net::SocketAddr>,
+    /// Listen on this address, or on this socket of a service manager (`fd:3`), instead of loopback. Repeatable
+    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "port", value_parser = crate::value::place)]
+    pub(crate) listen: Vec<crate::value::Place>,
     /// Listen on this port of both loopback addresses; 0 takes a free one
     #[arg(long, value_name = "N", default_value_t = etude_server::listen::PORT)]
     pub(crate) port: u16,

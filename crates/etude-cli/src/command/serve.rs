@@ -6,7 +6,7 @@ mod browser;
 mod log;
 mod mcp;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use etude_core::failure::{Failure, FailureKind};
 use etude_core::report::error_json;
 use etude_runtime::driver::Stop;
 use etude_server::clock::Clock;
-use etude_server::listen::{Listening, Tls, Wanted};
+use etude_server::listen::{Listening, Place, Tls, Wanted, inherited};
 use etude_server::token::Tokens;
 use etude_server::{Event, LogLine, ServedApp, Server, Settings, client, serve as accept};
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::Problem;
 use crate::runtime::block_on;
-use crate::{paths, signals, stdout};
+use crate::{paths, signals, stdout, value};
 
 pub(crate) use beside::Beside;
 pub(crate) use mcp::mcp;
@@ -131,7 +131,7 @@ fn start(context: &Context, args: &args::Serve) -> Result<Exit, NotStarted> {
     watch_clock(clock.clone());
     block_on(async {
         let mut stop = signals::listen()?;
-        let mut listening = Listening::bind(&wanted, &dir, std::process::id()).await.map_err(|error| {
+        let mut listening = Listening::bind(wanted, &dir, std::process::id()).await.map_err(|error| {
             let message = error.to_string();
             let port = error.address.parse::<SocketAddr>().map(|address| address.port());
             let hint = port.map(|port| format!("port {port} may be in use; take another one: etude serve --port 0"));
@@ -193,8 +193,9 @@ fn wanted(args: &args::Serve) -> Result<Wanted, Problem> {
     if args.listen.is_empty() {
         return Ok(Wanted::Loopback(args.port));
     }
+    let places = places(&args.listen)?;
     let is_safe = args.tls_cert.is_some() || args.behind_proxy;
-    if let Some(address) = args.listen.iter().find(|address| !address.ip().is_loopback()) {
+    if let Some(address) = places.iter().map(Place::address).find(|address| !address.ip().is_loopback()) {
         if !is_safe {
             let problem =
                 Problem::usage(format!("`--listen {address}` is no loopback address, so it needs encryption"));
@@ -205,7 +206,35 @@ fn wanted(args: &args::Serve) -> Result<Wanted, Problem> {
             return Err(problem.hint("add `--host NAME`"));
         }
     }
-    Ok(Wanted::Addresses(args.listen.clone()))
+    Ok(Wanted::Places(places))
+}
+
+/// The wanted addresses, with the sockets that a service manager has bound.
+fn places(wanted: &[value::Place]) -> Result<Vec<Place>, Problem> {
+    let is_handed = |place: &value::Place| matches!(place, value::Place::Descriptor(_));
+    let mut handed = match wanted.iter().any(is_handed) {
+        true => inherited().map_err(|e| Problem::environment(format!("the sockets of the service manager: {e}")))?,
+        false => BTreeMap::new(),
+    };
+    let mut places = Vec::new();
+    for place in wanted {
+        places.push(match *place {
+            value::Place::Address(address) => Place::Address(address),
+            value::Place::Descriptor(at) => {
+                let bound = handed.remove(&at).and_then(|socket| Some((socket.local_addr().ok()?, socket)));
+                let Some((address, socket)) = bound else {
+                    let problem = Problem::environment(format!(
+                        "`--listen fd:{at}` is not a TCP socket that a service manager has handed over"
+                    ));
+                    return Err(
+                        problem.hint("systemd does so with `ListenStream=PORT` in a `.socket` unit of the same name")
+                    );
+                };
+                Place::Bound(socket, address)
+            }
+        });
+    }
+    Ok(places)
 }
 
 fn base_path(given: Option<&str>) -> Result<String, Problem> {

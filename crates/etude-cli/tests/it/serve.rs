@@ -204,6 +204,48 @@ fn other_addresses_need_encryption_and_a_name() {
     assert_eq!(serving.end().0, Some(0));
 }
 
+/// Section 10: a socket that a service manager has bound is served, and keeps what connects while no server runs; one that leads
+/// elsewhere needs encryption (S-2), and a descriptor that was not handed over is exit status 4.
+#[test]
+fn a_socket_of_a_service_manager_is_served() {
+    let test = test();
+    let handed = |listener: &TcpListener, args: &[&str]| {
+        let line = "exec 3<&0 </dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec \"$@\"";
+        let args = [&["serve", "--format", "json", "--listen", "fd:3"], args].concat();
+        let mut command = Command::new("sh");
+        let ours = test.command(&args);
+        command.args(["-c", line, "sh"]).arg(ours.get_program()).args(ours.get_args()).env_clear();
+        command.envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.current_dir(ours.get_current_dir().expect("a directory"));
+        command.stdin(std::os::fd::OwnedFd::from(listener.try_clone().expect("a descriptor")));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("sh is there")
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let serving = Serving::of(handed(&listener, &[]));
+    assert_eq!(serving.line["addresses"], json!([format!("http://{address}")]));
+    let token = serving.token();
+    assert!(serving.get(&address, "/v1/server", &token).starts_with("HTTP/1.1 200 "));
+    assert_eq!(serving.end().0, Some(0));
+    // It connects between two servers, and the second one answers.
+    let mut early = TcpStream::connect(&address).expect("the socket is open");
+    let serving = Serving::of(handed(&listener, &[]));
+    write!(early, "GET /healthz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").expect("written");
+    let mut reply = String::new();
+    early.read_to_string(&mut reply).expect("a reply");
+    assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
+    assert_eq!(serving.end().0, Some(0));
+
+    let elsewhere = TcpListener::bind("0.0.0.0:0").expect("a port");
+    let refused = handed(&elsewhere, &[]).wait_with_output().expect("it ends");
+    assert_eq!(refused.status.code(), Some(2));
+    let refused = handed(&listener, &["--listen", "fd:4"]).wait_with_output().expect("it ends");
+    assert_eq!(refused.status.code(), Some(4));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("`--listen fd:4` is not a TCP socket"));
+    test.run(&["serve", "--listen", "fd:3", "--format", "json"]).exit(4);
+    test.run(&["serve", "--listen", "fd:1"]).exit(2).stderr_has("such as `fd:3`");
+}
+
 /// S-3: a port in use is exit status 4 and is named.
 #[test]
 fn a_port_in_use_is_named() {

@@ -1,11 +1,18 @@
 //! The socket of the server on Unix.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use rustix::io::FdFlags;
+use rustix::net::{SocketType, sockopt};
 use tokio::net::{UnixListener, UnixStream};
+
+/// The first descriptor that a service manager hands over (`sd_listen_fds(3)`).
+const FIRST: u32 = 3;
 
 /// The socket; its file is removed with it.
 #[derive(Debug)]
@@ -34,6 +41,35 @@ impl Drop for Listener {
         // Nothing depends on it: the next client finds no one behind it.
         let _ = fs::remove_file(&self.path);
     }
+}
+
+/// The listening TCP sockets that a service manager has handed to this process, by descriptor: `LISTEN_FDS` of them from 3 on, if
+/// `LISTEN_PID` is this process (section 10). They are marked so that processes of steps do not have them. To be called once, before
+/// the process opens files of its own.
+///
+/// # Errors
+/// The variables are not numbers.
+pub fn inherited() -> io::Result<BTreeMap<u32, TcpListener>> {
+    let given = sd_listen_fds::get().map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
+    let mut sockets = BTreeMap::new();
+    for (at, (_, fd)) in (FIRST..).zip(given) {
+        let fd = fd.into_std();
+        // What is not open is an error of the one who asks for it.
+        if rustix::io::fcntl_setfd(&fd, FdFlags::CLOEXEC).is_err() {
+            continue;
+        }
+        let is_stream = sockopt::socket_type(&fd).is_ok_and(|kind| kind == SocketType::STREAM);
+        if !is_stream || !sockopt::socket_acceptconn(&fd).unwrap_or(false) {
+            continue;
+        }
+        let listener = TcpListener::from(fd);
+        // The socket of a path listens, too.
+        if listener.local_addr().is_ok() {
+            listener.set_nonblocking(true)?;
+            sockets.insert(at, listener);
+        }
+    }
+    Ok(sockets)
 }
 
 /// Connects to the socket of a server.

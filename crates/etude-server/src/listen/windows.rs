@@ -1,11 +1,21 @@
 //! The socket of the server on Windows, which has none.
 
+use std::collections::BTreeMap;
 use std::io;
+use std::net::TcpListener;
 use std::path::Path;
 
 /// No socket.
 #[derive(Debug)]
 pub(crate) struct Listener;
+
+/// No service manager of this system hands sockets over.
+///
+/// # Errors
+/// None.
+pub fn inherited() -> io::Result<BTreeMap<u32, TcpListener>> {
+    Ok(BTreeMap::new())
+}
 
 impl Listener {
     pub(crate) fn bind(_: &Path) -> io::Result<Self> {

@@ -379,7 +379,7 @@ impl Drop for Running {
 async fn listen(port: u16, serve_dir: &Path) -> Listening {
     let (number, since) = (socket_number(), Instant::now());
     loop {
-        match Listening::bind(&Wanted::Loopback(port), serve_dir, number).await {
+        match Listening::bind(Wanted::Loopback(port), serve_dir, number).await {
             Ok(listening) => return listening,
             Err(error) => assert!(port != 0 && since.elapsed() < Duration::from_secs(60), "{error}"),
         }

@@ -35,7 +35,7 @@ impl Beside {
         let serve_dir = dir.clone();
         let work = move || {
             let served = block_on(async {
-                let listening = Listening::bind(&Wanted::Loopback(0), &serve_dir, std::process::id()).await;
+                let listening = Listening::bind(Wanted::Loopback(0), &serve_dir, std::process::id()).await;
                 let listening =
                     listening.map_err(|error| Problem::environment(format!("{error}: {}", error.source)))?;
                 let log = Box::new(|_: &LogLine| ());
