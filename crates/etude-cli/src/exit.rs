@@ -5,7 +5,7 @@ use etude_core::failure::{Failure, FailureKind};
 /// How the program ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Done.
+    /// The request succeeded.
     Done = 0,
     /// The run failed.
     Failed = 1,
@@ -13,13 +13,13 @@ pub(crate) enum Exit {
     Usage = 2,
     /// A definition is wrong.
     Definition = 3,
-    /// The environment is.
+    /// The environment lacks something: a key, a program, room.
     Environment = 4,
     /// Something waits for somebody.
     Waiting = 5,
     /// An internal error.
     Bug = 70,
-    /// Interrupted.
+    /// Stopped by Ctrl-C or a signal.
     Interrupted = 130,
 }
 

@@ -23,7 +23,7 @@ impl Problem {
         Self::of(exit, Failure::new(kind, message))
     }
 
-    /// One failure.
+    /// A problem with a single failure, and no hints yet.
     pub(crate) fn of(exit: Exit, failure: Failure) -> Self {
         Self { exit, failures: vec![failure], hints: Vec::new(), usage: Usage::default(), run_id: None }
     }

@@ -14,7 +14,7 @@ pub(crate) enum Typed {
     Line(String),
     /// Nothing comes any more.
     End,
-    /// Ctrl-C.
+    /// The user pressed Ctrl-C.
     Stopped(Stop),
 }
 

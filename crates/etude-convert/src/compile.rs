@@ -28,7 +28,7 @@ use rules::Rules;
 pub struct File {
     /// Its path below the app's directory.
     pub path: String,
-    /// Its text.
+    /// The content as it is written to the file.
     pub text: String,
 }
 
@@ -54,24 +54,24 @@ impl Stdout {
 /// What a pipeline is made from.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
-    /// The skill.
+    /// The parsed skill, whose files the pipeline's scripts come from.
     pub skill: &'a Skill,
     /// The labels of its statements.
     pub labels: &'a Labels,
-    /// All cases.
+    /// The cases of all pipelines of the conversion.
     pub cases: &'a [Case],
 }
 
 /// A pipeline that was made from a draft.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compiled {
-    /// Its name.
+    /// The pipeline's name: that of its draft.
     pub name: String,
-    /// What it does.
+    /// The description, on one line.
     pub description: String,
     /// Its description and triggers: the words in which users may ask for it.
     pub words: String,
-    /// Its files.
+    /// Definition, scripts and schemas, each with its path below the app's directory.
     pub files: Vec<File>,
     /// The statements that code steps enforce, with the step.
     pub enforced: BTreeMap<u32, String>,

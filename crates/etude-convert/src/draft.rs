@@ -19,11 +19,11 @@ pub struct Draft {
     pub description: String,
     /// Example requests, each on one line.
     pub triggers: Vec<String>,
-    /// Its steps.
+    /// In the order in which they run.
     pub steps: Vec<DraftStep>,
 }
 
-/// A step of a draft.
+/// A step of a draft, which stands for one statement of the skill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DraftStep {
     /// Its name, unique in its pipeline.
@@ -139,7 +139,7 @@ impl Names {
         }
     }
 
-    /// Takes a name.
+    /// Marks a name as taken, whether or not it was free.
     pub fn take(&mut self, name: &str) {
         self.taken.insert(name.to_owned());
     }

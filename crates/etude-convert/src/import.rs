@@ -50,7 +50,7 @@ impl Kind {
         ("lobster", Self::Lobster),
     ];
 
-    /// Its word.
+    /// The word on the command line and in reports, as in [`Self::WORDS`].
     pub fn word(self) -> &'static str {
         Self::WORDS.iter().find(|(_, kind)| *kind == self).map_or("", |(word, _)| word)
     }
@@ -99,7 +99,7 @@ pub struct Source {
 /// A pipeline that was imported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pipeline {
-    /// Its name.
+    /// The name of the pipeline's directory.
     pub name: String,
     /// The file that it comes from.
     pub source: String,
@@ -110,11 +110,11 @@ pub struct Pipeline {
 /// Something that was not imported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// The file.
+    /// The path of the file as it was given.
     pub file: String,
     /// The line, from 1.
     pub line: u32,
-    /// What it is.
+    /// The field or construct as the file names it.
     pub what: String,
     /// Why it was not imported.
     pub reason: String,
@@ -123,7 +123,7 @@ pub struct Finding {
 /// What became of the files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// The pipelines.
+    /// In the order of the files.
     pub pipelines: Vec<Pipeline>,
     /// The names of the skills.
     pub skills: Vec<String>,
@@ -243,7 +243,7 @@ impl Building {
         Self { name, description, input: Map::new(), steps: Vec::new(), files: Vec::new(), names, bytes: 0 }
     }
 
-    /// A name for a step.
+    /// A name for a step that no other step of the pipeline has.
     fn step_name(&mut self, text: &str) -> String {
         self.names.unique(&safe(text, "step"))
     }

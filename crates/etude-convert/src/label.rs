@@ -11,13 +11,13 @@ pub enum Label {
     MainPath,
     /// Something that must, or must never, be.
     Rule,
-    /// When something applies.
+    /// The case in which something applies.
     Condition,
     /// Something that needs judgement.
     Judgement,
-    /// An example.
+    /// A sample of a request, a result or a dialogue.
     Example,
-    /// Everything else.
+    /// Any statement of no other kind.
     Background,
 }
 
@@ -32,7 +32,7 @@ impl Label {
         ("background", Self::Background),
     ];
 
-    /// Its word.
+    /// The word in label files and reports, as in [`Self::WORDS`].
     pub fn word(self) -> &'static str {
         Self::WORDS.iter().find(|(_, label)| *label == self).map_or("", |(word, _)| word)
     }

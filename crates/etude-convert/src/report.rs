@@ -22,7 +22,7 @@ pub enum Fate {
 }
 
 impl Fate {
-    /// Its word in documents.
+    /// The word in reports, such as `enforced`.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Enforced(..) => "enforced",
@@ -86,9 +86,9 @@ pub fn rows(statements: &[Statement], labels: &Labels, fates: &BTreeMap<u32, Fat
 /// A pipeline that was left out, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Its name.
+    /// The name of the pipeline's draft.
     pub pipeline: String,
-    /// Why.
+    /// The reason, as a sentence fragment.
     pub reason: String,
 }
 

@@ -16,7 +16,7 @@ pub struct Skill {
     pub name: String,
     /// The tools that it allows, as patterns; `None`: all.
     pub allowed: Option<Vec<String>>,
-    /// Its numbered statements.
+    /// Its statements, numbered in the order of the file.
     pub statements: Vec<Statement>,
     /// Its files, `SKILL.md` included, ordered by path.
     pub files: Vec<SkillFile>,
@@ -24,7 +24,7 @@ pub struct Skill {
     pub examples: BTreeSet<String>,
 }
 
-/// One file of a skill.
+/// A file below the skill's directory, read with the skill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillFile {
     /// Its path below the skill's directory, with `/` between its parts.
@@ -53,12 +53,12 @@ impl Skill {
         Ok(Self { name: name.unwrap_or_default(), allowed, statements, files, examples })
     }
 
-    /// The statement with this id.
+    /// The statement with this number, from 1.
     pub fn statement(&self, id: u32) -> Option<&Statement> {
         self.statements.get(usize::try_from(id).ok()?.checked_sub(1)?)
     }
 
-    /// The file at this path.
+    /// The file at `path`, which is relative to the skill's directory.
     pub fn file(&self, path: &str) -> Option<&SkillFile> {
         self.files.iter().find(|file| file.path == path)
     }

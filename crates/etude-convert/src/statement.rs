@@ -28,7 +28,7 @@ pub struct Statement {
 /// Which kind of block a statement is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Form {
-    /// A heading.
+    /// A title of a section: `#` to `######`.
     Heading {
         /// Its level, from 1 for the outermost.
         level: u8,

@@ -24,20 +24,20 @@ pub enum Condition {
     Truthy(Binding),
     /// A value compared with a written one.
     Compare {
-        /// The value.
+        /// The left side: a value of the run, read when the step is about to start.
         value: Binding,
-        /// How.
+        /// The comparison; order and text comparisons need values of their type.
         op: Op,
-        /// What with.
+        /// The right side, as it is written in the definition.
         literal: Literal,
     },
     /// A value compared with another value of the run: `require` only.
     Relate {
-        /// The value.
+        /// The left side: a value of the run, read when the step is about to start.
         value: Binding,
-        /// How.
+        /// The comparison, as in [`Self::Compare`].
         op: Op,
-        /// What with.
+        /// The right side: another value of the run.
         right: Binding,
     },
     /// All must hold.
@@ -65,12 +65,12 @@ pub enum ConditionError {
 pub struct Unreadable {
     /// What stands for the value.
     pub binding: Binding,
-    /// Why.
+    /// The store's reason, or the reason why the value cannot be looked into.
     pub why: ReadError,
 }
 
 crate::words! {
-    /// A comparison.
+    /// A comparison of two values, by its word in definitions.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Op {
         /// The same JSON value.

@@ -65,7 +65,7 @@ pub enum ReadError {
     Store {
         /// Address of the blob.
         blob: Digest,
-        /// What the store said.
+        /// The error of the store, as a sentence fragment.
         why: String,
     },
     /// The bytes are not the JSON text they were.

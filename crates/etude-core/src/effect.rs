@@ -40,7 +40,7 @@ pub enum Effect {
     Model(Box<Request>),
     /// Find the tools that an agent may call.
     Open(Arc<ToolSelection>),
-    /// Call a tool.
+    /// One call that an agent or a tool step makes, through the tool port.
     Tool(Box<ToolCall>),
     /// Look for secrets in what a model is about to receive (B-IS2).
     Scan(Box<Scan>),
@@ -64,7 +64,7 @@ pub enum Effect {
     Remember {
         /// Hash of everything the output depends on.
         key: Digest,
-        /// The output.
+        /// The output of the step that succeeded.
         output: Json,
     },
 }
@@ -72,7 +72,7 @@ pub enum Effect {
 /// A process to run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProcessCall {
-    /// What to run.
+    /// The program or line of shell text that is started.
     pub command: Command,
     /// Working directory, relative to the app's directory.
     pub dir: String,
@@ -132,7 +132,7 @@ pub struct Sandbox {
     pub write: Vec<String>,
 }
 
-/// What to run.
+/// The command of a process, with or without a shell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// A program and its arguments, started without a shell.
@@ -154,7 +154,7 @@ impl fmt::Display for Command {
     }
 }
 
-/// How stdout is read.
+/// The form of stdout that the process must have; anything else fails its step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
     /// One JSON object with `output`.
@@ -172,7 +172,7 @@ pub struct Stdin(pub Vec<Chunk>);
 /// A piece of stdin.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Chunk {
-    /// Text.
+    /// Text that is written as UTF-8.
     Text(Arc<str>),
     /// Bytes of the user's, which need not be text.
     Bytes(Arc<[u8]>),
@@ -183,7 +183,7 @@ pub enum Chunk {
 /// A text in which no secret may stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scan {
-    /// The text.
+    /// The texts that the model is about to receive, joined by line breaks.
     pub text: String,
     /// What the user has typed: a secret in it was meant for the model.
     pub typed: String,
@@ -192,7 +192,7 @@ pub struct Scan {
 /// A question to people (X-3 `approval`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gate {
-    /// What is asked.
+    /// The question, rendered: people read it as it stands here.
     pub message: String,
     /// JSON Schema of a structured answer.
     pub schema: Option<Arc<serde_json::Value>>,

@@ -36,13 +36,13 @@ pub enum Comparand {
 /// A JSON value with its numbers as they are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Exact {
-    /// `null`.
+    /// The JSON value `null`.
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// A number.
+    /// A JSON number, with all its digits.
     Number(Decimal),
-    /// A string.
+    /// A JSON string, with its escapes resolved.
     Text(String),
     /// An array.
     List(Vec<Self>),

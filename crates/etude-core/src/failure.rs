@@ -86,11 +86,11 @@ crate::words! {
     /// Where in a run something happened.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Phase {
-        /// In `_constructor`.
+        /// While the steps of `_constructor` run.
         Constructor = "constructor",
         /// In the pipeline itself.
         Business = "business",
-        /// In `_destructor`.
+        /// While the steps of `_destructor` run.
         Destructor = "destructor",
         /// While a request was routed.
         Routing = "routing",
@@ -130,14 +130,14 @@ crate::words! {
     }
 }
 
-/// One failure.
+/// A reason why a run failed, as it stands under `errors` in the result document.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failure {
-    /// What kind.
+    /// The class, which decides the code and the exit status.
     pub kind: FailureKind,
     /// Where in the run; set by the scope that catches it.
     pub phase: Option<Phase>,
-    /// The step at fault.
+    /// The name of the step at fault; `None`: no step is.
     pub step: Option<String>,
     /// What happened, as a sentence fragment that stands alone.
     pub message: String,
@@ -163,7 +163,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure of that kind.
+    /// A failure with neither phase, step nor process; those who know them add them.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -200,7 +200,7 @@ impl Failure {
 /// One rejected or failed attempt of a step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attempt {
-    /// Who rejected it.
+    /// Schema, validator or transport.
     pub rejected_by: RejectedBy,
     /// Why, one entry per fault.
     pub errors: Vec<String>,
@@ -211,7 +211,7 @@ pub struct Attempt {
 }
 
 crate::words! {
-    /// Who rejected a try.
+    /// The check or the transport because of which an attempt does not count.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum RejectedBy {
         /// The JSON Schema.

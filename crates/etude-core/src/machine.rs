@@ -135,7 +135,7 @@ pub struct Start {
     pub limits: Limits,
     /// What has been spent on it already: on routing, and in earlier attempts.
     pub spent: Usage,
-    /// Which attempt it is.
+    /// The number of this attempt and of the one that opened its scope.
     pub attempt: Attempt,
     /// The app's directory, which machines show to their scripts; nothing is looked for in it here.
     pub app_dir: String,
@@ -166,7 +166,7 @@ impl Start {
 /// What a run may cost.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Limits {
-    /// US dollars.
+    /// US dollars of all model calls together; `None`: any sum.
     pub max_cost_usd: Option<f64>,
     /// Tokens read and written.
     pub max_tokens: Option<u64>,
@@ -189,7 +189,7 @@ impl Limits {
 /// What a model call cost that is not an effect of the run: one of its layers, or a confirmation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Aside {
-    /// What it cost.
+    /// Tokens and US dollars of the call; nothing where it was not made.
     pub usage: Usage,
     /// It was not made, because the budget was used up.
     pub is_refused: bool,

@@ -26,9 +26,9 @@ impl fmt::Display for Tier {
 /// One call of a model: a whole conversation, statelessly.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Request {
-    /// Which capability is needed.
+    /// The capability that is needed; the configuration names the models of a tier.
     pub tier: Tier,
-    /// System prompt.
+    /// The system prompt; `None`: none is sent.
     pub system: Option<String>,
     /// The conversation so far; never empty, and the last message is not the assistant's.
     pub messages: Vec<Message>,
@@ -38,7 +38,7 @@ pub struct Request {
     pub tools: Vec<Tool>,
     /// The name of the tool that the model must call, where its provider can force that.
     pub must_call: Option<String>,
-    /// Sampling temperature.
+    /// Sampling temperature; `None`: the provider's default.
     pub temperature: Option<f64>,
     /// Most tokens the answer may have.
     pub max_tokens: Option<u32>,
@@ -69,19 +69,19 @@ pub struct Tool {
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
-    /// Who speaks.
+    /// The side that the message is from.
     pub role: Role,
     /// What is said, in order.
     pub parts: Vec<Part>,
 }
 
 impl Message {
-    /// A user's text.
+    /// A message with one text, as a user sends it.
     pub fn user(text: impl Into<String>) -> Self {
         Self { role: Role::User, parts: vec![Part::Text(text.into())] }
     }
 
-    /// A model's text.
+    /// A message with one text, as a model answers.
     pub fn assistant(text: impl Into<String>) -> Self {
         Self { role: Role::Assistant, parts: vec![Part::Text(text.into())] }
     }
@@ -92,7 +92,7 @@ impl Message {
 pub enum Role {
     /// The one who asks.
     User,
-    /// The model.
+    /// The model, with text and calls of tools.
     Assistant,
     /// Results of the tools that the model called.
     Tool,
@@ -101,25 +101,25 @@ pub enum Role {
 /// A piece of a message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Part {
-    /// Text.
+    /// Text that one side wrote, as the provider transmits it.
     Text(String),
     /// An image file inside the app, as a path relative to the app's directory.
     Image {
-        /// The path.
+        /// Relative to the app's directory; the file is read when the request is sent.
         path: String,
     },
     /// The model wants a tool called.
     ToolCall {
         /// The provider's id for the call.
         id: String,
-        /// Which tool.
+        /// The tool's name as the model wrote it: it may be none of [`Request::tools`].
         name: String,
         /// Arguments as the model wrote them: JSON text, not checked.
         arguments: String,
     },
-    /// What a tool returned.
+    /// The result of a call that the model made in an earlier message.
     ToolResult {
-        /// Id of the call.
+        /// The provider's id of the call that this answers.
         id: String,
         /// The result, for the model to read.
         content: String,
@@ -138,16 +138,16 @@ pub struct Reasoning {
     pub json: Arc<str>,
 }
 
-/// What a model answered.
+/// A whole response, streamed or not.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelResponse {
     /// The text of the answer; empty if there was none.
     pub text: String,
     /// Tools the model wants called, in order.
     pub tool_calls: Vec<ToolCall>,
-    /// Why the answer ended.
+    /// The reason why the response ended.
     pub stop: Stop,
-    /// What it cost.
+    /// Tokens and US dollars of the call.
     pub usage: Usage,
     /// `provider/model`, as configured.
     pub model: String,
@@ -189,13 +189,13 @@ pub struct TransportWait {
 pub struct ToolCall {
     /// The provider's id for the call.
     pub id: String,
-    /// Which tool.
+    /// The tool's name as the model wrote it: it may be none of those available.
     pub name: String,
     /// Arguments as the model wrote them: JSON text, not checked.
     pub arguments: String,
 }
 
-/// Why an answer ended.
+/// The reason why a response ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stop {
     /// The model had said what it wanted to say.
@@ -244,7 +244,7 @@ impl Usage {
 /// Why a model gave no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallFailure {
-    /// What kind of failure it is.
+    /// The class, which decides the kind of the run's failure.
     pub kind: CallFailureKind,
     /// One sentence fragment for the user, free of secrets.
     pub message: String,

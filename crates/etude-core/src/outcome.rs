@@ -7,7 +7,7 @@ use crate::tool::{ToolList, ToolReply};
 /// The end of an effect, with the time it took.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Completed {
-    /// What became of it.
+    /// The result, or the reason why there is none.
     pub outcome: Outcome,
     /// How long it took, in milliseconds.
     pub elapsed_ms: u64,
@@ -16,7 +16,7 @@ pub struct Completed {
 /// What became of an effect.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// A process ended.
+    /// A process was started and has ended, or could not be started.
     Process(ProcessEnd),
     /// A model answered.
     Response(Box<ModelResponse>),
@@ -30,7 +30,7 @@ pub enum Outcome {
     Scanned(Vec<String>),
     /// The time was up.
     Slept,
-    /// Somebody decided.
+    /// A person or a policy decided the gate.
     Decided(Decision),
     /// A cached output was looked up.
     Recalled(Option<Json>),
@@ -42,16 +42,16 @@ pub enum Outcome {
     Stopped(Stderr),
 }
 
-/// How a process ended.
+/// The end of a process, with its output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProcessEnd {
-    /// How it ended.
+    /// Exit status, signal, or the reason why it never started.
     pub exit: Exit,
     /// What it printed on stdout.
     pub stdout: Stdout,
     /// What it printed on stderr.
     pub stderr: Stderr,
-    /// Under what it ran.
+    /// What it ran under: sandbox and interpreter.
     pub conditions: Conditions,
 }
 
@@ -67,20 +67,20 @@ pub struct Conditions {
 /// Whether a warm interpreter ran a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Warmth {
-    /// It did.
+    /// A fork of the warm interpreter ran it.
     Warm,
     /// A new interpreter had to; why.
     Cold(String),
 }
 
-/// How a process ended.
+/// The end of a process, seen from outside.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Exit {
     /// By itself, with this status.
     Status(i32),
-    /// By a signal.
+    /// Killed by a signal that it did not handle.
     Signal {
-        /// Its number.
+        /// The signal's number on the system that ran the process.
         number: i32,
         /// Its name, such as `SIGKILL`.
         name: String,
@@ -151,7 +151,7 @@ pub struct Decision {
     pub approved: bool,
     /// A structured answer, or `null`.
     pub answer: Json,
-    /// Who decided.
+    /// The person as the front end names them, such as a token's name.
     pub by: String,
     /// When, as RFC 3339 in UTC.
     pub at: String,

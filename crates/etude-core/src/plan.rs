@@ -118,13 +118,13 @@ pub struct Sequence {
     pub name: String,
     /// The pipeline's directory, relative to the app's, with `/` between its parts.
     pub dir: String,
-    /// The steps.
+    /// In the order in which they run.
     pub steps: Vec<Arc<Step>>,
     /// Which step's output is the pipeline's: an index into `steps`, or a child of a group by name.
     pub output: OutputOf,
     /// What it does, if one of its steps refers to the request: with the input it stands for a request that there is not.
     pub description: Option<String>,
-    /// Where it is defined.
+    /// File and line of the definition, for diagnostics and failures.
     pub origin: Origin,
 }
 
@@ -137,12 +137,12 @@ pub enum OutputOf {
     Step(String),
 }
 
-/// One step.
+/// A step of any kind, with the members that all kinds have.
 #[derive(Debug, Clone)]
 pub struct Step {
     /// Its name, unique in its pipeline.
     pub name: String,
-    /// What it does.
+    /// The kind, with the fields of its own.
     pub kind: StepKind,
     /// It runs only if this holds; else it is skipped with output `null`.
     pub when: Option<Condition>,
@@ -156,7 +156,7 @@ pub struct Step {
     pub cache: Option<Cache>,
     /// It changes the outside world.
     pub effects: bool,
-    /// Where it is defined.
+    /// File and line of the step, for failures.
     pub origin: Origin,
 }
 
@@ -189,13 +189,13 @@ impl Step {
 /// What must hold before a step starts.
 #[derive(Debug, Clone)]
 pub struct Requirement {
-    /// The condition.
+    /// The condition over outputs of earlier steps; the run deviates if it does not hold (L-46).
     pub condition: Condition,
     /// The condition as it is written in the definition.
     pub written: String,
 }
 
-/// What a step does.
+/// The kind of a step: the word under `type`, with the members of the kind.
 #[derive(Debug, Clone)]
 pub enum StepKind {
     /// Runs a program.
@@ -310,11 +310,11 @@ pub enum RetryOn {
 /// An llm step.
 #[derive(Debug, Clone)]
 pub struct Llm {
-    /// Capability level.
+    /// The capability that is needed.
     pub tier: Tier,
-    /// System prompt.
+    /// The system prompt, with its references; `None`: none is sent.
     pub system: Option<Template>,
-    /// Prompt.
+    /// The user message, with its references.
     pub prompt: Template,
     /// Schema of the answer.
     pub schema: Option<Arc<Schema>>,
@@ -322,7 +322,7 @@ pub struct Llm {
     pub validate: Option<Command>,
     /// Most retries after a rejected answer.
     pub retry: u32,
-    /// Sampling temperature.
+    /// Sampling temperature; `None`: the provider's default.
     pub temperature: Option<f64>,
     /// Most tokens of an answer.
     pub max_tokens: Option<u32>,
@@ -391,7 +391,7 @@ pub enum Binding {
     Reference(Reference),
     /// Text with references: a string.
     Template(Template),
-    /// Written down.
+    /// A JSON value that stands in the definition as it is.
     Literal(Json),
 }
 
@@ -409,7 +409,7 @@ pub struct SubPipeline {
 /// A machine of stages.
 #[derive(Debug, Clone)]
 pub struct MachineCall {
-    /// The machine.
+    /// The machine of stages as it was loaded; with `is_stage` one that stands for a single stage.
     pub machine: Arc<stages::StageMachine>,
     /// Its input, per parameter.
     pub input: MachineInput,
@@ -436,7 +436,7 @@ pub enum MachineInput {
 /// A question to people.
 #[derive(Debug, Clone)]
 pub struct Approval {
-    /// What is asked.
+    /// The question, with its references; it is rendered when the step starts.
     pub message: Template,
     /// Schema of a structured answer.
     pub schema: Option<Arc<Schema>>,

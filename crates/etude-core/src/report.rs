@@ -28,10 +28,10 @@ crate::words! {
     }
 }
 
-/// The result of a run.
+/// How a run ended, with all that its result document says.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunResult {
-    /// How it ended.
+    /// The state in which the run is: it also waits or sleeps.
     pub status: Status,
     /// The pipeline's output; kept where only the destructor failed.
     pub output: Option<Json>,
@@ -56,9 +56,9 @@ pub struct RunResult {
 /// The deviation of a pipeline that an agent called as a tool (L-77).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallDeviation {
-    /// The pipeline.
+    /// The name of the called pipeline.
     pub pipeline: String,
-    /// The step that deviated.
+    /// The step that deviated; empty if the pipeline has none.
     pub step: String,
     /// Why: the word of a reason, or of a kind of failure.
     pub reason: &'static str,
@@ -67,11 +67,11 @@ pub struct CallDeviation {
 /// How a run came from its pipeline into skill mode (L-67).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FellBack {
-    /// The pipeline.
+    /// The name of the pipeline that the run began with.
     pub pipeline: String,
     /// The step that deviated.
     pub step: String,
-    /// Why.
+    /// The class of the deviation (L-50).
     pub reason: Reason,
     /// How many calls of the pipeline have changed something, or may have.
     pub writes_done: usize,
@@ -110,9 +110,9 @@ pub struct Stages {
 /// What became of one execution of a stage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StageRow {
-    /// The stage.
+    /// The stage's id in its machine.
     pub stage_id: String,
-    /// Its `stageExecutionId`.
+    /// The id of the execution, `RUN/STAGE#N` for the Nth visit of the stage (B-ID2).
     pub stage_execution_id: String,
     /// How far it has come.
     pub status: StageStatus,
@@ -148,11 +148,11 @@ crate::words! {
 pub struct StepRow {
     /// Constructor, business or destructor.
     pub phase: Phase,
-    /// The step.
+    /// The step's name in its pipeline.
     pub name: String,
     /// Its `type`.
     pub kind: &'static str,
-    /// What became of it.
+    /// The state of the step; with elements that of all together.
     pub status: StepStatus,
     /// How many attempts there were, of all elements together.
     pub attempts: u32,
@@ -202,7 +202,7 @@ crate::words! {
         Running = "running",
         /// It ended well.
         Succeeded = "succeeded",
-        /// It failed.
+        /// It ended with a failure, after all its attempts.
         Failed = "failed",
         /// Its condition did not hold.
         Skipped = "skipped",
@@ -218,7 +218,7 @@ pub enum Event {
     PhaseStarted(Phase),
     /// The pipeline has deviated, and the run continues in skill mode.
     FellBack {
-        /// Where and why.
+        /// The pipeline, the step that deviated, and the reason.
         fell_back: FellBack,
         /// What went wrong, as a sentence fragment.
         message: String,
@@ -238,14 +238,14 @@ pub enum Event {
         attempt: u32,
         /// How many attempts there are at most.
         max_attempts: u32,
-        /// What rejected it.
+        /// Schema, validator or transport.
         rejected_by: RejectedBy,
-        /// Why.
+        /// One sentence per fault; the model receives them with the next attempt.
         reasons: Vec<String>,
     },
     /// A step is over.
     StepEnded {
-        /// Its row.
+        /// Its row in [`RunResult::steps`].
         row: usize,
     },
     /// A model that calls tools has said something.
@@ -261,9 +261,9 @@ pub enum Event {
     ToolStarted {
         /// Row of the step.
         row: usize,
-        /// The call.
+        /// The effect of the call.
         effect: EffectId,
-        /// Which tool.
+        /// The tool's name.
         name: String,
         /// Its arguments as the model wrote them.
         arguments: String,
@@ -272,9 +272,9 @@ pub enum Event {
     ToolEnded {
         /// Row of the step.
         row: usize,
-        /// The call.
+        /// The effect of the call.
         effect: EffectId,
-        /// Which tool.
+        /// The tool's name.
         name: String,
         /// What went wrong, if something did: `class/code: message`.
         error: Option<String>,
@@ -313,24 +313,24 @@ pub enum Event {
     ItemStarted {
         /// Row of the step.
         row: usize,
-        /// The element.
+        /// The element by its place.
         item: Item,
     },
     /// An element of a `for_each` is over.
     ItemEnded {
         /// Row of the step.
         row: usize,
-        /// The element.
+        /// The element by its place.
         item: Item,
-        /// What became of it.
+        /// The state in which it ended.
         status: StepStatus,
         /// Its output came from an earlier run.
         cached: bool,
         /// Why it failed, if it did.
         error: Option<String>,
-        /// How many are over.
+        /// Number of elements that are over, this one included.
         done: usize,
-        /// How many there are.
+        /// Number of elements of the array.
         total: usize,
     },
 }

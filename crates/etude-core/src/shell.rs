@@ -17,7 +17,7 @@ pub struct LineWord {
     pub start: usize,
     /// Where it ends, in bytes.
     pub end: usize,
-    /// What the program gets.
+    /// The word as the program receives it, without quotes and escapes.
     pub text: String,
     /// An argument may take its place: whatever it is, it stays one argument, which is not run or evaluated (L-33).
     pub takes_value: bool,

@@ -30,7 +30,7 @@ pub enum Reference {
     },
     /// `{{STEP.output.…}}`: the output of an earlier step.
     Output {
-        /// The step.
+        /// The name of the step in its pipeline.
         step: String,
         /// The way into its output.
         path: Vec<Segment>,
@@ -60,7 +60,7 @@ pub enum Segment {
 pub struct Problem {
     /// Where it stands in the template, in bytes.
     pub range: Range<usize>,
-    /// What is wrong.
+    /// The fault, by which the diagnostic is chosen.
     pub kind: ProblemKind,
 }
 

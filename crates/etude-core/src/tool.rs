@@ -65,7 +65,7 @@ crate::words! {
 /// A tool of a [`ToolList`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct AvailableTool {
-    /// What the model sees.
+    /// Name, description and schema, as the model receives them.
     pub tool: Tool,
     /// It is a learned pipeline, which the machine runs itself (L-77).
     pub is_pipeline: bool,
@@ -77,12 +77,12 @@ pub struct AvailableTool {
     pub approval_key: Option<String>,
 }
 
-/// One call of a tool.
+/// A call of a tool, as the tool port receives it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolCall {
     /// What the agent was offered.
     pub tool_selection: Arc<ToolSelection>,
-    /// Which tool.
+    /// The tool's name as the model or the step wrote it; it may be none of `tool_selection`.
     pub name: String,
     /// Arguments as the model wrote them: JSON text, not checked.
     pub arguments: String,
@@ -116,7 +116,7 @@ pub enum ToolReply {
     Held {
         /// The same for calls that one answer may cover.
         key: String,
-        /// What is asked.
+        /// The question for a person, as it is shown.
         question: String,
         /// The answer is for this one call: a confirmation, which no earlier answer and no policy stands in for
         /// (C-1.14).
@@ -124,7 +124,7 @@ pub enum ToolReply {
     },
 }
 
-/// What a call gave.
+/// The end of a call, with text for the model in any case.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ToolResult {
     /// Text for the model.
@@ -138,7 +138,7 @@ pub struct ToolResult {
 /// What went wrong with a call: to be matched by class and code, never by text (`b-stages` §18).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolError {
-    /// Which class.
+    /// Whether the same call may succeed later; callers decide by it whether to repeat.
     pub class: ErrorClass,
     /// A word such as `InputInvalid`.
     pub code: String,

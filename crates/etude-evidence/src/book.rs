@@ -39,15 +39,15 @@ etude_core::words! {
 /// One run of a pipeline, or one comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// Which of the two.
+    /// A run of the pipeline, or a comparison with it.
     pub kind: RowKind,
-    /// The run.
+    /// The id of the run.
     pub run: String,
     /// When the run was created, in milliseconds since 1970.
     pub at_ms: i64,
     /// When the run ended, in milliseconds since 1970: what a person answered was answered before.
     pub ended_at_ms: i64,
-    /// What it says.
+    /// The outcome as evidence for or against the pipeline.
     pub verdict: Verdict,
     /// The step at which it deviated or failed.
     pub step: Option<String>,
@@ -114,7 +114,7 @@ pub struct Demotion {
 /// A risk that a person has accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Accepted {
-    /// Who.
+    /// The person, as the front end names them.
     pub by: String,
     /// When, in milliseconds since 1970.
     pub at_ms: i64,

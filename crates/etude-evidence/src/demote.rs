@@ -26,11 +26,11 @@ const MIN_HIT_RATE: f64 = 0.2;
 /// A demotion that has just been noted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settled {
-    /// The pipeline.
+    /// The name of the pipeline.
     pub name: String,
-    /// Its state before.
+    /// The state that it had until then.
     pub from: State,
-    /// What happened to it.
+    /// The reason, with the run that gave it.
     pub demotion: Demotion,
 }
 

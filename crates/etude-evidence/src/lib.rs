@@ -45,7 +45,7 @@ etude_core::words! {
         Done = "done",
         /// A step failed.
         Failed = "failed",
-        /// Its run was forgotten.
+        /// The run was removed, and only its row is left.
         Forgotten = "forgotten",
     }
 }

@@ -19,11 +19,11 @@ const MAX_RUNS: u32 = 200;
 /// A condition that does not hold.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Need {
-    /// Its word.
+    /// The word of the condition in documents.
     pub need: &'static str,
-    /// What there is.
+    /// The value that was found.
     pub have: Value,
-    /// What there must be.
+    /// The value that is needed.
     pub want: Value,
 }
 

@@ -22,9 +22,9 @@ pub use tools::Rehearsed;
 /// A call of a tool that was recorded.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recorded {
-    /// Which tool.
+    /// The name of the tool.
     pub tool: String,
-    /// Its arguments.
+    /// The arguments as JSON; a recorded call answers the same arguments only.
     pub arguments: Value,
     /// What it returned, as a value (1.3).
     pub result: Value,
@@ -64,9 +64,9 @@ fn text_of(value: &Value) -> String {
 /// A call, without its result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
-    /// Which tool.
+    /// The name of the tool.
     pub tool: String,
-    /// Its arguments.
+    /// The arguments as JSON.
     pub arguments: Value,
 }
 
@@ -89,12 +89,12 @@ pub struct Made {
 /// Which programs of steps may run in a rehearsal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Programs {
-    /// All.
+    /// Also those that run without a sandbox.
     #[default]
     All,
     /// Those that are kept in a sandbox.
     Sandboxed,
-    /// None.
+    /// No program runs.
     Nothing,
 }
 

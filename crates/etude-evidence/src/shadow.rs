@@ -107,7 +107,7 @@ pub struct Shadowed {
     pub fell_back: Option<(Option<String>, String)>,
 }
 
-/// The comparison of a run with its shadow.
+/// The row of the book that says whether the pipeline would have written what the agent wrote.
 pub fn comparison(view: &RunView, request: &str, agent: &Agent, shadowed: &Shadowed, usage: &Usage) -> Row {
     let pipeline = &shadowed.made.writes;
     let (verdict, fallback) = match &shadowed.fell_back {

@@ -27,7 +27,7 @@ pub struct Standing {
     pub rows: Vec<Row>,
     /// The demotion that holds.
     pub demoted: Option<Demotion>,
-    /// A risk that was accepted.
+    /// The latest risk that a person has accepted for this content; `None`: none was.
     pub accepted_risk: Option<Accepted>,
     /// Its cases have passed with this content.
     pub is_tested: bool,

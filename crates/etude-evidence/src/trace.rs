@@ -34,7 +34,7 @@ const NOT_MADE: &str = "NotMade";
 pub struct Call {
     /// The effect: `…/turn3/Read[0]`.
     pub effect: String,
-    /// Which tool.
+    /// The name of the tool.
     pub tool: String,
     /// Its arguments; a string if they were no JSON.
     pub arguments: Value,
@@ -42,7 +42,7 @@ pub struct Call {
     pub approval: Approval,
     /// What it gave, or why it was not let through; `None`: it never ended.
     pub result: Option<ToolResult>,
-    /// How long it took.
+    /// The time from call to result, in milliseconds; `None`: it never ended.
     pub duration_ms: Option<u64>,
     /// Where each text and number of the arguments was seen before, by JSON pointer into the arguments.
     pub origins: Vec<(String, Vec<Place>)>,

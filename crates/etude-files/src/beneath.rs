@@ -123,7 +123,7 @@ pub enum Unresolved {
     NotADirectory,
     /// It leads through too many symbolic links.
     Loop,
-    /// Anything else.
+    /// The file system refused it for another reason.
     Failed(io::Error),
 }
 

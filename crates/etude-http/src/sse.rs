@@ -10,7 +10,7 @@ pub struct Event {
     pub id: Option<String>,
     /// Its type; empty if none was given.
     pub name: String,
-    /// Its lines of data.
+    /// The lines of `data`, joined by line breaks.
     pub data: String,
 }
 

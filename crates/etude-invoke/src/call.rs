@@ -80,7 +80,7 @@ pub struct Checks {
     pub approved_key: Option<String>,
     /// A confirmation of its own follows, which asks for more than the policy does.
     pub is_confirmed_later: bool,
-    /// Who can be asked.
+    /// The way to a person who can allow the call, if there is one.
     pub asker: Asker,
     /// A confirmation that the call needs.
     pub confirmation: Option<Arc<dyn Confirms>>,

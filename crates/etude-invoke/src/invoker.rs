@@ -20,7 +20,7 @@ use crate::kind::{Chains, Kind, tool_name};
 use crate::project::Project;
 use crate::session::{Access, Session, Signal, Watch};
 
-/// What layers get.
+/// The directories and variables that layers get from the host.
 #[derive(Debug, Clone, Default)]
 pub struct LayerSettings {
     /// A directory for what they need while they run: sockets and long values.

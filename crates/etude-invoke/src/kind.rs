@@ -111,7 +111,6 @@ impl Chains {
         Self(Kind::ALL.into_iter().map(|kind| (kind, compile(project, kind))).collect())
     }
 
-    /// The chain of a kind.
     pub(crate) fn of(&self, kind: Kind) -> Result<&Chain, &Throw> {
         // Both constructors have every kind.
         self.0[&kind].as_ref()

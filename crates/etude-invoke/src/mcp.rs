@@ -36,11 +36,11 @@ pub struct BridgeSettings<'a> {
 /// A variable that the user's configuration sends to a host.
 #[derive(Debug, Clone)]
 pub struct SentVariable {
-    /// Its name.
+    /// The name of the variable; messages have it, but never the value.
     pub name: String,
-    /// Where it is sent.
+    /// Scheme, host and port that may get the value.
     pub to: service_url::Origin,
-    /// Its value.
+    /// The value, a secret: it is sent to `to` and to no other host.
     pub value: String,
 }
 
@@ -221,7 +221,6 @@ fn fields(text: &str, schema: &Value) -> Option<Value> {
     }
 }
 
-/// One tool of a server.
 struct ServerTool {
     found: Found,
     server: String,

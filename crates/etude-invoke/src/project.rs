@@ -24,7 +24,7 @@ pub struct Setup {
     pub dir: Option<PathBuf>,
     /// What is laid over metadata.
     pub overrides: Overrides,
-    /// The choices.
+    /// The choices where the format leaves one.
     pub strategy: Strategy,
     /// The skill that is called from outside.
     pub entry: String,
@@ -37,7 +37,7 @@ pub struct Setup {
 pub struct Project {
     /// Its directory, absolute.
     pub dir: PathBuf,
-    /// What can be called.
+    /// The skills and tools that can be called.
     pub catalog: Catalog,
     /// In what surroundings chains are computed.
     pub scope: Scope,

@@ -19,12 +19,12 @@ pub(crate) use os::{listen, make_dir};
 /// The variable that names the socket.
 pub const VARIABLE: &str = "ETUDE_HOST";
 
-/// What is asked for.
+/// What a script may request through the socket.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ask {
-    /// Another skill.
+    /// A call of another skill, whose result is the answer.
     Invoke {
-        /// Its name or path.
+        /// The name or path of the skill.
         name: String,
         /// Its arguments, with options in `$context`.
         args: Value,
@@ -39,12 +39,12 @@ pub enum Ask {
     Add {
         /// Where it is; nothing there is 0.
         path: String,
-        /// How much.
+        /// The number to add, which may be negative.
         by: Number,
         /// What the sum must not exceed: then nothing is changed, and the request is refused.
         max: Option<Number>,
     },
-    /// An event.
+    /// An event of the script, with its topic and payload.
     Emit(String, Value),
     /// An answer of somebody.
     Question(Value),
@@ -52,7 +52,7 @@ pub enum Ask {
     Log {
         /// `trace`, `debug`, `info`, `warn` or `error`.
         level: String,
-        /// The line.
+        /// One line, as the script wrote it.
         text: String,
     },
 }

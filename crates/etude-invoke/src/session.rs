@@ -79,9 +79,9 @@ impl fmt::Debug for Access {
 /// How an invocation from outside ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// What came of it.
+    /// The result of the tool, or the throw that ended it.
     pub outcome: Outcome,
-    /// Its history.
+    /// `{"tool", "args", "timestamp"}` of each invocation that led here, oldest first.
     pub history: Vec<Value>,
     /// It was stopped by the user.
     pub is_cancelled: bool,
@@ -95,7 +95,7 @@ struct Inner {
     state: Mutex<State>,
     /// Notified when nothing runs any more.
     idle: Notify,
-    /// Stops everything.
+    /// Cancels all invocations of the session.
     stop: CancellationToken,
 }
 

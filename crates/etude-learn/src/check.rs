@@ -28,7 +28,7 @@ pub struct Counts {
     pub agreed: usize,
     /// The pipeline deviated.
     pub fell_back: usize,
-    /// Another write.
+    /// Another write, or a write on one side only.
     pub disagreed: usize,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Learned<'t> {
 /// Why there is no candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// In words.
+    /// The check that failed, in words.
     CheckFailed(String),
     NoProgram,
 }

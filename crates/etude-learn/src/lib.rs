@@ -53,12 +53,12 @@ use substitutes::Substitutes;
 /// The name of a pipeline whose family has no letter or digit of ASCII.
 const NAMELESS: &str = "pipeline";
 
-/// What was learned.
+/// The result of learning from all traces of an app.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Learned {
-    /// How many traces count.
+    /// Number of traces that count.
     pub usable: usize,
-    /// The others.
+    /// The traces that do not count, each with the reason.
     pub unusable: Vec<Unusable>,
     /// All families, by name.
     pub families: Vec<FamilyRow>,
@@ -69,11 +69,11 @@ pub struct Learned {
 /// A family with what became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FamilyRow {
-    /// Its name.
+    /// The tool of the first write of its requests, or the goal of their reads.
     pub family: String,
-    /// Distinct requests.
+    /// Number of distinct requests.
     pub requests: usize,
-    /// Runs.
+    /// Distinct runs; a request that was repeated has several.
     pub runs: usize,
     /// The candidate, or why there is none: `too_few_requests`, `excluded`, `check_failed`, `no_program`.
     pub outcome: Result<String, &'static str>,
@@ -86,19 +86,19 @@ pub struct FamilyRow {
 /// A learned pipeline.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
-    /// Its name.
+    /// The directory's name: letters, digits and hyphens of ASCII; unique among the app's pipelines.
     pub name: String,
-    /// Its family.
+    /// The name of the family of requests that it was learned from.
     pub family: String,
     /// Distinct requests that it was learned from.
     pub requests: usize,
-    /// Runs.
+    /// Distinct runs that it was learned from; a request that was repeated has several.
     pub runs: usize,
     /// The tools that it reads with.
     pub reads: Vec<String>,
     /// The tools that it writes with.
     pub writes: Vec<String>,
-    /// Its parameters.
+    /// Names of the parameters under `input`, in the order of the file.
     pub parameters: Vec<String>,
     /// Its questions with a closed set.
     pub questions: Vec<String>,
@@ -125,7 +125,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Its description and triggers.
+    /// The description and triggers of its definition, for a model to improve.
     pub fn wording(&self) -> Wording {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let triggers = self.definition["triggers"].as_array().into_iter().flatten().filter_map(text);

@@ -71,7 +71,6 @@ pub(crate) struct Param {
     pub(crate) example: Value,
 }
 
-/// A step.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Step {
     pub(crate) name: String,

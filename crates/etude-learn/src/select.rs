@@ -12,7 +12,7 @@ const REPEATED_WITHIN_MS: u64 = 10 * 60 * 1000;
 /// A trace that nothing is learned from, except as contrast.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Unusable {
-    /// The run.
+    /// The id of the run that the trace is of.
     pub run: String,
     /// `missing_tool`, `unknown_event`, `failed`, `judged_bad`, `denied` or `repeated`.
     pub reason: &'static str,

@@ -238,7 +238,7 @@ pub(crate) enum Func {
     FirstOf(Vec<Ref>),
     /// The sum of a field of every element.
     Sum { list: List, field: Path },
-    /// Two numbers.
+    /// A calculation with two numbers.
     Arithmetic { op: Op, left: Ref, right: Ref },
     /// One term or another, by the value of an earlier output.
     Branch { on: Ref, cases: Vec<(Value, Term)> },

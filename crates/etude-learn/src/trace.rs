@@ -42,9 +42,9 @@ pub enum Event {
 /// A call of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
-    /// Which tool.
+    /// The name of the tool.
     pub tool: String,
-    /// Its arguments.
+    /// The arguments as JSON: an object, unless the model wrote something else.
     pub arguments: Value,
     /// A person or a policy did not let it through.
     pub is_denied: bool,
@@ -70,9 +70,9 @@ pub enum Malformed {
     Version,
     /// A member is missing, or has another type.
     Member {
-        /// Which.
+        /// The name of the member.
         name: &'static str,
-        /// What it must be.
+        /// The type that it must have, such as `a text`.
         wanted: &'static str,
     },
 }

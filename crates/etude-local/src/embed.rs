@@ -32,9 +32,9 @@ pub enum EmbedError {
     /// A file is missing or is something else.
     #[error("the embedding model's {path} cannot be used: {why}", path = .path.display())]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault, as a sentence fragment.
         why: String,
     },
     /// The machinery failed.

@@ -44,25 +44,25 @@ pub enum OpenError {
     /// It cannot be opened.
     #[error("the weights {path} cannot be read: {source}", path = .path.display())]
     Io {
-        /// The file.
+        /// The path of the weights.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the file system.
         source: io::Error,
     },
     /// It is not a GGUF file, or it is cut off.
     #[error("{path} is not a whole GGUF file: {why}", path = .path.display())]
     Format {
-        /// The file.
+        /// The path of the weights.
         path: PathBuf,
-        /// What is wrong.
+        /// The first fault that was found, as a sentence fragment.
         why: String,
     },
     /// It is for a model that is not supported.
     #[error("{path} cannot be run here: {why}; models of the kinds `llama` and `qwen2` with a `gpt2` tokenizer can", path = .path.display())]
     Unsupported {
-        /// The file.
+        /// The path of the weights.
         path: PathBuf,
-        /// What is missing.
+        /// The part of the model that cannot be run, as a sentence fragment.
         why: String,
     },
 }

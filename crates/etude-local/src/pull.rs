@@ -46,7 +46,7 @@ pub enum Progress {
     Failed {
         /// Its name, for people.
         name: String,
-        /// Why.
+        /// The error of the source, as a sentence fragment.
         why: String,
     },
 }
@@ -54,12 +54,12 @@ pub enum Progress {
 /// Why there are no weights.
 #[derive(Debug, thiserror::Error)]
 pub enum PullError {
-    /// The disk.
+    /// The disk has no room, or cannot be written.
     #[error("{path} cannot be written: {source}; about {needed} MB are needed in its directory", path = .path.display())]
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the file system.
         source: io::Error,
         /// Megabytes of the whole file and of the largest part that lies beside it.
         needed: u64,
@@ -67,7 +67,7 @@ pub enum PullError {
     /// No source had it.
     #[error("the weights of `{id}` could not be obtained: {}; a GGUF file of your own can be configured instead", .failures.join("; "))]
     NoSource {
-        /// The model.
+        /// The id of the model in the catalog.
         id: &'static str,
         /// What was tried, and why it failed.
         failures: Vec<String>,

@@ -62,14 +62,14 @@ pub struct Listen {
 /// What the process does when no request came for the idle time of its settings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum WhenIdle {
-    /// It exits.
+    /// The process ends.
     #[default]
     End,
     /// It frees the weights, and loads them again at the next request.
     Unload,
 }
 
-/// How a process serves.
+/// The ways in which a process serves a model.
 #[derive(Debug, Clone, Default)]
 pub struct Serving {
     /// An address beside the socket. If another process has the socket, this one serves the address alone.
@@ -89,7 +89,7 @@ pub struct Ready {
     pub address: Option<SocketAddr>,
 }
 
-/// Why a process ended.
+/// The reason why a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     /// No request came for the idle time of the settings.

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 /// Begins a tool call.
 pub(crate) const CALL_START: &str = "<tool_call>";
-/// Ends a tool call.
 pub(crate) const CALL_END: &str = "</tool_call>";
 
 const TURN_START: &str = "<|im_start|>";

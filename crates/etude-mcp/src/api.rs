@@ -10,20 +10,20 @@ use crate::settings::Settings;
 /// A method of the interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// Reads.
+    /// Reads; nothing changes.
     Get,
-    /// Changes.
+    /// Changes something; scopes of writing apply.
     Post,
 }
 
 /// A request to the interface.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Its method.
+    /// `GET` reads and `POST` changes; the interface has no others.
     pub method: Method,
     /// Path and query, from `/v1`.
     pub path: String,
-    /// Its JSON body.
+    /// The JSON text of the body; `None`: no body.
     pub body: Option<String>,
     /// The name under which a decision is recorded instead of that of the token: `mcp:CLIENT`.
     pub decider: Option<String>,
@@ -53,9 +53,9 @@ impl Request {
 /// The response to a request.
 #[derive(Debug, Clone)]
 pub struct Reply {
-    /// Its HTTP status.
+    /// The HTTP status of the interface.
     pub status: u16,
-    /// Its body.
+    /// The body as it came: a JSON document, or bytes of a stream.
     pub body: Vec<u8>,
 }
 
@@ -70,16 +70,16 @@ pub type Finding<'a> = Pin<Box<dyn Future<Output = Option<String>> + Send + 'a>>
 pub struct Skill {
     /// The slug of the app.
     pub app: String,
-    /// Its name.
+    /// The `name` of its `SKILL.md`.
     pub name: String,
-    /// Its description.
+    /// The `description` of its `SKILL.md`, for the model of the client.
     pub description: String,
 }
 
 /// The future of the settings of apps, by their slugs.
 pub type Configuring<'a> = Pin<Box<dyn Future<Output = BTreeMap<String, Settings>> + Send + 'a>>;
 
-/// The future of a list of skills.
+/// The future of the skills of all apps that the caller may see.
 pub type Listing<'a> = Pin<Box<dyn Future<Output = Vec<Skill>> + Send + 'a>>;
 
 /// The interface as one caller sees it. `--only` of the caller's token holds for every request, and so do its scopes, but for

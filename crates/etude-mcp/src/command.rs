@@ -15,7 +15,7 @@ use crate::wire::{Outcome, RpcError};
 /// A command that an application declares.
 #[derive(Debug, Clone)]
 pub(crate) struct Command {
-    /// Its declared path.
+    /// Its declared words, separated by blanks, such as `box list`.
     path: String,
     /// Further commands of the application that begin with the same words, with what follows these.
     longer: Vec<(Vec<String>, String)>,

@@ -15,7 +15,7 @@ use crate::settings::Settings;
 use crate::wire::{Headers, Outcome, Params, Revision, RpcError, TASKS, meta, raw, response};
 use crate::{broken, call, prompt, resource, task};
 
-/// How messages travel.
+/// The connection that a message came over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
     /// One client, which the server can ask at any time.
@@ -60,7 +60,7 @@ impl Context {
         self.revision == Revision::July2026 && self.capabilities["extensions"].get(TASKS).is_some()
     }
 
-    /// The settings of an app.
+    /// The settings of an app by its slug; the default if it has none.
     pub(crate) fn settings(&self, app: &str) -> Settings {
         self.settings.get(app).cloned().unwrap_or_default()
     }
@@ -69,9 +69,9 @@ impl Context {
 /// A response, with the status that it has over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
-    /// The message.
+    /// The JSON-RPC message as text.
     pub text: String,
-    /// The status.
+    /// The HTTP status; other transports ignore it.
     pub status: u16,
 }
 

@@ -19,7 +19,7 @@ impl Revision {
     /// All, the newest first.
     pub const ALL: [Self; 3] = [Self::July2026, Self::November2025, Self::June2025];
 
-    /// Its name.
+    /// The date by which the protocol names the revision.
     pub const fn word(self) -> &'static str {
         match self {
             Self::June2025 => "2025-06-18",
@@ -53,11 +53,11 @@ pub(crate) const TASKS: &str = "io.modelcontextprotocol/tasks";
 /// An error of the protocol.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RpcError {
-    /// Its code.
+    /// The JSON-RPC code, such as -32602 for parameters that do not fit.
     pub code: i64,
-    /// Its sentence.
+    /// One sentence for people, without a full stop.
     pub message: String,
-    /// Its facts.
+    /// Facts for programs under `data`; `None`: there are none.
     pub data: Option<Value>,
 }
 
@@ -146,14 +146,14 @@ pub enum Incoming {
     Request {
         /// Its id, as it was written.
         id: Box<RawValue>,
-        /// Its method.
+        /// The JSON-RPC method, such as `tools/call`.
         method: String,
-        /// Its parameters.
+        /// The members of `params`; empty if there are none.
         params: Params,
     },
     /// It wants none.
     Notification {
-        /// Its method.
+        /// The members of `params`; empty if there are none.
         method: String,
         /// Its parameters.
         params: Params,

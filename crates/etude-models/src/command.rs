@@ -48,7 +48,7 @@ pub(crate) enum ProgramFailed {
     NotStarted(String),
     /// It ran too long.
     TimedOut(String),
-    /// It failed.
+    /// It ended with another status than 0, printed no usable answer, or cannot do what the request needs.
     Failed(String),
 }
 

@@ -11,11 +11,11 @@ use crate::wire::{DecodeError, Decoded, decode};
 /// An answer as it was read from a provider's bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DecodedCompletion {
-    /// Its text.
+    /// The text of the response, without tool calls and reasoning.
     pub text: String,
     /// The tools that the model wants called.
     pub tool_calls: Vec<ToolCall>,
-    /// Why it ended.
+    /// The reason why the response ended.
     pub stop: Stop,
 }
 

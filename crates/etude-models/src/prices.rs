@@ -9,9 +9,9 @@ use crate::wire::TokenCount;
 /// US dollars for a million tokens.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Price {
-    /// Tokens read.
+    /// Of tokens read.
     pub input: f64,
-    /// Tokens written.
+    /// Of tokens written.
     pub output: f64,
     /// Tokens read from a cache; `None`: as `input`.
     pub cached_input: Option<f64>,

@@ -48,12 +48,12 @@ pub fn is_public_header(name: &str) -> bool {
     PUBLIC_HEADERS.iter().any(|public| name.eq_ignore_ascii_case(public))
 }
 
-/// One provider.
+/// How one provider is reached, as its configuration says.
 #[derive(Debug, Clone)]
 pub struct ProviderSettings {
     /// The name before the `/` of a [`ModelId`].
     pub name: String,
-    /// Which API it speaks.
+    /// The API that the provider speaks.
     pub kind: ProviderKind,
     /// Where it is, if not at the kind's own address. A URL without a path gets the API's usual version path.
     pub base_url: Option<ServiceUrl>,
@@ -146,7 +146,7 @@ pub enum SettingsError {
     /// Two providers have one name.
     #[error("two providers are named `{name}`; rename one of them")]
     DuplicateProvider {
-        /// The name.
+        /// The name that two entries of `providers` have.
         name: String,
     },
     /// A model id names a provider that is not there.
@@ -162,9 +162,9 @@ pub enum SettingsError {
     Missing {
         /// Name of the provider.
         name: String,
-        /// Its kind.
+        /// The kind of the provider, which decides what it needs.
         kind: ProviderKind,
-        /// The setting.
+        /// The member of the configuration that is missing.
         setting: &'static str,
     },
     /// The program cannot do without what it was built without.
@@ -190,7 +190,7 @@ pub enum SettingsError {
         /// Name of the header, or `api_key`.
         header: String,
     },
-    /// Recording from a recording.
+    /// A provider that records would ask one that replays a recording.
     #[error("provider `{name}` records `{model}`, which is itself recorded; name a model that answers")]
     RecordsRecorded {
         /// Name of the provider.

@@ -8,7 +8,7 @@ pub type Attribute = (&'static str, Value);
 /// A value of an attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// Text.
+    /// A text, exported as `stringValue`.
     Text(String),
     /// A whole number.
     Int(u64),
@@ -43,7 +43,7 @@ pub struct Span {
     pub is_client: bool,
     /// When it began, in nanoseconds since 1970.
     pub start_ns: u64,
-    /// When it ended.
+    /// When it ended, in nanoseconds since 1970.
     pub end_ns: u64,
     /// What is known of it.
     pub attributes: Vec<Attribute>,

@@ -20,7 +20,7 @@ const AT_LATEST_NS: u64 = if cfg!(test) { 3_600_000_000_000 } else { 5_000_000_0
 /// How a run ended, for its span.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Run {
-    /// Its id.
+    /// The id of the run, exported as `etude.run.id`.
     pub id: String,
     /// `succeeded`, `failed`, `cancelled`, `waiting`.
     pub status: String,

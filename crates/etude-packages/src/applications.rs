@@ -45,7 +45,7 @@ etude_core::words! {
     pub enum Source {
         /// The user named its place.
         Path = "path",
-        /// In the project.
+        /// The project's directory itself, or below its `apps` or `.agents/apps`.
         Project = "project",
         /// In the user's home.
         User = "user",
@@ -109,7 +109,7 @@ impl Catalog {
         self.packages.values()
     }
 
-    /// The package of that slug.
+    /// The usable or unusable package with this slug; `None`: there is none.
     pub fn find(&self, slug: &str) -> Option<&Arc<Package>> {
         self.packages.get(slug)
     }

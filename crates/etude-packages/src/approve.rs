@@ -10,7 +10,7 @@ use crate::ledger::LedgerError;
 use crate::trust::{Approval, Content, Kind, Store, of_tree};
 use etude_runtime::clock;
 
-/// What is approved.
+/// The permissions of an approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grants {
     /// Agents may read it.
@@ -34,9 +34,9 @@ pub enum Error {
     /// The content of a package or skill cannot be hashed, or not so that it stays what it is.
     #[error("`{}` cannot be trusted: {source}", path.display())]
     Unreadable {
-        /// What.
+        /// The directory of the package or skill.
         path: PathBuf,
-        /// Why.
+        /// The error of the file system.
         source: io::Error,
     },
     /// The file of approvals.

@@ -23,17 +23,17 @@ pub enum LedgerError {
     /// It cannot be read, written or locked.
     #[error("`{}` cannot be used: {source}", path.display())]
     Io {
-        /// The file.
+        /// The path of the ledger, absolute.
         path: PathBuf,
-        /// Why.
+        /// The error of the file system.
         source: io::Error,
     },
     /// It is not what was written there.
     #[error("`{}` is damaged: {source}; move it away to start again", path.display())]
     Damaged {
-        /// The file.
+        /// The path of the ledger, absolute.
         path: PathBuf,
-        /// Why.
+        /// The first error of the JSON text.
         source: serde_json::Error,
     },
     /// It was written by a later version of etude.

@@ -57,7 +57,7 @@ etude_core::words! {
     /// Where a skill was found.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Scope {
-        /// In the project.
+        /// In the working directory or an ancestor, up to the root of its repository.
         Project = "project",
         /// In the user's home.
         User = "user",
@@ -72,16 +72,16 @@ pub struct Places<'a> {
     pub start: &'a Path,
     /// The user's home.
     pub home: Option<&'a Path>,
-    /// Who comes first.
+    /// The order of places, and the conventions of bodies.
     pub compat: Compat,
 }
 
 /// A skill that was found.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// Its frontmatter.
+    /// The frontmatter of its `SKILL.md`.
     pub skill: Skill,
-    /// Where it was found.
+    /// Below the project or the user's home.
     pub scope: Scope,
     /// Its directory, absolute, by the way it was found.
     pub directory: PathBuf,

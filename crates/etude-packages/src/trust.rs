@@ -23,7 +23,7 @@ pub use store::Store;
 pub enum Kind {
     /// An Agent Application.
     Package,
-    /// A skill.
+    /// An Agent Skill.
     Skill,
     /// A folder, for the sake of what is in it.
     Folder,
@@ -34,11 +34,11 @@ pub enum Kind {
 pub struct Approval {
     /// Where it is, without links.
     pub path: PathBuf,
-    /// What it is.
+    /// What lies at `path`: package, skill or folder.
     pub kind: Kind,
     /// Agents may read it.
     pub activation: bool,
-    /// Its commands may run.
+    /// Commands of the package may run, if the contract declares them.
     pub execution: bool,
     /// The user wants nothing of it.
     pub blocked: bool,
@@ -46,7 +46,7 @@ pub struct Approval {
     pub content: Option<Content>,
     /// Where a package keeps its state besides `app/state` and `app/data`: globs, relative to it.
     pub state_paths: Vec<String>,
-    /// Who approved.
+    /// The user of the system who approved it.
     pub by: String,
     /// When, as RFC 3339 in UTC.
     pub at: String,

@@ -97,7 +97,7 @@ pub fn binding(value: &Binding) -> String {
     }
 }
 
-/// A template as it was written.
+/// The template's text with its references in braces, whatever they refer to.
 pub fn as_written(template: &Template) -> String {
     template.render_partly(&Nothing, usize::MAX)
 }

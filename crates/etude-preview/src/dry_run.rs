@@ -34,13 +34,13 @@ pub struct DryRun {
 /// One step, if known before the run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepFacts {
-    /// When it runs.
+    /// The phase of the run in which it runs.
     pub phase: Phase,
     /// The steps that hold it, outermost first.
     pub inside: Vec<String>,
-    /// Its name.
+    /// The step's name, unique in its pipeline.
     pub name: String,
-    /// What it does.
+    /// The kind of step, with the members of the kind.
     pub work: Work,
     /// The condition under which it runs.
     pub when: Option<When>,
@@ -54,7 +54,7 @@ pub struct StepFacts {
     pub is_cached: bool,
     /// It changes the outside world.
     pub has_effects: bool,
-    /// Where it is defined.
+    /// File and line of the step.
     pub origin: Origin,
     /// What it may cost at most, all repetitions and retries included; what it holds counts there.
     pub worst_case: WorstCase,
@@ -77,7 +77,7 @@ pub struct Bound {
     pub unknown: Vec<String>,
 }
 
-/// A condition.
+/// A condition in words, decided where the input alone decides it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct When {
     /// The condition in words.
@@ -99,12 +99,12 @@ pub struct Repeat {
     pub max_parallel: u64,
 }
 
-/// What a step does.
+/// The kind of a step, with its members rendered where values are known.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Work {
     /// Runs a program.
     Code {
-        /// What is run.
+        /// The program or line of shell text.
         command: Command,
         /// Where, relative to the app's directory.
         dir: String,
@@ -112,7 +112,7 @@ pub enum Work {
         env: Vec<(String, String)>,
         /// The schema of its output.
         schema: Option<String>,
-        /// Most retries.
+        /// Most retries after a failure or a rejected answer.
         retry: u32,
         /// The sandbox, paths rendered with the known values.
         sandbox: Option<Box<Sandbox>>,
@@ -121,27 +121,27 @@ pub enum Work {
     Llm(Box<Question>),
     /// Calls a tool.
     Tool {
-        /// The tool.
+        /// The tool's name, as agents know it.
         tool: String,
         /// Its arguments by name: JSON where the value is known, else as written.
         args: Vec<(String, String)>,
     },
     /// Runs a command of an application.
     Application {
-        /// The application.
+        /// The slug of the application.
         application: String,
-        /// The command.
+        /// The words of the command, such as `box list`.
         command: String,
         /// Its arguments, rendered with the known values.
         args: Vec<String>,
     },
     /// Goes through the stages of a machine.
     Machine {
-        /// The machine.
+        /// The machine's id.
         machine: String,
         /// The capability level.
         tier: Tier,
-        /// Its stages.
+        /// The ids of its stages, in the order of `machine.yaml`.
         stages: Vec<String>,
         /// Most executions of stages.
         max_executions: u32,
@@ -150,7 +150,7 @@ pub enum Work {
     },
     /// Follows a skill with a model that calls tools.
     Skill {
-        /// The skill.
+        /// The skill's name.
         skill: String,
         /// The capability level.
         tier: Tier,

@@ -25,7 +25,7 @@ pub struct Graph {
     pub name: String,
     /// Boxes in the order in which they run; those that hold others stand before them.
     pub nodes: Vec<Node>,
-    /// Arrows.
+    /// Arrows between nodes, by their places in `nodes`.
     pub edges: Vec<Edge>,
 }
 
@@ -38,7 +38,7 @@ pub struct Node {
     pub name: String,
     /// The word for `type` in a pipeline file; `constructor`, `destructor` or `fallback` for the boxes around those.
     pub kind: &'static str,
-    /// When it runs.
+    /// The phase in which the step runs.
     pub phase: Phase,
     /// The box it stands in: an index into [`Graph::nodes`].
     pub inside: Option<usize>,
@@ -53,16 +53,16 @@ pub struct Node {
 /// An arrow between two nodes, by their index in [`Graph::nodes`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Edge {
-    /// Where it begins.
+    /// Index of the node that runs first.
     pub from: usize,
-    /// Where it ends.
+    /// Index of the node that follows.
     pub to: usize,
-    /// What it means.
+    /// The reason why one follows the other.
     pub kind: EdgeKind,
 }
 
 etude_core::words! {
-    /// What an arrow means.
+    /// The reason for an arrow, by its word in documents.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub enum EdgeKind {
         /// One runs after the other.
@@ -89,7 +89,7 @@ impl Node {
     }
 }
 
-/// The graph of `plan`.
+/// The graph of constructor, pipeline and destructor; each is a box with its steps.
 pub fn of(plan: &Plan) -> Graph {
     let mut graph = Graph { name: plan.body.name.clone(), nodes: Vec::new(), edges: Vec::new() };
     let mut last = None;

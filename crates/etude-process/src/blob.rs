@@ -118,7 +118,7 @@ impl Scratch {
         &mut self.file
     }
 
-    /// Where the file lies.
+    /// The path of the file, below the directory of blobs.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -158,11 +158,11 @@ pub struct Alone {
 /// A blob that is kept in a [`FileBlobs`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kept {
-    /// Its hash.
+    /// The digest that names it.
     pub digest: Digest,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// When it was written.
+    /// The time of the last write, by which old blobs are removed.
     pub modified: SystemTime,
 }
 

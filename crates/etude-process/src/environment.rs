@@ -57,7 +57,6 @@ impl ChildEnvironment {
         self
     }
 
-    /// All variables.
     pub(crate) fn into_variables(self) -> Vec<(OsString, OsString)> {
         self.0
     }

@@ -13,7 +13,7 @@ use etude_runtime::host::ModelPort;
 use etude_spec::lower;
 use serde_json::Value;
 
-/// A question.
+/// A question to a model that is no step of a run, with the schema of the answer.
 pub(crate) struct Question {
     /// The tier that is asked.
     pub(crate) tier: Tier,
@@ -45,13 +45,13 @@ pub struct Call {
     pub prompt: String,
     /// The text of the answer, or why there is none.
     pub answer: Result<String, String>,
-    /// What it cost.
+    /// Tokens and US dollars of the call.
     pub usage: Usage,
-    /// How long it took.
+    /// The time until the response, in milliseconds.
     pub elapsed_ms: u64,
 }
 
-/// Asks a model.
+/// Asks a model of the question's tier; failures are part of the reply.
 pub(crate) async fn ask(models: &Arc<dyn ModelPort>, question: Question) -> Reply {
     let (purpose, system) = (question.name, question.system);
     let plan = lower::question(question.tier, purpose, system, question.prompt, question.schema);

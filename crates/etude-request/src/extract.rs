@@ -22,11 +22,11 @@ use super::{ask, in_routing, parameters, prompt};
 /// A request for a pipeline, and which of its parameters were given in another way.
 #[derive(Debug, Clone)]
 pub struct Stated<'a> {
-    /// The request.
+    /// The request in the user's words.
     pub request: &'a str,
     /// The pipeline's name, description and example requests.
     pub about: &'a Route,
-    /// Its parameters.
+    /// The parameters under `input` of the pipeline.
     pub declared: &'a InputDecl,
     /// The names of parameters that were given in another way.
     pub given: Vec<&'a str>,
@@ -56,7 +56,7 @@ pub struct Extracted {
 /// A parameter that the request may mean with something that it did not get.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unclear {
-    /// The parameter.
+    /// The name of the parameter.
     pub name: String,
     /// Its default, as JSON.
     pub default: Option<String>,
@@ -211,7 +211,7 @@ impl Stated<'_> {
     }
 }
 
-/// The members of an object, as JSON.
+/// The members of an object in order, each value as the JSON text that was written.
 fn members(object: &Json) -> Option<IndexMap<String, String>> {
     let text = object.text().ok()?;
     let members: IndexMap<String, &RawValue> = serde_json::from_str(&text).ok()?;

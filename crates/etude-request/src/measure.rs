@@ -13,13 +13,13 @@ use super::{Mode, Routed, Table};
 /// A request with the pipeline it belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Labelled {
-    /// The request.
+    /// The request in the user's words.
     pub request: String,
     /// Its pipeline; `None` if none fits.
     pub expected: Option<String>,
 }
 
-/// What was measured.
+/// The decisions of a router about labelled requests, with their latencies.
 #[derive(Debug, Clone)]
 pub struct Measured {
     /// Each request with its decision.

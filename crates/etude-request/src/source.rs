@@ -14,7 +14,7 @@ use super::ask::Call;
 use super::{Extracted, Mode};
 
 etude_core::words! {
-    /// Who gave a value.
+    /// The origin of a value, by its word in documents.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum From {
         /// Code found it in the request.
@@ -23,9 +23,9 @@ etude_core::words! {
         Model = "model",
         /// `-i`.
         Argument = "argument",
-        /// `--input`.
+        /// A member of the JSON object that `--input` gave.
         Input = "input",
-        /// The declaration.
+        /// The default that the parameter declares.
         Default = "default",
     }
 }
@@ -33,15 +33,15 @@ etude_core::words! {
 /// A value of an input, and where it comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
-    /// The parameter.
+    /// The name of the parameter.
     pub name: String,
     /// The value, as JSON.
     pub value: String,
-    /// Who gave it.
+    /// The origin of the value.
     pub from: From,
     /// Where it stands in the request, in bytes.
     pub span: Option<Range<usize>>,
-    /// What stands there.
+    /// The text of the request at `span`.
     pub text: Option<String>,
 }
 
@@ -114,7 +114,7 @@ pub fn sources(
 /// How a request came to a run: kept with the run.
 #[derive(Debug, Clone, Default)]
 pub struct Trail {
-    /// The request.
+    /// The request in the user's words.
     pub request: String,
     /// The pipeline, who chose it and with which score; `None` where it was named.
     pub decision: Option<(Option<String>, Mode, f64)>,

@@ -18,7 +18,7 @@ const MAX_CHARS: usize = 240;
 /// Description and triggers of a pipeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Words {
-    /// What it does.
+    /// One sentence that says what the pipeline is for.
     pub description: String,
     /// Example requests, with slots such as `{order_id}`.
     pub triggers: Vec<String>,

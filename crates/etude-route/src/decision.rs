@@ -3,7 +3,7 @@
 /// How far a decision can be trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Run it.
+    /// The pipeline may run without a question.
     Sure,
     /// Likely, but a model or the user should confirm.
     Doubtful,

@@ -16,7 +16,7 @@ pub(crate) enum Block {
 pub(crate) struct Feature {
     /// Hash of block and text.
     pub id: u64,
-    /// Where it counts.
+    /// Words or letters, which are weighed apart.
     pub block: Block,
     /// Times a factor, damped.
     pub weight: f32,

@@ -33,7 +33,6 @@ pub(crate) fn takes(texts: usize) -> bool {
     texts <= TEXTS
 }
 
-/// Trains all routes.
 pub(crate) fn train(routes: usize, index: &Index, semantic: &Semantic, tuning: &Tuning) -> Votes {
     let members: Vec<u32> = (0..index.texts.len() as u32).collect();
     let gram = gram(&members, index, Some(semantic), tuning, &mut vec![NONE; index.features()]);

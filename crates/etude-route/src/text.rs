@@ -23,11 +23,11 @@ pub(crate) enum Kind {
 /// One token of a text.
 #[derive(Debug, Clone)]
 pub(crate) struct Token {
-    /// Folded text.
+    /// The text in lower case, without accents.
     pub text: String,
     /// Its stem; equal to `text` for signs and numbers.
     pub stem: String,
-    /// How it was written.
+    /// Word, number or sign.
     pub kind: Kind,
     /// Whether it follows the token before it with nothing but blanks or a hyphen between.
     pub adjacent: bool,

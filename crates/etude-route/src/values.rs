@@ -27,13 +27,13 @@ pub use grounding::{ModelValue, Question};
 /// The type of a parameter's values, from the view of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Type {
-    /// Whole numbers.
+    /// Numbers without a fraction.
     Integer,
-    /// Numbers.
+    /// Numbers, with and without a fraction.
     Number,
     /// `true` and `false`.
     Boolean,
-    /// Text.
+    /// Strings of any form.
     Text,
     /// Lists of numbers.
     Numbers,
@@ -43,7 +43,7 @@ pub enum Type {
 
 /// A parameter, as a pipeline declares it.
 pub struct Parameter<'a> {
-    /// Its name.
+    /// The key under `input`, whose words mean the parameter in a request.
     pub name: &'a str,
     /// What the declaration says about it; may be empty.
     pub description: &'a str,
@@ -66,11 +66,11 @@ pub struct Parameter<'a> {
 /// What a pipeline says of itself: the words that mean its subject.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct About<'a> {
-    /// Its name.
+    /// The pipeline's name, whose words mean its subject.
     pub name: &'a str,
-    /// Its description.
+    /// The pipeline's description; may be empty.
     pub description: &'a str,
-    /// Its example requests.
+    /// Its example requests, whose words mean its subject.
     pub triggers: &'a [String],
 }
 
@@ -104,7 +104,7 @@ enum What {
     Dates(String, String),
     /// A moment in RFC 3339.
     Moment(String),
-    /// A path.
+    /// A path of a file or directory, as it stands in the request.
     Path(String),
     /// Text between quotation marks.
     Quoted(String),

@@ -28,7 +28,7 @@ pub struct Document {
     pub mode: &'static str,
     /// `status`, `errors`, `steps`, `usage`, `fell_back`, in the published form.
     pub members: Map<String, Value>,
-    /// The output.
+    /// The value under `output`, as it was printed; `None`: there is none, and the document says `null`.
     pub output: Option<Json>,
     /// What the run waits for.
     pub waiting: Vec<Value>,

@@ -29,7 +29,7 @@ pub use replay::{Replay, Replayed, replay};
 /// An effect that came to its end.
 #[derive(Debug, Clone)]
 pub struct Inspected {
-    /// Its id.
+    /// The id of the effect, as `etude runs show` lists it.
     pub id: String,
     /// What became of it, in one line.
     pub summary: String,
@@ -66,9 +66,9 @@ etude_core::words! {
         Stderr = "stderr",
         /// What a model was asked.
         Prompt = "prompt",
-        /// What a model answered.
+        /// The text of a model's response.
         ModelResponse = "answer",
-        /// What a tool gave.
+        /// The content or the error of a tool's result.
         Result = "result",
     }
 }
@@ -240,7 +240,7 @@ fn conditions(conditions: &Conditions) -> String {
     worker + &sandbox
 }
 
-/// The run's input.
+/// The input that the run was begun with; `None`: its header cannot be read.
 pub fn input(view: &RunView, blobs: &dyn BlobStore) -> Option<Json> {
     Header::parse(&view.run.header, blobs).ok().map(|header| header.input)
 }

@@ -87,7 +87,7 @@ pub fn effect_of(waiting: &Value) -> &str {
 /// A run in a listing, with the facts of its result document.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Listed {
-    /// The run.
+    /// The run as its engine lists it.
     pub row: RunRow,
     /// `pipeline`, `skill` or `machine`; `skill` also after a deviation from a pipeline.
     pub mode: &'static str,

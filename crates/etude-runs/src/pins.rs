@@ -46,11 +46,11 @@ pub struct Change {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{path}` cannot be {what}: {why}")]
 pub struct Unreadable {
-    /// The file.
+    /// The path of the file, relative to the app's directory.
     pub path: String,
     /// What cannot be done with it: `read`, or `kept` with the run.
     pub what: &'static str,
-    /// Why.
+    /// The error of the file system or the store, as a sentence fragment.
     pub why: String,
 }
 

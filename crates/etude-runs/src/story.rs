@@ -59,7 +59,7 @@ impl std::fmt::Display for EventId {
 /// An event of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoryEvent {
-    /// Its id.
+    /// Position of the event: the record that it follows from, and its number there.
     pub id: EventId,
     /// The member `event` of its document.
     pub name: Arc<str>,
@@ -72,7 +72,7 @@ pub struct StoryEvent {
 struct Scribe {
     /// Those that were not handed over.
     new: Vec<StoryEvent>,
-    /// The id of the last one of all.
+    /// Also of an event that was handed over already.
     last: Option<EventId>,
     /// The last one is the end of an attempt.
     has_end: bool,

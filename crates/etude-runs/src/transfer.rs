@@ -46,9 +46,9 @@ pub struct Exported {
 /// A run that was left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
-    /// The run.
+    /// The id of the run that is not in the file.
     pub run_id: String,
-    /// Why.
+    /// The reason, to follow the id in a sentence, such as `has not ended: waiting`.
     pub why: String,
     /// It has not ended, and nothing is wrong with it: it is moved if that is asked for.
     pub can_move: bool,
@@ -74,54 +74,54 @@ pub enum Error {
     /// The file cannot be written. No run was moved.
     #[error("`{}` cannot be written: {why}", path.display())]
     Write {
-        /// The file.
+        /// The export that was to be written.
         path: PathBuf,
-        /// Why.
+        /// The error of the file system, as a sentence fragment.
         why: String,
     },
     /// The file is on the disk, and the engine failed when the runs in it were to be moved: all of them are, or none.
     #[error("`{}` is written, but its runs may not be moved: {source}", path.display())]
     NotMoved {
-        /// The file.
+        /// The export, which is whole.
         path: PathBuf,
-        /// Why.
+        /// The engine's error when the runs were to be marked as moved.
         source: engine::Error,
     },
     /// The file is on the disk and some of its runs are moved. These are in it as well and were continued here, and the file without
     /// them cannot be written.
     #[error("`{}` holds runs that were continued here and are not moved ({}), and cannot be written again: {source}", path.display(), runs.join(", "))]
     Stale {
-        /// The file.
+        /// The export, which is whole.
         path: PathBuf,
-        /// The runs.
+        /// Ids of the runs that are in the file and were continued here.
         runs: Vec<String>,
-        /// Why.
+        /// The error of writing the file without these runs.
         source: Box<Error>,
     },
     /// The file cannot be opened.
     #[error("`{}` cannot be read: {why}", path.display())]
     Read {
-        /// The file.
+        /// The export that was to be read.
         path: PathBuf,
-        /// Why.
+        /// The error of the file system, as a sentence fragment.
         why: String,
     },
     /// The file is not an export. Nothing was written.
     #[error("`{}` is refused: `{entry}` {why}", path.display())]
     Refused {
-        /// The file.
+        /// The file that was to be imported.
         path: PathBuf,
-        /// The entry.
+        /// The name of the entry in the archive, with the line if one is at fault.
         entry: String,
-        /// Why.
+        /// The fault, to follow the name of the entry in a sentence.
         why: String,
     },
     /// A value cannot be kept. No run that needs it was added.
     #[error("the value {digest} cannot be kept: {why}")]
     Value {
-        /// Its hash.
+        /// The digest that names the value.
         digest: Digest,
-        /// Why.
+        /// The error of the store, as a sentence fragment.
         why: String,
     },
     /// The engine fails.

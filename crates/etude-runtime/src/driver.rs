@@ -60,7 +60,7 @@ pub enum Driven {
     Waiting {
         /// What can be said so far.
         so_far: RunResult,
-        /// What it waits for.
+        /// Open decisions by the effects that wait for them; empty if the run sleeps.
         gates: Vec<(EffectId, Gate)>,
         /// The earliest deadline, in milliseconds since 1970.
         wakes_at_ms: Option<i64>,
@@ -79,13 +79,13 @@ pub enum Error {
     /// The journal tells of another effect of the same name.
     #[error("the journal has an outcome for `{effect}`, but not for what is asked now: the definition has changed")]
     Mismatch {
-        /// The effect.
+        /// The effect whose recorded request is not the one that the machine makes now.
         effect: EffectId,
     },
     /// A step takes a value from a variable of the environment that is not set (X-2 `from_env`).
     #[error("the environment variable `{name}` is not set; a step takes a value from it with `from_env`")]
     UnsetVariable {
-        /// Its name.
+        /// The variable of etude's own environment that `from_env` names.
         name: String,
     },
     /// The process was asked to leave the run to another one. It is as it was, and can be resumed.
@@ -96,7 +96,7 @@ pub enum Error {
         "there is not enough of something that processes need: {why}; allow more of it (`ulimit -a` shows what there may be)"
     )]
     Shortage {
-        /// What was refused.
+        /// The resource and the error of the system, as a sentence fragment.
         why: String,
     },
 }
@@ -104,17 +104,17 @@ pub enum Error {
 /// A run to be driven.
 #[derive(Debug)]
 pub struct Drive<'a> {
-    /// What is run.
+    /// The plan of the definition as it is now.
     pub plan: &'a Plan,
-    /// With what.
+    /// The input, the limits, the attempt and what earlier attempts have cost.
     pub start: Start,
-    /// Its journal.
+    /// The journal of the run, which this process holds.
     pub session: &'a dyn Session,
     /// All records of the journal.
     pub records: Vec<Record>,
-    /// Who performs its effects.
+    /// The ports through which its effects run.
     pub host: &'a Host,
-    /// What the user says.
+    /// Whether the user asked the run to end, and how.
     pub stop: watch::Receiver<Stop>,
     /// How records that do not fit are taken.
     pub on_mismatch: OnMismatch,
@@ -232,7 +232,7 @@ struct Driver<'a, 'b> {
     sinks: EffectSinks,
     /// What processes write to stderr.
     said: mpsc::Receiver<(EffectId, Vec<u8>)>,
-    /// What layers tell.
+    /// Events of middleware, for the observer.
     middleware_events: mpsc::UnboundedReceiver<MiddlewareEvent>,
     /// Waits of model calls, and what models say if somebody wants to hear it.
     stream_buffer: Arc<StreamBuffer>,

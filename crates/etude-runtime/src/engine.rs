@@ -34,7 +34,7 @@ use crate::clock;
 /// A future behind a pointer.
 pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Keeps runs.
+/// A store of runs with their records, signals and queues, which processes share.
 pub trait Engine: Fleet + Ledger + Transfer + fmt::Debug {
     /// Creates a run and takes it. Like all writes of a run on its way it is a future: an engine may write for several runs at
     /// once, or wait for another machine.
@@ -225,7 +225,7 @@ pub trait Engine: Fleet + Ledger + Transfer + fmt::Debug {
 
 /// One driver's hold on one run. Dropping it, or dying, lets go of the run, and so does a state that is final.
 pub trait Session: Send + Sync + fmt::Debug {
-    /// The run's id.
+    /// The id of the run that it holds.
     fn run_id(&self) -> &str;
 
     /// What the run was created with.
@@ -355,12 +355,12 @@ pub struct Record {
 pub struct Positioned {
     /// From 1; later records have larger ones.
     pub position: u64,
-    /// The record.
+    /// The record as it was appended.
     pub record: Record,
 }
 
 etude_core::words! {
-    /// Where a run stands.
+    /// The state of a run, by its word in listings and filters.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum RunState {
         /// It was accepted, and no driver has begun it.
@@ -480,7 +480,7 @@ pub enum Signalled {
     TooLate(String),
 }
 
-/// Who has a run.
+/// The process or worker that holds a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
     /// Its process on this machine, if it is one.
@@ -511,7 +511,7 @@ pub enum Error {
     /// A shortened id fits several runs.
     #[error("`{prefix}` fits {count} runs; give more of the id")]
     Ambiguous {
-        /// What was given.
+        /// The text that was given in place of an id.
         prefix: String,
         /// How many runs it fits.
         count: u64,
@@ -525,7 +525,7 @@ pub enum Error {
     /// Somebody else goes on with the run right now.
     #[error("run `{run}` is being executed by another process{}", holder.as_ref().map(|h| format!(" ({h})")).unwrap_or_default())]
     Busy {
-        /// The run.
+        /// The run that cannot be opened now.
         run: String,
         /// Who has it, if known.
         holder: Option<Holder>,
@@ -533,7 +533,7 @@ pub enum Error {
     /// This process could not renew its lease in time. It has let go of the run before others may take it.
     #[error("run `{run}` was left to other workers: the lease of this one could not be renewed in time")]
     Lapsed {
-        /// The run.
+        /// The run that the lease was for.
         run: String,
     },
     /// The store has lost records that it had acknowledged. Nothing was written after the gap.
@@ -541,7 +541,7 @@ pub enum Error {
         "the database has lost acknowledged records of run `{run}` after position {position}; `etude runs resume` continues from there"
     )]
     Gap {
-        /// The run.
+        /// The run whose journal has a gap.
         run: String,
         /// Position of the last record that is left.
         position: u64,
@@ -549,15 +549,15 @@ pub enum Error {
     /// Somebody else has taken the run from this session. What it wanted to write was not written.
     #[error("run `{run}` was taken over by another process")]
     Overtaken {
-        /// The run.
+        /// The run that this session was opened for.
         run: String,
     },
     /// The store was written by a newer version.
     #[error("the journal {path} has format {found}; this version of etude knows formats up to {known}")]
     TooNew {
-        /// The store.
+        /// The store as messages name it: a file, or the address of a database.
         path: String,
-        /// Its format.
+        /// The format number of the store.
         found: u32,
         /// The newest known one.
         known: u32,
@@ -565,17 +565,17 @@ pub enum Error {
     /// The store's content is damaged.
     #[error("the journal {path} is damaged: {why}")]
     Damaged {
-        /// The store.
+        /// The store as messages name it: a file, or the address of a database.
         path: String,
-        /// What is wrong.
+        /// The fault that the check found, as a sentence fragment.
         why: String,
     },
     /// The store cannot be used: no room, no permission.
     #[error("the journal {path} cannot be used: {why}")]
     Store {
-        /// The store.
+        /// The store as messages name it: a file, or the address of a database.
         path: String,
-        /// What is wrong.
+        /// The error of the system or database, as a sentence fragment.
         why: String,
     },
 }

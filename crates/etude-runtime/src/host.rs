@@ -111,9 +111,9 @@ impl ToolPort for NoTools {
 /// Everything that effects are performed with.
 #[derive(Debug, Clone)]
 pub struct Host {
-    /// Runs processes.
+    /// The port to processes.
     pub processes: Arc<ProcessHost>,
-    /// Asks models.
+    /// The port through which steps and agents ask providers.
     pub models: Arc<dyn ModelPort>,
     /// Finds and calls the tools of agents.
     pub tools: Arc<dyn ToolPort>,

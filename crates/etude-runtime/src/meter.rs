@@ -23,7 +23,7 @@ struct State {
     asides: Vec<Aside>,
     /// What the machine does not know yet, in the end of its budget.
     unbooked: Usage,
-    /// What the machine knows.
+    /// The budget that the machine reckons with.
     budget: etude_core::machine::Budget,
 }
 

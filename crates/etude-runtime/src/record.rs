@@ -61,27 +61,27 @@ pub enum Error {
     /// A newer program wrote it.
     #[error("record `{key}` has version {found}; this version of etude knows versions up to {VERSION}")]
     TooNew {
-        /// Its key.
+        /// The key of the record: the id of an effect, or a word that begins with `!`.
         key: String,
-        /// Its version.
+        /// The version of its form.
         found: u64,
     },
     /// It is not what it should be.
     #[error("record `{key}` is damaged: {why}")]
     Damaged {
-        /// Its key.
+        /// The key of the record: the id of an effect, or a word that begins with `!`.
         key: String,
-        /// What is wrong.
+        /// The fault, as a sentence fragment.
         why: String,
     },
     /// A large value that it refers to is gone.
     #[error("record `{key}` refers to the value {blob}, which cannot be read: {why}")]
     Lost {
-        /// Its key.
+        /// The key of the record that refers to the value.
         key: String,
-        /// The value.
+        /// The digest of the value, by which the store of blobs has it.
         blob: Digest,
-        /// What the store said.
+        /// The error of the store, as a sentence fragment.
         why: String,
     },
 }

@@ -164,7 +164,7 @@ pub struct AppCommand {
     pub slug: String,
     /// Its words, which begin with its declared path.
     pub argv: Vec<String>,
-    /// What it reads.
+    /// The text on its stdin; `None`: an empty stdin.
     pub stdin: Option<String>,
     /// The server ends, and does not wait for the command any more.
     pub given_up: CancellationToken,

@@ -104,7 +104,6 @@ impl Context {
         self.settings.apps.iter().filter_map(|app| Some((app, self.automation(app).ok()?)))
     }
 
-    /// The served app of a slug.
     pub(crate) fn app(&self, slug: &str) -> Option<&ServedApp> {
         self.settings.apps.iter().find(|app| app.slug == slug)
     }
@@ -114,7 +113,7 @@ impl Context {
         self.settings.apps.iter().find(|app| app.dir.to_str() == Some(dir)).map(|app| app.slug.as_str())
     }
 
-    /// The served app of a run.
+    /// The served app in whose directory the run was started; `None`: this server has it not.
     pub(crate) fn app_of(&self, row: &RunRow) -> Option<&ServedApp> {
         self.settings.apps.iter().find(|app| app.dir.to_str() == Some(&row.app))
     }

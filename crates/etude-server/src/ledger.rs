@@ -14,7 +14,7 @@ use crate::metrics::Metrics;
 use crate::problem::{Problem, engine_failed};
 use crate::query::{Query, invalid};
 
-/// The ledger.
+/// Reads and writes the books of the journal, and measures the writes.
 pub(crate) struct Ledger {
     context: Arc<Context>,
     metrics: Arc<Metrics>,
@@ -35,7 +35,6 @@ impl Ledger {
         written.map_err(|e| engine_failed(&e))
     }
 
-    /// The entries of a query.
     pub(crate) fn entries(&self, query: &EntryQuery) -> Result<Vec<Entry>, Problem> {
         self.context.engine().entries(query).map_err(|e| engine_failed(&e))
     }

@@ -49,7 +49,7 @@ impl Peer {
 pub enum Wanted {
     /// Both loopback addresses with this port; 0 is a free one.
     Loopback(u16),
-    /// These.
+    /// These places and no others.
     Places(Vec<Place>),
 }
 
@@ -76,7 +76,7 @@ impl Place {
 pub struct Addresses {
     /// The network addresses.
     pub tcp: Vec<SocketAddr>,
-    /// The socket.
+    /// The path of the Unix socket in the state directory.
     pub socket: PathBuf,
     /// The connections are encrypted.
     pub is_tls: bool,
@@ -120,9 +120,9 @@ pub struct Listening {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address}: {source}")]
 pub struct Error {
-    /// The address.
+    /// The address that cannot be bound, or the path of the socket.
     pub address: String,
-    /// Why.
+    /// The error of the system, such as `address in use`.
     #[source]
     pub source: io::Error,
 }
@@ -163,7 +163,7 @@ impl Listening {
         self
     }
 
-    /// Where it listens.
+    /// The addresses with the ports that were bound.
     pub fn addresses(&self) -> &Addresses {
         &self.addresses
     }

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 pub struct LogLine {
     /// When the request arrived, in milliseconds since 1970.
     pub at_ms: i64,
-    /// Its id.
+    /// The `request_id` of error documents; generated for each request.
     pub request_id: String,
-    /// Its method.
+    /// The HTTP method, such as `GET`.
     pub method: String,
     /// The pattern of its route; `None` if no route has its path.
     pub route: Option<&'static str>,

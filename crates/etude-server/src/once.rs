@@ -54,7 +54,7 @@ enum Found {
     Nothing,
     /// The same request came before, and its response is not known.
     Begun,
-    /// The response.
+    /// The same request came before, and this was its response.
     Response(Response),
 }
 

@@ -44,7 +44,7 @@ pub(crate) use login::{Wanted, form as login_form, login};
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
      form-action 'self'; frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types etude";
 
-/// A response with a page.
+/// A page with the headers that all pages have.
 fn response(status: StatusCode, page: Markup) -> Response {
     let mut response = Response::new(Body::from(page.into_string()));
     *response.status_mut() = status;

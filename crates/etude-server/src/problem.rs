@@ -19,7 +19,7 @@ macro_rules! codes {
         pub enum Code { $($(#[$doc])* $name,)* }
 
         impl Code {
-            /// All codes.
+            /// Every code, in the order of their statuses.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
             /// The member `code`.
@@ -41,11 +41,11 @@ macro_rules! codes {
 }
 
 codes! {
-    /// The request cannot be parsed.
+    /// The body or the path does not follow its syntax, or the body did not arrive whole.
     Malformed = "malformed", 400, "the request cannot be parsed";
     /// No valid token or session.
     Unauthenticated = "unauthenticated", 401, "the request has no valid token";
-    /// The token lacks the scope of the route.
+    /// The token is valid and has neither the scope of the route nor `admin`.
     ForbiddenScope = "forbidden_scope", 403, "the token lacks the scope of this route";
     /// Another site made the request.
     ForbiddenOrigin = "forbidden_origin", 403, "the request comes from another origin";
@@ -53,7 +53,7 @@ codes! {
     ForbiddenHost = "forbidden_host", 403, "the `Host` header does not name this server";
     /// The question names other people.
     NotAnApprover = "not_an_approver", 403, "the question names other approvers";
-    /// A package that is not trusted.
+    /// The user has not approved the package whose command was requested.
     NotTrusted = "not_trusted", 403, "the package is not trusted";
     /// No such thing, or not for this token.
     NotFound = "not_found", 404, "there is no such resource";
@@ -61,11 +61,11 @@ codes! {
     MethodNotAllowed = "method_not_allowed", 405, "the route has no such method";
     /// The response has no such form.
     NotAcceptable = "not_acceptable", 406, "the response has no such media type";
-    /// The run has ended.
+    /// The request needs a run that has not ended.
     RunIsOver = "run_is_over", 409, "the run has ended";
     /// Another process holds the run, or it has not ended.
     RunIsBusy = "run_is_busy", 409, "the run is in progress";
-    /// The definition has changed since the run began.
+    /// Pinned files differ from those of the run's start; `accept_changes` resumes it all the same.
     DefinitionChanged = "definition_changed", 409, "the definition has changed since the run began";
     /// Another decision was first.
     AlreadyDecided = "already_decided", 409, "the question is already decided";
@@ -73,33 +73,33 @@ codes! {
     OtherQuestion = "other_question", 409, "the run asks another question";
     /// The same request with this idempotency key is at work.
     KeyInUse = "key_in_use", 409, "a request with this idempotency key is in progress";
-    /// A condition of the promotion does not hold.
+    /// The learned pipeline does not meet what the state that was requested demands; the members say what is missing.
     NotPromoted = "not_promoted", 409, "a condition of the promotion does not hold";
-    /// The command needs a confirmation.
+    /// A person must confirm the command of the application; the server cannot ask.
     ConfirmationRequired = "confirmation_required", 409, "the command needs a confirmation";
     /// The body exceeds its limit.
     TooLarge = "too_large", 413, "the request is too large";
     /// The body has another media type.
     UnsupportedMediaType = "unsupported_media_type", 415, "the request has another media type";
-    /// The range is outside the content.
+    /// `Range` begins behind the last byte; `Content-Range` has the length.
     RangeNotSatisfiable = "range_not_satisfiable", 416, "the range is outside the content";
-    /// A value of the request.
+    /// A member, parameter or header may not have its value; `errors` names each.
     InputInvalid = "input_invalid", 422, "the request has an invalid value";
     /// Routing found nothing.
     NoPipelineMatched = "no_pipeline_matched", 422, "no pipeline matches the request";
-    /// The definition has errors.
+    /// The app, or the definition that was requested, cannot be loaded.
     DefinitionInvalid = "definition_invalid", 422, "the definition has errors";
     /// The idempotency key belongs to another body.
     KeyReused = "key_reused", 422, "the idempotency key belongs to another request";
     /// A member or parameter that does not exist.
     UnknownMember = "unknown_member", 422, "the request has an unknown member";
-    /// The queue is full.
+    /// As many runs are queued as `serve.max_queued` or the queue allows.
     QueueFull = "queue_full", 429, "the queue is full";
     /// Too many requests, streams or wrong tokens.
     TooManyRequests = "too_many_requests", 429, "there are too many requests";
-    /// The budget of the day is spent.
+    /// `serve.per_day` or a quota of the tenant is used up; `Retry-After` says until when.
     BudgetSpent = "budget_spent", 429, "the budget of the day is spent";
-    /// An internal error.
+    /// A fault of the server itself, such as a panic in a handler.
     Bug = "bug", 500, "internal error";
     /// The server is about to stop.
     Draining = "draining", 503, "the server is draining";
@@ -180,7 +180,7 @@ impl Problem {
         Self { header: Some((CONTENT_RANGE, format!("bytes */{total}"))), ..problem }
     }
 
-    /// The code.
+    /// The word of the problem type, which decides title and status.
     pub const fn code(&self) -> Code {
         self.code
     }
@@ -190,7 +190,7 @@ impl Problem {
         &self.detail
     }
 
-    /// The document.
+    /// The body of `application/problem+json`, with the members that were added.
     pub fn to_json(&self, base_path: &str, request_id: &str) -> Value {
         let mut out = json!({
             "type": format!("{base_path}/problems/{}", self.code.word()),
@@ -212,7 +212,7 @@ impl Problem {
         out
     }
 
-    /// The response.
+    /// `application/problem+json` with the status of the code and its headers.
     pub(crate) fn to_response(&self, base_path: &str, request_id: &str) -> Response {
         let mut response = Response::new(Body::from(self.to_json(base_path, request_id).to_string()));
         *response.status_mut() = StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

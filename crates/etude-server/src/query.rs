@@ -36,7 +36,7 @@ impl Query {
         self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// A number from `least` to `most`, or `default`.
+    /// The value of `name` as a whole number from `least` to `most`, or `default` if the parameter is absent.
     pub(crate) fn number(&self, name: &str, least: u64, most: u64, default: u64) -> Result<u64, Problem> {
         let Some(text) = self.get(name) else { return Ok(default) };
         let number = text.parse().ok().filter(|number| (least..=most).contains(number));

@@ -179,7 +179,7 @@ impl Members {
         serde_json::from_str(text).map(Some).map_err(|_| self.invalid(name, format!("`{name}` is {what}")))
     }
 
-    /// A text.
+    /// The member `name` as a string; `None`: it is absent.
     pub(crate) fn text(&self, name: &str) -> Result<Option<String>, Problem> {
         self.typed(name, "a string")
     }
@@ -194,12 +194,12 @@ impl Members {
         self.typed(name, "an integer")
     }
 
-    /// Texts.
+    /// The member `name` as an array of strings; `None`: it is absent.
     pub(crate) fn texts(&self, name: &str) -> Result<Option<Vec<String>>, Problem> {
         self.typed(name, "an array of strings")
     }
 
-    /// A number.
+    /// The member `name` as a number; `None`: it is absent.
     pub(crate) fn number(&self, name: &str) -> Result<Option<f64>, Problem> {
         self.typed(name, "a number")
     }

@@ -7,7 +7,6 @@ use http::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::Value;
 
-/// A response with a JSON document.
 pub(crate) fn json_response(status: StatusCode, document: &Value) -> Response {
     text_response(status, document.to_string())
 }

@@ -27,7 +27,7 @@ pub enum Takes {
     Nothing,
     /// A JSON object of at most this many bytes.
     Json(usize),
-    /// A form.
+    /// The fields of an HTML form, of the pages only.
     Form,
     /// Bytes of any media type, at most as many.
     Bytes(usize),
@@ -36,7 +36,7 @@ pub enum Takes {
 /// Who may call a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
-    /// Anybody.
+    /// Neither token nor session: health, login and incoming webhooks.
     Nothing,
     /// Somebody with any token.
     Token,
@@ -44,18 +44,18 @@ pub enum Needs {
     Scope(Scope),
 }
 
-/// A route.
+/// A method and a path with what a request must bring; one line of the table of the interface.
 #[derive(Clone, Copy)]
 pub struct Route {
     /// The method; `GET` includes `HEAD`.
     pub method: &'static str,
     /// The pattern of the path.
     pub path: &'static str,
-    /// Who may call it.
+    /// The scope that the token must have.
     pub needs: Needs,
     /// Names of the query's parameters.
     pub parameters: &'static [&'static str],
-    /// Its body.
+    /// The body that the route reads, with its limit.
     pub takes: Takes,
     handler: fn(Call) -> Responding,
 }
@@ -174,7 +174,7 @@ const TABLE: &[Route] = table! {
     POST "/v1/server/links" Admin [] Json(BODY) => api::login::link;
 };
 
-/// All routes.
+/// The whole interface and the pages, in the order of their table.
 pub const fn routes() -> &'static [Route] {
     TABLE
 }

@@ -28,7 +28,7 @@ use crate::webhook::Webhooks;
 use crate::work::event::Events;
 use crate::work::{self, Works};
 
-/// What all requests share.
+/// The state that all requests and background tasks share.
 pub struct Server {
     context: Arc<Context>,
     stories: Arc<Stories>,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// An app that is served.
+/// An app whose runs and definitions the interface shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServedApp {
     /// Its name in the interface.
@@ -12,12 +12,12 @@ pub struct ServedApp {
     pub dir: PathBuf,
 }
 
-/// How a server behaves.
+/// The options of `etude serve`, resolved.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The directory of the journal.
     pub state_dir: PathBuf,
-    /// The apps that are served.
+    /// Each has a slug and a directory of its own.
     pub apps: Vec<ServedApp>,
     /// Names of the server besides the loopback addresses.
     pub names: Vec<String>,
@@ -70,7 +70,7 @@ impl Settings {
     }
 }
 
-/// What a worker does.
+/// The queues and limits of a worker.
 #[derive(Debug, Clone)]
 pub struct Worker {
     /// The queues from which it takes runs, the first one first.

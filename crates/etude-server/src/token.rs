@@ -34,7 +34,7 @@ const CHECKSUM: usize = 6;
 const MAX_FILE: u64 = 16 * 1024 * 1024;
 
 words! {
-    /// What a token permits.
+    /// A permission of a token, by its word in commands and documents.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Scope {
         /// Reading.
@@ -53,7 +53,7 @@ words! {
 pub struct Caller {
     /// The name of the token.
     pub name: String,
-    /// Its scopes.
+    /// Scopes of the token; `admin` passes all routes.
     pub scopes: Vec<Scope>,
     /// Globs of the pipelines, machines and skills that it sees; empty: all.
     pub only: Vec<String>,
@@ -179,9 +179,9 @@ pub struct Tokens {
 /// A token to be created.
 #[derive(Debug, Clone)]
 pub struct NewToken {
-    /// Its name.
+    /// The name for people and logs: 1 to 64 letters, digits, `.`, `_` or `-`.
     pub name: String,
-    /// Its scopes.
+    /// Scopes that it gets; `admin` passes all routes.
     pub scopes: Vec<Scope>,
     /// Globs of the pipelines, machines and skills that it sees; empty: all.
     pub only: Vec<String>,
@@ -207,9 +207,9 @@ pub enum Error {
     /// The file cannot be used.
     #[error("`{}` cannot be used: {source}", path.display())]
     Io {
-        /// The file.
+        /// The file of hashed tokens.
         path: PathBuf,
-        /// Why.
+        /// The error of the file system.
         source: io::Error,
     },
 }

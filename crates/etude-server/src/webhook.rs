@@ -59,7 +59,7 @@ pub(crate) struct Webhooks {
     admissions: Arc<Admissions>,
     /// Without a signature that holds.
     refused: Refused,
-    /// With one.
+    /// With a signature that holds, but with a body or headers that the webhook does not take.
     unfit: Refused,
 }
 
@@ -91,7 +91,7 @@ impl Incoming {
         book::webhook(&self.app, &self.webhook().name)
     }
 
-    /// The value of a reference.
+    /// The value that `header.…` or a path of the body has in the delivery.
     fn lookup(&self, body: Option<&Value>, reference: &str) -> Option<Value> {
         if let Some(name) = reference.strip_prefix("header.") {
             return self.headers.get(name).and_then(|value| value.to_str().ok()).map(Value::from);

@@ -37,11 +37,11 @@ pub struct Contract {
     pub is_slug_derived: bool,
     /// The name for people.
     pub name: String,
-    /// What it is for.
+    /// The purpose in the author's words, by which models choose the application.
     pub description: String,
     /// The package's version, as written.
     pub version: String,
-    /// Its licence.
+    /// The licence in the author's words.
     pub license: Option<String>,
     /// Who made it: texts or mappings.
     pub authors: Vec<Value>,

@@ -76,7 +76,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// Its name.
+    /// The name of the pipeline, or the id of the machine.
     pub fn name(&self) -> &str {
         match self {
             Self::Pipeline(name) | Self::Machine(name) => name,
@@ -96,9 +96,9 @@ impl Target {
 /// Names of what an app has.
 #[derive(Debug, Clone, Copy)]
 pub struct Known<'k> {
-    /// Its pipelines.
+    /// Names of all pipelines of the app; a name that is not among them is an error.
     pub pipelines: &'k [&'k str],
-    /// Its stage machines.
+    /// Ids of all stage machines of the app.
     pub machines: &'k [&'k str],
 }
 
@@ -107,7 +107,7 @@ struct Entry<'e, 'n> {
     found: &'e mut Findings<'n>,
     name: &'e str,
     entries: &'e Entries<'e>,
-    /// Where it begins.
+    /// Where diagnostics of the whole entry point to.
     at: Span,
     known: Option<Known<'e>>,
 }

@@ -31,7 +31,7 @@ pub struct Config {
     pub providers: IndexMap<String, Provider>,
     /// How requests are routed: `auto`, `llm` or `embedded`.
     pub router_mode: Option<String>,
-    /// How skill mode works.
+    /// Tier, turns and sandbox of agents in skill mode.
     pub agent: Agent,
     /// What may be done without asking.
     pub approvals: Option<Approvals>,
@@ -91,14 +91,14 @@ fn place_of(node: &Node<'_>, word: &str) -> Option<Span> {
     members.map(within).chain(items.map(|item| place_of(item, word))).find_map(|at| at)
 }
 
-/// One provider.
+/// A provider of models under `providers`, as the file has it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Provider {
-    /// Where it is defined.
+    /// The line of its key, from 1.
     pub line: u32,
     /// What it speaks: one of [`tables::PROVIDER_KINDS`]; given, or what its name says.
     pub kind: String,
-    /// Where it listens.
+    /// The base URL, up to the version; `None`: the kind's own.
     pub base_url: Option<String>,
     /// The key; may hold `${env:NAME}`.
     pub api_key: Option<String>,
@@ -126,7 +126,7 @@ pub struct Provider {
     pub tool_calling: Option<String>,
 }
 
-/// How skill mode works.
+/// The value of `agent`: how agents work in skill mode.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Agent {
     /// Which model it asks: the word of a tier.
@@ -151,7 +151,7 @@ pub struct Approvals {
 /// One MCP server: a program, or a URL, which wins (`d-cascade` §12).
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct McpServer {
-    /// Where it is defined.
+    /// The line of its key, from 1.
     pub line: u32,
     /// A program that speaks the protocol on stdin and stdout.
     pub command: Option<String>,
@@ -181,9 +181,9 @@ pub struct PythonWorker {
 /// What a model costs, in US dollars per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Price {
-    /// Tokens read.
+    /// Of tokens read.
     pub input: f64,
-    /// Tokens written.
+    /// Of tokens written.
     pub output: f64,
     /// Tokens read from a cache; `None`: as `input`.
     pub cached: Option<f64>,

@@ -7,7 +7,7 @@ use crate::code::Code;
 use crate::source::{SourceFile, Span};
 
 etude_core::words! {
-    /// How bad it is.
+    /// The weight of a diagnostic: whether anything may run.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Severity {
         /// The definition does not hold; nothing runs.
@@ -23,9 +23,9 @@ etude_core::words! {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Diagnostic {
-    /// Which rule it breaks.
+    /// The rule that is broken, which has a page of its own.
     pub code: Code,
-    /// How bad it is.
+    /// The weight: only errors stop a definition from running.
     pub severity: Severity,
     /// What is wrong: lower case, no full stop, names in back-quotes.
     pub message: String,
@@ -67,9 +67,9 @@ pub struct Rule {
 /// A further place, with a remark on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Label {
-    /// Where.
+    /// The place in the file of the diagnostic, in bytes.
     pub span: Span,
-    /// What.
+    /// A remark in the form of the message: lower case, no full stop.
     pub text: String,
 }
 

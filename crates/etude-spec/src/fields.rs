@@ -34,7 +34,7 @@ pub struct Object {
 /// One field of an object.
 #[derive(Debug)]
 pub struct Field {
-    /// Its key.
+    /// The key of the field, as files write it.
     pub name: &'static str,
     /// The object does not hold without it.
     pub required: bool,
@@ -81,7 +81,7 @@ impl Object {
         self.fields.iter().flat_map(|group| group.iter())
     }
 
-    /// The field of that name.
+    /// The field with the name `name`, extensions included.
     pub fn field(&self, name: &str) -> Option<&'static Field> {
         self.iter().find(|field| field.name == name)
     }

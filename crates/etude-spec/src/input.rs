@@ -20,16 +20,16 @@ pub(crate) use read::{check_parameters, read};
 /// The parameters that a pipeline declares, in order.
 #[derive(Debug, Clone, Default)]
 pub struct InputDecl {
-    /// The parameters.
+    /// In the order of the file; each name once.
     pub parameters: Vec<Parameter>,
     /// Nothing is declared, and anything is taken: a machine without `input`.
     pub is_open: bool,
 }
 
-/// One parameter.
+/// A parameter that a pipeline declares under `input`.
 #[derive(Debug, Clone)]
 pub struct Parameter {
-    /// Its name.
+    /// The key under `input`, and the name in `{{input.NAME}}`.
     pub name: String,
     /// The JSON Schema of its value; for the short form just `{"type": …}`.
     pub schema: Arc<Schema>,
@@ -59,7 +59,7 @@ etude_core::words! {
         Boolean = "boolean",
         /// A list.
         Array = "array",
-        /// An object.
+        /// A mapping with text keys.
         Object = "object",
     }
 }
@@ -72,7 +72,7 @@ impl Parameter {
 }
 
 impl InputDecl {
-    /// The parameter of that name.
+    /// The parameter with the name `name`; `None`: none is declared.
     pub fn parameter(&self, name: &str) -> Option<&Parameter> {
         self.parameters.iter().find(|parameter| parameter.name == name)
     }

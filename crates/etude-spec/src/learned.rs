@@ -77,7 +77,7 @@ pub struct Counts {
     pub agreed: u64,
     /// The pipeline deviated before a write.
     pub fell_back: u64,
-    /// Other writes.
+    /// Both wrote, and not the same.
     pub disagreed: u64,
 }
 
@@ -87,7 +87,7 @@ impl Counts {
         self.agreed + self.disagreed
     }
 
-    /// Both together.
+    /// The sums of both counts.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {

@@ -20,7 +20,7 @@ pub enum Table {
     EveryStep,
 }
 
-/// Every table, by name.
+/// Every table, by the name in the markers of a page.
 pub const TABLES: &[Named] = &[
     ("pipeline", Table::Object(&pipeline::PIPELINE)),
     ("parameter", Table::Object(&pipeline::PARAMETER)),
@@ -100,7 +100,7 @@ pub const TABLES: &[Named] = &[
     ("tenant", Table::Object(&config::TENANT)),
 ];
 
-/// The table of this name.
+/// The table that pages mark with `<!-- fields: NAME -->`; `None`: there is none.
 pub fn table(name: &str) -> Option<Table> {
     TABLES.iter().find(|(known, _)| *known == name).map(|(_, table)| *table)
 }

@@ -16,7 +16,7 @@ use jiff::{Timestamp, Zoned};
 /// The shortest interval of `every`, in milliseconds.
 pub const MIN_INTERVAL_MS: u64 = 1_000;
 
-/// When a schedule ticks.
+/// The times of a schedule, apart from its policies.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Timing {
     /// At the times that a cron pattern names in a time zone.

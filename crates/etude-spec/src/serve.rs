@@ -19,7 +19,7 @@ pub struct Serve {
     pub drain_timeout_ms: Option<u64>,
     /// Limits of pipelines and stage machines.
     pub pipelines: Vec<PipelineLimits>,
-    /// How agents are served.
+    /// The service for agents under `serve.mcp`.
     pub mcp: Mcp,
 }
 

@@ -74,7 +74,7 @@ pub struct Skill {
     pub name: String,
     /// What it does and when it is of use, trimmed.
     pub description: String,
-    /// Its licence.
+    /// The licence in the author's words.
     pub license: Option<String>,
     /// What it needs around it.
     pub compatibility: Option<String>,

@@ -36,11 +36,11 @@ pub trait Sources: Sync {
 pub struct Entry {
     /// Its name, without the directory.
     pub name: String,
-    /// What it is.
+    /// Regular file, directory or neither.
     pub kind: FileKind,
 }
 
-/// What a path is.
+/// The type of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// A regular file.
@@ -65,7 +65,7 @@ pub enum ReadFailure {
     WrongKind,
     /// It has more bytes than were allowed.
     TooLarge {
-        /// How many it has.
+        /// The size in bytes.
         len: u64,
     },
     /// Anything else, in the words of the operating system.
@@ -75,7 +75,7 @@ pub enum ReadFailure {
 /// A range of bytes in a [`SourceFile`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
 pub struct Span {
-    /// First byte.
+    /// Offset of the first byte.
     pub start: u32,
     /// One past the last byte.
     pub end: u32,
@@ -123,7 +123,7 @@ impl SourceFile {
         &self.path
     }
 
-    /// Its text.
+    /// The whole text; spans are offsets into it.
     pub fn text(&self) -> &str {
         &self.text
     }

@@ -36,11 +36,11 @@ pub const MACHINE_FILE: &str = "machine.yaml";
 /// A sound machine.
 #[derive(Debug, Clone)]
 pub struct Machine {
-    /// What it does.
+    /// The description, by which requests are routed.
     pub description: String,
-    /// Example requests.
+    /// Example requests, in the order of the file.
     pub triggers: Vec<String>,
-    /// Its parameters.
+    /// The parameters under `input`.
     pub input: InputDecl,
     /// The machine itself.
     pub plan: Arc<StageMachine>,
@@ -51,13 +51,13 @@ pub struct Machine {
 /// What is known about a machine, sound or not.
 #[derive(Debug, Clone)]
 pub struct Summary {
-    /// Its directory's name.
+    /// The name of its directory below `machines/`.
     pub name: String,
     /// What it does; empty if the file does not say.
     pub description: String,
-    /// Example requests.
+    /// Example requests, in the order of the file.
     pub triggers: Vec<String>,
-    /// Its parameters.
+    /// The parameters under `input`; none if they cannot be read.
     pub input: InputDecl,
     /// Nothing is wrong with it.
     pub valid: bool,
@@ -80,7 +80,7 @@ pub const GUARD_TIMEOUT_MS: u64 = hooks::DEFAULT_TIMEOUT_MS;
 /// What the user's configuration says about machines.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
-    /// Switches.
+    /// The switches of the policy.
     pub policy: Policy,
     /// Commands of guards, which run in the app's directory.
     pub guards: Vec<Command>,

@@ -37,7 +37,7 @@ pub const DEFAULT_TIMEOUT_MS: u64 = 120_000;
 /// Most files of `tools/` that are looked at.
 const MAX_COUNT: usize = 1_000;
 
-/// A tool of the app.
+/// A tool below the app's `tools/`: its program, and its description for models.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AppTool {
     /// `[A-Za-z0-9_-]{1,64}`.

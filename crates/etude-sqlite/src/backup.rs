@@ -17,7 +17,7 @@ use crate::error::{file_error, store_error};
 use crate::journal::Journal;
 use crate::{platform, rows};
 
-/// What a backup holds.
+/// The counts of a backup, taken from the copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backup {
     /// Number of runs.

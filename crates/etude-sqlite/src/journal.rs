@@ -337,7 +337,7 @@ impl Journal {
         }
     }
 
-    /// The number of a run.
+    /// The number by which all tables know a run; an error if there is none of this id.
     pub(crate) fn number(&self, run_id: &str) -> Result<i64, Error> {
         self.find(run_id).map(|run| run.number)
     }

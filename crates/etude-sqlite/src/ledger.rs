@@ -103,7 +103,7 @@ fn put(connection: &Connection, write: &Write) -> rusqlite::Result<Option<Writte
     Ok(Some(Written::Done))
 }
 
-/// The keys of old entries.
+/// Keys of the entries that [`OldEntries`] describes, oldest first.
 fn old_keys(connection: &Connection, old: &OldEntries) -> rusqlite::Result<Vec<String>> {
     let states = vec!["?"; old.states.len()].join(", ");
     let sql = format!(

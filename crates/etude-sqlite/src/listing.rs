@@ -124,7 +124,7 @@ impl Journal {
         self.read_view(prefix, false)
     }
 
-    /// The records of a run with this key.
+    /// The records with `key`, in order: an effect that was done again has several.
     pub(crate) fn records_of(&self, run_id: &str, key: &str) -> Result<Vec<Record>, Error> {
         let number = self.number(run_id)?;
         self.pool.read(|connection| rows::records_of(connection, number, key))

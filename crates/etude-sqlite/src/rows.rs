@@ -76,7 +76,7 @@ impl Run {
             == (before.number, before.epoch, before.state, &before.lock_owner)
     }
 
-    /// What the run was created with.
+    /// The run as it was created, with its header.
     pub(crate) fn created(&self, connection: &Connection) -> rusqlite::Result<NewRun> {
         let header = connection
             .prepare_cached("select body from headers where run = ?1")?

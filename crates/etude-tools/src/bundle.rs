@@ -52,9 +52,9 @@ pub struct Entry {
     pub path: String,
     /// 0755 or 0644.
     pub mode: u32,
-    /// Its size in bytes.
+    /// Size in bytes; 0 for a link.
     pub bytes: u64,
-    /// What is in it.
+    /// A file by the hash of its bytes, or a link.
     pub content: Content,
 }
 
@@ -75,15 +75,15 @@ pub enum BundleError {
     Unreadable {
         /// Below the app.
         path: String,
-        /// Why.
+        /// The error of the file system, or the reason why the entry cannot be packed.
         why: String,
     },
     /// The archive is not one that this program makes (K-52).
     #[error("the bundle is refused: `{entry}` {why}")]
     Refused {
-        /// The entry.
+        /// The name of the entry in the archive.
         entry: String,
-        /// Why.
+        /// The fault, to follow the name of the entry in a sentence.
         why: String,
     },
     /// It has more than [`MAX_BYTES`].
@@ -92,9 +92,9 @@ pub enum BundleError {
     /// It cannot be unpacked.
     #[error("the bundle cannot be unpacked to {}: {why}", path.display())]
     Write {
-        /// Where to.
+        /// The file or directory that cannot be written.
         path: PathBuf,
-        /// Why.
+        /// The error of the file system.
         why: io::Error,
     },
 }
@@ -155,7 +155,7 @@ impl Bundle {
         Ok(Self { bytes, entries })
     }
 
-    /// The archive.
+    /// The compressed archive, the same for the same files.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -26,7 +26,7 @@ struct Inner {
 /// What a path is wanted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// To be read.
+    /// To read a file or list a directory.
     Read,
     /// To be written.
     Write,
@@ -35,7 +35,7 @@ pub enum Access {
 /// A path that may be touched.
 #[derive(Debug, Clone)]
 pub struct Place {
-    /// Where it really is.
+    /// The path without symbolic links, absolute.
     real: PathBuf,
     /// Relative to the base if it lies below it, else absolute, as messages show it.
     shown: String,
@@ -69,7 +69,7 @@ pub enum Refusal {
     LeadsOut {
         /// The path as asked.
         path: String,
-        /// Where it leads.
+        /// The target outside of all roots.
         target: String,
         /// `read` or `write`.
         verb: &'static str,
@@ -80,12 +80,12 @@ pub enum Refusal {
         /// The path as asked.
         path: String,
     },
-    /// Anything else.
+    /// The file system refused it for another reason.
     #[error("`{path}` cannot be used: {why}")]
     Other {
         /// The path as asked.
         path: String,
-        /// The reason.
+        /// The error of the file system.
         why: String,
     },
 }
@@ -120,7 +120,7 @@ impl Roots {
         Ok(Self(Arc::new(Inner { roots, writable })))
     }
 
-    /// Where relative paths start.
+    /// The first root, from which relative paths start.
     pub fn base(&self) -> &Path {
         self.0.roots[0].given()
     }

@@ -10,7 +10,7 @@ use crate::tool::{CallContext, MAX_CONTENT, Run, Tool, ToolError, ToolResult};
 /// A tool that was found.
 #[derive(Debug, Clone)]
 pub struct Found {
-    /// What it is.
+    /// Name, description and schema, as models receive them.
     pub tool: Arc<Tool>,
     run: Arc<dyn Run>,
 }

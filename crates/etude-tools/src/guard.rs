@@ -24,9 +24,9 @@ const MAX_REASON: usize = 2_000;
 /// The call that guards are asked about.
 #[derive(Debug, Clone)]
 pub struct Proposal<'a> {
-    /// Its tool.
+    /// The name of the tool that is called.
     pub tool: &'a str,
-    /// Its arguments.
+    /// The arguments of the call as JSON.
     pub args: &'a Value,
     /// The path of its effect.
     pub key: &'a str,

@@ -29,9 +29,9 @@ use server::Server;
 /// How one server is reached. Secrets are resolved: this crate reads no environment.
 #[derive(Clone, PartialEq)]
 pub struct ServerConfig {
-    /// Where it is.
+    /// A command that is started, or a URL.
     pub endpoint: Endpoint,
-    /// Which revision it speaks.
+    /// The revision to speak, or the way to find out.
     pub protocol: Protocol,
     /// Longest time for one call of a tool.
     pub call_timeout: Duration,
@@ -39,14 +39,14 @@ pub struct ServerConfig {
     pub start_timeout: Duration,
 }
 
-/// Where a server is.
+/// The address or command of a server.
 #[derive(Clone, PartialEq)]
 pub enum Endpoint {
     /// A program that is started, with JSON-RPC on stdin and stdout.
     Stdio {
-        /// The program.
+        /// The program, found on `PATH` unless it has a `/`.
         command: String,
-        /// Its arguments.
+        /// The arguments of the program, in order.
         args: Vec<String>,
         /// Variables besides [`Settings::base_env`].
         env: Vec<(String, String)>,
@@ -55,7 +55,7 @@ pub enum Endpoint {
     Http {
         /// The URL, which may hold credentials.
         url: ServiceUrl,
-        /// Additional headers.
+        /// Headers of every request, which may hold credentials.
         headers: Vec<(String, String)>,
     },
     /// It must not be started or reached, for this reason.
@@ -74,7 +74,7 @@ pub enum Protocol {
     Stateless,
 }
 
-/// What all servers share.
+/// The settings that hold for all servers.
 #[derive(Clone, Default)]
 pub struct Settings {
     /// All variables that server processes inherit: they get nothing else of this process's environment.
@@ -96,7 +96,7 @@ pub type OnElicit = Arc<dyn Fn(Elicitation) -> Boxed<Elicited> + Send + Sync>;
 /// A question that a server asks the user during a call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Elicitation {
-    /// Which server asks.
+    /// The name of the server in the configuration.
     pub server: String,
     /// What it asks: text of a stranger, without control characters and of bounded length.
     pub message: String,
@@ -109,9 +109,9 @@ pub struct Elicitation {
 pub enum Elicited {
     /// An object; fields that are left out get the defaults of the schema.
     Accept(Value),
-    /// No.
+    /// The user refused.
     Decline,
-    /// No answer.
+    /// The user gave no answer.
     Cancel,
 }
 

@@ -48,7 +48,7 @@ pub struct AllowedTools {
     patterns: Vec<Pattern>,
 }
 
-/// One pattern.
+/// A pattern of calls, such as `Bash(git *)`: a tool's name with an optional specifier.
 #[derive(Debug, Clone)]
 pub struct Pattern {
     text: String,

@@ -19,7 +19,7 @@ pub(crate) struct Programs {
 /// How a program ended, or why it was ended.
 #[derive(Debug)]
 pub(crate) enum Ran {
-    /// By itself.
+    /// It ended by itself, with or without success.
     Ended(Box<ProcessEnd>),
     /// It took too long; everything that it had started is gone.
     TimedOut,

@@ -44,7 +44,7 @@ pub struct Tool {
     pub approval_key: ApprovalKey,
     /// Tags that patterns such as `#files` select by.
     pub tags: Vec<String>,
-    /// Where it comes from.
+    /// The place that the tool is from, which messages and traces name.
     pub origin: Origin,
     pub(crate) schema: Option<Arc<Schema>>,
 }
@@ -65,7 +65,7 @@ pub enum Effect {
 /// Where a tool comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// This crate.
+    /// Part of this program.
     BuiltIn,
     /// The app's `tools/`; the file that describes it, or the script itself.
     App {

@@ -98,7 +98,6 @@ impl Grants {
     }
 }
 
-/// The tools of one run.
 #[derive(Debug)]
 pub(crate) struct RunTools(Arc<Inner>);
 

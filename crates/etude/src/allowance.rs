@@ -98,7 +98,7 @@ enum Keeping {
     Closed,
     /// In a sandbox with the network.
     Network,
-    /// In none.
+    /// Without a sandbox.
     Open,
 }
 

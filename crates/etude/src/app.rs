@@ -65,7 +65,7 @@ impl App {
         Self { disk, configuration }
     }
 
-    /// Its files.
+    /// The opened directory that definitions, prompts and skills of the app are read from.
     pub fn disk(&self) -> &Disk {
         &self.disk
     }
@@ -95,7 +95,7 @@ impl App {
         }
     }
 
-    /// The files alone.
+    /// Gives up the configuration and keeps the opened directory.
     pub fn into_disk(self) -> Disk {
         self.disk
     }

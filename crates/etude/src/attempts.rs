@@ -25,7 +25,7 @@ mod from;
 /// What there is to do for a run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
-    /// Nothing: it succeeded.
+    /// The run succeeded: there is nothing to continue.
     Over,
     /// It was interrupted or waits, and continues where it is.
     Continues,
@@ -48,9 +48,9 @@ pub enum Refused {
     /// Its journal cannot be read.
     #[error("the journal of run `{run_id}` cannot be read: {why}")]
     Damaged {
-        /// The run.
+        /// The run whose records were read.
         run_id: String,
-        /// What is wrong.
+        /// The fault that the reader of records found, as a sentence fragment.
         why: String,
     },
 }

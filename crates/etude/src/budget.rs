@@ -8,11 +8,11 @@ use etude_core::report::duration;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("run `{run_id}` would fail at once: it has used {used} of its budget of {limit}")]
 pub struct Exhausted {
-    /// The run.
+    /// The run that cannot get another attempt within this budget.
     pub run_id: String,
-    /// How much of it.
+    /// The used part with its unit: tokens, US dollars or a duration.
     pub used: String,
-    /// How much there was.
+    /// The limit in the unit of `used`.
     pub limit: String,
     /// The option that raises it, with a value that is enough to continue.
     pub option: String,

@@ -25,13 +25,13 @@ use etude_spec::learned::Pinned;
 /// What to run: a plan with the files that define it.
 #[derive(Debug, Clone)]
 pub struct Definition {
-    /// What is run.
+    /// Pipeline, machine or skill, with its name.
     pub target: Target,
     /// The app's directory, absolute.
     pub app: PathBuf,
     /// The plan: the pipeline between constructor and destructor.
     pub plan: Plan,
-    /// The pipeline's parameters.
+    /// The parameters that a request fills in; none in skill mode.
     pub input: InputDecl,
     /// The files that define the run, relative to the app's directory.
     pub files: Vec<String>,

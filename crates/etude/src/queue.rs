@@ -39,7 +39,7 @@ pub enum Refused {
     /// The input does not fit the definition.
     #[error("the input does not fit: {}", .0.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; "))]
     Input(Vec<InputProblem>),
-    /// The journal fails.
+    /// The journal cannot be read or written.
     #[error(transparent)]
     Engine(#[from] engine::Error),
 }

@@ -45,9 +45,9 @@ const GRACE: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 2 });
 /// Everything that runs are made with.
 #[derive(Debug, Clone)]
 pub struct Runner {
-    /// Keeps the journal.
+    /// Journal and blobs of all runs of this runner.
     pub engine: Arc<dyn Engine>,
-    /// Asks models.
+    /// The port to the providers; steps and agents share it.
     pub models: Arc<dyn ModelPort>,
     /// What the user lets agents do.
     pub grants: Grants,
@@ -88,9 +88,9 @@ pub struct Request {
     pub input: Json,
     /// What the run may cost.
     pub limits: Limits,
-    /// Where the user is.
+    /// The working directory of the user, absolute; empty if the run was not started from one.
     pub caller_dir: String,
-    /// What routing has cost.
+    /// Tokens and US dollars of the model calls that routed the request; they count against `limits`.
     pub spent: Usage,
     /// What the run's agents may do besides what the configuration says.
     pub granted: Granted,
@@ -157,7 +157,7 @@ pub struct Resume {
 
 /// Who watches a run, and who may stop it.
 pub struct Watch<'a> {
-    /// Receives what happens.
+    /// Receives each event, also those that a replay repeats (`is_replay`). It must not block.
     pub emit: &'a mut (dyn FnMut(Progress<'_>) + Send),
     /// What the user says about stopping.
     pub stop: watch::Receiver<Stop>,
@@ -177,9 +177,9 @@ impl<'a> Watch<'a> {
 /// The result of a run: how it ended, or for what it waits.
 #[derive(Debug)]
 pub struct RunResult {
-    /// The run's id.
+    /// Id under which `etude runs` finds it.
     pub run_id: String,
-    /// The result document.
+    /// The document that `--format json` prints, also for a run that waits.
     pub document: Document,
     /// The failures, the first one first.
     pub errors: Vec<Failure>,
@@ -200,7 +200,7 @@ pub enum Error {
     Drive {
         /// The run; it can be resumed.
         run_id: String,
-        /// Why.
+        /// The error that stopped the driver; the journal up to it is kept.
         source: driver::Error,
     },
     /// A file that defines the run cannot be read.
@@ -209,33 +209,33 @@ pub enum Error {
     /// The run's definition has changed since it began.
     #[error("the definition of run `{run_id}` has changed since it began")]
     Changed {
-        /// The run.
+        /// The run that was to be resumed; nothing was written to it.
         run_id: String,
-        /// How.
+        /// Pinned files that differ now, ordered by path.
         changes: Vec<Change>,
     },
     /// Another version of the interpreter wrote the run.
     #[error("run `{run_id}` was begun by version {found} of the interpreter; this is version {ABI}")]
     OtherAbi {
-        /// The run.
+        /// The run that was to be resumed; nothing was written to it.
         run_id: String,
-        /// The version.
+        /// The interpreter version (`ABI`) that the run was begun with.
         found: u32,
     },
     /// The run's machine cannot go on as things are now. The run is as it was.
     #[error("run `{run_id}` cannot go on: {}", failure.message)]
     Refused {
-        /// The run.
+        /// The run that cannot go on.
         run_id: String,
-        /// Why.
+        /// The failure that the run would have ended with, with its code.
         failure: Box<Failure>,
     },
     /// The header of the run cannot be read.
     #[error("the header of run `{run_id}` is damaged: {why}")]
     Header {
-        /// The run.
+        /// The run whose header was read.
         run_id: String,
-        /// What is wrong.
+        /// The fault that the reader of the header found, as a sentence fragment.
         why: String,
     },
 }
@@ -412,7 +412,6 @@ impl Runner {
         Invoker::open(&definition.app, project, access, Box::new(EventRelay::new(middleware_events)), is_observed)
     }
 
-    /// Who runs the processes of the run.
     fn processes(&self, definition: &Definition, run: &NewRun, header: &Header) -> ProcessHost {
         // A run that no one started from a directory is called from that of its app.
         let caller_dir = match header.caller_dir.as_str() {

@@ -58,7 +58,7 @@ pub struct Parts {
     pub runner: Runner,
     /// What it is a run of.
     pub definition: Definition,
-    /// The app's files.
+    /// The files of the app that the definition was read from.
     pub disk: Disk,
 }
 
@@ -96,7 +96,7 @@ pub fn drive(
 }
 
 impl RunHandle {
-    /// The run's id.
+    /// Id of the run, known from the start.
     pub fn run_id(&self) -> &str {
         &self.run_id
     }

@@ -18,7 +18,7 @@ pub use etude_spec::skill::SKILL_FILE as FILE;
 /// How agents work unless something else is said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Defaults {
-    /// The capability level.
+    /// Capability level that the agent asks for.
     pub tier: Tier,
     /// Most answers of the model.
     pub max_turns: u32,

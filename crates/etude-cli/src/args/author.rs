@@ -98,7 +98,6 @@ pub(crate) struct Completions {
     pub(crate) shell: Shell,
 }
 
-/// A shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Shell {
     /// Bash

@@ -145,7 +145,6 @@ pub(crate) struct Route {
     pub(crate) test: Option<PathBuf>,
 }
 
-/// The router.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RouterMode {
     /// The embedded router where it is certain, otherwise a model

@@ -23,7 +23,7 @@ pub(crate) struct Commit<'a> {
 /// The files of a commit in a directory of their own.
 pub(crate) struct Checkout {
     _dir: TempDir,
-    /// The app.
+    /// The directory of the app in the checkout.
     pub(crate) app: PathBuf,
     /// The name of its directory or repository.
     pub(crate) name: String,

@@ -49,7 +49,6 @@ impl Level {
 /// The result of one check.
 #[derive(Debug)]
 struct Finding {
-    /// What was checked.
     check: String,
     level: Level,
     message: String,

@@ -85,7 +85,6 @@ fn unknown_kind(word: &str) -> Problem {
     }
 }
 
-/// What was made.
 struct Made {
     files: Vec<PathBuf>,
     /// What to do next, as command lines.

@@ -34,7 +34,7 @@ pub(crate) fn route(context: &Context, args: &args::Route) -> Exit {
 
 /// What a request comes to.
 pub(crate) enum Finding {
-    /// A pipeline.
+    /// A pipeline with its input, ready to run.
     Pipeline(Box<Found>),
     /// No pipeline fits, and the app has a SKILL.md.
     Nothing {
@@ -45,7 +45,7 @@ pub(crate) enum Finding {
     },
 }
 
-/// What is asked for.
+/// A request with the options of routing.
 pub(crate) struct Asked<'a> {
     pub(crate) request: &'a str,
     /// The pipeline, where it is named.

@@ -59,7 +59,7 @@ pub(crate) fn become_server(
     Err(failed(etude_process::replace(command)))
 }
 
-/// Serves, in the process of the model.
+/// Runs in the process of the model: answers its clients until it has been idle.
 pub(crate) fn serve(global: &Global, process: &ModelProcess) -> Result<Exit, Problem> {
     let mut served = Served::new(&process.id, &process.weights, &process.runtime_dir);
     served.context_tokens = process.context_tokens;

@@ -25,7 +25,7 @@ const YELLOW: Style = AnsiColor::Yellow.on_default();
 /// How much is said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Loudness {
-    /// Nothing.
+    /// No line at all.
     Quiet,
     /// Steps, retries, and what scripts write to stderr.
     Normal,

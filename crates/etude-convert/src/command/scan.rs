@@ -5,11 +5,11 @@
 pub(crate) enum Place {
     /// Plain text, in which the shell divides words.
     Plain,
-    /// In `"`.
+    /// Between `"`, where the shell still replaces variables.
     Double,
-    /// In `'`.
+    /// Between `'`, where every character stands for itself.
     Single,
-    /// In a comment.
+    /// Behind `#`, up to the end of the line.
     Comment,
     /// In a here-document in which the shell replaces variables.
     Here,

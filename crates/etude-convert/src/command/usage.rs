@@ -46,7 +46,7 @@ pub(super) fn end_of_option(text: &str) -> Option<usize> {
     (starts && inner[end..].starts_with(']') && ends_word).then_some(end + 2)
 }
 
-/// The option that a word is.
+/// Reads a whole word as the notation of an option, such as `[--all]`; `None`: it is none.
 pub(super) fn option(word: &str) -> Option<Optional> {
     if end_of_option(word) != Some(word.len()) {
         return None;

@@ -335,7 +335,7 @@ fn is_secret(name: &str) -> bool {
         || name.split('_').any(|part| part == "KEY")
 }
 
-/// The name of the parameter for a placeholder.
+/// A parameter's name for `$ARGUMENTS`, `$1` or another placeholder: lower case, with `_` for other characters.
 pub(super) fn parameter_name(placeholder: &str) -> String {
     match placeholder {
         "ARGUMENTS" | "@" | "*" => "arguments".to_owned(),

@@ -173,7 +173,7 @@ print(json.dumps({"valid": not errors, "errors": errors}))
 sys.exit(1 if errors else 0)
 "#;
 
-/// The texts in a value.
+/// All texts in a value, those of arrays and objects included, without the keys.
 fn texts(value: &Value) -> Vec<&str> {
     match value {
         Value::String(text) => vec![text],

@@ -15,7 +15,7 @@ use super::shell::{Provider, STEP, Script, Variables, literal, place};
 use super::{Building, Document, Imported, SCHEDULE, after, is_name, stem, text_of};
 use crate::command::words::{Quotes, expansion};
 
-/// `${{ … }}`.
+/// An expression of a workflow: `${{ … }}`.
 static EXPRESSION: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\$\{\{\s*(.*?)\s*\}\}").ok());
 
 const ROOT: [&str; 6] = ["name", "run-name", "on", "env", "jobs", "permissions"];

@@ -15,7 +15,7 @@ use crate::command::words::{Quotes, expansion};
 static REFERENCE: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\$([A-Za-z0-9_-]+)\.([A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*)").ok());
 
-/// `${argument}`.
+/// An argument of the workflow: `${NAME}`.
 static ARGUMENT: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\$\{([A-Za-z0-9_-]+)\}").ok());
 
 /// `$step.approved`, with or without a comparison.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What is put in order: the names by which others know it, and those that it needs.
 pub(super) struct Dependent {
-    /// Its names.
+    /// The names by which others need it.
     pub(super) names: Vec<String>,
     /// The names that it needs.
     pub(super) needs: Vec<String>,

@@ -31,7 +31,7 @@ const MAX_EXPORTS: usize = 100;
 pub(super) struct Script<'a> {
     /// The name of the step.
     pub(super) name: &'a str,
-    /// The text.
+    /// The script as the file has it, placeholders included.
     pub(super) text: &'a str,
     /// The shell that runs it, with its options.
     pub(super) shell: &'a str,

@@ -65,7 +65,6 @@ impl CallTask {
         Ok(Self::new(what, (APPLICATION_CALL, arguments), selection, Reads::Document, step_context))
     }
 
-    /// A tool.
     pub(super) fn of_tool(call: &ToolStep, step_context: &StepContext, values: &Values) -> Result<Self, Failure> {
         let arguments = members(&call.args, values)?;
         let (what, selection) = (format!("`{}`", call.tool), Arc::clone(&call.tool_selection));

@@ -53,7 +53,7 @@ pub(in crate::machine) struct Settings {
     pub(in crate::machine) max_tokens: Option<u32>,
     /// How many tokens the model takes in all.
     pub(in crate::machine) window_tokens: Option<u64>,
-    /// Which execution of a stage this is.
+    /// The `stageExecutionId`, if the conversation is the act of a stage.
     pub(in crate::machine) stage_execution: Option<String>,
     /// What the user has typed, if whatever the model is given must be scanned for secrets before (B-IS2).
     pub(in crate::machine) typed: Option<Arc<str>>,
@@ -72,7 +72,7 @@ pub(in crate::machine) enum Completion {
 /// How a conversation ended.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::machine) enum End {
-    /// With a text.
+    /// With a response that calls no tool; never empty.
     Text(String),
     /// Through the channel, with this.
     Completed(Json),

@@ -85,7 +85,7 @@ struct Started {
 struct Span {
     /// How many tasks of the row are at work.
     active: u32,
-    /// Since when one is.
+    /// Start of the current stretch in which `active` is not 0, in milliseconds since 1970.
     since_ms: u64,
     /// How many are over, and how many of these took the output of an earlier run.
     ended: u32,

@@ -13,7 +13,6 @@ use serde_json::Value;
 /// What a validator says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It is good.
     Good,
     /// It is not; why, at least one reason.
     Bad(Vec<String>),

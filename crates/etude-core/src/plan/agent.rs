@@ -14,13 +14,13 @@ use crate::tool::ToolSelection;
 pub struct Agent {
     /// The skill whose instructions it follows.
     pub skill: String,
-    /// Capability level.
+    /// The capability that is needed.
     pub tier: Tier,
     /// Its instructions: the skill's body.
     pub system: Template,
     /// What it is asked to do.
     pub prompt: Template,
-    /// What it may call.
+    /// The tools that its skill allows; the others are not shown to the model.
     pub tool_selection: Arc<ToolSelection>,
     /// Schema of the answer; without one the answer is text.
     pub schema: Option<Arc<Schema>>,
@@ -39,9 +39,9 @@ pub struct Agent {
 pub struct PipelineTool {
     /// What the model sees: the pipeline's name and description, its parameters as the schema.
     pub tool: Tool,
-    /// Its steps.
+    /// The pipeline's steps; their effects stand below the agent's call.
     pub sequence: Arc<Sequence>,
-    /// The schema of its input.
+    /// The JSON Schema of the whole input object, against which arguments of a call are checked.
     pub input: Arc<Schema>,
     /// Values of parameters that a call leaves out.
     pub defaults: Vec<(String, Json)>,
@@ -50,9 +50,9 @@ pub struct PipelineTool {
 /// A call of a tool that the pipeline's author wrote down: the call that an agent would make (L-43).
 #[derive(Debug, Clone)]
 pub struct ToolStep {
-    /// The tool.
+    /// The name of the tool, as agents know it.
     pub tool: String,
-    /// Its arguments by name.
+    /// Arguments by name, each a value of the run or a written one.
     pub args: Vec<(String, Binding)>,
     /// What may be called: the tools that the app's skill allows.
     pub tool_selection: Arc<ToolSelection>,

@@ -34,7 +34,7 @@ pub struct StageMachine {
     pub tier: Tier,
     /// The stage that runs first.
     pub entry: String,
-    /// The stages.
+    /// In the order of `machine.yaml`; they run as their `next` says.
     pub stages: Vec<Arc<Stage>>,
     /// Its state slot (B-ST1).
     pub slot: Slot,
@@ -52,12 +52,12 @@ pub struct StageMachine {
     pub config: Json,
     /// What the user's configuration says about all machines.
     pub policy: Policy,
-    /// Where it is defined.
+    /// File and line of `machine.yaml`, for failures.
     pub origin: Origin,
 }
 
 impl StageMachine {
-    /// The stage of that id.
+    /// The stage with this id, which is unique in the machine; `None`: there is none.
     pub fn stage(&self, id: &str) -> Option<&Arc<Stage>> {
         self.stages.iter().find(|stage| stage.id == id)
     }
@@ -101,7 +101,7 @@ pub struct Stage {
     pub resolution: Resolution,
     /// Its frontmatter, with the members that placeholders `{{stage.…}}` need.
     pub front: Value,
-    /// The prompt.
+    /// The prompt, with placeholders that `ctx` and the frontmatter fill.
     pub body: Body,
     /// Decides what the prompt's fields are.
     pub setup: Setup,
@@ -113,7 +113,7 @@ pub struct Stage {
     pub exit: Exit,
     /// Says what comes next.
     pub next: NextRule,
-    /// Where it is defined.
+    /// File and line of the stage, for failures.
     pub origin: Origin,
 }
 
@@ -162,7 +162,7 @@ pub struct Script {
 /// A guard (B-11.3).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Guard {
-    /// What is run.
+    /// The program, which reads a proposal and may deny it.
     pub script: Script,
     /// Where, relative to the app's directory.
     pub dir: String,

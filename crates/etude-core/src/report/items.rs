@@ -73,9 +73,9 @@ fn scalar(text: &str) -> Option<String> {
 /// What became of the elements of a `for_each` so far.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Items {
-    /// How many there are.
+    /// Number of elements of the array.
     pub total: usize,
-    /// How many ended well.
+    /// Number of elements that ended without a failure.
     pub succeeded: usize,
     /// How many of these took the output of an earlier run.
     pub cached: usize,

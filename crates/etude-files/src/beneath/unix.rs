@@ -47,11 +47,11 @@ pub enum Kind {
 /// The status of a name in a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status {
-    /// What it is.
+    /// The type of the file; a link is not followed.
     pub kind: Kind,
     /// Size in bytes.
     pub len: u64,
-    /// Permission bits.
+    /// The nine permission bits, with those for set-id and sticky.
     pub mode: u32,
 }
 

@@ -56,7 +56,7 @@ pub struct Context {
     pub caller: Option<ContextId>,
     /// The arguments. Never changed.
     pub args: Arc<Value>,
-    /// The tool.
+    /// The tool or layer that is invoked, as the catalog has it.
     pub tool: Arc<Tool>,
     /// `run.tool`, with its differences from what the tool began with.
     pub about: Map<String, Value>,

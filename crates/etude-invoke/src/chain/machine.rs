@@ -51,9 +51,9 @@ pub struct Options {
 pub enum Request {
     /// The rest of the chain of the target of its context.
     Next,
-    /// Another tool.
+    /// A call of another tool, with a chain of its own.
     Invoke {
-        /// Its name or path.
+        /// The name or path of the tool.
         reference: String,
         /// Its arguments, with options in `$context`.
         args: Value,
@@ -62,7 +62,7 @@ pub enum Request {
     },
 }
 
-/// What to do outside.
+/// Work for the caller of [`Machine`].
 #[derive(Debug)]
 pub enum Command {
     /// Perform the effect of a tool, then [`Machine::finish`].
@@ -74,9 +74,9 @@ pub enum Command {
     },
     /// Tell a running function what came of its request.
     Reply {
-        /// The function.
+        /// The call of the function that waits.
         call: CallId,
-        /// Its request.
+        /// The request that is answered.
         token: Token,
         /// For an invocation its outcome, for `next` the target's result.
         outcome: Outcome,
@@ -85,7 +85,7 @@ pub enum Command {
     Finished {
         /// Its context, which is there until it is taken.
         context: ContextId,
-        /// What came of it.
+        /// The result of the tool, or the throw that ended it.
         outcome: Outcome,
     },
     /// Something that may be logged.
@@ -95,22 +95,22 @@ pub enum Command {
 /// Something that happened, for reporters.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// What.
+    /// Beginning, end or failure of the invocation.
     pub kind: EventKind,
-    /// The invocation.
+    /// The context of the invocation, which is unique in the machine.
     pub context: ContextId,
-    /// Its tool.
+    /// The name of the tool or layer that is invoked.
     pub tool: Arc<str>,
     /// The tool that it serves as an entry, if it is one.
     pub serves: Option<Arc<str>>,
 }
 
-/// What happened.
+/// The kind of an event, with its facts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EventKind {
     /// An invocation began.
     Started,
-    /// It ended.
+    /// The invocation ended without a throw.
     Ended,
     /// It ended by a throw.
     Failed(Throw),
@@ -137,7 +137,7 @@ pub struct Machine {
     commands: VecDeque<Command>,
     last_id: u64,
     now_ms: u64,
-    /// What all invocations share.
+    /// `globals`, which all invocations share.
     pub globals: Value,
     /// `locals.config` of new contexts: `globals.config` as it was at the start.
     config: Arc<Value>,
@@ -172,7 +172,7 @@ enum Waiter {
     Hooked(Box<Hooked>),
     /// What hooks have not seen yet.
     Hook(Box<Hooking>),
-    /// A layer.
+    /// A layer's function waits.
     Middleware(CallId, Awaited),
     /// A function elsewhere.
     Request(CallId, Token, Awaited),
@@ -192,7 +192,7 @@ struct Hooked {
 #[derive(Debug)]
 struct Hooking {
     of: Hooked,
-    /// How many have run.
+    /// Number of hooks that have run.
     reported: usize,
     /// What came of the entry; nothing before it.
     outcome: Option<Outcome>,
@@ -280,7 +280,7 @@ impl Machine {
         Some(token)
     }
 
-    /// A context.
+    /// The context of an invocation; `None`: it has ended and was removed.
     pub fn context(&self, id: ContextId) -> Option<&Context> {
         self.contexts.get(&id)
     }

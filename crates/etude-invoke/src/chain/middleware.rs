@@ -36,17 +36,17 @@ pub enum Resume {
 pub enum Step {
     /// It is over: with a value, which becomes the target's result and ends the chain, or with nothing.
     Done(Option<Value>),
-    /// It throws.
+    /// It ends with a throw, which the rest of the target's chain may handle.
     Throw(Throw),
     /// The rest of the target's chain is to run.
     Next,
     /// A tool must be invoked.
     Invoke {
-        /// Its name or path.
+        /// The name or path of the tool.
         reference: String,
-        /// Its arguments.
+        /// The arguments as the layer gives them.
         args: Value,
-        /// How.
+        /// The options of the call, such as its caller.
         options: Options,
     },
     /// The target's own function is to run, on the target's context.

@@ -43,7 +43,7 @@ etude_core::words! {
 }
 
 impl Throw {
-    /// A throw by `tool`.
+    /// A throw that names `tool` as its origin. `message` is one sentence.
     pub fn new(kind: ThrowKind, tool: &str, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), tool: tool.to_owned(), reply: None }
     }

@@ -10,7 +10,7 @@ use crate::chain::middleware::Middleware;
 /// A tool, ready to be invoked. Made once, shared by all invocations.
 #[derive(Debug, Clone)]
 pub struct Tool {
-    /// What it is called.
+    /// The name by which it is called and by which messages name it.
     pub name: Arc<str>,
     /// The names of the entries of its chain, in order.
     pub chain: Arc<[Arc<str>]>,
@@ -28,7 +28,7 @@ pub struct Tool {
     pub prompt: Option<Arc<str>>,
     /// Which tools it may call, as patterns; `None`: every one.
     pub allowed_tools: Option<Arc<str>>,
-    /// What is run.
+    /// The function, program or text that an invocation runs.
     pub body: ToolHandler,
 }
 

@@ -18,7 +18,7 @@ pub(crate) fn make_dir(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
-/// Listens at `path`.
+/// Binds a socket that its user alone may open.
 pub(crate) fn listen(path: &Path) -> io::Result<Listener> {
     let listener = UnixListener::bind(path)?;
     std::fs::set_permissions(path, Permissions::from_mode(0o600))?;

@@ -13,7 +13,7 @@ pub(crate) fn make_dir(dir: &Path) -> io::Result<()> {
     std::fs::create_dir_all(dir)
 }
 
-/// Listens at `path`.
+/// Fails: there are no Unix sockets here.
 pub(crate) fn listen(_path: &Path) -> io::Result<Listener> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "hosts listen on Unix sockets"))
 }

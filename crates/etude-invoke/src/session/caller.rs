@@ -25,7 +25,7 @@ pub struct BuiltinTool {
     pub uri: Option<String>,
     /// Its metadata, if no skill of its name is there that has some.
     pub metadata: Map<String, Value>,
-    /// Its function.
+    /// The function that runs when it is invoked.
     pub handler: Arc<dyn Handler>,
 }
 

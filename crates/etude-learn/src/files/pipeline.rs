@@ -16,9 +16,9 @@ pub(super) const ALLOWED_SCHEMA: &str = "schemas/allowed.json";
 /// Words of a pipeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wording {
-    /// `description`.
+    /// The text under `description`, by which requests are routed to the pipeline.
     pub description: String,
-    /// `triggers`.
+    /// The texts under `triggers`: requests with values replaced by slots, such as `return {order_id}` (2.9).
     pub triggers: Vec<String>,
 }
 

@@ -32,7 +32,6 @@ pub(super) struct Decoding<'a> {
     timing: Timing,
 }
 
-/// What was written.
 pub(super) struct Written {
     pub(super) text: String,
     pub(super) tokens: usize,

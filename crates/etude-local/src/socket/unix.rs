@@ -28,7 +28,7 @@ pub(crate) fn listen(path: &Path) -> io::Result<Listener> {
     Ok(listener)
 }
 
-/// Connects to `path`.
+/// Connects to the socket `path`, whose directory must be the user's alone.
 pub(crate) fn connect(path: &Path) -> io::Result<Stream> {
     // A directory of somebody else could hold a socket of somebody else.
     private(path.parent().unwrap_or(Path::new(".")))?;

@@ -74,7 +74,7 @@ impl<'a> Structured<'a> {
     }
 }
 
-/// The result of a tool.
+/// The `result` of `tools/call`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ToolResult {

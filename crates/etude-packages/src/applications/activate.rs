@@ -13,9 +13,9 @@ use crate::skills::{body_in, body_of, resources};
 /// An activated package.
 #[derive(Debug, Clone)]
 pub struct Activated {
-    /// Its slug.
+    /// The name for programs, by which commands are called.
     pub slug: String,
-    /// Its version.
+    /// The version of the contract, as written.
     pub version: String,
     /// Its directory: paths in the contract are relative to it.
     pub root: String,
@@ -27,7 +27,7 @@ pub struct Activated {
     pub resources: Vec<String>,
     /// There are more files than are named.
     pub has_more: bool,
-    /// What is worth knowing.
+    /// Warnings about the contract and its skills, which did not stop the activation.
     pub diagnostics: Vec<Diagnostic>,
 }
 

@@ -13,7 +13,7 @@ use crate::trust::Approvals;
 /// A command that may be run, but for its confirmation.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// The package.
+    /// The package whose command it is.
     pub package: Arc<Package>,
     /// What may be done with it.
     pub access: Access,
@@ -41,9 +41,9 @@ pub enum Why {
 /// A refusal with the document that says so.
 #[derive(Debug, Clone)]
 pub struct Refusal {
-    /// Why.
+    /// The reason as a case, which decides what the caller does next.
     pub why: Why,
-    /// The document.
+    /// The document that says so, for output and traces.
     pub envelope: Box<Envelope>,
 }
 

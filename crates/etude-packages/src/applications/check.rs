@@ -34,14 +34,14 @@ etude_core::words! {
     }
 }
 
-/// One point.
+/// A rule of the check of a package, with its outcome.
 #[derive(Debug, Clone)]
 pub struct Check {
     /// `C1` to `C5`.
     pub id: &'static str,
     /// Whether it holds.
     pub outcome: Outcome,
-    /// What speaks against it.
+    /// Findings because of which it does not hold, or may not.
     pub diagnostics: Vec<Diagnostic>,
 }
 

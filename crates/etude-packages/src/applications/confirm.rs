@@ -12,10 +12,10 @@ use etude_runtime::clock;
 /// Asks somebody who sits there. Blocks. Nothing is no answer: the question stays open.
 pub type Ask = Arc<dyn Fn(&Request, &Fresh) -> Option<Answer> + Send + Sync>;
 
-/// Who can confirm.
+/// The person who can confirm a command, if there is one.
 #[derive(Clone)]
 pub enum Person {
-    /// No one.
+    /// There is no one: the question stays open.
     Unattended,
     /// Somebody who is not here now.
     Later,
@@ -30,9 +30,9 @@ pub enum Person {
 pub enum Unconfirmed {
     /// A person has said no.
     Denied(Refusal),
-    /// It waits.
+    /// A question to a person is open.
     Waiting {
-        /// The request.
+        /// The open question, with the id that an answer names.
         request: Box<Request>,
         /// Why an earlier answer does not count.
         stale: Option<&'static str>,

@@ -30,18 +30,18 @@ pub struct Confirmations {
     log: Ledger,
 }
 
-/// One request.
+/// A question whether a command may run, kept until it is answered or used up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// Its id; single use.
+    /// Random, and used once: an answer names it.
     pub id: String,
-    /// The package.
+    /// The slug of the package.
     pub slug: String,
-    /// Its version.
+    /// The version of the package, as written in its contract.
     pub version: String,
-    /// Its directory.
+    /// The directory of the package, absolute.
     pub root: PathBuf,
-    /// Its content.
+    /// The digest of the package's content: an answer counts for this content only.
     pub digest: String,
     /// The declared path of the command.
     pub command: String,
@@ -90,11 +90,11 @@ impl Bound {
 pub struct Answer {
     /// Yes or no.
     pub approved: bool,
-    /// Who.
+    /// The person who answered, as the front end names them.
     pub by: String,
     /// When, as RFC 3339 in UTC.
     pub at: String,
-    /// Why not.
+    /// The person's words for a denial; `None`: none were given.
     pub reason: Option<String>,
 }
 
@@ -105,9 +105,9 @@ pub enum Verdict {
     Confirmed(Answer),
     /// A person has denied it; that is used up now.
     Denied(Answer),
-    /// It waits.
+    /// A question to a person is open.
     Waiting {
-        /// The request.
+        /// The open question, with the id that an answer names.
         request: Box<Request>,
         /// Why an earlier answer does not count.
         stale: Option<&'static str>,

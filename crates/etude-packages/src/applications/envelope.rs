@@ -28,11 +28,11 @@ etude_core::words! {
 /// What became of a command, with everything about it.
 #[derive(Debug, Clone)]
 pub struct Envelope {
-    /// What became of it.
+    /// The state that the command ended in.
     pub status: Status,
-    /// The package.
+    /// The slug of the package, as it was called.
     pub slug: String,
-    /// Its version.
+    /// The version of the package, as written in its contract; empty if the package was not found.
     pub version: String,
     /// The declared path of the command.
     pub command: String,

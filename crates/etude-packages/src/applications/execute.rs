@@ -35,7 +35,7 @@ const HEAD: usize = 2_000;
 /// What a command may take, and what is expected of it.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Longest time.
+    /// Longest time before the command and its children are killed.
     pub timeout: Duration,
     /// Most bytes of stdout.
     pub output: usize,
@@ -62,7 +62,7 @@ pub struct ProgramContext {
     pub stdin: Option<Arc<[u8]>>,
     /// A directory for scratch files.
     pub scratch: PathBuf,
-    /// Abandons it.
+    /// The token by which the caller stops the command.
     pub cancel: Cancel,
     /// The effect of a run that it is; `None` outside of runs.
     pub run_effect: Option<RunEffect>,
@@ -79,7 +79,7 @@ impl ProgramContext {
 /// An effect of a run: what a command that is done again after a crash must know itself by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunEffect {
-    /// The run.
+    /// The id of the run that the command is called in.
     pub run_id: String,
     /// The effect's idempotency key, without the run's id.
     pub key: String,

@@ -23,11 +23,11 @@ use etude_invoke::{Checks, Confirms, Expected, Invocation, Invoker, Kind};
 pub struct Invoking {
     /// What it is started with.
     pub program_context: ProgramContext,
-    /// What it may take.
+    /// Limits of time and output.
     pub limits: Limits,
-    /// Who can confirm it.
+    /// The person who can confirm it, if there is one.
     pub person: Person,
-    /// Where confirmations are kept.
+    /// The state directory, which keeps confirmations.
     pub state_dir: PathBuf,
     /// Where approvals are kept: the approval goes on for what the command itself writes below `app/`.
     pub trust: Option<Store>,
@@ -35,7 +35,7 @@ pub struct Invoking {
     pub given_up: CancellationToken,
 }
 
-/// What became of it.
+/// The end of an invocation.
 #[derive(Debug)]
 pub enum Invoked {
     /// It ran, or a layer refused it, or it could not be started.

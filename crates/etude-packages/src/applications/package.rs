@@ -19,7 +19,7 @@ use crate::trust::{Approvals, Content, Kind, Manifest, Reading};
 pub struct Package {
     /// What its `APP.md` says.
     pub contract: Contract,
-    /// Where it was found.
+    /// The kind of place that it was found in.
     pub source: Source,
     /// The place that was searched.
     pub scope: PathBuf,
@@ -36,7 +36,7 @@ pub struct Package {
 pub struct Access {
     /// It may be read.
     pub activation: bool,
-    /// Its commands may run.
+    /// Its commands may run, each after its confirmation.
     pub execution: bool,
     /// The user wants nothing of it.
     pub is_blocked: bool,

@@ -22,7 +22,7 @@ const MAX_HEAD_BYTES: u64 = 1 << 20;
 /// Who asks for a skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Invoker {
-    /// A model.
+    /// A model, through the tool `activate_skill`.
     Agent,
     /// A person who wants it run.
     User,
@@ -33,7 +33,7 @@ pub enum Invoker {
 /// How a skill is asked for.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// Who asks.
+    /// A model or a person, who may invoke different skills.
     pub invoker: Invoker,
     /// Which conventions hold for the body.
     pub compat: Compat,
@@ -67,7 +67,7 @@ impl<'a> Request<'a> {
 /// An activated skill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Activation {
-    /// Its name.
+    /// The name by which it was activated.
     pub name: String,
     /// Its body without the frontmatter, rendered as asked.
     pub body: String,
@@ -97,7 +97,7 @@ pub enum ActivationError {
     /// There is no skill of that name (C-2.7).
     #[error("there is no skill `{name}`{}; there are: {}", near.as_ref().map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default(), known.join(", "))]
     Unknown {
-        /// What was asked for.
+        /// The name that was given.
         name: String,
         /// The names that there are for the caller.
         known: Vec<String>,
@@ -113,27 +113,27 @@ pub enum ActivationError {
     /// It lies in a project that no one trusts.
     #[error("the skill `{name}` lies in a project that is not trusted; after a look at it: etude trust {}", directory.display())]
     NotTrusted {
-        /// Its name.
+        /// The name of the skill that was refused.
         name: String,
-        /// Where it lies.
+        /// The directory that the user may trust.
         directory: std::path::PathBuf,
     },
     /// It cannot be read (any more).
     #[error("the skill `{name}` cannot be read: {why}")]
     Unreadable {
-        /// Its name.
+        /// The name of the skill that cannot be read.
         name: String,
-        /// Why.
+        /// The error of the file system or of the frontmatter, as a sentence fragment.
         why: String,
     },
     /// A command in its body failed, so nothing of it is given (C-3.4).
     #[error("the skill `{name}` was given up: its command `{command}` {why}")]
     Command {
-        /// Its name.
+        /// The name of the skill that was given up.
         name: String,
         /// The command, with arguments put in.
         command: String,
-        /// What happened.
+        /// The end of the command, to follow it in a sentence.
         why: String,
     },
 }

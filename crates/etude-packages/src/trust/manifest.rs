@@ -44,7 +44,6 @@ const PAYLOAD: &str = "app";
 /// One file, directory or link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Item {
-    /// A directory.
     Directory {
         /// Its mode; 0 where there are none.
         mode: u32,
@@ -53,14 +52,14 @@ pub(crate) enum Item {
     File {
         /// Its mode; 0 where there are none.
         mode: u32,
-        /// Its length in bytes.
+        /// Bytes of its content.
         length: u64,
         /// SHA-256 of its content.
         hash: [u8; 32],
     },
     /// A link, which leads to another entry.
     Link {
-        /// The path in it.
+        /// The link's target as it is written, which may be relative.
         target: PathBuf,
     },
 }
@@ -153,7 +152,6 @@ impl Manifest {
         }
     }
 
-    /// What is at `path`.
     pub(crate) fn item(&self, path: &Path) -> Option<&Item> {
         self.items.get(path)
     }

@@ -25,7 +25,7 @@ const LOCK: &str = "lock";
 pub(crate) enum StateIn {
     /// In the package.
     Place,
-    /// In the copy, as a copy.
+    /// In the copy: what a command changes there goes with it.
     Copy,
 }
 
@@ -53,9 +53,9 @@ pub(crate) enum SnapshotError {
     /// It cannot be read or copied.
     #[error("`{}` cannot be copied to run it: {source}", path.display())]
     Io {
-        /// What.
+        /// The path at fault, in the package or in the copy.
         path: PathBuf,
-        /// Why.
+        /// The error of the file system.
         source: io::Error,
     },
 }

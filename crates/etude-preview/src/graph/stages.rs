@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::{Edge, EdgeKind, Graph, Node};
 use crate::describe;
 
-/// The graph of a machine.
+/// The graph of a machine's stages: an edge for each case of `next`.
 pub fn of(machine: &StageMachine) -> Graph {
     let nodes = machine.stages.iter().map(|stage| node(stage, machine)).collect();
     let mut edges = BTreeSet::new();

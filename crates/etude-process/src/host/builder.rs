@@ -86,7 +86,7 @@ impl HostBuilder {
         self
     }
 
-    /// The host.
+    /// The host, which adopts orphans of its processes from now on. Starts no process.
     pub fn build(self) -> ProcessHost {
         let HostSettings { run_id, app_dir, blobs } = self.settings;
         os::adopt_orphans();

@@ -108,7 +108,7 @@ fn base(inmate: &Inmate<'_>, own: Option<&Root>) -> PathBuf {
 struct Given<'a> {
     /// As it was written.
     word: &'a str,
-    /// What it names.
+    /// The path that it names, with `~` and the working directory resolved.
     path: PathBuf,
     /// Where it has to stay. A path that is written relative to the app stays in the app, unless its own `..` lead out of it:
     /// a step that may write there could else put a link in its place, and give the next step whatever it likes.

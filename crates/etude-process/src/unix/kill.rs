@@ -44,7 +44,7 @@ impl Family {
 pub(super) enum Scope {
     /// Our children in one of the groups or with the marks.
     Marked,
-    /// All our children.
+    /// Our children, whatever their groups and marks.
     Children,
     /// All processes of this user with the marks.
     Everywhere,

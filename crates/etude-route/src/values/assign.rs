@@ -36,7 +36,7 @@ pub struct Taken {
 /// A parameter that would take its default although the request has something that may be meant for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unclear {
-    /// Its name.
+    /// The parameter's name.
     pub name: String,
     /// Where what may be meant stands.
     pub spans: Vec<Range<usize>>,
@@ -401,7 +401,7 @@ impl<'a> Reading<'a> {
 #[derive(Debug, Clone)]
 pub(super) struct Named {
     pub(super) json: String,
-    /// Which pieces.
+    /// The pieces of the request that name it.
     pub(super) pieces: Range<usize>,
     pub(super) is_denied: bool,
     is_explicit: bool,

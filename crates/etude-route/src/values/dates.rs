@@ -48,7 +48,7 @@ pub(super) fn iso(year: u32, month: u32, day: u32) -> Option<String> {
 /// What a run of ASCII digits and separators is as a date.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Written {
-    /// One day.
+    /// A day in ISO 8601.
     Day(String),
     /// A moment, as RFC 3339 has it.
     Moment(String),

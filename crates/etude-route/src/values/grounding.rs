@@ -14,20 +14,20 @@ use crate::{stem, text};
 pub enum ModelValue {
     /// A number, as it is written.
     Number(String),
-    /// A text.
+    /// A string of the model, which need not stand in the request.
     Text(String),
     /// On or off.
     Bool(bool),
     /// The values of a list or an object.
     Many(Vec<ModelValue>),
-    /// Nothing.
+    /// The model says that the request has no value.
     Null,
 }
 
 /// What a model can be asked: a parameter for which the request may have something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
-    /// The parameter.
+    /// The name of the parameter.
     pub name: String,
     /// The only values, as JSON, that would be believed; empty if these cannot be listed.
     pub choices: Vec<String>,

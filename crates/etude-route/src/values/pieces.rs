@@ -14,11 +14,10 @@ use crate::text;
 pub(super) struct Piece {
     /// Where it stands, in bytes.
     pub span: Range<usize>,
-    /// What it is.
+    /// Word, sign, or value with its unit.
     pub kind: PieceKind,
 }
 
-/// What a piece is.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum PieceKind {
     /// A word or a sign: folded, and whether it begins with a capital.

@@ -17,7 +17,6 @@ pub(super) enum Sort {
     Path,
     Link,
     Address,
-    /// Any text.
     Text,
     /// Lists of numbers.
     Numbers,

@@ -67,7 +67,7 @@ impl From<&Json> for Bytes {
 }
 
 impl Bytes {
-    /// How many there are.
+    /// Number of bytes, known without reading them.
     pub fn len(&self) -> u64 {
         match &self.0 {
             Source::Memory(bytes) => bytes.len() as u64,

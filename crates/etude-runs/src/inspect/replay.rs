@@ -103,7 +103,7 @@ impl Replay {
         (self.earlier.len(), self.current.len())
     }
 
-    /// The interpreter.
+    /// The interpreter in the state after the records that were taken.
     pub const fn machine(&self) -> &Machine {
         &self.machine
     }

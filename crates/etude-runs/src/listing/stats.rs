@@ -29,11 +29,11 @@ pub struct Stats {
     pub model: Option<String>,
     /// How many runs there are.
     pub runs: u64,
-    /// How many succeeded.
+    /// Those that ended as `succeeded`.
     pub succeeded: u64,
-    /// How many failed.
+    /// Those that ended as `failed`.
     pub failed: u64,
-    /// How many were cancelled.
+    /// Those that ended as `cancelled`.
     pub cancelled: u64,
     /// Median duration of the runs that are over, in milliseconds.
     pub p50_ms: Option<u64>,

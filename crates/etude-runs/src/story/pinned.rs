@@ -37,7 +37,7 @@ impl Pinned {
         Ok(Some(pinned))
     }
 
-    /// The directory.
+    /// The directory that holds the pinned files; it is removed with this value.
     pub fn dir(&self) -> &Path {
         &self.dir
     }

@@ -23,7 +23,7 @@ const DOCUMENT: u64 = 1;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Manifest {
-    /// [`FORMAT`].
+    /// The version of the archive: [`FORMAT`], or that of another program.
     pub(super) format: u64,
     /// Number of runs.
     pub(super) runs: u64,
@@ -123,7 +123,6 @@ fn named<'a>(name: Option<&'a String>, default: &str) -> Option<Cow<'a, str>> {
     name.filter(|name| *name != default).map(|name| name.as_str().into())
 }
 
-/// The run as lines.
 pub(super) fn to_lines(run: &ArchivedRun) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut write = |line: &Line<'_>| {

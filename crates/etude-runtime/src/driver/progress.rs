@@ -11,7 +11,7 @@ use etude_core::report::{Event, StepRow};
 pub enum Progress<'a> {
     /// The machine has something to tell.
     Machine {
-        /// What happened.
+        /// The event, which a replay gives again.
         event: &'a Event,
         /// A row per step of the plan.
         rows: &'a [StepRow],
@@ -22,7 +22,7 @@ pub enum Progress<'a> {
     Stderr {
         /// The process's effect.
         effect: &'a EffectId,
-        /// What it wrote.
+        /// The bytes as they came; a piece may end within a line.
         bytes: &'a [u8],
     },
     /// A model goes on with its answer. Nothing of this is in the journal, and a replay tells nothing of it: the
@@ -55,7 +55,7 @@ pub struct MiddlewareEvent {
     pub tool: String,
     /// What it is a layer of, if it is one.
     pub serves: Option<String>,
-    /// What happened.
+    /// The kind of event, with its facts.
     pub what: MiddlewareEventKind,
 }
 
@@ -64,9 +64,9 @@ pub struct MiddlewareEvent {
 pub enum MiddlewareEventKind {
     /// An invocation began.
     Started,
-    /// It ended.
+    /// An invocation ended, with a result or with a throw.
     Ended {
-        /// How long it took.
+        /// From the beginning of the invocation to its end.
         took: Duration,
         /// The word for what it threw, and the sentence, if it did.
         error: Option<(&'static str, String)>,
@@ -75,7 +75,7 @@ pub enum MiddlewareEventKind {
     Log {
         /// `trace`, `debug`, `info`, `warn` or `error`.
         level: String,
-        /// The line.
+        /// One line, as the layer wrote it.
         text: String,
     },
     /// A layer emitted an event.
@@ -85,7 +85,7 @@ pub enum MiddlewareEventKind {
     },
     /// A program of a layer wrote to stderr.
     Stderr {
-        /// What it wrote.
+        /// Text of one or more lines.
         text: String,
     },
 }

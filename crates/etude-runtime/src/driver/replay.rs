@@ -17,7 +17,7 @@ use crate::record;
 /// Which attempt an outcome is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// This one.
+    /// From the attempt that is being driven.
     Current,
     /// An earlier one, of which it is kept.
     Earlier,

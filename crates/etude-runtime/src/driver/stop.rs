@@ -10,12 +10,12 @@ use crate::record;
 /// What the user has said so far about stopping the run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Stop {
-    /// Nothing.
+    /// The run goes on.
     #[default]
     No,
     /// Stop; the destructor still runs.
     Cancel(String),
-    /// Stop everything.
+    /// The run ends at once, without its destructor; the reason.
     Kill(String),
     /// The process will end, and the run continues in another one: nothing new begins, and the drive returns
     /// [`Error::Left`] when everything under way has ended. A timer or a gate is not waited for.

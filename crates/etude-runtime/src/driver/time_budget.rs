@@ -20,7 +20,7 @@ const MAX_APART_MS: u64 = 300_000;
 const MIN_APART_MS: u64 = 1000;
 
 pub(super) struct TimeBudget {
-    /// Its effect.
+    /// The sleep that ends with the time budget of the run.
     pub(super) id: EffectId,
     /// As the processes before this one have left it.
     before: Option<Clock>,

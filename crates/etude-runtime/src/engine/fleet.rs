@@ -171,7 +171,7 @@ pub trait Fleet: Send + Sync {
 /// A run to be queued.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Submission {
-    /// The run.
+    /// What the run is created with; its id is new.
     pub run: NewRun,
     /// Keys that only one run has: of an idempotent request, a tick, a delivery. They live as long as their run.
     pub keys: Vec<UniqueKey>,
@@ -199,7 +199,7 @@ pub enum Enqueued {
     Repeated {
         /// The run. It may have been removed: its keys live for [`super::KEY_LIFE_MS`] at least.
         run_id: String,
-        /// The key.
+        /// The first key of the submission that the other run has.
         key: String,
         /// Its request was the same: both have no digest, or equal ones.
         is_same: bool,
@@ -224,7 +224,7 @@ pub enum Refusal {
     /// A quota of the tenant is spent (K-57).
     #[error("the quota `{quota}` of tenant `{tenant}` is spent: {found}, of {limit}")]
     Quota {
-        /// The tenant.
+        /// The name of the tenant, as it stands in the configuration.
         tenant: String,
         /// The member of the configuration.
         quota: &'static str,
@@ -238,7 +238,7 @@ pub enum Refusal {
 /// What the processes of a journal may run at once, all together. Suspended runs do not count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// The queue.
+    /// The name of the queue from which runs are taken.
     pub queue: String,
     /// Number of runs that came from a queue.
     pub max_runs: u32,
@@ -249,7 +249,7 @@ pub struct Limits {
 /// Which queued runs a process takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Takes {
-    /// All.
+    /// Every run of the queue, with and without a bundle.
     Any,
     /// Those of apps in these directories, which bring no bundle along.
     Apps(Vec<String>),
@@ -298,7 +298,7 @@ etude_core::words! {
 }
 
 etude_core::words! {
-    /// What began a run.
+    /// The way in which a run was requested, by its word in listings.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Cause {
         /// The command line, or a program that embeds the library.
@@ -318,11 +318,11 @@ etude_core::words! {
 /// Where a run comes from, and when it may begin.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Placement {
-    /// What began it.
+    /// The way in which the run was requested.
     pub cause: Cause,
     /// Who asked for it: the name of a token, or `webhook:NAME`.
     pub by: Option<String>,
-    /// Its labels.
+    /// Labels by key, as the submitter chose them; listings and limits refer to them.
     pub labels: BTreeMap<String, String>,
     /// The run whose target and input it has.
     pub again_of: Option<String>,

@@ -4,7 +4,7 @@
 
 use super::{Boxed, Error, Submission};
 
-/// Keeps entries.
+/// A store of entries, each in a book and with a key that is unique there.
 pub trait Ledger: Send + Sync {
     /// Writes an entry, with the run that it begins, if the entry of its book and key is what [`Write::expected`] says. Once the
     /// future is ready, both survive any death of this process.
@@ -29,7 +29,7 @@ pub trait Ledger: Send + Sync {
 /// Entries that are not needed any more: nothing is due, and the run that they began is gone, if there was one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OldEntries {
-    /// The book.
+    /// The book whose entries are removed; others stay as they are.
     pub book: String,
     /// Only those in one of these states.
     pub states: Vec<String>,
@@ -72,7 +72,7 @@ pub const KEY_LIFE_MS: i64 = 24 * 60 * 60 * 1000;
 pub struct Write {
     /// The entry. Its `run_id` is that of the submission, if there is one.
     pub entry: Entry,
-    /// What must be there.
+    /// The condition on the present entry; if it does not hold, nothing is written.
     pub expected: Expected,
     /// The run that begins.
     pub submission: Option<Submission>,
@@ -87,12 +87,12 @@ pub enum Expected {
     Nothing,
     /// An entry with this state and time.
     Entry {
-        /// Its state.
+        /// The word in [`Entry::state`].
         state: String,
-        /// Its `due_ms`.
+        /// The time in [`Entry::due_ms`], in milliseconds since 1970; `None`: it must have none.
         due_ms: Option<i64>,
     },
-    /// This very entry.
+    /// An entry that is equal in all fields.
     Exactly(Box<Entry>),
     /// An entry or none.
     Anything,
@@ -121,9 +121,9 @@ pub enum Written {
     Busy(Vec<String>),
     /// Another run has one of the submission's keys. Nothing was written.
     Repeated {
-        /// The run.
+        /// The run that has the key.
         run_id: String,
-        /// The key.
+        /// The first key of the submission that the other run has.
         key: String,
     },
     /// The queue is full. Nothing was written.
@@ -135,10 +135,10 @@ pub enum Written {
     },
 }
 
-/// Which entries are meant.
+/// A filter of entries; fields that are `None` let all pass.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EntryQuery {
-    /// The book.
+    /// Only entries of this book.
     pub book: String,
     /// Only this key.
     pub key: Option<String>,

@@ -4,7 +4,7 @@ use etude_core::digest::Digest;
 
 use super::{Cause, DEFAULT_TENANT, Placement, RunState};
 
-/// Which runs are meant.
+/// A filter of runs; fields that are `None` or empty let all pass.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Query {
     /// Only the run of exactly this id.
@@ -33,7 +33,7 @@ pub struct Query {
     pub limit_group: Option<String>,
     /// Only those that a list shows after this run.
     pub after: Option<Cursor>,
-    /// Upper bound.
+    /// Most rows of a page; `None`: all.
     pub limit: Option<u32>,
 }
 
@@ -93,15 +93,15 @@ impl Query {
 /// A run in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunRow {
-    /// Its id.
+    /// The id of the run, unique for ever ([`crate::run_id::new`]).
     pub id: String,
     /// Its number: a run that was accepted later has a larger one.
     pub number: i64,
     /// The app's directory.
     pub app: String,
-    /// What is run.
+    /// The name of the pipeline, or `machine:` or `skill:` with the name.
     pub target: String,
-    /// Where it stands.
+    /// The state, as it was last written.
     pub state: RunState,
     /// True if a driver has it right now. A run that is `running` without one was interrupted.
     pub is_live: bool,

@@ -22,9 +22,9 @@ pub struct QueueRules {
     pub priority: i32,
     /// In the queue; `None`: any number.
     pub limit: Option<u32>,
-    /// Of one tenant.
+    /// Of each tenant in the queue; `None`: any number.
     pub per_tenant: Option<u32>,
-    /// Of one app.
+    /// Of each app in the queue; `None`: any number.
     pub per_app: Option<u32>,
     /// With a label, by its key and value.
     pub per_label: BTreeMap<(String, String), u32>,

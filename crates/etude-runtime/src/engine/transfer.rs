@@ -30,7 +30,7 @@ pub trait Transfer: Send + Sync {
 /// A run as an engine hands it out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Captured {
-    /// The run.
+    /// Its state with all records and signals, without the values that they refer to.
     pub run: ArchivedRun,
     /// What it was like at that moment.
     pub stamp: Stamp,
@@ -41,11 +41,11 @@ pub struct Captured {
 /// A run at a moment, to notice whether anything has happened to it since.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stamp {
-    /// The run.
+    /// The id of the run that was captured.
     pub run_id: String,
     /// The engine's own number of what has happened to it.
     pub version: i64,
-    /// Where it stood.
+    /// The state of the run then.
     pub state: RunState,
     /// Number of its records.
     pub records: u64,
@@ -58,19 +58,19 @@ pub struct Stamp {
 pub struct ArchivedRun {
     /// What it was created with.
     pub run: NewRun,
-    /// Where it stands.
+    /// The state that the run continues in after an import.
     pub state: RunState,
     /// When a driver first had it, in milliseconds since 1970.
     pub started_at_ms: Option<i64>,
     /// When its state last changed, in milliseconds since 1970.
     pub changed_at_ms: i64,
-    /// Its unique keys, by key.
+    /// In the order of their keys, so that two captures of a run are equal.
     pub keys: Vec<UniqueKey>,
     /// Its records, in order.
     pub records: Vec<Record>,
     /// Its signals, in order.
     pub signals: Vec<Signal>,
-    /// Its result document.
+    /// The result document as JSON; `None`: the run has none yet.
     pub result: Option<String>,
     /// Values that it needs besides those of its records, such as its bundle. A capture has none: an engine does not read what is in
     /// headers and results.

@@ -38,7 +38,7 @@ pub struct Health {
     pub standing: Standing,
     /// How often it had to let go of all of its runs.
     pub lapses: u64,
-    /// Currently disconnected.
+    /// The connection to the database is broken at the moment.
     pub is_disconnected: bool,
     /// When a claim was answered last, with or without a run, in milliseconds before now.
     pub claimed_before_ms: Option<u64>,
@@ -51,7 +51,7 @@ pub struct Health {
 /// What a worker has done since its start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Answered heartbeats.
+    /// Heartbeats that the database answered.
     pub beats: u64,
     /// Claimed runs, by queue.
     pub claims: BTreeMap<String, u64>,
@@ -83,7 +83,7 @@ etude_core::words! {
         Live = "live",
         /// It takes no more runs.
         Draining = "draining",
-        /// Its lease is over.
+        /// Its lease ended without a heartbeat: others may take its runs.
         Lost = "lost",
     }
 }
@@ -93,15 +93,15 @@ etude_core::words! {
 pub struct WorkerRow {
     /// Its name: the host, the process, four random characters.
     pub name: String,
-    /// Its host.
+    /// The name of the machine that it runs on.
     pub host: String,
-    /// Its process there.
+    /// The process id on that machine.
     pub pid: u32,
     /// The version of its program.
     pub version: String,
     /// The version of its interpreter.
     pub abi: u32,
-    /// How it stands.
+    /// Live, draining or lost, by its lease.
     pub state: WorkerState,
     /// The queues from which it takes runs.
     pub queues: Vec<String>,
@@ -111,16 +111,16 @@ pub struct WorkerRow {
     pub live: u64,
     /// When it joined, in milliseconds since 1970, as all times here.
     pub started_at_ms: i64,
-    /// Its last heartbeat.
+    /// Its last heartbeat, in milliseconds since 1970.
     pub last_beat_at_ms: i64,
-    /// The end of its lease.
+    /// The end of its lease, in milliseconds since 1970.
     pub lease_until_ms: i64,
 }
 
 /// A queue as others see it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QueueRow {
-    /// Its name.
+    /// The name of the queue, as it stands in the configuration.
     pub name: String,
     /// Runs that could begin or continue now.
     pub depth: u64,

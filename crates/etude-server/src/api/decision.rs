@@ -113,7 +113,7 @@ impl Place {
     }
 }
 
-/// All runs that wait.
+/// All waiting runs of `apps`, page by page.
 fn waiting(server: &Server, apps: Vec<String>) -> Result<Vec<RunRow>, Problem> {
     let mut query = Query { apps, states: vec![RunState::Waiting], limit: Some(PAGE), ..Query::default() };
     let mut rows: Vec<RunRow> = Vec::new();

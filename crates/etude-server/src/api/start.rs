@@ -343,7 +343,7 @@ fn refused(refusal: &Refusal) -> Problem {
     Problem::new(code, refusal.to_string())
 }
 
-/// The member `limits`.
+/// Reads `limits`: US dollars, tokens and a duration, each of which may be left out.
 pub(crate) fn limits(members: &Members) -> Result<Limits, Problem> {
     let Some(limits) = members.object("limits", &["max_cost_usd", "max_tokens", "timeout"])? else {
         return Ok(Limits::default());

@@ -49,7 +49,7 @@ impl Kind {
 #[derive(Debug)]
 pub(crate) struct Text {
     out: String,
-    /// OpenMetrics.
+    /// The text is OpenMetrics, not the older format of Prometheus.
     is_open: bool,
     /// The present family.
     name: String,

@@ -15,7 +15,7 @@ pub(super) fn short(id: &str) -> &str {
     id.get(..6).unwrap_or(id)
 }
 
-/// What a run is of.
+/// The name of the pipeline or machine, or the mode of a run that has neither.
 pub(super) fn target(run: &Value) -> &str {
     run["pipeline"].as_str().or(run["machine"].as_str()).or(run["mode"].as_str()).unwrap_or(ABSENT)
 }
@@ -30,7 +30,7 @@ pub(super) fn tokens_of(usage: &Value) -> Option<u64> {
     Some(usage["input_tokens"].as_u64()? + usage["output_tokens"].as_u64()?)
 }
 
-/// The row of a run.
+/// The row of a run in a list of runs.
 pub(super) fn row(shell: &Shell, run: &Value) -> Markup {
     let status = run["status"].as_str().unwrap_or_default();
     let id = run["run_id"].as_str().unwrap_or_default();

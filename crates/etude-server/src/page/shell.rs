@@ -41,7 +41,7 @@ pub(super) struct Shell {
     base: String,
     /// Who reads; `None` before the login.
     reader: Option<Caller>,
-    /// Open questions.
+    /// Number of questions that wait for an answer.
     open: usize,
     pub(super) zone: Zone,
 }

@@ -12,21 +12,21 @@ use crate::problem::Problem;
 pub enum Event {
     /// The worker drives it now.
     Claimed {
-        /// The run.
+        /// The id of the run that the worker drives from now on.
         run_id: String,
         /// The worker that died with it.
         taken_from: Option<String>,
     },
     /// The worker does not drive it any more.
     Released {
-        /// The run.
+        /// The id of the run that the worker has let go of.
         run_id: String,
         /// `finished`, `waiting` or `drained`.
         reason: &'static str,
     },
     /// The worker came to a stop with it, or another one has it.
     Lost {
-        /// The run.
+        /// The id of the run that the worker lost.
         run_id: String,
         /// `lease`, `overtaken`, `blobs` if its large values or its bundle cannot be reached, or `gap` if its records or its app cannot be
         /// used.
@@ -43,28 +43,28 @@ pub enum Event {
     },
     /// A run came to a stop, and is tried again.
     Stopped {
-        /// The run.
+        /// The id of the run that will be tried again.
         run_id: String,
-        /// Why.
+        /// The error that stopped it, as one line.
         message: String,
     },
     /// A run ended as failed, since it stopped too often.
     GivenUp {
-        /// The run.
+        /// The id of the run that ended.
         run_id: String,
-        /// Why.
+        /// The error that stopped it the last time, as one line.
         message: String,
     },
     /// A run that takes its servers down is continued by none.
     LeftAlone {
-        /// The run.
+        /// The id of the run that is left as it is.
         run_id: String,
     },
     /// An app or its configuration cannot be read: its runs wait.
     AppUnreadable {
         /// The directory of the app.
         app: String,
-        /// Why.
+        /// The error of the first file that cannot be read, as one line.
         message: String,
     },
     /// It can be read again.
@@ -74,7 +74,7 @@ pub enum Event {
     },
     /// A look at the journal failed, and those before did not.
     JournalFailed {
-        /// Why.
+        /// The error of the store, as one line.
         message: String,
     },
     /// It is usable again.

@@ -10,7 +10,7 @@ use crate::yaml::{boolean, text, texts};
 /// One outgoing notice, as the file has it.
 #[derive(Debug, Clone)]
 pub struct Notice {
-    /// Its name.
+    /// The name that its deliveries are listed under: `[A-Za-z0-9._-]{1,64}`.
     pub name: String,
     /// The receiver, or `${env:NAME}` with all of it.
     pub url: String,

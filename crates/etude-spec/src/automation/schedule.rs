@@ -18,7 +18,7 @@ const CATCH_UP_WITHIN_MS: u64 = 86_400_000;
 /// One schedule, as the file has it.
 #[derive(Debug, Clone)]
 pub struct Schedule {
-    /// Its name.
+    /// The key under `schedules`: `[A-Za-z0-9._-]{1,64}`.
     pub name: String,
     /// What it runs; `None` if that is missing.
     pub target: Option<Target>,
@@ -42,11 +42,10 @@ pub struct Schedule {
     pub jitter_ms: u64,
     /// Its errors. A schedule with errors does not tick.
     pub broken: Vec<Diagnostic>,
-    /// The file that it is from.
     file: Arc<SourceFile>,
     /// Where its input stands, or its name if it has none.
     input_at: Span,
-    /// Where its name stands.
+    /// Where diagnostics of the whole schedule point to.
     at: Span,
 }
 

@@ -27,7 +27,7 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
     pieces
 }
 
-/// All references in a value.
+/// What stands between double braces in all texts of `value`, members of arrays and objects included.
 pub fn references(value: &Value) -> Vec<String> {
     match value {
         Value::String(text) => {

@@ -10,7 +10,7 @@ use crate::yaml::{Entries, Node, text, texts};
 /// One incoming webhook, as the file has it.
 #[derive(Debug, Clone)]
 pub struct Webhook {
-    /// Its name.
+    /// The key under `webhooks`, which is part of the address: `[A-Za-z0-9._-]{1,64}`.
     pub name: String,
     /// What it runs; `None` if that is missing.
     pub target: Option<Target>,
@@ -29,7 +29,7 @@ pub struct Webhook {
 /// How the sender of a webhook proves itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verify {
-    /// The scheme.
+    /// The scheme, which decides headers and what is signed.
     pub kind: VerifyKind,
     /// Secrets, of which one must fit; may hold `${env:NAME}`.
     pub secrets: Vec<String>,
@@ -49,15 +49,15 @@ etude_core::words! {
     /// Schemes of signatures.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum VerifyKind {
-        /// GitHub.
+        /// `X-Hub-Signature-256`: an HMAC over the body.
         Github = "github",
-        /// GitLab.
+        /// `X-Gitlab-Token`: the secret itself.
         Gitlab = "gitlab",
-        /// Standard Webhooks.
+        /// Standard Webhooks: an HMAC over id, time and body.
         Standard = "standard",
-        /// Stripe.
+        /// `Stripe-Signature`: an HMAC over the time and the body.
         Stripe = "stripe",
-        /// Slack.
+        /// `X-Slack-Signature`: an HMAC over the time and the body.
         Slack = "slack",
         /// An HMAC of the body in a header.
         Hmac = "hmac",

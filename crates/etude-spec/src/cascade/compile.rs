@@ -34,7 +34,7 @@ pub trait Skills {
 pub struct Scope {
     /// Where paths in `${…}` begin: the invocation's context.
     pub context: Value,
-    /// The choices.
+    /// The choices where the format leaves one.
     pub strategy: Strategy,
     /// What is laid over the metadata.
     pub overrides: Overrides,
@@ -57,7 +57,7 @@ impl Scope {
 /// A tool with everything that its invocation needs.
 #[derive(Debug, Clone)]
 pub struct Compiled {
-    /// The tool.
+    /// The tool that is invoked.
     pub skill: Arc<Skill>,
     /// The skills whose metadata it has, nearest first.
     pub levels: Vec<String>,

@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 pub struct Directive {
     /// Its name: that of the tool that replaces it.
     pub name: String,
-    /// What stands in brackets.
+    /// The text in brackets; empty if there are none.
     pub label: String,
-    /// What stands in braces.
+    /// The members in braces; empty if there are none.
     pub attributes: Map<String, Value>,
     /// Where it stands, in bytes.
     pub range: Range<usize>,

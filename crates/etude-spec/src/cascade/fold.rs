@@ -44,7 +44,7 @@ pub struct Folded {
 pub struct MergeContext<'a> {
     /// Where paths in `${…}` begin.
     pub context: &'a Value,
-    /// The choices.
+    /// The choices where the format leaves one.
     pub strategy: &'a Strategy,
     /// What the command line and the environment lay over the merged values (D-16).
     pub overrides: &'a Overrides,
@@ -94,7 +94,7 @@ impl Base {
 /// How much of a tool is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
-    /// Everything.
+    /// Keys and values, for an invocation.
     Values,
     /// Its keys, for its chain and for what is wrong with it. Where values change neither, `merged` has the tool's own
     /// keys only, without their values, and [`Folded::is_outline`] is true.

@@ -51,7 +51,7 @@ fn opts_out(skill: &Skill) -> bool {
 struct Walk<'a> {
     skills: &'a dyn Skills,
     strategy: &'a Strategy,
-    /// Where the walk began.
+    /// The tool whose levels are collected.
     tool: &'a Skill,
     stack: Vec<String>,
     lines: &'a mut Lines,

@@ -49,7 +49,7 @@ pub fn is_optional(entry: &Value) -> bool {
 pub enum Transport {
     /// A child process.
     Stdio,
-    /// Streamable HTTP.
+    /// Streamable HTTP, to the address under `url`.
     Http,
 }
 

@@ -13,9 +13,9 @@ pub const RESOLVE: &str = "$resolve";
 pub struct Part {
     /// Where it stands: a JSON pointer.
     pub pointer: String,
-    /// The tool.
+    /// The name or path of the tool.
     pub reference: String,
-    /// Its arguments.
+    /// The arguments that the tool is called with.
     pub args: Value,
 }
 

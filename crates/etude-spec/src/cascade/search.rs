@@ -32,7 +32,7 @@ const MAX_DIRECTORIES: usize = 10_000;
 pub enum PathEntry {
     /// A directory; `external`: an app or package of its own, which has its own authority.
     Dir {
-        /// As written.
+        /// The path as it is written; a relative one begins at the working directory.
         dir: String,
         /// Nothing outside it is looked at for its skills.
         external: bool,
@@ -377,7 +377,7 @@ impl Walk<'_> {
     }
 }
 
-/// What a file gave.
+/// The skills of a file, and its diagnostics.
 pub type Read = (Vec<Arc<Skill>>, Vec<Diagnostic>);
 
 /// From this number of files on, several threads read them.

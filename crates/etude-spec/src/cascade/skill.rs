@@ -33,7 +33,7 @@ pub struct Skill {
     pub description: String,
     /// Which tools it may call, as patterns with blanks between them; `None`: every one.
     pub allowed_tools: Option<String>,
-    /// What is run.
+    /// The program or text that an invocation of it runs.
     pub body: SkillHandler,
     /// The file, for diagnostics.
     pub file: Arc<SourceFile>,

@@ -72,7 +72,7 @@ pub enum PrivateScope {
     /// For the level that declares it and every level between that and the tool.
     #[default]
     Cumulative,
-    /// For the level that declares it.
+    /// For the level that declares it alone: nearer levels have the key as any other.
     DeclaringLevel,
 }
 
@@ -92,7 +92,7 @@ pub enum TieBreak {
     /// What was free to run first.
     #[default]
     Fifo,
-    /// What was declared first.
+    /// The entry that was declared first.
     Declaration,
 }
 
@@ -109,10 +109,10 @@ pub enum DenyPrecedence {
 /// What becomes of a call that somebody must allow when there is no one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TrustNoGateway {
-    /// It is refused.
+    /// The call is refused, as if a person had denied it.
     #[default]
     Refuse,
-    /// It passes.
+    /// The call is made.
     Pass,
 }
 
@@ -142,7 +142,7 @@ pub enum Hooks {
     /// Every entry of the chain: before it, and after it or of its throw.
     #[default]
     Entries,
-    /// Nothing.
+    /// No event of the chain.
     Nothing,
 }
 

@@ -15,16 +15,16 @@ const OF_USER: [(&str, &str); 3] = [
     ("tenants", "the rules of a fleet hold for the runs of all apps"),
 ];
 
-/// One queue.
+/// The rules of a queue under `queues`; what is `None` has no limit.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Queue {
     /// The order of the queues of one worker.
     pub priority: Option<i32>,
     /// Limits of live runs: of the queue.
     pub limit: Option<u32>,
-    /// Of one tenant.
+    /// Live runs of one tenant in the queue.
     pub per_tenant: Option<u32>,
-    /// Of one app.
+    /// Live runs of one app in the queue.
     pub per_app: Option<u32>,
     /// With one label, by `KEY=VALUE`.
     pub per_label: IndexMap<String, u32>,
@@ -47,12 +47,12 @@ pub struct Allow {
     pub folders: Vec<String>,
 }
 
-/// One tenant.
+/// The limits of a tenant under `tenants`; what is `None` has no limit.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Tenant {
     /// Live runs in all queues.
     pub live: Option<u32>,
-    /// Queued runs.
+    /// Queued runs of the tenant in all queues.
     pub queued: Option<u64>,
     /// Records of runs that were submitted within a day.
     pub records_per_day: Option<u64>,

@@ -26,7 +26,7 @@ etude_core::words! {
     /// Who confirms writes of pipelines in the state `assisted`.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
     pub enum Confirm {
-        /// A person.
+        /// A person, as for any other question of a run.
         #[default]
         Person = "person",
         /// A question to a model.

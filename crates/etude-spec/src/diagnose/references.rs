@@ -281,7 +281,7 @@ pub(crate) fn recursion(file: &File, at: Span, way: &[String]) -> Diagnostic {
 pub(crate) enum Excess {
     /// Of pipelines inside each other.
     Depth { most: u32 },
-    /// Of steps.
+    /// Of steps, those of pipelines inside it included.
     Steps { most: u64 },
     /// Of bytes of definitions.
     Bytes { most: u64 },

@@ -68,7 +68,7 @@ pub(crate) fn unknown_tool(file: &File, at: Span, name: &str, known: &[&str]) ->
         .maybe_hint(meant(name, known.iter().copied()))
 }
 
-/// A completion tool with the name of a tool.
+/// A completion tool `name`, which is also the name of a tool: a call could mean either.
 pub(crate) fn completion_tool(file: &File, at: Span, name: &str) -> Diagnostic {
     let message = format!("the completion tool has the name of the tool {}: the stage cannot start", quoted(name));
     Diagnostic::error(Code::UnknownTool, file, at, message)

@@ -15,7 +15,7 @@ pub const VERIFY_KINDS: &[&str] = &["github", "gitlab", "standard", "stripe", "s
 /// Words of a notice's `on`.
 pub const NOTICE_TYPES: &[&str] = &["run.succeeded", "run.failed", "run.cancelled", "run.waiting", "schedule.skipped"];
 
-/// One of `schedules`.
+/// A value of `schedules`, with its name as the key.
 pub static SCHEDULE: Object = Object {
     name: "a schedule",
     doc: "When a server begins runs by itself.",
@@ -33,7 +33,7 @@ pub static SCHEDULE: Object = Object {
     }],
 };
 
-/// One of `webhooks`.
+/// A value of `webhooks`, with its name as the key.
 pub static WEBHOOK: Object = Object {
     name: "a webhook",
     doc: "A request of another program that begins a run.",
@@ -63,7 +63,7 @@ pub static VERIFY: Object = Object {
     }],
 };
 
-/// One of `notices`.
+/// An element of `notices`.
 pub static NOTICE: Object = Object {
     name: "a notice",
     doc: "A message to another program about runs.",
@@ -81,7 +81,7 @@ pub static NOTICE: Object = Object {
 /// Words of `when_full`.
 pub const WHEN_FULL: &[&str] = &["queue", "skip", "cancel"];
 
-/// `serve`.
+/// The value of `serve` in the user's configuration.
 pub static SERVE: Object = Object {
     name: "a server setting",
     doc: "Limits of a server.",

@@ -67,7 +67,7 @@ pub static MAPPING: Object = Object {
     }],
 };
 
-/// One provider.
+/// A value of `providers`, with its name as the key.
 pub static PROVIDER: Object = Object {
     name: "a provider",
     doc: "Where models are and how they are asked.",
@@ -108,7 +108,7 @@ pub static CAPABILITIES: Object = Object {
     }],
 };
 
-/// `router`.
+/// The value of `router`.
 pub static ROUTER: Object = Object {
     name: "a router setting",
     doc: "How requests are matched to pipelines.",
@@ -117,7 +117,7 @@ pub static ROUTER: Object = Object {
     }],
 };
 
-/// `approvals`.
+/// The value of `approvals`.
 pub static APPROVALS: Object = Object {
     name: "an approval policy",
     doc: "What may be done without asking.",
@@ -131,7 +131,7 @@ pub static APPROVALS: Object = Object {
     }],
 };
 
-/// `agent`.
+/// The value of `agent`.
 pub static AGENT: Object = Object {
     name: "an agent setting",
     doc: "How skill mode works.",
@@ -144,7 +144,7 @@ pub static AGENT: Object = Object {
     }],
 };
 
-/// `engine`.
+/// The value of `engine`.
 pub static ENGINE: Object = Object {
     name: "an engine setting",
     doc: "The database that machines share, and the leases of workers. Not in an app's own file.",
@@ -169,7 +169,7 @@ pub static ENGINE: Object = Object {
     }],
 };
 
-/// One of `queues`.
+/// A value of `queues`, with its name as the key.
 pub static QUEUE: Object = Object {
     name: "a queue",
     doc: "A queue of a fleet. Limits are numbers of live runs. Not in an app's own file.",
@@ -200,7 +200,7 @@ pub static ALLOW: Object = Object {
     }],
 };
 
-/// One of `tenants`.
+/// A value of `tenants`, with its name as the key.
 pub static TENANT: Object = Object {
     name: "a tenant",
     doc: "The limits of a tenant of a fleet. Not in an app's own file.",
@@ -249,7 +249,7 @@ pub static GUARD: Object = Object {
     }],
 };
 
-/// `mcp`.
+/// The value of `mcp`.
 pub static MCP: Object = Object {
     name: "an MCP setting",
     doc: "Servers of the Model Context Protocol whose tools agents may call.",
@@ -259,7 +259,7 @@ pub static MCP: Object = Object {
     }],
 };
 
-/// One of `mcp.servers`.
+/// A value of `mcp.servers`, with its name as the key.
 pub static MCP_SERVER: Object = Object {
     name: "an MCP server",
     doc: "How a server is started or reached; with both `url` and `command` it is the URL.",
@@ -288,7 +288,7 @@ pub static WORKER: Object = Object {
     }],
 };
 
-/// `worker.python`.
+/// The value of `worker.python`.
 pub static PYTHON_WORKER: Object = Object {
     name: "a Python worker setting",
     doc: "How the warm Python interpreter works.",
@@ -300,7 +300,7 @@ pub static PYTHON_WORKER: Object = Object {
     }],
 };
 
-/// One of `prices`.
+/// A value of `prices`, with the model as the key.
 pub static PRICE: Object = Object {
     name: "a price",
     doc: "What a model costs, in US dollars per million tokens.",

@@ -36,11 +36,11 @@ pub enum Kind {
     Entries(&'static Self),
     /// A mapping with these fields.
     Object(&'static Object),
-    /// Any one of these.
+    /// A value of one of these kinds: the first of its shape checks it.
     Either(&'static [Self]),
     /// The steps of a pipeline or group.
     Steps,
-    /// Input declarations.
+    /// The parameters under `input`, in short or long form.
     Inputs,
     /// A condition.
     Condition,

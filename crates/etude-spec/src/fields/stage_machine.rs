@@ -45,7 +45,7 @@ pub static STAGE: Object = Object {
     }],
 };
 
-/// `retryPolicy`.
+/// The value of `retryPolicy` in a stage's frontmatter.
 pub static RETRY_POLICY: Object = Object {
     name: "a retry policy",
     doc: "How often a stage is tried.",
@@ -69,7 +69,7 @@ pub static BACKOFF: Object = Object {
     }],
 };
 
-/// machine.yaml.
+/// A whole `machine.yaml`.
 pub static MACHINE: Object = Object {
     name: "a machine",
     doc: "A state machine: the order of its stages belongs to it, and a model works inside each of them.",
@@ -117,7 +117,7 @@ pub static SLOT: Object = Object {
     }],
 };
 
-/// `context`.
+/// The value of `context` in `machine.yaml`.
 pub static CONTEXT: Object = Object {
     name: "a context",
     doc: "The fields of a stage's context.",
@@ -127,7 +127,7 @@ pub static CONTEXT: Object = Object {
     }],
 };
 
-/// A script.
+/// The long form of a hook, a guard or a migration: a command with its timeout.
 pub static SCRIPT: Object = Object {
     name: "a script",
     doc: "A program that reads one JSON object from stdin and prints one to stdout.",
@@ -179,7 +179,7 @@ pub static HOOKS: Object = Object {
     }],
 };
 
-/// `setup`.
+/// The value of `setup` among the hooks of a stage (B-20.3).
 pub static SETUP: Object = Object {
     name: "a setup",
     doc: "Fills the context: either `set` or `script`.",
@@ -198,7 +198,7 @@ const OPTIONAL_SCRIPT: &[Field] = fields! {
     optional "timeoutMs": Integer(1, 86_400_000), "30000", "Longest time, in milliseconds." => default "600000";
 };
 
-/// `gate`.
+/// The value of `gate` among the hooks of a stage (B-20.3).
 pub static GATE: Object = Object {
     name: "a gate",
     doc: "Decides whether a stage runs: either `rules` or `script`.",
@@ -211,7 +211,7 @@ pub static GATE: Object = Object {
     ],
 };
 
-/// A rule of a gate.
+/// An element of `gate.rules`.
 pub static GATE_RULE: Object = Object {
     name: "a gate's rule",
     doc: "An outcome, and when it holds.",
@@ -224,7 +224,7 @@ pub static GATE_RULE: Object = Object {
 
 const WHEN: Kind = Either(&[Of(&TEST), List(&Of(&TEST))]);
 
-/// A comparison.
+/// A comparison of one value of the run with a written one.
 pub static TEST: Object = Object {
     name: "a test",
     doc: "One value compared with a written one.",
@@ -241,7 +241,7 @@ pub static TEST: Object = Object {
     }],
 };
 
-/// `assert`.
+/// The value of `assert` among the hooks of a stage (B-20.3).
 pub static ASSERT: Object = Object {
     name: "an assert",
     doc: "Judges the work of a stage: one of `rules`, `validate` and `script`.",
@@ -256,7 +256,7 @@ pub static ASSERT: Object = Object {
     ],
 };
 
-/// A rule of an assert.
+/// An element of `assert.rules`.
 pub static ASSERT_RULE: Object = Object {
     name: "an assert's rule",
     doc: "A verdict, and when it holds.",
@@ -267,7 +267,7 @@ pub static ASSERT_RULE: Object = Object {
     }],
 };
 
-/// `exit`.
+/// The value of `exit` among the hooks of a stage (B-20.3).
 pub static EXIT: Object = Object {
     name: "an exit",
     doc: "Says what a stage hands on and keeps: either `output` and `slot`, or `script`.",

@@ -51,7 +51,7 @@ pub enum Fault {
 pub enum Scan {
     /// More of the file is needed.
     More,
-    /// Everything known.
+    /// The end of the frontmatter was found, or there is none.
     Done(Head),
 }
 

@@ -16,7 +16,7 @@ use crate::wording::{meant, plain, quoted, quoted_list};
 pub struct InputProblem {
     /// The parameter; `None` if several, or the input as a whole, are at fault.
     pub parameter: Option<String>,
-    /// What is wrong.
+    /// The fault in the form of messages: lower case, no full stop.
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,

@@ -43,7 +43,7 @@ pub fn with_accepted_risk(text: &str) -> String {
     }
 }
 
-/// The text with the value at `path` replaced by `value`.
+/// The file's text with another value at `path`; `None` if nothing stands there.
 fn replaced(text: &str, path: &[&str], value: &str) -> Option<String> {
     let file = SourceFile::new(FILE, text);
     let root = yaml::parse(&file).0?;

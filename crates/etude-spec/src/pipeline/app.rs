@@ -26,17 +26,17 @@ pub struct App<'s> {
 /// A sound pipeline.
 #[derive(Debug, Clone)]
 pub struct Pipeline {
-    /// Its name.
+    /// The name of its directory below `pipelines/`.
     pub name: String,
-    /// What it does.
+    /// The description, by which requests are routed.
     pub description: String,
-    /// Example requests.
+    /// Example requests, in the order of the file.
     pub triggers: Vec<String>,
-    /// Its parameters.
+    /// The parameters under `input`.
     pub input: InputDecl,
     /// A deviation leads to skill mode instead of a failure (L-67).
     pub falls_back: bool,
-    /// Its steps.
+    /// The compiled steps.
     pub sequence: Arc<Sequence>,
     /// Every file that a run depends on, relative to the app, in order: definitions, schemas, validators, scripts.
     pub files: Vec<String>,
@@ -47,13 +47,13 @@ pub struct Pipeline {
 /// What is known about a pipeline from its own file.
 #[derive(Debug, Clone)]
 pub struct Summary {
-    /// Its directory's name.
+    /// The name of its directory below `pipelines/`.
     pub name: String,
     /// What it does; empty if the file does not say.
     pub description: String,
-    /// Example requests.
+    /// Example requests, in the order of the file.
     pub triggers: Vec<String>,
-    /// Its parameters.
+    /// The parameters under `input`; none if they cannot be read.
     pub input: InputDecl,
     /// No error in the file itself. What lies in other files (schemas, other pipelines) shows in [`App::pipeline`].
     pub valid: bool,
@@ -104,7 +104,7 @@ impl<'s> App<'s> {
         Self { machines, ..self }
     }
 
-    /// Which pipelines there are.
+    /// The pipelines that are there, sound or not.
     pub fn discovery(&self) -> &Discovery {
         &self.discovery
     }

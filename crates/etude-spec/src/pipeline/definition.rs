@@ -22,7 +22,7 @@ pub(crate) struct Definition<'n> {
     pub(crate) fallback: Option<Span>,
 }
 
-/// A step.
+/// A step as it is written: fields of the kind in `body`, the rest here.
 pub(crate) struct StepDef<'n> {
     /// Empty if it has none.
     pub(crate) name: &'n str,
@@ -42,7 +42,6 @@ pub(crate) struct StepDef<'n> {
     pub(crate) uses: Vec<TemplateUse<'n>>,
 }
 
-/// A schema.
 #[derive(Clone, Copy)]
 pub(crate) enum SchemaDef<'n> {
     /// The path of a file.

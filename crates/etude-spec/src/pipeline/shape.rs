@@ -8,7 +8,7 @@ use serde_json::Value;
 /// What is known about a value. A copy shares what it holds: pipelines hand theirs on to each other.
 #[derive(Debug, Clone)]
 pub(crate) enum Shape {
-    /// Nothing.
+    /// Anything is possible: no schema says more.
     Any,
     /// It has no members: `a string`.
     Leaf(&'static str),
@@ -113,7 +113,7 @@ impl Shape {
 
 /// What one schema says about a member or element.
 enum Says<'v> {
-    /// Nothing.
+    /// The schema leaves it open.
     Nothing,
     /// It is described by these.
     Found(Vec<&'v Value>),

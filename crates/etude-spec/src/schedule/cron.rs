@@ -53,11 +53,11 @@ pub enum CronError {
     /// A part of a field is not understood.
     #[error("`{part}` is no {field}; {range}")]
     Part {
-        /// As written.
+        /// The part as it is written.
         part: String,
         /// The field's name.
         field: &'static str,
-        /// What may stand there.
+        /// The values that the field may have, for the message.
         range: &'static str,
     },
     /// No date fits.

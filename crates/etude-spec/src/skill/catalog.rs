@@ -7,9 +7,9 @@ use crate::xml::escaped;
 /// One skill of the catalog.
 #[derive(Debug, Clone, Copy)]
 pub struct Listed<'a> {
-    /// Its name.
+    /// The name by which an agent activates the skill.
     pub name: &'a str,
-    /// Its description.
+    /// The text by which an agent chooses the skill.
     pub description: &'a str,
     /// The absolute path of its `SKILL.md`.
     pub location: &'a str,

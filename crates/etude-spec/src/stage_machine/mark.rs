@@ -22,7 +22,7 @@ pub(super) mod rank {
     pub(in super::super) const CAP: u8 = 3;
     /// Placeholders; in a machine, its hooks.
     pub(in super::super) const BODY: u8 = 4;
-    /// Schemas.
+    /// A schema that is not valid, or has another form than it may have.
     pub(in super::super) const SCHEMAS: u8 = 5;
     /// Transitions.
     pub(in super::super) const NEXT: u8 = 6;

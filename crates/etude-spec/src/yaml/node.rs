@@ -8,13 +8,13 @@ use crate::yaml::scalar::Plain;
 /// One value, with the place it was written at. A copy made by an alias keeps the place of its anchor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node<'s> {
-    /// What it is.
+    /// The value itself: scalar, sequence or mapping.
     pub value: Value<'s>,
     /// Where it stands. Empty for a value that was left out.
     pub span: Span,
 }
 
-/// What a node is.
+/// The value of a node, with its parts as nodes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value<'s> {
     /// Text, a number, a boolean or nothing.
@@ -32,7 +32,7 @@ pub enum Value<'s> {
 pub struct Scalar<'s> {
     /// Its text, with quotes, escapes and folding resolved.
     pub text: Cow<'s, str>,
-    /// How it is written.
+    /// The quotes or the block, which decide the type of plain text.
     pub style: Style,
 }
 
@@ -45,7 +45,7 @@ pub enum Style {
     Single,
     /// In double quotes.
     Double,
-    /// A block, `|` or `>`.
+    /// In a block scalar: `|` keeps line breaks, `>` folds them.
     Block,
 }
 

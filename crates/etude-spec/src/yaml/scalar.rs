@@ -15,7 +15,7 @@ pub enum Plain {
     Float(String),
     /// `.inf` or `.nan`, which JSON does not have.
     NotFinite,
-    /// Text.
+    /// Anything else, as it is written.
     Text,
 }
 

@@ -22,9 +22,9 @@ use etude_packages::applications::{
 };
 use etude_packages::trust::{Approvals, Store};
 
-/// Reads a contract.
+/// Name of the tool that shows a model the contract of an application.
 pub(super) const ACTIVATE: &str = "activate_application";
-/// Runs a command.
+/// Name of the tool that runs a command of an application.
 pub(super) const RUN: &str = "run_application";
 
 /// Most characters of an output that a model reads.

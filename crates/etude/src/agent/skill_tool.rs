@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use etude_packages::skills::{Invoker, Request, SkillCatalog};
 use etude_packages::trust::Approvals;
 
-/// The tool's name.
 pub(super) const NAME: &str = "activate_skill";
 
 /// The catalog with what to do with it.

@@ -12,14 +12,14 @@ use etude_spec::did_you_mean;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no step `{step}` to start again from")]
 pub struct UnknownStep {
-    /// What was given.
+    /// The name that matches no step, child of a group or stage of a machine.
     pub step: String,
-    /// What there is.
+    /// Names to start again from, in the order of the plan, children and stages after their step.
     pub known: Vec<String>,
 }
 
 impl UnknownStep {
-    /// A way out.
+    /// A near name, or all names of the run, for the line after `hint:`.
     pub fn hint(&self) -> String {
         match did_you_mean(&self.step, self.known.iter().map(String::as_str)) {
             Some(near) => format!("did you mean `{near}`?"),

@@ -29,7 +29,7 @@ use etude_invoke::{Caller, Handler};
 /// Agents that ask these models.
 #[derive(Debug)]
 pub struct Agent {
-    /// Who answers.
+    /// The port that sends the requests of the agent to providers.
     pub models: Arc<dyn ModelPort>,
 }
 

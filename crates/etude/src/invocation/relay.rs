@@ -14,7 +14,7 @@ use etude_invoke::Watch;
 pub struct EventRelay(mpsc::UnboundedSender<MiddlewareEvent>);
 
 impl EventRelay {
-    /// Sends to `to`.
+    /// A relay into the channel `to`; events are dropped when its receiver is gone.
     pub fn new(to: mpsc::UnboundedSender<MiddlewareEvent>) -> Self {
         Self(to)
     }

@@ -195,7 +195,7 @@ pub(super) fn interpreters() -> Vec<Finding> {
     INTERPRETERS.iter().map(finding).collect()
 }
 
-/// Where a program is on `PATH`.
+/// The first program `name` in a directory of `PATH`.
 pub(super) fn program(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     env::split_paths(&path).map(|dir| dir.join(name)).find(|file| os::is_program(file))

@@ -24,7 +24,7 @@ enum Reaction {
     Decided(Decision),
     /// The question stays open.
     Nothing,
-    /// Ctrl-C.
+    /// The user pressed Ctrl-C.
     Stopped(Stop),
 }
 

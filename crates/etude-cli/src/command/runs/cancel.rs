@@ -22,7 +22,7 @@ use crate::render::stopped::of_engine;
 use crate::runtime::block_on;
 use crate::{paths, stdout};
 
-/// Why a run is cancelled.
+/// The reason that the journal and the result document keep.
 pub(super) const CANCELLED: &str = "cancelled by `etude runs cancel`";
 
 /// Cancels a run: the process that runs it is notified; without one, its destructor runs here.

@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// A look at a run with many records takes long: a tenth of the time at most goes into looks.
 const SHARE: u32 = 10;
 
-/// What is followed.
+/// A run that another process drives, with what its output needs.
 pub(crate) struct Followed<'a> {
     pub(crate) run_id: &'a str,
     /// What it is a run of; without it its steps are not shown.

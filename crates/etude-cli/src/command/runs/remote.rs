@@ -58,7 +58,7 @@ pub(super) fn list(remote: &Remote, args: &args::RunsList) -> Result<list::Page,
     Ok(list::Page { listed: found, next: cursor, total: Some(total) })
 }
 
-/// Shows a run.
+/// Prints a run of a server as `etude runs show` prints a local one.
 pub(super) fn show(context: &Context, remote: &Remote, args: &args::RunsShow) -> Result<Exit, Problem> {
     let way = "print one stream of it: etude runs show RUN --stream EFFECT/stdout";
     refuse_options(&[(args.step.is_some(), "STEP", way)])?;

@@ -82,7 +82,7 @@ fn of_refused(refused: Refused, invalid: &'static str) -> etude_server::Problem 
     }
 }
 
-/// A problem with its hints.
+/// The problem as a response of the server; its hints become one.
 fn hinted(code: Code, problem: &Problem) -> etude_server::Problem {
     let hints = problem.hints.join("; ");
     let out = etude_server::Problem::new(code, why(problem));

@@ -56,7 +56,7 @@ impl Beside {
         Ok(Self { server, thread, dir })
     }
 
-    /// The page of a run.
+    /// The URL of a run's page.
     pub(crate) fn page(&self, run_id: &str) -> String {
         let address = self.server.addresses().urls().into_iter().next().unwrap_or_default();
         format!("{address}/runs/{run_id}")

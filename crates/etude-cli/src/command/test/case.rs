@@ -82,7 +82,7 @@ pub(super) fn misnamed(disk: &Disk) -> Vec<Diagnostic> {
     etude_spec::test::misnamed(&disk.list(DIR).unwrap_or_default())
 }
 
-/// The cases of the candidate `name`.
+/// Cases of the learned pipeline in `learned/NAME`.
 pub(super) fn of_candidate(disk: &Disk, name: &str) -> Result<Vec<Case>, Refused> {
     let dir = format!("{LEARNED}/{name}/{TESTS}");
     some_of_candidate(disk, name, names(disk.list(&dir).unwrap_or_default()))

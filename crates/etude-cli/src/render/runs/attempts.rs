@@ -23,7 +23,7 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    /// The attempt of a failure.
+    /// The row of an attempt; `is_process` names a broken transport `process`.
     pub(crate) fn of(attempt: &failure::Attempt, is_process: bool) -> Self {
         let by = match attempt.rejected_by {
             RejectedBy::Transport if is_process => "process",

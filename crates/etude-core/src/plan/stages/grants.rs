@@ -7,18 +7,18 @@ use super::Script;
 pub enum Grants {
     /// The first rule that fits and is not used up; none: a person is asked.
     Rules(Vec<GrantRule>),
-    /// A script.
+    /// A script of the hook `grant`, which prints the decision (§20.4).
     Script(Script),
 }
 
 /// A rule about calls outside the envelope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrantRule {
-    /// The stage; `None`: any.
+    /// The stage's id; `None`: any.
     pub stage: Option<String>,
-    /// The tool.
+    /// The name of the tool that is called.
     pub tool: String,
-    /// What is decided.
+    /// The answer to such a call.
     pub decision: GrantDecision,
     /// How often it decides in one run; `None`: always.
     pub times: Option<u32>,

@@ -2,12 +2,12 @@
 
 use super::{Rule, Script, Source};
 
-/// Who fills the context.
+/// The rule or program that fills the context before the prompt is made.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Setup {
-    /// These fields.
+    /// These fields, each from a value of the run.
     Set(Vec<(String, Source)>),
-    /// A script.
+    /// A script of the hook `setup`, which prints the fields under `ctx` (§20.4).
     Script(Script),
 }
 
@@ -29,7 +29,7 @@ crate::words! {
 pub enum Gate {
     /// The first rule that holds; none: it runs (B-G4).
     Rules(Vec<Rule<GateOutcome>>),
-    /// A script.
+    /// A script of the hook `gate`, which prints the outcome (§20.4).
     Script(Script),
 }
 
@@ -37,7 +37,7 @@ crate::words! {
     /// What becomes of a stage (B-R2).
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Verdict {
-        /// Its work is good.
+        /// The work is accepted, and the stage hands it on.
         Ok = "ok",
         /// Once more.
         Retry = "retry",
@@ -48,28 +48,28 @@ crate::words! {
     }
 }
 
-/// Who judges the work.
+/// The rule or program that judges the work of an attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Assert {
     /// The first rule that holds; none: `retry` after the cap, else `ok` (B-R3).
     Rules(Vec<Rule<Verdict>>),
     /// A validator as llm steps have it.
     Validate(Script),
-    /// A script.
+    /// A script of the hook `assert`, which prints the verdict (§20.4).
     Script(Script),
 }
 
 /// Who says what a stage hands on.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Exit {
-    /// Values.
+    /// Values of the run that `exit` lists.
     Values {
-        /// The result's `output`.
+        /// The result's `output`; `None`: the result has none.
         output: Option<Output>,
         /// Members that are laid over the slot's data.
         slot: Vec<(String, Source)>,
     },
-    /// A script.
+    /// A script of the hook `exit`, which prints `output` and the slot's new data (§20.4).
     Script(Script),
 }
 
@@ -78,6 +78,6 @@ pub enum Exit {
 pub enum Output {
     /// An object with these members.
     Members(Vec<(String, Source)>),
-    /// One value.
+    /// A single value, of any type.
     Whole(Source),
 }

@@ -7,7 +7,7 @@ use super::{Script, Test};
 pub enum NextRule {
     /// The first case that holds.
     Cases(Vec<NextCase>),
-    /// A script.
+    /// A script of the hook `next`, which prints the next stage or stages (§20.4).
     Script(Script),
 }
 
@@ -16,14 +16,14 @@ pub enum NextRule {
 pub struct NextCase {
     /// All must hold; none: always (`else`).
     pub when: Vec<Test>,
-    /// What comes next.
+    /// The stage or stages that follow, or the end.
     pub next: Next,
 }
 
 /// What comes after a stage (B-N1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
-    /// Nothing.
+    /// The machine ends here.
     Terminal,
     /// These stages, one after the other.
     Sequential(Vec<String>),

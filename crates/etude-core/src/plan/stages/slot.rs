@@ -42,7 +42,7 @@ impl Drift {
 /// The form of the data that a machine keeps: what a run goes on with may be of another (B-ST3).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlotForm {
-    /// Its version.
+    /// The `slotVersion` that the data was written with.
     pub version: String,
     /// The word for what happens to data of another version.
     pub drift: String,
@@ -55,7 +55,7 @@ pub struct SlotForm {
 pub type SlotForms = BTreeMap<String, SlotForm>;
 
 impl Slot {
-    /// Its form.
+    /// The part of the slot that a run keeps, to notice a change when it is resumed (B-ST3).
     pub fn form(&self) -> SlotForm {
         let script = match &self.drift {
             Drift::Migrate(script) => Some(script.clone()),

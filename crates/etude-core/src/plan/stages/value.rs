@@ -33,16 +33,16 @@ crate::words! {
 /// A way to a value: a root, then members and elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path {
-    /// Where it begins.
+    /// The part of the run's data in which the way begins.
     pub root: Root,
-    /// How it goes on.
+    /// Members by name and elements by place, from the root on.
     pub segments: Vec<Segment>,
 }
 
 /// A value of a declarative hook.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Source {
-    /// Written down.
+    /// A value that stands in the rule as it is.
     Literal(Value),
     /// Taken from the run; `null` where there is none.
     From(Path),
@@ -51,11 +51,11 @@ pub enum Source {
 /// One comparison of `when`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Test {
-    /// What is compared.
+    /// The left side: a value of the run.
     pub path: Path,
-    /// How.
+    /// The comparison; without a value only `notEquals` and `exists: false` hold (§20.3).
     pub op: Op,
-    /// With what.
+    /// The right side, as it is written in the rule.
     pub literal: Value,
 }
 
@@ -64,8 +64,8 @@ pub struct Test {
 pub struct Rule<T> {
     /// All must hold; none: always.
     pub when: Vec<Test>,
-    /// What is decided.
+    /// The outcome or verdict.
     pub then: T,
-    /// Why.
+    /// A sentence of the author's for results and logs; `None`: none was given.
     pub reason: Option<String>,
 }

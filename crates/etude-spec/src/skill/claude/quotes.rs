@@ -21,7 +21,7 @@ pub(super) struct Line {
 enum Inside {
     Single,
     Double,
-    /// `$( )`, `( )`.
+    /// `$( )` and `( )`: a command of its own.
     Parentheses,
     Backticks,
 }

@@ -102,7 +102,7 @@ const OF_X32: [(c_long, c_long); 5] = [
     (libc::SYS_process_vm_writev, 540),
 ];
 
-/// All numbers of a call.
+/// The numbers of a call in both ABIs that the kernel accepts here: its own and that of x32.
 pub(super) fn numbers(call: c_long) -> Vec<c_long> {
     #[cfg(target_arch = "x86_64")]
     {
