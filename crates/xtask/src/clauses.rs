@@ -27,7 +27,7 @@ pub struct Citation {
     pub package: String,
     /// The test's name.
     pub test: String,
-    /// Where it is.
+    /// The file of the test, from the repository's root.
     pub path: String,
     /// The line of its `fn`, from 1.
     pub line: usize,

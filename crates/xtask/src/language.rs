@@ -103,7 +103,7 @@ fn words(code: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 /// The words of an identifier in lower case: `RedactedStream` and `redacted_stream` have two each.
-fn parts(name: &str) -> Vec<String> {
+pub(crate) fn parts(name: &str) -> Vec<String> {
     let mut parts = Vec::new();
     for piece in name.split('_').filter(|piece| !piece.is_empty()) {
         let mut part = String::new();

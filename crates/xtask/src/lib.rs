@@ -9,6 +9,7 @@
 pub mod acceptance;
 pub mod chores;
 pub mod clauses;
+pub mod comments;
 pub mod crash;
 pub mod documents;
 pub mod language;

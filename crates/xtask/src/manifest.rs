@@ -7,7 +7,7 @@ use crate::tree::{Tree, Violation};
 /// A dependency in a crate's manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dependency {
-    /// Its name.
+    /// The name under which the manifest lists it.
     pub name: String,
     /// The line, from 1.
     pub line: usize,
@@ -20,7 +20,7 @@ pub struct Dependency {
 /// A crate's manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest<'t> {
-    /// Where it lies.
+    /// The path of `Cargo.toml`, from the repository's root.
     pub path: &'t str,
     /// The crate's folder, which is its name.
     pub package: &'t str,

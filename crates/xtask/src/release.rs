@@ -30,17 +30,17 @@ pub(crate) enum Error {
     /// A file is not as expected.
     #[error("`{path}` has no {wanted}")]
     Missing {
-        /// The file.
+        /// The path of the file, from the repository's root.
         path: &'static str,
-        /// What was looked for.
+        /// The text that the file must have.
         wanted: String,
     },
     /// The system refused to read or write a file.
     #[error("`{path}`: {reason}")]
     File {
-        /// The file.
+        /// The path of the file.
         path: String,
-        /// What the system said.
+        /// The error of the file system.
         reason: String,
     },
 }

@@ -15,9 +15,9 @@ pub use paths::{Named, paths};
 /// A source file of the product: code without comments, strings and tests.
 #[derive(Debug)]
 pub struct Source {
-    /// Where it lies.
+    /// The path, from the repository's root.
     pub path: String,
-    /// The text as it is.
+    /// The text as it is in the file.
     pub text: String,
     /// The text with comments, the content of strings and test items blanked; lines stay where they are.
     pub code: String,

@@ -19,7 +19,7 @@ pub struct Tree {
 /// Something that breaks a rule.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Violation {
-    /// The file.
+    /// The path of the file, from the repository's root.
     pub path: String,
     /// The line, from 1; 0 if the file as a whole is at fault.
     pub line: usize,

@@ -3,7 +3,9 @@
 use std::sync::LazyLock;
 
 use xtask::tree::{Tree, Violation, root};
-use xtask::{acceptance, clauses, documents, language, laws, manifest, platform, recipes, sizes, threats, words};
+use xtask::{
+    acceptance, clauses, comments, documents, language, laws, manifest, platform, recipes, sizes, threats, words,
+};
 
 static TREE: LazyLock<Tree> = LazyLock::new(Tree::of_repository);
 
@@ -121,6 +123,11 @@ fn nothing_is_left_for_later() {
 #[test]
 fn every_source_file_says_what_it_is_about() {
     holds(words::module_docs(&TREE));
+}
+
+#[test]
+fn doc_comments_add_to_the_name() {
+    holds(comments::restated(&TREE));
 }
 
 #[test]

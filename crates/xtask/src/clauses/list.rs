@@ -7,7 +7,7 @@
 /// A document of the promises, and the clauses that it lists.
 #[derive(Debug)]
 pub struct List {
-    /// The document.
+    /// The path of the table that is written from the list, from the repository's root.
     pub document: &'static str,
     pub(super) text: &'static str,
     /// Every clause has a test: no reason stands in for one.
@@ -33,18 +33,18 @@ pub const LISTS: &[List] = &[
 pub enum Line {
     /// A title above the clauses that follow.
     Title(&'static str),
-    /// A clause.
+    /// A clause with its sentence and its reason, if it has one.
     Clause(Clause),
 }
 
 /// A clause of a specification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Clause {
-    /// Its id.
+    /// The id as tests cite it, such as `A-3.3`.
     pub id: &'static str,
     /// What it says, in a line.
     pub says: &'static str,
-    /// Who must hold it.
+    /// Whether a test must hold it.
     pub standing: Standing,
 }
 

@@ -19,16 +19,16 @@ pub struct Ban {
     pub fragments: &'static [&'static str],
     /// Crates; `name*` stands for all that begin like that.
     pub dependencies: &'static [&'static str],
-    /// What to do instead.
+    /// The way to do it instead, for the message.
     pub why: &'static str,
 }
 
 /// For whom a ban is.
 #[derive(Debug)]
 pub enum Crates {
-    /// For these.
+    /// For the crates of the list.
     Only(&'static [&'static str]),
-    /// For all but these.
+    /// For the crates that are not in the list.
     AllBut(&'static [&'static str]),
 }
 

@@ -15,7 +15,7 @@ use super::Error;
 pub(super) struct Entry {
     /// The path, with `/`, without a leading one.
     pub(super) path: String,
-    /// What is in it.
+    /// The content as it is written to the archive.
     pub(super) bytes: Vec<u8>,
     /// The permissions.
     pub(super) mode: u32,

@@ -9,7 +9,7 @@ use super::release::Release;
 
 /// The contents of all packages of one binary.
 pub(super) struct Contents {
-    /// The program.
+    /// The release binary.
     pub(super) program: Vec<u8>,
     /// The page for `man`, in roff.
     pub(super) manual: Vec<u8>,

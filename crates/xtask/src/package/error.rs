@@ -12,9 +12,9 @@ pub enum Error {
     /// A file cannot be read or written.
     #[error("`{}`: {source}", path.display())]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the file system.
         source: io::Error,
     },
     /// An archive cannot be assembled.
@@ -26,7 +26,7 @@ pub enum Error {
     /// No package is made for this target.
     #[error("there are no packages for the target `{target}`\nhint: the targets are {known}")]
     Target {
-        /// The triple.
+        /// The target triple that was given.
         target: String,
         /// All triples that have packages.
         known: String,
@@ -45,7 +45,7 @@ pub enum Error {
     /// This machine cannot compile for the target.
     #[error("this machine cannot build for `{target}`: {missing}\nhint: {hint}")]
     Toolchain {
-        /// The triple.
+        /// The target triple.
         target: &'static str,
         /// What the machine does not have.
         missing: &'static str,
@@ -55,7 +55,7 @@ pub enum Error {
     /// The program needs a C library, and packages of its target go to systems that may have another one.
     #[error("the binary is loaded by `{interpreter}`, and packages for `{target}` need a static program")]
     Dynamic {
-        /// The triple.
+        /// The target triple.
         target: &'static str,
         /// The loader that the program names.
         interpreter: String,
@@ -71,7 +71,7 @@ pub enum Error {
     /// A version has no form in another packaging system.
     #[error("version {version} has no form for {system}\nhint: pre-releases are `-alpha.N`, `-beta.N` and `-rc.N`")]
     Version {
-        /// The version.
+        /// The version as the manifest has it.
         version: String,
         /// The packaging system.
         system: &'static str,

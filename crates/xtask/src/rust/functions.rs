@@ -5,7 +5,7 @@ use super::{is_word, line_of, occurrences};
 /// A function with a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Function {
-    /// Its name.
+    /// The identifier behind `fn`.
     pub name: String,
     /// The line of its `fn`, from 1.
     pub line: usize,

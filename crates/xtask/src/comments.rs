@@ -1,0 +1,233 @@
+//! Doc comments of public items add something to the name.
+
+use std::collections::BTreeSet;
+
+use crate::language::parts;
+use crate::rust::{line_of, occurrences};
+use crate::tree::{Tree, Violation};
+
+/// Words that say nothing about an item by themselves: articles, possessives, pronouns and what joins them.
+const EMPTY: &[&str] = &[
+    "a", "all", "an", "and", "any", "are", "as", "at", "be", "by", "each", "every", "for", "from", "her", "his", "how",
+    "in", "is", "it", "its", "of", "on", "one", "or", "our", "s", "that", "the", "their", "these", "they", "this",
+    "those", "to", "was", "what", "when", "where", "which", "who", "why", "with",
+];
+
+/// Crates whose comments are not read yet.
+const UNREAD: &[&str] = &["etude-fuzz", "etude-postgres"];
+
+/// No doc comment of a public item consists of nothing but empty words and words of the item: of its name, its
+/// parameters and its type.
+pub fn restated(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for source in tree.sources().iter().filter(|source| !UNREAD.contains(&source.package())) {
+        let public = Public::of(&source.code);
+        for comment in comments(&source.text) {
+            let blanks = source.text[comment.end..].bytes().take_while(u8::is_ascii_whitespace).count();
+            let Some(head) = public.head(&source.code, comment.end + blanks) else { continue };
+            if restates(&comment.text, head) {
+                let what = format!(
+                    "`{}` says what `{}` says; write the meaning: unit, form, origin, order, what `None` means, or the \
+                     clause. Or make the item private (docs/style.md, Documentation of items)",
+                    comment.text,
+                    head.trim()
+                );
+                found.push(Violation::at(&source.path, line_of(&source.text, comment.start), what));
+            }
+        }
+    }
+    found
+}
+
+/// The doc comment in front of an item.
+struct Comment {
+    /// Where its first line begins, in bytes.
+    start: usize,
+    /// Where its last line ends, in bytes.
+    end: usize,
+    /// Its lines, joined by blanks.
+    text: String,
+}
+
+/// Every block of doc comments, also those in literals and tests.
+fn comments(text: &str) -> Vec<Comment> {
+    let mut found: Vec<Comment> = Vec::new();
+    let (mut at, mut goes_on) = (0, false);
+    for line in text.split_inclusive('\n') {
+        match line.trim_start().strip_prefix("///").map(str::trim) {
+            Some(text) if goes_on => {
+                if let Some(last) = found.last_mut() {
+                    last.end = at + line.len();
+                    last.text.extend([" ", text]);
+                }
+            }
+            Some(text) => {
+                goes_on = true;
+                found.push(Comment { start: at, end: at + line.len(), text: text.to_owned() });
+            }
+            None => goes_on = false,
+        }
+        at += line.len();
+    }
+    found
+}
+
+/// The braces of public enums and traits, in which items are public although they do not say so.
+struct Public(Vec<(usize, bool)>);
+
+impl Public {
+    fn of(code: &str) -> Self {
+        let (mut changes, mut open, mut head) = (Vec::new(), Vec::<Braces>::new(), 0);
+        for (at, byte) in code.bytes().enumerate() {
+            match byte {
+                b'{' => {
+                    let braces = Braces::of(&code[head..at], open.last());
+                    open.push(braces);
+                }
+                b'}' => {
+                    open.pop();
+                }
+                b';' => {}
+                _ => continue,
+            }
+            head = at + 1;
+            changes.push((at, open.last().is_some_and(|braces| *braces != Braces::Other)));
+        }
+        Self(changes)
+    }
+
+    /// What is written of the item at `at`, up to its body or value; `None` if it is not public, or `at` is in a literal or a
+    /// test, which are blanked.
+    fn head<'c>(&self, code: &'c str, at: usize) -> Option<&'c str> {
+        let is_code = code.as_bytes().get(at).is_some_and(|byte| !byte.is_ascii_whitespace());
+        let start = behind_attributes(code, at).filter(|_| is_code)?;
+        let line = code.get(start..)?.lines().next()?;
+        let after = self.0.partition_point(|(at, _)| *at < start);
+        let is_inside = after.checked_sub(1).is_some_and(|before| self.0[before].1);
+        let head = line.split(['{', ';']).next()?;
+        let head = head.split_once(" = ").map_or(head, |(head, _)| head);
+        (is_inside || line.starts_with("pub ")).then_some(head)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Braces {
+    Enum,
+    Trait,
+    Other,
+}
+
+impl Braces {
+    /// What braces hold whose head is `head`. The fields of an enum's variant are as public as the enum.
+    fn of(head: &str, outer: Option<&Self>) -> Self {
+        let is = |word: &str| occurrences(head, word).any(|at| head[..at].trim_end().ends_with("pub"));
+        match (is("enum"), is("trait"), outer) {
+            (true, _, _) | (_, _, Some(Self::Enum)) => Self::Enum,
+            (_, true, _) => Self::Trait,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Where the item begins whose attributes begin at `at`; `None` if an attribute has no end.
+fn behind_attributes(code: &str, mut at: usize) -> Option<usize> {
+    loop {
+        at += code[at..].bytes().take_while(u8::is_ascii_whitespace).count();
+        if !code[at..].starts_with("#[") {
+            return Some(at);
+        }
+        let mut depth = 0_usize;
+        at += 1 + code[at..].bytes().skip(1).position(|byte| {
+            depth = if byte == b'[' { depth + 1 } else { depth - usize::from(byte == b']') };
+            depth == 0
+        })?;
+        at += 1;
+    }
+}
+
+/// True if `comment` has words, and none of them is new to a reader of `head`.
+fn restates(comment: &str, head: &str) -> bool {
+    let known: BTreeSet<String> = words(head).flat_map(parts).map(|part| stem(&part)).collect();
+    let is_known = |word: &str| {
+        let mut parts = parts(word).into_iter();
+        EMPTY.contains(&word.to_ascii_lowercase().as_str()) || parts.all(|part| known.contains(&stem(&part)))
+    };
+    words(comment).next().is_some() && words(comment).all(is_known)
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+}
+
+/// A word without the ending of a plural or a verb.
+fn stem(word: &str) -> String {
+    let endings = ["ings", "ing", "ies", "es", "ed", "s", "d", "y", "e"];
+    let stems = endings.iter().filter_map(|end| word.strip_suffix(end)).find(|stem| stem.len() >= 3);
+    stems.unwrap_or(word).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(text: &str) -> Vec<usize> {
+        let text = format!("//! A.\n{text}");
+        restated(&Tree::made_up(&[("crates/a/src/a.rs", &text)])).iter().map(|violation| violation.line).collect()
+    }
+
+    #[test]
+    fn comments_that_only_restate_are_seen_on_every_kind_of_public_item() {
+        for text in [
+            "/// A run.\npub struct Run;",
+            "/// The run's rows.\n#[derive(Debug, Clone)]\n#[serde(rename_all = \"a]\")]\npub struct RunRow<'a> {\n",
+            "/// Its id.\npub fn id(&self) -> &str {",
+            "/// Starts the run.\npub async fn start_run() {}",
+            "/// The value at a path.\npub fn at(value: &Value, path: &[String]) -> Value {}",
+            "/// All targets.\npub const TARGETS: &[Target] = &[FIRST];",
+            "/// `retryPolicy`.\npub static RETRY_POLICY: Object = Object { name: \"a\" };",
+        ] {
+            assert_eq!(seen(text), [2], "{text}");
+        }
+        assert_eq!(
+            seen("pub struct S {\n    /// The run.\n    pub run_id: String,\n    /// Why.\n    pub why: W,\n}"),
+            [3, 5]
+        );
+        assert_eq!(seen("pub struct S {\n    /// The\n    /// record.\n    pub inner: Record,\n}"), [3]);
+    }
+
+    #[test]
+    fn what_is_in_public_enums_and_traits_is_public() {
+        let variants = "    /// It failed.\n    Failed {\n        /// The key.\n        key: String,\n    },\n    /// Null.\n    Null,\n";
+        assert_eq!(seen(&format!("pub enum E {{\n{variants}}}")), [3, 5, 8]);
+        assert_eq!(seen(&format!("words! {{\n    #[derive(A, B)]\n    pub enum E {{\n{variants}}}\n}}")), [5, 7, 10]);
+        assert_eq!(seen(&format!("pub(crate) enum E {{\n{variants}}}")), [0; 0]);
+        assert_eq!(seen("pub trait T {\n    /// The name.\n    fn name(&self) -> &str;\n}"), [3]);
+        assert_eq!(seen("impl T for S {\n    /// The name.\n    fn name(&self) -> &str {}\n}"), [0; 0]);
+    }
+
+    #[test]
+    fn a_word_more_is_enough_and_private_items_and_tests_are_not_read() {
+        for text in [
+            "/// The id of the run that was refused.\npub run_id: String,",
+            "/// The run (A-5.4).\npub run: Run,",
+            "/// `${{ … }}`.\npub static EXPRESSION: A = B;",
+            "/// The value of `retryPolicy`.\npub static RETRY_POLICY: Object = Object { name: \"value\" };",
+            "/// The response.\n///\n/// # Errors\n/// The peer closed the connection.\npub fn response() {}",
+            "/// The run.\nstruct Run;",
+            "/// The run.\npub(crate) struct Run;",
+            "const A: &str = \"\n/// The run.\npub struct Run;\n\";",
+            "#[cfg(test)]\nmod tests {\n    /// The run.\n    pub struct Run;\n}",
+            "/// The run.",
+        ] {
+            assert_eq!(seen(text), [0; 0], "{text}");
+        }
+    }
+
+    #[test]
+    fn the_message_says_what_to_write() {
+        let tree = Tree::made_up(&[("crates/a/src/a.rs", "/// Why.\npub why: String,\n")]);
+        let message = restated(&tree)[0].to_string();
+        assert!(message.starts_with("crates/a/src/a.rs:1: `Why.` says what `pub why: String,` says"), "{message}");
+        assert!(message.contains("what `None` means"), "{message}");
+    }
+}
