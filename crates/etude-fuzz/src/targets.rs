@@ -17,7 +17,7 @@ pub struct Target {
     pub run: fn(&[u8]),
 }
 
-/// All targets.
+/// In the order in which the command line lists them; each name is also that of a corpus.
 pub const TARGETS: &[Target] = &[
     target_of("answer", "what a model answers: JSON in prose, and the bodies of every provider", answers::answer),
     target_of("application", "APP.md", definitions::application),
@@ -47,7 +47,7 @@ const fn target_of(name: &'static str, about: &'static str, run: fn(&[u8])) -> T
     Target { name, about, run }
 }
 
-/// The target of that name.
+/// The target with this name; `None`: there is none.
 pub fn target(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
 }

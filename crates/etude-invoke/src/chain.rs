@@ -6,9 +6,9 @@
 //!
 //! The [`Machine`] is given the ends of the functions that others run ([`Machine::finish`]) and what those ask for while
 //! they run ([`Machine::request`]), and answers with [`Command`]s. It waits for nothing: layers that need no one
-//! ([`Layer`]) are run inside it, at a cost of a microsecond or two.
+//! ([`Middleware`]) are run inside it, at a cost of a microsecond or two.
 //!
-//! Read in this order: [`tool`], [`context`], [`layer`], [`machine`].
+//! Read in this order: [`tool`], [`context`], [`middleware`], [`machine`].
 
 pub mod context;
 pub mod machine;

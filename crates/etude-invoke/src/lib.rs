@@ -7,7 +7,7 @@
 //! Law: this crate knows tools and middleware, but no plans, no journal and no command line.
 //!
 //! Read in this order: [`chain`] (the machine, without IO), [`project`] and [`session`] (skills on a search path, and
-//! what runs them), [`middleware`] (the program's own), [`script_host`] (requests of a running program), [`invoker`]
+//! what runs them), `middleware` (the program's own), [`script_host`] (requests of a running program), [`invoker`]
 //! (what callers use).
 
 mod call;

@@ -36,7 +36,7 @@ etude_core::words! {
 /// The clock of this machine.
 pub(crate) type Now<'n> = &'n (dyn Fn() -> SystemTime + Sync);
 
-/// One check.
+/// A property of the database that the fleet needs or profits from, and whether it has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
     /// Its name.
@@ -58,7 +58,7 @@ pub struct Check {
 pub struct Report {
     /// The server's version.
     pub version: String,
-    /// The schema.
+    /// The name of the PostgreSQL schema that holds the tables.
     pub schema: String,
     /// Its format; 0: there is none.
     pub format: u32,

@@ -20,7 +20,7 @@ etude_core::words! {
 /// What a role is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
-    /// The role.
+    /// The name of the PostgreSQL role.
     pub role: String,
     /// What it is to the fleet.
     pub kind: Kind,

@@ -24,7 +24,7 @@ pub(crate) const FORMAT: u32 = STEPS.len() as u32;
 /// What a migration did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Migration {
-    /// The schema.
+    /// The name of the PostgreSQL schema that was migrated.
     pub schema: String,
     /// The format before; 0: there was none.
     pub from: u32,

@@ -34,7 +34,7 @@ pub struct Credentials {
 pub enum Location {
     /// `s3://bucket/prefix?region=…&endpoint=…`.
     Bucket {
-        /// The bucket.
+        /// The name of the bucket.
         bucket: String,
         /// What the names of all objects begin with; may be empty.
         prefix: String,

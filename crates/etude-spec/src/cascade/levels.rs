@@ -25,7 +25,7 @@ pub type Lines = BTreeMap<String, Rc<[Arc<Skill>]>>;
 /// The levels of `tool`: itself, its parents linearized by C3, and `default` unless it opted out.
 ///
 /// # Errors
-/// A parent that does not exist, a loop, parents in an order that nothing satisfies, or more than [`LONGEST`].
+/// A parent that does not exist, a loop, parents in an order that nothing satisfies, or more than `MAX_LENGTH` levels.
 pub fn of(
     skills: &dyn Skills,
     tool: &Arc<Skill>,
