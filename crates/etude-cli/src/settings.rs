@@ -463,6 +463,9 @@ fn add_provider(resolved: &mut Resolved, name: &str, given: &Provider) -> Result
     provider.record_from = given.record.as_deref().map(defaults::model_id);
     provider.structured_output = given.structured_output;
     provider.timeout_ms = given.timeout_ms;
+    provider.retries = given.retries;
+    provider.max_wait_ms = given.max_wait_ms;
+    provider.states_cost = given.states_cost;
     provider.context_window = given.context_tokens;
     provider.max_tokens = given.max_tokens;
     provider.tool_calling = given.tool_calling.as_deref().and_then(ToolCalling::from_word);

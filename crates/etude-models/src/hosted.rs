@@ -80,6 +80,7 @@ impl Hosted {
         let base = base.ok_or_else(|| SettingsError::BaseUrl { name: settings.name.clone() })?;
         // A model on this machine takes as long as the machine and its queue need.
         let timeout_ms = settings.timeout_ms.or(is_local.then_some(MAX_LOCAL_MS));
+        let policy = settings.policy(policy);
         let tries = if is_local { policy.tries.min(LOCAL_ATTEMPTS) } else { policy.tries };
         Ok(Self {
             name: settings.name.clone(),

@@ -38,6 +38,7 @@ struct Provider {
     kind: ProviderKind,
     context_window: Option<u64>,
     tool_calling: ToolCalling,
+    states_cost: bool,
     backend: Backend,
 }
 
@@ -85,6 +86,7 @@ impl Models {
                     kind: provider.kind,
                     context_window: provider.context_window,
                     tool_calling: provider.tool_calling.unwrap_or(provider.kind.tool_calling()),
+                    states_cost: provider.states_cost(),
                     backend,
                 },
             );
@@ -102,6 +104,25 @@ impl Models {
     pub fn price(&self, tier: Tier) -> Option<Price> {
         let model = self.first(tier)?;
         self.prices.get(model, self.providers.get(&model.provider)?.kind)
+    }
+
+    /// The models that may answer for a tier at a price that is neither known nor stated with their answers: no limit of
+    /// money bounds them.
+    pub fn unpriced(&self, tier: Tier) -> Vec<String> {
+        let models = self.mapping.get(&tier).map_or(&[][..], Vec::as_slice);
+        models.iter().filter(|model| !self.is_priced(model)).map(ToString::to_string).collect()
+    }
+
+    fn is_priced(&self, model: &ModelId) -> bool {
+        let Some(provider) = self.providers.get(&model.provider) else { return true };
+        match &provider.backend {
+            // No one is asked.
+            Backend::Withheld(_) | Backend::Recorded { record_from: None, .. } => true,
+            Backend::Recorded { record_from: Some(source), .. } => self.is_priced(source),
+            Backend::Hosted(_) | Backend::Program(_) => {
+                provider.states_cost || self.prices.get(model, provider.kind).is_some()
+            }
+        }
     }
 
     /// How surely the model that a tier is mapped to calls tools.

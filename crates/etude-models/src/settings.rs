@@ -43,6 +43,9 @@ const PUBLIC_HEADERS: [&str; 8] = [
     "x-title",
 ];
 
+/// Hosts whose answers state what they cost (`usage.cost`).
+const COSTING_HOSTS: [&str; 1] = ["openrouter.ai"];
+
 /// Whether the header `name` is one that holds no secret.
 pub fn is_public_header(name: &str) -> bool {
     PUBLIC_HEADERS.iter().any(|public| name.eq_ignore_ascii_case(public))
@@ -78,6 +81,12 @@ pub struct ProviderSettings {
     pub structured_output: Option<bool>,
     /// Longest time for one try in milliseconds, connecting included.
     pub timeout_ms: Option<u64>,
+    /// Retries of one call after transport failures; `None`: those of [`Settings::transport`].
+    pub retries: Option<u32>,
+    /// Longest wait between two tries in milliseconds; `None`: that of [`Settings::transport`].
+    pub max_wait_ms: Option<u64>,
+    /// Whether its answers state what they cost; `None`: what is known of its host.
+    pub states_cost: Option<bool>,
     /// How many tokens its models take in all; `None`: what is known of them.
     pub context_window: Option<u64>,
     /// Most tokens of an answer whose request names none; `None`: what the model allows, or a limit that is known for it.
@@ -107,6 +116,9 @@ impl ProviderSettings {
             headers: Vec::new(),
             structured_output: None,
             timeout_ms: None,
+            retries: None,
+            max_wait_ms: None,
+            states_cost: None,
             context_window: None,
             max_tokens: None,
             tool_calling: None,
@@ -271,6 +283,22 @@ impl ProviderSettings {
         secrets.extend(self.headers.iter().filter(|(name, _)| !is_public_header(name)).map(|(_, value)| value.clone()));
         secrets.extend(self.base_url.iter().flat_map(ServiceUrl::secrets).map(Secret::new));
         secrets
+    }
+
+    /// Whether its answers state what they cost: as configured, or where that is known of its host.
+    pub(crate) fn states_cost(&self) -> bool {
+        let is_known =
+            || self.url().is_some_and(|url| url.host_str().is_some_and(|host| COSTING_HOSTS.contains(&host)));
+        self.states_cost.unwrap_or_else(is_known)
+    }
+
+    /// How its transport failures are retried, where `policy` holds for all providers.
+    pub(crate) fn policy(&self, policy: TransportPolicy) -> TransportPolicy {
+        TransportPolicy {
+            tries: self.retries.map_or(policy.tries, |retries| retries.saturating_add(1)),
+            max_wait_ms: self.max_wait_ms.unwrap_or(policy.max_wait_ms),
+            ..policy
+        }
     }
 
     /// The base URL, parsed; `None` if there is none or it is not one that can be called.

@@ -58,6 +58,12 @@ pub trait ModelPort: Send + Sync + fmt::Debug {
     fn window_tokens(&self, _tier: Tier) -> Boxed<Option<u64>> {
         Box::pin(std::future::ready(None))
     }
+
+    /// The models, as `provider/model`, that may answer for a tier and of whose answers no one will know what they cost:
+    /// no limit of money bounds them.
+    fn unpriced(&self, _tier: Tier) -> Boxed<Vec<String>> {
+        Box::pin(std::future::ready(Vec::new()))
+    }
 }
 
 /// Somebody who finds and calls the tools of agents.

@@ -130,4 +130,8 @@ impl ModelPort for Metered {
     fn window_tokens(&self, tier: Tier) -> Boxed<Option<u64>> {
         self.models.window_tokens(tier)
     }
+
+    fn unpriced(&self, tier: Tier) -> Boxed<Vec<String>> {
+        self.models.unpriced(tier)
+    }
 }

@@ -44,6 +44,11 @@ pub trait Apps: Send + Sync {
         Ok(())
     }
 
+    /// The models that a run of `definition` may ask and whose price is not known here: no limit of money bounds them.
+    fn unpriced(&self, _app: &Path, _definition: &Definition) -> Vec<String> {
+        Vec::new()
+    }
+
     /// What the run `run` of `definition` is made with.
     ///
     /// # Errors

@@ -114,6 +114,12 @@ pub struct Provider {
     pub structured_output: Option<bool>,
     /// Longest time for one call, in milliseconds.
     pub timeout_ms: Option<u64>,
+    /// Retries of one call after transport failures.
+    pub retries: Option<u32>,
+    /// Longest wait between two tries, in milliseconds.
+    pub max_wait_ms: Option<u64>,
+    /// Whether its answers state what they cost.
+    pub states_cost: Option<bool>,
     /// Tokens that the local model's prompt and answer may have together.
     pub context_tokens: Option<u64>,
     /// Most tokens of an answer where a step names none.
@@ -329,6 +335,9 @@ fn provider(found: &mut Findings<'_>, name: &str, node: &Node<'_>) -> Option<Pro
         structured_output: boolean(entries?, "structured_output")
             .or_else(|| text(entries?, "structured_output").map(|word| word.text == "native")),
         timeout_ms: duration::of_field(entries?, "timeout").filter(|ms| *ms > 0),
+        retries: integer(entries?, "retries").and_then(|number| u32::try_from(number).ok()),
+        max_wait_ms: duration::of_field(entries?, "max_wait"),
+        states_cost: boolean(entries?, "states_cost"),
         context_tokens: whole(entries?, "context"),
         max_tokens: integer(entries?, "max_tokens").and_then(|number| u32::try_from(number).ok()),
         threads: whole(entries?, "threads"),

@@ -1,8 +1,52 @@
 //! Budgets of whole runs, as another attempt meets them.
 
+use std::collections::BTreeSet;
+
+use etude_core::failure::{Failure, FailureKind};
 use etude_core::machine::Limits;
-use etude_core::model::Usage;
+use etude_core::model::{Tier, Usage};
 use etude_core::report::duration;
+use etude_runtime::host::ModelPort;
+
+/// A limit of money that nothing would keep: what the answers of these models cost is not known.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the cost of the run cannot be limited: the price of {} is not known; state it under `prices` in etude.yaml",
+    named(.models)
+)]
+pub struct Unpriced {
+    /// The models, as `provider/model`.
+    pub models: Vec<String>,
+}
+
+impl Unpriced {
+    /// The failure of a run that does not start because of it.
+    pub(crate) fn failure(&self) -> Failure {
+        Failure::new(FailureKind::Environment, self.to_string())
+    }
+}
+
+fn named(models: &[String]) -> String {
+    models.iter().map(|model| format!("`{model}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// Refuses a limit of money on a run that may ask the models of `tiers`, if the price of one of them is not known.
+///
+/// # Errors
+/// The models without a price.
+pub(crate) async fn priced(models: &dyn ModelPort, tiers: BTreeSet<Tier>, limits: &Limits) -> Result<(), Unpriced> {
+    if limits.max_cost_usd.is_none() {
+        return Ok(());
+    }
+    let mut unpriced = BTreeSet::new();
+    for tier in tiers {
+        unpriced.extend(models.unpriced(tier).await);
+    }
+    match unpriced.is_empty() {
+        true => Ok(()),
+        false => Err(Unpriced { models: unpriced.into_iter().collect() }),
+    }
+}
 
 /// A budget that is used up: another attempt would fail at once.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

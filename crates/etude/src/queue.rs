@@ -197,13 +197,16 @@ pub async fn expire(
     Ok(ids)
 }
 
-/// Ends a run that never began.
-async fn end(
+/// Ends a run that never began. Returns its result document.
+///
+/// # Errors
+/// The journal fails.
+pub(crate) async fn end(
     engine: &dyn Engine,
     session: &dyn Session,
     definition: Option<&Definition>,
     failure: Failure,
-) -> Result<(), Error> {
+) -> Result<Document, Error> {
     let (run, is_cancelled) = (session.run(), failure.kind == FailureKind::Cancelled);
     let (state, status) = match is_cancelled {
         true => (RunState::Cancelled, Status::Cancelled),
@@ -227,7 +230,8 @@ async fn end(
             Document { run_id, again_of, attempt: Some(1), remains: Some(remains), ..document }
         }
     };
-    session.set_state(state, Some(&document.to_journal())).await
+    session.set_state(state, Some(&document.to_journal())).await?;
+    Ok(document)
 }
 
 /// A run of which nothing has begun, with a row for each step; `None` if its input cannot be read.

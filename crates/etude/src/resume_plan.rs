@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use etude_core::data::Json;
 use etude_core::failure::Failure;
-use etude_core::machine::{self, Machine, Start};
+use etude_core::machine::{self, Limits, Machine, Start};
 use etude_core::plan::stages::{SlotForms, StageMachine};
 use etude_core::report::Event;
 use etude_invoke::{Modules, Project};
@@ -90,6 +90,11 @@ impl<'a> Facts<'a> {
     /// The forms of slots that the run continued with last.
     pub(crate) fn stored(&self) -> &SlotForms {
         &self.stored
+    }
+
+    /// What the run may cost, with what another attempt changes of that.
+    pub(crate) fn limits(&self, resume: &Resume) -> Limits {
+        resume.attempt.as_ref().map_or(self.header.limits, |attempt| attempt.limits)
     }
 
     /// Decides about changed files and the next attempt.

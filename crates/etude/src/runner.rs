@@ -10,7 +10,7 @@ use etude_core::effect::EffectId;
 use etude_core::effect::Gate;
 use etude_core::failure::Failure;
 use etude_core::machine::{ABI, Limits, Machine};
-use etude_core::model::{CallFailure, CallFailureKind, ModelResponse, Usage};
+use etude_core::model::{CallFailure, CallFailureKind, ModelResponse, Tier, Usage};
 use etude_core::report::{self, Status};
 use etude_process::sandbox::SandboxSettings;
 use etude_process::{ChildEnvironment, HostSettings, ProcessHost, PythonWorker, Redaction};
@@ -25,10 +25,12 @@ use tokio::sync::{mpsc, watch};
 
 use crate::active;
 use crate::agent::{Grants, RunTools};
+use crate::budget::{self, Unpriced};
 use crate::clock::now_ms;
 use crate::definition::Definition;
 use crate::event_redactor::{EventRedactor, KeyRedactor};
 use crate::invocation::{EventRelay, Passing, agent::Agent};
+use crate::queue;
 use crate::resume_plan::{Facts, ResumePlan, files_of, refused_slot};
 use crate::run_id;
 use etude_evidence::rehearsal::{Answers, Rehearsed};
@@ -230,6 +232,9 @@ pub enum Error {
         /// The failure that the run would have ended with, with its code.
         failure: Box<Failure>,
     },
+    /// A limit of money that could not be kept. Nothing has started.
+    #[error(transparent)]
+    Unpriced(#[from] Unpriced),
     /// The header of the run cannot be read.
     #[error("the header of run `{run_id}` is damaged: {why}")]
     Header {
@@ -278,6 +283,7 @@ impl Runner {
         request: Request,
         watch: Watch<'_>,
     ) -> Result<RunResult, Error> {
+        self.priced(definition, &request.limits, &request.spent).await?;
         let blobs = self.engine.blobs();
         let project = Project::of_app(&definition.app, Modules::Run);
         let pins = Pins::take(sources, &files_of(definition, project.as_ref()), &*blobs)?;
@@ -318,6 +324,11 @@ impl Runner {
         let project = Project::of_app(&definition.app, Modules::Run);
         let plan = ResumePlan::queued(&run, definition, project, sources, &*self.engine);
         let plan = noting(&*session, plan)?;
+        if let Err(unpriced) = self.priced(definition, &plan.header.limits, &plan.header.spent).await {
+            let (failure, limits) = (unpriced.failure(), plan.header.limits);
+            let document = queue::end(&*self.engine, &*session, Some(definition), failure.clone()).await?;
+            return Ok(RunResult { run_id: run.id, document, errors: vec![failure], gates: Vec::new(), limits });
+        }
         for record in &plan.records {
             session.append(record.clone()).await?;
         }
@@ -349,6 +360,12 @@ impl Runner {
                 return Err(refused_slot(&run.id, definition, facts.stored(), refused, &mut *watch.emit));
             }
             self.check_model(definition, &run.id).await?;
+            // An attempt that is under way goes on as it began.
+            if resume.attempt.is_some()
+                && let Err(unpriced) = self.priced(definition, &facts.limits(&resume), &Usage::default()).await
+            {
+                return Err(Error::Refused { run_id: run.id, failure: Box::new(unpriced.failure()) });
+            }
         }
         let plan = facts.decide(resume, is_going_on)?;
         self.drive(definition, &*session, &run, plan, watch).await
@@ -379,6 +396,15 @@ impl Runner {
         let (model, claim) = self.models.tool_calling(machine.tier).await;
         let refused = |failure| Error::Refused { run_id: run_id.to_owned(), failure: Box::new(failure) };
         Machine::refused_model(machine, &model, claim).map_or(Ok(()), |failure| Err(refused(failure)))
+    }
+
+    /// Refuses a limit of money that the prices of models do not let this runner keep. What routing has cost counts for it.
+    async fn priced(&self, definition: &Definition, limits: &Limits, spent: &Usage) -> Result<(), Unpriced> {
+        let mut tiers = definition.all_tiers();
+        if spent.calls > 0 && spent.cost_usd.is_none() {
+            tiers.insert(Tier::Lite);
+        }
+        budget::priced(&*self.models, tiers, limits).await
     }
 
     /// The models for what is asked besides the effects of a run, which counts as well.

@@ -361,7 +361,6 @@ fn disk_of(context: &Context, args: &args::Run) -> Result<Disk, Problem> {
 fn start(context: &Context, args: &args::Run, prepared: Prepared, granted: Granted) -> Result<Exit, Problem> {
     let Prepared { disk, definition, input, spent, routing, again_of, asked } = prepared;
     context.show(&definition.warnings);
-    warn_of_unknown_prices(context, args, &definition)?;
     let runner = context.runner(&disk, &definition, context.engine(args.limits.strict)?, need(args))?;
     let (limits, caller_dir) = (limits(&args.limits), context.caller_dir());
     let refresh = args.refresh;
@@ -438,19 +437,19 @@ fn need(args: &args::Run) -> Need {
     if args.pull { Need::Pull } else { Need::Ask }
 }
 
-/// A budget in money cannot hold where the price is unknown; no one shall believe that it does.
+/// A worker that does not know a price refuses a run whose cost is limited; it may be configured otherwise than this machine.
+#[cfg(feature = "postgres")]
 fn warn_of_unknown_prices(context: &Context, args: &args::Run, definition: &Definition) -> Result<(), Problem> {
     if args.limits.max_cost.is_none() || context.global.quiet {
         return Ok(());
     }
     let models = settings::known_models(&context.settings(&definition.app)?);
-    for tier in definition.all_tiers() {
-        let known = models.as_ref().is_some_and(|models| models.price(tier).is_some());
-        if !known {
-            let model = models.as_ref().and_then(|models| models.describe(tier)).unwrap_or_else(|| tier.to_string());
-            crate::render::say!("warning: the price of `{model}` is not known, so --max-cost does not bound it");
-            crate::render::say!("hint: state it in etude.yaml under `prices`, or use --max-tokens\n");
-        }
+    let tiers = definition.all_tiers();
+    let unpriced: std::collections::BTreeSet<String> =
+        models.iter().flat_map(|models| tiers.iter().flat_map(|tier| models.unpriced(*tier))).collect();
+    for model in unpriced {
+        crate::render::say!("warning: the price of `{model}` is not known here, and --max-cost needs it");
+        crate::render::say!("hint: state it under `prices` in the configuration of the workers, or use --max-tokens\n");
     }
     Ok(())
 }

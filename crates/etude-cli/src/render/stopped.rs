@@ -40,6 +40,13 @@ pub(crate) fn problem(error: &Error) -> Problem {
             Problem::of(Exit::of_failures(&failures), (**failure).clone())
                 .hint(format!("the run is as it was; put that right, then: etude runs resume {run_id}"))
         }
+        Error::Unpriced(unpriced) => {
+            let models = unpriced.models.iter().map(|model| format!("\"{model}\": {{input: 1.0, output: 5.0}}"));
+            let models = models.collect::<Vec<_>>().join(", ");
+            Problem::environment(error.to_string())
+                .hint(format!("in US dollars per million tokens, 0 for what is free: prices: {{{models}}}"))
+                .hint("or limit the tokens instead: --max-tokens N")
+        }
         Error::Unreadable(_) | Error::Header { .. } => Problem::environment(error.to_string()),
     }
 }

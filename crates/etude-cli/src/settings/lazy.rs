@@ -105,6 +105,15 @@ impl ModelPort for LazyModels {
             models.as_ref().ok()?.window_tokens(tier)
         })
     }
+
+    fn unpriced(&self, tier: Tier) -> Boxed<Vec<String>> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move {
+            let models = inner.models.get_or_init(|| set_up(&inner.resolved)).await;
+            // Without a model the first call says what is missing.
+            models.as_ref().map_or_else(|_| Vec::new(), |models| models.unpriced(tier))
+        })
+    }
 }
 
 async fn set_up(resolved: &Resolved) -> Result<Models, String> {

@@ -88,6 +88,25 @@ fn a_cost_budget_ends_the_run() {
     two_steps(&server).run(&["run", "-p", "p", "--max-cost", "0.003", "--format", "json"]).output("ok");
 }
 
+/// a limit of money that could not be kept is an error before anything runs, with the way out. A stated price of 0 is one.
+#[test]
+fn a_limit_of_money_needs_prices() {
+    let server = Server::new([Reply::says("ok")]);
+    let test = Test::new().model(&server).pipeline("p", |p| p.note("first", "1").llm("a", "x", ""));
+    let limited = ["run", "-p", "p", "--max-cost", "1", "--format", "json"];
+    test.run(&limited)
+        .exit(4)
+        .failed_with(&["environment"])
+        .stderr_has("prices: {\"mock/m-std\": {input: 1.0, output: 5.0}}")
+        .stderr_has("--max-tokens");
+    assert_eq!((server.calls(), test.ledger()), (0, Vec::new()));
+    test.run(&["run", "-p", "p"]).exit(0);
+    let test = test.file("etude.yaml", "prices: {m-std: {input: 0, output: 0}}\n");
+    test.run(&limited).output("ok").has("/usage/cost_usd", 0.0);
+    let code = Test::new().pipeline("p", |p| p.note("first", "1"));
+    code.run(&limited).exit(0);
+}
+
 /// `--timeout` ends the run as an exceeded budget; what was at work is stopped, the destructor runs.
 #[test]
 fn a_time_budget_ends_the_run_and_not_its_destructor() {

@@ -193,12 +193,15 @@ fn a_deviation_is_reported_when_it_happens() {
     assert!(ran.err().contains("deviates at gone (require)"), "{}", ran.err());
 }
 
-/// a price that is not known is named before the run, also if only the agent of a deviation would have it.
+/// a limit of money on a model without a price ends the run before it starts, also if only the agent of a deviation
+/// would ask it.
 #[test]
-fn a_budget_that_does_not_bound_the_fallback_is_named() {
+fn a_budget_that_does_not_bound_the_fallback_is_refused() {
     let server = Server::agent([]);
-    let ran = run(&app(&server, GET), &["--max-cost", "1"]).exit(0);
+    let test = app(&server, GET);
+    let ran = run(&test, &["--max-cost", "1"]).exit(4);
     assert!(ran.err().contains("the price of `mock/m-std` is not known"), "{}", ran.err());
+    assert_eq!(test.ledger(), [""; 0]);
 }
 
 /// L-75: without `SKILL.md` there is nothing to fall back to; constructor and destructor never do.

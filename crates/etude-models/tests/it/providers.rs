@@ -58,6 +58,36 @@ async fn cost_follows_from_the_price_of_the_model() {
     assert_eq!(models.price(Default::default()), Some(price));
 }
 
+/// a limit of money bounds what has a known price, says what it costs, or asks no one.
+#[tokio::test]
+async fn models_whose_cost_no_one_will_know_are_named() {
+    let unpriced = |change: &dyn Fn(&mut etude_models::Settings)| {
+        let mut settings =
+            crate::setup::settings(vec![provider(ProviderKind::OpenAiCompatible, "http://127.0.0.1:9/v1")]);
+        change(&mut settings);
+        etude_models::Models::new(settings).expect("the settings hold").unpriced(Default::default())
+    };
+    let free = etude_models::Price { input: 0.0, output: 0.0, cached_input: None, cache_write: None };
+    let recorded = |record_from: Option<&str>| {
+        let mut recorded = etude_models::ProviderSettings::new("tape", ProviderKind::Recorded);
+        recorded.path = Some("recordings".into());
+        recorded.record_from = record_from.and_then(etude_models::ModelId::parse);
+        recorded
+    };
+    let asks_tape = |settings: &mut etude_models::Settings, from: Option<&str>| {
+        settings.providers.push(recorded(from));
+        settings.mapping.insert(Default::default(), vec![etude_models::ModelId::parse("tape/m").expect("an id")]);
+    };
+    assert_eq!(unpriced(&|_| ()), ["p/m"]);
+    assert_eq!(unpriced(&|settings| settings.prices.set("m", free)), [""; 0]);
+    assert_eq!(unpriced(&|settings| settings.providers[0].states_cost = Some(true)), [""; 0]);
+    let router = "https://openrouter.ai/api/v1";
+    assert_eq!(unpriced(&|settings| settings.providers[0].base_url = Some(router.into())), [""; 0]);
+    assert_eq!(unpriced(&|settings| settings.providers[0].kind = ProviderKind::OpenAi), ["p/m"]);
+    assert_eq!(unpriced(&|settings| asks_tape(settings, None)), [""; 0]);
+    assert_eq!(unpriced(&|settings| asks_tape(settings, Some("p/m"))), ["tape/m"]);
+}
+
 /// a refusal is reported as what it is.
 #[tokio::test]
 async fn refusals_are_distinguished_from_answers() {

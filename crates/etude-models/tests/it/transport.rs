@@ -99,6 +99,17 @@ async fn the_wait_that_was_asked_for_is_kept_within_bounds() {
     assert_eq!(answer.transport_failures, expected);
 }
 
+/// a provider may have a patience of its own.
+#[tokio::test]
+async fn a_provider_has_retries_and_a_longest_wait_of_its_own() {
+    let server = Server::new([Reply::status(429, "wait").header("retry-after", "3600")]);
+    let mut provider = provider(KIND, &server.url());
+    (provider.retries, provider.max_wait_ms) = (Some(1), Some(2));
+    let failure = models(vec![provider]).call(&ask("hi")).await.expect_err("it fails");
+    assert_eq!(failure.message, "`p/m`: status 429: wait (attempt 2 of 2)");
+    assert_eq!(failure.transport_failures, ["attempt 1 of 2: status 429: wait; asked to wait 2 ms"]);
+}
+
 /// a wait that only the body names is kept as well.
 #[tokio::test]
 async fn a_wait_that_the_body_names_is_kept() {

@@ -13,7 +13,7 @@ use etude_runtime::engine::{Query, RunRow, RunState, RunView};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::start::limits;
+use super::start::{check_prices, limits};
 use crate::app::not_loaded;
 use crate::blocking::blocking;
 use crate::notice;
@@ -110,6 +110,7 @@ async fn continued(call: &Call, accept_changes: bool, limits: Limits, from: Opti
         let view = engine.view(&of).map_err(|e| engine_failed(&e))?;
         let loaded = server.context().definition(&row.app, &row.target);
         let (disk, definition) = loaded.map_err(|error| not_loaded(error, "", &row.target))?;
+        check_prices(&server, &definition, &limits)?;
         let changes = etude::changes(&view, &definition, &disk, &*engine.blobs());
         let changes = changes.map_err(|e| Problem::new(Code::DefinitionInvalid, e.to_string()))?;
         if !accept_changes && !changes.is_empty() {

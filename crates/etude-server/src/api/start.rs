@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::response::Response;
+use etude::budget::Unpriced;
 use etude::definition::Definition;
 use etude::runner::Request;
 use etude_core::data::Json;
@@ -80,7 +81,9 @@ pub(crate) async fn start(call: Call) -> Respond {
     let (server, dir) = (Arc::clone(&call.server), app.dir.clone());
     let definition = blocking(move || {
         let loaded = server.context().startable(&dir, &target);
-        loaded.map(|(_, definition)| definition).map_err(|error| not_loaded(error, pointer, &name))
+        let (_, definition) = loaded.map_err(|error| not_loaded(error, pointer, &name))?;
+        check_prices(&server, &definition, &limits)?;
+        Ok(definition)
     });
     let definition = definition.await?;
     let input = Json::parse(&input).map_err(|_| Problem::invalid("/input", "`input` is an object"))?;
@@ -341,6 +344,18 @@ fn refused(refusal: &Refusal) -> Problem {
         Refusal::Quota { .. } => Code::BudgetSpent,
     };
     Problem::new(code, refusal.to_string())
+}
+
+/// Refuses a limit of money that the prices of models do not let anything keep. Blocks.
+pub(crate) fn check_prices(server: &Server, definition: &Definition, limits: &Limits) -> Result<(), Problem> {
+    if limits.max_cost_usd.is_none() {
+        return Ok(());
+    }
+    let models = server.apps().unpriced(&definition.app, definition);
+    match models.is_empty() {
+        true => Ok(()),
+        false => Err(Problem::invalid("/limits/max_cost_usd", Unpriced { models }.to_string())),
+    }
 }
 
 /// Reads `limits`: US dollars, tokens and a duration, each of which may be left out.

@@ -170,7 +170,7 @@ fn why_stopped<E>(ended: &Result<Result<RunResult, runner::Error>, E>, is_worker
 
 /// Why a run came to a stop on a server.
 fn why(error: &runner::Error) -> Reason {
-    use runner::Error::{Changed, Drive, Engine, Header, OtherAbi, Refused, Unreadable};
+    use runner::Error::{Changed, Drive, Engine, Header, OtherAbi, Refused, Unpriced, Unreadable};
     match error {
         Changed { run_id, changes } => {
             let changes = changes.iter().map(|Change { path, what, .. }| format!("{what} `{path}`"));
@@ -178,6 +178,7 @@ fn why(error: &runner::Error) -> Reason {
             let way = format!("take the files as they are with `etude runs resume {run_id} --accept-changes`");
             Reason::lasting(FailureKind::DefinitionInvalid, format!("{error}: {changes}; put them back, or {way}"))
         }
+        Unpriced(_) => Reason::lasting(FailureKind::Environment, error.to_string()),
         Refused { failure, .. } => Reason::lasting(failure.kind, failure.message.clone()),
         Drive { source: driver::Error::Mismatch { .. }, .. } => {
             Reason::lasting(FailureKind::DefinitionInvalid, error.to_string())

@@ -901,6 +901,18 @@ fn limits_end_a_run() {
     }
 }
 
+/// a limit of money that the prices of models do not let anything keep is refused; nothing is accepted.
+#[test]
+fn a_limit_of_money_needs_prices() {
+    let server = server();
+    std::fs::write(server.dir().join("demo/unpriced"), "mock/m\n").expect("written");
+    let reply = server.send("POST", "/v1/runs", Some(&json!({"pipeline": "p", "limits": {"max_cost_usd": 1}})));
+    assert_eq!((reply.status, &reply.json()["errors"][0]["pointer"]), (422, &json!("/limits/max_cost_usd")));
+    assert_eq!(reply.problem().1, "input_invalid");
+    assert!(reply.text().contains("the price of `mock/m` is not known"), "{}", reply.text());
+    assert_eq!(server.run(&json!({"pipeline": "p", "limits": {"max_tokens": 100}}))["status"], "succeeded");
+}
+
 /// the model call that routed a request counts for the run, and for its budget.
 #[test]
 fn routing_counts_for_the_run() {

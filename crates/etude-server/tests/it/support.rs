@@ -48,6 +48,12 @@ impl Apps for Disks {
         }
     }
 
+    /// Those that a test has written down.
+    fn unpriced(&self, app: &Path, _: &Definition) -> Vec<String> {
+        let names = std::fs::read_to_string(app.join("unpriced")).unwrap_or_default();
+        names.lines().map(str::to_owned).collect()
+    }
+
     fn runner(&self, _: &etude_runtime::engine::NewRun, _: &Disk, _: &Definition) -> Result<Runner, String> {
         Ok(Runner::new(Arc::clone(&self.engine), Arc::clone(&self.models), self.scratch.clone()))
     }

@@ -84,6 +84,14 @@ pub static PROVIDER: Object = Object {
         optional "structured_output": Kind::Either(&[Bool, Word(&["native", "prompt"])]), "prompt",
             "Whether the provider's own structured output is used.";
         optional "timeout": Duration, "2m", "Longest time for one call.";
+        optional "retries": Integer(0, 9), "8",
+            "Most retries of one call after a transport failure: 408, 409, 429, 5xx, a lost connection, no answer in time."
+            => default "4";
+        optional "max_wait": Duration, "5m",
+            "Longest wait between two tries, also where the provider asks for a longer one (`Retry-After`)."
+            => default "1m";
+        optional "states_cost": Bool, "true",
+            "Its answers state what they cost: `--max-cost` bounds them without a price. By default true for openrouter.ai.";
         optional "context": Integer(512, 1_000_000), "16384",
             "How many tokens a prompt and its answer may have together: conversations of agents are kept within it. \
              For `local` it is 8192 by default.";

@@ -1,10 +1,12 @@
 use std::collections::BTreeSet;
 
 use etude_core::data::Json;
+use etude_core::failure::FailureKind;
 use etude_core::machine::{Aside, Limits};
-use etude_core::model::Usage;
+use etude_core::model::{self, CallFailure, ModelResponse, Tier, Usage};
 use etude_process::blob::FileBlobs;
 use etude_runtime::engine::{self, Cause, Engine, Enqueued, Placement, Query, RunState, UniqueKey};
+use etude_runtime::host::{Boxed, ModelPort};
 use etude_runtime::memory::MemoryEngine;
 use etude_runtime::record;
 use serde_json::Value;
@@ -86,6 +88,18 @@ impl World {
         id
     }
 
+    /// What a pipeline with one question is run with, by a model without a price.
+    fn unpriced(&self) -> Arc<Parts> {
+        let path = self.app().join("pipelines/ask/pipeline.yaml");
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+        let text = "name: ask\ndescription: A question.\nsteps: [{name: q, type: llm, prompt: hi}]\n";
+        std::fs::write(path, text).expect("written");
+        let disk = Disk::open(&self.app()).expect("an app");
+        let definition = definition::load(&disk, "ask", &definition::Configuration::default());
+        let runner = Runner::new(Arc::clone(&self.engine), Arc::new(Unpriced), self.dir.path().to_owned());
+        Arc::new(Parts { runner, definition: definition.expect("it holds"), disk })
+    }
+
     fn next(&self) -> Option<Box<dyn Session>> {
         self.engine.next(&engine::Limits::of_default_queue(4), NOW + 5).expect("the queue can be read")
     }
@@ -110,6 +124,20 @@ impl World {
     }
 }
 
+/// A model of which no one knows what it costs.
+#[derive(Debug)]
+struct Unpriced;
+
+impl ModelPort for Unpriced {
+    fn call(&self, request: model::Request) -> Boxed<Result<ModelResponse, CallFailure>> {
+        NoModels.call(request)
+    }
+
+    fn unpriced(&self, tier: Tier) -> Boxed<Vec<String>> {
+        Box::pin(std::future::ready(vec![format!("m/{tier}")]))
+    }
+}
+
 /// A run under way, and what its processes wrote to stderr.
 fn watched(parts: Arc<Parts>, session: Box<dyn Session>) -> (RunHandle, mpsc::UnboundedReceiver<String>) {
     let (said, reported) = mpsc::unbounded_channel();
@@ -128,6 +156,44 @@ async fn ended(handle: &mut RunHandle) -> Result<RunResult, Error> {
 fn status_of_steps(document: &Document) -> Vec<String> {
     let steps = document.members.get("steps").and_then(Value::as_array).cloned().unwrap_or_default();
     steps.iter().map(|step| step["status"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+/// a limit of money that prices do not let anything keep ends a run before it starts: at once, from a queue, and in another
+/// attempt.
+#[tokio::test]
+async fn a_limit_of_money_needs_prices() {
+    let world = World::new();
+    let parts = world.unpriced();
+    let limits = Limits { max_cost_usd: Some(1.0), ..Limits::default() };
+    let request = |limits| Request { limits, ..Request::new(Json::trusted("{}"), String::new()) };
+    let started = parts.runner.start(&parts.definition, &parts.disk, request(limits), Watch::new(&mut |_| ())).await;
+    let refused = started.expect_err("it is refused").to_string();
+    assert!(refused.contains("the price of `m/standard` is not known"), "{refused}");
+    assert_eq!(world.engine.list(&Query::default()).expect("the journal").len(), 0);
+
+    let submitted = queue::enqueue(&*world.engine, &parts.definition, request(limits), Terms::default(), NOW).await;
+    let (id, _) = submitted.expect("accepted");
+    let session = world.next().expect("it is next");
+    let mut handle = drive(Arc::clone(&parts), session, Resume::default(), false, Box::new(|_| ()));
+    let failed = ended(&mut handle).await.expect("a result");
+    assert_eq!(failed.errors[0].kind, FailureKind::Environment);
+    assert_eq!(
+        (world.state(&id).0, status_of_steps(&world.document(&id))),
+        (RunState::Failed, vec!["not_started".into()])
+    );
+
+    let started =
+        parts.runner.start(&parts.definition, &parts.disk, request(Limits::default()), Watch::new(&mut |_| ()));
+    let id = started.await.expect("no model answers").run_id;
+    let session = world.engine.claim(&id).expect("no one has it");
+    let view = world.engine.view(&id).expect("a run");
+    let next =
+        attempts::Ended { view: &view, definition: &parts.definition, blobs: &world.engine.blobs(), limits }.resume();
+    let Ok(Next::Attempt(attempt)) = next else { panic!("{next:?}") };
+    let resume = Resume { attempt: Some(attempt), ..Resume::default() };
+    let resumed = parts.runner.resume(session, &parts.definition, &parts.disk, resume, Watch::new(&mut |_| ())).await;
+    assert!(matches!(resumed, Err(Error::Refused { .. })), "{resumed:?}");
+    assert_eq!(world.state(&id).0, RunState::Failed);
 }
 
 /// S-36: accepting a run starts nothing, and the process that takes it begins it with what was accepted.

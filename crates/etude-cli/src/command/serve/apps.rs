@@ -1,5 +1,6 @@
 //! Configuration, definitions and models for the server.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 #[cfg(feature = "postgres")]
 use std::path::PathBuf;
@@ -151,6 +152,14 @@ impl Apps for Configured {
             Err(LoadError::Unknown { known }) => Err(NotLoaded::Unknown { known }),
             Err(LoadError::Invalid(found)) => Err(NotLoaded::Invalid(found)),
         }
+    }
+
+    fn unpriced(&self, app: &Path, definition: &Definition) -> Vec<String> {
+        let Ok(resolved) = self.context(app).settings(app) else { return Vec::new() };
+        let Some(models) = crate::settings::known_models(&resolved) else { return Vec::new() };
+        let unpriced: BTreeSet<String> =
+            definition.all_tiers().into_iter().flat_map(|tier| models.unpriced(tier)).collect();
+        unpriced.into_iter().collect()
     }
 
     fn runner(&self, run: &NewRun, disk: &Disk, definition: &Definition) -> Result<Runner, String> {
