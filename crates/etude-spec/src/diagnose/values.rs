@@ -142,6 +142,17 @@ pub(crate) fn contradiction(file: &File, at: Span, message: String, label: &str,
     Diagnostic::error(Code::Contradiction, file, at, message).label(label).hint(hint)
 }
 
+pub(crate) fn retry_of_timeout(file: &File, at: Span) -> Diagnostic {
+    contradiction(
+        file,
+        at,
+        "`on: [timeout]` repeats nothing".into(),
+        "the `timeout` of a step is for all its attempts together",
+        "end a slow attempt in the command, and repeat it by its exit status: `timeout 30 COMMAND`, `on: [124]`",
+    )
+    .severity(Severity::Warning)
+}
+
 pub(crate) fn no_node_worker(file: &File, at: Span) -> Diagnostic {
     Diagnostic::error(Code::IdleWorker, file, at, "there is no warm interpreter for Node".into())
         .severity(Severity::Warning)

@@ -341,7 +341,7 @@ fn code<'n>(found: &mut Findings<'_>, entries: &'n Entries<'n>, templates: &mut 
         env,
         env_from,
         allow_exit: if entries.get("allow_exit").is_some() { allow_exit } else { vec![0] },
-        retry: entries.get("retry").and_then(code_retry),
+        retry: retry(found, entries),
         worker,
         sandbox: sandbox(found, entries, templates),
     }
@@ -407,6 +407,17 @@ fn env<'n>(
         }
     }
     (out, from)
+}
+
+/// The retries of a step. A time limit is for all attempts together, so that none is repeated because of it: to ask for that is
+/// worth a warning.
+fn retry(found: &mut Findings<'_>, entries: &Entries<'_>) -> Option<CodeRetry> {
+    let node = entries.get("retry")?;
+    let words = node.as_map().and_then(|long| long.get("on")).and_then(Node::as_seq).unwrap_or_default();
+    if let Some(word) = words.iter().find(|word| word.as_text() == Some("timeout")) {
+        found.push(values::retry_of_timeout(found.file, word.span));
+    }
+    code_retry(node)
 }
 
 fn code_retry(node: &Node<'_>) -> Option<CodeRetry> {
