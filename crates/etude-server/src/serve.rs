@@ -40,6 +40,7 @@ use crate::route::{self, Matched};
 use crate::schedule;
 use crate::server::Server;
 use crate::token::Caller;
+use crate::unsent::Unsent;
 use crate::work;
 
 /// Connections over the socket at once. They are the owner's, and no one on the network can take their places.
@@ -190,11 +191,12 @@ pub(crate) async fn respond(server: Arc<Server>, peer: Peer, request: Request<Bo
     let mut response =
         checked.unwrap_or_else(|_| failed(Problem::new(Code::Bug, "the server has panicked; see its messages")));
     let matched = response.extensions_mut().remove::<Matched>();
+    let unsent = response.extensions_mut().remove::<Unsent>();
     let mut code = None;
     if let Some(Failed(problem)) = response.extensions_mut().remove::<Failed>() {
         code = Some(problem.code().word());
         response = match came_from {
-            Some(way) => way.failed(&server, reader.clone(), &problem, &request_id),
+            Some(way) => way.failed(&server, reader.clone(), &problem, (&request_id, unsent.as_ref())),
             None => problem.to_response(&server.settings().base_path, &request_id),
         };
         if problem.code() == Code::Unauthenticated {
@@ -237,7 +239,13 @@ impl Way {
     }
 
     /// The page of a problem.
-    fn failed(&self, server: &Server, reader: Option<Caller>, problem: &Problem, request_id: &str) -> Response {
+    fn failed(
+        &self,
+        server: &Server,
+        reader: Option<Caller>,
+        problem: &Problem,
+        (request_id, unsent): (&str, Option<&Unsent>),
+    ) -> Response {
         let is_refused = self.is_login && problem.code() == Code::TooManyRequests;
         if problem.code() != Code::Unauthenticated && !is_refused {
             return page::failed(server, reader, problem, request_id);
@@ -246,7 +254,7 @@ impl Way {
         let status = if is_refused { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::UNAUTHORIZED };
         let refused = document["detail"].as_str().filter(|_| self.is_login);
         let next = document["next"].as_str().or(self.next.as_deref());
-        page::login_form(server, &page::Wanted { status, refused, next })
+        page::login_form(server, &page::Wanted { status, refused, next, unsent })
     }
 }
 
@@ -289,7 +297,7 @@ async fn checked(
         Ok(Some((caller, target)))
     })();
     match found {
-        Err(problem) => failed(problem),
+        Err(problem) => refused(server, &peer, request, problem).await,
         Ok(None) => {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::NO_CONTENT;
@@ -313,6 +321,20 @@ async fn checked(
             router.call(request).await.unwrap_or_else(|never: Infallible| match never {})
         }
     }
+}
+
+/// The response to a request that a check has refused. Without a session, a form of a page goes back to its sender.
+async fn refused(server: &Server, peer: &Peer, request: Request<Body>, problem: Problem) -> Response {
+    let is_page = is_page(below_base(server, peer, request.uri().path()).unwrap_or_default());
+    let is_without_session = is_page && problem.code() == Code::Unauthenticated;
+    let mut response = failed(problem);
+    if is_without_session
+        && accepts_html(request.headers())
+        && let Some(unsent) = Unsent::of(server, peer, request).await
+    {
+        response.extensions_mut().insert(unsent);
+    }
+    response
 }
 
 /// The path below the base path; `None` if it is elsewhere.

@@ -2,13 +2,14 @@
 
 use axum::response::Response;
 use http::StatusCode;
-use maud::html;
+use maud::{Markup, html};
 
 use super::asset;
 use super::shell::{Section, Shell};
-use super::text::marked;
+use super::text::{marked, visible};
 use crate::request::{Call, Respond};
 use crate::server::Server;
+use crate::unsent::{KEY, Unsent};
 
 /// What the login form says, and where it leads.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub(crate) struct Wanted<'w> {
     pub(crate) refused: Option<&'w str>,
     /// The page to continue with: a path of this server.
     pub(crate) next: Option<&'w str>,
+    /// The form that arrived without a session.
+    pub(crate) unsent: Option<&'w Unsent>,
 }
 
 /// The login form.
@@ -28,9 +31,14 @@ pub(crate) fn form(server: &Server, wanted: &Wanted<'_>) -> Response {
             h1 { "Log in to etude" }
             @match wanted.refused {
                 Some(why) => { p.bad role="alert" { (marked(why)) } },
-                None => { @if wanted.status == StatusCode::UNAUTHORIZED { p.second { "Log in to continue." } } },
+                None => {
+                    @if wanted.unsent.is_some() {
+                        p.bad role="alert" { "The session had ended, and nothing was done. Log in in another tab, then send the form below again." }
+                    } @else if wanted.status == StatusCode::UNAUTHORIZED { p.second { "Log in to continue." } }
+                },
             }
-            form.form method="post" action={ (base) "/login" } {
+            // What was typed stays in this tab.
+            form.form method="post" action={ (base) "/login" } target=[wanted.unsent.map(|_| "_blank")] {
                 @if let Some(next) = wanted.next { input type="hidden" name="next" value=(next); }
                 div.field {
                     label for="token" { "Token" }
@@ -41,13 +49,29 @@ pub(crate) fn form(server: &Server, wanted: &Wanted<'_>) -> Response {
             }
             form method="post" action={ (base) "/login" } id="login-by-code" hidden { input name="code" type="hidden"; input name="next" type="hidden"; }
             p.dim { "Or print a login link with " code { "etude serve --link" } "." }
+            @if let Some(unsent) = wanted.unsent { (again(unsent)) }
         }
         script type="module" src={ (base) (asset::path("login.js")) } {}
     };
     Shell::bare(server).page(wanted.status, "Log in", Section::None, page)
 }
 
+/// A form that was not taken, with what was typed, to be sent once more.
+fn again(unsent: &Unsent) -> Markup {
+    let typed = unsent.fields.iter().filter(|(name, _)| name != KEY);
+    html! {
+        form.form method="post" action=(unsent.action) {
+            h2 { "What was not sent" }
+            @for (name, value) in &unsent.fields { input type="hidden" name=(name) value=(value); }
+            @for (name, value) in typed {
+                div.field { span.kind { (visible(name)) } pre { (visible(value)) } }
+            }
+            div { button { "Send it again" } }
+        }
+    }
+}
+
 /// `GET /login`.
 pub(crate) async fn login(call: Call) -> Respond {
-    Ok(form(&call.server, &Wanted { status: StatusCode::OK, refused: None, next: None }))
+    Ok(form(&call.server, &Wanted { status: StatusCode::OK, refused: None, next: None, unsent: None }))
 }

@@ -222,6 +222,37 @@ fn a_login_says_what_is_wrong_and_leads_on() {
     assert!(many.text().contains("id=\"token\"") && many.text().contains("too many wrong tokens"), "{}", many.text());
 }
 
+/// A form that arrives after its session has ended comes back with what was typed, and can be sent again; nothing was done.
+#[test]
+fn a_form_without_a_session_comes_back() {
+    let server = Running::start();
+    server.pipeline("typed", "input: {note: {type: string}}\n", &["true"]);
+    let (path, origin) = ("/apps/demo/pipelines/typed", format!("http://{}", server.address));
+    let post = |body: &str, cookie: &str| {
+        let kind = ("Content-Type", "application/x-www-form-urlencoded");
+        let headers = [("Accept", "text/html"), ("Origin", &*origin), kind, ("Cookie", cookie)];
+        server.raw("POST", path, &headers, Some(body.to_owned()))
+    };
+    let body = "key=abc&input.note=%3Cb%3E+hours%0D%0Aof+work";
+    let reply = post(body, "etude=over");
+    let text = reply.text();
+    assert_eq!((reply.status, runs(&server)), (401, 0), "{text}");
+    assert!(text.contains("<pre>&lt;b&gt; hours\r\nof work</pre>") && !text.contains("<b>"), "{text}");
+    assert!(text.contains(&format!("action=\"{path}\"")) && text.contains("name=\"key\" value=\"abc\""), "{text}");
+    assert!(text.contains("target=\"_blank\"") && !text.contains("<pre>abc"), "{text}");
+    let typed = ("Content-Type", "application/x-www-form-urlencoded");
+    let foreign = server.raw("POST", path, &[("Accept", "text/html"), typed], Some(body.to_owned()));
+    assert!(
+        foreign.status == 401 && !foreign.text().contains("hours"),
+        "another site may have sent it: {}",
+        foreign.text()
+    );
+    let large = post(&format!("input.note={}", "x".repeat(300_000)), "");
+    assert!(large.status == 401 && !large.text().contains("xxx"), "{}", large.status);
+    assert_eq!(form(&server, path, body).status, 303);
+    assert_eq!(runs(&server), 1);
+}
+
 /// A queued run says why it has not begun, in the list and on its page.
 #[test]
 fn a_queued_run_has_a_reason() {

@@ -1,0 +1,59 @@
+//! A form of a page that arrives without a session, such as one that was open for a day: its sender gets it back with the login, and
+//! the server keeps nothing of it.
+
+use axum::body::Body;
+use http::{HeaderMap, Method, Request};
+use url::form_urlencoded;
+
+use crate::api::login::is_below;
+use crate::body;
+use crate::listen::Peer;
+use crate::request::check_media_type;
+use crate::server::Server;
+
+/// The largest form that goes back, in bytes.
+const MAX_FORM: usize = 256 * 1024;
+
+/// The field that tells two visits of a page apart: no one has typed it.
+pub(crate) const KEY: &str = "key";
+
+/// A form that was sent and not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unsent {
+    /// Where it was sent: a path of this server.
+    pub(crate) action: String,
+    /// Its fields, as they were sent.
+    pub(crate) fields: Vec<(String, String)>,
+}
+
+impl Unsent {
+    /// The form of a request; `None` if it has none, or one that is too large.
+    pub(crate) async fn of(server: &Server, peer: &Peer, request: Request<Body>) -> Option<Self> {
+        let action = request.uri().path_and_query()?.as_str().to_owned();
+        let headers = request.headers();
+        let is_own_form = *request.method() == Method::POST && is_form(headers) && is_own(server, headers);
+        if !is_own_form || !is_below(&action, &server.settings().base_path) {
+            return None;
+        }
+        // Whoever sends it has no token: it shares the room of those.
+        let address = (!server.settings().is_behind_proxy).then(|| peer.address());
+        let mut part = server.room().part(address);
+        let bytes = body::read(request.into_body(), MAX_FORM, Some(&mut part)).await.ok()?;
+        let fields = form_urlencoded::parse(&bytes).map(|(name, value)| (name.into_owned(), value.into_owned()));
+        let fields: Vec<(String, String)> = fields.collect();
+        (!fields.is_empty()).then_some(Self { action, fields })
+    }
+}
+
+/// Whether a page of this server sent it. What another site has filled in must not come back to be sent with a click.
+fn is_own(server: &Server, headers: &HeaderMap) -> bool {
+    let value = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    match value("origin") {
+        Some(origin) => server.names().has_origin(origin),
+        None => value("sec-fetch-site") == Some("same-origin"),
+    }
+}
+
+fn is_form(headers: &HeaderMap) -> bool {
+    check_media_type(headers, "application/x-www-form-urlencoded").is_ok()
+}
