@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use etude_runtime::engine::{Boxed, Error};
+use etude_runtime::engine::{Boxed, Error, patience};
 use etude_runtime::sync::block_on;
 pub(crate) use etude_runtime::sync::lock;
 use tokio::runtime::Runtime;
@@ -92,11 +92,14 @@ impl Link {
 
     /// Attempts at one piece of work, for as long as the database is waited for.
     pub(crate) fn attempts(&self) -> Attempts<'_> {
-        self.attempts_for(self.patience)
+        match patience() {
+            Some(patience) => Attempts { is_impatient: true, ..self.attempts_for(patience.min(self.patience)) },
+            None => self.attempts_for(self.patience),
+        }
     }
 
     pub(crate) fn attempts_for(&self, patience: Duration) -> Attempts<'_> {
-        Attempts { link: self, until: Instant::now() + patience }
+        Attempts { link: self, until: Instant::now() + patience, is_impatient: false }
     }
 
     /// The connection of the heartbeat does not answer: no other one is waited for any more. Statements in progress are repeated.
@@ -175,6 +178,8 @@ impl Drop for Link {
 pub(crate) struct Attempts<'l> {
     link: &'l Link,
     until: Instant,
+    /// A client waits: what waits longer for the database does not keep it.
+    is_impatient: bool,
 }
 
 /// A connection on loan. It is closed unless it is given back: its state is unknown after a failure.
@@ -205,7 +210,7 @@ impl Loan {
 impl Attempts<'_> {
     /// The connection for the next attempt.
     pub(crate) async fn next(&mut self) -> Result<Loan, Error> {
-        let permit = Arc::clone(&self.link.permits).acquire_owned().await.ok();
+        let permit = self.permit().await?;
         loop {
             let breaks = self.link.breaks.subscribe();
             let idle = lock(&self.link.idle).pop();
@@ -219,6 +224,22 @@ impl Attempts<'_> {
                 Err(Fault::Database(cause)) => self.pause(&cause, PAUSE).await?,
             }
         }
+    }
+
+    /// The right to a connection. Writes that wait for the database have all of them while it is away.
+    async fn permit(&self) -> Result<Option<OwnedSemaphorePermit>, Error> {
+        let permit = Arc::clone(&self.link.permits).acquire_owned();
+        if !self.is_impatient {
+            return Ok(permit.await.ok());
+        }
+        match tokio::time::timeout_at(self.until.into(), permit).await {
+            Ok(permit) => Ok(permit.ok()),
+            Err(_) => Err(self.silence()),
+        }
+    }
+
+    fn silence(&self) -> Error {
+        Error::Store { path: self.link.address.to_string(), why: "the database does not answer".to_owned() }
     }
 
     /// The attempt has succeeded.
@@ -239,8 +260,7 @@ impl Attempts<'_> {
 
     async fn pause_after_silence(&mut self) -> Result<(), Error> {
         if Instant::now() + SHORT_PAUSE > self.until {
-            let why = "the database does not answer".to_owned();
-            return Err(Error::Store { path: self.link.address.to_string(), why });
+            return Err(self.silence());
         }
         tokio::time::sleep(SHORT_PAUSE).await;
         Ok(())
@@ -346,5 +366,26 @@ impl Connection {
         let statement = self.client.prepare(sql).await?;
         self.statements.insert(sql.to_owned(), statement.clone());
         Ok(statement)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use etude_runtime::engine::with_patience;
+
+    use super::*;
+
+    /// K-23: who has little patience waits neither for a database that is away nor for a connection that others wait with.
+    #[test]
+    fn a_reader_with_little_patience_is_not_kept() {
+        let address = Address::parse("postgres://u@127.0.0.1:1/db").expect("an address");
+        let day = Duration::from_secs(86_400);
+        let link = Link::new(address, 1, day).expect("a link");
+        let read = || with_patience(Duration::ZERO, || link.wait(async { link.attempts().next().await.map(drop) }));
+        let refused = read().expect_err("no one listens there").to_string();
+        assert!(!refused.contains("does not answer"), "{refused}");
+        let _taken = Arc::clone(&link.permits).try_acquire_owned().expect("the only one");
+        let kept = read().expect_err("another one has the connection").to_string();
+        assert!(kept.contains("does not answer"), "{kept}");
     }
 }

@@ -6,6 +6,7 @@
 
 mod fleet;
 mod ledger;
+mod patience;
 mod query;
 mod rules;
 mod transfer;
@@ -23,6 +24,7 @@ pub use fleet::{
     QueueReason, Refusal, Submission, Takes, UniqueKey,
 };
 pub use ledger::{Entry, EntryQuery, Expected, KEY_LIFE_MS, KEYS, Ledger, OF_RUN, OldEntries, Write, Written};
+pub use patience::{patience, with_patience};
 pub use query::{Counts, Cursor, Query, RunRow, name_of, values_of_header};
 pub use rules::{Allow, DEFAULT_LIMIT, QueueRules, Rules, TenantRules};
 pub use transfer::{ArchivedRun, Captured, Stamp, Transfer};

@@ -1,10 +1,42 @@
 //! Work that may block, such as reading the journal, away from the threads that drive runs.
 
+use std::time::Duration;
+
+use etude_runtime::engine::with_patience;
+
 use crate::problem::{Code, Problem};
+
+/// How long a request that only reads waits for a database that is away (K-23). What writes waits for `engine.patience`.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+tokio::task_local! {
+    static READS: ();
+}
+
+/// Handles a request that only reads: its client learns soon that the database is away.
+pub(crate) async fn reading<T>(handling: impl Future<Output = T>) -> T {
+    READS.scope((), handling).await
+}
 
 /// Does blocking work away from the threads that drive runs.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(Problem::new(Code::Bug, "a handler panicked")))
+    let reads = READS.try_with(|()| ()).is_ok();
+    let done = tokio::task::spawn_blocking(move || if reads { with_patience(PATIENCE, work) } else { work() });
+    done.await.unwrap_or_else(|_| Err(Problem::new(Code::Bug, "a handler panicked")))
+}
+
+#[cfg(test)]
+mod tests {
+    use etude_runtime::engine::patience;
+
+    use super::*;
+
+    /// K-23: reads of a request have the patience of a client, all other work that of the engine.
+    #[tokio::test]
+    async fn requests_that_read_do_not_wait_for_long() {
+        let of = async || blocking(|| Ok(patience())).await.expect("no panic");
+        assert_eq!((reading(of()).await, of().await), (Some(PATIENCE), None));
+    }
 }

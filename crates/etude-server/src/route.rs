@@ -10,6 +10,7 @@ use axum::routing::any;
 use http::{Method, Request};
 use tokio::sync::Mutex;
 
+use crate::blocking::reading;
 use crate::local::{Entered, failed};
 use crate::problem::{Code, Problem};
 use crate::query::Query;
@@ -276,5 +277,8 @@ async fn enter(methods: &[Route], params: &RawPathParams, request: Request<Body>
     if route.method == "POST" && route.path.starts_with("/v1/") {
         return once::once(route.path, route.handler, call).await;
     }
-    (route.handler)(call).await
+    match route.method {
+        "GET" => reading((route.handler)(call)).await,
+        _ => (route.handler)(call).await,
+    }
 }
