@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -28,8 +28,11 @@ const FORK: Duration = Duration::from_secs(10);
 /// An answer is a line, and no longer than this, in bytes.
 const MAX_LENGTH: usize = 4096;
 
-/// How much of what a server has printed is looked at, in bytes.
+/// How much of what a server has printed last is kept, in bytes.
 const TAIL: usize = 4096;
+
+/// How often a stream is read in a row, so that a server that prints without an end keeps no one from the clock.
+const MAX_READS: usize = 16;
 
 /// A fork server. It ends when this is dropped, with the process that waits for the next step.
 #[derive(Debug)]
@@ -38,6 +41,8 @@ pub(crate) struct Server {
     channel: UnixStream,
     /// The process that waits for a step, if it is known already.
     waiting: Option<Pid>,
+    /// The end of what it has printed on stderr.
+    said: Vec<u8>,
 }
 
 /// Why a server can do no more.
@@ -83,7 +88,8 @@ impl Server {
             At::Path(dir) => _ = command.current_dir(dir),
             At::Given(given) => sandbox::send(&channel, &given.iter().map(AsFd::as_fd).collect::<Vec<_>>())?,
         }
-        let mut server = Self { child: command.spawn()?, channel, waiting: None };
+        let mut server = Self { child: command.spawn()?, channel, waiting: None, said: Vec::new() };
+        server.read_without_waiting()?;
         super::descriptors::give_back(super::id_of(&server.child));
         // With the command goes our copy of the other end of the socket.
         drop(command);
@@ -133,7 +139,7 @@ impl Server {
         Ok(Launched { id, end, stdin, stdout: stdout.into(), stderr: stderr.into() })
     }
 
-    fn send(&mut self, request: &[u8], fds: &[std::os::fd::BorrowedFd<'_>; 3]) -> Result<(), Trouble> {
+    fn send(&mut self, request: &[u8], fds: &[BorrowedFd<'_>; 3]) -> Result<(), Trouble> {
         let length =
             u32::try_from(request.len()).map_err(|_| Trouble::Broken("its arguments are too long".to_owned()))?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
@@ -161,14 +167,21 @@ impl Server {
             if left.is_zero() || line.len() > MAX_LENGTH {
                 return Err(Trouble::Broken(format!("it does not answer within {} s", limit.as_secs())));
             }
-            let mut fds = [PollFd::new(&self.channel, PollFlags::IN), PollFd::new(alarm, PollFlags::IN)];
+            let mut fds = vec![PollFd::new(&self.channel, PollFlags::IN), PollFd::new(alarm, PollFlags::IN)];
+            fds.extend(self.child.stdout.iter().map(|stdout| PollFd::new(stdout, PollFlags::IN)));
+            fds.extend(self.child.stderr.iter().map(|stderr| PollFd::new(stderr, PollFlags::IN)));
             match poll(&mut fds, Timespec::try_from(left).ok().as_ref()) {
                 Err(Errno::INTR) => continue,
                 other => other?,
             };
             let (has_answer, rang) = (!fds[0].revents().is_empty(), !fds[1].revents().is_empty());
+            let has_printed = fds[2..].iter().any(|fd| !fd.revents().is_empty());
+            drop(fds);
             if rang {
                 return Err(Trouble::Rung);
+            }
+            if has_printed {
+                self.listen();
             }
             if has_answer {
                 let mut piece = [0; 512];
@@ -185,16 +198,45 @@ impl Server {
         }
     }
 
+    /// Lets nothing wait for what it prints: it may live on without another word.
+    fn read_without_waiting(&self) -> Result<(), Errno> {
+        self.child.stdout.iter().try_for_each(|stdout| ioctl_fionbio(stdout, true))?;
+        self.child.stderr.iter().try_for_each(|stderr| ioctl_fionbio(stderr, true))
+    }
+
+    /// Reads what the server has printed. An import may print more than a pipe holds, and would wait for a reader.
+    fn listen(&mut self) {
+        let mut nothing = Vec::new();
+        if self.child.stdout.as_ref().is_some_and(|stdout| has_ended(stdout.as_fd(), &mut nothing)) {
+            self.child.stdout = None;
+        }
+        let said = &mut self.said;
+        if self.child.stderr.as_ref().is_some_and(|stderr| has_ended(stderr.as_fd(), said)) {
+            self.child.stderr = None;
+        }
+    }
+
     /// The last line that the server has printed on stderr.
     fn last_words(&mut self) -> Option<String> {
-        let stderr = self.child.stderr.take()?;
-        // It may live on.
-        ioctl_fionbio(&stderr, true).ok()?;
-        let mut said = vec![0; TAIL];
-        let got = rustix::io::read(&stderr, &mut said[..]).ok()?;
-        let said = String::from_utf8_lossy(&said[..got]);
+        self.listen();
+        let said = String::from_utf8_lossy(&self.said);
         said.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(|line| format!("it has ended: {line}"))
     }
+}
+
+/// Reads what there is, of which `said` keeps the end. True at the end of the stream.
+fn has_ended(stream: BorrowedFd<'_>, said: &mut Vec<u8>) -> bool {
+    let mut piece = [0; 1 << 13];
+    for _ in 0..MAX_READS {
+        match rustix::io::read(stream, &mut piece[..]) {
+            Ok(0) => return true,
+            Ok(got) => said.extend_from_slice(&piece[..got]),
+            Err(Errno::INTR) => {}
+            Err(error) => return error != Errno::AGAIN,
+        }
+        said.drain(..said.len().saturating_sub(TAIL));
+    }
+    false
 }
 
 impl Drop for Server {

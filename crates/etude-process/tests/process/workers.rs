@@ -466,6 +466,7 @@ fn modules_that_cannot_be_forked_are_reported() {
         ),
         ("bad", "1 / 0\n", "`bad` cannot be preloaded: ZeroDivisionError"),
         ("chatty", "print('hello')\n", ""),
+        ("loud", "import sys\nprint('x' * 300000)\nsys.stderr.write('y' * 300000)\n", ""),
     ] {
         let fixture = Fixture::preloading(module);
         fixture.write(&format!("lib/{module}.py"), text, 0o644);
