@@ -6,8 +6,8 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Number, Value};
 
 use crate::data::{Json, ReadError};
 use crate::tree::{self, TreeError};
@@ -153,6 +153,15 @@ impl Exact {
         }
     }
 
+    fn rounded_whole(&self) -> Option<&Decimal> {
+        match self {
+            Self::Number(number) => (number.is_whole() && !number.is_kept()).then_some(number),
+            Self::List(elements) => elements.iter().find_map(Self::rounded_whole),
+            Self::Members(members) => members.values().find_map(Self::rounded_whole),
+            Self::Null | Self::Bool(_) | Self::Text(_) => None,
+        }
+    }
+
     fn pointer(&self, pointer: &str) -> Option<&Self> {
         if pointer.is_empty() {
             return Some(self);
@@ -187,6 +196,15 @@ impl Decimal {
 }
 
 impl Decimal {
+    fn is_whole(&self) -> bool {
+        i64::try_from(self.digits.len()).is_ok_and(|count| count <= self.exponent)
+    }
+
+    /// Whether a tree has the same value.
+    fn is_kept(&self) -> bool {
+        serde_json::from_str::<Number>(&self.text).is_ok_and(|number| Self::of(&number.to_string()) == *self)
+    }
+
     fn rounded(&self) -> f64 {
         let sign = if self.is_negative { "-" } else { "" };
         let number: f64 = format!("{sign}0.{}e{}", self.digits, self.exponent).parse().unwrap_or_default();
@@ -319,6 +337,15 @@ pub fn canonical(value: &Value) -> Value {
         Value::Object(members) => members.iter().map(|(name, value)| (name.clone(), canonical(value))).collect(),
         _ => value.clone(),
     }
+}
+
+/// The first whole number of a JSON text that a tree would round, as it is written. `None` if there is none, or the text is no JSON.
+pub fn rounded_whole(text: &str) -> Option<String> {
+    if !is_long(text) {
+        return None;
+    }
+    let value = Exact::of(text).ok()?;
+    value.rounded_whole().map(|number| number.text.clone())
 }
 
 /// Whether JSON has a number that a tree may not keep. It looks at the length of each alone, which no number of usual size has.

@@ -85,3 +85,16 @@ fn pointers_lead_into_exact_values() {
     assert_eq!(value.pointer("").unwrap(), value);
     assert_eq!(value.to_string(), r#"{"":2,"a/b":[10,{"~":1e400}]}"#);
 }
+
+/// A-3.3: whole numbers that a tree would round are found, wherever they are.
+#[test]
+fn whole_numbers_that_a_tree_rounds_are_found() {
+    for text in ["123456789012345678901", "18446744073709551617", "-9223372036854775809", "1.23456789012345678901e20"] {
+        assert_eq!(rounded_whole(&format!(r#"{{"a": [1, {{"b": {text}}}]}}"#)).as_deref(), Some(text));
+    }
+    for text in
+        ["18446744073709551615", "-9223372036854775808", "1e20", "0.12345678901234567890", "\"123456789012345678901\""]
+    {
+        assert_eq!(rounded_whole(&format!("[{text}]")), None, "{text}");
+    }
+}

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use etude_core::exact;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
@@ -167,6 +168,14 @@ struct McpRun {
 impl Run for McpRun {
     fn run(&self, args: Arc<Value>, cx: CallContext) -> Boxed<ToolResult> {
         let (server, remote, most) = (self.server.upgrade(), self.remote.clone(), cx.max_result());
+        // The protocol's library has trees: what they would round is another call than the one that was meant.
+        if let Some(number) = cx.written.as_deref().and_then(exact::rounded_whole) {
+            let number = bound::one_line(&number, 80);
+            let message = format!(
+                "the number {number} has more digits than a call of an MCP server keeps; give it as a string, if the tool takes one"
+            );
+            return Box::pin(std::future::ready(ToolError::failed(message).into()));
+        }
         Box::pin(async move {
             let Some(server) = server else {
                 return ToolError::transient("ServerUnavailable", "its MCP server was ended").into();

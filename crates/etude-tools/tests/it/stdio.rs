@@ -44,6 +44,21 @@ async fn all_pages_of_tools_are_listed_under_their_names() {
     }
 }
 
+/// A-3.3: a call whose arguments would lose digits on their way is not made: another id is another order.
+#[tokio::test]
+async fn a_call_that_would_lose_digits_is_refused() {
+    let app = App::new();
+    let (tools, servers, _) = with_server(&app, server("plain"));
+    let echo = async |args: &str| {
+        let context = CallContext { written: Some(args.into()), ..CallContext::default() };
+        tools.call("mcp__test__echo", args, context).await
+    };
+    let lost = echo(r#"{"text": 123456789012345678901}"#).await.error.expect("refused");
+    assert!(lost.message.contains("123456789012345678901"), "{}", lost.message);
+    assert_eq!(echo(r#"{"text": "123456789012345678901"}"#).await, ToolResult::ok("123456789012345678901"));
+    servers.close().await;
+}
+
 /// A-7.1: a server that ignores `server/discover` is used without a long wait, and is not asked again when it is started
 /// again.
 #[tokio::test]
