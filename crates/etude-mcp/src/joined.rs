@@ -5,11 +5,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::catalog::Target;
 
 /// How long an equal call joins a run.
 const JOIN: Duration = Duration::from_secs(600);
+
+/// Deepest nesting of arguments whose members are put in order.
+const MAX_DEPTH: usize = 32;
 
 /// Caller, tool and arguments of a call, hashed.
 pub(crate) type Key = [u8; 32];
@@ -37,21 +41,51 @@ impl Unfinished {
     }
 }
 
-/// The key of a call. The order of its arguments does not matter.
+/// The key of a call. The order of its arguments does not matter. Numbers are what their digits say: two ids are two runs.
 pub(crate) fn key(caller: &str, target: &Target, arguments: &str) -> Key {
-    let sorted = serde_json::from_str::<Value>(arguments).map_or_else(|_| arguments.to_owned(), |value| sorted(&value));
-    let whole = serde_json::json!([caller, target.app, target.kind, target.of, sorted]).to_string();
+    let whole =
+        serde_json::json!([caller, target.app, target.kind, target.of, sorted(arguments, MAX_DEPTH)]).to_string();
     *blake3::hash(whole.as_bytes()).as_bytes()
 }
 
-fn sorted(value: &Value) -> String {
-    match value {
-        Value::Object(members) => {
-            let members: BTreeMap<&String, String> =
-                members.iter().map(|(name, value)| (name, sorted(value))).collect();
-            format!("{members:?}")
-        }
-        Value::Array(items) => format!("{:?}", items.iter().map(sorted).collect::<Vec<_>>()),
-        other => other.to_string(),
+/// JSON with its members in order and without blanks. What is deeper than `depth`, or cannot be read, stays as it is written.
+fn sorted(text: &str, depth: usize) -> String {
+    let text = text.trim();
+    let inner = |value: &RawValue| sorted(value.get(), depth - 1);
+    let ordered = match text.as_bytes().first() {
+        Some(b'{') if depth > 0 => serde_json::from_str(text).map(|members: BTreeMap<String, &RawValue>| {
+            let members = members.into_iter().map(|(name, value)| format!("{}:{}", Value::from(name), inner(value)));
+            format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+        }),
+        Some(b'[') if depth > 0 => serde_json::from_str(text)
+            .map(|items: Vec<&RawValue>| format!("[{}]", items.into_iter().map(inner).collect::<Vec<_>>().join(","))),
+        Some(b'"') => serde_json::from_str(text).map(|text: String| Value::from(text).to_string()),
+        _ => return text.to_owned(),
+    };
+    ordered.unwrap_or_else(|_| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The order of members and the blanks between them make no other call; each digit of a number does.
+    #[test]
+    fn equal_arguments_are_one_call() {
+        let text = |arguments: &str| sorted(arguments, MAX_DEPTH);
+        assert_eq!(
+            text(r#" {"b": [1, {"d": "\u0078", "c": null}], "a": 1} "#),
+            r#"{"a":1,"b":[1,{"c":null,"d":"x"}]}"#
+        );
+        let id = |id: &str| text(&format!(r#"{{"id": {id}}}"#));
+        assert_ne!(id("123456789012345678901"), id("123456789012345678902"));
+        assert_ne!(text(r#"["a,b"]"#), text(r#"["a","b"]"#));
+    }
+
+    /// However deep arguments are, their key is made of no more than their text.
+    #[test]
+    fn deep_arguments_stay_small() {
+        let deep = format!("{}{{\"b\":1,\"a\":2}}{}", "[".repeat(300), "]".repeat(300));
+        assert!(sorted(&deep, MAX_DEPTH).len() <= deep.len());
     }
 }
