@@ -9,10 +9,13 @@
 //! | [`Request`], [`RunResult`] | the start parameters of a run, and its end |
 //! | [`Progress`], [`Event`] | what happens in a run, as it happens |
 //! | [`service`] | many runs in one process, each with a [`RunHandle`] |
+//! | [`sqlite`](crate::sqlite) | an engine whose runs survive the process (feature `sqlite`, on by default) |
+//! | [`models`] | models of hosted services, other servers and programs |
 //!
 //! # Running a pipeline
 //!
-//! This runner keeps its journal in memory and has no models.
+//! This runner keeps its journal in memory and has no models. [`sqlite`](crate::sqlite#continuing-in-another-process) shows one that
+//! continues in another process, [`models`](crate::models#a-program-as-a-model) one with a model.
 //!
 //! ```
 //! use std::{fs, sync::Arc};
@@ -63,12 +66,15 @@ mod event_redactor;
 pub mod invocation;
 #[cfg(feature = "local-model")]
 pub mod local;
+pub mod models;
 pub mod queue;
 pub mod readable;
 mod resume_plan;
 pub mod runner;
 pub mod service;
 pub mod skill_mode;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 pub mod stage_machine;
 
 pub use app::App;
@@ -78,6 +84,7 @@ pub use runner::{Error, NoModels, Request, Resume, RunResult, Runner, Watch};
 pub use service::RunHandle;
 
 pub use etude_core::data::Json;
+pub use etude_core::machine::Limits;
 pub use etude_core::report::Event;
 pub use etude_files::{beneath, regular};
 pub use etude_runs::document::Document;

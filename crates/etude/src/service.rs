@@ -6,9 +6,8 @@
 //! use std::{fs, sync::Arc};
 //!
 //! use etude::queue::{self, Terms};
-//! use etude::service::{self, Parts};
+//! use etude::service::{self, Fleet, Parts, QueueLimits};
 //! use etude::{App, FileBlobs, Json, MemoryEngine, NoModels, Request, Resume, Runner};
-//! use etude_runtime::engine::{Fleet, Limits};
 //!
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -27,7 +26,7 @@
 //! let now = etude::clock::now_ms();
 //! let (run_id, _) = queue::enqueue(&*engine, &definition, request, Terms::default(), now).await?;
 //!
-//! let session = engine.next(&Limits::of_default_queue(4), now)?.expect("a run waits");
+//! let session = engine.next(&QueueLimits::of_default_queue(4), now)?.expect("a run waits");
 //! let runner = Runner::new(engine, Arc::new(NoModels), home.join("scratch"));
 //! let parts = Arc::new(Parts { runner, definition, disk: app.into_disk() });
 //! let mut handle = service::drive(parts, session, Resume::default(), false, Box::new(|_| {}));
@@ -49,6 +48,8 @@ use tokio::task::{JoinError, JoinHandle};
 use crate::definition::Definition;
 use crate::disk::Disk;
 use crate::runner::{Error, Resume, RunResult, Runner, Watch};
+
+pub use etude_runtime::engine::{Fleet, Limits as QueueLimits, Placement};
 
 /// What a run needs besides its journal.
 #[derive(Debug)]
