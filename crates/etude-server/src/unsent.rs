@@ -35,7 +35,7 @@ impl Unsent {
         if !is_own_form || !is_below(&action, &server.settings().base_path) {
             return None;
         }
-        // Whoever sends it has no token: it shares the room of those.
+        // Its sender has no token: it shares the room of those.
         let address = (!server.settings().is_behind_proxy).then(|| peer.address());
         let mut part = server.room().part(address);
         let bytes = body::read(request.into_body(), MAX_FORM, Some(&mut part)).await.ok()?;

@@ -96,7 +96,7 @@ fn a_limit_of_money_needs_prices() {
     let limited = ["run", "-p", "p", "--max-cost", "1", "--format", "json"];
     test.run(&limited)
         .exit(4)
-        .failed_with(&["environment"])
+        .failed_with(&["- -: environment"])
         .stderr_has("prices: {\"mock/m-std\": {input: 1.0, output: 5.0}}")
         .stderr_has("--max-tokens");
     assert_eq!((server.calls(), test.ledger()), (0, Vec::new()));
