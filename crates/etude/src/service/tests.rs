@@ -182,9 +182,9 @@ async fn a_limit_of_money_needs_prices() {
         (RunState::Failed, vec!["not_started".into()])
     );
 
-    let started =
-        parts.runner.start(&parts.definition, &parts.disk, request(Limits::default()), Watch::new(&mut |_| ()));
-    let id = started.await.expect("no model answers").run_id;
+    let request = request(Limits::default());
+    let started = parts.runner.start(&parts.definition, &parts.disk, request, Watch::new(&mut |_| ())).await;
+    let id = started.expect("it fails for want of a model").run_id;
     let session = world.engine.claim(&id).expect("no one has it");
     let view = world.engine.view(&id).expect("a run");
     let next =
