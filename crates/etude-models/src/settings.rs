@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use etude_core::model::Tier;
-use etude_core::service_url::ServiceUrl;
+use etude_core::service_url::{self, ServiceUrl};
 use reqwest::Url;
 
 use crate::kind::{ProviderKind, provider_kind_words};
@@ -285,11 +285,14 @@ impl ProviderSettings {
         secrets
     }
 
-    /// Whether its answers state what they cost: as configured, or where that is known of its host.
+    /// Whether nothing is missing without a price: its answers state what they cost, as configured or as is known of its host, or it
+    /// is a server of this machine, which mostly costs nothing.
     pub(crate) fn states_cost(&self) -> bool {
-        let is_known =
-            || self.url().is_some_and(|url| url.host_str().is_some_and(|host| COSTING_HOSTS.contains(&host)));
-        self.states_cost.unwrap_or_else(is_known)
+        let is_known = |url: Url| {
+            let is_of_host = url.host_str().is_some_and(|host| COSTING_HOSTS.contains(&host));
+            is_of_host || service_url::is_loopback(&url)
+        };
+        self.states_cost.unwrap_or_else(|| self.url().is_some_and(is_known))
     }
 
     /// How its transport failures are retried, where `policy` holds for all providers.

@@ -92,7 +92,8 @@ fn a_cost_budget_ends_the_run() {
 #[test]
 fn a_limit_of_money_needs_prices() {
     let server = Server::new([Reply::says("ok")]);
-    let test = Test::new().model(&server).pipeline("p", |p| p.note("first", "1").llm("a", "x", ""));
+    let test = Test::new().model_with(&server, "states_cost: false");
+    let test = test.pipeline("p", |p| p.note("first", "1").llm("a", "x", ""));
     let limited = ["run", "-p", "p", "--max-cost", "1", "--format", "json"];
     test.run(&limited)
         .exit(4)

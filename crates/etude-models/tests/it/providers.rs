@@ -63,7 +63,7 @@ async fn cost_follows_from_the_price_of_the_model() {
 async fn models_whose_cost_no_one_will_know_are_named() {
     let unpriced = |change: &dyn Fn(&mut etude_models::Settings)| {
         let mut settings =
-            crate::setup::settings(vec![provider(ProviderKind::OpenAiCompatible, "http://127.0.0.1:9/v1")]);
+            crate::setup::settings(vec![provider(ProviderKind::OpenAiCompatible, "http://models.example/v1")]);
         change(&mut settings);
         etude_models::Models::new(settings).expect("the settings hold").unpriced(Default::default())
     };
@@ -81,8 +81,14 @@ async fn models_whose_cost_no_one_will_know_are_named() {
     assert_eq!(unpriced(&|_| ()), ["p/m"]);
     assert_eq!(unpriced(&|settings| settings.prices.set("m", free)), [""; 0]);
     assert_eq!(unpriced(&|settings| settings.providers[0].states_cost = Some(true)), [""; 0]);
-    let router = "https://openrouter.ai/api/v1";
-    assert_eq!(unpriced(&|settings| settings.providers[0].base_url = Some(router.into())), [""; 0]);
+    for known in ["https://openrouter.ai/api/v1", "http://127.0.0.1:9/v1", "http://localhost:9/v1"] {
+        assert_eq!(unpriced(&|settings| settings.providers[0].base_url = Some(known.into())), [""; 0]);
+    }
+    let gateway = |settings: &mut etude_models::Settings| {
+        settings.providers[0].base_url = Some("http://127.0.0.1:9/v1".into());
+        settings.providers[0].states_cost = Some(false);
+    };
+    assert_eq!(unpriced(&gateway), ["p/m"]);
     assert_eq!(unpriced(&|settings| settings.providers[0].kind = ProviderKind::OpenAi), ["p/m"]);
     assert_eq!(unpriced(&|settings| asks_tape(settings, None)), [""; 0]);
     assert_eq!(unpriced(&|settings| asks_tape(settings, Some("p/m"))), ["tape/m"]);

@@ -91,7 +91,7 @@ pub static PROVIDER: Object = Object {
             "Longest wait between two tries, also where the provider asks for a longer one (`Retry-After`)."
             => default "1m";
         optional "states_cost": Bool, "true",
-            "Its answers state what they cost: `--max-cost` bounds them without a price. By default true for openrouter.ai.";
+            "Its answers state what they cost: `--max-cost` bounds them without a price. By default true for openrouter.ai and servers of this machine.";
         optional "context": Integer(512, 1_000_000), "16384",
             "How many tokens a prompt and its answer may have together: conversations of agents are kept within it. \
              For `local` it is 8192 by default.";
