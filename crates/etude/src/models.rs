@@ -56,7 +56,7 @@
 //! provider.api_key = Some(Secret::new("the key"));
 //! let model = ModelId::parse("anthropic/claude-haiku-4-5").expect("it has both parts");
 //! let mapping = BTreeMap::from([(Tier::Lite, vec![model])]);
-//! let models = Models::new(Settings { providers: vec![provider], mapping, ..Settings::default() })?;
+//! Models::new(Settings { providers: vec![provider], mapping, ..Settings::default() })?;
 //! # Ok::<(), etude::models::SettingsError>(())
 //! ```
 

@@ -14,7 +14,7 @@
 //!
 //! use etude::attempts::{Ended, Next};
 //! use etude::sqlite::{Settings, Sqlite, Sync};
-//! use etude::{App, Engine, Json, Limits, NoModels, Request, Resume, Runner, Watch};
+//! use etude::{App, Json, Limits, NoModels, Request, Resume, Runner, Watch};
 //!
 //! /// A runner as each process has it.
 //! fn runner(home: &Path) -> Result<Runner, Box<dyn std::error::Error>> {
