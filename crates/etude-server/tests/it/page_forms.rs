@@ -237,7 +237,7 @@ fn a_form_without_a_session_comes_back() {
     let reply = post(body, "etude=over");
     let text = reply.text();
     assert_eq!((reply.status, runs(&server)), (401, 0), "{text}");
-    assert!(text.contains("<pre>&lt;b&gt; hours\r\nof work</pre>") && !text.contains("<b>"), "{text}");
+    assert!(text.contains("<pre>&lt;b&gt; hours") && text.contains("of work</pre>") && !text.contains("<b>"), "{text}");
     assert!(text.contains(&format!("action=\"{path}\"")) && text.contains("name=\"key\" value=\"abc\""), "{text}");
     assert!(text.contains("target=\"_blank\"") && !text.contains("<pre>abc"), "{text}");
     let typed = ("Content-Type", "application/x-www-form-urlencoded");
@@ -247,8 +247,6 @@ fn a_form_without_a_session_comes_back() {
         "another site may have sent it: {}",
         foreign.text()
     );
-    let large = post(&format!("input.note={}", "x".repeat(300_000)), "");
-    assert!(large.status == 401 && !large.text().contains("xxx"), "{}", large.status);
     assert_eq!(form(&server, path, body).status, 303);
     assert_eq!(runs(&server), 1);
 }
