@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use etude_core::digest::Digest;
 use etude_core::failure::FailureKind;
 use etude_models::Redactor;
-use etude_process::blob;
+use etude_process::blob::{self, Unavailable};
 use etude_runtime::engine::{Boxed, Engine, Entry, EntryQuery, Error, Expected, Write};
 use etude_tools::bundle::{Bundle, BundleError, MAX_BYTES};
 use serde_json::{Value, json};
@@ -173,9 +173,9 @@ pub(crate) fn find(engine: &dyn Engine, named: &str) -> Result<Kept, Problem> {
 pub(crate) fn bytes(engine: &dyn Engine, digest: Digest) -> Result<Vec<u8>, Unusable> {
     let failed = |why: &dyn std::fmt::Display| format!("the bundle {digest} cannot be used: {why}");
     let mut bytes = Vec::new();
-    let blob = engine.blobs().open(digest).map_err(|error| match error.kind() {
-        io::ErrorKind::Other => Unusable::Unreachable(failed(&error)),
-        _ => Unusable::Damaged(failed(&error)),
+    let blob = engine.blobs().open(digest).map_err(|error| match Unavailable::of(&error) {
+        Some(_) => Unusable::Unreachable(failed(&error)),
+        None => Unusable::Damaged(failed(&error)),
     })?;
     let mut part = vec![0; 64 * 1024];
     loop {

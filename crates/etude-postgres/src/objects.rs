@@ -120,7 +120,7 @@ impl Objects {
         }
     }
 
-    /// Keeps the `len` bytes of a file. What is already there stays.
+    /// Keeps the `len` bytes of a file. What is already there stays, unless its length shows that it is damaged (K-46).
     pub(crate) async fn put(&self, name: &str, from: &mut File, len: u64) -> io::Result<()> {
         match self {
             Self::Bucket(bucket) => bucket.put(name, from, len).await,
@@ -164,13 +164,18 @@ impl Objects {
         self.delete(&name).await?;
         match read {
             Some((digest, _)) if digest == Digest::of(PROBE) => Ok(()),
-            Some(_) => Err(unavailable("what was written is read back as something else")),
-            None => Err(unavailable("what was written cannot be read back")),
+            Some(_) => Err(refused("what was written is read back as something else")),
+            None => Err(refused("what was written cannot be read back")),
         }
     }
 }
 
 /// An error that may be gone later: no run fails because of it.
 pub(crate) fn unavailable(why: impl Into<String>) -> io::Error {
-    io::Error::other(Unavailable(why.into()))
+    io::Error::other(Unavailable { why: why.into(), is_refused: false })
+}
+
+/// The same of a store that answers: access to it is set up wrongly, here or there.
+pub(crate) fn refused(why: impl Into<String>) -> io::Error {
+    io::Error::other(Unavailable { why: why.into(), is_refused: true })
 }

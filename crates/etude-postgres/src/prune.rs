@@ -121,7 +121,7 @@ async fn remove_objects(connection: &mut Connection, depot: &Depot) -> Result<bo
     for row in &rows {
         let (hash, place): (Vec<u8>, String) = (row.try_get(0)?, row.try_get(1)?);
         let url: Option<String> = row.try_get(2)?;
-        let failed = |cause: std::io::Error| Error::of_values(&cause.to_string());
+        let failed = |cause: std::io::Error| Error::ValuesAway(cause.to_string());
         let objects = depot.objects(url.as_deref()).map_err(failed)?;
         objects.delete(&blobs::name(&place, rows::digest(&hash)?)).await.map_err(failed)?;
     }

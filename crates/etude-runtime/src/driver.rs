@@ -563,7 +563,7 @@ impl Driver<'_, '_> {
         };
         let processes = &self.drive.host.processes;
         if let Some(why) = processes.outage().filter(|_| has_failed) {
-            return Err(engine::Error::of_values(why).into());
+            return Err(engine::Error::ValuesAway(why.to_owned()).into());
         }
         if let Some(name) = processes.unset_variable().filter(|_| has_not_begun) {
             return Err(Error::UnsetVariable { name: name.to_owned() });

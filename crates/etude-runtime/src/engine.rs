@@ -580,22 +580,16 @@ pub enum Error {
         /// The error of the system or database, as a sentence fragment.
         why: String,
     },
-}
-
-/// What [`Error::of_values`] names as the store.
-const VALUES: &str = "with its large values";
-
-impl Error {
-    /// The store of large values does not answer.
-    pub fn of_values(why: &str) -> Self {
-        Self::Store { path: VALUES.to_owned(), why: why.to_owned() }
-    }
-
-    /// Why the store of large values does not answer, if that is the error.
-    pub fn outage_of_values(&self) -> Option<&str> {
-        match self {
-            Self::Store { path, why } if path == VALUES => Some(why),
-            _ => None,
-        }
-    }
+    /// The store of large values does not answer. What is in it is not known, and the same call may succeed later: no run fails because of
+    /// it.
+    #[error("the journal with its large values cannot be used: {0}")]
+    ValuesAway(String),
+    /// The store answers and refuses this process: something must be set up first, and waiting changes nothing.
+    #[error("{why}")]
+    Refused {
+        /// What is refused.
+        why: String,
+        /// What to set up.
+        hint: String,
+    },
 }

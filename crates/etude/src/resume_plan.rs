@@ -248,7 +248,7 @@ impl ResumePlan {
 pub(crate) fn header_of(run: &NewRun, engine: &dyn Engine) -> Result<Header, Error> {
     let blobs = Watched::new(engine.blobs());
     let header = Header::parse(&run.header, &blobs).map_err(|why| match blobs.outage() {
-        Some(why) => Error::Engine(engine::Error::of_values(why)),
+        Some(why) => Error::Engine(engine::Error::ValuesAway(why.to_owned())),
         None => Error::Header { run_id: run.id.clone(), why },
     })?;
     Ok(match run.placement.bundle.is_some() || engine.is_shared() {

@@ -544,7 +544,7 @@ impl Runner {
 /// Notes a run that stops because its large values cannot be reached.
 fn noting<T>(session: &dyn Session, done: Result<T, Error>) -> Result<T, Error> {
     done.inspect_err(|error| {
-        if error.of_engine().is_some_and(|error| error.outage_of_values().is_some()) {
+        if matches!(error.of_engine(), Some(engine::Error::ValuesAway(_))) {
             session.postpone();
         }
     })

@@ -13,7 +13,7 @@ use object_store::path::Path;
 use object_store::{ClientOptions, Error, ObjectStore as _, ObjectStoreExt as _, PutMode, PutPayload, RetryConfig};
 use reqwest::{ClientBuilder, Url};
 
-use super::unavailable;
+use super::{refused, unavailable};
 
 /// A longer object is sent in parts of this size, so that it is never in memory as a whole.
 const PART: u64 = 16 * 1024 * 1024;
@@ -76,8 +76,8 @@ impl Bucket {
             // A server without TLS is one of this network, which is not behind a proxy.
             if is_plain { client.no_proxy() } else { client }
         };
-        let url = Url::parse(endpoint.as_deref().unwrap_or(AWS)).map_err(|error| unavailable(error.to_string()))?;
-        let client = etude_http::client(&url, settings).map_err(unavailable)?;
+        let url = Url::parse(endpoint.as_deref().unwrap_or(AWS)).map_err(|error| refused(error.to_string()))?;
+        let client = etude_http::client(&url, settings).map_err(refused)?;
         let retry = RetryConfig { max_retries: 4, retry_timeout: RETRY, ..RetryConfig::default() };
         let of = |wanted: &str| variables.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
         let mut builder = AmazonS3Builder::new()
@@ -95,14 +95,14 @@ impl Bucket {
             }
         }
         if !has_credentials {
-            return Err(unavailable(
+            return Err(refused(
                 "there are no credentials for object storage; set `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`",
             ));
         }
         if let Some(endpoint) = endpoint {
             builder = builder.with_endpoint(endpoint);
         }
-        let store = builder.build().map_err(|error| unavailable(error.to_string()))?;
+        let store = builder.build().map_err(|error| refused(error.to_string()))?;
         Ok(Self { store, prefix })
     }
 
@@ -194,9 +194,18 @@ fn part(from: &mut File, len: u64) -> io::Result<Vec<u8>> {
 
 /// Whether the bucket answers that it has no such object. A bucket that is not there says nothing of what was in it.
 fn is_missing(error: &Error) -> bool {
-    matches!(error, Error::NotFound { .. }) && !causes(error).contains("NoSuchBucket")
+    matches!(error, Error::NotFound { .. }) && !has_no_bucket(error)
+}
+
+/// Both have the same kind.
+fn has_no_bucket(error: &Error) -> bool {
+    matches!(error, Error::NotFound { .. }) && causes(error).contains("NoSuchBucket")
 }
 
 fn failed(error: &Error) -> io::Error {
-    unavailable(causes(error))
+    let is_refused = matches!(error, Error::PermissionDenied { .. } | Error::Unauthenticated { .. });
+    match is_refused || has_no_bucket(error) {
+        true => refused(causes(error)),
+        false => unavailable(causes(error)),
+    }
 }

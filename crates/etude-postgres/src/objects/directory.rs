@@ -2,11 +2,11 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek as _, SeekFrom, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use etude_core::digest::Digest;
 
-use super::unavailable;
+use super::{refused, unavailable};
 
 /// Bytes that are copied at once.
 const PIECE: usize = 64 * 1024;
@@ -25,14 +25,14 @@ impl Directory {
     fn place(&self, name: &str) -> io::Result<PathBuf> {
         match fs::metadata(&self.root) {
             Ok(found) if found.is_dir() => Ok(self.root.join(name)),
-            Ok(_) => Err(unavailable(format!("`{}` is not a directory", self.root.display()))),
-            Err(error) => Err(unavailable(format!("`{}`: {error}", self.root.display()))),
+            Ok(_) => Err(refused(format!("`{}` is not a directory", self.root.display()))),
+            Err(error) => Err(failed(&self.root, &error)),
         }
     }
 
     pub(super) fn put(&self, name: &str, from: &mut File, len: u64) -> io::Result<()> {
         let place = self.place(name)?;
-        let failed = |error: io::Error| unavailable(format!("`{}`: {error}", place.display()));
+        let failed = |error: io::Error| failed(&place, &error);
         let shelf = place.parent().unwrap_or(&self.root);
         match fs::create_dir(shelf) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
@@ -62,13 +62,13 @@ impl Directory {
         match fs::metadata(&place) {
             Ok(found) => Ok(found.len() == len),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(unavailable(format!("`{}`: {error}", place.display()))),
+            Err(error) => Err(failed(&place, &error)),
         }
     }
 
     pub(super) fn get(&self, name: &str, to: &mut File) -> io::Result<Option<(Digest, u64)>> {
         let place = self.place(name)?;
-        let failed = |error: io::Error| unavailable(format!("`{}`: {error}", place.display()));
+        let failed = |error: io::Error| failed(&place, &error);
         let mut from = match File::open(&place) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -89,10 +89,16 @@ impl Directory {
     pub(super) fn delete(&self, name: &str) -> io::Result<()> {
         let place = self.place(name)?;
         match fs::remove_file(&place) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(unavailable(format!("`{}`: {error}", place.display())))
-            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(&place, &error)),
             _ => Ok(()),
         }
+    }
+}
+
+fn failed(place: &Path, error: &io::Error) -> io::Error {
+    let why = format!("`{}`: {error}", place.display());
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => refused(why),
+        _ => unavailable(why),
     }
 }

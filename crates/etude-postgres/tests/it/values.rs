@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use etude_core::digest::Digest;
 use etude_postgres::{Credentials, Location, Postgres, Settings, Status};
-use etude_runtime::blob::put;
+use etude_runtime::blob::{Unavailable, put};
 use etude_runtime::conformance::{block_on, new_run, record};
 use etude_runtime::engine::{Engine as _, Error, Fleet as _, Query, RunState};
 use tempfile::TempDir;
@@ -286,8 +286,7 @@ fn a_place_that_is_not_there_is_no_missing_value() {
     assert_eq!(found.status, Status::Error, "{found:?}");
     assert!(found.found.contains("shared") && !found.hint.is_empty(), "{found:?}");
     let away = |error: io::Error| {
-        let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<etude_runtime::blob::Unavailable>());
-        assert!(cause.is_some(), "{error:?}");
+        assert!(Unavailable::of(&error).is_some_and(|cause| !cause.is_refused), "{error:?}");
     };
     away(read(&world.engine("two"), value).expect_err("the place is away"));
     away(put(&*engine.blobs(), &large(b"another")).expect_err("the place is away"));

@@ -9,13 +9,25 @@ use etude_core::digest::Digest;
 
 use super::{BlobStore, Scratch};
 
-/// The cause of an [`io::Error`] of a [`BlobStore`] that does not answer: the same call may succeed later.
+/// The cause of an [`io::Error`] of a [`BlobStore`] that cannot be reached: the same call may succeed later.
 #[derive(Debug)]
-pub struct Unavailable(pub String);
+pub struct Unavailable {
+    /// Why.
+    pub why: String,
+    /// It answers and refuses this process: it is set up in another way than it should be, here or there.
+    pub is_refused: bool,
+}
+
+impl Unavailable {
+    /// The cause, if that is one.
+    pub fn of(error: &io::Error) -> Option<&Self> {
+        error.get_ref()?.downcast_ref()
+    }
+}
 
 impl fmt::Display for Unavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.why)
     }
 }
 
@@ -40,8 +52,7 @@ impl Watched {
     }
 
     fn note(&self, error: &io::Error) {
-        let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<Unavailable>());
-        if let Some(cause) = cause {
+        if let Some(cause) = Unavailable::of(error) {
             self.outage.get_or_init(|| cause.to_string());
         }
     }

@@ -265,7 +265,7 @@ impl Replay {
     /// The outcome of a record. A store of large values that does not answer says nothing of what is in it.
     fn outcome(&self, record: &Record) -> Result<Completed, Error> {
         record::to_checked_outcome(record, &self.blobs).map_err(|error| match self.blobs.outage() {
-            Some(why) => engine::Error::of_values(why).into(),
+            Some(why) => engine::Error::ValuesAway(why.to_owned()).into(),
             None => error.into(),
         })
     }

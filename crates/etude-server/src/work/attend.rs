@@ -126,11 +126,8 @@ fn event_of<E>(run_id: String, ended: &Result<Result<RunResult, runner::Error>, 
 
 /// The word for why a run was lost, and more of it.
 fn reason_of(ended: &Result<RunResult, runner::Error>, is_lapsed: bool) -> (&'static str, Option<String>) {
-    let error = service::engine_error(ended);
-    if let Some(why) = error.and_then(engine::Error::outage_of_values).filter(|_| !is_lapsed) {
-        return ("blobs", Some(why.to_owned()));
-    }
-    let word = match error {
+    let word = match service::engine_error(ended) {
+        Some(engine::Error::ValuesAway(why)) if !is_lapsed => return ("blobs", Some(why.clone())),
         Some(engine::Error::Lapsed { .. } | engine::Error::Store { .. }) => "lease",
         Some(engine::Error::Gap { .. }) => "gap",
         _ if is_lapsed => "lease",
@@ -155,12 +152,12 @@ async fn end_after_gap(works: &Works, run_id: &str, position: u64) {
 /// Why a run came to a stop here. On a worker, a database that is away and another worker that has the run are no reasons: no run
 /// fails because of them (K-23).
 fn why_stopped<E>(ended: &Result<Result<RunResult, runner::Error>, E>, is_worker: bool) -> Option<Reason> {
-    use engine::Error::{Busy, Lapsed, Overtaken, Store};
+    use engine::Error::{Busy, Lapsed, Overtaken, Store, ValuesAway};
     match ended {
         Ok(Ok(_)) => None,
         Ok(stopped) if service::is_left(stopped) => None,
         Ok(stopped) if is_worker => match service::engine_error(stopped) {
-            Some(Busy { .. } | Lapsed { .. } | Overtaken { .. } | Store { .. }) => None,
+            Some(Busy { .. } | Lapsed { .. } | Overtaken { .. } | Store { .. } | ValuesAway(_)) => None,
             _ => stopped.as_ref().err().map(|error| Reason::lasting(FailureKind::Environment, error.to_string())),
         },
         Ok(Err(error)) => Some(why(error)),
