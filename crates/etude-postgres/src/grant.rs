@@ -156,6 +156,29 @@ pub(crate) async fn has_rights(connection: &mut Connection, kind: Kind) -> Resul
     Ok(row.map_or(Ok(None), |row| row.try_get::<_, Option<bool>>(0))?.unwrap_or(false))
 }
 
+/// Who has logged in, and whether that role may drive runs: it has the rights of a worker, and row-level security hides no run from it.
+pub(crate) async fn may_work(
+    connection: &mut Connection,
+    schema: &str,
+    access: &Access,
+) -> Result<(String, bool), Fault> {
+    // A role that was given rights by hand sees what it sees as a member of others.
+    let sql =
+        "select session_user::text, not row_security_active('runs') or pg_has_role(session_user, nspowner, 'usage')
+            or exists (select 1 from roles join pg_roles on rolname = role
+                where kind = 'worker' and pg_has_role(session_user, pg_roles.oid, 'usage'))
+        from pg_namespace where nspname = $1";
+    let row = connection.query_opt(sql, &[&schema]).await?;
+    let (role, sees_all): (String, bool) =
+        row.map_or(Ok(Default::default()), |row| Ok::<_, Fault>((row.try_get(0)?, row.try_get(1)?)))?;
+    let may = match access.kind {
+        Some(Kind::Tenant) => false,
+        Some(Kind::Worker) => has_rights(connection, Kind::Worker).await?,
+        None => sees_all && has_rights(connection, Kind::Worker).await?,
+    };
+    Ok((role, may))
+}
+
 /// The rights of a role, whose name is quoted.
 fn statements(schema: &str, role: &str, kind: Kind) -> String {
     let mut sql = format!(

@@ -330,6 +330,10 @@ impl Fleet for Postgres {
         Box::pin(self.store.requeue(run_id))
     }
 
+    fn check_work(&self) -> Result<(), Error> {
+        self.store.link.wait(probe::work(&self.store))
+    }
+
     fn join(&self, profile: &Profile) -> Result<(), Error> {
         self.store.link.wait(self.store.join(profile))
     }

@@ -1,11 +1,18 @@
-//! The check of object storage: writes an object of its own, reads it and removes it.
+//! Checks of object storage, which write an object of their own, read it and remove it; and of a worker before it begins.
+
+use std::io;
+
+use etude_runtime::blob::Unavailable;
+use etude_runtime::engine::Error;
 
 use crate::check::{Check, Status};
 use crate::error::Fault;
-use crate::link::Connection;
+use crate::grant::{self, Kind};
+use crate::link::{Connection, attempt};
 use crate::migrate::FORMAT;
 use crate::objects::{Credentials, Objects};
 use crate::rules;
+use crate::store::Store;
 
 /// Where large values are, and whether they can be kept there from here.
 pub(crate) async fn blobs(connection: &mut Connection, format: u32, credentials: &Credentials) -> Result<Check, Fault> {
@@ -33,4 +40,43 @@ pub(crate) async fn blobs(connection: &mut Connection, format: u32, credentials:
             "correct the access from here, or `engine.blobs` and `etude engine apply`",
         ),
     })
+}
+
+/// Whether who has logged in may drive runs, and large values can be kept and read from here.
+pub(crate) async fn work(store: &Store) -> Result<(), Error> {
+    let schema = store.link.address().schema();
+    let (role, may) = attempt!(store.link, |connection| grant::may_work(connection, schema, &store.access));
+    if !may {
+        return Err(not_a_worker(store, &role));
+    }
+    let Some(url) = attempt!(store.link, |connection| rules::url(connection)) else { return Ok(()) };
+    let probed = match store.depot.objects(Some(&url)) {
+        Ok(objects) => objects.probe().await,
+        Err(error) => Err(error),
+    };
+    probed.map_err(|error| of_probe(&url, &error))
+}
+
+fn not_a_worker(store: &Store, role: &str) -> Error {
+    let login = "log in as a worker: the owner of the schema makes a role one with `etude engine grant worker ROLE`";
+    let (what, hint) = match store.access.kind {
+        Some(Kind::Tenant) => (format!("is the tenant `{}`, and a tenant drives no runs", store.access.tenant), login),
+        Some(Kind::Worker) => {
+            ("lacks rights of a worker".to_owned(), "run `etude engine migrate` as the owner of the schema")
+        }
+        None => ("has not the rights of a worker".to_owned(), login),
+    };
+    Error::Refused { why: format!("the role `{role}` of the database {what}"), hint: hint.to_owned() }
+}
+
+fn of_probe(url: &str, error: &io::Error) -> Error {
+    match Unavailable::of(error) {
+        Some(cause) if cause.is_refused => Error::Refused {
+            why: format!("large values cannot be kept and read at {url}: {cause}"),
+            hint: "correct the access from here, or `engine.blobs` and `etude engine apply`; see `etude engine check`"
+                .to_owned(),
+        },
+        Some(cause) => Error::ValuesAway(format!("{url}: {cause}")),
+        None => Error::Store { path: url.to_owned(), why: error.to_string() },
+    }
 }

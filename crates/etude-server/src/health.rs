@@ -1,6 +1,7 @@
 //! The health of a worker over HTTP: `/healthz`, `/readyz`, `/metrics` (K-22, K-60), without a token.
 
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -26,15 +27,32 @@ const HEADERS: Duration = Duration::from_secs(10);
 /// The pause after a failed accept.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The worker whose health is asked for. Until it has reached its database, it is not ready.
+/// The worker whose health is asked for. Until it has reached its database and the place of large values, it is not ready.
 #[derive(Debug, Default)]
-pub struct Subject(OnceLock<Arc<Server>>);
+pub struct Subject {
+    server: OnceLock<Arc<Server>>,
+    waits_for_values: AtomicBool,
+}
 
 impl Subject {
     /// The worker has joined its fleet.
     pub fn set(&self, server: &Arc<Server>) {
         // A worker joins once.
-        let _ = self.0.set(Arc::clone(server));
+        let _ = self.server.set(Arc::clone(server));
+    }
+
+    /// What the worker waits for before it joins: the place of large values, or else the database.
+    pub fn wait_for_values(&self, is_waiting: bool) {
+        self.waits_for_values.store(is_waiting, Ordering::Relaxed);
+    }
+
+    /// Why the worker is not ready; `None`: it is.
+    fn reason(&self) -> Option<&'static str> {
+        match self.server.get() {
+            Some(server) => reason(&server.engine().health(), server.context().is_draining()),
+            None if self.waits_for_values.load(Ordering::Relaxed) => Some("blobs"),
+            None => Some("disconnected"),
+        }
     }
 }
 
@@ -63,17 +81,13 @@ async fn respond(subject: Arc<Subject>, request: Request<Incoming>) -> Result<Re
     Ok(match request.uri().path() {
         "/healthz" => document(StatusCode::OK, &json!({"ok": true})),
         "/readyz" => {
-            let server = subject.0.get();
-            let reason = match server {
-                Some(server) => reason(&server.engine().health(), server.context().is_draining()),
-                None => Some("disconnected"),
-            };
+            let reason = subject.reason();
             let status = if reason.is_none() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
             document(status, &json!({"ready": reason.is_none(), "reason": reason}))
         }
         "/metrics" => {
             let mut out = Text::new(false);
-            if let Some(server) = subject.0.get() {
+            if let Some(server) = subject.server.get() {
                 // Writing to a string does not fail.
                 let _ = fleet::metrics(&mut out, server.context(), server.works().count()).await;
             }
@@ -83,7 +97,7 @@ async fn respond(subject: Arc<Subject>, request: Request<Incoming>) -> Result<Re
     })
 }
 
-/// Why a worker is not ready; `None`: it is.
+/// Why a worker that has joined is not ready; `None`: it is.
 fn reason(health: &Health, is_draining: bool) -> Option<&'static str> {
     let is_fresh = health.claimed_before_ms.is_some_and(|ms| ms <= health.stale_after_ms);
     match (is_draining, health.is_disconnected, is_fresh) {
@@ -126,5 +140,16 @@ mod tests {
         assert_eq!(reason(&health(false, None), false), Some("stale"));
         assert_eq!(reason(&health(true, Some(0)), false), Some("disconnected"));
         assert_eq!(reason(&health(true, None), true), Some("draining"));
+    }
+
+    /// K-22: before it has joined, a worker says what it waits for.
+    #[test]
+    fn a_worker_says_what_it_waits_for() {
+        let subject = Subject::default();
+        assert_eq!(subject.reason(), Some("disconnected"));
+        subject.wait_for_values(true);
+        assert_eq!(subject.reason(), Some("blobs"));
+        subject.wait_for_values(false);
+        assert_eq!(subject.reason(), Some("disconnected"));
     }
 }

@@ -8,7 +8,7 @@ use etude_core::machine::ABI;
 use etude_process::guard::Guard;
 use etude_process::sandbox::{self, Support};
 use etude_runtime::driver::Stop;
-use etude_runtime::engine::{Engine, Profile, Rules};
+use etude_runtime::engine::{Engine, Error, Profile, Rules};
 use etude_server::health::{self, Subject};
 use etude_server::listen::Addresses;
 use etude_server::{Event, Server, Settings, Stopped, Worker, work_alone};
@@ -24,6 +24,9 @@ use crate::problem::Problem;
 use crate::render::stopped::of_engine;
 use crate::runtime::block_on;
 use crate::{engine, paths, signals, stdout};
+
+/// Between two looks at object storage that does not answer.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Runs at once for each core, if `--places` does not say.
 const PLACES_PER_CORE: usize = 64;
@@ -61,7 +64,7 @@ fn work(context: &Context, args: &args::Worker) -> Result<Exit, Problem> {
             None => None,
         };
         let profile = profile(args);
-        let joining = joined(context, profile.clone());
+        let joining = joined(context, profile.clone(), Arc::clone(&subject));
         let engine = tokio::select! {
             engine = joining => engine?,
             _ = stop.wait_for(|stop| *stop != Stop::No) => {
@@ -71,7 +74,11 @@ fn work(context: &Context, args: &args::Worker) -> Result<Exit, Problem> {
                 std::process::exit(Exit::Done as i32);
             }
         };
-        check_queues(&profile.queues, &engine.rules().map_err(|error| of_engine(&error))?, &sandbox::support())?;
+        let rules = engine.rules().map_err(|error| of_engine(&error))?;
+        check_queues(&profile.queues, &rules, &sandbox::support())?;
+        if let Some(warning) = unknown_queues(&profile.queues, &rules) {
+            crate::render::say!("{warning}");
+        }
         let name = engine.worker().unwrap_or_default();
         let server = server(context, args, &profile, engine)?;
         subject.set(&server);
@@ -111,6 +118,20 @@ fn check_queues(queues: &[String], rules: &Rules, support: &Result<Support, Stri
     Err(Problem::environment(message).hint("start it where sandboxes can be enforced, or name another queue"))
 }
 
+/// A warning of queues that the fleet does not have: a worker of those alone is never given a run.
+fn unknown_queues(queues: &[String], rules: &Rules) -> Option<String> {
+    let unknown: Vec<&str> = queues.iter().map(String::as_str).filter(|queue| rules.queue(queue).is_none()).collect();
+    let known: Vec<&str> = rules.queues.keys().map(String::as_str).collect();
+    (!unknown.is_empty()).then(|| {
+        format!(
+            "warning: the fleet has no queue `{}`, and no run is submitted to one that it does not have; it has `{}`; add a queue to `queues` \
+             of your configuration, then run `etude engine apply`",
+            unknown.join("`, `"),
+            known.join("`, `")
+        )
+    })
+}
+
 /// The address on which the health is served; 0 has become a port.
 async fn listen(address: SocketAddr, subject: &Arc<Subject>) -> Result<SocketAddr, Problem> {
     let failed = |e| Problem::environment(format!("cannot listen on {address}: {e}")).hint("give another `--health`");
@@ -120,18 +141,31 @@ async fn listen(address: SocketAddr, subject: &Arc<Subject>) -> Result<SocketAdd
     Ok(bound)
 }
 
-/// The engine, once the database answers and has acknowledged the first heartbeat.
-async fn joined(context: &Context, profile: Profile) -> Result<Arc<dyn Engine>, Problem> {
+/// The engine, once the database answers and has acknowledged the first heartbeat, and large values can be kept. A role that may not drive
+/// runs and object storage that refuses this machine are reported: the worker would claim runs, and could not carry them.
+async fn joined(context: &Context, profile: Profile, subject: Arc<Subject>) -> Result<Arc<dyn Engine>, Problem> {
     let global = context.global.clone();
     let patience = Duration::from_millis(engine::settings(&context.global)?.patience_ms);
     let joining = tokio::task::spawn_blocking(move || {
+        let mut has_warned = false;
+        let mut engine = engine::open_patiently(&global)?;
         loop {
-            let engine = engine::open_patiently(&global)?;
             let since = Instant::now();
-            match engine.join(&profile) {
+            match engine.check_work().and_then(|()| engine.join(&profile)) {
                 Ok(()) => return Ok(engine),
+                Err(Error::ValuesAway(why)) => {
+                    subject.wait_for_values(true);
+                    if !std::mem::replace(&mut has_warned, true) {
+                        crate::render::say!("warning: the worker waits for object storage: {why}");
+                    }
+                    std::thread::sleep(PAUSE);
+                }
+                Err(error @ Error::Refused { .. }) => return Err(of_engine(&error)),
                 // It went away in between, for longer than statements wait.
-                Err(_) if since.elapsed() >= patience => {}
+                Err(_) if since.elapsed() >= patience => {
+                    subject.wait_for_values(false);
+                    engine = engine::open_patiently(&global)?;
+                }
                 Err(error) => return Err(of_engine(&error)),
             }
         }
@@ -224,6 +258,19 @@ fn sentence(event: &Value) -> String {
 mod tests {
     use super::*;
     use etude_runtime::engine::QueueRules;
+
+    /// A queue that the fleet does not have is worth a word: a name that is misspelt looks like a queue without runs.
+    #[test]
+    fn queues_that_the_fleet_does_not_have_are_named() {
+        let rules = Rules { queues: [("batch".to_owned(), QueueRules::default())].into(), ..Rules::default() };
+        let warning = |queues: &[&str]| {
+            let queues: Vec<String> = queues.iter().map(|queue| (*queue).to_owned()).collect();
+            unknown_queues(&queues, &rules)
+        };
+        assert_eq!(warning(&["default", "batch"]), None);
+        let found = warning(&["batch", "bacth"]).expect("a warning");
+        assert!(found.contains("no queue `bacth`") && found.contains("it has `batch`"), "{found}");
+    }
 
     /// K-55: a worker without a sandbox that serves untrusted queues alone is refused; one that serves another queue is not.
     #[test]

@@ -61,6 +61,7 @@ pub(crate) fn of_engine(error: &engine::Error) -> Problem {
         engine::Error::Moved(run) => Problem::environment(error.to_string()).hint(format!(
             "import the file of the export into an engine, and continue it there: etude runs resume {run}"
         )),
+        engine::Error::Refused { hint, .. } => Problem::environment(error.to_string()).hint(hint),
         engine::Error::Busy { run, .. } => {
             Problem::environment(error.to_string()).hint(format!("wait for it, or stop it: etude runs cancel {run}"))
         }

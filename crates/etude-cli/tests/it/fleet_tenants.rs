@@ -44,6 +44,9 @@ fn the_owner_grants_roles() {
     submit(&one, &[]);
     assert_eq!((count(&other), count(&owner)), (1, 1));
     list(&other).has("/runs/0/tenant", "acme");
+    // A tenant drives no runs.
+    let refused = one.run(&["worker", "--format", "jsonl"]).exit(4).stderr_has("etude engine grant worker");
+    assert!(!refused.out().contains("ready"), "{}", refused.out());
     // Only the owner grants.
     one.run(&["engine", "grant", "worker", "acme"]).exit(4);
     one.run(&["engine", "migrate"]).exit(0);

@@ -1,6 +1,7 @@
 //! Large values of a fleet in object storage: as workers and commands use it.
 
 use std::fs;
+use std::net::TcpStream;
 use std::path::PathBuf;
 
 use serde_json::Value;
@@ -8,7 +9,7 @@ use serde_json::Value;
 use crate::crash::shim::{self, Fault, with_fault};
 use crate::database::Server;
 use crate::fleet::{elsewhere, fleet, list};
-use crate::fleet_workers::{WORKER, events};
+use crate::fleet_workers::{WORKER, events, free_address, get, is_ready};
 use crate::moto::Moto;
 use crate::test::{Test, noting, printing, wait_until};
 
@@ -174,12 +175,11 @@ fn a_run_waits_for_object_storage() {
     let test = with_directory(&server, test);
     let submit = |name: &str| test.run(&["run", "-p", name, "--detach", "--format", "json"]).exit(0).id();
     let (id, small) = (submit("p"), submit("small"));
-    fs::rename(test.path("store"), test.path("away")).expect("it can be moved");
+    server.sql("update etude.queue set not_before_ms = 9000000000000000, is_asleep = true");
     let worker = test.start(&WORKER);
     let is_over = |id: &str| test.run(&["runs", "show", id, "--format", "json"]).doc()["status"] == "succeeded";
     wait_until("the other run", || is_over(&small));
     let lost = || events(&worker).into_iter().filter(|event| event["event"] == "lost").collect::<Vec<_>>();
-    let due = || server.sql("update etude.queue set not_before_ms = 0, is_asleep = false");
     // More often than a run may stop for a reason of its own.
     for count in 1..=4 {
         wait_until("the run that stops", || lost().len() == count);
@@ -203,7 +203,11 @@ fn a_run_waits_for_object_storage() {
 fn no_step_gets_the_keys_to_a_bucket() {
     const SECRET: &str = "canary-of-the-bucket";
     let Some(moto) = Moto::start() else { return };
+    wait_until("the worker", || is_ready(&worker));
+    fs::rename(test.path("store"), test.path("away")).expect("it can be moved");
     let Some(server) = Server::start() else { return };
+    let due = || server.sql("update etude.queue set not_before_ms = 0, is_asleep = false");
+    due();
     let test = Test::new().pipeline("p", |p| {
         p.sh("env", &format!("env > \"$ROOT/env\"; {}", printing("1"))).sh("large", &large("large"))
     });
@@ -225,4 +229,29 @@ fn no_step_gets_the_keys_to_a_bucket() {
     // They are the user's own where nothing is in a bucket.
     let embedded = test.run(&["run", "-p", "p", "--engine", "embedded", "--format", "json"]).exit(0);
     assert!(test.read("env").contains("AWS_ACCESS_KEY_ID"), "{}", embedded.out());
+/// K-22, K-26: a worker that starts before its object storage waits for it and says so. One that is refused there, as without keys, ends.
+#[test]
+fn a_worker_needs_its_object_storage() {
+    let Some(server) = Server::start() else { return };
+    let test = with_directory(&server, Test::new().pipeline("p", |p| p.note("a", "1")));
+    fs::rename(test.path("store"), test.path("away")).expect("it can be moved");
+    let address = free_address();
+    let worker = test.start(&[&WORKER[..], &["--health", &address]].concat());
+    wait_until("the word of the worker", || {
+        TcpStream::connect(&address).is_ok()
+            && get(&address, "/readyz") == (503, "{\"ready\":false,\"reason\":\"blobs\"}\n".to_owned())
+    });
+    assert!(!is_ready(&worker));
+    fs::rename(test.path("away"), test.path("store")).expect("it can be moved");
+    wait_until("the worker", || is_ready(&worker));
+    test.run(&["run", "-p", "p", "--format", "json"]).output(1);
+    worker.terminate();
+    worker.finish().exit(0).stderr_has("waits for object storage");
+    // Nothing listens there, which is not even tried without keys.
+    server.sql("update etude.storage set url = 's3://values?endpoint=http://127.0.0.1:1'");
+    let test = test.without_env("AWS_ACCESS_KEY_ID");
+    let ran = test.run(&WORKER).exit(4).stderr_has("AWS_ACCESS_KEY_ID");
+    assert!(!ran.out().contains("ready"), "{}", ran.out());
+}
+
 }

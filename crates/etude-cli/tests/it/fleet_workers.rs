@@ -142,7 +142,7 @@ fn health(worker: &Running, path: &str) -> (u16, String) {
     get(&address, path)
 }
 
-fn get(address: &str, path: &str) -> (u16, String) {
+pub(crate) fn get(address: &str, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).expect("it listens");
     write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("it reads");
     let mut text = String::new();
@@ -152,7 +152,13 @@ fn get(address: &str, path: &str) -> (u16, String) {
     (status, body.to_owned())
 }
 
-fn is_ready(worker: &Running) -> bool {
+/// An address on which nothing listens.
+pub(crate) fn free_address() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    listener.expect("a free port").to_string()
+}
+
+pub(crate) fn is_ready(worker: &Running) -> bool {
     events(worker).iter().any(|event| event["event"] == "ready")
 }
 
@@ -206,8 +212,7 @@ fn a_worker_waits_for_its_database() {
     let Some(mut server) = Server::start() else { return };
     let test = fleet(&server, Test::new().pipeline("p", |p| p.note("a", "1")).user_config(SHORT));
     server.stop();
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port();
-    let address = format!("127.0.0.1:{port}");
+    let address = free_address();
     let ended = test.start(&[&WORKER[..], &["--health", &address]].concat());
     let worker = test.start(&[&WORKER[..], &["--idle", "3s"]].concat());
     wait_until("the health", || TcpStream::connect(&address).is_ok());

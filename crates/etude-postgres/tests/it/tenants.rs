@@ -268,6 +268,36 @@ fn the_check_knows_the_rights_of_roles() {
     assert_eq!((check("acme"), check("carrier")), ("those of a tenant".to_owned(), "those of a worker".to_owned()));
 }
 
+/// cluster §6: who may not drive runs is refused before it is a worker: a tenant, a role that lacks rights, and one to which row-level
+/// security shows no run.
+#[test]
+fn only_workers_may_drive_runs() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let owner = fleet(&server, dir.path());
+    owner.check_work().expect("the owner may");
+    login(&server, "carrier", dir.path()).check_work().expect("a worker may");
+    let refused = |role: &str, word: &str| match login(&server, role, dir.path()).check_work() {
+        Err(Error::Refused { why, hint }) => {
+            assert!(why.contains(&format!("`{role}`")) && why.contains("drives no runs") == (role == "acme"), "{why}");
+            assert!(hint.contains(word), "{hint}");
+        }
+        other => panic!("{role}: {other:?}"),
+    };
+    refused("acme", "etude engine grant worker");
+    server.sql("create role member login in role carrier");
+    login(&server, "member", dir.path()).check_work().expect("it is a worker as well");
+    server.sql("revoke insert on etude.records from carrier");
+    refused("carrier", "etude engine migrate");
+    server.sql(
+        "create role guest login; grant usage on schema etude to guest;
+         grant all on all tables in schema etude to guest; grant usage on all sequences in schema etude to guest",
+    );
+    refused("guest", "etude engine grant worker");
+    server.sql("grant etude to guest");
+    login(&server, "guest", dir.path()).check_work().expect("it is the owner as well");
+}
+
 /// K-56, K-58: no rights are given to a role that is not there, to the owner or to a superuser; a role is what it was made last.
 #[test]
 fn a_role_is_what_it_was_granted_last() {

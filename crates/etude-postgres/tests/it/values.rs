@@ -1,7 +1,8 @@
 //! Large values in object storage: a directory, and a bucket of a server that others wrote.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read as _, Write as _};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use std::sync::atomic::Ordering;
@@ -169,6 +170,55 @@ fn values_are_objects_in_a_bucket() {
 fn uploads_of_the_same_value_are_harmless() {
     let Some(world) = World::with_directory() else { return };
     let engines: Vec<Postgres> = (0..4).map(|number| world.engine(&format!("machine-{number}"))).collect();
+/// An address that answers each request as one that is not allowed.
+fn forbidding() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            // A client that is still sending would not read the answer.
+            let (mut request, mut part) = (Vec::new(), [0; 4096]);
+            while !request.ends_with(b"etude engine check\n") {
+                match stream.read(&mut part) {
+                    Ok(count @ 1..) => request.extend_from_slice(&part[..count]),
+                    _ => break,
+                }
+            }
+            let _ = stream.write_all(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        }
+    });
+    format!("http://{address}")
+}
+
+/// cluster §6: a process that can never keep a large value is refused before it is a worker; one whose object storage is away is not.
+#[test]
+fn a_worker_needs_access_to_object_storage() {
+    let Some(world) = World::with_directory() else { return };
+    let engine = world.engine("one");
+    engine.check_work().expect("values can be kept");
+    assert_eq!(fs::read_dir(world.object("values")).expect("values").count(), 0, "the probe is gone");
+    fs::rename(world.dir.path().join("shared"), world.dir.path().join("away")).expect("it can be moved");
+    let away = engine.check_work();
+    assert!(matches!(&away, Err(Error::ValuesAway(why)) if why.contains("shared")), "{away:?}");
+    let refused = |url: &str, credentials: Credentials, word: &str| {
+        engine.apply_blobs(Some(url)).expect("there are no values");
+        let checked =
+            Postgres::open(Settings { credentials, ..world.settings("two") }).expect("an engine").check_work();
+        let Err(Error::Refused { why, hint }) = checked else { panic!("{url}: {checked:?}") };
+        assert!(why.contains(word) && hint.contains("etude engine check"), "{why}; {hint}");
+    };
+    let server = forbidding();
+    refused(&format!("s3://values?endpoint={server}"), Credentials::default(), "AWS_ACCESS_KEY_ID");
+    refused(&format!("s3://values?endpoint={server}"), credentials(), "403");
+    fs::write(world.dir.path().join("file"), "").expect("a file");
+    refused(&format!("file://{}", world.dir.path().join("file").display()), Credentials::default(), "not a directory");
+    let Some(moto) = Moto::start() else { return };
+    refused(&moto.url("a").replace("s3://values", "s3://others"), credentials(), "NoSuchBucket");
+    engine.apply_blobs(Some(&moto.url("a"))).expect("there are no values");
+    let settings = Settings { credentials: credentials(), ..world.settings("two") };
+    Postgres::open(settings).expect("an engine").check_work().expect("values can be kept");
+}
+
     let barrier = Barrier::new(engines.len());
     std::thread::scope(|scope| {
         for engine in &engines {

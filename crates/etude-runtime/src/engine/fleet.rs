@@ -101,6 +101,15 @@ pub trait Fleet: Send + Sync {
         Box::pin(async { Ok(()) })
     }
 
+    /// Whether this process can drive runs: who has logged in may, and large values can be kept and read from here. An object of its own is
+    /// written, read and removed; of a run nothing is touched.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if not, [`Error::ValuesAway`] if the store of large values does not answer, or the store fails.
+    fn check_work(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Joins the fleet as a worker. Returns after the first heartbeat.
     ///
     /// # Errors
