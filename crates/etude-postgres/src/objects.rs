@@ -111,7 +111,7 @@ pub(crate) enum Objects {
 impl Objects {
     /// Nothing is connected to before it is needed.
     pub(crate) fn open(url: &str, credentials: &Credentials) -> io::Result<Self> {
-        match Location::parse(url).map_err(unavailable)? {
+        match Location::parse(url).map_err(refused)? {
             Location::Directory(path) => Ok(Self::Directory(Directory::new(path))),
             Location::Bucket { bucket, prefix, region, endpoint } => {
                 credentials.are_used.store(true, Ordering::Relaxed);

@@ -164,6 +164,33 @@ fn a_wrong_value_ends_its_run() {
     worker.finish().exit(0);
 }
 
+/// K-46: a run that is continued with a wrong value ends as failed, and says so to who follows it: that the follower cannot read the value
+/// either is no end of the run. The worker says what it is about.
+#[test]
+fn a_wrong_value_ends_a_run_that_is_continued() {
+    let Some(server) = Server::start() else { return };
+    let test = Test::new().pipeline("p", |p| p.sh("large", &large("large")).note("after", "1"));
+    let test = with_directory(&server, test);
+    let worker = test.start(&WORKER);
+    let id = test.run_json("p").exit(0).id();
+    worker.terminate();
+    worker.finish().exit(0);
+    let [value] = &objects(&test, "values")[..] else { panic!("one value") };
+    let hash = value.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
+    fs::write(value, "something else").expect("it is a file");
+    let test = elsewhere(test, "second");
+    let worker = test.start(&WORKER);
+    let ran = test.run(&["runs", "retry", &id, "--from", "after", "--format", "json"]).exit(4);
+    let ran = ran.has("/status", "failed").has("/errors/0/kind", "environment").stderr_has("cannot be read here");
+    assert!(ran.at("/errors/0/message").as_str().is_some_and(|message| message.contains(&hash)), "{}", ran.out());
+    let lost: Vec<Value> = events(&worker).into_iter().filter(|event| event["event"] == "lost").collect();
+    let says_why = |event: &Value| event["message"].as_str().is_some_and(|message| message.contains(&hash));
+    assert!(!lost.is_empty() && lost.iter().all(|event| event["reason"] == "gap" && says_why(event)), "{lost:?}");
+    assert_eq!(test.ledger(), ["large", "after"]);
+    worker.terminate();
+    worker.finish().exit(0);
+}
+
 /// cluster §4, K-13: while object storage is away, a run that needs it stops, says why, and is claimed again after a delay: its effect is not
 /// started again and again. Others continue, and no run fails.
 #[test]
@@ -177,7 +204,11 @@ fn a_run_waits_for_object_storage() {
     let (id, small) = (submit("p"), submit("small"));
     server.sql("update etude.queue set not_before_ms = 9000000000000000, is_asleep = true");
     let worker = test.start(&WORKER);
+    wait_until("the worker", || is_ready(&worker));
+    fs::rename(test.path("store"), test.path("away")).expect("it can be moved");
     let is_over = |id: &str| test.run(&["runs", "show", id, "--format", "json"]).doc()["status"] == "succeeded";
+    let due = || server.sql("update etude.queue set not_before_ms = 0, is_asleep = false");
+    due();
     wait_until("the other run", || is_over(&small));
     let lost = || events(&worker).into_iter().filter(|event| event["event"] == "lost").collect::<Vec<_>>();
     // More often than a run may stop for a reason of its own.
@@ -198,37 +229,6 @@ fn a_run_waits_for_object_storage() {
     worker.finish().exit(0);
 }
 
-/// K-53: where values are in a bucket, no step gets the keys to it, and they are in no record.
-#[test]
-fn no_step_gets_the_keys_to_a_bucket() {
-    const SECRET: &str = "canary-of-the-bucket";
-    let Some(moto) = Moto::start() else { return };
-    wait_until("the worker", || is_ready(&worker));
-    fs::rename(test.path("store"), test.path("away")).expect("it can be moved");
-    let Some(server) = Server::start() else { return };
-    let due = || server.sql("update etude.queue set not_before_ms = 0, is_asleep = false");
-    due();
-    let test = Test::new().pipeline("p", |p| {
-        p.sh("env", &format!("env > \"$ROOT/env\"; {}", printing("1"))).sh("large", &large("large"))
-    });
-    let test = test
-        .user_config(&format!("engine: {{blobs: \"{}\"}}\n", moto.url("fleet")))
-        .env("AWS_ACCESS_KEY_ID", "key")
-        .env("AWS_SECRET_ACCESS_KEY", SECRET);
-    let test = fleet(&server, test);
-    test.run(&["engine", "apply", "--format", "json"]).exit(0);
-    let worker = test.start(&WORKER);
-    let ran = test.run_json("p").exit(0);
-    worker.terminate();
-    worker.finish().exit(0);
-    let env = test.read("env");
-    assert!(!env.contains("AWS_") && !env.contains(SECRET), "{env}");
-    assert!(!ran.out().contains(SECRET) && !ran.err().contains(SECRET));
-    let checks = test.run(&["engine", "check", "--format", "json"]).doc();
-    assert!(!checks.to_string().contains(SECRET), "{checks:#}");
-    // They are the user's own where nothing is in a bucket.
-    let embedded = test.run(&["run", "-p", "p", "--engine", "embedded", "--format", "json"]).exit(0);
-    assert!(test.read("env").contains("AWS_ACCESS_KEY_ID"), "{}", embedded.out());
 /// K-22, K-26: a worker that starts before its object storage waits for it and says so. One that is refused there, as without keys, ends.
 #[test]
 fn a_worker_needs_its_object_storage() {
@@ -254,4 +254,31 @@ fn a_worker_needs_its_object_storage() {
     assert!(!ran.out().contains("ready"), "{}", ran.out());
 }
 
+/// K-53: where values are in a bucket, no step gets the keys to it, and they are in no record.
+#[test]
+fn no_step_gets_the_keys_to_a_bucket() {
+    const SECRET: &str = "canary-of-the-bucket";
+    let Some(moto) = Moto::start() else { return };
+    let Some(server) = Server::start() else { return };
+    let test = Test::new().pipeline("p", |p| {
+        p.sh("env", &format!("env > \"$ROOT/env\"; {}", printing("1"))).sh("large", &large("large"))
+    });
+    let test = test
+        .user_config(&format!("engine: {{blobs: \"{}\"}}\n", moto.url("fleet")))
+        .env("AWS_ACCESS_KEY_ID", "key")
+        .env("AWS_SECRET_ACCESS_KEY", SECRET);
+    let test = fleet(&server, test);
+    test.run(&["engine", "apply", "--format", "json"]).exit(0);
+    let worker = test.start(&WORKER);
+    let ran = test.run_json("p").exit(0);
+    worker.terminate();
+    worker.finish().exit(0);
+    let env = test.read("env");
+    assert!(!env.contains("AWS_") && !env.contains(SECRET), "{env}");
+    assert!(!ran.out().contains(SECRET) && !ran.err().contains(SECRET));
+    let checks = test.run(&["engine", "check", "--format", "json"]).doc();
+    assert!(!checks.to_string().contains(SECRET), "{checks:#}");
+    // They are the user's own where nothing is in a bucket.
+    let embedded = test.run(&["run", "-p", "p", "--engine", "embedded", "--format", "json"]).exit(0);
+    assert!(test.read("env").contains("AWS_ACCESS_KEY_ID"), "{}", embedded.out());
 }

@@ -121,10 +121,21 @@ impl Bucket {
         }
         let payload = PutPayload::from(part(from, len)?);
         match self.store.put_opts(&path, payload, PutMode::Create.into()).await {
-            // Another process has put the same bytes there (K-47).
-            Ok(_) | Err(Error::AlreadyExists { .. }) => Ok(()),
+            Ok(_) => Ok(()),
+            Err(Error::AlreadyExists { .. }) => match self.length(&path).await? {
+                // Another process has put the same bytes there (K-47).
+                Some(found) if found == len => Ok(()),
+                _ => self.replace(&path, from, len).await,
+            },
             Err(error) => Err(failed(&error)),
         }
+    }
+
+    /// Puts the right bytes in the place of an object that is damaged (K-46).
+    async fn replace(&self, path: &Path, from: &mut File, len: u64) -> io::Result<()> {
+        from.seek(SeekFrom::Start(0))?;
+        let payload = PutPayload::from(part(from, len)?);
+        self.store.put_opts(path, payload, PutMode::Overwrite.into()).await.map(drop).map_err(|error| failed(&error))
     }
 
     /// Two that do this at once write the same bytes.

@@ -61,6 +61,12 @@ impl Moto {
         assert_eq!(self.ask("DELETE", &format!("/values/{key}")).0, 204);
     }
 
+    /// Puts other bytes in the place of an object.
+    #[allow(dead_code, reason = "the tests of the engine use it")]
+    pub(crate) fn spoil(&self, key: &str) {
+        assert_eq!(self.send("PUT", &format!("/values/{key}"), "other").0, 200);
+    }
+
     /// Stops or continues the server: it accepts connections and says nothing.
     #[allow(dead_code, reason = "the tests of the program use it")]
     pub(crate) fn freeze(&self, is_frozen: bool) {
@@ -72,14 +78,18 @@ impl Moto {
         assert_eq!(self.ask("PUT", path).0, 200, "{path}");
     }
 
-    /// A signed request is not needed where everything is allowed; the header makes it one of an account.
     fn ask(&self, method: &str, path: &str) -> (u16, Vec<u8>) {
+        self.send(method, path, "")
+    }
+
+    /// A signed request is not needed where everything is allowed; the header makes it one of an account.
+    fn send(&self, method: &str, path: &str, body: &str) -> (u16, Vec<u8>) {
         let mut stream = TcpStream::connect(&self.address).expect("it listens");
         let credential =
             "AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0";
-        let host = &self.address;
+        let (host, len) = (&self.address, body.len());
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: {credential}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: {credential}\r\nContent-Length: {len}\r\nConnection: close\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes()).expect("it listens");
         let mut answer = Vec::new();

@@ -86,8 +86,9 @@ pub(super) async fn attend(
     let is_worker = works.context.settings().worker.is_some();
     let is_going = is_lapsed || works.context.is_draining();
     let stopped = if is_going { None } else { why_stopped(&ended, is_worker) };
+    let has_more = matches!(event, Event::Lost { reason: "overtaken", .. } | Event::Lost { message: Some(_), .. });
     // Of a server, `stopped` says more.
-    if is_worker || stopped.is_none() || !matches!(event, Event::Lost { reason: "overtaken", .. }) {
+    if is_worker || stopped.is_none() || !has_more {
         works.observer.say(&event);
     }
     if let Some(reason) = stopped {
@@ -131,7 +132,13 @@ fn reason_of(ended: &Result<RunResult, runner::Error>, is_lapsed: bool) -> (&'st
         Some(engine::Error::Lapsed { .. } | engine::Error::Store { .. }) => "lease",
         Some(engine::Error::Gap { .. }) => "gap",
         _ if is_lapsed => "lease",
-        _ => "overtaken",
+        _ => match ended {
+            // Its records cannot be used here.
+            Err(error @ runner::Error::Drive { source: driver::Error::Record(_), .. }) => {
+                return ("gap", Some(error.to_string()));
+            }
+            _ => "overtaken",
+        },
     };
     (word, None)
 }

@@ -67,15 +67,15 @@ fn until_rest(context: &Context, engine: &dyn Engine, followed: &Followed<'_>) -
         None => engine.view(followed.run_id).map_err(failed)?,
     };
     let blobs = engine.blobs();
-    let mut follower = Follower::new(context, blobs, &view, followed.definition)?;
+    let mut follower = Follower::new(context, blobs, &view, followed.definition);
     if followed.before.is_some() {
-        follower.skip(&view)?;
+        follower.skip(&view);
     }
     let before = followed.before.map(|view| view.row.change);
     loop {
         let since = Instant::now();
         view = engine.view(followed.run_id).map_err(failed)?;
-        follower.feed(&view)?;
+        follower.feed(&view);
         let is_at_rest = view.row.state.is_final() || view.row.state == RunState::Waiting;
         if is_at_rest && before.is_none_or(|before| view.row.change != before) {
             follower.close();

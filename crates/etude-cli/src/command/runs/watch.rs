@@ -49,10 +49,10 @@ pub(super) fn watch(context: &Context, id: &str) -> Result<Exit, Refused> {
             None
         }
     };
-    let mut follower = Follower::new(context, engine.blobs(), &view, definition.as_ref())?;
+    let mut follower = Follower::new(context, engine.blobs(), &view, definition.as_ref());
     loop {
         let since = Instant::now();
-        follower.feed(&view)?;
+        follower.feed(&view);
         let is_on_its_way = matches!(view.row.state, RunState::Queued | RunState::Running);
         // Workers of a fleet continue what was interrupted.
         let has_workers = view.run.placement.bundle.is_some() && engine.is_shared();
@@ -101,31 +101,47 @@ impl<'a> Follower<'a> {
         blobs: Arc<dyn BlobStore>,
         view: &RunView,
         definition: Option<&'a Definition>,
-    ) -> Result<Self, Problem> {
+    ) -> Self {
         let is_of_machine = Target::parse(&view.row.target).machine().is_some();
         let lines = context.streams().then(|| Lines::new(is_of_machine));
         let (face, replay) = (context.face(), None);
         let mut follower = Self { context, blobs, definition, replay, taken: 0, has_noted: false, face, lines };
-        follower.restart(view, false)?;
-        Ok(follower)
+        follower.restart(view, false);
+        follower
     }
 
     /// Begins the replay, or begins it again without records that no longer count.
-    fn restart(&mut self, view: &RunView, is_shown_before: bool) -> Result<(), Problem> {
+    fn restart(&mut self, view: &RunView, is_shown_before: bool) {
         self.taken = view.records.len();
-        let Some(definition) = self.definition else { return Ok(()) };
-        let (replay, commands) = Replay::new(view, &definition.plan, &definition.app, Arc::clone(&self.blobs))
-            .map_err(Problem::environment)?;
-        self.replay = Some(replay);
-        self.show(&commands, is_shown_before);
-        Ok(())
+        let Some(definition) = self.definition else { return };
+        match Replay::new(view, &definition.plan, &definition.app, Arc::clone(&self.blobs)) {
+            Ok((replay, commands)) => {
+                self.replay = Some(replay);
+                self.show(&commands, is_shown_before);
+            }
+            Err(why) => self.lose(&why),
+        }
+    }
+
+    /// Shows nothing more of the run than its end: what cannot be read here says nothing of what comes of it (K-46).
+    fn lose(&mut self, why: &str) {
+        self.replay = None;
+        self.note_once(&format!(
+            "some of the run's steps are not shown, because its records cannot be read here: {why}"
+        ));
+    }
+
+    fn note_once(&mut self, text: &str) {
+        if !std::mem::replace(&mut self.has_noted, true) {
+            note(self.context, text);
+        }
     }
 
     /// Shows nothing of what has happened so far.
     #[cfg(feature = "postgres")]
-    pub(crate) fn skip(&mut self, view: &RunView) -> Result<(), Problem> {
-        self.restart(view, true)?;
-        self.take(view, true)
+    pub(crate) fn skip(&mut self, view: &RunView) {
+        self.restart(view, true);
+        self.take(view, true);
     }
 
     /// Nothing more is shown.
@@ -134,31 +150,31 @@ impl<'a> Follower<'a> {
     }
 
     /// Shows what is new.
-    pub(crate) fn feed(&mut self, view: &RunView) -> Result<(), Problem> {
-        self.take(view, false)
+    pub(crate) fn feed(&mut self, view: &RunView) {
+        self.take(view, false);
     }
 
-    fn take(&mut self, view: &RunView, is_shown_before: bool) -> Result<(), Problem> {
+    fn take(&mut self, view: &RunView, is_shown_before: bool) {
         let new = view.records.get(self.taken..).unwrap_or_default();
         let mut is_replay = is_shown_before;
         if new.iter().any(|record| [record::ATTEMPT, record::REOPENED].contains(&record.key.as_str())) {
             // Another attempt: some of the records no longer count, and their order is another one.
             is_replay = true;
-            self.restart(view, is_replay)?;
+            self.restart(view, is_replay);
         } else {
             self.replay.iter_mut().for_each(|replay| new.iter().cloned().for_each(|record| replay.push(record)));
         }
         self.taken = view.records.len();
         while let Some(replay) = &mut self.replay {
-            let Some((_, commands)) = replay.advance().map_err(Problem::environment)? else { break };
-            self.show(&commands, is_replay);
+            match replay.advance() {
+                Ok(Some((_, commands))) => self.show(&commands, is_replay),
+                Ok(None) => break,
+                Err(why) => self.lose(&why),
+            }
         }
-        let is_faithful = self.replay.as_ref().is_none_or(Replay::is_faithful);
-        if !is_faithful && !self.has_noted {
-            self.has_noted = true;
-            note(self.context, "the definition has changed since the run began: some of its steps are not shown");
+        if !self.replay.as_ref().is_none_or(Replay::is_faithful) {
+            self.note_once("the definition has changed since the run began: some of its steps are not shown");
         }
-        Ok(())
     }
 
     fn show(&mut self, commands: &[Command], is_replay: bool) {
