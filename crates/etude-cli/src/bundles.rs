@@ -6,6 +6,7 @@ pub(crate) mod workspace;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use etude::disk::Disk;
 use etude_core::digest::Digest;
 use etude_core::failure::FailureKind;
 use etude_models::Redactor;
@@ -78,6 +79,13 @@ fn too_large(bundle: &Bundle) -> Problem {
     );
     Problem::new(Exit::Definition, FailureKind::DefinitionInvalid, message)
         .hint("exclude what runs do not need with `.gitignore`, or keep bundles in object storage (`engine.blobs`)")
+}
+
+/// Packs an app and keeps it under the name of its directory.
+pub(crate) fn push_app(context: &Context, engine: &dyn Engine, disk: &Disk) -> Result<Digest, Problem> {
+    let bundle = Bundle::pack(disk.root()).map_err(|error| refused(&error))?;
+    push(context, engine, &bundle, disk.root(), &name_of(disk.root()))?;
+    Ok(bundle.digest())
 }
 
 /// Keeps the bundle of the app or archive in `dir` in the database under a name. True if it was not there.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
+use etude_core::digest::Digest;
 use etude_runtime::engine::{Boxed, Error, NewRun, Record, RunState, Session, Signal};
 use tokio::sync::{Mutex, oneshot};
 
@@ -144,6 +145,14 @@ impl Shared {
         if is_noted { Ok(()) } else { Err(self.fenced_off().await) }
     }
 
+    async fn set_bundle(self: Arc<Self>, bundle: Digest) -> Result<(), Error> {
+        let sql = "update runs set bundle = $3 where run = $1 and session = $2";
+        let hash = &bundle.as_bytes()[..];
+        let changed =
+            attempt!(self.store.link, |connection| connection.execute(sql, &[&self.number, &self.session, &hash]));
+        if changed > 0 { Ok(()) } else { Err(self.fenced_off().await) }
+    }
+
     /// False if the run is somebody else's by now.
     async fn note(&self, connection: &mut Connection, state: RunState, result: Option<&str>) -> Result<bool, Fault> {
         // A run that waits may have been woken by a signal just now. Every other one has a driver, or is over.
@@ -246,6 +255,10 @@ impl Session for PostgresSession {
             true => Err(Error::Lapsed { run: self.run.id.clone() }),
             false => Ok(()),
         }
+    }
+
+    fn set_bundle(&self, bundle: Digest) -> Boxed<'_, Result<(), Error>> {
+        self.shared.store.link.spawn(Arc::clone(&self.shared).set_bundle(bundle))
     }
 
     fn postpone(&self) {

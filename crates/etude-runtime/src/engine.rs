@@ -315,6 +315,16 @@ pub trait Session: Send + Sync + fmt::Debug {
         Ok(())
     }
 
+    /// Gives a run that brings its app along another app, from now on: the bundle of this hash, which is kept.
+    ///
+    /// # Errors
+    /// The store fails, or keeps no apps.
+    fn set_bundle(&self, bundle: Digest) -> Boxed<'_, Result<(), Error>> {
+        let why = format!("it keeps no apps of runs, and so not the bundle {bundle}");
+        let path = "of this machine".to_owned();
+        Box::pin(async move { Err(Error::Store { path, why }) })
+    }
+
     /// Says that the run stops because its large values cannot be reached. Once it is released, it is taken again after a delay that grows
     /// with each time, where the engine keeps such a delay.
     fn postpone(&self) {}

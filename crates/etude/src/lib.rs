@@ -79,7 +79,7 @@ pub mod stage_machine;
 
 pub use app::App;
 pub use definition::{Definition, LoadError};
-pub use resume_plan::changes;
+pub use resume_plan::{accepted, changes};
 pub use runner::{Error, NoModels, Request, Resume, RunResult, Runner, Watch};
 pub use service::RunHandle;
 

@@ -299,6 +299,27 @@ pub fn changes(
     Ok(if is_declared { Vec::new() } else { changes })
 }
 
+/// The records with which a run takes `definition` as it is now, for a process that continues it elsewhere. None if nothing of it has
+/// changed, or if no definition was pinned yet.
+///
+/// # Errors
+/// Another version of the interpreter began the run, its header is damaged, a file cannot be read or kept, or a machine refuses its slot.
+pub fn accepted(
+    view: &RunView,
+    definition: &Definition,
+    sources: &dyn Sources,
+    engine: &dyn Engine,
+) -> Result<Vec<Record>, Error> {
+    let facts = Facts::gather(&view.run, definition, sources, view.records.clone(), engine)?;
+    if let Some((_, failure)) = facts.refused_slot() {
+        return Err(Error::Refused { run_id: view.row.id.clone(), failure: Box::new(failure) });
+    }
+    if Pins::of_records(&view.records).is_none() {
+        return Ok(Vec::new());
+    }
+    Ok(facts.decide(Resume { accept_changes: true, attempt: None }, true)?.new)
+}
+
 /// True if every change lies in the directory of a machine whose slot has another version now: anyone who changed it has
 /// said what becomes of what runs keep (B-ST3).
 fn are_declared(definition: &Definition, stored: &SlotForms, changes: &[Change]) -> bool {

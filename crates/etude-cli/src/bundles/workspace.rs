@@ -11,12 +11,15 @@ use etude_tools::bundle::Bundle;
 use super::Unusable;
 use crate::paths;
 
-/// The directory of a run that brings its app along, with a copy of its own (K-50).
+/// Digits of a bundle's hash that name the directory of a run's app: another app is another directory.
+const DIGITS: usize = 16;
+
+/// The directory of a run that brings its app along, with a copy of its own (K-50). A run that has taken another app gets another one.
 ///
 /// # Errors
 /// The bundle is not kept, or is not what its name says (K-46).
 pub(crate) fn make(engine: &dyn Engine, run: &NewRun, digest: Digest) -> Result<PathBuf, Unusable> {
-    unpacked(engine, digest, place_of(&run.id)?)
+    unpacked(engine, digest, place_of(&run.id)?.join(&digest.to_string()[..DIGITS]))
 }
 
 /// The directory of a bundle that commands read and none writes to.

@@ -11,6 +11,8 @@ pub(crate) mod judge;
 mod list;
 mod prune;
 pub(crate) mod remote;
+#[cfg(feature = "postgres")]
+mod replace;
 mod resume;
 mod show;
 mod stats;

@@ -57,7 +57,7 @@ fn runs_of_an_untrusted_queue_see_nothing_of_each_other() {
     let spy = format!(
         r#"look() {{ if "$@" > /dev/null 2>&1; then echo true; else echo false; fi; }}
 printf '{{"output": {{"app": %s, "runs": %s, "lines": %s, "line": %s, "processes": %s, "environment": %s}}}}' \
-    "$(look cat "{runs}/$RUN/app/secret.txt")" "$(look ls "{runs}")" "$(look grep -qs '[c]{}' /proc/[0-9]*/cmdline)" \
+    "$(look cat "{runs}/$RUN/"*/app/secret.txt)" "$(look ls "{runs}")" "$(look grep -qs '[c]{}' /proc/[0-9]*/cmdline)" \
     "$(look cat "/proc/$VICTIM/cmdline")" "$(look ls /proc)" "$(look cat "/proc/$VICTIM/environ")"
 "#,
         &word[1..]

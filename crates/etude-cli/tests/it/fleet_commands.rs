@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::database::Server;
-use crate::fleet::{apply, count, fleet, list, url};
+use crate::fleet::{apply, count, elsewhere, fleet, list, url};
 use crate::fleet_workers::WORKER;
 use crate::test::{Test, noting, printing, wait_until};
 
@@ -28,6 +28,49 @@ fn a_followed_run_looks_like_one_of_this_machine() {
     }
     worker.terminate();
     worker.finish().exit(0);
+}
+
+/// K-50: a run of a fleet keeps the app that it was submitted with, until who continues it accepts the changes of the app here. What
+/// they do not affect is kept, whichever worker has the run.
+#[test]
+fn a_run_is_continued_with_a_changed_app() {
+    let Some(server) = Server::start() else { return };
+    let test = Test::new().pipeline("p", |p| {
+        p.note("a", "1")
+            .sh("b", "echo no >&2; exit 3")
+            .sh("c", &format!("cat \"$ETUDE_APP_DIR/helper.txt\" >> \"$LEDGER\"; {}", printing("2")))
+    });
+    let test = fleet(&server, test.file("helper.txt", "first\n"));
+    let worker = test.start(&WORKER);
+    let id = test.run_json("p").exit(1).id();
+    let bundle = |test: &Test| list(test).at("/runs/0/bundle").clone();
+    let of_before = bundle(&test);
+    test.put("app/pipelines/p/steps/b.sh", &format!("{}\n", printing("\"mended\"")));
+    test.put("app/helper.txt", "second\n");
+    test.run(&["runs", "resume", &id, "--format", "json"]).exit(1).has("/status", "failed");
+    assert_eq!(bundle(&test), of_before);
+    let ran = test.run(&["runs", "resume", &id, "--accept-changes", "--format", "json"]).exit(0);
+    ran.has("/output", 2).stderr_has("continues with the app in");
+    assert_eq!(test.ledger(), ["a", "second"]);
+    assert_ne!(bundle(&test), of_before);
+    // No step is pinned to this file. The run is over and queued again, and another worker has it.
+    worker.terminate();
+    worker.finish().exit(0);
+    test.put("app/helper.txt", "third\n");
+    let follower = test.start(&["runs", "retry", &id, "--from", "c", "--accept-changes", "--format", "json"]);
+    wait_until("the queue", || server.sql("select count(*) from etude.queue") == "1");
+    let test = elsewhere(test, "second");
+    let worker = test.start(&WORKER);
+    follower.finish().exit(0).has("/output", 2);
+    assert_eq!(test.ledger(), ["a", "second", "third"]);
+    worker.terminate();
+    worker.finish().exit(0);
+    // A tenant changes no run in this way.
+    server.sql("create role acme login");
+    test.run(&["engine", "grant", "tenant", "acme"]).exit(0);
+    let test = test.env("ETUDE_ENGINE", &server.url("etude").replace("etude@", "acme@"));
+    let own = test.run(&["run", "-p", "p", "--detach", "--format", "json"]).exit(0).id();
+    test.run(&["runs", "resume", &own, "--accept-changes"]).exit(2).stderr_has("etude run --again");
 }
 
 /// The first signal cancels the run, whose destructor runs on its worker; a follower that is killed leaves it as it is.

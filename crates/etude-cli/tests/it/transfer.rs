@@ -303,6 +303,7 @@ fn a_moved_run_continues_on_one_machine() {
     run(&["runs", "import", "../elsewhere/a.tar"]).exit(0).has("/runs", 2);
     run(&["runs", "list", "--all", "--status", "queued"]).exit(0).has("/total", 2);
     run(&["runs", "resume", &note]).exit(1).has("/status", "failed");
+    run(&["runs", "resume", &note, "--accept-changes"]).exit(2).stderr_has("etude run --again");
     run(&["runs", "resume", &asks]).exit(5).has("/status", "waiting");
     run(&["approve", &asks, "--resume"]).output(2);
     assert_eq!(test.ledger(), ["a", "before", "after"]);

@@ -7,7 +7,7 @@ use etude_core::digest::Digest;
 use etude_postgres::{Postgres, Settings};
 use etude_runtime::conformance::{block_on, new_run, record};
 use etude_runtime::engine::{
-    Census, Engine as _, Enqueued, Fleet as _, Limits, Placement, Profile, Query, RunState, Session, Signal,
+    Census, Engine as _, Enqueued, Error, Fleet as _, Limits, Placement, Profile, Query, RunState, Session, Signal,
     Submission, Takes, WorkerState,
 };
 
@@ -168,6 +168,28 @@ fn a_run_whose_values_are_away_is_taken_later() {
     session.postpone();
     drop(session);
     drop(take(&one));
+}
+
+/// who has a run gives it another app, and who has it next finds that. A session that lost the run changes nothing.
+#[test]
+fn a_run_takes_another_app() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let (one, other) = (open(&server, "etude", dir.path()), open(&server, "etude", dir.path()));
+    join(&one);
+    join(&other);
+    submit(&one, "r-1", 1, Placement::default());
+    let session = one.claim("r-1").expect("a claim");
+    let mended = Digest::of(b"mended");
+    block_on(session.set_bundle(mended)).expect("it has the run");
+    assert!(other.next(&limits(), 0).expect("next").is_none(), "it is held");
+    drop(session);
+    let late = other.next(&limits(), 0).expect("next").expect("the run");
+    assert_eq!(late.run().placement.bundle, Some(mended));
+    server.sql("update etude.runs set worker = null, epoch = epoch + 1, session = 1");
+    let overtaken = block_on(late.set_bundle(Digest::of(b"app")));
+    assert!(matches!(overtaken, Err(Error::Overtaken { .. })), "{overtaken:?}");
+    assert_eq!(one.row("r-1").expect("a row").placement.bundle, Some(mended));
 }
 
 /// Many queued runs, in a database whose server has not looked at them.

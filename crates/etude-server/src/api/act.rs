@@ -90,7 +90,7 @@ async fn continued(call: &Call, accept_changes: bool, limits: Limits, from: Opti
         let engine = server.engine();
         if !server.works().drives(&row.placement) {
             // It runs from its own files (K-50), which only workers unpack.
-            if row.state.is_final() || limits != Limits::default() || from.is_some() {
+            if row.state.is_final() || accept_changes || limits != Limits::default() || from.is_some() {
                 let problem =
                     Problem::new(Code::RunIsBusy, "the run brings its app along, and only workers execute it");
                 return Err(problem.with("run_id", of.as_str()).hint("continue it with `etude runs resume`"));

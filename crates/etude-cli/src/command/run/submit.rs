@@ -11,7 +11,6 @@ use etude_core::digest::{Digest, Hasher};
 use etude_core::failure::FailureKind;
 use etude_runs::header::Granted;
 use etude_runtime::engine::{DEFAULT_QUEUE, Engine, Enqueued, Error, Placement, QueueRules, Refusal, Rules, UniqueKey};
-use etude_tools::bundle::Bundle;
 
 use super::unfit;
 use crate::args;
@@ -44,11 +43,15 @@ pub(crate) fn granted(given: &args::Granted) -> Granted {
     Granted { read: given.read.clone(), write: given.write.clone(), yolo: given.yolo }
 }
 
-/// Refuses what the queue does not allow: grants of the submitter, and steps (K-54).
-fn check(context: &Context, submitted: &Submitted<'_>, rules: &QueueRules) -> Result<(), Problem> {
-    let Submitted { disk, definition, request, .. } = submitted;
+/// Refuses what the queue does not allow: grants of the submitter, and steps of the app (K-54).
+pub(crate) fn check(
+    context: &Context,
+    (disk, definition): (&Disk, &Definition),
+    granted: &Granted,
+    rules: &QueueRules,
+) -> Result<(), Problem> {
     let settings = context.settings(disk.root())?;
-    let denied = allowance::denied_grant(&request.granted, &rules.allow)
+    let denied = allowance::denied_grant(granted, &rules.allow)
         .or_else(|| allowance::denied_step(definition, settings.grants.sandbox.as_ref(), rules));
     let Some(Denied { member, what }) = denied else { return Ok(()) };
     let problem = Problem::usage(format!("{what} is refused: `{member}` of the queue does not grant it"));
@@ -97,8 +100,9 @@ fn refused(engine: &dyn Engine, refusal: &Refusal) -> Problem {
 pub(crate) fn submit(context: &Context, engine: &dyn Engine, submitted: Submitted<'_>) -> Result<Exit, Problem> {
     // Before the app is packed and uploaded.
     check_tenant(engine, submitted.terms.tenant.as_deref())?;
-    check(context, &submitted, &rules(engine, submitted.terms.queue.as_deref())?)?;
+    let rules = rules(engine, submitted.terms.queue.as_deref())?;
     let Submitted { disk, definition, request, terms: given } = submitted;
+    check(context, (disk, definition), &request.granted, &rules)?;
     context.show(&definition.warnings);
     let text = request.input.text().map_err(|error| Problem::environment(error.to_string()))?;
     let mut digest = Hasher::new("submission");
@@ -156,9 +160,7 @@ fn bundle(context: &Context, engine: &dyn Engine, disk: &Disk, given: &args::Sub
     if let Some(named) = &given.bundle {
         return Ok(bundles::find(engine, named)?.digest);
     }
-    let bundle = Bundle::pack(disk.root()).map_err(|error| bundles::refused(&error))?;
-    bundles::push(context, engine, &bundle, disk.root(), &bundles::name_of(disk.root()))?;
-    Ok(bundle.digest())
+    bundles::push_app(context, engine, disk)
 }
 
 fn labels(given: &[String]) -> Result<BTreeMap<String, String>, Problem> {

@@ -15,6 +15,8 @@ use etude_runtime::engine::{Engine, RunState, RunView};
 use etude_runtime::record::Continuation;
 
 use super::find::find;
+#[cfg(feature = "postgres")]
+use super::replace;
 use super::{definition_to_drive, document_of, over, remote};
 use crate::args;
 use crate::command::run::{answer, conclude, watched};
@@ -81,11 +83,15 @@ fn continued(context: &Context, wanted: Wanted<'_>) -> Result<Exit, Refused> {
     if view.row.state == RunState::Moved {
         return Err(of_engine(&etude_runtime::engine::Error::Moved(view.row.id)).into());
     }
-    let (disk, definition) = definition_to_drive(context, &*engine, &view.run)?;
     #[cfg(feature = "postgres")]
     if view.run.placement.bundle.is_some() && engine.is_shared() {
-        return Ok(on_fleet(context, &*engine, &view, &definition, &wanted)?);
+        return on_fleet(context, &*engine, &view, &wanted);
     }
+    #[cfg(feature = "postgres")]
+    if view.run.placement.bundle.is_some() && wanted.accept_changes && wanted.stop.is_none() {
+        return Err(replace::keeps_its_app(&view.row.id).into());
+    }
+    let (disk, definition) = definition_to_drive(context, &*engine, &view.run)?;
     next(&*engine, &view, &definition, &wanted)?;
     // Somebody may be asked for something, and take their time: no one else is kept from the run meanwhile.
     let runner = context.runner(&disk, &definition, Arc::clone(&engine), Need::Ask)?;
@@ -127,26 +133,34 @@ fn continued(context: &Context, wanted: Wanted<'_>) -> Result<Exit, Refused> {
     Ok(exit)
 }
 
-/// Puts a run of a fleet into its queue, with what another attempt begins with, and follows it.
+/// Puts a run of a fleet into its queue, with what another attempt begins with, and follows it. Who accepts changes gives it the app of the
+/// command line: the one that it brings along has none.
 #[cfg(feature = "postgres")]
-fn on_fleet(
-    context: &Context,
-    engine: &dyn Engine,
-    view: &RunView,
-    definition: &Definition,
-    wanted: &Wanted<'_>,
-) -> Result<Exit, Problem> {
-    if view.row.state == RunState::Queued {
-        return super::follow::proceed(context, engine, view, Some(definition));
+fn on_fleet(context: &Context, engine: &dyn Engine, view: &RunView, wanted: &Wanted<'_>) -> Result<Exit, Refused> {
+    let (bundle, run) = match wanted.accept_changes {
+        true => replace::with_app(context, engine, &view.run).map(|(bundle, run)| (Some(bundle), run))?,
+        false => (None, view.run.clone()),
+    };
+    let (disk, definition) = definition_to_drive(context, engine, &run)?;
+    let of_app = (&disk, &definition);
+    match bundle {
+        Some(_) => replace::check(context, engine, &run, of_app)?,
+        None if view.row.state == RunState::Queued => {
+            return Ok(super::follow::proceed(context, engine, view, Some(&definition))?);
+        }
+        None => {}
     }
     // A worker that has the run is named before anything else is checked.
     let session = engine.claim(&view.row.id).map_err(|e| of_engine(&e))?;
     let view = engine.view(&view.row.id).map_err(|e| of_engine(&e))?;
-    let attempt = match next(engine, &view, definition, wanted)? {
-        Next::Over => return over(context, engine, &view),
+    let attempt = match next(engine, &view, &definition, wanted)? {
+        Next::Over => return Ok(over(context, engine, &view)?),
         Next::Continues => None,
         Next::Attempt(attempt) => Some(attempt),
     };
+    if let Some(bundle) = bundle {
+        replace::take(engine, &*session, &view, of_app, bundle)?;
+    }
     if let Some(attempt) = &attempt {
         if let Some(note) = announcement(context, &view, attempt) {
             crate::render::say!("{note}");
@@ -155,7 +169,7 @@ fn on_fleet(
     }
     drop(session);
     let view = engine.view(&view.row.id).map_err(|e| of_engine(&e))?;
-    super::follow::proceed(context, engine, &view, Some(definition))
+    Ok(super::follow::proceed(context, engine, &view, Some(&definition))?)
 }
 
 fn announcement(context: &Context, view: &RunView, attempt: &Continuation) -> Option<String> {
