@@ -45,7 +45,7 @@ fn a_run_is_continued_with_a_changed_app() {
     let id = test.run_json("p").exit(1).id();
     let bundle = |test: &Test| list(test).at("/runs/0/bundle").clone();
     let of_before = bundle(&test);
-    test.put("app/pipelines/p/steps/b.sh", &format!("{}\n", printing("\"mended\"")));
+    test.put("app/pipelines/p/steps/b.sh", &format!("{}\n", printing("\"repaired\"")));
     test.put("app/helper.txt", "second\n");
     test.run(&["runs", "resume", &id, "--format", "json"]).exit(1).has("/status", "failed");
     assert_eq!(bundle(&test), of_before);

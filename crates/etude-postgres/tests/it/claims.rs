@@ -180,16 +180,16 @@ fn a_run_takes_another_app() {
     join(&other);
     submit(&one, "r-1", 1, Placement::default());
     let session = one.claim("r-1").expect("a claim");
-    let mended = Digest::of(b"mended");
-    block_on(session.set_bundle(mended)).expect("it has the run");
+    let repaired = Digest::of(b"repaired");
+    block_on(session.set_bundle(repaired)).expect("it has the run");
     assert!(other.next(&limits(), 0).expect("next").is_none(), "it is held");
     drop(session);
     let late = other.next(&limits(), 0).expect("next").expect("the run");
-    assert_eq!(late.run().placement.bundle, Some(mended));
+    assert_eq!(late.run().placement.bundle, Some(repaired));
     server.sql("update etude.runs set worker = null, epoch = epoch + 1, session = 1");
     let overtaken = block_on(late.set_bundle(Digest::of(b"app")));
     assert!(matches!(overtaken, Err(Error::Overtaken { .. })), "{overtaken:?}");
-    assert_eq!(one.row("r-1").expect("a row").placement.bundle, Some(mended));
+    assert_eq!(one.row("r-1").expect("a row").placement.bundle, Some(repaired));
 }
 
 /// Many queued runs, in a database whose server has not looked at them.
