@@ -164,14 +164,18 @@ fn kept(entry: &Entry) -> Option<Kept> {
 pub(crate) fn find(engine: &dyn Engine, named: &str) -> Result<Kept, Problem> {
     let query = EntryQuery { book: BOOK.to_owned(), ..EntryQuery::default() };
     let all = engine.entries(&query).map_err(|error| of_engine(&error))?;
-    let mut of_hash: Vec<Kept> =
-        all.iter().filter(|entry| named.len() >= MIN_PREFIX && entry.key.starts_with(named)).filter_map(kept).collect();
-    if let (Some(found), true) = (of_hash.pop(), of_hash.is_empty()) {
+    let mut of_hash: Vec<Kept> = all.iter().filter(|entry| entry.key.starts_with(named)).filter_map(kept).collect();
+    let is_long = named.len() >= MIN_PREFIX;
+    let is_short = !named.is_empty() && !is_long && !of_hash.is_empty();
+    if let (Some(found), true) = (of_hash.pop().filter(|_| is_long), of_hash.is_empty()) {
         return Ok(found);
     }
     let of_name = all.iter().filter_map(kept).find(|kept| kept.name == named);
-    let none = || Problem::usage(format!("there is no bundle `{named}`")).hint("list them with `etude bundles list`");
-    of_name.ok_or_else(none)
+    of_name.ok_or_else(|| match is_short {
+        true => Problem::usage(format!("`{named}` is too short to be the hash of a bundle"))
+            .hint(format!("give {MIN_PREFIX} digits or more of it: `etude bundles list`")),
+        false => Problem::usage(format!("there is no bundle `{named}`")).hint("list them with `etude bundles list`"),
+    })
 }
 
 /// The bytes of a bundle (K-46).

@@ -129,6 +129,9 @@ fn lists_have_pages_and_filters() {
     let Some(server) = Server::start() else { return };
     let test = fleet(&server, Test::new().pipeline("p", |p| p.note("a", "1")));
     apply(&test, "queues: {slow: {}}\n");
+    // A fleet is not filtered by app: no option would show more.
+    let none = test.run(&["runs", "list"]).exit(0).stderr_has("no runs");
+    assert!(!none.err().contains("--all"), "{}", none.err());
     for label in ["n=1", "n=2", "n=3"] {
         test.run(&["run", "-p", "p", "--detach", "--label", label, "--priority", "5", "--queue", "slow"]).exit(0);
     }
@@ -191,6 +194,7 @@ fn bundles_are_listed_shown_and_checked() {
         assert_eq!((&notes["mode"], &notes["bytes"]), (&json!("0644"), &json!(3)), "{notes}");
     }
     test.run(&["bundles", "show", "nowhere"]).exit(2).stderr_has("etude bundles list");
+    test.run(&["bundles", "show", &hash[..7]]).exit(2).stderr_has("too short").stderr_has("8 digits");
     // A run of the bundle, with no app here.
     let test = test.cwd("elsewhere");
     test.run(&["run", "-p", "p", "--bundle", "first", "--detach", "--format", "json"]).exit(0).has("/status", "queued");

@@ -139,7 +139,7 @@ fn of_status(query: Query, word: Option<&str>) -> Query {
 fn say(context: &Context, args: &args::RunsList, listed: &[Listed], total: Option<u64>, next: Option<&str>) {
     if listed.is_empty() {
         let is_filtered = args.status.is_some() || args.pipeline.is_some() || args.since.is_some();
-        match is_filtered || args.all || context.is_remote() || context.disk().is_err() {
+        match is_filtered || context.is_remote() || app_of(context, args.all).is_none() {
             true => crate::render::say!("no runs"),
             false => crate::render::say!("no runs of this app\nhint: runs of every app: etude runs list --all"),
         }
