@@ -72,7 +72,8 @@ impl Store {
 
     /// Listens for as long as the store is there.
     pub(crate) fn listen(self: &Arc<Self>) {
-        if !self.bell.is_off {
+        // Where others get the session that listens, nothing would be heard.
+        if !self.bell.is_off && !self.link.shares_sessions() {
             self.link.start(attend(Arc::downgrade(self)));
         }
     }

@@ -319,7 +319,7 @@ async fn upload(connection: &mut Connection, digest: Digest, bytes: &[u8]) -> Re
             connection.execute(sql, &[&hash, &number, &chunk]).await?;
         }
     }
-    connection.batch("commit").await
+    connection.commit().await
 }
 
 async fn locate(connection: &mut Connection, digest: Digest) -> Result<Option<Place>, Fault> {

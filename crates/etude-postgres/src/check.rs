@@ -115,7 +115,7 @@ async fn report(
         rights(connection, schema, format).await?,
         probe::blobs(connection, format, credentials).await?,
         tls(connection, link),
-        sessions(connection, link).await?,
+        sessions(connection),
         standby(connection).await?,
         clock(connection, now).await?,
     ];
@@ -184,7 +184,7 @@ fn tls(connection: &Connection, link: &Link) -> Check {
         cost,
         hint,
     };
-    match connection.encryption {
+    match connection.encryption() {
         None if link.address().is_local() => check(Status::Skipped, "this machine", "", ""),
         None => check(
             Status::Error,
@@ -204,36 +204,22 @@ fn tls(connection: &Connection, link: &Link) -> Check {
     }
 }
 
-/// A pooler that gives each transaction another session loses advisory locks, and what a session has set.
-async fn sessions(connection: &mut Connection, link: &Link) -> Result<Check, Fault> {
-    let is_kept = is_kept(connection, link).await?;
-    Ok(Check {
+/// Behind a pooler that gives each transaction another session, what a session would keep is sent each time, and there is no lock whose end
+/// says that a worker has died.
+fn sessions(connection: &Connection) -> Check {
+    let is_kept = connection.keeps_session();
+    Check {
         id: "sessions",
         status: if is_kept { Status::Ok } else { Status::Warning },
         found: if is_kept { "kept" } else { "shared by a pooler" }.to_owned(),
         message: "each connection should keep its session",
-        cost: if is_kept { "" } else { "the death of a worker is noticed after its lease of 15 s, not after 3 s" },
-        hint: if is_kept { "" } else { "connect to the server, or pool sessions" },
-    })
-}
-
-/// Whether a connection keeps its session while another one has a transaction. A pooler that shares sessions gives that one the session
-/// that was used last, which is this connection's, and this connection another one.
-async fn is_kept(connection: &mut Connection, link: &Link) -> Result<bool, Fault> {
-    let key = crate::store::random();
-    let locked = connection.query_opt("select pg_backend_pid() from pg_try_advisory_lock($1)", &[&key]).await?;
-    let own: Option<i32> = locked.map(|row| row.try_get(0)).transpose()?;
-    let mut other = link.connect().await?;
-    other.batch("begin").await?;
-    let found = other.query_opt("select pg_backend_pid()", &[]).await?;
-    let of_other: Option<i32> = found.map(|row| row.try_get(0)).transpose()?;
-    // With a single session, the next statement would wait for the other transaction.
-    if own == of_other {
-        other.query("select pg_advisory_unlock($1)", &[&key]).await?;
-        return Ok(false);
+        cost: if is_kept {
+            ""
+        } else {
+            "each statement is planned each time; workers notice deaths after a lease of 15 s, and new runs when they look"
+        },
+        hint: if is_kept { "" } else { "connect workers to the server, or let the pooler pool sessions" },
     }
-    let row = connection.query_opt("select pg_advisory_unlock($1)", &[&key]).await?;
-    Ok(row.map_or(Ok(false), |row| row.try_get(0))?)
 }
 
 async fn standby(connection: &mut Connection) -> Result<Check, Fault> {

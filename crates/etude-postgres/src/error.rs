@@ -126,7 +126,7 @@ pub(crate) fn store_error(address: &Address, cause: &tokio_postgres::Error) -> E
         "3D000" => "; create the database, or name another one",
         "42501" => "; give the user rights to the schema",
         "42P01" | "3F000" => "; run `etude engine migrate`",
-        "26000" | "42P05" => "; a pooler is between that keeps no sessions: connect to the server, or pool sessions",
+        "26000" | "42P05" => "; a pooler between has begun to share sessions: start this program again",
         "53100" => "; the disk of the database is full",
         _ => "",
     };

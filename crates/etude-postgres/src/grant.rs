@@ -115,7 +115,7 @@ async fn transact(connection: &mut Connection, link: &Link, grant: &Grant) -> Re
     connection.execute(sql, &[&grant.role, &grant.kind.word(), &grant.tenant]).await?;
     connection.batch(&statements(schema, &role, grant.kind)).await?;
     admit_workers(connection, schema).await?;
-    connection.batch("commit").await
+    connection.commit().await
 }
 
 /// Gives the roles of a schema their rights again, inside a transaction: a format may have tables that the one before had not.

@@ -1,7 +1,8 @@
 //! Leases of workers: the statements of a heartbeat.
 //!
 //! A lease belongs to the worker, not to a run. The worker renews it with each beat and holds an advisory lock on the connection of
-//! its heartbeat. If the lock is gone, others shorten the lease to the grace.
+//! its heartbeat. If the lock is gone, others shorten the lease to the grace. Behind a pooler that shares sessions there is no lock, and only
+//! the lease counts.
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +14,14 @@ use crate::rules;
 use crate::store::{Store, random};
 use crate::worker::Times;
 
-/// Whether the backend that holds a worker's lock lives; the lock is in this database.
-const HAS_LOCK: &str = "exists (select 1 from pg_locks where locktype = 'advisory' and objsubid = 1 and granted
+/// The key of a worker without a lock: a pooler would keep it beyond the worker's death, and drop it while the worker lives.
+const NO_LOCK: i64 = 0;
+
+/// Whether the backend that holds a worker's lock lives, or there is no such lock; the lock is in this database.
+const HAS_LOCK: &str =
+    "(workers.lock = 0 or exists (select 1 from pg_locks where locktype = 'advisory' and objsubid = 1 and granted
     and database = (select oid from pg_database where datname = current_database())
-    and ((classid::bigint << 32) | objid::bigint) = workers.lock)";
+    and ((classid::bigint << 32) | objid::bigint) = workers.lock))";
 
 /// The server has not been restarted since the last heartbeat of any worker. All locks are gone after a restart.
 const IS_SAME_SERVER: &str = "exists (select 1 from server where started_at = pg_postmaster_start_time())";
@@ -35,9 +40,10 @@ pub(crate) enum Lease {
 /// Takes the lock on a connection and renews the lease. Returns the key of the lock, a new one for each connection: after a partition
 /// the server may keep the previous connection, and its lock, for long.
 pub(crate) async fn enlist(connection: &mut Connection, store: &Store) -> Result<i64, Fault> {
-    let key = random();
-    let sql = "select pg_advisory_lock($1)";
-    connection.query(sql, &[&key]).await?;
+    let key = if connection.keeps_session() { random() } else { NO_LOCK };
+    if key != NO_LOCK {
+        connection.query("select pg_advisory_lock($1)", &[&key]).await?;
+    }
     beat(connection, store, key).await?;
     Ok(key)
 }

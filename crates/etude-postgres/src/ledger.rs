@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use etude_runtime::engine::{Enqueued, Entry, EntryQuery, Error, OldEntries, Submission, Write, Written};
 use tokio_postgres::Row;
-use tokio_postgres::types::ToSql;
 
 use crate::error::Fault;
 use crate::grant::{Access, SEPARATOR};
@@ -47,7 +46,10 @@ async fn transact(
     let sql = "select pg_advisory_xact_lock(1702131048, hashtext($1))";
     connection.query(sql, &[&access.book(&write.entry.book)]).await?;
     let written = put(connection, access, write, at_ms, attempted).await?;
-    connection.batch(if written == Written::Done { "commit" } else { "rollback" }).await?;
+    match written == Written::Done {
+        true => connection.commit().await?,
+        false => connection.roll_back().await?,
+    }
     Ok(written)
 }
 
@@ -137,7 +139,7 @@ async fn find(connection: &mut Connection, access: &Access, query: &EntryQuery) 
 }
 
 /// Adds a condition on a value.
-fn push<'v>(sql: &mut String, values: &mut Vec<Parameter<'v>>, condition: &str, value: &'v (dyn ToSql + Sync)) {
+fn push<'v>(sql: &mut String, values: &mut Vec<Parameter<'v>>, condition: &str, value: Parameter<'v>) {
     values.push(value);
     sql.push_str(&format!(" and {condition} ${}", values.len()));
 }

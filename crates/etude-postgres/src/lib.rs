@@ -26,6 +26,7 @@ mod cache;
 mod census;
 mod check;
 mod claim;
+mod connection;
 mod copies;
 mod error;
 mod follow;
@@ -50,6 +51,7 @@ mod submission;
 mod tls;
 mod transfer;
 mod uploads;
+mod value;
 mod wake;
 mod worker;
 
@@ -72,7 +74,7 @@ pub fn claim_statement() -> String {
 /// What is set for each session, for tests that read plans (K-31).
 #[doc(hidden)]
 pub fn session_settings() -> &'static str {
-    link::SETTINGS
+    connection::SETTINGS
 }
 
 /// How the engine is used.

@@ -3,7 +3,6 @@
 //! The engine's contract is used with and without a runtime, so this crate has its own. Callers that cannot wait in a future wait
 //! on their own thread.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,11 +11,11 @@ use etude_runtime::engine::{Boxed, Error, patience};
 use etude_runtime::sync::block_on;
 pub(crate) use etude_runtime::sync::lock;
 use tokio::runtime::Runtime;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Row, Statement};
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore, watch};
+use tokio_postgres::{Client, SimpleQueryMessage};
 
 use crate::address::Address;
+pub(crate) use crate::connection::{Connection, Parameter};
 use crate::error::{Fault, is_passing, store_error};
 use crate::tls::{Opened, Tls};
 
@@ -29,22 +28,11 @@ const SHORT_PAUSE: Duration = Duration::from_millis(5);
 /// A server that accepts a connection says something within this time.
 const GREETING: Duration = Duration::from_secs(5);
 
-/// What is set for each session.
-///
-/// A process that is stopped inside a transaction must not keep others from working. All statements but lists read few rows by an index: to
-/// compile one, or to plan it each time, costs more than to run it. And their plans are those of indexes whatever the statistics say: a table
-/// that was empty when it was looked at may have a million rows before the server looks again, and until then an append would read them all.
-pub(crate) const SETTINGS: &str = "set idle_in_transaction_session_timeout = 3000; set lock_timeout = 3000; set jit = off; \
-    set plan_cache_mode = force_generic_plan; set enable_seqscan = off; set enable_bitmapscan = off";
-
-/// A list may read many rows, and which index is good depends on what is looked for: each is planned for itself.
-const FOR_LISTS: &str = "begin; set local plan_cache_mode = force_custom_plan; set local enable_seqscan = on; set local enable_bitmapscan = on";
+/// How often a connection is asked whether its session is still the same one.
+const LOOKS: usize = 3;
 
 /// Name of the runtime's threads.
 const THREAD: &str = "etude-postgres";
-
-/// A parameter of a statement.
-pub(crate) type Parameter<'p> = &'p (dyn ToSql + Sync);
 
 /// The way to the database.
 #[derive(Debug)]
@@ -53,23 +41,12 @@ pub(crate) struct Link {
     tls: Tls,
     patience: Duration,
     runtime: Option<Runtime>,
+    /// Whether each transaction may have another session, once that is known.
+    is_shared: OnceCell<bool>,
     idle: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
     /// How often all connections were given up.
     breaks: watch::Sender<u64>,
-}
-
-/// A connection with its prepared statements.
-#[derive(Debug)]
-pub(crate) struct Connection {
-    pub(crate) client: Client,
-    /// How it is encrypted, if it is.
-    pub(crate) encryption: Option<&'static str>,
-    statements: HashMap<String, Statement>,
-    /// What begins a transaction, and is sent before the next statement.
-    begins: Option<&'static str>,
-    /// A commit is sent after the next statement.
-    ends: bool,
 }
 
 impl Link {
@@ -82,8 +59,8 @@ impl Link {
             .map_err(|cause| Error::Store { path: address.to_string(), why: cause.to_string() })?;
         let tls = Tls::new(address.tls()).map_err(|why| Error::Store { path: address.to_string(), why })?;
         let permits = Arc::new(Semaphore::new(connections.max(1)));
-        let breaks = watch::Sender::new(0);
-        Ok(Self { address, tls, patience, runtime: Some(runtime), idle: Mutex::default(), permits, breaks })
+        let (is_shared, idle, breaks) = (OnceCell::new(), Mutex::default(), watch::Sender::new(0));
+        Ok(Self { address, tls, patience, runtime: Some(runtime), is_shared, idle, permits, breaks })
     }
 
     pub(crate) fn address(&self) -> &Address {
@@ -114,14 +91,44 @@ impl Link {
     }
 
     async fn connect_now(&self) -> Result<Connection, Fault> {
+        let (client, encryption) = self.client().await?;
+        let schema = self.address.schema();
+        match self.is_shared.get_or_try_init(|| self.has_shared(&client)).await? {
+            true => Ok(Connection::shared(client, encryption, schema)),
+            false => Connection::kept(client, encryption, schema).await,
+        }
+    }
+
+    /// Whether a pooler gives each transaction of this connection the session that is free just then. While another connection has a
+    /// transaction, that has the session that this one had, or this one gets another one. Nothing is set before that is known: it would
+    /// be set for others.
+    async fn has_shared(&self, client: &Client) -> Result<bool, Fault> {
+        let (own, (other, _)) = (session_of(client, "").await?, self.client().await?);
+        if session_of(&other, "begin; ").await? == own {
+            return Ok(true);
+        }
+        // What others do with the pooler meanwhile may hide it once.
+        for _ in 0..LOOKS {
+            if session_of(client, "").await? != own {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether each transaction may have another session, once a connection has shown it.
+    pub(crate) fn shares_sessions(&self) -> bool {
+        self.is_shared.get() == Some(&true)
+    }
+
+    /// A connection on which nothing is set.
+    async fn client(&self) -> Result<(Client, Option<&'static str>), tokio_postgres::Error> {
         let (client, connection, encryption) = self.open().await?;
         self.start(async move {
             // Its end is seen by the user of the client.
             let _ = connection.await;
         });
-        let sql = format!("set search_path = {}; {SETTINGS}", self.address.schema());
-        client.batch_execute(&sql).await?;
-        Ok(Connection { client, encryption, statements: HashMap::new(), begins: None, ends: false })
+        Ok((client, encryption))
     }
 
     /// A connection as the client library has it.
@@ -163,6 +170,15 @@ impl Link {
     pub(crate) fn is_own_thread() -> bool {
         thread::current().name() == Some(THREAD)
     }
+}
+
+/// The session that a statement has now, after what is sent before it.
+async fn session_of(client: &Client, before: &str) -> Result<Option<String>, tokio_postgres::Error> {
+    let messages = client.simple_query(&format!("{before}select pg_backend_pid()")).await?;
+    Ok(messages.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => row.get(0).map(ToOwned::to_owned),
+        _ => None,
+    }))
 }
 
 impl Drop for Link {
@@ -214,7 +230,7 @@ impl Attempts<'_> {
         loop {
             let breaks = self.link.breaks.subscribe();
             let idle = lock(&self.link.idle).pop();
-            if let Some(connection) = idle.filter(|connection| !connection.client.is_closed()) {
+            if let Some(connection) = idle.filter(|connection| !connection.is_closed()) {
                 return Ok(Loan { connection, breaks, _permit: permit });
             }
             match self.link.connect().await {
@@ -249,7 +265,7 @@ impl Attempts<'_> {
 
     /// Returns if there may be another attempt.
     pub(crate) async fn failed(&mut self, loan: Loan, fault: Fault) -> Result<(), Error> {
-        let is_open = !loan.connection.client.is_closed();
+        let is_open = !loan.connection.is_closed();
         drop(loan);
         match fault {
             Fault::Engine(cause) => Err(cause),
@@ -303,71 +319,6 @@ macro_rules! attempt {
     }};
 }
 pub(crate) use attempt;
-
-impl Connection {
-    /// Begins a transaction, together with the next statement: it is sent before that, and no reply of its own is waited for.
-    pub(crate) fn begin(&mut self) {
-        self.begins = Some("begin");
-    }
-
-    /// The next statement is a list: it is planned as [`FOR_LISTS`] says.
-    pub(crate) fn next_is_list(&mut self) {
-        self.begins = Some(FOR_LISTS);
-        self.commit_with_next();
-    }
-
-    pub(crate) async fn query(&mut self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Fault> {
-        let statement = self.statement(sql).await?;
-        self.send(|client| client.query(&statement, parameters)).await
-    }
-
-    pub(crate) async fn query_opt(&mut self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Option<Row>, Fault> {
-        Ok(self.query(sql, parameters).await?.into_iter().next())
-    }
-
-    pub(crate) async fn execute(&mut self, sql: &str, parameters: &[Parameter<'_>]) -> Result<u64, Fault> {
-        let statement = self.statement(sql).await?;
-        self.send(|client| client.execute(&statement, parameters)).await
-    }
-
-    pub(crate) async fn batch(&mut self, sql: &str) -> Result<(), Fault> {
-        self.send(|client| client.batch_execute(sql)).await
-    }
-
-    /// Commits the transaction after the next statement, together with it. If that fails, nothing is committed.
-    pub(crate) fn commit_with_next(&mut self) {
-        self.ends = true;
-    }
-
-    async fn send<'c, T, F>(&'c mut self, statement: impl FnOnce(&'c Client) -> F) -> Result<T, Fault>
-    where
-        F: Future<Output = Result<T, tokio_postgres::Error>> + 'c,
-    {
-        let (begins, ends) = (self.begins.take(), std::mem::take(&mut self.ends).then_some("commit"));
-        let client = &self.client;
-        let word = |word: Option<&'static str>| async move {
-            match word {
-                Some(word) => client.batch_execute(word).await,
-                None => Ok(()),
-            }
-        };
-        // Statements are sent in the order in which their futures are polled first.
-        let (begun, done, ended) = futures_util::future::join3(word(begins), statement(client), word(ends)).await;
-        begun?;
-        let done = done?;
-        ended?;
-        Ok(done)
-    }
-
-    async fn statement(&mut self, sql: &str) -> Result<Statement, Fault> {
-        if let Some(statement) = self.statements.get(sql) {
-            return Ok(statement.clone());
-        }
-        let statement = self.client.prepare(sql).await?;
-        self.statements.insert(sql.to_owned(), statement.clone());
-        Ok(statement)
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,8 +1,8 @@
 //! Lists, counts and views of runs.
 
 use etude_runtime::engine::{Cause, Counts, Cursor, Error, Query, Record, RunRow, RunState, RunView};
-use tokio_postgres::types::ToSql;
 
+use crate::connection::Value;
 use crate::error::Fault;
 use crate::link::{Connection, Parameter, attempt};
 use crate::rows::{self, IS_LIVE, Run, columns};
@@ -141,9 +141,9 @@ async fn counts(connection: &mut Connection, query: &Query) -> Result<Counts, Fa
 
 /// From one snapshot: a run that continues meanwhile must not seem to have a result too early.
 async fn view(connection: &mut Connection, prefix: &str, is_whole: bool) -> Result<RunView, Fault> {
-    connection.batch("begin transaction isolation level repeatable read read only").await?;
+    connection.begin_as("begin transaction isolation level repeatable read read only");
     let view = view_within(connection, prefix, is_whole).await;
-    connection.batch("rollback").await?;
+    connection.roll_back().await?;
     view
 }
 
@@ -189,7 +189,7 @@ async fn find(connection: &mut Connection, prefix: &str) -> Result<Run, Fault> {
 #[derive(Default)]
 pub(crate) struct Selection {
     conditions: Vec<String>,
-    values: Vec<Box<dyn ToSql + Sync + Send>>,
+    values: Vec<Box<dyn Value + Sync + Send>>,
 }
 
 impl Selection {
@@ -246,7 +246,7 @@ impl Selection {
     }
 
     /// The name of a parameter with this value.
-    fn value(&mut self, value: impl ToSql + Sync + Send + 'static) -> String {
+    fn value(&mut self, value: impl Value + Sync + Send + 'static) -> String {
         self.values.push(Box::new(value));
         format!("${}", self.values.len())
     }

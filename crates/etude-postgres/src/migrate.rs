@@ -52,11 +52,11 @@ pub(crate) async fn migrate(link: &Link, patience: std::time::Duration) -> Resul
 
 async fn apply(connection: &mut Connection, address: &Address) -> Result<Migration, Fault> {
     let schema = address.schema();
-    connection.batch("begin; set local lock_timeout = 0").await?;
+    connection.begin_as("begin; set local lock_timeout = 0");
     connection.query("select pg_advisory_xact_lock(1702131045, hashtext($1))", &[&schema]).await?;
     let from = format_of(connection, address).await?;
     if from > FORMAT {
-        connection.batch("rollback").await?;
+        connection.roll_back().await?;
         return Err(Error::TooNew { path: address.to_string(), found: from, known: FORMAT }.into());
     }
     if from == 0 {
@@ -68,7 +68,7 @@ async fn apply(connection: &mut Connection, address: &Address) -> Result<Migrati
     if is_owner(connection, schema).await? {
         grant::renew(connection, schema).await?;
     }
-    connection.batch("commit").await?;
+    connection.commit().await?;
     Ok(Migration { schema: schema.to_owned(), from, to: FORMAT })
 }
 
@@ -85,7 +85,7 @@ pub(crate) async fn format_of(connection: &mut Connection, address: &Address) ->
     if !table.first().is_some_and(|row| row.get(0)) {
         return Ok(0);
     }
-    let found = connection.client.query(&format!("select version from {schema}.format"), &[]).await?;
+    let found = connection.query(&format!("select version from {schema}.format"), &[]).await?;
     let version: i32 = found.first().map_or(0, |row| row.get(0));
     Ok(u32::try_from(version).unwrap_or(0))
 }

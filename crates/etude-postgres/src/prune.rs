@@ -90,7 +90,7 @@ async fn remove(connection: &mut Connection, number: i64, change: u64) -> Result
         // Last: a tenant sees what belongs to a run as long as it sees the run.
         connection.execute("delete from runs where run = $1", &[&number]).await?;
     }
-    connection.batch("commit").await?;
+    connection.commit().await?;
     Ok(removed.is_some())
 }
 
@@ -114,7 +114,7 @@ async fn remove_values(connection: &mut Connection) -> Result<(), Fault> {
 /// Removes some objects that are going, and their rows. False if there are none. Who needs one of these values waits until it is gone:
 /// as long as the row is locked, a removal may be on its way.
 async fn remove_objects(connection: &mut Connection, depot: &Depot) -> Result<bool, Fault> {
-    connection.batch("begin; set local idle_in_transaction_session_timeout = 0").await?;
+    connection.begin_as("begin; set local idle_in_transaction_session_timeout = 0");
     let sql = "select hash, place, (select url from storage) from blobs where is_going and place is not null
         order by hash limit $1 for update of blobs skip locked";
     let rows = connection.query(sql, &[&BATCH]).await?;
@@ -127,7 +127,7 @@ async fn remove_objects(connection: &mut Connection, depot: &Depot) -> Result<bo
     }
     let gone: Vec<Vec<u8>> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
     connection.execute("delete from blobs where hash = any($1)", &[&gone]).await?;
-    connection.batch("commit").await?;
+    connection.commit().await?;
     Ok(!rows.is_empty())
 }
 

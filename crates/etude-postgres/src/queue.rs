@@ -118,12 +118,12 @@ impl Store {
         begin_claim(connection, self.link.address().schema()).await?;
         let now_ms = time(connection, self.given(now_ms)).await?;
         let Some(run) = pick(connection, limits, now_ms).await? else {
-            connection.batch("rollback").await?;
+            connection.roll_back().await?;
             return Ok(None);
         };
         let manner = Manner { begins_at_ms: Some(now_ms), counts: true };
         let taken = self.take(connection, &run, session, manner).await?;
-        connection.batch("commit").await?;
+        connection.commit().await?;
         Ok(taken)
     }
 
@@ -182,7 +182,7 @@ impl Store {
         // The reply to an earlier attempt may be lost: the run counts, and is this session's.
         let is_own = self.already_taken(connection, run.row.number, session).await?.is_some();
         if !run.counts && !is_own && !is_open(connection, run, self.has_sandbox()).await? {
-            connection.batch("rollback").await?;
+            connection.roll_back().await?;
             return Ok(Attempt::NoRoom);
         }
         let group = run.row.placement.limit_group.as_ref();
@@ -198,13 +198,13 @@ impl Store {
         ];
         let has_room = connection.query_opt(&sql, &parameters).await?.is_some_and(|row| row.get(0));
         if !has_room {
-            connection.batch("rollback").await?;
+            connection.roll_back().await?;
             return Ok(Attempt::NoRoom);
         }
         let now_ms = time(connection, self.given(now_ms)).await?;
         let manner = Manner { begins_at_ms: Some(now_ms), counts: true };
         let taken = self.take(connection, run, session, manner).await?;
-        connection.batch("commit").await?;
+        connection.commit().await?;
         Ok(taken.map_or(Attempt::Changed, |taken| Attempt::Taken(Box::new(taken))))
     }
 

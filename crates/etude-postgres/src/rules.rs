@@ -82,7 +82,7 @@ async fn apply(
     if let Some(queues) = queues {
         let needed = needed(connection, queues).await?;
         if !needed.is_empty() {
-            connection.batch("rollback").await?;
+            connection.roll_back().await?;
             return Ok(needed);
         }
         connection.execute("delete from queues", &[]).await?;
@@ -99,7 +99,7 @@ async fn apply(
             write_tenant(connection, name, rules).await?;
         }
     }
-    connection.batch("commit").await?;
+    connection.commit().await?;
     Ok(Vec::new())
 }
 
@@ -188,7 +188,10 @@ async fn apply_url(connection: &mut Connection, schema: &str, new: Option<&str>)
     if may {
         connection.execute("update storage set url = $1", &[&new]).await?;
     }
-    connection.batch(if may { "commit" } else { "rollback" }).await?;
+    match may {
+        true => connection.commit().await?,
+        false => connection.roll_back().await?,
+    }
     Ok(may)
 }
 

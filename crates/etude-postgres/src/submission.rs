@@ -47,7 +47,7 @@ pub(crate) async fn transact(
     connection.begin();
     let enqueued = accept(connection, submission, at_ms, (attempted, End::Here)).await?;
     if enqueued != Enqueued::Accepted {
-        connection.batch("rollback").await?;
+        connection.roll_back().await?;
     }
     Ok(enqueued)
 }
@@ -80,7 +80,7 @@ pub(crate) async fn accept(
     let Submission { run, keys, max_queued, needs_room } = submission;
     if attempted.is_repeated() && rows::is_own(connection, run).await? {
         if end == End::Here {
-            connection.batch("rollback").await?;
+            connection.roll_back().await?;
         }
         return Ok(Enqueued::Accepted);
     }

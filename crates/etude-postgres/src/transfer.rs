@@ -42,12 +42,12 @@ impl Store {
 }
 
 async fn capture(connection: &mut Connection, run_id: &str) -> Result<Option<Captured>, Fault> {
-    connection.batch("begin transaction isolation level repeatable read read only").await?;
+    connection.begin_as("begin transaction isolation level repeatable read read only");
     let captured = match Run::find(connection, run_id).await? {
         Some(run) => Some(captured(connection, &run).await?),
         None => None,
     };
-    connection.batch("rollback").await?;
+    connection.roll_back().await?;
     Ok(captured)
 }
 
@@ -122,7 +122,7 @@ async fn move_away(connection: &mut Connection, runs: &[Stamp], session: i64) ->
     let sql = "select id from runs where id = any($1) and state = 'moved' and session = $2";
     let found = connection.query(sql, &[&ids, &session]).await?;
     let gone = found.iter().map(|row| Ok(row.try_get(0)?)).collect::<Result<_, Fault>>()?;
-    connection.batch("commit").await?;
+    connection.commit().await?;
     Ok(gone)
 }
 
@@ -136,7 +136,7 @@ async fn admit(connection: &mut Connection, run: &ArchivedRun, session: i64) -> 
     let (state, at_ms, key) = (run.state, run.run.created_at_ms, shown_key(&run.keys));
     let new = NewRow { state, session, worker: None, key, keys: &[], at_ms };
     let Some(number) = rows::insert(connection, &run.run, new).await? else {
-        connection.batch("rollback").await?;
+        connection.roll_back().await?;
         return Ok(false);
     };
     // The first claim of a run writes no mark, and what is appended must follow one if there are records.
@@ -162,7 +162,7 @@ async fn admit(connection: &mut Connection, run: &ArchivedRun, session: i64) -> 
     if matches!(run.state, RunState::Running | RunState::Waiting | RunState::Sleeping) {
         connection.execute(READY, &[&number]).await?;
     }
-    connection.batch("commit").await?;
+    connection.commit().await?;
     Ok(true)
 }
 

@@ -20,7 +20,7 @@ pub(crate) async fn keep(connection: &mut Connection, tenant: &str, digest: Dige
             connection.execute(sql, &[&tenant, &hash, &number, &chunk]).await?;
         }
     }
-    connection.batch("commit").await
+    connection.commit().await
 }
 
 /// A value that a tenant has uploaded, of those whose uploads are seen here. Bytes of another hash are no one's.

@@ -51,7 +51,10 @@ pub(crate) async fn suspend(
             on conflict (run) do update set not_before_ms = excluded.not_before_ms, is_asleep = excluded.is_asleep";
         connection.execute(sql, &[&number, &read, &wakes_at_ms]).await?;
     }
-    connection.batch(if is_noted { "commit" } else { "rollback" }).await?;
+    match is_noted {
+        true => connection.commit().await?,
+        false => connection.roll_back().await?,
+    }
     Ok(is_noted)
 }
 
@@ -79,7 +82,7 @@ async fn requeue(connection: &mut Connection, number: i64) -> Result<(), Fault> 
         connection.execute(sql, &[&number]).await?;
         connection.execute(READY, &[&number]).await?;
     }
-    connection.batch("commit").await
+    connection.commit().await
 }
 
 /// A session that has a run no more.

@@ -111,7 +111,7 @@ async fn attend(store: Weak<Store>, mut connection: Option<(Connection, i64)>) {
     loop {
         tokio::time::sleep(SIGNALS).await;
         let Some(store) = store.upgrade() else { return };
-        if let Some((open, key)) = connection.take().filter(|(connection, _)| !connection.client.is_closed()) {
+        if let Some((open, key)) = connection.take().filter(|(connection, _)| !connection.is_closed()) {
             match tokio::time::timeout(REPLY, round(&store, key, open, &mut due)).await {
                 Ok(Ok(open)) => {
                     connection = Some((open, key));

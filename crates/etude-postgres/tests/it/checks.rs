@@ -101,7 +101,7 @@ fn a_pooler_without_sessions_is_found() {
     drop(open(&server, "etude", dir.path()));
     let Some(pooler) = Pooler::start(&server, "transaction") else { return };
     let found = check(&pooler.url("etude"), "sessions");
-    assert_found(&found, Status::Warning, "shared by a pooler", "after its lease of 15 s");
+    assert_found(&found, Status::Warning, "shared by a pooler", "after a lease of 15 s");
     drop(pooler);
     let Some(pooler) = Pooler::start(&server, "session") else { return };
     assert_fine(&check(&pooler.url("etude"), "sessions"), "kept");

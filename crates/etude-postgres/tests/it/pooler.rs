@@ -1,11 +1,14 @@
-//! PgBouncer in front of the server of a test.
+//! PgBouncer in front of the server of a test, and what the engine does behind it.
 
 use std::fs;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use etude_postgres::{Address, Postgres, Settings};
+use etude_runtime::conformance::{block_on, new_run};
+use etude_runtime::engine::{Engine as _, Error, Fleet as _, Profile};
 use tempfile::TempDir;
 
 use crate::server::{Server, command, give_away, scratch};
@@ -18,9 +21,10 @@ pub(crate) struct Pooler {
 }
 
 impl Pooler {
-    /// Starts a pooler in a mode. `None` if this machine has no PgBouncer: the test is then skipped.
+    /// Starts a pooler in a mode. `None` if this machine has no PgBouncer: the test is then skipped, unless `ETUDE_REQUIRE_PGBOUNCER` is set.
     pub(crate) fn start(server: &Server, mode: &str) -> Option<Self> {
         let Some(program) = program() else {
+            assert!(std::env::var_os("ETUDE_REQUIRE_PGBOUNCER").is_none(), "PgBouncer is not installed");
             eprintln!("skipped: PgBouncer is not installed");
             return None;
         };
@@ -66,4 +70,46 @@ fn program() -> Option<PathBuf> {
     // Ordinary users do not have it on their path.
     let dirs = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
     dirs.map(|dir| dir.join("pgbouncer")).find(|program| program.is_file())
+}
+
+/// An engine on the schema `etude` whose connections go through a pooler.
+fn behind(pooler: &Pooler, server: &Server, dir: &Path) -> Postgres {
+    let address = Address::parse(&pooler.url("etude")).expect("an address");
+    Postgres::open(Settings { address, ..crate::settings(server, "etude", dir) }).expect("the engine can be opened")
+}
+
+/// cluster §2: behind a pooler without sessions, only the lease counts. The lock that others look for would be the pooler's.
+#[test]
+fn behind_a_pooler_without_sessions_only_the_lease_counts() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let other = crate::open(&server, "etude", dir.path());
+    let Some(pooler) = Pooler::start(&server, "transaction") else { return };
+    let worker = behind(&pooler, &server, dir.path());
+    let profile = Profile { version: "1".to_owned(), abi: 1, queues: Vec::new(), places: 1, has_sandbox: false };
+    worker.join(&profile).expect("join");
+    let session = block_on(worker.create(&new_run("r", 1))).expect("create");
+    // Its heartbeat shortens the leases of workers whose lock is gone to the grace of 30 s.
+    other.join(&profile).expect("join");
+    assert!(matches!(other.claim("r"), Err(Error::Busy { .. })));
+    let sql = "select count(*), bool_and(lease_until > now() + interval '60 s') from etude.workers";
+    assert_eq!(server.sql(sql), "2|t");
+    assert_eq!(server.sql("select count(*) from etude.workers where lock = 0"), "1");
+    drop(session);
+}
+
+/// Nothing is set for a session that others get next, and nothing is left in it.
+#[test]
+fn sessions_of_a_pooler_are_left_as_they_were() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    drop(crate::open(&server, "etude", dir.path()));
+    let Some(pooler) = Pooler::start(&server, "transaction") else { return };
+    let engine = behind(&pooler, &server, dir.path());
+    drop(block_on(engine.create(&new_run("r", 1))).expect("create"));
+    assert_eq!(engine.view("r").expect("a view").row.id, "r");
+    let url = pooler.url("etude").replace("?schema=etude", "");
+    let look = "select current_setting('search_path'), current_setting('lock_timeout'), current_setting('enable_seqscan'), \
+        (select count(*) from pg_prepared_statements), (select count(*) from pg_locks where locktype = 'advisory')";
+    assert_eq!(server.sql_at(&url, look), "\"$user\", public|0|on|0|0");
 }

@@ -76,6 +76,15 @@ impl Server {
         if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
     }
 
+    /// Runs SQL through another way to a server.
+    #[allow(dead_code, reason = "the tests of the program do not use it")]
+    pub(crate) fn sql_at(&self, url: &str, sql: &str) -> String {
+        let output = Command::new(self.bin.join("psql")).args(["-X", "-q", "-A", "-t", "-c", sql, url]).output();
+        let output = output.expect("psql can be started");
+        assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
     /// The socket that the server listens on.
     pub(crate) fn socket(&self) -> PathBuf {
         self.dir.path().join(".s.PGSQL.5432")
