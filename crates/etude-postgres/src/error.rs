@@ -101,13 +101,31 @@ fn why_unencrypted(cause: &tokio_postgres::Error) -> String {
 /// How the client library says that a server has no TLS.
 const NO_TLS: &str = "server does not support TLS";
 
-/// Whether the answer to an attempt to connect says that the database is down. Anything else proves nothing.
-pub(crate) fn is_refusal(cause: &tokio_postgres::Error) -> bool {
+/// What the end of an attempt to connect says of the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// It is down.
+    Down,
+    /// Neither that it is down nor that it is not: the connection was made and closed at once, as a server does that is just going.
+    Broken,
+    /// Nothing: it may be there for others.
+    Silence,
+}
+
+/// What the error of an attempt to connect says.
+pub(crate) fn answer(fault: &Fault) -> Answer {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
+    let Fault::Database(cause) = fault else { return Answer::Silence };
     if let Some(code) = cause.code() {
-        return [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::CANNOT_CONNECT_NOW].contains(code);
+        let is_down = [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::CANNOT_CONNECT_NOW].contains(code);
+        return if is_down { Answer::Down } else { Answer::Silence };
     }
-    let source = std::error::Error::source(cause).and_then(|source| source.downcast_ref::<io::Error>());
-    source.is_some_and(|source| matches!(source.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound))
+    match io_error(cause).map(io::Error::kind) {
+        Some(ConnectionRefused | NotFound) => Answer::Down,
+        Some(ConnectionReset | ConnectionAborted | BrokenPipe | UnexpectedEof) => Answer::Broken,
+        None if cause.is_closed() => Answer::Broken,
+        _ => Answer::Silence,
+    }
 }
 
 /// The error of a store.
@@ -131,4 +149,43 @@ pub(crate) fn store_error(address: &Address, cause: &tokio_postgres::Error) -> E
         _ => "",
     };
     Error::Store { path, why: format!("{message} (SQLSTATE {}){next}", code.code()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::net::{Shutdown, TcpListener, TcpStream};
+
+    use super::*;
+
+    /// What an attempt to connect hears of a listener that does this with it.
+    fn heard(listener: TcpListener, serve: impl FnOnce(TcpStream) + Send + 'static) -> Answer {
+        let url = format!("postgres://etude@127.0.0.1:{}/x", listener.local_addr().expect("an address").port());
+        let server = std::thread::spawn(move || serve(listener.accept().expect("a connection").0));
+        let heard = attempt(&url);
+        server.join().expect("the listener ends");
+        heard
+    }
+
+    fn attempt(url: &str) -> Answer {
+        let link = crate::link::Link::new(Address::parse(url).expect(url), 1, std::time::Duration::ZERO).expect(url);
+        answer(&link.wait(link.connect()).expect_err(url))
+    }
+
+    /// K-23: a server that goes accepts a connection and closes it. That proves nothing, and least of all that it is there for others.
+    #[test]
+    fn a_connection_that_is_closed_at_once_is_neither_refusal_nor_silence() {
+        let listener = || TcpListener::bind("127.0.0.1:0").expect("a port");
+        // What was sent is not read: the other side sees a reset.
+        let reset = |stream: TcpStream| while stream.peek(&mut [0]).expect("a byte") == 0 {};
+        assert_eq!(heard(listener(), reset), Answer::Broken);
+        let close = |mut stream: TcpStream| {
+            stream.shutdown(Shutdown::Write).expect("it is open");
+            let _ = stream.read_to_end(&mut Vec::new());
+        };
+        assert_eq!(heard(listener(), close), Answer::Broken);
+        let port = listener().local_addr().expect("an address").port();
+        assert_eq!(attempt(&format!("postgres://etude@127.0.0.1:{port}/x")), Answer::Down);
+        assert_eq!(answer(&Fault::Silence), Answer::Silence);
+    }
 }

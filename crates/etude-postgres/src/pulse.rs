@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use etude_runtime::engine::{Figures, Health, LinkEvent, Standing};
 use tokio::sync::watch;
 
+use crate::error::Answer;
 use crate::link::lock;
 use crate::worker::Times;
 
@@ -23,7 +24,7 @@ pub(crate) struct Pulse {
 struct State {
     /// When the last heartbeat that was answered was sent.
     beat: Option<Instant>,
-    /// Disconnected since then, and whether the database refused every attempt to get one.
+    /// Disconnected since then, and what attempts to connect have heard.
     broken: Option<Broken>,
     /// How it stood when it was looked at last.
     standing: Standing,
@@ -37,7 +38,7 @@ struct Broken {
     since: Instant,
     /// The last attempt to connect that was refused.
     refused: Option<Instant>,
-    /// An attempt ended in another way, which proves nothing.
+    /// An attempt had no answer: the database may be there for others.
     is_silent: bool,
 }
 
@@ -45,7 +46,7 @@ struct Broken {
 const ANSWER: Duration = Duration::from_secs(if cfg!(test) { 600 } else { 2 });
 
 impl Broken {
-    /// Every attempt was refused, the last one just now.
+    /// Every attempt that had an answer was refused, the last one just now, and none was without.
     fn is_refused(&self) -> bool {
         !self.is_silent && self.refused.is_some_and(|at| at.elapsed() < ANSWER)
     }
@@ -80,11 +81,14 @@ impl Pulse {
         }
     }
 
-    /// An attempt to connect again failed. `is_refused`: the answer says that the database is down.
-    pub(crate) fn not_connected(&self, is_refused: bool) {
+    /// An attempt to connect again failed.
+    pub(crate) fn not_connected(&self, answer: Answer) {
         if let Some(broken) = &mut self.state().broken {
-            broken.refused = is_refused.then(Instant::now).or(broken.refused);
-            broken.is_silent |= !is_refused;
+            match answer {
+                Answer::Down => broken.refused = Some(Instant::now()),
+                Answer::Broken => {}
+                Answer::Silence => broken.is_silent = true,
+            }
         }
     }
 
@@ -217,20 +221,33 @@ mod tests {
         let pulse = Pulse::new(Times { lease: Duration::from_secs(1), ..Times::default() }, true);
         pulse.beaten(ago(30));
         pulse.broken();
-        pulse.not_connected(false);
+        pulse.not_connected(Answer::Silence);
         assert_eq!((pulse.look(), pulse.lapses()), (Standing::Held, 0));
     }
 
-    /// K-23: refused connections show that the database is down; silence shows nothing.
+    /// K-23: a connection that breaks in the greeting shows nothing alone: the grace counts.
+    #[test]
+    fn a_broken_connection_alone_is_no_refusal() {
+        let pulse = Pulse::new(Times { grace: Duration::ZERO, ..times() }, false);
+        pulse.beaten(Instant::now());
+        pulse.broken();
+        pulse.not_connected(Answer::Broken);
+        assert_eq!((pulse.look(), pulse.lapses()), (Standing::Closed, 1));
+    }
+
+    /// K-23: refused connections show that the database is down, also if one breaks in the greeting; silence shows nothing.
     #[test]
     fn a_refused_connection_is_not_silence() {
         let patient = Times { grace: Duration::ZERO, ..times() };
         let pulse = Pulse::new(patient, false);
         pulse.beaten(Instant::now());
         pulse.broken();
-        pulse.not_connected(true);
+        pulse.not_connected(Answer::Broken);
+        pulse.not_connected(Answer::Down);
         assert_eq!((pulse.look(), pulse.lapses()), (Standing::Paused, 0));
-        pulse.not_connected(false);
+        pulse.not_connected(Answer::Broken);
+        assert_eq!((pulse.look(), pulse.lapses()), (Standing::Paused, 0));
+        pulse.not_connected(Answer::Silence);
         assert_eq!((pulse.look(), pulse.lapses()), (Standing::Closed, 1));
         pulse.beaten(Instant::now());
         let events = pulse.events();

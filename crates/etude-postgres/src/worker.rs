@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use etude_runtime::engine::{Error, Profile};
 
-use crate::error::{Fault, is_refusal};
+use crate::error::{Answer, Fault, answer};
 use crate::lease::{beat, enlist};
 use crate::link::{Connection, attempt, lock};
 use crate::store::Store;
@@ -140,11 +140,11 @@ async fn connected(store: &Store) -> Option<(Connection, i64)> {
     match tokio::time::timeout(REPLY, attempt).await {
         Ok(Ok(connected)) => Some(connected),
         Ok(Err(fault)) => {
-            store.pulse.not_connected(matches!(&fault, Fault::Database(cause) if is_refusal(cause)));
+            store.pulse.not_connected(answer(&fault));
             None
         }
         Err(_) => {
-            store.pulse.not_connected(false);
+            store.pulse.not_connected(Answer::Silence);
             None
         }
     }
