@@ -1,7 +1,7 @@
 //! The address of a database: a URL as libpq reads it, and what this crate adds to it.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,6 +15,9 @@ const DEFAULT_SCHEMA: &str = "etude";
 
 /// Directories with sockets, of Debian's packages and of PostgreSQL itself, for a URL without a host.
 const SOCKET_DIRS: [&str; 2] = ["/var/run/postgresql", "/tmp"];
+
+/// The port if none is given.
+const DEFAULT_PORT: u16 = 5432;
 
 /// PostgreSQL cuts longer names.
 const MAX_NAME_BYTES: usize = 63;
@@ -144,7 +147,7 @@ impl Address {
             return;
         }
         let (user, database) = (self.config.get_user(), self.config.get_dbname().or(self.config.get_user()));
-        let port = self.config.get_ports().first().map_or_else(|| "5432".to_owned(), ToString::to_string);
+        let port = self.config.get_ports().first().copied().unwrap_or(DEFAULT_PORT).to_string();
         let hosts: Vec<String> = self.config.get_hosts().iter().map(passfile_name).collect();
         let fits = |line: &str| {
             let [host, at, name, of, password] = &fields(line)[..] else { return None };
@@ -272,10 +275,18 @@ fn name_of(host: &Host) -> String {
     }
 }
 
-/// Without the password.
+/// Without the password, and without the port that counts if none is given.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hosts: Vec<String> = self.config.get_hosts().iter().map(name_of).collect();
+        let ports = self.config.get_ports();
+        // One port is that of all hosts.
+        let port = |at: usize| ports.get(at).or(ports.last()).filter(|port| **port != DEFAULT_PORT);
+        let one = |(at, host): (usize, &Host)| {
+            let name = name_of(host);
+            let name = if name.parse::<Ipv6Addr>().is_ok() { format!("[{name}]") } else { name };
+            port(at).map_or(name.clone(), |port| format!("{name}:{port}"))
+        };
+        let hosts: Vec<String> = self.config.get_hosts().iter().enumerate().map(one).collect();
         let database = self.config.get_dbname().or(self.config.get_user()).unwrap_or_default();
         write!(f, "postgres://{}/{database}", hosts.join(","))?;
         if self.schema == DEFAULT_SCHEMA { Ok(()) } else { write!(f, "?schema={}", self.schema) }
@@ -300,12 +311,22 @@ mod tests {
     fn an_address_shows_no_password() {
         let address = Address::parse("postgres://ada:s3cret@localhost:5433/runs?schema=fleet").expect("an address");
         assert!(address.has_password());
-        assert_eq!(address.to_string(), "postgres://localhost/runs?schema=fleet");
-        assert_eq!(format!("{address:?}"), "postgres://localhost/runs?schema=fleet");
+        assert_eq!(address.to_string(), "postgres://localhost:5433/runs?schema=fleet");
+        assert_eq!(format!("{address:?}"), "postgres://localhost:5433/runs?schema=fleet");
         assert_eq!(
             (address.schema(), Address::parse("postgres://h1@localhost/x").expect("one").schema()),
             ("fleet", "etude")
         );
+    }
+
+    #[test]
+    fn an_address_shows_ports_that_are_not_the_usual_one() {
+        let shown = |url: &str| Address::parse(url).expect(url).to_string();
+        assert_eq!(shown("postgres://localhost:5432/runs"), "postgres://localhost/runs");
+        assert_eq!(shown("postgres://[::1]/runs"), "postgres://[::1]/runs");
+        assert_eq!(shown("postgres://[::1]:5433/runs"), "postgres://[::1]:5433/runs");
+        assert_eq!(shown("postgres://127.0.0.1:1,127.0.0.2/runs"), "postgres://127.0.0.1:1,127.0.0.2/runs");
+        assert_eq!(shown("postgres://%2Frun%2Fdb:5433/runs"), "postgres:///run/db:5433/runs");
     }
 
     #[test]

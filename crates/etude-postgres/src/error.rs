@@ -128,6 +128,9 @@ pub(crate) fn answer(fault: &Fault) -> Answer {
     }
 }
 
+/// Where the server looks whether a role is there and may log in. Its words are in the language of the server.
+const NO_ROLE: &str = "InitializeSessionUserId";
+
 /// The error of a store.
 pub(crate) fn store_error(address: &Address, cause: &tokio_postgres::Error) -> Error {
     let path = address.to_string();
@@ -140,6 +143,9 @@ pub(crate) fn store_error(address: &Address, cause: &tokio_postgres::Error) -> E
     };
     let (code, message) = (database.code(), database.message());
     let next = match code.code() {
+        "28000" if database.routine() == Some(NO_ROLE) => {
+            "; create the role and let it log in, or name another one in the URL"
+        }
         "28000" | "28P01" => "; set `PGPASSWORD`, or give the user the right to log in",
         "3D000" => "; create the database, or name another one",
         "42501" => "; give the user rights to the schema",
