@@ -18,12 +18,17 @@ pub(crate) const MAX_RUNS: usize = 10;
 /// the queue are locked, the runs get their sessions and the worker `$3`, their rows in the queue go, and the marks of the claim come. `$4` is
 /// the version of the interpreter, null without `has_abi`, `$5` a digest of nothing, `$6` is true if this machine can keep steps in a sandbox.
 ///
-/// Limits hold: until this statement is committed, no other claim counts what it counts, and it takes no more than there is room for (K-33).
+/// Limits hold: until this statement is committed, no other claim counts what it counts, and it takes no more than there is room for (K-33): of
+/// a tenant with a limit, the first ones. What it takes is what claims of one run each would take one after the other.
 /// While tenants are at their limits, the scan of the index begins at the first row of another one, and passes over none of the rows before it
 /// (K-34). What came or went after the snapshot of this statement changes nothing: a row before that place either cannot be claimed or is gone.
 ///
-/// Of two claims at once, the second one skips the rows that the first one has locked; no row is locked that is not taken. A row whose run is
-/// over or has a living worker is in no one's way: a signal may have written it at the moment at which the run was taken.
+/// What is taken is in an array before the first row changes: a function that counts would see what this very statement has changed so far.
+/// The limit of that array says nothing new but to the planner: that it is short.
+///
+/// Of two claims at once, the second one skips the rows that the first one has locked; no row is locked that is not taken, unless tenants have
+/// limits, where no two claims are at once. A row whose run is over or has a living worker is in no one's way: a signal may have written it at
+/// the moment at which the run was taken.
 pub(crate) fn statement(has_abi: bool) -> String {
     // Of a version, in the order of its index alone: one value as a range keeps the planner from the index of all versions. A process that has
     // not said what it is takes runs of all of them, from the first row on.
@@ -51,14 +56,15 @@ pub(crate) fn statement(has_abi: bool) -> String {
         "with {1},
         first as materialized ({first}),
         picked as materialized (
-            select run from queue
+            select run, tenant, rank from queue
             where {0} and {waits} and {OPEN_TENANT} and ({order}) >=
                     ({value}coalesce((select from_rank from first), '{2}'), coalesce((select from_run from first), '{2}'))
                 and exists (select 1 from runs where runs.run = queue.run and {IS_FREE} and {OPEN})
             order by {order} limit {MAX_RUNS} for update skip locked),
         chosen as (
-            select run, ($2::bigint[])[row_number() over ()] as session
-            from (select run from picked limit (select room from closed)) as next_ones),
+            select run, ($2::bigint[])[place::integer] as session
+            from unnest(array(select run from picked where {WITHIN_SHARE} limit (select room from closed))) with ordinality
+                as next_ones (run, place) limit (select room from closed)),
         last as (
             select run, session, coalesce((select max(seq) from records where records.run = chosen.run), 0) as seq,
                 coalesce((select max(seq) from records where records.run = chosen.run and key not in ('{CLAIM}', '{CLOCK}')), 0) as proper
@@ -82,6 +88,11 @@ pub(crate) fn statement(has_abi: bool) -> String {
         i64::MIN,
     )
 }
+
+/// Whether the tenant of the row `picked` has room for it after those before it. Runs that count already, because their worker died, take none.
+const WITHIN_SHARE: &str = "(not (select has_shares from closed) or room_of_tenant($1, picked.tenant) > (
+    select count(*) from picked as before where before.tenant = picked.tenant and (before.rank, before.run) < (picked.rank, picked.run)
+        and not exists (select 1 from counted where counted.run = before.run)))";
 
 /// Whether a worker may take the run of the row `runs` from a queue. Not one of its own: it drives that.
 pub(crate) const IS_FREE: &str = "runs.state in ('queued', 'running', 'waiting', 'sleeping') and (runs.worker is null

@@ -13,7 +13,7 @@ use crate::store::Store;
 
 /// What may be claimed now, and the lock for it, for the queue `$1`, where `wanted` runs are: a row that [`OPEN`] looks at.
 pub(crate) fn closed(wanted: &str) -> String {
-    format!("closed as materialized (select * from room_in($1, {wanted}))")
+    format!("closed as materialized (select * from room_of_queue($1, {wanted}))")
 }
 
 /// Whether the limits of tenants, apps and labels let the run of the row `runs` be claimed (K-33). With `offset 0` the labels of one

@@ -21,7 +21,7 @@ pub(crate) fn url(server: &Server) -> String {
 }
 
 /// The format of the schema.
-const FORMAT: u32 = 7;
+const FORMAT: u32 = 8;
 
 /// A schema, and a test whose commands use it.
 pub(crate) fn fleet(server: &Server, test: Test) -> Test {

@@ -36,8 +36,13 @@ pub(crate) fn submit(engine: &Postgres, id: &str, at: i64, placement: Placement)
 
 /// The statement of a claim from the queue `default` by a worker, with its values.
 pub(crate) fn statement(worker: &str) -> String {
-    let worker = format!("'{worker}'::text");
-    let values = ["'default'", "array[7]::bigint[]", &worker, "1::bigint", "''::bytea", "true"];
+    statement_of(worker, "array[7]")
+}
+
+/// The same for several sessions.
+pub(crate) fn statement_of(worker: &str, sessions: &str) -> String {
+    let (worker, sessions) = (format!("'{worker}'::text"), format!("{sessions}::bigint[]"));
+    let values = ["'default'", &sessions, &worker, "1::bigint", "''::bytea", "true"];
     let claim = etude_postgres::claim_statement();
     (1..).zip(values).fold(claim, |sql, (at, value)| sql.replace(&format!("${at}"), value))
 }

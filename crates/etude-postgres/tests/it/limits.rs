@@ -394,9 +394,9 @@ fn the_previous_format_becomes_this_one() {
     );
     let of = settings(&server, "etude", dir.path());
     let refused = Postgres::open(of.clone()).expect_err("it is older").to_string();
-    assert!(refused.contains("its format is 3, this version needs 7"), "{refused}");
+    assert!(refused.contains("its format is 3, this version needs 8"), "{refused}");
     let done = Postgres::migrate(of.address.clone(), of.connect_timeout).expect("it is migrated");
-    assert_eq!((done.from, done.to), (3, 7));
+    assert_eq!((done.from, done.to), (3, 8));
     let engine = Postgres::open(Settings { ..of }).expect("an engine");
     assert_eq!(engine.rules().expect("rules").queues, queues([("default", QueueRules::default())]));
     assert_eq!(ids(&all(&engine)), ["r-1"]);

@@ -26,6 +26,7 @@ mod pooler;
 mod replies;
 mod scale;
 mod server;
+mod shares;
 mod tenants;
 #[cfg(target_os = "linux")]
 mod tls;
