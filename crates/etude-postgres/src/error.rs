@@ -164,13 +164,13 @@ mod tests {
 
     use super::*;
 
-    /// What an attempt to connect hears of a listener that does this with it.
-    fn heard(listener: TcpListener, serve: impl FnOnce(TcpStream) + Send + 'static) -> Answer {
+    /// What a listener answers an attempt to connect with what it does.
+    fn answered(listener: TcpListener, serve: impl FnOnce(TcpStream) + Send + 'static) -> Answer {
         let url = format!("postgres://etude@127.0.0.1:{}/x", listener.local_addr().expect("an address").port());
         let server = std::thread::spawn(move || serve(listener.accept().expect("a connection").0));
-        let heard = attempt(&url);
+        let answered = attempt(&url);
         server.join().expect("the listener ends");
-        heard
+        answered
     }
 
     fn attempt(url: &str) -> Answer {
@@ -184,12 +184,12 @@ mod tests {
         let listener = || TcpListener::bind("127.0.0.1:0").expect("a port");
         // What was sent is not read: the other side sees a reset.
         let reset = |stream: TcpStream| while stream.peek(&mut [0]).expect("a byte") == 0 {};
-        assert_eq!(heard(listener(), reset), Answer::Broken);
+        assert_eq!(answered(listener(), reset), Answer::Broken);
         let close = |mut stream: TcpStream| {
             stream.shutdown(Shutdown::Write).expect("it is open");
             let _ = stream.read_to_end(&mut Vec::new());
         };
-        assert_eq!(heard(listener(), close), Answer::Broken);
+        assert_eq!(answered(listener(), close), Answer::Broken);
         let port = listener().local_addr().expect("an address").port();
         assert_eq!(attempt(&format!("postgres://etude@127.0.0.1:{port}/x")), Answer::Down);
         assert_eq!(answer(&Fault::Silence), Answer::Silence);

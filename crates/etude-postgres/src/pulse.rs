@@ -24,7 +24,7 @@ pub(crate) struct Pulse {
 struct State {
     /// When the last heartbeat that was answered was sent.
     beat: Option<Instant>,
-    /// Disconnected since then, and what attempts to connect have heard.
+    /// Disconnected since then, and what attempts to connect have shown.
     broken: Option<Broken>,
     /// How it stood when it was looked at last.
     standing: Standing,
