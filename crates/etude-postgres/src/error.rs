@@ -54,7 +54,16 @@ pub(crate) fn is_passing(cause: &tokio_postgres::Error) -> bool {
         SqlState::LOCK_NOT_AVAILABLE,
         SqlState::UNIQUE_VIOLATION,
     ];
-    of_server.contains(code) || of_others.contains(code) || code.code().starts_with("08")
+    is_of_another_session(cause)
+        || of_server.contains(code)
+        || of_others.contains(code)
+        || code.code().starts_with("08")
+}
+
+/// Whether a statement was prepared in another session than it was used in.
+pub(crate) fn is_of_another_session(cause: &tokio_postgres::Error) -> bool {
+    let codes = [SqlState::INVALID_SQL_STATEMENT_NAME, SqlState::DUPLICATE_PSTATEMENT];
+    cause.code().is_some_and(|code| codes.contains(code))
 }
 
 /// Whether the two sides cannot agree on encryption. A connection that breaks during the handshake says nothing of it.
@@ -164,7 +173,7 @@ mod tests {
 
     use super::*;
 
-    /// What a listener answers an attempt to connect with what it does.
+    /// What an attempt to connect shows of a listener that does this with it.
     fn answered(listener: TcpListener, serve: impl FnOnce(TcpStream) + Send + 'static) -> Answer {
         let url = format!("postgres://etude@127.0.0.1:{}/x", listener.local_addr().expect("an address").port());
         let server = std::thread::spawn(move || serve(listener.accept().expect("a connection").0));

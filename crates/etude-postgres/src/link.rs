@@ -3,6 +3,7 @@
 //! The engine's contract is used with and without a runtime, so this crate has its own. Callers that cannot wait in a future wait
 //! on their own thread.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 
 use crate::address::Address;
 pub(crate) use crate::connection::{Connection, Parameter};
-use crate::error::{Fault, is_passing, store_error};
+use crate::error::{Fault, is_of_another_session, is_passing, store_error};
 use crate::tls::{Opened, Tls};
 
 /// Between two attempts, while the database does not answer.
@@ -28,8 +29,8 @@ const SHORT_PAUSE: Duration = Duration::from_millis(5);
 /// A server that accepts a connection says something within this time.
 const GREETING: Duration = Duration::from_secs(5);
 
-/// How often a connection is asked whether its session is still the same one.
-const LOOKS: usize = 3;
+/// How often two connections are compared: others may use the pooler in between, and hide once that it shares sessions.
+const LOOKS: usize = 6;
 
 /// Name of the runtime's threads.
 const THREAD: &str = "etude-postgres";
@@ -43,6 +44,8 @@ pub(crate) struct Link {
     runtime: Option<Runtime>,
     /// Whether each transaction may have another session, once that is known.
     is_shared: OnceCell<bool>,
+    /// A statement was not there that had been prepared: that was not seen.
+    has_lost_session: AtomicBool,
     idle: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
     /// How often all connections were given up.
@@ -59,8 +62,9 @@ impl Link {
             .map_err(|cause| Error::Store { path: address.to_string(), why: cause.to_string() })?;
         let tls = Tls::new(address.tls()).map_err(|why| Error::Store { path: address.to_string(), why })?;
         let permits = Arc::new(Semaphore::new(connections.max(1)));
-        let (is_shared, idle, breaks) = (OnceCell::new(), Mutex::default(), watch::Sender::new(0));
-        Ok(Self { address, tls, patience, runtime: Some(runtime), is_shared, idle, permits, breaks })
+        let (is_shared, has_lost_session, idle) = Default::default();
+        let (runtime, breaks) = (Some(runtime), watch::Sender::new(0));
+        Ok(Self { address, tls, patience, runtime, is_shared, has_lost_session, idle, permits, breaks })
     }
 
     pub(crate) fn address(&self) -> &Address {
@@ -93,7 +97,8 @@ impl Link {
     async fn connect_now(&self) -> Result<Connection, Fault> {
         let (client, encryption) = self.client().await?;
         let schema = self.address.schema();
-        match self.is_shared.get_or_try_init(|| self.has_shared(&client)).await? {
+        let has_shared = *self.is_shared.get_or_try_init(|| self.has_shared(&client)).await?;
+        match has_shared || self.shares_sessions() {
             true => Ok(Connection::shared(client, encryption, schema)),
             false => Connection::kept(client, encryption, schema).await,
         }
@@ -103,22 +108,20 @@ impl Link {
     /// transaction, that has the session that this one had, or this one gets another one. Nothing is set before that is known: it would
     /// be set for others.
     async fn has_shared(&self, client: &Client) -> Result<bool, Fault> {
-        let (own, (other, _)) = (session_of(client, "").await?, self.client().await?);
-        if session_of(&other, "begin; ").await? == own {
-            return Ok(true);
-        }
-        // What others do with the pooler meanwhile may hide it once.
+        let (other, _) = self.client().await?;
+        let own = session_of(client, "").await?;
         for _ in 0..LOOKS {
-            if session_of(client, "").await? != own {
+            if session_of(&other, "begin; ").await? == own || session_of(client, "").await? != own {
                 return Ok(true);
             }
+            other.batch_execute("rollback").await?;
         }
         Ok(false)
     }
 
     /// Whether each transaction may have another session, once a connection has shown it.
     pub(crate) fn shares_sessions(&self) -> bool {
-        self.is_shared.get() == Some(&true)
+        self.is_shared.get() == Some(&true) || self.has_lost_session.load(Ordering::Relaxed)
     }
 
     /// A connection on which nothing is set.
@@ -266,6 +269,12 @@ impl Attempts<'_> {
     /// Returns if there may be another attempt.
     pub(crate) async fn failed(&mut self, loan: Loan, fault: Fault) -> Result<(), Error> {
         let is_open = !loan.connection.is_closed();
+        if let Fault::Database(cause) = &fault
+            && is_of_another_session(cause)
+        {
+            self.link.has_lost_session.store(true, Ordering::Relaxed);
+            lock(&self.link.idle).clear();
+        }
         drop(loan);
         match fault {
             Fault::Engine(cause) => Err(cause),
