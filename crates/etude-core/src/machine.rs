@@ -55,7 +55,7 @@ pub use values::stdin_for_first_step;
 
 /// Version of the interpreter's meaning: it grows whenever the same plan and outcomes would give other commands.
 /// A journal is replayed only where [`replays`] says so.
-pub const ABI: u32 = 9;
+pub const ABI: u32 = 10;
 
 /// True if a run that was begun by version `abi` of the interpreter can be gone on with by this one. Version 2 changed how
 /// models that call tools are led, by what name a step calls an application, and how many faults of an answer a model is
@@ -68,8 +68,8 @@ pub const ABI: u32 = 9;
 /// took the longest; ends an agent whose answers are cut off again and again, and names the limit; compares numbers to the last
 /// digit and at every depth; keeps the digits of a chosen element; inserts every string bare; asks again after an empty answer; and
 /// says whose value cannot be looked into. Version 9 calls a pipeline only where the list of tools has it as one, and refuses the
-/// agent that takes over a call that a person has denied, and one that was made with its numbers written in another way. Runs of
-/// earlier ones go on as they were: see [`Start::abi`].
+/// agent that takes over a call that a person has denied, and one that was made with its numbers written in another way. Version 10 deviates where a question has
+/// something else than a list to choose from. Runs of earlier ones go on as they were: see [`Start::abi`].
 pub fn replays(abi: u32, plan: &Plan) -> bool {
     match abi {
         4..=ABI => true,

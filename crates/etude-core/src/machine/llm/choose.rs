@@ -3,6 +3,7 @@
 //! | list                                  | next                                                        |
 //! |---------------------------------------|-------------------------------------------------------------|
 //! | empty                                 | deviates: `choose_empty`                                    |
+//! | something else than a list            | deviates: `field_type`                                      |
 //! | two elements with the same answer     | deviates: `choose_ambiguous`                                |
 //! | one element, neither `always` nor `many` | over, with that element                                  |
 //! | answered together with an earlier one | over, with what was chosen                                  |
@@ -58,6 +59,10 @@ enum State {
 
 /// The first version of the interpreter whose output is the element as it is written, with all its digits.
 const KEEPS_ELEMENTS: u32 = 8;
+
+/// The first version of the interpreter for which something else in the place of the list is a deviation like an empty list (L-50);
+/// for earlier ones it was a template without a value.
+const DEVIATES_WITHOUT_LIST: u32 = 10;
 
 /// A question with the elements that may be chosen.
 #[derive(Debug)]
@@ -154,6 +159,9 @@ impl Question {
             unreadable(&what, &why, kind_of_maker(&choose.from), FailureKind::Environment, values.abi())
         })?;
         let Some(list) = list else {
+            if values.abi() >= DEVIATES_WITHOUT_LIST {
+                return Err(deviation::of_choice(name, &choose.from, Reason::FieldType, "there is no list"));
+            }
             let message = format!("`choose` of step `{name}` needs a list and got something else");
             return Err(Failure::new(FailureKind::TemplateUnresolved, message).because(Reason::FieldType));
         };

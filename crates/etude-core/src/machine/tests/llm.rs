@@ -3,7 +3,8 @@
 use expect_test::expect;
 
 use super::build::*;
-use super::{check, play};
+use super::{Case, check, play};
+use crate::failure::{FailureKind, Reason};
 use crate::model::{Part, Role};
 use crate::plan::Step;
 
@@ -702,6 +703,20 @@ fn routing_alone_can_exceed_the_budget() {
     earlier.start.spent = crate::model::Usage { calls: 1, input_tokens: 11, ..Default::default() };
     earlier.start.abi = 6;
     assert!(play(&earlier, "").log.contains("result succeeded"));
+}
+
+/// L-50: something else in the place of the list is a deviation, as an empty list is; for earlier interpreters it was a template
+/// without a value.
+#[test]
+fn a_question_without_a_list_deviates() {
+    let mut case = pipeline([code("a"), choose_many("x", "Which?", "{{a.output}}")]);
+    let failure = |case: &Case| play(case, "p/a output {}").machine.result().expect("a result").errors[0].clone();
+    let found = failure(&case);
+    assert_eq!((found.kind, found.reason), (FailureKind::Deviated, Some(Reason::FieldType)), "{found:?}");
+    assert_eq!(found.details, Some(json(r#"{"reason":"field_type","condition":"{{a.output}}"}"#)));
+    case.start.abi = 9;
+    let found = failure(&case);
+    assert_eq!((found.kind, found.reason), (FailureKind::TemplateUnresolved, Some(Reason::FieldType)), "{found:?}");
 }
 
 /// L-47: `none` beside other choices is an invalid answer; a run that an earlier interpreter began goes on as that one let it.
