@@ -1,0 +1,105 @@
+//! The interpreter beside a model of it: random pipelines in random worlds, and what must come of them.
+//!
+//! `definition` has the words of the protocol, `world` decides what becomes of each effect and when, `reference` says what a run is,
+//! `machine` runs the same definitions as plans of the interpreter, `compare` puts both beside each other. The model knows
+//! the protocol, the extensions and their clauses; it shares no code with the interpreter, and has no state, no replay and no ids of
+//! its own but those that X-4 names.
+//!
+//! `PROPTEST_CASES=5000` tries more, `PROPTEST_RNG_SEED=7` others.
+
+mod compare;
+mod definition;
+mod generate;
+mod machine;
+mod reference;
+mod values;
+mod world;
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use proptest::prelude::ProptestConfig;
+use proptest::test_runner::{RngSeed, TestCaseError, TestError, TestRunner};
+
+use generate::Shape;
+use reference::{Expected, Reference};
+use world::World;
+
+/// How many runs are tried where no one asks for more.
+const CASES: u32 = 256;
+
+/// In how many places the journal of one run is cut at most.
+const MAX_CUTS: usize = 24;
+
+/// Runs one app in both ways.
+fn check(shape: &Shape) -> Result<Expected, String> {
+    let (app, world) = shape.app();
+    let plan = machine::plan(&app)?;
+    let expected = Reference { app: &app, world, run_id: machine::RUN_ID, earlier: None }.run();
+    let lived = machine::live(&app, &plan, world)?;
+    compare::same(&expected, &lived)?;
+    let step = lived.records() / MAX_CUTS + 1;
+    for cut in (0..=lived.records()).step_by(step) {
+        lived.survives(&app, &plan, cut)?;
+    }
+    if expected.status != "succeeded" {
+        let world = World { seed: world.seed.wrapping_add(1), ..world };
+        let again = Reference { app: &app, world, run_id: machine::RUN_ID, earlier: Some(&expected) }.run();
+        let lived = machine::live_again(&app, &plan, world, &lived).map_err(|why| format!("second attempt: {why}"))?;
+        compare::same(&again, &lived).map_err(|why| format!("second attempt: {why}"))?;
+    }
+    Ok(expected)
+}
+
+/// What a person needs to see of a failing app.
+fn shown(shape: &Shape) -> String {
+    let (app, world) = shape.app();
+    let files: Vec<String> = app.pipelines().iter().map(|pipeline| pipeline.file().to_string()).collect();
+    let (timeout, cancel) = (app.timeout_ms, app.cancel_ms);
+    format!("{}\n{world:?}, timeout {timeout:?} ms, cancelled at {cancel:?} ms", files.join("\n"))
+}
+
+/// what the interpreter does is what the model says,
+/// effect by effect, and also where the run dies after a record and goes on from its journal.: so is another attempt.
+#[test]
+fn every_run_is_what_the_model_says() {
+    let mut config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
+    if std::env::var_os("PROPTEST_CASES").is_none() {
+        config.cases = CASES;
+    }
+    if config.rng_seed == RngSeed::Random {
+        // The runs of one commit are the same each time.
+        config.rng_seed = RngSeed::Fixed(1);
+    }
+    let (seed, cases) = (config.rng_seed, config.cases);
+    let seen = RefCell::new(BTreeSet::new());
+    let result = TestRunner::new(config).run(&generate::any_shape(), |shape| {
+        let expected = check(&shape).map_err(|why| TestCaseError::fail(format!("{why}\n{}", shown(&shape))))?;
+        seen.borrow_mut().extend(features(&expected));
+        Ok(())
+    });
+    match result {
+        // The reason has all that a person needs; the shape is for the search alone.
+        Err(TestError::Fail(why, _)) => panic!("{seed:?}: {why}"),
+        other => other.expect("the runs are tried"),
+    }
+    let missing: Vec<&str> = FEATURES.iter().filter(|one| !seen.borrow().contains(**one)).copied().collect();
+    assert!(cases < CASES || missing.is_empty(), "no run had {missing:?}: the test has become too narrow");
+}
+
+/// What random runs must have between them.
+const FEATURES: &[&str] = &[
+    "approval_denied", "budget_exceeded", "cancelled", "deviated", "failed", "given up", "input_invalid",
+    "model_error", "model_refused", "model_truncated", "several errors", "skipped", "step_failed",
+    "step_output_invalid", "step_timeout", "succeeded", "template_unresolved", "validation_exhausted",
+    "validator_broken",
+];
+
+fn features(expected: &Expected) -> Vec<&'static str> {
+    let mut all = vec![expected.status];
+    all.extend(expected.errors.iter().map(|fault| fault.kind));
+    all.extend((expected.errors.len() > 1).then_some("several errors"));
+    all.extend(expected.rows.iter().map(|row| row.status));
+    all.extend(expected.effects.iter().any(|effect| effect.is_given_up).then_some("given up"));
+    all
+}

@@ -1,0 +1,304 @@
+//! What a step does, by its type.
+
+use serde_json::{Map, Value, json};
+
+use super::{Part, Place, Reference, Verdict, Window};
+use crate::definition::{Approval, Call, Choose, Code, Llm, OnTimeout, Prints, Retry, Step, Work};
+use crate::values::{Scope, is_same};
+use crate::world::{Asked, Ended, Time};
+
+/// What an llm step asks, and what it takes.
+struct Question<'a> {
+    step: &'a Step,
+    prompt: String,
+    schema: Option<Value>,
+    retry: u32,
+    has_validator: bool,
+    /// What is wrong with a completion, if something is.
+    is_good: &'a dyn Fn(&Value) -> bool,
+}
+
+/// What a content validator says.
+enum Check {
+    Passes,
+    Rejects,
+    Broken,
+}
+
+impl Reference<'_> {
+    pub(super) fn work(&self, step: &Step, place: &Place, scope: &Scope, window: Window, answer_by: Time) -> Part {
+        match &step.work {
+            Work::Code(code) => self.code(step, code, place, scope, window),
+            Work::Llm(llm) => self.llm(step, llm, place, scope, window),
+            Work::Choose(choose) => self.choose(step, choose, place, scope, window),
+            Work::Group(group) => self.group(group, place, scope, window),
+            Work::Call(call) => self.call(step, call, place, scope, window),
+            Work::Approval(approval) => self.approval(step, approval, place, scope, window, answer_by),
+        }
+    }
+
+    /// a process; X-2: repeated if the step says so.
+    fn code(&self, step: &Step, code: &Code, place: &Place, scope: &Scope, window: Window) -> Part {
+        let mut part = Part::at_once(window.from, Verdict::Stopped);
+        let variable = |(name, value): &(String, _)| Ok((name.clone(), scope.text(value)?));
+        let Ok(env) = code.env.iter().map(variable).collect::<Result<_, crate::values::Missing>>() else {
+            return Part::refused(window.from, place.fault("template_unresolved", step));
+        };
+        let asked = Asked::Process {
+            command: format!("work {} {}", code.prints.word(), step.name),
+            dir: place.dir.clone(),
+            env,
+            key: place.path.clone(),
+            stdin: Value::Object(scope.stdin()).to_string(),
+            reads: if code.prints == Prints::Text { "text" } else { "step" },
+        };
+        for attempt in 1.. {
+            let Some(ended) = self.execute(&mut part, &place.attempt(attempt), &asked, window) else { break };
+            part.verdict = judge(step, code, place, &ended);
+            let wait = match &code.retry {
+                Some(retry) if retry.covers(code, &ended) && attempt <= retry.max => retry.wait_ms(attempt),
+                _ => return part,
+            };
+            // It is not over yet.
+            part.verdict = Verdict::Stopped;
+            let pause = format!("{}!backoff{attempt}", place.path);
+            if self.execute(&mut part, &pause, &Asked::Timer { ms: wait }, window).is_none() {
+                break;
+            }
+        }
+        part
+    }
+
+    ///
+    fn llm(&self, step: &Step, llm: &Llm, place: &Place, scope: &Scope, window: Window) -> Part {
+        let Ok(prompt) = scope.text(&llm.prompt) else {
+            return Part::refused(window.from, place.fault("template_unresolved", step));
+        };
+        let question = Question {
+            step,
+            prompt,
+            schema: llm.wants_n.then(Llm::schema),
+            retry: llm.retry,
+            has_validator: llm.has_validator,
+            is_good: &|value| value["n"].is_i64(),
+        };
+        self.ask(&question, place, scope, window)
+    }
+
+    /// calls of a model until a completion passes both checks or no retry is left.
+    fn ask(&self, question: &Question<'_>, place: &Place, scope: &Scope, window: Window) -> Part {
+        let mut part = Part::at_once(window.from, Verdict::Stopped);
+        let mut turns = Vec::new();
+        for attempt in 1..=question.retry + 1 {
+            let id = place.attempt(attempt);
+            let (prompt, schema) = (question.prompt.clone(), question.schema.clone());
+            let asked = Asked::Model { prompt, turns: turns.clone(), schema };
+            let Some(ended) = self.execute(&mut part, &id, &asked, window) else { return part };
+            let failed = |kind| place.fault(kind, question.step);
+            let (text, means) = match ended {
+                Ended::Answer { text, means } => (text, means),
+                Ended::Refusal => return Part { verdict: failed("model_refused"), ..part },
+                Ended::Cut => return Part { verdict: failed("model_truncated"), ..part },
+                _ => return Part { verdict: failed("model_error"), ..part },
+            };
+            let is_empty = text.trim().is_empty();
+            let output = match question.schema {
+                Some(_) => means.filter(question.is_good),
+                None => (!is_empty).then(|| text.clone().into()),
+            };
+            // *(open)* Without a schema, an empty last completion is an error of the model.
+            let is_last = attempt > question.retry;
+            let exhausted = if question.schema.is_none() && is_empty { "model_error" } else { "validation_exhausted" };
+            let check = match &output {
+                None => Some(Check::Rejects),
+                Some(output) if question.has_validator => {
+                    self.validate(&mut part, question, output, &id, place, scope, window)
+                }
+                Some(_) => Some(Check::Passes),
+            };
+            match (check, output) {
+                (None, _) => return part,
+                (Some(Check::Passes), Some(output)) => return Part { verdict: Verdict::Output(output), ..part },
+                (Some(Check::Broken), _) => return Part { verdict: failed("validator_broken"), ..part },
+                _ if is_last => return Part { verdict: failed(exhausted), ..part },
+                _ => {}
+            }
+            // *(open)* Providers refuse messages that are empty or end with blanks.
+            turns.push(format!("assistant: {}", if is_empty { "(empty answer)" } else { text.trim_end() }));
+            turns.push("user".to_owned());
+        }
+        unreachable!("the last attempt returns")
+    }
+
+    /// `None` if it was stopped.
+    #[expect(clippy::too_many_arguments, reason = "the place of a validator is its call's")]
+    fn validate(
+        &self,
+        part: &mut Part,
+        question: &Question<'_>,
+        output: &Value,
+        id: &str,
+        place: &Place,
+        scope: &Scope,
+        window: Window,
+    ) -> Option<Check> {
+        let mut stdin = Map::new();
+        stdin.insert("output".to_owned(), output.clone());
+        stdin.extend(scope.stdin());
+        let id = format!("{id}/validate");
+        let asked = Asked::Process {
+            command: format!("check {}", question.step.name),
+            dir: place.dir.clone(),
+            env: Vec::new(),
+            key: id.clone(),
+            stdin: Value::Object(stdin).to_string(),
+            reads: "document",
+        };
+        let ended = self.execute(part, &id, &asked, window)?;
+        Some(match ended {
+            Ended::Exit { status, printed: Some(printed) } => match printed["valid"].as_bool() {
+                Some(true) if status == 0 => Check::Passes,
+                Some(false) => Check::Rejects,
+                _ => Check::Broken,
+            },
+            _ => Check::Broken,
+        })
+    }
+
+    /// X-5 `choose`: the output is one element of a list, or a list of several of them; otherwise the run deviates.
+    fn choose(&self, step: &Step, choose: &Choose, place: &Place, scope: &Scope, window: Window) -> Part {
+        let at_once = |verdict| Part::at_once(window.from, verdict);
+        let elements = match scope.value(&choose.from) {
+            Ok(Value::Array(elements)) => elements,
+            Ok(_) => return at_once(place.fault("deviated", step)),
+            Err(_) => return at_once(place.fault("template_unresolved", step)),
+        };
+        let answer_of = |element: &Value| if choose.by_k { element["k"].clone() } else { element.clone() };
+        let mut answers = vec![json!("none")];
+        for answer in elements.iter().map(answer_of) {
+            let is_scalar = matches!(answer, Value::String(_) | Value::Number(_) | Value::Bool(_));
+            if !is_scalar || answers.contains(&answer) {
+                return at_once(place.fault("deviated", step));
+            }
+            answers.push(answer);
+        }
+        match elements.as_slice() {
+            [] => return at_once(place.fault("deviated", step)),
+            [only] if !choose.always && !choose.many => return at_once(Verdict::Output(only.clone())),
+            _ => {}
+        }
+        let Ok(prompt) = scope.text(&choose.prompt) else {
+            return at_once(place.fault("template_unresolved", step));
+        };
+        answers.rotate_left(1);
+        let one = json!({ "enum": answers });
+        let question = if choose.many { json!({"type": "array", "items": one}) } else { one };
+        let name = step.name.as_str();
+        let schema = json!({
+            "type": "object", "properties": {name: question}, "required": [name], "additionalProperties": false,
+        });
+        let is_answer = |answer: &Value| answers.iter().any(|known| is_same(known, answer));
+        let is_none = |answer: &Value| *answer == "none";
+        let is_good = |value: &Value| match (&value[name], choose.many) {
+            // `none` beside other choices contradicts itself.
+            (Value::Array(all), true) => {
+                all.iter().all(is_answer) && all.windows(2).all(|two| is_none(&two[0]) == is_none(&two[1]))
+            }
+            (answer, false) => is_answer(answer),
+            _ => false,
+        };
+        let (retry, has_validator) = (choose.retry, false);
+        let question = Question { step, prompt, schema: Some(schema), retry, has_validator, is_good: &is_good };
+        let mut part = self.ask(&question, place, scope, window);
+        if let Verdict::Output(answer) = &part.verdict {
+            let said = match &answer[name] {
+                Value::Array(all) => all.clone(),
+                one => vec![one.clone()],
+            };
+            let is_said = |element: &&Value| said.iter().any(|said| is_same(said, &answer_of(element)));
+            let chosen: Vec<Value> = elements.iter().filter(is_said).cloned().collect();
+            part.verdict = match chosen.first() {
+                None => place.fault("deviated", step),
+                Some(first) => Verdict::Output(if choose.many { chosen.into() } else { first.clone() }),
+            };
+        }
+        part
+    }
+
+    /// X-3 `pipeline`: the steps of another pipeline, without constructor and destructor.
+    fn call(&self, step: &Step, call: &Call, place: &Place, scope: &Scope, window: Window) -> Part {
+        let bound = call.input.iter().map(|(name, binding)| Ok((name.clone(), scope.bound(binding)?)));
+        let Ok(input) = bound.collect::<Result<Map<String, Value>, crate::values::Missing>>() else {
+            return Part::refused(window.from, place.fault("template_unresolved", step));
+        };
+        let pipeline = &call.pipeline;
+        if pipeline.parameters.iter().any(|parameter| parameter.is_integer && !is_integer(&input[&parameter.name])) {
+            return Part::refused(window.from, place.fault("input_invalid", step));
+        }
+        let caller = place.caller.clone().or_else(|| Some(step.name.clone()));
+        let place = Place { dir: format!("pipelines/{}", pipeline.name), caller, ..place.clone() };
+        self.pipeline(pipeline, &place, scope.below(input), window)
+    }
+
+    /// X-3 `approval`.
+    fn approval(
+        &self,
+        step: &Step,
+        approval: &Approval,
+        place: &Place,
+        scope: &Scope,
+        window: Window,
+        answer_by: Time,
+    ) -> Part {
+        let Ok(message) = scope.text(&approval.message) else {
+            return Part::refused(window.from, place.fault("template_unresolved", step));
+        };
+        let mut part = Part::at_once(window.from, Verdict::Stopped);
+        let limit = Window { until: window.until.min(answer_by), ..window };
+        let ended = self.execute(&mut part, &place.path, &Asked::Gate { message }, limit);
+        let (approved, by, at) = match ended {
+            Some(Ended::Decided { approved }) => (approved, "ada", json!(crate::machine::DECIDED_AT)),
+            // Stopped, and not for want of a decision.
+            _ if window.until <= answer_by => return part,
+            _ => (approval.on_timeout == OnTimeout::Approve, "timeout", Value::Null),
+        };
+        part.verdict = match approved || approval.continues {
+            true => Verdict::Output(json!({"approved": approved, "answer": null, "by": by, "at": at})),
+            false => place.fault("approval_denied", step),
+        };
+        part
+    }
+}
+
+/// A JSON number without a fraction.
+fn is_integer(value: &Value) -> bool {
+    value.is_i64() || value.is_u64()
+}
+
+/// the exit status first, then what was printed, then its schema.
+fn judge(step: &Step, code: &Code, place: &Place, ended: &Ended) -> Verdict {
+    match ended {
+        Ended::Exit { status, printed } if code.allow_exit.contains(status) => match printed {
+            Some(output) if !code.wants_integer || is_integer(output) => Verdict::Output(output.clone()),
+            _ => place.fault("step_output_invalid", step),
+        },
+        _ => place.fault("step_failed", step),
+    }
+}
+
+impl Retry {
+    /// a retry is for a process that failed: an exit status that is no result, or a signal.
+    fn covers(&self, code: &Code, ended: &Ended) -> bool {
+        let lists = |word: &Value| self.on.is_empty() || self.on.contains(word);
+        match ended {
+            Ended::Exit { status, .. } => !code.allow_exit.contains(status) && lists(&(*status).into()),
+            Ended::Signal => lists(&"signal".into()),
+            _ => false,
+        }
+    }
+
+    /// The wait after that attempt, counted from 1.
+    fn wait_ms(&self, attempt: u32) -> u64 {
+        (self.backoff_ms * self.factor.pow(attempt - 1)).min(self.max_backoff_ms)
+    }
+}
