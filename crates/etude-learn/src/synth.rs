@@ -9,6 +9,8 @@ mod loops;
 mod order;
 mod reads;
 mod rows;
+mod spread;
+mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,6 +27,7 @@ use crate::value::{Collection, Path, is_scalar};
 
 pub(crate) use assemble::{ALLOWED, Assembly, OPEN_HOLE};
 pub(crate) use reads::is_mostly;
+pub(crate) use spread::Spread;
 
 /// The tool that a family writes with.
 #[derive(Debug, Clone, Copy)]
@@ -148,6 +151,8 @@ pub(crate) struct Synth<'a, 't> {
     pub(crate) bindings: BTreeMap<usize, Binding>,
     /// Nodes of reads that stay although nothing comes from them.
     pub(crate) roles: BTreeSet<usize>,
+    /// What the calls of the write go over, if they have several arguments of each element.
+    pub(crate) spread: Option<Spread>,
 }
 
 /// The program for these episodes; `None`: there is none, because a read that must stay cannot be reached.
@@ -168,9 +173,10 @@ pub(crate) fn synthesize<'t>(
         nodes: Vec::new(),
         bindings: BTreeMap::new(),
         roles: BTreeSet::new(),
+        spread: None,
     };
     if let Some(write) = write {
-        synth.write_vars(write.tool)?;
+        synth.write_vars(write.tool);
         synth.has_constant_commands().then_some(())?;
     }
     synth.align();
@@ -182,7 +188,7 @@ pub(crate) fn synthesize<'t>(
 
 impl<'t> Synth<'_, 't> {
     /// One variable for each argument of the write.
-    fn write_vars(&mut self, tool: &str) -> Option<()> {
+    fn write_vars(&mut self, tool: &str) {
         let mut paths: Vec<Path> = Vec::new();
         let is_folded = self.episodes.iter().any(|episode| episode.writes.len() > 1);
         for episode in self.episodes {
@@ -200,8 +206,6 @@ impl<'t> Synth<'_, 't> {
             let argument = Argument { tool: tool.to_owned(), path, of: Of::Write { spread } };
             self.vars.push(Var::new(argument, self.episodes));
         }
-        // Calls over pairs of values have no loop over one list.
-        (self.vars.iter().filter(|var| var.spread()).count() <= 1).then_some(())
     }
 
     /// A command line of a shell is learned only as it is: a value is never put into it, but given beside it (L-33).

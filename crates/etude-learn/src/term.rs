@@ -69,6 +69,21 @@ pub(crate) trait Scope {
     fn get(&self, source: &Source) -> Option<&Value>;
 }
 
+/// The sources with the element of a list.
+struct OfElement<'s> {
+    scope: &'s dyn Scope,
+    item: &'s Value,
+}
+
+impl Scope for OfElement<'_> {
+    fn get(&self, source: &Source) -> Option<&Value> {
+        match source {
+            Source::Item => Some(self.item),
+            other => self.scope.get(other),
+        }
+    }
+}
+
 /// A value with references in it, which a template can express.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Term {
@@ -248,6 +263,8 @@ pub(crate) enum Func {
     Options { over: Ref, results: Ref, list: Collection },
     /// A list or an object with references in it, for the argument of a call: a template has none there.
     Build(Term),
+    /// For each element of a list, the arguments of a call: terms that may read the element.
+    Rows { list: List, fields: Vec<(String, Term)> },
     /// Arguments that nothing determines: each is `null`.
     Open(Vec<String>),
 }
@@ -355,6 +372,18 @@ impl Func {
                 let is_there = |of: &&Ref| of.find(scope).is_some_and(|value| !value.is_null());
                 term.eval(scope).filter(|_| term.refs().iter().all(is_there))
             }
+            Self::Rows { list, fields } => {
+                let all = list.elements(scope).filter(|all| !all.is_empty())?;
+                let row = |item: &&Value| -> Option<Value> {
+                    let scope = OfElement { scope, item };
+                    let is_there = |of: &&Ref| of.find(&scope).is_some_and(|value| !value.is_null());
+                    let value = |(name, term): &(String, Term)| {
+                        term.refs().iter().all(is_there).then(|| Some((name.clone(), term.eval(&scope)?))).flatten()
+                    };
+                    fields.iter().map(value).collect::<Option<Map<_, _>>>().map(Value::Object)
+                };
+                all.iter().map(row).collect::<Option<Vec<_>>>().map(Value::from)
+            }
             Self::Open(names) => Some(names.iter().map(|name| (name.clone(), Value::Null)).collect()),
         }
     }
@@ -375,6 +404,10 @@ impl Func {
                 std::iter::once(on).chain(cases.iter().flat_map(|(_, term)| term.refs())).collect()
             }
             Self::Build(term) => term.refs(),
+            Self::Rows { list, fields } => {
+                let of_fields = fields.iter().flat_map(|(_, term)| term.refs());
+                std::iter::once(&list.of).chain(of_fields.filter(|of| of.source != Source::Item)).collect()
+            }
             Self::Values(_) | Self::Open(_) => Vec::new(),
         }
     }
@@ -409,6 +442,10 @@ impl Func {
                 Self::Options { over: of(over), results: of(results), list: list.clone() }
             }
             Self::Build(term) => Self::Build(term.map(change)),
+            Self::Rows { list: all, fields } => {
+                let fields = fields.iter().map(|(name, term)| (name.clone(), term.map(change)));
+                Self::Rows { list: list(all), fields: fields.collect() }
+            }
             Self::Values(_) | Self::Open(_) => self.clone(),
         }
     }

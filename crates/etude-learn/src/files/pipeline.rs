@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::commands;
 use crate::program::{Condition, Param, Program, Question, Step, StepKind};
 use crate::synth::ALLOWED;
-use crate::term::{Ref, Term, escape};
+use crate::term::{Ref, Source, Term, escape};
 use crate::value::at;
 use crate::world::World;
 
@@ -223,10 +223,14 @@ fn shown(value: &Value) -> String {
 
 /// Outside a loop there is no element: the list is shown.
 fn without_item(call: &str, program: &Program) -> String {
-    let Some(StepKind::Call { for_each: Some(list), .. }) = program.write().map(|step| &step.kind) else {
+    let Some(StepKind::Call { for_each: Some(list), args, .. }) = program.write().map(|step| &step.kind) else {
         return call.to_owned();
     };
-    call.replace("{{item}}", &format!("each of {}", list.template()))
+    let elements = args.refs().into_iter().filter(|of| of.source == Source::Item);
+    elements.fold(call.to_owned(), |text, of| {
+        let field = if of.path.is_empty() { String::new() } else { format!("`{}` of ", of.path.join(".")) };
+        text.replace(&of.template(), &format!("{field}each of {}", list.template()))
+    })
 }
 
 fn answer(program: &Program, world: &dyn World) -> String {

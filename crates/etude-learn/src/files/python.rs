@@ -97,12 +97,22 @@ fn body(func: &Func) -> String {
                 false => format!("    return {value} if whole([{}]) else None\n", parts.join(", ")),
             }
         }
+        Func::Rows { list, fields } => rows(list, fields),
         Func::Open(names) => {
             let members: Vec<String> =
                 names.iter().map(|name| format!("{}: None", literal(&name.as_str().into()))).collect();
             format!("    return {{{}}}\n", members.join(", "))
         }
     }
+}
+
+/// A mapping for each element, if all that they read is there.
+fn rows(list: &List, fields: &[(String, Term)]) -> String {
+    let parts = fields.iter().flat_map(|(_, part)| part.refs()).map(reference).collect::<Vec<_>>().join(", ");
+    let members = fields.iter().map(|(name, part)| format!("{}: {}", literal(&name.as_str().into()), term(part)));
+    let row = format!("{{{}}}", members.collect::<Vec<_>>().join(", "));
+    let row = if parts.is_empty() { row } else { format!("{row} if whole([{parts}]) else None") };
+    format!("    return whole([{row} for one in {}])\n", elements(list))
 }
 
 fn elements(list: &List) -> String {
@@ -122,7 +132,9 @@ fn reference(of: &Ref) -> String {
     let head = match &of.source {
         Source::Param(name) => format!("run[\"input\"], {}", literal(&name.as_str().into())),
         Source::Step(name) => format!("run[\"steps\"], {}, \"output\"", literal(&name.as_str().into())),
-        Source::Item | Source::Node(_) | Source::Var(_) => "None".to_owned(),
+        // The element of a list that is gone through.
+        Source::Item => "one".to_owned(),
+        Source::Node(_) | Source::Var(_) => "None".to_owned(),
     };
     format!("at({head}{})", below(&of.path))
 }
@@ -213,6 +225,19 @@ mod tests {
                 ("a".to_owned(), Term::List(vec![Term::Ref(of("x")), Term::Const(json!({"{{": null}))])),
                 ("b".to_owned(), Term::Text(vec![Part::Plain("{{n}} ".to_owned()), Part::Ref(of("is"))])),
             ])),
+            Func::Rows {
+                list: list(),
+                fields: vec![
+                    ("k".to_owned(), Term::Ref(Ref::new(Source::Item, vec!["k".to_owned()]))),
+                    (
+                        "to".to_owned(),
+                        Term::Object(vec![
+                            ("n".to_owned(), Term::Ref(Ref::new(Source::Item, vec!["n".to_owned()]))),
+                            ("is".to_owned(), Term::Ref(of("is"))),
+                        ]),
+                    ),
+                ],
+            },
             Func::Branch { on: of("is"), cases: vec![branch(json!(1), "one"), branch(json!(true), "true")] },
         ]
     }

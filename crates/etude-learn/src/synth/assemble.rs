@@ -4,11 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::rows::leaves_of;
-use super::{Bound, Choice, NodeKind, Synth, shaped};
-use crate::commands;
-use crate::guards;
-use crate::program::{Argument, Condition, Param, Program, Question, Scalar, Step, StepKind};
+use super::{Bound, Choice, NodeKind, Synth};
+use crate::program::{Condition, Param, Program, Question, Step, StepKind};
 use crate::term::{Func, List, Ref, Source, Term};
 use crate::value::{Collection, Kind, Path};
 
@@ -136,60 +133,16 @@ impl Assembly<'_, '_, '_> {
         Ref::step(&name)
     }
 
-    /// Arguments that are lists or objects with references in them become the outputs of code. What is open stays open.
-    fn build(&mut self, step: &mut Step) {
-        let StepKind::Call { args: Term::Object(members), .. } = &mut step.kind else { return };
-        let has_place = |of: &&Ref| of.source != Source::Item && of.source != Source::Step(OPEN_HOLE.to_owned());
-        for (name, term) in members {
-            if term.needs_code() && term.refs().iter().all(has_place) {
-                *term = Term::Ref(self.code(name, Func::Build(term.clone()), "an argument with parts"));
-            }
+    /// A value that nothing determines.
+    pub(super) fn open(&mut self, key: String) -> Term {
+        if !self.open.contains(&key) {
+            self.open.push(key.clone());
         }
-    }
-
-    /// The words of a command line have the form that they had in the runs (L-33).
-    fn forms(&self, unresolved: &Term, step: &Step) -> Vec<Condition> {
-        let StepKind::Call { args, .. } = &step.kind else { return Vec::new() };
-        let resolved = leaves_of(args);
-        let word = |(path, term): (Path, &Term)| {
-            let Term::Ref(Ref { source: Source::Var(var), .. }) = term else { return None };
-            let argument = &self.synth.vars[*var].argument;
-            commands::place_of(&argument.tool, &argument.path)?;
-            let written = resolved.iter().find(|(known, _)| *known == path)?.1;
-            match written {
-                Term::Ref(of) => Some(Condition::Form(of.clone(), self.synth.form(*var)?)),
-                _ => None,
-            }
-        };
-        leaves_of(unresolved).into_iter().filter_map(word).collect()
-    }
-
-    /// What the write takes from a result as it is has the type that it had in the runs (2.6): a field that is null or of another type
-    /// leads to the agent. What the tool's schema says of an argument, the tool refuses itself.
-    fn types(&self, unresolved: &Term, step: &Step) -> Vec<Condition> {
-        let StepKind::Call { args, .. } = &step.kind else { return Vec::new() };
-        let resolved = leaves_of(args);
-        let is_call = |name: &str| {
-            let is_it = |step: &&Step| step.name == name && matches!(step.kind, StepKind::Call { .. });
-            self.program.steps.iter().any(|step| is_it(&step))
-        };
-        let typed = |(argument, term): (Path, &Term)| {
-            let Term::Ref(Ref { source: Source::Var(var), .. }) = term else { return None };
-            let var = &self.synth.vars[*var];
-            let Term::Ref(of) = resolved.iter().find(|(known, _)| *known == argument)?.1 else { return None };
-            let Source::Step(name) = &of.source else { return None };
-            let is_result = name != OPEN_HOLE && (!of.path.is_empty() || is_call(name));
-            let is_word = commands::place_of(&var.argument.tool, &var.argument.path).is_some();
-            let mut scalars = var.values.iter().flatten().map(Scalar::of);
-            let scalar = scalars.next().flatten()?;
-            let is_same = is_result && !is_word && scalars.all(|other| other == Some(scalar));
-            is_same.then(|| Condition::Typed { of: of.clone(), scalar, argument })
-        };
-        leaves_of(unresolved).into_iter().filter_map(typed).collect()
+        Term::Ref(Ref::new(Source::Step(OPEN_HOLE.to_owned()), vec![key]))
     }
 
     /// What was computed for the step must be there: code that found nothing outputs `null`.
-    fn computed(&self, step: &Step) -> Vec<Condition> {
+    pub(super) fn computed(&self, step: &Step) -> Vec<Condition> {
         let is_code = |name: &&str| {
             let found = self.program.steps.iter().find(|step| step.name == *name);
             found.is_some_and(|step| matches!(step.kind, StepKind::Code { .. }))
@@ -251,7 +204,7 @@ impl Assembly<'_, '_, '_> {
         output
     }
 
-    fn place(&mut self, of: usize, list: &Collection) -> List {
+    pub(super) fn place(&mut self, of: usize, list: &Collection) -> List {
         let base = self.node(of);
         let path = base.path.iter().chain(&list.path).cloned().collect();
         List { of: Ref::new(base.source, path), kind: list.kind }
@@ -311,13 +264,7 @@ impl Assembly<'_, '_, '_> {
                 self.program.steps.push(Step::new(&step, StepKind::Choose(question)));
                 Term::Ref(Ref::step(&step))
             }
-            Bound::Open => {
-                let key = self.synth.vars[n].argument.path.join("_");
-                if !self.open.contains(&key) {
-                    self.open.push(key.clone());
-                }
-                Term::Ref(Ref::new(Source::Step(OPEN_HOLE.to_owned()), vec![key]))
-            }
+            Bound::Open => self.open(self.synth.vars[n].argument.path.join("_")),
         };
         self.of_var.insert(n, value.clone());
         value
@@ -354,7 +301,7 @@ impl Assembly<'_, '_, '_> {
     }
 
     /// The step that asks; variables that name the same element share it (rule 4).
-    fn question(&mut self, var: usize, choice: &Choice) -> String {
+    pub(super) fn question(&mut self, var: usize, choice: &Choice) -> String {
         let is_it = |(known, of, _): &&(Choice, usize, String)| {
             let is_same_list = known.of == choice.of && known.list == choice.list && known.each == choice.each;
             *of == var
@@ -395,49 +342,5 @@ impl Assembly<'_, '_, '_> {
         self.program.steps.push(Step::new(&step, StepKind::Choose(question)));
         self.records.push((choice.clone(), var, step.clone()));
         step
-    }
-
-    fn write(&mut self, tool: &str) -> Option<()> {
-        let synth = self.synth;
-        let first = synth.episodes.iter().flat_map(|episode| &episode.writes).next()?;
-        // The order of the arguments is that of the first call; an argument that only other calls have is a hole.
-        let of_path = |path: &Path| {
-            let is_it = |argument: &Argument| argument.tool == tool && argument.path == *path;
-            synth.vars.iter().position(|var| var.of_write() && is_it(&var.argument))
-        };
-        let mut for_each = None;
-        let of_var = |var: usize| Term::Ref(Ref::new(Source::Var(var), Path::new()));
-        let is_empty = first.arguments.as_object().is_some_and(serde_json::Map::is_empty);
-        let shape = shaped(&first.arguments, &mut |path| of_path(path).map(of_var));
-        let mut unresolved = shape.or_else(|| is_empty.then(|| Term::Object(Vec::new())))?;
-        let has = |path: &Path| crate::value::at(&first.arguments, path).is_some();
-        for var in (0..synth.vars.len()).filter(|n| synth.vars[*n].of_write() && !has(&synth.vars[*n].argument.path)) {
-            if let Term::Object(members) = &mut unresolved {
-                members.push((synth.vars[var].name.clone(), of_var(var)));
-            }
-        }
-        let mut args = self.term(&unresolved);
-        let name = self.name(tool);
-        self.rows(&name, &unresolved, &args);
-        if let Some(spread) = synth.vars.iter().position(|var| var.spread()) {
-            let Term::Ref(list) = self.var(spread) else { return None };
-            let item = Term::Ref(Ref::new(Source::Item, Path::new()));
-            args = args.map(&|of| if *of == list { item.clone() } else { Term::Ref(of.clone()) });
-            for_each = Some(list);
-        }
-        let kind = StepKind::Call { tool: tool.to_owned(), args, for_each, is_write: true };
-        let mut step = Step::new(&name, kind);
-        let as_bound = step.clone();
-        self.build(&mut step);
-        step.require = self.computed(&step);
-        step.require.extend(self.forms(&unresolved, &as_bound));
-        let allowed = Ref::new(Source::Step(ALLOWED.to_owned()), vec!["allowed".to_owned()]);
-        step.require.extend(guards::equalities(self));
-        let types = self.types(&unresolved, &as_bound);
-        step.require.extend(types);
-        step.require.push(Condition::Equals(allowed, Value::from("yes")));
-        self.program.steps.push(Step::new(ALLOWED, StepKind::Allowed));
-        self.program.steps.push(step);
-        Some(())
     }
 }

@@ -31,7 +31,7 @@ impl Synth<'_, '_> {
                 self.bindings.insert(var, Binding { bound: Bound::Param, alternatives, why: "words_first" });
             }
         }
-        while self.bind_derived() || self.bind_constants() || self.bind_question() {}
+        while self.bind_spread() || self.bind_derived() || self.bind_constants() || self.bind_question() {}
         for var in 0..self.vars.len() {
             if !self.bindings.contains_key(&var) {
                 // Words of the user determine it where there are any; other requests deviate. A fixed set is asked from (rule 3).
@@ -91,12 +91,12 @@ impl Synth<'_, '_> {
     }
 
     /// In how many episodes the user may have said the value.
-    fn maybe_said_count(&self, var: usize) -> usize {
+    pub(super) fn maybe_said_count(&self, var: usize) -> usize {
         (0..self.episodes.len()).filter(|n| self.may_be_said(var, *n)).count()
     }
 
     /// Rule 3: what one run may have taken from the user's words is never derived.
-    fn may_be_derived(&self, var: usize) -> bool {
+    pub(super) fn may_be_derived(&self, var: usize) -> bool {
         let is_said = self.vars[var].of_write() && self.maybe_said_count(var) > 0;
         !is_said && !self.is_banned(var) && self.is_always_there(var)
     }
@@ -143,8 +143,11 @@ impl Synth<'_, '_> {
             && (0..self.episodes.len()).all(has_value)
     }
 
+    /// What is bound by itself. Arguments that differ together from call to call are not.
     fn unbound(&self) -> Vec<usize> {
-        (0..self.vars.len()).filter(|var| !self.bindings.contains_key(var)).collect()
+        let is_one = self.spread_vars().len() < 2;
+        let is_open = |var: &usize| !self.bindings.contains_key(var) && (is_one || !self.vars[*var].spread());
+        (0..self.vars.len()).filter(is_open).collect()
     }
 
     fn bind_derived(&mut self) -> bool {

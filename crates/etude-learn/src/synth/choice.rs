@@ -69,7 +69,7 @@ impl Synth<'_, '_> {
     }
 
     /// Nodes whose lists can be asked from: a read that some runs did without can still be made.
-    fn is_askable(&self, node: usize, var: usize, is_known: &dyn Fn(usize) -> bool) -> bool {
+    pub(super) fn is_askable(&self, node: usize, var: usize, is_known: &dyn Fn(usize) -> bool) -> bool {
         let deps = &self.nodes[node].deps;
         let is_known = !deps.contains(&var) && deps.iter().all(|dep| is_known(*dep));
         is_known && self.support(node) * MIN_READ >= self.episodes.len()
@@ -167,7 +167,7 @@ impl Synth<'_, '_> {
 }
 
 /// The field that names the elements of all lists: the value's own if no two elements share it, otherwise another one.
-fn names(lists: &[&Vec<&Value>], field: &Path) -> Option<Path> {
+pub(super) fn names(lists: &[&Vec<&Value>], field: &Path) -> Option<Path> {
     let is_unique = |path: &Path| {
         lists.iter().all(|elements| {
             let values: Vec<Option<&Value>> = elements.iter().map(|one| at(one, path)).collect();

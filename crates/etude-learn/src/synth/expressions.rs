@@ -68,7 +68,7 @@ impl Synth<'_, '_> {
     }
 
     /// Several values that are not the same.
-    fn is_varied(&self, var: usize) -> bool {
+    pub(super) fn is_varied(&self, var: usize) -> bool {
         let mut values = self.vars[var].values.iter().flatten();
         let first = values.next();
         values.any(|value| first.is_none_or(|first| !same(first, value)))
@@ -77,6 +77,7 @@ impl Synth<'_, '_> {
     fn aliases(&self, var: usize, is_known: &dyn Fn(usize) -> bool) -> Vec<Candidate> {
         let of = &self.vars[var];
         let others = (0..self.vars.len()).filter(|n| *n != var && is_known(*n) && !self.vars[*n].spread());
+        let others = others.filter(|n| !self.is_of_element(*n));
         let same = others.filter(|n| self.vars[*n].values == of.values && of.values.iter().flatten().all(proves));
         let term = |n| Bound::Term(Term::Ref(Ref::new(Source::Var(n), Path::new())));
         same.map(|n| Candidate { bound: term(n), bits: OPERATOR_BITS, nearness: 0 }).collect()
@@ -183,7 +184,9 @@ impl Synth<'_, '_> {
                 sources.push((reference, part.clone()));
             }
         };
-        for (n, other) in self.vars.iter().enumerate().filter(|(n, _)| *n != var && is_known(*n)) {
+        for (n, other) in
+            self.vars.iter().enumerate().filter(|(n, _)| *n != var && is_known(*n) && !self.is_of_element(*n))
+        {
             if let Some(value) = &other.values[seed] {
                 add(Ref::new(Source::Var(n), Path::new()), value);
             }

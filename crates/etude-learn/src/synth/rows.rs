@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::assemble::Assembly;
 use super::{Binding, Bound};
-use crate::program::{Hole, Row, StepKind};
+use crate::program::{Argument, Hole, Row, StepKind};
 use crate::term::{Func, Part, Ref, Source, Term, escape};
 use crate::value::{Path, pointer};
 
@@ -65,6 +65,7 @@ impl Assembly<'_, '_, '_> {
         let of = self.synth.episodes.len();
         let there = self.synth.vars[var].values.iter().flatten().count();
         let held = match &binding.bound {
+            _ if self.synth.is_of_element(var) => there,
             Bound::Term(_) | Bound::Code(_) => self.synth.held_of(var, &binding.bound),
             Bound::Open => 0,
             _ => there,
@@ -77,10 +78,11 @@ impl Assembly<'_, '_, '_> {
             }
         }
         self.hole(step, &argument, var, binding);
+        let is_element = self.synth.is_of_element(var) && matches!(binding.bound, Bound::Code(_));
         self.program.rows.push(Row {
             step: step.to_owned(),
             argument,
-            source: source(&binding.bound),
+            source: if is_element { "element" } else { source(&binding.bound) },
             expression,
             held,
             of,
@@ -98,6 +100,7 @@ impl Assembly<'_, '_, '_> {
                 let asked = self.program.steps.iter().find_map(|step| match &step.kind {
                     StepKind::Choose(question) if question.truth.0 == *key => Some(question),
                     StepKind::Choose(question) if Some(&step.name) == self.step_of(var).as_ref() => Some(question),
+                    StepKind::Choose(question) if self.synth.names_element_of(var, &question.truth.0) => Some(question),
                     _ => None,
                 });
                 let set = asked.map_or(Value::Null, |question| question.from.template().into());
@@ -180,6 +183,13 @@ fn source(bound: &Bound) -> &'static str {
 impl super::Synth<'_, '_> {
     fn held_of(&self, var: usize, bound: &Bound) -> usize {
         self.held(var, bound).unwrap_or(0)
+    }
+
+    /// Whether an argument names the elements that another one is a field of.
+    fn names_element_of(&self, var: usize, argument: &Argument) -> bool {
+        let asked = self.spread.as_ref().filter(|spread| spread.fields.contains_key(&var));
+        let key = asked.and_then(|spread| spread.asked.as_ref()).map(|(key, _)| *key);
+        key.is_some_and(|key| self.vars[key].argument == *argument)
     }
 
     /// The tool whose results a node has.

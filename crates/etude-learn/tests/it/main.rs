@@ -2,6 +2,7 @@
 
 mod defaults;
 mod files;
+mod loops;
 mod many;
 mod rules;
 mod shop;
