@@ -93,6 +93,12 @@ pub fn missing(standing: &Standing, way: &[State], learning: &Learning, facts: F
     if standing.learned().is_some_and(|learned| learned.has_open_hole) {
         needs.push(Need::new("open_hole", true, false));
     }
+    match too_few(standing, learning) {
+        Some(have) if !is_above(State::Assisted) => {
+            needs.push(Need::new("comparisons", have, learning.min_requests));
+        }
+        _ => {}
+    }
     if is_above(State::Assisted) {
         needs.extend(of_evidence(standing, way.contains(&State::Active), learning));
         needs.extend((facts.conflicts > 0).then(|| Need::new("routing", facts.conflicts, 0)));
@@ -102,6 +108,13 @@ pub fn missing(standing: &Standing, way: &[State], learning: &Learning, facts: F
         }
     }
     needs
+}
+
+/// The requests that are left of those that it was learned from, if they are fewer than are learned from: runs were forgotten.
+fn too_few(standing: &Standing, learning: &Learning) -> Option<u64> {
+    let learned = standing.learned().filter(|learned| learned.content.is_some())?;
+    let have = learned.document["evidence"]["requests"].as_u64()?;
+    (have < learning.min_requests as u64).then_some(have)
 }
 
 /// The bound of the wrong rate, and the comparisons that it needs. Towards `active` at least half of them are live.

@@ -127,9 +127,7 @@ pub struct Candidate {
 impl Candidate {
     /// The description and triggers of its definition, for a model to improve.
     pub fn wording(&self) -> Wording {
-        let text = |value: &Value| value.as_str().map(str::to_owned);
-        let triggers = self.definition["triggers"].as_array().into_iter().flatten().filter_map(text);
-        Wording { description: text(&self.definition["description"]).unwrap_or_default(), triggers: triggers.collect() }
+        Wording::of(&self.definition)
     }
 
     /// Puts other words in the place of its own. Nothing else of it changes (L-29).

@@ -2,6 +2,7 @@
 //!
 //! Texts are those of [`normal`](etude_core::verbatim::normal). Of an ambiguous notation every reading counts.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::ops::{Range, RangeInclusive};
 
@@ -17,6 +18,10 @@ const MONTHS: [&str; 12] = [
 const MONTH_LETTERS: usize = 3;
 /// Digits of a group.
 const GROUP: usize = 3;
+/// A number with fewer characters is no value that a user is known to mean.
+const MIN_NUMBER: usize = 3;
+/// How many words and numbers a day has at most: `11 th of May , 2026`.
+const MAX_DAY: usize = 6;
 /// What stands beside an amount, apart from punctuation.
 const CURRENCIES: [char; 5] = ['$', '€', '£', '¥', '₹'];
 
@@ -53,26 +58,57 @@ impl Day {
 
 /// Every number in a text, as [`amount`] writes it.
 pub(crate) fn numbers(text: &str) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    let mut rest = text;
-    let mut before = None;
-    while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {
-        let left = rest[..at].chars().next_back().or(before);
-        let end = end_of(&rest[at..]) + at;
-        let run = &rest[at..end];
-        let after = rest[end..].chars().next();
-        let thousands = rest[end..].starts_with('k') && !rest[end + 1..].starts_with(char::is_alphanumeric);
+    numbers_at(text).into_iter().map(|(_, number)| number).collect()
+}
+
+/// Every reading of numbers in a text, with its place.
+fn numbers_at(text: &str) -> Vec<(Range<usize>, String)> {
+    let mut found = Vec::new();
+    let mut from = 0;
+    while let Some(at) = text[from..].find(|c: char| c.is_ascii_digit()).map(|at| at + from) {
+        let left = text[..at].chars().next_back();
+        let end = end_of(&text[at..]) + at;
+        let run = &text[at..end];
+        let after = text[end..].chars().next();
+        let thousands = text[end..].starts_with('k') && !text[end + 1..].starts_with(char::is_alphanumeric);
         if !left.is_some_and(char::is_alphanumeric) && (thousands || !after.is_some_and(char::is_alphanumeric)) {
-            readings(run, &mut found);
+            let placed = |(place, number): (Range<usize>, String)| (place.start + at..place.end + at, number);
+            found.extend(readings(run).into_iter().map(placed));
             if thousands {
-                let last = run.rsplit(' ').next().unwrap_or(run);
-                found.extend(decimal(last).map(|(whole, part)| in_thousands(&whole, &part)));
+                let last = run.rfind(' ').map_or(0, |blank| blank + 1);
+                let number = decimal(&run[last..]).map(|(whole, part)| in_thousands(&whole, &part));
+                found.extend(number.map(|number| (at + last..end + 1, number)));
             }
         }
-        before = rest[..end].chars().next_back();
-        rest = &rest[end..];
+        from = end;
     }
     found
+}
+
+/// Where a text has the number or the day that a value is, in any notation. The text has no capitals.
+pub(crate) fn places(text: &str, value: &Value) -> Vec<Range<usize>> {
+    let (numbers, days) = match value {
+        Value::Number(number) => (amount(&number.to_string()).into_iter().collect(), Vec::new()),
+        Value::String(own) => (number(&normal(own)), day(&normal(own))),
+        _ => (BTreeSet::new(), Vec::new()),
+    };
+    let is_it = |number: &String| number.len() >= MIN_NUMBER && numbers.contains(number);
+    let of_numbers = numbers_at(text).into_iter().filter(|(_, number)| is_it(number)).map(|(place, _)| place);
+    let of_days = || days_in(text).into_iter().filter(|(_, found)| days.iter().any(|own| own.may_be(*found)));
+    let mut found: Vec<Range<usize>> = of_numbers.collect();
+    if !days.is_empty() {
+        found.extend(of_days().map(|(place, _)| place));
+    }
+    // Of places that have a part in common, the longest.
+    found.sort_by_key(|place| (Reverse(place.len()), place.start));
+    let mut kept: Vec<Range<usize>> = Vec::new();
+    for place in found {
+        if kept.iter().all(|known| place.end <= known.start || known.end <= place.start) {
+            kept.push(place);
+        }
+    }
+    kept.sort_by_key(|place| place.start);
+    kept
 }
 
 /// The number that a text is as a whole, besides a sign and a currency.
@@ -82,7 +118,10 @@ pub(crate) fn number(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     if bare.starts_with(|c: char| c.is_ascii_digit()) && end_of(bare) == bare.len() {
         // Of numbers that are joined by blanks, each would be one.
-        if bare.contains(' ') { found.extend(joined(bare)) } else { readings(bare, &mut found) }
+        match bare.contains(' ') {
+            true => found.extend(joined(bare)),
+            false => found.extend(readings(bare).into_iter().map(|(_, number)| number)),
+        }
     }
     found
 }
@@ -126,16 +165,21 @@ const fn is_separator(c: char) -> bool {
     matches!(c, '.' | ',' | '\'' | '’' | ' ')
 }
 
-/// Every reading of digits that are joined.
-fn readings(run: &str, found: &mut BTreeSet<String>) {
-    let parts: Vec<&str> = run.split(' ').collect();
-    for (n, part) in parts.iter().enumerate() {
-        found.extend(decimal(part).map(|(whole, part)| plain(&whole, &part)));
-        found.extend(grouped(part));
-        for last in n + 1..parts.len() {
-            found.extend(joined(&parts[n..=last].join(" ")));
+/// Every reading of digits that are joined, with its place.
+fn readings(run: &str) -> Vec<(Range<usize>, String)> {
+    let mut starts = vec![0];
+    starts.extend(run.match_indices(' ').map(|(blank, _)| blank + 1));
+    let end = |n: usize| starts.get(n + 1).map_or(run.len(), |next| next - 1);
+    let mut found = Vec::new();
+    for (n, start) in starts.iter().enumerate() {
+        let part = &run[*start..end(n)];
+        let alone = decimal(part).map(|(whole, part)| plain(&whole, &part)).into_iter().chain(grouped(part));
+        found.extend(alone.map(|number| (*start..end(n), number)));
+        for last in n + 1..starts.len() {
+            found.extend(joined(&run[*start..end(last)]).map(|number| (*start..end(last), number)));
         }
     }
+    found
 }
 
 /// Digits as a number without groups, or with groups that another sign than that of the decimals ends.
@@ -175,16 +219,22 @@ fn joined(text: &str) -> Option<String> {
 type Token<'t> = (&'t str, &'t str);
 
 fn tokens(text: &str) -> Vec<Token<'_>> {
+    tokens_at(text).into_iter().map(|(_, token)| token).collect()
+}
+
+/// The same with their places.
+fn tokens_at(text: &str) -> Vec<(usize, Token<'_>)> {
     let class = |c: char| (c.is_ascii_digit(), c.is_alphabetic());
+    let is_token = |c: char| class(c) != (false, false);
     let mut found = Vec::new();
-    let mut rest = text;
-    while let Some(at) = rest.find(|c: char| class(c) != (false, false)) {
-        rest = &rest[at..];
+    let mut from = 0;
+    while let Some(at) = text[from..].find(is_token).map(|at| at + from) {
+        let rest = &text[at..];
         let of = rest.chars().next().map(class);
         let end = rest.find(|c: char| Some(class(c)) != of).unwrap_or(rest.len());
-        let next = rest[end..].find(|c: char| class(c) != (false, false)).map_or(rest.len(), |n| n + end);
-        found.push((&rest[..end], rest[end..next].trim()));
-        rest = &rest[next..];
+        let next = rest[end..].find(is_token).map_or(rest.len(), |n| n + end);
+        found.push((at, (&rest[..end], rest[end..next].trim())));
+        from = at + next;
     }
     found
 }
@@ -195,6 +245,20 @@ pub(crate) fn days(text: &str) -> Vec<Day> {
     let mut found: Vec<Day> = (0..tokens.len()).flat_map(|n| days_at(&tokens[n..])).collect();
     found.sort_unstable();
     found.dedup();
+    found
+}
+
+/// Every day in a text with its place. Words that add nothing to a day are not of its place.
+fn days_in(text: &str) -> Vec<(Range<usize>, Day)> {
+    let (starts, tokens): (Vec<usize>, Vec<Token<'_>>) = tokens_at(text).into_iter().unzip();
+    let mut found = Vec::new();
+    for first in 0..tokens.len() {
+        for last in first..tokens.len().min(first + MAX_DAY) {
+            let known = if last == first { Vec::new() } else { days_at(&tokens[first..last]) };
+            let added = days_at(&tokens[first..=last]).into_iter().filter(|day| !known.contains(day));
+            found.extend(added.map(|day| (starts[first]..starts[last] + tokens[last].0.len(), day)));
+        }
+    }
     found
 }
 
@@ -336,6 +400,23 @@ mod tests {
         }
         assert!(days("5/11/26").iter().all(|day| !day.is_dated));
         assert!(day("order of may 11").is_empty() && !day("may 11, 2026").is_empty());
+    }
+
+    /// A place has all of a number or a day, and nothing else.
+    #[test]
+    fn places_have_the_whole_of_a_value() {
+        let at = |text: &'static str, value: Value| -> Vec<&str> {
+            places(text, &value).into_iter().map(|at| &text[at]).collect()
+        };
+        assert_eq!(at("pay $1,000.50 now, not 100.5 or 1 000,50.", json!(1000.5)), ["1,000.50", "1 000,50"]);
+        assert_eq!(at("pay 5k for 12 of order 5000-1", json!(5000)), ["5k", "5000"]);
+        assert_eq!(at("pay 12 now", json!(12)), [""; 0], "too short");
+        assert_eq!(
+            at("on may 11, 2026, or the 11th of may; not may 12", json!("2026-05-11")),
+            ["may 11, 2026", "11th of may"]
+        );
+        assert_eq!(at("before 05/11/2026 at ten", json!("2026-05-11")), ["05/11/2026"]);
+        assert_eq!(at("pay all", json!(true)), [""; 0]);
     }
 
     /// Points in time are seen in every form; names, versions and other numbers are none.

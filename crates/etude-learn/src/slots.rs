@@ -4,6 +4,7 @@ use etude_core::verbatim::normal;
 use serde_json::Value;
 
 use crate::episode::Episode;
+use crate::notation::places;
 use crate::text::{plain, proves};
 
 /// The words of a user around the values that calls have: requests with the same ones ask for the same. `own` is not replaced.
@@ -44,6 +45,28 @@ pub(crate) fn named(value: &Value, name: &str, slots: &mut Vec<(String, String)>
     }
 }
 
+/// Replaces what is the same number or day as a value in whichever notation, outside slots.
+pub(crate) fn replaced_in_any_notation(text: &str, value: &Value, slot: &str) -> String {
+    if let Value::Array(items) = value {
+        return items.iter().fold(text.to_owned(), |text, item| replaced_in_any_notation(&text, item, slot));
+    }
+    let mut out = String::new();
+    let mut done = 0;
+    for place in places(&text.to_ascii_lowercase(), value) {
+        if !is_in_slot(&text[..place.start]) {
+            out.push_str(&text[done..place.start]);
+            out.push_str(slot);
+            done = place.end;
+        }
+    }
+    out + &text[done..]
+}
+
+/// Whether a slot is open at the end of a text.
+fn is_in_slot(before: &str) -> bool {
+    before.rfind('{') > before.rfind('}') && before.contains('{')
+}
+
 /// Replaces whole occurrences, without case, outside slots.
 pub(crate) fn replaced(text: &str, value: &str, slot: &str) -> String {
     if value.trim().is_empty() {
@@ -55,10 +78,9 @@ pub(crate) fn replaced(text: &str, value: &str, slot: &str) -> String {
     for (at, _) in lower.match_indices(&wanted) {
         let (before, after) = (&text[..at], &text[at + wanted.len()..]);
         let is_part = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
-        let is_in_slot = before.rfind('{') > before.rfind('}') && before.contains('{');
         let is_bound = is_part(wanted.chars().next()) && is_part(before.chars().next_back())
             || is_part(wanted.chars().next_back()) && is_part(after.chars().next());
-        if at < done || is_bound || is_in_slot {
+        if at < done || is_bound || is_in_slot(before) {
             continue;
         }
         out.push_str(&text[done..at]);

@@ -397,6 +397,34 @@ fn what_was_learned_is_forgotten() {
     test.run(&["learn", "forget"]).exit(2);
 }
 
+/// L-40: of two runs with the same request one may be forgotten without a loss; without both, nothing of their words is in the candidate,
+/// and what is left of it is too little for a promotion. Files that a person has changed are named.
+#[test]
+fn words_of_a_forgotten_run_are_in_no_candidate() {
+    let server = Server::agent([Reply::call("cancel", json!({"id": "A-1"})), Reply::says("done")]);
+    let test = app(&server);
+    let run = |request: &str| test.follow(request, &["--yolo"]).exit(0).id();
+    let secret = "Cancel A-1 because of my secret surgery";
+    let [first, second, _, _] = [secret, secret, "Please cancel A-1", "Now cancel A-1"].map(run);
+    test.run(&["learn"]).exit(0);
+    let digest = etude_core::verbatim::request_digest([secret]);
+    let case = test.path(&format!("app/learned/cancel/tests/{digest}.yaml"));
+    let has_words = || test.read("app/learned/cancel/pipeline.yaml").contains("surgery");
+    let forget = |id: &str| test.run(&["learn", "forget", "--run", id, "--format", "json"]).exit(0);
+    assert!(case.exists() && has_words());
+    let forgotten = forget(&first);
+    assert_eq!(forgotten.at("/pipelines"), json!([{"name": "cancel", "requests_before": 3, "requests_after": 3}]));
+    assert!(case.exists() && has_words(), "another run has said the same");
+    let forgotten = forget(&second);
+    assert_eq!(forgotten.at("/pipelines/0/requests_after"), json!(2));
+    assert_eq!(forgotten.at("/reworded"), json!(["learned/cancel/pipeline.yaml"]));
+    assert!(!case.exists() && !has_words());
+    assert!(!test.read("app/learned/cancel/learn.yaml").contains(&digest));
+    assert_eq!(row(&test)["edited"], json!(false));
+    let refused = test.run(&["learn", "promote", "cancel", "--format", "json"]).exit(2);
+    assert_eq!(refused.at("/missing"), json!([{"need": "comparisons", "have": 2, "want": 3}]));
+}
+
 /// 1.7: the run that makes a family large enough to learn from says so, once.
 #[test]
 fn a_run_says_that_its_family_can_be_learned() {

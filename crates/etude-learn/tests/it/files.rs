@@ -324,3 +324,25 @@ fn alternatives_are_templates() {
     let row = candidate.bindings.iter().find(|row| row.argument == "/to").expect("a row");
     assert_eq!(row.alternatives, ["{{get_order.output.name}}@x.de"]);
 }
+
+/// 2.9, 6 (trap 15): numbers and days of parameters are slots in whichever notation the users wrote them.
+#[test]
+fn triggers_have_no_value_in_another_notation() {
+    let said = [("$1,000.50", 1000.5), ("555.50", 555.5), ("1 234,75", 1234.75), ("$2,020.25", 2020.25)];
+    let days = [
+        ("May 11, 2026", "2026-05-11"),
+        ("the 3rd of June 2026", "2026-06-03"),
+        ("07/04/2026", "2026-07-04"),
+        ("2026-08-09", "2026-08-09"),
+    ];
+    let run = |n: usize| {
+        let request = format!("Pay {} for order {} on {}", said[n].0, User(n).order(0), days[n].0);
+        let arguments = json!({"order_id": User(n).order(0), "amount": said[n].1, "day": days[n].1});
+        Run::new(n, &request).call("pay_order", arguments, json!("ok"))
+    };
+    let candidate = one(&[run(0), run(1), run(2), run(3)]);
+    let words = candidate.wording();
+    assert!(words.description.contains("{amount}") && words.description.contains("{day}"), "{words:?}");
+    let text = words.triggers.join("\n");
+    assert!(!text.contains(|c: char| c.is_ascii_digit()), "{text}");
+}

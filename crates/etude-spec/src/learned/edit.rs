@@ -1,5 +1,7 @@
 //! Changes of single values of a learn.yaml; everything else stays byte for byte.
 
+use serde_json::Value;
+
 use crate::source::SourceFile;
 use crate::yaml::{self, Entries, Node};
 
@@ -31,6 +33,26 @@ pub fn with_evidence(text: &str, requests: u64, runs: u64, leave_one_out: Counts
         .fold(text.to_owned(), |text, (path, number)| replaced(&text, path, &number.to_string()).unwrap_or(text))
 }
 
+/// The file without a request among those that the pipeline covers or does not, where it has it.
+pub fn without_request(text: &str, digest: &str) -> String {
+    let without = |text: String, name: &str| -> Option<String> {
+        let all = value_at(&text, name)?;
+        let all = all.as_array()?;
+        let is_other = |row: &&Value| row.as_str() != Some(digest) && row["digest"] != digest;
+        let left: Vec<Value> = all.iter().filter(is_other).cloned().collect();
+        (left.len() < all.len()).then(|| replaced(&text, &[name], &Value::from(left).to_string())).flatten()
+    };
+    let text = without(text.to_owned(), "covers").unwrap_or_else(|| text.to_owned());
+    without(text.clone(), "not_covered").unwrap_or(text)
+}
+
+/// A member of the file as JSON.
+fn value_at(text: &str, name: &str) -> Option<Value> {
+    let file = SourceFile::new(FILE, text);
+    let json = yaml::parse(&file).0?.to_json().ok()?;
+    serde_json::from_str::<Value>(&json).ok()?.get(name).cloned()
+}
+
 /// The file with `accept_risk: true`.
 pub fn with_accepted_risk(text: &str) -> String {
     if let Some(text) = replaced(text, &["accept_risk"], "true") {
@@ -52,12 +74,32 @@ fn replaced(text: &str, path: &[&str], value: &str) -> Option<String> {
         node = node.as_map().and_then(|entries: &Entries<'_>| entries.get(name))?;
     }
     let range = node.span.range();
-    Some(format!("{}{value}{}", text.get(..range.start)?, text.get(range.end..)?))
+    let (before, after) = (text.get(..range.start)?, text.get(range.end..)?);
+    // A list in lines ends with its last line.
+    let is_open = text.get(range)?.ends_with('\n');
+    Some(format!("{before}{value}{}{after}", if is_open { "\n" } else { "" }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// L-40: a request that is forgotten is in no list, in both notations of YAML.
+    #[test]
+    fn a_request_is_taken_out_of_the_lists() {
+        let head = "learn: 1\nstate: proposed\n";
+        let lines = format!(
+            "{head}covers:\n  - \"0a\"\n  - \"0b\"\nnot_covered:\n  - {{digest: \"0c\", difference: {{got: 1}}}}\n"
+        );
+        let covers = |text: &str, name: &str| value_at(text, name).expect("there");
+        let left = without_request(&without_request(&lines, "0a"), "0c");
+        assert_eq!(covers(&left, "covers"), serde_json::json!(["0b"]), "{left}");
+        assert_eq!(covers(&left, "not_covered"), serde_json::json!([]), "{left}");
+        assert!(left.starts_with(head) && left.ends_with('\n'), "{left}");
+        let flow = format!("{head}covers: [\"0a\", \"0b\"]\nfamily: x\n");
+        assert_eq!(without_request(&flow, "0b"), format!("{head}covers: [\"0a\"]\nfamily: x\n"));
+        assert_eq!(without_request(&flow, "0d"), flow);
+    }
 
     /// L-61: a promotion changes one line, in both notations of YAML.
     #[test]

@@ -109,7 +109,8 @@ pub(super) fn store(disk: &Disk, name: &str, decided: &Decided) -> Result<(), Pr
     }
 }
 
-fn forget_pending(dir: &Path) {
+/// Deletes what was learned for an edited candidate.
+pub(super) fn forget_pending(dir: &Path) {
     // What is not there need not be removed.
     let _ = fs::remove_dir_all(dir);
 }

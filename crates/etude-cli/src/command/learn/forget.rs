@@ -1,12 +1,17 @@
 //! `etude learn forget`: deletes a candidate, or all data kept from a run (L-40).
 
+mod others;
+
 use etude::disk::Disk;
 use etude_core::verbatim::request_digest;
-use etude_evidence::trace;
+use etude_evidence::{Standing, trace};
+use etude_learn::Wording;
+use etude_spec::discover::PIPELINE_FILE;
 use etude_spec::learned::{Counts, Learned, Located, TESTS};
 use serde_json::{Value, json};
 
-use super::{Learnt, files};
+use self::others::Others;
+use super::{Learnt, candidates, files, show};
 use crate::args;
 use crate::command::runs::find::find;
 use crate::context::Context;
@@ -19,16 +24,27 @@ use crate::stdout;
 pub(super) fn forget(context: &Context, args: &args::LearnForget) -> Result<Exit, Problem> {
     let learnt = Learnt::open(context)?;
     let (run, name) = (args.run.as_deref(), args.name.as_deref());
-    let Forgotten { run, cases, pipelines } = match (run, name) {
+    let Forgotten { run, cases, pipelines, reworded, words } = match (run, name) {
         (Some(run), _) => of_run(context, &learnt, run)?,
         (None, Some(name)) => Forgotten { cases: candidate(&learnt, name)?, ..Forgotten::default() },
         (None, None) => return Err(Problem::usage("name a candidate, or a run with `--run ID`")),
     };
     if context.is_json() {
-        stdout::json(&json!({"forgotten": {"run": run, "name": name}, "cases": cases, "pipelines": pipelines}));
+        let forgotten = json!({"run": run, "name": name});
+        stdout::json(&json!({
+            "forgotten": forgotten, "cases": cases, "pipelines": pipelines, "reworded": reworded, "words": words,
+        }));
     } else if !context.global.quiet {
         match (run, name) {
-            (Some(run), _) => crate::render::say!("run {run} is forgotten; {} cases were removed", cases.len()),
+            (Some(run), _) => {
+                crate::render::say!("run {run} is forgotten; {} cases were removed", cases.len());
+                reworded.iter().for_each(|path| crate::render::say!("note: `{path}` is written without its words"));
+                for path in &words {
+                    crate::render::say!(
+                        "note: its words may be in `{path}`, which was edited or promoted: change `description` and `triggers`"
+                    );
+                }
+            }
             (None, name) => crate::render::say!("`{}` is forgotten", name.unwrap_or_default()),
         }
     }
@@ -42,8 +58,12 @@ struct Forgotten {
     run: Option<String>,
     /// Paths of the deleted cases.
     cases: Vec<String>,
-    /// Pipelines that have lost requests, as documents.
+    /// Pipelines that have lost runs, as documents.
     pipelines: Vec<Value>,
+    /// Paths of definitions that are written without words of the run.
+    reworded: Vec<String>,
+    /// Paths of definitions that a person has changed or promoted, and that may have such words.
+    words: Vec<String>,
 }
 
 /// Deletes a candidate, or a demoted pipeline with its cases; the paths of the cases.
@@ -84,34 +104,105 @@ fn without(learned: &Learned, digest: &str, lost: u64) -> Counts {
     }
 }
 
-/// Deletes the cases made from a run, and notes that it is forgotten.
+/// A run that is forgotten.
+struct Gone {
+    request: String,
+    digest: String,
+    others: Others,
+}
+
+/// Deletes what was made from a run, and notes that it is forgotten.
 fn of_run(context: &Context, learnt: &Learnt, run: &str) -> Result<Forgotten, Problem> {
     let Learnt { disk, engine, .. } = learnt;
     let view = find(context, &**engine, run)?;
-    let digest = request_digest([trace::asked(&view, &*engine.blobs()).request.as_str()]);
-    let (mut cases, mut pipelines) = (Vec::new(), Vec::new());
+    let id = view.row.id.clone();
+    let request = trace::asked(&view, &*engine.blobs()).request;
+    let digest = request_digest([request.as_str()]);
+    let others = Others::of(&**engine, disk, &id, &digest)?;
+    let gone = Gone { request, digest, others };
+    // Its comparisons are those of the files as they are now.
+    block_on(etude_evidence::forget(&**engine, disk, &id))?.map_err(|error| of_engine(&error))?;
+    let mut forgotten = Forgotten { run: Some(id), ..Forgotten::default() };
     for standing in learnt.standings()? {
+        gone.leave(disk, &standing, &mut forgotten)?;
+    }
+    Ok(forgotten)
+}
+
+impl Gone {
+    /// Takes the run out of a learned pipeline: its case, its request in the evidence, and its words.
+    fn leave(&self, disk: &Disk, standing: &Standing, forgotten: &mut Forgotten) -> Result<(), Problem> {
         let located = &standing.located;
         let all = cases_in(disk, located);
-        let own: Vec<&String> = all.iter().filter(|path| path.ends_with(&format!("{digest}.yaml"))).collect();
-        if own.is_empty() {
-            continue;
+        let is_own = |path: &&String| path.ends_with(&format!("{}.yaml", self.digest));
+        let (own, rest): (Vec<&String>, Vec<&String>) = all.iter().partition(is_own);
+        if let Some(path) = own.first() {
+            if !self.others.made(&show::json_of(disk, path)) {
+                files::remove(disk, path)?;
+                forgotten.cases.push((*path).clone());
+            }
+            let pipeline = self.uncount(disk, standing, all.len() as u64)?;
+            forgotten.pipelines.push(pipeline);
         }
-        for path in &own {
-            files::remove(disk, path)?;
-            cases.push((*path).clone());
+        // What was learned for an edited candidate, but not written, is learned again from what is left.
+        candidates::forget_pending(&candidates::pending(disk, &located.name)?);
+        if !self.others.has_request() {
+            let mut others = self.others.requests.clone();
+            others.extend(
+                rest.iter().filter_map(|path| show::json_of(disk, path)["request"].as_str().map(str::to_owned)),
+            );
+            self.reword(disk, standing, &others, forgotten)?;
         }
-        let lost = own.len() as u64;
-        let learned = standing.learned();
-        let before = learned.map_or(0, |learned| learned.requests).max(all.len() as u64);
+        Ok(())
+    }
+
+    /// The evidence without the run, and without its request if no other run has it; the row of the document.
+    fn uncount(&self, disk: &Disk, standing: &Standing, cases: u64) -> Result<Value, Problem> {
+        let (located, learned) = (&standing.located, standing.learned());
+        let lost = u64::from(!self.others.has_request());
+        let before = learned.map_or(0, |learned| learned.requests).max(cases);
         let after = before.saturating_sub(lost);
         // Each request that is left has a run at least.
-        let runs = learned.map_or(0, |learned| learned.runs).saturating_sub(lost).max(after);
-        let checks = learned.map(|learned| without(learned, &digest, lost)).unwrap_or_default();
-        files::edit(disk, located, |text| Some(etude_spec::learned::with_evidence(text, after, runs, checks)))?;
-        pipelines.push(json!({"name": located.name, "requests_before": before, "requests_after": after}));
+        let runs = learned.map_or(0, |learned| learned.runs).saturating_sub(1).max(after);
+        let checks = learned.map(|learned| without(learned, &self.digest, lost)).unwrap_or_default();
+        files::edit(disk, located, |text| {
+            let text = etude_spec::learned::with_evidence(text, after, runs, checks);
+            Some(if lost > 0 { etude_spec::learned::without_request(&text, &self.digest) } else { text })
+        })?;
+        Ok(json!({"name": located.name, "requests_before": before, "requests_after": after}))
     }
-    let id = view.row.id.clone();
-    block_on(etude_evidence::forget(&**engine, disk, &id))?.map_err(|error| of_engine(&error))?;
-    Ok(Forgotten { run: Some(id), cases, pipelines })
+
+    /// Takes the words of the request out of a candidate that is as it was learned. What a person has edited or promoted stays, and is
+    /// named.
+    fn reword(
+        &self,
+        disk: &Disk,
+        standing: &Standing,
+        others: &[String],
+        forgotten: &mut Forgotten,
+    ) -> Result<(), Problem> {
+        let located = &standing.located;
+        let Some(learned) = standing.learned().filter(|learned| learned.content.is_some()) else { return Ok(()) };
+        let (family, is_learned) = (learned.family.as_str(), !standing.edited);
+        let mut definition = show::definition(disk, located);
+        let Some(Wording { description, triggers }) = Wording::of(&definition).without(&self.request, others, family)
+        else {
+            return Ok(());
+        };
+        let path = format!("{}/{PIPELINE_FILE}", located.dir());
+        let Some(members) = definition.as_object_mut().filter(|_| is_learned && located.is_candidate()) else {
+            forgotten.words.push(path);
+            return Ok(());
+        };
+        members.insert("description".to_owned(), description.into());
+        match triggers.is_empty() {
+            true => drop(members.shift_remove("triggers")),
+            false => drop(members.insert("triggers".to_owned(), triggers.into())),
+        }
+        files::replace(disk, &path, &etude_learn::files::yaml::document(&definition))?;
+        let content = etude_spec::learned::content_of(disk, &located.dir());
+        files::edit(disk, located, |text| Some(etude_spec::learned::with_content(text, &content)))?;
+        forgotten.reworded.push(path);
+        Ok(())
+    }
 }

@@ -69,10 +69,14 @@ pub(super) fn document(disk: &Disk, standing: &Standing, diff: Option<&str>) -> 
 
 /// `pipeline.yaml` as JSON; `null` if it cannot be read.
 pub(super) fn definition(disk: &Disk, located: &Located) -> Value {
-    let path = format!("{}/{PIPELINE_FILE}", located.dir());
-    let text = disk.read(&path, MAX_SIZE).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    json_of(disk, &format!("{}/{PIPELINE_FILE}", located.dir()))
+}
+
+/// A YAML file of the app as JSON; `null` if it cannot be read.
+pub(super) fn json_of(disk: &Disk, path: &str) -> Value {
+    let text = disk.read(path, MAX_SIZE).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     let json = text.and_then(|text| {
-        let file = SourceFile::new(path.as_str(), text);
+        let file = SourceFile::new(path, text);
         let (root, _) = etude_spec::yaml::parse(&file);
         root?.to_json().ok()
     });
