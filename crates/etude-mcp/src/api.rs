@@ -103,6 +103,13 @@ pub trait Api: Send + Sync {
     /// Changes whenever the run may have: its status, its effects or its questions.
     fn news(&self, run_id: &str) -> watch::Receiver<()>;
 
+    /// Changes whenever what tools are made of may have: definitions, applications, and settings of the apps. It is looked at while
+    /// there are receivers.
+    fn definitions(&self) -> watch::Receiver<u64>;
+
+    /// True when the server is about to stop.
+    fn stopping(&self) -> watch::Receiver<bool>;
+
     /// The name of the caller's token.
     fn caller(&self) -> &str;
 

@@ -49,6 +49,16 @@ fn fault(diagnostic: &Value) -> String {
     format!("{} {}{}{} {message}", text("code"), text("file"), number("line"), number("column"))
 }
 
+/// What errors keep from being tools in an app, whose document is that of `/v1/apps`; `None`: nothing.
+pub fn faults(app: &Value) -> Option<String> {
+    let of = |list: &str, kind: &'static str| -> Vec<Broken> {
+        let entries = app[list].as_array().into_iter().flatten().filter(|entry| entry["valid"] == false);
+        entries.filter_map(|entry| Broken::new(kind, entry, &app["diagnostics"])).collect()
+    };
+    let broken: Vec<Broken> = of("pipelines", "pipeline").into_iter().chain(of("machines", "machine")).collect();
+    note(&broken)
+}
+
 /// What is said of all of them: the first ones, and how many there are.
 pub(crate) fn note(broken: &[Broken]) -> Option<String> {
     let (first, rest) = broken.split_first()?;
@@ -57,4 +67,26 @@ pub(crate) fn note(broken: &[Broken]) -> Option<String> {
         many => format!(" ({many} more have errors)"),
     };
     Some(format!("{}{further}", first.sentence()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The line that a person reads has the place of the first error, and how many more there are.
+    #[test]
+    fn the_definitions_with_errors_are_one_line() {
+        let entry = |name: &str, valid: bool| json!({"name": name, "valid": valid});
+        let fault = json!({
+            "severity": "error", "code": "P0101", "file": "pipelines/a/pipeline.yaml", "line": 2, "column": 1, "message": "it is no mapping",
+        });
+        let app = json!({
+            "pipelines": [entry("a", false), entry("b", true)], "machines": [entry("c", false)], "diagnostics": [fault],
+        });
+        let line = "the pipeline `a` has errors: P0101 pipelines/a/pipeline.yaml:2:1 it is no mapping; `etude check` reports all (1 more have errors)";
+        assert_eq!(faults(&app).as_deref(), Some(line));
+        assert_eq!(faults(&json!({"pipelines": [entry("b", true)]})), None);
+    }
 }

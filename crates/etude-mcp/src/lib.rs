@@ -9,6 +9,7 @@ mod ask;
 mod broken;
 mod call;
 mod catalog;
+mod changes;
 mod command;
 mod find;
 mod joined;
@@ -28,6 +29,7 @@ mod tests;
 mod wire;
 
 pub use api::{Api, Configuring, Finding, Listing, Method, Reply, Replying, Request, Skill};
+pub use broken::faults;
 pub use catalog::Selection;
 pub use joined::Unfinished;
 pub use peer::Peer;

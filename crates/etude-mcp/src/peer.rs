@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 /// A client, or one of its requests where requests have connections of their own.
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub struct Peer {
     next: AtomicU64,
     /// What `initialize` said: the client's capabilities and its name.
     greeting: Mutex<Option<Greeting>>,
+    /// It has closed its stream.
+    has_gone: watch::Sender<bool>,
 }
 
 /// What a client says of itself.
@@ -28,7 +30,24 @@ pub(crate) struct Greeting {
 impl Peer {
     /// A client that receives messages through `out`.
     pub fn new(out: mpsc::UnboundedSender<String>) -> Self {
-        Self { out, pending: Mutex::default(), next: AtomicU64::new(1), greeting: Mutex::new(None) }
+        Self {
+            out,
+            pending: Mutex::default(),
+            next: AtomicU64::new(1),
+            greeting: Mutex::new(None),
+            has_gone: watch::Sender::new(false),
+        }
+    }
+
+    /// Notes that the client sends nothing more.
+    pub(crate) fn leave(&self) {
+        self.has_gone.send_replace(true);
+    }
+
+    /// Returns when the client sends nothing more.
+    pub(crate) async fn gone(&self) {
+        // The sender is this peer's own.
+        let _ = self.has_gone.subscribe().wait_for(|gone| *gone).await.map(drop);
     }
 
     pub(crate) fn greeting(&self) -> Option<Greeting> {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use crate::api::Api;
 use crate::catalog::{Catalog, Selection, Target, Tool};
@@ -13,7 +14,7 @@ use crate::peer::{Greeting, Peer};
 use crate::seal::SealKey;
 use crate::settings::Settings;
 use crate::wire::{Headers, Outcome, Params, Revision, RpcError, TASKS, meta, raw, response};
-use crate::{broken, call, prompt, resource, task};
+use crate::{broken, call, changes, prompt, resource, task};
 
 /// The connection that a message came over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub struct Service {
     pub(crate) seal: SealKey,
     /// The tools as they were read last. A service of one request has none.
     last: Mutex<Option<Arc<Catalog>>>,
+    /// The list that a client without subscriptions was sent last, in one text.
+    pub(crate) listed: watch::Sender<Option<String>>,
     version: String,
 }
 
@@ -46,6 +49,8 @@ impl std::fmt::Debug for Service {
 #[derive(Debug, Clone)]
 pub(crate) struct Context {
     pub(crate) revision: Revision,
+    /// The id of the request.
+    pub(crate) id: Value,
     pub(crate) capabilities: Value,
     pub(crate) client: String,
     pub(crate) progress: Option<Value>,
@@ -55,6 +60,19 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// A request of which nothing else is known.
+    pub(crate) fn new(revision: Revision, peer: &Arc<Peer>) -> Self {
+        Self {
+            revision,
+            id: Value::Null,
+            capabilities: Value::Null,
+            client: "client".to_owned(),
+            progress: None,
+            peer: Arc::clone(peer),
+            settings: BTreeMap::new(),
+        }
+    }
+
     /// True if the client polls tasks.
     pub(crate) fn has_tasks(&self) -> bool {
         self.revision == Revision::July2026 && self.capabilities["extensions"].get(TASKS).is_some()
@@ -85,6 +103,7 @@ impl Service {
             unfinished: Arc::default(),
             seal,
             last: Mutex::default(),
+            listed: watch::Sender::new(None),
             version: version.to_owned(),
         }
     }
@@ -115,7 +134,10 @@ impl Service {
         params: &Params,
     ) -> Response {
         let context = match self.context(peer, headers, method, params) {
-            Ok(context) => Context { settings: self.api.settings().await, ..context },
+            Ok(context) => {
+                let id = serde_json::from_str(id.get()).unwrap_or_default();
+                Context { id, settings: self.api.settings().await, ..context }
+            }
             Err(error) => {
                 let status = if headers.is_some() { 400 } else { error.http_status(None) };
                 return Response { text: response(Some(id), &Err(error)), status };
@@ -135,7 +157,6 @@ impl Service {
         params: &Params,
     ) -> Result<Context, RpcError> {
         let progress = params.meta("progressToken").filter(|token| token.is_string() || token.is_i64()).cloned();
-        let peer = Arc::clone(peer);
         let of_header = headers.and_then(|headers| headers.revision.as_deref());
         let Some(given) = params.meta(meta::REVISION) else {
             if of_header == Some(Revision::July2026.word()) || method == "server/discover" {
@@ -158,7 +179,7 @@ impl Service {
                 }
             };
             let Greeting { revision, capabilities, client } = greeting;
-            return Ok(Context { revision, capabilities, client, progress, peer, settings: BTreeMap::new() });
+            return Ok(Context { capabilities, client, progress, ..Context::new(revision, peer) });
         };
         let word = given.as_str().ok_or_else(|| RpcError::params(format!("`{}` is a string", meta::REVISION)))?;
         if headers.is_some() && of_header.is_some_and(|header| header != word) {
@@ -175,7 +196,7 @@ impl Service {
         }
         let client = params.meta(meta::CLIENT).and_then(|client| client["name"].as_str()).unwrap_or("client");
         let client = client.to_owned();
-        Ok(Context { revision, capabilities, client, progress, peer, settings: BTreeMap::new() })
+        Ok(Context { capabilities, client, progress, ..Context::new(revision, peer) })
     }
 
     async fn dispatch(&self, context: &Context, method: &str, params: &Params) -> Outcome {
@@ -189,9 +210,13 @@ impl Service {
             "ping" if !is_new => raw(&json!({})),
             "server/discover" if is_new => raw(&self.discover(context).await?),
             "tools/list" => {
-                let tools = self.catalog(context).await?.documents();
-                raw(&listed(context, "tools", tools.into()))
+                let tools = Value::from(self.catalog(context).await?.documents());
+                if !is_new {
+                    self.listed.send_replace(Some(tools.to_string()));
+                }
+                raw(&listed(context, "tools", tools))
             }
+            "subscriptions/listen" if is_new => changes::listen(self, context, params).await,
             "tools/call" => call::call(self, context, params).await,
             "resources/list" => {
                 raw(&listed(context, "resources", resource::list(&*self.api, &*self.catalog(context).await?)))
@@ -220,7 +245,10 @@ impl Service {
         if !members.contains_key("resultType") {
             members.insert("resultType".to_owned(), raw(&"complete")?);
         }
-        members.insert("_meta".to_owned(), raw(&json!({meta::SERVER: self.info()}))?);
+        let mut about: Value =
+            members.get("_meta").map_or(Ok(json!({})), |own| serde_json::from_str(own.get())).unwrap_or_default();
+        about[meta::SERVER] = self.info();
+        members.insert("_meta".to_owned(), raw(&about)?);
         raw(&members)
     }
 
@@ -272,9 +300,11 @@ impl Service {
         let member = |name: &str| params.members.get(name).cloned().unwrap_or_default();
         let client = member("clientInfo")["name"].as_str().unwrap_or("client").to_owned();
         context.peer.greet(Greeting { revision, capabilities: member("capabilities"), client });
+        // Without sessions there is no connection for what the client did not ask for.
+        let tools = if self.transport == Transport::Stdio { json!({"listChanged": true}) } else { json!({}) };
         Ok(json!({
             "protocolVersion": revision.word(),
-            "capabilities": {"tools": {}, "resources": {}, "prompts": {}},
+            "capabilities": {"tools": tools, "resources": {}, "prompts": {}},
             "serverInfo": self.info(),
             "instructions": self.instructions(context).await?,
         }))
@@ -284,7 +314,7 @@ impl Service {
         let supported: Vec<&str> = Revision::ALL.into_iter().map(Revision::word).collect();
         Ok(json!({
             "supportedVersions": supported,
-            "capabilities": {"tools": {}, "resources": {}, "prompts": {}, "extensions": {TASKS: {}}},
+            "capabilities": {"tools": {"listChanged": true}, "resources": {}, "prompts": {}, "extensions": {TASKS: {}}},
             "instructions": self.instructions(context).await?,
             "ttlMs": 0,
             "cacheScope": "private",

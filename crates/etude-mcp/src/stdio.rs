@@ -10,6 +10,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWrite
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
+use crate::changes;
 use crate::peer::Peer;
 use crate::service::Service;
 use crate::wire::{Incoming, Params, RpcError, parse};
@@ -39,6 +40,8 @@ pub async fn serve(
         io::Result::Ok(())
     });
     let client = Client { service, peer: Arc::new(Peer::new(out.clone())), out, open: Arc::default() };
+    let mut notified = JoinSet::new();
+    notified.spawn(changes::notify(Arc::clone(&client.service), Arc::clone(&client.peer)));
     let mut requests = JoinSet::new();
     let mut input = BufReader::new(input);
     let mut line = Vec::new();
@@ -56,6 +59,8 @@ pub async fn serve(
         while requests.try_join_next().is_some() {}
         client.take(&line, &mut requests).await;
     }
+    notified.shutdown().await;
+    client.peer.leave();
     // A client that has closed its end may still read: what takes no time is answered, and the rest is abandoned.
     let answered = async { while requests.join_next().await.is_some() {} };
     if tokio::time::timeout(LAST_RESPONSES, answered).await.is_err() {

@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::api::{Api, Configuring, Finding, Listing, Method, Reply, Replying, Request, Skill};
 use crate::catalog::Selection;
+use crate::changes;
 use crate::peer::Peer;
 use crate::seal::SealKey;
 use crate::service::{Service, Transport};
@@ -16,8 +17,20 @@ use crate::wire::read_params;
 
 /// An interface that answers each path with one document, and notes what it is asked. A `POST` has its method before the path.
 struct Fixed {
-    replies: BTreeMap<&'static str, (u16, Value)>,
+    replies: Mutex<BTreeMap<&'static str, (u16, Value)>>,
     asked: Mutex<Vec<String>>,
+    definitions: watch::Sender<u64>,
+}
+
+impl Fixed {
+    fn new(replies: impl IntoIterator<Item = (&'static str, (u16, Value))>) -> Arc<Self> {
+        let replies = Mutex::new(replies.into_iter().collect());
+        Arc::new(Self { replies, asked: Mutex::default(), definitions: watch::Sender::default() })
+    }
+
+    fn reply(&self, path: &str) -> Option<(u16, Value)> {
+        self.replies.lock().expect("no panic").get(path).cloned()
+    }
 }
 
 impl Api for Fixed {
@@ -26,15 +39,14 @@ impl Api for Fixed {
             Method::Get => request.path.clone(),
             Method::Post => format!("POST {}", request.path),
         };
-        let (status, body) =
-            self.replies.get(key.as_str()).cloned().unwrap_or((404, json!({"detail": "the run is unknown"})));
+        let (status, body) = self.reply(&key).unwrap_or((404, json!({"detail": "the run is unknown"})));
         self.asked.lock().expect("no panic").push(key);
         Box::pin(async move { Reply { status, body: body.to_string().into_bytes() } })
     }
 
     fn status<'a>(&'a self, run_id: &'a str) -> Finding<'a> {
-        let run = self.replies.get(format!("/v1/runs/{run_id}").as_str());
-        let status = run.and_then(|(_, run)| run["status"].as_str()).map(str::to_owned);
+        let run = self.reply(&format!("/v1/runs/{run_id}"));
+        let status = run.and_then(|(_, run)| run["status"].as_str().map(str::to_owned));
         Box::pin(async { status })
     }
 
@@ -52,6 +64,14 @@ impl Api for Fixed {
 
     fn news(&self, _: &str) -> watch::Receiver<()> {
         watch::channel(()).1
+    }
+
+    fn definitions(&self) -> watch::Receiver<u64> {
+        self.definitions.subscribe()
+    }
+
+    fn stopping(&self) -> watch::Receiver<bool> {
+        watch::channel(false).1
     }
 
     fn caller(&self) -> &'static str {
@@ -80,7 +100,7 @@ struct Client {
 
 impl Client {
     async fn new(is_compact: bool, replies: impl IntoIterator<Item = (&'static str, (u16, Value))>) -> Self {
-        let api = Arc::new(Fixed { replies: replies.into_iter().collect(), asked: Mutex::default() });
+        let api = Fixed::new(replies);
         let selection = Selection::new(None, is_compact).expect("no glob");
         let service = Service::new(Arc::<Fixed>::clone(&api), Transport::Stdio, SealKey::derive("secret"), "1")
             .selection(selection);
@@ -90,16 +110,21 @@ impl Client {
     }
 
     async fn request(&self, method: &str, params: &Value) -> Value {
-        let id = RawValue::from_string("1".to_owned()).expect("JSON");
-        let params = read_params(&params.to_string()).expect("parameters");
-        let response = self.service.respond(&self.peer, None, &id, method, &params).await;
-        serde_json::from_str(&response.text).expect("a message")
+        request(&self.service, &self.peer, method, params).await
     }
 
     async fn call(&self, name: &str, arguments: Value) -> Value {
         let response = self.request("tools/call", &json!({"name": name, "arguments": arguments})).await;
         response.get("result").cloned().unwrap_or_else(|| response["error"].clone())
     }
+}
+
+/// The response to the request 1.
+async fn request(service: &Service, peer: &Arc<Peer>, method: &str, params: &Value) -> Value {
+    let id = RawValue::from_string("1".to_owned()).expect("JSON");
+    let params = read_params(&params.to_string()).expect("parameters");
+    let response = service.respond(peer, None, &id, method, &params).await;
+    serde_json::from_str(&response.text).expect("a message")
 }
 
 /// A run with further members.
@@ -316,4 +341,73 @@ async fn a_known_tool_is_called_without_reading_the_list_again() {
     }
     let asked = client.api.asked.lock().expect("no panic").clone();
     assert_eq!(asked, ["POST /v1/runs", "/v1/runs/r1"].repeat(2));
+}
+
+/// The API, a client on a pair of streams, and the messages that it is sent.
+fn connected() -> (Arc<Fixed>, Arc<Service>, Arc<Peer>, mpsc::UnboundedReceiver<String>) {
+    let api = Fixed::new([("/v1/apps", apps())]);
+    let service = Service::new(Arc::<Fixed>::clone(&api), Transport::Stdio, SealKey::derive("secret"), "1");
+    let (out, sent) = mpsc::unbounded_channel();
+    (api, Arc::new(service), Arc::new(Peer::new(out)), sent)
+}
+
+/// Changes the definitions, if they are to change, once someone looks at them.
+async fn look(api: &Fixed, apps: Option<(u16, Value)>) {
+    while api.definitions.receiver_count() == 0 {
+        tokio::task::yield_now().await;
+    }
+    if let Some(apps) = apps {
+        api.replies.lock().expect("no panic").insert("/v1/apps", apps);
+    }
+    api.definitions.send_modify(|digest| *digest += 1);
+}
+
+async fn message(sent: &mut mpsc::UnboundedReceiver<String>) -> Value {
+    serde_json::from_str(&sent.recv().await.expect("a message")).expect("JSON")
+}
+
+/// S-155: a client of `initialize` that has listed the tools is notified of each change of them, and of nothing else.
+#[tokio::test]
+async fn a_client_is_notified_that_the_tools_have_changed() {
+    let (api, service, peer, mut sent) = connected();
+    let notified = tokio::spawn(changes::notify(Arc::clone(&service), Arc::clone(&peer)));
+    let greeting = request(&service, &peer, "initialize", &json!({"protocolVersion": "2025-11-25"})).await;
+    assert_eq!(greeting["result"]["capabilities"]["tools"], json!({"listChanged": true}));
+    request(&service, &peer, "tools/list", &json!({})).await;
+    look(&api, None).await;
+    for apps in [(200, json!({"apps": []})), apps()] {
+        look(&api, Some(apps)).await;
+        assert_eq!(
+            message(&mut sent).await,
+            json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": {}})
+        );
+    }
+    assert!(sent.try_recv().is_err());
+    notified.abort();
+}
+
+/// S-155: in 2026-07-28 a client is notified if it listens: what it is notified of is acknowledged first, and all of it names the request.
+#[tokio::test]
+async fn a_client_listens_to_changes_of_the_tools() {
+    let (api, service, peer, mut sent) = connected();
+    let own = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}});
+    let params = json!({"_meta": own, "notifications": {"toolsListChanged": true, "promptsListChanged": true}});
+    let discovered = request(&service, &peer, "server/discover", &json!({"_meta": own})).await;
+    assert_eq!(discovered["result"]["capabilities"]["tools"], json!({"listChanged": true}));
+    let refused = request(&service, &peer, "subscriptions/listen", &json!({"_meta": own})).await;
+    assert_eq!(refused["error"]["code"], -32602);
+    let (of, at) = (Arc::clone(&service), Arc::clone(&peer));
+    let listening = tokio::spawn(async move { request(&of, &at, "subscriptions/listen", &params).await });
+    let first = message(&mut sent).await;
+    assert_eq!(first["method"], "notifications/subscriptions/acknowledged");
+    assert_eq!(first["params"]["notifications"], json!({"toolsListChanged": true}));
+    look(&api, Some((200, json!({"apps": []})))).await;
+    let second = message(&mut sent).await;
+    assert_eq!(second["method"], "notifications/tools/list_changed");
+    peer.leave();
+    let ended = listening.await.expect("no panic")["result"].clone();
+    assert_eq!(ended["resultType"], "complete");
+    for of in [&first["params"], &second["params"], &ended] {
+        assert_eq!(of["_meta"]["io.modelcontextprotocol/subscriptionId"], 1, "{of}");
+    }
 }

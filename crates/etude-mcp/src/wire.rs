@@ -39,12 +39,14 @@ impl Revision {
     }
 }
 
-/// Members of `_meta` in a request of 2026-07-28.
+/// Members of `_meta` in messages of 2026-07-28.
 pub(crate) mod meta {
     pub(crate) const REVISION: &str = "io.modelcontextprotocol/protocolVersion";
     pub(crate) const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
     pub(crate) const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
     pub(crate) const SERVER: &str = "io.modelcontextprotocol/serverInfo";
+    /// The id of the request that a notification belongs to.
+    pub(crate) const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 }
 
 /// The extension of long-running requests.

@@ -24,6 +24,7 @@ use crate::settings::ServedApp;
 use crate::token::{Caller, Scope};
 
 pub(crate) mod beside;
+pub(crate) mod changes;
 pub(crate) mod post;
 
 /// The routes as one caller of the protocol sees them.
@@ -170,6 +171,14 @@ impl Api for Routes {
 
     fn news(&self, run_id: &str) -> watch::Receiver<()> {
         self.server.stories().news_of_run(run_id)
+    }
+
+    fn definitions(&self) -> watch::Receiver<u64> {
+        self.server.protocol_shared().definitions.subscribe()
+    }
+
+    fn stopping(&self) -> watch::Receiver<bool> {
+        self.server.context().stopping()
     }
 
     fn caller(&self) -> &str {

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use etude_mcp::Unfinished;
+use tokio::sync::watch;
 
 /// What all requests of the protocol share.
 #[derive(Debug, Default)]
@@ -10,6 +11,8 @@ pub(crate) struct Shared {
     pub(crate) unfinished: Arc<Unfinished>,
     /// The address of the pages of another server that serves the apps, if this process has none of its own.
     others_pages: Mutex<Option<String>>,
+    /// A digest of what tools are made of, as it was found last.
+    pub(crate) definitions: watch::Sender<u64>,
 }
 
 impl Shared {

@@ -31,6 +31,7 @@ use crate::door;
 use crate::listen::{Listening, Peer};
 use crate::local::{Entered, Failed, failed};
 use crate::log::LogLine;
+use crate::mcp;
 use crate::notice;
 use crate::page;
 use crate::patient::Patient;
@@ -69,6 +70,7 @@ pub async fn serve(server: Arc<Server>, listening: Listening) {
     let turns = tokio::spawn(schedule::turns(Arc::clone(server.schedules())));
     let notices = tokio::spawn(notice::work(Arc::clone(server.notices()), server.stories().news_of_journal()));
     let news = tokio::spawn(server.look_for_news());
+    let changes = tokio::spawn(mcp::changes::look(Arc::clone(&server)));
     let (mut loops, mut connections) = accept(&server, listening);
     let mut open = JoinSet::new();
     let drained = async {
@@ -90,6 +92,7 @@ pub async fn serve(server: Arc<Server>, listening: Listening) {
         }
     }
     news.abort();
+    changes.abort();
     server.close();
     loops.shutdown().await;
     while let Ok(connection) = connections.try_recv() {

@@ -29,6 +29,7 @@ pub async fn stdio(
         .selection(selection);
     let worker = tokio::spawn(beside::work(Arc::clone(&server)));
     let news = tokio::spawn(server.look_for_news());
+    let changes = tokio::spawn(mcp::changes::look(Arc::clone(&server)));
     let mut stopping = server.context().stopping();
     let served = tokio::select! {
         served = etude_mcp::stdio::serve(Arc::new(service), input, output) => served,
@@ -39,5 +40,6 @@ pub async fn stdio(
     let _ = worker.await;
     work::drain(server.works(), server.settings().drain_timeout).await;
     news.abort();
+    changes.abort();
     served
 }

@@ -302,6 +302,44 @@ fn an_edited_definition_changes_the_list() {
     client.end();
 }
 
+/// S-155: a client is notified that the list has changed: unasked after `initialize`, and in 2026-07-28 if it listens.
+#[test]
+fn a_client_is_notified_of_an_edited_definition() {
+    let test = greeter();
+    let mut first = Client::connected(&test, "2025-11-25", &json!({}));
+    assert!(first.names().contains(&"greet".to_owned()));
+    let mut second = Client::start(&test, &[]);
+    second.send("subscriptions/listen", &json!({"notifications": {"toolsListChanged": true}}));
+    assert_eq!(second.read()["method"], "notifications/subscriptions/acknowledged");
+    let path = "app/pipelines/greet/pipeline.yaml";
+    let text = std::fs::read_to_string(test.path(path)).expect("a file").replace("{name: string}", "{whom: string}");
+    test.put(path, &text);
+    for client in [&mut first, &mut second] {
+        assert_eq!(client.read()["method"], "notifications/tools/list_changed");
+    }
+    first.end();
+    second.end();
+}
+
+/// A person who starts `etude mcp` reads on stderr which definition is no tool.
+#[test]
+fn a_definition_with_errors_is_said_on_stderr() {
+    let test = greeter();
+    test.put("app/pipelines/broken/pipeline.yaml", "name: broken\n");
+    let mut child = test
+        .command(&["mcp"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    assert!(line.starts_with("note: no tool: the pipeline `broken` has errors: P"), "{line}");
+    drop(child.stdin.take());
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+}
+
 /// S-155: a call is of the definition as it is now, whatever was listed before.
 #[test]
 fn a_call_is_of_the_definition_as_it_is_now() {

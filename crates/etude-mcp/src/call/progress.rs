@@ -75,7 +75,6 @@ impl<'a> Progress<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::sync::Arc;
 
     use tokio::sync::mpsc;
@@ -89,14 +88,8 @@ mod tests {
     async fn a_quiet_call_reports_progress_where_it_was_requested() {
         for (token, wanted) in [(Some(json!("t")), 3), (None, 0)] {
             let (out, mut sent) = mpsc::unbounded_channel();
-            let context = Context {
-                revision: Revision::November2025,
-                capabilities: Value::Null,
-                client: "client".to_owned(),
-                progress: token.clone(),
-                peer: Arc::new(Peer::new(out)),
-                settings: BTreeMap::new(),
-            };
+            let peer = Arc::new(Peer::new(out));
+            let context = Context { progress: token.clone(), ..Context::new(Revision::November2025, &peer) };
             let mut progress = Progress::new(&context, Duration::from_millis(1));
             for _ in 0..3 {
                 progress.tick().await;

@@ -30,13 +30,13 @@ use crate::token::Caller;
 pub(crate) use feed::{feed, live};
 
 /// The interval of comments, which keep proxies from closing the connection.
-const COMMENT: Duration = Duration::from_secs(15);
+pub(crate) const COMMENT: Duration = Duration::from_secs(15);
 
 /// How long a token is not looked at while a stream has something to send.
 const RECHECK: Duration = Duration::from_secs(1);
 
 /// One of the streams of a token.
-struct Permit {
+pub(crate) struct Permit {
     server: Arc<Server>,
     name: String,
     token: Option<Hash>,
@@ -56,7 +56,7 @@ impl Permit {
     }
 
     /// True if the token is neither revoked nor expired, nor its session over.
-    fn is_valid(&self) -> bool {
+    pub(crate) fn is_valid(&self) -> bool {
         let now_ms = self.server.clock().now_ms();
         self.server.tokens().is_valid(self.token, now_ms)
             && self.session.is_none_or(|session| self.server.sessions().is_open(session, now_ms))
@@ -70,7 +70,7 @@ impl Drop for Permit {
 }
 
 /// A stream for the caller, if its token has not too many of them.
-fn permit(server: &Arc<Server>, caller: &Caller) -> Result<Permit, Problem> {
+pub(crate) fn permit(server: &Arc<Server>, caller: &Caller) -> Result<Permit, Problem> {
     server.stories().begin_stream(&caller.name)?;
     let (name, token, session) = (caller.name.clone(), caller.token, caller.session);
     Ok(Permit { server: Arc::clone(server), name, token, session, checked: Instant::now() })

@@ -14,8 +14,12 @@ use hyper::body::Frame;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use crate::api::stream::{COMMENT, Permit, permit};
 use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond};
+
+/// The request of a client that wants to know of changes.
+const LISTEN: &str = "subscriptions/listen";
 
 /// `POST /mcp`.
 pub(crate) async fn post(call: Call) -> Respond {
@@ -42,6 +46,14 @@ pub(crate) async fn post(call: Call) -> Respond {
         }
         Err((id, error)) => return Ok(json(Service::refuse(id.as_deref(), error))),
     };
+    // It is open until the client gives it up, and counts as one of the streams of its token.
+    let permit = match method == LISTEN {
+        true if !accepts("text/event-stream") => {
+            return Err(Problem::new(Code::NotAcceptable, "`subscriptions/listen` responds with `text/event-stream`"));
+        }
+        true => Some(permit(&call.server, call.caller()?)?),
+        false => None,
+    };
     let (out, mut notices) = mpsc::unbounded_channel();
     let peer = Arc::new(Peer::new(out));
     let mut task = Task(tokio::spawn(async move {
@@ -59,11 +71,10 @@ pub(crate) async fn post(call: Call) -> Respond {
     if !accepts("text/event-stream") {
         return Ok(json((&mut task.0).await.map_err(|_| panicked())?));
     }
-    let open = Open { first: Some(first), notices, task: Some(task) };
+    let open = Open { first: Some(first), notices, task: Some(task), permit };
     let events = stream::unfold(open, |mut open| async move {
-        let text = open.next().await?;
-        let event = Bytes::from(format!("event: message\ndata: {text}\n\n"));
-        Some((Ok::<_, Infallible>(Frame::data(event)), open))
+        let event = open.next().await?;
+        Some((Ok::<_, Infallible>(Frame::data(Bytes::from(event))), open))
     });
     let mut response = Response::new(Body::new(StreamBody::new(events)));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -86,19 +97,30 @@ struct Open {
     first: Option<String>,
     notices: mpsc::UnboundedReceiver<String>,
     task: Option<Task>,
+    /// Of a request that has no end of its own.
+    permit: Option<Permit>,
 }
 
 impl Open {
+    /// The next event. A stream that says nothing for long has comments between its events, and ends with its token.
     async fn next(&mut self) -> Option<String> {
+        let event = |text: String| format!("event: message\ndata: {text}\n\n");
         if let Some(first) = self.first.take() {
-            return Some(first);
+            return Some(event(first));
         }
         // The sender is dropped with the request, after which only the response is left.
-        if let Some(notice) = self.notices.recv().await {
-            return Some(notice);
+        let notice = match &self.permit {
+            None => self.notices.recv().await,
+            Some(permit) => tokio::select! {
+                notice = self.notices.recv() => notice,
+                () = tokio::time::sleep(COMMENT) => return permit.is_valid().then(|| ":\n\n".to_owned()),
+            },
+        };
+        if let Some(notice) = notice {
+            return self.permit.as_ref().is_none_or(Permit::is_valid).then(|| event(notice));
         }
         let mut task = self.task.take()?;
-        (&mut task.0).await.ok().map(|response| response.text)
+        (&mut task.0).await.ok().map(|response| event(response.text))
     }
 }
 

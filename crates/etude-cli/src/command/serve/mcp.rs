@@ -1,12 +1,13 @@
 //! `etude mcp`: runs as tools of an agent, on stdin and stdout.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use etude_mcp::Selection;
 use etude_runtime::driver::Stop;
 use etude_server::listen::Addresses;
-use etude_server::{LogLine, Server, Settings};
+use etude_server::{Apps as _, LogLine, Server, Settings};
 
 use super::{apps, clock, one_app, watch_clock};
 use crate::args;
@@ -31,7 +32,9 @@ fn serve(context: &Context, args: &args::Mcp) -> Result<Exit, Problem> {
     let selection = Selection::new(args.tools.as_deref(), args.compact)
         .map_err(|why| Problem::usage(format!("`--tools` is no glob: {why}")).hint("give one such as `deploy-*`"))?;
     let state = paths::state_dir().map_err(Problem::environment)?;
-    let mut settings = Settings::new(&state, vec![one_app(context)?]);
+    let app = one_app(context)?;
+    let dir = app.dir.clone();
+    let mut settings = Settings::new(&state, vec![app]);
     super::limit(&mut settings, context, None)?;
     settings.drain_timeout = DRAIN;
     let engine = context.engine(false)?;
@@ -40,6 +43,14 @@ fn serve(context: &Context, args: &args::Mcp) -> Result<Exit, Problem> {
     block_on(async {
         let mut stop = signals::listen()?;
         let apps = Box::new(apps::Configured::new(&context.global, Arc::clone(&engine)));
+        let reading = apps::Configured::new(&context.global, Arc::clone(&engine));
+        let is_quiet = context.global.quiet;
+        // A client shows it in its log. It is not kept waiting for it.
+        tokio::task::spawn_blocking(move || {
+            if !is_quiet {
+                say_faults(&reading, &dir)
+            }
+        });
         let log = Box::new(|_: &LogLine| ());
         let server = Server::new(settings, engine, apps, Addresses::default(), clock, log);
         let stopped = Arc::clone(&server);
@@ -56,4 +67,12 @@ fn serve(context: &Context, args: &args::Mcp) -> Result<Exit, Problem> {
         served.map_err(|e| Problem::environment(format!("the client cannot be served: {e}")))?;
         Ok(Exit::Done)
     })?
+}
+
+/// Says which definitions are no tools because they have errors.
+fn say_faults(apps: &apps::Configured, app: &Path) {
+    let faults = apps.list(app).ok().and_then(|app| etude_mcp::faults(&app));
+    if let Some(faults) = faults {
+        crate::render::say!("note: no tool: {}", crate::render::text::harmless(&faults));
+    }
 }
