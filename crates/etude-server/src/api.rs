@@ -2,6 +2,7 @@
 
 pub(crate) mod about;
 pub(crate) mod act;
+pub(crate) mod again;
 pub(crate) mod app;
 pub(crate) mod decision;
 pub(crate) mod definition;

@@ -1,4 +1,4 @@
-//! Starting runs: `POST /v1/runs` and `again`.
+//! Starting runs: `POST /v1/runs`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,6 @@ use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_core::machine::Limits;
 use etude_core::model::Usage;
-use etude_runs::header::Header;
 use etude_runs::target::Target;
 use etude_runtime::engine::{Cause, Enqueued, Placement, Refusal, RunState, UniqueKey};
 use http::header::LOCATION;
@@ -93,7 +92,8 @@ pub(crate) async fn start(call: Call) -> Respond {
     let traceparent = traceparent(&call.headers);
     let request = Request { limits, spent, traceparent, ..Request::new(input, definition.app.display().to_string()) };
     let candidate = Candidate { request, placement, has_priority, keys: key.into_iter().collect(), tick: None };
-    enqueue(&call, app, definition, candidate, wait).await
+    let (id, is_replayed) = enqueue(&call, app, definition, candidate).await?;
+    created(&call.server, id, is_replayed, wait).await
 }
 
 /// The response to a dry run (S-42). Blocks: an input is as large as that of a run.
@@ -184,110 +184,60 @@ fn with_stated(input: &str, stated: Map<String, Value>) -> Result<String, Proble
     Ok(format!("{{{}}}", members.join(",")))
 }
 
-/// `POST /v1/runs/{id}/again`.
-pub(crate) async fn again(call: Call) -> Respond {
-    let key = key::of(&call.headers)?;
-    let bytes = call.bytes().await?;
-    let digest = Digest::of(&bytes);
-    let members = Members::parse(bytes, &["input"])?;
-    let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
-    let wait = wait(&call);
-    let key = key.map(|key| UniqueKey { key: format!("http again {id} {} {key}", caller.name), digest: Some(digest) });
-    if let Some(key) = &key
-        && let Some(id) = key::run_of(call.server.context(), &caller, key).await?
-    {
-        return created(&call.server, id, true, wait).await;
-    }
-    let given = members.raw("input").map(str::to_owned);
-    let (by, again_of) = (caller.name.clone(), id.clone());
-    let traceparent = traceparent(&call.headers);
-    let prepared = blocking(move || {
-        let row = server.context().visible(&caller, &id)?;
-        if matches!(Target::parse(&row.target), Target::Skill(_)) {
-            let problem = Problem::new(
-                Code::InputInvalid,
-                "the run followed `SKILL.md`; the server runs pipelines and machines again",
-            );
-            return Err(problem.hint("`etude run` with its request starts another one"));
-        }
-        let app = server.context().app_of(&row).cloned().ok_or_else(|| Problem::not_found("the app is not served"))?;
-        let view = server.engine().view(&id).map_err(|e| engine_failed(&e))?;
-        let header = Header::parse(&view.run.header, &*server.engine().blobs())
-            .map_err(|why| Problem::new(Code::JournalUnavailable, why))?;
-        // Another run is a new one: of a pipeline that is not in use any more, there is none.
-        let loaded = server.context().startable(&app.dir, &Target::parse(&row.target));
-        let (_, definition) = loaded.map_err(|error| not_loaded(error, "", &row.target))?;
-        let input = match given {
-            Some(text) => Json::parse(&text).map_err(|_| Problem::invalid("/input", "`input` is an object"))?,
-            None => header.input,
-        };
-        let request = Request {
-            limits: header.limits,
-            again_of: Some(again_of.clone()),
-            asked: header.asked,
-            traceparent,
-            ..Request::new(input, header.caller_dir)
-        };
-        let placement = Placement {
-            cause: Cause::Api,
-            by: Some(by),
-            labels: row.placement.labels.clone(),
-            priority: row.placement.priority,
-            again_of: Some(again_of),
-            ..Placement::default()
-        };
-        Ok((app, definition, request, placement))
-    });
-    let (app, definition, request, placement) = prepared.await?;
-    let candidate = Candidate { request, placement, has_priority: true, keys: key.into_iter().collect(), tick: None };
-    enqueue(&call, app, definition, candidate, wait).await
-}
-
 /// The span that the run of a request belongs to (W3C Trace Context). What has another form is ignored, as that asks for.
-fn traceparent(headers: &HeaderMap) -> Option<String> {
+pub(super) fn traceparent(headers: &HeaderMap) -> Option<String> {
     let text = headers.get("traceparent")?.to_str().ok()?;
     let lengths: Vec<usize> = text.split('-').map(str::len).collect();
     let is_hex = |c: char| matches!(c, '0'..='9' | 'a'..='f' | '-');
     (lengths == [2, 32, 16, 2] && text.chars().all(is_hex)).then(|| text.to_owned())
 }
 
-/// Accepts a run durably, then responds with it (S-36, S-37).
-async fn enqueue(
+/// Accepts a run durably (S-36, S-37): its id, and whether it was accepted before.
+pub(super) async fn enqueue(
     call: &Call,
     app: ServedApp,
     definition: Definition,
     candidate: Candidate,
-    wait: Option<u64>,
-) -> Respond {
+) -> Result<(String, bool), Problem> {
     let (server, of) = (&call.server, Arc::clone(&call.server));
     let admission = blocking(move || admission::admit(of.admissions(), &app, &definition, candidate)).await?;
     let since = Instant::now();
     let enqueued = server.engine().enqueue(&admission.submission).await;
     server.metrics().journal_write(since.elapsed());
     let enqueued = enqueued.map_err(|error| engine_failed(&error))?;
-    let (id, is_replayed) = match enqueued {
+    match enqueued {
         Enqueued::Accepted => {
             let (of, id) = (Arc::clone(server), admission.submission.run.id.clone());
             blocking(move || admission.accepted(of.admissions())).await?;
-            (id, false)
+            Ok((id, false))
         }
         Enqueued::Repeated { run_id, is_same, .. } => {
-            (key::repeated(server.context(), call.caller()?, run_id, is_same)?, true)
+            Ok((key::repeated(server.context(), call.caller()?, run_id, is_same)?, true))
         }
-        Enqueued::Full => return Err(admission.full.problem(server.admissions())),
-        Enqueued::Refused(refusal) => return Err(refused(&refusal)),
-        Enqueued::Held { run_id } => return Err(Full::Pipeline(run_id).problem(server.admissions())),
-    };
-    created(server, id, is_replayed, wait).await
+        Enqueued::Full => Err(admission.full.problem(server.admissions())),
+        Enqueued::Refused(refusal) => Err(refused(&refusal)),
+        Enqueued::Held { run_id } => Err(Full::Pipeline(run_id).problem(server.admissions())),
+    }
 }
 
 /// The response with a run that was accepted, now or before.
 async fn created(server: &Arc<Server>, id: String, is_replayed: bool, wait: Option<u64>) -> Respond {
+    responded(server, id, is_replayed, wait, |server, id| server.runs().document(id)).await
+}
+
+/// The same with the document that `document` makes of the run, after the time that the client waits.
+pub(super) async fn responded(
+    server: &Arc<Server>,
+    id: String,
+    is_replayed: bool,
+    wait: Option<u64>,
+    document: impl FnOnce(&Server, &str) -> Result<String, Problem> + Send + 'static,
+) -> Respond {
     if let Some(seconds) = wait {
         wait_for(server, &id, Duration::from_secs(seconds)).await;
     }
     let (of, run_id) = (Arc::clone(server), id.clone());
-    let text = blocking(move || of.runs().document(&run_id)).await?;
+    let text = blocking(move || document(&of, &run_id)).await?;
     let mut response = text_response(StatusCode::CREATED, text);
     header(&mut response, LOCATION.as_str(), &format!("{}/v1/runs/{id}", server.settings().base_path))?;
     if is_replayed {
@@ -419,7 +369,7 @@ fn placement(members: &Members, by: &str) -> Result<Placement, Problem> {
 }
 
 /// The seconds of `Prefer: wait`.
-fn wait(call: &Call) -> Option<u64> {
+pub(super) fn wait(call: &Call) -> Option<u64> {
     let prefer = call.headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
     let mut preferences = prefer.flat_map(|value| value.split([',', ';'])).map(str::trim);
     let seconds = preferences.find_map(|preference| preference.strip_prefix("wait="))?.trim().parse::<u64>().ok()?;

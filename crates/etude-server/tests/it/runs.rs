@@ -1082,3 +1082,33 @@ fn a_server_without_its_journal_is_not_ready() {
     assert_eq!((&line["status"], &line["code"]), (&json!(503), &json!("journal_unavailable")), "{line}");
     assert!(server.log().iter().all(|line| line["status"] != 200 || line.get("code").is_none()));
 }
+
+/// `run` does not imply `read`: a token with `run` alone that runs something again sees its own input, and nothing of the runs of others.
+#[test]
+fn a_run_again_shows_nothing_of_others() {
+    let server = server();
+    let post = |token: &str, path: &str, body: Value| {
+        let bearer = format!("Bearer {token}");
+        let reply =
+            server.raw("POST", path, &[("Authorization", &bearer), ("Prefer", "wait=60")], Some(body.to_string()));
+        assert_eq!(reply.status, 201, "{}", reply.text());
+        reply.json()
+    };
+    let again = |run: &Value| format!("/v1/runs/{}/again", run["run_id"].as_str().expect("an id"));
+    let of_owner = server.run(&json!({"pipeline": "p", "input": {"name": "secret"}}));
+    let runner = server.token("runner", &[Scope::Run], &[], None);
+    let first = post(&runner, &again(&of_owner), json!({}));
+    assert_eq!(
+        (&first["status"], &first["input"], &first["output"]),
+        (&json!("succeeded"), &Value::Null, &Value::Null)
+    );
+    for document in [&first, &post(&runner, &again(&first), json!({}))] {
+        assert!(!document.to_string().contains("secret"), "{document}");
+    }
+    let own = json!({"name": "own"});
+    assert_eq!(post(&runner, &again(&of_owner), json!({"input": own}))["input"], own);
+    let started = post(&runner, "/v1/runs", json!({"pipeline": "p", "input": own}));
+    assert_eq!(post(&runner, &again(&started), json!({}))["input"], own);
+    let reader = server.token("reader", &[Scope::Read, Scope::Run], &[], None);
+    assert_eq!(post(&reader, &again(&of_owner), json!({}))["input"], json!({"name": "secret"}));
+}

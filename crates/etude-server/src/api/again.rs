@@ -1,0 +1,125 @@
+//! Running a run again: `POST /v1/runs/{id}/again`.
+
+use std::sync::Arc;
+
+use etude::runner::Request;
+use etude_core::data::Json;
+use etude_core::digest::Digest;
+use etude_runs::header::Header;
+use etude_runs::target::Target;
+use etude_runtime::engine::{Cause, Placement, UniqueKey};
+use serde_json::{Map, Value, json};
+
+use super::start::{enqueue, responded, traceparent, wait};
+use crate::admission::Candidate;
+use crate::app::not_loaded;
+use crate::blocking::blocking;
+use crate::key;
+use crate::problem::{Code, Problem, engine_failed};
+use crate::request::{Call, Members, Respond};
+use crate::server::Server;
+use crate::token::{Caller, Scope};
+
+/// `POST /v1/runs/{id}/again`.
+pub(crate) async fn again(call: Call) -> Respond {
+    let key = key::of(&call.headers)?;
+    let bytes = call.bytes().await?;
+    let digest = Digest::of(&bytes);
+    let members = Members::parse(bytes, &["input"])?;
+    let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
+    let wait = wait(&call);
+    let key = key.map(|key| UniqueKey { key: format!("http again {id} {} {key}", caller.name), digest: Some(digest) });
+    if let Some(key) = &key
+        && let Some(id) = key::run_of(call.server.context(), &caller, key).await?
+    {
+        return answered(&call, id, true, wait, members.raw("input").is_some()).await;
+    }
+    let given = members.raw("input").map(str::to_owned);
+    let (by, again_of, has_input) = (caller.name.clone(), id.clone(), given.is_some());
+    let traceparent = traceparent(&call.headers);
+    let prepared = blocking(move || {
+        let row = server.context().visible(&caller, &id)?;
+        if matches!(Target::parse(&row.target), Target::Skill(_)) {
+            let problem = Problem::new(
+                Code::InputInvalid,
+                "the run followed `SKILL.md`; the server runs pipelines and machines again",
+            );
+            return Err(problem.hint("`etude run` with its request starts another one"));
+        }
+        let app = server.context().app_of(&row).cloned().ok_or_else(|| Problem::not_found("the app is not served"))?;
+        let view = server.engine().view(&id).map_err(|e| engine_failed(&e))?;
+        let header = Header::parse(&view.run.header, &*server.engine().blobs())
+            .map_err(|why| Problem::new(Code::JournalUnavailable, why))?;
+        // Another run is a new one: of a pipeline that is not in use any more, there is none.
+        let loaded = server.context().startable(&app.dir, &Target::parse(&row.target));
+        let (_, definition) = loaded.map_err(|error| not_loaded(error, "", &row.target))?;
+        let input = match given {
+            Some(text) => Json::parse(&text).map_err(|_| Problem::invalid("/input", "`input` is an object"))?,
+            None => header.input,
+        };
+        let request = Request {
+            limits: header.limits,
+            again_of: Some(again_of.clone()),
+            asked: header.asked,
+            traceparent,
+            ..Request::new(input, header.caller_dir)
+        };
+        let placement = Placement {
+            cause: Cause::Api,
+            by: Some(by),
+            labels: row.placement.labels.clone(),
+            priority: row.placement.priority,
+            again_of: Some(again_of),
+            ..Placement::default()
+        };
+        Ok((app, definition, request, placement))
+    });
+    let (app, definition, request, placement) = prepared.await?;
+    let candidate = Candidate { request, placement, has_priority: true, keys: key.into_iter().collect(), tick: None };
+    let (id, is_replayed) = enqueue(&call, app, definition, candidate).await?;
+    answered(&call, id, is_replayed, wait, has_input).await
+}
+
+/// The response with the run: whole if the caller has its input, or reads all runs; otherwise its row.
+async fn answered(call: &Call, id: String, is_replayed: bool, wait: Option<u64>, has_input: bool) -> Respond {
+    let caller = call.caller()?.clone();
+    let document = move |server: &Server, id: &str| match has_input || is_own(server, &caller, id) {
+        true => server.runs().document(id),
+        false => brief(server, id),
+    };
+    responded(&call.server, id, is_replayed, wait, document).await
+}
+
+/// Whether the caller may see the input of a run: it reads all runs, or has started this one and every run that this one repeats.
+fn is_own(server: &Server, caller: &Caller, id: &str) -> bool {
+    if caller.may(Scope::Read) {
+        return true;
+    }
+    let mut next = Some(id.to_owned());
+    while let Some(id) = next {
+        // Of a run that was deleted, it is not known who started it.
+        let Ok(row) = server.engine().row(&id) else { return false };
+        if row.placement.by.as_deref() != Some(caller.name.as_str()) {
+            return false;
+        }
+        next = row.placement.again_of;
+    }
+    true
+}
+
+/// The document of a run of which no member beyond the row has a value.
+fn brief(server: &Server, id: &str) -> Result<String, Problem> {
+    let row = server.engine().row(id).map_err(|e| engine_failed(&e))?;
+    let text = server.runs().row_text(&row)?;
+    let document = serde_json::from_str::<Map<String, Value>>(text.get());
+    let mut document = document.map_err(|e| Problem::new(Code::Bug, e.to_string()))?;
+    let stages = Target::parse(&row.target).machine().map(|_| "stages");
+    for list in ["errors", "steps", "waiting"].into_iter().chain(stages) {
+        document.insert(list.to_owned(), json!([]));
+    }
+    document.insert("limits".to_owned(), json!({"max_cost_usd": null, "max_tokens": null, "timeout_ms": null}));
+    for member in ["fell_back", "queue", "output", "input"] {
+        document.entry(member).or_insert(Value::Null);
+    }
+    Ok(Value::from(document).to_string())
+}
