@@ -10,7 +10,7 @@ use etude_core::outcome::Decision;
 use etude_core::shell;
 use etude_packages::applications::{Answer, AnswerError, Confirmations};
 use etude_runs::listing;
-use etude_runtime::engine::{Engine, RunState, RunView, Signal, Signalled};
+use etude_runtime::engine::{Cause, Engine, RunState, RunView, Signal, Signalled};
 use etude_runtime::record;
 use serde_json::{Value, json};
 
@@ -143,12 +143,18 @@ fn decide(context: &Context, typed: &Typed<'_>) -> Result<Option<String>, Proble
         Signalled::Accepted => {}
         Signalled::TooLate(first) => return Err(already_decided(id, effect, &first, &signal.key)),
     }
-    let hint = match view.run.placement.bundle {
-        Some(_) if engine.is_shared() => format!("a worker continues the run: etude runs watch {id}"),
-        _ => format!("continue the run: etude runs resume {id}"),
-    };
-    say_decision(context, typed, id, &gate, &hint);
+    let has_workers = view.run.placement.bundle.is_some() && engine.is_shared();
+    say_decision(context, typed, id, &gate, &next_step(id, has_workers, view.run.placement.cause));
     Ok(Some(id.clone()))
+}
+
+/// What follows the decision: a worker, a server and `etude mcp` continue their own runs.
+fn next_step(id: &str, has_workers: bool, cause: Cause) -> String {
+    match cause {
+        _ if has_workers => format!("a worker continues the run: etude runs watch {id}"),
+        Cause::Cli => format!("continue the run: etude runs resume {id}"),
+        _ => format!("the run continues in its server or `etude mcp`; if that has ended: etude runs resume {id}"),
+    }
 }
 
 /// Without what has been decided since the run began to wait.
@@ -361,5 +367,18 @@ fn check_answer(gate: &Value, typed: &Typed<'_>) -> Result<Json, Problem> {
             if typed.answer.is_some() { "`--answer` does not fit" } else { "an answer is missing: give `--answer`" };
         Err(Problem::usage(format!("{what}: {}", violations.join("; ")))
             .hint(format!("an answer must satisfy {}", gate["payload"]["schema"])))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run of a server or of `etude mcp` needs no command to go on.
+    #[test]
+    fn the_next_step_is_that_of_who_drives_the_run() {
+        assert_eq!(next_step("r", false, Cause::Cli), "continue the run: etude runs resume r");
+        assert!(next_step("r", false, Cause::Mcp).starts_with("the run continues in its server or `etude mcp`"));
+        assert!(next_step("r", true, Cause::Cli).starts_with("a worker continues the run"));
     }
 }
