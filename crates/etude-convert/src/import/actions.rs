@@ -302,7 +302,7 @@ impl Workflow<'_> {
             variables.set(&name, value.map_err(|reason| format!("its variable `{name}`: {reason}"))?);
         }
         let text = self.text(&run, &mut variables)?;
-        if let Some(reason) = variables.refusal(&text, &RUNNER) {
+        if let Some(reason) = variables.refusal(&text, &RUNNER).or_else(|| variables.unread(&text)) {
             return Err(reason);
         }
         let name = building.step_name(id);

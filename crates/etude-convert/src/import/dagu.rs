@@ -3,6 +3,7 @@
 mod calls;
 mod head;
 mod retry;
+mod typed;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -12,7 +13,7 @@ use regex::Regex;
 use serde_json::{Value, json};
 
 use super::order::{Dependent, in_order};
-use super::shell::{Provider, Script, Variables, place, starts_program};
+use super::shell::{Provider, Script, Variables, place};
 use super::{Building, Document, Imported, Source, after, is_name, stem, text_of};
 use calls::{Dags, called};
 
@@ -208,9 +209,8 @@ impl Dag<'_> {
         let place = place(self.dir_of(step).as_deref())?;
         let (retry, timeout) = limits(step)?;
         let output = output(step)?;
-        if let Some(lost) = variables.lost().filter(|_| starts_program(&text)) {
-            let reason = "which a program that it starts may read, has a value without a counterpart";
-            return Err(format!("the variable `{lost}`, {reason}"));
+        if let Some(reason) = variables.unread(&text) {
+            return Err(reason);
         }
         let name = self.building.step_name(known);
         let text = format!("{}{text}", variables.exports());
@@ -243,7 +243,7 @@ impl Dag<'_> {
             return Err(format!("`run: {run}` {reason}"));
         }
         let text = ["run", "script", "command"].iter().find_map(|field| step.get(field).and_then(text_of));
-        let text = text.or_else(|| text_of(node)).or_else(|| commands(step));
+        let text = text.or_else(|| text_of(node)).map_or_else(|| commands(step), |text| Ok(Some(text)))?;
         let mut text = text.ok_or_else(|| "it has no shell command".to_owned())?;
         for argument in list(step.get("args")) {
             if argument.contains(['$', '`']) {
@@ -272,13 +272,25 @@ impl Dag<'_> {
     }
 }
 
-/// The commands of a list in `run`. Each has a shell of its own, and the first that fails ends the step.
-fn commands(step: &Entries<'_>) -> Option<String> {
-    let items = step.get("run").and_then(Node::as_seq)?;
-    let lines: Vec<String> = items.iter().map(text_of).collect::<Option<_>>()?;
+/// The commands of a list in `run` or `command`. Each has a shell of its own, and the first that fails ends the step.
+///
+/// # Errors
+/// Versions of Dagu take the list in `command` for different things.
+fn commands(step: &Entries<'_>) -> Result<Option<String>, String> {
+    let list = |field: &str| step.get(field).and_then(Node::as_seq);
+    let Some(items) = list("run").or_else(|| list("command")).filter(|_| step.get("args").is_none()) else {
+        return Ok(None);
+    };
+    let Some(lines) = items.iter().map(text_of).collect::<Option<Vec<String>>>() else { return Ok(None) };
+    // Earlier versions take its first element for a program, whose name has no blank, and the others for arguments.
+    let is_line = |line: &String| line.trim().contains(char::is_whitespace);
+    if list("run").is_none() && lines.len() > 1 && !lines.iter().all(is_line) {
+        let reason = "may be one command with its arguments, or several commands; write it as a text";
+        return Err(format!("its list in `command` {reason}"));
+    }
     let lines = lines.iter().filter(|line| !line.trim().is_empty());
     let text: String = lines.map(|line| format!("(\n{line}\n)\n")).collect();
-    (!text.is_empty() && step.get("args").is_none()).then_some(text)
+    Ok((!text.is_empty()).then_some(text))
 }
 
 /// How the names of variables for positional parameters start.

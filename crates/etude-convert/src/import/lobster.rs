@@ -8,7 +8,7 @@ use regex::Regex;
 use serde_json::{Value, json};
 
 use super::shell::{Provider, Script, Variables, literal, place};
-use super::{Building, Document, Imported, stem, text_of};
+use super::{Building, Document, Imported, after, stem, text_of};
 use crate::command::words::{Quotes, expansion};
 
 /// `$step.stdout`, `$step.json.items`.
@@ -43,8 +43,8 @@ struct Workflow<'d> {
     /// The code step of each id, and its approval.
     steps: BTreeMap<String, String>,
     approvals: BTreeMap<String, String>,
-    /// An approval that was not imported: what follows must not run without it.
-    lost_approval: Option<String>,
+    /// Why nothing more is imported: a step was not, and each runs only after all before it.
+    lost: Option<String>,
 }
 
 pub(super) fn file(imported: &mut Imported, path: &str, text: &str) {
@@ -67,14 +67,11 @@ pub(super) fn file(imported: &mut Imported, path: &str, text: &str) {
             ids: nodes.iter().filter_map(Node::as_map).map(id).collect(),
             steps: BTreeMap::new(),
             approvals: BTreeMap::new(),
-            lost_approval: None,
+            lost: None,
         };
         workflow.heads(imported, root);
         for node in nodes {
-            match node.as_map() {
-                Some(step) => workflow.step(imported, node, step),
-                None => imported.find(path, document.line(node), "a step", "it is not a mapping"),
-            }
+            workflow.step(imported, node);
         }
         match workflow.building.steps.is_empty() {
             true => imported.find(path, 1, "the workflow", "no step of it could be imported"),
@@ -136,17 +133,20 @@ impl Workflow<'_> {
         }
     }
 
-    fn step(&mut self, imported: &mut Imported, node: &Node<'_>, step: &Entries<'_>) {
-        let id = id(step);
-        let done = match &self.lost_approval {
-            Some(lost) => Err(format!("it follows the approval `{lost}`, which was not imported")),
-            None => self.import(step, &id),
+    /// Adds a step, unless one before it was not imported.
+    fn step(&mut self, imported: &mut Imported, node: &Node<'_>) {
+        let step = node.as_map();
+        let what = step.map_or_else(|| "a step".to_owned(), |step| format!("step `{}`", id(step)));
+        let done = match (&self.lost, step) {
+            (Some(lost), _) => Err(lost.clone()),
+            (None, Some(step)) => self.import(step, &id(step)),
+            (None, None) => Err("it is not a mapping".to_owned()),
         };
         if let Err(reason) = done {
-            imported.find(self.document.file.path(), self.document.line(node), format!("step `{id}`"), reason);
-            if approval(step).is_some() {
-                self.lost_approval.get_or_insert(id);
-            }
+            imported.find(self.document.file.path(), self.document.line(node), what.clone(), reason);
+            let approves = step.is_some_and(|step| approval(step).is_some());
+            let lost = if approves { what.replacen("step", "the approval", 1) } else { what };
+            self.lost.get_or_insert_with(|| after(&lost));
         }
     }
 
@@ -225,7 +225,7 @@ impl Workflow<'_> {
                 Some(self.stdin(&from, &mut variables)?)
             }
         };
-        if let Some(reason) = variables.refusal(&text, &LOBSTER) {
+        if let Some(reason) = variables.refusal(&text, &LOBSTER).or_else(|| variables.unread(&text)) {
             return Err(reason);
         }
         let place = place(step.get("cwd").and_then(text_of).or_else(|| self.cwd.clone()).as_deref())?;

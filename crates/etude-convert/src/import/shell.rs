@@ -179,9 +179,11 @@ impl Variables {
         self.exports.iter().map(|(name, word)| format!("export {name}={word}\n")).collect()
     }
 
-    /// A variable that a program would read, and that has no value.
-    pub(super) fn lost(&self) -> Option<&str> {
-        self.dropped.first().map(String::as_str)
+    /// Why shell text cannot be imported: it starts a program that may read a variable which has no value here.
+    pub(super) fn unread(&self, text: &str) -> Option<String> {
+        let lost = self.dropped.first().filter(|_| starts_program(text))?;
+        let reason = "which a program that it starts may read, has a value without a counterpart";
+        Some(format!("the variable `{lost}`, {reason}"))
     }
 
     /// Why shell text cannot be imported: it mentions a dropped variable, or one that only `provider` sets.
@@ -226,7 +228,7 @@ const PLAIN: [&str; 56] = [
 const LEADS: [&str; 9] = ["!", "do", "elif", "else", "if", "then", "until", "while", "{"];
 
 /// Whether shell text may start a program of unknown content, which may read any variable.
-pub(super) fn starts_program(text: &str) -> bool {
+fn starts_program(text: &str) -> bool {
     let outside = Quotes::new(text).outside(text);
     let is_lead = |word: &&str| LEADS.contains(word) || word.split_once('=').is_some_and(|(name, _)| is_name(name));
     let is_known = |command: &str| {
@@ -281,7 +283,8 @@ mod tests {
         for text in ["`date`", "$(date)", "${OUT:-x}", "$LOST", "$OTHER", "$1", "a\\$OUT", "$"] {
             assert!(!variables.set_text("X", text), "{text}");
         }
-        assert_eq!(variables.lost(), Some("LOST"));
+        assert!(variables.unread("make").is_some_and(|reason| reason.contains("`LOST`")));
+        assert_eq!(variables.unread("echo a"), None);
         for n in 0..200 {
             variables.set_text(&format!("H{n}"), "$HOME");
         }

@@ -43,6 +43,11 @@ fn job(step: &str) -> String {
     )
 }
 
+/// The same without a variable that has no value.
+fn plain_job(step: &str) -> String {
+    job(step).replace("COMMIT: ${{ github.sha }}", "LEVEL: one")
+}
+
 #[test]
 fn steps_of_actions_without_the_same_meaning_are_refused() {
     let rows = [
@@ -53,6 +58,7 @@ fn steps_of_actions_without_the_same_meaning_are_refused() {
         ("run: test \"$CI\" = true", "`CI`"),
         ("run: echo $COMMIT", "`COMMIT`, whose value has no counterpart"),
         ("run: echo ${COMMIT:0:7}", "`COMMIT`"),
+        ("run: ./publish", "the variable `COMMIT`, which a program that it starts may read"),
         ("{run: ./a, env: {REF: \"${{ github.ref }}\"}}", "its variable `REF`"),
         ("{run: ./a, working-directory: \"${{ inputs.dir }}\"}", "its directory"),
         ("{run: ./a, working-directory: ~/x}", "its directory"),
@@ -89,11 +95,11 @@ fn nothing_of_a_job_runs_after_a_lost_step() {
         "actions/upload-artifact@v4",
         "actions/download-artifact@v4",
     ] {
-        let imported = one(Kind::Actions, &job(&format!("uses: {harmless}\n      - run: make")));
+        let imported = one(Kind::Actions, &job(&format!("uses: {harmless}\n      - run: echo a")));
         assert_eq!(steps(&imported), 1, "{harmless}: {imported:#?}");
     }
     for other in ["acme/checkout@v4", "actions/checkout-policy@v1", "./setup-x", "acme/cache@v1"] {
-        let imported = one(Kind::Actions, &job(&format!("uses: {other}\n      - run: make")));
+        let imported = one(Kind::Actions, &job(&format!("uses: {other}\n      - run: echo a")));
         assert_eq!(steps(&imported), 0, "{other}: {imported:#?}");
     }
     let jobs = "jobs: {a: {steps: [{run: make}, {uses: acme/verify@v1}]}, b: {needs: a, steps: [{run: ./deploy}]}}\n";
@@ -175,8 +181,10 @@ fn nothing_of_a_chain_runs_after_a_lost_step() {
 #[test]
 fn variables_with_a_value_are_kept() {
     let secret = "{run: gh issue list --token $GITHUB_TOKEN, env: {GITHUB_TOKEN: \"${{ secrets.GITHUB_TOKEN }}\"}}";
-    for step in [secret, "{run: echo $COMMIT, env: {COMMIT: abc}}", "run: ./tool --COMMIT x"] {
-        assert_eq!(steps(&one(Kind::Actions, &job(step))), 1, "{step}");
+    for text in
+        [plain_job(secret), job("{run: ./tool $COMMIT, env: {COMMIT: abc}}"), job("run: echo a | grep --COMMIT x")]
+    {
+        assert_eq!(steps(&one(Kind::Actions, &text)), 1, "{text}");
     }
 }
 
@@ -187,7 +195,7 @@ fn the_shell_of_a_step_is_that_of_the_workflow() {
         ("{id: s, run: a | b, shell: bash}", "bash -eo pipefail steps/s.sh"),
         ("{id: s, run: a; b, shell: sh}", "sh -e steps/s.sh"),
     ] {
-        let imported = one(Kind::Actions, &job(step));
+        let imported = one(Kind::Actions, &plain_job(step));
         assert!(file(&imported, "pipeline.yaml").contains(&format!("command: \"{command}\"")), "{imported:#?}");
     }
 }
@@ -241,10 +249,63 @@ fn texts_and_lists_of_commands_are_steps_of_dagu() {
     assert_eq!((steps(&imported), imported.not_imported.len()), (2, 0), "{imported:#?}");
     assert!(file(&imported, "steps/step_1.sh").ends_with("\necho one\n"), "{imported:#?}");
     assert!(file(&imported, "steps/b.sh").ends_with("\n(\ncd /\n)\n(\nmake\n)\n"), "{imported:#?}");
-    // Versions of Dagu take a list in `command` for one command with its arguments, or for several.
-    let rows = ["{command: [echo, a b]}", "{run: [{a: b}]}", "{run: []}", "{run: [\"\"]}"];
+    let rows = ["{run: [{a: b}]}", "{run: []}", "{run: [\"\"]}", "{command: []}", "{command: [{a: b}]}"];
     let rows = rows.map(|step| format!("steps: [{step}]\n"));
     refuses(Kind::Dagu, &rows.each_ref().map(|text| (text.as_str(), "it has no shell command")));
+}
+
+/// docs/import.md: versions of Dagu take a list in `command` for one command with its arguments, or for several. It is imported where
+/// it can be only one of both.
+#[test]
+fn a_list_in_command_of_dagu_is_imported_if_it_is_plain() {
+    let imported = one(Kind::Dagu, "steps: [{id: a, command: [echo one, echo two]}, {id: b, command: [make]}]\n");
+    assert_eq!((steps(&imported), imported.not_imported.len()), (2, 0), "{imported:#?}");
+    assert!(file(&imported, "steps/a.sh").ends_with("\n(\necho one\n)\n(\necho two\n)\n"), "{imported:#?}");
+    let rows = ["{command: [echo, a b]}", "{command: [python3 -c, \"print(1)\"]}", "{command: [make, make test]}"];
+    let rows = rows.map(|step| format!("steps: [{step}]\n"));
+    refuses(Kind::Dagu, &rows.each_ref().map(|text| (text.as_str(), "may be one command with its arguments")));
+}
+
+/// docs/import.md: parameters with types are parameters with the same types.
+#[test]
+fn parameters_of_dagu_have_their_types() {
+    let dag = |params: &str| format!("params:\n  - {params}\nsteps: [{{id: a, command: ./a $DAY}}]\n");
+    for (params, declared) in [
+        (
+            "{name: DAY, type: integer, default: \"3\", minimum: 1, maximum: 9}",
+            "type: integer minimum: 1 maximum: 9 default: 3",
+        ),
+        ("{name: DAY, type: boolean, default: true}", "type: boolean default: true"),
+        ("{name: DAY, type: number, required: true}", "type: number steps:"),
+        ("{name: DAY, type: integer}", "type: integer steps:"),
+        ("{name: DAY, description: Which}", "type: string description: Which default: \"\""),
+        ("{name: DAY, enum: [1, 2]}", "type: string enum: - \"1\" - \"2\" steps:"),
+        ("{name: DAY, pattern: \"^a\", default: ab, max_length: 3}", "pattern: ^a maxLength: 3 default: ab"),
+    ] {
+        let imported = one(Kind::Dagu, &dag(params));
+        assert_eq!(imported.not_imported, [], "{params}");
+        let words =
+            file(&imported, "pipeline.yaml").split_whitespace().collect::<Vec<_>>().join(" ").replace("\"^a\"", "^a");
+        assert!(words.contains(&format!("input: day: {declared}")) || words.contains(declared), "{params}: {words}");
+        assert!(words.contains("DAY: \"{{input.day}}\""), "{words}");
+    }
+    let rows = [
+        ("{name: DAY, type: object}", "the type of the parameter `DAY`"),
+        ("{name: DAY, type: integer, default: x}", "the default of the parameter `DAY` does not fit"),
+        ("{name: DAY, enum: [a], default: b}", "the default of the parameter `DAY` does not fit"),
+        ("{name: DAY, pattern: \"(\"}", "`pattern` of the parameter `DAY`"),
+        ("{name: DAY, format: date}", "`format` of the parameter `DAY`"),
+        ("{a: 1, b: 2}", "a parameter with settings has a `name`"),
+    ];
+    let rows: Vec<(String, &str)> = rows.iter().map(|(params, reason)| (dag(params), *reason)).collect();
+    refuses(Kind::Dagu, &rows.iter().map(|(text, reason)| (text.as_str(), *reason)).collect::<Vec<_>>());
+    let rows = [
+        "{schema: params.json}",
+        "{schema: params.json, values: {a: 1}}",
+        "{type: object, properties: {a: {type: string}}}",
+    ];
+    let rows = rows.map(|params| format!("params: {params}\nsteps: [{{command: make}}]\n"));
+    refuses(Kind::Dagu, &rows.each_ref().map(|text| (text.as_str(), "a schema or other settings")));
 }
 
 /// docs/import.md: variables that are made of known ones have the same values here.
@@ -290,6 +351,7 @@ fn dags_that_start_each_other_are_pipelines_in_pipelines() {
         }
     }
     let partly = ("d/child.yaml", "steps: [{command: make}, {command: make, preconditions: [{condition: a}]}]\n");
+    let typed = ("d/child.yaml", "params: [{name: N, type: integer}]\nsteps: [{command: \"./deploy $N\"}]\n");
     let itself = ("d/child.yaml", "steps: [{command: make}, {name: s, run: a}]\n");
     let go = |step: &str| format!("steps: [{{name: go, {step}}}, {{name: after, command: ./tell, depends: go}}]\n");
     for (step, other, reason) in [
@@ -298,6 +360,7 @@ fn dags_that_start_each_other_are_pipelines_in_pipelines() {
         ("run: child.yaml", ("e/child.yaml", child.1), "none is so called beside it"),
         ("call: child, params: C=1", child, "`d/child.yaml` has no parameter `c`"),
         ("run: child, params: DAY=$NOW", child, "parameter `day` is computed"),
+        ("run: child, params: N=1", typed, "the parameter `n` of `d/child.yaml` is no text"),
         ("run: child, output: OUT", child, "`output` of a step that starts a DAG"),
         ("run: child, retry_policy: {limit: 1, interval_sec: 1}", child, "`retry_policy` of a step that starts a DAG"),
     ] {
@@ -316,7 +379,6 @@ fn dags_that_must_not_run_without_a_field_are_refused() {
         refuses(Kind::Dagu, &[(&format!("{head}\n{steps}"), "must not run without it")]);
     }
     refuses(Kind::Dagu, &[(&format!("type: agent\n{steps}"), "no counterpart")]);
-    refuses(Kind::Dagu, &[(&format!("params: [{{name: a, type: string}}]\n{steps}"), "types or other settings")]);
     let imported = one(Kind::Dagu, &format!("schedule: 0 2 * * *\nmailOn: {{failure: true}}\n{steps}"));
     let reasons: Vec<&str> = imported.not_imported.iter().map(|finding| finding.reason.as_str()).collect();
     assert_eq!(reasons, ["declare it in `etude.yaml` under `schedules`", "etude has no counterpart of it"]);
@@ -383,6 +445,31 @@ fn approvals_guard_the_steps_after_them() {
     assert!(!file(&imported, "pipeline.yaml").contains("on_deny"), "{imported:#?}");
     let lost = "steps: [{id: a, approval: {initiated_by: bob}}, {id: b, command: ls}]\n";
     refuses(Kind::Lobster, &[(lost, "it follows the approval `a`")]);
+}
+
+/// docs/import.md: a lost step of Lobster may be what guards the others, as a lost approval is. A program may read a variable that has
+/// no value.
+#[test]
+fn nothing_of_lobster_runs_after_a_lost_step() {
+    for lost in [
+        "{id: a, command: ./verify, on_error: continue}",
+        "{id: a, pipeline: verify}",
+        "verify",
+        "{id: a, command: ls, when: $x.ok}",
+    ] {
+        let text = format!(
+            "steps:\n  - {{id: first, command: ls}}\n  - {lost}\n  - {{id: b, command: ./deploy}}\n  - {{id: c, command: ls}}\n"
+        );
+        let imported = one(Kind::Lobster, &text);
+        assert_eq!(steps(&imported), 1, "{imported:#?}");
+        let follow = imported.not_imported.iter().filter(|one| one.reason.starts_with("it follows "));
+        assert_eq!(follow.count(), 2, "{imported:#?}");
+    }
+    let imported =
+        one(Kind::Lobster, "env: {NOW: $x}\nsteps: [{id: a, command: echo a}, {id: b, command: ./deploy}]\n");
+    assert_eq!(steps(&imported), 1, "{imported:#?}");
+    let last = imported.not_imported.last().expect("a finding");
+    assert!(last.reason.starts_with("the variable `NOW`, which a program"), "{last:?}");
 }
 
 #[test]

@@ -27,7 +27,8 @@ pub(super) struct Dags {
 /// A DAG that was imported.
 struct Callee {
     pipeline: String,
-    parameters: BTreeSet<String>,
+    /// The names of its parameters, and whether each is a text.
+    parameters: BTreeMap<String, bool>,
     /// All of its steps were.
     is_whole: bool,
 }
@@ -57,7 +58,8 @@ impl Dags {
 
     /// Notes that a DAG was imported.
     pub(super) fn add(&mut self, file: &str, pipeline: String, input: &Map<String, Value>, is_whole: bool) {
-        let parameters = input.keys().cloned().collect();
+        let is_text = |declared: &Value| declared == "string" || declared["type"] == "string";
+        let parameters = input.iter().map(|(name, declared)| (name.clone(), is_text(declared))).collect();
         self.imported.insert(file.to_owned(), Callee { pipeline, parameters, is_whole });
     }
 }
@@ -123,8 +125,10 @@ fn input(
     let given = field(step, "params").map(declared).transpose()?.unwrap_or_default();
     for (index, (name, text)) in given.into_iter().enumerate() {
         let name = name.unwrap_or_else(|| format!("{ARGUMENT}{}", index + 1)).to_ascii_lowercase();
-        if !callee.parameters.contains(&name) {
-            return Err(format!("`{file}` has no parameter `{name}`"));
+        match callee.parameters.get(&name) {
+            Some(true) => {}
+            Some(false) => return Err(format!("the parameter `{name}` of `{file}` is no text")),
+            None => return Err(format!("`{file}` has no parameter `{name}`")),
         }
         let variable = text.strip_prefix('$').unwrap_or_default();
         let variable = variable.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(variable);

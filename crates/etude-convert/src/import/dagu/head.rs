@@ -1,10 +1,10 @@
 //! The fields of a whole DAG: which ones it can do without, its parameters and its environment.
 
 use etude_spec::yaml::{Entries, Node};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::{Document, Imported, SCHEDULE, text_of};
-use super::{ARGUMENT, Dag, field, pairs, snake};
+use super::{ARGUMENT, Dag, field, pairs, snake, typed};
 
 /// Fields that have a counterpart, or change nothing here.
 const KNOWN: [&str; 11] = [
@@ -51,23 +51,34 @@ impl Dag<'_> {
     /// `params` as a text, a list or a mapping. Parameters whose default is computed are findings.
     ///
     /// # Errors
-    /// The parameters have types or other settings.
+    /// A parameter has settings without a counterpart.
     pub(super) fn parameters(&mut self, imported: &mut Imported, node: Option<&Node<'_>>) -> Result<(), String> {
         let Some(node) = node else { return Ok(()) };
-        let declared = declared(node)?;
-        if declared.len() > MAX_PARAMETERS {
+        let mut declarations = Vec::new();
+        for item in node.as_seq().unwrap_or(std::slice::from_ref(node)) {
+            match typed::declaration(item).filter(|_| node.as_seq().is_some()) {
+                Some(declaration) => declarations.push(declaration?),
+                None => declarations.extend(declared(item)?.into_iter().map(|(name, default)| Declaration {
+                    name,
+                    schema: json!({"type": "string"}),
+                    default: Some(default),
+                })),
+            }
+        }
+        if declarations.len() > MAX_PARAMETERS {
             return Err(format!("there are more than {MAX_PARAMETERS} parameters"));
         }
-        for (index, (name, default)) in declared.into_iter().enumerate() {
+        for (index, Declaration { name, schema, default }) in declarations.into_iter().enumerate() {
             let name = name.unwrap_or_else(|| format!("{ARGUMENT}{}", index + 1));
-            if default.contains(['`', '$']) {
+            if default.as_ref().is_some_and(|default| default.contains(['`', '$'])) {
                 let what = format!("parameter `{name}`");
                 imported.find(self.document.file.path(), self.document.line(node), what, "its value is computed");
                 self.variables.drop(&name);
                 continue;
             }
             let parameter = name.to_ascii_lowercase();
-            self.building.parameter(&parameter, Some(&default));
+            let declared = typed::with_default(&name, schema, default.as_deref())?;
+            self.building.input.entry(parameter.clone()).or_insert(declared);
             self.variables.set(&name, json!(format!("{{{{input.{parameter}}}}}")));
         }
         Ok(())
@@ -85,9 +96,19 @@ impl Dag<'_> {
     }
 }
 
-/// Parameters as they are declared: the name of each, unless it is positional, and its default.
+/// A parameter.
+pub(super) struct Declaration {
+    /// Its name, unless it is positional.
+    pub(super) name: Option<String>,
+    /// What its values are.
+    pub(super) schema: Value,
+    /// Its default, as text.
+    pub(super) default: Option<String>,
+}
+
+/// Parameters without types, or their values: the name of each, unless it is positional, and its default.
 pub(super) fn declared(node: &Node<'_>) -> Result<Vec<(Option<String>, String)>, String> {
-    let typed = || "parameters with types or other settings have no counterpart".to_owned();
+    let typed = || "parameters with a schema or other settings have no counterpart".to_owned();
     let mut found = Vec::new();
     if let Some(text) = text_of(node) {
         return Ok(words(&text).iter().map(|word| pair(word)).collect());
@@ -95,6 +116,8 @@ pub(super) fn declared(node: &Node<'_>) -> Result<Vec<(Option<String>, String)>,
     let items = node.as_seq().unwrap_or(std::slice::from_ref(node));
     for item in items {
         match item.as_map() {
+            // A schema in a file, or beside the values.
+            Some(map) if map.get("schema").is_some() => return Err(typed()),
             Some(map) if node.as_seq().is_some() && map.0.len() > 1 => return Err(typed()),
             Some(map) => {
                 for (key, value) in &map.0 {
