@@ -13,10 +13,12 @@
 //! | `commands` | command lines that are the same up to whole words |
 //! | `guards`, `replay`, `check` | conditions that are violated elsewhere; programs on recorded results; what a candidate must pass |
 //! | `slots` | requests with their values replaced |
+//! | `difference` | where a program and a run first differ |
 //! | `files` | the files of a candidate |
 
 mod check;
 mod commands;
+mod difference;
 mod episode;
 pub mod files;
 mod guards;
@@ -46,8 +48,8 @@ pub use world::{Class, Tool, World};
 
 use check::Reason;
 use episode::Family;
-use program::{Program, StepKind};
-use replay::{End, Kind, compare, replay};
+use program::StepKind;
+use replay::{Kind, compare};
 use substitutes::Substitutes;
 
 /// The name of a pipeline whose family has no letter or digit of ASCII.
@@ -60,8 +62,10 @@ pub struct Learned {
     pub usable: usize,
     /// The traces that do not count, each with the reason.
     pub unusable: Vec<Unusable>,
-    /// All families, by name.
+    /// All families, by name; of one that was asked for, that one.
     pub families: Vec<FamilyRow>,
+    /// The names of the families that were not asked for.
+    pub others: Vec<String>,
     /// The candidates, by name.
     pub candidates: Vec<Candidate>,
 }
@@ -148,6 +152,7 @@ pub fn learn(traces: &[Trace], world: &dyn World, only: Option<&str>) -> Learned
         usable: selected.usable.len(),
         unusable: selected.unusable,
         families: Vec::new(),
+        others: Vec::new(),
         candidates: Vec::new(),
     };
     let substitutes = Substitutes::new(&selected.usable, world);
@@ -155,6 +160,7 @@ pub fn learn(traces: &[Trace], world: &dyn World, only: Option<&str>) -> Learned
     let names = names_of(&families, world);
     for family in families {
         if only.is_some_and(|name| name != family.name) {
+            learned.others.push(family.name);
             continue;
         }
         let own: BTreeSet<*const Trace> =
@@ -244,7 +250,7 @@ fn candidate(name: &str, family: &Family<'_>, found: &check::Learned<'_>, world:
     for episode in &found.episodes {
         let kind = compare(program, episode);
         if kind != Kind::Agreed {
-            kinds.insert(&episode.digest, (kind, difference(program, episode)));
+            kinds.insert(&episode.digest, (kind, difference::difference(program, episode)));
         } else {
             kinds.entry(&episode.digest).or_insert((kind, Value::Null));
         }
@@ -272,20 +278,4 @@ fn candidate(name: &str, family: &Family<'_>, found: &check::Learned<'_>, world:
     };
     files::write(&mut candidate, found, world);
     candidate
-}
-
-/// Where a run leaves the pipeline, with the arguments that it would have needed.
-fn difference(program: &Program, episode: &episode::Episode<'_>) -> Value {
-    let of_run = if episode.is_whole() { &episode.writes[..] } else { &episode.of_run };
-    let expected: Vec<&Value> = of_run.iter().map(|write| &write.arguments).collect();
-    match replay(program, episode, episode.permission(), &|_, _| None).end {
-        End::Deviated { step, reason } => {
-            let first = || program.rows.iter().find(|row| row.step == step).map(|row| &row.argument);
-            let open = || program.holes.iter().find(|hole| hole.set.is_null()).map(|hole| &hole.argument);
-            let argument = if reason == "open_hole" { open() } else { first() };
-            json!({"step": step, "argument": argument, "expected": expected, "got": reason})
-        }
-        End::Wrote(writes) => json!({"step": null, "argument": null, "expected": expected, "got": writes}),
-        End::Answered => json!({"step": null, "argument": null, "expected": expected, "got": null}),
-    }
 }

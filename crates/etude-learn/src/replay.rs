@@ -58,6 +58,16 @@ impl Replay<'_> {
     }
 }
 
+impl Scope for Replay<'_> {
+    fn get(&self, source: &Source) -> Option<&Value> {
+        match source {
+            Source::Param(name) => self.input.get(name),
+            Source::Step(name) => self.outputs.get(name),
+            Source::Item | Source::Node(_) | Source::Var(_) => None,
+        }
+    }
+}
+
 /// A changed result of a read; `None`: as it was recorded.
 pub(crate) type Change<'c> = &'c dyn Fn(&str, &Value) -> Option<Value>;
 

@@ -27,6 +27,7 @@ use crate::value::{Collection, Path, is_scalar};
 
 pub(crate) use assemble::{ALLOWED, Assembly, OPEN_HOLE};
 pub(crate) use reads::is_mostly;
+pub(crate) use rows::leaves_of;
 pub(crate) use spread::Spread;
 
 /// The tool that a family writes with.

@@ -41,9 +41,14 @@ impl Guard {
 }
 
 impl Candidate {
-    /// `learn.yaml`. `content` is the hash of what the evidence is about; `state` and whether its
+    /// `learn.yaml`. `content` is the hash of what the evidence is about, `bound` that of its wrong rate; `state` and whether its
     /// risk was accepted are kept from the candidate before; `eligibility` is `asked`, or what a person wrote.
-    pub fn learn_yaml(&self, content: &str, (state, accept_risk): (&str, bool), eligibility: &Value) -> String {
+    pub fn learn_yaml(
+        &self,
+        (content, bound): (&str, f64),
+        (state, accept_risk): (&str, bool),
+        eligibility: &Value,
+    ) -> String {
         let list = |all: Vec<Value>| Value::from(all);
         let mut out = Map::new();
         out.insert("learn".into(), 1.into());
@@ -55,7 +60,7 @@ impl Candidate {
         }
         let evidence = json!({
             "requests": self.requests, "runs": self.runs, "leave_one_out": self.leave_one_out.to_json(),
-            "wrong_rate_bound": (self.bound() * 10_000.0).round() / 10_000.0,
+            "wrong_rate_bound": bound,
         });
         out.insert("evidence".into(), evidence);
         out.insert("bindings".into(), list(self.bindings.iter().map(Row::to_json).collect()));
@@ -65,14 +70,6 @@ impl Candidate {
         out.insert("covers".into(), self.covers.clone().into());
         out.insert("not_covered".into(), self.not_covered.clone().into());
         yaml::document(&out.into())
-    }
-
-    /// The upper bound of the wrong rate at 95 % after comparisons without a disagreement (2.10).
-    fn bound(&self) -> f64 {
-        match self.leave_one_out.agreed {
-            0 => 1.0,
-            n => 1.0 - 0.05_f64.powf(1.0 / n as f64),
-        }
     }
 
     pub(super) fn report(&self) -> String {

@@ -1,5 +1,7 @@
 //! Where each argument comes from, as `learn show` lists it (1.8).
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::assemble::Assembly;
@@ -12,7 +14,7 @@ use crate::value::{Path, pointer};
 const MAX_ALTERNATIVES: usize = 5;
 
 /// The terms of arguments with their paths.
-pub(super) fn leaves_of(args: &Term) -> Vec<(Path, &Term)> {
+pub(crate) fn leaves_of(args: &Term) -> Vec<(Path, &Term)> {
     fn walk<'t>(term: &'t Term, path: &mut Path, found: &mut Vec<(Path, &'t Term)>) {
         let mut below = |name: String, inner: &'t Term, path: &mut Path| {
             path.push(name);
@@ -72,7 +74,8 @@ impl Assembly<'_, '_, '_> {
         };
         let expression = crate::text::plain(expression);
         let mut alternatives: Vec<String> = Vec::new();
-        for other in binding.alternatives.iter().map(|one| self.describe(one)) {
+        let earlier = binding.alternatives.iter().filter(|one| self.is_earlier(one, var));
+        for other in earlier.map(|one| self.describe(one)) {
             if alternatives.len() < MAX_ALTERNATIVES && other != expression && !alternatives.contains(&other) {
                 alternatives.push(other);
             }
@@ -89,6 +92,17 @@ impl Assembly<'_, '_, '_> {
             alternatives,
             why: binding.why,
         });
+    }
+
+    /// Whether an expression has its value without the variable, or from a step that comes before the call of the row.
+    fn is_earlier(&self, bound: &Bound, var: usize) -> bool {
+        let needs = |node: usize| !self.of_node.contains_key(&node) && self.synth.needs(node, var);
+        let refs = match bound {
+            Bound::Term(term) => term.refs(),
+            Bound::Code(func) => func.refs(),
+            _ => Vec::new(),
+        };
+        !refs.into_iter().any(|of| matches!(of.source, Source::Node(n) if needs(n)))
     }
 
     fn hole(&mut self, step: &str, argument: &str, var: usize, binding: &Binding) {
@@ -190,6 +204,28 @@ impl super::Synth<'_, '_> {
         let asked = self.spread.as_ref().filter(|spread| spread.fields.contains_key(&var));
         let key = asked.and_then(|spread| spread.asked.as_ref()).map(|(key, _)| *key);
         key.is_some_and(|key| self.vars[key].argument == *argument)
+    }
+
+    /// Whether a node can be read only after a variable is known.
+    fn needs(&self, node: usize, var: usize) -> bool {
+        let (mut open, mut seen) = (vec![node], BTreeSet::new());
+        while let Some(node) = open.pop() {
+            for dep in self.nodes[node].deps.iter().filter(|dep| seen.insert(**dep)) {
+                if *dep == var {
+                    return true;
+                }
+                let refs = match self.bindings.get(dep).map(|binding| &binding.bound) {
+                    Some(Bound::Term(term)) => term.refs(),
+                    Some(Bound::Code(func)) => func.refs(),
+                    _ => Vec::new(),
+                };
+                open.extend(refs.into_iter().filter_map(|of| match of.source {
+                    Source::Node(n) => Some(n),
+                    _ => None,
+                }));
+            }
+        }
+        false
     }
 
     /// The tool whose results a node has.

@@ -188,7 +188,7 @@ fn redacted_values_are_in_no_row_and_no_code() {
     runs.push(run(8, "delivered", tags[1]).with("request", json!(request)));
     for some in [&runs[..8], &runs[..]] {
         let candidate = &learned(some, &shop).candidates[0];
-        let learn_yaml = candidate.learn_yaml("abc", ("proposed", false), &json!("asked"));
+        let learn_yaml = candidate.learn_yaml(("abc", 0.5), ("proposed", false), &json!("asked"));
         for text in candidate.files.values().chain([&learn_yaml]) {
             let lower = text.to_lowercase();
             assert!(

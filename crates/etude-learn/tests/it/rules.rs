@@ -24,6 +24,8 @@ fn values_are_bound_to_their_sources() {
     let row = candidate.bindings.iter().rfind(|row| row.argument == "/order_id").expect("a row");
     assert_eq!((row.source, row.why, row.expression.as_str()), ("input", "words_first", "{{input.order_id}}"));
     assert_eq!(row.alternatives, ["{{get_order.output.order_id}}"]);
+    let read = candidate.bindings.iter().find(|row| row.step == "get_order").expect("a row");
+    assert_eq!((read.argument.as_str(), &read.alternatives[..]), ("/order_id", &[][..]), "not from its own result");
     assert_eq!(binding(&candidate, "/item_ids").0, "computed");
     assert!(candidate.holes.is_empty() && candidate.not_covered.is_empty(), "{:?}", candidate.holes);
     assert_eq!(candidate.leave_one_out.agreed, 3);
@@ -170,6 +172,39 @@ fn what_nothing_determines_is_an_open_hole() {
     assert_eq!(candidate.covers.len(), 0);
     let difference = &candidate.not_covered[0]["difference"];
     assert_eq!((&difference["got"], &difference["argument"]), (&json!("open_hole"), &json!("/tag")));
+    let expected = difference["expected"].as_str();
+    assert!(expected.is_some_and(|tag| tag.starts_with("made up ")), "the value of the argument: {difference}");
+}
+
+/// L-27: the first difference is the argument that differs, with its value in the run: of a choice that no list has, of a read that the
+/// run did not make, and of a write with another value.
+#[test]
+fn the_first_difference_names_the_argument_that_differs() {
+    let difference = |odd: &dyn Fn(&User) -> (Run, Value)| {
+        let usual = |n: usize| {
+            let user = User(n);
+            let asked = Run::new(n, &format!("I am {}. Pay {} as usual", user.email(), user.order(0)));
+            asked.user(&user, 2).call(
+                "pay_order",
+                json!({"card_id": user.card(n % 2), "order_id": user.order(0)}),
+                json!("ok"),
+            )
+        };
+        let (odd, expected) = odd(&User(11));
+        let mut runs: Vec<Run> = (0..11).map(usual).collect();
+        runs.push(odd);
+        let candidate = one(&runs);
+        assert_eq!(candidate.not_covered.len(), 1, "{:?}", candidate.not_covered);
+        let difference = candidate.not_covered[0]["difference"].clone();
+        assert_eq!(difference["expected"], expected, "{difference}");
+        (difference["argument"].clone(), difference["got"].clone())
+    };
+    let pay = |user: &User, card: String| {
+        let asked = Run::new(11, &format!("I am {}. Pay {} as usual", user.email(), user.order(0)));
+        asked.user(user, 2).call("pay_order", json!({"card_id": card, "order_id": user.order(0)}), json!("ok"))
+    };
+    let none = difference(&|user| (pay(user, user.card(7)), json!(user.card(7))));
+    assert_eq!(none, (json!("/card_id"), json!("choose_none")));
 }
 
 /// L-7: members of another type make a trace malformed; arguments that were no JSON are a text, as in an export.
