@@ -100,6 +100,21 @@ fn an_edited_candidate_stays() {
     assert!(diff.at("/diff").as_str().is_some_and(|diff| diff.contains("-# mine")), "{}", diff.out());
 }
 
+/// learn.md 1.1: a family that neither the runs nor the app have is wrong usage, and the families are named.
+#[test]
+fn an_unknown_family_is_refused() {
+    let server = Server::by(|seen, _| agent(seen));
+    let test = shop(&server);
+    let learn = |family: &str| test.run(&["learn", "--family", family, "--format", "json"]);
+    learn("anything").exit(0).has("/families", json!([]));
+    test.follow("Return everything of ORD-100, please", &["--yolo"]).exit(0);
+    let ran = learn("return-items").exit(2).has("/errors/0/kind", "input_invalid");
+    assert!(ran.err().contains("did you mean `return_items`?"), "{}", ran.err());
+    let ran = learn("what").exit(2);
+    assert!(ran.err().contains("families of these runs: return_items"), "{}", ran.err());
+    learn("return_items").exit(0).has("/families/0/reason", "too_few_requests");
+}
+
 /// The promotion that needs no evidence.
 const PROMOTE: [&str; 6] = ["learn", "promote", "return-items", "--to", "assisted", "--accept-risk"];
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use etude::disk::Disk;
 use etude_learn::{Candidate, Learned};
 use etude_runtime::driver::Stop;
+use etude_spec::did_you_mean;
 use etude_spec::learned::State;
 use serde_json::{Value, json};
 use tokio::sync::watch::Receiver;
@@ -19,7 +20,7 @@ use crate::args;
 use crate::command::test;
 use crate::context::Context;
 use crate::exit::Exit;
-use crate::problem::Refused;
+use crate::problem::{Problem, Refused};
 use crate::{signals, stdout};
 
 pub(super) fn learn(context: &Context, options: &args::LearnOptions) -> Result<Exit, Refused> {
@@ -28,6 +29,7 @@ pub(super) fn learn(context: &Context, options: &args::LearnOptions) -> Result<E
     super::check_enabled(&world.learning)?;
     let read = source::read(context, &disk, options)?;
     let mut learned = etude_learn::learn(&read.traces, &world, options.family.as_deref());
+    check_family(options, &learned, &world)?;
     if let Some(tier) = options.model.tier().filter(|_| !learned.candidates.is_empty()) {
         super::wording::reword(context, &disk, &mut learned, tier)?;
     }
@@ -64,6 +66,19 @@ pub(super) fn learn(context: &Context, options: &args::LearnOptions) -> Result<E
         report(&document);
     }
     Ok(if is_pending { Exit::Waiting } else { Exit::Done })
+}
+
+/// Refuses a family that neither the traces nor the pipelines of the app have. Without any usable trace no name is known.
+fn check_family(options: &args::LearnOptions, learned: &Learned, world: &World) -> Result<(), Refused> {
+    let Some(name) = &options.family else { return Ok(()) };
+    if !learned.families.is_empty() || learned.others.is_empty() || world.has_family(name) {
+        return Ok(());
+    }
+    let hint = match did_you_mean(name, learned.others.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("families of these runs: {}", learned.others.join(", ")),
+    };
+    Err(Problem::usage(format!("there is no family `{name}`")).hint(hint).into())
 }
 
 /// The states of the candidates that are there. Traces are learned from also where no journal can be read.

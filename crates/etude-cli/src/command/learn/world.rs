@@ -58,6 +58,11 @@ impl World {
         })
     }
 
+    /// Whether a pipeline of the app was learned from that family.
+    pub(super) fn has_family(&self, name: &str) -> bool {
+        self.families.values().flatten().any(|family| family == name)
+    }
+
     pub(super) fn skill(&self) -> Option<&str> {
         self.skill.as_deref()
     }
