@@ -8,6 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, FromArgMatches};
 use etude_core::failure::FailureKind;
 use etude_process::{guard, sandbox};
+use serde_json::{Value, json};
 
 use crate::args::{self, Cli, Command, Deals};
 use crate::command;
@@ -17,7 +18,7 @@ use crate::exit::Exit;
 use crate::problem::Problem;
 use crate::remote::SERVER;
 use crate::render::text::visible;
-use crate::stdout;
+use crate::{settings, stdout};
 
 /// Does what the command line says.
 pub fn main() -> ExitCode {
@@ -76,8 +77,11 @@ fn parse() -> Result<Cli, Exit> {
         Err(error) => error,
     };
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        // Nothing can be printed if stdout is closed.
-        let _ = error.print();
+        match wants_json(&typed) {
+            true => stdout::json(&about(&error, &typed)),
+            // Nothing can be printed if stdout is closed.
+            false => drop(error.print()),
+        }
         return Err(Exit::Done);
     }
     // An error repeats what was typed, and that may steer the terminal.
@@ -100,6 +104,24 @@ fn parse() -> Result<Cli, Exit> {
         crate::render::say!("hint: {hint}");
     }
     Err(Exit::Usage)
+}
+
+/// The document for `--help`, as of `etude help`, and for `--version`.
+fn about(shown: &clap::Error, typed: &[OsString]) -> Value {
+    if shown.kind() == ErrorKind::DisplayVersion {
+        return json!({"command": "etude", "version": env!("CARGO_PKG_VERSION")});
+    }
+    let words = typed.iter().filter(|word| *word != "--help" && *word != "-h");
+    let mut name = "etude".to_owned();
+    if let Ok(found) = Cli::command().ignore_errors(true).try_get_matches_from(words) {
+        let mut at = &found;
+        while let Some((word, below)) = at.subcommand() {
+            name.push(' ');
+            name.push_str(word);
+            at = below;
+        }
+    }
+    json!({"command": name, "help": shown.render().to_string()})
 }
 
 /// Parses a command line. Only help needs the examples of all commands, which take longer to make than all else.
@@ -159,7 +181,19 @@ fn on_a_server(context: &Context, command: &Command) -> Option<Problem> {
     })
 }
 
+/// Refuses a configuration that is named and not there, also where nothing of it is needed. A server says so in its own document.
+fn check_config(context: &Context, command: &Command) -> Option<Problem> {
+    match command {
+        #[cfg(feature = "serve")]
+        Command::Serve(_) => None,
+        _ => context.global.config.as_deref().and_then(settings::missing),
+    }
+}
+
 fn dispatch(context: &Context, command: Command) -> Exit {
+    if let Some(problem) = check_config(context, &command) {
+        return context.report(None, &problem);
+    }
     if let Some(problem) = on_a_server(context, &command) {
         return context.report(None, &problem);
     }

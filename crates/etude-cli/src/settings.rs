@@ -315,12 +315,15 @@ fn texts(global: &Global, app: &Path) -> Result<Vec<(PathBuf, String)>, Problem>
 
 fn files(global: &Global, app: &Path) -> Result<Vec<PathBuf>, Problem> {
     match &global.config {
-        Some(path) if !path.is_file() => {
-            Err(Problem::usage(format!("there is no configuration file `{}`", path.display())))
-        }
-        Some(path) => Ok(vec![path.clone()]),
+        Some(path) => missing(path).map_or_else(|| Ok(vec![path.clone()]), Err),
         None => Ok(std::iter::once(own_file(app)).chain(paths::user_config()).collect()),
     }
+}
+
+/// What there is to say if no file is where a configuration was named.
+pub(crate) fn missing(path: &Path) -> Option<Problem> {
+    let problem = || Problem::usage(format!("there is no configuration file `{}`", path.display()));
+    (!path.is_file()).then(problem)
 }
 
 /// The file in which the app in `dir` configures itself.

@@ -134,6 +134,19 @@ fn a_faulty_configuration_is_reported_with_its_place() {
         .stderr("error[R0301]: there is no configuration file `nowhere.yaml`");
 }
 
+/// cli: a configuration that is named is there, also for a command that needs none.
+#[test]
+fn a_configuration_that_is_not_there_is_wrong_usage_everywhere() {
+    let test = asks();
+    for words in [&["list"][..], &["check"], &["runs", "list"], &["explain", "P0201"], &["help", "run"]] {
+        let ran = test.run(&[words, &["--config", "nowhere.yaml"][..]].concat()).exit(2).stdout("");
+        ran.stderr("error[R0301]: there is no configuration file `nowhere.yaml`");
+        test.run(&[words, &["--config", "nowhere.yaml", "--format", "json"][..]].concat())
+            .exit(2)
+            .has("/errors/0/kind", "input_invalid");
+    }
+}
+
 /// cli: configuration is no business of a pipeline without models, but of anyone who says what it may cost: a fault in it
 /// stops the run before anything starts.
 #[test]

@@ -18,6 +18,21 @@ fn help_of_a_command_is_its_long_help() {
     assert_eq!(document.at("/command"), "etude runs resume");
 }
 
+/// cli: with `--format json` help and version are one document, wherever the option stands.
+#[test]
+fn help_and_version_are_documents_too() {
+    let test = Test::new();
+    let expected = test.run(&["help", "runs", "resume", "--format", "json"]).exit(0).doc();
+    for words in [&["runs", "resume", "--help", "--format", "json"], &["--format", "json", "runs", "resume", "--help"]]
+    {
+        assert_eq!(test.run(words).exit(0).stderr("").doc(), expected, "{words:?}");
+    }
+    test.run(&["-h", "--format=json"]).exit(0).has("/command", "etude");
+    for words in [&["--version", "--format", "json"], &["--format", "json", "--version"]] {
+        test.run(words).exit(0).stderr("").has("/version", env!("CARGO_PKG_VERSION"));
+    }
+}
+
 /// cli: help for a command that is not there is a usage error with the nearest name.
 #[test]
 fn help_of_an_unknown_command_names_the_nearest_one() {
