@@ -29,7 +29,7 @@ use etude_tools::disk::Disk;
 
 pub use book::{Accepted, Demotion, Row, RowKind, accept, tested};
 pub use demote::Settled;
-pub use standing::Standing;
+pub use standing::{Standing, wrong_rate_bound};
 
 etude_core::words! {
     /// What a run or a comparison says about a pipeline.

@@ -41,6 +41,11 @@ fn rows(engine: &dyn Engine, content: &str) -> Result<Vec<Row>, Error> {
     Ok(rows)
 }
 
+/// The upper bound of the rate of wrong writes after these comparisons, as documents have it (`learn.md` 2.10).
+pub fn wrong_rate_bound(all: Counts, learning: &Learning) -> f64 {
+    bounds::shown(bounds::upper_wrong_rate(all.decided(), all.disagreed, learning.confidence))
+}
+
 impl Standing {
     /// Reads files and journal.
     pub(super) fn read(engine: &dyn Engine, disk: &Disk, located: Located) -> Result<Self, Error> {
@@ -128,8 +133,7 @@ impl Standing {
 
     /// The upper bound of the rate of wrong writes, from all comparisons.
     pub fn wrong_rate_bound(&self, learning: &Learning) -> f64 {
-        let all = self.leave_one_out_only().plus(self.live());
-        bounds::shown(bounds::upper_wrong_rate(all.decided(), all.disagreed, learning.confidence))
+        wrong_rate_bound(self.leave_one_out_only().plus(self.live()), learning)
     }
 
     /// The deviations of the last runs by kind: step, reason, how many.

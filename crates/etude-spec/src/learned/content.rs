@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{FILE, REPORT, TESTS, rules_of};
 use crate::discover::PIPELINE_FILE;
+use crate::files::source_text;
 use crate::skill::{Instructions, SKILL_FILE};
 use crate::source::{FileKind, SourceFile, Sources};
 use crate::tool::AppTool;
@@ -23,8 +24,26 @@ const MAX_COUNT: usize = 2_000;
 
 /// The hash of a pipeline, 64 hexadecimal digits. `files` are those of its directory, by their paths in it, of which learn.yaml,
 /// REPORT.md and the cases do not count. `skill` is the body of the app's SKILL.md: its rules count if the pipeline asks whether
-/// a write is permitted.
-pub fn content(files: &BTreeMap<String, Vec<u8>>, known: &[AppTool], skill: Option<&str>) -> String {
+/// a write is permitted, those that the question has. An earlier version had all sections that concern a tool of the pipeline: such
+/// a hash among the `noted` ones stands for the content as long as all of that is the same.
+pub fn content(files: &BTreeMap<String, Vec<u8>>, known: &[AppTool], skill: Option<&str>, noted: &[String]) -> String {
+    let earlier = hash(files, known, skill, Rules::OfAllTools);
+    match noted.contains(&earlier) {
+        true => earlier,
+        false => hash(files, known, skill, Rules::OfQuestion),
+    }
+}
+
+/// Whose rules count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rules {
+    /// Those of the tools that write, as the question has them.
+    OfQuestion,
+    /// Those of all tools of the pipeline as well.
+    OfAllTools,
+}
+
+pub(super) fn hash(files: &BTreeMap<String, Vec<u8>>, known: &[AppTool], skill: Option<&str>, rules: Rules) -> String {
     let mut hasher = Hasher::new("learned pipeline 1");
     for (path, bytes) in files.iter().filter(|(path, _)| counts(path)) {
         hasher.field(b"file").field(path.as_bytes()).field(bytes);
@@ -36,7 +55,10 @@ pub fn content(files: &BTreeMap<String, Vec<u8>>, known: &[AppTool], skill: Opti
     }
     if let Some(skill) = skill.filter(|_| steps.asks) {
         let tools: Vec<&str> = steps.tools.iter().map(String::as_str).collect();
-        hasher.field(b"rules").field(rules_of(skill, &tools).as_bytes());
+        hasher.field(b"rules");
+        if rules == Rules::OfAllTools {
+            hasher.field(rules_of(skill, &tools).as_bytes());
+        }
         // The question has the rules of the tool that writes alone: the whole body if no section names it.
         for name in tools.into_iter().filter(|name| !known.iter().any(|tool| tool.name == **name && only_reads(tool))) {
             hasher.field(name.as_bytes()).field(rules_of(skill, &[name]).as_bytes());
@@ -89,7 +111,15 @@ pub fn content_of(sources: &dyn Sources, dir: &str) -> String {
     add(sources, dir, "", &mut files);
     let (tools, _) = crate::tool::load(sources);
     let skill = Instructions::read(sources, SKILL_FILE).ok();
-    content(&files, &tools, skill.as_ref().map(|skill| skill.body.as_str()))
+    let noted: Vec<String> = noted(sources, dir).into_iter().collect();
+    content(&files, &tools, skill.as_ref().map(|skill| skill.body.as_str()), &noted)
+}
+
+/// The hash in the learn.yaml of a directory, whatever else is wrong with that file.
+fn noted(sources: &dyn Sources, dir: &str) -> Option<String> {
+    let file = source_text(sources, &format!("{dir}/{FILE}")).ok()?;
+    let root = yaml::parse(&file).0?;
+    root.as_map()?.get("content").and_then(Node::as_text).map(str::to_owned)
 }
 
 fn counts(path: &str) -> bool {

@@ -141,3 +141,34 @@ fn content_is_what_decides_about_a_pipeline() {
     };
     assert_ne!(with("Sunny"), with("Rain"));
 }
+
+/// L-65: of the rules those count that the question has. A hash of an earlier version, which had those of all tools, stays the hash of
+/// its pipeline until something that was in it changes.
+#[test]
+fn rules_of_tools_that_only_read_are_no_content() {
+    let write = "name: p\ndescription: d\nsteps:\n  - {name: a, type: tool, tool: get_order, args: {order_id: A}}\n  - {name: allowed, type: llm, prompt: May I?}\n  - {name: b, type: tool, tool: refund, args: {}}\n";
+    let read = "name: get_order\ndescription: Looks.\neffects: false\ncommand: python3 x.py\n";
+    let skill = |orders: &str, refunds: &str| {
+        format!("---\nname: s\ndescription: d\n---\n# Orders\n\n{orders}.\n\n# Refunds\n\n{refunds}.\n")
+    };
+    let sources = |learn: &str, orders: &str, refunds: &str| {
+        app(&[
+            ("p/pipeline.yaml", write),
+            ("p/learn.yaml", learn),
+            ("tools/get_order.yaml", read),
+            ("SKILL.md", &skill(orders, refunds)),
+        ])
+    };
+    let now = |learn: &str, orders: &str, refunds: &str| content_of(&sources(learn, orders, refunds), "p");
+    let own = now(GOOD, "Look", "Once");
+    assert_eq!(now(GOOD, "See", "Once"), own);
+    assert_ne!(now(GOOD, "Look", "Twice"), own);
+    let (tools, _) = crate::tool::load(&sources(GOOD, "Look", "Once"));
+    let files = [("pipeline.yaml".to_owned(), write.as_bytes().to_vec())].into();
+    let read = crate::skill::Instructions::read(&sources(GOOD, "Look", "Once"), "SKILL.md").expect("a skill");
+    let earlier = content::hash(&files, &tools, Some(&read.body), content::Rules::OfAllTools);
+    assert_ne!(earlier, own);
+    let learn = format!("learn: 1\nstate: active\nfamily: x\ncontent: {earlier}\n");
+    assert_eq!(now(&learn, "Look", "Once"), earlier);
+    assert_eq!(now(&learn, "See", "Once"), now(GOOD, "See", "Once"));
+}

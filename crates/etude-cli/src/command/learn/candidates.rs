@@ -8,8 +8,8 @@ use etude::disk::Disk;
 use etude_core::digest::Digest;
 use etude_learn::Candidate;
 use etude_runtime::run_id;
-use etude_spec::discover::LEARNED;
-use etude_spec::learned::{self, State};
+use etude_spec::discover::{LEARNED, PIPELINES};
+use etude_spec::learned::{self, Counts, State};
 use etude_spec::source::{FileKind, Sources};
 use serde_json::{Value, json};
 
@@ -61,7 +61,7 @@ pub(super) struct Decided {
 pub(super) fn decide(disk: &Disk, candidate: &Candidate, world: &World, standing: Option<State>) -> Decided {
     let content = {
         let bytes = candidate.files.iter().map(|(path, text)| (path.clone(), text.clone().into_bytes()));
-        learned::content(&bytes.collect(), &world.tools, world.skill())
+        learned::content(&bytes.collect(), &world.tools, world.skill(), &noted(disk, &candidate.name))
     };
     let dir = format!("{LEARNED}/{}", candidate.name);
     let existing = files(disk, &dir);
@@ -70,7 +70,10 @@ pub(super) fn decide(disk: &Disk, candidate: &Candidate, world: &World, standing
     let eligibility = eligibility.filter(|kept| !kept.is_null()).unwrap_or_else(|| json!("asked"));
     let state = known.as_ref().map_or(State::Proposed, |known| known.state);
     let accept_risk = known.as_ref().is_some_and(|known| known.accept_risk);
-    let learn_yaml = candidate.learn_yaml(&content, (state.word(), accept_risk), &eligibility);
+    let etude_learn::Counts { agreed, fell_back, disagreed } = candidate.leave_one_out;
+    let compared = Counts { agreed: agreed as u64, fell_back: fell_back as u64, disagreed: disagreed as u64 };
+    let bound = etude_evidence::wrong_rate_bound(compared, &world.learning);
+    let learn_yaml = candidate.learn_yaml((&content, bound), (state.word(), accept_risk), &eligibility);
     let mut files = candidate.files.clone();
     files.insert(learned::FILE.to_owned(), learn_yaml);
     let is_own = known.is_some_and(|known| known.content == Some(learned::content_of(disk, &dir)));
@@ -81,6 +84,12 @@ pub(super) fn decide(disk: &Disk, candidate: &Candidate, world: &World, standing
         () => Change::Updated,
     };
     Decided { change, state: standing.unwrap_or(state), files }
+}
+
+/// The hashes in the learn.yaml of the candidate and of the pipeline of its name.
+fn noted(disk: &Disk, name: &str) -> Vec<String> {
+    let content = |base| learned::find(disk, base, name)?.learned?.content;
+    [LEARNED, PIPELINES].into_iter().filter_map(content).collect()
 }
 
 /// Writes what was decided.
