@@ -32,7 +32,7 @@ mod sub_pipeline;
 mod validator;
 mod values;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::task::Poll;
@@ -143,6 +143,9 @@ pub struct Start {
     pub yolo: bool,
     /// The forms of the slots of its machines when it began, if those are not the plan's (B-ST3).
     pub slots: SlotForms,
+    /// The parts of the pipeline that earlier attempts have started again, as beginnings of effect ids, each with the last attempt
+    /// that did: what was answered together with an older question is asked for again (A-5.6, L-49).
+    pub restarts: BTreeMap<String, u32>,
 }
 
 impl Start {
@@ -159,6 +162,7 @@ impl Start {
             app_dir: String::new(),
             yolo: false,
             slots: SlotForms::default(),
+            restarts: BTreeMap::new(),
         }
     }
 }
@@ -269,7 +273,14 @@ impl Machine {
         let slots = plan.slots();
         let begun_with = if start.slots.is_empty() { slots.clone() } else { start.slots.clone() };
         let (run_id, app_dir) = (start.run_id.clone(), start.app_dir.clone());
-        cx.facts = Facts { run_id, abi: start.abi, app_dir, yolo: start.yolo, slots: begun_with };
+        cx.facts = Facts {
+            run_id,
+            abi: start.abi,
+            app_dir,
+            yolo: start.yolo,
+            slots: begun_with,
+            restarts: start.restarts.clone(),
+        };
         let mut root = ScopeTask::new(plan, &start, &mut cx);
         if start.abi >= COUNTS_ROUTING
             && start.attempt.number == 1

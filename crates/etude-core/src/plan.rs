@@ -98,6 +98,18 @@ impl Plan {
         self.steps().any(|step| matches!(&step.kind, StepKind::Skill(agent) if agent.schema.is_some()))
     }
 
+    /// True if a question is asked together with others after it (L-49).
+    pub fn asks_together(&self) -> bool {
+        let is_joint = |step: &Arc<Step>| {
+            let choose = match &step.kind {
+                StepKind::Llm(llm) => llm.choose.as_ref(),
+                _ => None,
+            };
+            choose.is_some_and(|choose| !choose.together.is_empty())
+        };
+        self.steps().any(is_joint)
+    }
+
     /// The forms of the slots of these machines.
     pub fn slots(&self) -> SlotForms {
         self.machines().into_iter().map(|machine| (machine.id.clone(), machine.slot.form())).collect()

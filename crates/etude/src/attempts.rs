@@ -1,6 +1,7 @@
 //! Further attempts at runs that have ended (A-5.6, ADR 0041): what of the journal still counts, what starts again, and
 //! what the whole run may cost.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use etude_core::machine::{Limits, time_budget};
@@ -85,7 +86,7 @@ impl Ended<'_> {
             RunState::Failed | RunState::Cancelled => {
                 let remains = self.remains()?;
                 let discards = |_: usize, record: &Record| remains.covers(&record.key);
-                Ok(Next::Attempt(self.attempt(&remains, &discards)?))
+                Ok(Next::Attempt(self.restarting(&[], &remains, self.attempt(&remains, &discards)?)))
             }
             RunState::Moved => Err(Refused::Moved(self.view.row.id.clone())),
         }
@@ -103,7 +104,18 @@ impl Ended<'_> {
         let discarded = from::Discarded::new(&self.definition.plan, &self.view.records, step)?;
         let remains = self.remains()?;
         let discards = |at: usize, record: &Record| discarded.covers(at, &record.key) || remains.covers(&record.key);
-        Ok(Continuation { refresh: true, ..self.attempt(&remains, &discards)? })
+        let next = Continuation { refresh: true, ..self.attempt(&remains, &discards)? };
+        Ok(self.restarting(&discarded.parts(), &remains, next))
+    }
+
+    /// With the parts that the attempt starts again, where an answer may have been given together with another one: a question of
+    /// them asks by itself (L-49).
+    fn restarting(&self, discarded: &[String], remains: &Remains, mut next: Continuation) -> Continuation {
+        if self.definition.plan.asks_together() {
+            let parts = discarded.iter().chain(&remains.unfinished).cloned();
+            next.restarts.extend(parts.map(|part| (part, next.number)));
+        }
+        next
     }
 
     fn damaged(&self, why: impl ToString) -> Refused {
@@ -194,7 +206,8 @@ impl Ended<'_> {
             exhausted(&self.view.row.id, &limits, &spent, used_ms, is_over_budget(&document))?;
         }
         let without = void.into_iter().map(|(at, _)| at).collect();
-        Ok(Continuation { number, scope, without, limits, usage, used_ms, at_ms: now_ms(), refresh: before.refresh })
+        let (refresh, restarts) = (before.refresh, before.restarts);
+        Ok(Continuation { number, scope, without, limits, usage, used_ms, at_ms: now_ms(), refresh, restarts })
     }
 
     /// Time that all attempts have taken so far: of this one, what is gone of its time budget or, if it has none, what its effects
@@ -242,7 +255,8 @@ impl Ended<'_> {
 /// The first attempt, as a continuation.
 fn first() -> Continuation {
     let (limits, usage) = (Limits::default(), Usage::default());
-    Continuation { number: 1, scope: 1, without: Vec::new(), limits, usage, used_ms: 0, at_ms: 0, refresh: false }
+    let (without, restarts) = (Vec::new(), BTreeMap::new());
+    Continuation { number: 1, scope: 1, without, limits, usage, used_ms: 0, at_ms: 0, refresh: false, restarts }
 }
 
 /// True for a record that tells of nothing that happened in an attempt.

@@ -141,6 +141,26 @@ fn choices_are_elements_of_their_list() {
     assert!(asked.contains("which line?") && asked.contains("Which id?") && asked.contains("A-1"), "{asked}");
 }
 
+/// A-5.6, L-49: a question that was answered together with an earlier one, and ended the run, is asked by itself in the next attempt,
+/// as often as it takes; so it is with `retry --from`. The earlier one keeps its answer until it is started again itself.
+#[test]
+fn a_question_of_a_joint_call_is_asked_again() {
+    let (none, other) = (r#"{"second": ["none"]}"#, r#"{"first": "a", "second": ["b"]}"#);
+    let says = [r#"{"first": "b", "second": ["none"]}"#, none, r#"{"second": ["b", "a"]}"#, none, other];
+    let server = Server::new(says.map(Reply::says));
+    let test = app(&format!("{GET}{CHOOSE}")).model(&server);
+    let id = test.run(&["run", "--pipeline", "p", "-i", "id=A-1", "--format", "json"]).exit(1).id();
+    let runs = |words: &[&str]| test.run(&[&["runs"], words, &["--format", "json"]].concat());
+    runs(&["resume", &id]).exit(1).has("/errors/0/reason", "choose_none");
+    runs(&["resume", &id]).exit(0).has("/output/id", "b");
+    let asked = |at: usize| server.seen()[at].conversation().join(" ");
+    assert_eq!(server.seen().len(), 3);
+    assert!(!asked(1).contains("which line?") && asked(2).contains("Which id?"), "{}", asked(1));
+    runs(&["retry", &id, "--from", "second"]).exit(1).has("/errors/0/reason", "choose_none");
+    runs(&["retry", &id, "--from", "first"]).exit(0).has("/output/id", "a");
+    assert_eq!(server.seen().len(), 5, "both in one call again");
+}
+
 /// L-47, L-50: `none` is a deviation, and nothing after it starts.
 #[test]
 fn no_choice_deviates() {

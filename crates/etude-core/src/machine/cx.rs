@@ -12,7 +12,7 @@ use crate::failure::{Failure, FailureKind, Phase};
 use crate::model::Usage;
 use crate::outcome::{Completed, Outcome};
 use crate::plan::stages::SlotForms;
-use crate::report::{CallDeviation, Event, Stages, StepRow, StepStatus};
+use crate::report::{CallDeviation, Event, Stages, StepRow, StepStatus, is_below};
 use crate::tool::ToolResult;
 
 #[derive(Debug)]
@@ -70,6 +70,15 @@ pub(crate) struct Facts {
     pub(crate) yolo: bool,
     /// The forms of the slots of the machines that the run has now (B-ST3).
     pub(crate) slots: SlotForms,
+    /// The parts that were started again, each with the last attempt that did.
+    pub(crate) restarts: BTreeMap<String, u32>,
+}
+
+impl Facts {
+    /// The last attempt that started `part` again, by itself or with what it is in; 0: none.
+    pub(crate) fn restarted(&self, part: &str) -> u32 {
+        self.restarts.iter().filter(|(above, _)| is_below(part, above)).map(|(_, attempt)| *attempt).max().unwrap_or(0)
+    }
 }
 
 /// An effect under way.

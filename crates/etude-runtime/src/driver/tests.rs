@@ -205,6 +205,7 @@ impl World {
             app_dir: String::new(),
             yolo: false,
             slots: Default::default(),
+            restarts: Default::default(),
         };
         let (on_mismatch, streams_completions) = (OnMismatch::Refuse, emit.is_some());
         let (host, stop, is_resumed) = (&host, receiver, self.is_resumed);

@@ -1,6 +1,6 @@
 //! The record that a run which had ended is continued (A-5.6, ADR 0041).
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use etude_core::digest::Digest;
 use etude_core::machine::{Attempt, Limits};
@@ -34,6 +34,9 @@ pub struct Continuation {
     /// Cached outputs are not used, only stored: requested work must run again, in this attempt and in those that
     /// continue it.
     pub refresh: bool,
+    /// The parts that this attempt and earlier ones start again, as beginnings of effect ids, each with the last attempt that did.
+    /// Empty where no questions are asked together.
+    pub restarts: BTreeMap<String, u32>,
 }
 
 impl Continuation {
@@ -46,6 +49,9 @@ impl Continuation {
         });
         if self.refresh {
             body["refresh"] = json!(true);
+        }
+        if !self.restarts.is_empty() {
+            body["restarts"] = json!(self.restarts);
         }
         Record { key: ATTEMPT.to_owned(), request: Digest::of(b"attempt"), body: body.to_string(), blobs: Vec::new() }
     }
@@ -72,6 +78,7 @@ impl Continuation {
             used_ms: body["used_ms"].as_u64().unwrap_or_default(),
             at_ms: body["at_ms"].as_i64().unwrap_or_default(),
             refresh: body["refresh"].as_bool().unwrap_or_default(),
+            restarts: restarts(&body),
         })
     }
 
@@ -152,6 +159,11 @@ pub fn attempt_begins(records: &[Record], number: u32) -> Option<usize> {
 fn scope_begins(records: &[Record]) -> usize {
     let scope = Continuation::last(records).map_or(1, |(_, last)| last.scope);
     attempt_begins(records, scope).unwrap_or(0)
+}
+
+fn restarts(body: &Value) -> BTreeMap<String, u32> {
+    let parts = body["restarts"].as_object().into_iter().flatten();
+    parts.filter_map(|(part, attempt)| Some((part.clone(), u32::try_from(attempt.as_u64()?).ok()?))).collect()
 }
 
 fn places(body: &Value) -> Vec<usize> {

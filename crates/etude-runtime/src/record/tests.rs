@@ -185,7 +185,17 @@ fn records_that_were_left_behind_do_not_count() {
 
 fn continuation(number: u32, scope: u32, without: &[usize]) -> Continuation {
     let (limits, usage) = (Limits::default(), Usage::default());
-    Continuation { number, scope, without: without.to_vec(), limits, usage, used_ms: 0, at_ms: 9, refresh: false }
+    Continuation {
+        number,
+        scope,
+        without: without.to_vec(),
+        limits,
+        usage,
+        used_ms: 0,
+        at_ms: 9,
+        refresh: false,
+        restarts: Default::default(),
+    }
 }
 
 /// a continuation survives the journal; of the time, the attempt has what earlier ones have left.
@@ -193,11 +203,15 @@ fn continuation(number: u32, scope: u32, without: &[usize]) -> Continuation {
 fn a_continuation_comes_back_as_it_was_written() {
     let limits = Limits { max_cost_usd: Some(2.5), max_tokens: Some(7), timeout_ms: Some(1000) };
     let usage = Usage { calls: 3, input_tokens: 4, output_tokens: 5, cost_usd: Some(0.25), ..Usage::default() };
-    let written = Continuation { limits, usage, used_ms: 400, refresh: true, ..continuation(3, 2, &[4, 5]) };
+    let restarts = [("p/a".to_owned(), 2), ("p/b[1]".to_owned(), 3)].into();
+    let written = Continuation { limits, usage, used_ms: 400, refresh: true, restarts, ..continuation(3, 2, &[4, 5]) };
     let records = [continuation(2, 2, &[]).to_record(), written.to_record()];
     assert_eq!(Continuation::last(&records), Some((1, written.clone())));
     assert_eq!(Continuation::last(&records[..1]), Some((0, continuation(2, 2, &[]))));
-    assert!(!records[0].body.contains("refresh"), "as records were before there was such a member");
+    assert!(
+        !records[0].body.contains("refresh") && !records[0].body.contains("restarts"),
+        "as records were before there was such a member"
+    );
     assert_eq!(written.limits_left().timeout_ms, Some(600));
     let (earlier, current) = by_scope(records.to_vec());
     assert_eq!((earlier.len(), current.len()), (0, 2), "the third attempt continues the scope of the second");

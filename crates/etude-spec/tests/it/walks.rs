@@ -403,6 +403,7 @@ fn start() -> Start {
         app_dir: "/app".to_owned(),
         yolo: false,
         slots: Default::default(),
+        restarts: Default::default(),
         attempt: Default::default(),
     }
 }

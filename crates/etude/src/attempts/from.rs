@@ -58,6 +58,11 @@ impl Discarded {
         Err(UnknownStep { step: step.to_owned(), known: known(plan) })
     }
 
+    /// The steps as beginnings of effect ids, those in elements of a `for_each` left out.
+    pub(super) fn parts(&self) -> Vec<String> {
+        self.steps.iter().map(|path| path.join("/")).collect()
+    }
+
     pub(super) fn covers(&self, at: usize, key: &str) -> bool {
         self.places.contains(&at) || self.steps.iter().any(|path| leads_to(path, key))
     }

@@ -9,6 +9,8 @@
 //! | answered together with an earlier one | over, with what was chosen                                  |
 //! | anything else                         | asked, together with the questions after it that can be     |
 //!
+//! A step that another attempt starts again asks by itself: what was said together with an older question does not count for it.
+//!
 //! An answer outside the list breaks the schema, and `none` beside other choices contradicts itself: both are asked for again,
 //! as for every llm step.
 
@@ -94,6 +96,10 @@ impl ChooseTask {
         }
         let mut questions = vec![own];
         for step in &choose_of(&self.step).together {
+            // An attempt that asks for one of them alone has the answers to the others.
+            if cx.answers.contains_key(&self.key_of(&step.name)) {
+                continue;
+            }
             // What is wrong with a later list is that step's failure.
             let question = Question::of(step, &self.values).ok();
             questions.extend(question.filter(|question| question.only_element().is_none()));
@@ -132,9 +138,14 @@ impl Task for ChooseTask {
         };
         let answers = answers.map_err(exhausted)?.value().map_err(|e| damaged(e.to_string()))?;
         let State::Asking { questions, .. } = &self.state else { return Poll::Pending };
+        let asked_in = cx.facts.restarted(self.step_context.path.as_str());
         for question in questions.iter().skip(1) {
             let name = question.step.name.as_str();
-            cx.answers.insert(self.key_of(name), answers[name].clone());
+            let key = self.key_of(name);
+            // A question that has been started again since then asks by itself.
+            if cx.facts.restarted(&key) <= asked_in {
+                cx.answers.insert(key, answers[name].clone());
+            }
         }
         let own = questions.first().ok_or_else(|| damaged("a call without a question".to_owned()))?;
         Poll::Ready(own.chosen(&answers[self.step.name.as_str()]))

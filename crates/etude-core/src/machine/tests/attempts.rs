@@ -199,3 +199,29 @@ fn an_agent_keeps_its_completed_turns() {
     let over = play(&case().max_tokens(4), "p/x/tools offers Look\np/x/turn1 calls Look {}");
     assert_eq!(ended(&over).remains.unfinished, Vec::<String>::new(), "{}", over.log);
 }
+
+/// A-5.6, L-49: a question that was answered together with an earlier one asks by itself when it starts again, and the earlier one keeps
+/// its answer; an answer that is not older than that counts.
+#[test]
+fn a_question_of_a_joint_call_starts_again_by_itself() {
+    let case = |restarts: &[(&str, u32)]| {
+        let [c, d] = ["c", "d"].map(|name| choose_many(name, "Which?", "{{input.l}}"));
+        let mut case = pipeline(asked_together(c, d)).input(r#"{"l":["a","b"]}"#);
+        case.start.restarts = restarts.iter().map(|(part, attempt)| ((*part).to_owned(), *attempt)).collect();
+        case
+    };
+    let joint = |answer: &str| format!("p/c answer {{\"c\": [\"a\"], \"d\": [\"{answer}\"]}}");
+    let none = "p/d answer {\"d\": [\"none\"]}";
+    let first = play(&case(&[]), &joint("none"));
+    assert_eq!(ended(&first).remains.unfinished, ["p/d"]);
+    let as_before = next_attempt(&case(&[]), 2, &first);
+    assert_eq!((ended(&as_before).status, executed(&as_before, &first).len()), (Status::Failed, 0));
+    let mut second = next_attempt(&case(&[("p/d", 2)]), 2, &first);
+    second.run_effect(none);
+    assert_eq!((ended(&second).status, executed(&second, &first)), (Status::Failed, vec!["p/d".to_owned()]));
+    let mut third = next_attempt(&case(&[("p/d", 3)]), 3, &second);
+    third.run_effect("p/d answer {\"d\": [\"b\"]}");
+    assert_eq!((ended(&third).status, executed(&third, &second)), (Status::Succeeded, vec!["p/d".to_owned()]));
+    let both = play(&case(&[("p/c", 4), ("p/d", 4)]), &joint("b"));
+    assert_eq!((ended(&both).status, started(&both)), (Status::Succeeded, vec!["p/c"]));
+}

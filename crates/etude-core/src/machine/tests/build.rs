@@ -38,6 +38,7 @@ pub(super) fn pipeline(steps: impl IntoIterator<Item = Step>) -> Case {
         app_dir: "/app".to_owned(),
         yolo: false,
         slots: Default::default(),
+        restarts: Default::default(),
     };
     Case {
         plan: Plan {
@@ -172,6 +173,16 @@ pub(super) fn choose_many(name: &str, prompt: &str, from: &str) -> Step {
 /// The same, where a member of an element stands for it.
 pub(super) fn choose_by(name: &str, prompt: &str, from: &str, by: &str) -> Step {
     choose(name, prompt, from, Some(by.to_owned()))
+}
+
+/// The question `first`, which asks `second` in the same call; and `second`.
+pub(super) fn asked_together(mut first: Step, second: Step) -> [Step; 2] {
+    if let StepKind::Llm(llm) = &mut first.kind
+        && let Some(choose) = &mut llm.choose
+    {
+        choose.together.push(Arc::new(second.clone()));
+    }
+    [first, second]
 }
 
 fn choose(name: &str, prompt: &str, from: &str, by: Option<String>) -> Step {

@@ -30,7 +30,17 @@ fn continue_after(session: &dyn Session, result: &RunResult) {
     let is_void = |key: &str| !is_below(key, "p") || result.remains.covers(key);
     let without = records.iter().enumerate().filter(|(_, record)| is_void(&record.key)).map(|(at, _)| at).collect();
     let (limits, usage) = (Limits::default(), Default::default());
-    let next = Continuation { number, scope: number, without, limits, usage, used_ms: 0, at_ms: 0, refresh: false };
+    let next = Continuation {
+        number,
+        scope: number,
+        without,
+        limits,
+        usage,
+        used_ms: 0,
+        at_ms: 0,
+        refresh: false,
+        restarts: Default::default(),
+    };
     block_on(session.append(next.to_record())).unwrap();
 }
 
