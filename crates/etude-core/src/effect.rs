@@ -208,6 +208,11 @@ pub enum Subject {
     /// A step of type `approval`.
     #[default]
     Approval,
+    /// The same, before steps that change the outside world. What they are called does not make it another question.
+    Before {
+        /// The names of these steps.
+        effects: Vec<String>,
+    },
     /// Something else, by the word in `waiting[].kind`, with its facts.
     Other {
         /// `tool`, `grantStageTool`, `Confirm`, `parked`.
@@ -221,7 +226,7 @@ impl Subject {
     /// The word in `waiting[].kind`.
     pub const fn word(&self) -> &'static str {
         match self {
-            Self::Approval => "approval",
+            Self::Approval | Self::Before { .. } => "approval",
             Self::Other { kind, .. } => kind,
         }
     }

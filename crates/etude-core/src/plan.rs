@@ -458,6 +458,8 @@ pub struct Approval {
     pub on_timeout: OnTimeout,
     /// A denial is a result, not a failure.
     pub continue_on_deny: bool,
+    /// The steps up to the next question that change the outside world, as they say of themselves.
+    pub effects: Vec<String>,
 }
 
 /// What an approval does when no one answers in time.

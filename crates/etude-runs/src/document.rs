@@ -312,6 +312,9 @@ fn waiting_json(run_id: &str, id: &EffectId, gate: &Gate, attempt: u32) -> Value
             payload[name] = fact;
         }
     }
+    if let Subject::Before { effects } = &gate.subject {
+        payload["effects"] = json!(effects);
+    }
     // An answer names the question that it is for.
     payload["question"] = record::question(gate, attempt).into();
     json!({"id": format!("{run_id}:{id}"), "kind": gate.subject.word(), "payload": payload})

@@ -36,6 +36,9 @@ pub(crate) fn show(ended: &RunResult) {
     for waiting in &document.waiting {
         let message = waiting["payload"]["message"].as_str().unwrap_or_default();
         crate::render::say!("\n{BOLD}waiting:{BOLD:#} {}", harmless(message));
+        if let Some(effects) = super::runs::waiting::effects(&waiting["payload"]) {
+            crate::render::say!("then: {effects}");
+        }
         let command = super::runs::waiting::command(waiting);
         crate::render::say!("{CYAN}hint:{CYAN:#} etude approve {command}");
         crate::render::say!("{CYAN}hint:{CYAN:#} or: etude deny {command}");

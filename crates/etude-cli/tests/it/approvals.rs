@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::test::Test;
+use crate::test::{Test, printing};
 
 fn gate(fields: &str) -> Test {
     Test::new()
@@ -207,6 +207,24 @@ fn a_waiting_run_can_be_cancelled() {
     let id = test.run(&RUN).exit(5).id();
     test.run(&["runs", "cancel", &id, "--format", "json"]).exit(0).has("/status", "cancelled");
     assert_eq!(test.ledger(), ["before", "end"]);
+}
+
+/// an approval names the steps up to the next one that change the outside world.
+#[test]
+fn an_approval_names_the_effects_after_it() {
+    let approval = |name: &str| format!("name: {name}\ntype: approval\nmessage: Go?");
+    let test = Test::new().pipeline("p", |p| {
+        p.sh_with("a", &printing("1"), "effects: true")
+            .step(&approval("g"))
+            .sh_with("h", &printing("1"), "effects: true")
+            .note("i", "1")
+            .step(&approval("k"))
+            .sh_with("z", &printing("1"), "effects: true")
+    });
+    let ran = test.run_json("p").exit(5).has("/waiting/0/payload/effects", json!(["h"]));
+    let shown = test.run(&["runs", "show", &ran.id()]).exit(0);
+    assert!(shown.out().contains("then      h changes the outside world\n"), "{}", shown.out());
+    test.run(&["run", "-p", "p"]).exit(5).stderr_has("then: h changes the outside world");
 }
 
 /// What people read about a run that waits: what for, and how to answer.

@@ -31,7 +31,10 @@ impl ApprovalTask {
             message: approval.message.render(values).map_err(|e| unresolved(&e))?,
             schema: approval.schema.as_ref().map(|schema| schema.bundled()),
             approvers: approval.approvers.clone(),
-            subject: Subject::Approval,
+            subject: match &approval.effects[..] {
+                [] => Subject::Approval,
+                effects => Subject::Before { effects: effects.to_vec() },
+            },
         };
         Ok(Self {
             id: step_context.path.attempt(1),

@@ -57,28 +57,54 @@ pub(crate) fn sequence(
     Some(Sequence {
         name: name.to_owned(),
         dir: context.dir.to_owned(),
-        steps: steps(context, &definition.steps, resolved)?,
+        steps: steps(context, &definition.steps, resolved, &[], false)?,
         output: definition.output.map_or(OutputOf::Last, |output| OutputOf::Step(output.text.to_owned())),
         description: uses_request.then(|| definition.description.clone()),
         origin: origin(context, at),
     })
 }
 
-fn steps(context: &Context<'_>, steps: &[StepDef<'_>], resolved: Vec<Resolved>) -> Option<Vec<Arc<Step>>> {
+/// Lowers steps, after which `later` ones change the outside world; those of a group are not after each other.
+fn steps(
+    context: &Context<'_>,
+    steps: &[StepDef<'_>],
+    resolved: Vec<Resolved>,
+    later: &[String],
+    is_group: bool,
+) -> Option<Vec<Arc<Step>>> {
     let mut lowered: Vec<Arc<Step>> = Vec::with_capacity(steps.len());
+    let mut later = later.to_vec();
     // From the end, so that a question knows those that are asked with it.
     for (at, (def, resolved)) in steps.iter().zip(resolved).enumerate().rev() {
-        let mut step = step(context, def, resolved)?;
+        let mut step = step(context, def, resolved, &later)?;
         if let StepKind::Llm(llm) = &mut step.kind
             && let Some(choose) = &mut llm.choose
         {
             let count = asked_together(&steps[at..]);
             choose.together = lowered.iter().rev().take(count).cloned().collect();
         }
+        match &step.kind {
+            _ if is_group => {}
+            // The next question names what comes after it.
+            StepKind::Approval(_) => later.clear(),
+            _ => later.splice(..0, changing(&step)).for_each(drop),
+        }
         lowered.push(Arc::new(step));
     }
     lowered.reverse();
     Some(lowered)
+}
+
+/// The step, or the children of the group, that change the outside world.
+fn changing(step: &Step) -> Vec<String> {
+    fn changes(step: &Step) -> bool {
+        step.effects || step.kind.inner().iter().any(|inner| changes(inner))
+    }
+    match &step.kind {
+        StepKind::Parallel(group) if !step.effects => group.steps.iter().flat_map(|child| changing(child)).collect(),
+        _ if changes(step) => vec![step.name.clone()],
+        _ => Vec::new(),
+    }
 }
 
 /// How many of the questions after the first one go into its call: those that need nothing which is not known by then (L-49).
@@ -149,7 +175,7 @@ fn origin(context: &Context<'_>, at: Span) -> Origin {
     Origin { file: context.file.path().to_owned(), line, column }
 }
 
-fn step(context: &Context<'_>, def: &StepDef<'_>, resolved: Resolved) -> Option<Step> {
+fn step(context: &Context<'_>, def: &StepDef<'_>, resolved: Resolved, later: &[String]) -> Option<Step> {
     let cache = def.cache.as_ref().map(|cache| Cache {
         ttl_ms: cache.ttl_ms,
         key: cache.key.clone(),
@@ -158,7 +184,7 @@ fn step(context: &Context<'_>, def: &StepDef<'_>, resolved: Resolved) -> Option<
     });
     Some(Step {
         name: def.name.to_owned(),
-        kind: kind(context, def, resolved)?,
+        kind: kind(context, def, resolved, later)?,
         when: def.when.clone(),
         require: def.require.clone(),
         for_each: def.for_each.as_ref().map(|over| ForEach {
@@ -175,7 +201,7 @@ fn step(context: &Context<'_>, def: &StepDef<'_>, resolved: Resolved) -> Option<
     })
 }
 
-fn kind(context: &Context<'_>, def: &StepDef<'_>, resolved: Resolved) -> Option<StepKind> {
+fn kind(context: &Context<'_>, def: &StepDef<'_>, resolved: Resolved, later: &[String]) -> Option<StepKind> {
     Some(match &def.body {
         Body::Code(code) => StepKind::Code(Code {
             command: code.command.clone()?,
@@ -190,7 +216,7 @@ fn kind(context: &Context<'_>, def: &StepDef<'_>, resolved: Resolved) -> Option<
         }),
         Body::Llm(llm) => StepKind::Llm(Box::new(ask(llm, def, resolved.schema)?)),
         Body::Parallel { steps: children, max_parallel, on_failure } => StepKind::Parallel(Parallel {
-            steps: steps(context, children, resolved.children)?,
+            steps: steps(context, children, resolved.children, later, true)?,
             max_parallel: *max_parallel,
             on_failure: *on_failure,
         }),
@@ -215,6 +241,7 @@ fn kind(context: &Context<'_>, def: &StepDef<'_>, resolved: Resolved) -> Option<
             approvers: approval.approvers.clone(),
             on_timeout: approval.on_timeout,
             continue_on_deny: approval.continue_on_deny,
+            effects: later.to_vec(),
         })),
         Body::Skill(agent) => StepKind::Skill(Box::new(follow(agent, resolved)?)),
         Body::Application { application, command, args } => StepKind::Application(Box::new(Application {

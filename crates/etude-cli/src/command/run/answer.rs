@@ -7,13 +7,13 @@ use etude_core::effect::{Gate, Subject};
 use etude_core::outcome::Decision;
 use etude_runtime::driver::Stop;
 use etude_runtime::record;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::watched;
 use crate::command::user_name;
 use crate::context::Context;
 use crate::problem::Problem;
-use crate::render::runs::waiting::details;
+use crate::render::runs::waiting::{details, effects as changing};
 use crate::render::stopped::of_engine;
 use crate::render::text::visible;
 use crate::signals;
@@ -103,6 +103,10 @@ fn ask(gate: &Gate) -> Result<Reaction, Problem> {
 
 /// What exactly is asked about, to its last character: no one shall approve what they were not shown.
 fn whole(gate: &Gate) -> String {
+    if let Subject::Before { effects } = &gate.subject {
+        let effects = changing(&json!({ "effects": effects })).unwrap_or_default();
+        return format!("  then: {effects}\n");
+    }
     let Subject::Other { payload, .. } = &gate.subject else { return String::new() };
     let Ok(Value::Object(facts)) = payload.value() else { return String::new() };
     let Some(given) = facts.get("arguments").or_else(|| facts.get("args")) else { return String::new() };

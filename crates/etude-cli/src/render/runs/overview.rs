@@ -185,6 +185,9 @@ fn waiting(out: &mut String, document: &Value) {
         if !approvers.is_empty() {
             line("approvers", harmless(&approvers.join(", ")));
         }
+        if let Some(effects) = super::waiting::effects(payload) {
+            line("then", effects);
+        }
         if !payload["schema"].is_null() {
             line("answer", harmless(&format!("--answer JSON that satisfies {}", payload["schema"])));
         }

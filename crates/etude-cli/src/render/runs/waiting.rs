@@ -11,6 +11,13 @@ pub(crate) fn details(given: &Value) -> String {
     readable::text(given).lines().map(|line| format!("  | {}\n", visible(line))).collect()
 }
 
+/// What comes after an approval and changes the outside world, if anything does.
+pub(crate) fn effects(payload: &Value) -> Option<String> {
+    let names: Vec<&str> = payload["effects"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let verb = if names.len() == 1 { "changes" } else { "change" };
+    (!names.is_empty()).then(|| visible(&format!("{} {verb} the outside world", names.join(", "))))
+}
+
 /// Digits of a question's id in commands: 128 bits, so that no one can make two questions with the same ones.
 const DIGITS: usize = 32;
 
@@ -46,6 +53,15 @@ mod tests {
         let given = json!({"command": "git push", "script": "a\nb \u{1b}[2J"});
         assert_eq!(details(&given), "  | command: git push\n  | script:\n  |   a\n  |   b \\u{1b}[2J\n");
         assert_eq!(details(&Value::Null), "");
+    }
+
+    /// an approval names the steps after it that change the outside world.
+    #[test]
+    fn steps_that_change_the_outside_world_are_named() {
+        let of = |names: Value| effects(&json!({ "effects": names }));
+        assert_eq!(of(json!(["pay"])).as_deref(), Some("pay changes the outside world"));
+        assert_eq!(of(json!(["pay", "tell"])).as_deref(), Some("pay, tell change the outside world"));
+        assert_eq!((of(json!([])), of(Value::Null)), (None, None));
     }
 
     /// SECURITY.md: a short id is long enough that it names one question, and a part of it names none.

@@ -208,6 +208,7 @@ pub(super) fn call(name: &str, sequence: Sequence) -> Step {
 /// A question that no one in particular answers.
 pub(super) fn approval(name: &str, message: &str) -> Step {
     let approval = Approval {
+        effects: Vec::new(),
         message: template(message),
         schema: None,
         approvers: Vec::new(),

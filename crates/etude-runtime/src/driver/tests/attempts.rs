@@ -110,6 +110,7 @@ async fn a_run_is_continued_as_often_as_it_fails() {
 
 pub(super) fn approval(name: &str, timeout_ms: Option<u64>) -> Arc<Step> {
     let approval = Approval {
+        effects: Vec::new(),
         message: Template::literal("Ship?"),
         schema: None,
         approvers: Vec::new(),
