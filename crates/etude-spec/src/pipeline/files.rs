@@ -8,7 +8,7 @@ use etude_core::effect::Command;
 use crate::check::Findings;
 use crate::command;
 use crate::diagnose::{files as diagnose, values};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::files::beside;
 use crate::pipeline::definition::{Body, SchemaDef, StepDef, ValidatorDef};
 use crate::source::{FileKind, ReadFailure, SourceFile, Sources, Span, join};
@@ -58,13 +58,24 @@ fn interpreter(path: &str) -> Option<&'static str> {
     SCRIPTS.iter().find(|(known, _)| *known == extension).map(|(_, interpreter)| *interpreter)
 }
 
-/// Warns of scripts that the commands of `steps` name and that do not exist or cannot be started. No error depends on it, so a listing of
-/// many pipelines goes without.
-pub(crate) fn warn_of_scripts(found: &mut Findings<'_>, sources: &dyn Sources, dir: &str, steps: &[StepDef<'_>]) {
-    for step in steps {
+/// Reports scripts that the commands of `steps` name and that do not exist or cannot be started. Checks of a listing need not know, so that
+/// one of many pipelines goes without.
+pub(crate) fn check_scripts(found: &mut Findings<'_>, sources: &dyn Sources, dir: &str, steps: &[StepDef<'_>]) {
+    check_scripts_after(found, (sources, dir), &[], steps);
+}
+
+fn check_scripts_after(
+    found: &mut Findings<'_>,
+    (sources, dir): (&dyn Sources, &str),
+    earlier: &[&StepDef<'_>],
+    steps: &[StepDef<'_>],
+) {
+    for (nth, step) in steps.iter().enumerate() {
+        let earlier: Vec<&StepDef<'_>> = earlier.iter().copied().chain(&steps[..nth]).collect();
+        let place = Place { sources, dir, earlier: &earlier };
         match &step.validate {
             Some(ValidatorDef::Command { command: Some(command), node }) => {
-                scripts(found, sources, dir, command, node);
+                scripts(found, &place, command, node);
                 program(found, sources, dir, command, node);
             }
             Some(ValidatorDef::Script(Text { text, at })) => {
@@ -79,12 +90,83 @@ pub(crate) fn warn_of_scripts(found: &mut Findings<'_>, sources: &dyn Sources, d
         match &step.body {
             Body::Code(code) => {
                 if let (Some(command), Some(node)) = (&code.command, code.command_node) {
-                    scripts(found, sources, dir, command, node);
+                    scripts(found, &place, command, node);
                     program(found, sources, dir, command, node);
                 }
             }
-            Body::Parallel { steps, .. } => warn_of_scripts(found, sources, dir, steps),
+            Body::Parallel { steps, .. } => check_scripts_after(found, (sources, dir), &earlier, steps),
             _ => {}
+        }
+    }
+}
+
+/// Where a command runs, and after which steps.
+struct Place<'p> {
+    sources: &'p dyn Sources,
+    dir: &'p str,
+    earlier: &'p [&'p StepDef<'p>],
+}
+
+impl Place<'_> {
+    /// Whether something that runs before may write the file `path`: an agent, the program of a package, or what names the file, in its
+    /// definition or in a script of it.
+    fn may_be_written(&self, file: &SourceFile, path: &str) -> bool {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        self.earlier.iter().any(|step| self.may_write(file, step, name)) || self.is_named_below(CONSTRUCTOR_DIR, name)
+    }
+
+    fn may_write(&self, file: &SourceFile, step: &StepDef<'_>, name: &str) -> bool {
+        if file.slice(step.node.span).contains(name) {
+            return true;
+        }
+        match &step.body {
+            Body::Code(code) => {
+                let words = code.command.iter().flat_map(command::words);
+                words.filter_map(|word| join(self.dir, word)).any(|full| self.is_named_in(&full, name))
+            }
+            Body::Llm(_) | Body::Approval(_) => false,
+            Body::Parallel { steps, .. } => steps.iter().any(|step| self.may_write(file, step, name)),
+            _ => true,
+        }
+    }
+
+    fn is_named_in(&self, full: &str, name: &str) -> bool {
+        let bytes = self.sources.read(full, MAX_SCRIPT).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).contains(name)
+    }
+
+    /// The same in the files of a directory and of the one with its scripts.
+    fn is_named_below(&self, dir: &str, name: &str) -> bool {
+        let dirs = [dir.to_owned(), format!("{dir}/steps")];
+        dirs.iter().any(|dir| {
+            let entries = self.sources.list(dir).unwrap_or_default();
+            entries.iter().any(|entry| self.is_named_in(&format!("{dir}/{}", entry.name), name))
+        })
+    }
+}
+
+/// Where the constructor of the app lies.
+const CONSTRUCTOR_DIR: &str = "pipelines/_constructor";
+
+/// Programs whose first argument that is no option is a script.
+const INTERPRETERS: [&str; 11] =
+    ["sh", "bash", "dash", "zsh", "ksh", "python", "python3", "node", "bun", "ruby", "perl"];
+
+/// The script that a command cannot do without: its program, or what its interpreter is given to run.
+fn needed(command: &Command) -> Option<&str> {
+    match command {
+        Command::Script(path) => Some(path),
+        Command::Shell(_) => None,
+        Command::Direct(words) => {
+            let (program, arguments) = words.split_first()?;
+            let is_interpreter = INTERPRETERS.contains(&program.rsplit('/').next().unwrap_or(program));
+            let option = |word: &&String| word.starts_with('-');
+            let gives_text = |word: &String| word.len() == 2 && ["-c", "-m", "-e", "-p", "-s"].contains(&word.as_str());
+            match is_interpreter {
+                false => Some(program),
+                true if arguments.iter().take_while(option).any(gives_text) => None,
+                true => arguments.iter().find(|word| !option(word)).map(String::as_str),
+            }
         }
     }
 }
@@ -110,30 +192,22 @@ fn exists(found: &mut Findings<'_>, sources: &dyn Sources, dir: &str, what: &str
     None
 }
 
-/// Warns of words that look like scripts in `steps/` and are none.
-fn scripts(
-    found: &mut Findings<'_>,
-    sources: &dyn Sources,
-    dir: &str,
-    command: &Command,
-    node: &crate::yaml::Node<'_>,
-) {
+/// Reports words that look like scripts in `steps/` and are none. It is an error where the command surely fails: it needs the script, and
+/// nothing before it can have written one.
+fn scripts(found: &mut Findings<'_>, place: &Place<'_>, command: &Command, node: &crate::yaml::Node<'_>) {
     for word in command::words(command) {
         let relative = word.strip_prefix("./").unwrap_or(word);
         if !relative.starts_with("steps/") || relative.ends_with('/') {
             continue;
         }
-        let Some(full) = join(dir, relative) else { continue };
-        if sources.kind(&full) == Err(ReadFailure::Missing) {
+        let Some(full) = join(place.dir, relative) else { continue };
+        if place.sources.kind(&full) == Err(ReadFailure::Missing) {
             let at = place_of(found, node, word);
-            let beside = beside(sources, &full);
-            found.push(diagnose::missing_script(
-                found.file,
-                at,
-                word,
-                &beside,
-                "commands run in the pipeline's directory",
-            ));
+            let beside = beside(place.sources, &full);
+            let missing =
+                diagnose::missing_script(found.file, at, word, &beside, "commands run in the pipeline's directory");
+            let is_certain = needed(command) == Some(word) && !place.may_be_written(found.file, relative);
+            found.push(if is_certain { missing.severity(Severity::Error) } else { missing });
         }
     }
 }
@@ -217,5 +291,51 @@ pub(crate) fn named(files: &mut BTreeSet<String>, sources: &dyn Sources, dir: &s
         if let Body::Parallel { steps, .. } = &step.body {
             named(files, sources, dir, steps);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::code::Code;
+    use crate::pipeline::App;
+    use crate::source::MemorySources;
+
+    /// The severities of missing scripts in the pipeline `p` with these steps and files.
+    fn missing(steps: &[&str], files: &[(&str, &str)]) -> Vec<&'static str> {
+        let text = format!(
+            "name: p\ndescription: d\nsteps:\n{}",
+            steps.iter().map(|step| format!("  - {step}\n")).collect::<String>()
+        );
+        let sources = MemorySources::new().with("pipelines/p/pipeline.yaml", text);
+        let sources = files.iter().fold(sources, |sources, (path, text)| sources.with(path, *text));
+        let found = App::new(&sources).pipeline("p").1;
+        found.iter().filter(|fault| fault.code == Code::MissingScript).map(|fault| fault.severity.word()).collect()
+    }
+
+    /// a missing script file is an error where the command surely fails; a warning where it need not run it, or where something
+    /// before it may write it.
+    #[test]
+    fn a_missing_script_is_an_error_where_it_is_certain() {
+        let step = |command: &str| format!("{{name: b, type: code, command: \"{command}\"}}");
+        for command in
+            ["bash steps/x.sh", "python3 -S steps/x.sh 1", "./steps/x.sh", "steps/x.sh", "/bin/sh -eu steps/x.sh"]
+        {
+            assert_eq!(missing(&[&step(command)], &[]), ["error"], "{command}");
+        }
+        for command in
+            ["test -e steps/x.sh && true", "cp a steps/x.sh", "bash -c steps/x.sh", "sh steps/y.sh steps/x.sh"]
+        {
+            let files = [("pipelines/p/steps/y.sh", "")];
+            assert_eq!(missing(&[&step(command)], &files), ["warning"], "{command}");
+        }
+        let run = step("bash steps/x.sh");
+        let after = |earlier: &str, files: &[(&str, &str)]| missing(&[earlier, &run], files);
+        assert_eq!(after("{name: a, type: code, command: \"cat y\"}", &[]), ["error"]);
+        assert_eq!(after("{name: a, type: code, command: \"cp a steps/x.sh\"}", &[]), ["warning", "warning"]);
+        let writer = [("pipelines/p/steps/w.sh", "echo > steps/x.sh")];
+        assert_eq!(after("{name: a, type: code, command: \"sh steps/w.sh\"}", &writer), ["warning"]);
+        assert_eq!(after("{name: a, type: application, application: git, command: clone, args: []}", &[]), ["warning"]);
+        let constructor = [("pipelines/_constructor/pipeline.yaml", "# makes x.sh")];
+        assert_eq!(missing(&[&run], &constructor), ["warning"]);
     }
 }

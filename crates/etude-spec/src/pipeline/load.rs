@@ -246,7 +246,7 @@ impl<'a> Loader<'a> {
         let Some(definition) = definition(&mut found, self.sources, &root, (name, &dir)) else {
             return Loaded::failed(name, found.list);
         };
-        files::warn_of_scripts(&mut found, self.sources, &dir, &definition.steps);
+        files::check_scripts(&mut found, self.sources, &dir, &definition.steps);
         check_parameters(&mut found, &definition.input, root.as_map().and_then(|entries| entries.get("input")));
         let own = self.discovery.file_of(name);
         let mut pipeline = Bringing {
