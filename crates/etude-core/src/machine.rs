@@ -98,6 +98,9 @@ const KEEPS_DENIALS: u32 = 9;
 /// The first version of the interpreter that compares calls by the values of their arguments (L-69).
 const COMPARES_CALLS: u32 = 9;
 
+/// The first version of the interpreter that counts responses of models where a pipeline is called.
+const COUNTS_RESPONSES: u32 = 10;
+
 /// Which attempt at a run this is, and which one its scope began with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attempt {

@@ -18,6 +18,7 @@ use crate::plan::{Approval, OnTimeout};
 #[derive(Debug)]
 pub(super) struct ApprovalTask {
     id: EffectId,
+    row: Option<usize>,
     ledger: Option<usize>,
     gate: Gate,
     on_timeout: OnTimeout,
@@ -38,6 +39,7 @@ impl ApprovalTask {
         };
         Ok(Self {
             id: step_context.path.attempt(1),
+            row: step_context.row,
             ledger: step_context.ledger,
             gate,
             on_timeout: approval.on_timeout,
@@ -80,7 +82,7 @@ impl Task for ApprovalTask {
         let Poll::Ready(done) = cx.run_effect(&self.id, || Effect::Gate(gate.clone())) else {
             return Poll::Pending;
         };
-        cx.count_attempt(self.ledger, 1);
+        cx.count_execution(self.row, self.ledger, 1);
         cx.book(self.ledger, &self.id, &done);
         match done.outcome {
             Outcome::Decided(decision) => Poll::Ready(self.decide(&decision, cx.facts.abi)),

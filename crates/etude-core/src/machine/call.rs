@@ -159,7 +159,7 @@ impl Task for CallTask {
         else {
             return Poll::Pending;
         };
-        cx.count_attempt(self.step_context.ledger, 1);
+        cx.count_execution(self.step_context.row, self.step_context.ledger, 1);
         if self.is_cut_off {
             self.keep(cx, &ToolResult::cancelled());
         }

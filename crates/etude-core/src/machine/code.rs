@@ -145,7 +145,7 @@ impl Task for CodeTask {
             }
             let id = self.step_context.path.attempt(self.attempt);
             if !self.is_running {
-                cx.count_attempt(self.step_context.ledger, self.attempt);
+                cx.count_execution(self.step_context.row, self.step_context.ledger, self.attempt);
                 self.is_running = true;
             }
             let call = &self.call;

@@ -5,7 +5,7 @@ use std::task::Poll;
 
 use super::handover::Call;
 use super::open_work::OpenWork;
-use super::{Aside, Budget, Command, KEEPS_DENIALS, Limits, Paid};
+use super::{Aside, Budget, COUNTS_RESPONSES, Command, KEEPS_DENIALS, Limits, Paid};
 use crate::digest::Digest;
 use crate::effect::{Effect, EffectId};
 use crate::failure::{Failure, FailureKind, Phase};
@@ -99,6 +99,8 @@ struct Span {
     /// How many are over, and how many of these took the output of an earlier run.
     ended: u32,
     cached: u32,
+    /// Its one attempt stands for steps of its pipeline, and for no response of a model yet.
+    has_no_response: bool,
 }
 
 impl Cx {
@@ -304,11 +306,23 @@ impl Cx {
         rows
     }
 
-    /// Books an attempt of a step, counted from 1.
+    /// Books an attempt of a step, counted from 1: an execution, or the response of a model.
     pub(crate) fn count_attempt(&mut self, row: Option<usize>, attempt: u32) {
         if let Some(row) = row {
-            self.rows[row].attempts += 1;
+            let has_none = std::mem::take(&mut self.spans[row].has_no_response);
+            self.rows[row].attempts += u32::from(!has_none);
             self.rows[row].retries += u32::from(attempt > 1);
+        }
+    }
+
+    /// Books an execution of a step without a model. If it has no row of its own, the row is that of a step or agent that called its
+    /// pipeline, whose attempts are the responses of models in it: one if there are none.
+    pub(crate) fn count_execution(&mut self, row: Option<usize>, ledger: Option<usize>, attempt: u32) {
+        let called = ledger.filter(|_| row.is_none() && self.facts.abi >= COUNTS_RESPONSES);
+        let Some(caller) = called else { return self.count_attempt(ledger, attempt) };
+        if self.rows[caller].attempts == 0 {
+            self.rows[caller].attempts = 1;
+            self.spans[caller].has_no_response = true;
         }
     }
 

@@ -4,6 +4,8 @@ use expect_test::expect;
 
 use super::build::*;
 use super::{check, log, play};
+use crate::machine::ABI;
+use crate::plan::Step;
 
 /// X-3: that pipeline's output; its effects are named below the step and booked on the step's row (A-4.9).
 #[test]
@@ -29,7 +31,7 @@ fn a_sub_pipelines_steps_are_booked_on_the_calling_step() {
             emit step s succeeded
             result succeeded "y"
             row business/a code succeeded, tries 1, 10 ms
-            row business/s pipeline succeeded, tries 2, 20 ms, calls 1 tokens 3+2
+            row business/s pipeline succeeded, tries 1, 20 ms, calls 1 tokens 3+2
             usage calls 1 tokens 3+2
         "#]],
     );
@@ -42,7 +44,26 @@ fn the_row_of_the_calling_step_lists_the_effects_below() {
     let world = play(&pipeline([call("s", sequence("sub", [call("t", inner)]))]), "");
     let row = &world.machine.result().unwrap().steps[0];
     assert_eq!(log::ids(&row.effects), ["p/s/t/x", "p/s/t/g/y", "p/s/t/g/z"]);
-    assert_eq!((row.attempts, row.duration_ms), (3, 20), "`y` and `z` run at the same time");
+    assert_eq!((row.attempts, row.duration_ms), (1, 20), "`y` and `z` run at the same time");
+}
+
+/// cli: the attempts of a pipeline as a step are the responses of models in it, those that were rejected included; one if there are
+/// none. Until version 9 they were all executions and responses below it.
+#[test]
+fn attempts_of_a_called_pipeline_are_responses() {
+    let asks = || llm("y", "{{x.output}}").retry(2).schema("{\"type\": \"object\"}");
+    let attempts = |abi: u32, asked: Option<Step>, script: &str| {
+        let steps = [code("x"), code("z")].into_iter().chain(asked);
+        let mut case = pipeline([call("s", sequence("sub", steps))]);
+        case.start.abi = abi;
+        let world = play(&case, script);
+        let row = world.machine.result().expect("a result").steps[0].clone();
+        (row.attempts, row.usage.calls)
+    };
+    assert_eq!(attempts(ABI, None, ""), (1, 0));
+    assert_eq!(attempts(9, None, ""), (2, 0));
+    assert_eq!(attempts(ABI, Some(asks()), "p/s/y answer hm"), (2, 2));
+    assert_eq!(attempts(9, Some(asks()), "p/s/y answer hm"), (4, 2));
 }
 
 /// X-3: a sub-pipeline sees its own input and nothing of the caller's steps; its directory is its own (A-3.1).
@@ -87,7 +108,7 @@ fn a_failure_below_names_the_pipelines_in_between_once() {
               at y.yaml
               exit 4
               stderr boom
-            row business/s pipeline failed, tries 2, 10 ms
+            row business/s pipeline failed, tries 1, 10 ms
             row business/z code not_started
         "#]],
     );
@@ -222,7 +243,7 @@ fn cancel_stops_the_step_below() {
             result cancelled
             error cancelled business/s cancelled by the user
               at s.yaml
-            row business/s pipeline cancelled, tries 2, 10 ms
+            row business/s pipeline cancelled, tries 1, 10 ms
             row business/z code not_started
             row destructor/close code succeeded, tries 1, 10 ms
         "#]],
@@ -258,7 +279,7 @@ fn a_sub_pipeline_per_element() {
             emit item s[1] 1 succeeded, 3 of 3
             emit step s succeeded
             result succeeded [{"output":null},{"output":"y"},{"error":{"code":"R0101","kind":"step_failed","phase":null,"step":"s","message":"element 2 of 3: in pipeline `sub`: code step `x` exited with status 1","file":"x.yaml","line":1,"column":1,"exit_status":1,"stderr_tail":"","stderr_lines":1,"duration_ms":10,"details":{"item":2}}}]
-            row business/s pipeline succeeded, tries 4, 30 ms, items 2 of 3, 1 failed: [2]
+            row business/s pipeline succeeded, tries 1, 30 ms, items 2 of 3, 1 failed: [2]
         "#]],
     );
 }
