@@ -70,7 +70,7 @@ const EVERY_STEP: &[Field] = fields! {
     optional "for_each": Template, "\"{{list.output.files}}\"",
         "An array; the step runs once per element, as `{{item}}` and `{{index}}`." => extension "X-1";
     optional "max_parallel": COUNT, "4",
-        "How many elements run at once, or children; without it, all children of a group do." => default "1", extension "X-1";
+        "How many elements run at once; of a group without `for_each` how many children, and by default all." => default "1", extension "X-1";
     optional "max_items": Integer(1, 10_000_000), "5000",
         "A longer array is an error before anything runs." => default "1000", extension "X-1";
     optional "on_item_failure": Word(&["stop", "collect"]), "collect",
