@@ -68,8 +68,11 @@ pub const ABI: u32 = 10;
 /// took the longest; ends an agent whose answers are cut off again and again, and names the limit; compares numbers to the last
 /// digit and at every depth; keeps the digits of a chosen element; inserts every string bare; asks again after an empty answer; and
 /// says whose value cannot be looked into. Version 9 calls a pipeline only where the list of tools has it as one, and refuses the
-/// agent that takes over a call that a person has denied, and one that was made with its numbers written in another way. Version 10 deviates where a question has
-/// something else than a list to choose from. Runs of earlier ones go on as they were: see [`Start::abi`].
+/// agent that takes over a call that a person has denied, and one that was made with its numbers written in another way. Version 10
+/// deviates where a question has something else than a list to choose from, counts the responses of models as the attempts of an
+/// agent that calls pipelines and of a pipeline as a step, leaves long arguments of older calls out of what a model is sent, asks
+/// once whether a stage shall run although its gate is not open, and warns of a `join` that a script gives without `parallel`. Runs
+/// of earlier ones go on as they were: see [`Start::abi`].
 pub fn replays(abi: u32, plan: &Plan) -> bool {
     match abi {
         4..=ABI => true,
@@ -100,6 +103,15 @@ const COMPARES_CALLS: u32 = 9;
 
 /// The first version of the interpreter that counts responses of models where a pipeline is called.
 const COUNTS_RESPONSES: u32 = 10;
+
+/// The first version of the interpreter that leaves long arguments of older calls out of what a model is sent.
+const TRIMS_ARGUMENTS: u32 = 10;
+
+/// The first version of the interpreter that warns of a `join` without `parallel` from a script.
+const WARNS_OF_JOIN: u32 = 10;
+
+/// The first version of the interpreter that keeps the answer to the question of a gate.
+const KEEPS_ENTRY: u32 = 10;
 
 /// Which attempt at a run this is, and which one its scope began with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -295,11 +295,11 @@ pub enum Event {
         /// Why, one sentence for each source of tools.
         problems: Vec<String>,
     },
-    /// Older results were left out of what the model is sent, to keep within its window.
+    /// Older results and arguments were left out of what the model is sent, to keep within its window.
     ContextTrimmed {
         /// Row of the step.
         row: usize,
-        /// How many results are left out by now.
+        /// How many of them are left out by now.
         left_out: usize,
     },
     /// Something happened in a machine of stages (`b-stages` §17).

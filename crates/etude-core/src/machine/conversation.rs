@@ -30,7 +30,7 @@ use crate::data::Json;
 use crate::effect::{Effect, EffectId, Scan};
 use crate::failure::{Failure, FailureKind};
 use crate::machine::outcome_error::{call_failed, limit, not_an_answer};
-use crate::machine::{Cx, NAMES_LIMIT, Path};
+use crate::machine::{Cx, NAMES_LIMIT, Path, TRIMS_ARGUMENTS};
 use crate::model::{Message, ModelResponse, Part, Request, Role, Stop, Tier, Tool, ToolCall};
 use crate::outcome::Outcome;
 use crate::report::Event;
@@ -351,7 +351,7 @@ impl Conversation {
         let size = |tool: &Tool| tool.name.len() + tool.description.len() + tool.parameters.to_string().len();
         let fixed = self.settings.system.len() + tools.iter().map(size).sum::<usize>();
         let before = self.window.left_out();
-        let (messages, bytes) = self.window.view(&self.transcript, fixed as u64);
+        let (messages, bytes) = self.window.view(&self.transcript, fixed as u64, cx.facts.abi >= TRIMS_ARGUMENTS);
         if let (true, Some(row)) = (self.window.left_out() > before, self.batch_context.row) {
             cx.emit(Event::ContextTrimmed { row, left_out: self.window.left_out() });
         }

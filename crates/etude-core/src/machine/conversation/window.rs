@@ -1,24 +1,26 @@
 //! Keeping a conversation within what the model takes: older results of tools are left out of what is sent, the
-//! oldest first; instructions, what was asked, activated skills and the last turns always stay.
+//! oldest first, then long texts in the arguments of older calls; instructions, what was asked, activated skills and the
+//! last turns always stay.
 //!
 //! The transcript itself is never cut: this is about the view of it that is sent.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{Message, Part, Role};
+use crate::tree;
 
-/// When so much of the window is used, in percent, results are left out …
+/// When so much of the window is used, in percent, results and arguments are left out …
 const FULL: u64 = 85;
 /// … until no more than this is used: a prompt that changes at every turn would never be found in a cache.
 const ROOMY: u64 = 55;
 /// The last messages are sent as they are.
 const RECENT: usize = 4;
-/// A shorter result is not worth leaving out, in bytes.
+/// A shorter text is not worth leaving out, in bytes.
 const SHORT: usize = 200;
 /// Most tokens that are kept free for the answer.
 const ANSWER: u64 = 8_192;
 
-/// Where a result stands in a transcript: message, part.
+/// Where a result or a call stands in a transcript: message, part.
 type Place = (usize, usize);
 
 /// What is sent of a transcript.
@@ -27,6 +29,8 @@ pub(super) struct Window {
     /// How many tokens the model takes in all; `None`: not known, and nothing is left out.
     limit: Option<u64>,
     left_out: BTreeSet<Place>,
+    /// The arguments that are sent in place of those of a call.
+    shortened: BTreeMap<Place, String>,
     kept: BTreeSet<Place>,
     /// Tokens per 1,024 bytes, as the last answer has shown.
     density: Option<u64>,
@@ -47,9 +51,9 @@ impl Window {
         self.kept.contains(&(message, part))
     }
 
-    /// How many results are left out.
+    /// How many results and arguments are left out.
     pub(super) fn left_out(&self) -> usize {
-        self.left_out.len()
+        self.left_out.len() + self.shortened.len()
     }
 
     /// Learns from an answer how many tokens a request of that many bytes had.
@@ -63,8 +67,9 @@ impl Window {
         bytes * self.density.unwrap_or(1024 / 3) / 1024
     }
 
-    /// The messages to send, and how many bytes they and `fixed` bytes of instructions and tools have.
-    pub(super) fn view(&mut self, transcript: &[Message], fixed: u64) -> (Vec<Message>, u64) {
+    /// The messages to send, and how many bytes they and `fixed` bytes of instructions and tools have. Arguments are left out
+    /// only if that is wanted; what has once been left out stays out, so that the beginning of a prompt stays as it was.
+    pub(super) fn view(&mut self, transcript: &[Message], fixed: u64, with_arguments: bool) -> (Vec<Message>, u64) {
         let bytes = fixed + transcript.iter().enumerate().map(|(at, message)| self.bytes(at, message)).sum::<u64>();
         let Some(limit) = self.limit else {
             return (transcript.to_vec(), bytes);
@@ -72,27 +77,51 @@ impl Window {
         let room = limit.saturating_sub(ANSWER.min(limit / 4)).max(1);
         let mut bytes = bytes;
         if self.tokens(bytes) * 100 > room * FULL {
-            let last = transcript.len().saturating_sub(RECENT);
-            for (at, message) in transcript[..last].iter().enumerate() {
-                for (n, part) in message.parts.iter().enumerate() {
-                    if self.tokens(bytes) * 100 <= room * ROOMY {
-                        break;
-                    }
-                    let Part::ToolResult { content, .. } = part else { continue };
-                    if content.len() > SHORT && !self.kept.contains(&(at, n)) && self.left_out.insert((at, n)) {
-                        bytes = bytes.saturating_sub((content.len() - stub(content).len()) as u64);
-                    }
+            let older = &transcript[..transcript.len().saturating_sub(RECENT)];
+            let parts = || {
+                let of = |(at, message): (usize, &'_ Message)| (0..message.parts.len()).map(move |n| (at, n));
+                older.iter().enumerate().flat_map(of)
+            };
+            for place in parts().filter(|(at, n)| matches!(older[*at].parts[*n], Part::ToolResult { .. })) {
+                if self.tokens(bytes) * 100 <= room * ROOMY {
+                    break;
                 }
+                bytes = bytes.saturating_sub(self.leave_out(place, &older[place.0].parts[place.1]));
+            }
+            for place in parts().filter(|_| with_arguments) {
+                if self.tokens(bytes) * 100 <= room * ROOMY {
+                    break;
+                }
+                bytes = bytes.saturating_sub(self.leave_out(place, &older[place.0].parts[place.1]));
             }
         }
         (self.apply(transcript), bytes)
+    }
+
+    /// Leaves out what can be of a part: how many bytes that saves.
+    fn leave_out(&mut self, place: Place, part: &Part) -> u64 {
+        match part {
+            Part::ToolResult { content, .. } if content.len() > SHORT && !self.kept.contains(&place) => {
+                let is_new = self.left_out.insert(place);
+                if is_new { (content.len() - stub(content).len()) as u64 } else { 0 }
+            }
+            Part::ToolCall { arguments, .. } if arguments.len() > SHORT && !self.shortened.contains_key(&place) => {
+                let Some(shorter) = shortened(arguments) else { return 0 };
+                let saved = arguments.len().saturating_sub(shorter.len()) as u64;
+                self.shortened.insert(place, shorter);
+                saved
+            }
+            _ => 0,
+        }
     }
 
     fn bytes(&self, at: usize, message: &Message) -> u64 {
         let part = |(n, part): (usize, &Part)| match part {
             Part::Text(text) => text.len(),
             Part::Image { .. } => 4_096,
-            Part::ToolCall { name, arguments, .. } => name.len() + arguments.len() + 16,
+            Part::ToolCall { name, arguments, .. } => {
+                name.len() + self.shortened.get(&(at, n)).unwrap_or(arguments).len() + 16
+            }
             Part::ToolResult { content, .. } if self.left_out.contains(&(at, n)) => stub(content).len(),
             Part::ToolResult { content, .. } => content.len() + 16,
             Part::Reasoning(reasoning) => reasoning.json.len(),
@@ -109,6 +138,11 @@ impl Window {
                 *content = stub(content);
             }
         }
+        for ((at, n), shorter) in &self.shortened {
+            if let Some(Part::ToolCall { arguments, .. }) = messages.get_mut(*at).and_then(|m| m.parts.get_mut(*n)) {
+                arguments.clone_from(shorter);
+            }
+        }
         messages
     }
 }
@@ -118,8 +152,40 @@ fn stub(content: &str) -> String {
     format!("[{} bytes left out to save room; call the tool again if you need them]", content.len())
 }
 
+/// Arguments with a mark for each of their long texts, at any depth; nothing if they have none. Everything else stays as the
+/// model wrote it, digits of numbers among it.
+fn shortened(arguments: &str) -> Option<String> {
+    if !arguments.trim_start().starts_with('{') || !tree::is_json(arguments) {
+        return None;
+    }
+    let (mut out, mut rest) = (String::new(), arguments);
+    while let Some(start) = rest.find('"') {
+        let mut is_escaped = false;
+        let ends = |c: char| {
+            let is_end = c == '"' && !is_escaped;
+            is_escaped = c == '\\' && !is_escaped;
+            is_end
+        };
+        let end = start + 1 + rest[start + 1..].find(ends)?;
+        let (text, after) = (&rest[start + 1..end], &rest[end + 1..]);
+        out.push_str(&rest[..=start]);
+        match text.len() > SHORT && !after.trim_start().starts_with(':') {
+            true => {
+                out.push_str(&format!("[{} bytes left out of this copy to save room; the call had them]", text.len()))
+            }
+            false => out.push_str(text),
+        }
+        out.push('"');
+        rest = after;
+    }
+    out.push_str(rest);
+    (out.len() < arguments.len()).then_some(out)
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     fn transcript(results: &[&str]) -> Vec<Message> {
@@ -143,7 +209,7 @@ mod tests {
         let long = "x".repeat(3_000);
         let transcript = transcript(&[long.as_str(); 6]);
         let mut window = Window::new(Some(6_000));
-        let (view, bytes) = window.view(&transcript, 100);
+        let (view, bytes) = window.view(&transcript, 100, true);
         assert!(is_stub(&view[2]) && !is_stub(&view[10]) && !is_stub(&view[12]), "{view:?}");
         assert!(window.tokens(bytes) * 100 <= 4_500 * ROOMY, "{bytes}");
         assert_eq!(transcript[2], self::transcript(&[long.as_str(); 6])[2], "the transcript itself stays whole");
@@ -155,7 +221,7 @@ mod tests {
         let long = "x".repeat(3_000);
         let mut window = Window::new(Some(6_000));
         window.keep(2, 0);
-        let (view, _) = window.view(&transcript(&[long.as_str(); 6]), 100);
+        let (view, _) = window.view(&transcript(&[long.as_str(); 6]), 100, true);
         assert!(!is_stub(&view[2]) && is_stub(&view[4]));
     }
 
@@ -163,16 +229,62 @@ mod tests {
     fn what_is_left_out_stays_left_out_so_that_prompts_keep_their_beginning() {
         let long = "x".repeat(3_000);
         let mut window = Window::new(Some(6_000));
-        let (before, _) = window.view(&transcript(&[long.as_str(); 6]), 100);
-        let (after, _) = window.view(&transcript(&[long.as_str(); 7]), 100);
+        let (before, _) = window.view(&transcript(&[long.as_str(); 6]), 100, true);
+        let (after, _) = window.view(&transcript(&[long.as_str(); 7]), 100, true);
         assert_eq!(before[..8], after[..8]);
+    }
+
+    /// A-7.2: what the model itself wrote into its calls is left out as well, once results are not enough.
+    #[test]
+    fn long_arguments_of_older_calls_are_left_out() {
+        let written = |calls: usize| {
+            let mut messages = transcript(&["ok"; 8]);
+            messages.truncate(1 + 2 * calls);
+            for message in &mut messages {
+                if let Part::ToolCall { arguments, .. } = &mut message.parts[0] {
+                    let lines = "x".repeat(3_000);
+                    *arguments = serde_json::json!({"path": "a.txt", "edits": [{"n": 7, "text": lines}]}).to_string();
+                }
+            }
+            messages
+        };
+        let arguments = |message: &Message| match &message.parts[..] {
+            [Part::ToolCall { arguments, .. }] => serde_json::from_str::<Value>(arguments).expect("JSON"),
+            _ => panic!("no call: {message:?}"),
+        };
+        let mut window = Window::new(Some(6_000));
+        let (view, bytes) = window.view(&written(6), 100, true);
+        let first = arguments(&view[1]);
+        assert_eq!((&first["path"], &first["edits"][0]["n"]), (&"a.txt".into(), &7.into()));
+        assert!(first["edits"][0]["text"].as_str().is_some_and(|text| text.starts_with("[3000 bytes left out")));
+        assert!(window.tokens(bytes) * 100 <= 4_500 * ROOMY, "{bytes}");
+        assert_eq!(window.left_out(), 4);
+        assert_eq!(view[9..], written(6)[9..], "the last turns stay");
+        let (after, _) = window.view(&written(7), 100, true);
+        assert_eq!(view[..9], after[..9], "a prompt keeps its beginning");
+        let (before, _) = Window::new(Some(6_000)).view(&written(6), 100, false);
+        assert_eq!(before, written(6), "a run of an earlier interpreter is sent what it was");
+    }
+
+    #[test]
+    fn arguments_keep_everything_but_long_texts() {
+        let long = "y\\\"".repeat(100);
+        let given =
+            format!("{{\"n\": 12345678901234567890.10, \"{long}\": [\"{long}\", \"short\\\\\"], \"last\": {{}}}}");
+        let mark = "[300 bytes left out of this copy to save room; the call had them]";
+        let kept =
+            format!("{{\"n\": 12345678901234567890.10, \"{long}\": [\"{mark}\", \"short\\\\\"], \"last\": {{}}}}");
+        assert_eq!(shortened(&given), Some(kept));
+        for whole in ["{}", "[1]", "not JSON", &long] {
+            assert_eq!(shortened(whole), None);
+        }
     }
 
     #[test]
     fn without_a_known_limit_everything_is_sent() {
         let long = "x".repeat(300_000);
         let transcript = transcript(&[long.as_str(); 4]);
-        assert_eq!(Window::new(None).view(&transcript, 0).0, transcript);
+        assert_eq!(Window::new(None).view(&transcript, 0, true).0, transcript);
     }
 
     #[test]

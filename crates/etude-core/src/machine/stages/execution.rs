@@ -50,7 +50,7 @@ pub(super) struct Execution {
     act: Option<Act>,
     verdict: Verdict,
     reason: Option<String>,
-    /// Answers to the question of a gate, for when it is asked again.
+    /// The answer to the question of the gate. It holds until the stage is parked.
     confirmed: Option<bool>,
     /// Answers to what scripts asked. They hold as long as the execution does.
     answers: Vec<(Question, Value)>,

@@ -125,8 +125,8 @@ impl Asked<'_> {
         Ok((take("output"), take("slot")))
     }
 
-    /// What comes next (B-N1 to B-N5).
-    pub(super) fn next(&self, reply: Reply, machine: &StageMachine) -> Result<Next, Failure> {
+    /// What comes next (B-N1 to B-N5), and whether there is a `join` that means nothing.
+    pub(super) fn next(&self, reply: Reply, machine: &StageMachine) -> Result<(Next, bool), Failure> {
         let mut members = self.object(reply)?;
         if let (Some(Value::Object(inner)), false) = (members.get("output"), members.contains_key("execution")) {
             members = inner.clone();
@@ -147,6 +147,7 @@ impl Asked<'_> {
             (next, stages) => next.or(stages).unwrap_or_default(),
         };
         let join = text(&members, "join");
+        let has_join = join.is_some();
         let next = match members.get("execution").and_then(Value::as_str) {
             Some("terminate") => Next::Terminal,
             Some("sequential") if list.is_empty() => Next::Terminal,
@@ -162,7 +163,8 @@ impl Asked<'_> {
             facts.insert("unknownStage".to_owned(), json!(unknown));
             return Err(self.broken(&format!("named the stage `{unknown}`, which does not exist"), facts));
         }
-        Ok(next)
+        let is_idle = has_join && !matches!(next, Next::Parallel { .. });
+        Ok((next, is_idle))
     }
 
     fn fan_out(&self, list: Vec<String>, join: Option<String>, machine: &StageMachine) -> Result<Next, Failure> {

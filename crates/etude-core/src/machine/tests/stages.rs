@@ -14,8 +14,8 @@ use crate::machine::{ABI, Machine, replays};
 use crate::model::Tier;
 use crate::placeholder::Body;
 use crate::plan::stages::{
-    Assert, Backoff, Drift, Exit, Gate, GrantDecision, GrantRule, Grants, Guard, Next, NextCase, NextRule, Policy,
-    Resolution, Script, Setup, Slot, SlotForm, Stage, StageMachine,
+    Assert, Backoff, Drift, Exit, Gate, GateOutcome, GrantDecision, GrantRule, Grants, Guard, Next, NextCase, NextRule,
+    Policy, Resolution, Rule, Script, Setup, Slot, SlotForm, Stage, StageMachine,
 };
 use crate::plan::{Application, MachineCall, MachineInput, Origin, Plan, Step, StepKind};
 use crate::report::Status;
@@ -340,6 +340,52 @@ fn an_answer_outlives_the_process_that_decides_by_it() {
     );
     let succeeded = world.machine.result().is_some_and(|result| result.status == Status::Succeeded);
     assert!(succeeded && world.started.iter().any(|(_, effect)| matches!(effect, Effect::Tool(_))), "{}", world.log);
+}
+
+/// B-G5: whether a stage shall run although its gate is not open is asked once in one execution, whatever restarts it then: a
+/// question about a call, or the end of the process. A run of an earlier interpreter asks after each restart.
+#[test]
+fn an_answer_to_the_gate_holds_as_long_as_the_execution() {
+    let gate =
+        Gate::Rules(vec![Rule { when: Vec::new(), then: GateOutcome::Defer, reason: Some("closed".to_owned()) }]);
+    let one = Stage { gate, resolution: Resolution::Ask, ..stage() };
+    let mut case = pipeline([goes_through(StageMachine { stages: vec![Arc::new(one)], ..machine() })]);
+    let asked = |case: &Case, script: &str| {
+        let world = play(case, script);
+        world.started.iter().filter(|(id, _)| id.as_str().ends_with("!confirm")).count()
+    };
+    let again = "p/x/one#1@3/turn1 calls Look 1\n p/x/one#1@3/turn2 calls done {}";
+    let call =
+        "p/x/one#1!confirm approved\n p/x/one#1@2/turn1 calls Look 1\n p/x/one#1@2/turn1/unknown[0]!ask approved\n";
+    assert_eq!(asked(&case, &format!("{call}{again}")), 1);
+    let died = "p/x/one#1!confirm approved\n reach p/x/one#1@2/turn1\n resume\n p/x/one#1@3/turn1 calls done {}";
+    assert_eq!(asked(&case, died), 1);
+    case.start.abi = 9;
+    assert_eq!(
+        asked(
+            &case,
+            &format!(
+                "{call}p/x/one#1@3!confirm approved\n p/x/one#1@4/turn1 calls Look 1\n p/x/one#1@4/turn2 calls done {{}}"
+            )
+        ),
+        2
+    );
+}
+
+/// B-N4: a script that gives a `join` without `parallel` is warned of it, as a definition is.
+#[test]
+fn a_join_of_a_script_without_parallel_is_warned_of() {
+    let one = Stage { next: NextRule::Script(script("next")), setup: Setup::Set(Vec::new()), ..stage() };
+    let mut case = pipeline([goes_through(StageMachine { stages: vec![Arc::new(one)], ..machine() })]);
+    let warns = |case: &Case, answer: &str| {
+        let world = play(case, &format!("p/x/one#1/turn1 calls done {{}}\n p/x/one#1/next output {answer}"));
+        world.log.contains("`join` has no effect without `parallel`")
+    };
+    let idle = r#"{"execution":"sequential","nextStages":[],"join":"one"}"#;
+    assert!(warns(&case, idle) && warns(&case, r#"{"execution":"terminate","join":"one"}"#));
+    assert!(!warns(&case, r#"{"execution":"terminate","join":null}"#));
+    case.start.abi = 9;
+    assert!(!warns(&case, idle), "a run of an earlier interpreter goes on as it was");
 }
 
 /// B-20.4: scripts of a machine inherit the basics, whichever they are; steps of pipelines have what they had.

@@ -9,13 +9,13 @@ use super::{Execution, ScriptReply, State, Step};
 use crate::data::Json;
 use crate::effect::{Effect, EffectId, Gate as Question, Scan, Subject};
 use crate::failure::Failure;
-use crate::machine::Cx;
 use crate::machine::outcome_error::not_an_answer;
 use crate::machine::stages::audit::emit;
 use crate::machine::stages::declared;
 use crate::machine::stages::fault::{HOST, Phase, VALIDATION, cause, fault, leak};
 use crate::machine::stages::shared::{Shared, View};
 use crate::machine::stages::stage_context::Sources;
+use crate::machine::{Cx, KEEPS_ENTRY};
 use crate::outcome::Outcome;
 use crate::plan::stages::{Gate, GateOutcome, Resolution, Setup, Verdict};
 use crate::report::StageStatus;
@@ -240,13 +240,19 @@ impl Execution {
             "park" => return self.suspend(cx, outcome, reason),
             "skip" => self.pass_over(Verdict::Skip, reason),
             "fail" => self.pass_over(Verdict::Fail, reason),
-            _ => match self.confirmed.take().or(shared.yolo.then_some(true)) {
+            _ => match self.answer_of_entry(shared.abi).or(shared.yolo.then_some(true)) {
                 Some(true) => self.state = State::Act,
                 Some(false) => self.pass_over(Verdict::Fail, reason),
                 None => self.confirm(cx, shared, reason),
             },
         }
         Ok(Step::GoesOn)
+    }
+
+    /// What was answered when the stage was to run although its gate is not open: it holds until the stage leaves or is parked. In
+    /// a run of an `abi` before that it is asked again after each restart.
+    fn answer_of_entry(&mut self, abi: u32) -> Option<bool> {
+        if abi < KEEPS_ENTRY { self.confirmed.take() } else { self.confirmed }
     }
 
     /// Neither Act nor Assert: on to Exit (B-G3).

@@ -8,12 +8,12 @@ use super::{Execution, ScriptReply, State, Step};
 use crate::data::Json;
 use crate::effect::Effect;
 use crate::failure::Failure;
-use crate::machine::Cx;
 use crate::machine::stages::audit::emit;
 use crate::machine::stages::declared;
 use crate::machine::stages::fault::{Phase, lifecycle};
 use crate::machine::stages::shared::{Shared, View};
 use crate::machine::stages::stage_context::Sources;
+use crate::machine::{Cx, WARNS_OF_JOIN};
 use crate::plan::stages::{Assert, Exit, Next, NextRule, Output, Verdict};
 use crate::report::StageStatus;
 
@@ -248,7 +248,12 @@ impl Execution {
             ScriptReply::Reply(reply) => reply,
             ScriptReply::Not(step) => return Ok(step),
         };
-        let next = self.asked(Phase::Next).next(reply, &shared.machine)?;
+        let (next, has_idle_join) = self.asked(Phase::Next).next(reply, &shared.machine)?;
+        if has_idle_join && shared.abi >= WARNS_OF_JOIN {
+            let detail = "`join` has no effect without `parallel`";
+            let facts = json!({"phase": Phase::Next.word(), "path": "/join", "detail": detail});
+            emit(cx, "StageWarning", self.stage_context.event(shared, facts));
+        }
         Ok(self.go_to(cx, shared, next))
     }
 
