@@ -88,9 +88,14 @@ impl Contract {
         Some((longest, longest.split(' ').count()))
     }
 
-    /// True if a person has to confirm the command; exactly the path counts, not its beginning (C-1.14).
-    pub fn needs_confirmation(&self, command: &str) -> bool {
-        self.confirmation_required.iter().any(|listed| listed == command)
+    /// True if a person has to confirm the command with these arguments. Exactly the path counts, not its beginning; where the
+    /// arguments complete the words of a longer path, declared or only listed, that path counts as well (C-1.14).
+    pub fn needs_confirmation(&self, command: &str, args: &[String]) -> bool {
+        let words: Vec<&str> = command.split(' ').chain(args.iter().map(String::as_str)).collect();
+        let fits = |path: &&String| path.split(' ').enumerate().all(|(at, part)| words.get(at) == Some(&part));
+        let paths = self.commands.iter().chain(&self.confirmation_required).filter(fits);
+        let longest = paths.max_by_key(|path| path.split(' ').count());
+        self.confirmation_required.iter().any(|listed| listed == command || Some(listed) == longest)
     }
 
     /// Where the package keeps state besides `app/state` and `app/data`, as globs below `app/` (C-1.11).
@@ -104,7 +109,7 @@ impl Contract {
     pub fn state_command(&self) -> Option<&str> {
         let named = self.metadata.get("stateCommand")?.as_str()?;
         let declared = self.commands.iter().find(|command| *command == named)?;
-        (!self.needs_confirmation(declared)).then_some(declared)
+        (!self.needs_confirmation(declared, &[])).then_some(declared)
     }
 }
 

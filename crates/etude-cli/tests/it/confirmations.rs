@@ -145,6 +145,19 @@ fn the_commands_own_guard_is_another_layer() {
     run(&test, &[], &["put", "k", "v"]).is("succeeded", 0, &[]).has("/output/item/id", "bx_0002");
 }
 
+/// C-1.14: words that come as arguments do not pass the guard, nor does a guarded path that is not declared.
+#[test]
+fn a_guarded_path_in_the_arguments_is_guarded() {
+    let test = with(&[
+        ("\"box list\", \"box wipe\"]", "box, \"box list\"]"),
+        ("[wipe, \"box wipe\"]", "[\"box list\", \"box gone\"]"),
+    ]);
+    for words in [&["box", "list"][..], &["box", "--", "list"], &["box", "gone"], &["box", "--", "gone"]] {
+        run(&test, &[], words).is("confirmation_required", 5, &["AA_CONFIRM_REQUIRED"]);
+    }
+    assert!(started(&test).is_empty(), "nothing was started");
+}
+
 /// C-1.15, AA-65: a request shows the state as it is now, also when it is asked again.
 #[test]
 fn a_request_shows_fresh_state() {

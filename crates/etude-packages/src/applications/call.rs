@@ -19,6 +19,8 @@ pub struct Call {
     pub access: Access,
     /// The declared path of the command, such as `box list`.
     pub command: String,
+    /// Its arguments.
+    pub args: Vec<String>,
     /// Everything that is started: the entry, the command, the arguments.
     pub argv: Vec<String>,
 }
@@ -93,9 +95,9 @@ pub fn prepare(
             vec![findings::not_trusted(&path, &root, "execution", &shadowed)],
         ));
     }
-    let own: Vec<String> = words[length..].iter().chain(args).cloned().collect();
-    let argv = argv(&package.contract.entry, name, &own);
-    Ok(Call { command: name.to_owned(), package: Arc::clone(package), access, argv })
+    let args: Vec<String> = words[length..].iter().chain(args).cloned().collect();
+    let argv = argv(&package.contract.entry, name, &args);
+    Ok(Call { command: name.to_owned(), package: Arc::clone(package), access, args, argv })
 }
 
 /// What to do where `slug` must do something later: what its contract says of scheduling, because no command is
@@ -128,9 +130,9 @@ pub(super) fn argv(entry: &str, command: &str, args: &[String]) -> Vec<String> {
 }
 
 impl Call {
-    /// True if a person has to confirm it.
+    /// True if a person has to confirm it, by its words and its arguments alike: the one place that decides it.
     pub fn needs_confirmation(&self) -> bool {
-        self.package.contract.needs_confirmation(&self.command)
+        self.package.contract.needs_confirmation(&self.command, &self.args)
     }
 
     /// A document about this call.

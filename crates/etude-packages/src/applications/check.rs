@@ -121,10 +121,11 @@ fn undocumented_entry(path: &str, diagnostics: &[Diagnostic]) -> Vec<Diagnostic>
 fn trial(package: &Arc<Package>, access: &Access, program_context: &ProgramContext) -> Check {
     let unverified = || Check { id: "C5", outcome: Outcome::Unverified, diagnostics: Vec::new() };
     let contract = &package.contract;
-    let command = contract.commands.iter().find(|command| !contract.needs_confirmation(command));
+    let command = contract.commands.iter().find(|command| !contract.needs_confirmation(command, &[]));
     let (Some(command), true, true) = (command, access.execution, package.is_compatible()) else { return unverified() };
     let argv = argv(&contract.entry, command, &[]);
-    let call = Call { package: Arc::clone(package), access: access.clone(), command: command.clone(), argv };
+    let (command, args) = (command.clone(), Vec::new());
+    let call = Call { package: Arc::clone(package), access: access.clone(), command, args, argv };
     let limits = Limits { timeout: TRIAL_TIME, ..Limits::default() };
     let Some(envelope) = tried(&call, program_context, &limits) else { return unverified() };
     // A command that refuses to work without arguments and says so in JSON keeps to the contract.

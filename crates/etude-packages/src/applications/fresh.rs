@@ -39,7 +39,7 @@ impl Call {
             body.state_files().into_iter().take(MAX_FILES).filter_map(|path| self.file(path)).collect();
         if let Some(command) = self.package.contract.state_command() {
             let argv = argv(&self.package.contract.entry, command, &[]);
-            let shows = Call { command: command.to_owned(), argv, ..self.clone() };
+            let shows = Call { command: command.to_owned(), args: Vec::new(), argv, ..self.clone() };
             // Not the effect that is asked about: it is called another name.
             let quiet = ProgramContext { stdin: None, run_effect: None, ..program_context.clone() };
             if let Ok(answer) = shows.measure(&quiet, &Limits::default()) {

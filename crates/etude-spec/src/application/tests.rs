@@ -33,7 +33,30 @@ fn a_good_contract_has_no_fault() {
         ("echo-box", false, "0.1.0")
     );
     assert_eq!(contract.commands, ["ping", "wipe", "box list", "box"]);
-    assert!(contract.needs_confirmation("wipe") && !contract.needs_confirmation("box"));
+    assert!(contract.needs_confirmation("wipe", &[]) && !contract.needs_confirmation("box", &[]));
+}
+
+/// C-1.14: whatever part of a guarded path comes as arguments, it is guarded; also one that is listed and not declared.
+#[test]
+fn a_path_is_guarded_however_its_words_are_given() {
+    let listed = |commands: &[&str], guarded: &[&str]| {
+        let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
+        Contract { commands: texts(commands), confirmation_required: texts(guarded), ..Contract::default() }
+    };
+    let asks = |contract: &Contract, command: &str, args: &str| {
+        let args: Vec<String> = args.split_whitespace().map(str::to_owned).collect();
+        contract.needs_confirmation(command, &args)
+    };
+    for commands in [&["box", "box list", "box wipe"][..], &["box", "box list"]] {
+        let contract = listed(commands, &["box wipe"]);
+        assert!(asks(&contract, "box", "wipe") && asks(&contract, "box", "wipe --all"), "{commands:?}");
+        for args in ["", "list", "list wipe", "wiped"] {
+            assert!(!asks(&contract, "box", args), "{commands:?}: box {args}");
+        }
+    }
+    let contract = listed(&["box", "box list"], &["box"]);
+    assert!(asks(&contract, "box", "") && asks(&contract, "box", "other") && asks(&contract, "box", "list"));
+    assert!(!asks(&contract, "box list", ""), "the beginning of a path is not the path");
 }
 
 /// C-1.19: errors make a package incompatible, and name the field (AA-04, AA-06 to AA-09, AA-11, AA-23, AA-24).
@@ -84,7 +107,7 @@ fn warnings_leave_a_package_usable() {
         Some("confirmationRequired"),
         true,
     );
-    assert!(contract.needs_confirmation("wipe"));
+    assert!(contract.needs_confirmation("wipe", &[]));
     let contract = one(
         "confirmationRequired: [wipe]",
         "confirmationRequired: [erase]",

@@ -11,7 +11,8 @@ fn wipe(dir: &Path) -> Call {
     std::fs::write(dir.join("APP.md"), APP).unwrap();
     let package = Arc::new(Package::load(dir, Source::User, dir));
     let access = Access { activation: true, execution: true, is_blocked: false, content: None };
-    Call { package, access, command: "wipe".to_owned(), argv: vec!["sh".to_owned(), "wipe".to_owned()] }
+    let argv = vec!["sh".to_owned(), "wipe".to_owned()];
+    Call { package, access, command: "wipe".to_owned(), args: Vec::new(), argv }
 }
 
 fn bound(digest: &str) -> Bound {
