@@ -37,7 +37,7 @@ use indexmap::IndexMap;
 use crate::trust::{Approvals, Readable};
 
 pub use activate::{Activation, ActivationError, Invoker, Request};
-pub(crate) use activate::{body_in, body_of};
+pub(crate) use activate::{body_in, body_of, text_of};
 pub use check::{Checked, check};
 pub use inject::Shell;
 pub(crate) use resources::resources;

@@ -1,14 +1,17 @@
 //! Activation: the contract of a package and the skills that are wanted (C-1.10).
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::path::Path;
 
 use etude_spec::Diagnostic;
-use etude_spec::application::{APP_FILE, Body, findings};
+use etude_spec::application::{APP_FILE, Body, StatePaths, findings};
+use etude_spec::skill::findings::unreadable;
 use etude_spec::xml::escaped;
 
+use super::package::{skill_in, warning};
 use super::{Access, Package};
-use crate::skills::{body_in, body_of, resources};
+use crate::skills::{Invoker, body_in, resources, text_of};
 
 /// An activated package.
 #[derive(Debug, Clone)]
@@ -73,12 +76,18 @@ impl Activated {
     }
 }
 
-/// Activates a package with `selected` skills; `None` takes all that are listed. `access` is what the user allows; where that
-/// depends on the content, the texts are those that were hashed.
+/// Activates a package for `invoker` with `selected` skills; `None` takes all that are listed. `access` is what the user allows;
+/// where that depends on the content, the texts are those that were hashed. A skill that the format says to skip is left out with
+/// a finding (C-2.4), and for an agent one that opts out of models (C-3.6).
 ///
 /// # Errors
 /// The contract cannot be read, is no longer what was approved, or a selected skill is not listed.
-pub fn activate(package: &Package, access: &Access, selected: Option<&[String]>) -> Result<Activated, String> {
+pub fn activate(
+    package: &Package,
+    access: &Access,
+    invoker: Invoker,
+    selected: Option<&[String]>,
+) -> Result<Activated, String> {
     let approved = match &access.content {
         None => None,
         Some(expected) => match package.approved() {
@@ -87,13 +96,16 @@ pub fn activate(package: &Package, access: &Access, selected: Option<&[String]>)
         },
     };
     let text = |file: &Path| match &approved {
-        None => body_of(file),
+        None => text_of(file).map(Cow::Owned),
         Some(found) => {
             let inside = file.strip_prefix(&package.root).ok().and_then(|path| found.text(path));
-            body_in(&file.display().to_string(), inside.ok_or("it is not part of what was approved")?)
+            inside.map(Cow::Borrowed).ok_or_else(|| "it is not part of what was approved".to_owned())
         }
     };
-    let contract = text(&package.root.join(APP_FILE)).map_err(|why| format!("the contract cannot be read: {why}"))?;
+    let body = |file: &Path, text: &[u8]| body_in(&file.display().to_string(), text);
+    let file = package.root.join(APP_FILE);
+    let contract = text(&file).and_then(|text| body(&file, &text));
+    let contract = contract.map_err(|why| format!("the contract cannot be read: {why}"))?;
     let listed = &package.contract.skills;
     let wanted = selected.unwrap_or(listed);
     if let Some(unknown) = wanted.iter().find(|name| !listed.contains(name)) {
@@ -104,18 +116,35 @@ pub fn activate(package: &Package, access: &Access, selected: Option<&[String]>)
         ));
     }
     let mut diagnostics: Vec<Diagnostic> = package.diagnostics.clone();
-    let mut skills = Vec::new();
+    let (mut skills, mut left_out) = (Vec::new(), Vec::new());
     for name in wanted {
         // What cannot be resolved was reported when the package was found.
         let Some(file) = package.skill_file(name) else { continue };
-        if let Ok(body) = text(&file) {
-            skills.push(ActivatedSkill { short_name: name.clone(), path: format!("skills/{name}/SKILL.md"), body });
-        }
+        let path = format!("skills/{name}/SKILL.md");
+        let read = text(&file).and_then(|text| Ok((skill_in(&file, &text, name), body(&file, &text)?)));
+        let found = match read {
+            Ok((Ok(skill), _)) if invoker == Invoker::Agent && skill.extensions.disable_model_invocation => Vec::new(),
+            Ok((Ok(_), body)) => {
+                skills.push(ActivatedSkill { short_name: name.clone(), path, body });
+                continue;
+            }
+            Ok((Err(found), _)) => found,
+            Err(why) => vec![warning(unreadable(&file.display().to_string(), &why))],
+        };
+        let is_new = |fault: &Diagnostic| !diagnostics.contains(fault);
+        diagnostics.extend(found.into_iter().filter(is_new).collect::<Vec<_>>());
+        left_out.push(path);
     }
-    if package.contract.is_scheduling_supported && !Body(&contract).documents_scheduling(&package.contract.commands) {
+    if package.contract.is_scheduling_supported && Body(&contract).scheduling(&package.contract.commands).is_none() {
         diagnostics.push(findings::scheduling_undocumented(&package.file()));
     }
-    let is_shown = |path: &str| path != APP_FILE && !skills.iter().any(|skill| skill.path == path);
+    // State changes with every command: a second activation would be another text, and there as a copy (C-1.17).
+    let state = StatePaths::new(&package.contract.state_paths());
+    let is_shown = |path: &str| {
+        path != APP_FILE
+            && !state.holds(path)
+            && !skills.iter().map(|skill| &skill.path).chain(&left_out).any(|given| given == path)
+    };
     let (resources, has_more) = resources(&package.root, &is_shown);
     Ok(Activated {
         slug: package.contract.slug.clone(),

@@ -67,7 +67,9 @@ pub fn check(package: &Arc<Package>, access: &Access, program_context: &ProgramC
         let outcome = if diagnostics.is_empty() { Outcome::Pass } else { Outcome::Fail };
         Check { id, outcome, diagnostics }
     };
-    let mut diagnostics = package.diagnostics.clone();
+    // What is wrong with a skill is looked at below, in full.
+    let is_of_skill = |fault: &&Diagnostic| fault.name.is_some_and(|name| name.starts_with("SK_"));
+    let mut diagnostics: Vec<_> = package.diagnostics.iter().filter(|fault| !is_of_skill(fault)).cloned().collect();
     let no_file = named("AA_MISSING_APP_FILE");
     let contract = &package.contract;
     let body = body_of(&package.root.join(APP_FILE)).unwrap_or_else(|why| {
@@ -81,7 +83,7 @@ pub fn check(package: &Arc<Package>, access: &Access, program_context: &ProgramC
     if !missing.is_empty() && no_file.is_empty() {
         diagnostics.push(findings::sections(&path, &missing));
     }
-    if contract.is_scheduling_supported && !Body(&body).documents_scheduling(&contract.commands) {
+    if contract.is_scheduling_supported && Body(&body).scheduling(&contract.commands).is_none() {
         diagnostics.push(findings::scheduling_undocumented(&path));
     }
     for file in contract.skills.iter().filter_map(|name| package.skill_file(name)) {

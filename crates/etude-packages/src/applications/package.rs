@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use etude_core::effect::Command;
 use etude_spec::application::{self, APP_FILE, Body, Contract, StatePaths, findings};
 use etude_spec::frontmatter::Head;
-use etude_spec::skill::{self, Profile, SKILL_FILE};
+use etude_spec::skill::{self, Profile, SKILL_FILE, Skill};
 use etude_spec::{Diagnostic, Severity};
 
 use super::Source;
@@ -180,11 +180,8 @@ impl Package {
             return Err(findings::scheduling_unsupported(&self.file()));
         }
         let body = body_of(&self.root.join(APP_FILE)).unwrap_or_default();
-        let body = Body(&body);
-        match body.section("Scheduling").filter(|_| body.documents_scheduling(&contract.commands)) {
-            Some(text) => Ok(text.trim().to_owned()),
-            None => Err(findings::scheduling_undocumented(&self.file())),
-        }
+        let found = Body(&body).scheduling(&contract.commands);
+        found.ok_or_else(|| findings::scheduling_undocumented(&self.file()))
     }
 
     /// The content that a confirmation is bound to. In a package that needs no approval links may lead anywhere.
@@ -243,7 +240,7 @@ fn directories(root: &Path, contract: &Contract, directory: &str) -> Vec<Diagnos
     }
     for name in &contract.skills {
         match skill_at(root, name) {
-            SkillAt::Inside(file) => found.extend(other_name(&file, name)),
+            SkillAt::Inside(file) => found.extend(of_skill(&file, name)),
             SkillAt::Outside => found.push(findings::skill_outside(&path, name)),
             SkillAt::Nowhere => found.push(findings::skill_unresolved(&path, name)),
         }
@@ -263,10 +260,37 @@ fn directories(root: &Path, contract: &Contract, directory: &str) -> Vec<Diagnos
     found
 }
 
-/// A skill that calls itself otherwise than its directory.
-fn other_name(file: &Path, directory: &str) -> Option<Diagnostic> {
-    let (head, _) = read_head(file).ok()?;
-    let skill = skill::read(&head, directory, Profile::Lenient).skill?;
+/// What is to be known of a listed skill: it is skipped, or calls itself otherwise than its directory.
+fn of_skill(file: &Path, directory: &str) -> Vec<Diagnostic> {
     let shown = file.display().to_string();
-    (skill.name != skill::normalized(directory)).then(|| findings::skill_name(&shown, &skill.name, directory))
+    let read = match read_head(file) {
+        Ok((head, _)) => usable(&head, directory),
+        Err(error) => Err(vec![warning(skill::findings::unreadable(&shown, &error.to_string()))]),
+    };
+    match read {
+        Ok(skill) if skill.name != skill::normalized(directory) => {
+            vec![findings::skill_name(&shown, &skill.name, directory)]
+        }
+        Ok(_) => Vec::new(),
+        Err(found) => found,
+    }
+}
+
+/// The skill in the text of its `SKILL.md`.
+///
+/// # Errors
+/// It is to be skipped: why, as warnings, because the package can be used without it (C-2.4).
+pub(super) fn skill_in(file: &Path, text: &[u8], directory: &str) -> Result<Skill, Vec<Diagnostic>> {
+    usable(&Head::of(&file.display().to_string(), text), directory)
+}
+
+fn usable(head: &Head, directory: &str) -> Result<Skill, Vec<Diagnostic>> {
+    let reading = skill::read(head, directory, Profile::Lenient);
+    let errors = || reading.diagnostics.into_iter().filter(Diagnostic::is_error).map(warning).collect();
+    reading.skill.ok_or_else(errors)
+}
+
+pub(super) fn warning(mut fault: Diagnostic) -> Diagnostic {
+    fault.severity = Severity::Warning;
+    fault
 }

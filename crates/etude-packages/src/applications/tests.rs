@@ -4,6 +4,7 @@ use std::path::Path;
 use tempfile::TempDir;
 
 use super::*;
+use crate::skills::Invoker;
 use crate::trust::Approvals;
 
 const APP: &str = "---\nschema: agentapplications/v1\nslug: box\nname: Box\ndescription: A box\nversion: 0.1.0\nentry:\n  command: sh app/run\ncommands: [ping]\nskills: [usage]\n---\n# Box\n\n## CLI\n`sh app/run`\n";
@@ -78,6 +79,57 @@ fn packages_of_the_user_are_known_by_their_place() {
     assert_eq!(found(&home.join("work")), (Source::Project, false));
 }
 
+/// C-2.4: a skill that the format says to skip is skipped in a package as well, with a finding in its record and its activation.
+#[test]
+fn a_skill_that_cannot_be_read_is_skipped_with_a_finding() {
+    for (text, word) in [
+        ("Use it.\n", "SK_YAML"),
+        ("---\nname: usage\n---\nUse it.\n", "SK_DESCRIPTION"),
+        ("---\nname: [\n---\nUse it.\n", "SK_YAML"),
+    ] {
+        let (_dir, root) = package();
+        put(&root.join("skills/usage/SKILL.md"), text);
+        let package = Package::load(&root, Source::Path, &root);
+        let named = |found: &[Diagnostic]| found.iter().filter(|fault| fault.name == Some(word)).count();
+        assert!(package.is_compatible() && named(&package.diagnostics) == 1, "{text:?}: {:?}", package.diagnostics);
+        let activated =
+            activate(&package, &package.access(&Approvals::default()), Invoker::Agent, None).expect("active");
+        assert!(activated.skills.is_empty() && named(&activated.diagnostics) == 1, "{:?}", activated.diagnostics);
+        assert!(!activated.text().contains("SKILL.md"), "{}", activated.text());
+        let report = checked(&root);
+        assert!(!report.is_conformant && named(&report.diagnostics) == 1, "{:?}", report.diagnostics);
+    }
+}
+
+/// C-3.6: an agent is not given a skill that opts out of models; a person who looks is.
+#[test]
+fn a_skill_that_opts_out_of_models_is_for_people() {
+    let (_dir, root) = package();
+    let text = "---\nname: usage\ndescription: How.\ndisable-model-invocation: true\n---\nUse it.\n";
+    put(&root.join("skills/usage/SKILL.md"), text);
+    let package = Package::load(&root, Source::Path, &root);
+    let given = |invoker| {
+        let activated = activate(&package, &package.access(&Approvals::default()), invoker, None).expect("active");
+        assert!(!activated.resources.contains(&"skills/usage/SKILL.md".to_owned()));
+        activated.text().contains("Use it.")
+    };
+    assert!(given(Invoker::Reader) && !given(Invoker::Agent));
+}
+
+/// C-1.17, AA-36: state that a command has written makes no other text of a second activation.
+#[test]
+fn state_is_no_resource_of_an_activation() {
+    let (_dir, root) = package();
+    let text = || {
+        let package = Package::load(&root, Source::Path, &root);
+        activate(&package, &package.access(&Approvals::default()), Invoker::Agent, None).expect("active").text()
+    };
+    let first = text();
+    assert!(first.contains("<file>app/run</file>"), "{first}");
+    put(&root.join("app/state/spawned.log"), "x");
+    assert_eq!(text(), first);
+}
+
 /// C-1.6: no finding of a package is in its report twice, whatever finds it.
 #[test]
 fn findings_are_reported_once() {
@@ -116,7 +168,7 @@ fn a_skill_that_a_link_leads_out_to_is_refused() {
         let package = Package::load(&root, Source::Path, &root);
         assert!(!package.is_compatible());
         assert!(
-            activate(&package, &package.access(&Approvals::default()), None)
+            activate(&package, &package.access(&Approvals::default()), Invoker::Reader, None)
                 .is_ok_and(|activated| activated.skills.is_empty())
         );
     }

@@ -227,7 +227,7 @@ pub(crate) fn body_in(path: &str, text: &[u8]) -> Result<String, String> {
 }
 
 /// A regular file as it is now.
-fn text_of(location: &Path) -> Result<Vec<u8>, String> {
+pub(crate) fn text_of(location: &Path) -> Result<Vec<u8>, String> {
     let read = || {
         let (_, mut file) = read_head(location)?;
         file.seek(SeekFrom::Start(0))?;

@@ -11,6 +11,9 @@ struct Section<'b> {
     text: &'b str,
 }
 
+/// Words in the names of options for a date or a time.
+const TIMES: [&str; 10] = ["at", "cron", "date", "due", "every", "remind", "schedule", "time", "until", "when"];
+
 impl<'b> Body<'b> {
     fn sections(self) -> Vec<Section<'b>> {
         let mut heads = Vec::new();
@@ -65,10 +68,38 @@ impl<'b> Body<'b> {
         inside.filter(is_file).collect()
     }
 
-    /// True if the section on scheduling, or a command's own, names a declared command.
-    pub fn documents_scheduling(self, commands: &[String]) -> bool {
-        let text = self.section("Scheduling").unwrap_or_default();
-        commands.iter().any(|command| text.contains(&format!("`{command}")))
+    /// What the contract says of doing something later: the section on scheduling, if it names an option or a declared command;
+    /// else what the commands' own subsections say of an option for a date or a time.
+    pub fn scheduling(self, commands: &[String]) -> Option<String> {
+        let quoted = |text: &'b str| text.split('`').skip(1).step_by(2);
+        let has_word = |text: &str, command: &str| {
+            let is_part = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
+            text.match_indices(command)
+                .any(|(at, _)| !text[..at].ends_with(is_part) && !text[at + command.len()..].starts_with(is_part))
+        };
+        let names = |text: &&'b str| {
+            quoted(text).any(|code| code.trim_start().starts_with("--"))
+                || commands.iter().any(|command| has_word(text, command))
+        };
+        if let Some(text) = self.section("Scheduling").filter(names) {
+            return Some(text.trim().to_owned());
+        }
+        let is_of_time = |word: &str| {
+            let option = word.trim_start_matches(['[', '(']).strip_prefix("--");
+            option.is_some_and(|option| option.split(['-', '=', ']', ')']).any(|part| TIMES.contains(&part)))
+        };
+        let is_own = |section: &Section<'b>| {
+            let names =
+                section.title.split(',').any(|part| commands.iter().any(|c| c == part.trim().trim_matches('`')));
+            section.level > 1 && names && quoted(section.text).any(|code| code.split_whitespace().any(is_of_time))
+        };
+        let own: Vec<String> = self
+            .sections()
+            .into_iter()
+            .filter(is_own)
+            .map(|section| format!("`{}`: {}", section.title.trim_matches('`'), section.text.trim()))
+            .collect();
+        (!own.is_empty()).then(|| own.join("\n\n"))
     }
 
     /// True if the body says how the program is called.

@@ -36,6 +36,27 @@ fn a_good_contract_has_no_fault() {
     assert!(contract.needs_confirmation("wipe", &[]) && !contract.needs_confirmation("box", &[]));
 }
 
+/// C-1.15, AA-63: a section that names an option or a command documents scheduling, and so does a command's own subsection with an
+/// option for a date.
+#[test]
+fn an_option_for_a_date_documents_scheduling() {
+    let commands = ["put".to_owned(), "box list".to_owned()];
+    let found = |body: &str| Body(body).scheduling(&commands);
+    for section in ["Give `--due DATE` to it.", "`put --due DATE` sets it.", "Items of put get a date."] {
+        assert_eq!(found(&format!("## Scheduling\n{section}\n\n## State\n")).as_deref(), Some(section));
+    }
+    let own = found("## Commands\n### put\n`put KEY [--due DATE]`\n### box list\nAll.\n## Scheduling\nSee above.\n");
+    assert_eq!(own.as_deref(), Some("`put`: `put KEY [--due DATE]`"));
+    for body in [
+        "## Scheduling\nItems may be due.\n",
+        "## Scheduling\nAn input is due.\n",
+        "## Commands\n### put\n`put KEY [--force]`\n",
+        "### other\n`other --due DATE`\n",
+    ] {
+        assert_eq!(found(body), None, "{body}");
+    }
+}
+
 /// C-1.14: whatever part of a guarded path comes as arguments, it is guarded; also one that is listed and not declared.
 #[test]
 fn a_path_is_guarded_however_its_words_are_given() {
@@ -167,6 +188,6 @@ fn the_body_is_read_by_its_headings() {
     assert_eq!(body.about_command("crash").as_deref(), Some("For tests."));
     assert_eq!(body.about_command("ping"), None);
     assert_eq!(body.state_files(), ["app/state/box.json"]);
-    assert!(body.documents_scheduling(&["put".into()]) && !body.documents_scheduling(&["get".into()]));
+    assert_eq!(body.scheduling(&["put".into()]).as_deref(), Some("`put --due DATE`"));
     assert_eq!(sections_missing(body, &reading(FRONT).contract), ["Purpose", "Output", "Confirmations", "Skills"]);
 }

@@ -25,7 +25,7 @@ pub static APPLICATION: Object = Object {
         optional "license": Prose, "MIT", "The license, for readers.";
         optional "authors": Either(&AUTHORS), "[Ada]", "The authors, for readers.";
         optional "tags": List(&Text), "[lists]", "Words to find it by.";
-        optional "metadata": Entries(&Data), "{statePaths: [\"cache/**\"]}",
+        optional "metadata": Entries(&Data), "{statePaths: [\"app/cache/**\"]}",
             "Values for tools; `statePaths` lists globs below `app/` that hold state." => default "{}";
     }],
 };

@@ -20,6 +20,7 @@ use etude_packages::applications::{
     Call, Catalog, Envelope, Invoked, Invoking, Limits, Person, Places, ProgramContext, Refusal, RunEffect, Status,
     Unconfirmed, Why, activate, prepare, scheduling,
 };
+use etude_packages::skills;
 use etude_packages::trust::{Approvals, Store};
 
 /// Name of the tool that shows a model the contract of an application.
@@ -154,7 +155,7 @@ impl Applications {
                 &format!("there is no application `{slug}` in reach"),
             );
         };
-        match activate(package, &package.access(&self.trust()), None) {
+        match activate(package, &package.access(&self.trust()), skills::Invoker::Agent, None) {
             Ok(activated) => ToolResult::ok(activated.text()),
             Err(why) => ToolResult::terminal("ApplicationUnavailable", &why),
         }

@@ -1,6 +1,7 @@
 //! `etude apps show`: a package as it would be activated.
 
 use etude_packages::applications::{Activated, Package, activate};
+use etude_packages::skills::Invoker;
 use etude_spec::application::findings;
 use etude_spec::{Diagnostic, render};
 use serde_json::{Value, json};
@@ -27,7 +28,7 @@ pub(super) fn show(context: &Context, args: &args::AppsShow) -> Result<Exit, Pro
         return Ok(refused(context, &args.slug, vec![not_trusted(package)], Exit::Environment));
     }
     let selected = (!args.skill.is_empty()).then_some(args.skill.as_slice());
-    let activated = activate(package, &access, selected).map_err(Problem::usage)?;
+    let activated = activate(package, &access, Invoker::Reader, selected).map_err(Problem::usage)?;
     if context.is_json() {
         stdout::json(&document(&activated));
     } else {
