@@ -58,7 +58,7 @@ pub struct Rule {
     pub name: &'static str,
     /// JSON pointer of what is at fault.
     pub path: String,
-    /// Of several faults of a file that with the lowest rank is reported first.
+    /// Of several faults of a machine that with the lowest rank is reported first.
     pub rank: u8,
     /// What the fault is about, by the name that §2.5 has for it: `duplicateId`, `stageId` or `entryStage`.
     pub subject: Option<(&'static str, String)>,
@@ -160,14 +160,22 @@ impl Diagnostic {
         self.span.map(|span| self.file.position(span.start))
     }
 
-    /// The order in which diagnostics are shown: by file, then by the rank of their rule, by place and by code.
+    /// The order in which diagnostics are shown: by file, then by place and by code. The files of a machine count as one: what is
+    /// looked for first when it is loaded comes first, whichever of them it is in (`b-stages` §2.5).
     pub fn order(&self, other: &Self) -> Ordering {
-        let key = |d: &Self| (d.rule.as_ref().map(|rule| rule.rank), d.span, d.code);
-        self.file
-            .path()
-            .cmp(other.file.path())
+        let key = |d: &Self| (d.span, d.code);
+        let rank = |d: &Self| d.rule.as_ref().map(|rule| rule.rank);
+        (self.definition(), rank(self), self.file.path())
+            .cmp(&(other.definition(), rank(other), other.file.path()))
             .then_with(|| key(self).cmp(&key(other)))
             .then_with(|| self.message.cmp(&other.message))
+    }
+
+    /// The directory of the machine that its file belongs to; else the file.
+    fn definition(&self) -> &str {
+        let path = self.file.path();
+        let name = path.strip_prefix("machines/").and_then(|rest| rest.find('/'));
+        name.map_or(path, |end| &path[.."machines/".len() + end])
     }
 }
 

@@ -84,11 +84,12 @@ fn read_parts(found: &mut Findings<'_>, cx: StageFileContext<'_>) -> (Id, Option
         }
         return (None, None);
     };
+    inert_keys(found, entries);
     fields(found, entries, &root);
     tools(found, entries, cx.sources);
     let id = id(found, entries);
     let turn_cap = turn_cap(found, entries);
-    let front = root.to_json().ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(Value::Null);
+    let front = root.to_json_value().unwrap_or(Value::Null);
     let body = body(found, parts.body, &front, cx.context);
     let completion_schema = schema::of_field(found, entries, "completionSchema", "StageCompletionSchemaInvalid", cx);
     if let (Some(schema), Some(node)) = (&completion_schema, entries.get("completionSchema")) {
@@ -110,6 +111,30 @@ fn read_parts(found: &mut Findings<'_>, cx: StageFileContext<'_>) -> (Id, Option
         ..stage
     });
     (id, stage)
+}
+
+/// What YAML has against the author's own keys is a warning: they are never an error (B-F6).
+fn inert_keys(found: &mut Findings<'_>, entries: &Entries<'_>) {
+    let file = found.file;
+    let is_field = |key: &str| STAGE.field(key).is_some();
+    for fault in &mut found.list {
+        let Some(at) = fault.span.map(|span| span.start) else { continue };
+        let within = |(_, key, value): &(&str, &Node<'_>, &Node<'_>)| key.span.start <= at && at < value.span.end;
+        let is_own = match (entries.iter().find(within), fault.code) {
+            (Some((name, ..)), Code::UnknownTag | Code::MergeKey | Code::DuplicateKey | Code::KeyNotText) => {
+                !is_field(name)
+            }
+            (None, Code::KeyNotText) => true,
+            (None, Code::DuplicateKey) => {
+                let key = fault.span.map(|span| file.slice(span)).unwrap_or_default();
+                !is_field(key.trim_matches(['"', '\'']))
+            }
+            _ => false,
+        };
+        if is_own {
+            fault.severity = Severity::Warning;
+        }
+    }
 }
 
 /// Presence and types of all fields, each with the pointer to it. Unknown keys are the author's own (B-F6).

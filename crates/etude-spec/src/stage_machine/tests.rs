@@ -1,4 +1,5 @@
 use super::*;
+use crate::code::Code;
 use crate::diagnostic::Severity;
 use crate::source::MemorySources;
 
@@ -51,6 +52,51 @@ fn waits_are_read_in_all_their_forms() {
     assert_eq!(wait("{kind: fixed, initialMs: 7}"), [7, 7, 7]);
     assert_eq!(wait("{kind: exponential, initialMs: 5}"), [5, 10, 20]);
     assert_eq!(wait("{kind: exponential, initialMs: 5, factor: 3, maxMs: 20}"), [5, 15, 20]);
+}
+
+/// B-2.5: the first fault is the one that is looked for first, whichever file it is in.
+#[test]
+fn faults_come_in_the_order_in_which_they_are_looked_for() {
+    let machine = "kind: StateMachine\nid: m\nentryStage: outline\nstateSlot: {slotVersion: \"1.0.0\", schema: {}}\npipeline:\n  outline: {next: [{else: true, parallel: [outline, b], join: z}]}\n";
+    let stage = STAGE.replace("{{ctx.task}}", "{{env.X}}").replace("{$ref: schemas/done.json}", "{type: nope}");
+    let other = STAGE.replace("id: outline", "id: b");
+    let files = files(&stage).with("machines/m/machine.yaml", machine).with("machines/m/stages/b.md", other.as_str());
+    let (_, diagnostics) = Machines::new(&files, Rules::default()).machine("m");
+    let errors = diagnostics.iter().filter(|fault| fault.is_error());
+    let names: Vec<_> = errors.map(|fault| fault.rule.as_ref().map_or("", |rule| rule.name)).collect();
+    assert_eq!(names, ["StageCtxUnresolved", "StageCompletionSchemaInvalid", "StageJoinDangling"]);
+}
+
+/// B-F6: whatever the values of the author's own keys are, they are no error, and what JSON can say of them can be used.
+#[test]
+fn odd_values_of_unknown_keys_are_no_errors() {
+    let found = |own: &str| {
+        let stage = STAGE.replace("Task: {{ctx.task}}", "{{stage.id}} {{stage.x.deep}}");
+        let (machine, diagnostics) =
+            Machines::new(&files(&stage.replacen("---\n", &format!("---\n{own}\n"), 1)), Rules::default()).machine("m");
+        let stage = machine.unwrap_or_else(|| panic!("{own}: {diagnostics:?}")).plan.stages[0].clone();
+        assert_eq!(stage.body.render(&serde_json::json!({}), &stage.front), "  outline 1\n---\n", "{own}");
+        diagnostics.iter().map(|fault| fault.code).collect::<Vec<_>>()
+    };
+    for own in ["score: .nan", "meta: {q: .inf}", "meta: [1, -.inf]"] {
+        assert_eq!(found(own), [], "{own}");
+    }
+    for (own, code) in [
+        ("meta: !custom x", Code::UnknownTag),
+        ("s: !!set {a, b}", Code::UnknownTag),
+        ("n: !!binary aGk=", Code::UnknownTag),
+        ("meta: {<<: {a: 1}}", Code::MergeKey),
+        ("meta: {a: 1, a: 2}", Code::DuplicateKey),
+        ("owner: a\nowner: b", Code::DuplicateKey),
+        ("? [a, b]\n: c", Code::KeyNotText),
+    ] {
+        assert_eq!(found(own), [code], "{own}");
+    }
+    for own in ["id: other", "tags: !custom [a]", "<<: {a: 1}", "description: {a: 1, a: 2}"] {
+        let (machine, _) =
+            Machines::new(&files(&STAGE.replacen("---\n", &format!("---\n{own}\n"), 1)), Rules::default()).machine("m");
+        assert!(machine.is_none(), "{own}");
+    }
 }
 
 /// B-F6: keys inside of `retryPolicy` are the author's own as well. One that looks like a field is warned of, and stands for that

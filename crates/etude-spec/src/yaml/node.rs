@@ -162,6 +162,19 @@ impl<'s> Node<'s> {
         Ok(out)
     }
 
+    /// The value as JSON, without what JSON has no form for: such a member of a mapping is left out, such an element of a list is
+    /// `null`. `None` if the value itself has none.
+    pub fn to_json_value(&self) -> Option<serde_json::Value> {
+        match &self.value {
+            Value::Seq(items) => Some(items.iter().map(|item| item.to_json_value().unwrap_or_default()).collect()),
+            Value::Map(entries) => {
+                let member = |(key, _, value): (&str, &Self, &Self)| Some((key.to_owned(), value.to_json_value()?));
+                Some(serde_json::Value::Object(entries.iter().filter_map(member).collect()))
+            }
+            Value::Scalar(_) | Value::Invalid => serde_json::from_str(&self.to_json().ok()?).ok(),
+        }
+    }
+
     fn write_json(&self, out: &mut String) -> Result<(), Span> {
         match &self.value {
             Value::Invalid => return Err(self.span),
