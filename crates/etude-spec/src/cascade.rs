@@ -15,6 +15,7 @@ pub mod fold;
 pub mod interpolate;
 pub mod levels;
 pub mod library;
+pub mod log;
 mod main_skill;
 pub mod mcp;
 pub mod module;

@@ -102,7 +102,7 @@ pub(crate) struct SkillRun {
     /// Allow every call that a trust rule would ask about
     #[arg(long)]
     pub(crate) yolo: bool,
-    /// Print a log: `level=debug`, `scope=SCOPE,…`, a scope, or `full`; without a value, list them. Repeatable
+    /// Print a log: `level=debug`, `scope=SCOPE,…`, a scope, `reporter=json`, or `full`; alone: list them. Repeatable
     #[arg(long, value_name = "KEY=VALUE", num_args = 0..=1, default_missing_value = "")]
     pub(crate) log: Vec<String>,
     #[command(flatten)]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::text::harmless;
 
 /// How important a line of a log is, the most talkative first; `silent` is none's.
-pub(crate) const LEVELS: &[&str] = &["trace", "debug", "info", "warn", "error", "silent"];
+pub(crate) use etude_spec::cascade::log::LEVELS;
 
 /// The place of `debug` in [`LEVELS`].
 pub(crate) const DEBUG: usize = 1;

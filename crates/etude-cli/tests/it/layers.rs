@@ -216,6 +216,15 @@ fn what_is_reported_is_chosen() {
     assert!(!err(&["-vvv"]).contains("every bit") && err(&["-vvvv"]).contains("trace: greet: every bit"));
     let events = err(&["--log", "events"]);
     assert!(events.contains("emitted") && !events.contains("started greet") && !events.contains("hello"), "{events}");
+    let documents =
+        |text: &str| text.lines().filter(|line| line.starts_with('{')).map(str::to_owned).collect::<Vec<_>>();
+    let json = err(&["--log", "reporter=json", "--log", "level=debug"]);
+    let logged: Vec<Value> = documents(&json).iter().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let texts: Vec<&Value> = logged.iter().filter(|line| line["event"] == "log").map(|line| &line["text"]).collect();
+    assert_eq!(texts, [&json!("hello"), &json!("details")], "{json}");
+    assert!(!json.contains("info: greet"), "{json}");
+    let reported = err(&["--log", "reporter=events", "-v"]);
+    assert!(reported.contains("emitted") && !reported.contains("started greet"), "{reported}");
     let before = test.ledger().len();
     let listed = test.run(&["skill", "run", "greet", "--log"]).exit(0);
     assert!(listed.out().contains("levels: trace, debug") && listed.out().contains("pipeline"), "{}", listed.out());
@@ -226,6 +235,24 @@ fn what_is_reported_is_chosen() {
     test.run(&["skill", "run", "--log", "level=warn"]).exit(2).stderr_has("say which skill is to run");
     test.run(&["skill", "run"]).exit(2);
     assert!(test.run(&["skill", "run", "greet", "--log", "level=loud"]).exit(2).err().contains("`loud` is no level"));
+    assert!(
+        test.run(&["skill", "run", "greet", "--log", "reporter=loud"]).exit(2).err().contains("`loud` is no reporter")
+    );
+    let test = project(json!({"log": {"reporter": "json", "level": "debug", "scope": "tools"}}));
+    tool(&test, "greet", &json!({}), &format!("{} host log debug details", binary()));
+    let declared = test.run(&["skill", "run", "greet"]).exit(0);
+    assert_eq!(documents(declared.err()).len(), 1, "{}", declared.err());
+}
+
+/// D-4.2, F-06: several skill files in a project's directory, none of which is the main skill, are warned of.
+#[test]
+fn a_project_without_one_main_skill_is_warned_of() {
+    let test = cascade::project();
+    for name in ["a", "b"] {
+        test.put(&format!("project/{name}.skill.md"), &format!("---\nname: {name}\nmetadata: {{}}\n---\n"));
+    }
+    test.run(&["skill", "explain", "a"]).stderr_has("says that it is the main skill");
+    test.run(&["check"]).stderr_has("says that it is the main skill");
 }
 
 /// D-11: nothing evaluates expressions (`Evaluation::Off`): `:eval` stays as it is written.

@@ -80,7 +80,7 @@ impl Directives {
         }
         for (key, value) in [
             ("start", found.range.start as u64),
-            ("end", found.range.end as u64),
+            ("end", found.content.as_ref().map_or(found.range.end, |content| content.end) as u64),
             ("inline", u64::from(is_inline)),
             ("inserted", inserted),
         ] {
@@ -88,6 +88,7 @@ impl Directives {
         }
         let mut args = found.attributes;
         args.insert("label".to_owned(), json!(found.label));
+        args.extend(found.content.map(|content| ("content".to_owned(), json!(content.text))));
         let options = Options { target: Some(target), is_exempt: true, ..Options::default() };
         Step::Invoke { reference: found.name, args: Value::Object(args), options }
     }

@@ -9,12 +9,14 @@ use serde_json::{Map, Value, json};
 
 use crate::cascade::fold::{self, Base, Folded, MergeContext, Wanted};
 use crate::cascade::levels::{self, Lines};
+use crate::cascade::log;
 use crate::cascade::order::Order;
 use crate::cascade::overrides::Overrides;
 use crate::cascade::parallel;
 use crate::cascade::schemas;
-use crate::cascade::skill::{Role, Skill};
-use crate::cascade::strategy::Strategy;
+use crate::cascade::skill::{Role, Skill, is_bare_name, names};
+use crate::cascade::strategy::{Hooks, Strategy};
+use crate::diagnose::cascade as diagnose;
 use crate::diagnostic::{self, Diagnostic};
 
 /// The tools that can be found by name.
@@ -173,7 +175,7 @@ impl<'a> Compiler<'a> {
     /// The tool `skill` with its chain, if nothing is wrong with it, and everything that is.
     pub fn compile(&self, skill: &Arc<Skill>) -> (Option<Compiled>, Vec<Diagnostic>) {
         let known = self.known(skill);
-        let mut found = self.schemas.borrow_mut().faults(skill);
+        let mut found = self.own_faults(skill);
         let (sorted, statics) = self.examine(skill, &known, &mut found);
         let mut statics: Vec<String> = statics.iter().map(|key| key.as_ref().to_owned()).collect();
         diagnostic::sort(&mut found);
@@ -196,7 +198,7 @@ impl<'a> Compiler<'a> {
 
     /// What is wrong with the tool `skill`: what [`Compiler::compile`] tells, for less.
     pub fn check(&self, skill: &Arc<Skill>) -> Vec<Diagnostic> {
-        let mut found = self.schemas.borrow_mut().faults(skill);
+        let mut found = self.own_faults(skill);
         if self.is_plainly_sound(skill) {
             return found;
         }
@@ -204,6 +206,13 @@ impl<'a> Compiler<'a> {
         // What is checked is mostly a tool that no other needs: it is not remembered.
         self.examine(skill, &known.unwrap_or_else(|| Rc::new(self.look(skill))), &mut found);
         diagnostic::sort(&mut found);
+        found
+    }
+
+    /// What is wrong with values that a skill declares itself, whatever is above it.
+    fn own_faults(&self, skill: &Skill) -> Vec<Diagnostic> {
+        let mut found = self.schemas.borrow_mut().faults(skill);
+        found.extend(log::faults(skill));
         found
     }
 
@@ -245,7 +254,7 @@ impl<'a> Compiler<'a> {
         let all: Vec<Arc<Skill>> = [no_one].into_iter().chain(levels.iter().cloned()).collect();
         let mut found = Vec::new();
         let plain = fold::fold(&all, &above.base, &merge_context, Wanted::Keys, &mut found);
-        let is_sound = plain.is_outline && found.is_empty();
+        let is_sound = plain.is_outline && found.is_empty() && self.missing_hooks(&levels, &plain.hooks).is_empty();
         is_sound.then(|| Sound { levels, above, plain, chains: RefCell::default() })
     }
 
@@ -282,6 +291,7 @@ impl<'a> Compiler<'a> {
     /// The chain, the keys that are tools and yet not in it, and what is wrong.
     fn examine(&self, skill: &Skill, known: &Known, found: &mut Vec<Diagnostic>) -> (Rc<Sorted>, Vec<Rc<str>>) {
         found.extend(known.diagnostics.iter().cloned());
+        found.extend(self.missing_hooks(&known.levels, &known.folded.hooks));
         let component = self.component(skill, known, found);
         let (mut live, mut statics) = (Vec::new(), known.declared.clone());
         for key in &known.keys {
@@ -293,6 +303,26 @@ impl<'a> Compiler<'a> {
             found.push(fold::order_cycle(&known.levels, cycle));
         }
         (sorted, statics)
+    }
+
+    /// Hooks that no one finds: nothing of their tools could run (D-4.7). What is no bare name is a path, and a server that the
+    /// levels declare may have the hook as a tool.
+    fn missing_hooks(&self, levels: &[Arc<Skill>], hooks: &[String]) -> Vec<Diagnostic> {
+        if self.scope.strategy.hooks == Hooks::Nothing {
+            return Vec::new();
+        }
+        let is_of_server = |hook: &str| {
+            let servers = levels.iter().filter_map(|level| level.metadata().get("mcp")?.as_object());
+            servers.flat_map(Map::keys).any(|server| hook.starts_with(&format!("{server}-")))
+        };
+        let is_missing = |hook: &&String| is_bare_name(hook) && self.skills.find(hook).is_none() && !is_of_server(hook);
+        let fault = |hook: &String| {
+            let level = levels
+                .iter()
+                .find(|level| level.metadata().get("$hook").is_some_and(|all| names(all).contains(hook)))?;
+            Some(diagnose::unknown_hook(&level.file, level.place("/$hook"), &level.name, hook, &self.skills.names()))
+        };
+        hooks.iter().filter(is_missing).filter_map(fault).collect()
     }
 
     /// The chain of `live`, with what those tools say about their places themselves.

@@ -14,17 +14,31 @@ pub struct Directive {
     pub label: String,
     /// The members in braces; empty if there are none.
     pub attributes: Map<String, Value>,
-    /// Where it stands, in bytes.
+    /// Where it stands, in bytes; that of a container does not count what it contains.
     pub range: Range<usize>,
+    /// What a container `:::name` contains, up to the line of colons that closes it.
+    pub content: Option<Content>,
 }
 
-/// The directives of a text, in order. What stands in code spans and fenced code is none.
+/// What stands in a container.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Content {
+    /// The text between the lines that open and close it.
+    pub text: String,
+    /// Where the container ends, in bytes: after the colons that close it.
+    pub end: usize,
+}
+
+/// Fewest colons of a container.
+const CONTAINER: usize = 3;
+
+/// The directives of a text, in order; those in a container after it. What stands in code spans and fenced code is none.
 pub fn parse(text: &str) -> Vec<Directive> {
     if !text.contains(':') {
         return Vec::new();
     }
     let code = code_ranges(text);
-    let brackets = Brackets::of(text);
+    let (brackets, fences) = (Brackets::of(text), Fences::of(text, &code));
     let mut found: Vec<Directive> = Vec::new();
     let (mut at, mut line, mut seen) = (0, 0, 0);
     while let Some(offset) = text[at..].find(':') {
@@ -36,8 +50,9 @@ pub fn parse(text: &str) -> Vec<Directive> {
         line = text[seen..start].rfind('\n').map_or(line, |end| seen + end + 1);
         seen = start;
         match one(text, start, line, &brackets) {
-            Some(directive) => {
+            Some(mut directive) => {
                 at = directive.range.end;
+                directive.content = fences.content(text, &directive.range);
                 found.push(directive);
             }
             None => at = start + text[start..].bytes().take_while(|byte| *byte == b':').count(),
@@ -87,6 +102,40 @@ impl Brackets {
     }
 }
 
+/// The lines of nothing but colons, by how many they have: what closes containers.
+struct Fences(BTreeMap<usize, Vec<Range<usize>>>);
+
+impl Fences {
+    fn of(text: &str, code: &[Range<usize>]) -> Self {
+        let mut fences: BTreeMap<usize, Vec<Range<usize>>> = BTreeMap::new();
+        let mut at = 0;
+        for line in text.split_inclusive('\n') {
+            let colons = line.trim().len();
+            if colons >= CONTAINER && line.trim().bytes().all(|byte| byte == b':') && around(code, at).is_none() {
+                let start = at + line.len() - line.trim_start().len();
+                fences.entry(colons).or_default().push(at..start + colons);
+            }
+            at += line.len();
+        }
+        Self(fences)
+    }
+
+    /// What the container that is opened at `open` contains, if it is one and is closed: by the first line of at least as many
+    /// colons, so that containers with fewer may stand in it.
+    fn content(&self, text: &str, open: &Range<usize>) -> Option<Content> {
+        let colons = text[open.clone()].bytes().take_while(|byte| *byte == b':').count();
+        let rest = text[open.end..].split_inclusive('\n').next().unwrap_or_default();
+        if colons < CONTAINER || !rest.trim().is_empty() {
+            return None;
+        }
+        let begin = open.end + rest.len();
+        let after = |lines: &Vec<Range<usize>>| lines.get(lines.partition_point(|line| line.start < begin)).cloned();
+        let close = self.0.range(colons..).filter_map(|(_, lines)| after(lines)).min_by_key(|line| line.start)?;
+        let inside = text[begin..close.start].trim_end_matches(['\r', '\n']);
+        Some(Content { text: inside.to_owned(), end: close.end })
+    }
+}
+
 /// The directive that begins at `start` in the line that begins at `line`, if one does. `a:b` and `::` alone are none.
 fn one(text: &str, start: usize, line: usize, brackets: &Brackets) -> Option<Directive> {
     let colons = text[start..].bytes().take_while(|byte| *byte == b':').count();
@@ -119,7 +168,7 @@ fn one(text: &str, start: usize, line: usize, brackets: &Brackets) -> Option<Dir
     if is_inline && !has_label && !has_attributes {
         return None;
     }
-    Some(Directive { name: name_text.to_owned(), label, attributes, range: start..at })
+    Some(Directive { name: name_text.to_owned(), label, attributes, range: start..at, content: None })
 }
 
 /// `w=1 src="a b" .class #id on`: what has no value is true.
@@ -231,9 +280,35 @@ mod tests {
     /// D-11: a text of nothing but beginnings is read in one pass. Before, these took minutes.
     #[test]
     fn texts_of_beginnings_cost_no_square() {
-        for piece in [":a[", ":a{", "`a`", "`a:b", "::", ":::x", ":a[b] ", "```\n", "[", "`:a["] {
+        for piece in [
+            ":a[", ":a{", "`a`", "`a:b", "::", ":::x", ":::x\n", ":::x\n:::\n", "::::x\n:::\n", ":a[b] ", "```\n", "[",
+            "`:a[",
+        ] {
             parse(&piece.repeat((1 << 18) / piece.len()));
         }
+    }
+
+    /// D-11: a container is closed by a line of at least as many colons; one that is not has no content.
+    #[test]
+    fn containers_have_content() {
+        let text =
+            ":::chart[b]{a=1}\ninside\n\n:x[y]\n:::\n\n::::outer\n:::inner\nz\n:::\n::::\n::leaf\n:::open\n`:::`\n";
+        let contents: Vec<(String, Option<String>)> =
+            parse(text).into_iter().map(|found| (found.name, found.content.map(|content| content.text))).collect();
+        let of = |name: &str, content: Option<&str>| (name.to_owned(), content.map(str::to_owned));
+        assert_eq!(
+            contents,
+            [
+                of("chart", Some("inside\n\n:x[y]")),
+                of("x", None),
+                of("outer", Some(":::inner\nz\n:::")),
+                of("inner", Some("z")),
+                of("leaf", None),
+                of("open", None),
+            ]
+        );
+        let chart = parse(text).remove(0);
+        assert_eq!(&text[chart.content.expect("a container").end..][..10], "\n\n::::oute");
     }
 
     /// D-11: attributes are texts; one without a value is true.

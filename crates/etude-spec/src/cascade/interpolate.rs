@@ -183,5 +183,11 @@ mod tests {
         let members = json!({"$.paths[?(@ == '${w:-./workspace}')]": {"before": ["${c}"]}, "$order": 1});
         let found = value(&members, &json!({"c": 1}), &Strategy::default());
         assert_eq!(found, json!({"$.paths[?(@ == './workspace')]": {"before": [1]}, "$order": 1}));
+        let found = key("$.paths[?(@ == '${w}')].x", &json!({"w": "./it's"}), &Strategy::default());
+        let path = path::parse(&found);
+        let [path::Part::Key(paths), path::Part::Filter(filter), path::Part::Key(x)] = &path[..] else {
+            panic!("{path:?}")
+        };
+        assert_eq!((paths.as_str(), x.as_str(), filter.equals.as_ref()), ("paths", "x", Some(&json!("./it's"))));
     }
 }

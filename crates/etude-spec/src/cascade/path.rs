@@ -62,12 +62,14 @@ fn parse_below(text: &str, depth: usize) -> Vec<Part> {
     parts
 }
 
-/// Where the bracket that `text` stands in is closed, quotes and inner brackets apart.
+/// Where the bracket that `text` stands in is closed, quotes and inner brackets apart. A quote within a text, such as that of a
+/// directory `it's` that was inserted, closes nothing: what ends a text has a bracket or an operator after it.
 fn closing(text: &str) -> Option<usize> {
     let (mut depth, mut quote) = (0_usize, None);
+    let ends = |at: usize| matches!(text[at + 1..].trim_start().chars().next(), None | Some(')' | ']' | '=' | '!'));
     for (at, c) in text.char_indices() {
         match (quote, c) {
-            (Some(open), c) if open == c => quote = None,
+            (Some(open), c) if open == c && ends(at) => quote = None,
             (Some(_), _) => {}
             (None, '\'' | '"') => quote = Some(c),
             (None, '[') => depth += 1,

@@ -8,6 +8,7 @@ use super::search::{Cache, Catalog, PathEntry, Roots};
 use super::skill::Skill;
 use super::strategy::{MissingInherit, PrivateScope, RemoveTiming, Strategy};
 use super::{LIBRARY, Overrides, interpolate, library};
+use crate::Diagnostic;
 use crate::code::Code;
 use crate::source::{MemorySources, SourceFile, Sources};
 
@@ -463,6 +464,48 @@ fn an_outline_says_what_values_say() {
     }
     // An alias stands where its anchor does, and says the same.
     assert!(of("x: &x {a: 1}\nmetadata: *x"));
+}
+
+/// D-4.7, D-0.1.12: a hook that no one finds is a fault at its place, once for all below it; one of a server or at a path is
+/// looked for in the call.
+#[test]
+fn a_hook_that_is_no_skill_is_a_fault_at_its_place() {
+    let found = |main: Value| {
+        let table = Table::new(&json!({"top": main, "t": {"$inherit": "top"}, "look": {}}), &json!({}));
+        let scope = scope(&json!({}), Strategy::default());
+        let compiler = Compiler::new(&table, &scope);
+        let reported = compiler.check(&table.skills["t"]);
+        assert_eq!(reported, compiler.compile(&table.skills["t"]).1);
+        let one = |fault: &Diagnostic| (fault.is_error(), fault.position().is_some(), fault.message.clone());
+        reported.iter().map(one).collect::<Vec<_>>()
+    };
+    let message = |hook: &str| (true, true, format!("`$hook` of `top` names `{hook}`, which is no skill"));
+    assert_eq!(found(json!({"$hook": ["debug", "look", "no-such"]})), [message("debug"), message("no-such")]);
+    assert_eq!(found(json!({"$hook": "look"})), []);
+    assert_eq!(found(json!({"$hook": ["./h.skill.md", "git-log"], "mcp": {"git": {"command": "x"}}})), []);
+}
+
+/// D-10, D-16: words of `log` that are not known are warned of where they stand.
+#[test]
+fn unknown_words_of_log_are_warned_of() {
+    let found = |log: Value| {
+        let table = Table::new(&json!({"t": {"log": log}}), &json!({}));
+        let scope = scope(&json!({}), Strategy::default());
+        let reported = Compiler::new(&table, &scope).check(&table.skills["t"]);
+        assert!(reported.iter().all(|fault| !fault.is_error() && fault.position().is_some()), "{reported:?}");
+        reported.into_iter().map(|fault| fault.message).collect::<Vec<_>>()
+    };
+    assert_eq!(found(json!({"reporter": "json", "level": "trace", "scope": "events,tools"})), [""; 0]);
+    assert_eq!(found(json!({"reporter": "${locals.config.r}", "scope": "full"})), [""; 0]);
+    assert_eq!(
+        found(json!({"reporter": "nonsense", "level": "loud", "scope": ["events", "x"]})),
+        [
+            "`t`: `loud` is no level of `log`",
+            "`t`: `x` is no scope of `log`",
+            "`t`: `nonsense` is no reporter of `log`"
+        ]
+    );
+    assert_eq!(found(json!("text")), ["`log` of `t` is no mapping of `level`, `scope` and `reporter` to words"]);
 }
 
 /// D-4.3: checking a tool tells what compiling it tells, also of one whose parent has no name.

@@ -65,6 +65,30 @@ pub(crate) fn annotation(file: &File, at: Option<Span>, name: &str, key: &str, s
     Diagnostic::error(Code::BadAnnotation, file, at, message).label(format!("must be {shape}"))
 }
 
+/// `name` is the skill that names the hook.
+pub(crate) fn unknown_hook(file: &File, at: Option<Span>, name: &str, hook: &str, known: &[String]) -> Diagnostic {
+    let message = format!("`$hook` of {} names {}, which is no skill", quoted(name), quoted(hook));
+    let own = ["debug", "profile", "observe"].contains(&hook);
+    let write = own.then(|| format!("etude has no hook {}: write a skill of that name, or use `--log`", quoted(hook)));
+    Diagnostic::error(Code::BadAnnotation, file, at, message)
+        .label("no skill of this name is on the search path")
+        .maybe_hint(write.or_else(|| meant(hook, known.iter().map(String::as_str))))
+}
+
+/// `key` and `word` are those of the mapping `log`.
+pub(crate) fn log_word(file: &File, at: Option<Span>, name: &str, key: &str, word: &str, known: &[&str]) -> Diagnostic {
+    let message = format!("{}: {} is no {} of `log`", quoted(name), quoted(word), key);
+    Diagnostic::error(Code::UnknownWord, file, at, message)
+        .severity(Severity::Warning)
+        .label(format!("must be {}", quoted_list(known, "or")))
+        .maybe_hint(meant(word, known.iter().copied()))
+}
+
+pub(crate) fn log_shape(file: &File, at: Option<Span>, name: &str) -> Diagnostic {
+    let message = format!("`log` of {} is no mapping of `level`, `scope` and `reporter` to words", quoted(name));
+    Diagnostic::error(Code::WrongType, file, at, message).severity(Severity::Warning)
+}
+
 pub(crate) fn schema(file: &File, at: Option<Span>, name: &str, key: &str, why: &str) -> Diagnostic {
     let message = format!("{} of {} is not a JSON Schema: {why}", quoted(key), quoted(name));
     Diagnostic::error(Code::NotASchema, file, at, message)

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use etude_invoke::{Project, Setup};
 use etude_packages::skills;
+use etude_spec::Diagnostic;
 use etude_spec::skill::Profile;
-use etude_spec::{Code, Diagnostic};
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -23,8 +23,6 @@ pub(super) fn check(context: &Context, dir: &Path) -> Result<Exit, Problem> {
     let setup = Setup { start: dir.to_owned(), dir: Some(dir.to_owned()), ..Setup::default() };
     let project = Project::open(setup).map_err(cannot)?;
     let mut found = project.check();
-    // Nothing here is a project, which is what has a main skill.
-    found.retain(|d| d.code != Code::NoMainSkill);
     for folder in etude::app::skill_folders(dir) {
         found.extend(skills::check(&folder, Profile::Lenient).map_err(cannot)?.diagnostics);
     }

@@ -6,7 +6,7 @@ use etude_invoke::project::{Project, Refused as NoChain, Setup};
 use etude_packages::skills::Compat;
 use etude_spec::cascade::skill::is_bare_name;
 use etude_spec::cascade::{Compiled, Overrides, Strategy};
-use etude_spec::{Diagnostic, render};
+use etude_spec::{Code, Diagnostic, render};
 use serde_json::{Value, json};
 
 use crate::args::Layers;
@@ -35,6 +35,8 @@ pub(crate) fn open(context: &Context, layers: &Layers, entry: &str) -> Result<Pr
     if !faults.is_empty() {
         return Err(faults.into_iter().cloned().collect::<Vec<_>>().into());
     }
+    // Without its main skill a project runs with less than its author meant.
+    context.show(project.diagnostics.iter().filter(|fault| fault.code == Code::NoMainSkill));
     Ok(project)
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use etude_invoke::Watch;
 use etude_invoke::chain::{Event, EventKind};
+use etude_spec::cascade::log::{REPORTERS, scopes};
 use serde_json::{Map, Value, json};
 
 use crate::render::layers::{DEBUG, INFO, LEVELS, level, millis, named_level};
@@ -23,6 +24,7 @@ const SCOPES: &[(&str, &str)] = &[
 pub(crate) struct Asked {
     level: Option<usize>,
     scopes: Vec<String>,
+    reporter: Option<String>,
 }
 
 impl Asked {
@@ -47,23 +49,48 @@ impl Asked {
                         asked.scopes.push(scope.to_owned());
                     }
                 }
-                (key, _) => return Err(format!("`--log {key}=…` is not known; there are `level` and `scope`")),
+                ("reporter", word) => match REPORTERS.contains(&word) {
+                    true => asked.reporter = Some(word.to_owned()),
+                    false => return Err(format!("`{word}` is no reporter; {}", listing())),
+                },
+                (key, _) => {
+                    return Err(format!("`--log {key}=…` is not known; there are `level`, `scope` and `reporter`"));
+                }
             }
         }
         Ok(asked)
     }
+
+    /// The same over the `log` of the skill's metadata: what the command line says of a key counts. Words that are not known are
+    /// warned of when the skill is checked.
+    fn over(mut self, settings: Option<&Value>) -> Self {
+        let setting = |key: &str| settings.and_then(|settings| settings.get(key));
+        let word = |key: &str| setting(key).and_then(Value::as_str);
+        self.reporter =
+            self.reporter.or_else(|| word("reporter").filter(|word| REPORTERS.contains(word)).map(str::to_owned));
+        if self.scopes.is_empty() {
+            let declared = setting("scope").map(scopes).unwrap_or_default();
+            if declared.iter().any(|scope| scope == "full") {
+                self.level = self.level.or(Some(0));
+            }
+            let is_known = |scope: &String| SCOPES.iter().any(|(known, _)| known == scope);
+            self.scopes = declared.into_iter().filter(is_known).collect();
+        }
+        self.level = self.level.or_else(|| word("level").and_then(named_level));
+        self
+    }
 }
 
-/// The levels and scopes, for people.
+/// The levels, scopes and reporters, for people.
 pub(crate) fn listing() -> String {
     let scopes: Vec<String> = SCOPES.iter().map(|(name, what)| format!("  {name:<10}{what}\n")).collect();
-    format!("levels: {}\nscopes:\n{}", LEVELS.join(", "), scopes.concat())
+    format!("levels: {}\nscopes:\n{}reporters: {}\n", LEVELS.join(", "), scopes.concat(), REPORTERS.join(", "))
 }
 
 /// The same as a document.
 pub(crate) fn listed() -> Value {
     let scopes: Map<String, Value> = SCOPES.iter().map(|(name, what)| ((*name).to_owned(), (*what).into())).collect();
-    json!({"levels": LEVELS, "scopes": scopes})
+    json!({"levels": LEVELS, "scopes": scopes, "reporters": REPORTERS})
 }
 
 /// Writes to stderr, and events to stdout if that is a stream of documents.
@@ -77,26 +104,37 @@ pub(crate) struct Face {
     streams: bool,
     /// Only these are shown; all of them if there are none.
     scopes: Vec<String>,
+    /// The one scope that is reported, or `json`: each line is a document.
+    reporter: Option<String>,
 }
 
 impl Face {
     pub(crate) fn new(quiet: bool, verbose: u8, streams: bool, settings: Option<&Value>, asked: Asked) -> Self {
-        let declared = settings.and_then(|settings| settings.get("level")).and_then(Value::as_str);
-        let declared = declared.and_then(named_level);
+        let asked = asked.over(settings);
+        let is_for = |word: &str| word == "pipeline" || word == "events";
         // D-16: `-vvv` is debug, `-vvvv` trace; all of them show invocations.
         let least = match (quiet, verbose) {
             (true, _) => 4,
-            (_, 0..=2) => asked.level.or(declared).unwrap_or(INFO),
+            (_, 0..=2) => asked.level.unwrap_or(INFO),
             (_, 3) => DEBUG,
             _ => 0,
         };
         let shows_invocations =
-            least == 0 || verbose > 0 || asked.scopes.iter().any(|scope| scope == "pipeline" || scope == "events");
-        Self { least, shows_invocations, streams, scopes: asked.scopes }
+            least == 0 || verbose > 0 || asked.scopes.iter().chain(&asked.reporter).any(|word| is_for(word));
+        Self { least, shows_invocations, streams, scopes: asked.scopes, reporter: asked.reporter }
     }
 
     fn is_shown(&self, scope: &str) -> bool {
-        self.scopes.is_empty() || self.scopes.iter().any(|known| known == scope)
+        let is_reported = self.reporter.as_ref().is_none_or(|reporter| reporter == scope || reporter == "json");
+        is_reported && (self.scopes.is_empty() || self.scopes.iter().any(|known| known == scope))
+    }
+
+    /// Reports one thing, as a line of text or as a document.
+    fn report(&self, document: &Value, line: impl FnOnce() -> String) {
+        match self.reporter.as_deref() {
+            Some("json") => crate::render::say!("{document}"),
+            _ => crate::render::say!("{}", line()),
+        }
     }
 }
 
@@ -107,44 +145,56 @@ impl Watch for Face {
             EventKind::Ended => ("ended", None),
             EventKind::Failed(throw) => ("failed", Some(throw)),
         };
-        if self.streams {
-            let error = throw.map(etude_invoke::chain::Throw::json);
-            let mut line =
-                json!({"event": word, "tool": &*event.tool, "serves": event.serves.as_deref(), "error": error});
-            if let Some(took) = took {
-                line["duration_ms"] = millis(took).into();
-            }
-            stdout::json(&line);
+        let is_shown = self.shows_invocations && self.is_shown("pipeline");
+        if !self.streams && !is_shown {
+            return;
         }
-        if self.shows_invocations && self.is_shown("pipeline") {
-            let serves = event.serves.as_ref().map(|target| format!(" for {target}")).unwrap_or_default();
-            let why = throw.map(|throw| format!(": {}", harmless(&throw.message))).unwrap_or_default();
-            let took = took.map(|took| format!(" after {:.1} ms", millis(took))).unwrap_or_default();
-            crate::render::say!("{word} {}{serves}{took}{why}", event.tool);
+        let error = throw.map(etude_invoke::chain::Throw::json);
+        let mut document =
+            json!({"event": word, "tool": &*event.tool, "serves": event.serves.as_deref(), "error": error});
+        if let Some(took) = took {
+            document["duration_ms"] = millis(took).into();
+        }
+        if self.streams {
+            stdout::json(&document);
+        }
+        if is_shown {
+            self.report(&document, || {
+                let serves = event.serves.as_ref().map(|target| format!(" for {target}")).unwrap_or_default();
+                let why = throw.map(|throw| format!(": {}", harmless(&throw.message))).unwrap_or_default();
+                let took = took.map(|took| format!(" after {:.1} ms", millis(took))).unwrap_or_default();
+                format!("{word} {}{serves}{took}{why}", event.tool)
+            });
         }
     }
 
     fn log(&mut self, tool: &str, word: &str, text: &str) {
+        let document = json!({"event": "log", "tool": tool, "level": word, "text": text});
         if self.streams {
-            stdout::json(&json!({"event": "log", "tool": tool, "level": word, "text": text}));
+            stdout::json(&document);
         }
         if level(word) >= self.least && self.is_shown("tools") {
-            crate::render::say!("{word}: {tool}: {}", harmless(text));
+            self.report(&document, || format!("{word}: {tool}: {}", harmless(text)));
         }
     }
 
     fn emitted(&mut self, event: &Value) {
+        let document = json!({"event": "emitted", "emitted": event});
         if self.streams {
-            stdout::json(&json!({"event": "emitted", "emitted": event}));
+            stdout::json(&document);
         }
         if self.shows_invocations && self.is_shown("events") {
-            crate::render::say!("emitted {event}");
+            self.report(&document, || format!("emitted {event}"));
         }
     }
 
-    fn stderr(&mut self, _tool: &str, text: &[u8]) {
+    fn stderr(&mut self, tool: &str, text: &[u8]) {
         if self.least < 4 && self.is_shown("agent") {
-            crate::render::say_part!("{}", harmless(&String::from_utf8_lossy(text)));
+            let text = String::from_utf8_lossy(text);
+            match self.reporter.as_deref() {
+                Some("json") => crate::render::say!("{}", json!({"event": "stderr", "tool": tool, "text": text})),
+                _ => crate::render::say_part!("{}", harmless(&text)),
+            }
         }
     }
 }

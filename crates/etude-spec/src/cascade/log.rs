@@ -1,0 +1,55 @@
+//! What `log` of a skill chooses: the level, the scope and the reporter of its calls (D-10, D-16).
+
+use serde_json::Value;
+
+use crate::cascade::skill::Skill;
+use crate::diagnose::cascade as diagnose;
+use crate::diagnostic::Diagnostic;
+
+/// The levels, from that of the least important lines on.
+pub const LEVELS: &[&str] = &["trace", "debug", "info", "warn", "error", "silent"];
+
+/// The scopes.
+pub const SCOPES: &[&str] = &["pipeline", "events", "tools", "agent"];
+
+/// The reporters: one for each scope, which reports nothing else, and one that writes JSON.
+pub const REPORTERS: &[&str] = &["pipeline", "events", "tools", "agent", "json"];
+
+/// The words of a value of `scope`: a list, or a text with commas. `full` stands for everything.
+pub fn scopes(value: &Value) -> Vec<String> {
+    let texts: Vec<&str> = match value {
+        Value::String(text) => text.split(',').collect(),
+        Value::Array(items) => items.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    texts.into_iter().map(|word| word.trim().to_owned()).filter(|word| !word.is_empty()).collect()
+}
+
+/// What is wrong with the `log` that a skill declares itself, as warnings: a call goes on without what is not known.
+pub(super) fn faults(skill: &Skill) -> Vec<Diagnostic> {
+    if skill.outline().is_some_and(|(mut keys, _)| !keys.any(|key| key == "log")) {
+        return Vec::new();
+    }
+    let log = match skill.metadata().get("log") {
+        None | Some(Value::Null) => return Vec::new(),
+        Some(Value::Object(log)) => log,
+        Some(value) if value.as_str().is_some_and(|text| text.contains("${")) => return Vec::new(),
+        Some(_) => return vec![diagnose::log_shape(&skill.file, skill.place("/log"), &skill.name)],
+    };
+    let mut found = Vec::new();
+    for (key, known) in [("level", LEVELS), ("scope", SCOPES), ("reporter", REPORTERS)] {
+        let words = match log.get(key) {
+            Some(value) if key == "scope" => scopes(value),
+            Some(Value::String(word)) => vec![word.clone()],
+            _ => continue,
+        };
+        let is_unknown = |word: &&String| {
+            !known.contains(&word.as_str()) && !word.contains("${") && !(key == "scope" && *word == "full")
+        };
+        for word in words.iter().filter(is_unknown) {
+            let at = skill.place(&format!("/log/{key}"));
+            found.push(diagnose::log_word(&skill.file, at, &skill.name, key, word, known));
+        }
+    }
+    found
+}
