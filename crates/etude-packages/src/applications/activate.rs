@@ -102,9 +102,7 @@ pub fn activate(
             inside.map(Cow::Borrowed).ok_or_else(|| "it is not part of what was approved".to_owned())
         }
     };
-    let body = |file: &Path, text: &[u8]| body_in(&file.display().to_string(), text);
-    let file = package.root.join(APP_FILE);
-    let contract = text(&file).and_then(|text| body(&file, &text));
+    let contract = text(&package.root.join(APP_FILE)).and_then(|text| body_in(&package.file(), &text));
     let contract = contract.map_err(|why| format!("the contract cannot be read: {why}"))?;
     let listed = &package.contract.skills;
     let wanted = selected.unwrap_or(listed);
@@ -121,14 +119,12 @@ pub fn activate(
         // What cannot be resolved was reported when the package was found.
         let Some(file) = package.skill_file(name) else { continue };
         let path = format!("skills/{name}/SKILL.md");
-        let read = text(&file).and_then(|text| Ok((skill_in(&file, &text, name), body(&file, &text)?)));
-        let found = match read {
-            Ok((Ok(skill), _)) if invoker == Invoker::Agent && skill.extensions.disable_model_invocation => Vec::new(),
-            Ok((Ok(_), body)) => {
+        let found = match text(&file).map(|text| given(&file, &text, name, invoker)) {
+            Ok(Ok(body)) => {
                 skills.push(ActivatedSkill { short_name: name.clone(), path, body });
                 continue;
             }
-            Ok((Err(found), _)) => found,
+            Ok(Err(found)) => found,
             Err(why) => vec![warning(unreadable(&file.display().to_string(), &why))],
         };
         let is_new = |fault: &Diagnostic| !diagnostics.contains(fault);
@@ -156,4 +152,17 @@ pub fn activate(
         has_more,
         diagnostics,
     })
+}
+
+/// The body of a skill for `invoker`.
+///
+/// # Errors
+/// It is left out: what speaks against it, which is nothing if it opts out of models.
+fn given(file: &Path, text: &[u8], name: &str, invoker: Invoker) -> Result<String, Vec<Diagnostic>> {
+    let skill = skill_in(file, text, name)?;
+    if invoker == Invoker::Agent && skill.extensions.disable_model_invocation {
+        return Err(Vec::new());
+    }
+    let shown = file.display().to_string();
+    body_in(&shown, text).map_err(|why| vec![warning(unreadable(&shown, &why))])
 }

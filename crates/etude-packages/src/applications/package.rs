@@ -260,7 +260,7 @@ fn directories(root: &Path, contract: &Contract, directory: &str) -> Vec<Diagnos
     found
 }
 
-/// What is to be known of a listed skill: it is skipped, or calls itself otherwise than its directory.
+/// What speaks against a listed skill: it is skipped, or calls itself otherwise than its directory.
 fn of_skill(file: &Path, directory: &str) -> Vec<Diagnostic> {
     let shown = file.display().to_string();
     let read = match read_head(file) {
@@ -279,7 +279,7 @@ fn of_skill(file: &Path, directory: &str) -> Vec<Diagnostic> {
 /// The skill in the text of its `SKILL.md`.
 ///
 /// # Errors
-/// It is to be skipped: why, as warnings, because the package can be used without it (C-2.4).
+/// It must be skipped: why, as warnings, because the package can be used without it (C-2.4).
 pub(super) fn skill_in(file: &Path, text: &[u8], directory: &str) -> Result<Skill, Vec<Diagnostic>> {
     usable(&Head::of(&file.display().to_string(), text), directory)
 }

@@ -43,10 +43,11 @@ pub(super) fn faults(skill: &Skill) -> Vec<Diagnostic> {
             Some(Value::String(word)) => vec![word.clone()],
             _ => continue,
         };
-        let is_unknown = |word: &&String| {
-            !known.contains(&word.as_str()) && !word.contains("${") && !(key == "scope" && *word == "full")
+        let is_known = |word: &str| {
+            let is_all = key == "scope" && word == "full";
+            is_all || known.contains(&word) || word.contains("${")
         };
-        for word in words.iter().filter(is_unknown) {
+        for word in words.iter().filter(|word| !is_known(word)) {
             let at = skill.place(&format!("/log/{key}"));
             found.push(diagnose::log_word(&skill.file, at, &skill.name, key, word, known));
         }
