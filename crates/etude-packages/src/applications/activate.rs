@@ -107,11 +107,8 @@ pub fn activate(
     let listed = &package.contract.skills;
     let wanted = selected.unwrap_or(listed);
     if let Some(unknown) = wanted.iter().find(|name| !listed.contains(name)) {
-        return Err(format!(
-            "the package `{}` lists no skill `{unknown}`; it lists: {}",
-            package.contract.slug,
-            listed.join(", ")
-        ));
+        let (slug, known) = (&package.contract.slug, listed.join(", "));
+        return Err(format!("the package `{slug}` lists no skill `{unknown}`; it lists: {known}"));
     }
     let mut diagnostics: Vec<Diagnostic> = package.diagnostics.clone();
     let (mut skills, mut left_out) = (Vec::new(), Vec::new());
