@@ -331,7 +331,7 @@ impl Tokens {
         self.with(|tokens| caller_of(tokens, given, now_ms))
     }
 
-    /// True if the token of a caller is valid still, as far as the file was read last: [`look`](Self::look) does so.
+    /// True if the token of a caller is valid still, by what the file said when it was read last, as [`look`](Self::look) does.
     pub(crate) fn is_valid(&self, token: Option<Hash>, now_ms: i64) -> bool {
         let Some(token) = token else { return true };
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);

@@ -12,7 +12,7 @@ use super::{BlobStore, Scratch};
 /// The cause of an [`io::Error`] of a [`BlobStore`] that cannot be reached: the same call may succeed later.
 #[derive(Debug)]
 pub struct Unavailable {
-    /// Why.
+    /// What the store or the way to it answered, for people.
     pub why: String,
     /// It answers and refuses this process: it is set up in another way than it should be, here or there.
     pub is_refused: bool,

@@ -9,7 +9,7 @@ use crate::diagnostic::Diagnostic;
 /// The levels, from that of the least important lines on.
 pub const LEVELS: &[&str] = &["trace", "debug", "info", "warn", "error", "silent"];
 
-/// The scopes.
+/// What the lines of a log are about, one of which a chain may choose.
 pub const SCOPES: &[&str] = &["pipeline", "events", "tools", "agent"];
 
 /// The reporters: one for each scope, which reports nothing else, and one that writes JSON.
