@@ -20,6 +20,7 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Where a server listens.
+#[cfg(feature = "serve")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     Address(SocketAddr),
@@ -28,6 +29,7 @@ pub(crate) enum Place {
 }
 
 /// An IP address with a port, or `fd:N`.
+#[cfg(feature = "serve")]
 pub(crate) fn place(text: &str) -> Result<Place, String> {
     let given = match text.strip_prefix("fd:") {
         Some(at) => at.parse().ok().filter(|at| *at >= 3).map(Place::Descriptor),
