@@ -539,6 +539,15 @@ pub(crate) fn known_models(resolved: &Resolved) -> Option<Models> {
     Models::new(resolved.settings).ok()
 }
 
+/// The models without a known price that a run of the definition may ask; none if the settings cannot work.
+#[cfg(any(feature = "serve", feature = "postgres"))]
+pub(crate) fn unpriced(resolved: &Resolved, definition: &etude::definition::Definition) -> Vec<String> {
+    let Some(models) = known_models(resolved) else { return Vec::new() };
+    let unpriced: BTreeSet<String> =
+        definition.all_tiers().into_iter().flat_map(|tier| models.unpriced(tier)).collect();
+    unpriced.into_iter().collect()
+}
+
 /// Refuses what is sure to fail when the first model of these tiers is asked: nothing of a run shall have happened by then.
 pub(crate) fn answerable(resolved: &Resolved, tiers: &[Tier]) -> Result<(), Problem> {
     if tiers.is_empty() {

@@ -18,7 +18,7 @@ const MONTHS: [&str; 12] = [
 const MONTH_LETTERS: usize = 3;
 /// Digits of a group.
 const GROUP: usize = 3;
-/// A number with fewer characters is no value that a user is known to mean.
+/// Characters that a number has at least: of a shorter one it is not known that a user means it.
 const MIN_NUMBER: usize = 3;
 /// How many words and numbers a day has at most: `11 th of May , 2026`.
 const MAX_DAY: usize = 6;

@@ -443,11 +443,7 @@ fn warn_of_unknown_prices(context: &Context, args: &args::Run, definition: &Defi
     if args.limits.max_cost.is_none() || context.global.quiet {
         return Ok(());
     }
-    let models = settings::known_models(&context.settings(&definition.app)?);
-    let tiers = definition.all_tiers();
-    let unpriced: std::collections::BTreeSet<String> =
-        models.iter().flat_map(|models| tiers.iter().flat_map(|tier| models.unpriced(*tier))).collect();
-    for model in unpriced {
+    for model in settings::unpriced(&context.settings(&definition.app)?, definition) {
         crate::render::say!("warning: the price of `{model}` is not known here, and --max-cost needs it");
         crate::render::say!("hint: state it under `prices` in the configuration of the workers, or use --max-tokens\n");
     }

@@ -236,7 +236,10 @@ fn what_is_reported_is_chosen() {
     test.run(&["skill", "run"]).exit(2);
     assert!(test.run(&["skill", "run", "greet", "--log", "level=loud"]).exit(2).err().contains("`loud` is no level"));
     assert!(
-        test.run(&["skill", "run", "greet", "--log", "reporter=loud"]).exit(2).err().contains("`loud` is no reporter")
+        test.run(&["skill", "run", "greet", "--log", "reporter=loud"])
+            .exit(2)
+            .err()
+            .contains("`loud` is not a reporter")
     );
     let test = project(json!({"log": {"reporter": "json", "level": "debug", "scope": "tools"}}));
     tool(&test, "greet", &json!({}), &format!("{} host log debug details", binary()));
@@ -252,7 +255,13 @@ fn a_project_without_one_main_skill_is_warned_of() {
         test.put(&format!("project/{name}.skill.md"), &format!("---\nname: {name}\nmetadata: {{}}\n---\n"));
     }
     test.run(&["skill", "explain", "a"]).stderr_has("says that it is the main skill");
-    test.run(&["check"]).stderr_has("says that it is the main skill");
+    // A directory of skills need not be a project, but two main skills are wrong in either.
+    assert!(!test.run(&["check"]).exit(0).err().contains("main skill"));
+    for name in ["a", "b"] {
+        let main = format!("---\nname: {name}\nmetadata: {{role: main}}\n---\n");
+        test.put(&format!("project/{name}.skill.md"), &main);
+    }
+    test.run(&["check"]).exit(3).stderr_has("main skill");
 }
 
 /// D-11: nothing evaluates expressions (`Evaluation::Off`): `:eval` stays as it is written.

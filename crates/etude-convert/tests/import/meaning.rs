@@ -360,7 +360,7 @@ fn dags_that_start_each_other_are_pipelines_in_pipelines() {
         ("run: child.yaml", ("e/child.yaml", child.1), "none is so called beside it"),
         ("call: child, params: C=1", child, "`d/child.yaml` has no parameter `c`"),
         ("run: child, params: DAY=$NOW", child, "parameter `day` is computed"),
-        ("run: child, params: N=1", typed, "the parameter `n` of `d/child.yaml` is no text"),
+        ("run: child, params: N=1", typed, "the parameter `n` of `d/child.yaml` is not a text"),
         ("run: child, output: OUT", child, "`output` of a step that starts a DAG"),
         ("run: child, retry_policy: {limit: 1, interval_sec: 1}", child, "`retry_policy` of a step that starts a DAG"),
     ] {

@@ -1,7 +1,7 @@
 //! Claims of workers, suspended runs, and the census.
 
 use std::io::Write as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use etude_core::digest::Digest;
 use etude_postgres::{Postgres, Settings};
@@ -45,6 +45,30 @@ pub(crate) fn statement_of(worker: &str, sessions: &str) -> String {
     let values = ["'default'", &sessions, &worker, "1::bigint", "''::bytea", "true"];
     let claim = etude_postgres::claim_statement();
     (1..).zip(values).fold(claim, |sql, (at, value)| sql.replace(&format!("${at}"), value))
+}
+
+/// What `other` claims while the claim `statement` of another worker is made and not committed: it waits for the commit.
+pub(crate) fn beside<T: Send>(server: &Server, statement: &str, other: impl FnOnce() -> T + Send) -> T {
+    let mut psql = server.psql();
+    let mut stdin = psql.stdin.take().expect("a pipe");
+    writeln!(stdin, "set search_path = etude; begin; {};", statement.replace('\n', " ")).expect("it listens");
+    let since = Instant::now();
+    let wait_for = |sql: &str| {
+        while server.sql(sql) != "t" {
+            assert!(since.elapsed() < Duration::from_secs(30), "{sql}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    wait_for("select exists (select 1 from pg_stat_activity where state = 'idle in transaction')");
+    let claimed = std::thread::scope(|scope| {
+        let claimed = scope.spawn(other);
+        wait_for("select exists (select 1 from pg_locks where locktype = 'advisory' and not granted)");
+        writeln!(stdin, "commit;").expect("it listens");
+        claimed.join().expect("no panic")
+    });
+    drop(stdin);
+    psql.wait().expect("it ends");
+    claimed
 }
 
 fn next(engine: &Postgres) -> Option<String> {

@@ -1,14 +1,12 @@
 //! Claims past the runs of tenants at their limits.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::sync::Barrier;
-use std::time::{Duration, Instant};
 
 use etude_postgres::{Postgres, Settings};
 use etude_runtime::engine::{Fleet as _, Limits, Placement, Session, Takes, TenantRules};
 
-use crate::claims::{limits, statement, submit};
+use crate::claims::{beside, limits, statement, submit};
 use crate::server::Server;
 use crate::{open, settings};
 
@@ -174,25 +172,7 @@ fn a_claim_that_waited_takes_what_is_next_by_then() {
     {
         submit(&engine, id, at, of(tenant));
     }
-    let mut psql = server.psql();
-    let mut stdin = psql.stdin.take().expect("a pipe");
-    writeln!(stdin, "set search_path = etude; begin; {};", statement("w").replace('\n', " ")).expect("it listens");
-    let since = Instant::now();
-    let wait_for = |sql: &str| {
-        while server.sql(sql) != "t" {
-            assert!(since.elapsed() < Duration::from_secs(30), "{sql}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    };
-    wait_for("select exists (select 1 from pg_stat_activity where state = 'idle in transaction')");
-    let held = std::thread::scope(|scope| {
-        let claimed = scope.spawn(|| engine.next(&limits(), 0).expect("next").expect("a run"));
-        wait_for("select exists (select 1 from pg_locks where locktype = 'advisory' and not granted)");
-        writeln!(stdin, "commit;").expect("it listens");
-        claimed.join().expect("no panic")
-    });
-    drop(stdin);
-    psql.wait().expect("it ends");
+    let held = beside(&server, &statement("w"), || engine.next(&limits(), 0).expect("next").expect("a run"));
     assert_eq!(held.run_id(), "other-1");
     assert_eq!(server.sql("select id from etude.runs where worker = 'w'"), "one-1");
     assert_eq!(ids(&all(&engine, &limits())), ["other-2"]);

@@ -13,7 +13,7 @@ use etude_runtime::engine::{
     Takes, TenantRules,
 };
 
-use crate::claims::{limits, statement, submit};
+use crate::claims::{beside, limits, statement, submit};
 use crate::server::Server;
 use crate::{open, settings};
 
@@ -263,26 +263,8 @@ fn no_claim_counts_while_another_one_is_under_way() {
     apply(&engine, QueueRules { limit: Some(1), ..QueueRules::default() });
     submit(&engine, "r-1", 1, Placement::default());
     submit(&engine, "r-2", 2, Placement::default());
-    let claim = statement("other");
-    let mut psql = server.psql();
-    let mut stdin = psql.stdin.take().expect("a pipe");
-    writeln!(stdin, "set search_path = etude; begin; {};", claim.replace('\n', " ")).expect("it listens");
-    let since = Instant::now();
-    let wait_for = |sql: &str| {
-        while server.sql(sql) != "t" {
-            assert!(since.elapsed() < Duration::from_secs(30), "{sql}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    };
-    wait_for("select exists (select 1 from pg_stat_activity where state = 'idle in transaction')");
-    std::thread::scope(|scope| {
-        let claimed = scope.spawn(|| next(&engine).map(|session| session.run_id().to_owned()));
-        wait_for("select exists (select 1 from pg_locks where locktype = 'advisory' and not granted)");
-        writeln!(stdin, "commit;").expect("it listens");
-        assert_eq!(claimed.join().expect("no panic"), None);
-    });
-    drop(stdin);
-    psql.wait().expect("it ends");
+    let claimed = beside(&server, &statement("other"), || next(&engine).map(|session| session.run_id().to_owned()));
+    assert_eq!(claimed, None);
     assert_eq!(server.sql("select id || worker from etude.runs where worker is not null"), "r-1other");
 }
 

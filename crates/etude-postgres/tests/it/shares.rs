@@ -1,15 +1,13 @@
 //! Claims of several runs where tenants have limits, against claims of one run after the other.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::sync::Barrier;
-use std::time::{Duration, Instant};
 
 use etude_postgres::Postgres;
 use etude_runtime::conformance::block_on;
 use etude_runtime::engine::{Fleet as _, Placement, QueueRules, RunState, Session, TenantRules};
 
-use crate::claims::{limits, statement_of, submit};
+use crate::claims::{beside, limits, statement_of, submit};
 use crate::open;
 use crate::server::Server;
 
@@ -190,26 +188,7 @@ fn a_claim_of_several_that_waited_counts_what_the_other_took() {
                 submit(&engine, &format!("{tenant}-{number}"), at + number, placement);
             }
         }
-        let mut psql = server.psql();
-        let mut stdin = psql.stdin.take().expect("a pipe");
-        let first = statement_of("w", "array[7, 8]").replace('\n', " ");
-        writeln!(stdin, "set search_path = etude; begin; {first};").expect("it listens");
-        let since = Instant::now();
-        let wait_for = |sql: &str| {
-            while server.sql(sql) != "t" {
-                assert!(since.elapsed() < Duration::from_secs(30), "{sql}");
-                std::thread::sleep(Duration::from_millis(20));
-            }
-        };
-        wait_for("select exists (select 1 from pg_stat_activity where state = 'idle in transaction')");
-        let held = std::thread::scope(|scope| {
-            let claimed = scope.spawn(|| claim(&engine, 10));
-            wait_for("select exists (select 1 from pg_locks where locktype = 'advisory' and not granted)");
-            writeln!(stdin, "commit;").expect("it listens");
-            claimed.join().expect("no panic")
-        });
-        drop(stdin);
-        psql.wait().expect("it ends");
+        let held = beside(&server, &statement_of("w", "array[7, 8]"), || claim(&engine, 10));
         assert_eq!(server.sql("select string_agg(id, ' ' order by id) from etude.runs where worker = 'w'"), "a-0 a-1");
         assert_eq!(ids(&held), expected, "{rules:?}");
     }

@@ -479,7 +479,7 @@ fn a_hook_that_is_no_skill_is_a_fault_at_its_place() {
         let one = |fault: &Diagnostic| (fault.is_error(), fault.position().is_some(), fault.message.clone());
         reported.iter().map(one).collect::<Vec<_>>()
     };
-    let message = |hook: &str| (true, true, format!("`$hook` of `top` names `{hook}`, which is no skill"));
+    let message = |hook: &str| (true, true, format!("`$hook` of `top` names `{hook}`, which is not a skill"));
     assert_eq!(found(json!({"$hook": ["debug", "look", "no-such"]})), [message("debug"), message("no-such")]);
     assert_eq!(found(json!({"$hook": "look"})), []);
     assert_eq!(found(json!({"$hook": ["./h.skill.md", "git-log"], "mcp": {"git": {"command": "x"}}})), []);
@@ -500,12 +500,12 @@ fn unknown_words_of_log_are_warned_of() {
     assert_eq!(
         found(json!({"reporter": "nonsense", "level": "loud", "scope": ["events", "x"]})),
         [
-            "`t`: `loud` is no level of `log`",
-            "`t`: `x` is no scope of `log`",
-            "`t`: `nonsense` is no reporter of `log`"
+            "`t`: `loud` is not a level of `log`",
+            "`t`: `x` is not a scope of `log`",
+            "`t`: `nonsense` is not a reporter of `log`"
         ]
     );
-    assert_eq!(found(json!("text")), ["`log` of `t` is no mapping of `level`, `scope` and `reporter` to words"]);
+    assert_eq!(found(json!("text")), ["`log` of `t` is not a mapping of `level`, `scope` and `reporter` to words"]);
 }
 
 /// D-4.3: checking a tool tells what compiling it tells, also of one whose parent has no name.

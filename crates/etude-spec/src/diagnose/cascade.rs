@@ -67,7 +67,7 @@ pub(crate) fn annotation(file: &File, at: Option<Span>, name: &str, key: &str, s
 
 /// `name` is the skill that names the hook.
 pub(crate) fn unknown_hook(file: &File, at: Option<Span>, name: &str, hook: &str, known: &[String]) -> Diagnostic {
-    let message = format!("`$hook` of {} names {}, which is no skill", quoted(name), quoted(hook));
+    let message = format!("`$hook` of {} names {}, which is not a skill", quoted(name), quoted(hook));
     let own = ["debug", "profile", "observe"].contains(&hook);
     let write = own.then(|| format!("etude has no hook {}: write a skill of that name, or use `--log`", quoted(hook)));
     Diagnostic::error(Code::BadAnnotation, file, at, message)
@@ -77,7 +77,7 @@ pub(crate) fn unknown_hook(file: &File, at: Option<Span>, name: &str, hook: &str
 
 /// `key` and `word` are those of the mapping `log`.
 pub(crate) fn log_word(file: &File, at: Option<Span>, name: &str, key: &str, word: &str, known: &[&str]) -> Diagnostic {
-    let message = format!("{}: {} is no {} of `log`", quoted(name), quoted(word), key);
+    let message = format!("{}: {} is not a {} of `log`", quoted(name), quoted(word), key);
     Diagnostic::error(Code::UnknownWord, file, at, message)
         .severity(Severity::Warning)
         .label(format!("must be {}", quoted_list(known, "or")))
@@ -85,7 +85,7 @@ pub(crate) fn log_word(file: &File, at: Option<Span>, name: &str, key: &str, wor
 }
 
 pub(crate) fn log_shape(file: &File, at: Option<Span>, name: &str) -> Diagnostic {
-    let message = format!("`log` of {} is no mapping of `level`, `scope` and `reporter` to words", quoted(name));
+    let message = format!("`log` of {} is not a mapping of `level`, `scope` and `reporter` to words", quoted(name));
     Diagnostic::error(Code::WrongType, file, at, message).severity(Severity::Warning)
 }
 

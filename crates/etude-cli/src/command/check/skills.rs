@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use etude_invoke::{Project, Setup};
 use etude_packages::skills;
-use etude_spec::Diagnostic;
 use etude_spec::skill::Profile;
+use etude_spec::{Code, Diagnostic};
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -26,6 +26,8 @@ pub(super) fn check(context: &Context, dir: &Path) -> Result<Exit, Problem> {
     for folder in etude::app::skill_folders(dir) {
         found.extend(skills::check(&folder, Profile::Lenient).map_err(cannot)?.diagnostics);
     }
+    // Nothing here is a project, which is what has a main skill. Two that both say so are an error all the same.
+    found.retain(|d| d.code != Code::NoMainSkill || d.is_error());
     etude_spec::diagnostic::sort(&mut found);
     found.dedup();
     let broken: BTreeSet<&str> = found.iter().filter(|d| d.is_error()).map(|d| d.file.path()).collect();

@@ -1,6 +1,5 @@
 //! Configuration, definitions and models for the server.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 #[cfg(feature = "postgres")]
 use std::path::PathBuf;
@@ -155,11 +154,8 @@ impl Apps for Configured {
     }
 
     fn unpriced(&self, app: &Path, definition: &Definition) -> Vec<String> {
-        let Ok(resolved) = self.context(app).settings(app) else { return Vec::new() };
-        let Some(models) = crate::settings::known_models(&resolved) else { return Vec::new() };
-        let unpriced: BTreeSet<String> =
-            definition.all_tiers().into_iter().flat_map(|tier| models.unpriced(tier)).collect();
-        unpriced.into_iter().collect()
+        let resolved = self.context(app).settings(app);
+        resolved.map_or_else(|_| Vec::new(), |resolved| crate::settings::unpriced(&resolved, definition))
     }
 
     fn runner(&self, run: &NewRun, disk: &Disk, definition: &Definition) -> Result<Runner, String> {

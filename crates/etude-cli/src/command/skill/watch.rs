@@ -51,7 +51,7 @@ impl Asked {
                 }
                 ("reporter", word) => match REPORTERS.contains(&word) {
                     true => asked.reporter = Some(word.to_owned()),
-                    false => return Err(format!("`{word}` is no reporter; {}", listing())),
+                    false => return Err(format!("`{word}` is not a reporter; {}", listing())),
                 },
                 (key, _) => {
                     return Err(format!("`--log {key}=…` is not known; there are `level`, `scope` and `reporter`"));

@@ -127,7 +127,7 @@ fn input(
         let name = name.unwrap_or_else(|| format!("{ARGUMENT}{}", index + 1)).to_ascii_lowercase();
         match callee.parameters.get(&name) {
             Some(true) => {}
-            Some(false) => return Err(format!("the parameter `{name}` of `{file}` is no text")),
+            Some(false) => return Err(format!("the parameter `{name}` of `{file}` is not a text")),
             None => return Err(format!("`{file}` has no parameter `{name}`")),
         }
         let variable = text.strip_prefix('$').unwrap_or_default();

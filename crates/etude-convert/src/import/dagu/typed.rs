@@ -75,7 +75,7 @@ fn of_type(kind: &str, text: &str) -> Option<Value> {
 /// A parameter as `input` has it.
 ///
 /// # Errors
-/// Its default is no value of it.
+/// Its default is not one of its values.
 pub(super) fn with_default(name: &str, mut schema: Value, default: Option<&str>) -> Result<Value, String> {
     let Some(default) = default else { return Ok(schema) };
     let value = of_type(schema["type"].as_str().unwrap_or_default(), default);
