@@ -125,6 +125,7 @@ mod soak; // a fleet under random faults
 mod states; // shadow, assisted, active, demoted: learned pipelines
 mod streaming; // events as they come
 #[cfg(all(unix, feature = "otel", feature = "serve"))]
+mod streams; // what streams of a server cost
 mod telemetry; // spans of runs, as a collector receives them
 mod terminal; // what a terminal shows while a run goes on
 mod tool_approvals; // tool calls that somebody has to allow

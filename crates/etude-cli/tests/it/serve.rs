@@ -625,37 +625,6 @@ fn a_run_of_the_command_line_streams_and_is_busy() {
     assert_eq!(serving.end().0, Some(0));
 }
 
-/// serve §11, memory of an idle server: streams that begin together do not take a thread each, whose memory would stay.
-#[test]
-fn streams_that_begin_together_share_threads() {
-    let test = Test::new().pipeline("ask", |p| p.step("name: ask\ntype: approval\nmessage: Go on?"));
-    let serving = Serving::start(&test, &["--port", "0"]);
-    let threads = || std::fs::read_dir(format!("/proc/{}/task", serving.child.id())).map(Iterator::count);
-    let Ok(before) = threads() else { return };
-    let run = serving.post("/v1/runs", &json!({"pipeline": "ask"}));
-    let path = format!("/v1/runs/{}", run["run_id"].as_str().expect("an id"));
-    serving.until(&path, "waiting");
-    let begin = |_| {
-        let mut stream = UnixStream::connect(serving.line["socket"].as_str().expect("a socket")).expect("a socket");
-        let token = serving.token();
-        let text = format!(
-            "GET {path}/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nAccept: text/event-stream\r\n\r\n"
-        );
-        stream.write_all(text.as_bytes()).expect("written");
-        stream
-    };
-    let mut streams: Vec<UnixStream> = (0..100).map(begin).collect();
-    for stream in &mut streams {
-        let mut head = [0; 12];
-        stream.read_exact(&mut head).expect("a response");
-        assert_eq!(&head, b"HTTP/1.1 200");
-    }
-    let after = threads().expect("it is there");
-    assert!(after < before + 20, "{before} threads before, {after} after");
-    drop(streams);
-    assert_eq!(serving.end().0, Some(0));
-}
-
 /// S-162: two servers of one journal share queue and decisions: each run is driven once, and either one takes an answer.
 #[test]
 fn two_servers_share_queue_and_decisions() {
