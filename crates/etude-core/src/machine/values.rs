@@ -195,8 +195,10 @@ impl Values {
     fn stdin_after(&self, opening: &str) -> Stdin {
         let mut chunks = Vec::with_capacity(self.frozen.len() + 7);
         match self.input.inline() {
-            Some(input) => chunks.push(Chunk::Text(format!(r#"{opening}"input":{input}{STEPS}"#).into())),
-            None => {
+            Some(input) if input.len() < PIECE => {
+                chunks.push(Chunk::Text(format!(r#"{opening}"input":{input}{STEPS}"#).into()));
+            }
+            _ => {
                 chunks.push(Chunk::Text(format!(r#"{opening}"input":"#).into()));
                 chunks.push(Chunk::Json(self.input.clone()));
                 chunks.push(Chunk::Text(STEPS.into()));

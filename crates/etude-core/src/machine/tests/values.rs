@@ -177,3 +177,14 @@ fn half_a_character_is_inserted_as_the_sign_for_one() {
     case.start.abi = 7;
     assert!(play(&case, name).log.contains(r#"model standard: <"f\ud800"#));
 }
+
+/// What a thousand elements of a `for_each` are given alike is not copied for each of them.
+#[test]
+fn a_large_input_is_shared() {
+    let input = json(&format!("[{}]", ["17"; 10_000].join(",")));
+    let stdin = Values::new(input.clone(), "".into()).with_item(json("17"), 3, None).stdin();
+    let text = input.inline().unwrap();
+    assert!(
+        stdin.0.iter().any(|chunk| matches!(chunk, Chunk::Json(json) if std::ptr::eq(json.inline().unwrap(), text)))
+    );
+}
