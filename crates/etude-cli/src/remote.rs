@@ -32,7 +32,7 @@ use crate::problem::Problem;
 use address::Address;
 
 /// The largest document that is read.
-const MAX_DOCUMENT: usize = 64 * 1024 * 1024;
+const MAX_DOCUMENT: usize = 256 * 1024 * 1024;
 
 /// How long a response may take to begin.
 const RESPONSE: Duration = Duration::from_secs(90);
@@ -157,7 +157,7 @@ impl Remote {
             bytes.extend_from_slice(&piece);
             if bytes.len() > MAX_DOCUMENT {
                 return Err(Problem::environment(format!(
-                    "a response of {} is larger than 64 MiB",
+                    "a response of {} is larger than 256 MiB",
                     self.way().address
                 )));
             }
@@ -229,7 +229,7 @@ impl Remote {
     /// A run as the server has it now.
     pub(crate) async fn run(&self, id: &str) -> Result<RunDocument, Problem> {
         let text = self.text(self.request(Method::GET, &format!("/v1/runs/{id}"))).await?;
-        RunDocument::parse(text).map_err(|why| self.foreign(&why))
+        RunDocument::parse(&text).map_err(|why| self.foreign(&why))
     }
 
     /// The slug of the app that is meant: the named one, or the only one.
@@ -285,7 +285,7 @@ impl Remote {
         }
         let bytes = self.body(self.successful(response).await?).await?;
         let text = String::from_utf8(bytes).map_err(|_| self.foreign("is not UTF-8"))?;
-        RunDocument::parse(text).map(Some).map_err(|why| self.foreign(&why))
+        RunDocument::parse(&text).map(Some).map_err(|why| self.foreign(&why))
     }
 
     /// The ids of the runs that begin with `id`: a few of them if they are several.

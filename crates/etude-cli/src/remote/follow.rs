@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::Remote;
 use super::event::Steps;
 use super::result::{RunDocument, is_on_its_way};
-use super::stream::{ENDED, Stream};
+use super::stream::{ENDED, PATIENCE, Stream};
 use crate::context::Context;
 use crate::problem::Problem;
 use crate::render::progress::Face;
@@ -68,13 +68,11 @@ impl Remote {
         let mut feed = Stream::new(self, "/v1/events", None);
         let began = Instant::now();
         let mut look = tokio::time::interval(LOOK);
-        let mut is_news = false;
+        let (mut is_news, mut away) = (false, None);
         loop {
             if is_news {
-                let run = self.run(id).await;
                 is_news = false;
-                // A server that is away for a moment is asked again by the streams.
-                if let Ok(run) = run
+                if let Some(run) = self.run_unless_away(id, &mut away).await?
                     && !run.is_on_its_way()
                     && (watching.changed_at.as_ref() != Some(&run.changed_at) || began.elapsed() > TAKEN_UP)
                 {
@@ -91,6 +89,21 @@ impl Remote {
                 message = feed.next() => is_news = message?.is_none_or(|message| concerns(&message, id)),
                 _ = look.tick() => is_news = true,
                 asked = asked_to_stop(stop.as_mut()) => self.stop(id, asked).await?,
+            }
+        }
+    }
+
+    /// The run; `None` if the server is away for a moment, since when is noted in `away`.
+    async fn run_unless_away(&self, id: &str, away: &mut Option<Instant>) -> Result<Option<RunDocument>, Problem> {
+        match self.text(self.request(reqwest::Method::GET, &format!("/v1/runs/{id}"))).await {
+            Ok(text) => {
+                *away = None;
+                RunDocument::parse(&text).map(Some).map_err(|why| self.foreign(&why))
+            }
+            Err(problem) => {
+                let since = *away.get_or_insert_with(Instant::now);
+                let is_away = problem.exit == crate::exit::Exit::Environment && since.elapsed() <= PATIENCE;
+                if is_away { Ok(None) } else { Err(problem) }
             }
         }
     }

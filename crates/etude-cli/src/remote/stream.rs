@@ -14,7 +14,7 @@ use crate::problem::Problem;
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// How long a server may be away, such as during an update.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The last event of an attempt.
 pub(super) const ENDED: &str = "ended";
@@ -87,7 +87,15 @@ impl<'r> Stream<'r> {
         if let Some(last) = &self.last {
             request = request.header("last-event-id", last);
         }
-        match self.remote.send(request).await {
+        let mut is_refused = false;
+        let sent = match self.remote.respond(request).await {
+            Ok(response) => {
+                is_refused = matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+                self.remote.successful(response).await
+            }
+            Err(problem) => Err(problem),
+        };
+        match sent {
             Ok(response) if response.status() == StatusCode::NO_CONTENT => {
                 self.close();
                 Ok(false)
@@ -99,8 +107,8 @@ impl<'r> Stream<'r> {
             }
             Err(problem) => {
                 let since = *self.away.get_or_insert_with(Instant::now);
-                // A server that responds and refuses will do so again.
-                if problem.exit != crate::exit::Exit::Environment || since.elapsed() > PATIENCE {
+                // A server that responds and refuses will do so again; a wrong token that is sent again and again locks out its address.
+                if is_refused || problem.exit != crate::exit::Exit::Environment || since.elapsed() > PATIENCE {
                     return Err(problem);
                 }
                 self.remote.find_again().await;

@@ -1,6 +1,8 @@
 //! Commands that deal with the runs of a server: the same documents, texts and exit statuses as with the journal here.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 
@@ -69,6 +71,51 @@ fn a_run_on_a_server_is_reported_as_one_here() {
     let (here, there) = both(&test, &serving, &["run", "-p", "invalid", "--format", "json"]);
     let (here, there) = (here.exit(3).doc(), there.exit(3).doc());
     assert_eq!(there["errors"], here["errors"]);
+    assert_eq!(serving.end().0, Some(0));
+}
+
+/// cli: an output that no tree can hold is printed as it is, by a server as here. A client that waited for a document that it can
+/// read would wait for ever.
+#[test]
+fn any_output_of_a_server_is_printed() {
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    let values = [("half", r#""\ud83d""#), ("huge", "1E400"), ("deep", &deep)];
+    let with = |test: Test, (name, value): &(&str, &str)| {
+        let script = format!("cat <<'X'\n{{\"output\": {value}}}\nX");
+        test.pipeline(name, |p| p.sh("a", &script))
+    };
+    let test = values.iter().fold(Test::new(), with);
+    let serving = Serving::start(&test, &["--port", "0"]);
+    for (name, _) in values {
+        let (here, there) = both(&test, &serving, &["run", "-p", name, "--format", "json"]);
+        assert_eq!(there.exit(0).out(), here.exit(0).out(), "{name}");
+        let (here, there) = both(&test, &serving, &["runs", "show", "latest", "--stream", "output"]);
+        assert_eq!(there.exit(0).out(), here.exit(0).out(), "{name}");
+    }
+    assert_eq!(serving.end().0, Some(0));
+}
+
+/// cli: a token that is revoked ends a command that follows a run with it. It would be asked for until its address is locked out.
+#[test]
+fn a_revoked_token_ends_what_follows_a_run() {
+    let test = Test::new()
+        .pipeline("slow", |p| p.sh("a", "while [ ! -e \"$ROOT/go\" ]; do sleep 0.05; done; echo '{\"output\": 1}'"));
+    let serving = Serving::start(&test, &["--port", "0"]);
+    let made = raw(&test.run(&["token", "new", "reader", "--scope", "read", "--format", "json"]).exit(0));
+    let run = serving.post("/v1/runs", &json!({"pipeline": "slow"}));
+    let words =
+        ["--server", &address(&serving), "runs", "watch", run["run_id"].as_str().expect("an id"), "--format", "jsonl"];
+    let mut command = test.command(&words);
+    command.env("ETUDE_TOKEN", made["token"].as_str().expect("a token"));
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().expect("a pipe")).read_line(&mut line).expect("an event");
+    test.run(&["token", "revoke", "reader"]).exit(0);
+    let ended = child.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(4), "{said}");
+    assert!(said.contains("token") && !said.contains("too many"), "{said}");
+    test.put("go", "");
     assert_eq!(serving.end().0, Some(0));
 }
 
