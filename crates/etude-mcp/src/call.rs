@@ -247,22 +247,23 @@ fn no_run(refused: &Reply) -> Reply {
     Reply { status: refused.status, body: problem.to_string().into_bytes() }
 }
 
-/// `etude_find`: one request to each app until one has a pipeline for the words.
+/// `etude_find`: one request to each app. An app that cannot be asked is passed over, unless all are.
 async fn find(service: &Service, catalog: &Catalog, requests: Vec<Request>, words: &str) -> Outcome {
-    let (mut last, mut of) = (reply("{}"), "");
+    let (mut routes, mut refused) = (Vec::new(), None);
     for (app, request) in catalog.apps.iter().zip(requests) {
-        (last, of) = (service.api.send(request).await, app);
-        let document: Value = serde_json::from_slice(&last.body).unwrap_or_default();
-        if document["pipeline"].is_string() {
-            break;
+        let reply = service.api.send(request).await;
+        match serde_json::from_slice(&reply.body) {
+            Ok(route) if (200..300).contains(&reply.status) => routes.push((app.as_str(), route)),
+            _ => refused = Some(reply),
         }
     }
-    if !(200..300).contains(&last.status) {
-        return ToolResult::problem(&last, false).to_raw();
+    match refused {
+        Some(reply) if routes.is_empty() => ToolResult::problem(&reply, false).to_raw(),
+        _ => {
+            let document = find::with_tools(routes, catalog, words).to_string();
+            ToolResult::document(document.as_bytes()).map_err(RpcError::internal)?.to_raw()
+        }
     }
-    let document: Value = serde_json::from_slice(&last.body).map_err(|e| RpcError::internal(e.to_string()))?;
-    let document = find::with_tools(document, catalog, of, words).to_string();
-    ToolResult::document(document.as_bytes()).map_err(RpcError::internal)?.to_raw()
 }
 
 /// A text as one segment of a path or as a value of a query.
@@ -345,6 +346,9 @@ async fn run(
     }
 }
 
+/// The status of a run that was cancelled.
+const CANCELLED: &str = "cancelled";
+
 /// Starts a run, or joins that of an equal call that was abandoned. Returns it, or the refusal. A call that is abandoned meanwhile
 /// starts its run all the same, and `care` is taken of it.
 async fn begin(
@@ -354,8 +358,9 @@ async fn begin(
     key: &Key,
     care: impl FnOnce(String) -> Abandoned + Send + 'static,
 ) -> Result<Abandoned, Reply> {
+    // A run that was cancelled meanwhile is not what is asked for again.
     if let Some(run_id) = service.unfinished.take(key)
-        && service.api.status(&run_id).await.is_some()
+        && service.api.status(&run_id).await.is_some_and(|status| status != CANCELLED)
     {
         return Ok(care(run_id));
     }

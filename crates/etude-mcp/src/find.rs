@@ -14,9 +14,27 @@ const MAX_COMMANDS: usize = 5;
 /// Shorter words of a request choose no command.
 const MIN_WORD: usize = 3;
 
-/// The document of a route in `app`, with the name and schema of the tool of each pipeline and machine that it names, and the commands
-/// of applications whose words the request has. `app` is that of the route.
-pub(crate) fn with_tools(mut document: Value, catalog: &Catalog, app: &str, request: &str) -> Value {
+/// One document for the routes of a request in these apps: that of the surest one, with the candidates of all, the name and schema of
+/// the tool of each pipeline and machine that it names, and the commands of applications whose words the request has.
+pub(crate) fn with_tools(mut routes: Vec<(&str, Value)>, catalog: &Catalog, request: &str) -> Value {
+    let mut candidates: Vec<Value> = Vec::new();
+    for (app, route) in &mut routes {
+        for mut candidate in route["candidates"].as_array_mut().into_iter().flat_map(std::mem::take) {
+            let target = candidate["name"].as_str().and_then(|name| catalog.routed(app, name));
+            let tool = target.map(|target| target.name.as_str()).into();
+            if let Some(members) = candidate.as_object_mut() {
+                members.insert("tool".to_owned(), tool);
+            }
+            candidates.push(candidate);
+        }
+    }
+    let has_others = routes.len() > 1;
+    candidates.sort_by(|a, b| score(b).total_cmp(&score(a)));
+    let surest = |(_, route): &(&str, Value)| (route["pipeline"].is_string(), score(route));
+    let by_certainty = |(a, x): (bool, f64), (b, y): (bool, f64)| a.cmp(&b).then(x.total_cmp(&y));
+    // The first of equal ones.
+    let best = routes.into_iter().rev().max_by(|a, b| by_certainty(surest(a), surest(b)));
+    let Some((app, mut document)) = best else { return json!({}) };
     let found = document["pipeline"].as_str().and_then(|name| catalog.routed(app, name)).cloned();
     if document["pipeline"].is_string() {
         // A tool that is not listed for the caller is none.
@@ -26,13 +44,12 @@ pub(crate) fn with_tools(mut document: Value, catalog: &Catalog, app: &str, requ
         document["description"] = target.description.as_str().into();
         document["input_schema"] = schema::inlined(&target.input);
     }
-    for candidate in document["candidates"].as_array_mut().into_iter().flatten() {
-        let target = candidate["name"].as_str().and_then(|name| catalog.routed(app, name));
-        let tool = target.map(|target| target.name.as_str()).into();
-        if let Some(members) = candidate.as_object_mut() {
-            members.insert("tool".to_owned(), tool);
-        }
+    if let [first, second, ..] = candidates.as_slice()
+        && has_others
+    {
+        document["margin"] = (score(first) - score(second)).into();
     }
+    document["candidates"] = candidates.into();
     if let (Some(notes), Some(note)) = (document["notes"].as_array_mut(), broken::note(&catalog.broken)) {
         notes.push(format!("not considered: {note}").into());
     }
@@ -41,6 +58,11 @@ pub(crate) fn with_tools(mut document: Value, catalog: &Catalog, app: &str, requ
         document["commands"] = commands.into();
     }
     document
+}
+
+/// How well a route or a candidate fits, from 0 to 1.
+fn score(value: &Value) -> f64 {
+    value["score"].as_f64().unwrap_or_default()
 }
 
 /// The commands of applications that share words with the request, the best first.

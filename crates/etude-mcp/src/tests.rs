@@ -187,6 +187,36 @@ async fn what_is_found_can_be_called() {
     assert!(message.starts_with("there is no tool `change`") && message.contains("`machine_change`"), "{unlisted}");
 }
 
+/// S-141: of several apps, the surest pipeline is found, whichever app is asked first; one that cannot be asked is passed over.
+#[tokio::test]
+async fn the_surest_of_all_apps_is_found() {
+    let of = |app: &str, name: &str| {
+        let schema = json!({"type": "object"});
+        json!({
+            "app": app, "machines": [], "skills": [], "applications": [], "diagnostics": [],
+            "pipelines": [{"name": name, "description": "What it does.", "input": schema}],
+        })
+    };
+    let route = |name: &str, score: f64| {
+        let candidates = json!([{"name": name, "score": score}]);
+        (200, json!({"pipeline": name, "score": score, "margin": score, "candidates": candidates, "notes": []}))
+    };
+    let apps = json!({"apps": [of("a", "weather"), of("b", "away"), of("c", "invoice")]});
+    let replies = [
+        ("/v1/apps", (200, apps)),
+        ("POST /v1/apps/a/route", route("weather", 0.25)),
+        ("POST /v1/apps/b/route", (503, json!({"detail": "there is no directory"}))),
+        ("POST /v1/apps/c/route", route("invoice", 0.75)),
+    ];
+    let client = Client::new(false, replies).await;
+    let found = client.call("etude_find", json!({"request": "pay the invoice"})).await;
+    let found = &found["structuredContent"];
+    assert_eq!((&found["tool"], &found["margin"]), (&json!("invoice"), &json!(0.5)), "{found}");
+    let candidates = found["candidates"].as_array().expect("candidates");
+    let tools: Vec<&Value> = candidates.iter().map(|candidate| &candidate["tool"]).collect();
+    assert_eq!(tools, ["invoice", "weather"]);
+}
+
 /// S-143, S-144: who sees only the texts and who sees only the structured content learn the same of a run.
 #[tokio::test]
 async fn texts_and_structured_content_say_the_same() {
