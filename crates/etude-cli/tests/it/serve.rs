@@ -303,6 +303,27 @@ fn apps_have_slugs() {
     test.run(&["serve", "tmp", "--port", "0"]).exit(2);
 }
 
+/// S-111: an app whose directory is away takes no other one with it, and is there again with it.
+#[test]
+fn an_app_that_is_away_stops_alone() {
+    let test = test();
+    test.put("other/shop/pipelines/q/pipeline.yaml", "name: q\ndescription: The pipeline q.\nsteps: []\n");
+    let (shop, gone) = (test.path("other/shop"), test.path("other/gone"));
+    let serving = Serving::start(&test, &[".", &shop.display().to_string(), "--port", "0"]);
+    fs::rename(&shop, &gone).expect("moved");
+    let apps = serving.document("GET", "/v1/apps", "");
+    assert_eq!((&apps["apps"][0]["app"], &apps["apps"][0]["diagnostics"]), (&json!("app"), &json!([])), "{apps}");
+    assert_eq!(
+        (&apps["apps"][1]["app"], &apps["apps"][1]["diagnostics"][0]["code"]),
+        (&json!("shop"), &json!("P0101"))
+    );
+    assert_eq!(serving.document("GET", "/v1/apps/shop", "")["code"], "journal_unavailable");
+    assert_eq!(serving.post("/v1/apps/shop/route", &json!({"request": "q"}))["code"], "journal_unavailable");
+    fs::rename(&gone, &shop).expect("moved");
+    assert_eq!(serving.document("GET", "/v1/apps/shop", "")["pipelines"][0]["name"], "q");
+    assert_eq!(serving.end().0, Some(0));
+}
+
 /// cli: tokens are created, listed and revoked without a server, and only their hashes are kept.
 #[test]
 fn tokens_are_created_listed_and_revoked() {

@@ -19,10 +19,10 @@ use crate::work::Sending;
 pub(crate) async fn list(call: Call) -> Respond {
     let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
     let listed = tokio::task::spawn_blocking(move || {
-        let apps = server.settings().apps.iter().map(|app| document(&server, &caller, app));
-        apps.collect::<Result<Vec<Value>, Problem>>()
+        let apps = server.settings().apps.iter();
+        apps.map(|app| read(&server, &caller, app).unwrap_or_else(|why| unreadable(app, &why))).collect::<Vec<_>>()
     });
-    let apps = listed.await.map_err(|_| Problem::new(Code::Bug, "the list of apps panicked"))??;
+    let apps = listed.await.map_err(|_| Problem::new(Code::Bug, "the list of apps panicked"))?;
     Ok(json_response(http::StatusCode::OK, &json!({ "apps": apps })))
 }
 
@@ -40,9 +40,32 @@ pub(crate) async fn show(call: Call) -> Respond {
     Ok(tagged(&call.headers, document.to_string()))
 }
 
-/// An app with what the caller sees of it (S-16): a token for some targets sees neither the others nor their faults.
+/// An app, or the problem of one that cannot be read.
 fn document(server: &Server, caller: &Caller, app: &ServedApp) -> Result<Value, Problem> {
-    let mut document = server.apps().list(&app.dir).map_err(|why| Problem::new(Code::DefinitionInvalid, why))?;
+    present(app)?;
+    read(server, caller, app).map_err(|why| Problem::new(Code::DefinitionInvalid, why))
+}
+
+/// An app whose directory is away, such as while another version of it is put there, can be asked for again.
+fn present(app: &ServedApp) -> Result<(), Problem> {
+    let away = || Problem::new(Code::JournalUnavailable, format!("there is no directory `{}`", app.dir.display()));
+    if app.dir.is_dir() { Ok(()) } else { Err(away()) }
+}
+
+/// In the list of all apps, one that cannot be read: it takes no other one with it.
+fn unreadable(app: &ServedApp, why: &str) -> Value {
+    let fault = json!({
+        "code": etude_spec::Code::Unreadable.as_str(), "severity": "error", "message": why, "file": ".",
+        "line": null, "column": null, "end_line": null, "end_column": null, "hint": null,
+    });
+    json!({
+        "app": app.slug, "pipelines": [], "machines": [], "skills": [], "applications": [], "diagnostics": [fault],
+    })
+}
+
+/// An app with what the caller sees of it (S-16): a token for some targets sees neither the others nor their faults.
+fn read(server: &Server, caller: &Caller, app: &ServedApp) -> Result<Value, String> {
+    let mut document = server.apps().list(&app.dir)?;
     document["app"] = app.slug.as_str().into();
     if caller.only.is_empty() {
         return Ok(document);
@@ -79,6 +102,7 @@ pub(crate) fn routed(
     app: &ServedApp,
     request: &str,
 ) -> Result<(Value, Usage), Problem> {
+    present(app)?;
     let (mut document, spent) = server.apps().route(&app.dir, request)?;
     let is_hidden = |name: &Value| name.as_str().is_some_and(|name| !caller.covers(name));
     if is_hidden(&document["pipeline"]) {
