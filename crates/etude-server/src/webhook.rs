@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use etude::runner::Request;
 use etude_core::data::Json;
 use etude_core::digest::Digest;
+use etude_core::exact::Comparand;
 use etude_runs::target::Target as RunTarget;
 use etude_runtime::engine::{Cause, Entry, EntryQuery, Expected, Placement, UniqueKey, Write, Written};
 use etude_spec::automation::{Automation, Target, Verify, Webhook, template};
@@ -198,8 +199,10 @@ fn deliver(
         Err(error) if needs_json(webhook) => return Err(malformed(&error)),
         Err(_) => None,
     };
-    let holds =
-        |(path, wanted): &(String, Value)| incoming.lookup(body.as_ref(), path).is_some_and(|value| value == *wanted);
+    let holds = |(path, wanted): &(String, Comparand)| {
+        let found = incoming.lookup_text(body.as_ref(), path).and_then(|text| Comparand::of(&text).ok());
+        found.is_some_and(|found| found.is_same(wanted))
+    };
     if !webhook.when.iter().all(holds) {
         let written = note(webhooks, incoming.entry(id.clone(), "ignored", None), Expected::Nothing)?;
         return Ok(match written {

@@ -82,6 +82,22 @@ fn a_delivery_starts_no_learned_pipeline_that_is_not_in_use() {
     }
 }
 
+/// ADR 0116, S-120: the numbers of a `when` are compared to the last digit, and by value.
+#[test]
+fn a_when_compares_numbers_by_value() {
+    let server = server(&format!(
+        "{TOKEN}, when: {{body.order: 36893488147419103233, body.n: 3}}, input: {{text: \"{{{{raw}}}}\", n: 1}}}}"
+    ));
+    for (id, body, is_begun) in [
+        ("a", r#"{"order": 36893488147419103234, "n": 3}"#, false),
+        ("b", r#"{"order": 36893488147419103233, "n": "3"}"#, false),
+        ("c", r#"{"order": 36893488147419103233, "n": 3.0}"#, true),
+    ] {
+        let reply = deliver(&server, id, "s3cret", body).json();
+        assert_eq!(reply["run_id"].is_string(), is_begun, "{body}: {reply}");
+    }
+}
+
 /// S-27, S-120: a body that is not JSON says where; a `when` that does not hold is `ignored`, and so is one without a value.
 #[test]
 fn a_delivery_that_does_not_fit_is_ignored() {

@@ -1,5 +1,6 @@
 //! One incoming webhook.
 
+use etude_core::exact::Comparand;
 use serde_json::{Map, Value};
 
 use super::{Broken, Entry, Target, template};
@@ -17,7 +18,7 @@ pub struct Webhook {
     /// How the sender proves itself; `None` if that is missing.
     pub verify: Option<Verify>,
     /// Paths with the values that they must have.
-    pub when: Vec<(String, Value)>,
+    pub when: Vec<(String, Comparand)>,
     /// The input of its runs, with references; `None`: the body.
     pub input: Option<Map<String, Value>>,
     /// Equal bodies under different ids are different deliveries.
@@ -81,8 +82,8 @@ pub(super) fn read(entry: &mut Entry<'_, '_>) -> Webhook {
         if !template::is_of_request(path) {
             entry.found.push(diagnose::unknown_reference(entry.found.file, key.span, path, forms));
         }
-        let value = node.to_json().ok().and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
-        when.push((path.to_owned(), value));
+        let value = node.to_json().ok().and_then(|json| Comparand::of(&json).ok());
+        when.push((path.to_owned(), value.unwrap_or(Comparand::Plain(Value::Null))));
     }
     Webhook {
         name: entry.name.to_owned(),
