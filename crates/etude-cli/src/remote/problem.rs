@@ -101,9 +101,10 @@ fn changed(document: &Value, detail: &str) -> Problem {
             message.push_str(&format!("\n  {line}"));
         }
     }
+    let run = harmless(document["run_id"].as_str().unwrap_or("RUN"));
     Problem::new(Exit::Definition, FailureKind::DefinitionInvalid, message)
         .hint("put the files back as they were, and resume")
-        .hint("or take them as they are now: etude runs resume RUN --accept-changes")
+        .hint(format!("or take them as they are now: etude runs resume {run} --accept-changes"))
 }
 
 #[cfg(test)]
@@ -122,6 +123,18 @@ mod tests {
         let problem = refused(&json!({"code": "no_pipeline_matched", "detail": "no pipeline fits the request"}));
         let error = error_json(&problem.failures[0]);
         assert_eq!((&error["phase"], &error["kind"]), (&json!("routing"), &json!("no_pipeline_matched")));
+    }
+
+    /// The way on names the run, as it does for a run here.
+    #[test]
+    fn a_changed_definition_names_the_run() {
+        let problem =
+            refused(&json!({"code": "definition_changed", "detail": "it has changed", "run_id": "r1", "changes": []}));
+        assert!(
+            problem.hints.iter().any(|hint| hint.ends_with("etude runs resume r1 --accept-changes")),
+            "{:?}",
+            problem.hints
+        );
     }
 
     /// K-38: who answers too late is given the decision that counts, by a server as by a journal here.

@@ -115,7 +115,8 @@ async fn continued(call: &Call, accept_changes: bool, limits: Limits, from: Opti
         let changes = changes.map_err(|e| Problem::new(Code::DefinitionInvalid, e.to_string()))?;
         if !accept_changes && !changes.is_empty() {
             let changes: Vec<Value> = changes.iter().map(change_json).collect();
-            let problem = Problem::new(Code::DefinitionChanged, "the definition has changed since the run began");
+            let detail = format!("the definition of run `{of}` has changed since it began");
+            let problem = Problem::new(Code::DefinitionChanged, detail).with("run_id", of.as_str());
             return Err(problem.with("changes", changes).hint("resume it with `accept_changes`"));
         }
         let attempt = match next_of(&server, &view, &definition, limits, from.as_deref()) {
