@@ -55,7 +55,7 @@ pub use values::stdin_for_first_step;
 
 /// Version of the interpreter's meaning: it grows whenever the same plan and outcomes would give other commands.
 /// A journal is replayed only where [`replays`] says so.
-pub const ABI: u32 = 10;
+pub const ABI: u32 = 11;
 
 /// True if a run that was begun by version `abi` of the interpreter can be gone on with by this one. Version 2 changed how
 /// models that call tools are led, by what name a step calls an application, and how many faults of an answer a model is
@@ -71,8 +71,9 @@ pub const ABI: u32 = 10;
 /// agent that takes over a call that a person has denied, and one that was made with its numbers written in another way. Version 10
 /// deviates where a question has something else than a list to choose from, counts the responses of models as the attempts of an
 /// agent that calls pipelines and of a pipeline as a step, leaves long arguments of older calls out of what a model is sent, asks
-/// once whether a stage shall run although its gate is not open, and warns of a `join` that a script gives without `parallel`. Runs
-/// of earlier ones go on as they were: see [`Start::abi`].
+/// once whether a stage shall run although its gate is not open, and warns of a `join` that a script gives without `parallel`. Version 11
+/// asks more questions in one call, also those of a group, and says which of them has used up the retries. Runs of earlier ones go on
+/// as they were: see [`Start::abi`].
 pub fn replays(abi: u32, plan: &Plan) -> bool {
     match abi {
         4..=ABI => true,
@@ -112,6 +113,10 @@ const WARNS_OF_JOIN: u32 = 10;
 
 /// The first version of the interpreter that keeps the answer to the question of a gate.
 const KEEPS_ENTRY: u32 = 10;
+
+/// The first version of the interpreter that asks questions with a `when` or a `require` together with others, and questions of a group
+/// in one call; that sends the images of all of them; and that says which of them has used up the retries (L-49).
+const JOINS_QUESTIONS: u32 = 11;
 
 /// Which attempt at a run this is, and which one its scope began with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

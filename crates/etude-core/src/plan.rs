@@ -105,7 +105,7 @@ impl Plan {
                 StepKind::Llm(llm) => llm.choose.as_ref(),
                 _ => None,
             };
-            choose.is_some_and(|choose| !choose.together.is_empty())
+            choose.is_some_and(|choose| !choose.together.is_empty() || choose.beside.iter().any(|all| !all.is_empty()))
         };
         self.steps().any(is_joint)
     }
@@ -357,8 +357,10 @@ pub struct Choose {
     pub many: bool,
     /// It is asked even if the list has one element only.
     pub always: bool,
-    /// The steps after this one whose questions go into the same call (L-49).
+    /// The steps right after this one whose questions go into the same call (L-49).
     pub together: Vec<Arc<Step>>,
+    /// For a child of a group, the children after it whose questions go into the same call; `None` outside of groups.
+    pub beside: Option<Vec<Arc<Step>>>,
 }
 
 /// Steps that run at the same time.

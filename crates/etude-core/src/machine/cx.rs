@@ -1,6 +1,6 @@
 //! What all tasks of a machine share: the border to the outside, the rows of the report, and the budget.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::task::Poll;
 
 use super::handover::Call;
@@ -41,8 +41,11 @@ pub(crate) struct Cx {
     pub(crate) stages: Stages,
     /// The parts of the run that began and did not succeed.
     pub(crate) open_work: OpenWork,
-    /// Answers to closed questions that were asked with an earlier one, by the path of their step (L-49).
-    pub(crate) answers: BTreeMap<String, serde_json::Value>,
+    /// Answers to closed questions that were asked with an earlier one, by the path of their step (L-49); a failure if the model
+    /// gave none that counts.
+    pub(crate) answers: BTreeMap<String, Result<serde_json::Value, Box<Failure>>>,
+    /// Closed questions of groups that an earlier one is asking now, by the path of their step.
+    pub(crate) asked: BTreeSet<String>,
     /// The calls of tool steps so far, if an agent may take over (L-68).
     pub(crate) calls: Vec<Call>,
     pub(crate) keeps_calls: bool,
@@ -122,6 +125,7 @@ impl Cx {
             stages: Stages::default(),
             open_work: OpenWork::default(),
             answers: BTreeMap::new(),
+            asked: BTreeSet::new(),
             calls: Vec::new(),
             keeps_calls: false,
             written: Vec::new(),

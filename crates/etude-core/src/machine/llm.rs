@@ -27,7 +27,7 @@ use super::outcome_error::{call_failed, check_exit, limit, not_an_answer};
 use super::step_context::StepContext;
 use super::validator::{self, Verdict};
 use super::values::Values;
-use super::{Cx, TAKES_LAST, Task};
+use super::{Cx, JOINS_QUESTIONS, TAKES_LAST, Task};
 use crate::data::Json;
 use crate::effect::{Command, Effect, EffectId, ProcessCall, Protocol, Setting};
 use crate::extract;
@@ -37,7 +37,7 @@ use crate::outcome::{Completed, Outcome, ProcessEnd, Stdout};
 use crate::plan::{Llm, Step, StepKind};
 use crate::report::Event;
 use crate::schema::Schema;
-use crate::template::Template;
+use crate::template::{Scope, Template};
 use crate::tree;
 
 /// The first version of the interpreter that asks again after an empty answer where there is no schema, too.
@@ -58,6 +58,8 @@ pub(super) struct LlmTask {
     choices: Vec<String>,
     attempt: u32,
     attempts: Vec<Attempt>,
+    /// The answer that was rejected last, once no retry is left.
+    rejected: Option<String>,
     state: State,
     stopped: Option<Failure>,
 }
@@ -87,22 +89,48 @@ impl LlmTask {
         Self { choices, ..self }
     }
 
-    /// The same with another schema, and with further prompts in the same message.
+    /// The same with another schema, and with the prompts and images of further steps in the same message.
     fn asking(
         step: Arc<Step>,
         step_context: StepContext,
         values: Arc<Values>,
         schema: Option<Arc<Schema>>,
-        more: &[&Template],
+        more: &[&Llm],
     ) -> Result<Self, Failure> {
         let mut request = request(llm_of(&step), &step.name, &step_context, &values, schema.as_deref())?;
-        for prompt in more {
-            let text = prompt.render(&*values).map_err(|e| unresolved(&e))?;
-            request.messages[0].parts.push(Part::Text(format!("\n\n{text}")));
+        let parts = &mut request.messages[0].parts;
+        for llm in more {
+            let text = llm.prompt.render(&*values).map_err(|e| unresolved(&e))?;
+            parts.push(Part::Text(format!("\n\n{text}")));
+            if values.abi() >= JOINS_QUESTIONS {
+                let images = images(llm, &step_context, &values)?;
+                // What the model is shown already is not sent twice.
+                let further: Vec<Part> = images.into_iter().filter(|image| !parts.contains(image)).collect();
+                parts.extend(further);
+            }
         }
         let state = State::Asking { is_started: false };
-        let (choices, attempts) = (Vec::new(), Vec::new());
-        Ok(Self { step, step_context, values, request, schema, choices, attempt: 1, attempts, state, stopped: None })
+        let (choices, attempts, rejected) = (Vec::new(), Vec::new(), None);
+        let attempt = 1;
+        Ok(Self { step, step_context, values, request, schema, choices, attempt, attempts, rejected, state, stopped: None })
+    }
+
+    /// What the answer says that was rejected last, once no retry is left.
+    fn rejected(&self) -> Option<Value> {
+        let found = extract::fitting(self.rejected.as_deref()?, |_| false)?;
+        tree::of_answer(found).ok()
+    }
+
+    /// The failure of step `name`, whose answers were rejected until no retry was left, the last one for these reasons.
+    fn exhausted(&self, name: &str, reasons: &[String]) -> Failure {
+        let last = reasons.join("; ");
+        let tries = match llm_of(&self.step).retry {
+            0 => "once (no retries)".to_owned(),
+            1 => "twice (1 attempt + 1 retry)".to_owned(),
+            n => format!("{} times (1 attempt + {n} retries)", n + 1),
+        };
+        let message = format!("llm step `{name}` was rejected {tries}; last reason: {last}");
+        self.with_attempts(Failure::new(FailureKind::ValidationExhausted, message))
     }
 
     fn call_id(&self) -> EffectId {
@@ -296,14 +324,8 @@ impl LlmTask {
         self.attempts.push(Attempt { rejected_by, errors, elapsed_ms: answer.elapsed_ms, tokens: answer.tokens });
         let retry = llm_of(&self.step).retry;
         if self.attempt > retry {
-            let last = reasons.join("; ");
-            let tries = match retry {
-                0 => "once (no retries)".to_owned(),
-                1 => "twice (1 attempt + 1 retry)".to_owned(),
-                n => format!("{} times (1 attempt + {n} retries)", n + 1),
-            };
-            let message = format!("llm step `{}` was rejected {tries}; last reason: {last}", self.step.name);
-            return Poll::Ready(Err(self.with_attempts(Failure::new(FailureKind::ValidationExhausted, message))));
+            self.rejected = Some(answer.text.clone());
+            return Poll::Ready(Err(self.exhausted(&self.step.name, &reasons)));
         }
         if let Some(row) = self.step_context.ledger {
             let (item, attempt, max_attempts) = (self.step_context.item.clone(), self.attempt, retry + 1);
@@ -374,10 +396,7 @@ fn request(
 ) -> Result<Request, Failure> {
     let render = |template: &Template| template.render(values).map_err(|e| unresolved(&e));
     let mut parts = vec![Part::Text(render(&llm.prompt)?)];
-    for image in &llm.images {
-        let path = render(image)?;
-        parts.push(Part::Image { path: format!("{}/{path}", step_context.dir) });
-    }
+    parts.extend(images(llm, step_context, values)?);
     Ok(Request {
         tier: llm.tier,
         system: llm.system.as_ref().map(render).transpose()?,
@@ -389,6 +408,15 @@ fn request(
         max_tokens: llm.max_tokens,
         cache_prompt: llm.cache_prompt,
     })
+}
+
+/// The images that the model is shown.
+fn images(llm: &Llm, step_context: &StepContext, values: &Values) -> Result<Vec<Part>, Failure> {
+    let image = |path: &Template| {
+        let path = path.render(values).map_err(|e| unresolved(&e))?;
+        Ok(Part::Image { path: format!("{}/{path}", step_context.dir) })
+    };
+    llm.images.iter().map(image).collect()
 }
 
 /// What the model is given about a rejected answer.

@@ -17,6 +17,7 @@ mod code;
 mod crash;
 mod fallback;
 mod fan_out;
+mod joint;
 mod llm;
 mod log;
 mod numbers;

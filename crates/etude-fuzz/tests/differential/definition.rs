@@ -1,6 +1,8 @@
 //! Definitions as the model reads them: the words of the protocol and of its extensions. They are
 //! written as files of an app, so that what the machine gets comes through the reader of definitions.
 
+use std::collections::BTreeSet;
+
 use etude_spec::source::MemorySources;
 use serde_json::{Map, Value, json};
 
@@ -219,6 +221,31 @@ pub(crate) enum Condition {
     All(Vec<Self>),
     Any(Vec<Self>),
     Not(Box<Self>),
+}
+
+impl Condition {
+    fn references(&self) -> Vec<&Reference> {
+        match self {
+            Self::Truthy(value) | Self::Exists(value, _) | Self::Compare { value, .. } => vec![value],
+            Self::Same(value, other) => vec![value, other],
+            Self::All(list) | Self::Any(list) => list.iter().flat_map(Self::references).collect(),
+            Self::Not(one) => one.references(),
+        }
+    }
+}
+
+impl Step {
+    /// True if a question refers to the output of one of these steps.
+    pub(crate) fn needs(&self, steps: &BTreeSet<&str>) -> bool {
+        let Work::Choose(choose) = &self.work else { return false };
+        let conditions = self.when.iter().chain(&self.require).flat_map(Condition::references);
+        let in_prompt = choose.prompt.iter().filter_map(|piece| match piece {
+            Piece::Reference(reference) => Some(reference),
+            Piece::Text(_) => None,
+        });
+        let mut all = conditions.chain(in_prompt).chain([&choose.from]);
+        all.any(|one| matches!(one, Reference::Output { step, .. } if steps.contains(step.as_str())))
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

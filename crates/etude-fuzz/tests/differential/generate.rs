@@ -1,7 +1,7 @@
 //! Random apps. First a shape, which proptest can make smaller, then definitions of that shape: names are counted, and each choice
 //! of a reference is a number that takes one of those that are sound at its place.
 
-use proptest::prelude::{Just, Strategy, any, prop, prop_oneof};
+use proptest::prelude::{BoxedStrategy, Just, Strategy, any, prop, prop_oneof};
 use serde_json::{Value, json};
 
 use crate::definition::{
@@ -58,7 +58,7 @@ enum ConditionShape {
 
 /// A random app in a random world.
 pub(crate) fn any_shape() -> impl Strategy<Value = Shape> {
-    let steps = |most: usize| prop::collection::vec(any_step(), 1..=most);
+    let steps = |most: usize| any_row(any_step().boxed(), most);
     let rarely = |ms: std::ops::Range<u64>| prop::option::weighted(0.15, ms);
     (
         (any::<u64>(), prop_oneof![Just(0_u64), Just(10), Just(30)]),
@@ -81,14 +81,24 @@ pub(crate) fn any_shape() -> impl Strategy<Value = Shape> {
         })
 }
 
+/// Steps of a pipeline or a group; some of them are questions side by side.
+fn any_row(step: BoxedStrategy<StepShape>, most: usize) -> impl Strategy<Value = Vec<StepShape>> {
+    let steps = prop::collection::vec(step, 1..=most);
+    let questions = prop::collection::vec(around(any_choose()), 2..=3);
+    (steps, prop::option::weighted(0.2, questions)).prop_map(|(mut steps, questions)| {
+        steps.extend(questions.into_iter().flatten());
+        steps
+    })
+}
+
 fn any_step() -> impl Strategy<Value = StepShape> {
     let leaf = around(prop_oneof![8 => any_code(), 4 => any_llm(), 2 => any_choose(), 2 => any_approval()].boxed());
     leaf.prop_recursive(3, 16, 4, |inner| {
         let group =
-            (prop::collection::vec(inner.clone(), 1..=4), prop::option::weighted(0.4, 1_usize..=3), any::<bool>())
+            (any_row(inner.clone(), 4), prop::option::weighted(0.4, 1_usize..=3), any::<bool>())
                 .prop_map(|(steps, max_parallel, waits)| WorkShape::Group { steps, max_parallel, waits });
         let call = (
-            prop::collection::vec(inner.clone(), 1..=3),
+            any_row(inner.clone(), 3),
             prop::option::weighted(0.3, any::<Pick>()),
             any::<Pick>(),
             any::<Pick>(),
@@ -218,14 +228,15 @@ impl Shape {
     /// The app of this shape, and its world.
     pub(crate) fn app(&self) -> (App, World) {
         let mut builder = Builder::default();
-        let parameters = vec![Parameter { name: "n".to_owned(), is_integer: true }, parameter("list"), parameter("o")];
+        let integer = Parameter { name: "n".to_owned(), is_integer: true };
+        let parameters = vec![integer, parameter("list"), parameter("o"), parameter("words")];
         let none = Known::default();
         let own = Known { parameters: names_of(&parameters), ..Known::default() };
         let constructor = self.constructor.as_ref().map(|steps| builder.pipeline("_constructor", steps, &none, None).0);
         let (mut pipeline, _) = builder.pipeline("p", &self.steps, &own, self.output);
         pipeline.parameters = parameters;
         let destructor = self.destructor.as_ref().map(|steps| builder.pipeline("_destructor", steps, &none, None).0);
-        let input = json!({"n": 3, "list": [1, {"k": [1, 2], "items": []}, "x"], "o": {"k": 1, "items": [{"k": 2}]}});
+        let input = json!({"n": 3, "list": [1, {"k": [1, 2], "items": []}, "x"], "o": {"k": 1, "items": [{"k": 2}]}, "words": ["a", "b"]});
         let input = input.as_object().expect("an object").clone();
         let (timeout_ms, cancel_ms) = (self.timeout_ms, self.cancel_ms);
         let app = App { constructor, pipeline, destructor, input, timeout_ms, cancel_ms };
@@ -252,9 +263,7 @@ impl Builder {
         let mut known = known.clone();
         let mut steps: Vec<Step> = Vec::new();
         for shape in shapes {
-            // Questions that follow each other share a call, which is not modelled.
-            let is_free = !steps.last().is_some_and(|step| matches!(step.work, Work::Choose(_)));
-            let (step, kind) = self.step(shape, &known, is_free);
+            let (step, kind) = self.step(shape, &known);
             let prints = if let Work::Code(code) = &step.work { code.prints } else { Prints::Anything };
             known.steps.push((step.name.clone(), kind, prints));
             steps.push(step);
@@ -266,7 +275,7 @@ impl Builder {
         (Pipeline { name: name.to_owned(), parameters: Vec::new(), steps, output }, kind)
     }
 
-    fn step(&mut self, shape: &StepShape, known: &Known, may_choose: bool) -> (Step, Kind) {
+    fn step(&mut self, shape: &StepShape, known: &Known) -> (Step, Kind) {
         let condition = |shape: &Option<ConditionShape>, is_require| {
             shape.as_ref().and_then(|shape| known.condition(shape, is_require))
         };
@@ -277,7 +286,7 @@ impl Builder {
             Some(ForEach { items, max_parallel, max_items: if is_short { 1 } else { 10 }, collects })
         });
         let inner = Known { has_item: known.has_item || for_each.is_some(), ..known.clone() };
-        let (name, mut work, kind) = self.work(&shape.work, &inner, may_choose);
+        let (name, mut work, kind) = self.work(&shape.work, &inner);
         if let (Work::Approval(approval), None) = (&mut work, shape.timeout_ms) {
             approval.on_timeout = OnTimeout::Fail;
         }
@@ -293,7 +302,7 @@ impl Builder {
         (Step { name, when, require, for_each, timeout_ms: shape.timeout_ms, work }, kind)
     }
 
-    fn work(&mut self, shape: &WorkShape, known: &Known, may_choose: bool) -> (String, Work, Kind) {
+    fn work(&mut self, shape: &WorkShape, known: &Known) -> (String, Work, Kind) {
         match shape {
             WorkShape::Code { prints, env, allows_3, retry } => {
                 let name = self.name("code");
@@ -304,10 +313,11 @@ impl Builder {
                 let code = Code { prints: *prints, env, allow_exit, wants_integer, retry: retry.clone() };
                 (name, Work::Code(code), kind)
             }
-            WorkShape::Choose { prompt, from, by_k, many, always, retry } if may_choose => {
+            WorkShape::Choose { prompt, from, by_k, many, always, retry } => {
                 let wanted = if *by_k { Prints::Records } else { Prints::Words };
                 let prompt = known.template(*prompt);
-                match known.printing(wanted, *from).or_else(|| known.list(*from)) {
+                let words = known.words().filter(|_| !by_k && from % 4 > 0);
+                match words.or_else(|| known.printing(wanted, *from)).or_else(|| known.list(*from)) {
                     Some(from) => {
                         let (by_k, many, always, retry) = (*by_k, *many, *always, *retry);
                         let choose = Choose { prompt, from, by_k, many, always, retry };
@@ -316,7 +326,6 @@ impl Builder {
                     None => (self.name("llm"), plain_llm(prompt), Kind::Plain),
                 }
             }
-            WorkShape::Choose { prompt, .. } => (self.name("llm"), plain_llm(known.template(*prompt)), Kind::Plain),
             WorkShape::Llm { prompt, wants_n, has_validator, retry } => {
                 let (wants_n, has_validator, retry) = (*wants_n, *has_validator, *retry);
                 let llm = Llm { prompt: known.template(*prompt), wants_n, has_validator, retry };
@@ -324,7 +333,7 @@ impl Builder {
             }
             WorkShape::Group { steps, max_parallel, waits } => {
                 let name = self.name("group");
-                let child = |step: &StepShape| self.step(&step.as_child(), known, true);
+                let child = |step: &StepShape| self.step(&step.as_child(), known);
                 let children: Vec<(Step, Kind)> = steps.iter().map(child).collect();
                 let is_closed = children.iter().any(|(_, kind)| *kind == Kind::Closed);
                 let steps = children.into_iter().map(|(step, _)| step).collect();
@@ -421,6 +430,12 @@ impl Known {
             all.push(Reference::Item { path: path(&["k"]) });
         }
         choose(pick, &all)
+    }
+
+    /// The parameter that is a list of texts.
+    fn words(&self) -> Option<Reference> {
+        let has_words = self.parameters.iter().any(|name| name == "words");
+        has_words.then(|| Reference::Input { name: "words".to_owned(), path: Vec::new() })
     }
 
     /// The output of a step that prints this.

@@ -1,7 +1,7 @@
 //! The machine in the world of a test: its effects end when and as the world says, one at a time; what ended is written down, and
 //! can be replayed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use etude_core::data::Json;
@@ -110,7 +110,10 @@ pub(crate) fn live_again(app: &App, plan: &Plan, world: World, before: &Lived) -
     let number = before.result.attempt + 1;
     let scope = if remains.is_scope_over { number } else { before.scope };
     let attempt = Attempt::new(number, scope);
-    let mut driver = Driver::new(Machine::new(plan, Start { limits: Limits::default(), attempt, ..start(app) }), world);
+    let parts = before.restarts().into_iter().filter(|_| plan.asks_together());
+    let restarts = parts.map(|part| (part, number)).collect();
+    let start = Start { limits: Limits::default(), attempt, restarts, ..start(app) };
+    let mut driver = Driver::new(Machine::new(plan, start), world);
     let root = &app.pipeline.name;
     let constructor = app.constructor.as_ref().filter(|_| scope != number).map(|constructor| constructor.name.as_str());
     let (mut kept, mut constructed) = (Vec::new(), Vec::new());
@@ -262,6 +265,11 @@ fn point(machine: &Machine, started: usize) -> Point {
 }
 
 impl Lived {
+    /// The parts that another attempt starts again.
+    pub(crate) fn restarts(&self) -> BTreeSet<String> {
+        self.result.remains.unfinished.iter().cloned().collect()
+    }
+
     /// How many records its journal has.
     pub(crate) fn records(&self) -> usize {
         self.records.len()

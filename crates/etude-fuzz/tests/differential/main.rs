@@ -23,7 +23,7 @@ use proptest::test_runner::{RngSeed, TestCaseError, TestError, TestRunner};
 
 use generate::Shape;
 use reference::{Expected, Reference};
-use world::World;
+use world::{Asked, World};
 
 /// How many runs are tried where no one asks for more.
 const CASES: u32 = 256;
@@ -35,7 +35,8 @@ const MAX_CUTS: usize = 24;
 fn check(shape: &Shape) -> Result<Expected, String> {
     let (app, world) = shape.app();
     let plan = machine::plan(&app)?;
-    let expected = Reference { app: &app, world, run_id: machine::RUN_ID, earlier: None }.run();
+    let (run_id, none) = (machine::RUN_ID, BTreeSet::new());
+    let expected = Reference { app: &app, world, run_id, earlier: None, restarts: &none }.run();
     let lived = machine::live(&app, &plan, world)?;
     compare::same(&expected, &lived)?;
     let step = lived.records() / MAX_CUTS + 1;
@@ -44,7 +45,8 @@ fn check(shape: &Shape) -> Result<Expected, String> {
     }
     if expected.status != "succeeded" {
         let world = World { seed: world.seed.wrapping_add(1), ..world };
-        let again = Reference { app: &app, world, run_id: machine::RUN_ID, earlier: Some(&expected) }.run();
+        let restarts = lived.restarts();
+        let again = Reference { app: &app, world, run_id, earlier: Some(&expected), restarts: &restarts }.run();
         let lived = machine::live_again(&app, &plan, world, &lived).map_err(|why| format!("second attempt: {why}"))?;
         compare::same(&again, &lived).map_err(|why| format!("second attempt: {why}"))?;
     }
@@ -89,7 +91,7 @@ fn every_run_is_what_the_model_says() {
 
 /// What random runs must have between them.
 const FEATURES: &[&str] = &[
-    "approval_denied", "budget_exceeded", "cancelled", "deviated", "failed", "given up", "input_invalid",
+    "approval_denied", "asked together", "asked together in a group", "budget_exceeded", "cancelled", "deviated", "failed", "given up", "input_invalid",
     "model_error", "model_refused", "model_truncated", "several errors", "skipped", "step_failed",
     "step_output_invalid", "step_timeout", "succeeded", "template_unresolved", "validation_exhausted",
     "validator_broken",
@@ -101,5 +103,13 @@ fn features(expected: &Expected) -> Vec<&'static str> {
     all.extend((expected.errors.len() > 1).then_some("several errors"));
     all.extend(expected.rows.iter().map(|row| row.status));
     all.extend(expected.effects.iter().any(|effect| effect.is_given_up).then_some("given up"));
+    let is_joint = |effect: &&reference::Effect| match &effect.asked {
+        Asked::Model { schema: Some(schema), .. } => schema["required"].as_array().is_some_and(|all| all.len() > 1),
+        _ => false,
+    };
+    let joint = || expected.effects.iter().filter(is_joint);
+    all.extend(joint().next().map(|_| "asked together"));
+    let is_in_group = |path: &str| path.rsplit('/').nth(1).is_some_and(|above| above.starts_with("group"));
+    all.extend(joint().any(|effect| is_in_group(&effect.id)).then_some("asked together in a group"));
     all
 }

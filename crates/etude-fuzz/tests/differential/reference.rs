@@ -7,10 +7,12 @@
 //!
 //! What the protocol leaves open is decided here as the interpreter decides it, and marked *(open)*.
 
+mod choose;
 mod work;
 
+use std::cell::RefCell;
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
@@ -30,12 +32,35 @@ pub(crate) struct Expected {
     pub(crate) rows: Vec<Row>,
     /// The outputs of the steps and elements of the pipeline that succeeded, by their paths: another attempt keeps them.
     pub(crate) outputs: BTreeMap<String, Value>,
+    /// What was said to questions with the call of another one, by their paths.
+    pub(crate) told: BTreeMap<String, Told>,
     /// Its number, from 1.
     pub(crate) attempt: u32,
     /// The attempt whose constructor opened the scope, and whether it was closed: its constructor did not succeed, or its destructor
     /// ran.
     pub(crate) scope: u32,
     pub(crate) is_scope_over: bool,
+}
+
+/// What was said to a question with the call of another one.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Told {
+    /// The path of the question whose call it was.
+    pub(crate) asker: String,
+    /// When the call ended.
+    pub(crate) at: Time,
+    /// The answer, or that no retry was left; `None`: the call failed, and the question is asked again.
+    pub(crate) answer: Option<Result<Value, ()>>,
+}
+
+/// What stands beside a step.
+#[derive(Debug, Clone, Copy)]
+struct Beside<'a> {
+    /// The steps after it.
+    after: &'a [Step],
+    told: &'a BTreeMap<String, Told>,
+    /// They are children of a group.
+    is_group: bool,
 }
 
 /// An effect of the world.
@@ -86,6 +111,7 @@ struct Part {
     effects: Vec<Effect>,
     rows: Vec<Row>,
     outputs: BTreeMap<String, Value>,
+    told: BTreeMap<String, Told>,
     /// The work of an element failed before it began: a value is missing, or does not fit.
     is_refused: bool,
     /// How often, at the moment of its end, something was given up that had only just begun: what ends at one moment ends
@@ -96,8 +122,8 @@ struct Part {
 impl Part {
     /// Over at once.
     fn at_once(at: Time, verdict: Verdict) -> Self {
-        let (effects, rows, outputs) = (Vec::new(), Vec::new(), BTreeMap::new());
-        Self { ends: at, verdict, effects, rows, outputs, is_refused: false, rounds: 0 }
+        let (effects, rows, outputs, told) = (Vec::new(), Vec::new(), BTreeMap::new(), BTreeMap::new());
+        Self { ends: at, verdict, effects, rows, outputs, told, is_refused: false, rounds: 0 }
     }
 
     fn refused(at: Time, verdict: Verdict) -> Self {
@@ -122,6 +148,7 @@ impl Part {
         self.effects.extend(other.effects);
         self.rows.extend(other.rows);
         self.outputs.extend(other.outputs);
+        self.told.extend(other.told);
         other.verdict
     }
 }
@@ -157,6 +184,12 @@ impl Place {
         Self { path: format!("{}/{name}", self.path), ..self.clone() }
     }
 
+    /// The place of another step of the same pipeline or group.
+    fn sibling(&self, name: &str) -> String {
+        let above = self.path.rsplit_once('/').map_or("", |(above, _)| above);
+        format!("{above}/{name}")
+    }
+
     fn item(&self, index: usize) -> Self {
         Self { path: format!("{}[{index}]", self.path), ..self.clone() }
     }
@@ -185,6 +218,8 @@ pub(crate) struct Reference<'a> {
     pub(crate) run_id: &'a str,
     /// The attempt before this one, whose outputs are kept.
     pub(crate) earlier: Option<&'a Expected>,
+    /// The parts that this attempt starts again.
+    pub(crate) restarts: &'a BTreeSet<String>,
 }
 
 impl Reference<'_> {
@@ -229,8 +264,8 @@ impl Reference<'_> {
             status = if status == "succeeded" { own } else { status };
         }
         let is_scope_over = !is_constructed || destructor.is_some();
-        let Part { effects, rows, outputs, .. } = run;
-        Expected { status, output, errors, effects, rows, outputs, attempt, scope, is_scope_over }
+        let Part { effects, rows, outputs, told, .. } = run;
+        Expected { status, output, errors, effects, rows, outputs, told, attempt, scope, is_scope_over }
     }
 
     /// the run as constructor and destructor see it. The number of the attempt is there from the second one on.
@@ -268,12 +303,13 @@ impl Reference<'_> {
     /// The steps of a pipeline, one after the other (6.1). The first failure ends it.
     fn pipeline(&self, pipeline: &Pipeline, place: &Place, mut scope: Scope, window: Window) -> Part {
         let mut part = Part::at_once(window.from, Verdict::Stopped);
-        for step in &pipeline.steps {
+        for (at, step) in pipeline.steps.iter().enumerate() {
             if part.ends >= window.until {
                 return part;
             }
             let place = place.child(&step.name);
-            let one = self.step(step, &place, &scope, Window { from: part.ends, ..window });
+            let beside = Beside { after: &pipeline.steps[at + 1..], told: &part.told, is_group: false };
+            let one = self.step(step, &place, &scope, Window { from: part.ends, ..window }, beside);
             match part.absorb(one) {
                 Verdict::Output(output) => scope.steps.insert(step.name.clone(), output),
                 verdict => return Part { verdict, ..part },
@@ -285,7 +321,7 @@ impl Reference<'_> {
     }
 
     /// `when`, then `require`, then the work, for which `timeout` is the limit.
-    fn step(&self, step: &Step, place: &Place, scope: &Scope, window: Window) -> Part {
+    fn step(&self, step: &Step, place: &Place, scope: &Scope, window: Window, beside: Beside<'_>) -> Part {
         if let Some(mut part) = self.kept(place, window) {
             part.rows = rows_of(step, place, ANY);
             part.rows.retain(|row| row.name != step.name);
@@ -313,7 +349,7 @@ impl Reference<'_> {
         let inner = if decides { window } else { Window { until: window.until.min(deadline), ..window } };
         let answer_by = if decides { deadline } else { Time::MAX };
         let mut part = match &step.for_each {
-            None => self.work(step, place, scope, inner, answer_by),
+            None => self.work(step, place, scope, inner, answer_by, beside),
             Some(each) => self.elements(step, each, place, scope, inner, answer_by),
         };
         let is_late = matches!(part.verdict, Verdict::Stopped) && deadline < window.until;
@@ -372,7 +408,10 @@ impl Reference<'_> {
                 (Scope { item: Some((items[index].clone(), index)), ..scope.clone() }, place.item(index));
             let mut part = match self.kept(&place, window) {
                 Some(part) => part,
-                None => self.work(step, &place, &scope, window, answer_by),
+                None => {
+                    let beside = Beside { after: &[], told: &BTreeMap::new(), is_group: false };
+                    self.work(step, &place, &scope, window, answer_by, beside)
+                }
             };
             part.keep(&place);
             part
@@ -389,9 +428,16 @@ impl Reference<'_> {
 
     /// X-3 `parallel`: the children see the steps before the group, not each other.
     fn group(&self, group: &Group, place: &Place, scope: &Scope, window: Window) -> Part {
+        let told = RefCell::new(BTreeMap::new());
         let run = |index: usize, window: Window| {
-            let step: &Step = &group.steps[index];
-            self.step(step, &place.child(&step.name), scope, window)
+            if index == 0 {
+                told.borrow_mut().clear();
+            }
+            let (step, before): (&Step, _) = (&group.steps[index], told.borrow().clone());
+            let beside = Beside { after: &group.steps[index + 1..], told: &before, is_group: true };
+            let part = self.step(step, &place.child(&step.name), scope, window, beside);
+            told.borrow_mut().extend(part.told.clone());
+            part
         };
         let slots = group.max_parallel.unwrap_or(group.steps.len());
         let fan = fan_out(group.steps.len(), slots, !group.waits, window, &run);

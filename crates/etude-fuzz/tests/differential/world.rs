@@ -230,11 +230,13 @@ impl World {
         }
     }
 
-    /// One of the values of the schema's only list, several where it allows that.
+    /// One of the values of each list of the schema, several where it allows that.
     fn choice(self, id: &str, schema: &Value, is_trouble: bool) -> Ended {
         let questions = schema["properties"].as_object().expect("an object with a member per question");
-        let answer = |(name, question): (&String, &Value)| {
-            let id = format!("{id} {name}");
+        // Of several questions it is one.
+        let troubled = self.number(id, "troubled") as usize % questions.len();
+        let answer = |(at, (name, question)): (usize, (&String, &Value))| {
+            let (id, is_trouble) = (format!("{id} {name}"), is_trouble && at == troubled);
             let answers = |of: &Value| of["enum"].as_array().expect("a list of answers").clone();
             let answer = match (question.get("items"), is_trouble) {
                 (None, true) => self.pick(&id, &[json!("none"), json!("neither"), json!(null), json!([])]),
@@ -248,7 +250,7 @@ impl World {
             };
             (name.clone(), answer)
         };
-        let means: Value = questions.iter().map(answer).collect::<serde_json::Map<_, _>>().into();
+        let means: Value = questions.iter().enumerate().map(answer).collect::<serde_json::Map<_, _>>().into();
         Ended::Answer { text: means.to_string(), means: Some(means) }
     }
 }

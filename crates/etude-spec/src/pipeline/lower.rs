@@ -80,8 +80,10 @@ fn steps(
         if let StepKind::Llm(llm) = &mut step.kind
             && let Some(choose) = &mut llm.choose
         {
-            let count = asked_together(&steps[at..]);
-            choose.together = lowered.iter().rev().take(count).cloned().collect();
+            let after = || lowered.iter().rev();
+            choose.together = after().take(asked_together(&steps[at..])).cloned().collect();
+            let beside = || steps[at + 1..].iter().zip(after()).filter(|(other, _)| fits(def, other));
+            choose.beside = is_group.then(|| beside().map(|(_, lowered)| Arc::clone(lowered)).collect());
         }
         match &step.kind {
             _ if is_group => {}
@@ -110,26 +112,26 @@ fn changing(step: &Step) -> Vec<String> {
 /// How many of the questions after the first one go into its call: those that need nothing which is not known by then (L-49).
 fn asked_together(steps: &[StepDef<'_>]) -> usize {
     let Some((first, rest)) = steps.split_first() else { return 0 };
-    let is_plain = |def: &StepDef<'_>| {
-        let is_once = def.when.is_none() && def.require.is_none() && def.for_each.is_none();
-        is_once && def.timeout_ms.is_none() && def.cache.is_none()
-    };
-    let question = |def: &StepDef<'_>| match &def.body {
-        Body::Llm(llm) if llm.choose.is_some() => {
-            Some((llm.tier, llm.system.clone(), llm.retry, llm.temperature, llm.max_tokens, llm.images.len()))
-        }
-        _ => None,
-    };
     let needs = |def: &StepDef<'_>, known: &[StepDef<'_>]| {
         let mut references = def.uses.iter().flat_map(|used| used.template.references());
         references.any(|(reference, _)| {
             matches!(reference, Reference::Output { step, .. } if known.iter().any(|def| def.name == step))
         })
     };
-    let fits = |(nth, def): &(usize, &StepDef<'_>)| {
-        is_plain(def) && question(def) == question(first) && !needs(def, &steps[..=*nth])
+    let joins = |(nth, def): &(usize, &StepDef<'_>)| fits(first, def) && !needs(def, &steps[..=*nth]);
+    rest.iter().enumerate().take_while(joins).count()
+}
+
+/// True if the two steps are questions that one call can ask. Their conditions are decided before it.
+fn fits(first: &StepDef<'_>, other: &StepDef<'_>) -> bool {
+    let is_plain = |def: &StepDef<'_>| def.for_each.is_none() && def.timeout_ms.is_none() && def.cache.is_none();
+    let question = |def: &StepDef<'_>| match &def.body {
+        Body::Llm(llm) if llm.choose.is_some() => {
+            Some((llm.tier, llm.system.clone(), llm.retry, llm.temperature, llm.max_tokens, llm.images.len()))
+        }
+        _ => None,
     };
-    if is_plain(first) { rest.iter().enumerate().take_while(fits).count() } else { 0 }
+    is_plain(first) && is_plain(other) && question(first).is_some() && question(first) == question(other)
 }
 
 /// True if a template of the step, or of a child of the group that it is, refers to `{{index}}`.
@@ -315,6 +317,7 @@ fn ask(llm: &LlmDef<'_>, def: &StepDef<'_>, schema: Option<Arc<Schema>>) -> Opti
             many: choose.many,
             always: choose.always,
             together: Vec::new(),
+            beside: None,
         }),
     })
 }

@@ -7,35 +7,36 @@
 //! | two elements with the same answer     | deviates: `choose_ambiguous`                                |
 //! | one element, neither `always` nor `many` | over, with that element                                  |
 //! | answered together with an earlier one | over, with what was chosen                                  |
+//! | a sibling in its group is asking it   | waits for that call; asks by itself if the sibling fails    |
 //! | anything else                         | asked, together with the questions after it that can be     |
+//!
+//! A question with a `when` or a `require` is asked with others if that holds, which is known by then. If the retries are used up,
+//! the first question without a good answer fails, as if it had been asked alone; those before it have theirs.
 //!
 //! A step that another attempt starts again asks by itself: what was said together with an older question does not count for it.
 //!
 //! An answer outside the list breaks the schema, and `none` beside other choices contradicts itself: both are asked for again,
 //! as for every llm step.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod question;
+
 use std::sync::Arc;
 use std::task::Poll;
 
-use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
+use self::question::{Question, schema_of};
 use super::{LlmTask, llm_of};
-use crate::data::{Json, ReadError};
-use crate::exact::same;
+use crate::data::Json;
 use crate::failure::{Failure, FailureKind, Reason};
-use crate::machine::binding::{kind_of_maker, unreadable, unresolved};
 use crate::machine::step_context::StepContext;
 use crate::machine::values::Values;
-use crate::machine::{Cx, Task, deviation};
+use crate::machine::{Cx, JOINS_QUESTIONS, Task};
 use crate::plan::{Choose, Step};
 use crate::schema::Schema;
-use crate::template::{Scope, compact};
-use crate::tree::{self, TreeError};
+use crate::template::Scope;
 
-/// The answer that stands for no element.
-const NONE: &str = "none";
+pub(super) use self::question::contradictions;
 
 /// The first version of the interpreter that rejects `none` beside other choices; earlier ones passed over it.
 const EXCLUDES_NONE: u32 = 7;
@@ -59,21 +60,14 @@ enum State {
     },
 }
 
-/// The first version of the interpreter whose output is the element as it is written, with all its digits.
-const KEEPS_ELEMENTS: u32 = 8;
-
-/// The first version of the interpreter for which something else in the place of the list is a deviation like an empty list (L-50);
-/// for earlier ones it was a template without a value.
-const DEVIATES_WITHOUT_LIST: u32 = 10;
-
-/// A question with the elements that may be chosen.
-#[derive(Debug)]
-struct Question {
-    step: Arc<Step>,
-    many: bool,
-    /// Per element the answer that stands for it.
-    elements: Vec<(Json, Value)>,
-    abi: u32,
+/// What a question comes to beside another one.
+enum Other {
+    /// It goes into the call.
+    IsAsked(Question),
+    /// Its step is skipped, or needs no call.
+    IsNotAsked,
+    /// Its step will fail.
+    Fails,
 }
 
 impl ChooseTask {
@@ -86,32 +80,143 @@ impl ChooseTask {
         if let Some(why) = &self.stopped {
             return Poll::Ready(Err(why.clone()));
         }
-        if let Some(answer) = cx.answers.remove(&self.key_of(&self.step.name)) {
-            let question = Question::of(&self.step, &self.values)?;
-            return Poll::Ready(question.chosen(&answer));
+        if cx.asked.contains(self.step_context.path.as_str()) {
+            return Poll::Pending;
+        }
+        match cx.answers.remove(&self.key_of(&self.step.name)) {
+            Some(Ok(answer)) => {
+                let question = Question::of(&self.step, &self.values)?;
+                return Poll::Ready(question.chosen(&answer));
+            }
+            Some(Err(failure)) => return Poll::Ready(Err(*failure)),
+            None => {}
         }
         let own = Question::of(&self.step, &self.values)?;
         if let Some(element) = own.only_element() {
             return Poll::Ready(Ok(element.clone()));
         }
-        let mut questions = vec![own];
-        for step in &choose_of(&self.step).together {
-            // An attempt that asks for one of them alone has the answers to the others.
-            if cx.answers.contains_key(&self.key_of(&step.name)) {
-                continue;
-            }
-            // What is wrong with a later list is that step's failure.
-            let question = Question::of(step, &self.values).ok();
-            questions.extend(question.filter(|question| question.only_element().is_none()));
-        }
+        let questions = self.with_others(cx, own);
         let schema = Arc::new(Schema::lazy(self.step.name.clone(), schema_of(&questions), Default::default()));
-        let more: Vec<_> = questions[1..].iter().map(|question| &llm_of(&question.step).prompt).collect();
+        let more: Vec<_> = questions[1..].iter().map(|question| llm_of(&question.step)).collect();
         let (step, values) = (Arc::clone(&self.step), Arc::clone(&self.values));
         let lists = questions.iter().filter(|question| question.many && cx.facts.abi >= EXCLUDES_NONE);
         let lists = lists.map(|question| question.step.name.clone()).collect();
         let call = LlmTask::asking(step, self.step_context.clone(), values, Some(schema), &more)?.excluding_none(lists);
+        if self.is_in_group(cx) {
+            let keys = questions[1..].iter().map(|question| self.key_of(&question.step.name));
+            let waiting: Vec<String> = keys.filter(|key| self.is_of_this_call(cx, key)).collect();
+            cx.asked.extend(waiting);
+        }
         self.state = State::Asking { questions, call: Box::new(call) };
         Poll::Pending
+    }
+
+    /// The own question, then those that are asked with it.
+    fn with_others(&self, cx: &Cx, own: Question) -> Vec<Question> {
+        let choose = choose_of(&self.step);
+        let mut questions = vec![own];
+        if self.is_in_group(cx) {
+            // A child that starts again must not ask what a sibling has an answer to: it asks by itself.
+            let is_first = cx.facts.restarted(self.step_context.path.as_str()) == 0;
+            let others = choose.beside.iter().flatten().filter(|_| is_first);
+            questions.extend(others.filter_map(|step| match self.other(step) {
+                Other::IsAsked(question) => Some(question),
+                Other::IsNotAsked | Other::Fails => None,
+            }));
+            return questions;
+        }
+        for step in &choose.together {
+            if cx.facts.abi < JOINS_QUESTIONS && (is_guarded(&self.step) || is_guarded(step)) {
+                break;
+            }
+            // An attempt that asks for one of them alone has the answers to the others.
+            if cx.answers.contains_key(&self.key_of(&step.name)) {
+                continue;
+            }
+            match self.other(step) {
+                Other::IsAsked(question) => questions.push(question),
+                // What is wrong with a later question is that step's failure, and what comes after it is not needed.
+                Other::Fails if cx.facts.abi >= JOINS_QUESTIONS => break,
+                Other::IsNotAsked | Other::Fails => {}
+            }
+        }
+        questions
+    }
+
+    /// What a later question comes to before anything is asked. Whatever it refers to is known.
+    fn other(&self, step: &Arc<Step>) -> Other {
+        let values = &*self.values;
+        match step.when.as_ref().map(|when| when.holds(values)) {
+            None | Some(Ok(true)) => {}
+            Some(Ok(false)) => return Other::IsNotAsked,
+            Some(Err(_)) => return Other::Fails,
+        }
+        if !step.require.as_ref().is_none_or(|require| matches!(require.condition.is_met(values), Ok(true))) {
+            return Other::Fails;
+        }
+        let Ok(question) = Question::of(step, values) else { return Other::Fails };
+        if question.only_element().is_some() {
+            return Other::IsNotAsked;
+        }
+        let llm = llm_of(step);
+        let mut templates = std::iter::once(&llm.prompt).chain(&llm.images);
+        match values.abi() < JOINS_QUESTIONS || templates.all(|template| template.render(values).is_ok()) {
+            true => Other::IsAsked(question),
+            false => Other::Fails,
+        }
+    }
+
+    /// It is asked with other children of its group, and not with the steps after it.
+    fn is_in_group(&self, cx: &Cx) -> bool {
+        cx.facts.abi >= JOINS_QUESTIONS && choose_of(&self.step).beside.is_some()
+    }
+
+    /// True unless the question has been started again since it was asked here: it asks by itself then.
+    fn is_of_this_call(&self, cx: &Cx, key: &str) -> bool {
+        cx.facts.restarted(key) <= cx.facts.restarted(self.step_context.path.as_str())
+    }
+
+    /// Gives each question what was said to it, and this step its own.
+    fn hand_out(&self, cx: &mut Cx, end: Result<Json, Failure>) -> Result<Json, Failure> {
+        let State::Asking { questions, call } = &self.state else { return end };
+        let damaged = |why: String| Failure::new(FailureKind::Internal, why);
+        let Some((own, others)) = questions.split_first() else {
+            return Err(damaged("a call without a question".to_owned()));
+        };
+        for question in others {
+            cx.asked.remove(&self.key_of(&question.step.name));
+        }
+        let (answers, is_exhausted) = match end {
+            Ok(answers) => (answers.value().map_err(|e| damaged(e.to_string()))?, false),
+            Err(failure) if failure.kind == FailureKind::ValidationExhausted => {
+                let failure = failure.because(Reason::ChooseExhausted);
+                let answers = call.rejected().filter(|answers| cx.facts.abi >= JOINS_QUESTIONS && is_of_others(questions, answers));
+                (answers.ok_or(failure)?, true)
+            }
+            Err(failure) => return Err(failure),
+        };
+        let chosen = own.chosen(&answers[self.step.name.as_str()]);
+        if chosen.is_err() && self.is_in_group(cx) {
+            // What this one has failed with starts again with its call: a sibling must not depend on that.
+            return chosen;
+        }
+        let mut has_failed = false;
+        for question in others {
+            let name = question.step.name.as_str();
+            let faults = if is_exhausted { question.faults(&answers) } else { Vec::new() };
+            let answer = match faults.is_empty() {
+                true => Ok(answers[name].clone()),
+                // The run ends with the first one; an attempt after it asks for the others.
+                false if has_failed && !self.is_in_group(cx) => continue,
+                false => Err(Box::new(call.exhausted(name, &faults).because(Reason::ChooseExhausted))),
+            };
+            has_failed |= answer.is_err();
+            let key = self.key_of(name);
+            if self.is_of_this_call(cx, &key) {
+                cx.answers.insert(key, answer);
+            }
+        }
+        chosen
     }
 
     /// Where the answer to a question of the same pipeline is kept until its step begins.
@@ -130,25 +235,7 @@ impl Task for ChooseTask {
             return Poll::Ready(result);
         }
         let State::Asking { call, .. } = &mut self.state else { return Poll::Pending };
-        let Poll::Ready(answers) = call.poll(cx) else { return Poll::Pending };
-        let damaged = |why: String| Failure::new(FailureKind::Internal, why);
-        let exhausted = |failure: Failure| match failure.kind {
-            FailureKind::ValidationExhausted => failure.because(Reason::ChooseExhausted),
-            _ => failure,
-        };
-        let answers = answers.map_err(exhausted)?.value().map_err(|e| damaged(e.to_string()))?;
-        let State::Asking { questions, .. } = &self.state else { return Poll::Pending };
-        let asked_in = cx.facts.restarted(self.step_context.path.as_str());
-        for question in questions.iter().skip(1) {
-            let name = question.step.name.as_str();
-            let key = self.key_of(name);
-            // A question that has been started again since then asks by itself.
-            if cx.facts.restarted(&key) <= asked_in {
-                cx.answers.insert(key, answers[name].clone());
-            }
-        }
-        let own = questions.first().ok_or_else(|| damaged("a call without a question".to_owned()))?;
-        Poll::Ready(own.chosen(&answers[self.step.name.as_str()]))
+        call.poll(cx).map(|end| self.hand_out(cx, end))
     }
 
     fn stop(&mut self, cx: &mut Cx, why: &Failure) {
@@ -159,124 +246,15 @@ impl Task for ChooseTask {
     }
 }
 
-impl Question {
-    /// # Errors
-    /// The list has no value, is none, or cannot be asked about.
-    fn of(step: &Arc<Step>, values: &Values) -> Result<Self, Failure> {
-        let (name, choose) = (&step.name, choose_of(step));
-        let list = choose.from.resolve(values).map_err(|e| unresolved(&e))?;
-        let list = elements(&list, choose.by.as_deref(), values.abi()).map_err(|why| {
-            let what = format!("the list that step `{name}` chooses from");
-            unreadable(&what, &why, kind_of_maker(&choose.from), FailureKind::Environment, values.abi())
-        })?;
-        let Some(list) = list else {
-            if values.abi() >= DEVIATES_WITHOUT_LIST {
-                return Err(deviation::of_choice(name, &choose.from, Reason::FieldType, "there is no list"));
-            }
-            let message = format!("`choose` of step `{name}` needs a list and got something else");
-            return Err(Failure::new(FailureKind::TemplateUnresolved, message).because(Reason::FieldType));
-        };
-        if list.is_empty() {
-            return Err(deviation::of_choice(name, &choose.from, Reason::ChooseEmpty, "the list is empty"));
-        }
-        // As they are written: others made the list, and it may be long.
-        let mut known = BTreeSet::from([Value::from(NONE).to_string()]);
-        for (_, answer) in &list {
-            if !matches!(answer, Value::String(_) | Value::Number(_) | Value::Bool(_)) {
-                let of = choose.by.as_ref().map_or_else(String::new, |by| format!("`{by}` of "));
-                let message = format!("{of}an element is no text and no number");
-                return Err(deviation::of_choice(name, &choose.from, Reason::FieldType, &message));
-            }
-            if !known.insert(answer.to_string()) {
-                let message = format!("two answers would be {answer}");
-                return Err(deviation::of_choice(name, &choose.from, Reason::ChooseAmbiguous, &message));
-            }
-        }
-        Ok(Self { step: Arc::clone(step), many: choose.many, elements: list, abi: values.abi() })
-    }
-
-    /// The element that is chosen without a question.
-    fn only_element(&self) -> Option<&Json> {
-        let is_asked = self.many || choose_of(&self.step).always;
-        self.elements.first().filter(|_| self.elements.len() == 1 && !is_asked).map(|(element, _)| element)
-    }
-
-    /// The schema of its answer.
-    fn schema(&self) -> Value {
-        let answers: Vec<Value> = self.elements.iter().map(|(_, answer)| answer.clone()).chain([NONE.into()]).collect();
-        match self.many {
-            true => json!({"type": "array", "items": {"enum": answers}}),
-            false => json!({ "enum": answers }),
-        }
-    }
-
-    /// The output for an answer of that schema: elements in the order of the list.
-    fn chosen(&self, answer: &Value) -> Result<Json, Failure> {
-        let said: &[Value] = answer.as_array().map_or(std::slice::from_ref(answer), Vec::as_slice);
-        let is_said = |known: &Value| {
-            said.contains(known) || self.abi >= KEEPS_ELEMENTS && said.iter().any(|said| same(said, known))
-        };
-        let mut found = self.elements.iter().filter(|(_, known)| is_said(known)).map(|(element, _)| element);
-        let nothing = || {
-            deviation::of_choice(
-                &self.step.name,
-                &choose_of(&self.step).from,
-                Reason::ChooseNone,
-                "no element was chosen",
-            )
-        };
-        if self.many {
-            let all: Vec<&str> = found.filter_map(Json::inline).collect();
-            return if all.is_empty() { Err(nothing()) } else { Ok(Json::trusted(format!("[{}]", all.join(",")))) };
-        }
-        found.next().cloned().ok_or_else(nothing)
-    }
+/// True if the first question has a good answer, and another one has none.
+fn is_of_others(questions: &[Question], answers: &Value) -> bool {
+    let mut is_good = questions.iter().map(|question| question.faults(answers).is_empty());
+    is_good.next() == Some(true) && !is_good.all(|is_good| is_good)
 }
 
-/// The elements of a list in compact JSON, each with the answer that stands for it; `None` if it is no list.
-fn elements(list: &Json, by: Option<&str>, abi: u32) -> Result<Option<Vec<(Json, Value)>>, ReadError> {
-    if abi < KEEPS_ELEMENTS {
-        let Value::Array(list) = list.value()? else { return Ok(None) };
-        let answer = |element: &Value| by.map_or(element, |by| &element[by]).clone();
-        let with_answer = |element: Value| (Json::of(&element), answer(&element));
-        return Ok(Some(list.into_iter().map(with_answer).collect()));
-    }
-    let text = list.text()?;
-    if !text.starts_with('[') {
-        return Ok(None);
-    }
-    let opaque = |error: TreeError| ReadError::Opaque(error.to_string());
-    tree::check_size(&text).map_err(opaque)?;
-    let list: Vec<&RawValue> = serde_json::from_str(&text).map_err(|error| opaque(error.into()))?;
-    let with_answer = |element: &RawValue| {
-        let answer = match by {
-            None => tree::of(element.get())?,
-            Some(by) if element.get().starts_with('{') => {
-                let members: BTreeMap<String, &RawValue> = serde_json::from_str(element.get())?;
-                members.get(by).map_or(Ok(Value::Null), |member| tree::of(member.get()))?
-            }
-            Some(_) => Value::Null,
-        };
-        Ok((Json::trusted(compact(element.get())), answer))
-    };
-    list.into_iter().map(with_answer).collect::<Result<_, TreeError>>().map(Some).map_err(opaque)
-}
-
-/// One member per question.
-fn schema_of(questions: &[Question]) -> Value {
-    let members: Map<String, Value> =
-        questions.iter().map(|question| (question.step.name.clone(), question.schema())).collect();
-    let names: Vec<&str> = questions.iter().map(|question| question.step.name.as_str()).collect();
-    json!({"type": "object", "properties": members, "required": names, "additionalProperties": false})
-}
-
-/// One fault per list that has `none` beside other choices.
-pub(super) fn contradictions(lists: &[String], answers: &Value) -> Vec<String> {
-    let contradicts = |name: &&String| {
-        let chosen = answers[name.as_str()].as_array().map_or(&[][..], Vec::as_slice);
-        chosen.iter().any(|choice| choice == NONE) && chosen.iter().any(|choice| choice != NONE)
-    };
-    lists.iter().filter(contradicts).map(|name| format!("/{name}: `{NONE}` beside other choices")).collect()
+/// The step may be skipped, or the run may deviate before it.
+fn is_guarded(step: &Step) -> bool {
+    step.when.is_some() || step.require.is_some()
 }
 
 fn choose_of(step: &Step) -> &Choose {

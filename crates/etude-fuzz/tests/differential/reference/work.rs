@@ -2,20 +2,22 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Part, Place, Reference, Verdict, Window};
-use crate::definition::{Approval, Call, Choose, Code, Llm, OnTimeout, Prints, Retry, Step, Work};
-use crate::values::{Scope, is_same};
+use super::{Beside, Part, Place, Reference, Verdict, Window};
+use crate::definition::{Approval, Call, Code, Llm, OnTimeout, Prints, Retry, Step, Work};
+use crate::values::Scope;
 use crate::world::{Asked, Ended, Time};
 
 /// What an llm step asks, and what it takes.
-struct Question<'a> {
-    step: &'a Step,
-    prompt: String,
-    schema: Option<Value>,
-    retry: u32,
-    has_validator: bool,
+pub(super) struct Question<'a> {
+    pub(super) step: &'a Step,
+    pub(super) prompt: String,
+    pub(super) schema: Option<Value>,
+    pub(super) retry: u32,
+    pub(super) has_validator: bool,
     /// What is wrong with a completion, if something is.
-    is_good: &'a dyn Fn(&Value) -> bool,
+    pub(super) is_good: &'a dyn Fn(&Value) -> bool,
+    /// The same for the last one.
+    pub(super) is_enough: &'a dyn Fn(&Value) -> bool,
 }
 
 /// What a content validator says.
@@ -26,11 +28,19 @@ enum Check {
 }
 
 impl Reference<'_> {
-    pub(super) fn work(&self, step: &Step, place: &Place, scope: &Scope, window: Window, answer_by: Time) -> Part {
+    pub(super) fn work(
+        &self,
+        step: &Step,
+        place: &Place,
+        scope: &Scope,
+        window: Window,
+        answer_by: Time,
+        beside: Beside<'_>,
+    ) -> Part {
         match &step.work {
             Work::Code(code) => self.code(step, code, place, scope, window),
             Work::Llm(llm) => self.llm(step, llm, place, scope, window),
-            Work::Choose(choose) => self.choose(step, choose, place, scope, window),
+            Work::Choose(choose) => self.choose(step, choose, place, scope, window, beside),
             Work::Group(group) => self.group(group, place, scope, window),
             Work::Call(call) => self.call(step, call, place, scope, window),
             Work::Approval(approval) => self.approval(step, approval, place, scope, window, answer_by),
@@ -81,12 +91,13 @@ impl Reference<'_> {
             retry: llm.retry,
             has_validator: llm.has_validator,
             is_good: &|value| value["n"].is_i64(),
+            is_enough: &|value| value["n"].is_i64(),
         };
         self.ask(&question, place, scope, window)
     }
 
     /// calls of a model until a completion passes both checks or no retry is left.
-    fn ask(&self, question: &Question<'_>, place: &Place, scope: &Scope, window: Window) -> Part {
+    pub(super) fn ask(&self, question: &Question<'_>, place: &Place, scope: &Scope, window: Window) -> Part {
         let mut part = Part::at_once(window.from, Verdict::Stopped);
         let mut turns = Vec::new();
         for attempt in 1..=question.retry + 1 {
@@ -102,12 +113,13 @@ impl Reference<'_> {
                 _ => return Part { verdict: failed("model_error"), ..part },
             };
             let is_empty = text.trim().is_empty();
+            let is_last = attempt > question.retry;
             let output = match question.schema {
+                Some(_) if is_last => means.filter(question.is_enough),
                 Some(_) => means.filter(question.is_good),
                 None => (!is_empty).then(|| text.clone().into()),
             };
             // *(open)* Without a schema, an empty last completion is an error of the model.
-            let is_last = attempt > question.retry;
             let exhausted = if question.schema.is_none() && is_empty { "model_error" } else { "validation_exhausted" };
             let check = match &output {
                 None => Some(Check::Rejects),
@@ -163,66 +175,6 @@ impl Reference<'_> {
             },
             _ => Check::Broken,
         })
-    }
-
-    /// X-5 `choose`: the output is one element of a list, or a list of several of them; otherwise the run deviates.
-    fn choose(&self, step: &Step, choose: &Choose, place: &Place, scope: &Scope, window: Window) -> Part {
-        let at_once = |verdict| Part::at_once(window.from, verdict);
-        let elements = match scope.value(&choose.from) {
-            Ok(Value::Array(elements)) => elements,
-            Ok(_) => return at_once(place.fault("deviated", step)),
-            Err(_) => return at_once(place.fault("template_unresolved", step)),
-        };
-        let answer_of = |element: &Value| if choose.by_k { element["k"].clone() } else { element.clone() };
-        let mut answers = vec![json!("none")];
-        for answer in elements.iter().map(answer_of) {
-            let is_scalar = matches!(answer, Value::String(_) | Value::Number(_) | Value::Bool(_));
-            if !is_scalar || answers.contains(&answer) {
-                return at_once(place.fault("deviated", step));
-            }
-            answers.push(answer);
-        }
-        match elements.as_slice() {
-            [] => return at_once(place.fault("deviated", step)),
-            [only] if !choose.always && !choose.many => return at_once(Verdict::Output(only.clone())),
-            _ => {}
-        }
-        let Ok(prompt) = scope.text(&choose.prompt) else {
-            return at_once(place.fault("template_unresolved", step));
-        };
-        answers.rotate_left(1);
-        let one = json!({ "enum": answers });
-        let question = if choose.many { json!({"type": "array", "items": one}) } else { one };
-        let name = step.name.as_str();
-        let schema = json!({
-            "type": "object", "properties": {name: question}, "required": [name], "additionalProperties": false,
-        });
-        let is_answer = |answer: &Value| answers.iter().any(|known| is_same(known, answer));
-        let is_none = |answer: &Value| *answer == "none";
-        let is_good = |value: &Value| match (&value[name], choose.many) {
-            // `none` beside other choices contradicts itself.
-            (Value::Array(all), true) => {
-                all.iter().all(is_answer) && all.windows(2).all(|two| is_none(&two[0]) == is_none(&two[1]))
-            }
-            (answer, false) => is_answer(answer),
-            _ => false,
-        };
-        let (retry, has_validator) = (choose.retry, false);
-        let question = Question { step, prompt, schema: Some(schema), retry, has_validator, is_good: &is_good };
-        let mut part = self.ask(&question, place, scope, window);
-        if let Verdict::Output(answer) = &part.verdict {
-            let said = match &answer[name] {
-                Value::Array(all) => all.clone(),
-                one => vec![one.clone()],
-            };
-            let is_said = |element: &&Value| said.iter().any(|said| is_same(said, &answer_of(element)));
-            let chosen: Vec<Value> = elements.iter().filter(is_said).cloned().collect();
-            part.verdict = match chosen.first() {
-                None => place.fault("deviated", step),
-                Some(first) => Verdict::Output(if choose.many { chosen.into() } else { first.clone() }),
-            };
-        }
-        part
     }
 
     /// X-3 `pipeline`: the steps of another pipeline, without constructor and destructor.

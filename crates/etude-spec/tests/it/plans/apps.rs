@@ -1,7 +1,9 @@
 //! Discovery, plans and files of apps in memory.
 
 use etude_core::effect::Command;
-use etude_core::plan::{Binding, StepKind};
+use std::sync::Arc;
+
+use etude_core::plan::{Binding, Choose, Step, StepKind};
 use etude_spec::pipeline::{App, Pipeline};
 use etude_spec::source::{FileKind, MemorySources, ReadFailure, Sources};
 use etude_spec::stage_machine::{Machines, Rules};
@@ -161,6 +163,41 @@ fn code_steps_are_lowered() {
     assert_eq!((code.allow_exit.as_slice(), code.env.len()), ([0, 3].as_slice(), 1));
     let retry = code.retry.as_ref().unwrap();
     assert_eq!((retry.max, retry.backoff_ms, retry.on.len()), (2, 1_000, 2));
+}
+
+/// L-49: which questions one call can ask: a `when` or a `require` that refers to none of them does not matter, nor what stands between
+/// the children of a group.
+#[test]
+fn questions_of_one_call_are_known() {
+    let ask = |name: &str, more: &str| {
+        let choose = r#"{from: "{{input.l}}"}"#;
+        format!("{{name: {name}, type: llm, prompt: Which?, choose: {choose}{more}}}")
+    };
+    let steps = [
+        ask("a", r#", require: {value: "{{input.l}}", exists: true}"#),
+        ask("b", r#", when: {value: "{{input.l}}", exists: true}"#),
+        ask("c", r#", when: {value: "{{b.output}}", equals: x}"#),
+        ask("d", ", retry: 1"),
+        ask("e", ", retry: 1, timeout: 5"),
+    ];
+    let group = [ask("f", ""), "{name: g, type: code, command: 'true'}".to_owned(), ask("h", ""), ask("i", ", retry: 0")];
+    let text = format!(
+        "input: {{l: array}}\nsteps: [{}, {{name: z, type: parallel, steps: [{}]}}]\n",
+        steps.join(", "),
+        group.join(", ")
+    );
+    let p = one(&text);
+    let names = |steps: &[Arc<Step>]| steps.iter().map(|step| step.name.clone()).collect::<Vec<_>>().join(" ");
+    let choose = |step: &Step| -> Option<Choose> {
+        let StepKind::Llm(llm) = &step.kind else { return None };
+        llm.choose.clone()
+    };
+    let together = |step: &Arc<Step>| choose(step).map(|choose| (names(&choose.together), choose.beside.is_some()));
+    let of_sequence: Vec<_> = p.sequence.steps.iter().filter_map(together).collect();
+    assert_eq!(of_sequence, ["b", "", "", "", ""].map(|names| (names.to_owned(), false)));
+    let StepKind::Parallel(group) = &p.sequence.steps[5].kind else { panic!("a group") };
+    let beside: Vec<_> = group.steps.iter().filter_map(|step| choose(step)?.beside).map(|all| names(&all)).collect();
+    assert_eq!(beside, ["h", "", ""]);
 }
 
 /// X-3: the input of another pipeline, defaults filled in, in its order of declaration.
