@@ -332,6 +332,10 @@ impl Fleet for Postgres {
         Box::pin(self.store.requeue(run_id))
     }
 
+    fn check_values(&self) -> Result<(), Error> {
+        self.store.link.wait(probe::values(&self.store))
+    }
+
     fn check_work(&self) -> Result<(), Error> {
         self.store.link.wait(probe::work(&self.store))
     }

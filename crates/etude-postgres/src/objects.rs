@@ -152,6 +152,11 @@ impl Objects {
         }
     }
 
+    /// Reads an object that need not be there.
+    pub(crate) async fn reach(&self) -> io::Result<()> {
+        self.get("values/.probe", &mut tempfile::tempfile()?).await.map(drop)
+    }
+
     /// Writes, reads and removes an object of its own.
     pub(crate) async fn probe(&self) -> io::Result<()> {
         use std::io::Write as _;

@@ -57,6 +57,16 @@ pub(crate) async fn work(store: &Store) -> Result<(), Error> {
     probed.map_err(|error| of_probe(&url, &error))
 }
 
+/// Whether large values can be reached from here, by a read of an object that need not be there.
+pub(crate) async fn values(store: &Store) -> Result<(), Error> {
+    let Some(url) = attempt!(store.link, |connection| rules::url(connection)) else { return Ok(()) };
+    let reached = match store.depot.objects(Some(&url)) {
+        Ok(objects) => objects.reach().await,
+        Err(error) => Err(error),
+    };
+    reached.map_err(|error| of_probe(&url, &error))
+}
+
 fn not_a_worker(store: &Store, role: &str) -> Error {
     let login = "log in as a worker: the owner of the schema makes a role one with `etude engine grant worker ROLE`";
     let (what, hint) = match store.access.kind {

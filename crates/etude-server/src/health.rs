@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
-use etude_runtime::engine::Health;
+use etude_runtime::engine::{Error, Health, with_patience};
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
@@ -27,7 +27,10 @@ const HEADERS: Duration = Duration::from_secs(10);
 /// The pause after a failed accept.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The worker whose health is asked for. Until it has reached its database and the place of large values, it is not ready.
+/// The time between two looks at large values, at the least.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// The worker whose health is asked for. While it does not reach its database or the place of large values, it is not ready.
 #[derive(Debug, Default)]
 pub struct Subject {
     server: OnceLock<Arc<Server>>,
@@ -35,13 +38,14 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// The worker has joined its fleet.
+    /// The worker has joined its fleet, and can reach large values.
     pub fn set(&self, server: &Arc<Server>) {
+        self.wait_for_values(false);
         // A worker joins once.
         let _ = self.server.set(Arc::clone(server));
     }
 
-    /// What the worker waits for before it joins: the place of large values, or else the database.
+    /// Whether the place of large values does not answer. Before the worker joins, it waits for the database otherwise.
     pub fn wait_for_values(&self, is_waiting: bool) {
         self.waits_for_values.store(is_waiting, Ordering::Relaxed);
     }
@@ -49,10 +53,44 @@ impl Subject {
     /// Why the worker is not ready; `None`: it is.
     fn reason(&self) -> Option<&'static str> {
         match self.server.get() {
-            Some(server) => reason(&server.engine().health(), server.context().is_draining()),
+            Some(server) => {
+                let waits_for_values = self.waits_for_values.load(Ordering::Relaxed);
+                reason(&server.engine().health(), server.context().is_draining(), waits_for_values)
+            }
             None if self.waits_for_values.load(Ordering::Relaxed) => Some("blobs"),
             None => Some("disconnected"),
         }
+    }
+
+    /// What a look at large values has found. A database that is away says nothing of them.
+    fn note_values(&self, found: &Result<(), Error>) {
+        match found {
+            Ok(()) => self.wait_for_values(false),
+            Err(Error::ValuesAway(_) | Error::Refused { .. }) => self.wait_for_values(true),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Looks once per beat whether the worker, which has joined, reaches large values, for as long as the process lives.
+pub async fn attend_values(subject: Arc<Subject>) {
+    let Some(server) = subject.server.get().cloned() else { return };
+    loop {
+        let stale = Duration::from_millis(server.engine().health().stale_after_ms).max(LOOK * 3);
+        let (beat, engine) = (stale / 3, Arc::clone(server.engine()));
+        let mut look = tokio::task::spawn_blocking(move || with_patience(beat, || engine.check_values()));
+        let found = match tokio::time::timeout(stale, &mut look).await {
+            Ok(found) => found,
+            Err(_) => {
+                // It does not answer at all.
+                subject.wait_for_values(true);
+                look.await
+            }
+        };
+        if let Ok(found) = found {
+            subject.note_values(&found);
+        }
+        tokio::time::sleep(beat).await;
     }
 }
 
@@ -98,13 +136,14 @@ async fn respond(subject: Arc<Subject>, request: Request<Incoming>) -> Result<Re
 }
 
 /// Why a worker that has joined is not ready; `None`: it is.
-fn reason(health: &Health, is_draining: bool) -> Option<&'static str> {
+fn reason(health: &Health, is_draining: bool, waits_for_values: bool) -> Option<&'static str> {
     let is_fresh = health.claimed_before_ms.is_some_and(|ms| ms <= health.stale_after_ms);
-    match (is_draining, health.is_disconnected, is_fresh) {
-        (true, _, _) => Some("draining"),
-        (false, true, _) => Some("disconnected"),
-        (false, false, false) => Some("stale"),
-        (false, false, true) => None,
+    match () {
+        () if is_draining => Some("draining"),
+        () if health.is_disconnected => Some("disconnected"),
+        () if waits_for_values => Some("blobs"),
+        () if !is_fresh => Some("stale"),
+        () => None,
     }
 }
 
@@ -135,11 +174,29 @@ mod tests {
             stale_after_ms: 9_000,
             ..Health::default()
         };
-        assert_eq!(reason(&health(false, Some(9_000)), false), None);
-        assert_eq!(reason(&health(false, Some(9_001)), false), Some("stale"));
-        assert_eq!(reason(&health(false, None), false), Some("stale"));
-        assert_eq!(reason(&health(true, Some(0)), false), Some("disconnected"));
-        assert_eq!(reason(&health(true, None), true), Some("draining"));
+        assert_eq!(reason(&health(false, Some(9_000)), false, false), None);
+        assert_eq!(reason(&health(false, Some(9_001)), false, false), Some("stale"));
+        assert_eq!(reason(&health(false, None), false, false), Some("stale"));
+        assert_eq!(reason(&health(true, Some(0)), false, false), Some("disconnected"));
+        assert_eq!(reason(&health(true, None), true, false), Some("draining"));
+        assert_eq!(reason(&health(false, Some(0)), false, true), Some("blobs"));
+        assert_eq!(reason(&health(true, Some(0)), false, true), Some("disconnected"));
+        assert_eq!(reason(&health(false, None), true, true), Some("draining"));
+    }
+
+    /// K-22: large values that cannot be reached are a reason until they can be; a database that is away says nothing of them.
+    #[test]
+    fn a_worker_says_whether_it_reaches_large_values() {
+        let subject = Subject::default();
+        let away = || Error::ValuesAway("`/store`: it is not there".to_owned());
+        let refused = || Error::Refused { why: "no keys".to_owned(), hint: String::new() };
+        let gone = || Error::Store { path: "db".to_owned(), why: "the database does not answer".to_owned() };
+        for (found, waits) in
+            [(Err(away()), true), (Err(gone()), true), (Ok(()), false), (Err(gone()), false), (Err(refused()), true)]
+        {
+            subject.note_values(&found);
+            assert_eq!(subject.waits_for_values.load(Ordering::Relaxed), waits, "{found:?}");
+        }
     }
 
     /// K-22: before it has joined, a worker says what it waits for.

@@ -82,6 +82,9 @@ fn work(context: &Context, args: &args::Worker) -> Result<Exit, Problem> {
         let name = engine.worker().unwrap_or_default();
         let server = server(context, args, &profile, engine)?;
         subject.set(&server);
+        if health.is_some() {
+            tokio::spawn(health::attend_values(Arc::clone(&subject)));
+        }
         voice.say(&json!({
             "event": "ready", "worker": name, "pid": std::process::id(), "health": health.map(|at| at.to_string()),
             "queues": profile.queues, "places": profile.places,

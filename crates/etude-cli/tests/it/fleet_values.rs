@@ -229,7 +229,8 @@ fn a_run_waits_for_object_storage() {
     worker.finish().exit(0);
 }
 
-/// K-22, K-26: a worker that starts before its object storage waits for it and says so. One that is refused there, as without keys, ends.
+/// K-22, K-26: a worker that starts before its object storage waits for it and says so, also when it goes away later. One that is refused
+/// there, as without keys, ends.
 #[test]
 fn a_worker_needs_its_object_storage() {
     let Some(server) = Server::start() else { return };
@@ -245,6 +246,14 @@ fn a_worker_needs_its_object_storage() {
     fs::rename(test.path("away"), test.path("store")).expect("it can be moved");
     wait_until("the worker", || is_ready(&worker));
     test.run(&["run", "-p", "p", "--format", "json"]).output(1);
+    let ready = || get(&address, "/readyz");
+    wait_until("a claim", || ready().0 == 200);
+    // The same while it works.
+    fs::rename(test.path("store"), test.path("away")).expect("it can be moved");
+    wait_until("the loss", || ready() == (503, "{\"ready\":false,\"reason\":\"blobs\"}\n".to_owned()));
+    assert_eq!(get(&address, "/healthz").0, 200);
+    fs::rename(test.path("away"), test.path("store")).expect("it can be moved");
+    wait_until("the store", || ready().0 == 200);
     worker.terminate();
     worker.finish().exit(0).stderr_has("waits for object storage");
     // Nothing listens there, which is not even tried without keys.

@@ -196,10 +196,12 @@ fn a_worker_needs_access_to_object_storage() {
     let Some(world) = World::with_directory() else { return };
     let engine = world.engine("one");
     engine.check_work().expect("values can be kept");
+    engine.check_values().expect("values can be reached");
     assert_eq!(fs::read_dir(world.object("values")).expect("values").count(), 0, "the probe is gone");
     fs::rename(world.dir.path().join("shared"), world.dir.path().join("away")).expect("it can be moved");
-    let away = engine.check_work();
-    assert!(matches!(&away, Err(Error::ValuesAway(why)) if why.contains("shared")), "{away:?}");
+    for away in [engine.check_work(), engine.check_values()] {
+        assert!(matches!(&away, Err(Error::ValuesAway(why)) if why.contains("shared")), "{away:?}");
+    }
     let refused = |url: &str, credentials: Credentials, word: &str| {
         engine.apply_blobs(Some(url)).expect("there are no values");
         let checked =

@@ -110,6 +110,14 @@ pub trait Fleet: Send + Sync {
         Ok(())
     }
 
+    /// Whether the store of large values answers now. Nothing is written.
+    ///
+    /// # Errors
+    /// [`Error::ValuesAway`] if it does not, [`Error::Refused`] if it refuses this process, or the store fails.
+    fn check_values(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Joins the fleet as a worker. Returns after the first heartbeat.
     ///
     /// # Errors
