@@ -24,10 +24,11 @@ use std::path::{Path, PathBuf};
 
 use etude::definition::Definition;
 use etude::disk::Disk;
+use etude_process::blob::Watched;
 use etude_runs::document::Document;
 use etude_runs::pins;
 use etude_runs::target::Target;
-use etude_runtime::engine::{Engine, NewRun, Record, RunView};
+use etude_runtime::engine::{Engine, Error, NewRun, Record, RunView};
 use serde_json::Value;
 
 use super::run::{load_target, print};
@@ -35,6 +36,7 @@ use crate::args;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::{Problem, Refused};
+use crate::render::stopped::of_engine;
 
 pub(crate) fn runs(context: &Context, runs: &args::Runs) -> Exit {
     let result = match runs {
@@ -76,10 +78,18 @@ fn succeeded(context: &Context, document: &Document) -> Exit {
 pub(crate) fn document_of(engine: &dyn Engine, view: &RunView) -> Result<Document, Problem> {
     let text =
         view.result.as_deref().ok_or_else(|| Problem::environment(format!("run `{}` has no result", view.row.id)))?;
-    Document::from_journal(text, &*engine.blobs()).map_err(|why| {
-        Problem::environment(format!("the result of run `{}` is damaged: {why}", view.row.id))
-            .hint(format!("see what else is known of it: etude runs export {}", view.row.id))
+    let blobs = Watched::new(engine.blobs());
+    Document::from_journal(text, &blobs).map_err(|why| {
+        away(&blobs).unwrap_or_else(|| {
+            Problem::environment(format!("the result of run `{}` is damaged: {why}", view.row.id))
+                .hint(format!("see what else is known of it: etude runs export {}", view.row.id))
+        })
     })
+}
+
+/// The problem if large values could not be reached: nothing is known of what is in them.
+fn away(blobs: &Watched) -> Option<Problem> {
+    blobs.outage().map(|why| of_engine(&Error::ValuesAway(why.to_owned())))
 }
 
 /// What a run is a run of, as that is now. The app of a run with a bundle is the bundle.

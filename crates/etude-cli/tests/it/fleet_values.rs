@@ -229,6 +229,38 @@ fn a_run_waits_for_object_storage() {
     worker.finish().exit(0);
 }
 
+/// cluster §4: of what is in object storage that is away nothing is known. `runs show` says that as other commands do, and calls nothing
+/// damaged.
+#[test]
+fn a_run_in_object_storage_that_is_away_is_not_damaged() {
+    let Some(server) = Server::start() else { return };
+    let gate = "name: gate\ntype: approval\nmessage: Go on?\n";
+    let test = Test::new()
+        .pipeline("p", |p| p.sh("large", &large("large")))
+        .pipeline("waits", |p| p.sh("large", &large("large")).step(gate));
+    let test = with_directory(&server, test);
+    let worker = test.start(&WORKER);
+    let (id, waiting) = (test.run_json("p").exit(0).id(), test.run_json("waits").exit(5).id());
+    worker.terminate();
+    worker.finish().exit(0);
+    let test = elsewhere(test, "second");
+    fs::rename(test.path("store"), test.path("away")).expect("it can be moved");
+    let says = "the journal with its large values cannot be used: `[ROOT]/store`";
+    for words in [
+        &["show", &id][..],
+        &["show", &id, "--format", "json"],
+        &["show", &id, "--stream", "output"],
+        &["show", &id, "--stream", "p/large/stdout"],
+        &["show", &waiting, "gate"],
+        &["diff", &id, &id],
+    ] {
+        let ran = test.run(&[&["runs"], words].concat()).exit(4).stderr_has(says);
+        assert!(!ran.err().contains("damaged"), "{words:?}: {}", ran.err());
+    }
+    fs::rename(test.path("away"), test.path("store")).expect("it can be moved");
+    test.run(&["runs", "show", &id]).exit(0);
+}
+
 /// K-22, K-26: a worker that starts before its object storage waits for it and says so, also when it goes away later. One that is refused
 /// there, as without keys, ends.
 #[test]

@@ -8,6 +8,7 @@ use etude_core::data::Json;
 use etude_core::report::result_json;
 use etude_core::template::compact;
 use etude_evidence::trace;
+use etude_process::blob::{BlobStore, Watched};
 use etude_runs::document::{with_shadow, write_json};
 use etude_runs::inspect::{self, Place, Replayed, Stream};
 use etude_runs::listing::{self, INTERRUPTED, row_json, status};
@@ -16,7 +17,7 @@ use etude_runtime::engine::{Engine, RunState, RunView};
 use serde_json::{Value, json};
 
 use super::find::find;
-use super::{definition_of_run, document_of, pinned, step};
+use super::{away, definition_of_run, document_of, pinned, step};
 use crate::args::{self, Format};
 use crate::command::learn::shadow_usage;
 use crate::context::Context;
@@ -40,7 +41,7 @@ pub(crate) fn show(context: &Context, args: &args::RunsShow) -> Result<Exit, Pro
         return stream(context, &engine, &view, name);
     }
     let is_unfinished = matches!(view.row.state, RunState::Running | RunState::Moved) || view.result.is_none();
-    let replayed = if is_unfinished || args.step.is_some() { replayed(context, &engine, &view) } else { None };
+    let replayed = if is_unfinished || args.step.is_some() { replayed(context, &engine, &view)? } else { None };
     if let Some(name) = &args.step {
         return step::show(context, &engine, &view, name, args, replayed.as_ref());
     }
@@ -53,13 +54,23 @@ pub(crate) fn show(context: &Context, args: &args::RunsShow) -> Result<Exit, Pro
 }
 
 /// What follows from the journal with the definition as it is now; `None` if that is not what the run was made with.
-fn replayed(context: &Context, engine: &Arc<dyn Engine>, view: &RunView) -> Option<Replayed> {
-    let (_, definition) = definition_of_run(context, &**engine, &view.run).ok()?;
-    if view.row.state == RunState::Queued && view.row.started_at_ms.is_none() {
-        let result = etude::queue::untouched(&view.run, &definition, &*engine.blobs())?;
-        return Some(Replayed { result, rejected: Default::default() });
+fn replayed(context: &Context, engine: &Arc<dyn Engine>, view: &RunView) -> Result<Option<Replayed>, Problem> {
+    let Ok((_, definition)) = definition_of_run(context, &**engine, &view.run) else { return Ok(None) };
+    let blobs = Watched::new(engine.blobs());
+    let replayed = match view.row.state == RunState::Queued && view.row.started_at_ms.is_none() {
+        true => {
+            let result = etude::queue::untouched(&view.run, &definition, &blobs);
+            result.map(|result| Replayed { result, rejected: Default::default() })
+        }
+        false => {
+            let store: Arc<dyn BlobStore> = Arc::new(blobs.clone());
+            inspect::replay(view, &definition.plan, &definition.app, &store).ok().flatten()
+        }
+    };
+    match away(&blobs) {
+        Some(problem) if replayed.is_none() => Err(problem),
+        _ => Ok(replayed),
     }
-    inspect::replay(view, &definition.plan, &definition.app, &engine.blobs()).ok().flatten()
 }
 
 /// The run on one screen.
@@ -273,17 +284,19 @@ pub(super) fn read(
     effect: &str,
     stream: Stream,
 ) -> Result<Option<Vec<u8>>, Problem> {
+    let blobs = Watched::new(engine.blobs());
     let bytes = match stream {
         Stream::Stdin => {
             let (_, definition) = definition_of_run(context, &**engine, &view.run).map_err(|_| {
                 Problem::environment("stdin is made again from the definition, which no longer holds")
                     .hint("etude check")
             })?;
-            inspect::stdin(view, &definition.plan, &definition.app, effect, &engine.blobs())
+            let store: Arc<dyn BlobStore> = Arc::new(blobs.clone());
+            inspect::stdin(view, &definition.plan, &definition.app, effect, &store)
         }
-        stream => inspect::read(view, effect, stream, &*engine.blobs()),
+        stream => inspect::read(view, effect, stream, &blobs),
     };
-    bytes.map_err(Problem::environment)
+    bytes.map_err(|why| away(&blobs).unwrap_or_else(|| Problem::environment(why)))
 }
 
 /// Everything about a run: the run, its records, its signals, its result. A line for each, or with `--format json` one
