@@ -72,8 +72,8 @@ pub const ABI: u32 = 11;
 /// deviates where a question has something else than a list to choose from, counts the responses of models as the attempts of an
 /// agent that calls pipelines and of a pipeline as a step, leaves long arguments of older calls out of what a model is sent, asks
 /// once whether a stage shall run although its gate is not open, and warns of a `join` that a script gives without `parallel`. Version 11
-/// asks more questions in one call, also those of a group, and says which of them has used up the retries. Runs of earlier ones go on
-/// as they were: see [`Start::abi`].
+/// asks more questions in one call, also those of a group, and says which of them has used up the retries; of stages that fail side by
+/// side it names the first of their list. Runs of earlier ones go on as they were: see [`Start::abi`].
 pub fn replays(abi: u32, plan: &Plan) -> bool {
     match abi {
         4..=ABI => true,
@@ -117,6 +117,9 @@ const KEEPS_ENTRY: u32 = 10;
 /// The first version of the interpreter that asks questions with a `when` or a `require` together with others, and questions of a group
 /// in one call; that sends the images of all of them; and that says which of them has used up the retries (L-49).
 const JOINS_QUESTIONS: u32 = 11;
+
+/// The first version of the interpreter that names the first of a list of stages, where several have failed (B-P12).
+const NAMES_FIRST_SIBLING: u32 = 11;
 
 /// Which attempt at a run this is, and which one its scope began with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -118,6 +118,8 @@ pub(in crate::machine) struct Conversation {
     state: State,
     parse_error: Option<String>,
     stopped: Option<Failure>,
+    /// What its last call came to by itself, although it was stopped.
+    failed: Option<Failure>,
 }
 
 #[derive(Debug)]
@@ -164,6 +166,7 @@ impl Conversation {
             state,
             parse_error,
             stopped,
+            failed: None,
         }
     }
 
@@ -252,6 +255,11 @@ impl Conversation {
         }
     }
 
+    /// The failure of its last call, if that had failed by itself when the conversation was stopped.
+    pub(in crate::machine) fn failed(&self) -> Option<&Failure> {
+        self.failed.as_ref()
+    }
+
     /// Abandons what died with the process that ran it. The conversation is not polled again.
     pub(in crate::machine) fn forget(&self, cx: &mut Cx) {
         match &self.state {
@@ -328,6 +336,9 @@ impl Conversation {
             _ => Ok(()),
         };
         if let Some(why) = &self.stopped {
+            if let Outcome::CallFailed(failure) = &done.outcome {
+                self.failed = Some(call_failed(&self.settings.who, failure));
+            }
             return Err(why.clone());
         }
         if let (Err(failure), Outcome::Response(_)) = (&charged, &done.outcome) {

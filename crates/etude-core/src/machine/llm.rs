@@ -112,7 +112,19 @@ impl LlmTask {
         let state = State::Asking { is_started: false };
         let (choices, attempts, rejected) = (Vec::new(), Vec::new(), None);
         let attempt = 1;
-        Ok(Self { step, step_context, values, request, schema, choices, attempt, attempts, rejected, state, stopped: None })
+        Ok(Self {
+            step,
+            step_context,
+            values,
+            request,
+            schema,
+            choices,
+            attempt,
+            attempts,
+            rejected,
+            state,
+            stopped: None,
+        })
     }
 
     /// What the answer says that was rejected last, once no retry is left.

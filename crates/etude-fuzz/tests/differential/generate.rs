@@ -94,9 +94,8 @@ fn any_row(step: BoxedStrategy<StepShape>, most: usize) -> impl Strategy<Value =
 fn any_step() -> impl Strategy<Value = StepShape> {
     let leaf = around(prop_oneof![8 => any_code(), 4 => any_llm(), 2 => any_choose(), 2 => any_approval()].boxed());
     leaf.prop_recursive(3, 16, 4, |inner| {
-        let group =
-            (any_row(inner.clone(), 4), prop::option::weighted(0.4, 1_usize..=3), any::<bool>())
-                .prop_map(|(steps, max_parallel, waits)| WorkShape::Group { steps, max_parallel, waits });
+        let group = (any_row(inner.clone(), 4), prop::option::weighted(0.4, 1_usize..=3), any::<bool>())
+            .prop_map(|(steps, max_parallel, waits)| WorkShape::Group { steps, max_parallel, waits });
         let call = (
             any_row(inner.clone(), 3),
             prop::option::weighted(0.3, any::<Pick>()),

@@ -91,9 +91,26 @@ fn every_run_is_what_the_model_says() {
 
 /// What random runs must have between them.
 const FEATURES: &[&str] = &[
-    "approval_denied", "asked together", "asked together in a group", "budget_exceeded", "cancelled", "deviated", "failed", "given up", "input_invalid",
-    "model_error", "model_refused", "model_truncated", "several errors", "skipped", "step_failed",
-    "step_output_invalid", "step_timeout", "succeeded", "template_unresolved", "validation_exhausted",
+    "approval_denied",
+    "asked together",
+    "asked together in a group",
+    "budget_exceeded",
+    "cancelled",
+    "deviated",
+    "failed",
+    "given up",
+    "input_invalid",
+    "model_error",
+    "model_refused",
+    "model_truncated",
+    "several errors",
+    "skipped",
+    "step_failed",
+    "step_output_invalid",
+    "step_timeout",
+    "succeeded",
+    "template_unresolved",
+    "validation_exhausted",
     "validator_broken",
 ];
 

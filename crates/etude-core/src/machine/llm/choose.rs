@@ -190,7 +190,9 @@ impl ChooseTask {
             Ok(answers) => (answers.value().map_err(|e| damaged(e.to_string()))?, false),
             Err(failure) if failure.kind == FailureKind::ValidationExhausted => {
                 let failure = failure.because(Reason::ChooseExhausted);
-                let answers = call.rejected().filter(|answers| cx.facts.abi >= JOINS_QUESTIONS && is_of_others(questions, answers));
+                let answers = call
+                    .rejected()
+                    .filter(|answers| cx.facts.abi >= JOINS_QUESTIONS && is_of_others(questions, answers));
                 (answers.ok_or(failure)?, true)
             }
             Err(failure) => return Err(failure),

@@ -32,10 +32,11 @@ use super::fault::{Phase, cause, turn_cancelled};
 use super::hook::{Hook, Reply};
 use super::reply::Asked;
 use super::shared::{Shared, View, add_row};
+use super::siblings::SIBLING_FAILED;
 use super::stage_context::StageContext;
 use crate::effect::EffectId;
 use crate::failure::{Failure, FailureKind};
-use crate::machine::{Cx, Path};
+use crate::machine::{Cx, NAMES_FIRST_SIBLING, Path};
 use crate::plan::stages::{GateOutcome, Next, Script, Stage, Verdict};
 use crate::report::StageStatus;
 
@@ -63,6 +64,8 @@ pub(super) struct Execution {
     /// Its exit is done: it has a result, and only what comes next is still to be said.
     has_left: bool,
     stopped: Option<Failure>,
+    /// What its script came to by itself, although it was stopped.
+    failed: Option<Failure>,
 }
 
 #[derive(Debug)]
@@ -144,6 +147,7 @@ impl Execution {
             must_succeed,
             has_left: false,
             stopped: None,
+            failed: None,
         }
     }
 
@@ -219,7 +223,7 @@ impl Execution {
     /// Ends with a failure: whatever phase was open is closed, and the row says what became of it.
     fn fail(&mut self, cx: &mut Cx, shared: &mut Shared, failure: Failure) -> Failure {
         let failure = match &self.stopped {
-            Some(why) => why.clone(),
+            Some(why) => self.own_failure(cx, why).unwrap_or(why).clone(),
             None => failure,
         };
         self.leave(cx, shared);
@@ -240,6 +244,12 @@ impl Execution {
         let facts = json!({"outcome": outcome, "capHit": self.stage_context.cap_hit, "cause": cause(&failure)});
         emit(cx, "StageExecution", self.stage_context.event(shared, facts));
         turn_cancelled(failure, &self.stage_context.stage.id)
+    }
+
+    /// What it came to by itself in the same instant in which a sibling failed (B-P12).
+    fn own_failure(&self, cx: &Cx, why: &Failure) -> Option<&Failure> {
+        let is_beside = self.must_succeed && why.message == SIBLING_FAILED && cx.facts.abi >= NAMES_FIRST_SIBLING;
+        self.act.as_ref().and_then(Act::failed).or(self.failed.as_ref()).filter(|_| is_beside)
     }
 
     /// Asks it to end soon; it is polled on until whatever it has started is gone.
@@ -325,6 +335,13 @@ impl Execution {
             *hook = Some(call);
             return Ok(ScriptReply::Not(Step::Waits));
         };
+        // What a judge of a result prints is a verdict, however it exits.
+        if let (Some(Reply::Broken { why, .. }), Some(phase)) =
+            (&reply, self.open.filter(|open| *open != Phase::Assert))
+            && self.stopped.is_some()
+        {
+            self.failed = Some(self.asked(phase).broken(why, reply.as_ref().map(Reply::fields).unwrap_or_default()));
+        }
         self.check_stop()?;
         let Some(reply) = reply else {
             return Err(Failure::new(FailureKind::Cancelled, "the script was given up"));

@@ -3,6 +3,7 @@
 //! | state    | event                                    | next                                               |
 //! |----------|------------------------------------------|----------------------------------------------------|
 //! | siblings | one does not succeed                     | the others are stopped; when all are gone, telling |
+//! | siblings | one had failed when it was stopped       | the first of the list is the one that has failed   |
 //! | siblings | all succeeded                            | joining, or over                                   |
 //! | reporting | the machine's `onFailure` has been reported  | over, with the failure                             |
 //! | joining  | the join has gone through all its phases | over, with what comes next                         |
@@ -19,8 +20,11 @@ use super::shared::{Shared, View};
 use super::walk::{Walk, begin};
 use crate::data::overlaid;
 use crate::failure::{Failure, FailureKind};
-use crate::machine::Cx;
+use crate::machine::{Cx, NAMES_FIRST_SIBLING};
 use crate::plan::stages::Next;
+
+/// Why the others are stopped.
+pub(super) const SIBLING_FAILED: &str = "stopped because a sibling failed";
 
 /// A compound turn under way.
 #[derive(Debug)]
@@ -139,21 +143,15 @@ impl Siblings {
                 continue;
             }
             let Poll::Ready(end) = branch.walk.poll(cx, shared, &mut branch.view) else { continue };
-            let has_failed = end.is_err() || branch.walk.has_failed();
-            branch.end = Some(end);
-            let State::Running { failed } = &mut self.state else { continue };
-            if has_failed && failed.is_none() && self.stopped.is_none() {
-                *failed = Some(at);
-                let why = Failure::new(FailureKind::Cancelled, "stopped because a sibling failed");
-                for branch in self.branches.iter_mut().filter(|branch| branch.end.is_none()) {
-                    branch.walk.stop(cx, shared, &branch.view, &why);
-                }
-            }
+            self.note(cx, shared, at, end);
         }
         // Those that were stopped before their turn in this pass have to be looked at once more.
-        for branch in self.branches.iter_mut().filter(|branch| branch.end.is_none()) {
-            if let Poll::Ready(end) = branch.walk.poll(cx, shared, &mut branch.view) {
-                branch.end = Some(end);
+        for at in 0..self.branches.len() {
+            let branch = &mut self.branches[at];
+            if branch.end.is_none()
+                && let Poll::Ready(end) = branch.walk.poll(cx, shared, &mut branch.view)
+            {
+                self.note(cx, shared, at, end);
             }
         }
         if self.branches.iter().any(|branch| branch.end.is_none()) {
@@ -171,19 +169,37 @@ impl Siblings {
         }
     }
 
+    /// Takes the end of a branch. The first that does not succeed stops the others; of those that have failed by themselves by the time
+    /// at which all are gone the first of the list counts (B-P12).
+    fn note(&mut self, cx: &mut Cx, shared: &mut Shared, at: usize, end: Result<(), Failure>) {
+        let branch = &mut self.branches[at];
+        let has_failed = end.is_err() || branch.walk.has_failed();
+        let by_itself = end.as_ref().is_err_and(|failure| failure.kind != FailureKind::Cancelled);
+        branch.end = Some(end);
+        let State::Running { failed } = &mut self.state else { return };
+        if !has_failed || self.stopped.is_some() {
+            return;
+        }
+        if let Some(first) = *failed {
+            let is_named = self.branches[first].end.as_ref().is_some_and(ends_the_run);
+            if cx.facts.abi >= NAMES_FIRST_SIBLING && by_itself && at < first && !is_named {
+                *failed = Some(at);
+            }
+            return;
+        }
+        *failed = Some(at);
+        let why = Failure::new(FailureKind::Cancelled, SIBLING_FAILED);
+        for branch in self.branches.iter_mut().filter(|branch| branch.end.is_none()) {
+            branch.walk.stop(cx, shared, &branch.view, &why);
+        }
+    }
+
     /// All are gone, and one did not succeed (B-P8, B-P9). The failure, unless it has to be reported to a script first.
     fn abort(&mut self, cx: &mut Cx, shared: &Shared, view: &View, at: usize) -> Option<Failure> {
         let branch = &self.branches[at];
         let (why, because) = match &branch.end {
             // What ends the whole run is no matter between siblings.
-            Some(Err(failure))
-                if matches!(
-                    failure.kind,
-                    FailureKind::BudgetExceeded | FailureKind::Environment | FailureKind::Internal
-                ) =>
-            {
-                return Some(failure.clone());
-            }
+            Some(end @ Err(failure)) if ends_the_run(end) => return Some(failure.clone()),
             Some(Err(failure)) => {
                 let mut because = cause(failure);
                 because["message"] = json!(failure.message);
@@ -270,4 +286,10 @@ impl Siblings {
             State::Joining(execution) => execution.resumed(cx, shared),
         }
     }
+}
+
+/// True for a failure that is not the sibling's alone.
+fn ends_the_run(end: &Result<(), Failure>) -> bool {
+    let kinds = [FailureKind::BudgetExceeded, FailureKind::Environment, FailureKind::Internal];
+    end.as_ref().is_err_and(|failure| kinds.contains(&failure.kind))
 }

@@ -188,7 +188,8 @@ pub(super) fn asked_together(mut first: Step, second: Step) -> [Step; 2] {
 fn choose(name: &str, prompt: &str, from: &str, by: Option<String>) -> Step {
     let mut step = llm(name, prompt);
     if let StepKind::Llm(llm) = &mut step.kind {
-        llm.choose = Some(Choose { from: binding(from), by, many: true, always: false, together: Vec::new(), beside: None });
+        llm.choose =
+            Some(Choose { from: binding(from), by, many: true, always: false, together: Vec::new(), beside: None });
     }
     step
 }

@@ -89,7 +89,12 @@ fn row(name: &str, status: &'static str) -> (String, &'static str) {
 fn questions_with_conditions_share_a_call() {
     let steps = || {
         let guarded = question("d").when("{{input.yes}}").require("{{input.l}}");
-        in_a_row(vec![question("c").require("{{input.yes}}"), guarded, question("e").when("{{input.no}}"), question("f")])
+        in_a_row(vec![
+            question("c").require("{{input.yes}}"),
+            guarded,
+            question("e").when("{{input.no}}"),
+            question("f"),
+        ])
     };
     let mut case = case(steps());
     let world = play(&case, r#"p/c answer {"c": ["a"], "d": ["b"], "f": ["a", "b"]}"#);
@@ -223,7 +228,8 @@ fn children_of_a_group_do_not_depend_on_each_other() {
 /// X-3: a child that waits for the call of a sibling is stopped with its group.
 #[test]
 fn a_child_that_waits_for_a_siblings_call_is_stopped() {
-    let world = play(&case([in_a_group(vec![question("c"), question("d")])]), "p/g/c answer {\"c\": [], \"d\": [\"a\"]}");
+    let world =
+        play(&case([in_a_group(vec![question("c"), question("d")])]), "p/g/c answer {\"c\": [], \"d\": [\"a\"]}");
     assert_eq!(rows(&world)[1..], [row("c", "failed"), row("d", "cancelled")], "{}", world.log);
     let world = play(&case([in_a_group(vec![question("c"), question("d")])]), "reach p/g/c\ncancel\np/g/c abandoned");
     assert_eq!(rows(&world)[1..], [row("c", "cancelled"), row("d", "cancelled")], "{}", world.log);

@@ -430,3 +430,41 @@ fn runs_of_earlier_interpreters_ask_as_they_did() {
     let answers = [(0, "approved"), (1, "approved"), (0, "approved")];
     assert_eq!(proposed(&case, "Look 1; Write 2", &answers), ["Look 1", "Write 2"]);
 }
+
+/// A machine whose first stage opens a fan-out of `a` and `b`, which have this setup.
+fn forking(setup: impl Fn() -> Setup) -> StageMachine {
+    let sibling = |id: &str| Arc::new(Stage { id: id.to_owned(), setup: setup(), ..stage() });
+    let next = Next::Parallel { siblings: vec!["a".to_owned(), "b".to_owned()], join: None };
+    let next = NextRule::Cases(vec![NextCase { when: Vec::new(), next }]);
+    let fork = Arc::new(Stage { next, setup: Setup::Set(Vec::new()), ..stage() });
+    StageMachine { stages: vec![fork, sibling("a"), sibling("b")], ..machine() }
+}
+
+/// B-P12, B-P9: of two siblings that fail in the same instant the first of the list is named, whichever is recorded first; one that was
+/// stopped before it failed is not. Runs of earlier versions name what was recorded first.
+#[test]
+fn of_two_failures_the_first_of_the_list_is_named() {
+    let named = |case: &Case, script: &str| -> (String, Vec<&'static str>) {
+        let world = play(case, &format!("p/x/one#1/turn1 calls done {{}}\nreach p/x/b#1/{script}"));
+        let result = world.machine.result().expect("a result");
+        let details = result.errors[0].details.as_ref().expect("details").value().expect("a value");
+        let rows = result.stages.rows.iter().map(|row| row.status.word()).collect();
+        (details["context"]["failedSiblingId"].as_str().unwrap_or_default().to_owned(), rows)
+    };
+    let says = |name: &str, rows: [&'static str; 2]| (name.to_owned(), [&["completed"], &rows[..]].concat());
+    for (setup, effect, fails) in [
+        ((|| Setup::Set(Vec::new())) as fn() -> Setup, "turn1", "no_answer HTTP 503"),
+        (|| Setup::Script(script("setup")), "setup", "exit 1"),
+    ] {
+        let mut case = pipeline([goes_through(forking(setup))]);
+        let [a, b] = ["a", "b"].map(|stage| format!("p/x/{stage}#1/{effect} {fails}"));
+        let both = format!("{effect}\n{b}\n{a}");
+        assert_eq!(named(&case, &both), says("a", ["failed", "failed"]));
+        assert_eq!(named(&case, &format!("{effect}\npause\n{b}\n{a}\ngo_on")), says("a", ["failed", "failed"]));
+        assert_eq!(named(&case, &format!("{effect}\n{a}\n{b}")), says("a", ["failed", "failed"]));
+        let stopped = format!("{effect}\n{b}\np/x/a#1/{effect} abandoned");
+        assert_eq!(named(&case, &stopped), says("b", ["cancelled", "failed"]));
+        case.start.abi = 10;
+        assert_eq!(named(&case, &both), says("b", ["cancelled", "failed"]));
+    }
+}

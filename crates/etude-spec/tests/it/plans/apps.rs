@@ -180,7 +180,8 @@ fn questions_of_one_call_are_known() {
         ask("d", ", retry: 1"),
         ask("e", ", retry: 1, timeout: 5"),
     ];
-    let group = [ask("f", ""), "{name: g, type: code, command: 'true'}".to_owned(), ask("h", ""), ask("i", ", retry: 0")];
+    let group =
+        [ask("f", ""), "{name: g, type: code, command: 'true'}".to_owned(), ask("h", ""), ask("i", ", retry: 0")];
     let text = format!(
         "input: {{l: array}}\nsteps: [{}, {{name: z, type: parallel, steps: [{}]}}]\n",
         steps.join(", "),

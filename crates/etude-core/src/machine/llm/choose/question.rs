@@ -167,4 +167,3 @@ pub(in crate::machine::llm) fn contradictions(lists: &[String], answers: &Value)
     };
     lists.iter().filter(contradicts).map(|name| format!("/{name}: `{NONE}` beside other choices")).collect()
 }
-

@@ -86,6 +86,11 @@ impl Act {
         self.conversation.reenter(reason);
     }
 
+    /// The failure of its last call, if that had failed by itself when it was stopped.
+    pub(super) fn failed(&self) -> Option<&Failure> {
+        self.conversation.failed()
+    }
+
     /// Abandons what died with its process.
     pub(super) fn forget(&self, cx: &mut Cx) {
         self.conversation.forget(cx);
