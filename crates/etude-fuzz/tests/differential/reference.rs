@@ -33,7 +33,7 @@ pub(crate) struct Expected {
     /// The outputs of the steps and elements of the pipeline that succeeded, by their paths: another attempt keeps them.
     pub(crate) outputs: BTreeMap<String, Value>,
     /// What was said to questions with the call of another one, by their paths.
-    pub(crate) told: BTreeMap<String, Told>,
+    pub(crate) received: BTreeMap<String, Received>,
     /// Its number, from 1.
     pub(crate) attempt: u32,
     /// The attempt whose constructor opened the scope, and whether it was closed: its constructor did not succeed, or its destructor
@@ -44,7 +44,7 @@ pub(crate) struct Expected {
 
 /// What was said to a question with the call of another one.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Told {
+pub(crate) struct Received {
     /// The path of the question whose call it was.
     pub(crate) asker: String,
     /// When the call ended.
@@ -58,7 +58,7 @@ pub(crate) struct Told {
 struct Beside<'a> {
     /// The steps after it.
     after: &'a [Step],
-    told: &'a BTreeMap<String, Told>,
+    received: &'a BTreeMap<String, Received>,
     /// They are children of a group.
     is_group: bool,
 }
@@ -111,7 +111,7 @@ struct Part {
     effects: Vec<Effect>,
     rows: Vec<Row>,
     outputs: BTreeMap<String, Value>,
-    told: BTreeMap<String, Told>,
+    received: BTreeMap<String, Received>,
     /// The work of an element failed before it began: a value is missing, or does not fit.
     is_refused: bool,
     /// How often, at the moment of its end, something was given up that had only just begun: what ends at one moment ends
@@ -122,8 +122,8 @@ struct Part {
 impl Part {
     /// Over at once.
     fn at_once(at: Time, verdict: Verdict) -> Self {
-        let (effects, rows, outputs, told) = (Vec::new(), Vec::new(), BTreeMap::new(), BTreeMap::new());
-        Self { ends: at, verdict, effects, rows, outputs, told, is_refused: false, rounds: 0 }
+        let (effects, rows, outputs, received) = (Vec::new(), Vec::new(), BTreeMap::new(), BTreeMap::new());
+        Self { ends: at, verdict, effects, rows, outputs, received, is_refused: false, rounds: 0 }
     }
 
     fn refused(at: Time, verdict: Verdict) -> Self {
@@ -148,7 +148,7 @@ impl Part {
         self.effects.extend(other.effects);
         self.rows.extend(other.rows);
         self.outputs.extend(other.outputs);
-        self.told.extend(other.told);
+        self.received.extend(other.received);
         other.verdict
     }
 }
@@ -264,8 +264,8 @@ impl Reference<'_> {
             status = if status == "succeeded" { own } else { status };
         }
         let is_scope_over = !is_constructed || destructor.is_some();
-        let Part { effects, rows, outputs, told, .. } = run;
-        Expected { status, output, errors, effects, rows, outputs, told, attempt, scope, is_scope_over }
+        let Part { effects, rows, outputs, received, .. } = run;
+        Expected { status, output, errors, effects, rows, outputs, received, attempt, scope, is_scope_over }
     }
 
     /// the run as constructor and destructor see it. The number of the attempt is there from the second one on.
@@ -308,7 +308,7 @@ impl Reference<'_> {
                 return part;
             }
             let place = place.child(&step.name);
-            let beside = Beside { after: &pipeline.steps[at + 1..], told: &part.told, is_group: false };
+            let beside = Beside { after: &pipeline.steps[at + 1..], received: &part.received, is_group: false };
             let one = self.step(step, &place, &scope, Window { from: part.ends, ..window }, beside);
             match part.absorb(one) {
                 Verdict::Output(output) => scope.steps.insert(step.name.clone(), output),
@@ -409,7 +409,7 @@ impl Reference<'_> {
             let mut part = match self.kept(&place, window) {
                 Some(part) => part,
                 None => {
-                    let beside = Beside { after: &[], told: &BTreeMap::new(), is_group: false };
+                    let beside = Beside { after: &[], received: &BTreeMap::new(), is_group: false };
                     self.work(step, &place, &scope, window, answer_by, beside)
                 }
             };
@@ -428,15 +428,15 @@ impl Reference<'_> {
 
     /// X-3 `parallel`: the children see the steps before the group, not each other.
     fn group(&self, group: &Group, place: &Place, scope: &Scope, window: Window) -> Part {
-        let told = RefCell::new(BTreeMap::new());
+        let received = RefCell::new(BTreeMap::new());
         let run = |index: usize, window: Window| {
             if index == 0 {
-                told.borrow_mut().clear();
+                received.borrow_mut().clear();
             }
-            let (step, before): (&Step, _) = (&group.steps[index], told.borrow().clone());
-            let beside = Beside { after: &group.steps[index + 1..], told: &before, is_group: true };
+            let (step, before): (&Step, _) = (&group.steps[index], received.borrow().clone());
+            let beside = Beside { after: &group.steps[index + 1..], received: &before, is_group: true };
             let part = self.step(step, &place.child(&step.name), scope, window, beside);
-            told.borrow_mut().extend(part.told.clone());
+            received.borrow_mut().extend(part.received.clone());
             part
         };
         let slots = group.max_parallel.unwrap_or(group.steps.len());

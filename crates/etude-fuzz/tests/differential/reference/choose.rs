@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::work::Question;
-use super::{Beside, Part, Place, Reference, Told, Verdict, Window};
+use super::{Beside, Part, Place, Reference, Received, Verdict, Window};
 use crate::definition::{Choose, Step, Work};
 use crate::values::{Scope, is_same};
 
@@ -106,12 +106,12 @@ impl Reference<'_> {
             Before::IsChosen(only) => return Part::at_once(window.from, Verdict::Output(only)),
             Before::Fails(kind) => return Part::at_once(window.from, place.fault(kind, step)),
         };
-        if let Some(told) = self.told(&place.path, beside) {
-            if told.at > window.from && told.at >= window.until {
+        if let Some(received) = self.received(&place.path, beside) {
+            if received.at > window.from && received.at >= window.until {
                 return Part::at_once(window.until, Verdict::Stopped);
             }
-            window.from = window.from.max(told.at);
-            match &told.answer {
+            window.from = window.from.max(received.at);
+            match &received.answer {
                 Some(Ok(answer)) => return Part::at_once(window.from, own.verdict(answer, place)),
                 Some(Err(())) => return Part::at_once(window.from, place.fault("validation_exhausted", step)),
                 None => {}
@@ -151,8 +151,8 @@ impl Reference<'_> {
                 _ => None,
             };
             has_failed |= !is_good;
-            let told = Told { asker: place.path.clone(), at: part.ends, answer };
-            part.told.insert(place.sibling(&other.step.name), told);
+            let received = Received { asker: place.path.clone(), at: part.ends, answer };
+            part.received.insert(place.sibling(&other.step.name), received);
         }
         if let Some(said) = said {
             part.verdict = own.verdict(&said[&step.name], place);
@@ -183,8 +183,8 @@ impl Reference<'_> {
                 break;
             }
             names.insert(&other.name);
-            let told = self.told(&place.sibling(&other.name), beside);
-            if !beside.is_group && told.is_some_and(|told| told.answer.is_some()) {
+            let received = self.received(&place.sibling(&other.name), beside);
+            if !beside.is_group && received.is_some_and(|received| received.answer.is_some()) {
                 continue;
             }
             match self.before(other, of, scope) {
@@ -210,11 +210,11 @@ impl Reference<'_> {
     }
 
     /// What was said to the question with another call: of this attempt, or of an earlier one whose asker is kept.
-    fn told<'s>(&'s self, path: &str, beside: Beside<'s>) -> Option<&'s Told> {
+    fn received<'s>(&'s self, path: &str, beside: Beside<'s>) -> Option<&'s Received> {
         let is_kept =
-            |told: &&Told| told.answer.is_some() && ![path, &told.asker].iter().any(|one| self.restarts.contains(*one));
-        let earlier = || self.earlier.and_then(|earlier| earlier.told.get(path)).filter(is_kept);
-        beside.told.get(path).or_else(earlier)
+            |received: &&Received| received.answer.is_some() && ![path, &received.asker].iter().any(|one| self.restarts.contains(*one));
+        let earlier = || self.earlier.and_then(|earlier| earlier.received.get(path)).filter(is_kept);
+        beside.received.get(path).or_else(earlier)
     }
 }
 
