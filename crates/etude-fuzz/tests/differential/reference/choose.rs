@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::work::Question;
-use super::{Beside, Part, Place, Reference, Received, Verdict, Window};
+use super::{Beside, Part, Place, Received, Reference, Verdict, Window};
 use crate::definition::{Choose, Step, Work};
 use crate::values::{Scope, is_same};
 
@@ -211,8 +211,9 @@ impl Reference<'_> {
 
     /// What was said to the question with another call: of this attempt, or of an earlier one whose asker is kept.
     fn received<'s>(&'s self, path: &str, beside: Beside<'s>) -> Option<&'s Received> {
-        let is_kept =
-            |received: &&Received| received.answer.is_some() && ![path, &received.asker].iter().any(|one| self.restarts.contains(*one));
+        let is_kept = |received: &&Received| {
+            received.answer.is_some() && ![path, &received.asker].iter().any(|one| self.restarts.contains(*one))
+        };
         let earlier = || self.earlier.and_then(|earlier| earlier.received.get(path)).filter(is_kept);
         beside.received.get(path).or_else(earlier)
     }
