@@ -42,6 +42,13 @@ impl Store {
         Ok(attempt!(self.link, |connection| last_change(connection, schema)))
     }
 
+    /// False if no change can have had this number yet. The sequence goes on past those of runs that were removed.
+    pub(crate) async fn may_be_past(&self, change: u64) -> Result<bool, Error> {
+        let schema = self.link.address().schema();
+        let horizon = attempt!(self.link, |connection| horizon(connection, schema));
+        Ok(rows::from_length(change) <= horizon)
+    }
+
     /// A number that is another one after any write by any process.
     pub(crate) async fn version(&self) -> Result<u64, Error> {
         let known = |watch: &Watch| watch.looked.filter(|looked| looked.elapsed() < LOOK).map(|_| watch.version);

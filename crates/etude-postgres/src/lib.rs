@@ -245,6 +245,10 @@ impl Engine for Postgres {
         self.store.link.wait(self.store.last_change())
     }
 
+    fn may_be_past(&self, change: u64) -> Result<bool, Error> {
+        self.store.link.wait(self.store.may_be_past(change))
+    }
+
     fn version(&self) -> Result<u64, Error> {
         self.store.link.wait(self.store.version())
     }

@@ -137,6 +137,12 @@ pub trait Engine: Fleet + Ledger + Transfer + fmt::Debug {
     /// The store fails.
     fn last_change(&self) -> Result<u64, Error>;
 
+    /// False if no change can have had this number yet (S-76). Those of runs that were removed since count.
+    ///
+    /// # Errors
+    /// The store fails.
+    fn may_be_past(&self, change: u64) -> Result<bool, Error>;
+
     /// True if [`Engine::row`] and [`Engine::version`] read the memory or the disk of this machine, so that an asynchronous task
     /// may call them where it is.
     fn is_quick(&self) -> bool {

@@ -120,6 +120,10 @@ impl Engine for MemoryEngine {
         Ok(lock(&self.shared).changes)
     }
 
+    fn may_be_past(&self, change: u64) -> Result<bool, Error> {
+        Ok(change <= lock(&self.shared).changes)
+    }
+
     fn version(&self) -> Result<u64, Error> {
         Ok(lock(&self.shared).writes)
     }

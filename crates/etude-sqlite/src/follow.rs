@@ -69,6 +69,16 @@ impl Journal {
         self.pool.read(|connection| connection.prepare_cached(sql)?.query_row([], |row| rows::length(row, 0)))
     }
 
+    /// False if no change can have had this number yet.
+    pub(crate) fn may_be_past(&self, change: u64) -> Result<bool, Error> {
+        self.serve()?;
+        // The last numbers may be of runs that were removed. They follow the clock, or are just ahead of it where many come at once.
+        let sql = "select ?1 <= max(cast((unixepoch('subsec') + 1) * 1000000 as integer),
+                                    (select coalesce(max(change), 0) from runs))";
+        let change = rows::from_length(change);
+        self.pool.read(|connection| connection.prepare_cached(sql)?.query_row([change], |row| row.get(0)))
+    }
+
     /// Rings after writes of any process. `None` if the system reports none.
     pub(crate) fn bell(&self) -> Option<&Notify> {
         self.bell.get_or_init(|| platform::hang_bell(&self.pool.log()).ok()).as_deref()

@@ -123,6 +123,10 @@ impl Engine for Sqlite {
         self.journal.last_change()
     }
 
+    fn may_be_past(&self, change: u64) -> Result<bool, Error> {
+        self.journal.may_be_past(change)
+    }
+
     fn is_quick(&self) -> bool {
         true
     }

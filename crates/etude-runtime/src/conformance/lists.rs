@@ -230,6 +230,8 @@ fn changes(engine: &dyn Engine) {
     block_on(session.set_state(RunState::Cancelled, None)).expect("set_state");
     let last = engine.last_change().expect("a number");
     assert_eq!(engine.prune(&Query::default()).expect("prune"), 1);
+    let may_be_past = |change| engine.may_be_past(change).expect("an answer");
+    assert_eq!((may_be_past(last), may_be_past(u64::MAX)), (true, false), "that of the run that was removed is past");
     finish(engine, "r-4", 40, RunState::Failed);
     assert_eq!(since(last).len(), 1);
 }

@@ -1,6 +1,6 @@
 //! Streams of runs that have more than a page of records.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -124,4 +124,53 @@ fn a_long_run_has_the_same_events_wherever_a_reader_begins() {
         assert!(more.iter().all(|(_, name, _)| name != "item_ended"), "what an earlier attempt has done");
         assert_eq!(read_stream(&server, &id, None), [events, more].concat());
     }
+}
+
+/// S-76: the feed goes on after the last change that was seen, also if its run was deleted since.
+#[test]
+fn the_feed_goes_on_after_a_change_of_a_deleted_run() {
+    let server = Running::start();
+    server.pipeline("p", "", &["echo '{\"output\": 1}'"]);
+    let first = server.run(&json!({"pipeline": "p"}));
+    let (seen, row) = first_change(&server, "0");
+    assert_eq!((&row["run_id"], &row["status"]), (&first["run_id"], &json!("succeeded")));
+    let delete = |run: &Value| {
+        let path = format!("/v1/runs/{}", run["run_id"].as_str().expect("an id"));
+        assert_eq!(server.send("DELETE", &path, None).status, 204);
+    };
+    delete(&first);
+    let second = server.run(&json!({"pipeline": "p"}));
+    assert_eq!(first_change(&server, &seen).1["run_id"], second["run_id"]);
+    delete(&second);
+    // Now no run has this number or a later one.
+    assert_eq!(feed(&server, &seen).1, "HTTP/1.1 200 OK\r\n");
+    assert_eq!(feed(&server, &u64::MAX.to_string()).1, "HTTP/1.1 422 Unprocessable Entity\r\n");
+}
+
+/// The feed after the event `last`, and the first line of the response.
+fn feed(server: &Running, last: &str) -> (BufReader<TcpStream>, String) {
+    let mut stream = TcpStream::connect(server.address).expect("a connection");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time limit");
+    let head = format!(
+        "GET /v1/events HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nAccept: text/event-stream\r\nLast-Event-ID: {last}\r\n\r\n",
+        server.address, server.owner
+    );
+    stream.write_all(head.as_bytes()).expect("written");
+    let (mut reader, mut line) = (BufReader::new(stream), String::new());
+    reader.read_line(&mut line).expect("a response");
+    (reader, line)
+}
+
+/// The id and the row of the first event of the feed after `last`.
+fn first_change(server: &Running, last: &str) -> (String, Value) {
+    let mut id = String::new();
+    for line in feed(server, last).0.lines() {
+        let line = line.expect("more events");
+        match line.split_once(": ") {
+            Some(("id", of_event)) => of_event.clone_into(&mut id),
+            Some(("data", row)) => return (id, serde_json::from_str(row).expect("JSON")),
+            _ => {}
+        }
+    }
+    panic!("the feed has ended");
 }

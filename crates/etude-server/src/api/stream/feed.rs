@@ -49,13 +49,18 @@ pub(crate) async fn feed(call: Call) -> Respond {
     let after = header.map(|text| text.parse::<u64>().map_err(|_| unknown())).transpose()?;
     let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
     let engine = Arc::clone(server.engine());
-    let last = blocking(move || engine.last_change().map_err(|e| engine_failed(&e))).await?;
-    if after.is_some_and(|after| after > last) {
-        return Err(unknown());
-    }
+    let begin = blocking(move || {
+        let begin = match after {
+            None => engine.last_change().map(Some),
+            // The run that the id is of may be deleted by now.
+            Some(after) => engine.may_be_past(after).map(|is_past| is_past.then_some(after)),
+        };
+        begin.map_err(|e| engine_failed(&e))
+    });
+    let after = begin.await?.ok_or_else(unknown)?;
     let permit = permit(&server, &caller)?;
     let waiting = Waiting::of_journal(&server);
-    Ok(stream(Feed { permit, caller, after: after.unwrap_or(last), has_more: true, waiting }))
+    Ok(stream(Feed { permit, caller, after, has_more: true, waiting }))
 }
 
 struct Feed {
