@@ -75,14 +75,9 @@ async fn with_states(call: &Call, definition: &Definition, mut graph: Graph, run
             return Err(none());
         }
         let states = readings.of(server.context(), &id)?.tree(server.context(), server.stories()).outline();
-        // Of the visits of a stage, the last one.
-        let by_id: HashMap<&str, &Value> =
-            states.iter().filter_map(|state| Some((state["id"].as_str()?, state))).collect();
-        let stages = states.iter().filter(|state| state["kind"] == "stage");
-        let by_name: HashMap<&str, &Value> =
-            stages.filter_map(|state| Some((state["name"].as_str()?, state))).collect();
+        let (by_id, by_stage) = by_node(&states);
         for node in &mut graph.nodes {
-            let state = by_id.get(&*node.id).or_else(|| by_name.get(&*node.name));
+            let state = by_id.get(&*node.id).or_else(|| by_stage.get(&*node.id));
             let document = state.map(|state| json!({"status": state["status"], "duration_ms": state["duration_ms"]}));
             let status = state.and_then(|state| state["status"].as_str());
             node.facts.extend(status.map(|status| status.replace('_', " ")));
@@ -91,6 +86,20 @@ async fn with_states(call: &Call, definition: &Definition, mut graph: Graph, run
         Ok(graph)
     })
     .await
+}
+
+/// Nodes of the tree by id.
+type ByNode<'s> = HashMap<&'s str, &'s Value>;
+
+/// The nodes of a run by their ids, and those of stages by the ids of these: of the visits of a stage, the last one.
+fn by_node(states: &[Value]) -> (ByNode<'_>, ByNode<'_>) {
+    let by_id = states.iter().filter_map(|state| Some((state["id"].as_str()?, state))).collect();
+    let stages = states.iter().filter(|state| state["kind"] == "stage").filter_map(|state| {
+        // `ID#VISIT` from the second visit on.
+        let name = state["name"].as_str()?;
+        Some((name.rsplit_once('#').map_or(name, |(id, _)| id), state))
+    });
+    (by_id, stages.collect())
 }
 
 /// `GET …/graph`.
@@ -114,4 +123,19 @@ pub(crate) async fn graph(call: Call) -> Respond {
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     }
     Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// S-64: a stage is found by its id, and has the state of its last visit.
+    #[test]
+    fn a_stage_has_the_state_of_its_last_visit() {
+        let stage = |name: &str, status: &str| json!({"id": format!("business/m/{name}"), "kind": "stage", "name": name, "status": status});
+        let states = [stage("look", "succeeded"), stage("say", "failed"), stage("look#2", "running")];
+        let (by_id, by_stage) = by_node(&states);
+        assert_eq!((by_id.len(), by_stage.len()), (3, 2));
+        assert_eq!((&by_stage["look"]["status"], &by_stage["say"]["status"]), (&json!("running"), &json!("failed")));
+    }
 }

@@ -29,7 +29,7 @@ pipeline:
 /// A stage whose prompt holds its name.
 fn stage(id: &str, tools: &str) -> String {
     format!(
-        "---\nid: {id}\nname: {id}\nallowedTools: [{tools}]\ncompletionTool: submit_{id}\n\
+        "---\nid: {id}\nname: Stage {id}\nallowedTools: [{tools}]\ncompletionTool: submit_{id}\n\
          completionSchema: {{type: object, required: [text], properties: {{text: {{type: string}}}}}}\n\
          retryPolicy: {{maxAttempts: 1, backoff: none}}\nturnCap: 3\nresolutionPolicy: retry-later\n---\nSTAGE-{id}\n"
     )
@@ -45,9 +45,8 @@ fn model(prompt: &str) -> Option<String> {
     Some(say.to_owned())
 }
 
-/// The tree of a machine has its stages, each with turns and tool calls, and each effect names its node.
-#[test]
-fn the_tree_of_a_machine_has_its_stages() {
+/// A server whose app has the machine.
+fn server() -> Running {
     let server = Running::with_model(model, |_| ());
     let dir = server.dir().join("demo/machines/m/stages");
     std::fs::create_dir_all(&dir).expect("made");
@@ -57,6 +56,29 @@ fn the_tree_of_a_machine_has_its_stages() {
         std::fs::write(dir.join(path), text).expect("written");
     }
     std::fs::write(server.dir().join("demo/note.txt"), "seen before").expect("written");
+    server
+}
+
+/// S-64: the graph of a machine has the states of a run, whatever its stages are called.
+#[test]
+fn the_graph_of_a_machine_has_the_states_of_a_run() {
+    let server = server();
+    let run = server.run(&json!({"machine": "m"}));
+    let path = format!("/v1/apps/demo/machines/m/graph?run={}", run["run_id"].as_str().expect("an id"));
+    let graph = server.send("GET", &path, None).json();
+    let nodes: Vec<_> = graph["nodes"]
+        .as_array()
+        .expect("nodes")
+        .iter()
+        .map(|node| (text(node, "name"), text(&node["state"], "status")))
+        .collect();
+    assert_eq!(nodes, [("Stage look", "succeeded"), ("Stage say", "succeeded")]);
+}
+
+/// The tree of a machine has its stages, each with turns and tool calls, and each effect names its node.
+#[test]
+fn the_tree_of_a_machine_has_its_stages() {
+    let server = server();
     let run = server.run(&json!({"machine": "m"}));
     assert_eq!(run["status"], "succeeded", "{run}");
     let id = run["run_id"].as_str().expect("an id");
