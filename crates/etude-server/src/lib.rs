@@ -46,6 +46,7 @@ mod stopped;
 mod story;
 pub mod token;
 mod tree;
+mod unread;
 mod unsent;
 mod webhook;
 mod work;

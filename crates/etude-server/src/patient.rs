@@ -1,15 +1,23 @@
-//! A connection that is closed if its client accepts no data for a while.
+//! A connection that is closed if its client accepts no data for a while, and whose last response arrives.
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
+use crate::unread::Unread;
+
 /// The time that a client may accept nothing.
 const STALLED: Duration = Duration::from_secs(30);
+
+/// The time that a client has to stop sending a body that was refused.
+const LAST_BYTES: Duration = Duration::from_secs(5);
+
+/// How much of such a body is read and dropped.
+const MAX_DROPPED: usize = 64 * 1024 * 1024;
 
 /// A connection whose writes fail after a while without progress.
 #[derive(Debug)]
@@ -18,15 +26,19 @@ pub(crate) struct Patient<S> {
     patience: Duration,
     /// Set while a write waits.
     deadline: Option<Pin<Box<Sleep>>>,
+    /// A body that the client may still be sending.
+    unread: Unread,
+    /// Set while that is dropped: how long, and how many bytes of it.
+    dropping: Option<(Pin<Box<Sleep>>, usize)>,
 }
 
 impl<S> Patient<S> {
-    pub(crate) fn new(stream: S) -> Self {
-        Self::within(stream, STALLED)
+    pub(crate) fn new(stream: S, unread: Unread) -> Self {
+        Self::within(stream, STALLED, unread)
     }
 
-    fn within(stream: S, patience: Duration) -> Self {
-        Self { stream, patience, deadline: None }
+    fn within(stream: S, patience: Duration, unread: Unread) -> Self {
+        Self { stream, patience, deadline: None, unread, dropping: None }
     }
 
     fn watch<T>(&mut self, cx: &mut Context<'_>, poll: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -49,7 +61,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.watch(cx, poll)
@@ -73,8 +85,27 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         self.watch(cx, poll)
     }
 
+    /// Sends the end. Then it reads on for a while if the client has not sent all of a body: a connection that is closed with unread
+    /// bytes is reset, and the client loses the response that says why.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        let Self { stream, unread, dropping, .. } = &mut *self;
+        if dropping.is_none() {
+            ready!(Pin::new(&mut *stream).poll_shutdown(cx))?;
+            if !unread.is_there() {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        let (sleep, left) = dropping.get_or_insert_with(|| (Box::pin(tokio::time::sleep(LAST_BYTES)), MAX_DROPPED));
+        let mut bytes = [0; 8 * 1024];
+        while *left > 0 && sleep.as_mut().poll(cx).is_pending() {
+            let mut piece = ReadBuf::new(&mut bytes);
+            // The error of a connection that is over concerns no one.
+            if ready!(Pin::new(&mut *stream).poll_read(cx, &mut piece)).is_err() || piece.filled().is_empty() {
+                break;
+            }
+            *left = left.saturating_sub(piece.filled().len());
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -88,13 +119,34 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_accepts_nothing_is_given_up() {
         let (mut client, server) = duplex(16);
-        let mut patient = Patient::within(server, Duration::from_millis(1));
+        let mut patient = Patient::within(server, Duration::from_millis(1), Unread::default());
         // The client reads nothing, and the pipe has less room than that.
         let error = patient.write_all(&[0; 17]).await.expect_err("the client has stalled");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         let mut read = [0; 16];
         client.read_exact(&mut read).await.expect("the first bytes");
         patient.write_all(&[1; 16]).await.expect("the client reads again");
-        assert_eq!((Patient::new(client).patience, STALLED), (STALLED, Duration::from_secs(30)));
+        assert_eq!((Patient::new(client, Unread::default()).patience, STALLED), (STALLED, Duration::from_secs(30)));
+    }
+    /// S-26: what a client still sends of a refused body is read on, so that it gets the response; otherwise the end is the end.
+    #[tokio::test]
+    async fn a_client_that_sends_a_refused_body_gets_its_response() {
+        let (mut client, server) = duplex(16);
+        let unread = Unread::default();
+        let mut patient = Patient::new(server, unread.clone());
+        patient.shutdown().await.expect("no body is there");
+        assert_eq!(client.read(&mut [0; 1]).await.expect("the end"), 0);
+
+        let (mut client, server) = duplex(16);
+        unread.set(true);
+        let mut patient = Patient::new(server, unread);
+        patient.write_all(b"refused").await.expect("there is room");
+        let ended = tokio::spawn(async move { patient.shutdown().await });
+        client.write_all(&[0; 4096]).await.expect("it is read");
+        let mut response = String::new();
+        client.read_to_string(&mut response).await.expect("a response");
+        assert_eq!(response, "refused");
+        drop(client);
+        ended.await.expect("no panic").expect("the end");
     }
 }

@@ -13,7 +13,8 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt as _};
 use http::header::{
     ACCEPT, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, CACHE_CONTROL, CONTENT_TYPE, ORIGIN, REFERER, VARY, X_CONTENT_TYPE_OPTIONS,
+    ACCESS_CONTROL_EXPOSE_HEADERS, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, ORIGIN, REFERER, VARY,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderValue, Method, Request, StatusCode, Uri};
 use hyper::body::Incoming;
@@ -41,6 +42,7 @@ use crate::route::{self, Matched};
 use crate::schedule;
 use crate::server::Server;
 use crate::token::Caller;
+use crate::unread::Unread;
 use crate::unsent::Unsent;
 use crate::work;
 
@@ -162,14 +164,24 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     // In a set of its own, it is polled only when it wakes, not with each piece that the connection sends.
     let mut closed: FuturesUnordered<_> =
         [async move { closing.wait_for(|close| *close).await.is_ok() }].into_iter().collect();
+    let unread = Unread::default();
+    let stream = Patient::new(stream, unread.clone());
     let respond = service_fn(move |request: Request<Incoming>| {
-        let server = Arc::clone(&server);
-        async move { Ok::<_, Infallible>(respond(server, peer, request.map(Body::new)).await) }
+        let (server, unread) = (Arc::clone(&server), unread.clone());
+        let request = request.map(|body| Body::new(unread.watch(body)));
+        async move {
+            let mut response = respond(server, peer, request).await;
+            // What comes next on the connection is the body that was refused.
+            if unread.is_there() {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, Infallible>(response)
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADERS)
-        .serve_connection(TokioIo::new(Patient::new(stream)), respond);
+        .serve_connection(TokioIo::new(stream), respond);
     let mut connection = pin!(connection);
     // The error of a connection concerns its client alone.
     tokio::select! {

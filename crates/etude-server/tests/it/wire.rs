@@ -1,8 +1,10 @@
 //! The form of requests and responses.
 
 use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 
-use crate::support::Running;
+use crate::support::{Reply, Running};
 use etude_server::token::Scope;
 use etude_server::{Code, OPENAPI, Takes, routes};
 use serde_json::{Value, json};
@@ -57,6 +59,33 @@ fn a_large_body_is_refused_unread() {
     let reply =
         server.exchange(format!("{head}Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n{piece}").as_bytes());
     assert_eq!(reply.problem(), (413, "too_large".to_owned()));
+}
+
+/// S-26: a client that sends all of a body before it reads gets the response that refuses it.
+#[test]
+fn the_sender_of_a_large_body_can_read_why_it_is_refused() {
+    let server = Running::start();
+    let body = vec![b' '; 24 * 1024 * 1024];
+    for (kind, length, status) in
+        [("application/json", body.len(), 413), ("text/plain", body.len(), 415), ("application/json", 0, 413)]
+    {
+        let framing = match length {
+            0 => "Transfer-Encoding: chunked".to_owned(),
+            length => format!("Content-Length: {length}"),
+        };
+        let head = format!(
+            "POST /v1/runs HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: {kind}\r\n{framing}\r\n\r\n",
+            server.address, server.owner
+        );
+        let start = if length == 0 { format!("{head}{:x}\r\n", body.len()) } else { head };
+        let mut stream = TcpStream::connect(server.address).expect("a connection");
+        stream.write_all(start.as_bytes()).expect("written");
+        stream.write_all(&body).expect("the whole body is written");
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).expect("a response and the end");
+        let reply = Reply::parse(&all);
+        assert_eq!((reply.status, reply.header("connection")), (status, Some("close")), "{kind} {length}");
+    }
 }
 
 /// S-27, S-28: malformed JSON is located, and unknown members have a pointer and a near name.
